@@ -86,6 +86,8 @@ func parseHeader(name, text string) (header, error) {
 	}
 	if h.keys, err = parseNames("KEYS", fields["KEYS"], itemName); err != nil {
 		bad = append(bad, err)
+	} else if len(h.keys) == 0 && fields["KEYS"] != "" {
+		bad = append(bad, errors.New("KEYS names no key; a script without one could run on any node of a cluster"))
 	}
 	argv := remark.ReplaceAllString(fields["ARGV"], "")
 	if rest, ok := strings.CutSuffix(strings.TrimSpace(argv), "..."); ok {
@@ -94,8 +96,8 @@ func parseHeader(name, text string) (header, error) {
 	}
 	if h.args, err = parseNames("ARGV", argv, itemName); err != nil {
 		bad = append(bad, err)
-	} else if len(h.args) > 0 && h.args[0] != "now" {
-		bad = append(bad, fmt.Errorf("ARGV starts with %q; the first must be now (microseconds, 0 for the clock of Redis)", h.args[0]))
+	} else if fields["ARGV"] != "" && (len(h.args) == 0 || h.args[0] != "now") {
+		bad = append(bad, fmt.Errorf("ARGV is %q; the first must be now (microseconds, 0 for the clock of Redis)", fields["ARGV"]))
 	}
 	if h.includes, err = parseNames("INCLUDE", fields["INCLUDE"], libName); err != nil {
 		bad = append(bad, err)

@@ -91,8 +91,10 @@ func (p *process) start() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if err = c.Ping(ctx).Err(); err == nil {
-			return nil
+		if _, err = os.Stat(p.socket); err == nil { // before that go-redis would log each failed dial
+			if err = c.Ping(ctx).Err(); err == nil {
+				return nil
+			}
 		}
 		if p.dead() {
 			p.cmd = nil
