@@ -6,9 +6,10 @@
 -- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4).
 -- INCLUDE: clock, limiter, room
 
--- Groups of seven: kind, id, client, grace, order, seen, ep.
---   arrive  a new or keyed id; order, seen, ep are empty
---   enrol   a token's place; ep is the token's epoch, '' when never enrolled
+-- Groups of eight: kind, id, client, grace, order, seen, ep, fn.
+--   arrive  a new or keyed id; order, seen, ep, fn are empty
+--   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
+--           its gateway had never heard the store: order is then µs to put behind the last tick
 --   charge  one unit of the limiter without a session; id is empty
 -- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge.
 local s, err = open()
@@ -55,14 +56,18 @@ local function arrive(id, client, grace)
   put('W', ord, 0, '')
 end
 
-local function enrol(id, client, grace, ord, seen, ep)
+local function enrol(id, client, grace, ord, seen, ep, fn)
+  if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local have = waiting(s, id, grace)
   if have then return put('W', have, 0, '') end
-  local from = ep == '' and ord or seen
-  if s.now - from > p.absence then return put('X', 0, 0, 'late') end
-  if ep ~= '' and ep ~= s.epoch and s.virgin == 1 then
+  if ep == '?' then
+    ord = s.tick + s.adj + ord
+  elseif s.now - (ep == '' and ord or seen) > p.absence then
+    return put('X', 0, 0, 'late')
+  end
+  if ep ~= '' and ep ~= '?' and ep ~= s.epoch and s.virgin == 1 then
     -- The store is new but the room is not: nobody remembered it.
     s.virgin = 0
     b.level = 0
@@ -79,12 +84,12 @@ local function enrol(id, client, grace, ord, seen, ep)
   put('W', ord, 0, '')
 end
 
-for i = 5, #ARGV, 7 do
+for i = 5, #ARGV, 8 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
   if kind == 'arrive' then
     arrive(id, client, grace)
   elseif kind == 'enrol' then
-    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6])
+    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]))
   elseif may and line == 0 and s.now >= s.hold and bucket.available(b) >= 1 and slots >= 1 then
     bucket.take(b, 1)
     put('Y', 0, 0, '')
