@@ -138,9 +138,11 @@ func TestFlushAllKeepsPlaces(t *testing.T) {
 			t.Fatalf("place %d: %+v %v", i, f, err)
 		}
 	}
-	c.pass(4 * time.Second)
-	if err := r.Tick(ctx5(t)); err != nil {
-		t.Fatal(err)
+	for range 8 {
+		c.pass(500 * time.Millisecond)
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n := r.Snapshot().Admitted; n != 0 {
 		t.Fatalf("%d admitted within 5 s of the loss", n)
