@@ -29,6 +29,9 @@ type Setting struct {
 	// Secret is "true" for a value that is never shown, "url" where the
 	// password in it is not.
 	Secret string
+	// Later says what of the setting this version does not have; empty: it has
+	// all of it.
+	Later string
 	// Optional marks a setting whose being unset means something of its own.
 	Optional bool
 
@@ -62,6 +65,7 @@ func collect(t reflect.Type, prefix string) []Setting {
 	var all []Setting
 	for _, s := range settingsOf(t) {
 		s.Path = join(prefix, s.Name)
+		s.Later = later(s.Path)
 		all = append(all, s)
 		switch s.Kind {
 		case kindSection:

@@ -69,3 +69,17 @@ func (c *checker) unavailable(cfg *Config) {
 func isEmpty(v reflect.Value) bool {
 	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
 }
+
+// later is what docs/config.md says of a row of notAvailable.
+func later(path string) string {
+	for _, row := range notAvailable {
+		switch {
+		case row.setting != path:
+		case len(row.allowed) > 0:
+			return "In this version only " + oneOf(row.allowed) + "."
+		default:
+			return "Not available in this version."
+		}
+	}
+	return ""
+}
