@@ -19,6 +19,7 @@ in at the rate that you set.
 
 Try it:  gateway --origin http://127.0.0.1:9000 --rate 10`
 	root.SilenceUsage = true
+	root.SuggestionsMinimumDistance = 2
 	root.SilenceErrors = true
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -50,20 +51,20 @@ type settings struct {
 	flags map[string]*string // path in the configuration to value
 }
 
-var settingFlags = []struct{ name, path, value, usage string }{
-	{"listen", "listen", "ADDR", "address of the visitors' socket, such as :8080"},
-	{"admin-listen", "admin.listen", "ADDR", "address of the operators' socket"},
-	{"origin", "origin", "URL", "site to stand in front of; makes one room over all of it"},
-	{"rate", "rate", "N", "visitors admitted a second into that room"},
-	{"burst", "burst", "N", "most visitors admitted at one moment into that room"},
-	{"max-active", "max_active", "N", "most visitors in that room's site at once"},
+var settingFlags = []struct{ name, path, usage string }{
+	{"listen", "listen", "visitors' socket, `ADDR` such as :8080"},
+	{"admin-listen", "admin.listen", "operators' socket, `ADDR` such as 127.0.0.1:9090"},
+	{"origin", "origin", "`URL` of the site; makes one room over all of it"},
+	{"rate", "rate", "admit `N` visitors a second into that room"},
+	{"burst", "burst", "admit at most `N` visitors at one moment into that room"},
+	{"max-active", "max_active", "have at most `N` visitors in that room's site at once"},
 }
 
 func addSettings(cmd *cobra.Command) *settings {
 	s := &settings{flags: make(map[string]*string)}
 	cmd.Flags().StringVar(&s.file, "config", "", "`FILE` with the configuration, in YAML")
 	for _, flag := range settingFlags {
-		s.flags[flag.path] = cmd.Flags().String(flag.name, "", "`"+flag.value+"`: "+flag.usage)
+		s.flags[flag.path] = cmd.Flags().String(flag.name, "", flag.usage)
 	}
 	return s
 }

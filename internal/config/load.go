@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 
@@ -44,12 +45,15 @@ func Load(o Options) (*Config, error) {
 		}
 	}
 
+	// What is missing because the file cannot be read is not worth a word.
+	unreadable := false
 	if o.File != "" {
 		tree, err := readFile(o.File, problems)
 		if err != nil {
 			problems.add("", err.Error())
 		}
 		merge(tree, func(string) string { return "" })
+		unreadable = slices.ContainsFunc(problems.List, func(p Problem) bool { return p.Path == "" })
 	}
 	tree, err := environment(o.Environ, problems).Read()
 	if err != nil {
@@ -61,7 +65,9 @@ func Load(o Options) (*Config, error) {
 
 	cfg := decode(merged.Raw())
 	applyShorthand(cfg, short, problems)
-	problems.addNew(cfg.Validate())
+	if !unreadable {
+		problems.addNew(short.rename(cfg.Validate()))
+	}
 	if len(problems.List) > 0 {
 		return nil, problems
 	}
@@ -99,6 +105,22 @@ type shorthand map[string]plain
 
 var shorthandFlags = map[string]string{
 	"origin": "--origin", "rate": "--rate", "burst": "--burst", "max_active": "--max-active",
+}
+
+// rename gives what is wrong with the room of the shorthand the names of the
+// flags that made it.
+func (s shorthand) rename(list []Problem) []Problem {
+	for i, p := range list {
+		for name, path := range map[string]string{
+			"origin": "origins[0].servers[0]", "rate": "rooms[0].admission.rate",
+			"burst": "rooms[0].admission.burst", "max_active": "rooms[0].admission.max_active",
+		} {
+			if _, given := s[name]; given && p.Path == path {
+				list[i].Path = shorthandFlags[name]
+			}
+		}
+	}
+	return list
 }
 
 func splitFlags(flags map[string]any, problems *Problems) (shorthand, map[string]any) {
@@ -140,6 +162,7 @@ func applyShorthand(cfg *Config, short shorthand, problems *Problems) {
 	if len(cfg.Rooms) > 0 {
 		for _, name := range names {
 			problems.add(shorthandFlags[name], "the file has rooms, and this flag shapes a room of its own; change the file instead, or leave its rooms out")
+			delete(short, name)
 		}
 		return
 	}

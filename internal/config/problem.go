@@ -1,9 +1,6 @@
 package config
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
@@ -38,10 +35,7 @@ func (p *Problems) Error() string {
 }
 
 func (p *Problems) add(path, message string) {
-	problem := Problem{Path: path, Message: message}
-	if !slices.Contains(p.List, problem) {
-		p.List = append(p.List, problem)
-	}
+	p.List = append(p.List, Problem{Path: path, Message: message})
 }
 
 // addNew appends those problems whose setting is not already complained of: a

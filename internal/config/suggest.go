@@ -2,9 +2,15 @@ package config
 
 import "strings"
 
+// longestName is longer than any setting or variable.
+const longestName = 100
+
 // nearest is the candidate with the fewest edits to name, or "" when none is
 // near enough to be what was meant.
 func nearest(name string, candidates []string) string {
+	if len(name) > longestName {
+		return ""
+	}
 	best, bestDistance := "", max(1, len(name)/3)+1
 	for _, candidate := range candidates {
 		if d := editDistance(strings.ToLower(name), strings.ToLower(candidate)); d < bestDistance {
@@ -14,25 +20,31 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance counts insertions, deletions and replacements.
+// editDistance counts insertions, deletions, replacements and swapped
+// neighbours (optimal string alignment).
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
 			cost := 1
-			if a[i] == b[j] {
+			if a[i-1] == b[j-1] {
 				cost = 0
 			}
-			next := min(diagonal+cost, row[j]+1, row[j+1]+1)
-			diagonal, row[j+1] = row[j+1], next
+			d := min(rows[i-1][j-1]+cost, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }
 
 // unknownKey is the message for a key that its section does not have.

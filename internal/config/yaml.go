@@ -37,6 +37,7 @@ var decimalPattern = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 type strictYAML struct {
 	problems *Problems
 	nodes    int
+	tooDeep  bool
 }
 
 func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
@@ -75,7 +76,10 @@ func (p *strictYAML) Marshal(tree map[string]any) ([]byte, error) { return yaml.
 // convert gives nil where there is no value.
 func (p *strictYAML) convert(node *yaml.Node, path string, depth int) any {
 	if p.nodes++; p.nodes > maxNodes || depth > maxDepth {
-		p.problems.add("", "the file is nested or aliased too deeply")
+		if !p.tooDeep {
+			p.problems.add("", "the file is nested or aliased too deeply; write it out flatly")
+		}
+		p.tooDeep = true
 		return nil
 	}
 	switch node.Kind {

@@ -133,8 +133,11 @@ func meaning(s config.Setting) string {
 	if s.Live {
 		text += " **live**"
 	}
-	if s.Secret != "" {
+	switch s.Secret {
+	case "true":
 		text += " Masked when printed."
+	case "url":
+		text += " A password in it is masked when printed."
 	}
 	return text
 }
