@@ -88,6 +88,9 @@ func TestAccessible(t *testing.T) {
 								{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 							speak(t, ctx, language)
 							do(t, ctx, chromedp.EmulateViewport(width, 800), chromedp.Navigate(s.URL+"/tickets"))
+							if got := value[string](t, ctx, "document.documentElement.lang"); got != language {
+								t.Errorf("the page is in %q", got)
+							}
 							audit(t, ctx, source)
 						})
 					}

@@ -168,7 +168,7 @@ type answer struct {
 }
 
 func waiting(position int, more ...string) answer {
-	fields := append([]string{fmt.Sprintf(`"room":"sale","state":"waiting","position":%d,"ahead":%d,"waiting":5000,"refresh_after":1,"joined_at":"2026-01-02T03:04:05.000000Z","message":"","paused":false`, position, position-1)}, more...)
+	fields := append([]string{fmt.Sprintf(`"room":"sale","state":"waiting","position":%d,"ahead":%d,"waiting":5000,"refresh_after":0.2,"joined_at":"2026-01-02T03:04:05.000000Z","message":"","paused":false`, position, position-1)}, more...)
 	return answer{status: 200, body: "{" + strings.Join(fields, ",") + "}"}
 }
 
@@ -187,7 +187,12 @@ func newSiteWith(t *testing.T, o page.Options, view page.View, answers ...answer
 	}
 	s := &site{page: p, view: view, answers: answers}
 	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		s.Close()
+		for _, request := range s.strange {
+			t.Errorf("the page asked for %s", request)
+		}
+	})
 	return s
 }
 
@@ -202,7 +207,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie("pass"); err == nil && c.Value == "1" && !strings.HasPrefix(r.URL.Path, "/.") {
 			s.methods = append(s.methods, r.Method+" "+r.URL.RequestURI())
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			fmt.Fprint(w, "<title>The shop</title><h1>Tickets</h1>")
+			fmt.Fprint(w, `<link rel="icon" href="data:,"><title>The shop</title><h1>Tickets</h1>`)
 			return
 		}
 		if r.Method == http.MethodHead { // an API call
@@ -251,6 +256,14 @@ func (s *site) then(view *page.View, answers ...answer) {
 	}
 	s.answers = append(s.answers[:0:0], answers...)
 	s.polls = 0
+}
+
+// polled waits until the status endpoint has answered n times since the last change of its answers. As a tab has one
+// poll at a time, it has then shown what the answers before the nth said.
+func (s *site) polled(t *testing.T, n int) {
+	t.Helper()
+	until(t, func() bool { polls, _ := s.counts(); return polls >= n },
+		func() string { polls, _ := s.counts(); return fmt.Sprintf("%d polls, want %d", polls, n) })
 }
 
 func (s *site) counts() (polls, pages int) {

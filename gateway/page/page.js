@@ -125,7 +125,7 @@ function rejoin(why) {
 function hear(status) {
   if (gone) return;
   if (note === text.cookies) note = "";
-  refresh = Math.max(1, status.refresh_after || 2);
+  refresh = status.refresh_after || 2;
   const state = status.state;
   if (state === "admitted" || state === "active") return goOn();
   if (state === "lapsed" || state === "ended") return rejoin(state);
