@@ -90,6 +90,7 @@ func New(o Options) (*Client, error) {
 		c.hosts = append(c.hosts, &fasthttp.HostClient{
 			Addr:                     addr,
 			IsTLS:                    tls,
+			Dial:                     func(addr string) (net.Conn, error) { return net.DialTimeout("tcp", addr, o.Timeout) },
 			MaxConns:                 max(o.Connections, 1),
 			MaxConnWaitTimeout:       o.Timeout,
 			MaxIdleConnDuration:      20 * time.Second,
