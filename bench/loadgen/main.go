@@ -241,12 +241,12 @@ func (s *shared) mix(cmd *cobra.Command, loop openLoop, b blend, tokens, passes 
 	}
 	loop.Workers = s.workers
 	gathering, cancel := context.WithTimeout(cmd.Context(), prepare)
-	p, err := gather(gathering, client, s.workers, tokens, passes)
+	p, err := visitor.Gather(gathering, client, s.workers, tokens, passes)
 	cancel()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.waiting), len(p.let))
+	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.Waiting), len(p.LetIn))
 	r, err := runMix(cmd.Context(), client, loop, b, p, path)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ type mixReport struct {
 }
 
 // runMix sends the blend through the loop with the gathered credentials.
-func runMix(ctx context.Context, c *visitor.Client, loop openLoop, b blend, p *pool, path string) (mixReport, error) {
+func runMix(ctx context.Context, c *visitor.Client, loop openLoop, b blend, p *visitor.Pool, path string) (mixReport, error) {
 	cycle, err := b.cycle()
 	if err != nil {
 		return mixReport{}, err
@@ -74,14 +74,14 @@ func runMix(ctx context.Context, c *visitor.Client, loop openLoop, b blend, p *p
 		kind, into := cycle[(k*loop.Workers+w)%len(cycle)], polls
 		switch kind {
 		case 'p':
-			i := share(w, loop.Workers, turn[w].poll, len(p.waiting))
+			i := share(w, loop.Workers, turn[w].poll, len(p.Waiting))
 			turn[w].poll++
-			a, err = c.Status(&p.waiting[i])
+			a, err = c.Status(&p.Waiting[i])
 		case 'x':
 			into = proxied
-			i := share(w, loop.Workers, turn[w].visit, len(p.let))
+			i := share(w, loop.Workers, turn[w].visit, len(p.LetIn))
 			turn[w].visit++
-			cr := visitor.Credentials{Pass: p.let[i].Pass} // a copy: passes may be fewer than workers
+			cr := visitor.Credentials{Pass: p.LetIn[i].Pass} // a copy: passes may be fewer than workers
 			a, err = c.Visit(&cr, path)
 		default:
 			into = joins
@@ -101,7 +101,7 @@ func runMix(ctx context.Context, c *visitor.Client, loop openLoop, b blend, p *p
 	})
 	r := mixReport{
 		Asked: loop.Rate, Seconds: elapsed.Seconds(), All: all.quantiles(), Polls: polls.quantiles(),
-		Proxied: proxied.quantiles(), Joins: joins.quantiles(), Errors: bad.Load(), Tokens: len(p.waiting), Passes: len(p.let),
+		Proxied: proxied.quantiles(), Joins: joins.quantiles(), Errors: bad.Load(), Tokens: len(p.Waiting), Passes: len(p.LetIn),
 	}
 	r.Achieved = float64(r.All.Count) / r.Seconds
 	if s := first.Load(); s != nil {
