@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // problem is an answer that is no success, as in RFC 9457. Waiting is none.
@@ -60,7 +61,8 @@ var problems = []*problem{
 	problemTokenInvalid, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
 	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
-	problemInternal, problemNothingServed,
+	problemInternal, problemNothingServed, problemOriginDown, problemOriginSlow, problemOriginBusy, problemRequestSlow,
+	problemRequest, problemLarge,
 }
 
 // problemOf maps an error of ours.
@@ -117,4 +119,33 @@ func (p *problem) append(dst []byte, detail, field string) []byte {
 		dst = appendString(append(dst, `,"field":`...), field)
 	}
 	return append(dst, '}')
+}
+
+// What origins and connections fail with.
+var (
+	problemOriginDown  = &problem{502, "bad_gateway", "The site does not answer", "The site behind this page could not be reached or broke off. Try again in a moment.", 0, slog.LevelWarn, false}
+	problemOriginSlow  = &problem{504, "gateway_timeout", "The site takes too long", "The site behind this page did not answer in time.", 0, slog.LevelWarn, false}
+	problemOriginBusy  = &problem{503, "origin_busy", "The site is busy", "All connections to the site are in use.", 1, slog.LevelWarn, false}
+	problemRequestSlow = &problem{408, "request_timeout", "The request took too long", "Its body did not arrive in time.", 0, quiet, true}
+	problemRequest     = &problem{400, "bad_request", "The request is malformed", "Its body's framing is broken.", 0, quiet, true}
+	problemLarge       = &problem{413, "content_too_large", "The request is too large", "Its body is larger than the site takes.", 0, quiet, false}
+)
+
+// problemOfOrigin maps why an origin did not answer.
+func problemOfOrigin(kind string) *problem {
+	switch kind {
+	case proxy.KindTimeout:
+		return problemOriginSlow
+	case proxy.KindQueueFull:
+		return problemOriginBusy
+	case proxy.KindBodyLarge:
+		return problemLarge
+	case proxy.KindBodyTimeout:
+		return problemRequestSlow
+	case proxy.KindBadRequest, proxy.KindClientGone:
+		return problemRequest
+	case proxy.KindInternal:
+		return problemInternal
+	}
+	return problemOriginDown
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/page"
-	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // line is what the request path asks of a room's line.
@@ -24,6 +23,7 @@ type line interface {
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
 	Claim(context.Context, admission.Ticket) (admission.Standing, error)
 	Leave(context.Context, admission.Ticket) error
+	Lookup(context.Context, admission.ID) (admission.Found, error)
 	Charge(context.Context) bool
 	sessions
 }
@@ -41,7 +41,7 @@ var _ line = (*admission.Room)(nil)
 type room struct {
 	id      string
 	line    line
-	origin  *proxy.Origin
+	origin  *upstream
 	options Room
 	page    *page.Page
 	plain   cookieNames
@@ -158,7 +158,7 @@ func ceil(f float64) int64 {
 }
 
 // newRoom makes a room ready. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *proxy.Origin, m *Metrics, old *room) (*room, error) {
+func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}

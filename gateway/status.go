@@ -134,6 +134,8 @@ func appendTime(dst []byte, µs int64) []byte {
 	return append(time.UnixMicro(µs).UTC().AppendFormat(append(dst, '"'), timeLayout), '"')
 }
 
+func formatTime(µs int64) string { return time.UnixMicro(µs).UTC().Format(timeLayout) }
+
 // appendString appends a JSON string. Bytes that are no UTF-8 become U+FFFD; what could end a script element is
 // escaped, so that the object may also stand in a page.
 func appendString(dst []byte, s string) []byte {
