@@ -23,7 +23,7 @@ type Input struct {
 	Now       int64    // room time, µs
 	Since     int64    // room time at which the room began, µs
 	Buckets   []Bucket // ascending; seconds outside the last MaxBuckets, and the current one, are not looked at
-	Rate      float64  // the policy's rate now, visitors/s; 0 (and what is not a finite number) admits nobody
+	Rate      float64  // the policy's rate now, visitors/s; under 0.00001, or not a finite number: admits nobody
 	Paused    bool
 	Waiting   int64 // people in the line
 	MaxActive int64 // 0: no limit

@@ -31,8 +31,9 @@ func notedChanges(prev []change, now int64, rate float64) []change {
 }
 
 const (
-	blockSeconds = 60 // over which it is judged whether the rate or something else was the limit
-	grainSeconds = 10 // over which admissions are counted for their dispersion
+	blockSeconds = 60    // over which it is judged whether the rate or something else was the limit
+	grainSeconds = 10    // over which admissions are counted for their dispersion
+	leastBusy    = 0.001 // of a second; less is no evidence, only a small divisor
 )
 
 // history is the last MaxBuckets seconds, newest first: index 0 is the last whole second. Seconds in which admission was
@@ -58,7 +59,7 @@ func (h *history) read(in *Input, changes []change) {
 	}
 	for _, b := range in.Buckets {
 		age := now - 1 - b.Second
-		if age < 0 || age >= MaxBuckets || !(b.Busy > 0) || policy[age] == 0 {
+		if age < 0 || age >= MaxBuckets || !(b.Busy >= leastBusy) || policy[age] == 0 {
 			continue
 		}
 		h.busy[age] = min(h.busy[age]+b.Busy, 1)

@@ -239,7 +239,7 @@ func TestInvariants(t *testing.T) {
 				Rate: rapid.OneOf(rapid.Just(0.0), rapid.Float64(), rapid.Float64Range(0.001, 1e5)).Draw(t, "rate"), Paused: rapid.IntRange(0, 9).Draw(t, "paused") == 0,
 				Waiting: rapid.Int64Range(-1, 1e7).Draw(t, "waiting"), MaxActive: rapid.Int64Range(0, 3).Draw(t, "max"), Active: rapid.Int64Range(0, 3).Draw(t, "active")}
 			second := now - rapid.Int64Range(0, 1000).Draw(t, "first")
-			busy := rapid.Float64Range(-0.5, 1.5)
+			busy := rapid.OneOf(rapid.Float64Range(-0.5, 1.5), rapid.Just(1.0), rapid.Just(math.NaN()))
 			for range rapid.IntRange(0, 60).Draw(t, "buckets") {
 				in.Buckets = append(in.Buckets, Bucket{Second: second, Admitted: rapid.Int64Range(-1, 5000).Draw(t, "admitted"), Busy: busy.Draw(t, "busy")})
 				second += rapid.Int64Range(0, 30).Draw(t, "gap")
@@ -267,6 +267,20 @@ func TestInvariants(t *testing.T) {
 			now += rapid.Int64Range(0, 100).Draw(t, "later")
 		}
 	})
+}
+
+// TestAChangeIsFollowedToItsEnd: not only until it is small enough to be taken for noise.
+func TestAChangeIsFollowedToItsEnd(t *testing.T) {
+	s := newSale(100, func(at float64) float64 {
+		if at < 1000 {
+			return 20
+		}
+		return 10
+	}, evenly())
+	s.run(1090, func(float64) {})
+	if got := s.last.Rate(); !near(got, 10, 0.025) {
+		t.Errorf("90 s after the flow fell to 10/s: %v/s", got)
+	}
 }
 
 func TestNoiseMovesNoFigureFasterThanTime(t *testing.T) {

@@ -32,13 +32,15 @@ const (
 	priorError      = 0.25 // relative error that is assumed of the policy's rate as a forecast
 	leastError      = 0.03 // of any forecast: what people do next is not known
 	leastRate       = 1e-5 // below one admission a day: no flow
+	mostRate        = 1e9  // keeps products of rates finite, whatever is given
 )
 
 // Forecast implements Estimator. It takes about as long as reading 900 buckets a few times.
 func (Window) Forecast(prev *Forecast, in Input) *Forecast {
-	if !(in.Rate > 0) || math.IsInf(in.Rate, 0) {
+	if !(in.Rate >= leastRate) || math.IsInf(in.Rate, 0) {
 		in.Rate = 0
 	}
+	in.Rate = min(in.Rate, mostRate)
 	var old memory
 	if prev != nil {
 		old = prev.memory

@@ -124,9 +124,62 @@ func TestTheEstimateOfAPlace(t *testing.T) {
 	if a, b := young.At(1233), f.At(1233); a.High-a.Low < 2*(b.High-b.Low) {
 		t.Errorf("without a past the range %v..%v should be far wider than with one, %v..%v", a.Low, a.High, b.Low, b.High)
 	}
-	// √(1/k + s²) with s = √(0.5²/600 + … ) is a matter of two lines: k alone decides for the first in line.
 	if got := f.At(0); got.High/got.Seconds < 1+quantile || got.High/got.Seconds > 1.01+quantile {
-		t.Errorf("the first in line: high/seconds %v, want 1+z", got.High/got.Seconds)
+		t.Errorf("the first in line: high/seconds %v, want 1+z: chance alone decides", got.High/got.Seconds)
+	}
+}
+
+// width is high/seconds far back in the line, where only the error of the rate matters.
+func width(in Input) float64 {
+	e := Window{}.Forecast(nil, in).At(1e9)
+	return e.High / e.Seconds
+}
+
+func TestWhatMakesTheRangeWide(t *testing.T) {
+	even := width(lived(20, span{900, 10, 1}))
+	var few []span
+	for range 90 {
+		few = append(few, span{9, 0, 1}, span{1, 1, 1})
+	}
+	for _, row := range []struct {
+		name string
+		in   Input
+	}{
+		{"few admissions", lived(20, few...)},
+		{"windows that differ", lived(20, span{840, 10, 1}, span{60, 11, 1})},
+		{"no past", lived(20)},
+	} {
+		if got := width(row.in); got < even*1.02 {
+			t.Errorf("%s: %.3f, hardly more than %.3f of an even past", row.name, got, even)
+		}
+	}
+	var gaps []span
+	for range 45 {
+		gaps = append(gaps, span{10, 10, 1}, span{10, 0, 0})
+	}
+	whole, broken := Window{}.Forecast(nil, lived(20, span{900, 10, 1})).At(0), Window{}.Forecast(nil, lived(20, gaps...)).At(0)
+	if !near(broken.High, whole.High, 0.001) {
+		t.Errorf("gaps in which nobody waited are no dispersion: %+v, without them %+v", broken, whole)
+	}
+}
+
+func TestTheRangeNarrowsBySmallSteps(t *testing.T) {
+	young, old := lived(10), lived(10, span{900, 10, 1})
+	young.Now = old.Now - 250_000
+	first := Window{}.Forecast(nil, young)
+	f := Window{}.Forecast(first, old)
+	if ratio := (f.At(1e6).High - f.At(1e6).Seconds) / (first.At(1e6).High - first.At(1e6).Seconds); ratio < 0.95 || ratio > 1 {
+		t.Errorf("in 250 ms the width became %.2f of what it was", ratio)
+	}
+	for range 400 {
+		old.Now += 250_000
+		for i := range old.Buckets {
+			old.Buckets[i].Second = floorSeconds(old.Now) - int64(len(old.Buckets)-i)
+		}
+		f = Window{}.Forecast(f, old)
+	}
+	if got, want := f.At(1e9).High/f.At(1e9).Seconds, width(old); !near(got, want, 0.001) {
+		t.Errorf("after 100 s: %.4f, want %.4f", got, want)
 	}
 }
 
@@ -225,8 +278,12 @@ func TestTheRatesOfThePastAreBounded(t *testing.T) {
 	var f *Forecast
 	for i := range 5000 { // an adaptive room that never rests, looked at four times a second
 		in.Now += 250_000
-		in.Rate = 10 + float64(i%7)/10
-		f = Window{}.Forecast(f, in)
+		in.Rate = 10 + float64(i%7)/20
+		next := Window{}.Forecast(f, in)
+		if f.At(1000).Known && next.At(1000).Seconds > f.At(1000).Seconds*1.005 {
+			t.Fatalf("a small change of the rate made %+v of %+v", next.At(1000), f.At(1000))
+		}
+		f = next
 	}
 	if n := len(f.memory.changes); n > MaxBuckets+1 {
 		t.Errorf("%d changes are kept of %d seconds", n, MaxBuckets)

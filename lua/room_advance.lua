@@ -36,7 +36,7 @@ end
 local snapshot = redis.call('GET', SNAPSHOT)
 if snapshot and s.wall - s.tick < gap then
   local built = string.match(snapshot, '^%S+ (%d+)')
-  if #ARGV > 9 then save_state(s) end
+  if #ARGV > 9 or s.moved then save_state(s) end
   local answer = head(s)
   answer[7] = built == ARGV[9] and '' or snapshot
   answer[8] = revoked_since()

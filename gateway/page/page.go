@@ -83,10 +83,11 @@ func constant(o Options, w *words) Data {
 		site = w.plain["site"]
 	}
 	seconds := int64(o.Absence / time.Second)
+	kept := w.span(seconds)
 	return Data{
-		Lang: w.code, Dir: w.plain["dir"], Text: w.plain, Texts: w.browser(),
+		Lang: w.code, Dir: w.plain["dir"], Text: w.plain, Texts: w.browser(kept),
 		Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // embedded at build time
-		Room: o.Room, Site: site, Absence: strconv.FormatInt(seconds, 10), Keep: w.say("keep", "t", w.span(seconds)),
+		Room: o.Room, Site: site, Absence: strconv.FormatInt(seconds, 10), Keep: w.say("keep", "t", kept),
 	}
 }
 

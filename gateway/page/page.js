@@ -2,7 +2,7 @@ const main = document.querySelector("[data-room]");
 const data = main.dataset;
 const root = document.documentElement;
 const text = JSON.parse(document.getElementById("text").textContent);
-const {say, number, count, wait, span} = words(text, root.lang);
+const {say, number, count, wait} = words(text, root.lang);
 const base = "/.waiting-room/";
 const absence = +data.absence;
 const key = "waiting-room " + data.room;
@@ -79,8 +79,8 @@ function show(status) {
 // connection, and each halving of the line. Not each poll.
 function link() {
   const cut = failures || !navigator.onLine;
-  put("link", !navigator.onLine ? say("offline", {t: span(absence)}) : failures ? text.reconnecting :
-    asked ? say("updated", {t: new Date().toLocaleTimeString(root.lang)}) : "");
+  put("link", !navigator.onLine ? text.offline : failures ? text.reconnecting :
+    say("updated", {t: new Date().toLocaleTimeString(root.lang)}));
   find("link").className = cut ? "off" : "";
   const parts = ["heading", "note", "paused", "message"].map(read);
   const now = parts + Math.floor(Math.log2(line.shown || 1)) + (failures > 1);
@@ -125,7 +125,7 @@ function rejoin(why) {
 function hear(status) {
   if (gone) return;
   if (note === text.cookies) note = "";
-  refresh = Math.max(1, status.refresh_after || 2);
+  refresh = status.refresh_after || 2;
   const state = status.state;
   if (state === "admitted" || state === "active") return goOn();
   if (state === "lapsed" || state === "ended") return rejoin(state);

@@ -34,12 +34,15 @@ func newWords(tag language.Tag, texts map[string]text) *words {
 // serverOnly are the texts that the script never needs to say again.
 var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go"}
 
-// browser is the language's texts for the script, as JSON that is safe inside a script element.
-func (w *words) browser() template.JS {
+// browser is the language's texts for the script, as JSON that is safe inside a script element. A place is kept
+// for the same time for everybody, so what says that is said here already.
+func (w *words) browser(kept string) template.JS {
 	texts := make(map[string]any, len(w.texts))
 	for key, t := range w.texts {
 		switch {
 		case slices.Contains(serverOnly, key):
+		case key == "offline":
+			texts[key] = w.say(key, "t", kept)
 		case len(t) == 1:
 			texts[key] = t["other"]
 		default:

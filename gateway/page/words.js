@@ -28,8 +28,5 @@ function words(text, lang) {
     return a < 1 ? say("upto", {t}) : a < b ? say("range", {a: number(a), t}) : say("about", {t});
   };
 
-  // span says for how long a place is kept.
-  const span = seconds => seconds % 3600 || seconds < 7200 ? count("minutes", Math.floor(seconds / 60)) : count("hours", seconds / 3600);
-
-  return {say, number, count, wait, span};
+  return {say, number, count, wait};
 }

@@ -47,10 +47,12 @@ local function keep_time(s)
     s.adj = s.adj - gap
     s.tick = s.wall
     s.hold = s.wall + s.adj + HOLD
+    s.moved = true
     -- The limiter stood still with the room; its mark is room time.
   elseif gap < 0 then
     s.adj = s.adj - gap
     s.tick = s.wall
+    s.moved = true
   end
   s.now = s.wall + s.adj
 end
