@@ -14,10 +14,12 @@ type tunnel struct {
 	oc   *originConn
 	last atomic.Int64 // when a byte last went either way
 	n    atomic.Int64
+	over atomic.Bool
 }
 
 // cut ends the tunnel; the goroutines in it notice.
 func (t *tunnel) cut() {
+	t.over.Store(true)
 	t.oc.Conn.Close() //nolint:errcheck // ends both directions
 	if t.c != nil {
 		t.c.Conn.SetDeadline(past) //nolint:errcheck // a closed one has ended already
@@ -123,6 +125,9 @@ func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
 				src.SetReadDeadline(now.Add(idle))  //nolint:errcheck // the read tells
 				dst.SetWriteDeadline(now.Add(idle)) //nolint:errcheck // the write tells
 			}
+		}
+		if t.over.Load() { // after the deadlines, which may have overwritten those of cut
+			return net.ErrClosed
 		}
 		n, err := src.Read(*block)
 		if n > 0 {
