@@ -40,7 +40,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		f.Session = unsafe.String(&text[0], len(text)) // of this visit's own buffer, which Serve outlives
 	}
 	out := to.Serve(v.ctx, f)
-	v.answered, v.status, v.sent = out.Sent, out.Status, out.BodyBytes
+	v.answered, v.code, v.sent = out.Sent, out.Status, out.BodyBytes
 	if out.FirstByte > 0 {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())
 	}

@@ -235,11 +235,16 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 
 // status is what a ticket's holder is told.
 func (v *visit) status(o *outlook, w *token.Waiting, p *prospect, state string) status {
+	return v.room.status(o, w, p, state, v.now)
+}
+
+// status of a ticket at now, in µs of Redis's clock.
+func (r *room) status(o *outlook, w *token.Waiting, p *prospect, state string, now int64) status {
 	policy := &o.snapshot.Policy
 	return status{
-		room: v.room.id, state: state, position: p.position, waiting: o.snapshot.Waiting, eta: p.wait,
+		room: r.id, state: state, position: p.position, waiting: o.snapshot.Waiting, eta: p.wait,
 		joinedAt: joinedAt(w), message: policy.Message, paused: policy.Paused,
-		compat: v.room.options.Compat == CompatCloudflare, now: v.now,
+		compat: r.options.Compat == CompatCloudflare, now: now,
 	}
 }
 

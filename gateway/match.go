@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/anteroom/anteroom/admission"
 )
 
 // own is the path below which the gateway itself answers, on every host.
@@ -256,6 +258,17 @@ func stricter(a *room, n int, b *room, m int) bool {
 		return x.Policy.Rate < y.Policy.Rate
 	}
 	return n > m
+}
+
+// closeness ranks policies by whom they let through.
+func closeness(p *admission.Policy) int {
+	switch {
+	case !p.Enabled || p.Method == admission.Passthrough:
+		return 0
+	case p.Method == admission.Reject:
+		return 2
+	}
+	return 1
 }
 
 // hostName gives the name in a Host header: no port, no trailing dot, in lower case. Where letters change, the result

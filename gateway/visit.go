@@ -31,7 +31,7 @@ type visit struct {
 
 	outcome  outcome
 	answered bool  // the origin's answer has gone out; there is no other
-	status   int   // of that answer
+	code     int   // of that answer
 	sent     int64 // its body's bytes
 
 	origin  bool // the JSON answer may be read by the page of cors_origins that asked
@@ -61,13 +61,6 @@ func (g *Gateway) acquire(ctx *fasthttp.RequestCtx) *visit {
 }
 
 func (g *Gateway) release(v *visit) {
-	lobby    bool // the page itself was asked for: there is no request to let through
-	to       proxy.Forward
-	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
-	session  bool                           // sid is set
-	sid      token.ID
-	sidBuf   [22]byte
-
 	scratch, hostBuf, body, tok, pass, text, cookies := v.scratch, v.hostBuf, v.body, v.token, v.pass, v.text, v.cookies
 	onHeader := v.onHeader
 	*v = visit{onHeader: onHeader, scratch: scratch[:0], hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}

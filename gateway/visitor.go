@@ -425,4 +425,3 @@ func (v *visit) goOn() {
 	h.Set("X-Waiting-Room", stateAdmitted)
 	v.end()
 }
-
