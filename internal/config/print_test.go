@@ -59,11 +59,11 @@ func TestPrintMasksSecrets(t *testing.T) {
 	const secret = "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"
 	for _, row := range []struct{ name, url, want string }{
 		{"none", "redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"},
-		{"password", "redis://ann:hunter2@127.0.0.1:6379/0", "redis://ann:********@127.0.0.1:6379/0"},
-		{"password alone", "rediss://:hunter2@h", "rediss://:********@h"},
+		{"password", "redis://ann:hunter2@127.0.0.1:6379/0", "redis://ann:***@127.0.0.1:6379/0"},
+		{"password alone", "rediss://:hunter2@h", "rediss://:***@h"},
 		{"sentinels", "redis-sentinel://ann:hunter2@h1:26379,h2:26379/m?sentinel_password=hunter2&tls=1",
-			"redis-sentinel://ann:********@h1:26379,h2:26379/m?sentinel_password=%2A%2A%2A%2A%2A%2A%2A%2A&tls=1"},
-		{"escaped", "redis://ann:hunter2%40@h", "redis://ann:********@h"},
+			"redis-sentinel://ann:***@h1:26379,h2:26379/m?sentinel_password=***&tls=1"},
+		{"escaped", "redis://ann:hunter2%40@h", "redis://ann:***@h"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			cfg, problems := loadText(t, shop+"admin: {token: hunter2-and-longer}\nstore: {url: '"+row.url+"'}\ntokens: {keys: [{id: k, secret: "+secret+"}]}\n")
