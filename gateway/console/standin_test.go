@@ -127,7 +127,7 @@ func (s *standIn) History(_ context.Context, minutes int) ([]admission.Minute, e
 	}
 	list := make([]admission.Minute, minutes)
 	for i := range list {
-		list[i] = admission.Minute{At: roomTime/1e6 - int64(60*(minutes-i)), Joins: 7, Admissions: 6, Abandoned: 1, Waiting: int64(i), Rate: 2500, WaitP50: 1500 * time.Millisecond, WaitP90: 4 * time.Second}
+		list[i] = admission.Minute{At: roomTime/1e6 - int64(60*(minutes-i)), Joins: 7 + int64(i*i%11), Admissions: 6 + int64(i%5), Abandoned: 1, Waiting: int64(i), Rate: 2500, WaitP50: 1500 * time.Millisecond, WaitP90: 4 * time.Second}
 	}
 	return list, nil
 }
