@@ -2,153 +2,227 @@ package admission
 
 import (
 	"context"
-	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// Options of a Core. Client is required.
-type Options struct {
-	Client  redis.UniversalClient
-	Prefix  string        // of every key; "wr"
-	Timeout time.Duration // deadline of a call on the request path; 250ms
-	Log     *slog.Logger
-	Gateway string // names this process among its peers; random when empty
-	// Observe is told of every store call, for metrics.
-	Observe func(script string, took time.Duration, err error)
+// Room is one line. All methods may be called from any goroutine.
+type Room struct {
+	c    *Core
+	id   string
+	keys []string
+
+	config atomic.Pointer[configured]
+	snap   atomic.Pointer[Snapshot]
+	anchor atomic.Pointer[anchor]
+	down   atomic.Bool
+	fails  atomic.Int32 // calls that failed in a row
+
+	enter *batcher[enterQ, reply]
+	near  *batcher[seenQ, reply] // at the front: a client waits for each
+	far   *batcher[seenQ, reply] // renewals from farther back
+	claim *batcher[claimQ, reply]
+
+	kick   chan struct{} // wakes the loop of an idle room
+	memory memory
+	sess   sessions
+	local  local // what this gateway does without the store
+
+	mu       sync.Mutex
+	known    knowledge
+	pending  map[int64]int64 // arrivals signed here and not told to the store, by second
+	lastOrd  int64
+	before   *former // the last snapshot before an epoch change
+	flow     []Flow
+	restores sync.Mutex // one restore at a time
+	ticking  sync.Mutex // one tick at a time, so that snapshots are adopted in order
+	stopLoop context.CancelFunc
 }
 
-// Core holds the rooms of one process over one store.
-type Core struct{ log *slog.Logger }
+// configured is the policy of the file with its form for the scripts.
+type configured struct {
+	policy Policy
+	arg    string
+}
 
-// New reads the scripts and starts nothing.
-func New(o Options) (*Core, error) { panic("soon") }
+// knowledge is what this process last heard of the store.
+type knowledge struct {
+	epoch  string
+	seq    int64
+	fence  int64
+	adj    int64
+	tick   int64
+	cursor int64 // revoked sessions are known up to here
+}
 
-// Room gives the room of that id, made when it is new, with the policy that
-// the configuration now says.
-func (c *Core) Room(id string, p Policy) *Room { panic("soon") }
+// anchor ties this process's clock to the room's.
+type anchor struct{ room, wall, mono int64 }
 
-// Remove forgets a room of this process; the store keeps its line.
-func (c *Core) Remove(id string) { panic("soon") }
+// former is the last snapshot before an epoch change.
+type former struct {
+	snap  *Snapshot
+	until int64 // mono
+	base  int64 // admissions of the new epoch when it began
+}
 
-// Run ticks the rooms and sends their batches until ctx ends; it then sends
-// what is pending (heartbeats, joins) and returns nil.
-func (c *Core) Run(ctx context.Context) error { panic("soon") }
+func newRoom(c *Core, id string, p Policy) *Room {
+	r := &Room{
+		c:       c,
+		id:      id,
+		keys:    roomKeys(c.o.Prefix, id),
+		kick:    make(chan struct{}, 1),
+		pending: map[int64]int64{},
+	}
+	r.memory.init()
+	r.sess.init()
+	r.enter = &batcher[enterQ, reply]{wait: time.Millisecond, send: r.sendEnter}
+	r.near = &batcher[seenQ, reply]{wait: time.Millisecond, send: r.sendSeen}
+	r.far = &batcher[seenQ, reply]{wait: 8 * time.Millisecond, send: r.sendSeen}
+	r.claim = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
+	r.setPolicy(p)
+	r.snap.Store(&Snapshot{Policy: p})
+	return r
+}
 
-// Up says whether the store answered lately.
-func (c *Core) Up() bool { panic("soon") }
+// ID is the room's.
+func (r *Room) ID() string { return r.id }
 
-// Room is one line. All methods may be called from any goroutine.
-type Room struct{ log *slog.Logger }
+func (r *Room) setPolicy(p Policy) {
+	ints := []int64{
+		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
+		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
+	}
+	words := make([]string, len(ints))
+	for i, n := range ints {
+		words[i] = strconv.FormatInt(n, 10)
+	}
+	r.config.Store(&configured{policy: p, arg: strings.Join(words, " ")})
+	r.wake()
+}
 
-func (r *Room) ID() string { panic("soon") }
+func (r *Room) policyArg() string { return r.config.Load().arg }
+
+func (r *Room) setStop(stop context.CancelFunc) {
+	r.mu.Lock()
+	r.stopLoop = stop
+	r.mu.Unlock()
+}
+
+func (r *Room) stop() {
+	r.mu.Lock()
+	stop := r.stopLoop
+	r.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// wake makes the loop look at the room now.
+func (r *Room) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
 
 // Snapshot is the newest one; never nil.
-func (r *Room) Snapshot() *Snapshot { panic("soon") }
+func (r *Room) Snapshot() *Snapshot { return r.snap.Load() }
 
 // Age is how long ago the snapshot was built, seen from here.
-func (r *Room) Age() time.Duration { panic("soon") }
-
-// Now is room time in microseconds, estimated since the last snapshot.
-func (r *Room) Now() int64 { panic("soon") }
-
-// RedisNow is Redis's clock in microseconds, estimated likewise; tokens' iat and exp are
-// seconds of it. This machine's own clock until the store was heard.
-func (r *Room) RedisNow() int64 { panic("soon") }
-
-// Position of an order in line: how many are ahead (0: next) by the snapshot,
-// with those that arrived and are not enrolled yet.
-func (r *Room) Ahead(order int64) int64 { panic("soon") }
-
-// Arrival asks for a place, or to be let in at once.
-type Arrival struct {
-	ID     ID // random, or derived from an account or an idempotency key
-	Client Client
-	// Keyed: the id is derived, so the store may know it; it is always asked.
-	Keyed    bool
-	Interval time.Duration // first advised polling interval
+func (r *Room) Age() time.Duration {
+	s := r.snap.Load()
+	if !s.Known {
+		return time.Duration(r.c.mono())
+	}
+	return time.Duration(r.c.mono() - s.ReadAt)
 }
 
-// Join gives an arrival a place in line, or lets it in at once when there is
-// capacity and nobody ahead (Standing.State is Active: claimed already by its Client). While there is a long line it makes no store
-// call. A keyed id that is known answers with its Standing as it is.
-func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) { panic("soon") }
-
-// Check answers a poll: from the snapshot or from memory where DESIGN §4 allows
-// it, otherwise from the store in a batch. A ticket that is not enrolled
-// is enrolled. It errs only when the store is needed and there is no honest
-// answer without it; a waiting ticket is answered as waiting (Offline).
-func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) { panic("soon") }
-
-// Claim turns an admitted ticket into a session. Standing.State is Active for
-// the claimer (again within the claim window for the same Client), Waiting with ErrNotYet before
-// its turn, else Lapsed, Ended or Expired with no error.
-func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) { panic("soon") }
-
-// Leave gives a place (or an unclaimed admission) back.
-func (r *Room) Leave(ctx context.Context, t Ticket) error { panic("soon") }
-
-// Charge takes one unit of the limiter for a request that gets no session (a
-// subresource without a pass): true while nobody waits and there is capacity.
-func (r *Room) Charge(ctx context.Context) bool { panic("soon") }
-
-// Touch is the heartbeat of a session; it is sent later, in a batch. off says that the pass was
-// minted or renewed without the store.
-func (r *Room) Touch(sid ID, off bool) { panic("soon") }
-
-// Revoked says whether a session was ended by an operator or its origin, from
-// memory that is at most about a second old.
-func (r *Room) Revoked(sid ID) bool { panic("soon") }
-
-// Revoke ends a session everywhere within a second.
-func (r *Room) Revoke(ctx context.Context, sid ID) error { panic("soon") }
-
-// What operators do. who is written to the audit log.
-
-func (r *Room) Patch(ctx context.Context, who string, change Live) error    { panic("soon") }
-func (r *Room) Pause(ctx context.Context, who string) error                 { panic("soon") }
-func (r *Room) Resume(ctx context.Context, who string) error                { panic("soon") }
-func (r *Room) Drain(ctx context.Context, who string) error                 { panic("soon") }
-func (r *Room) Reset(ctx context.Context, who string) error                 { panic("soon") }
-func (r *Room) RemoveTicket(ctx context.Context, who string, id ID) error   { panic("soon") }
-func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error { panic("soon") }
-
-// Lookup tells of one ticket without touching it; ErrUnknown.
-func (r *Room) Lookup(ctx context.Context, id ID) (Found, error) { panic("soon") }
-
-// Found is what the store holds of a ticket.
-type Found struct {
-	State      State
-	Reason     string
-	Parked     bool
-	Order      int64 // room time, µs; 0 unless waiting
-	Seen       int64
-	Ahead      int64 // exact, at the time of asking; only when waiting
-	AdmittedAt int64 // Redis's clock, µs
+// Now is room time in microseconds, estimated since the last answer of the
+// store. It stands still while the store is away; 0 before it was ever heard.
+func (r *Room) Now() int64 {
+	a := r.anchor.Load()
+	if a == nil {
+		return 0
+	}
+	if r.c.o.Now != nil {
+		return a.room + r.c.o.Now() - a.wall
+	}
+	if r.down.Load() {
+		return a.room
+	}
+	return a.room + (r.c.mono()-a.mono)/1000
 }
 
-// Minute is one bucket of a room's history.
-type Minute struct {
-	At                           int64 // start, seconds of Redis's clock
-	Joins, Admissions, Abandoned int64
-	Waiting                      int64 // at its end
-	Rate                         int64 // thousandths, in force at its end
-	WaitP50, WaitP90             time.Duration
+// RedisNow is Redis's clock in microseconds, estimated likewise; tokens' iat
+// and exp are seconds of it. It is this machine's own clock until the store was heard.
+func (r *Room) RedisNow() int64 {
+	if r.c.o.Now != nil {
+		return r.c.o.Now()
+	}
+	a := r.anchor.Load()
+	if a == nil {
+		return time.Now().UnixMicro()
+	}
+	return a.wall + (r.c.mono()-a.mono)/1000
 }
 
-// History gives the last n minutes, oldest first, at most 1440.
-func (r *Room) History(ctx context.Context, minutes int) ([]Minute, error) { panic("soon") }
-
-// Entry is one line of the audit log.
-type Entry struct {
-	At     int64 // seconds of Redis's clock
-	Who    string
-	Room   string
-	Action string
-	Before string // JSON
-	After  string // JSON
+func (r *Room) knowledge() knowledge {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
 }
 
-// Audit gives the newest entries of all rooms of this process, newest first.
-func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) { panic("soon") }
+// learn takes in what an answer says of epoch, seq and clocks.
+func (r *Room) learn(h header, mono int64) {
+	r.mu.Lock()
+	if r.known.epoch == h.epoch {
+		r.known.seq = max(r.known.seq, h.seq)
+		r.known.fence = max(r.known.fence, h.fence)
+	}
+	r.mu.Unlock()
+	r.fails.Store(0)
+	if old := r.anchor.Load(); old == nil || mono >= old.mono {
+		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono})
+	}
+}
+
+// nextOrder is the order of somebody who joins now: orders of one process ascend.
+func (r *Room) nextOrder() int64 {
+	now := r.Now()
+	if r.down.Load() {
+		now = r.local.order(r.c.mono())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastOrd = max(now, r.lastOrd+1)
+	return r.lastOrd
+}
+
+// failed counts a call that the store did not answer. The second in a row, or
+// any tick, makes the room serve by on_store_error until a tick succeeds.
+func (r *Room) failed(err error) {
+	if r.fails.Add(1) >= 2 {
+		r.goDown(err)
+	}
+}
+
+func (r *Room) goDown(err error) {
+	// What is signed from here on sorts behind all that was signed before.
+	at := r.Now()
+	r.mu.Lock()
+	at = max(at, r.lastOrd)
+	r.mu.Unlock()
+	if r.down.CompareAndSwap(false, true) {
+		r.local.begin(at, r.c.mono(), r.snap.Load())
+		r.c.o.Log.Error("store unavailable", "room", r.id, "on_store_error", r.Snapshot().Policy.OnStoreError, "error", err)
+	}
+}
+
+func (r *Room) goUp() {
+	if r.down.CompareAndSwap(true, false) {
+		r.c.o.Log.Info("store is back", "room", r.id)
+	}
+}

@@ -17,6 +17,7 @@ type Snapshot struct {
 	Admitted int64 // not claimed yet
 	Active   int64
 	Oldest   int64 // order of the head; 0 when nobody waits
+	Hold     int64 // nobody is admitted before this room time
 
 	Policy  Policy   // in force: configuration with live changes over it
 	Version int64    // of the live changes
