@@ -80,7 +80,7 @@ func SharedSocket(t testing.TB) string {
 	defer shared.Unlock()
 	needMain(t)
 	if shared.server == nil {
-		p, err := newProcess([]string{"--port", "0"})
+		p, err := newProcess("", []string{"--port", "0"})
 		if err != nil {
 			t.Fatal(err)
 		}
