@@ -183,7 +183,7 @@ func TestLanguageIsNegotiated(t *testing.T) {
 var hostile = []string{
 	`<script>alert(1)</script>`, `</title><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`,
 	`" autofocus onfocus="alert(1)`, `</script><script>alert(1)</script>`, `<!--<script>`, `]]><svg/onload=alert(1)>`, `&lt;b&gt;`, `{{.Site}}`,
-	"a\x00b<", "\xff\xfe<script>", "zSLOT03z", "\u2028<b>", `javascript:alert(1)`, `</noscript><script>alert(1)</script>`, `+ADw-script+AD4-`,
+	"a\x00b<", "\xff\xfe<script>", "zSLOT03z", "zSLOTzz03z", "\u2028<b>", `javascript:alert(1)`, `</noscript><script>alert(1)</script>`, `+ADw-script+AD4-`,
 	`</style><script>alert(1)</script>`, `{t}{n}{site}`,
 }
 
