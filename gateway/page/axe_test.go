@@ -40,7 +40,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return "", fmt.Errorf("the accessibility tests fetch axe-core with npm: apt-get install npm (macOS: brew install node)")
+		return "", errors.New("the accessibility tests fetch axe-core with npm: apt-get install npm (macOS: brew install node)")
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err

@@ -3,6 +3,7 @@ package page_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -50,7 +51,7 @@ func startChromium() (context.Context, func(), error) {
 		}
 	}
 	if path == "" {
-		return nil, nil, fmt.Errorf("the browser tests need Chromium: apt-get install chromium (macOS: brew install --cask chromium)")
+		return nil, nil, errors.New("the browser tests need Chromium: apt-get install chromium (macOS: brew install --cask chromium)")
 	}
 	profile, err := os.MkdirTemp("", "anteroom-chromium-")
 	if err != nil {
