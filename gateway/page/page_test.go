@@ -364,7 +364,7 @@ func TestOwnTemplateFaults(t *testing.T) {
 	for name, row := range map[string]struct{ file, want string }{
 		"missing":             {filepath.Join(t.TempDir(), "none.html"), "no such file"},
 		"does not parse":      {write(t, `{{.Site`), "unclosed action"},
-		"no such field":       {write(t, `{{.Postion}}`), "Postion"},
+		"no such field":       {write(t, `{{.Pos}}`), "Pos"},
 		"unsafe place":        {write(t, `<a href=x {{.Site`+`}}y="`), "ends in"},
 		"script per visitor":  {write(t, `<script>let place = {{.Place}}</script>`), "differs from visitor to visitor"},
 		"style for one state": {write(t, `{{if eq .State "rejected"}}<style>b{}</style>{{end}}`), "differs from visitor to visitor"},
