@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 )
 
 // View is what operators see of a room beside its line.
@@ -27,18 +28,13 @@ func (g *Gateway) Views() []View {
 	return views
 }
 
-// Wait forecasts how long somebody who joins now would wait; false while there is no forecast.
-func (v View) Wait() (expected, low, high time.Duration, ok bool) {
+// Wait forecasts how long somebody who joins now would wait.
+func (v View) Wait() eta.Estimate {
 	o := v.room.outlook()
-	if !o.snapshot.Known {
-		return 0, 0, 0, false
+	if o.snapshot.Known && o.snapshot.Waiting == 0 && !o.snapshot.Policy.Paused {
+		return eta.Estimate{Known: true}
 	}
-	if o.snapshot.Waiting == 0 && !o.snapshot.Policy.Paused {
-		return 0, 0, 0, true
-	}
-	e := o.forecast.At(o.snapshot.Waiting)
-	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return seconds(e.Seconds), seconds(e.Low), seconds(e.High), e.Known
+	return o.forecast.At(o.snapshot.Waiting)
 }
 
 // WaitError is the median of promised over real waits in the last quarter of an hour; false while nobody was let in who had been promised anything.
