@@ -133,6 +133,12 @@ func TestSqueeze(t *testing.T) {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)
 		}
 	}
+	_, lines, _ := strings.Cut(script, "\n")
+	for line := range strings.Lines(lines) {
+		if strings.ContainsAny(line[:1], "([`+-/*") {
+			t.Errorf("the script's line %q would continue the line before it, which has lost its semicolon", line)
+		}
+	}
 	if got, want := squeezeCSS("/* x */\na b > c, d { margin: 0 auto; content: \"a; b\"; }\n@media (x: y) { e { f: g; } }\n"), `a b > c,d{margin:0 auto;content:"a; b"}@media (x:y){e{f:g}}`; got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
