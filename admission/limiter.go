@@ -86,6 +86,5 @@ func (l *Limiter) Take(ctx context.Context, n, rate, burst int64) (Grant, error)
 	if !ok || len(v) != 2 {
 		return Grant{}, fmt.Errorf("limiter_take answered %v", res)
 	}
-	g := Grant{Taken: asInt(v[0]), Wait: time.Duration(asInt(v[1])) * time.Microsecond}
-	return g, nil
+	return Grant{Taken: asInt(v[0]), Wait: time.Duration(asInt(v[1])) * time.Microsecond}, nil
 }
