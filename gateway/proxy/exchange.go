@@ -55,6 +55,7 @@ type exchange struct {
 	started  time.Time
 	sentAt   time.Time
 	entered  bool // holds a slot
+	early    bool // the answer came before the request's end
 	anyByte  bool // of an answer has come
 	reuse    bool
 	upgraded bool
@@ -148,6 +149,7 @@ func (x *exchange) run() {
 		return
 	}
 	x.out1.FirstByte = time.Since(x.sentAt)
+	x.early = x.up.running && x.up.endedAt.Load() == 0
 	x.out1.Status = x.a.status
 	if x.a.status == 101 {
 		x.tunnel()

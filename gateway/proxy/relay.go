@@ -55,7 +55,9 @@ func (x *exchange) relay() {
 	x.stopUpload()
 	switch {
 	case err == nil:
-		x.reuse = a.keepAlive && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) && (a.hasLength || a.length == -1 || frame == frameNone)
+		// An origin that answers early may never read the rest, and take it for a request.
+		x.reuse = a.keepAlive && !x.early && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
+			(frame == frameNone || a.length != -2)
 	default:
 		x.relayFailed(err, frame)
 	}
