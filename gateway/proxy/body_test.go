@@ -328,6 +328,7 @@ func TestOriginAnswersEarly(t *testing.T) {
 			if strings.HasPrefix(h, "POST /close") {
 				return
 			}
+			s.body(h)
 		}
 	})
 	for _, target := range []string{"/stay", "/close"} {
