@@ -131,6 +131,10 @@ func (x *exchange) fail(status int, kind string, err error) {
 
 func (x *exchange) run() {
 	cfg, h := &x.o.cfg, &x.c.head
+	if x.c.body.consumed {
+		x.fail(500, KindInternal, errBodyRead)
+		return
+	}
 	if cfg.MaxBody > 0 && h.length > cfg.MaxBody {
 		x.fail(413, KindBodyLarge, ErrBodyTooLarge)
 		Drain(x.ctx)
@@ -217,6 +221,8 @@ func (x *exchange) connectAndAsk() bool {
 	}
 }
 
+var errBodyRead = errors.New("proxy: Serve was called after the request's body had been read")
+
 var errTimeout = errors.New("proxy: the origin did not answer in time")
 
 // deadline is when the answer's header has to be there. An upload takes the time it takes.
@@ -244,7 +250,7 @@ func (x *exchange) ask(deadline time.Time) error {
 	}
 	werr := oc.write(x.req, cfg.IdleTimeout)
 	x.sentAt = time.Now()
-	oc.slice, oc.patience, oc.onSlice = waitSlice, cfg.FirstByteTimeout, x.onSlice
+	oc.slice, oc.patience, oc.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
 	if !deadline.IsZero() {
 		if left := deadline.Sub(x.sentAt); left < oc.patience || oc.patience == 0 {
 			oc.patience = max(left, time.Millisecond)

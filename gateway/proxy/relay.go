@@ -32,7 +32,7 @@ func (x *exchange) relay() {
 	}
 	x.oc.in.skip(0) // x.a's bytes are not needed from here on
 	events := frame != frameNone && isEventStream(x.ctx.Response.Header.ContentType())
-	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, waitSlice
+	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events {
 		t := &tunnel{oc: x.oc}
 		x.o.register(t)
@@ -208,6 +208,9 @@ func (x *exchange) relayFailed(err error, frame framing) {
 	case errors.As(err, &client):
 		x.fail(0, KindClientGone, err)
 		x.c.gone = true
+		if isTimeout(err) {
+			x.c.abort() // it takes nothing: what the kernel holds for it is let go as well
+		}
 		return
 	case x.up.clientErr != nil:
 		x.blameClient(x.up.clientErr)

@@ -260,7 +260,7 @@ func TestClientLeavesSilentStream(t *testing.T) {
 		io.Copy(io.Discard, s.r)
 		close(ended)
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), Limits{}, func(g *gate) { g.origin.waitSlice = 20 * time.Millisecond })
 	c := g.dial()
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if _, err := c.readHead(); err != nil {
