@@ -14,10 +14,12 @@ local known, seq = ARGV[2], tonumber(ARGV[3])
 local s = load_state()
 s.wall = clock_now(ARGV[1])
 local p = policy()
-local lost = s.epoch == '' or (known ~= '' and s.epoch == known and s.seq < seq)
+-- An epoch is generation.random, so that a store that went back by an epoch is found out.
+local function generation(epoch) return num(string.match(epoch, '^%d+')) end
+local lost = s.epoch == '' or generation(s.epoch) < generation(known) or (s.epoch == known and s.seq < seq)
 
 if lost then
-  s.epoch = ARGV[5]
+  s.epoch = str(math.max(generation(s.epoch), generation(known)) + 1) .. '.' .. ARGV[5]
   if known == '' then
     -- Nobody remembers anything: a new room. A token of another epoch proves
     -- the contrary (room_enter), until then the bucket is full.
