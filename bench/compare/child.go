@@ -19,7 +19,6 @@ type child struct {
 	cmd  *exec.Cmd
 	log  *tail
 	done chan struct{}
-	err  error
 }
 
 // start runs a server in a process group of its own, so that a Ctrl-C reaches only this program, which then ends the
@@ -32,7 +31,7 @@ func start(name, bin string, args ...string) (*child, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	go func() {
-		c.err = c.cmd.Wait()
+		_ = c.cmd.Wait() // how it ended is in ProcessState
 		close(c.done)
 	}()
 	return c, nil
@@ -62,7 +61,7 @@ func (c *child) ready(ctx context.Context, addr string) error {
 		}
 		select {
 		case <-c.done:
-			return fmt.Errorf("%s ended (%v) instead of listening on %s:\n%s", c.name, c.err, addr, c.log)
+			return fmt.Errorf("%s ended (%s) instead of listening on %s:\n%s", c.name, c.cmd.ProcessState, addr, c.log)
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not listen on %s: %w\n%s", c.name, addr, context.Cause(ctx), c.log)
 		case <-tick.C:

@@ -139,8 +139,10 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 
-	fmt.Fprintf(out, "\n%s/%s, %d cores, %s; wrk -t%d -c%d, %d rounds of %d s taking turns; the generator and the origin share the cores\n\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.threads, b.connections, o.rounds, b.seconds)
+	if _, err := fmt.Fprintf(out, "\n%s/%s, %d cores, %s; wrk -t%d -c%d, %d rounds of %d s taking turns; the generator and the origin share the cores\n\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.threads, b.connections, o.rounds, b.seconds); err != nil {
+		return err
+	}
 	return printTable(out, []entry{
 		{What: "request with a pass", Unit: "/s", Nginx: proxying[0].Rate, HAProxy: proxying[1].Rate, We: proxying[2].Rate, Bars: []bar{{Limit: 30_000}, {Limit: 0.8, Ratio: true}}},
 		{What: "request with a pass", Unit: "CPU µs", Nginx: proxying[0].CPU, HAProxy: proxying[1].CPU, We: proxying[2].CPU, Bars: []bar{{Limit: 1.25, AtMost: true, Ratio: true}}},

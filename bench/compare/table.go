@@ -94,10 +94,10 @@ func figure(x float64) string {
 
 func printTable(w io.Writer, lines []entry) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "median of the rounds\tnginx\tHAProxy\tgateway\tratio to nginx\tbar")
+	_, _ = fmt.Fprintln(t, "median of the rounds\tnginx\tHAProxy\tgateway\tratio to nginx\tbar")
 	for _, l := range lines {
 		c := l.cells()
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", c[0], c[1], c[2], c[3], c[4], c[5])
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", c[0], c[1], c[2], c[3], c[4], c[5])
 	}
-	return t.Flush()
+	return t.Flush() // reports what a write before it ran into
 }
