@@ -31,7 +31,7 @@ func (r *Room) loop(ctx context.Context) {
 		case <-t.C:
 		}
 		if err := r.Tick(ctx); err != nil && ctx.Err() == nil {
-			r.goDown(err)
+			r.failed(err)
 		}
 		t.Reset(r.pause())
 	}

@@ -83,8 +83,8 @@ func policy(cfg *config.Config, r *config.Room) admission.Policy {
 
 func newConsole(cfg *config.Config, bearers []config.Bearer, g *gateway.Gateway, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
 	o := console.Options{
-		Listen: cfg.Admin.Listen, Audit: core, Registry: registry, Ready: g.Ready, Log: log,
-		Rooms: func() []console.Room { return consoleRooms(g) },
+		Core: core, Listen: cfg.Admin.Listen, Registry: registry, Ready: g.Ready, Log: log,
+		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
 	}
 	for _, b := range bearers {
 		role := console.Read
@@ -94,4 +94,13 @@ func newConsole(cfg *config.Config, bearers []config.Bearer, g *gateway.Gateway,
 		o.Tokens = append(o.Tokens, console.Token{Name: b.Name, Token: b.Token, Role: role})
 	}
 	return console.New(o)
+}
+
+func consoleRooms(g *gateway.Gateway) []console.Room {
+	views := g.Views()
+	rooms := make([]console.Room, len(views))
+	for i, v := range views {
+		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError}
+	}
+	return rooms
 }

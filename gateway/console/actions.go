@@ -5,16 +5,8 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/anteroom/anteroom/admission"
-)
-
-// After a change its author sees it: the answer waits for the snapshot that has
-// it, which is due within a tick or, in a room without visitors, two seconds.
-const (
-	settleTimeout = time.Second
-	settleEvery   = 10 * time.Millisecond
 )
 
 func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
@@ -29,25 +21,25 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity
 	if len(body.members) == 0 {
 		return ok(w, c.view(room))
 	}
-	return c.change(w, r, who, room, "patch", change, func(ctx context.Context) error {
+	return c.change(w, r, who, room, "patch", func(ctx context.Context) error {
 		return room.Line.Patch(ctx, who.name, change)
 	})
 }
 
 func (c *Console) pause(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.plainAction(w, r, who, room, "pause", admission.Live{Paused: new(true)}, room.Line.Pause)
+	return c.plainAction(w, r, who, room, "pause", room.Line.Pause)
 }
 
 func (c *Console) resume(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.plainAction(w, r, who, room, "resume", admission.Live{Paused: new(false), Draining: new(false)}, room.Line.Resume)
+	return c.plainAction(w, r, who, room, "resume", room.Line.Resume)
 }
 
 func (c *Console) drain(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.plainAction(w, r, who, room, "drain", admission.Live{Draining: new(true)}, room.Line.Drain)
+	return c.plainAction(w, r, who, room, "drain", room.Line.Drain)
 }
 
 // plainAction has no body, or an empty object.
-func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, expected admission.Live, do func(context.Context, string) error) error {
+func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context, string) error) error {
 	body, err := readObject(w, r, true)
 	if err != nil {
 		return err
@@ -55,25 +47,17 @@ func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identi
 	if faults := unknownFields(body); len(faults) > 0 {
 		return invalid(faults...)
 	}
-	return c.change(w, r, who, room, action, expected, func(ctx context.Context) error { return do(ctx, who.name) })
+	return c.change(w, r, who, room, action, func(ctx context.Context) error { return do(ctx, who.name) })
 }
 
-// change does it and answers with the room as it is then.
-func (c *Console) change(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, expected admission.Live, do func(context.Context) error) error {
-	before := room.Line.Snapshot()
+// change does it and answers with the room as it is then: a change is not done
+// before this gateway's own snapshot has it.
+func (c *Console) change(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context) error) error {
 	if err := c.store(r, do); err != nil {
 		return err
 	}
 	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Line.ID(), "action", action)
-	s, shown := c.settle(r.Context(), room, func(s *admission.Snapshot) bool {
-		want, _ := overlay(s.Policy, room.File, s.Live, expected)
-		return s.Known && (s.Version > before.Version || s.Policy == want)
-	})
-	if shown {
-		return ok(w, c.view(room))
-	}
-	p, live := overlay(inForce(room, s), room.File, s.Live, expected)
-	return ok(w, c.viewWith(room, s, p, live))
+	return ok(w, c.view(room))
 }
 
 func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
@@ -93,31 +77,7 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, ro
 	if len(faults) > 0 {
 		return invalid(faults...)
 	}
-	before := room.Line.Snapshot()
-	if err := c.store(r, func(ctx context.Context) error { return room.Line.Reset(ctx, who.name) }); err != nil {
-		return err
-	}
-	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Line.ID(), "action", "reset")
-	s, _ := c.settle(r.Context(), room, func(s *admission.Snapshot) bool { return s.Fence > before.Fence || s.Epoch != before.Epoch })
-	return ok(w, c.viewWith(room, s, inForce(room, s), s.Live))
-}
-
-// settle waits until the snapshot shows a change, for settleTimeout at most.
-func (c *Console) settle(ctx context.Context, room Room, shows func(*admission.Snapshot) bool) (s *admission.Snapshot, shown bool) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	tick := time.NewTicker(settleEvery)
-	defer tick.Stop()
-	for {
-		if s = room.Line.Snapshot(); shows(s) {
-			return s, true
-		}
-		select {
-		case <-ctx.Done():
-			return s, false
-		case <-tick.C:
-		}
-	}
+	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Line.Reset(ctx, who.name) })
 }
 
 // store gives a call its deadline.

@@ -96,7 +96,7 @@ func until(expression string) chromedp.Action[chromedp.Void] {
 
 func TestConsoleInTheBrowser(t *testing.T) {
 	b := newBench(t)
-	b.sale.snap.Waiting = 1234
+	b.join(134)
 	s := serve(t, b)
 	tab, complaints := openBrowser(t, s.URL)
 
@@ -107,8 +107,8 @@ func TestConsoleInTheBrowser(t *testing.T) {
 		until(`document.querySelector('#enter .error').textContent === 'no such token'`),
 		chromedp.SendKeys(chromedp.CSS(`#token`), writeToken+"\n"),
 		chromedp.WaitVisible(chromedp.CSS(`[data-room=sale]`)),
-		until(`document.querySelector('[data-room=sale] [data-f=waiting]').textContent === '1,234'`),
-		until(`document.title.startsWith('1,234 waiting')`),
+		until(`document.querySelector('[data-room=sale] [data-f=waiting]').textContent === '124'`),
+		until(`document.title.startsWith('124 waiting')`),
 		until(`document.querySelectorAll('[data-room=sale] svg .waiting').length === 1`),
 	)
 
@@ -142,7 +142,7 @@ func TestConsoleInTheBrowser(t *testing.T) {
 
 	run(t, tab,
 		until(`document.querySelectorAll('#log tbody tr').length === 2`),
-		until(`document.querySelector('#log tbody .what').textContent.includes('admission.rate 10 → 2.5')`),
+		until(`document.querySelector('#log tbody .what').textContent.includes('rate file → 2.5')`),
 		chromedp.Click(chromedp.CSS(`[data-room=sale] [data-a=reset]`)),
 		chromedp.WaitVisible(chromedp.CSS(`#confirm [name=id]`)),
 		chromedp.SendKeys(chromedp.CSS(`#confirm [name=id]`), "vip"),

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,69 +15,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 )
 
 // storeTimeout bounds one operator's call. It is longer than a visitor's: an
 // operator would rather wait than not know.
 const storeTimeout = 5 * time.Second
 
-// Reader is what a room shows.
-type Reader interface {
-	ID() string
-	Snapshot() *admission.Snapshot
-	Age() time.Duration
-	Now() int64
-}
-
-// Records is what the store remembers of a room.
-type Records interface {
-	Lookup(ctx context.Context, id admission.ID) (admission.Found, error)
-	History(ctx context.Context, minutes int) ([]admission.Minute, error)
-}
-
-// Controls is what an operator does to a room; who goes to the audit log.
-type Controls interface {
-	Patch(ctx context.Context, who string, change admission.Live) error
-	Pause(ctx context.Context, who string) error
-	Resume(ctx context.Context, who string) error
-	Drain(ctx context.Context, who string) error
-	Reset(ctx context.Context, who string) error
-	RemoveTicket(ctx context.Context, who string, id admission.ID) error
-	RevokeSession(ctx context.Context, who string, sid admission.ID) error
-}
-
-// Line is one room of the core.
-type Line interface {
-	Reader
-	Records
-	Controls
-}
-
-var _ Line = (*admission.Room)(nil)
-
-// Auditor holds the audit log of all rooms.
-type Auditor interface {
-	Audit(ctx context.Context, limit int) ([]admission.Entry, error)
-}
-
-var _ Auditor = (*admission.Core)(nil)
-
 // Room is a line with what the configuration says of it.
 type Room struct {
-	Line   Line
+	Line   *admission.Room
 	File   admission.Policy // the configuration's, without live changes
 	Origin string           // id of its origin
 
-	// Wait forecasts how long somebody who joins now would wait; false while
-	// there is no forecast. May be nil.
-	Wait func() (Wait, bool)
+	// Wait forecasts how long somebody who joins now would wait. May be nil.
+	Wait func() eta.Estimate
 	// WaitError is the median of promised / real waits of late (1: right, 2: promised
 	// twice what it took); false while unknown. May be nil.
 	WaitError func() (float64, bool)
 }
-
-// Wait is a forecast, with the range that it probably falls in.
-type Wait struct{ Expected, Low, High time.Duration }
 
 // Role says what a token may do.
 type Role string
@@ -96,15 +51,15 @@ type Token struct {
 	Role  Role
 }
 
-// Options of a Console. Listen, Rooms, Audit, Registry and Ready are required.
+// Options of a Console. Core, Listen, Rooms, Registry and Ready are required.
 type Options struct {
+	Core *admission.Core // for the audit log
 	// Listen is the address that the handler will be served on. Without
 	// tokens it has to be loopback.
 	Listen string
 	Tokens []Token
 
 	Rooms func() []Room // in the order of the configuration
-	Audit Auditor       // the *admission.Core
 	// OriginStats gives an origin's p95 time to first byte in seconds and its
 	// share of errors, 0 to 1, over the last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
@@ -128,8 +83,8 @@ type Console struct {
 
 // New checks the options. An error names the setting and the way out.
 func New(o Options) (*Console, error) {
-	if o.Rooms == nil || o.Audit == nil || o.Registry == nil || o.Ready == nil {
-		return nil, errors.New("console: Rooms, Audit, Registry and Ready are required")
+	if o.Core == nil || o.Rooms == nil || o.Registry == nil || o.Ready == nil {
+		return nil, errors.New("console: Core, Rooms, Registry and Ready are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

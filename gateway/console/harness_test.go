@@ -1,7 +1,9 @@
 package console
 
 import (
+	"crypto/rand"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 const (
@@ -16,32 +23,53 @@ const (
 	readToken  = "r-8e1a5b7c3d2f4960"
 )
 
-// bench is a console over two rooms in memory.
+func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
+
+// bench is a console over two real rooms, whose time stands still between steps.
 type bench struct {
-	t       *testing.T
-	sale    *standIn
-	vip     *standIn
-	handler http.Handler
-	ready   bool
-	healthy error
-	now     time.Time
+	t         *testing.T
+	core      *admission.Core
+	sale, vip *admission.Room
+	handler   http.Handler
+	ready     bool
+	healthy   error
+	now       time.Time
+}
+
+var filePolicy = admission.Policy{
+	Enabled: true, Method: admission.FIFO, Rate: 1_000, Burst: 10_000, Absence: 10 * time.Minute,
+	ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: admission.OnErrorWait,
 }
 
 func newBench(t *testing.T, change ...func(*Options)) *bench {
 	t.Helper()
-	b := &bench{t: t, sale: newStandIn("sale"), vip: newStandIn("vip"), ready: true, now: time.Unix(1_800_000_000, 0)}
+	return newBenchOn(t, redistest.Client(t), change...)
+}
+
+func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Options)) *bench {
+	t.Helper()
+	b := &bench{t: t, ready: true, now: time.Unix(1_800_000_000, 0)}
+	core, err := admission.New(admission.Options{
+		Client: client, Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Now: func() int64 { return b.now.UnixMicro() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.core, b.sale, b.vip = core, core.Room("sale", filePolicy), core.Room("vip", filePolicy)
+	b.tick(0)
 	o := Options{
+		Core:   core,
 		Listen: "0.0.0.0:9090",
 		Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
 		Rooms: func() []Room {
 			return []Room{
-				{Line: b.sale, File: b.sale.file, Origin: "shop",
-					Wait:      func() (Wait, bool) { return Wait{2 * time.Minute, 100 * time.Second, 150 * time.Second}, true },
+				{Line: b.sale, File: filePolicy, Origin: "shop",
+					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 					WaitError: func() (float64, bool) { return 0.95, true }},
-				{Line: b.vip, File: b.vip.file, Origin: "shop"},
+				{Line: b.vip, File: filePolicy, Origin: "shop"},
 			}
 		},
-		Audit:       b.sale,
 		OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 },
 		Registry:    prometheus.NewRegistry(),
 		Ready:       func() bool { return b.ready },
@@ -57,6 +85,39 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 	}
 	b.handler = c.Handler()
 	return b
+}
+
+// tick lets time pass and both rooms look at it.
+func (b *bench) tick(d time.Duration) {
+	b.t.Helper()
+	b.now = b.now.Add(d)
+	for _, r := range []*admission.Room{b.sale, b.vip} {
+		if err := r.Tick(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// join sends n visitors into the room sale, a microsecond apart, and gives
+// those that have to wait. The first ten are the burst.
+func (b *bench) join(n int) (waiting []admission.Standing) {
+	b.t.Helper()
+	for range n {
+		b.now = b.now.Add(time.Microsecond)
+		var id admission.ID
+		if _, err := rand.Read(id[:]); err != nil {
+			b.t.Fatal(err)
+		}
+		s, refusal, err := b.sale.Join(b.t.Context(), admission.Arrival{ID: id, Interval: 2 * time.Second})
+		if err != nil || refusal != admission.Granted {
+			b.t.Fatalf("join: %v %q", err, refusal)
+		}
+		if s.State == admission.Waiting {
+			waiting = append(waiting, s)
+		}
+	}
+	b.tick(250 * time.Millisecond) // the snapshot is built once in so long
+	return waiting
 }
 
 // ask sends a request with the write token; lines of headers replace or

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
@@ -62,12 +63,12 @@ func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, ro
 }
 
 type entryView struct {
-	At     timestamp       `json:"at"`
-	Who    string          `json:"who"`
-	Room   string          `json:"room"`
-	Action string          `json:"action"`
-	Before json.RawMessage `json:"before"`
-	After  json.RawMessage `json:"after"`
+	At     timestamp      `json:"at"`
+	Who    string         `json:"who"`
+	Room   string         `json:"room"`
+	Action string         `json:"action"`
+	Before map[string]any `json:"before"`
+	After  map[string]any `json:"after"`
 }
 
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) error {
@@ -77,7 +78,7 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 	}
 	var list []admission.Entry
 	err = c.store(r, func(ctx context.Context) (err error) {
-		list, err = c.o.Audit.Audit(ctx, limit)
+		list, err = c.o.Core.Audit(ctx, limit)
 		return err
 	})
 	if err != nil {
@@ -87,25 +88,52 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 		Entries []entryView `json:"entries"`
 	}{Entries: make([]entryView, 0, len(list))}
 	for _, e := range list {
-		answer.Entries = append(answer.Entries, entryView{
-			At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action,
-			Before: recorded(e.Before), After: recorded(e.After),
-		})
+		v := entryView{At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
+		for _, change := range e.Changes {
+			record(v.Before, change.Field, change.Before)
+			record(v.After, change.Field, change.After)
+		}
+		answer.Entries = append(answer.Entries, v)
 	}
 	return ok(w, answer)
 }
 
-// recorded is JSON as the audit log holds it: null where there was nothing,
-// text where an older version wrote something else.
-func recorded(text string) json.RawMessage {
-	switch {
-	case text == "":
-		return json.RawMessage("null")
-	case json.Valid([]byte(text)):
-		return json.RawMessage(text)
+// record puts a field of the audit log where the body of a PATCH has it, so
+// that before, sent as one, undoes the change. null: as the file says.
+func record(to map[string]any, field string, stored *string) {
+	if group, name, nested := strings.Cut(field, "."); nested {
+		inner, there := to[group].(map[string]any)
+		if !there {
+			inner = map[string]any{}
+			to[group] = inner
+		}
+		inner[name] = meaning(field, stored)
+		return
 	}
-	quoted, _ := json.Marshal(text) // text always marshals
-	return quoted
+	to[field] = meaning(field, stored)
+}
+
+// meaning turns what the store keeps into what the API says. What a newer or
+// older version has written otherwise is shown as it is.
+func meaning(field string, stored *string) any {
+	if stored == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(*stored, 10, 64)
+	if err != nil {
+		return *stored
+	}
+	switch field {
+	case "rate", "burst":
+		return thousandth(n)
+	case "session.ttl":
+		return duration(n * int64(time.Microsecond))
+	case "paused", "draining", "enabled":
+		return n != 0
+	case "max_active", "tickets":
+		return n
+	}
+	return *stored
 }
 
 // wholeParameter reads a query parameter from 1 to most.

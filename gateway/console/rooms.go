@@ -156,22 +156,17 @@ func livePolicy(p admission.Policy, names []string) policyView {
 }
 
 func (c *Console) view(room Room) roomView {
-	s := room.Line.Snapshot()
-	return c.viewWith(room, s, inForce(room, s), s.Live)
+	return c.viewOf(room, room.Line.Snapshot(), room.Line.Now(), room.Line.Age())
 }
 
-// inForce is the policy of the snapshot, or the file's until the store was heard.
-func inForce(room Room, s *admission.Snapshot) admission.Policy {
-	if s.Known {
-		return s.Policy
+// viewOf shows a snapshot of that age at that room time.
+func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.Duration) roomView {
+	p := s.Policy
+	if !s.Known {
+		p = room.File // all that is known until the store was heard
 	}
-	return room.File
-}
-
-func (c *Console) viewWith(room Room, s *admission.Snapshot, p admission.Policy, live []string) roomView {
-	now := room.Line.Now()
 	v := roomView{
-		ID: room.Line.ID(), Policy: fullPolicy(p), Live: livePolicy(p, live),
+		ID: room.Line.ID(), Policy: fullPolicy(p), Live: livePolicy(p, s.Live),
 		Waiting: s.Waiting, Parked: s.Parked, Admitted: s.Admitted, Active: s.Active,
 		Rate: measuredRate(s, now), Paused: p.Paused, Draining: p.Draining,
 	}
@@ -179,14 +174,13 @@ func (c *Console) viewWith(room Room, s *admission.Snapshot, p admission.Policy,
 		v.OldestWait = tidy(float64(max(0, now-s.Oldest)) / 1e6)
 	}
 	if room.Wait != nil {
-		if w, known := room.Wait(); known {
-			v.ETA = &etaView{Seconds: seconds(w.Expected), Low: seconds(w.Low), High: seconds(w.High)}
+		if w := room.Wait(); w.Known && finite(w.Seconds) && finite(w.Low) && finite(w.High) {
+			v.ETA = &etaView{Seconds: seconds(w.Seconds), Low: seconds(w.Low), High: seconds(w.High)}
 		}
 	}
 	if room.WaitError != nil {
 		if ratio, known := room.WaitError(); known && finite(ratio) {
-			ratio = tidy(ratio)
-			v.ETAError = &ratio
+			v.ETAError = new(tidy(ratio))
 		}
 	}
 	if c.o.OriginStats != nil {
@@ -196,8 +190,7 @@ func (c *Console) viewWith(room Room, s *admission.Snapshot, p admission.Policy,
 		}
 	}
 	if s.Known {
-		age := tidy(room.Line.Age().Seconds())
-		v.StoreAge = &age
+		v.StoreAge = new(tidy(age.Seconds()))
 	}
 	return v
 }
@@ -220,7 +213,7 @@ func measuredRate(s *admission.Snapshot, now int64) thousandth {
 	return thousandth((admitted*1000 + window/2) / window)
 }
 
-func seconds(d time.Duration) int64 { return int64(math.Round(d.Seconds())) }
+func seconds(s float64) int64 { return int64(math.Round(min(s, 1e9))) }
 
 // tidy keeps milliseconds and thousandths.
 func tidy(f float64) float64 { return math.Round(f*1000) / 1000 }

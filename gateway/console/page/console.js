@@ -272,8 +272,8 @@
         if (list.textContent !== tags.map(t => t[0]).join('')) list.replaceChildren(...tags.map(t => make('li', t[0], t[1])));
         set(f('waiting'), whole.format(r.waiting));
         set(f('parked'), r.parked ? whole.format(r.parked) + ' parked' : '');
-        set(f('active'), whole.format(r.active) + (p.admission.max_active ? ' / ' + whole.format(p.admission.max_active) : ''));
-        set(f('admitted'), r.admitted ? whole.format(r.admitted) + ' on their way in' : '');
+        set(f('active'), whole.format(r.active));
+        set(f('admitted'), [p.admission.max_active ? 'of ' + whole.format(p.admission.max_active) : '', r.admitted ? whole.format(r.admitted) + ' on their way in' : ''].filter(Boolean).join(', '));
         set(f('rate'), some.format(r.rate));
         set(f('limit'), 'of ' + some.format(limit) + '/s, burst ' + some.format(p.admission.burst));
         set(f('eta'), r.eta ? span(r.eta.seconds) : '–');
