@@ -68,12 +68,16 @@ func (s *site) requests() []string {
 	return slices.Clone(s.seen)
 }
 
-// policy lets that many in at once and then nobody.
+// policy lets that many in at once and then nobody; 0 lets nobody in at all.
 func policy(burst int64) admission.Policy {
-	return admission.Policy{
+	p := admission.Policy{
 		Enabled: true, Method: admission.FIFO, Rate: 0, Burst: burst * 1000, Absence: 10 * time.Minute,
 		ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: admission.OnErrorWait,
 	}
+	if burst == 0 {
+		p.Burst, p.MinWait = 1000, time.Hour
+	}
+	return p
 }
 
 // bench is a gateway on loopback in front of real origins, over a real store.
