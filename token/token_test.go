@@ -110,6 +110,7 @@ func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
 		{"alg none, no signature", b64(`{"alg":"none","kid":"k1","typ":"pass+jwt"}`) + "." + parts[1] + ".", "alg"},
 		{"alg None", header(`{"alg":"None","kid":"k1","typ":"pass+jwt"}`), "alg"},
 		{"alg hs256 in lower case", header(`{"alg":"hs256","kid":"k1","typ":"pass+jwt"}`), "alg"},
+		{"alg none under an unknown key", header(`{"alg":"none","kid":"k3","typ":"pass+jwt"}`), "alg"},
 		{"alg HS512", header(`{"alg":"HS512","kid":"k1","typ":"pass+jwt"}`), "alg"},
 		{"alg missing", header(`{"kid":"k1","typ":"pass+jwt"}`), "alg"},
 		{"alg a number", header(`{"alg":256,"kid":"k1","typ":"pass+jwt"}`), "alg"},
@@ -143,6 +144,7 @@ func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
 		{"a padded signature", claims(good) + "=", "signature"},
 		{"a line break in the signature", claims(good) + "\n", "signature"},
 		{"an EdDSA signature cut short", strings.TrimSuffix(forge(ed, edHead, good), edParts[2][80:]), "signature"},
+		{"an EdDSA signature with more behind it", forge(ed, edHead, good) + "AAAA", "signature"},
 		{"an EdDSA signature of something else", edParts[0] + "." + b64(strings.Replace(good, "sale", "vip", 1)) + "." + edParts[2], "signature"},
 		{"an EdDSA signature that is not base64", edParts[0] + "." + edParts[1] + "." + strings.Repeat("!", 86), "signature"},
 
@@ -199,6 +201,35 @@ func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
 		if err != nil && !slices.Contains(Reasons, Reason(err)) {
 			t.Errorf("%s: reason %q is not in Reasons", row.name, Reason(err))
 		}
+	}
+}
+
+func TestIntegersOfWaitingTokens(t *testing.T) {
+	key := hsKey("k1", true)
+	r := mustRing(t, key)
+	for _, claim := range []string{"ord", "seen", "fn", "iat"} {
+		for _, row := range []struct{ value, want string }{
+			{"0", ""}, {"9007199254740991", ""}, {"9007199254740992", "claims"}, {"18446744073709551617", "claims"}, {"-1", "claims"}, {"-0", "claims"},
+			{"1.0", "claims"}, {"1e0", "claims"}, {"00", "claims"}, {`"1"`, "claims"}, {"null", "claims"}, {"true", "claims"}, {"[1]", "claims"}, {"", "claims"}, {"1 2", "malformed"},
+		} {
+			claims := `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","` + claim + `":` + row.value + `,"exp":1767323345`
+			if claim != "iat" {
+				claims += `,"iat":1`
+			}
+			_, err := r.VerifyWaiting([]byte(forge(key, `{"alg":"HS256","kid":"k1","typ":"wait+jwt"}`, claims+`}`)), testRoom, testNow)
+			if got := Reason(err); got != row.want {
+				t.Errorf("%s %s: %q, want %q", claim, row.value, got, row.want)
+			}
+		}
+	}
+}
+
+func TestNoRoomIsNotARoom(t *testing.T) {
+	r := mustRing(t, hsKey("k1", true))
+	p := testPass()
+	p.Room = ""
+	if _, err := r.VerifyPass(r.AppendPass(nil, &p), "", testNow); !errors.Is(err, ErrAudience) {
+		t.Errorf("a pass for no room in no room: %v", err)
 	}
 }
 

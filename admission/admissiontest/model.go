@@ -86,6 +86,7 @@ func (m *Model) Room() int64 {
 		m.adj -= d
 		m.tick = m.Wall
 	}
+	m.adj = max(m.adj, m.bucket.At-m.Wall)
 	return m.Wall + m.adj
 }
 

@@ -54,6 +54,12 @@ local function keep_time(s)
     s.tick = s.wall
     s.moved = true
   end
+  -- The limiter's mark is the newest time that a ticket was given: a clock that
+  -- went back between two ticks, or a gap behind it, does not undercut it.
+  if s.wall + s.adj < s.at then
+    s.adj = s.at - s.wall
+    s.moved = true
+  end
   s.now = s.wall + s.adj
 end
 

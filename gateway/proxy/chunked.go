@@ -1,0 +1,242 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// errChunk is the sentinel of every fault in a chunked body's framing.
+var errChunk = errors.New("proxy: malformed chunked body")
+
+func chunkError(what string) error { return &chunkFault{what} }
+
+type chunkFault struct{ what string }
+
+func (e *chunkFault) Error() string   { return errChunk.Error() + ": " + e.what }
+func (e *chunkFault) Unwrap() error   { return errChunk }
+func (e *chunkFault) Is(t error) bool { return t == errChunk }
+
+const (
+	maxChunkLine   = 512      // size and extensions of one chunk
+	maxTrailers    = 8 << 10  // the trailer section
+	maxChunkWaste  = 16 << 10 // extensions may outweigh the data by this much
+	maxChunkDigits = 15       // 60 bits of length
+)
+
+type chunkState uint8
+
+const (
+	chunkSize chunkState = iota
+	chunkData
+	chunkDataEnd
+	chunkTrailer
+	chunkDone
+)
+
+// chunkReader decodes a chunked body (RFC 9112 §7.1), strictly: hexadecimal digits alone, CRLF
+// alone, extensions of visible characters. What one parser forgives another may read as a request.
+type chunkReader struct {
+	state    chunkState
+	lenient  bool // blanks after a size are forgiven: some origins pad it
+	left     uint64
+	waste    int
+	trailers []byte // the trailer section's lines as they came, without the empty one
+}
+
+func (c *chunkReader) reset(lenient bool) {
+	c.state, c.lenient, c.left, c.waste, c.trailers = chunkSize, lenient, 0, 0, c.trailers[:0]
+}
+
+// read decodes into p. It blocks only while in holds nothing that can be decoded, and returns
+// io.EOF once the body and its trailers have been read to their end.
+func (c *chunkReader) read(in *inbuf, p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if c.state == chunkDone {
+			break
+		}
+		if c.state == chunkData {
+			q := p[n:]
+			if uint64(len(q)) > c.left {
+				q = q[:c.left]
+			}
+			if in.buffered() == 0 && n > 0 {
+				break // hand over what there is before waiting for more
+			}
+			m, err := in.read(q)
+			n += m
+			c.left -= uint64(m)
+			if c.left == 0 {
+				c.state = chunkDataEnd
+			}
+			if err != nil && m == 0 {
+				return n, noEOF(err)
+			}
+			continue
+		}
+		done, err := c.step(in)
+		if err != nil {
+			return n, err
+		}
+		if !done {
+			if n > 0 {
+				break
+			}
+			if err := in.fill(); err != nil {
+				if err == errBufferFull {
+					err = chunkError("a line is too long")
+				}
+				return 0, noEOF(err)
+			}
+		}
+	}
+	if n == 0 && c.state == chunkDone && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// step consumes one line of framing; false means that in does not hold it whole.
+func (c *chunkReader) step(in *inbuf) (bool, error) {
+	b := in.pending()
+	switch c.state {
+	case chunkSize:
+		nl := bytes.IndexByte(b, '\n')
+		if nl < 0 {
+			if len(b) > maxChunkLine {
+				return false, chunkError("a size line is too long")
+			}
+			return false, chunkPrefix(b)
+		}
+		if nl > maxChunkLine {
+			return false, chunkError("a size line is too long")
+		}
+		size, err := c.parseSize(b[:nl])
+		if err != nil {
+			return false, err
+		}
+		in.skip(nl + 1)
+		if c.left = size; size == 0 {
+			c.state = chunkTrailer
+			return true, nil
+		}
+		if c.waste += nl - 8 - int(min(size, 1024)); c.waste < 0 {
+			c.waste = 0
+		} else if c.waste > maxChunkWaste {
+			return false, chunkError("more extension than data")
+		}
+		c.state = chunkData
+	case chunkDataEnd:
+		if len(b) > 0 && b[0] != '\r' || len(b) > 1 && b[1] != '\n' {
+			return false, chunkError("data does not end where its size says")
+		}
+		if len(b) < 2 {
+			return false, nil
+		}
+		in.skip(2)
+		c.state = chunkSize
+	case chunkTrailer:
+		nl := bytes.IndexByte(b, '\n')
+		if nl < 0 {
+			if len(b) > maxTrailers {
+				return false, chunkError("the trailer section is too large")
+			}
+			return false, nil
+		}
+		if nl == 0 || b[nl-1] != '\r' {
+			return false, chunkError("a trailer line ends with LF alone")
+		}
+		if nl == 1 {
+			in.skip(2)
+			c.state = chunkDone
+			return true, nil
+		}
+		if len(c.trailers)+nl+1 > maxTrailers {
+			return false, chunkError("the trailer section is too large")
+		}
+		if !validFieldLine(b[:nl-1]) {
+			return false, chunkError("a trailer is not a header line")
+		}
+		c.trailers = append(c.trailers, b[:nl+1]...)
+		in.skip(nl + 1)
+	}
+	return true, nil
+}
+
+// chunkPrefix refuses early what can no longer become a size, so that nobody waits for its end.
+func chunkPrefix(b []byte) error {
+	if len(b) > 0 && !isHex(b[0]) {
+		return chunkError("a size is not hexadecimal")
+	}
+	return nil
+}
+
+// parseSize reads `1*HEXDIG [";" extension] CR`; b ends before LF.
+func (c *chunkReader) parseSize(b []byte) (uint64, error) {
+	if len(b) < 2 || b[len(b)-1] != '\r' {
+		return 0, chunkError("a size line does not end with CRLF")
+	}
+	b = b[:len(b)-1]
+	var size uint64
+	i := 0
+	for ; i < len(b) && isHex(b[i]); i++ {
+		d := uint64(lowerTable[b[i]])
+		if d >= 'a' {
+			d -= 'a' - 10
+		} else {
+			d -= '0'
+		}
+		size = size<<4 | d
+	}
+	if i == 0 {
+		return 0, chunkError("a size is not hexadecimal")
+	}
+	if i > maxChunkDigits {
+		return 0, chunkError("a size has too many digits")
+	}
+	rest := b[i:]
+	if c.lenient {
+		rest = trimOWS(rest)
+	}
+	if len(rest) == 0 {
+		return size, nil
+	}
+	if rest[0] != ';' || len(rest) < 2 || !tokenTable[rest[1]] {
+		return 0, chunkError("what follows a size is no extension")
+	}
+	for _, x := range rest {
+		if x < 0x20 && x != '\t' || x >= 0x7f {
+			return 0, chunkError("an extension holds a control character")
+		}
+	}
+	return size, nil
+}
+
+// validFieldLine tells `token ":" value`, without its CRLF.
+func validFieldLine(b []byte) bool {
+	colon := bytes.IndexByte(b, ':')
+	return colon > 0 && isToken(b[:colon]) && validValue(b[colon+1:])
+}
+
+// appendTrailers copies from lines those fields that were announced and may come after a body.
+func appendTrailers(dst, lines []byte, announced func(name []byte) bool) []byte {
+	for len(lines) > 0 {
+		nl := bytes.IndexByte(lines, '\n')
+		l := lines[:nl+1]
+		lines = lines[nl+1:]
+		name := l[:bytes.IndexByte(l, ':')]
+		if !forbiddenTrailer(name) && announced(name) {
+			dst = append(dst, l...)
+		}
+	}
+	return dst
+}
+
+// noEOF names the end of a connection in the middle of a body for what it is.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,367 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clientConn stands between a client's socket and fasthttp. Its Read gives exactly one request
+// header at a time; its Write is what fasthttp answers with, swallowed where Serve has answered
+// already. One goroutine at a time uses it, but for the body reader, which an upload may run apart.
+type clientConn struct {
+	net.Conn
+	lim  *Limits
+	in   inbuf // bytes read beyond the header
+	head head
+	body body
+
+	refusal   *Refusal
+	delivered bool // fasthttp holds a header
+	taken     bool // … and the handler has looked at it
+	answered  bool // Serve has sent the answer, or its beginning
+	last      bool // no further request may be read
+	gone      bool // the connection was aborted or is a tunnel's
+	peer      netip.Addr
+
+	readBy, writeBy time.Time // the deadlines in force
+	interrupted     atomic.Bool
+	unread          atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
+
+	// A 100 Continue goes out when an upload first reads; it must not mingle with an answer that
+	// begins meanwhile. Only requests with an expectation ever lock.
+	continueMu sync.Mutex
+	started    bool // the final answer has begun
+}
+
+// The most of an unread body that is read and dropped so that the connection can go on, and how
+// long that may take.
+const (
+	drainBytes = 256 << 10
+	drainTime  = 3 * time.Second
+	lingerTime = time.Second
+)
+
+// Read gives fasthttp the next request header, whole and checked. A header that is refused is
+// replaced by an empty request, whose refusal CheckRequest then finds.
+func (c *clientConn) Read(p []byte) (int, error) {
+	if c.delivered && !c.finish() {
+		return 0, io.EOF
+	}
+	if c.last || c.gone {
+		return 0, io.EOF
+	}
+	if c.in.buffered() == 0 {
+		n, err := c.Conn.Read(p)
+		if n == 0 {
+			return 0, err
+		}
+		end, r := c.head.scan(p[:n], c.lim)
+		switch {
+		case end == n:
+			c.deliver()
+			return end, nil
+		case end > 0:
+			c.in.load(p[end:n])
+			c.deliver()
+			return end, nil
+		case r != nil:
+			return c.refuse(p, r), nil
+		}
+		c.in.load(p[:n])
+	}
+	return c.readSlow(p)
+}
+
+// readSlow collects a header that did not come in one piece, or that was sent ahead.
+func (c *clientConn) readSlow(p []byte) (int, error) {
+	var deadline time.Time
+	scanned := 0
+	for {
+		b := c.in.pending()
+		if worthScanning(b, scanned, c.lim) {
+			end, r := c.head.scan(b, c.lim)
+			if end > len(p) {
+				r = refuseHeaderLarge
+			}
+			if r != nil {
+				return c.refuse(p, r), nil
+			}
+			if end > 0 {
+				copy(p, b[:end])
+				c.in.skip(end)
+				c.head.raw = p[:end]
+				c.deliver()
+				return end, nil
+			}
+		}
+		scanned = len(b)
+		if deadline.IsZero() {
+			deadline = time.Now().Add(c.lim.HeaderTimeout)
+			if err := c.setReadBy(deadline); err != nil {
+				return 0, err
+			}
+		}
+		c.in.borrow()
+		c.in.makeRoom(1)
+		n, err := c.Conn.Read(c.in.b[c.in.w:])
+		c.in.w += n
+		if n == 0 {
+			if isTimeout(err) {
+				return c.refuse(p, refuseSlow), nil
+			}
+			return 0, err
+		}
+	}
+}
+
+// worthScanning saves a header that drips in from being scanned anew with each byte: a scan can
+// only say more when a line has ended badly, when the header has ended, or when it is too long.
+func worthScanning(b []byte, from int, lim *Limits) bool {
+	if from == 0 || len(b) > lim.Header {
+		return true
+	}
+	for i := from; i < len(b); i++ {
+		if b[i] == '\n' && (b[i-1] != '\r' || i < 3 || b[i-2] == '\n') {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *clientConn) deliver() {
+	c.delivered, c.taken, c.answered, c.refusal = true, false, false, nil
+	c.started = false
+	c.body.begin(&c.head)
+	if c.head.length != 0 {
+		c.unread.Store(true)
+	}
+	if c.in.buffered() == 0 {
+		c.in.release()
+	}
+}
+
+// refused stands in for a header that is not let in.
+const (
+	refusedRequest = "GET / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n"
+	refusedHead    = "HEAD / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n"
+)
+
+func (c *clientConn) refuse(p []byte, r *Refusal) int {
+	head := c.head.methodEnd > 0 && c.head.isHead()
+	c.head.reset()
+	c.deliver()
+	c.refusal, c.last = r, true
+	c.unread.Store(true)
+	if head {
+		return copy(p, refusedHead)
+	}
+	return copy(p, refusedRequest)
+}
+
+// finish makes sure that the next byte is a request's first: what is left of the body is dropped,
+// within bounds. It tells whether the connection can go on.
+func (c *clientConn) finish() bool {
+	if !c.taken || c.last || c.gone {
+		return false
+	}
+	if !c.body.done() {
+		if !c.body.drain() {
+			c.last = true
+			return false
+		}
+		if c.in.buffered() == 0 {
+			c.in.release()
+		}
+		if err := c.setReadBy(time.Now().Add(c.lim.Idle)); err != nil {
+			return false
+		}
+	}
+	c.delivered, c.answered = false, false
+	if c.head.length != 0 {
+		c.unread.Store(false)
+	}
+	return true
+}
+
+// readSome reads body bytes; a silence longer than BodyIdle ends it.
+func (c *clientConn) readSome(p []byte) (int, error) {
+	now := time.Now()
+	if left := c.readBy.Sub(now); left < c.lim.BodyIdle*7/8 || left > c.lim.BodyIdle {
+		if err := c.setReadBy(now.Add(c.lim.BodyIdle)); err != nil {
+			return 0, err
+		}
+		if c.interrupted.Load() {
+			c.Conn.SetReadDeadline(past) //nolint:errcheck // the read below tells
+		}
+	}
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		return n, nil
+	}
+	if isTimeout(err) {
+		if c.interrupted.Load() {
+			return 0, errInterrupted
+		}
+		return 0, errBodyIdle
+	}
+	return 0, err
+}
+
+var (
+	past           = time.Unix(1, 0)
+	errInterrupted = errors.New("proxy: the answer came before the body's end")
+	errBodyIdle    = errors.New("proxy: the client stopped sending its body")
+)
+
+func (c *clientConn) setReadBy(t time.Time) error {
+	c.readBy = t
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetReadDeadline is fasthttp's. A header that it holds has come whole, so its deadline says nothing
+// any more, and an idle deadline that differs little from the one in force is left as it is.
+func (c *clientConn) SetReadDeadline(t time.Time) error {
+	if c.delivered && !c.taken {
+		return nil
+	}
+	if later := t.Sub(c.readBy); !c.readBy.IsZero() && later >= 0 && later < c.lim.Idle/16 {
+		return nil
+	}
+	return c.setReadBy(t)
+}
+
+// SetDeadline is fasthttp's.
+func (c *clientConn) SetDeadline(t time.Time) error {
+	c.readBy, c.writeBy = time.Time{}, time.Time{}
+	return c.Conn.SetDeadline(t)
+}
+
+// SetWriteDeadline is fasthttp's.
+func (c *clientConn) SetWriteDeadline(t time.Time) error {
+	if c.answered {
+		return nil
+	}
+	c.writeBy = time.Time{}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// Write is fasthttp's way to the client.
+func (c *clientConn) Write(p []byte) (int, error) {
+	if c.answered || c.gone {
+		return len(p), nil
+	}
+	c.begin()
+	return c.Conn.Write(p)
+}
+
+// begin marks the final answer's first byte, after which no 100 Continue may follow.
+func (c *clientConn) begin() {
+	if c.head.expect && !c.started {
+		c.continueMu.Lock()
+		c.started = true
+		c.continueMu.Unlock()
+	}
+}
+
+// send is Serve's way to the client; a client that takes nothing for WriteIdle is given up.
+func (c *clientConn) send(p []byte) error {
+	now := time.Now()
+	if left := c.writeBy.Sub(now); left < c.lim.WriteIdle*3/4 || left > c.lim.WriteIdle {
+		c.writeBy = now.Add(c.lim.WriteIdle)
+		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
+			return err
+		}
+	}
+	_, err := c.Conn.Write(p)
+	return err
+}
+
+const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// sendContinue asks the client for its body, unless the answer has begun.
+func (c *clientConn) sendContinue() error {
+	c.continueMu.Lock()
+	defer c.continueMu.Unlock()
+	if c.started {
+		return nil
+	}
+	return c.send([]byte(continueLine))
+}
+
+// Close ends the connection. Where the client may still be sending, the answer would be lost to a
+// reset if the socket were closed at once, so it is only half closed and read from for a moment.
+func (c *clientConn) Close() error {
+	if c.unread.CompareAndSwap(true, false) {
+		c.linger()
+	}
+	return c.Conn.Close()
+}
+
+func (c *clientConn) linger() {
+	if !closeWrite(c.Conn) {
+		return
+	}
+	if c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return
+	}
+	block := getBlock()
+	defer putBlock(block)
+	for n := 0; n < drainBytes; {
+		m, err := c.Conn.Read(*block)
+		if err != nil {
+			return
+		}
+		n += m
+	}
+}
+
+// abort cuts the connection so that the client cannot take what it has for the whole.
+func (c *clientConn) abort() {
+	c.gone, c.last = true, true
+	c.unread.Store(false)
+	abortConn(c.Conn)
+}
+
+// abortConn resets a connection: no FIN, no TLS close, so a body that ends with the connection is
+// seen to be cut.
+func abortConn(c net.Conn) {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = t.NetConn()
+	}
+	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
+		l.SetLinger(0) //nolint:errcheck // it is closed next
+	}
+	c.Close() //nolint:errcheck // nothing is left to do
+}
+
+// closeWrite sends FIN (or a TLS close) and keeps reading possible.
+func closeWrite(c net.Conn) bool {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite() == nil
+	}
+	return false
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// peerAddr is the address of the socket's other end, or what the PROXY protocol said it is.
+func (c *clientConn) peerAddr() netip.Addr {
+	if !c.peer.IsValid() {
+		switch a := c.Conn.RemoteAddr().(type) {
+		case *net.TCPAddr:
+			c.peer, _ = netip.AddrFromSlice(a.IP)
+			c.peer = c.peer.Unmap()
+		default:
+			c.peer = netip.IPv4Unspecified()
+		}
+	}
+	return c.peer
+}

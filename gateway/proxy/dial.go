@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// originConn is a connection to a server. While idle it holds no buffer.
+type originConn struct {
+	net.Conn
+	srv       *server
+	in        inbuf
+	born      time.Time
+	idleSince time.Time
+	reused    bool
+
+	raw      syscall.RawConn
+	peek     func(fd uintptr)
+	peeked   peekResult
+	probe    [1]byte
+	patience time.Duration // how long readSome waits; 0: as long as onSlice lets it
+	slice    time.Duration // how often onSlice is asked meanwhile
+	readBy   time.Time
+	writeBy  time.Time
+	onSlice  func() error // asked while readSome waits long; an error ends the wait
+}
+
+type peekResult uint8
+
+const (
+	peekQuiet peekResult = iota // open, nothing to read
+	peekData
+	peekClosed
+)
+
+// dial connects to s within the time that is left.
+func (o *Origin) dial(s *server, deadline time.Time) (*originConn, string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), o.cfg.ConnectTimeout)
+	defer cancel()
+	if !deadline.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, deadline)
+		defer stop()
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", s.addr)
+	if err != nil {
+		return nil, KindConnect, err
+	}
+	raw, err := rawConn(c)
+	if err != nil {
+		c.Close() //nolint:errcheck // unused
+		return nil, KindConnect, err
+	}
+	if s.tls != nil {
+		t := tls.Client(c, s.tls)
+		if err := t.HandshakeContext(ctx); err != nil {
+			c.Close() //nolint:errcheck // unused
+			return nil, KindTLS, err
+		}
+		c = t
+	}
+	oc := &originConn{Conn: c, srv: s, born: time.Now(), raw: raw}
+	oc.in.src = oc
+	oc.peek = func(fd uintptr) { oc.peeked = peekSocket(fd, oc.probe[:]) }
+	return oc, "", nil
+}
+
+func rawConn(c net.Conn) (syscall.RawConn, error) {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("proxy: the connection has no descriptor")
+	}
+	return sc.SyscallConn()
+}
+
+// peekSocket looks at what a socket would read, without taking it or waiting for it.
+func peekSocket(fd uintptr, probe []byte) peekResult {
+	n, _, err := syscall.Recvfrom(int(fd), probe, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	switch {
+	case n > 0:
+		return peekData
+	case err == nil:
+		return peekClosed
+	case err == syscall.EAGAIN || err == syscall.EINTR:
+		return peekQuiet
+	}
+	return peekClosed
+}
+
+// usable tells whether an idle connection is open and silent. An origin that has sent bytes nobody
+// asked for may not speak to the next visitor.
+func (c *originConn) usable() bool {
+	return c.raw.Control(c.peek) == nil && c.peeked == peekQuiet
+}
+
+func (c *originConn) setReadBy(t time.Time) {
+	c.readBy = t
+	c.Conn.SetReadDeadline(t) //nolint:errcheck // a closed connection says so at the next read
+}
+
+// A wait for an origin is cut into slices, between which the client is looked after.
+const waitSlice = 5 * time.Second
+
+// readSome reads what there is, waiting for at most patience. A deadline that is near enough is
+// left as it is, because looking at it costs less than setting it; so a wait may end an eighth early.
+func (c *originConn) readSome(p []byte) (int, error) {
+	begun := time.Now()
+	slice := c.slice
+	if c.patience > 0 && c.patience < slice {
+		slice = c.patience
+	}
+	for now := begun; ; now = time.Now() {
+		by := now.Add(slice)
+		if later := by.Sub(c.readBy); later < 0 || later > slice/8 {
+			c.setReadBy(by)
+		}
+		n, err := c.Conn.Read(p)
+		if n > 0 {
+			return n, nil
+		}
+		if !isTimeout(err) {
+			return 0, err
+		}
+		c.readBy = time.Time{}
+		if c.onSlice != nil {
+			if err := c.onSlice(); err != nil {
+				return 0, err
+			}
+		}
+		if waited := time.Since(begun); c.patience > 0 && waited >= c.patience-c.patience/8 {
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// write sends p, giving up when the origin takes nothing for d.
+func (c *originConn) write(p []byte, d time.Duration) error {
+	if d > 0 {
+		now := time.Now()
+		if left := c.writeBy.Sub(now); left < d*3/4 || left > d {
+			c.writeBy = now.Add(d)
+			if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := c.Conn.Write(p)
+	return err
+}

@@ -1,0 +1,371 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Forward says how one request is passed on. Its byte slices are read until Serve returns.
+type Forward struct {
+	ClientIP     netip.Addr                       // after trusted proxies were resolved; invalid: the peer's
+	Proto        string                           // "http" or "https", as the visitor saw it; "": the connection's
+	ForwardedFor []byte                           // the trusted X-Forwarded-For chain, to which the peer is appended
+	Host         []byte                           // the visitor's Host; empty: the request's
+	Session      string                           // for X-Waiting-Room-Session; "": none is sent
+	DropCookie   func(name []byte) bool           // cookies that never reach the origin
+	OnHeader     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
+}
+
+// Outcome is what became of a request. With Err nil, or once something was sent, Status is the
+// origin's; with Err set and nothing sent, it is what the caller should answer.
+type Outcome struct {
+	Status    int
+	FirstByte time.Duration // from the request's being sent to the answer's header; 0 where there was none
+	Err       error
+	Kind      string // one of Kinds, "" without Err
+	Upgraded  bool   // the connection was a tunnel; Serve returned when it ended
+	Sent      bool   // the answer's header has gone to the client
+	BodyBytes int64  // of the answer's body (or of a tunnel's both directions)
+}
+
+// exchange is one request's way to an origin and back. It is pooled; everything it needs is in it.
+type exchange struct {
+	o   *Origin
+	ctx *fasthttp.RequestCtx
+	c   *clientConn
+	f   *Forward
+	oc  *originConn
+	srv *server
+
+	a       answer
+	chunks  chunkReader
+	req     []byte
+	out     []byte
+	outBack []byte // out's pooled backing, wherever out has grown to
+	upgrade string
+	up      upload
+
+	started  time.Time
+	sentAt   time.Time
+	entered  bool // holds a slot
+	anyByte  bool // of an answer has come
+	reuse    bool
+	upgraded bool
+	closing  bool // the client's connection ends with this answer
+	left     int64
+	onSlice  func() error
+	peek     func(fd uintptr)
+	peeked   peekResult
+	probe    [1]byte
+	out1     Outcome
+}
+
+var exchangePool = sync.Pool{New: func() any {
+	x := &exchange{outBack: make([]byte, 0, outSize), req: make([]byte, 0, 4096)}
+	x.up.done = make(chan struct{}, 1)
+	x.onSlice = x.whileWaiting
+	x.peek = func(fd uintptr) { x.peeked = peekSocket(fd, x.probe[:]) }
+	return x
+}}
+
+// Serve carries the request to the origin and the answer back, streaming both. It returns when the
+// answer has been sent, or the tunnel that it became has ended. With Err set and Sent false nothing
+// has reached the client, ctx.Response is untouched, and the caller answers with Status; it may not
+// read the request's body any more.
+func (o *Origin) Serve(ctx *fasthttp.RequestCtx, f *Forward) Outcome {
+	c := clientOf(ctx)
+	if c == nil || !c.delivered {
+		return Outcome{Status: 500, Kind: KindInternal, Err: errors.New("proxy: the server does not listen through proxy.Listener")}
+	}
+	if c.refusal != nil {
+		return Outcome{Status: c.refusal.Status, Kind: KindBadRequest, Err: errors.New("proxy: " + c.refusal.Detail)}
+	}
+	x := exchangePool.Get().(*exchange)
+	x.o, x.ctx, x.c, x.f = o, ctx, c, f
+	defer x.end()
+	x.run()
+	return x.out1
+}
+
+// end gives back what the exchange holds, also when a callback has panicked.
+func (x *exchange) end() {
+	x.stopUpload()
+	if x.oc != nil {
+		x.oc.in.release()
+		x.oc.onSlice = nil
+		x.o.done(x.srv, x.oc, x.reuse, time.Now())
+	} else if x.entered {
+		x.o.leave()
+	}
+	c := x.c
+	if c.in.buffered() == 0 {
+		c.in.release()
+	}
+	if c.last || x.closing {
+		x.ctx.SetConnectionClose()
+	}
+	lines, trailers, req := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0]
+	back, done, onSlice, peek := x.outBack, x.up.done, x.onSlice, x.peek
+	*x = exchange{outBack: back, req: req, onSlice: onSlice, peek: peek}
+	x.a.lines, x.chunks.trailers, x.up.done = lines, trailers, done
+	if cap(x.req) <= 64<<10 {
+		exchangePool.Put(x)
+	}
+}
+
+func (x *exchange) fail(status int, kind string, err error) {
+	x.reuse = false
+	x.out1.Kind, x.out1.Err = kind, err
+	if !x.out1.Sent {
+		x.out1.Status = status
+	}
+}
+
+func (x *exchange) run() {
+	cfg, h := &x.o.cfg, &x.c.head
+	if cfg.MaxBody > 0 && h.length > cfg.MaxBody {
+		x.fail(413, KindBodyLarge, ErrBodyTooLarge)
+		Drain(x.ctx)
+		return
+	}
+	x.started = time.Now()
+	if err := x.o.enter(cfg.QueueTimeout); err != nil {
+		x.fail(503, KindQueueFull, err)
+		return
+	}
+	x.entered = true
+	if p := h.askedUpgrade(); p != nil {
+		x.upgrade = string(p)
+	}
+	if !x.connectAndAsk() {
+		return
+	}
+	x.out1.FirstByte = time.Since(x.sentAt)
+	x.out1.Status = x.a.status
+	if x.a.status == 101 {
+		x.tunnel()
+		return
+	}
+	x.relay()
+}
+
+// connectAndAsk finds a connection, sends the request and reads the final header. A request is sent
+// twice only if a kept connection turned out to be closed before any byte of an answer, if it is
+// idempotent and has no body, and only once more, on a new connection.
+func (x *exchange) connectAndAsk() bool {
+	var tried uint64
+	fresh := false
+	deadline := x.deadline()
+	for {
+		s, oc := x.o.pick(time.Now(), tried, fresh)
+		if s == nil {
+			return false // fail has been called for the last server
+		}
+		if oc != nil && !oc.usable() {
+			oc.Close() //nolint:errcheck // it is closed, or has said what nobody asked for
+			x.o.drop(s)
+			continue
+		}
+		if oc == nil {
+			if !deadline.IsZero() && !time.Now().Before(deadline) {
+				x.o.drop(s)
+				x.fail(504, KindTimeout, errTimeout)
+				return false
+			}
+			var kind string
+			var err error
+			if oc, kind, err = x.o.dial(s, deadline); err != nil {
+				x.o.drop(s)
+				x.o.failed(s, time.Now())
+				tried |= x.o.triedBit(s)
+				x.fail(502, kind, err)
+				if isTimeout(err) {
+					x.fail(504, kind, err)
+				}
+				continue
+			}
+			x.out1.Err, x.out1.Kind = nil, ""
+			x.o.worked(s)
+		}
+		reused := oc.reused
+		oc.reused = true
+		x.oc, x.srv = oc, s
+		err := x.ask(deadline)
+		if err == nil {
+			return true
+		}
+		if reused && !fresh && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
+			oc.in.release()
+			oc.Close() //nolint:errcheck // it is closed
+			x.o.drop(s)
+			x.oc, x.srv = nil, nil
+			fresh = true
+			continue
+		}
+		x.stopUpload()
+		x.blame(err)
+		return false
+	}
+}
+
+var errTimeout = errors.New("proxy: the origin did not answer in time")
+
+// deadline is when the answer's header has to be there. An upload takes the time it takes.
+func (x *exchange) deadline() time.Time {
+	if t := x.o.cfg.Timeout; t > 0 && (x.c.body.done() || x.c.body.buffered()) {
+		return x.started.Add(t)
+	}
+	return time.Time{}
+}
+
+// isClosed tells an error that says only that the connection had ended.
+func isClosed(err error) bool {
+	return err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// ask sends the request and reads the final header into x.a.
+func (x *exchange) ask(deadline time.Time) error {
+	cfg, c, oc := &x.o.cfg, x.c, x.oc
+	x.req = x.appendRequest(x.req[:0], oc.srv.authority)
+	if !c.body.done() && c.body.buffered() {
+		b := c.in.pending()[:c.body.left]
+		x.req = append(x.req, b...)
+		c.in.skip(len(b))
+		c.body.left, c.body.ended, c.body.asked, c.body.consumed = 0, true, true, true
+	}
+	werr := oc.write(x.req, cfg.IdleTimeout)
+	x.sentAt = time.Now()
+	oc.slice, oc.patience, oc.onSlice = waitSlice, cfg.FirstByteTimeout, x.onSlice
+	if !deadline.IsZero() {
+		if left := deadline.Sub(x.sentAt); left < oc.patience || oc.patience == 0 {
+			oc.patience = max(left, time.Millisecond)
+		}
+	}
+	if werr == nil && !c.body.done() {
+		if p := oc.patience; p > 0 && p < oc.slice {
+			oc.slice = p
+		}
+		oc.patience = 0 // an upload has its own limits; whileWaiting sees to the time after it
+		x.startUpload()
+	}
+	// After a failed write there may still be an answer: that of an origin which refused to read on.
+	err := x.readHeader()
+	if err != nil && werr != nil && isClosed(err) {
+		return werr
+	}
+	return err
+}
+
+// readHeader reads informational answers, passing them on, up to the final one.
+func (x *exchange) readHeader() error {
+	oc := x.oc
+	for interim := 0; ; interim++ {
+		n, err := 0, error(nil)
+		for {
+			if oc.in.buffered() > 0 {
+				x.anyByte = true
+				if n, err = x.a.scan(oc.in.pending()); err != nil {
+					return err
+				}
+				if n > 0 {
+					break
+				}
+			}
+			if err = oc.in.fill(); err != nil {
+				if err == errBufferFull {
+					return responseError("its header is larger than 32 KiB")
+				}
+				if x.anyByte {
+					err = noEOF(err)
+				}
+				return err
+			}
+		}
+		oc.in.r += n // not skip: x.a points into the buffer until the next fill
+		if x.a.status >= 200 || x.a.status == 101 {
+			return nil
+		}
+		if interim == maxInterim {
+			return responseError("it sends informational answers without end")
+		}
+		if x.a.status != 100 && !x.c.head.http10 {
+			x.out = x.a.appendInterim(x.outBack[:0])
+			if err := x.c.send(x.out); err != nil {
+				return clientError{err}
+			}
+		}
+	}
+}
+
+// clientError marks an error as the client's.
+type clientError struct{ error }
+
+func (e clientError) Unwrap() error { return e.error }
+
+// whileWaiting is asked now and then while the origin is silent: it ends the wait when the client
+// has left, and when an upload has been over for FirstByteTimeout.
+func (x *exchange) whileWaiting() error {
+	if x.up.running {
+		if at := x.up.endedAt.Load(); at != 0 && !x.out1.Sent {
+			if d := x.o.cfg.FirstByteTimeout; d > 0 && time.Since(time.Unix(0, at)) >= d-d/8 {
+				return errTimeout
+			}
+		}
+		return nil
+	}
+	if raw, err := rawConn(socketOf(x.c.Conn)); err == nil && raw.Control(x.peek) == nil && x.peeked == peekClosed {
+		return clientError{errClientLeft}
+	}
+	return nil
+}
+
+var errClientLeft = errors.New("proxy: the client left before the answer's end")
+
+// blame turns what went wrong before an answer into an outcome.
+func (x *exchange) blame(err error) {
+	var client clientError
+	switch up := x.up.clientErr; {
+	case up != nil:
+		x.blameClient(up)
+	case errors.As(err, &client):
+		x.c.last = true
+		x.fail(400, KindClientGone, err)
+	case errors.Is(err, errResponse):
+		x.fail(502, KindBadResponse, err)
+	case err == errTimeout || isTimeout(err):
+		x.fail(504, KindTimeout, err)
+	default:
+		x.fail(502, KindReset, err)
+	}
+}
+
+func (x *exchange) blameClient(err error) {
+	x.c.last = true
+	switch {
+	case errors.Is(err, errChunk):
+		x.fail(400, KindBadRequest, err)
+	case err == ErrBodyTooLarge:
+		x.fail(413, KindBodyLarge, err)
+	case err == errBodyIdle:
+		x.fail(408, KindBodyTimeout, err)
+	default:
+		x.fail(400, KindClientGone, err)
+	}
+}
+
+// upload is a request body on its way to the origin, in a goroutine of its own: the answer may
+// begin, and end, before it does.
+type upload struct {
+	running   bool
+	done      chan struct{}
+	endedAt   atomic.Int64
+	complete  bool  // all of it was written
+	clientErr error // the client's fault
+}

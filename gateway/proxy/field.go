@@ -1,0 +1,300 @@
+package proxy
+
+import "encoding/binary"
+
+// kind says what a header line means to a proxy.
+type kind uint8
+
+const (
+	kindKeep kind = iota // end to end: forwarded as it came
+	kindDrop             // never forwarded: hop-by-hop, or ours to say
+	kindHost
+	kindLength
+	kindCoding
+	kindConnection
+	kindUpgrade
+	kindCookie
+	kindExpect
+	kindTE
+	kindTrailer
+	kindDate // in responses: fasthttp treats it apart
+)
+
+// lower-cases ASCII letters; other bytes are themselves.
+var lowerTable = func() (t [256]byte) {
+	for i := range t {
+		t[i] = byte(i)
+		if 'A' <= i && i <= 'Z' {
+			t[i] = byte(i) + 'a' - 'A'
+		}
+	}
+	return
+}()
+
+// the characters of a token (RFC 9110 §5.6.2).
+var tokenTable = func() (t [256]bool) {
+	for _, c := range "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" {
+		t[c] = true
+	}
+	return
+}()
+
+func isToken(b []byte) bool {
+	for _, c := range b {
+		if !tokenTable[c] {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// equalFold compares b with s, which is lower-case ASCII.
+func equalFold(b []byte, s string) bool {
+	if len(b) != len(s) {
+		return false
+	}
+	for i, c := range b {
+		if lowerTable[c] != s[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func equalFoldBytes(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, c := range a {
+		if lowerTable[c] != lowerTable[b[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+func prefixFold(b []byte, s string) bool { return len(b) >= len(s) && equalFold(b[:len(s)], s) }
+
+// requestKind classifies the name of a request header.
+func requestKind(name []byte) kind {
+	switch lowerTable[name[0]] {
+	case 'c':
+		switch len(name) {
+		case 6:
+			if equalFold(name, "cookie") {
+				return kindCookie
+			}
+		case 10:
+			if equalFold(name, "connection") {
+				return kindConnection
+			}
+		case 14:
+			if equalFold(name, "content-length") {
+				return kindLength
+			}
+		}
+	case 'e':
+		if equalFold(name, "expect") {
+			return kindExpect
+		}
+	case 'f':
+		if equalFold(name, "forwarded") {
+			return kindDrop
+		}
+	case 'h':
+		if equalFold(name, "host") {
+			return kindHost
+		}
+		if equalFold(name, "http2-settings") {
+			return kindDrop
+		}
+	case 'k':
+		if equalFold(name, "keep-alive") {
+			return kindDrop
+		}
+	case 'p':
+		switch len(name) {
+		case 5: // what CGI would turn into HTTP_PROXY
+			if equalFold(name, "proxy") {
+				return kindDrop
+			}
+		case 16, 18, 19:
+			if equalFold(name, "proxy-connection") || equalFold(name, "proxy-authenticate") || equalFold(name, "proxy-authorization") {
+				return kindDrop
+			}
+		}
+	case 't':
+		switch len(name) {
+		case 2:
+			if equalFold(name, "te") {
+				return kindTE
+			}
+		case 7:
+			if equalFold(name, "trailer") {
+				return kindTrailer
+			}
+		case 17:
+			if equalFold(name, "transfer-encoding") {
+				return kindCoding
+			}
+		}
+	case 'u':
+		if equalFold(name, "upgrade") {
+			return kindUpgrade
+		}
+	case 'x':
+		if equalFold(name, "x-real-ip") || prefixFold(name, "x-forwarded-") || prefixFold(name, "x-waiting-room-") {
+			return kindDrop
+		}
+	}
+	return kindKeep
+}
+
+// responseKind classifies the name of a response header.
+func responseKind(name []byte) kind {
+	switch lowerTable[name[0]] {
+	case 'c':
+		switch len(name) {
+		case 10:
+			if equalFold(name, "connection") {
+				return kindConnection
+			}
+		case 14:
+			if equalFold(name, "content-length") {
+				return kindLength
+			}
+		}
+	case 'd':
+		if equalFold(name, "date") {
+			return kindDate
+		}
+	case 'k':
+		if equalFold(name, "keep-alive") {
+			return kindDrop
+		}
+	case 'p':
+		if equalFold(name, "proxy-connection") || equalFold(name, "proxy-authenticate") {
+			return kindDrop
+		}
+	case 't':
+		switch len(name) {
+		case 2:
+			if equalFold(name, "te") {
+				return kindDrop
+			}
+		case 7:
+			if equalFold(name, "trailer") {
+				return kindTrailer
+			}
+		case 17:
+			if equalFold(name, "transfer-encoding") {
+				return kindCoding
+			}
+		}
+	case 'u':
+		if equalFold(name, "upgrade") {
+			return kindUpgrade
+		}
+	}
+	return kindKeep
+}
+
+// forbiddenTrailer tells a field that may not come after the body: those that frame, route,
+// authenticate or steer the message (RFC 9110 §6.5.1), and those that are ours.
+func forbiddenTrailer(name []byte) bool {
+	if requestKind(name) != kindKeep || prefixFold(name, "content-") || prefixFold(name, "if-") {
+		return true
+	}
+	for _, s := range [...]string{"authorization", "set-cookie", "www-authenticate", "location", "range",
+		"cache-control", "max-forwards", "pragma", "age", "date", "expires", "retry-after", "vary", "warning"} {
+		if equalFold(name, s) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	ones = 0x0101010101010101
+	high = 0x8080808080808080
+)
+
+// validValue tells that a field value holds no control character but HTAB. Bytes above 0x7f pass:
+// they are opaque to HTTP (RFC 9110 §5.5). Eight bytes are looked at together.
+func validValue(b []byte) bool {
+	for len(b) >= 8 {
+		x := binary.LittleEndian.Uint64(b)
+		del := x ^ 0x7f*ones
+		if ((x-0x20*ones)&^x|(del-ones)&^del)&high != 0 && !validValueSlow(b[:8]) {
+			return false
+		}
+		b = b[8:]
+	}
+	return validValueSlow(b)
+}
+
+func validValueSlow(b []byte) bool {
+	for _, c := range b {
+		if c < 0x20 && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func trimOWS(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// nextElement cuts the first element off a comma-separated list.
+func nextElement(list []byte) (element, rest []byte) {
+	for i, c := range list {
+		if c == ',' {
+			return trimOWS(list[:i]), list[i+1:]
+		}
+	}
+	return trimOWS(list), nil
+}
+
+// listHas tells whether a comma-separated list holds an element, given in lower case.
+func listHas(list []byte, element string) bool {
+	for len(list) > 0 {
+		var e []byte
+		if e, list = nextElement(list); equalFold(e, element) {
+			return true
+		}
+	}
+	return false
+}
+
+// listNames tells whether a comma-separated list holds a name, in any case.
+func listNames(list, name []byte) bool {
+	for len(list) > 0 {
+		var e []byte
+		if e, list = nextElement(list); equalFoldBytes(e, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// parseLength reads a Content-Length: digits alone, no needless zero, at most 18 of them.
+func parseLength(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 18 || b[0] == '0' && len(b) > 1 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}

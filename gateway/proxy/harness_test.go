@@ -1,0 +1,425 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// fasthttp refreshes the Date header for the life of the process
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+	)
+}
+
+// wait is how long a test waits for what should come at once.
+const wait = 10 * time.Second
+
+// recorder is an origin on a raw socket that keeps the bytes it was sent. Each connection is served
+// by serve, which reads through it.
+type recorder struct {
+	t     *testing.T
+	ln    net.Listener
+	serve func(*session)
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex
+	heads []string
+	conns []net.Conn
+}
+
+// session is one connection to a recorder.
+type session struct {
+	net.Conn
+	r  *bufio.Reader
+	o  *recorder
+	nr int // requests read on it
+}
+
+func newRecorder(t *testing.T, serve func(*session)) *recorder {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &recorder{t: t, ln: ln, serve: serve}
+	o.wg.Add(1)
+	go func() {
+		defer o.wg.Done()
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			o.mu.Lock()
+			o.conns = append(o.conns, c)
+			o.mu.Unlock()
+			o.wg.Add(1)
+			go func() {
+				defer o.wg.Done()
+				defer c.Close()
+				serve(&session{Conn: c, r: bufio.NewReader(c), o: o})
+			}()
+		}
+	}()
+	t.Cleanup(o.close)
+	return o
+}
+
+func (o *recorder) close() {
+	o.ln.Close()
+	o.mu.Lock()
+	for _, c := range o.conns {
+		c.Close()
+	}
+	o.mu.Unlock()
+	o.wg.Wait()
+}
+
+func (o *recorder) url() string { return "http://" + o.ln.Addr().String() }
+
+func (o *recorder) requests() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string(nil), o.heads...)
+}
+
+// head reads one request header and records it; "" at the connection's end.
+func (s *session) head() string {
+	var b strings.Builder
+	for {
+		l, err := s.r.ReadString('\n')
+		if err != nil {
+			return ""
+		}
+		b.WriteString(l)
+		if l == "\r\n" {
+			break
+		}
+	}
+	s.nr++
+	s.o.mu.Lock()
+	s.o.heads = append(s.o.heads, b.String())
+	s.o.mu.Unlock()
+	return b.String()
+}
+
+// body reads the body that head announces.
+func (s *session) body(head string) ([]byte, error) {
+	req, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), s.r)))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(req.Body)
+}
+
+func (s *session) write(p string) { io.WriteString(s.Conn, p) }
+
+// answering serves every request of a connection with one raw answer.
+func answering(answer string) func(*session) {
+	return func(s *session) {
+		for {
+			h := s.head()
+			if h == "" {
+				return
+			}
+			if l := headerValue(h, "Content-Length"); l != "" {
+				var n int64
+				fmt.Sscan(l, &n)
+				io.CopyN(io.Discard, s.r, n)
+			} else if headerValue(h, "Transfer-Encoding") != "" {
+				io.Copy(io.Discard, newChunked(s.r))
+			}
+			s.write(answer)
+		}
+	}
+}
+
+const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// headerValue is the first value of a header in raw header bytes, "" if absent.
+func headerValue(head, name string) string {
+	for _, l := range strings.Split(head, "\r\n")[1:] {
+		if k, v, ok := strings.Cut(l, ":"); ok && strings.EqualFold(k, name) {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// gate is a real fasthttp server in front of an origin.
+type gate struct {
+	t       *testing.T
+	addr    string
+	origin  *Origin
+	forward func(ctx *fasthttp.RequestCtx, f *Forward)
+	early   func(ctx *fasthttp.RequestCtx) bool // answers itself and tells so
+
+	mu       sync.Mutex
+	outcomes []Outcome
+	news     chan struct{}
+}
+
+func newGate(t *testing.T, cfg Config, lim Limits, set func(*gate)) *gate {
+	t.Helper()
+	o, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{t: t, origin: o, news: make(chan struct{}, 1000)}
+	if set != nil {
+		set(g)
+	}
+	s := &fasthttp.Server{Handler: g.handle, Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond}
+	ServerOptions(s)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.addr = ln.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(Listener(ln, lim)) }()
+	t.Cleanup(func() {
+		o.CloseUpgraded()
+		if err := s.Shutdown(); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		o.Close()
+		if n := o.InUse(); n != 0 {
+			t.Errorf("%d connections are still counted as in use", n)
+		}
+	})
+	return g
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+func (g *gate) handle(ctx *fasthttp.RequestCtx) {
+	if r := CheckRequest(ctx); r != nil {
+		ctx.SetStatusCode(r.Status)
+		ctx.SetBodyString(r.Code)
+		return
+	}
+	if g.early != nil && g.early(ctx) {
+		Drain(ctx)
+		return
+	}
+	f := &Forward{}
+	if g.forward != nil {
+		g.forward(ctx, f)
+	}
+	out := g.origin.Serve(ctx, f)
+	if out.Err != nil && !out.Sent {
+		ctx.SetStatusCode(out.Status)
+		ctx.SetBodyString(out.Kind)
+		Drain(ctx)
+	}
+	g.mu.Lock()
+	g.outcomes = append(g.outcomes, out)
+	g.mu.Unlock()
+	g.news <- struct{}{}
+}
+
+// outcome waits for the n-th outcome, from 0.
+func (g *gate) outcome(n int) Outcome {
+	g.t.Helper()
+	timeout := time.After(wait)
+	for {
+		g.mu.Lock()
+		if len(g.outcomes) > n {
+			defer g.mu.Unlock()
+			return g.outcomes[n]
+		}
+		g.mu.Unlock()
+		select {
+		case <-g.news:
+		case <-timeout:
+			g.t.Fatalf("outcome %d has not come", n)
+		}
+	}
+}
+
+func to(o *recorder) Config {
+	return Config{ID: "site", Servers: []string{o.url()}, PreserveHost: true, IdleTimeout: wait, FirstByteTimeout: wait, ConnectTimeout: wait}
+}
+
+// client is a raw connection to a gate.
+type client struct {
+	net.Conn
+	t *testing.T
+	r *bufio.Reader
+}
+
+func (g *gate) dial() *client {
+	g.t.Helper()
+	c, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(wait))
+	g.t.Cleanup(func() { c.Close() })
+	return &client{Conn: c, t: g.t, r: bufio.NewReader(c)}
+}
+
+func (c *client) send(s string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.Conn, s); err != nil {
+		c.t.Fatalf("send: %v", err)
+	}
+}
+
+// answer reads one answer: status, raw header, body.
+func (c *client) answer(method string) (int, string, string) {
+	c.t.Helper()
+	status, head, body, err := c.tryAnswer(method)
+	if err != nil {
+		c.t.Fatalf("answer: %v\n%s", err, head)
+	}
+	return status, head, body
+}
+
+func (c *client) tryAnswer(method string) (int, string, string, error) {
+	head, err := c.readHead()
+	if err != nil {
+		return 0, head, "", err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(strings.NewReader(head), onlyReader{c.r})), &http.Request{Method: method})
+	if err != nil {
+		return 0, head, "", err
+	}
+	body, err := readExactly(resp, head, c.r, method)
+	return resp.StatusCode, head, string(body), err
+}
+
+type onlyReader struct{ io.Reader }
+
+func (c *client) readHead() (string, error) {
+	var b strings.Builder
+	for {
+		l, err := c.r.ReadString('\n')
+		b.WriteString(l)
+		if err != nil {
+			return b.String(), err
+		}
+		if l == "\r\n" {
+			return b.String(), nil
+		}
+	}
+}
+
+// readExactly reads the body without taking a byte of what follows it.
+func readExactly(resp *http.Response, head string, r *bufio.Reader, method string) ([]byte, error) {
+	switch {
+	case method == "HEAD" || resp.StatusCode == 204 || resp.StatusCode == 304 || resp.StatusCode < 200:
+		return nil, nil
+	case headerValue(head, "Transfer-Encoding") == "chunked":
+		return io.ReadAll(newChunked(r))
+	case resp.ContentLength >= 0:
+		b := make([]byte, resp.ContentLength)
+		n, err := io.ReadFull(r, b)
+		return b[:n], err
+	}
+	return io.ReadAll(r)
+}
+
+// closed asserts that the connection ends with nothing more on it.
+func (c *client) closed() {
+	c.t.Helper()
+	b, err := io.ReadAll(c.r)
+	if len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+		c.t.Errorf("want a closed connection, have %q, %v", b, err)
+	}
+}
+
+// probe asserts that the connection still serves a request.
+func (c *client) probe() {
+	c.t.Helper()
+	c.send("GET /probe HTTP/1.1\r\nHost: site\r\n\r\n")
+	if status, head, _ := c.answer("GET"); status != 200 {
+		c.t.Errorf("the connection is not usable: %s", head)
+	}
+}
+
+// chunked is a plain decoder that stops at the body's last byte and keeps the trailers.
+type chunkedBody struct {
+	r        *bufio.Reader
+	left     int
+	done     bool
+	trailers bytes.Buffer
+}
+
+func newChunked(r *bufio.Reader) *chunkedBody { return &chunkedBody{r: r} }
+
+func (c *chunkedBody) Read(p []byte) (int, error) {
+	if c.done {
+		return 0, io.EOF
+	}
+	if c.left == 0 {
+		l, err := c.r.ReadString('\n')
+		if err != nil {
+			return 0, io.ErrUnexpectedEOF
+		}
+		if _, err := fmt.Sscanf(strings.TrimSpace(l), "%x", &c.left); err != nil {
+			return 0, fmt.Errorf("chunk size %q: %w", l, err)
+		}
+		if c.left == 0 {
+			for {
+				l, err := c.r.ReadString('\n')
+				if err != nil {
+					return 0, io.ErrUnexpectedEOF
+				}
+				if l == "\r\n" {
+					break
+				}
+				c.trailers.WriteString(l)
+			}
+			c.done = true
+			return 0, io.EOF
+		}
+	}
+	n, err := c.r.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	if c.left == 0 && err == nil {
+		if crlf, _ := c.r.ReadString('\n'); crlf != "\r\n" {
+			return n, fmt.Errorf("chunk end %q", crlf)
+		}
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// eventually polls until ok, which has to come soon.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(wait)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func itoa(n int) string { return fmt.Sprint(n) }
+func hex(n int) string  { return fmt.Sprintf("%x", n) }

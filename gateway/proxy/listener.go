@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Limits bound what a client may send and how long it may take. A zero field means its default.
+type Limits struct {
+	Header        int           // bytes of request line and headers together; 16 KiB
+	Target        int           // bytes of the request target; 8 KiB
+	Headers       int           // header lines; 100
+	HeaderTimeout time.Duration // from a header's first byte to its last; 10 s
+	BodyIdle      time.Duration // the longest silence inside a request body; 30 s
+	WriteIdle     time.Duration // the longest that a client may refuse to take bytes; 30 s
+	Idle          time.Duration // between two requests of a connection; 75 s
+}
+
+func (l Limits) withDefaults() Limits {
+	orInt := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	or := func(v *time.Duration, d time.Duration) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	orInt(&l.Header, 16<<10)
+	orInt(&l.Target, 8<<10)
+	orInt(&l.Headers, 100)
+	or(&l.HeaderTimeout, 10*time.Second)
+	or(&l.BodyIdle, 30*time.Second)
+	or(&l.WriteIdle, 30*time.Second)
+	or(&l.Idle, 75*time.Second)
+	return l
+}
+
+// ServerOptions sets the fields of s that correctness depends on; those that the limits decide keep
+// what they hold. Call it before Serve, and serve a Listener. MaxConnsPerIP has to stay 0: it would
+// wrap the connections.
+func ServerOptions(s *fasthttp.Server) {
+	s.StreamRequestBody = true
+	s.DisablePreParseMultipartForm = true
+	s.NoDefaultServerHeader = true
+	s.NoDefaultContentType = true
+	s.NoDefaultDate = false
+	s.DisableHeaderNamesNormalizing = false
+	s.SecureErrorLogMessage = true
+	s.CloseOnShutdown = true
+	s.ReduceMemoryUsage = false
+	s.KeepHijackedConns = false
+	s.MaxConnsPerIP = 0
+	s.HeaderReceived = hideBody
+	s.ExpectHandler = nil
+	s.ContinueHandler = nil
+	d := Limits{}.withDefaults()
+	if s.ReadBufferSize < d.Header {
+		s.ReadBufferSize = d.Header
+	}
+	if s.ReadTimeout <= 0 {
+		s.ReadTimeout = d.HeaderTimeout
+	}
+	if s.WriteTimeout <= 0 {
+		s.WriteTimeout = d.WriteIdle
+	}
+	if s.IdleTimeout <= 0 {
+		s.IdleTimeout = d.Idle
+	}
+}
+
+// hideBody keeps fasthttp from reading the body, which is ours to read, and from answering an
+// expectation, which is answered when the body is first asked for.
+func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if h.ContentLength() != -2 {
+		h.SetContentLength(0)
+	}
+	if len(h.Peek(fasthttp.HeaderExpect)) > 0 {
+		h.Del(fasthttp.HeaderExpect)
+	}
+	return fasthttp.RequestConfig{}
+}
+
+// Listener wraps ln for a server set up by ServerOptions. Its connections give fasthttp one checked
+// request header at a time and keep the bodies for Serve. Wrap TLS and PROXY protocol inside it:
+// Listener(tls.NewListener(ln, cfg), …).
+func Listener(ln net.Listener, limits Limits) net.Listener {
+	return &listener{Listener: ln, lim: limits.withDefaults()}
+}
+
+type listener struct {
+	net.Listener
+	lim Limits
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	cc := &clientConn{Conn: c, lim: &l.lim}
+	cc.in.src = cc
+	cc.body.c = cc
+	if t, ok := c.(handshaker); ok {
+		return &tlsClientConn{cc, t}, nil
+	}
+	return cc, nil
+}
+
+// handshaker is what makes fasthttp take a connection for TLS.
+type handshaker interface {
+	Handshake() error
+	ConnectionState() tls.ConnectionState
+}
+
+type tlsClientConn struct {
+	*clientConn
+	tls handshaker
+}
+
+func (c *tlsClientConn) Handshake() error                     { return c.tls.Handshake() }
+func (c *tlsClientConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
+
+// clientOf finds our connection under a request; nil where the server does not use Listener.
+func clientOf(ctx *fasthttp.RequestCtx) *clientConn {
+	switch c := ctx.Conn().(type) {
+	case *clientConn:
+		return c
+	case *tlsClientConn:
+		return c.clientConn
+	}
+	return nil
+}

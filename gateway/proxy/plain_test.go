@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+)
+
+func TestPlainRequest(t *testing.T) {
+	o := newRecorder(t, answering("HTTP/1.1 200 Fine\r\nServer: shop\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: a=2; Path=/x\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"))
+	g := newGate(t, to(o), Limits{}, func(g *gate) {
+		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+			f.ClientIP = netip.MustParseAddr("192.0.2.7")
+			f.ForwardedFor = []byte("192.0.2.7, 192.0.2.8")
+			f.Session = "s1"
+			f.OnHeader = func(h *fasthttp.ResponseHeader) { h.Add("Set-Cookie", "ours=1") }
+		}
+	})
+	c := g.dial()
+	for range 3 {
+		c.send("GET /a%2Fb?x=1;y HTTP/1.1\r\nhost: site.example\r\nX-Two: 1\r\naccept: */*\r\nX-Two: 2\r\n\r\n")
+		status, head, body := c.answer("GET")
+		if status != 200 || body != "hello" {
+			t.Fatalf("%d %q", status, body)
+		}
+		want := "HTTP/1.1 200 Fine\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/html\r\nServer: shop\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: a=2; Path=/x\r\nSet-Cookie: ours=1\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nContent-Length: 5\r\n\r\n"
+		if head != want {
+			t.Errorf("answer:\n%s\nwant:\n%s", head, want)
+		}
+	}
+	want := "GET /a%2Fb?x=1;y HTTP/1.1\r\nHost: site.example\r\nX-Two: 1\r\naccept: */*\r\nX-Two: 2\r\n" +
+		"X-Forwarded-For: 192.0.2.7, 192.0.2.8, 127.0.0.1\r\nX-Real-IP: 192.0.2.7\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: site.example\r\nX-Waiting-Room-Session: s1\r\n\r\n"
+	for _, r := range o.requests() {
+		if r != want {
+			t.Errorf("request:\n%s\nwant:\n%s", r, want)
+		}
+	}
+	if n := len(o.conns); n != 1 {
+		t.Errorf("the origin saw %d connections, want 1", n)
+	}
+}
+
+func TestPostBuffered(t *testing.T) {
+	got := make(chan string, 10)
+	o := newRecorder(t, func(s *session) {
+		for {
+			h := s.head()
+			if h == "" {
+				return
+			}
+			b, err := s.body(h)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- string(b)
+			s.write(okAnswer)
+		}
+	})
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	big := strings.Repeat("0123456789", 20000)
+	for _, body := range []string{"a", "hello", big} {
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + body)
+		if status, _, _ := c.answer("POST"); status != 200 {
+			t.Fatal(status)
+		}
+		if b := <-got; b != body {
+			t.Fatalf("the origin got %d bytes, want %d", len(b), len(body))
+		}
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + hex(len(body)) + "\r\n" + body + "\r\n0\r\n\r\n")
+		if status, _, _ := c.answer("POST"); status != 200 {
+			t.Fatal(status)
+		}
+		if b := <-got; b != body {
+			t.Fatalf("the origin got %d bytes, want %d", len(b), len(body))
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package proxy
+
+import "strconv"
+
+// Refusal is the answer to a request that is not let in: it is a value, not an error. Code is one
+// of a fixed set (see the Code constants), Detail says in one sentence what was wrong and never
+// repeats bytes of the request. Close tells that the connection must not be used again.
+type Refusal struct {
+	Status int
+	Code   string
+	Detail string
+	Close  bool
+}
+
+// The codes of refusals.
+const (
+	CodeRequestLine = "request_line"       // 400: malformed request line
+	CodeMethod      = "method_not_allowed" // 405: CONNECT, TRACE
+	CodeVersion     = "http_version"       // 505: neither HTTP/1.0 nor HTTP/1.1
+	CodeTarget      = "request_target"     // 400: a target that two parsers could read differently
+	CodeTargetLong  = "target_too_long"    // 414
+	CodeHeader      = "header_field"       // 400: malformed header line
+	CodeHeaderLarge = "header_too_large"   // 431
+	CodeHost        = "host"               // 400: missing, repeated or malformed Host
+	CodeFraming     = "framing"            // 400: Content-Length and Transfer-Encoding
+	CodeCoding      = "transfer_coding"    // 501: a transfer coding that is known but not spoken
+	CodeExpect      = "expectation"        // 417
+	CodeTimeout     = "request_timeout"    // 408: the header did not arrive in time
+	CodeUnprotected = "listener"           // 500: the server does not listen through Listener
+)
+
+func (r *Refusal) String() string { return strconv.Itoa(r.Status) + " " + r.Code + ": " + r.Detail }
+
+func refuse(status int, code, detail string) *Refusal {
+	return &Refusal{Status: status, Code: code, Detail: detail, Close: true}
+}
+
+// Refusals carry no request data, so one of each is enough.
+var (
+	refuseLine        = refuse(400, CodeRequestLine, "The request line is malformed.")
+	refuseBareLF      = refuse(400, CodeHeader, "A line ends with LF instead of CRLF.")
+	refuseMethod      = refuse(405, CodeMethod, "This method is not served here.")
+	refuseVersion     = refuse(505, CodeVersion, "Only HTTP/1.0 and HTTP/1.1 are served here.")
+	refuseTarget      = refuse(400, CodeTarget, "The request target is malformed.")
+	refuseAuthority   = refuse(400, CodeTarget, "The target's authority differs from Host.")
+	refuseTargetLong  = refuse(414, CodeTargetLong, "The request target is too long.")
+	refuseFold        = refuse(400, CodeHeader, "A header line is folded.")
+	refuseName        = refuse(400, CodeHeader, "A header name is not a token.")
+	refuseValue       = refuse(400, CodeHeader, "A header value holds a control character.")
+	refuseUnderscore  = refuse(400, CodeHeader, "A header name imitates a reserved one with underscores.")
+	refuseHeaderLarge = refuse(431, CodeHeaderLarge, "The request header is too large.")
+	refuseHeaderCount = refuse(431, CodeHeaderLarge, "The request has too many header lines.")
+	refuseNoHost      = refuse(400, CodeHost, "The request has no Host.")
+	refuseTwoHosts    = refuse(400, CodeHost, "The request has more than one Host.")
+	refuseHost        = refuse(400, CodeHost, "Host is malformed.")
+	refuseLength      = refuse(400, CodeFraming, "Content-Length is malformed.")
+	refuseTwoLengths  = refuse(400, CodeFraming, "The request has more than one Content-Length.")
+	refuseBoth        = refuse(400, CodeFraming, "The request has both Content-Length and Transfer-Encoding.")
+	refuseCoding      = refuse(400, CodeFraming, "Transfer-Encoding is not exactly chunked.")
+	refuseCodingKnown = refuse(501, CodeCoding, "The only transfer coding served here is chunked.")
+	refuseCoding10    = refuse(400, CodeFraming, "HTTP/1.0 knows no Transfer-Encoding.")
+	refuseExpect      = refuse(417, CodeExpect, "The only expectation served here is 100-continue.")
+	refuseSlow        = refuse(408, CodeTimeout, "The request header did not arrive in time.")
+	refuseUnprotected = refuse(500, CodeUnprotected, "The server does not listen through proxy.Listener.")
+)

@@ -1,0 +1,222 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+)
+
+// relay sends the answer to the client as it arrives.
+func (x *exchange) relay() {
+	a, c, h := &x.a, x.c, &x.c.head
+	frame := frameNone
+	switch {
+	case a.bodiless(h.isHead()):
+	case a.hasLength:
+		frame = frameLength
+	case h.http10:
+		frame = frameClose
+	default:
+		frame = frameChunked
+	}
+	x.closing = h.close || c.last || frame == frameClose || x.stopping()
+	a.fill(&x.ctx.Response.Header)
+	if x.f.OnHeader != nil {
+		x.f.OnHeader(&x.ctx.Response.Header)
+	}
+	if x.ctx.Response.Header.ConnectionClose() {
+		x.closing = true
+	}
+	x.out = x.appendAnswer(x.outBack[:0], frame)
+	if a.trailer && a.length == -1 {
+		a.raw = append([]byte(nil), a.raw...) // the names are asked for after the body
+	}
+	x.oc.in.skip(0) // x.a's bytes are not needed from here on
+	events := frame != frameNone && isEventStream(x.ctx.Response.Header.ContentType())
+	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, waitSlice
+	if events {
+		t := &tunnel{oc: x.oc}
+		x.o.register(t)
+		defer x.o.unregister(t)
+	}
+
+	c.begin()
+	c.answered, x.out1.Sent = true, true
+	status := x.ctx.Response.StatusCode()
+	x.out1.Status = status
+	x.ctx.Response.Reset() // fasthttp's own answer is swallowed; only its status is of use, to logs
+	x.ctx.Response.SetStatusCode(status)
+
+	var err error
+	if frame == frameNone {
+		err = x.flush(x.out)
+	} else {
+		err = x.relayBody(frame)
+	}
+	x.stopUpload()
+	switch {
+	case err == nil:
+		x.reuse = a.keepAlive && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) && (a.hasLength || a.length == -1 || frame == frameNone)
+	default:
+		x.relayFailed(err, frame)
+	}
+}
+
+// stopping tells that the server is shutting down.
+func (x *exchange) stopping() bool {
+	select {
+	case <-x.ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func isEventStream(contentType []byte) bool {
+	return prefixFold(contentType, "text/event-stream")
+}
+
+func (x *exchange) flush(p []byte) error {
+	if err := x.c.send(p); err != nil {
+		return clientError{err}
+	}
+	return nil
+}
+
+// relayBody sends the header, which is in x.out, and the body. What has arrived goes out in one
+// write; nothing that has arrived waits for what has not.
+func (x *exchange) relayBody(frame framing) error {
+	x.left = x.a.length
+	if x.a.length == -1 {
+		x.chunks.reset(true)
+	}
+	if len(x.out) > outSize/2 {
+		if err := x.flush(x.out); err != nil {
+			return err
+		}
+		x.out = x.outBack[:0]
+	}
+	buf := x.outBack[:outSize]
+	head := len(x.out)
+	ended := x.a.length == 0
+	if !ended && x.oc.in.buffered() == 0 {
+		if err := x.flush(x.out); err != nil {
+			return err
+		}
+		head = 0
+	}
+	for {
+		at, room := head, len(buf)
+		if frame == frameChunked {
+			at, room = head+chunkHead, len(buf)-chunkTail
+		}
+		n := 0
+		var err error
+		for !ended && n < room-at && (n == 0 || x.oc.in.buffered() > 0) {
+			var m int
+			m, err = x.readBody(buf[at+n : room])
+			n += m
+			if err == io.EOF {
+				err, ended = nil, true
+			}
+			if err != nil {
+				break
+			}
+			ended = ended || x.atEnd()
+		}
+		x.out1.BodyBytes += int64(n)
+		if n > 0 || head > 0 {
+			p := buf[:at+n]
+			if frame == frameChunked {
+				p = buf[:head]
+				if n > 0 {
+					p = frameAfter(buf, head, at, n)
+				}
+			}
+			if ended && err == nil && frame == frameChunked && !x.a.trailer && len(p)+5 <= cap(p) {
+				return x.flush(append(p, "0\r\n\r\n"...))
+			}
+			if ferr := x.flush(p); ferr != nil {
+				return ferr
+			}
+			head = 0
+		}
+		if err != nil {
+			return err
+		}
+		if ended {
+			break
+		}
+	}
+	if frame != frameChunked {
+		return nil
+	}
+	p := append(buf[:0], "0\r\n"...)
+	if x.a.trailer && x.a.length == -1 {
+		p = appendTrailers(p, x.chunks.trailers, x.a.announced)
+	}
+	return x.flush(append(p, "\r\n"...))
+}
+
+// frameAfter frames the n bytes at buf[at:] as a chunk that follows directly on the head bytes at
+// the start of buf, which move up to it.
+func frameAfter(buf []byte, head, at, n int) []byte {
+	chunk := frameChunk(buf, at, n)
+	begin := at + n + chunkTail - len(chunk)
+	if head > 0 {
+		copy(buf[begin-head:], buf[:head])
+	}
+	return buf[begin-head : at+n+chunkTail]
+}
+
+// readBody reads decoded body bytes; io.EOF is a proper end.
+func (x *exchange) readBody(p []byte) (int, error) {
+	in := &x.oc.in
+	switch {
+	case x.a.length == -1:
+		return x.chunks.read(in, p)
+	case x.a.length == -2:
+		return in.read(p)
+	}
+	if int64(len(p)) > x.left {
+		p = p[:x.left]
+	}
+	n, err := in.read(p)
+	x.left -= int64(n)
+	return n, noEOF(err)
+}
+
+// atEnd tells whether the body is known to have ended, without another read.
+func (x *exchange) atEnd() bool {
+	switch x.a.length {
+	case -1:
+		return x.chunks.state == chunkDone
+	case -2:
+		return false
+	}
+	return x.left == 0
+}
+
+// relayFailed: the client has part of an answer. It must not take it for the whole, so its
+// connection ends here: without the bytes or the last chunk that it expects, or by a reset where
+// only the end of the connection would mark the end of the body.
+func (x *exchange) relayFailed(err error, frame framing) {
+	x.c.last = true
+	var client clientError
+	switch {
+	case errors.As(err, &client):
+		x.fail(0, KindClientGone, err)
+		x.c.gone = true
+		return
+	case x.up.clientErr != nil:
+		x.blameClient(x.up.clientErr)
+	case errors.Is(err, errChunk):
+		x.fail(0, KindBadResponse, err)
+	case isTimeout(err):
+		x.fail(0, KindTimeout, err)
+	default:
+		x.fail(0, KindBodyCut, err)
+	}
+	if frame == frameClose {
+		x.c.abort()
+	}
+}

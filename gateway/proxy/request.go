@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"strconv"
+)
+
+// appendRequest writes the request header that the origin gets: the visitor's lines as they came,
+// without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never
+// taken from the visitor, no Connection header can strip them.
+func (x *exchange) appendRequest(dst []byte, authority string) []byte {
+	h, f := &x.c.head, x.f
+	dst = append(dst, h.methodBytes()...)
+	dst = append(dst, ' ')
+	dst = h.appendTarget(dst)
+	dst = append(dst, " HTTP/1.1\r\nHost: "...)
+	host := f.Host
+	if len(host) == 0 {
+		host = h.hostBytes()
+	}
+	if x.o.cfg.PreserveHost && len(host) > 0 {
+		dst = append(dst, host...)
+	} else {
+		dst = append(dst, authority...)
+	}
+	dst = append(dst, "\r\n"...)
+
+	run := -1 // lines that are kept travel in one piece
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.kind == kindKeep && !(h.named && x.isNamed(h.name(l))) {
+			if run < 0 {
+				run = i
+			}
+			continue
+		}
+		if run >= 0 {
+			dst = append(dst, h.raw[h.lines[run].start:l.start]...)
+			run = -1
+		}
+	}
+	if run >= 0 {
+		dst = append(dst, h.raw[h.lines[run].start:h.lines[len(h.lines)-1].end]...)
+	}
+	if h.cookies > 0 {
+		dst = x.appendCookies(dst)
+	}
+	return x.appendOwn(dst, host)
+}
+
+func (x *exchange) isNamed(name []byte) bool {
+	h := &x.c.head
+	for i := range h.lines {
+		if l := &h.lines[i]; l.kind == kindConnection && listNames(h.val(l), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendCookies joins the cookie lines into one (RFC 9112 allows but one) and leaves out what is not
+// for the origin.
+func (x *exchange) appendCookies(dst []byte) []byte {
+	h := &x.c.head
+	begin := len(dst)
+	dst = append(dst, "Cookie: "...)
+	empty := len(dst)
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.kind != kindCookie || h.named && x.isNamed(h.name(l)) {
+			continue
+		}
+		for rest := h.val(l); len(rest) > 0; {
+			end := 0
+			for end < len(rest) && rest[end] != ';' {
+				end++
+			}
+			pair := trimOWS(rest[:end])
+			rest = rest[min(end+1, len(rest)):]
+			if len(pair) == 0 || x.f.DropCookie != nil && x.f.DropCookie(cookieName(pair)) {
+				continue
+			}
+			if len(dst) > empty {
+				dst = append(dst, "; "...)
+			}
+			dst = append(dst, pair...)
+		}
+	}
+	if len(dst) == empty {
+		return dst[:begin]
+	}
+	return append(dst, "\r\n"...)
+}
+
+func cookieName(pair []byte) []byte {
+	for i, c := range pair {
+		if c == '=' {
+			return trimOWS(pair[:i])
+		}
+	}
+	return pair
+}
+
+// appendOwn writes what the gateway vouches for, and the framing.
+func (x *exchange) appendOwn(dst, host []byte) []byte {
+	h, f := &x.c.head, x.f
+	peer := x.c.peerAddr()
+	client := f.ClientIP
+	if !client.IsValid() {
+		client = peer
+	}
+	dst = append(dst, "X-Forwarded-For: "...)
+	if len(f.ForwardedFor) > 0 {
+		dst = append(dst, f.ForwardedFor...)
+		dst = append(dst, ", "...)
+	}
+	dst = peer.AppendTo(dst)
+	dst = append(dst, "\r\nX-Real-IP: "...)
+	dst = client.AppendTo(dst)
+	dst = append(dst, "\r\nX-Forwarded-Proto: "...)
+	switch {
+	case f.Proto != "":
+		dst = append(dst, f.Proto...)
+	case x.ctx.IsTLS():
+		dst = append(dst, "https"...)
+	default:
+		dst = append(dst, "http"...)
+	}
+	if len(host) > 0 {
+		dst = append(dst, "\r\nX-Forwarded-Host: "...)
+		dst = append(dst, host...)
+	}
+	if f.Session != "" {
+		dst = append(dst, "\r\nX-Waiting-Room-Session: "...)
+		dst = append(dst, f.Session...)
+	}
+	if h.teTrailers {
+		dst = append(dst, "\r\nTE: trailers"...)
+	}
+	if x.upgrade != "" {
+		dst = append(dst, "\r\nConnection: Upgrade\r\nUpgrade: "...)
+		dst = append(dst, x.upgrade...)
+	}
+	switch {
+	case h.length < 0:
+		dst = append(dst, "\r\nTransfer-Encoding: chunked"...)
+		if h.trailer {
+			dst = x.appendTrailerNames(dst)
+		}
+	case h.hasLength:
+		dst = append(dst, "\r\nContent-Length: "...)
+		dst = strconv.AppendInt(dst, h.length, 10)
+	}
+	return append(dst, "\r\n\r\n"...)
+}
+
+// appendTrailerNames announces those of the client's trailers that may travel.
+func (x *exchange) appendTrailerNames(dst []byte) []byte {
+	h := &x.c.head
+	n := 0
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.kind != kindTrailer {
+			continue
+		}
+		dst, n = appendAllowedNames(dst, h.val(l), n)
+	}
+	return dst
+}
+
+func appendAllowedNames(dst, list []byte, n int) ([]byte, int) {
+	for len(list) > 0 {
+		var e []byte
+		if e, list = nextElement(list); !isToken(e) || forbiddenTrailer(e) {
+			continue
+		}
+		if n == 0 {
+			dst = append(dst, "\r\nTrailer: "...)
+		} else {
+			dst = append(dst, ", "...)
+		}
+		dst = append(dst, e...)
+		n++
+	}
+	return dst, n
+}
+
+// announced tells whether the request's Trailer names a field.
+func (h *head) announced(name []byte) bool {
+	for i := range h.lines {
+		if l := &h.lines[i]; l.kind == kindTrailer && listNames(h.val(l), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// askedUpgrade is the protocol that the client asks to change to, where that can be passed on: one
+// protocol, in a bodiless HTTP/1.1 GET that says so in Connection. HTTP/2 and TLS would make of the
+// connection something that we no longer understand, so they are never passed on (the request is,
+// without them).
+func (h *head) askedUpgrade() []byte {
+	if h.upgrade < 0 || !h.upgradeOption || h.http10 || h.length != 0 || string(h.methodBytes()) != "GET" {
+		return nil
+	}
+	v := h.val(&h.lines[h.upgrade])
+	for i, c := range v {
+		if !tokenTable[c] && !(c == '/' && i > 0) {
+			return nil
+		}
+	}
+	if len(v) == 0 || len(v) > 64 || prefixFold(v, "h2") || prefixFold(v, "http/") || prefixFold(v, "tls/") || equalFold(v, "http") || equalFold(v, "tls") {
+		return nil
+	}
+	return v
+}
+
+// idempotent tells a request that may be sent once more when its connection broke before any answer
+// (RFC 9110 §9.2.2).
+func (h *head) idempotent() bool {
+	if h.length != 0 {
+		return false
+	}
+	switch string(h.methodBytes()) {
+	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// tunnel is an upgraded connection, or an event stream: what lives until somebody ends it.
+type tunnel struct {
+	c    *clientConn // nil for an event stream
+	oc   *originConn
+	last atomic.Int64 // when a byte last went either way
+	n    atomic.Int64
+	over atomic.Bool
+}
+
+// cut ends the tunnel; the goroutines in it notice.
+func (t *tunnel) cut() {
+	t.over.Store(true)
+	t.oc.Conn.Close() //nolint:errcheck // ends both directions
+	if t.c != nil {
+		t.c.Conn.SetDeadline(past) //nolint:errcheck // a closed one has ended already
+	}
+}
+
+func (o *Origin) register(t *tunnel) {
+	o.mu.Lock()
+	o.upgraded[t] = struct{}{}
+	o.mu.Unlock()
+}
+
+func (o *Origin) unregister(t *tunnel) {
+	o.mu.Lock()
+	delete(o.upgraded, t)
+	o.mu.Unlock()
+}
+
+var errNotAsked = responseError("it changes to a protocol that was not asked for")
+
+// tunnel passes a 101 on and then bytes, both ways, until both sides have ended.
+func (x *exchange) tunnel() {
+	a, c, oc := &x.a, x.c, x.oc
+	if x.upgrade == "" || a.upgrade < 0 || !a.upgradeOption || !equalFoldBytes(a.val(&a.lines[a.upgrade]), []byte(x.upgrade)) {
+		x.fail(502, KindBadResponse, errNotAsked)
+		return
+	}
+	x.upgraded = true
+	a.fill(&x.ctx.Response.Header)
+	if x.f.OnHeader != nil {
+		x.f.OnHeader(&x.ctx.Response.Header)
+	}
+	x.out = x.appendAnswer(x.outBack[:0], frameNone)
+	c.answered, x.out1.Sent, x.out1.Upgraded = true, true, true
+	c.last, x.closing = true, true
+	x.ctx.Response.Reset()
+	x.ctx.Response.SetStatusCode(101)
+	c.gone = true // from here on fasthttp neither reads nor writes
+	t := &tunnel{c: c, oc: oc}
+	x.o.register(t)
+	defer x.o.unregister(t)
+	defer oc.Conn.Close() //nolint:errcheck // a tunnel is not used again
+
+	if c.in.buffered() > 0 { // bytes sent right behind the request
+		if err := oc.write(c.in.pending(), x.o.cfg.IdleTimeout); err != nil {
+			x.fail(0, KindReset, err)
+			return
+		}
+		c.in.release()
+	}
+	x.out = append(x.out, oc.in.pending()...) // … and right behind the answer
+	t.n.Store(int64(oc.in.buffered()))
+	oc.in.release()
+	if err := x.flush(x.out); err != nil {
+		x.fail(0, KindClientGone, err)
+		return
+	}
+	t.last.Store(time.Now().UnixNano())
+	oc.Conn.SetDeadline(time.Time{}) //nolint:errcheck // the first read tells
+	c.Conn.SetDeadline(time.Time{})  //nolint:errcheck // the first read tells
+	idle := x.o.cfg.IdleTimeout
+	back := make(chan error, 1)
+	go func() {
+		back <- t.copy(oc.Conn, c.Conn, idle)
+	}()
+	err := t.copy(c.Conn, oc.Conn, idle)
+	err2 := <-back
+	x.out1.BodyBytes = t.n.Load()
+	if err = errors.Join(err, err2); err != nil {
+		switch {
+		case isTimeout(err):
+			x.fail(0, KindTimeout, err)
+		case errors.Is(err, net.ErrClosed):
+			x.fail(0, KindBodyCut, err)
+		default:
+			x.fail(0, KindReset, err)
+		}
+	}
+}
+
+// copy moves bytes from src to dst until src ends, which it passes on as a half-close; anything else
+// ends both directions.
+func (t *tunnel) copy(dst, src net.Conn, idle time.Duration) error {
+	err := t.pump(dst, src, idle)
+	if err == io.EOF {
+		if closeWrite(dst) {
+			return nil
+		}
+		err = nil
+	}
+	t.cut()
+	return err
+}
+
+func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
+	block := getBlock()
+	defer putBlock(block)
+	var set time.Time
+	for {
+		if idle > 0 {
+			if now := time.Now(); now.Sub(set) > idle/8 {
+				set = now
+				src.SetReadDeadline(now.Add(idle))  //nolint:errcheck // the read tells
+				dst.SetWriteDeadline(now.Add(idle)) //nolint:errcheck // the write tells
+			}
+		}
+		if t.over.Load() { // after the deadlines, which may have overwritten those of cut
+			return net.ErrClosed
+		}
+		n, err := src.Read(*block)
+		if n > 0 {
+			t.last.Store(time.Now().UnixNano())
+			t.n.Add(int64(n))
+			if _, werr := dst.Write((*block)[:n]); werr != nil {
+				return werr
+			}
+		}
+		if err == nil {
+			continue
+		}
+		// One direction may be silent for as long as the other is not.
+		if isTimeout(err) && time.Since(time.Unix(0, t.last.Load())) < idle-idle/8 {
+			set = time.Time{}
+			continue
+		}
+		return err
+	}
+}

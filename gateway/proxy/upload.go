@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+func (x *exchange) startUpload() {
+	x.up.running = true
+	x.up.endedAt.Store(0)
+	x.c.interrupted.Store(false)
+	go x.upload(x.c, x.oc)
+}
+
+// upload copies the body. A fault of the client's cuts the origin off before the body's end, so that
+// the origin never has a request that was not sent whole.
+func (x *exchange) upload(c *clientConn, oc *originConn) {
+	defer func() {
+		if r := recover(); r != nil {
+			x.up.clientErr = fmt.Errorf("proxy: panic in an upload: %v", r)
+			oc.Conn.Close() //nolint:errcheck // it is given up
+		}
+		x.up.endedAt.Store(time.Now().UnixNano())
+		x.up.done <- struct{}{}
+	}()
+	complete, err := x.copyBody(c, oc)
+	x.up.complete = complete
+	if err != nil && err != errInterrupted {
+		x.up.clientErr = err
+		oc.Conn.Close() //nolint:errcheck // ends the wait for an answer, too
+	}
+}
+
+// copyBody tells whether the whole body was written; its error is the client's alone.
+func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
+	block := getBlock()
+	defer putBlock(block)
+	buf := *block
+	chunked := c.body.length < 0
+	begin, end := 0, len(buf)
+	if chunked {
+		begin, end = chunkHead, len(buf)-chunkTail
+	}
+	var total int64
+	for {
+		n, err := c.body.Read(buf[begin:end])
+		total += int64(n)
+		if limit := x.o.cfg.MaxBody; limit > 0 && total > limit {
+			c.last = true
+			return false, ErrBodyTooLarge
+		}
+		if err != nil && err != io.EOF {
+			return false, err
+		}
+		if n > 0 {
+			p := buf[begin : begin+n]
+			if chunked {
+				p = frameChunk(buf, begin, n)
+			}
+			if oc.write(p, x.o.cfg.IdleTimeout) != nil {
+				return false, nil // the answer, or its absence, says why
+			}
+		}
+		if err == io.EOF || c.body.done() {
+			break
+		}
+	}
+	if !chunked {
+		return true, nil
+	}
+	p := append(buf[:0], "0\r\n"...)
+	if c.head.trailer {
+		p = appendTrailers(p, c.body.chunks.trailers, c.head.announced)
+	}
+	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout) == nil, nil
+}
+
+// stopUpload ends an upload that the answer has overtaken and waits for its goroutine.
+func (x *exchange) stopUpload() {
+	if !x.up.running {
+		return
+	}
+	select {
+	case <-x.up.done:
+	default:
+		x.c.interrupted.Store(true)
+		x.c.Conn.SetReadDeadline(past)   //nolint:errcheck // wakes the reader
+		x.oc.Conn.SetWriteDeadline(past) //nolint:errcheck // wakes the writer
+		<-x.up.done
+		x.c.interrupted.Store(false)
+		x.oc.writeBy = time.Time{}
+		x.oc.Conn.SetWriteDeadline(time.Time{})         //nolint:errcheck // the next write tells
+		x.c.setReadBy(time.Now().Add(x.c.lim.BodyIdle)) //nolint:errcheck // the next read tells
+	}
+	x.up.running = false
+	if !x.up.complete {
+		x.reuse = false
+	}
+}
+
+const (
+	chunkHead = 6 // "ffff\r\n"
+	chunkTail = 2
+	hexDigits = "0123456789abcdef"
+)
+
+// frameChunk writes a chunk's size before the n bytes at buf[at:] and its end behind them, in place;
+// there has to be room for both. n is at most 0xffff.
+func frameChunk(buf []byte, at, n int) []byte {
+	i := at
+	i--
+	buf[i] = '\n'
+	i--
+	buf[i] = '\r'
+	for v := n; ; v >>= 4 {
+		i--
+		buf[i] = hexDigits[v&15]
+		if v < 16 {
+			break
+		}
+	}
+	buf[at+n], buf[at+n+1] = '\r', '\n'
+	return buf[i : at+n+2]
+}
+
+// socketOf finds the socket under TLS and the like.
+func socketOf(c net.Conn) net.Conn {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return t.NetConn()
+	}
+	return c
+}
