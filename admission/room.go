@@ -27,6 +27,7 @@ type Room struct {
 	claim *batcher[claimQ, reply]
 
 	kick   chan struct{} // wakes the loop of an idle room
+	first  chan struct{} // closed when the first tick has ended, well or not
 	memory memory
 	sess   sessions
 	local  local // what this gateway does without the store
@@ -75,6 +76,7 @@ func newRoom(c *Core, id string, p Policy) *Room {
 		id:      id,
 		keys:    roomKeys(c.o.Prefix, id),
 		kick:    make(chan struct{}, 1),
+		first:   make(chan struct{}),
 		pending: map[int64]int64{},
 	}
 	r.memory.init()

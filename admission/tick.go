@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -16,6 +17,8 @@ const admitMost = 5000
 func (r *Room) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
+	looked := sync.OnceFunc(func() { close(r.first) })
+	defer looked()
 	for {
 		select {
 		case <-ctx.Done():
