@@ -33,8 +33,11 @@ func TestLimiterConforms(t *testing.T) {
 		model := TokenBucket{At: clock.us, Rate: rate, Burst: burst, Level: burst * 1_000_000}
 		type event struct{ at, n int64 }
 		var events []event
-		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+		for step := range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			clock.us += int64(rapid.OneOf(rapid.IntRange(0, 5000), rapid.IntRange(0, 100_000_000), rapid.IntRange(-3000, 0)).Draw(rt, "dt"))
+			if step == 0 {
+				model.At = clock.us // it begins with the first call
+			}
 			if rapid.IntRange(0, 9).Draw(rt, "re-rate") == 0 {
 				// Live re-rating: what was earned stays earned, up to the new burst.
 				rate = int64(rapid.IntRange(0, 3_000_000).Draw(rt, "new rate"))
