@@ -107,8 +107,28 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	if g.state.Load().tls != nil {
 		ln = g.tlsListener(ln)
 	}
+	g.acquaint()
 	g.ready.Store(true)
 	return g.server.Serve(proxy.Listener(ln, g.limits))
+}
+
+// acquaint gives the rooms a moment to hear of the store, so that the very first visitor need not wait for it. A store
+// that is away delays the start by no more than that.
+func (g *Gateway) acquaint() {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(500 * time.Millisecond)
+	for _, r := range g.state.Load().rooms {
+		for !r.line.Snapshot().Known {
+			select {
+			case <-tick.C:
+			case <-late:
+				return
+			case <-g.life.Done():
+				return
+			}
+		}
+	}
 }
 
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.
