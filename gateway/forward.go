@@ -17,6 +17,7 @@ type upstream struct {
 	*proxy.Origin
 	config  proxy.Config
 	metrics originMetrics
+	recent  recent // times to first byte, for operators
 }
 
 // forward carries the request to an origin and its answer back. session is the visitor's, if there is one.
@@ -43,6 +44,9 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	v.answered, v.code, v.sent = out.Sent, out.Status, out.BodyBytes
 	if out.FirstByte > 0 {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())
+	}
+	if out.Kind != proxy.KindClientGone {
+		to.recent.add(out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
 	}
 	if out.Err == nil {
 		return

@@ -16,6 +16,8 @@ type promises struct {
 	made map[admission.ID]promise
 	ring [kept]admission.ID
 	next int
+	// recent holds promised over real of those let in lately.
+	recent recent
 }
 
 type promise struct {
@@ -46,7 +48,9 @@ func (p *promises) due(id admission.ID, admittedAt int64) float64 {
 	made, ok := p.made[id]
 	delete(p.made, id)
 	if real := float64(admittedAt-made.at) / 1e6; ok && real >= 1 {
-		return float64(made.seconds) / real
+		ratio := float64(made.seconds) / real
+		p.recent.add(ratio, false)
+		return ratio
 	}
 	return 0
 }

@@ -107,28 +107,20 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	if g.state.Load().tls != nil {
 		ln = g.tlsListener(ln)
 	}
-	g.acquaint()
+	g.settle()
 	g.ready.Store(true)
 	return g.server.Serve(proxy.Listener(ln, g.limits))
 }
 
-// acquaint gives the rooms a moment to hear of the store, so that the very first visitor need not wait for it. A store
-// that is away delays the start by no more than that.
-func (g *Gateway) acquaint() {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(500 * time.Millisecond)
-	for _, r := range g.state.Load().rooms {
-		for !r.line.Snapshot().Known {
-			select {
-			case <-tick.C:
-			case <-late:
-				return
-			case <-g.life.Done():
-				return
-			}
-		}
-	}
+// settling bounds how long requests wait at the start for what the store says of the rooms.
+const settling = 2 * time.Second
+
+// settle waits until the rooms know their lines and what operators changed, so that the first visitors are let in at once
+// where they may be. Without the store it ends as soon as that is known.
+func (g *Gateway) settle() {
+	ctx, cancel := context.WithTimeout(g.life, settling)
+	defer cancel()
+	g.core.Settle(ctx)
 }
 
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.

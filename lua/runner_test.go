@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
 func script(name, head, body string) *fstest.MapFile {
@@ -226,5 +227,42 @@ func TestACallThatMayHaveRunIsNotRepeated(t *testing.T) {
 				t.Fatalf("the script ran %v times before this one (%v), want 2", got, err)
 			}
 		})
+	}
+}
+
+// TestRunNeedsNoCommandTable: a minimal ACL has no COMMAND, by which go-redis's cluster client would find the keys.
+func TestRunNeedsNoCommandTable(t *testing.T) {
+	set := fixtures(t)
+	p := redistest.Prefix(t)
+	admin := redistest.Cluster(t)
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", p, "on", ">secret", "~"+p+":*", "-@all", "+evalsha", "+eval", "+script|load", "+incr", "+cluster|slots", "+ping").Err(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := redisurl.Open("redis-cluster://"+p+":secret@"+redistest.ClusterAddr(t), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	r := NewRunner(client, set, nil)
+	if err := r.LoadAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range []string{"{a}", "{b}", "{room:sale}"} {
+		if got, err := r.Run(t.Context(), set.Script("test_count"), []string{p + ":" + tag}, 0); err != nil || got != int64(1) {
+			t.Fatalf("%s: %v, %v", tag, got, err)
+		}
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	set := MustLoad()
+	client := redistest.Client(b)
+	r := NewRunner(client, set, nil)
+	key := []string{redistest.Prefix(b)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Run(b.Context(), set.Script("layout_claim"), key, 0, 1); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

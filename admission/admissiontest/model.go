@@ -86,6 +86,7 @@ func (m *Model) Room() int64 {
 		m.adj -= d
 		m.tick = m.Wall
 	}
+	m.adj = max(m.adj, m.bucket.At-m.Wall)
 	return m.Wall + m.adj
 }
 
@@ -93,6 +94,9 @@ func (m *Model) refill(now int64) {
 	m.bucket.Rate, m.bucket.Burst = m.P.Rate, m.burst()
 	m.bucket.Refill(now)
 }
+
+// Refill is what room_enter does to the limiter whatever it is asked.
+func (m *Model) Refill() { m.refill(m.Room()) }
 
 func (m *Model) active() int64 {
 	n := int64(len(m.Sessions))

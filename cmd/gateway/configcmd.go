@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +34,7 @@ to stderr, one a line, and ends with 2.`,
 		}
 		if *tryStore {
 			if err := checkStore(cmd.Context(), cfg.Store); err != nil {
-				return &config.Problems{List: []config.Problem{{Path: "store", Message: err.Error()}}}
+				return &config.Problems{List: []config.Problem{{Path: "store.url", Message: strings.TrimPrefix(err.Error(), "store.url ")}}}
 			}
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")

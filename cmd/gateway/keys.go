@@ -1,15 +1,13 @@
 package main
 
 import (
-	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/pem"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/token"
 )
 
 func newKeys() *cobra.Command {
@@ -44,34 +42,19 @@ EdDSA  a PEM file that begins with the part of the configuration that names it:
 	return keys
 }
 
-// secretBytes is what HS256 secrets are made of: as long as the hash.
-const secretBytes = 32
-
 func generateKey(alg string) (string, error) {
 	// A kid is never used twice, or tokens of a former key would be checked
 	// with a later one.
-	id := "k-" + hex.EncodeToString(random(4))
+	id := "k-" + strings.ToLower(rand.Text()[:8])
 	switch alg {
-	case "HS256":
-		secret := base64.StdEncoding.EncodeToString(random(secretBytes))
-		return fmt.Sprintf("tokens:\n  keys:\n    - {id: %s, alg: HS256, secret: %q, active: true}\n", id, secret), nil
-	case "EdDSA":
-		_, private, err := ed25519.GenerateKey(nil)
+	case token.HS256:
+		return fmt.Sprintf("tokens:\n  keys:\n    - {id: %s, alg: HS256, secret: %q, active: true}\n", id, token.GenerateSecret()), nil
+	case token.EdDSA:
+		block, err := token.GenerateKeyPEM()
 		if err != nil {
-			return "", fmt.Errorf("generate key: %w", err)
+			return "", err
 		}
-		der, err := x509.MarshalPKCS8PrivateKey(private)
-		if err != nil {
-			return "", fmt.Errorf("generate key: %w", err)
-		}
-		block := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 		return fmt.Sprintf("# tokens:\n#   keys:\n#     - {id: %s, alg: EdDSA, private_key_file: key.pem, active: true}\n%s", id, block), nil
 	}
 	return "", &usageError{fmt.Errorf("--alg %q is not known; want HS256 or EdDSA", alg)}
-}
-
-func random(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: it ends the process instead
-	return b
 }

@@ -71,7 +71,7 @@ func addSettings(cmd *cobra.Command) *settings {
 
 // options are the loader's, with those flags that were given.
 func (s *settings) options(cmd *cobra.Command, environ []string) (config.Options, error) {
-	o := config.Options{File: s.file, Environ: environ, Flags: make(map[string]any)}
+	o := config.Options{File: s.file, Environ: environ, Flags: make(map[string]any), Check: checkParts}
 	if s.file == "" && cmd.Flags().Changed("config") {
 		return o, &usageError{fmt.Errorf("--config is empty; give a file, or leave the flag out")}
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"os/signal"
 	"syscall"
 
@@ -38,12 +36,4 @@ func newServe(use string, environ []string) *cobra.Command {
 		return serve(ctx, cfg, load, log)
 	}
 	return cmd
-}
-
-// serve runs the gateway until ctx ends, then drains within
-// cfg.ShutdownTimeout. load reads the configuration again, for SIGHUP and for
-// changed files; its error leaves the configuration in force as it is.
-func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), log *slog.Logger) error {
-	_, _, _, _ = ctx, cfg, load, log
-	return errors.New("serving is not part of this build")
 }

@@ -2,25 +2,47 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"os/exec"
+	"path/filepath"
+	"time"
 
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/embedded"
+	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
+// checkTimeout bounds the whole look at a store, which may be several servers.
+const checkTimeout = 10 * time.Second
+
+// checkStore tries what store names: that it answers and fits, or, without a
+// url, that there is a server to start.
 func checkStore(ctx context.Context, store config.Store) error {
 	if store.URL == "" {
 		return findServer()
 	}
-	return errors.New("not yet")
+	// A single look may take longer than a visitor would wait.
+	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := redisurl.CheckServer(ctx, client); err != nil {
+		return fmt.Errorf("store.url %s: %w", redisurl.Mask(store.URL), err)
+	}
+	return nil
 }
 
-// findServer looks for the binary of the embedded store.
+// findServer looks where the embedded store looks.
 func findServer() error {
 	for _, name := range []string{"redis-server", "valkey-server"} {
-		if _, err := exec.LookPath(name); err == nil {
-			return nil
+		for _, dir := range []string{"", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/valkey/bin"} {
+			if _, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return nil
+			}
 		}
 	}
-	return errors.New("neither redis-server nor valkey-server is installed; install one (apt-get install redis-server, or brew install redis), or give a store.url")
+	return embedded.ErrNoBinary
 }

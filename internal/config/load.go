@@ -23,6 +23,9 @@ type Options struct {
 	// of the setting's type. The paths origin, rate, burst and max_active are
 	// the shorthand that shapes one room over everything.
 	Flags map[string]any
+	// Check adds what only other packages can judge; nil: nothing. It is called
+	// with configurations that have other problems too.
+	Check func(*Config) []Problem
 }
 
 // Load reads flags over environment over file over defaults and checks the
@@ -67,6 +70,9 @@ func Load(o Options) (*Config, error) {
 	applyShorthand(cfg, short, problems)
 	if !unreadable {
 		problems.addNew(short.rename(cfg.Validate()))
+		if o.Check != nil {
+			problems.addNew(o.Check(cfg))
+		}
 	}
 	if len(problems.List) > 0 {
 		return nil, problems

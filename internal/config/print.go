@@ -3,17 +3,18 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
 // mask stands for a secret in print-config. The loader refuses it by name, so
 // that a printed configuration never runs with a secret that everybody knows.
-const mask = "********"
+const mask = "***"
 
 // YAML is the effective configuration as a file that the loader reads, with
 // secrets and the passwords of URLs masked.
@@ -107,33 +108,12 @@ func flowIfEmpty(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// secretParameters are parts of a store.url's query that hold a password.
-var secretParameters = []string{"password", "sentinel_password"}
-
 func masked(text, secret string) string {
 	switch {
 	case text == "" || secret == "":
 		return text
-	case secret == "true":
-		return mask
+	case secret == "url":
+		return redisurl.Mask(text)
 	}
-	u, hosts, err := splitStoreURL(text)
-	if err != nil {
-		return mask
-	}
-	u.Host = strings.Join(hosts, ",")
-	query := u.Query()
-	for _, name := range secretParameters {
-		if query.Get(name) != "" {
-			query.Set(name, mask)
-			u.RawQuery = query.Encode()
-		}
-	}
-	if password, ok := u.User.Password(); !ok || password == "" {
-		return u.String()
-	}
-	user := u.User.Username()
-	u.User = url.UserPassword(user, mask)
-	// The mask needs no escaping to be read.
-	return strings.Replace(u.String(), url.QueryEscape(mask)+"@", mask+"@", 1)
+	return mask
 }

@@ -5,10 +5,11 @@ import (
 	"crypto/x509"
 	"net"
 	"net/netip"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
 // edge checks the visitors' socket.
@@ -130,10 +131,7 @@ func (c *checker) bearer(path, token string) {
 	}
 }
 
-var (
-	storePrefix  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
-	storeSchemes = map[string]bool{"redis": true, "rediss": true, "unix": true, "redis-sentinel": true, "redis-cluster": true}
-)
+var storePrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
 func (c *checker) store(cfg *Config) {
 	if !storePrefix.MatchString(cfg.Store.Prefix) {
@@ -145,20 +143,16 @@ func (c *checker) store(cfg *Config) {
 		}
 		return
 	}
-	const schemes = "redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://"
-	u, hosts, err := splitStoreURL(cfg.Store.URL)
 	switch {
-	case err != nil:
-		c.add("store.url", "%v; want %s; in a password write special characters as %%40 for @", err, schemes)
-	case !storeSchemes[u.Scheme]:
-		c.add("store.url", "scheme %q is not known; want %s", clip(u.Scheme), schemes)
-	case u.Scheme == "unix" && u.Path == "":
-		c.add("store.url", "names no socket; want unix:///path/to/redis.sock")
-	case u.Scheme != "unix" && u.Host == "":
-		c.add("store.url", "names no host; want for instance %s://127.0.0.1:6379/0", u.Scheme)
-	case len(hosts) > 1 && u.Scheme != "redis-sentinel" && u.Scheme != "redis-cluster":
-		c.add("store.url", "names %d hosts, and %s:// has one; several are for redis-sentinel:// and redis-cluster://", len(hosts), u.Scheme)
-	case strings.Contains(cfg.Store.URL, mask) || strings.Contains(cfg.Store.URL, url.QueryEscape(mask)):
+	case strings.Contains(cfg.Store.URL, mask) && redisurl.Mask(cfg.Store.URL) == cfg.Store.URL:
 		c.add("store.url", "holds the mask that print-config writes; give the real password")
+	case cfg.Store.Timeout > 0: // else the bounds say so
+		client, err := redisurl.Open(cfg.Store.URL, cfg.Store.Timeout)
+		if err != nil {
+			c.add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))
+			return
+		}
+		// It has not connected yet, so nothing can be lost by an error here.
+		_ = client.Close()
 	}
 }

@@ -17,7 +17,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
 // TestMain also is the program that tests kill: with the variable set it uses the store of that directory until its
@@ -26,7 +29,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("EMBEDDED_TEST_DIR"); dir != "" {
 		os.Exit(helperMain(dir))
 	}
-	goleak.VerifyTestMain(m)
+	// These tests take the store away on purpose; the client library would log each failed dial.
+	redisurl.LogTo(slog.New(slog.DiscardHandler))
+	redistest.MainNoLeaks(m)
 }
 
 func helperMain(dir string) int {
@@ -55,7 +60,7 @@ const patience = 30 * time.Second
 
 var quick = times{
 	tick: 5 * time.Millisecond, firstPause: 5 * time.Millisecond, longPause: 50 * time.Millisecond, steady: time.Hour,
-	unreachable: 100 * time.Millisecond, ask: patience, tell: patience,
+	unreachable: 2 * time.Second, ask: patience, tell: patience,
 }
 
 // helper is another program that uses the store.
@@ -182,9 +187,16 @@ func closeServer(t *testing.T, s *Server) {
 
 func client(t *testing.T, s *Server) *redis.Client {
 	t.Helper()
-	c := s.engine.client()
+	c := newClient(s)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+func newClient(s *Server) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Network: "unix", Addr: s.Socket(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
 }
 
 // eventually polls until f is nil.

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sys/unix"
 )
 
@@ -135,23 +134,34 @@ func (e *engine) start() error {
 	return nil
 }
 
-// client returns a client for a few commands of our own.
-func (e *engine) client() *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Network: "unix", Addr: e.socket, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+// say sends the server one command without arguments and returns the line that it answers; io.EOF where it hangs up instead.
+// A client library would keep a pool for this, and go on dialing in the background when there is no server.
+func (e *engine) say(ctx context.Context, command string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", e.socket)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReaderSize(conn, 1024).ReadSlice('\n')
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(string(line), "\r\n"), nil
 }
 
 // ready is nil once the server answers. A server that is loading its file is not ready yet.
 func (e *engine) ready(ctx context.Context) error {
-	if _, err := os.Lstat(e.socket); err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answer, err := e.say(ctx, "PING")
+	if err == nil && answer != "+PONG" {
+		err = fmt.Errorf("it says %q", answer)
 	}
-	c := e.client()
-	defer func() { _ = c.Close() }()
-	return c.Ping(ctx).Err()
+	return err
 }
 
 // reachable tells whether the socket leads to a process. A server has it from its first moment on, but it may lose it: to
@@ -204,20 +214,17 @@ func (e *engine) stop(ask, tell time.Duration) error {
 	if alive, err := e.alive(); err != nil || !alive {
 		return err
 	}
-	c := e.client()
 	ctx, cancel := context.WithTimeout(context.Background(), ask)
-	err := c.Shutdown(ctx).Err() // answers only if it will not
+	answer, err := e.say(ctx, "SHUTDOWN")
 	cancel()
-	_ = c.Close()
-	// It may have been heard, unless there was no connection or the server said no.
-	var refused redis.Error
+	// It answers only if it will not. Without an answer it may have heard, unless there was no connection.
 	var network *net.OpError
-	if !errors.As(err, &refused) && (!errors.As(err, &network) || network.Op != "dial") {
+	if err != nil && (!errors.As(err, &network) || network.Op != "dial") {
 		if gone, err := e.gone(ask); gone || err != nil {
 			return err
 		}
 	}
-	e.log.Warn("store does not follow SHUTDOWN; terminating it", "error", err)
+	e.log.Warn("store does not follow SHUTDOWN; terminating it", "answer", answer, "error", err)
 	if err := e.signal(unix.SIGTERM); err != nil {
 		e.log.Warn("cannot terminate the store", "error", err)
 	}

@@ -54,6 +54,7 @@ type Server struct {
 	pause      time.Duration
 	next       time.Time // not to be started before
 	lost       time.Time // since when its socket is gone; zero while it is there
+	probe      time.Time // when to look at the socket next
 	terminated bool      // has been told to end because of that
 
 	cancel context.CancelFunc
@@ -247,6 +248,10 @@ func (s *Server) look(now time.Time) error {
 
 // lookAtSocket ends a server that nobody can reach any more.
 func (s *Server) lookAtSocket(now time.Time) error {
+	if now.Before(s.probe) {
+		return nil
+	}
+	s.probe = now.Add(s.times.unreachable / 10) // each look is a connection
 	if s.engine.reachable() {
 		s.lost, s.terminated = time.Time{}, false
 		return nil

@@ -185,7 +185,7 @@ func TestComingAndGoing(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				c := s.engine.client()
+				c := newClient(s)
 				err = c.Incr(context.Background(), "n").Err()
 				_ = c.Close()
 				if closeErr := s.Close(); err != nil || closeErr != nil {
@@ -307,7 +307,9 @@ func TestStartIsBoundedWhileAFileLoads(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err := Start(ctx, Options{Dir: dir, Log: quiet(), times: &quick, extra: []string{"--key-load-delay", "3000000", "--loading-process-events-interval-bytes", "1024"}})
+	brief := quick
+	brief.ask = 50 * time.Millisecond // it reads no command while it pauses; a signal ends it
+	_, err := Start(ctx, Options{Dir: dir, Log: quiet(), times: &brief, extra: []string{"--key-load-delay", "3000000", "--loading-process-events-interval-bytes", "1024"}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}

@@ -36,8 +36,9 @@ type process struct {
 	cmd    *exec.Cmd
 }
 
-// newProcess starts a server with a directory of its own and waits until it answers.
-func newProcess(args []string) (*process, error) {
+// newProcess starts a server with a directory of its own and waits until it answers. A config, if there is one, is the text
+// of its configuration file, which it may rewrite.
+func newProcess(config string, args []string) (*process, error) {
 	binary, err := find()
 	if err != nil {
 		return nil, err
@@ -52,6 +53,14 @@ func newProcess(args []string) (*process, error) {
 		"--unixsocket", p.socket, "--unixsocketperm", "700", "--dir", dir, "--logfile", filepath.Join(dir, "log"),
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--bind", "127.0.0.1",
 	}, args...)
+	if config != "" {
+		path := filepath.Join(dir, "conf")
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			_ = os.RemoveAll(dir)
+			return nil, fmt.Errorf("redistest: %w", err)
+		}
+		p.args = append([]string{path}, p.args...)
+	}
 	if err := p.start(); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -150,7 +159,7 @@ var ports sync.Mutex
 
 // withPort starts a server on a free loopback port. Between the choice and the server's bind another program may take
 // the port, so a few are tried. bus is the distance to a second port that has to be free, 0 for none.
-func withPort(bus int, args []string) (*process, error) {
+func withPort(bus int, config string, args []string) (*process, error) {
 	ports.Lock()
 	defer ports.Unlock()
 	var lastErr error
@@ -159,7 +168,7 @@ func withPort(bus int, args []string) (*process, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := newProcess(append([]string{"--port", strconv.Itoa(port)}, args...))
+		p, err := newProcess(config, append([]string{"--port", strconv.Itoa(port)}, args...))
 		if err == nil {
 			p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 			return p, nil
@@ -198,7 +207,7 @@ func freePort(bus int) (int, error) {
 
 // newCluster starts a node, gives it all slots and waits until it serves them.
 func newCluster() (*process, error) {
-	p, err := withPort(10000, []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"})
+	p, err := withPort(10000, "", []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"})
 	if err != nil {
 		return nil, err
 	}

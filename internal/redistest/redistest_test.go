@@ -74,7 +74,7 @@ func TestServerFaults(t *testing.T) {
 
 func TestServerThatCannotStart(t *testing.T) {
 	t.Parallel()
-	_, err := newProcess([]string{"--port", "0", "--no-such-setting", "1"})
+	_, err := newProcess("", []string{"--port", "0", "--no-such-setting", "1"})
 	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
 		t.Fatalf("got %v; it must show what the server said", err)
 	}
@@ -82,12 +82,22 @@ func TestServerThatCannotStart(t *testing.T) {
 
 func TestNothingStaysBehind(t *testing.T) {
 	t.Parallel()
-	p, err := newProcess([]string{"--port", "0"})
+	p, err := newProcess("", []string{"--port", "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.remove()
 	if _, err := os.Stat(filepath.Dir(p.socket)); !os.IsNotExist(err) {
 		t.Fatalf("the directory is still there: %v", err)
+	}
+}
+
+func TestSentinelKnowsItsMaster(t *testing.T) {
+	t.Parallel()
+	master := Server(t)
+	sentinel := Sentinel(t, "tickets", master)
+	got, err := sentinel.Client().Do(t.Context(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "tickets").StringSlice()
+	if err != nil || strings.Join(got, ":") != master.Addr() {
+		t.Fatalf("got %q, %v, want %s", got, err, master.Addr())
 	}
 }

@@ -1,6 +1,8 @@
 package redistest
 
 import (
+	"fmt"
+	"net"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,7 +22,24 @@ type PrivateServer struct {
 // ("--appendonly", "yes"). It ends with the test.
 func Server(t testing.TB, args ...string) *PrivateServer {
 	t.Helper()
-	p, err := withPort(0, args)
+	return private(t, "", args)
+}
+
+// Sentinel starts a sentinel of its own that watches master under name and alone decides on a failover after 500 ms of
+// silence. Its Addr is what redis-sentinel:// URLs name; its Client speaks to the sentinel. It ends with the test.
+func Sentinel(t testing.TB, name string, master *PrivateServer) *PrivateServer {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private(t, fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 500\n"+
+		"sentinel failover-timeout %[1]s 3000\n", name, host, port), []string{"--sentinel"})
+}
+
+func private(t testing.TB, config string, args []string) *PrivateServer {
+	t.Helper()
+	p, err := withPort(0, config, args)
 	if err != nil {
 		t.Fatal(err)
 	}

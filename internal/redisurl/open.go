@@ -55,7 +55,10 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 		return redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: t.addrs, Username: t.user, Password: t.pass, TLSConfig: tlsConfig,
 			MaxRetries: -1, MaxRedirects: 3, ClusterStateReloadInterval: 5 * time.Second,
-			ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
+			// What goes to every node is sent so by name (ForEachMaster). The policies would ask for the table of all commands,
+			// again at each call where the user's ACL refuses it.
+			DisableRoutingPolicies: true,
+			ContextTimeoutEnabled:  true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
 			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,

@@ -70,6 +70,59 @@ func TestOpenReachesEachKindOfStore(t *testing.T) {
 	}
 }
 
+// TestOpenFollowsAFailover: the URL names the sentinel alone, and leads to the new master when the old one dies.
+func TestOpenFollowsAFailover(t *testing.T) {
+	master := redistest.Server(t)
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := redistest.Server(t, "--replicaof", host, port)
+	sentinel := redistest.Sentinel(t, "tickets", master)
+	c, err := Open("redis-sentinel://"+sentinel.Addr()+"/tickets", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+
+	eventually(t, func() error { // the sentinel finds the replica through the master
+		n, err := sentinel.Client().Do(t.Context(), "SENTINEL", "REPLICAS", "tickets").Slice()
+		if err == nil && len(n) != 1 {
+			err = fmt.Errorf("%d replicas known", len(n))
+		}
+		return err
+	})
+	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return replica.Client().Get(t.Context(), "k").Err() })
+	master.Kill()
+	eventually(t, func() error { return c.Set(t.Context(), "k", "after", 0).Err() })
+	if got, err := replica.Client().Get(t.Context(), "k").Result(); err != nil || got != "after" {
+		t.Fatalf("the promoted replica holds %q, %v", got, err)
+	}
+}
+
+// eventually polls until f is nil.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	deadline := time.NewTimer(3 * patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
 func TestOpenTLS(t *testing.T) {
 	ca, cert, key := certificate(t)
 	own := redistest.Server(t)

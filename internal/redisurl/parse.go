@@ -148,6 +148,9 @@ func (t *target) hosts(list, path, port string) error {
 	return nil
 }
 
+// hostBytes may stand in a host name or an address.
+const hostBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:"
+
 // hostPort completes host, host:port, [v6] or [v6]:port.
 func hostPort(text, port string) (string, error) {
 	host := text
@@ -176,10 +179,8 @@ func hostPort(text, port string) (string, error) {
 	if host == "" {
 		return "", fmt.Errorf("names no host, or an empty one between commas")
 	}
-	for _, r := range host {
-		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_:", r)) {
-			return "", fmt.Errorf("has %q in a host name; if it belongs to the password, percent-encode it", r)
-		}
+	if bad := strings.Trim(host, hostBytes); bad != "" {
+		return "", fmt.Errorf("has %q in a host name; if it belongs to the password, percent-encode it", bad[0])
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {

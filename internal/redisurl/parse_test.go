@@ -56,6 +56,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"redis://[h]", "other than an IPv6 address"},
 		{"redis://[::1]x", "behind ]"},
 		{"redis://h1,h2", "names 2 hosts"},
+		{"redis://h%2F", "in a host name"},
+		{"redis://h(1)x", "in a host name"},
 		{"redis://h/x", "database that is not a number"},
 		{"redis://h/-1", "database that is not a number"},
 		{"redis://h/1/2", "too many parts"},

@@ -18,7 +18,7 @@ local function num(s) return s and tonumber(s) or 0 end
 local str = int
 
 local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
-  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute' }
+  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle' }
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
@@ -52,6 +52,12 @@ local function keep_time(s)
   elseif gap < 0 then
     s.adj = s.adj - gap
     s.tick = s.wall
+    s.moved = true
+  end
+  -- The limiter's mark is the newest time that a ticket was given: a clock that
+  -- went back between two ticks, or a gap behind it, does not undercut it.
+  if s.wall + s.adj < s.at then
+    s.adj = s.at - s.wall
     s.moved = true
   end
   s.now = s.wall + s.adj
