@@ -290,12 +290,13 @@
         fill(r);
       },
       async history() {
+        let all;
         try {
-          const all = (await api('GET', roomPath(id, '/history?minutes=60'))).buckets;
-          // A young room is drawn from its beginning.
-          const first = all.findIndex(b => b.joins || b.admissions || b.waiting);
-          const buckets = all.slice(Math.max(0, Math.min(first < 0 ? all.length : first - 1, all.length - 15)));
+          all = (await api('GET', roomPath(id, '/history?minutes=60'))).buckets;
         } catch { return; } // the alarm above says why, and the old curve stays
+        // A young room is drawn from its beginning.
+        const first = all.findIndex(b => b.joins || b.admissions || b.waiting);
+        const buckets = all.slice(Math.max(0, Math.min(first < 0 ? all.length : first - 1, all.length - 15)));
         draw($r('[data-c=waiting]'), buckets, ['waiting'], true);
         draw($r('[data-c=flow]'), buckets, ['joins', 'admissions'], false);
       },
