@@ -323,7 +323,7 @@
     svg.replaceChildren(...parts, cursor);
     const out = $('output', svg.parentNode), last = buckets.at(-1);
     const text = b => clock(b.at) + ' ' + series.map(s => whole.format(b[s]) + ' ' + words[s]).join(', ');
-    const rest = !last ? 'no history yet' : 'top ' + whole.format(Math.max(...buckets.flatMap(b => series.map(s => b[s])))) + ', ' + buckets.length + ' min';
+    const rest = !last ? 'no history yet' : 'top ' + whole.format(Math.max(...buckets.flatMap(b => series.map(s => b[s])))) + (area ? ', ' : ' a minute, ') + buckets.length + ' min';
     set(out, rest);
     svg.setAttribute('aria-label', last ? series.map(s => words[s]).join(' and ') + ' over the last ' + buckets.length + ' minutes. Now: ' + text(last) + '. Highest: ' + whole.format(top) + '.' : 'No history yet');
     svg.onpointermove = e => {
