@@ -166,6 +166,18 @@ func (c *Core) Run(ctx context.Context) error {
 	return nil
 }
 
+// Settle waits until every room was looked at once since Run runs, with the store or without it, or until ctx ends. Before
+// that a room knows neither its line nor what operators changed: everybody would have to wait.
+func (c *Core) Settle(ctx context.Context) {
+	for _, r := range c.all() {
+		select {
+		case <-r.first:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Up says whether the store answered every room lately.
 func (c *Core) Up() bool {
 	for _, r := range c.all() {

@@ -32,8 +32,14 @@ func (b *TokenBucket) Refill(now int64) {
 	b.Level = max(0, min(b.Level, full))
 }
 
-// Available is how many whole tokens can be taken now.
-func (b *TokenBucket) Available() int64 { return b.Level / billion }
+// Available is how many whole tokens can be taken now; none at rate 0, which
+// means "nobody" whatever was saved up before.
+func (b *TokenBucket) Available() int64 {
+	if b.Rate <= 0 {
+		return 0
+	}
+	return b.Level / billion
+}
 
 // Take takes n tokens; the caller has looked at Available.
 func (b *TokenBucket) Take(n int64) { b.Level -= n * billion }
@@ -42,10 +48,10 @@ func (b *TokenBucket) Take(n int64) { b.Level -= n * billion }
 func (b *TokenBucket) Wait(n int64) time.Duration {
 	missing := n*billion - b.Level
 	switch {
-	case missing <= 0:
-		return 0
 	case b.Rate <= 0 || n*1000 > b.Burst:
 		return -1
+	case missing <= 0:
+		return 0
 	}
 	return time.Duration((missing+b.Rate-1)/b.Rate) * time.Microsecond
 }
@@ -80,6 +86,5 @@ func (l *Limiter) Take(ctx context.Context, n, rate, burst int64) (Grant, error)
 	if !ok || len(v) != 2 {
 		return Grant{}, fmt.Errorf("limiter_take answered %v", res)
 	}
-	g := Grant{Taken: asInt(v[0]), Wait: time.Duration(asInt(v[1])) * time.Microsecond}
-	return g, nil
+	return Grant{Taken: asInt(v[0]), Wait: time.Duration(asInt(v[1])) * time.Microsecond}, nil
 }

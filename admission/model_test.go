@@ -38,16 +38,22 @@ type crowd struct {
 }
 
 type gateway struct {
-	room  *Room
-	calls int // store calls on the request path
+	room   *Room
+	calls  int // store calls
+	enters int // of them room_enter
 }
 
 func (c *crowd) newGateway() *gateway {
 	g := &gateway{}
 	core, err := New(Options{
 		Client: c.client, Prefix: c.prefix, Timeout: 5 * time.Second, Tick: tick, Log: slog.New(slog.DiscardHandler),
-		Now:     func() int64 { return c.now },
-		Observe: func(string, time.Duration, error) { g.calls++ },
+		Now: func() int64 { return c.now },
+		Observe: func(script string, _ time.Duration, _ error) {
+			g.calls++
+			if script == "room_enter" {
+				g.enters++
+			}
+		},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -91,10 +97,13 @@ func (c *crowd) arrive() {
 
 func (c *crowd) poll() {
 	v, g := c.one(), c.any()
-	before := g.calls
+	before, entered := g.calls, g.enters
 	s, err := g.room.Check(context.Background(), v.t)
 	if err != nil {
 		c.t.Fatal(err)
+	}
+	if g.enters > entered {
+		c.model.Refill()
 	}
 	if g.calls == before {
 		// From memory, at most a second old: other gateways may know better, but
@@ -120,9 +129,14 @@ func (c *crowd) claim() {
 	if rapid.Bool().Draw(c.t, "thief") {
 		t.Client = Client{9, 9}
 	}
-	s, err := c.any().room.Claim(context.Background(), t)
+	g := c.any()
+	entered := g.enters
+	s, err := g.room.Claim(context.Background(), t)
 	if err != nil && !errors.Is(err, ErrNotYet) {
 		c.t.Fatal(err)
+	}
+	if g.enters > entered {
+		c.model.Refill()
 	}
 	want, known := c.model.Claim(t.ID, t.Client)
 	if !known {

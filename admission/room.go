@@ -15,11 +15,11 @@ type Room struct {
 	id   string
 	keys []string
 
-	config atomic.Pointer[configured]
-	snap   atomic.Pointer[Snapshot]
-	anchor atomic.Pointer[anchor]
-	down   atomic.Bool
-	fails  atomic.Int32 // calls that failed in a row
+	config  atomic.Pointer[configured]
+	snap    atomic.Pointer[Snapshot]
+	anchor  atomic.Pointer[anchor]
+	down    atomic.Bool
+	failing atomic.Int64 // mono of the first of the calls that failed in a row; 0: none
 
 	enter *batcher[enterQ, reply]
 	near  *batcher[seenQ, reply] // at the front: a client waits for each
@@ -27,6 +27,7 @@ type Room struct {
 	claim *batcher[claimQ, reply]
 
 	kick   chan struct{} // wakes the loop of an idle room
+	first  chan struct{} // closed when the first tick has ended, well or not
 	memory memory
 	sess   sessions
 	local  local // what this gateway does without the store
@@ -56,6 +57,7 @@ type knowledge struct {
 	adj    int64
 	tick   int64
 	cursor int64 // revoked sessions are known up to here
+	since  int64 // and admissions up to here, both room time
 }
 
 // anchor ties this process's clock to the room's.
@@ -74,6 +76,7 @@ func newRoom(c *Core, id string, p Policy) *Room {
 		id:      id,
 		keys:    roomKeys(c.o.Prefix, id),
 		kick:    make(chan struct{}, 1),
+		first:   make(chan struct{}),
 		pending: map[int64]int64{},
 	}
 	r.memory.init()
@@ -183,7 +186,7 @@ func (r *Room) learn(h header, mono int64) {
 		r.known.fence = max(r.known.fence, h.fence)
 	}
 	r.mu.Unlock()
-	r.fails.Store(0)
+	r.failing.Store(0)
 	if old := r.anchor.Load(); old == nil || mono >= old.mono {
 		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono})
 	}
@@ -201,10 +204,15 @@ func (r *Room) nextOrder() int64 {
 	return r.lastOrd
 }
 
-// failed counts a call that the store did not answer. The second in a row, or
-// any tick, makes the room serve by on_store_error until a tick succeeds.
+// failed notes a call that the store did not answer. When none was answered
+// for a whole deadline since the first of them, the breaker opens: the room
+// serves by on_store_error until a tick succeeds. A single late answer is not an outage.
 func (r *Room) failed(err error) {
-	if r.fails.Add(1) >= 2 {
+	now := max(1, r.c.mono())
+	if r.failing.CompareAndSwap(0, now) {
+		return
+	}
+	if now-r.failing.Load() >= int64(r.c.o.Timeout) {
 		r.goDown(err)
 	}
 }

@@ -44,6 +44,9 @@ func (g *Gateway) Reload(o Options) error {
 		g.cache.Swap(o.Ring)
 	}
 	g.access.set(o.Access)
+	if old != nil {
+		g.settle()
+	}
 	g.state.Store(next)
 	if old == nil {
 		return nil

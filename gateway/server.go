@@ -107,8 +107,20 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	if g.state.Load().tls != nil {
 		ln = g.tlsListener(ln)
 	}
+	g.settle()
 	g.ready.Store(true)
 	return g.server.Serve(proxy.Listener(ln, g.limits))
+}
+
+// settling bounds how long requests wait at the start for what the store says of the rooms.
+const settling = 2 * time.Second
+
+// settle waits until the rooms know their lines and what operators changed, so that the first visitors are let in at once
+// where they may be. Without the store it ends as soon as that is known.
+func (g *Gateway) settle() {
+	ctx, cancel := context.WithTimeout(g.life, settling)
+	defer cancel()
+	g.core.Settle(ctx)
 }
 
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.

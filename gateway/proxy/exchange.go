@@ -55,6 +55,7 @@ type exchange struct {
 	started  time.Time
 	sentAt   time.Time
 	entered  bool // holds a slot
+	early    bool // the answer came before the request's end
 	anyByte  bool // of an answer has come
 	reuse    bool
 	upgraded bool
@@ -130,6 +131,10 @@ func (x *exchange) fail(status int, kind string, err error) {
 
 func (x *exchange) run() {
 	cfg, h := &x.o.cfg, &x.c.head
+	if x.c.body.consumed {
+		x.fail(500, KindInternal, errBodyRead)
+		return
+	}
 	if cfg.MaxBody > 0 && h.length > cfg.MaxBody {
 		x.fail(413, KindBodyLarge, ErrBodyTooLarge)
 		Drain(x.ctx)
@@ -148,6 +153,7 @@ func (x *exchange) run() {
 		return
 	}
 	x.out1.FirstByte = time.Since(x.sentAt)
+	x.early = x.up.running && x.up.endedAt.Load() == 0
 	x.out1.Status = x.a.status
 	if x.a.status == 101 {
 		x.tunnel()
@@ -215,6 +221,8 @@ func (x *exchange) connectAndAsk() bool {
 	}
 }
 
+var errBodyRead = errors.New("proxy: Serve was called after the request's body had been read")
+
 var errTimeout = errors.New("proxy: the origin did not answer in time")
 
 // deadline is when the answer's header has to be there. An upload takes the time it takes.
@@ -242,7 +250,7 @@ func (x *exchange) ask(deadline time.Time) error {
 	}
 	werr := oc.write(x.req, cfg.IdleTimeout)
 	x.sentAt = time.Now()
-	oc.slice, oc.patience, oc.onSlice = waitSlice, cfg.FirstByteTimeout, x.onSlice
+	oc.slice, oc.patience, oc.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
 	if !deadline.IsZero() {
 		if left := deadline.Sub(x.sentAt); left < oc.patience || oc.patience == 0 {
 			oc.patience = max(left, time.Millisecond)

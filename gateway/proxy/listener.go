@@ -76,8 +76,8 @@ func ServerOptions(s *fasthttp.Server) {
 // hideBody keeps fasthttp from reading the body, which is ours to read, and from answering an
 // expectation, which is answered when the body is first asked for.
 func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if h.ContentLength() != -2 {
-		h.SetContentLength(0)
+	if n := h.ContentLength(); n > 0 || n == -1 {
+		h.SetContentLength(-2) // "none"; CheckRequest sets it right again
 	}
 	if len(h.Peek(fasthttp.HeaderExpect)) > 0 {
 		h.Del(fasthttp.HeaderExpect)

@@ -32,7 +32,7 @@ func (x *exchange) relay() {
 	}
 	x.oc.in.skip(0) // x.a's bytes are not needed from here on
 	events := frame != frameNone && isEventStream(x.ctx.Response.Header.ContentType())
-	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, waitSlice
+	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events {
 		t := &tunnel{oc: x.oc}
 		x.o.register(t)
@@ -55,7 +55,9 @@ func (x *exchange) relay() {
 	x.stopUpload()
 	switch {
 	case err == nil:
-		x.reuse = a.keepAlive && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) && (a.hasLength || a.length == -1 || frame == frameNone)
+		// An origin that answers early may never read the rest, and take it for a request.
+		x.reuse = a.keepAlive && !x.early && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
+			(frame == frameNone || a.length != -2)
 	default:
 		x.relayFailed(err, frame)
 	}
@@ -206,6 +208,9 @@ func (x *exchange) relayFailed(err error, frame framing) {
 	case errors.As(err, &client):
 		x.fail(0, KindClientGone, err)
 		x.c.gone = true
+		if isTimeout(err) {
+			x.c.abort() // it takes nothing: what the kernel holds for it is let go as well
+		}
 		return
 	case x.up.clientErr != nil:
 		x.blameClient(x.up.clientErr)

@@ -20,12 +20,13 @@ func (x *exchange) upload(c *clientConn, oc *originConn) {
 	defer func() {
 		if r := recover(); r != nil {
 			x.up.clientErr = fmt.Errorf("proxy: panic in an upload: %v", r)
+			x.up.endedAt.Store(time.Now().UnixNano())
 			oc.Conn.Close() //nolint:errcheck // it is given up
 		}
-		x.up.endedAt.Store(time.Now().UnixNano())
 		x.up.done <- struct{}{}
 	}()
 	complete, err := x.copyBody(c, oc)
+	x.up.endedAt.Store(time.Now().UnixNano())
 	x.up.complete = complete
 	if err != nil && err != errInterrupted {
 		x.up.clientErr = err

@@ -29,8 +29,10 @@ limiter.token_bucket = {
     if b.level < 0 then b.level = 0 end
   end,
 
-  -- available is how many whole tokens can be taken now.
+  -- available is how many whole tokens can be taken now; none at rate 0, which
+  -- means "nobody" whatever was saved up before.
   available = function(b)
+    if b.rate <= 0 then return 0 end
     return math.floor(b.level / TOKEN)
   end,
 
@@ -41,8 +43,8 @@ limiter.token_bucket = {
   -- wait is the time in microseconds until n tokens are there; -1: never.
   wait = function(b, n)
     local missing = n * TOKEN - b.level
-    if missing <= 0 then return 0 end
     if b.rate <= 0 or n * 1000 > b.burst then return -1 end
+    if missing <= 0 then return 0 end
     return math.ceil(missing / b.rate)
   end,
 }
