@@ -133,7 +133,7 @@
     const age = Math.max(0, ...list.map(r => r.store_age_seconds || 0));
     set($('#link'), list.length === 0 ? 'Connected, no rooms are configured' : 'Connected' + (never.length ? '' : ', store heard ' + (age < 1 ? 'just now' : span(age) + ' ago')));
     alarm(never.length ? 'The store has not been heard since the gateway started: new visitors follow on_store_error.'
-      : old.length ? 'The store has not been heard for ' + span(age) + '. Passes keep working and nobody loses a place, but nobody is admitted and changes are refused until it is back.' : '');
+      : old.length ? 'The store has not been heard for ' + span(age) + '. Passes keep working and nobody loses a place; newcomers follow on_store_error, and changes are refused until it is back.' : '');
     const waiting = list.reduce((n, r) => n + r.waiting, 0);
     document.title = (waiting ? whole.format(waiting) + ' waiting · ' : '') + 'Anteroom console';
   }
