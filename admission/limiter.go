@@ -32,8 +32,8 @@ func (b *TokenBucket) Refill(now int64) {
 	b.Level = max(0, min(b.Level, full))
 }
 
-// Available is how many whole tokens can be taken now. A rate of 0 lets nothing
-// through, whatever was left in the bucket.
+// Available is how many whole tokens can be taken now; none at rate 0, which
+// means "nobody" whatever was saved up before.
 func (b *TokenBucket) Available() int64 {
 	if b.Rate <= 0 {
 		return 0
@@ -86,6 +86,5 @@ func (l *Limiter) Take(ctx context.Context, n, rate, burst int64) (Grant, error)
 	if !ok || len(v) != 2 {
 		return Grant{}, fmt.Errorf("limiter_take answered %v", res)
 	}
-	g := Grant{Taken: asInt(v[0]), Wait: time.Duration(asInt(v[1])) * time.Microsecond}
-	return g, nil
+	return Grant{Taken: asInt(v[0]), Wait: time.Duration(asInt(v[1])) * time.Microsecond}, nil
 }

@@ -51,15 +51,18 @@ func (m *memory) put(id ID, v remembered) {
 }
 
 // forget drops what is no longer of use from one shard; called in turn.
-func (m *memory) forget(now int64, absence time.Duration) {
+func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	s := &m.shards[m.sweep&63]
 	m.sweep++
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, v := range s.m {
 		keep := absence + endedMemory
-		if v.standing.State == Waiting {
+		switch v.standing.State {
+		case Waiting:
 			keep = absence / 4
+		case Admitted:
+			keep = claimWindow
 		}
 		if now-v.at > int64(keep) {
 			delete(s.m, id)

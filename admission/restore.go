@@ -87,7 +87,7 @@ func (r *Room) restore(ctx context.Context) error {
 	lost := r.known.epoch != "" && r.known.epoch != h.epoch
 	r.known.epoch, r.known.seq, r.known.fence = h.epoch, h.seq, h.fence
 	if lost {
-		r.known.cursor = 0
+		r.known.cursor, r.known.since = 0, 0
 	}
 	r.mu.Unlock()
 	if lost {

@@ -57,6 +57,7 @@ type knowledge struct {
 	adj    int64
 	tick   int64
 	cursor int64 // revoked sessions are known up to here
+	since  int64 // and admissions up to here, both room time
 }
 
 // anchor ties this process's clock to the room's.

@@ -72,7 +72,7 @@ func (r *Room) Tick(ctx context.Context) error {
 	r.goUp()
 	now := r.c.mono()
 	p := r.Snapshot().Policy
-	r.memory.forget(now, p.Absence)
+	r.memory.forget(now, p.Absence, p.ClaimWindow)
 	r.forgetSessions(now, p.SessionTTL)
 	return nil
 }
@@ -83,13 +83,13 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 	r.mu.Lock()
 	sent := r.pending
 	r.pending = map[int64]int64{}
-	cursor := r.known.cursor
+	cursor, since := r.known.cursor, r.known.since
 	r.mu.Unlock()
 
 	have := r.Snapshot()
 	gap := r.c.o.Tick * 7 / 10
-	args := make([]any, 0, 5+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq)
+	args := make([]any, 0, 6+2*len(sent))
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since)
 	for sec, n := range sent {
 		args = append(args, sec, n)
 	}
@@ -106,7 +106,7 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 		}
 		return false, err
 	}
-	if len(rest) < 2 {
+	if len(rest) < 3 {
 		return false, errors.New("admission: room_advance answered too little")
 	}
 	if text := asString(rest[0]); text != "" {
@@ -114,17 +114,37 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	revoked, _ := rest[1].([]any)
-	for i := 0; i+1 < len(revoked); i += 2 {
-		if id, ok := toID(asString(revoked[i])); ok && !r.Revoked(id) {
+	n := r.timed(rest[1], &r.known.cursor, func(id ID, _ int64) {
+		if !r.Revoked(id) {
 			r.markRevoked(id)
 		}
-		at, _ := strconv.ParseFloat(asString(revoked[i+1]), 64)
+	})
+	adj := r.knowledge().adj
+	now := r.c.mono()
+	r.timed(rest[2], &r.known.since, func(id ID, at int64) {
+		if m, ok := r.memory.get(id); ok && m.standing.State != Waiting {
+			return
+		}
+		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: at - adj, Ticket: Ticket{ID: id}}, at: now, seenRoom: at})
+	})
+	return n == 1000, nil
+}
+
+// timed calls f for a list of ids and their room times, moves the cursor to the
+// last of these, and returns how many there were.
+func (r *Room) timed(list any, cursor *int64, f func(id ID, at int64)) int {
+	v, _ := list.([]any)
+	for i := 0; i+1 < len(v); i += 2 {
+		t, _ := strconv.ParseFloat(asString(v[i+1]), 64) // a score: an integer below 2^53
+		at := int64(t)
+		if id, ok := toID(asString(v[i])); ok {
+			f(id, at)
+		}
 		r.mu.Lock()
-		r.known.cursor = max(r.known.cursor, int64(at))
+		*cursor = max(*cursor, at)
 		r.mu.Unlock()
 	}
-	return len(revoked) == 2*1000, nil
+	return len(v) / 2
 }
 
 // adopt takes a snapshot's text in.

@@ -4,7 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	encoding "encoding/json"
+	"encoding/json"
 	"errors"
 	"slices"
 	"unicode/utf8"
@@ -48,8 +48,8 @@ func parseJoin(body []byte) (nonce, field, detail string) {
 	if len(body) == 0 {
 		return "", "", ""
 	}
-	var members map[string]encoding.RawMessage
-	if !utf8.Valid(body) || encoding.Unmarshal(body, &members) != nil || members == nil {
+	var members map[string]json.RawMessage
+	if !utf8.Valid(body) || json.Unmarshal(body, &members) != nil || members == nil {
 		return "", "", "The body is not a JSON object."
 	}
 	names := make([]string, 0, len(members))
@@ -70,7 +70,7 @@ func parseJoin(body []byte) (nonce, field, detail string) {
 		return "", "", ""
 	}
 	var text *string
-	if encoding.Unmarshal(raw, &text) != nil || text == nil || utf8.RuneCountInString(*text) > nonceMax || *text == "" {
+	if json.Unmarshal(raw, &text) != nil || text == nil || utf8.RuneCountInString(*text) > nonceMax || *text == "" {
 		return "", "nonce", "The nonce is a string of 1 to 128 characters."
 	}
 	return *text, "", ""

@@ -59,11 +59,11 @@ func hasToken(lines [][]byte, token string) bool {
 type family uint8
 
 const (
-	html family = 1 << iota
-	json
-	anything
-	media // images, styles, scripts, fonts: what pages embed
-	other
+	wantsHTML family = 1 << iota
+	wantsJSON
+	wantsAny
+	wantsMedia // images, styles, scripts, fonts: what pages embed
+	wantsOther
 )
 
 // byAccept tells who asks by what is accepted: the families of the ranges with the highest quality decide (RFC 9110
@@ -90,13 +90,13 @@ func byAccept(lines [][]byte) asker {
 	switch {
 	case !given:
 		return apiClient
-	case families&json != 0:
+	case families&wantsJSON != 0:
 		return apiClient
-	case families&html != 0:
+	case families&wantsHTML != 0:
 		return navigation
-	case families&media != 0:
+	case families&wantsMedia != 0:
 		return subresource
-	case families&anything != 0:
+	case families&wantsAny != 0:
 		return apiClient
 	}
 	return subresource
@@ -107,18 +107,18 @@ func familyOf(mediaRange []byte) family {
 	is := func(k, s string) bool { return equalFold(kind, k) && equalFold(sub, s) }
 	switch {
 	case is("*", "*"), is("*", ""):
-		return anything
+		return wantsAny
 	case is("text", "html"), is("text", "*"), is("application", "xhtml+xml"):
-		return html
+		return wantsHTML
 	case is("application", "json"), is("application", "*"):
-		return json
+		return wantsJSON
 	case equalFold(kind, "application") && len(sub) > 5 && equalFold(sub[len(sub)-5:], "+json"):
-		return json
+		return wantsJSON
 	case equalFold(kind, "image"), equalFold(kind, "video"), equalFold(kind, "audio"), equalFold(kind, "font"),
 		is("text", "css"), is("text", "javascript"), is("application", "javascript"):
-		return media
+		return wantsMedia
 	}
-	return other
+	return wantsOther
 }
 
 // quality reads the weight of a range in thousandths; one that cannot be read counts as 0.

@@ -29,7 +29,6 @@ type Options struct {
 	Bind           string // BindNone, BindIP, BindUA
 	SameSite       string // SameSiteLax, …
 	TrustedProxies []netip.Prefix
-	ProxyProtocol  string // ProxyProtocolNone, …; from trusted proxies only
 	TLS            TLS
 	Access         Access
 	Origins        []proxy.Config

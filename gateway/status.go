@@ -136,8 +136,7 @@ func appendTime(dst []byte, µs int64) []byte {
 
 func formatTime(µs int64) string { return time.UnixMicro(µs).UTC().Format(timeLayout) }
 
-// appendString appends a JSON string. Bytes that are no UTF-8 become U+FFFD; what could end a script element is
-// escaped, so that the object may also stand in a page.
+// appendString appends a JSON string. Bytes that are no UTF-8 become U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -147,7 +146,7 @@ func appendString(dst []byte, s string) []byte {
 		case c == '"' || c == '\\':
 			dst = append(dst, '\\', c)
 			i++
-		case c < ' ' || c == '<' || c == '>' || c == '&' || c == 0x7f:
+		case c < ' ' || c == 0x7f:
 			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 			i++
 		case c < utf8.RuneSelf:

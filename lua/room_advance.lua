@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
 -- room_advance: one tick: parks absent heads, admits present ones, takes back what lapsed or ended, reaps, and builds the snapshot.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
--- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and their times as one list}
+-- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
 -- INCLUDE: clock, limiter, room
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
--- have: the seq of the snapshot that the caller holds (it is not sent again).
+-- have: the seq of the snapshot that the caller holds (it is not sent again);
+-- since: room time from which admissions are wanted, so that every gateway can
+-- give them back to a store that lost them before they were claimed.
 -- Then pairs (second, count): arrivals that this gateway signed and that are not enrolled yet.
 local s, err = open()
 if not s then return err end
@@ -20,7 +22,7 @@ if not fresh or s.now - tonumber(fresh) > 1000000 then
   redis.call('ZADD', GATEWAYS, str(s.now), ARGV[6])
 end
 
-for i = 10, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
   local n = tonumber(ARGV[i + 1])
   redis.call('HINCRBY', PENDING, ARGV[i], n)
   s.joins = s.joins + n
@@ -28,18 +30,18 @@ for i = 10, #ARGV, 2 do
   count_minute(s, 'j', n)
 end
 
-local function revoked_since()
-  local r = redis.call('ZRANGEBYSCORE', REVOKED, ARGV[7], '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
-  return r
+local function since(key, from, n)
+  return redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, n)
 end
 
 local snapshot = redis.call('GET', SNAPSHOT)
 if snapshot and s.wall - s.tick < gap then
   local built = string.match(snapshot, '^%S+ (%d+)')
-  if #ARGV > 9 or s.moved then save_state(s) end
+  if #ARGV > 10 or s.moved then save_state(s) end
   local answer = head(s)
   answer[7] = built == ARGV[9] and '' or snapshot
-  answer[8] = revoked_since()
+  answer[8] = since(REVOKED, ARGV[7], 1000)
+  answer[9] = since(ADMITTED, ARGV[10], most)
   return answer
 end
 
@@ -233,5 +235,6 @@ redis.call('SET', SNAPSHOT, snapshot)
 save_state(s)
 local answer = head(s)
 answer[7] = snapshot
-answer[8] = revoked_since()
+answer[8] = since(REVOKED, ARGV[7], 1000)
+answer[9] = since(ADMITTED, ARGV[10], most)
 return answer

@@ -6,7 +6,8 @@
 -- INVARIANT: a ticket is spent once (4); the same client may repeat its claim within the claim window.
 -- INCLUDE: clock, room
 
--- Groups of two: id, client. Codes: C claimed, W not yet, L, E, X as in room_enter, U unknown.
+-- Groups of two: id, client. Codes: C claimed, W not yet (nor within SETTLE after
+-- a loss of data, room_restore), L, E, X as in room_enter, U unknown.
 local s, err = open()
 if not s then return err end
 local p = policy()
@@ -15,7 +16,9 @@ for i = 5, #ARGV, 2 do
   local id, client = ARGV[i], ARGV[i + 1]
   local ord = 0
   local code, wall, reason = settled(s, p, id, client)
-  if code == 'A' then
+  if code == 'A' and s.now < s.settle then
+    code = 'W'
+  elseif code == 'A' then
     redis.call('ZADD', SESSIONS, str(s.now + 1.5 * p.ttl), id)
     put_grant(id, 'claimed', wall, s.now, client)
     remember(s, p, id)

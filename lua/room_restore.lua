@@ -10,6 +10,9 @@
 -- value) come groups of five: kind, id, wall, at, client; kind is A admitted
 -- (at: room time), S session (at: its end), R revoked (at: when), or the word of
 -- a grant (claimed, lapsed, left, removed, revoked; at: when claimed).
+-- For as long after a loss nothing is claimed, so that every gateway, an idle
+-- one too, can say first which tickets are spent.
+local SETTLE = 2500000
 local known, seq = ARGV[2], tonumber(ARGV[3])
 local s = load_state()
 s.wall = clock_now(ARGV[1])
@@ -39,6 +42,7 @@ if lost then
   keep_time(s)
   if known ~= '' then
     s.hold = math.max(s.hold, s.now + HOLD)
+    s.settle = s.now + SETTLE
     s.at = s.now
   end
   s.born = s.now
@@ -59,6 +63,7 @@ if known ~= '' and known ~= s.epoch or lost and known ~= '' then
     keep_time(s)
     s.at = s.now
     s.hold = s.now + HOLD
+    s.settle = s.now + SETTLE
   end
   local version = tonumber(ARGV[9])
   if version > num(redis.call('HGET', LIVE, 'version')) then
@@ -80,14 +85,19 @@ if known ~= '' and known ~= s.epoch or lost and known ~= '' then
     elseif kind == 'R' then
       redis.call('ZADD', REVOKED, str(s.now), id)
       redis.call('ZREM', SESSIONS, id)
-    elseif redis.call('HEXISTS', GRANTS, id) == 0 then
-      out_of_line(id)
-      if kind == 'A' then
-        redis.call('ZADD', ADMITTED, at, id)
-        put_grant(id, 'admitted', wall, 0, '')
-      else
-        put_grant(id, kind, wall, tonumber(at), client)
-        remember(s, p, id)
+    else
+      local g = grant(id)
+      -- What one gateway knows as admitted, another may know as spent.
+      if not g or (g.what == 'admitted' and kind ~= 'A') then
+        out_of_line(id)
+        redis.call('ZREM', ADMITTED, id)
+        if kind == 'A' then
+          redis.call('ZADD', ADMITTED, at, id)
+          put_grant(id, 'admitted', wall, 0, '')
+        else
+          put_grant(id, kind, wall, tonumber(at), client)
+          remember(s, p, id)
+        end
       end
     end
   end

@@ -31,13 +31,18 @@ done
 set -m
 pids=()
 stop() {
-	trap - EXIT INT TERM HUP # a second Ctrl-C ends the script at once
+	trap - EXIT
+	# make passes a TERM on to this script, which may have had it already; a second Ctrl-C is somebody in a hurry.
+	trap '' TERM HUP
+	trap 'kill -TERM "${pids[@]}" 2>/dev/null || true' INT
 	if [ "${#pids[@]}" -gt 0 ]; then
 		echo "stopping" >&2
 		local i
 		for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
 			kill -TERM "${pids[i]}" 2>/dev/null || true
-			wait "${pids[i]}" 2>/dev/null || true
+			while kill -0 "${pids[i]}" 2>/dev/null; do
+				wait "${pids[i]}" 2>/dev/null || true
+			done
 		done
 	fi
 	exit "${1:-0}"

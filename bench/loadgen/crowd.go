@@ -324,7 +324,7 @@ func (c *crowd) backoff(p *person, retryAfter time.Duration) time.Duration {
 		d = min(retryAfter, 10*time.Second)
 	}
 	p.failures++
-	return time.Duration(float64(d) * (0.8 + 0.4*mrand.Float64()))
+	return d - d/5 + mrand.N(d*2/5) //nolint:gosec // jitter is no secret
 }
 
 // note counts an answer that a healthy room does not give; the set of keys is bounded by codes.

@@ -254,7 +254,7 @@ func (s *shared) mix(cmd *cobra.Command, loop openLoop, b blend, tokens, passes 
 	if s.json {
 		err = r.json(cmd.OutOrStdout())
 	} else {
-		r.text(cmd.OutOrStdout())
+		err = r.text(cmd.OutOrStdout())
 	}
 	if err == nil && r.Errors > 0 {
 		return errBroken
@@ -277,7 +277,7 @@ func (s *shared) finish(w io.Writer, r report) error {
 	if s.json {
 		err = r.json(w)
 	} else {
-		r.text(w)
+		err = r.text(w)
 	}
 	if err == nil && !r.Kept {
 		return errBroken

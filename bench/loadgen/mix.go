@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -129,7 +130,8 @@ func (r mixReport) json(w io.Writer) error {
 	return e.Encode(r)
 }
 
-func (r mixReport) text(w io.Writer) {
+func (r mixReport) text(out io.Writer) error {
+	w := &strings.Builder{}
 	asked := "as fast as answered"
 	if r.Asked > 0 {
 		asked = fmt.Sprintf("%.0f/s asked for", r.Asked)
@@ -143,5 +145,7 @@ func (r mixReport) text(w io.Writer) {
 	if r.First != "" {
 		fmt.Fprintf(w, " (the first: %s)", r.First)
 	}
-	fmt.Fprintln(w)
+	w.WriteByte('\n')
+	_, err := io.WriteString(out, w.String())
+	return err
 }

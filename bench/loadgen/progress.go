@@ -26,7 +26,7 @@ func progress(ctx context.Context, w *os.File, line func() string) {
 		case <-ctx.Done():
 			show(w, terminal, line())
 			if terminal {
-				fmt.Fprintln(w)
+				_, _ = fmt.Fprintln(w)
 			}
 			return
 		}
@@ -35,10 +35,10 @@ func progress(ctx context.Context, w *os.File, line func() string) {
 
 func show(w io.Writer, over bool, line string) {
 	if over {
-		fmt.Fprintf(w, "\r%s\x1b[K", line)
+		_, _ = fmt.Fprintf(w, "\r%s\x1b[K", line)
 		return
 	}
-	fmt.Fprintln(w, line)
+	_, _ = fmt.Fprintln(w, line)
 }
 
 // line says how the crowd is doing; admitted/s is the mean since the last line.

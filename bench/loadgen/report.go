@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bench/verdict"
@@ -91,7 +92,8 @@ func (r report) json(w io.Writer) error {
 	return e.Encode(r)
 }
 
-func (r report) text(w io.Writer) {
+func (r report) text(out io.Writer) error {
+	w := &strings.Builder{}
 	verdictOf := func(kept bool, good, bad string) string {
 		if kept {
 			return good
@@ -140,9 +142,11 @@ func (r report) text(w io.Writer) {
 	for _, k := range keys {
 		fmt.Fprintf(w, "           %6d × %s\n", r.Unexpected[k], k)
 	}
+	_, err := io.WriteString(out, w.String())
+	return err
 }
 
-func (q quantiles) line(w io.Writer, name string) {
+func (q quantiles) line(w *strings.Builder, name string) {
 	if q.Count > 0 {
 		fmt.Fprintf(w, "%-10s %d · p50 %.1f ms · p99 %.1f ms · p99.9 %.1f ms · max %.1f ms\n", name, q.Count, q.P50, q.P99, q.P999, q.Max)
 	}

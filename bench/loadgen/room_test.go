@@ -75,7 +75,7 @@ func (r *room) join(w http.ResponseWriter, _ *http.Request) {
 		r.gave++
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprint(w, `{"code":"room_closed","status":503}`)
+		_, _ = fmt.Fprint(w, `{"code":"room_closed","status":503}`)
 		return
 	}
 	jti := r.place()
@@ -86,14 +86,14 @@ func (r *room) page(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ck, err := q.Cookie("wr_default_pass"); err == nil && ck.Value == "pass" || q.Header.Get("X-Waiting-Room-Pass") == "pass" && r.fault != "passes do not work" {
-		fmt.Fprint(w, "the shop")
+		_, _ = fmt.Fprint(w, "the shop")
 		return
 	}
 	jti := r.place()
 	http.SetCookie(w, &http.Cookie{Name: "wr_default_ticket", Value: token(jti, r.orders[jti]), Path: "/"})
 	w.Header().Set("X-Waiting-Room", "waiting")
 	w.Header().Set("Content-Type", "text/html")
-	fmt.Fprint(w, "please wait")
+	_, _ = fmt.Fprint(w, "please wait")
 }
 
 func (r *room) who(q *http.Request) (jti string) {

@@ -29,10 +29,10 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 			BodyIdle: l.BodyIdle, WriteIdle: l.WriteIdle, Idle: l.Idle,
 		},
 		Ring: ring, IDKey: idKey, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
-		TrustedProxies: cfg.TrustedProxies, ProxyProtocol: cfg.ProxyProtocol,
-		TLS:           gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
-		Access:        gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
-		DefaultOrigin: cfg.DefaultOriginID(),
+		TrustedProxies: cfg.TrustedProxies,
+		TLS:            gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
+		Access:         gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
+		DefaultOrigin:  cfg.DefaultOriginID(),
 	}
 	if cfg.Log.Access {
 		o.Access.Output = os.Stderr

@@ -292,7 +292,7 @@ func TestSeatMapOverWebSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	next := func(want string) {
 		t.Helper()
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -446,7 +446,10 @@ func TestStopsGracefully(t *testing.T) {
 		}
 		answered <- status
 	}()
-	fmt.Fprintf(conn, "POST /checkout HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", len(body))
+	_, err = fmt.Fprintf(conn, "POST /checkout HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", len(body))
+	if err != nil {
+		t.Fatal(err)
+	}
 	<-reached
 	stop()
 	if err := <-ended; err != nil {

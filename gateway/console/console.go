@@ -110,6 +110,10 @@ func New(o Options) (*Console, error) {
 // would cut profiles.
 func (c *Console) Handler() http.Handler { return c.mux }
 
+// SetTokens replaces the tokens while requests are served; an error names what
+// is wrong, and the old ones stay.
+func (c *Console) SetTokens(tokens []Token) error { return c.guard.setTokens(tokens) }
+
 // identity is who asks.
 type identity struct {
 	name string

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,8 @@ const localName = "local"
 
 // guard decides who may ask.
 type guard struct {
-	tokens   []credential
+	listen   string
+	tokens   atomic.Pointer[[]credential] // replaced as a whole
 	attempts *attempts
 	cross    *http.CrossOriginProtection
 	now      func() time.Time
@@ -31,27 +33,34 @@ type credential struct {
 }
 
 func newGuard(o Options) (*guard, error) {
-	g := &guard{attempts: newAttempts(), cross: http.NewCrossOriginProtection(), now: o.Now, log: o.Log}
+	g := &guard{listen: o.Listen, attempts: newAttempts(), cross: http.NewCrossOriginProtection(), now: o.Now, log: o.Log}
+	return g, g.setTokens(o.Tokens)
+}
+
+// setTokens takes other tokens, all or none of them.
+func (g *guard) setTokens(tokens []Token) error {
 	seen := map[string]bool{}
-	for i, t := range o.Tokens {
+	credentials := make([]credential, 0, len(tokens))
+	for i, t := range tokens {
 		at := fmt.Sprintf("admin.tokens[%d]", i)
 		switch {
 		case t.Name == "":
-			return nil, fmt.Errorf("%s.name is empty: name its holder, the audit log shows it", at)
+			return fmt.Errorf("%s.name is empty: name its holder, the audit log shows it", at)
 		case seen[t.Name]:
-			return nil, fmt.Errorf("%s.name %q is given twice: the audit log could not tell its holders apart", at, t.Name)
+			return fmt.Errorf("%s.name %q is given twice: the audit log could not tell its holders apart", at, t.Name)
 		case t.Token == "":
-			return nil, fmt.Errorf("%s (%s) is an empty token: put one into its token_file", at, t.Name)
+			return fmt.Errorf("%s (%s) is an empty token: put one into its token_file", at, t.Name)
 		case t.Role != Read && t.Role != Write:
-			return nil, fmt.Errorf("%s.role %q: use read or write", at, t.Role)
+			return fmt.Errorf("%s.role %q: use read or write", at, t.Role)
 		}
 		seen[t.Name] = true
-		g.tokens = append(g.tokens, credential{sum: sha256.Sum256([]byte(t.Token)), who: identity{t.Name, t.Role}})
+		credentials = append(credentials, credential{sum: sha256.Sum256([]byte(t.Token)), who: identity{t.Name, t.Role}})
 	}
-	if len(g.tokens) == 0 && !loopback(o.Listen) {
-		return nil, fmt.Errorf("admin.listen %q can be reached from other machines and there is no token: set admin.token or admin.tokens, or listen on 127.0.0.1", o.Listen)
+	if len(credentials) == 0 && !loopback(g.listen) {
+		return fmt.Errorf("admin.listen %q can be reached from other machines and there is no token: set admin.token or admin.tokens, or listen on 127.0.0.1", g.listen)
 	}
-	return g, nil
+	g.tokens.Store(&credentials)
+	return nil
 }
 
 // loopback says whether a listen address is reached from this machine only.
@@ -95,7 +104,8 @@ func safe(r *http.Request) bool {
 }
 
 func (g *guard) identify(r *http.Request) (identity, error) {
-	if len(g.tokens) == 0 {
+	tokens := *g.tokens.Load()
+	if len(tokens) == 0 {
 		// A page of another site can point its own name at 127.0.0.1 and would
 		// then be same-origin; its Host header gives it away.
 		if !loopbackHost(hostOf(r.Host)) {
@@ -109,7 +119,7 @@ func (g *guard) identify(r *http.Request) (identity, error) {
 		p.challenge = true
 		return identity{}, p
 	}
-	who, found := g.match(given)
+	who, found := match(tokens, given)
 	peer := peerOf(r)
 	if wait := g.attempts.judge(g.now(), peer, found); wait > 0 {
 		p := newProblem(http.StatusTooManyRequests, "too_many_attempts", "too many wrong tokens came from this address; Retry-After says when the next is looked at")
@@ -127,11 +137,11 @@ func (g *guard) identify(r *http.Request) (identity, error) {
 
 // match compares with every token, each in constant time, so that the time
 // tells neither how much of a guess was right nor which token it resembles.
-func (g *guard) match(given string) (identity, bool) {
+func match(tokens []credential, given string) (identity, bool) {
 	sum := sha256.Sum256([]byte(given))
 	var who identity
 	found := 0
-	for _, t := range g.tokens {
+	for _, t := range tokens {
 		if subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 {
 			who, found = t.who, 1
 		}

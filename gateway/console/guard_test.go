@@ -146,6 +146,22 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestTokensAreReplaced(t *testing.T) {
+	b := newBench(t)
+	if err := b.console.SetTokens([]Token{{"new", "n-5d2e8f1a7c3b6049", Read}}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, b.ask("GET", "/admin/v1/rooms", ""), 401, "unauthorized")
+	want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 200)
+	wantCode(t, b.ask("POST", "/admin/v1/rooms/sale/pause", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 403, "read_only")
+	for name, bad := range map[string][]Token{"none": nil, "one that is empty": {{"ops", writeToken, Write}, {"empty", "", Read}}} {
+		if err := b.console.SetTokens(bad); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 200)
+}
+
 func TestWrongTokensAreLimited(t *testing.T) {
 	b := newBench(t)
 	guess := func(peer, token string) int {

@@ -30,6 +30,7 @@ type bench struct {
 	t         *testing.T
 	core      *admission.Core
 	sale, vip *admission.Room
+	console   *Console
 	handler   http.Handler
 	ready     bool
 	healthy   error
@@ -83,7 +84,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handler = c.Handler()
+	b.console, b.handler = c, c.Handler()
 	return b
 }
 

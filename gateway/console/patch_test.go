@@ -80,7 +80,7 @@ func TestPatchNamesEveryProblem(t *testing.T) {
 	b := newBench(t)
 	w := b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":-1,"burst":0.5,"max_active":1.5,"paused":"yes","message":7,"method":"lottery",
 		"session":{"ttl":"1ms","max":"1h"},"enabled":null,"speed":3,"admission":{"rate":7,"strategy":"adaptive"},"queue":[],"draining":true}`)
-	want(t, w, 422, `{"type":"about:blank","title":"Unprocessable Entity","status":422,"code":"invalid","detail":"nothing was changed; problems lists all that is wrong","problems":[
+	want(t, w, 422, `{"type":"urn:anteroom:problem:invalid","title":"Unprocessable Entity","status":422,"code":"invalid","detail":"nothing was changed; problems lists all that is wrong","problems":[
 		{"path":"rate","value":-1,"problem":"is out of range","allowed":"a number from 0 to 1000000 with at most three decimal places"},
 		{"path":"burst","value":0.5,"problem":"is out of range","allowed":"a number from 1 to 1000000 with at most three decimal places"},
 		{"path":"max_active","value":1.5,"problem":"has more decimal places than are kept","allowed":"a whole number from 0 (no limit) to 1000000000"},

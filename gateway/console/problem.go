@@ -35,7 +35,7 @@ type fault struct {
 func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
 func newProblem(status int, code, detail string) *problem {
-	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+	return &problem{Type: "urn:anteroom:problem:" + code, Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
 func notFound(detail string) *problem { return newProblem(http.StatusNotFound, "not_found", detail) }

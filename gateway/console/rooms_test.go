@@ -262,11 +262,18 @@ func TestAnEntryUndoesItsChange(t *testing.T) {
 	}
 }
 
-func TestWithoutTheStore(t *testing.T) {
+// benchWithoutStore has two visitors waiting and its store just killed.
+func benchWithoutStore(t *testing.T) *bench {
+	t.Helper()
 	store := redistest.Server(t)
 	b := newBenchOn(t, store.Client())
 	b.join(12)
 	store.Kill()
+	return b
+}
+
+func TestWithoutTheStore(t *testing.T) {
+	b := benchWithoutStore(t)
 	v := decode(t, b.ask("GET", "/admin/v1/rooms/sale", "").Body.Bytes())
 	if v["waiting"] != 2.0 || at(v, "policy.admission.rate") != 1.0 {
 		t.Errorf("without the store the room is %v", v)

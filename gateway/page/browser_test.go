@@ -3,6 +3,8 @@ package page_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +33,8 @@ var chromium struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // these tests wait for a browser more than they compute
 	code := m.Run()
 	if chromium.stop != nil {
 		chromium.stop()
@@ -47,7 +51,7 @@ func startChromium() (context.Context, func(), error) {
 		}
 	}
 	if path == "" {
-		return nil, nil, fmt.Errorf("the browser tests need Chromium: apt-get install chromium (macOS: brew install --cask chromium)")
+		return nil, nil, errors.New("the browser tests need Chromium: apt-get install chromium (macOS: brew install --cask chromium)")
 	}
 	profile, err := os.MkdirTemp("", "anteroom-chromium-")
 	if err != nil {
@@ -207,7 +211,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie("pass"); err == nil && c.Value == "1" && !strings.HasPrefix(r.URL.Path, "/.") {
 			s.methods = append(s.methods, r.Method+" "+r.URL.RequestURI())
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			fmt.Fprint(w, `<link rel="icon" href="data:,"><title>The shop</title><h1>Tickets</h1>`)
+			_, _ = fmt.Fprint(w, `<link rel="icon" href="data:,"><title>The shop</title><h1>Tickets</h1>`)
 			return
 		}
 		if r.Method == http.MethodHead { // an API call
@@ -244,7 +248,7 @@ func (s *site) status(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(a.status)
-	fmt.Fprint(w, a.body)
+	_, _ = fmt.Fprint(w, a.body)
 }
 
 // then makes the status endpoint go on with other answers, and the page show another view where one is given.

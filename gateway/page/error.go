@@ -26,7 +26,7 @@ func ErrorPage(dst []byte, e *Error) []byte {
 	out := appender(dst)
 	err := errorTemplate.Execute(&out, map[string]any{
 		"Lang": clean(lang), "Status": strconv.Itoa(e.Status), "Title": clean(e.Title), "Detail": clean(e.Detail),
-		"Style": template.CSS(style), //nolint:gosec // embedded at build time
+		"Style": template.CSS(style), // embedded at build time
 	})
 	if err != nil {
 		panic(err) // strings into an embedded template: every context of it is covered by tests

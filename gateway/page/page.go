@@ -86,7 +86,7 @@ func constant(o Options, w *words) Data {
 	kept := w.span(seconds)
 	return Data{
 		Lang: w.code, Dir: w.plain["dir"], Text: w.plain, Texts: w.browser(kept),
-		Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // embedded at build time
+		Style: template.CSS(style), Script: template.JS(script), // embedded at build time
 		Room: o.Room, Site: site, Absence: strconv.FormatInt(seconds, 10), Keep: w.say("keep", "t", kept),
 	}
 }

@@ -112,10 +112,11 @@ function goOn() {
   setTimeout(() => load(to), 900);
 }
 
-// rejoin asks for the page again, which gives a new place; once in the time that a place is kept.
+// rejoin asks for the page again, which gives a new place: once a minute at most, and where the browser shows no
+// token at all, once in the time that a place is kept.
 function rejoin(why) {
   const now = Date.now();
-  if (now - (visit.at || 0) > absence * 1e3 && remember("sessionStorage", visit = {at: now, why})) return load(location.href);
+  if (now - (visit.at || 0) > (why === "missing" ? absence * 1e3 : 6e4) && remember("sessionStorage", visit = {at: now, why})) return load(location.href);
   failures++;
   note = why === "missing" ? text.cookies : lost(why);
   put("note", note);
@@ -134,7 +135,8 @@ function hear(status) {
 }
 
 // Tabs of one room share one poller: who asks tells the others, who then wait longer than it will; when it
-// falls silent, the first of them to run out of patience asks next.
+// falls silent, the first of them to run out of patience asks next. No lock is held, because a frozen or hidden tab
+// would hold it; a visible tab outruns a hidden one.
 const channel = window.BroadcastChannel && new BroadcastChannel(key);
 const tell = message => channel && channel.postMessage(message);
 if (channel) channel.onmessage = event => {
@@ -154,7 +156,7 @@ function plan(other) {
   let delay = Math.min(refresh * 2 ** failures, Math.max(refresh, 60));
   if (document.hidden) delay *= 1.8;
   delay = other ? delay * 1.35 + 1 + 2 * Math.random() : delay * (.85 + .3 * Math.random());
-  timer = setTimeout(poll, 1e3 * Math.min(delay, absence / 4));
+  timer = setTimeout(poll, 1e3 * Math.min(delay, absence / (other ? 3 : 4)));
 }
 
 async function ask() {

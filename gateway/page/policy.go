@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -24,7 +25,7 @@ func (in *inline) add(page string) error {
 		switch z.Next() {
 		case html.ErrorToken:
 			if in.seen && (!slices.Equal(in.styles, found.styles) || !slices.Equal(in.scripts, found.scripts)) {
-				return fmt.Errorf("an inline style or script differs from visitor to visitor, which the Content-Security-Policy cannot allow; put what differs into text or data- attributes")
+				return errors.New("an inline style or script differs from visitor to visitor, which the Content-Security-Policy cannot allow; put what differs into text or data- attributes")
 			}
 			*in = found
 			in.seen = true

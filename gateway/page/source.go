@@ -33,7 +33,7 @@ func unindent(s string) string {
 			out.WriteString(line + "\n")
 		}
 	}
-	return out.String()
+	return strings.ReplaceAll(out.String(), ">\n<", "><")
 }
 
 // squeezeJS drops whole-line comments, indentation, the blanks around operators, and line ends inside braces and
@@ -52,7 +52,7 @@ func squeezeJS(s string) string {
 		squeeze(&out, line, "{}()[]=,;:?&|<>*/%+-!")
 		out.WriteByte('\n')
 	}
-	return strings.NewReplacer(";\n", "\n", "{\n", "{", ",\n", ",", "\n}", "}", ";\n}", "}", ";}", "}").Replace(out.String())
+	return strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String())
 }
 
 // squeezeCSS drops whole-line comments, line ends and the blanks that separate nothing.

@@ -14,11 +14,14 @@ type splice struct {
 	slots  []int // slots[i], an index into Data.dynamic, comes after pieces[i]
 }
 
-// mark is what stands for slot i while the template is cut: letters and digits only, which no context escapes.
-func mark(i int) string { return fmt.Sprintf("zSLOT%02dz", i) }
-
 // cut runs t over d with marks in place of the dynamic fields. So t must not branch on those.
 func cut(t *template.Template, d Data) (splice, error) {
+	// A mark is letters and digits only, which no context escapes, and nothing that a title may hold.
+	prefix := "zSLOT"
+	for strings.Contains(d.Site, prefix) {
+		prefix += "z"
+	}
+	mark := func(i int) string { return fmt.Sprintf("%s%02dz", prefix, i) }
 	fields := d.dynamic()
 	for i, field := range fields {
 		*field = mark(i)

@@ -116,15 +116,16 @@ var reasons = map[string]bool{"late": true, "reset": true, "removed": true, "lap
 func (d *Data) line(w *words, v *View) {
 	d.JoinedAt = clean(v.JoinedAt)
 	d.Place, d.Wait = "…", w.plain["unknown"]
-	if v.Position > 0 {
-		d.PlaceNumber = strconv.FormatInt(v.Position, 10)
-		d.Place = w.whole(v.Position)
+	position := sane(v.Position)
+	if position > 0 {
+		d.PlaceNumber = strconv.FormatInt(position, 10)
+		d.Place = w.whole(position)
 		d.PageTitle = w.say("t_waiting", "n", d.Place, "site", d.Site)
 		if d.Ahead = w.plain["next"]; v.Ahead > 0 {
-			d.Ahead = w.count("ahead", 2*v.Ahead)
+			d.Ahead = w.count("ahead", 2*sane(v.Ahead))
 		}
 	}
-	if all := max(v.Waiting, v.Position); all > 0 {
+	if all := max(sane(v.Waiting), position); all > 0 {
 		d.Waiting = w.whole(all)
 	}
 	if v.ETAKnown {
@@ -135,9 +136,12 @@ func (d *Data) line(w *words, v *View) {
 		if high <= 0 {
 			high = v.ETASeconds
 		}
-		d.Wait = w.wait(max(low, 0), max(high, 0))
+		d.Wait = w.wait(sane(low), sane(high))
 	}
 }
+
+// sane is n within what a line or a wait can be, and what JavaScript counts exactly.
+func sane(n int64) int64 { return min(max(n, 0), 1<<50) }
 
 // clean is s without bytes that are no UTF-8, which a page that says it is UTF-8 must not hold.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

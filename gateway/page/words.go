@@ -53,7 +53,7 @@ func (w *words) browser(kept string) template.JS {
 	if err != nil {
 		panic(err) // strings always marshal
 	}
-	return template.JS(b) //nolint:gosec // our own files, escaped by json.Marshal
+	return template.JS(b) // our own files, and json.Marshal has escaped them
 }
 
 // say fills the {names} of a text; pairs are names and values in turn.

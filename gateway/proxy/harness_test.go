@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -423,3 +424,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func itoa(n int) string { return fmt.Sprint(n) }
 func hex(n int) string  { return fmt.Sprintf("%x", n) }
+
+// growth is how many bytes are allocated while f runs.
+func growth(f func()) uint64 {
+	var a, b runtime.MemStats
+	runtime.ReadMemStats(&a)
+	f()
+	runtime.ReadMemStats(&b)
+	return b.TotalAlloc - a.TotalAlloc
+}

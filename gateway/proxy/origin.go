@@ -71,8 +71,9 @@ const (
 // Origin is one site behind the gateway: its servers, their connections, its limits. Its methods
 // are safe for concurrent use.
 type Origin struct {
-	cfg     Config
-	servers []*server
+	cfg       Config
+	servers   []*server
+	waitSlice time.Duration
 
 	mu       sync.Mutex
 	closed   bool
@@ -103,7 +104,7 @@ func New(cfg Config) (*Origin, error) {
 	if len(cfg.Servers) > maxServers {
 		return nil, fmt.Errorf("origin %q: servers lists %d; at most %d are used, put a balancer in front of more", cfg.ID, len(cfg.Servers), maxServers)
 	}
-	o := &Origin{cfg: cfg, upgraded: map[*tunnel]struct{}{}}
+	o := &Origin{cfg: cfg, waitSlice: waitSlice, upgraded: map[*tunnel]struct{}{}}
 	if o.cfg.ConnectTimeout <= 0 {
 		o.cfg.ConnectTimeout = 10 * time.Second
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"time"
 )
 
 // relay sends the answer to the client as it arrives.
@@ -32,7 +33,7 @@ func (x *exchange) relay() {
 	}
 	x.oc.in.skip(0) // x.a's bytes are not needed from here on
 	events := frame != frameNone && isEventStream(x.ctx.Response.Header.ContentType())
-	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, waitSlice
+	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events {
 		t := &tunnel{oc: x.oc}
 		x.o.register(t)
@@ -55,7 +56,9 @@ func (x *exchange) relay() {
 	x.stopUpload()
 	switch {
 	case err == nil:
-		x.reuse = a.keepAlive && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) && (a.hasLength || a.length == -1 || frame == frameNone)
+		// An origin that answers early may never read the rest, and take it for a request.
+		x.reuse = a.keepAlive && !x.early && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
+			(frame == frameNone || a.length != -2)
 	default:
 		x.relayFailed(err, frame)
 	}
@@ -76,7 +79,12 @@ func isEventStream(contentType []byte) bool {
 }
 
 func (x *exchange) flush(p []byte) error {
-	if err := x.c.send(p); err != nil {
+	now := x.now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	x.now = time.Time{}
+	if err := x.c.send(p, now); err != nil {
 		return clientError{err}
 	}
 	return nil
@@ -206,6 +214,9 @@ func (x *exchange) relayFailed(err error, frame framing) {
 	case errors.As(err, &client):
 		x.fail(0, KindClientGone, err)
 		x.c.gone = true
+		if isTimeout(err) {
+			x.c.abort() // it takes nothing: what the kernel holds for it is let go as well
+		}
 		return
 	case x.up.clientErr != nil:
 		x.blameClient(x.up.clientErr)

@@ -20,12 +20,13 @@ func (x *exchange) upload(c *clientConn, oc *originConn) {
 	defer func() {
 		if r := recover(); r != nil {
 			x.up.clientErr = fmt.Errorf("proxy: panic in an upload: %v", r)
+			x.up.endedAt.Store(time.Now().UnixNano())
 			oc.Conn.Close() //nolint:errcheck // it is given up
 		}
-		x.up.endedAt.Store(time.Now().UnixNano())
 		x.up.done <- struct{}{}
 	}()
 	complete, err := x.copyBody(c, oc)
+	x.up.endedAt.Store(time.Now().UnixNano())
 	x.up.complete = complete
 	if err != nil && err != errInterrupted {
 		x.up.clientErr = err
@@ -59,7 +60,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 			if chunked {
 				p = frameChunk(buf, begin, n)
 			}
-			if oc.write(p, x.o.cfg.IdleTimeout) != nil {
+			if oc.write(p, x.o.cfg.IdleTimeout, time.Now()) != nil {
 				return false, nil // the answer, or its absence, says why
 			}
 		}
@@ -74,7 +75,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	if c.head.trailer {
 		p = appendTrailers(p, c.body.chunks.trailers, c.head.announced)
 	}
-	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout) == nil, nil
+	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }
 
 // stopUpload ends an upload that the answer has overtaken and waits for its goroutine.

@@ -29,8 +29,8 @@ limiter.token_bucket = {
     if b.level < 0 then b.level = 0 end
   end,
 
-  -- available is how many whole tokens can be taken now. A rate of 0 lets
-  -- nothing through, whatever was left in the bucket.
+  -- available is how many whole tokens can be taken now; none at rate 0, which
+  -- means "nobody" whatever was saved up before.
   available = function(b)
     if b.rate <= 0 then return 0 end
     return math.floor(b.level / TOKEN)

@@ -18,7 +18,7 @@ local function num(s) return s and tonumber(s) or 0 end
 local str = int
 
 local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
-  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute' }
+  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle' }
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))

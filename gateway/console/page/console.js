@@ -9,6 +9,7 @@
 
   // -- numbers and words
   const whole = new Intl.NumberFormat('en'), some = new Intl.NumberFormat('en', {maximumFractionDigits: 3});
+  const measured = v => new Intl.NumberFormat('en', {maximumFractionDigits: v < 1 ? 2 : 1}).format(v);
   const span = s => {
     s = Math.round(s);
     if (s < 60) return s + ' s';
@@ -132,7 +133,7 @@
     const age = Math.max(0, ...list.map(r => r.store_age_seconds || 0));
     set($('#link'), list.length === 0 ? 'Connected, no rooms are configured' : 'Connected' + (never.length ? '' : ', store heard ' + (age < 1 ? 'just now' : span(age) + ' ago')));
     alarm(never.length ? 'The store has not been heard since the gateway started: new visitors follow on_store_error.'
-      : old.length ? 'The store has not been heard for ' + span(age) + '. Passes keep working and nobody loses a place, but nobody is admitted and changes are refused until it is back.' : '');
+      : old.length ? 'The store has not been heard for ' + span(age) + '. Passes keep working and nobody loses a place; newcomers follow on_store_error, and changes are refused until it is back.' : '');
     const waiting = list.reduce((n, r) => n + r.waiting, 0);
     document.title = (waiting ? whole.format(waiting) + ' waiting · ' : '') + 'Anteroom console';
   }
@@ -147,7 +148,7 @@
     root.setAttribute('aria-labelledby', head.id);
     root.dataset.room = id;
     $('#rooms').append(root);
-    let room, buckets = [];
+    let room;
 
     const say = (text, bad) => { const e = $r('.said'); set(e, text); e.classList.toggle('bad', !!bad); };
     async function act(button, what, done) {
@@ -274,24 +275,28 @@
         set(f('parked'), r.parked ? whole.format(r.parked) + ' parked' : '');
         set(f('active'), whole.format(r.active));
         set(f('admitted'), [p.admission.max_active ? 'of ' + whole.format(p.admission.max_active) : '', r.admitted ? whole.format(r.admitted) + ' on their way in' : ''].filter(Boolean).join(', '));
-        set(f('rate'), some.format(r.rate));
+        set(f('rate'), measured(r.rate));
         set(f('limit'), 'of ' + some.format(limit) + '/s, burst ' + some.format(p.admission.burst));
         set(f('eta'), r.eta ? span(r.eta.seconds) : '–');
         set(f('oldest'), r.eta && r.eta.seconds ? span(r.eta.low) + ' to ' + span(r.eta.high) : r.oldest_wait_seconds ? 'longest so far ' + span(r.oldest_wait_seconds) : '');
         const share = limit > 0 ? Math.min(1, r.rate / limit) : 0;
         $r('.bar i').style.width = (100 * share).toFixed(1) + '%';
         set($r('.health'), [r.oldest_wait_seconds ? 'Longest wait so far ' + span(r.oldest_wait_seconds) : '',
-          r.eta_error ? 'promised / real wait ' + some.format(r.eta_error) : '',
-          'origin p95 ' + Math.round(r.origin.p95_seconds * 1000) + ' ms, errors ' + some.format(r.origin.error_rate * 100) + ' %'].filter(Boolean).join(' · '));
+          r.eta_error ? 'promised / real wait ' + measured(r.eta_error) : '',
+          'origin p95 ' + Math.round(r.origin.p95_seconds * 1000) + ' ms, errors ' + measured(r.origin.error_rate * 100) + ' %'].filter(Boolean).join(' · '));
         button('pause').hidden = r.paused;
         button('drain').hidden = r.draining;
         button('resume').hidden = !r.paused && !r.draining;
         fill(r);
       },
       async history() {
+        let all;
         try {
-          buckets = (await api('GET', roomPath(id, '/history?minutes=60'))).buckets;
+          all = (await api('GET', roomPath(id, '/history?minutes=60'))).buckets;
         } catch { return; } // the alarm above says why, and the old curve stays
+        // A young room is drawn from its beginning.
+        const first = all.findIndex(b => b.joins || b.admissions || b.waiting);
+        const buckets = all.slice(Math.max(0, Math.min(first < 0 ? all.length : first - 1, all.length - 15)));
         draw($r('[data-c=waiting]'), buckets, ['waiting'], true);
         draw($r('[data-c=flow]'), buckets, ['joins', 'admissions'], false);
       },
@@ -318,7 +323,7 @@
     svg.replaceChildren(...parts, cursor);
     const out = $('output', svg.parentNode), last = buckets.at(-1);
     const text = b => clock(b.at) + ' ' + series.map(s => whole.format(b[s]) + ' ' + words[s]).join(', ');
-    const rest = last ? 'top ' + whole.format(Math.max(...buckets.flatMap(b => series.map(s => b[s])))) + ' in ' + buckets.length + ' min' : 'no history yet';
+    const rest = !last ? 'no history yet' : 'top ' + whole.format(Math.max(...buckets.flatMap(b => series.map(s => b[s])))) + (area ? ', ' : ' a minute, ') + buckets.length + ' min';
     set(out, rest);
     svg.setAttribute('aria-label', last ? series.map(s => words[s]).join(' and ') + ' over the last ' + buckets.length + ' minutes. Now: ' + text(last) + '. Highest: ' + whole.format(top) + '.' : 'No history yet');
     svg.onpointermove = e => {

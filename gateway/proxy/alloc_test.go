@@ -1,0 +1,182 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	browserGet = "GET /shop/tickets?event=42 HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en,ko;q=0.5\r\nCookie: wr_sale_pass=eyJhbGciOiJIUzI1NiJ9.e30.sig; cart=17\r\nReferer: https://shop.example/\r\n\r\n"
+	smallPost  = "POST /shop/buy HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"ticket\": 4711}"
+)
+
+// plainSite is an origin of a fixed answer and a gate in front of it, none of which allocates by
+// itself; the returned function does one request.
+func plainSite(t testing.TB, answer string) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 8<<10)
+				out := []byte(answer)
+				for n := 0; ; {
+					m, err := c.Read(buf[n:])
+					if err != nil {
+						return
+					}
+					if n += m; !bytes.Contains(buf[:n], []byte("\r\n\r\n")) {
+						continue
+					}
+					n = 0
+					if _, err := c.Write(out); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	o, err := New(Config{Servers: []string{"http://" + ln.Addr().String()}, PreserveHost: true, MaxConns: 4096,
+		Timeout: 30 * time.Second, FirstByteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second, QueueTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Forward{
+		ClientIP:   netip.MustParseAddr("192.0.2.1"),
+		Proto:      "https",
+		Session:    "c2Vzc2lvbi1pZC0xMjM0",
+		DropCookie: func(name []byte) bool { return bytes.HasPrefix(name, []byte("wr_")) },
+		OnHeader:   func(h *fasthttp.ResponseHeader) { h.Peek("X-Waiting-Room-Command") },
+	}
+	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		if CheckRequest(ctx) != nil {
+			t.Error("refused")
+			return
+		}
+		if out := o.Serve(ctx, f); out.Err != nil {
+			t.Error(out.Err)
+		}
+	}}
+	ServerOptions(s)
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(Listener(front, Limits{}))
+	t.Cleanup(func() {
+		s.Shutdown()
+		o.Close()
+		ln.Close()
+	})
+	return front.Addr().String()
+}
+
+type looper struct {
+	net.Conn
+	req, buf []byte
+	size     int
+}
+
+func newLooper(t testing.TB, addr, req string) *looper {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	l := &looper{Conn: c, req: []byte(req), buf: make([]byte, 64<<10)}
+	c.Write(l.req)
+	for n := 0; ; { // learn the answer's size
+		m, err := c.Read(l.buf[n:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += m
+		if i := bytes.Index(l.buf[:n], []byte("\r\n\r\n")); i >= 0 && bytes.HasSuffix(l.buf[:n], []byte("END")) {
+			l.size = n
+			return l
+		}
+	}
+}
+
+func (l *looper) once() error {
+	if _, err := l.Write(l.req); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(l.Conn, l.buf[:l.size])
+	return err
+}
+
+func kilobyte() string {
+	return "HTTP/1.1 200 OK\r\nServer: shop\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/html; charset=utf-8\r\nSet-Cookie: cart=17; Path=/; HttpOnly\r\nCache-Control: private\r\nETag: \"4711\"\r\nContent-Length: 1024\r\n\r\n" +
+		string(bytes.Repeat([]byte("x"), 1021)) + "END"
+}
+
+// The plain path allocates nothing, a small POST neither.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector drops pooled values at random")
+	}
+	addr := plainSite(t, kilobyte())
+	for name, req := range map[string]string{"GET": browserGet, "POST": smallPost} {
+		l := newLooper(t, addr, req)
+		for range 100 {
+			if err := l.once(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := testing.AllocsPerRun(2000, func() {
+			if err := l.once(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n > 0 {
+			t.Errorf("%s: %v allocations a request, want 0", name, n)
+		}
+	}
+}
+
+func BenchmarkProxy(b *testing.B) {
+	for _, bb := range []struct{ name, req string }{{"get", browserGet}, {"post", smallPost}} {
+		b.Run(bb.name, func(b *testing.B) {
+			addr := plainSite(b, kilobyte())
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				l := newLooper(b, addr, bb.req)
+				for pb.Next() {
+					if err := l.once(); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	lim := Limits{}.withDefaults()
+	raw := []byte(browserGet)
+	var h head
+	b.ReportAllocs()
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		if n, r := h.scan(raw, &lim); n == 0 || r != nil {
+			b.Fatal(n, r)
+		}
+	}
+}

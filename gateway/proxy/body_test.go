@@ -1,0 +1,493 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// bodies serves requests with bodies and reports each body, or what was wrong with it.
+func bodies(got chan<- string) func(*session) {
+	return func(s *session) {
+		for {
+			h := s.head()
+			if h == "" {
+				return
+			}
+			b, err := s.body(h)
+			if err != nil {
+				got <- "cut after " + string(b)
+				return
+			}
+			got <- string(b)
+			s.write(okAnswer)
+		}
+	}
+}
+
+// A fault inside a body that is being forwarded: the origin never has a whole request, the client
+// gets 400 and an end, and what follows does not run.
+func TestBrokenChunks(t *testing.T) {
+	const next = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+	for _, tc := range []struct{ name, body string }{
+		{"0x5", "0x5\r\nhello\r\n0\r\n\r\n"},
+		{"+5", "+5\r\nhello\r\n0\r\n\r\n"},
+		{"-1", "-1\r\nhello\r\n0\r\n\r\n"},
+		{"1_0", "1_0\r\nhello\r\n0\r\n\r\n"},
+		{"empty size", "\r\nhello\r\n0\r\n\r\n"},
+		{"blank before a size", " 5\r\nhello\r\n0\r\n\r\n"},
+		{"blank after a size", "5 \r\nhello\r\n0\r\n\r\n"},
+		{"tab after a size", "5\t\r\nhello\r\n0\r\n\r\n"},
+		{"blank before an extension", "5 ;a\r\nhello\r\n0\r\n\r\n"},
+		{"too many digits", "00000000000000005\r\nhello\r\n0\r\n\r\n"},
+		{"overflow", "fffffffffffffffff\r\nhello\r\n0\r\n\r\n"},
+		{"NUL in an extension", "5;a\x00\r\nhello\r\n0\r\n\r\n"},
+		{"CR in an extension", "5;a\rb\r\nhello\r\n0\r\n\r\n"},
+		{"LF in an extension", "5;a\nhello\r\n0\r\n\r\n"},
+		{"LF after a size", "5\nhello\r\n0\r\n\r\n"},
+		{"bare semicolon", "5;\r\nhello\r\n0\r\n\r\n"},
+		{"extension of 64 KiB", "5;a=" + strings.Repeat("a", 64<<10) + "\r\nhello\r\n0\r\n\r\n"},
+		{"data longer than its size", "4\r\nhello\r\n0\r\n\r\n"},
+		{"data shorter than its size", "6\r\nhello\r\n0\r\n\r\n"},
+		{"LF after data", "5\r\nhello\n0\r\n\r\n"},
+		{"no CRLF after data", "5\r\nhello0\r\n\r\n"},
+		{"LF after the last chunk", "5\r\nhello\r\n0\n\r\n"},
+		{"LF ends the trailers", "5\r\nhello\r\n0\r\n\n"},
+		{"a trailer without a colon", "5\r\nhello\r\n0\r\nX\r\n\r\n"},
+		{"a folded trailer", "5\r\nhello\r\n0\r\nX: 1\r\n 2\r\n\r\n"},
+		{"a blank before a trailer's colon", "5\r\nhello\r\n0\r\nX : 1\r\n\r\n"},
+		{"trailers of 64 KiB", "5\r\nhello\r\n0\r\nX: " + strings.Repeat("a", 64<<10) + "\r\n\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := make(chan string, 4)
+			o := newRecorder(t, bodies(got))
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + tc.body + next)
+			if status, head, body := c.answer("POST"); status != 400 || body != KindBadRequest || headerValue(head, "Connection") != "close" {
+				t.Errorf("%s%s", head, body)
+			}
+			c.closed()
+			select {
+			case b := <-got:
+				if !strings.HasPrefix(b, "cut") {
+					t.Errorf("the origin got a whole body: %q", b)
+				}
+			default: // not even a header
+			}
+			if n := len(o.requests()); n > 1 {
+				t.Errorf("the origin saw %d requests", n)
+			}
+		})
+	}
+}
+
+// The client stops in the middle: the origin's connection is cut as well.
+func TestClientStops(t *testing.T) {
+	for _, tc := range []struct{ name, raw string }{
+		{"Content-Length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"},
+		{"chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhello"},
+		{"no last chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
+		{"trailers", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-A: 1\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := make(chan string, 4)
+			o := newRecorder(t, bodies(got))
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			c.send(tc.raw)
+			eventually(t, "the request has begun", func() bool { return len(o.requests()) == 1 })
+			c.Close()
+			if b := <-got; b != "cut after hello" {
+				t.Errorf("the origin got %q", b)
+			}
+			if out := g.outcome(0); out.Kind != KindClientGone || out.Sent {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+func TestBodyIdle(t *testing.T) {
+	got := make(chan string, 4)
+	o := newRecorder(t, bodies(got))
+	g := newGate(t, to(o), Limits{BodyIdle: 50 * time.Millisecond}, nil)
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
+	if status, head, _ := c.answer("POST"); status != 408 || headerValue(head, "Connection") != "close" {
+		t.Errorf("%s", head)
+	}
+	c.closed()
+	if b := <-got; b != "cut after hello" {
+		t.Errorf("the origin got %q", b)
+	}
+}
+
+func TestHeaderTimeout(t *testing.T) {
+	o := newRecorder(t, answering(okAnswer))
+	g := newGate(t, to(o), Limits{HeaderTimeout: 50 * time.Millisecond}, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost:")
+	if status, head, _ := c.answer("GET"); status != 408 {
+		t.Errorf("%s", head)
+	}
+	c.closed()
+}
+
+func TestBodyLimit(t *testing.T) {
+	got := make(chan string, 4)
+	o := newRecorder(t, bodies(got))
+	cfg := to(o)
+	cfg.MaxBody = 10
+	g := newGate(t, cfg, Limits{}, nil)
+	for _, tc := range []struct {
+		name, raw string
+		status    int
+	}{
+		{"at the limit", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789", 200},
+		{"above", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n0123456789a", 413},
+		{"far above", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n", 413},
+		{"chunks at the limit", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n", 200},
+		{"chunks above", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n1\r\na\r\n0\r\n\r\n", 413},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := g.dial()
+			c.send(tc.raw)
+			if status, head, _ := c.answer("POST"); status != tc.status {
+				t.Errorf("%s", head)
+			}
+			if tc.status == 200 {
+				if b := <-got; b != "0123456789" {
+					t.Errorf("the origin got %q", b)
+				}
+				c.probe()
+				<-got
+			}
+		})
+	}
+	for len(got) > 0 {
+		if b := <-got; !strings.HasPrefix(b, "cut") {
+			t.Errorf("the origin got a body over the limit: %q", b)
+		}
+	}
+}
+
+// An answer of our own to a request whose body holds another request: it never runs, and the
+// connection either goes on behind the body or ends.
+func TestEarlyAnswer(t *testing.T) {
+	hidden := "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
+	pad := strings.Repeat("x", 8<<10)
+	cl := func(n int, rest string) string {
+		return "POST /ours HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(n) + "\r\n\r\n" + rest
+	}
+	ch := func(rest string) string {
+		return "POST /ours HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + rest
+	}
+	for _, tc := range []struct {
+		name, raw string
+		goesOn    bool
+	}{
+		{"Content-Length", cl(len(pad+hidden), pad+hidden), true},
+		{"chunked", ch(hex(len(pad+hidden)) + "\r\n" + pad + hidden + "\r\n0\r\n\r\n"), true},
+		{"short", cl(len(hidden), hidden), true},
+		{"chunked, broken", ch("5\r\nhello" + hidden), false},
+		{"chunked, broken later", ch("5\r\nhello\r\n5 \r\n" + hidden), false},
+		{"too long to drain", cl(1<<20, strings.Repeat("x", 1<<20)), false},
+		{"chunked, too long to drain", ch(strings.Repeat("8000\r\n"+strings.Repeat("x", 0x8000)+"\r\n", 20) + "0\r\n\r\n"), false},
+		{"multipart with an epilogue", "POST /ours HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: " + itoa(len("--b--\r\n"+hidden)) + "\r\n\r\n--b--\r\n" + hidden, true},
+		{"an expectation that was not answered", "POST /ours HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newRecorder(t, answering(okAnswer))
+			seen := make(chan string, 10)
+			g := newGate(t, to(o), Limits{}, func(g *gate) {
+				g.early = func(ctx *fasthttp.RequestCtx) bool {
+					seen <- string(Target(ctx))
+					if string(Target(ctx)) == "/probe" {
+						return false
+					}
+					ctx.SetStatusCode(401)
+					ctx.SetBodyString("sign in")
+					return true
+				}
+			})
+			c := g.dial()
+			go io.WriteString(c.Conn, tc.raw) // it may be cut off
+			if status, head, body := c.answer("POST"); status != 401 || body != "sign in" {
+				t.Errorf("%s%s", head, body)
+			}
+			if tc.goesOn {
+				c.probe()
+			} else {
+				c.closed()
+			}
+			close(seen)
+			for s := range seen {
+				if s != "/ours" && s != "/probe" {
+					t.Errorf("%s ran", s)
+				}
+			}
+		})
+	}
+}
+
+func TestExpectContinue(t *testing.T) {
+	got := make(chan string, 10)
+	o := newRecorder(t, bodies(got))
+	g := newGate(t, to(o), Limits{}, nil)
+	for _, expect := range []string{"100-continue", "100-Continue"} {
+		c := g.dial()
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: " + expect + "\r\nContent-Length: 5\r\n\r\n")
+		head, err := c.readHead()
+		if err != nil || head != continueLine {
+			t.Fatalf("%q, %v", head, err)
+		}
+		c.send("hello")
+		if status, head, _ := c.answer("POST"); status != 200 {
+			t.Error(head)
+		}
+		if b := <-got; b != "hello" {
+			t.Errorf("the origin got %q", b)
+		}
+		c.probe()
+		<-got
+	}
+	// Who does not wait is not told, nor is an HTTP/1.0 client.
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
+	if status, head, _ := c.answer("POST"); status != 200 {
+		t.Error(head)
+	}
+	c = g.dial()
+	c.send("POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
+	if status, head, _ := c.answer("POST"); status != 200 {
+		t.Error(head)
+	}
+	for _, h := range o.requests() {
+		if headerValue(h, "Expect") != "" {
+			t.Errorf("Expect was forwarded: %s", h)
+		}
+	}
+}
+
+// ReadBody is for bodies that our own endpoints take.
+func TestReadBody(t *testing.T) {
+	o := newRecorder(t, answering(okAnswer))
+	g := newGate(t, to(o), Limits{}, func(g *gate) {
+		g.early = func(ctx *fasthttp.RequestCtx) bool {
+			b, err := ReadBody(ctx, 10)
+			switch {
+			case err == ErrBodyTooLarge:
+				ctx.SetStatusCode(413)
+			case err != nil:
+				ctx.SetStatusCode(400)
+			default:
+				ctx.SetBody(b)
+			}
+			return true
+		}
+	})
+	c := g.dial()
+	for _, tc := range []struct {
+		raw, body string
+		status    int
+	}{
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", 200},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", "hello", 200},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "hello", 200},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello world", "", 413},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n", "", 413},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense", "", 400},
+	} {
+		c.send(tc.raw)
+		if status, head, body := c.answer("POST"); status != tc.status || body != tc.body {
+			t.Errorf("%q: %s%s", tc.raw, head, body)
+		}
+	}
+	c.closed()
+}
+
+// The origin answers, and ends its answer, while the client is still sending.
+func TestOriginAnswersEarly(t *testing.T) {
+	o := newRecorder(t, func(s *session) {
+		for {
+			h := s.head()
+			if h == "" {
+				return
+			}
+			if strings.HasPrefix(h, "GET /probe") {
+				s.write(okAnswer)
+				continue
+			}
+			s.write("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
+			if strings.HasPrefix(h, "POST /close") {
+				return
+			}
+			s.body(h)
+		}
+	})
+	for _, target := range []string{"/stay", "/close"} {
+		for _, size := range []int{100_000, 50 << 20} {
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			go func() {
+				io.WriteString(c.Conn, "POST "+target+" HTTP/1.1\r\nHost: a\r\nContent-Length: "+itoa(size)+"\r\n\r\n")
+				io.CopyN(c.Conn, zeros{}, int64(size)) // it may be cut off
+				if size < drainBytes {
+					io.WriteString(c.Conn, "GET /probe HTTP/1.1\r\nHost: a\r\n\r\n")
+				}
+			}()
+			if status, head, body := c.answer("POST"); status != 413 || body != "no!" {
+				t.Errorf("%s%s", head, body)
+			}
+			if size < drainBytes {
+				if status, _, _ := c.answer("GET"); status != 200 {
+					t.Errorf("probe: %d", status)
+				}
+			} else {
+				c.closed()
+			}
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// Both directions at once: the origin echoes while it reads, and neither waits for the other's end.
+func TestFullDuplex(t *testing.T) {
+	o := newRecorder(t, func(s *session) {
+		h := s.head()
+		if h == "" {
+			return
+		}
+		s.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		in := newChunked(s.r)
+		buf := make([]byte, 1<<10)
+		for {
+			n, err := in.Read(buf)
+			if n > 0 {
+				s.write(hex(n) + "\r\n" + string(buf[:n]) + "\r\n")
+			}
+			if err != nil {
+				break
+			}
+		}
+		s.write("0\r\n\r\n")
+	})
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+	if _, err := c.readHead(); err != nil {
+		t.Fatal(err)
+	}
+	body := newChunked(c.r)
+	for _, m := range []string{"one", "two", "three"} {
+		c.send(hex(len(m)) + "\r\n" + m + "\r\n")
+		b := make([]byte, len(m))
+		if _, err := io.ReadFull(body, b); err != nil || string(b) != m {
+			t.Fatalf("%q, %v", b, err)
+		}
+	}
+	c.send("0\r\n\r\n")
+	if b, err := io.ReadAll(body); err != nil || len(b) > 0 {
+		t.Fatalf("%q, %v", b, err)
+	}
+	if out := g.outcome(0); out.Err != nil {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestRequestTrailers(t *testing.T) {
+	got := make(chan string, 1)
+	o := newRecorder(t, func(s *session) {
+		h := s.head()
+		if h == "" {
+			return
+		}
+		body := newChunked(s.r)
+		io.Copy(io.Discard, body)
+		got <- headerValue(h, "Trailer") + "|" + body.trailers.String()
+		s.write(okAnswer)
+	})
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-More\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\nX-Else: 2\r\nContent-Length: 5\r\nHost: b\r\nCookie: c=1\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: x\r\nx-more: 3\r\n\r\n")
+	if status, head, _ := c.answer("POST"); status != 200 {
+		t.Fatal(head)
+	}
+	if s := <-got; s != "X-Sum, X-More|X-Sum: 1\r\nx-more: 3\r\n" {
+		t.Errorf("the origin got %q", s)
+	}
+}
+
+// 64 MB each way through buffers of a fixed size.
+func TestStreamsFlat(t *testing.T) {
+	const size = 64 << 20
+	o := newRecorder(t, func(s *session) {
+		h := s.head()
+		if h == "" {
+			return
+		}
+		if n, err := io.CopyN(io.Discard, s.r, size); err != nil {
+			t.Errorf("the origin got %d bytes: %v", n, err)
+		}
+		s.write("HTTP/1.1 200 OK\r\nContent-Length: " + itoa(size) + "\r\n\r\n")
+		io.CopyN(s.Conn, zeros{}, size)
+	})
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	c.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(size) + "\r\n\r\n")
+	grown := growth(func() {
+		if _, err := io.CopyN(c.Conn, zeros{}, size); err != nil {
+			t.Fatal(err)
+		}
+		if head, err := c.readHead(); err != nil || !strings.HasPrefix(head, "HTTP/1.1 200 ") {
+			t.Fatal(head, err)
+		}
+		if n, err := io.CopyN(io.Discard, c.r, size); err != nil {
+			t.Fatal(n, err)
+		}
+	})
+	if grown > 8<<20 {
+		t.Errorf("128 MB through the proxy allocated %d bytes", grown)
+	}
+	c.probeless(g)
+}
+
+func (c *client) probeless(g *gate) {
+	c.t.Helper()
+	if out := g.outcome(0); out.Err != nil || out.BodyBytes != 64<<20 {
+		c.t.Errorf("%+v", out)
+	}
+}
+
+// A client that takes nothing is given up, and the origin is let go.
+func TestSlowReader(t *testing.T) {
+	ended := make(chan struct{})
+	o := newRecorder(t, func(s *session) {
+		if s.head() == "" {
+			return
+		}
+		s.write("HTTP/1.1 200 OK\r\n\r\n")
+		io.Copy(s.Conn, zeros{})
+		close(ended)
+	})
+	g := newGate(t, to(o), Limits{WriteIdle: 100 * time.Millisecond}, nil)
+	c := g.dial()
+	c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-ended
+	if out := g.outcome(0); out.Kind != KindClientGone {
+		t.Errorf("%+v", out)
+	}
+	if b, _ := io.ReadAll(c.r); bytes.HasSuffix(b, []byte("0\r\n\r\n")) {
+		t.Error("the answer has a clean end")
+	}
+}

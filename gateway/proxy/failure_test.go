@@ -1,0 +1,413 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// A kept connection that the origin closes without a byte of an answer: the request is sent once
+// more if that cannot do anything twice, on a new connection, and only once.
+func TestRetry(t *testing.T) {
+	const get = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+	for _, tc := range []struct {
+		name, request string
+		before        string // what the origin says to the second request of its first connection
+		status        int
+		sent          int // how often the origin saw /x
+	}{
+		{"GET", get, "", 200, 2},
+		{"HEAD", "HEAD /x HTTP/1.1\r\nHost: a\r\n\r\n", "", 200, 2},
+		{"OPTIONS", "OPTIONS /x HTTP/1.1\r\nHost: a\r\n\r\n", "", 200, 2},
+		{"DELETE", "DELETE /x HTTP/1.1\r\nHost: a\r\n\r\n", "", 200, 2},
+		{"POST", "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", "", 502, 1},
+		{"POST without a body", "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "", 502, 1},
+		{"PATCH without a body", "PATCH /x HTTP/1.1\r\nHost: a\r\n\r\n", "", 502, 1},
+		{"PUT with a body", "PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", "", 502, 1},
+		{"GET with a body", "GET /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", "", 502, 1},
+		{"own method", "BUY /x HTTP/1.1\r\nHost: a\r\n\r\n", "", 502, 1},
+		{"after one byte", get, "H", 502, 1},
+		{"after an informational answer", get, "HTTP/1.1 100 Continue\r\n\r\n", 502, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var conns atomic.Int32
+			o := newRecorder(t, func(s *session) {
+				first := conns.Add(1) == 1
+				for {
+					h := s.head()
+					if h == "" {
+						return
+					}
+					s.body(h)
+					if first && s.nr == 2 {
+						s.write(tc.before)
+						return
+					}
+					if strings.HasPrefix(h, "HEAD") {
+						s.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+						continue
+					}
+					s.write(okAnswer)
+				}
+			})
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			c.probe()
+			method, _, _ := strings.Cut(tc.request, " ")
+			c.send(tc.request)
+			if status, head, _ := c.answer(method); status != tc.status {
+				t.Errorf("status %d, want %d\n%s", status, tc.status, head)
+			}
+			if out := g.outcome(1); (out.Kind == KindReset) != (tc.status == 502) {
+				t.Errorf("%+v", out)
+			}
+			n := 0
+			for _, h := range o.requests() {
+				if strings.Contains(h, " /x ") {
+					n++
+				}
+			}
+			if n != tc.sent {
+				t.Errorf("the origin saw it %d times, want %d", n, tc.sent)
+			}
+			c.probe()
+		})
+	}
+}
+
+// A new connection that closes without an answer is not tried again, and neither is a second one.
+func TestNoSecondRetry(t *testing.T) {
+	var conns atomic.Int32
+	o := newRecorder(t, func(s *session) {
+		first := conns.Add(1) == 1
+		if s.head() != "" && first {
+			s.write(okAnswer)
+			s.head()
+		}
+	})
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	c.probe()
+	c.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+	if status, _, body := c.answer("GET"); status != 502 || body != KindReset {
+		t.Errorf("%d %s", status, body)
+	}
+	if n := len(o.requests()); n != 3 {
+		t.Errorf("the origin saw %d requests, want 3", n)
+	}
+}
+
+// Bytes that nobody asked for, or an end, on an idle connection: it is not used again.
+func TestIdleConnections(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		then func(*session)
+	}{
+		{"an answer to nothing", func(s *session) {
+			s.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+			io.Copy(io.Discard, s.r)
+		}},
+		{"closed", func(s *session) {}},
+		{"reset", func(s *session) { s.Conn.(*net.TCPConn).SetLinger(0) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var conns atomic.Int32
+			unasked := make(chan struct{})
+			o := newRecorder(t, func(s *session) {
+				if conns.Add(1) > 1 {
+					answering(okAnswer)(s)
+					return
+				}
+				s.head()
+				s.write(okAnswer)
+				<-unasked
+				tc.then(s)
+			})
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			c.probe()
+			g.outcome(0)
+			close(unasked)
+			eventually(t, "the idle connection is seen to be unusable", func() bool {
+				g.origin.mu.Lock()
+				defer g.origin.mu.Unlock()
+				return !g.origin.servers[0].idle[0].usable()
+			})
+			c.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n") // would not be repeated
+			if status, _, body := c.answer("POST"); status != 200 || body != "ok" {
+				t.Errorf("%d %q", status, body)
+			}
+			if n := conns.Load(); n != 2 {
+				t.Errorf("%d connections, want 2", n)
+			}
+		})
+	}
+}
+
+func silent(s *session) {
+	for h := s.head(); h != ""; h = s.head() {
+		s.body(h)
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	short := 60 * time.Millisecond
+	for _, tc := range []struct {
+		name    string
+		set     func(*Config)
+		origin  func(*session)
+		request string
+		status  int
+		kind    string
+		seen    int
+	}{
+		{"first byte", func(c *Config) { c.FirstByteTimeout = short }, silent, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"the whole", func(c *Config) { c.Timeout = short }, silent, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"POST", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", 504, KindTimeout, 1},
+		{"after an upload", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", 504, KindTimeout, 1},
+		{"half a header", func(c *Config) { c.FirstByteTimeout = short }, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A"); silent(s) }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"closed without an answer", func(*Config) {}, func(s *session) { s.head() }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
+		{"half a header, closed", func(*Config) {}, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A") }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newRecorder(t, tc.origin)
+			cfg := to(o)
+			tc.set(&cfg)
+			g := newGate(t, cfg, Limits{}, nil)
+			c := g.dial()
+			c.send(tc.request)
+			if status, _, body := c.answer("GET"); status != tc.status || body != tc.kind {
+				t.Errorf("%d %s, want %d %s", status, body, tc.status, tc.kind)
+			}
+			if n := len(o.requests()); n != tc.seen {
+				t.Errorf("the origin saw %d requests, want %d", n, tc.seen)
+			}
+		})
+	}
+}
+
+// A body that falls silent is cut after IdleTimeout.
+func TestIdleBody(t *testing.T) {
+	o := newRecorder(t, func(s *session) {
+		if s.head() == "" {
+			return
+		}
+		s.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+		io.Copy(io.Discard, s.r)
+	})
+	cfg := to(o)
+	cfg.IdleTimeout = 60 * time.Millisecond
+	g := newGate(t, cfg, Limits{}, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := c.readHead(); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := io.ReadAll(c.r); string(b) != "hello" {
+		t.Errorf("%q", b)
+	}
+	if out := g.outcome(0); out.Kind != KindTimeout || out.Status != 200 || !out.Sent {
+		t.Errorf("%+v", out)
+	}
+}
+
+func refusing(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return "http://" + ln.Addr().String()
+}
+
+func TestConnectFailures(t *testing.T) {
+	plain := newRecorder(t, func(s *session) { s.write("HTTP/1.1 400 Bad\r\n\r\n") })
+	for _, tc := range []struct {
+		name, server string
+		kind         string
+	}{
+		{"refused", refusing(t), KindConnect},
+		{"no such name", "http://origin.invalid:80", KindConnect},
+		{"not TLS", "https://" + plain.ln.Addr().String(), KindTLS},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := newGate(t, Config{Servers: []string{tc.server}, ConnectTimeout: wait}, Limits{}, nil)
+			c := g.dial()
+			for range 3 { // one server alone is never passed over
+				c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+				if status, _, body := c.answer("POST"); status != 502 || body != tc.kind {
+					t.Errorf("%d %s, want 502 %s", status, body, tc.kind)
+				}
+			}
+		})
+	}
+}
+
+// One of several servers cannot be reached: the others serve, also what may not be repeated, and it
+// is left alone for a while.
+func TestSeveralServers(t *testing.T) {
+	a := newRecorder(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))
+	b := newRecorder(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb"))
+	g := newGate(t, Config{Servers: []string{a.url(), refusing(t), b.url()}}, Limits{}, nil)
+	c := g.dial()
+	got := map[string]int{}
+	for range 30 {
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+		status, _, body := c.answer("POST")
+		if status != 200 {
+			t.Fatal(status, body)
+		}
+		got[body]++
+	}
+	if got["a"] < 10 || got["b"] < 10 {
+		t.Errorf("shares: %v", got)
+	}
+	if n := g.origin.servers[1].fails; n != 1 {
+		t.Errorf("the dead server was tried %d times, want once", n)
+	}
+}
+
+func TestLeastConnections(t *testing.T) {
+	release := make(chan struct{})
+	held := newRecorder(t, func(s *session) {
+		for s.head() != "" {
+			<-release
+			s.write(okAnswer)
+		}
+	})
+	free := newRecorder(t, answering(okAnswer))
+	g := newGate(t, Config{Servers: []string{held.url(), free.url()}}, Limits{}, nil)
+	var wg sync.WaitGroup
+	stuck := g.dial()
+	for i := 0; len(held.requests()) == 0; i++ {
+		stuck.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		eventually(t, "some server has the request", func() bool { return len(held.requests())+len(free.requests()) > i })
+		if len(held.requests()) == 0 {
+			stuck.answer("GET")
+		}
+	}
+	before := len(free.requests())
+	c := g.dial()
+	for range 10 {
+		c.probe()
+	}
+	if n := len(free.requests()) - before; n != 10 {
+		t.Errorf("the free server got %d of 10", n)
+	}
+	close(release)
+	stuck.answer("GET")
+	wg.Wait()
+}
+
+func TestQueue(t *testing.T) {
+	release := make(chan struct{})
+	o := newRecorder(t, func(s *session) {
+		for s.head() != "" {
+			<-release
+			s.write(okAnswer)
+		}
+	})
+	cfg := to(o)
+	cfg.MaxConns, cfg.QueueTimeout = 2, 50*time.Millisecond
+	g := newGate(t, cfg, Limits{}, nil)
+	get := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	a, b, c := g.dial(), g.dial(), g.dial()
+	a.send(get)
+	b.send(get)
+	eventually(t, "both are with the origin", func() bool { return len(o.requests()) == 2 })
+	c.send(get)
+	if status, _, body := c.answer("GET"); status != 503 || body != KindQueueFull {
+		t.Errorf("%d %s", status, body)
+	}
+	g.origin.cfg.QueueTimeout = wait
+	c.send(get)
+	eventually(t, "the third waits", func() bool {
+		g.origin.mu.Lock()
+		defer g.origin.mu.Unlock()
+		return len(g.origin.waiting) == 1
+	})
+	close(release)
+	for _, x := range []*client{a, b, c} {
+		if status, _, _ := x.answer("GET"); status != 200 {
+			t.Error(status)
+		}
+	}
+}
+
+// A callback that panics leaves nothing behind: the slot, the connection and the goroutine are given
+// back, and the handler's recover can answer.
+func TestCallbackPanics(t *testing.T) {
+	o := newRecorder(t, answering(okAnswer))
+	g := newGate(t, to(o), Limits{}, func(g *gate) {
+		g.early = func(ctx *fasthttp.RequestCtx) (answered bool) {
+			if string(Target(ctx)) != "/panic" {
+				return false
+			}
+			defer func() {
+				answered = true
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+				ctx.Response.Reset()
+				ctx.SetStatusCode(500)
+			}()
+			g.origin.Serve(ctx, &Forward{OnHeader: func(*fasthttp.ResponseHeader) { panic("callback") }})
+			return false
+		}
+	})
+	c := g.dial()
+	for range 3 {
+		c.send("POST /panic HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
+		if status, _, _ := c.answer("POST"); status != 500 {
+			t.Error(status)
+		}
+	}
+	c.probe()
+}
+
+// A request whose body the handler has read itself cannot be forwarded any more.
+func TestBodyReadBefore(t *testing.T) {
+	o := newRecorder(t, answering(okAnswer))
+	g := newGate(t, to(o), Limits{}, func(g *gate) {
+		g.forward = func(ctx *fasthttp.RequestCtx, _ *Forward) { ReadBody(ctx, 100) }
+	})
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+	if status, _, body := c.answer("POST"); status != 500 || body != KindInternal {
+		t.Errorf("%d %s", status, body)
+	}
+	c.probe()
+}
+
+func TestUnprotectedListener(t *testing.T) {
+	o, err := New(Config{Servers: []string{"http://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ctx fasthttp.RequestCtx
+	ctx.Init(&fasthttp.Request{}, nil, nil)
+	if r := CheckRequest(&ctx); r == nil || r.Code != CodeUnprotected {
+		t.Errorf("%v", r)
+	}
+	if out := o.Serve(&ctx, &Forward{}); out.Kind != KindInternal || out.Status != 500 {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestNewRefusesConfig(t *testing.T) {
+	for _, servers := range [][]string{nil, {"shop:9000"}, {"ftp://a"}, {"http://u@a"}, {"http://a/path"}, {"http://a?q"}, {"http://"}, {"http://a b"}, make([]string, 65)} {
+		if _, err := New(Config{ID: "shop", Servers: servers}); err == nil || !strings.Contains(err.Error(), `"shop"`) {
+			t.Errorf("%q: %v", servers, err)
+		}
+	}
+	if _, err := New(Config{ID: "shop", Servers: []string{"https://a"}, TLS: TLSConfig{CAFile: "absent.pem"}}); err == nil || !strings.Contains(err.Error(), "ca_file") {
+		t.Error(err)
+	}
+}

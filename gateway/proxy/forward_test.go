@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+)
+
+// What the origin sees of a request's headers. %H stands for the gateway's own lines.
+func TestForwardedHeaders(t *testing.T) {
+	const own = "X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n"
+	for _, tc := range []struct {
+		name, lines, sent string
+		set               func(*Forward)
+	}{
+		{"no User-Agent stays absent", "", "%H", nil},
+		{"repeated headers keep their order", "X-A: 1\r\nX-B: 2\r\nx-a: 3\r\n", "X-A: 1\r\nX-B: 2\r\nx-a: 3\r\n%H", nil},
+		{"named by Connection", "X-Hop: 1\r\nConnection: x-hop, close\r\nX-End: 2\r\nConnection: X-Also , ,\r\nx-also: 3\r\n", "X-End: 2\r\n%H", nil},
+		{"Connection cannot strip ours", "Connection: X-Forwarded-For, Cookie, X-Waiting-Room-Session, Host, X-Real-IP\r\nCookie: a=1\r\n", strings.Replace("%H", "%H", own+"X-Waiting-Room-Session: s\r\n", 1), func(f *Forward) { f.Session = "s" }},
+		{"empty Connection", "Connection:\r\nX-A: 1\r\n", "X-A: 1\r\n%H", nil},
+		{"hop-by-hop", "Keep-Alive: 5\r\nProxy-Connection: x\r\nProxy-Authorization: x\r\nProxy-Authenticate: x\r\nTE: gzip\r\nTrailer: X\r\nUpgrade: x\r\nProxy: x\r\nX-A: 1\r\n", "X-A: 1\r\n%H", nil},
+		{"TE: trailers", "TE: gzip;q=0.5, Trailers\r\n", own + "TE: trailers\r\n", nil},
+		{"forged addresses", "X-Forwarded-For: 1.1.1.1\r\nx-forwarded-for: 2.2.2.2\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 1.1.1.1\r\nForwarded: for=1.1.1.1\r\n", "%H", nil},
+		{"a trusted chain", "X-Forwarded-For: 1.1.1.1\r\n", "X-Forwarded-For: 1.1.1.1, 127.0.0.1\r\nX-Real-IP: 1.1.1.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b\r\n", func(f *Forward) {
+			f.ClientIP, f.ForwardedFor, f.Proto, f.Host = netip.MustParseAddr("1.1.1.1"), []byte("1.1.1.1"), "https", []byte("b")
+		}},
+		{"forged sessions", "X-Waiting-Room-Session: evil\r\nx-waiting-room-pass: p\r\nX-Waiting-Room-Anything: 1\r\n", "%H", nil},
+		{"one cookie line", "Cookie: a=1; b=2\r\n", "Cookie: a=1; b=2\r\n%H", nil},
+		{"two cookie lines", "Cookie: a=1\r\nX-A: 1\r\ncookie: b=2;c=3\r\n", "X-A: 1\r\nCookie: a=1; b=2; c=3\r\n%H", nil},
+		{"our cookies", "Cookie: wr_sale_pass=x; a=\"1\"; wr_sale_ticket=y;;b\r\n", "Cookie: a=\"1\"; b\r\n%H", dropOurs},
+		{"our cookies alone", "Cookie: wr_sale_pass=x\r\nCookie: wr_sale_ticket=y\r\n", "%H", dropOurs},
+		{"Expect", "Expect: 100-continue\r\n", "%H", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newRecorder(t, answering(okAnswer))
+			g := newGate(t, to(o), Limits{}, func(g *gate) {
+				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+					if tc.set != nil {
+						tc.set(f)
+					}
+				}
+			})
+			c := g.dial()
+			c.send("GET / HTTP/1.1\r\nHost: a\r\n" + tc.lines + "\r\n")
+			c.answer("GET")
+			head := o.requests()[0]
+			host := "a"
+			if strings.Contains(tc.sent, "X-Forwarded-Host: b") {
+				host = "b"
+			}
+			if want := "GET / HTTP/1.1\r\nHost: " + host + "\r\n" + strings.Replace(tc.sent, "%H", own, 1) + "\r\n"; head != want {
+				t.Errorf("the origin saw\n%s\nwant\n%s", head, want)
+			}
+		})
+	}
+}
+
+func dropOurs(f *Forward) {
+	f.DropCookie = func(name []byte) bool { return bytes.HasPrefix(name, []byte("wr_")) }
+}
+
+func TestHostRewritten(t *testing.T) {
+	o := newRecorder(t, answering(okAnswer))
+	cfg := to(o)
+	cfg.PreserveHost = false
+	g := newGate(t, cfg, Limits{}, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: visitor.example\r\n\r\n")
+	c.answer("GET")
+	head := o.requests()[0]
+	if headerValue(head, "Host") != o.ln.Addr().String() || headerValue(head, "X-Forwarded-Host") != "visitor.example" {
+		t.Error(head)
+	}
+}

@@ -1,0 +1,275 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// scripted writes the answer to the first request of each connection, then what follows, and closes.
+func scripted(answer string) func(*session) {
+	return func(s *session) {
+		if s.head() != "" {
+			s.write(answer)
+		}
+	}
+}
+
+// Answers that are not HTTP become an honest 502.
+func TestBadResponses(t *testing.T) {
+	for _, tc := range []struct{ name, answer string }{
+		{"two CL", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!"},
+		{"two equal CL", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"},
+		{"CL list", "HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok"},
+		{"CL +2", "HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok"},
+		{"CL -2", "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok"},
+		{"CL and TE", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"},
+		{"two TE", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+		{"unknown TE", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok"},
+		{"TE on 1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+		{"folded", "HTTP/1.1 200 OK\r\nX-A: 1\r\n 2\r\nContent-Length: 2\r\n\r\nok"},
+		{"no token", "HTTP/1.1 200 OK\r\nX A: 1\r\nContent-Length: 2\r\n\r\nok"},
+		{"NUL", "HTTP/1.1 200 OK\r\nX-A: \x00\r\nContent-Length: 2\r\n\r\nok"},
+		{"CR", "HTTP/1.1 200 OK\r\nX-A: 1\rX-B: 2\r\nContent-Length: 2\r\n\r\nok"},
+		{"bare LF", "HTTP/1.1 200 OK\nContent-Length: 2\n\nok"},
+		{"HTTP/2", "HTTP/2 200\r\n\r\n"},
+		{"HTTP/0.9", "hello"},
+		{"status 99", "HTTP/1.1 099 No\r\n\r\n"},
+		{"status 2x0", "HTTP/1.1 2x0 No\r\n\r\n"},
+		{"101 unasked", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"},
+		{"endless 1xx", strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 200) + okAnswer},
+		{"header of 64 KiB", "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 64<<10) + "\r\n\r\n"},
+		{"501 headers", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: 1\r\n", 501) + "\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newRecorder(t, scripted(tc.answer))
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if status, head, body := c.answer("GET"); status != 502 || body != KindBadResponse {
+				t.Errorf("%s%s", head, body)
+			}
+			if n := len(o.requests()); n != 1 {
+				t.Errorf("the origin saw %d requests", n)
+			}
+		})
+	}
+}
+
+// What may go on and what has to end with the body's end.
+func TestResponseFraming(t *testing.T) {
+	for _, tc := range []struct {
+		name, request, answer string
+		head, body            string // the client's
+		goesOn                bool
+	}{
+		{"length", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
+		{"empty", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", true},
+		{"no reason", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 299 \r\nContent-Length: 0\r\n\r\n", "", true},
+		{"chunked", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1 \r\nk\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "ok", true},
+		{"to the end", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nok", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "ok", true},
+		{"to the end, 1.0 origin", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nok", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "ok", true},
+		{"origin closes", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
+		{"client closes", "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: Close\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", "ok", false},
+		{"1.0 client, length", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", "ok", false},
+		{"1.0 client, keep-alive", "GET / HTTP/1.0\r\nHost: a\r\nConnection: Keep-Alive\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n", "ok", true},
+		{"1.0 client, chunked", "GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "ok", false},
+		{"1.0 client, to the end", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nok", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "ok", false},
+		{"HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", "", true},
+		{"HEAD, chunked", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "", true},
+		{"HEAD, no length", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "", true},
+		{"204", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n", "", true},
+		{"304", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 1000\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 1000\r\n\r\n", "", true},
+		{"206", "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 1-2/9\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 206 Partial Content\r\nContent-Encoding: br\r\nContent-Range: bytes 1-2/9\r\nContent-Length: 2\r\n\r\n", "ok", true},
+		{"hop-by-hop", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: X-Hop, keep-alive\r\nConnection: x-other\r\nX-Hop: 1\r\nX-Other: 2\r\nX-End: 3\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nX-End: 3\r\nContent-Length: 2\r\n\r\n", "ok", true},
+		{"100, then the answer", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n" + okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
+		{"103 to a 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", "ok", false},
+		{"trailers, unannounced", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "ok", true},
+		{"bytes beyond the length", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", okAnswer + "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
+		{"a body after HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", "", true},
+		{"large header", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: "+strings.Repeat("a", 90)+"\r\n", 250) + "Content-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: "+strings.Repeat("a", 90)+"\r\n", 250) + "Content-Length: 2\r\n\r\n", "ok", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			first := true
+			o := newRecorder(t, func(s *session) {
+				if first {
+					first = false
+					scripted(tc.answer)(s)
+					return
+				}
+				answering(okAnswer)(s)
+			})
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			c.send(tc.request)
+			method, _, _ := strings.Cut(tc.request, " ")
+			_, head, body := c.answer(method)
+			if head != tc.head || body != tc.body {
+				t.Errorf("have\n%q %q\nwant\n%q %q", head, body, tc.head, tc.body)
+			}
+			if out := g.outcome(0); out.Err != nil || !out.Sent || out.BodyBytes != int64(len(tc.body)) {
+				t.Errorf("%+v", out)
+			}
+			if tc.goesOn {
+				c.probe()
+			} else {
+				c.closed()
+			}
+		})
+	}
+}
+
+func TestInterimAnswers(t *testing.T) {
+	o := newRecorder(t, answering("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n"+okAnswer))
+	headers := 0
+	g := newGate(t, to(o), Limits{}, func(g *gate) {
+		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+			f.OnHeader = func(h *fasthttp.ResponseHeader) { headers++; h.Set("X-Ours", "1") }
+		}
+	})
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	for _, want := range []string{"HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Ours: 1\r\nContent-Length: 2\r\n\r\n"} {
+		if head, err := c.readHead(); err != nil || head != want {
+			t.Errorf("%q, %v; want %q", head, err, want)
+		}
+	}
+	if headers != 1 {
+		t.Errorf("OnHeader was called %d times", headers)
+	}
+}
+
+// A body that the origin cuts is cut for the client: no clean end, nothing appended.
+func TestCutBodies(t *testing.T) {
+	for _, tc := range []struct{ name, request, answer string }{
+		{"length", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"},
+		{"chunk", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhello"},
+		{"between chunks", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
+		{"before the last CRLF", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"},
+		{"broken chunk", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzzz\r\n"},
+		{"chunk, 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newRecorder(t, scripted(tc.answer))
+			g := newGate(t, to(o), Limits{}, nil)
+			c := g.dial()
+			c.send(tc.request)
+			head, err := c.readHead()
+			if err == nil {
+				var b []byte
+				b, err = io.ReadAll(c.r)
+				switch s := string(b); {
+				case headerValue(head, "Transfer-Encoding") != "":
+					if s != "5\r\nhello\r\n" {
+						t.Errorf("the client got %q", s)
+					}
+				case strings.HasPrefix(tc.request, "GET / HTTP/1.0"):
+					if err == nil {
+						t.Errorf("the client saw a clean end after %q", s)
+					}
+				case s != "hello":
+					t.Errorf("the client got %q", s)
+				}
+			}
+			out := g.outcome(0)
+			if want := map[bool]string{true: KindBadResponse, false: KindBodyCut}[tc.name == "broken chunk"]; out.Kind != want || !out.Sent || out.Status != 200 {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+func TestResponseTrailers(t *testing.T) {
+	o := newRecorder(t, answering("HTTP/1.1 200 OK\r\nTrailer: X-Sum, Content-Length\r\nTrailer: Set-Cookie, x-more\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nSet-Cookie: a=1\r\nX-Else: 1\r\nX-More: 2\r\n\r\n"))
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n")
+	head, err := c.readHead()
+	if err != nil || headerValue(head, "Trailer") != "X-Sum, x-more" {
+		t.Errorf("%q, %v", head, err)
+	}
+	body := newChunked(c.r)
+	if b, err := io.ReadAll(body); string(b) != "ok" || err != nil || body.trailers.String() != "X-Sum: 1\r\nX-More: 2\r\n" {
+		t.Errorf("%q, %q, %v", b, body.trailers.String(), err)
+	}
+	c.probe()
+	if te := headerValue(o.requests()[0], "TE"); te != "trailers" {
+		t.Errorf("TE: %q", te)
+	}
+}
+
+// Events arrive as they are sent, for as long as they come, and end when the streams are closed.
+func TestEventStream(t *testing.T) {
+	next := make(chan string)
+	o := newRecorder(t, func(s *session) {
+		if s.head() == "" {
+			return
+		}
+		s.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for e := range next {
+			s.write(hex(len(e)) + "\r\n" + e + "\r\n")
+		}
+		io.Copy(io.Discard, s.r)
+	})
+	cfg := to(o)
+	cfg.Timeout = 200 * time.Millisecond // ends with the header
+	g := newGate(t, cfg, Limits{WriteIdle: 200 * time.Millisecond, HeaderTimeout: 200 * time.Millisecond}, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := c.readHead(); err != nil { // flushed before any event
+		t.Fatal(err)
+	}
+	body := newChunked(c.r)
+	end := time.After(500 * time.Millisecond)
+	for n := 0; ; n++ {
+		e := "data: " + itoa(n) + "\n\n"
+		next <- e
+		b := make([]byte, len(e))
+		if _, err := io.ReadFull(body, b); err != nil || string(b) != e {
+			t.Fatalf("event %d: %q, %v", n, b, err)
+		}
+		select {
+		case <-end:
+		default:
+			continue
+		}
+		break
+	}
+	close(next)
+	if n := g.origin.Upgraded(); n != 1 {
+		t.Errorf("%d streams are counted", n)
+	}
+	g.origin.CloseUpgraded()
+	if _, err := io.ReadAll(body); err == nil {
+		t.Error("the cut stream has a clean end")
+	}
+}
+
+// A client that leaves a silent stream is noticed, so the origin's connection is let go.
+func TestClientLeavesSilentStream(t *testing.T) {
+	ended := make(chan struct{})
+	o := newRecorder(t, func(s *session) {
+		if s.head() == "" {
+			return
+		}
+		s.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+		io.Copy(io.Discard, s.r)
+		close(ended)
+	})
+	g := newGate(t, to(o), Limits{}, func(g *gate) { g.origin.waitSlice = 20 * time.Millisecond })
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := c.readHead(); err != nil {
+		t.Fatal(err)
+	}
+	c.Conn.(*net.TCPConn).CloseWrite()
+	c.Close()
+	<-ended
+	if out := g.outcome(0); out.Kind != KindClientGone {
+		t.Errorf("%+v", out)
+	}
+}
