@@ -104,10 +104,6 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 
 // Serve answers the connections of ln until Shutdown; it then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
-	g.loops.Do(func() {
-		g.background.Go(func() { g.access.run(g.life) })
-		g.background.Go(func() { g.streams.run(g.life) })
-	})
 	if g.state.Load().tls != nil {
 		ln = g.tlsListener(ln)
 	}
@@ -119,6 +115,10 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		return ln.Close()
 	}
 	g.listeners = append(g.listeners, ln)
+	g.loops.Do(func() {
+		g.background.Go(func() { g.access.run(g.life) })
+		g.background.Go(func() { g.streams.run(g.life) })
+	})
 	g.opening.Unlock()
 	g.ready.Store(true)
 	return g.server.Serve(ln)
@@ -136,8 +136,8 @@ func (l *closing) Close() error { return l.once() }
 const settling = 2 * time.Second
 
 // Settle waits until the rooms know their lines and what operators changed, so that the first visitors are let in at once
-// where they may be. Without the store it ends as soon as that is known. Call it
-// while the core runs, before Serve.
+// where they may be. Without the store it ends as soon as that is known. Call it while the core
+// runs, before Serve.
 func (g *Gateway) Settle() {
 	ctx, cancel := context.WithTimeout(g.life, settling)
 	defer cancel()
