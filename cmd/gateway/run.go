@@ -157,6 +157,7 @@ func marks(files []string) string {
 func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, timeout time.Duration, log *slog.Logger) {
 	ended := make(chan struct{})
 	parts.Add(func() error {
+		g.Settle()
 		log.Info("listening", "addr", ln.Addr().String())
 		err := g.Serve(ln)
 		<-ended // Serve returns when the socket closes, before the last request has ended
