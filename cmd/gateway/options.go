@@ -30,9 +30,9 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		},
 		Ring: ring, IDKey: idKey, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
 		TrustedProxies: cfg.TrustedProxies,
-		TLS:           gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
-		Access:        gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
-		DefaultOrigin: cfg.DefaultOriginID(),
+		TLS:            gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
+		Access:         gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
+		DefaultOrigin:  cfg.DefaultOriginID(),
 	}
 	if cfg.Log.Access {
 		o.Access.Output = os.Stderr

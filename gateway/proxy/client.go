@@ -23,6 +23,7 @@ type clientConn struct {
 	refusal   *Refusal
 	delivered bool // fasthttp holds a header
 	taken     bool // … and the handler has looked at it
+	served    bool // it is not the connection's first
 	answered  bool // Serve has sent the answer, or its beginning
 	last      bool // no further request may be read
 	gone      bool // the connection was aborted or is a tunnel's
@@ -56,9 +57,12 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if c.in.buffered() == 0 {
+		if err := c.await(); err != nil {
+			return 0, err
+		}
 		n, err := c.Conn.Read(p)
 		if n == 0 {
-			return 0, err
+			return 0, silently(err)
 		}
 		end, r := c.head.scan(p[:n], c.lim)
 		switch {
@@ -134,7 +138,7 @@ func worthScanning(b []byte, from int, lim *Limits) bool {
 }
 
 func (c *clientConn) deliver() {
-	c.delivered, c.taken, c.answered, c.refusal = true, false, false, nil
+	c.delivered, c.served, c.taken, c.answered, c.refusal = true, true, false, false, nil
 	c.started = false
 	c.body.begin(&c.head)
 	if c.head.length != 0 {
@@ -176,9 +180,6 @@ func (c *clientConn) finish() bool {
 		}
 		if c.in.buffered() == 0 {
 			c.in.release()
-		}
-		if err := c.setReadBy(time.Now().Add(c.lim.Idle)); err != nil {
-			return false
 		}
 	}
 	c.delivered, c.answered = false, false
@@ -223,29 +224,39 @@ func (c *clientConn) setReadBy(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// SetReadDeadline is fasthttp's. A header that it holds has come whole, so its deadline says nothing
-// any more, and an idle deadline that differs little from the one in force is left as it is.
-func (c *clientConn) SetReadDeadline(t time.Time) error {
-	if c.delivered && !c.taken {
+// await sets the deadline for a header's first byte: a new connection has the time of a header, a
+// used one may be idle. One that differs little from the deadline in force is left as it is.
+func (c *clientConn) await() error {
+	d := c.lim.Idle
+	if !c.served {
+		d = c.lim.HeaderTimeout
+	}
+	by := time.Now().Add(d)
+	if later := by.Sub(c.readBy); later >= 0 && later < d/16 {
 		return nil
 	}
-	if later := t.Sub(c.readBy); !c.readBy.IsZero() && later >= 0 && later < c.lim.Idle/16 {
-		return nil
-	}
-	return c.setReadBy(t)
+	return c.setReadBy(by)
 }
 
-// SetDeadline is fasthttp's.
+// silently ends an idle connection without the answer that fasthttp would give to a time-out.
+func silently(err error) error {
+	if isTimeout(err) {
+		return io.EOF
+	}
+	return err
+}
+
+// SetReadDeadline is for a handler that has its own ideas.
+func (c *clientConn) SetReadDeadline(t time.Time) error { return c.setReadBy(t) }
+
+// SetDeadline is for TLS and hijackers.
 func (c *clientConn) SetDeadline(t time.Time) error {
 	c.readBy, c.writeBy = time.Time{}, time.Time{}
 	return c.Conn.SetDeadline(t)
 }
 
-// SetWriteDeadline is fasthttp's.
+// SetWriteDeadline is for a handler that has its own ideas.
 func (c *clientConn) SetWriteDeadline(t time.Time) error {
-	if c.answered {
-		return nil
-	}
 	c.writeBy = time.Time{}
 	return c.Conn.SetWriteDeadline(t)
 }
@@ -256,7 +267,10 @@ func (c *clientConn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	c.begin()
-	return c.Conn.Write(p)
+	if err := c.send(p, time.Now()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // begin marks the final answer's first byte, after which no 100 Continue may follow.
@@ -268,9 +282,8 @@ func (c *clientConn) begin() {
 	}
 }
 
-// send is Serve's way to the client; a client that takes nothing for WriteIdle is given up.
-func (c *clientConn) send(p []byte) error {
-	now := time.Now()
+// send is the way to the client; one that does not take p for WriteIdle is given up.
+func (c *clientConn) send(p []byte, now time.Time) error {
 	if left := c.writeBy.Sub(now); left < c.lim.WriteIdle*3/4 || left > c.lim.WriteIdle {
 		c.writeBy = now.Add(c.lim.WriteIdle)
 		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
@@ -290,7 +303,7 @@ func (c *clientConn) sendContinue() error {
 	if c.started {
 		return nil
 	}
-	return c.send([]byte(continueLine))
+	return c.send([]byte(continueLine), time.Now())
 }
 
 // Close ends the connection. Where the client may still be sending, the answer would be lost to a

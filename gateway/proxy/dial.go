@@ -25,6 +25,7 @@ type originConn struct {
 	probe    [1]byte
 	patience time.Duration // how long readSome waits; 0: as long as onSlice lets it
 	slice    time.Duration // how often onSlice is asked meanwhile
+	begun    time.Time     // when the next wait began, if that is known
 	readBy   time.Time
 	writeBy  time.Time
 	onSlice  func() error // asked while readSome waits long; an error ends the wait
@@ -110,7 +111,11 @@ const waitSlice = 5 * time.Second
 // readSome reads what there is, waiting for at most patience. A deadline that is near enough is
 // left as it is, because looking at it costs less than setting it; so a wait may end an eighth early.
 func (c *originConn) readSome(p []byte) (int, error) {
-	begun := time.Now()
+	begun := c.begun
+	if begun.IsZero() {
+		begun = time.Now()
+	}
+	c.begun = time.Time{}
 	slice := c.slice
 	if c.patience > 0 && c.patience < slice {
 		slice = c.patience
@@ -140,9 +145,8 @@ func (c *originConn) readSome(p []byte) (int, error) {
 }
 
 // write sends p, giving up when the origin takes nothing for d.
-func (c *originConn) write(p []byte, d time.Duration) error {
+func (c *originConn) write(p []byte, d time.Duration, now time.Time) error {
 	if d > 0 {
-		now := time.Now()
 		if left := c.writeBy.Sub(now); left < d*3/4 || left > d {
 			c.writeBy = now.Add(d)
 			if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {

@@ -54,9 +54,11 @@ type exchange struct {
 
 	started  time.Time
 	sentAt   time.Time
-	entered  bool // holds a slot
-	early    bool // the answer came before the request's end
-	anyByte  bool // of an answer has come
+	now      time.Time // when the header came, for the first write after it
+	entered  bool      // holds a slot
+	early    bool      // the answer came before the request's end
+	late     bool      // time has passed since started
+	anyByte  bool      // of an answer has come
 	reuse    bool
 	upgraded bool
 	closing  bool // the client's connection ends with this answer
@@ -101,7 +103,11 @@ func (x *exchange) end() {
 	if x.oc != nil {
 		x.oc.in.release()
 		x.oc.onSlice = nil
-		x.o.done(x.srv, x.oc, x.reuse, time.Now())
+		now := x.now
+		if now.IsZero() {
+			now = time.Now()
+		}
+		x.o.done(x.srv, x.oc, x.reuse, now)
 	} else if x.entered {
 		x.o.leave()
 	}
@@ -141,7 +147,8 @@ func (x *exchange) run() {
 		return
 	}
 	x.started = time.Now()
-	if err := x.o.enter(cfg.QueueTimeout); err != nil {
+	var err error
+	if x.late, err = x.o.enter(cfg.QueueTimeout); err != nil {
 		x.fail(503, KindQueueFull, err)
 		return
 	}
@@ -152,7 +159,8 @@ func (x *exchange) run() {
 	if !x.connectAndAsk() {
 		return
 	}
-	x.out1.FirstByte = time.Since(x.sentAt)
+	x.now = time.Now()
+	x.out1.FirstByte = x.now.Sub(x.sentAt)
 	x.early = x.up.running && x.up.endedAt.Load() == 0
 	x.out1.Status = x.a.status
 	if x.a.status == 101 {
@@ -170,7 +178,7 @@ func (x *exchange) connectAndAsk() bool {
 	fresh := false
 	deadline := x.deadline()
 	for {
-		s, oc := x.o.pick(time.Now(), tried, fresh)
+		s, oc := x.o.pick(x.started, tried, fresh)
 		if s == nil {
 			return false // fail has been called for the last server
 		}
@@ -201,7 +209,6 @@ func (x *exchange) connectAndAsk() bool {
 			x.o.worked(s)
 		}
 		reused := oc.reused
-		oc.reused = true
 		x.oc, x.srv = oc, s
 		err := x.ask(deadline)
 		if err == nil {
@@ -212,7 +219,7 @@ func (x *exchange) connectAndAsk() bool {
 			oc.Close() //nolint:errcheck // it is closed
 			x.o.drop(s)
 			x.oc, x.srv = nil, nil
-			fresh = true
+			fresh, x.late = true, true
 			continue
 		}
 		x.stopUpload()
@@ -248,8 +255,13 @@ func (x *exchange) ask(deadline time.Time) error {
 		c.in.skip(len(b))
 		c.body.left, c.body.ended, c.body.asked, c.body.consumed = 0, true, true, true
 	}
-	werr := oc.write(x.req, cfg.IdleTimeout)
-	x.sentAt = time.Now()
+	x.sentAt = x.started
+	if !oc.reused || x.late { // a connection, or a place in the queue, had to be waited for
+		x.sentAt = time.Now()
+	}
+	oc.reused = true
+	werr := oc.write(x.req, cfg.IdleTimeout, x.sentAt)
+	oc.begun = x.sentAt
 	oc.slice, oc.patience, oc.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
 	if !deadline.IsZero() {
 		if left := deadline.Sub(x.sentAt); left < oc.patience || oc.patience == 0 {
@@ -305,7 +317,7 @@ func (x *exchange) readHeader() error {
 		}
 		if x.a.status != 100 && !x.c.head.http10 {
 			x.out = x.a.appendInterim(x.outBack[:0])
-			if err := x.c.send(x.out); err != nil {
+			if err := x.c.send(x.out, time.Now()); err != nil {
 				return clientError{err}
 			}
 		}

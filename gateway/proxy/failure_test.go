@@ -109,7 +109,10 @@ func TestIdleConnections(t *testing.T) {
 		name string
 		then func(*session)
 	}{
-		{"an answer to nothing", func(s *session) { s.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"); io.Copy(io.Discard, s.r) }},
+		{"an answer to nothing", func(s *session) {
+			s.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+			io.Copy(io.Discard, s.r)
+		}},
 		{"closed", func(s *session) {}},
 		{"reset", func(s *session) { s.Conn.(*net.TCPConn).SetLinger(0) }},
 	} {

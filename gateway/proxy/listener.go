@@ -40,9 +40,9 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ServerOptions sets the fields of s that correctness depends on; those that the limits decide keep
-// what they hold. Call it before Serve, and serve a Listener. MaxConnsPerIP has to stay 0: it would
-// wrap the connections.
+// ServerOptions sets the fields of s that correctness depends on. Call it before Serve, and serve a
+// Listener, whose Limits take the place of the server's time-outs. MaxConnsPerIP has to stay 0: it
+// would wrap the connections.
 func ServerOptions(s *fasthttp.Server) {
 	s.StreamRequestBody = true
 	s.DisablePreParseMultipartForm = true
@@ -62,15 +62,8 @@ func ServerOptions(s *fasthttp.Server) {
 	if s.ReadBufferSize < d.Header {
 		s.ReadBufferSize = d.Header
 	}
-	if s.ReadTimeout <= 0 {
-		s.ReadTimeout = d.HeaderTimeout
-	}
-	if s.WriteTimeout <= 0 {
-		s.WriteTimeout = d.WriteIdle
-	}
-	if s.IdleTimeout <= 0 {
-		s.IdleTimeout = d.Idle
-	}
+	s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 0, 0, 0
+	s.LazyRequestTime = true
 }
 
 // hideBody keeps fasthttp from reading the body, which is ours to read, and from answering an
@@ -122,7 +115,14 @@ type tlsClientConn struct {
 	tls handshaker
 }
 
-func (c *tlsClientConn) Handshake() error                     { return c.tls.Handshake() }
+// Handshake has to be over in the time that a header has.
+func (c *tlsClientConn) Handshake() error {
+	if err := c.SetDeadline(time.Now().Add(c.lim.HeaderTimeout)); err != nil {
+		return err
+	}
+	return c.tls.Handshake()
+}
+
 func (c *tlsClientConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
 // clientOf finds our connection under a request; nil where the server does not use Listener.

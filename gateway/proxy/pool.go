@@ -7,24 +7,21 @@ import (
 )
 
 // waiter stands in the queue for a connection slot.
-type waiter struct {
-	granted chan struct{}
-	timer   *time.Timer
-}
+type waiter struct{ granted chan struct{} }
 
 var waiterPool = sync.Pool{New: func() any { return &waiter{granted: make(chan struct{}, 1)} }}
 
-// enter takes one of MaxConns slots, waiting its turn for at most wait.
-func (o *Origin) enter(wait time.Duration) error {
+// enter takes one of MaxConns slots, waiting its turn for at most wait; it tells whether it waited.
+func (o *Origin) enter(wait time.Duration) (bool, error) {
 	o.mu.Lock()
 	if o.cfg.MaxConns <= 0 || o.inUse < o.cfg.MaxConns {
 		o.inUse++
 		o.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	if wait <= 0 {
 		o.mu.Unlock()
-		return errQueueFull
+		return false, errQueueFull
 	}
 	w := waiterPool.Get().(*waiter)
 	o.waiting = append(o.waiting, w)
@@ -34,17 +31,17 @@ func (o *Origin) enter(wait time.Duration) error {
 	defer waiterPool.Put(w)
 	select {
 	case <-w.granted:
-		return nil
+		return true, nil
 	case <-timer.C:
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if i := slices.Index(o.waiting, w); i >= 0 {
 		o.waiting = slices.Delete(o.waiting, i, i+1)
-		return errQueueFull
+		return true, errQueueFull
 	}
 	<-w.granted // the slot came as the time ran out
-	return nil
+	return true, nil
 }
 
 // leave gives the slot to the one who has waited longest, or back. Call it with mu held.

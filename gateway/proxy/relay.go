@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"time"
 )
 
 // relay sends the answer to the client as it arrives.
@@ -78,7 +79,12 @@ func isEventStream(contentType []byte) bool {
 }
 
 func (x *exchange) flush(p []byte) error {
-	if err := x.c.send(p); err != nil {
+	now := x.now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	x.now = time.Time{}
+	if err := x.c.send(p, now); err != nil {
 		return clientError{err}
 	}
 	return nil

@@ -64,7 +64,7 @@ func (x *exchange) tunnel() {
 	defer oc.Conn.Close() //nolint:errcheck // a tunnel is not used again
 
 	if c.in.buffered() > 0 { // bytes sent right behind the request
-		if err := oc.write(c.in.pending(), x.o.cfg.IdleTimeout); err != nil {
+		if err := oc.write(c.in.pending(), x.o.cfg.IdleTimeout, time.Now()); err != nil {
 			x.fail(0, KindReset, err)
 			return
 		}

@@ -60,7 +60,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 			if chunked {
 				p = frameChunk(buf, begin, n)
 			}
-			if oc.write(p, x.o.cfg.IdleTimeout) != nil {
+			if oc.write(p, x.o.cfg.IdleTimeout, time.Now()) != nil {
 				return false, nil // the answer, or its absence, says why
 			}
 		}
@@ -75,7 +75,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	if c.head.trailer {
 		p = appendTrailers(p, c.body.chunks.trailers, c.head.announced)
 	}
-	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout) == nil, nil
+	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }
 
 // stopUpload ends an upload that the answer has overtaken and waits for its goroutine.

@@ -133,7 +133,7 @@
     const age = Math.max(0, ...list.map(r => r.store_age_seconds || 0));
     set($('#link'), list.length === 0 ? 'Connected, no rooms are configured' : 'Connected' + (never.length ? '' : ', store heard ' + (age < 1 ? 'just now' : span(age) + ' ago')));
     alarm(never.length ? 'The store has not been heard since the gateway started: new visitors follow on_store_error.'
-      : old.length ? 'The store has not been heard for ' + span(age) + '. Passes keep working and nobody loses a place, but nobody is admitted and changes are refused until it is back.' : '');
+      : old.length ? 'The store has not been heard for ' + span(age) + '. Passes keep working and nobody loses a place; newcomers follow on_store_error, and changes are refused until it is back.' : '');
     const waiting = list.reduce((n, r) => n + r.waiting, 0);
     document.title = (waiting ? whole.format(waiting) + ' waiting · ' : '') + 'Anteroom console';
   }
@@ -290,12 +290,13 @@
         fill(r);
       },
       async history() {
+        let all;
         try {
-          const all = (await api('GET', roomPath(id, '/history?minutes=60'))).buckets;
-          // A young room is drawn from its beginning.
-          const first = all.findIndex(b => b.joins || b.admissions || b.waiting);
-          const buckets = all.slice(Math.max(0, Math.min(first < 0 ? all.length : first - 1, all.length - 15)));
+          all = (await api('GET', roomPath(id, '/history?minutes=60'))).buckets;
         } catch { return; } // the alarm above says why, and the old curve stays
+        // A young room is drawn from its beginning.
+        const first = all.findIndex(b => b.joins || b.admissions || b.waiting);
+        const buckets = all.slice(Math.max(0, Math.min(first < 0 ? all.length : first - 1, all.length - 15)));
         draw($r('[data-c=waiting]'), buckets, ['waiting'], true);
         draw($r('[data-c=flow]'), buckets, ['joins', 'admissions'], false);
       },
@@ -322,7 +323,7 @@
     svg.replaceChildren(...parts, cursor);
     const out = $('output', svg.parentNode), last = buckets.at(-1);
     const text = b => clock(b.at) + ' ' + series.map(s => whole.format(b[s]) + ' ' + words[s]).join(', ');
-    const rest = !last ? 'no history yet' : 'top ' + whole.format(Math.max(...buckets.flatMap(b => series.map(s => b[s])))) + ', ' + buckets.length + ' min';
+    const rest = !last ? 'no history yet' : 'top ' + whole.format(Math.max(...buckets.flatMap(b => series.map(s => b[s])))) + (area ? ', ' : ' a minute, ') + buckets.length + ' min';
     set(out, rest);
     svg.setAttribute('aria-label', last ? series.map(s => words[s]).join(' and ') + ' over the last ' + buckets.length + ' minutes. Now: ' + text(last) + '. Highest: ' + whole.format(top) + '.' : 'No history yet');
     svg.onpointermove = e => {
