@@ -267,10 +267,18 @@ func (c *clientConn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	c.begin()
+	c.settle()
 	if err := c.send(p, time.Now()); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// settle notes that nothing is left of the body, so Close need not wait for it.
+func (c *clientConn) settle() {
+	if c.head.length != 0 && c.body.done() {
+		c.unread.Store(false)
+	}
 }
 
 // begin marks the final answer's first byte, after which no 100 Continue may follow.
@@ -295,6 +303,15 @@ func (c *clientConn) send(p []byte, now time.Time) error {
 }
 
 const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// sendInterim passes an informational answer on.
+func (c *clientConn) sendInterim(p []byte) error {
+	if c.head.expect { // an upload may be about to send 100 Continue
+		c.continueMu.Lock()
+		defer c.continueMu.Unlock()
+	}
+	return c.send(p, time.Now())
+}
 
 // sendContinue asks the client for its body, unless the answer has begun.
 func (c *clientConn) sendContinue() error {

@@ -38,7 +38,7 @@ type TLSConfig struct {
 
 // The kinds of failures, the fixed label set of upstream_errors_total.
 const (
-	KindConnect     = "connect"        // 502: no server could be connected to
+	KindConnect     = "connect"        // 502, 504 for a time-out: no server could be connected to
 	KindTLS         = "tls"            // 502: the handshake failed
 	KindTimeout     = "timeout"        // 504: no answer in time; after its header: it fell silent
 	KindReset       = "reset"          // 502: the connection ended before an answer
