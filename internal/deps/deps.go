@@ -3,6 +3,7 @@ package deps
 
 import (
 	_ "github.com/HdrHistogram/hdrhistogram-go"
+	_ "github.com/anishathalye/porcupine"
 	_ "github.com/cenkalti/backoff/v5"
 	_ "github.com/chromedp/chromedp"
 	_ "github.com/getkin/kin-openapi/openapi3"
@@ -30,10 +31,9 @@ import (
 	_ "github.com/valyala/fasthttp"
 	_ "go.uber.org/goleak"
 	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/net/http/httpguts"
 	_ "golang.org/x/sync/errgroup"
 	_ "golang.org/x/sys/unix"
-	_ "pgregory.net/rapid"
-	_ "github.com/anishathalye/porcupine"
 	_ "golang.org/x/text/language"
-	_ "golang.org/x/net/http/httpguts"
+	_ "pgregory.net/rapid"
 )

@@ -1,0 +1,80 @@
+# Anteroom. `make help` lists the targets; everything they need and cannot find they install, saying so first.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO       ?= go
+FUZZTIME ?= 10s
+# Whole runs on two cores stay under a quarter of an hour.
+TEST_TIMEOUT ?= 13m
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
+
+# The commands that exist in this tree; cmd/<name> becomes bin/<name>.
+COMMANDS := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## Build bin/gateway, bin/bulkworker (where present), bin/loadgen and bin/shop
+	@mkdir -p bin
+	@for c in $(COMMANDS); do echo "building bin/$$c" >&2; $(GO) build -o "bin/$$c" "./cmd/$$c" || exit 1; done
+	@echo "building bin/shop" >&2; $(GO) build -o bin/shop ./examples/shop
+	@echo "building bin/loadgen" >&2; cd bench && $(GO) build -o ../bin/loadgen ./loadgen
+
+.PHONY: run
+run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@exec tools/run-demo.sh
+
+.PHONY: test
+test: ## Run every test that CI runs: race, browser, cluster, chart
+	@tools/need.sh gcc redis-server chromium npm
+	@tools/npm.sh
+	$(GO) test -race -vet=off -timeout $(TEST_TIMEOUT) ./...
+	cd bench && $(GO) test -race -vet=off -timeout 5m ./...
+	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
+
+.PHONY: browser
+browser: ## Run the browser tests alone
+	@tools/need.sh redis-server chromium npm
+	@tools/npm.sh
+	@tools/browser.sh
+
+.PHONY: bench
+bench: ## Compare with nginx and HAProxy in the same run; BENCH_ROUNDS, BENCH_SECONDS, BENCH_WAITING change its length
+	@tools/need.sh redis-server nginx haproxy wrk
+	@$(MAKE) --no-print-directory build
+	@mkdir -p bin && cd bench && $(GO) build -o ../bin/compare ./compare
+	@exec bin/compare --gateway bin/gateway \
+		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}" --waiting "$${BENCH_WAITING:-20000}"
+
+.PHONY: lint
+lint: ## gofmt, golangci-lint and the shell scripts' syntax
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then printf 'gofmt would change:\n%s\n' "$$out" >&2; exit 1; fi
+	@for s in $$(git ls-files '*.sh'); do bash -n "$$s" || exit 1; done
+	$(GO) run $(GOLANGCI) run ./...
+	cd bench && $(GO) run $(GOLANGCI) run ./...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
+	@GO="$(GO)" tools/fuzz.sh "$(FUZZTIME)"
+
+.PHONY: chart
+chart: ## Render and validate the Helm chart
+	@tools/chart.sh
+
+.PHONY: simulate
+simulate: ## Run the scaling simulation
+	@if [ ! -d bench/simulate ]; then echo "make simulate: there is no simulation in this tree yet (bench/simulate)" >&2; exit 1; fi
+	cd bench && $(GO) run ./simulate
+
+.PHONY: verify
+verify: ## Regenerate the generated files and fail if that changes one
+	$(GO) generate ./...
+	@changed=$$(git status --porcelain); if [ -n "$$changed" ]; then \
+		git --no-pager diff; printf 'make verify: these differ from what is committed:\n%s\n' "$$changed" >&2; exit 1; fi

@@ -1,0 +1,374 @@
+package admissiontest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+const (
+	gap    = 5_000_000
+	hold   = 5_000_000
+	memory = 900_000_000
+)
+
+// Place is a ticket in line.
+type Place struct {
+	Order  int64
+	Seen   int64 // room time in whole milliseconds, as µs
+	Until  int64 // present until, room time
+	Parked bool
+}
+
+// Grant is what is known of a ticket that was admitted or ended.
+type Grant struct {
+	What     string // admitted, or a reason
+	Wall     int64  // of the admission
+	At       int64  // of the admission, room time
+	Claimed  int64
+	Client   admission.Client
+	ForgetAt int64
+}
+
+// Admission is one visitor that was let in, for judging rate and order.
+type Admission struct {
+	ID         admission.ID
+	Room, Wall int64
+	Order      int64
+}
+
+// Model is one room. Times are microseconds.
+type Model struct {
+	P    admission.Policy
+	Wall int64
+
+	adj, tick, hold int64
+	busy            bool
+	bucket          admission.TokenBucket
+	Line            map[admission.ID]*Place
+	Grants          map[admission.ID]*Grant
+	Sessions        map[admission.ID]int64 // until, room time
+	Revoked         map[admission.ID]bool
+	Admissions      []Admission
+	Fence           int64
+	fresh           bool // a snapshot was built since the last change by an operator
+}
+
+// New is a room that begins now with a full bucket.
+func New(p admission.Policy, wall int64) *Model {
+	m := &Model{
+		P: p, Wall: wall, tick: wall, Fence: 1,
+		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
+		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{},
+	}
+	m.bucket = admission.TokenBucket{At: wall, Rate: p.Rate, Burst: m.burst(), Level: m.burst() * 1_000_000}
+	return m
+}
+
+func (m *Model) burst() int64 {
+	if m.P.Burst > 0 {
+		return m.P.Burst
+	}
+	return max(1000, m.P.Rate)
+}
+
+// Room is room time: the wall's without long silences of a busy room and
+// without jumps back.
+func (m *Model) Room() int64 {
+	switch d := m.Wall - m.tick; {
+	case d > gap && m.busy:
+		m.adj -= d
+		m.tick = m.Wall
+		m.hold = m.Wall + m.adj + hold
+	case d < 0:
+		m.adj -= d
+		m.tick = m.Wall
+	}
+	m.adj = max(m.adj, m.bucket.At-m.Wall)
+	return m.Wall + m.adj
+}
+
+func (m *Model) refill(now int64) {
+	m.bucket.Rate, m.bucket.Burst = m.P.Rate, m.burst()
+	m.bucket.Refill(now)
+}
+
+// Refill is what room_enter does to the limiter whatever it is asked.
+func (m *Model) Refill() { m.refill(m.Room()) }
+
+func (m *Model) active() int64 {
+	n := int64(len(m.Sessions))
+	for _, g := range m.Grants {
+		if g.What == "admitted" {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *Model) waiting() int {
+	n := 0
+	for _, p := range m.Line {
+		if !p.Parked {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *Model) settled(now int64, id admission.ID, c admission.Client) (admission.State, bool) {
+	g := m.Grants[id]
+	if g == nil {
+		return 0, false
+	}
+	switch g.What {
+	case "admitted":
+		if g.At+m.P.ClaimWindow.Microseconds() >= now {
+			return admission.Admitted, true
+		}
+		m.end(now, id, admission.ReasonLapsed)
+		return admission.Lapsed, true
+	case admission.ReasonClaimed:
+		m.remember(now, g)
+		if m.Sessions[id] > now && c != (admission.Client{}) && c == g.Client && now-g.Claimed <= m.P.ClaimWindow.Microseconds() {
+			return admission.Active, true
+		}
+		return admission.Ended, true
+	}
+	m.remember(now, g)
+	switch g.What {
+	case admission.ReasonLapsed:
+		return admission.Lapsed, true
+	case admission.ReasonRemoved:
+		return admission.Expired, true
+	}
+	return admission.Ended, true
+}
+
+func (m *Model) remember(now int64, g *Grant) {
+	g.ForgetAt = now + m.P.Absence.Microseconds() + memory
+}
+
+func (m *Model) end(now int64, id admission.ID, what string) {
+	g := m.Grants[id]
+	if g == nil {
+		g = &Grant{}
+		m.Grants[id] = g
+	}
+	g.What, g.Claimed, g.Client = what, 0, admission.Client{}
+	m.remember(now, g)
+	delete(m.Line, id)
+}
+
+func (m *Model) heard(now int64, p *Place, grace time.Duration) {
+	p.Seen = now / 1000 * 1000
+	p.Until = p.Seen + grace.Microseconds()
+	p.Parked = false
+}
+
+// Grace is for how long a ticket counts as present after it was heard.
+func Grace(interval time.Duration) time.Duration {
+	if interval <= 0 {
+		interval = 10 * time.Second
+	}
+	g := max(30*time.Second, 2*interval+10*time.Second)
+	return min(255*time.Second, (g+time.Second-1)/time.Second*time.Second)
+}
+
+// Arrive is a newcomer.
+func (m *Model) Arrive(a admission.Arrival) admission.State {
+	now := m.Room()
+	m.refill(now)
+	if s, ok := m.settled(now, a.ID, a.Client); ok {
+		return s
+	}
+	if p := m.Line[a.ID]; p != nil {
+		m.heard(now, p, Grace(a.Interval))
+		return admission.Waiting
+	}
+	m.busy = true
+	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
+		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && m.bucket.Available() >= 1 {
+		m.bucket.Take(1)
+		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
+		m.remember(now, m.Grants[a.ID])
+		m.Sessions[a.ID] = now + m.P.SessionTTL.Microseconds()*3/2
+		m.Admissions = append(m.Admissions, Admission{a.ID, now, m.Wall, now})
+		return admission.Active
+	}
+	p := &Place{Order: now}
+	m.heard(now, p, Grace(a.Interval))
+	m.Line[a.ID] = p
+	return admission.Waiting
+}
+
+// Seen is a poll that reached the store; a ticket that the line does not hold is enrolled.
+func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
+	now := m.Room()
+	if s, ok := m.settled(now, t.ID, t.Client); ok {
+		return s, ""
+	}
+	p := m.Line[t.ID]
+	if p == nil {
+		if t.Fence < m.Fence {
+			return admission.Expired, admission.ReasonReset
+		}
+		from := t.Seen
+		if t.Epoch == "" {
+			from = t.Order
+		}
+		if now-from > m.P.Absence.Microseconds() {
+			return admission.Expired, admission.ReasonLate
+		}
+		p = &Place{Order: min(t.Order, now)}
+		m.Line[t.ID] = p
+		m.busy = true
+	}
+	m.heard(now, p, Grace(t.Interval))
+	return admission.Waiting, ""
+}
+
+// Claim exchanges an admitted ticket; ok is false when the line knows nothing of it.
+func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, ok bool) {
+	now := m.Room()
+	s, ok = m.settled(now, id, c)
+	switch {
+	case s == admission.Admitted:
+		g := m.Grants[id]
+		g.What, g.Claimed, g.Client = admission.ReasonClaimed, now, c
+		m.remember(now, g)
+		m.Sessions[id] = now + m.P.SessionTTL.Microseconds()*3/2
+		m.busy = true
+		return admission.Active, true
+	case ok:
+		return s, true
+	case m.Line[id] != nil:
+		return admission.Waiting, true
+	}
+	return 0, false
+}
+
+// Patch changes the policy; what was earned so far was earned at the old rate.
+func (m *Model) Patch(change func(*admission.Policy)) {
+	m.refill(m.Room())
+	change(&m.P)
+	m.fresh = false
+}
+
+// Leave gives a place back.
+func (m *Model) Leave(id admission.ID) {
+	now := m.Room()
+	if g := m.Grants[id]; g == nil || g.What == "admitted" {
+		m.end(now, id, admission.ReasonLeft)
+	}
+}
+
+// Revoke ends a session.
+func (m *Model) Revoke(id admission.ID) {
+	now := m.Room()
+	m.Revoked[id] = true
+	delete(m.Sessions, id)
+	m.end(now, id, admission.ReasonRevoked)
+}
+
+// Reset empties the line.
+func (m *Model) Reset() {
+	m.Room()
+	m.Fence++
+	m.fresh = false
+	clear(m.Line)
+	for id, g := range m.Grants {
+		if g.What == "admitted" {
+			delete(m.Grants, id)
+		}
+	}
+}
+
+// Tick is one room_advance. One that comes sooner than apart (µs) after the
+// last does no work. It returns what it admitted, in order.
+func (m *Model) Tick(apart int64) []admission.ID {
+	now := m.Room()
+	if m.fresh && m.Wall-m.tick < apart {
+		return nil
+	}
+	m.fresh = true
+	m.tick = m.Wall
+	for id, till := range m.Sessions {
+		if till <= now {
+			delete(m.Sessions, id)
+		}
+	}
+	for id, g := range m.Grants {
+		if g.What == "admitted" && g.At <= now-m.P.ClaimWindow.Microseconds()-1 {
+			m.end(now, id, admission.ReasonLapsed)
+		}
+	}
+	for id, g := range m.Grants {
+		if g.What != "admitted" && g.ForgetAt <= now {
+			delete(m.Grants, id)
+		}
+	}
+	for id, p := range m.Line {
+		if p.Seen/1000 < (now-m.P.Absence.Microseconds())/1000-1000 {
+			delete(m.Line, id)
+		}
+	}
+	m.refill(now)
+	in := m.admit(now)
+	m.bucket.Take(int64(len(in)))
+	m.busy = len(m.Line)+len(m.Sessions) > 0
+	for _, g := range m.Grants {
+		m.busy = m.busy || g.What == "admitted"
+	}
+	return in
+}
+
+func (m *Model) admit(now int64) (in []admission.ID) {
+	if now < m.hold {
+		return nil
+	}
+	var k int64
+	if !m.P.Paused {
+		k = m.bucket.Available()
+		if m.P.MaxActive > 0 {
+			k = min(k, m.P.MaxActive-m.active())
+		}
+		if m.P.HeadWindow > 0 {
+			k = min(k, m.P.HeadWindow)
+		}
+	}
+	for _, id := range m.InOrder() {
+		p := m.Line[id]
+		if p.Until < now {
+			p.Parked = true
+			continue
+		}
+		if int64(len(in)) >= k || p.Order+m.P.MinWait.Microseconds() > now {
+			return in
+		}
+		delete(m.Line, id)
+		m.Grants[id] = &Grant{What: "admitted", Wall: m.Wall, At: now}
+		m.Admissions = append(m.Admissions, Admission{id, now, m.Wall, p.Order})
+		in = append(in, id)
+	}
+	return in
+}
+
+// InOrder gives the tickets that are not parked, first come first.
+func (m *Model) InOrder() []admission.ID {
+	var ids []admission.ID
+	for id, p := range m.Line {
+		if !p.Parked {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b admission.ID) int {
+		if c := cmp.Compare(m.Line[a].Order, m.Line[b].Order); c != 0 {
+			return c
+		}
+		return slices.Compare(a[:], b[:])
+	})
+	return ids
+}

@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// batchMost is how many requests one script call takes.
+const batchMost = 500
+
+// batcher gathers requests of about a millisecond into one store call. The
+// first of a batch leads it: it waits for company, sends, and wakes the rest.
+// It has no goroutine of its own.
+type batcher[Q, A any] struct {
+	wait time.Duration
+	send func(ctx context.Context, q []Q) ([]A, error)
+
+	mu   sync.Mutex
+	open *batch[Q, A]
+}
+
+type batch[Q, A any] struct {
+	questions []Q
+	full      chan struct{} // closed when it holds batchMost
+	done      chan struct{} // closed when answers or err is set
+	answers   []A
+	err       error
+}
+
+// ask sends q with others and returns its answer. When ctx ends first the
+// request is sent all the same.
+func (b *batcher[Q, A]) ask(ctx context.Context, q Q) (A, error) {
+	b.mu.Lock()
+	cur := b.open
+	lead := cur == nil
+	if lead {
+		cur = &batch[Q, A]{full: make(chan struct{}), done: make(chan struct{})}
+		b.open = cur
+	}
+	i := len(cur.questions)
+	cur.questions = append(cur.questions, q)
+	if len(cur.questions) == batchMost {
+		b.open = nil
+		close(cur.full)
+	}
+	b.mu.Unlock()
+
+	if lead {
+		b.lead(cur)
+	} else {
+		select {
+		case <-cur.done:
+		case <-ctx.Done():
+			var none A
+			return none, ctx.Err()
+		}
+	}
+	if cur.err != nil {
+		var none A
+		return none, cur.err
+	}
+	return cur.answers[i], nil
+}
+
+func (b *batcher[Q, A]) lead(cur *batch[Q, A]) {
+	t := time.NewTimer(b.wait)
+	select {
+	case <-t.C:
+		b.mu.Lock()
+		if b.open == cur {
+			b.open = nil
+		}
+		b.mu.Unlock()
+	case <-cur.full:
+		t.Stop()
+	}
+	defer close(cur.done)
+	// The leader's own client may go away; the others' answers may not.
+	cur.answers, cur.err = b.send(context.Background(), cur.questions)
+}

@@ -1,0 +1,93 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/anteroom/anteroom/lua"
+)
+
+// errEpoch means that the store is not the one that this process knew: the room
+// must be restored before anything else.
+var errEpoch = errors.New("the store has another epoch")
+
+// header is how every room script's answer begins.
+type header struct {
+	epoch      string
+	seq, fence int64
+	room, wall int64
+}
+
+// call runs one room script and returns what follows the header.
+func (r *Room) call(ctx context.Context, name string, args ...any) (header, []any, error) {
+	k := r.knowledge()
+	line := make([]any, 0, 4+len(args))
+	line = append(line, r.c.now(), k.epoch, k.seq, r.policyArg())
+	line = append(line, args...)
+	sent := r.c.mono()
+	res, err := r.c.runner.Run(ctx, r.c.scripts.Script(name), r.keys, line...)
+	if err != nil {
+		if errors.Is(err, lua.ErrCall) {
+			return header{}, nil, err
+		}
+		return header{}, nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	reply, ok := res.([]any)
+	if !ok || len(reply) < 3 {
+		return header{}, nil, fmt.Errorf("%s answered %v", name, res)
+	}
+	if asString(reply[0]) == "EPOCH" {
+		return header{}, nil, errEpoch
+	}
+	h := header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), room: asInt(reply[4]), wall: asInt(reply[5])}
+	r.learn(h, (sent+r.c.mono())/2)
+	return h, reply[6:], nil
+}
+
+// do is call with a deadline, restoring the room and repeating the call once
+// when the store is another than this process knew. Every script is safe to repeat.
+func (r *Room) do(ctx context.Context, timeout time.Duration, name string, args ...any) (header, []any, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	h, rest, err := r.call(ctx, name, args...)
+	if errors.Is(err, errEpoch) {
+		if err = r.restore(ctx); err == nil {
+			h, rest, err = r.call(ctx, name, args...)
+		}
+	}
+	if errors.Is(err, errEpoch) {
+		err = fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return h, rest, err
+}
+
+func (c *Core) now() int64 {
+	if c.o.Now != nil {
+		return c.o.Now()
+	}
+	return 0
+}
+
+func asString(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	return ""
+}
+
+func asInt(v any) int64 {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64) // scripts write integers with %.0f
+		return n
+	}
+	return 0
+}

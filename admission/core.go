@@ -1,0 +1,218 @@
+package admission
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/lua"
+)
+
+// layout is the version of the keys and values that this program reads and
+// writes. A store that says another is refused.
+const layout = 1
+
+// Options of a Core. Client is required.
+type Options struct {
+	Client  redis.UniversalClient
+	Prefix  string        // of every key; "wr"
+	Timeout time.Duration // deadline of a call on the request path; 250ms
+	Tick    time.Duration // between two looks at a busy room; 250ms
+	Log     *slog.Logger
+	Gateway string // names this process among its peers; random when empty
+	// Observe is told of every store call, for metrics.
+	Observe func(script string, took time.Duration, err error)
+	// Now replaces Redis's clock (µs) in tests.
+	Now func() int64
+}
+
+// idle is the time between two looks at a room without line or visitors.
+const idle = 2 * time.Second
+
+// Core holds the rooms of one process over one store.
+type Core struct {
+	o       Options
+	scripts *lua.Set
+	runner  *lua.Runner
+	start   time.Time
+
+	mu      sync.Mutex
+	rooms   map[string]*Room
+	running context.Context // nil while Run does not run
+	loops   sync.WaitGroup
+	ready   bool // the layout was checked
+}
+
+// New reads the scripts and starts nothing.
+func New(o Options) (*Core, error) {
+	if o.Client == nil {
+		return nil, errors.New("admission: Options.Client is missing")
+	}
+	if o.Prefix == "" {
+		o.Prefix = "wr"
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 250 * time.Millisecond
+	}
+	if o.Tick <= 0 {
+		o.Tick = 250 * time.Millisecond
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Gateway == "" {
+		o.Gateway = randomName()
+	}
+	set, err := lua.Load()
+	if err != nil {
+		return nil, err
+	}
+	return &Core{
+		o:       o,
+		scripts: set,
+		runner:  lua.NewRunner(o.Client, set, o.Observe),
+		start:   time.Now(),
+		rooms:   map[string]*Room{},
+	}, nil
+}
+
+func randomName() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// Room gives the room of that id, made when it is new, with the policy that
+// the configuration now says.
+func (c *Core) Room(id string, p Policy) *Room {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.rooms[id]
+	if r == nil {
+		r = newRoom(c, id, p)
+		c.rooms[id] = r
+		if c.running != nil {
+			c.launch(r)
+		}
+		return r
+	}
+	r.setPolicy(p)
+	return r
+}
+
+// Remove forgets a room of this process; the store keeps its line.
+func (c *Core) Remove(id string) {
+	c.mu.Lock()
+	r := c.rooms[id]
+	delete(c.rooms, id)
+	c.mu.Unlock()
+	if r != nil {
+		r.stop()
+	}
+}
+
+func (c *Core) all() []*Room {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rooms := make([]*Room, 0, len(c.rooms))
+	for _, r := range c.rooms {
+		rooms = append(rooms, r)
+	}
+	slices.SortFunc(rooms, func(a, b *Room) int {
+		if a.id < b.id {
+			return -1
+		}
+		return 1
+	})
+	return rooms
+}
+
+// launch starts a room's loop; c.mu is held.
+func (c *Core) launch(r *Room) {
+	ctx, stop := context.WithCancel(c.running)
+	r.setStop(stop)
+	c.loops.Go(func() {
+		defer stop()
+		r.loop(ctx)
+	})
+}
+
+// Run ticks the rooms until ctx ends; it then sends what is pending
+// (heartbeats, joins) and returns nil. It may run once at a time.
+func (c *Core) Run(ctx context.Context) error {
+	c.mu.Lock()
+	if c.running != nil {
+		c.mu.Unlock()
+		return errors.New("admission: Run runs already")
+	}
+	c.running = ctx
+	for _, r := range c.rooms {
+		c.launch(r)
+	}
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.running = nil
+	c.mu.Unlock()
+	c.loops.Wait()
+	return nil
+}
+
+// Settle waits until every room was looked at once since Run runs, with the store or without it, or until ctx ends. Before
+// that a room knows neither its line nor what operators changed: everybody would have to wait.
+func (c *Core) Settle(ctx context.Context) {
+	for _, r := range c.all() {
+		select {
+		case <-r.first:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Up says whether the store answered every room lately.
+func (c *Core) Up() bool {
+	for _, r := range c.all() {
+		if r.down.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// prepare checks the data layout of the store and loads the scripts, once.
+func (c *Core) prepare(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ready {
+		return nil
+	}
+	res, err := c.runner.Run(ctx, c.scripts.Script("layout_claim"), []string{layoutKey(c.o.Prefix)}, 0, layout)
+	if err != nil {
+		return err
+	}
+	if v := asInt(res.([]any)[0]); v != layout {
+		return fmt.Errorf("store: keys with prefix %q have data layout %d, this program knows %d: run the version that wrote them, or give store.prefix another value", c.o.Prefix, v, layout)
+	}
+	if err := c.runner.LoadAll(ctx); err != nil {
+		return err
+	}
+	c.ready = true
+	return nil
+}
+
+// mono is this process's monotonic clock in nanoseconds; in tests it follows Now.
+func (c *Core) mono() int64 {
+	if c.o.Now != nil {
+		return c.o.Now() * 1000
+	}
+	return int64(time.Since(c.start))
+}

@@ -1,0 +1,166 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// flowSeconds is how far back admissions are kept second by second.
+const flowSeconds = 900
+
+// loadFlow reads the store's admission buckets.
+func (r *Room) loadFlow(ctx context.Context) ([]Flow, error) {
+	h, err := r.c.o.Client.HGetAll(ctx, r.keys[keyFlow]).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	bySec := map[int64]Flow{}
+	for field, v := range h {
+		if len(field) < 2 {
+			continue
+		}
+		sec, err1 := strconv.ParseInt(field[:len(field)-1], 10, 64)
+		n, err2 := strconv.ParseInt(v, 10, 64)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		f := bySec[sec]
+		f.Second = sec
+		if strings.HasSuffix(field, "a") {
+			f.Admitted = n
+		} else {
+			f.Busy = n / 1000
+		}
+		bySec[sec] = f
+	}
+	out := make([]Flow, 0, len(bySec))
+	for _, f := range bySec {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b Flow) int { return int(a.Second - b.Second) })
+	return out, nil
+}
+
+func (r *Room) flowNow() []Flow {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flow
+}
+
+func (r *Room) setFlow(f []Flow) {
+	r.mu.Lock()
+	r.flow = f
+	r.mu.Unlock()
+}
+
+// mergeFlow lays the newest seconds over those known, and gives a slice that is
+// not changed afterwards.
+func (r *Room) mergeFlow(news []Flow, room int64) []Flow {
+	old := r.flowNow()
+	from := int64(math.MaxInt64)
+	if len(news) > 0 {
+		from = news[0].Second
+	}
+	out := make([]Flow, 0, len(old)+len(news))
+	for _, f := range old {
+		if f.Second < from && f.Second > room/1e6-flowSeconds {
+			out = append(out, f)
+		}
+	}
+	for _, f := range news {
+		if f.Admitted > 0 || f.Busy > 0 {
+			out = append(out, f)
+		}
+	}
+	r.setFlow(out)
+	return out
+}
+
+// Minute is one bucket of a room's history.
+type Minute struct {
+	At                           int64 // start, seconds of Redis's clock
+	Joins, Admissions, Abandoned int64
+	Waiting                      int64 // at its end
+	Rate                         int64 // thousandths, in force at its end
+	WaitP50, WaitP90             time.Duration
+}
+
+// History gives the last n minutes, oldest first, at most 1440.
+func (r *Room) History(ctx context.Context, minutes int) ([]Minute, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
+	defer cancel()
+	h, err := r.c.o.Client.HGetAll(ctx, r.keys[keyMinutes]).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	minutes = max(1, min(1440, minutes))
+	last := r.RedisNow() / 60e6
+	out := make([]Minute, minutes)
+	waits := make([]map[int]int64, minutes)
+	for i := range out {
+		out[i].At = (last - int64(minutes-1-i)) * 60
+		waits[i] = map[int]int64{}
+	}
+	for field, v := range h {
+		cut := strings.IndexFunc(field, func(c rune) bool { return c < '0' || c > '9' })
+		if cut < 1 {
+			continue
+		}
+		m, err1 := strconv.ParseInt(field[:cut], 10, 64)
+		n, err2 := strconv.ParseInt(v, 10, 64)
+		i := int(m - last + int64(minutes) - 1)
+		if err1 != nil || err2 != nil || i < 0 || i >= minutes {
+			continue
+		}
+		switch b := &out[i]; field[cut] {
+		case 'j':
+			b.Joins = n
+		case 'a':
+			b.Admissions = n
+		case 'x':
+			b.Abandoned = n
+		case 'q':
+			b.Waiting = n
+		case 'r':
+			b.Rate = n
+		case 'w':
+			if idx, err := strconv.Atoi(field[cut+1:]); err == nil {
+				waits[i][idx] = n
+			}
+		}
+	}
+	for i := range out {
+		out[i].WaitP50, out[i].WaitP90 = quantile(waits[i], 0.5), quantile(waits[i], 0.9)
+	}
+	return out, nil
+}
+
+// quantile reads a histogram of lua/lib/room.lua's count_wait: bucket i holds
+// waits from 2^(i/4)-1 s; the middle of the bucket is given.
+func quantile(h map[int]int64, q float64) time.Duration {
+	var total int64
+	keys := make([]int, 0, len(h))
+	for k, n := range h {
+		total += n
+		keys = append(keys, k)
+	}
+	if total == 0 {
+		return 0
+	}
+	slices.Sort(keys)
+	want := int64(math.Ceil(q * float64(total)))
+	for _, k := range keys {
+		if want -= h[k]; want <= 0 {
+			if k == 0 {
+				return 0
+			}
+			return time.Duration((math.Exp2((float64(k)+0.5)/4) - 1) * float64(time.Second))
+		}
+	}
+	return 0
+}

@@ -1,0 +1,35 @@
+package admission
+
+import "strings"
+
+// keyNames are the keys of a room in the order in which every room script takes
+// them. They share one hash tag, so that a room lives in one slot.
+var keyNames = []string{
+	"state", "live", "line", "parked", "seen", "admitted", "sessions", "ended",
+	"grants", "revoked", "flow", "pending", "minutes", "gateways", "snapshot", "audit",
+}
+
+// Indexes into roomKeys of those that Go reads itself.
+const (
+	keyFlow    = 10
+	keyMinutes = 12
+	keyAudit   = 15
+)
+
+// roomKeys builds the keys of a room: <prefix>:{room:<id>}:<name>.
+func roomKeys(prefix, id string) []string {
+	keys := make([]string, len(keyNames))
+	for i, n := range keyNames {
+		keys[i] = prefix + ":{room:" + id + "}:" + n
+	}
+	return keys
+}
+
+// LimiterKey is the key of a limiter that stands alone; tag names its unit of
+// atomicity, as "origin:shop".
+func LimiterKey(prefix, tag, name string) string {
+	return strings.Join([]string{prefix, ":{", tag, "}:limit:", name}, "")
+}
+
+// layoutKey holds the version of the data layout.
+func layoutKey(prefix string) string { return prefix + ":layout" }

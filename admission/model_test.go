@@ -1,0 +1,359 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/admissiontest"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+const tick = 250 * time.Millisecond
+
+// visitor is one who keeps the newest token.
+type visitor struct {
+	t     Ticket
+	state State
+}
+
+// crowd drives several gateways over one store, and the model beside them.
+type crowd struct {
+	t        *rapid.T
+	client   redis.UniversalClient
+	prefix   string
+	policy   Policy
+	now      int64
+	gateways []*gateway
+	model    *admissiontest.Model
+	visitors []*visitor
+	serial   byte
+}
+
+type gateway struct {
+	room   *Room
+	calls  int // store calls
+	enters int // of them room_enter
+}
+
+func (c *crowd) newGateway() *gateway {
+	g := &gateway{}
+	core, err := New(Options{
+		Client: c.client, Prefix: c.prefix, Timeout: 5 * time.Second, Tick: tick, Log: slog.New(slog.DiscardHandler),
+		Now: func() int64 { return c.now },
+		Observe: func(script string, _ time.Duration, _ error) {
+			g.calls++
+			if script == "room_enter" {
+				g.enters++
+			}
+		},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	g.room = core.Room("sale", c.policy)
+	return g
+}
+
+func (c *crowd) tick(g *gateway) {
+	if err := g.room.Tick(context.Background()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.model.Tick(int64(tick/time.Microsecond) * 7 / 10)
+}
+
+func (c *crowd) any() *gateway {
+	return c.gateways[rapid.IntRange(0, len(c.gateways)-1).Draw(c.t, "gateway")]
+}
+
+func (c *crowd) one() *visitor {
+	if len(c.visitors) == 0 {
+		c.t.Skip("nobody is there")
+	}
+	return c.visitors[rapid.IntRange(0, len(c.visitors)-1).Draw(c.t, "visitor")]
+}
+
+func (c *crowd) arrive() {
+	c.serial++
+	id := ID{0: c.serial, 1: byte(len(c.visitors))}
+	a := Arrival{ID: id, Client: Client{1, c.serial}, Interval: time.Duration(rapid.IntRange(2, 69).Draw(c.t, "interval")) * time.Second}
+	s, refusal, err := c.any().room.Join(context.Background(), a)
+	if err != nil || refusal != Granted {
+		c.t.Fatalf("join: %v %q", err, refusal)
+	}
+	if want := c.model.Arrive(a); s.State != want {
+		c.t.Fatalf("arrival: %d, model %d", s.State, want)
+	}
+	s.Ticket.Interval, s.Ticket.Client = a.Interval, a.Client
+	c.visitors = append(c.visitors, &visitor{t: s.Ticket, state: s.State})
+}
+
+func (c *crowd) poll() {
+	v, g := c.one(), c.any()
+	before, entered := g.calls, g.enters
+	s, err := g.room.Check(context.Background(), v.t)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if g.enters > entered {
+		c.model.Refill()
+	}
+	if g.calls == before {
+		// From memory, at most a second old: other gateways may know better, but
+		// a session or the end of a ticket is not made up.
+		if _, settled := c.model.Grants[v.t.ID]; s.State != Waiting && !settled && s.Reason != ReasonReset {
+			c.t.Fatalf("memory says %d %q of %v, which was never admitted", s.State, s.Reason, v.t.ID)
+		}
+	} else if want, reason := c.model.Seen(v.t); s.State != want || reason != "" && s.Reason != reason {
+		c.t.Fatalf("poll: %d %q, model %d %q", s.State, s.Reason, want, reason)
+	}
+	v.state = s.State
+	if s.State == Waiting {
+		if s.Ticket.Order > v.t.Order {
+			c.t.Fatalf("an order grew from %d to %d", v.t.Order, s.Ticket.Order)
+		}
+		v.t.Order, v.t.Seen, v.t.Epoch, v.t.Fence = s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence
+	}
+}
+
+func (c *crowd) claim() {
+	v := c.one()
+	t := v.t
+	if rapid.Bool().Draw(c.t, "thief") {
+		t.Client = Client{9, 9}
+	}
+	g := c.any()
+	entered := g.enters
+	s, err := g.room.Claim(context.Background(), t)
+	if err != nil && !errors.Is(err, ErrNotYet) {
+		c.t.Fatal(err)
+	}
+	if g.enters > entered {
+		c.model.Refill()
+	}
+	want, known := c.model.Claim(t.ID, t.Client)
+	if !known {
+		want, _ = c.model.Seen(t)
+		if s.State != want {
+			c.resync(t)
+		}
+		return
+	}
+	if s.State != want {
+		c.t.Fatalf("claim: %d %q, model %d", s.State, s.Reason, want)
+	}
+}
+
+// resync forgives an answer from memory to a claim of an unknown ticket: the
+// model must then not hold it either.
+func (c *crowd) resync(t Ticket) {
+	f, err := c.gateways[0].room.Lookup(context.Background(), t.ID)
+	if errors.Is(err, ErrUnknown) {
+		delete(c.model.Line, t.ID)
+		return
+	}
+	c.t.Fatalf("claim of an unknown ticket: the store holds %+v (%v)", f, err)
+}
+
+// compare looks every ticket up.
+func (c *crowd) compare() {
+	room := c.gateways[0].room
+	rank := map[ID]int64{}
+	for i, id := range c.model.InOrder() {
+		rank[id] = int64(i)
+	}
+	for _, v := range c.visitors {
+		id := v.t.ID
+		f, err := room.Lookup(context.Background(), id)
+		if err != nil && !errors.Is(err, ErrUnknown) {
+			c.t.Fatal(err)
+		}
+		have := "unknown"
+		if err == nil {
+			switch f.State {
+			case Waiting:
+				have = fmt.Sprintf("waiting at %d, parked %t", f.Order, f.Parked)
+				if !f.Parked {
+					have += fmt.Sprintf(", %d ahead", f.Ahead)
+				}
+			case Admitted:
+				have = fmt.Sprintf("admitted at %d", f.AdmittedAt)
+			case Active:
+				have = "active"
+			default:
+				have = "ended"
+			}
+		}
+		if want := c.want(id, rank); have != want {
+			c.t.Fatalf("ticket %v: the store says %q, the model %q", id, have, want)
+		}
+	}
+}
+
+func (c *crowd) want(id ID, rank map[ID]int64) string {
+	if p := c.model.Line[id]; p != nil {
+		s := fmt.Sprintf("waiting at %d, parked %t", p.Order, p.Parked)
+		if !p.Parked {
+			s += fmt.Sprintf(", %d ahead", rank[id])
+		}
+		return s
+	}
+	g := c.model.Grants[id]
+	switch {
+	case g == nil && c.model.Sessions[id] > c.model.Room():
+		return "active"
+	case g == nil:
+		return "unknown"
+	case g.What == "admitted":
+		return fmt.Sprintf("admitted at %d", g.Wall)
+	case g.What == ReasonClaimed && c.model.Sessions[id] > c.model.Room():
+		return "active"
+	}
+	return "ended"
+}
+
+func (c *crowd) invariants() {
+	if n := int64(len(c.model.Sessions)); c.policy.MaxActive > 0 && n > c.policy.MaxActive {
+		c.t.Fatalf("%d sessions, max_active %d", n, c.policy.MaxActive)
+	}
+}
+
+func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
+	rate := int64(rapid.IntRange(200, 20000).Draw(t, "rate"))
+	c := &crowd{
+		t: t, client: client, prefix: prefix, now: 1_780_000_000_000_000,
+		policy: Policy{
+			Enabled: true, Method: FIFO, Rate: rate, Burst: int64(rapid.SampledFrom([]int{0, 1000, 3500, 8000}).Draw(t, "burst")),
+			MaxActive: int64(rapid.SampledFrom([]int{0, 0, 3, 8}).Draw(t, "max_active")),
+			MinWait:   rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Second}).Draw(t, "min_wait"),
+			Absence:   3 * time.Minute, ClaimWindow: time.Minute, SessionTTL: 2 * time.Minute, OnStoreError: OnErrorWait,
+		},
+	}
+	c.model = admissiontest.New(c.policy, c.now)
+	for range 3 {
+		g := c.newGateway()
+		c.gateways = append(c.gateways, g)
+		c.tick(g)
+	}
+	patched := false
+	actions := map[string]func(*rapid.T){
+		"arrive": func(*rapid.T) { c.arrive() },
+		"crowd": func(*rapid.T) {
+			for range 5 {
+				c.now += 100
+				c.model.Wall = c.now
+				c.arrive()
+			}
+		},
+		"poll":  func(*rapid.T) { c.poll() },
+		"claim": func(*rapid.T) { c.claim() },
+		"leave": func(*rapid.T) {
+			v := c.one()
+			if err := c.any().room.Leave(context.Background(), v.t); err != nil {
+				c.t.Fatal(err)
+			}
+			c.model.Leave(v.t.ID)
+		},
+		"tick": func(*rapid.T) { c.tick(c.any()); c.compare() },
+		"soon": func(t *rapid.T) {
+			c.now += int64(rapid.IntRange(1, 400_000).Draw(t, "µs"))
+			c.model.Wall = c.now
+		},
+		"later": func(t *rapid.T) {
+			// Time that passes with a tick each second, as in production.
+			for range rapid.IntRange(1, 200).Draw(t, "s") {
+				c.now += 1_000_000
+				c.model.Wall = c.now
+				c.tick(c.any())
+			}
+			c.compare()
+		},
+		"outage": func(t *rapid.T) {
+			c.now += int64(rapid.IntRange(4_000_000, 900_000_000).Draw(t, "µs"))
+			c.model.Wall = c.now
+		},
+		"clock goes back": func(t *rapid.T) {
+			c.now -= int64(rapid.IntRange(1, 3_000_000).Draw(t, "µs"))
+			c.model.Wall = c.now
+		},
+		"a gateway dies": func(t *rapid.T) {
+			g := c.newGateway()
+			c.gateways[rapid.IntRange(0, 2).Draw(t, "which")] = g
+			c.tick(g)
+		},
+		"pause or resume": func(t *rapid.T) {
+			g := c.any()
+			pause := rapid.Bool().Draw(t, "pause")
+			err := error(nil)
+			if pause {
+				err = g.room.Pause(context.Background(), "ann")
+			} else {
+				err = g.room.Resume(context.Background(), "ann")
+			}
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			c.model.Patch(func(p *Policy) { p.Paused = pause })
+			c.model.Tick(175_000)
+		},
+		"change the rate": func(t *rapid.T) {
+			patched = true
+			rate := int64(rapid.IntRange(0, 30000).Draw(t, "rate"))
+			if err := c.any().room.Patch(context.Background(), "ann", Live{Rate: &rate}); err != nil {
+				c.t.Fatal(err)
+			}
+			c.model.Patch(func(p *Policy) { p.Rate = rate })
+			c.model.Tick(175_000)
+		},
+		"reset": func(t *rapid.T) {
+			if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
+				t.Skip()
+			}
+			if err := c.any().room.Reset(context.Background(), "ann"); err != nil {
+				c.t.Fatal(err)
+			}
+			c.model.Reset()
+			c.model.Tick(175_000)
+		},
+		"": func(*rapid.T) { c.invariants() },
+	}
+	t.Repeat(actions)
+	c.compare()
+	if !patched {
+		burst := c.policy.Burst
+		if burst == 0 {
+			burst = max(1000, c.policy.Rate)
+		}
+		if err := admissiontest.OverRate(c.model.Admissions, c.policy.Rate, burst); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRoomFollowsModel runs random operations of three gateways on a real Redis
+// and on the model, and compares every ticket.
+func TestRoomFollowsModel(t *testing.T) {
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+	})
+}
+
+// TestRoomFollowsModelOnCluster is the same where every script must keep to one slot.
+func TestRoomFollowsModelOnCluster(t *testing.T) {
+	client, prefix := redistest.Cluster(t), redistest.Prefix(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+	})
+}

@@ -1,0 +1,107 @@
+package admission
+
+import (
+	"sync"
+	"time"
+)
+
+// local is how this gateway serves while the store is away (DESIGN §6).
+type local struct {
+	mu    sync.Mutex
+	since int64 // mono when the store went away, ns
+	base  int64 // room time then; orders given since are packed behind it
+	snap  *Snapshot
+	level int64 // of this gateway's share, billionths of a token
+	at    int64 // mono of the last refill, ns
+}
+
+func (l *local) begin(base, mono int64, snap *Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since, l.at, l.base, l.snap, l.level = mono, mono, base, snap, 0
+}
+
+// order packs a millisecond of the outage into a microsecond behind the last
+// tick, so that who joins meanwhile sorts before who joins after it.
+func (l *local) order(mono int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.base + (mono-l.since)/1e6 + 1
+}
+
+// share takes one visitor from this gateway's part of the room's rate.
+func (l *local) share(p *Policy, gateways, mono int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := max(1, gateways)
+	b := TokenBucket{Level: l.level, At: l.at / 1000, Rate: p.Rate / g, Burst: max(1000, p.Burst/g)}
+	b.Refill(mono / 1000)
+	ok := b.Available() >= 1
+	if ok {
+		b.Take(1)
+	}
+	l.level, l.at = b.Level, mono
+	return ok
+}
+
+// reached is how far into the last snapshot's line the whole room has come by now.
+func (l *local) reached(p *Policy, mono int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return (mono - l.since) / 1e6 * p.Rate / 1e6
+}
+
+// joinOffline answers an arrival without the store, by on_store_error.
+func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
+	snap := r.Snapshot()
+	p := &snap.Policy
+	lined := snap.Waiting > 0 || len(snap.Pending) > 0
+	switch {
+	case p.OnStoreError == OnErrorClosed:
+		return Standing{}, Unavailable, nil
+	case lined || p.Paused:
+		// A newcomer never passes those who wait.
+	case p.OnStoreError == OnErrorOpen,
+		p.OnStoreError == OnErrorLocal && r.local.share(p, snap.Gateways, r.c.mono()):
+		return r.activeOffline(t), Granted, nil
+	}
+	if r.anchor.Load() == nil {
+		r.mu.Lock()
+		r.lastOrd = max(r.c.mono()/1e6, r.lastOrd+1)
+		t.Order = r.lastOrd
+		r.mu.Unlock()
+		t.Epoch = neverHeard
+	} else {
+		t.Order, t.Fence = r.nextOrder(), snap.Fence
+	}
+	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true}, Granted, nil
+}
+
+// checkOffline answers a poll without the store: as waiting, or let in where
+// on_store_error says so, in the order of the last snapshot.
+func (r *Room) checkOffline(t Ticket) Standing {
+	snap := r.Snapshot()
+	p := &snap.Policy
+	if !p.Paused && snap.Known && r.down.Load() {
+		switch p.OnStoreError {
+		case OnErrorOpen:
+			return r.activeOffline(t)
+		case OnErrorLocal:
+			if r.Ahead(t.Order) < r.local.reached(p, r.c.mono()) && r.local.share(p, snap.Gateways, r.c.mono()) {
+				return r.activeOffline(t)
+			}
+		}
+	}
+	return Standing{State: Waiting, Ticket: t, Offline: true}
+}
+
+// activeOffline makes a session that the store hears of when it is back.
+func (r *Room) activeOffline(t Ticket) Standing {
+	s := Standing{State: Active, Ticket: t, AdmittedAt: r.RedisNow(), Offline: true}
+	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenRoom: r.Now()})
+	r.Touch(t.ID, true)
+	return s
+}
+
+// tickTimeout is the deadline of the calls off the request path.
+func (r *Room) tickTimeout() time.Duration { return max(time.Second, 2*r.c.o.Timeout) }

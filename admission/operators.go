@@ -1,0 +1,206 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Patch changes live fields: in the store at once, in every gateway with its
+// next tick. who is written to the audit log, here and below.
+func (r *Room) Patch(ctx context.Context, who string, l Live) error {
+	return r.patch(ctx, who, "patch", l)
+}
+
+func (r *Room) patch(ctx context.Context, who, action string, l Live) error {
+	args := []any{who, r.id, action}
+	set := func(name, v string) { args = append(args, "set", name, v) }
+	for _, f := range []struct {
+		name string
+		v    *int64
+	}{{"rate", l.Rate}, {"burst", l.Burst}, {"max_active", l.MaxActive}} {
+		if f.v != nil {
+			set(f.name, itoa(*f.v))
+		}
+	}
+	for _, f := range []struct {
+		name string
+		v    *bool
+	}{{"paused", l.Paused}, {"draining", l.Draining}, {"enabled", l.Enabled}} {
+		if f.v != nil {
+			set(f.name, bit(*f.v))
+		}
+	}
+	if l.Message != nil {
+		set("message", *l.Message)
+	}
+	if l.Method != nil {
+		set("method", *l.Method)
+	}
+	if l.SessionTTL != nil {
+		set("session.ttl", itoa(l.SessionTTL.Microseconds()))
+	}
+	for _, name := range l.Clear {
+		args = append(args, "clear", name, "")
+	}
+	if _, _, err := r.do(ctx, r.tickTimeout(), "room_patch", args...); err != nil {
+		return err
+	}
+	return r.Tick(ctx)
+}
+
+// Pause stops admissions; joins go on.
+func (r *Room) Pause(ctx context.Context, who string) error {
+	yes := true
+	return r.patch(ctx, who, "pause", Live{Paused: &yes})
+}
+
+// Resume undoes Pause and Drain.
+func (r *Room) Resume(ctx context.Context, who string) error {
+	return r.patch(ctx, who, "resume", Live{Clear: []string{"paused", "draining"}})
+}
+
+// Drain gives no new tickets; those waiting are still served.
+func (r *Room) Drain(ctx context.Context, who string) error {
+	yes := true
+	return r.patch(ctx, who, "drain", Live{Draining: &yes})
+}
+
+// Reset empties the line. Tokens from before are expired; sessions stay.
+func (r *Room) Reset(ctx context.Context, who string) error {
+	if _, _, err := r.do(ctx, r.tickTimeout(), "room_reset", who, r.id); err != nil {
+		return err
+	}
+	return r.Tick(ctx)
+}
+
+// RemoveTicket takes a ticket out of the line; ErrUnknown when it is not there.
+func (r *Room) RemoveTicket(ctx context.Context, who string, id ID) error {
+	found, err := r.out(ctx, who, ReasonRemoved, id)
+	if err == nil && !found {
+		err = ErrUnknown
+	}
+	return err
+}
+
+// RevokeSession ends a session everywhere within a second.
+func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
+	return r.revoke(ctx, who, sid)
+}
+
+// Found is what the store holds of a ticket.
+type Found struct {
+	State      State
+	Reason     string
+	Parked     bool
+	Order      int64 // room time, µs; 0 unless waiting
+	Seen       int64 // room time, µs; 0 unless waiting
+	Ahead      int64 // exact, at the time of asking; only when waiting
+	AdmittedAt int64 // Redis's clock, µs
+}
+
+// Lookup tells of one ticket without touching it; ErrUnknown.
+func (r *Room) Lookup(ctx context.Context, id ID) (Found, error) {
+	_, v, err := r.do(ctx, r.tickTimeout(), "room_lookup", string(id[:]))
+	if err != nil {
+		return Found{}, err
+	}
+	if len(v) != 6 {
+		return Found{}, fmt.Errorf("room_lookup answered %v", v)
+	}
+	f := Found{Order: asInt(v[1]), Seen: asInt(v[2]), Ahead: asInt(v[3]), AdmittedAt: asInt(v[4]), Reason: asString(v[5])}
+	switch asString(v[0]) {
+	case "line":
+		f.State = Waiting
+	case "parked":
+		f.State, f.Parked = Waiting, true
+	case "admitted":
+		f.State, f.Reason = Admitted, ""
+	case "claimed":
+		f.State, f.Reason = Active, ""
+	case "ended":
+		f.State = Ended
+		switch f.Reason {
+		case ReasonLapsed:
+			f.State = Lapsed
+		case ReasonRemoved:
+			f.State = Expired
+		}
+	default:
+		return Found{}, ErrUnknown
+	}
+	return f, nil
+}
+
+// Entry is one line of the audit log.
+type Entry struct {
+	At      int64 // seconds of Redis's clock
+	Who     string
+	Room    string
+	Action  string // patch pause resume drain reset remove_ticket revoke
+	Changes []Change
+}
+
+// Change is a field before and after, as the store keeps it (rate and burst in
+// thousandths, durations in µs, booleans as 0 and 1); nil: by the configuration.
+type Change struct {
+	Field         string
+	Before, After *string
+}
+
+// Audit gives the newest entries of all rooms of this process, newest first.
+func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) {
+	var out []Entry
+	for _, r := range c.all() {
+		list, err := c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		for _, text := range list {
+			e, err := parseEntry(text)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Entry) int { return int(b.At - a.At) })
+	return out[:min(len(out), limit)], nil
+}
+
+// parseEntry reads the netstrings of lua/lib/room.lua's audit.
+func parseEntry(text string) (Entry, error) {
+	var words []*string
+	for rest := text; rest != ""; {
+		if rest[0] == '-' {
+			words = append(words, nil)
+			rest = rest[1:]
+			continue
+		}
+		size, tail, ok := strings.Cut(rest, ":")
+		n, err := strconv.Atoi(size)
+		if !ok || err != nil || n < 0 || n > len(tail) {
+			return Entry{}, fmt.Errorf("audit entry %q", text)
+		}
+		w := tail[:n]
+		words = append(words, &w)
+		rest = tail[n:]
+	}
+	if len(words) < 4 || (len(words)-4)%3 != 0 || slices.Contains(words[:4], nil) {
+		return Entry{}, fmt.Errorf("audit entry %q", text)
+	}
+	at, err := strconv.ParseInt(*words[0], 10, 64)
+	if err != nil {
+		return Entry{}, fmt.Errorf("audit entry %q: %w", text, err)
+	}
+	e := Entry{At: at, Who: *words[1], Room: *words[2], Action: *words[3]}
+	for w := words[4:]; len(w) > 0; w = w[3:] {
+		if w[0] == nil {
+			return Entry{}, fmt.Errorf("audit entry %q", text)
+		}
+		e.Changes = append(e.Changes, Change{Field: *w[0], Before: w[1], After: w[2]})
+	}
+	return e, nil
+}

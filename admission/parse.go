@@ -1,0 +1,150 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// parseSnapshot reads what lua/room_advance.lua wrote: seven parts, one a line,
+// the message last.
+func parseSnapshot(text string, file Policy) (*Snapshot, knowledge, error) {
+	parts := strings.SplitN(text, "\n", 7)
+	if len(parts) != 7 {
+		return nil, knowledge{}, fmt.Errorf("snapshot: %d lines of 7", len(parts))
+	}
+	head := strings.Fields(parts[0])
+	if len(head) != 22 || head[0] != "1" {
+		return nil, knowledge{}, fmt.Errorf("snapshot: header %q", parts[0])
+	}
+	p := &intParser{}
+	n := func(i int) int64 { return p.int(head[i]) }
+	s := &Snapshot{
+		Known: true, Seq: n(1), Epoch: head[2], Fence: n(3), RoomTime: n(4), RedisTime: n(5),
+		Waiting: n(6), Parked: n(7), Admitted: n(8), Active: n(9), Oldest: n(10), Version: n(11), Since: n(12),
+		Gateways: n(13), Joins: n(14), Admissions: n(15), Claims: n(16), Lapses: n(17), Abandons: n(18),
+	}
+	k := knowledge{adj: n(19), tick: n(20)}
+	s.Hold = n(21)
+	s.overlay(file, parts[1], parts[6], p)
+	var ord int64
+	for f := range fields(parts[2]) {
+		ord += p.int(f)
+		s.Front = append(s.Front, ord)
+	}
+	for f := range fields(parts[3]) {
+		rank, o, _ := strings.Cut(f, ":")
+		s.Sketch = append(s.Sketch, Rank{Rank: p.int(rank), Order: p.int(o)})
+	}
+	for f := range fields(parts[4]) {
+		sec, c, _ := strings.Cut(f, ":")
+		s.Pending = append(s.Pending, Pending{Second: p.int(sec), Count: p.int(c)})
+	}
+	slices.SortFunc(s.Pending, func(a, b Pending) int { return int(a.Second - b.Second) })
+	for f := range fields(parts[5]) {
+		w := strings.Split(f, ":")
+		if len(w) != 3 {
+			return nil, k, fmt.Errorf("snapshot: flow %q", f)
+		}
+		s.Flow = append(s.Flow, Flow{Second: p.int(w[0]), Admitted: p.int(w[1]), Busy: p.int(w[2]) / 1000})
+	}
+	if p.err != nil {
+		return nil, k, fmt.Errorf("snapshot: %w", p.err)
+	}
+	return s, k, nil
+}
+
+// overlay lays the live changes over the configured policy.
+func (s *Snapshot) overlay(file Policy, line, message string, p *intParser) {
+	s.Policy = file
+	for f := range strings.FieldsSeq(line) {
+		name, v, _ := strings.Cut(f, "=")
+		s.Live = append(s.Live, name)
+		switch name {
+		case "rate":
+			s.Policy.Rate = p.int(v)
+		case "burst":
+			s.Policy.Burst = p.int(v)
+		case "max_active":
+			s.Policy.MaxActive = p.int(v)
+		case "session.ttl":
+			s.Policy.SessionTTL = time.Duration(p.int(v)) * time.Microsecond
+		case "paused":
+			s.Policy.Paused = v == "1"
+		case "draining":
+			s.Policy.Draining = v == "1"
+		case "method":
+			s.Policy.Method = v
+		case "enabled":
+			s.Policy.Enabled = v == "1"
+		case "message":
+			s.Policy.Message = message
+		}
+	}
+	slices.Sort(s.Live)
+	if s.Policy.Burst <= 0 {
+		s.Policy.Burst = max(1000, s.Policy.Rate)
+	}
+}
+
+// liveFields are the live changes as the store keeps them, name and value in turn.
+func (s *Snapshot) liveFields() []string {
+	out := make([]string, 0, 2*len(s.Live))
+	for _, name := range s.Live {
+		var v string
+		switch name {
+		case "rate":
+			v = itoa(s.Policy.Rate)
+		case "burst":
+			v = itoa(s.Policy.Burst)
+		case "max_active":
+			v = itoa(s.Policy.MaxActive)
+		case "session.ttl":
+			v = itoa(s.Policy.SessionTTL.Microseconds())
+		case "paused":
+			v = bit(s.Policy.Paused)
+		case "draining":
+			v = bit(s.Policy.Draining)
+		case "method":
+			v = s.Policy.Method
+		case "enabled":
+			v = bit(s.Policy.Enabled)
+		case "message":
+			v = s.Policy.Message
+		default:
+			continue
+		}
+		out = append(out, name, v)
+	}
+	return out
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// fields yields the parts between commas of a line that may be empty.
+func fields(line string) func(func(string) bool) {
+	if line == "" {
+		return func(func(string) bool) {}
+	}
+	return strings.SplitSeq(line, ",")
+}
+
+// intParser keeps the first error.
+type intParser struct{ err error }
+
+func (p *intParser) int(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	return n
+}

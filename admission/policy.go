@@ -1,0 +1,50 @@
+package admission
+
+import "time"
+
+// Methods of a room's queue.
+const (
+	FIFO        = "fifo"
+	Passthrough = "passthrough" // everybody goes through; the room only measures
+	Reject      = "reject"      // closed
+)
+
+// What new visitors get while the store is away (DESIGN §6).
+const (
+	OnErrorWait   = "wait"
+	OnErrorOpen   = "open"
+	OnErrorClosed = "closed"
+	OnErrorLocal  = "local"
+)
+
+// Policy is how a room admits. Room.SetPolicy takes it from the configuration;
+// Snapshot.Policy is that with the live changes of operators over it.
+type Policy struct {
+	Enabled      bool
+	Method       string        // fifo, passthrough, reject
+	Rate         int64         // thousandths of a visitor per second
+	Burst        int64         // thousandths of a visitor
+	MaxActive    int64         // admitted + active; 0: no limit
+	HeadWindow   int64         // only the first n of the line; 0: no limit
+	Capacity     int64         // longest line; 0: no limit
+	MinWait      time.Duration // a floor on waiting
+	Absence      time.Duration // how long a place is kept unheard of
+	ClaimWindow  time.Duration // admitted to claimed at most
+	SessionTTL   time.Duration // life of a pass
+	Message      string        // operator's words to visitors
+	Paused       bool          // nobody is admitted, joins go on
+	Draining     bool          // no new tickets
+	OnStoreError string        // wait, open, closed, local
+}
+
+// Live is a change by an operator. nil leaves a field as it is; a name in
+// Clear returns it to the configuration.
+type Live struct {
+	Rate, Burst, MaxActive *int64
+	Paused                 *bool
+	Draining               *bool
+	Message, Method        *string
+	SessionTTL             *time.Duration
+	Enabled                *bool
+	Clear                  []string // names as in the API: rate burst max_active paused draining message method session.ttl enabled
+}

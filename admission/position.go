@@ -1,0 +1,82 @@
+package admission
+
+import "sort"
+
+// frontSize is how much of the head of a line is exact and checked with the
+// store on every poll: 10 s of the rate, from 1,000 to 20,000.
+func frontSize(rate int64) int64 { return min(20000, max(1000, rate/100)) }
+
+// inFront says whether an order lies in the front of the line or before it.
+func (r *Room) inFront(s *Snapshot, order int64) bool {
+	if !s.Known || int64(len(s.Front)) < frontSize(s.Policy.Rate) || len(s.Sketch) == 0 {
+		return true
+	}
+	return order <= s.Front[len(s.Front)-1]
+}
+
+// Ahead is how many are ahead of an order in line (0: next): those enrolled by
+// the snapshot, and those that arrived before it and are not enrolled yet. For 90 s after the store
+// lost its data it is counted from the last snapshot before.
+func (r *Room) Ahead(order int64) int64 {
+	s := r.Snapshot()
+	n := s.ahead(order) + s.unenrolled(order)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sec, k := range r.pending {
+		if sec < order/1e6 {
+			n += k
+		}
+	}
+	if b := r.before; b != nil && r.c.mono() < b.until {
+		n = max(n, b.snap.ahead(order)+b.snap.unenrolled(order)-(s.Admissions-b.base))
+	}
+	return max(0, n)
+}
+
+// ahead counts the enrolled before an order: exact in the front, interpolated
+// between the points of the sketch beyond it.
+func (s *Snapshot) ahead(order int64) int64 {
+	f := s.Front
+	if len(f) == 0 {
+		return 0
+	}
+	if order <= f[len(f)-1] || len(s.Sketch) == 0 {
+		return int64(sort.Search(len(f), func(i int) bool { return f[i] >= order }))
+	}
+	i := sort.Search(len(s.Sketch), func(i int) bool { return s.Sketch[i].Order >= order })
+	if i == len(s.Sketch) {
+		return s.Waiting
+	}
+	to := s.Sketch[i]
+	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1]}
+	if i > 0 {
+		from = s.Sketch[i-1]
+	}
+	if to.Order <= from.Order {
+		return to.Rank
+	}
+	return from.Rank + int64(float64(to.Rank-from.Rank)*float64(order-from.Order)/float64(to.Order-from.Order)+0.5)
+}
+
+// unenrolled counts the arrivals before an order that the line does not hold
+// yet; within a second they are taken to be spread evenly, and the last full
+// second's rate is carried on after the snapshot.
+func (s *Snapshot) unenrolled(order int64) int64 {
+	sec := order / 1e6
+	var n, last int64
+	for _, p := range s.Pending {
+		switch {
+		case p.Second < sec:
+			n += p.Count
+		case p.Second == sec:
+			n += p.Count * (order % 1e6) / 1e6
+		}
+		if p.Second == s.RoomTime/1e6-1 {
+			last = p.Count
+		}
+	}
+	if after := order - s.RoomTime; after > 0 {
+		n += last * min(after, 2e6) / 1e6
+	}
+	return n
+}

@@ -1,0 +1,236 @@
+package admission
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Room is one line. All methods may be called from any goroutine.
+type Room struct {
+	c    *Core
+	id   string
+	keys []string
+
+	config  atomic.Pointer[configured]
+	snap    atomic.Pointer[Snapshot]
+	anchor  atomic.Pointer[anchor]
+	down    atomic.Bool
+	failing atomic.Int64 // mono of the first of the calls that failed in a row; 0: none
+
+	enter *batcher[enterQ, reply]
+	near  *batcher[seenQ, reply] // at the front: a client waits for each
+	far   *batcher[seenQ, reply] // renewals from farther back
+	claim *batcher[claimQ, reply]
+
+	kick   chan struct{} // wakes the loop of an idle room
+	first  chan struct{} // closed when the first tick has ended, well or not
+	memory memory
+	sess   sessions
+	local  local // what this gateway does without the store
+
+	mu       sync.Mutex
+	known    knowledge
+	pending  map[int64]int64 // arrivals signed here and not told to the store, by second
+	lastOrd  int64
+	before   *former // the last snapshot before an epoch change
+	flow     []Flow
+	restores sync.Mutex // one restore at a time
+	ticking  sync.Mutex // one tick at a time, so that snapshots are adopted in order
+	stopLoop context.CancelFunc
+}
+
+// configured is the policy of the file with its form for the scripts.
+type configured struct {
+	policy Policy
+	arg    string
+}
+
+// knowledge is what this process last heard of the store.
+type knowledge struct {
+	epoch  string
+	seq    int64
+	fence  int64
+	adj    int64
+	tick   int64
+	cursor int64 // revoked sessions are known up to here
+	since  int64 // and admissions up to here, both room time
+}
+
+// anchor ties this process's clock to the room's.
+type anchor struct{ room, wall, mono int64 }
+
+// former is the last snapshot before an epoch change.
+type former struct {
+	snap  *Snapshot
+	until int64 // mono
+	base  int64 // admissions of the new epoch when it began
+}
+
+func newRoom(c *Core, id string, p Policy) *Room {
+	r := &Room{
+		c:       c,
+		id:      id,
+		keys:    roomKeys(c.o.Prefix, id),
+		kick:    make(chan struct{}, 1),
+		first:   make(chan struct{}),
+		pending: map[int64]int64{},
+	}
+	r.memory.init()
+	r.sess.init()
+	r.enter = &batcher[enterQ, reply]{wait: time.Millisecond, send: r.sendEnter}
+	r.near = &batcher[seenQ, reply]{wait: time.Millisecond, send: r.sendSeen}
+	r.far = &batcher[seenQ, reply]{wait: 8 * time.Millisecond, send: r.sendSeen}
+	r.claim = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
+	r.setPolicy(p)
+	r.snap.Store(&Snapshot{Policy: p})
+	return r
+}
+
+// ID is the room's.
+func (r *Room) ID() string { return r.id }
+
+func (r *Room) setPolicy(p Policy) {
+	ints := []int64{
+		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
+		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
+	}
+	words := make([]string, len(ints))
+	for i, n := range ints {
+		words[i] = strconv.FormatInt(n, 10)
+	}
+	r.config.Store(&configured{policy: p, arg: strings.Join(words, " ")})
+	r.wake()
+}
+
+func (r *Room) policyArg() string { return r.config.Load().arg }
+
+func (r *Room) setStop(stop context.CancelFunc) {
+	r.mu.Lock()
+	r.stopLoop = stop
+	r.mu.Unlock()
+}
+
+func (r *Room) stop() {
+	r.mu.Lock()
+	stop := r.stopLoop
+	r.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// wake makes the loop look at the room now.
+func (r *Room) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Snapshot is the newest one; never nil.
+func (r *Room) Snapshot() *Snapshot { return r.snap.Load() }
+
+// Age is how long ago the snapshot was built, seen from here.
+func (r *Room) Age() time.Duration {
+	s := r.snap.Load()
+	if !s.Known {
+		return time.Duration(r.c.mono())
+	}
+	return time.Duration(r.c.mono() - s.ReadAt)
+}
+
+// Now is room time in microseconds, estimated since the last answer of the
+// store. It stands still while the store is away; 0 before it was ever heard.
+func (r *Room) Now() int64 {
+	a := r.anchor.Load()
+	if a == nil {
+		return 0
+	}
+	if r.c.o.Now != nil {
+		return a.room + r.c.o.Now() - a.wall
+	}
+	if r.down.Load() {
+		return a.room
+	}
+	return a.room + (r.c.mono()-a.mono)/1000
+}
+
+// RedisNow is Redis's clock in microseconds, estimated likewise; tokens' iat
+// and exp are seconds of it. It is this machine's own clock until the store was heard.
+func (r *Room) RedisNow() int64 {
+	if r.c.o.Now != nil {
+		return r.c.o.Now()
+	}
+	a := r.anchor.Load()
+	if a == nil {
+		return time.Now().UnixMicro()
+	}
+	return a.wall + (r.c.mono()-a.mono)/1000
+}
+
+func (r *Room) knowledge() knowledge {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+// learn takes in what an answer says of epoch, seq and clocks.
+func (r *Room) learn(h header, mono int64) {
+	r.mu.Lock()
+	if r.known.epoch == h.epoch {
+		r.known.seq = max(r.known.seq, h.seq)
+		r.known.fence = max(r.known.fence, h.fence)
+	}
+	r.mu.Unlock()
+	r.failing.Store(0)
+	if old := r.anchor.Load(); old == nil || mono >= old.mono {
+		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono})
+	}
+}
+
+// nextOrder is the order of somebody who joins now: orders of one process ascend.
+func (r *Room) nextOrder() int64 {
+	now := r.Now()
+	if r.down.Load() {
+		now = r.local.order(r.c.mono())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastOrd = max(now, r.lastOrd+1)
+	return r.lastOrd
+}
+
+// failed notes a call that the store did not answer. When none was answered
+// for a whole deadline since the first of them, the breaker opens: the room
+// serves by on_store_error until a tick succeeds. A single late answer is not an outage.
+func (r *Room) failed(err error) {
+	now := max(1, r.c.mono())
+	if r.failing.CompareAndSwap(0, now) {
+		return
+	}
+	if now-r.failing.Load() >= int64(r.c.o.Timeout) {
+		r.goDown(err)
+	}
+}
+
+func (r *Room) goDown(err error) {
+	// What is signed from here on sorts behind all that was signed before.
+	at := r.Now()
+	r.mu.Lock()
+	at = max(at, r.lastOrd)
+	r.mu.Unlock()
+	if r.down.CompareAndSwap(false, true) {
+		r.local.begin(at, r.c.mono(), r.snap.Load())
+		r.c.o.Log.Error("store unavailable", "room", r.id, "on_store_error", r.Snapshot().Policy.OnStoreError, "error", err)
+	}
+}
+
+func (r *Room) goUp() {
+	if r.down.CompareAndSwap(true, false) {
+		r.c.o.Log.Info("store is back", "room", r.id)
+	}
+}

@@ -1,0 +1,209 @@
+package admission
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
+
+// clock is Redis's clock in a test.
+type testClock struct{ us int64 }
+
+func (c *testClock) now() int64           { return c.us }
+func (c *testClock) pass(d time.Duration) { c.us += d.Microseconds() }
+func newTestClock() *testClock            { return &testClock{us: 1_780_000_000_000_000} }
+func quiet() *slog.Logger                 { return slog.New(slog.DiscardHandler) }
+func testID() (id ID)                     { _, _ = rand.Read(id[:]); return }
+func testClient(b byte) (c Client)        { c[0] = b; return }
+func ctx5(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+var basePolicy = Policy{
+	Enabled: true, Method: FIFO, Rate: 5000, Burst: 5000, Absence: 10 * time.Minute,
+	ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: OnErrorWait,
+}
+
+func testRoom(t *testing.T, client redis.UniversalClient, prefix string, c *testClock, p Policy) *Room {
+	t.Helper()
+	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 2 * time.Second, Log: quiet(), Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := core.Room("sale", p)
+	if err := r.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func mustJoin(t *testing.T, r *Room, id ID, c Client) Standing {
+	t.Helper()
+	s, refusal, err := r.Join(ctx5(t), Arrival{ID: id, Client: c})
+	if err != nil || refusal != Granted {
+		t.Fatalf("join: %v %q", err, refusal)
+	}
+	return s
+}
+
+func TestLetInAtOnceThenLine(t *testing.T) {
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
+	for i := range 5 {
+		if s := mustJoin(t, r, testID(), Client{}); s.State != Active || s.AdmittedAt != c.us {
+			t.Fatalf("visitor %d of the burst: %+v", i, s)
+		}
+	}
+	a, b := testID(), testID()
+	sa, sb := mustJoin(t, r, a, testClient(1)), mustJoin(t, r, b, testClient(2))
+	if sa.State != Waiting || sb.State != Waiting || sa.Ticket.Order >= sb.Ticket.Order && c.us != sa.Ticket.Order {
+		t.Fatalf("beyond the burst: %+v %+v", sa, sb)
+	}
+	c.pass(200 * time.Millisecond)
+	if err := r.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	first, second := sa, sb
+	if n := r.Snapshot().Admitted; n != 1 {
+		t.Fatalf("admitted after 200 ms at 5/s: %d", n)
+	}
+	var got [2]Standing
+	for i, s := range []Standing{first, second} {
+		st, err := r.Claim(ctx5(t), s.Ticket)
+		if err != nil && !errors.Is(err, ErrNotYet) {
+			t.Fatal(err)
+		}
+		got[i] = st
+	}
+	if (got[0].State == Active) == (got[1].State == Active) {
+		t.Fatalf("one of two is in: %+v", got)
+	}
+	in := 0
+	if got[1].State == Active {
+		in = 1
+	}
+	again, err := r.Claim(ctx5(t), []Standing{first, second}[in].Ticket)
+	if err != nil || again.State != Active || again.AdmittedAt != got[in].AdmittedAt {
+		t.Fatalf("the same client again: %+v %v", again, err)
+	}
+	stolen := []Standing{first, second}[in].Ticket
+	stolen.Client = testClient(9)
+	if s, err := r.Claim(ctx5(t), stolen); err != nil || s.State != Ended || s.Reason != ReasonClaimed {
+		t.Fatalf("another client: %+v %v", s, err)
+	}
+}
+
+func TestFlushAllKeepsPlaces(t *testing.T) {
+	srv := redistest.Server(t)
+	c := newTestClock()
+	client := srv.Client()
+	r := testRoom(t, client, "wr", c, basePolicy)
+	var line []Ticket
+	for i := range 30 {
+		c.pass(time.Millisecond)
+		if s := mustJoin(t, r, testID(), testClient(byte(i))); s.State == Waiting {
+			line = append(line, s.Ticket)
+		}
+	}
+	if len(line) != 25 {
+		t.Fatalf("%d wait", len(line))
+	}
+	epoch := r.Snapshot().Epoch
+	if err := client.FlushAll(ctx5(t)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(time.Second)
+	// Those who poll are enrolled again with their order, in any order of polling.
+	for i := len(line) - 1; i >= 0; i-- {
+		s, err := r.Check(ctx5(t), line[i])
+		if err != nil || s.State != Waiting || s.Ticket.Order != line[i].Order || !s.Renewed && s.Ticket.Epoch == epoch {
+			t.Fatalf("ticket %d after the loss: %+v %v", i, s, err)
+		}
+		line[i] = s.Ticket
+	}
+	for i, tk := range line {
+		f, err := r.Lookup(ctx5(t), tk.ID)
+		if err != nil || f.Ahead != int64(i) {
+			t.Fatalf("place %d: %+v %v", i, f, err)
+		}
+	}
+	for range 8 {
+		c.pass(500 * time.Millisecond)
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := r.Snapshot().Admitted; n != 0 {
+		t.Fatalf("%d admitted within 5 s of the loss", n)
+	}
+	c.pass(1500 * time.Millisecond)
+	if err := r.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.Snapshot().Admitted; n != 5 {
+		t.Fatalf("%d admitted after the hold, want the burst", n)
+	}
+	for i, tk := range line {
+		s, err := r.Check(ctx5(t), tk)
+		if err != nil || (s.State == Admitted) != (i < 5) {
+			t.Fatalf("ticket %d: %+v %v", i, s, err)
+		}
+	}
+}
+
+func TestOperators(t *testing.T) {
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
+	rate, msg := int64(2500), "back soon,\n<b>friends</b>"
+	if err := r.Patch(ctx5(t), "ann", Live{Rate: &rate, Message: &msg}); err != nil {
+		t.Fatal(err)
+	}
+	if p := r.Snapshot().Policy; p.Rate != 2500 || p.Message != msg || p.Burst != 5000 {
+		t.Fatalf("%+v", p)
+	}
+	if err := r.Pause(ctx5(t), "bob"); err != nil {
+		t.Fatal(err)
+	}
+	s := mustJoin(t, r, testID(), testClient(1))
+	if s.State != Waiting || !r.Snapshot().Policy.Paused {
+		t.Fatalf("paused: %+v", s)
+	}
+	if err := r.Resume(ctx5(t), "bob"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reset(ctx5(t), "bob"); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := r.Check(ctx5(t), s.Ticket); err != nil || st.State != Expired || st.Reason != ReasonReset {
+		t.Fatalf("after reset: %+v %v", st, err)
+	}
+	audit, err := r.c.Audit(ctx5(t), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var what []string
+	for _, e := range audit {
+		what = append(what, e.Who+" "+e.Action)
+	}
+	if len(what) != 4 || what[0] != "bob reset" && what[3] != "ann patch" {
+		t.Fatalf("%v", what)
+	}
+	if ch := audit[3].Changes; len(ch) != 2 || ch[0].Field != "rate" || ch[0].Before != nil || *ch[0].After != "2500" || *ch[1].After != msg {
+		t.Fatalf("%+v", ch)
+	}
+	h, err := r.History(ctx5(t), 5)
+	if err != nil || len(h) != 5 || h[4].Joins == 0 {
+		t.Fatalf("%+v %v", h, err)
+	}
+}

@@ -1,0 +1,94 @@
+package admission
+
+import (
+	"encoding/base64"
+	"errors"
+	"time"
+)
+
+// ID names a ticket, and the session that it becomes when it is claimed: one
+// ticket makes one session, so they share a name. 128 random bits.
+type ID [16]byte
+
+// String is the id as it stands in tokens: 22 characters of base64url.
+func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// Client tells the claimer of a ticket from somebody who copied it: a hash of
+// the nonce cookie or, without cookies, of address prefix and user agent.
+type Client [16]byte
+
+// State is where a ticket stands (docs/state_machine.md).
+type State uint8
+
+// A ticket is in exactly one of these states.
+const (
+	Waiting  State = iota + 1 // enrolled or parked, or signed and not yet enrolled
+	Admitted                  // let in, not claimed yet
+	Active                    // claimed: a session
+	Expired                   // absent too long, or from before a reset
+	Lapsed                    // admitted and not claimed in time
+	Ended                     // claimed by another client, left, removed or revoked
+)
+
+// Why a ticket is Expired, Lapsed or Ended. The first three are shown to visitors.
+const (
+	ReasonLate    = "late"
+	ReasonReset   = "reset"
+	ReasonRemoved = "removed"
+	ReasonLapsed  = "lapsed"
+	ReasonLeft    = "left"
+	ReasonClaimed = "claimed"
+	ReasonRevoked = "revoked"
+)
+
+// Ticket is what a waiting token says of a place. Order and Seen are room time
+// in microseconds. Epoch is empty when the store has never confirmed it.
+type Ticket struct {
+	ID    ID
+	Order int64
+	Seen  int64
+	Epoch string
+	Fence int64
+	// Interval is the polling interval that the client was last advised; it
+	// decides how long the ticket counts as present. 0: 10 s.
+	Interval time.Duration
+	// Client lets a repeated claim be told from a copied token.
+	Client Client
+}
+
+// Standing is the answer about a ticket.
+type Standing struct {
+	State  State
+	Reason string // of Expired, Lapsed, Ended
+	// Ticket as the store now holds it; Order may have been corrected, Seen,
+	// Epoch and Fence renewed. The caller signs a new token when Renewed.
+	Ticket  Ticket
+	Renewed bool
+	// AdmittedAt is Redis's clock in microseconds, set by the store when the
+	// ticket was admitted; 0 for Waiting and Expired.
+	AdmittedAt int64
+	// Offline marks an answer that was made without the store.
+	Offline bool
+}
+
+// Refusal says why no ticket is given. The zero value refuses nothing.
+type Refusal string
+
+// Refusals of Join.
+const (
+	Granted     Refusal = ""
+	Closed      Refusal = "room_closed"
+	Draining    Refusal = "room_draining"
+	Full        Refusal = "room_full"
+	Unavailable Refusal = "store_unavailable" // on_store_error: closed
+)
+
+// ErrStore means that the store did not answer in time; the call may or may
+// not have taken effect, and may be repeated.
+var ErrStore = errors.New("store unavailable")
+
+// ErrUnknown means that the line holds no such ticket or session.
+var ErrUnknown = errors.New("no such ticket")
+
+// ErrNotYet is the answer to a claim of a ticket that still waits.
+var ErrNotYet = errors.New("not admitted yet")

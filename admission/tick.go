@@ -1,0 +1,187 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// admitMost is how many tickets one tick admits at most; a higher rate catches
+// up with the next ticks.
+const admitMost = 5000
+
+// loop looks at the room once a tick until ctx ends, then sends what is pending.
+func (r *Room) loop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	looked := sync.OnceFunc(func() { close(r.first) })
+	defer looked()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.tickTimeout())
+			if !r.down.Load() {
+				if err := r.Tick(last); err != nil {
+					r.c.o.Log.Warn("the last heartbeats were not sent", "room", r.id, "error", err)
+				}
+			}
+			cancel()
+			return
+		case <-r.kick:
+		case <-t.C:
+		}
+		if err := r.Tick(ctx); err != nil && ctx.Err() == nil {
+			r.failed(err)
+		}
+		t.Reset(r.pause())
+	}
+}
+
+// pause is the time to the next tick.
+func (r *Room) pause() time.Duration {
+	s := r.Snapshot()
+	if s.Known && !r.down.Load() && s.Waiting+s.Parked+s.Admitted+s.Active == 0 && r.length(s) == 0 {
+		return idle
+	}
+	return r.c.o.Tick
+}
+
+// Tick is one look at the room: heartbeats, room_advance, the new snapshot. Run
+// calls it; tests may.
+func (r *Room) Tick(ctx context.Context) error {
+	r.ticking.Lock()
+	defer r.ticking.Unlock()
+	if err := r.c.prepare(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if err := r.beat(ctx); err != nil {
+		return err
+	}
+	for {
+		more, err := r.advance(ctx)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+	}
+	r.goUp()
+	now := r.c.mono()
+	p := r.Snapshot().Policy
+	r.memory.forget(now, p.Absence, p.ClaimWindow)
+	r.forgetSessions(now, p.SessionTTL)
+	return nil
+}
+
+// advance runs the script and takes in its answer; more says that revoked
+// sessions are left to fetch.
+func (r *Room) advance(ctx context.Context) (more bool, err error) {
+	r.mu.Lock()
+	sent := r.pending
+	r.pending = map[int64]int64{}
+	cursor, since := r.known.cursor, r.known.since
+	r.mu.Unlock()
+
+	have := r.Snapshot()
+	gap := r.c.o.Tick * 7 / 10
+	args := make([]any, 0, 6+2*len(sent))
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since)
+	for sec, n := range sent {
+		args = append(args, sec, n)
+	}
+	_, rest, err := r.do(ctx, r.tickTimeout(), "room_advance", args...)
+	if err != nil {
+		// The call may have run: told twice, the arrivals would push everybody's
+		// position back for 15 s; not told, they are too good for as long.
+		if !errors.Is(err, ErrStore) {
+			r.mu.Lock()
+			for sec, n := range sent {
+				r.pending[sec] += n
+			}
+			r.mu.Unlock()
+		}
+		return false, err
+	}
+	if len(rest) < 3 {
+		return false, errors.New("admission: room_advance answered too little")
+	}
+	if text := asString(rest[0]); text != "" {
+		if err := r.adopt(ctx, text); err != nil {
+			return false, err
+		}
+	}
+	n := r.timed(rest[1], &r.known.cursor, func(id ID, _ int64) {
+		if !r.Revoked(id) {
+			r.markRevoked(id)
+		}
+	})
+	adj := r.knowledge().adj
+	now := r.c.mono()
+	r.timed(rest[2], &r.known.since, func(id ID, at int64) {
+		if m, ok := r.memory.get(id); ok && m.standing.State != Waiting {
+			return
+		}
+		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: at - adj, Ticket: Ticket{ID: id}}, at: now, seenRoom: at})
+	})
+	return n == 1000, nil
+}
+
+// timed calls f for a list of ids and their room times, moves the cursor to the
+// last of these, and returns how many there were.
+func (r *Room) timed(list any, cursor *int64, f func(id ID, at int64)) int {
+	v, _ := list.([]any)
+	for i := 0; i+1 < len(v); i += 2 {
+		t, _ := strconv.ParseFloat(asString(v[i+1]), 64) // a score: an integer below 2^53
+		at := int64(t)
+		if id, ok := toID(asString(v[i])); ok {
+			f(id, at)
+		}
+		r.mu.Lock()
+		*cursor = max(*cursor, at)
+		r.mu.Unlock()
+	}
+	return len(v) / 2
+}
+
+// adopt takes a snapshot's text in.
+func (r *Room) adopt(ctx context.Context, text string) error {
+	s, k, err := parseSnapshot(text, r.config.Load().policy)
+	if err != nil {
+		return err
+	}
+	old := r.Snapshot()
+	if old.Known && old.Epoch == s.Epoch && old.Seq >= s.Seq {
+		return nil
+	}
+	now := r.c.mono()
+	s.ReadAt = now
+	if a := r.anchor.Load(); a != nil && r.c.o.Now == nil {
+		// Built by another gateway's tick a moment ago.
+		s.ReadAt -= max(0, (a.wall-s.RedisTime)*1000)
+	}
+	if old.Epoch != s.Epoch || len(r.flowNow()) == 0 {
+		flow, err := r.loadFlow(ctx)
+		if err != nil {
+			return err
+		}
+		r.setFlow(flow)
+	}
+	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
+
+	r.mu.Lock()
+	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
+	r.known.adj, r.known.tick = k.adj, k.tick
+	if old.Known && old.Epoch != s.Epoch {
+		r.before = &former{snap: old, until: now + int64(90*time.Second), base: s.Admissions}
+	}
+	if r.before != nil && now > r.before.until {
+		r.before = nil
+	}
+	r.mu.Unlock()
+	r.snap.Store(s)
+	return nil
+}

@@ -1,0 +1,333 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// reply is a script's answer about one ticket.
+type reply struct {
+	code   string
+	ord    int64
+	wall   int64
+	reason string
+	h      header
+}
+
+type enterQ struct {
+	kind   string // arrive, enrol, charge
+	id     ID
+	client Client
+	grace  int64 // seconds
+	t      Ticket
+}
+
+type seenQ struct {
+	id     ID
+	client Client
+	grace  int64
+}
+
+type claimQ struct {
+	id     ID
+	client Client
+}
+
+// neverHeard is the epoch in tokens of a gateway that never heard the store;
+// their order is microseconds to put behind the store's last tick.
+const neverHeard = "?"
+
+// grace is for how many seconds a ticket counts as present when it was heard of
+// now: max(30 s, 2 × interval + 10 s).
+func grace(interval time.Duration) int64 {
+	if interval <= 0 {
+		interval = 10 * time.Second
+	}
+	return max(30, int64((2*interval+10*time.Second+time.Second-1)/time.Second))
+}
+
+func (c Client) arg() string {
+	if c == (Client{}) {
+		return ""
+	}
+	return string(c[:])
+}
+
+// replies reads the groups of four that follow a header.
+func replies(h header, rest []any, n int) ([]reply, error) {
+	if len(rest) != 4*n {
+		return nil, errors.New("admission: a script answered another number of tickets than it was asked about")
+	}
+	out := make([]reply, n)
+	for i := range out {
+		g := rest[4*i:]
+		out[i] = reply{code: asString(g[0]), ord: asInt(g[1]), wall: asInt(g[2]), reason: asString(g[3]), h: h}
+	}
+	return out, nil
+}
+
+func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
+	args := make([]any, 0, 8*len(qs))
+	for _, q := range qs {
+		if q.kind == "charge" {
+			args = append(args, q.kind, "", "", 0, 0, 0, "", 0)
+			continue
+		}
+		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence)
+	}
+	return r.ask(ctx, "room_enter", args, len(qs))
+}
+
+func (r *Room) sendSeen(ctx context.Context, qs []seenQ) ([]reply, error) {
+	args := make([]any, 0, 3*len(qs))
+	for _, q := range qs {
+		args = append(args, string(q.id[:]), q.client.arg(), q.grace)
+	}
+	return r.ask(ctx, "room_seen", args, len(qs))
+}
+
+func (r *Room) sendClaim(ctx context.Context, qs []claimQ) ([]reply, error) {
+	args := make([]any, 0, 2*len(qs))
+	for _, q := range qs {
+		args = append(args, string(q.id[:]), q.client.arg())
+	}
+	return r.ask(ctx, "room_claim", args, len(qs))
+}
+
+// ask runs a script about n tickets on the request path.
+func (r *Room) ask(ctx context.Context, script string, args []any, n int) ([]reply, error) {
+	if r.down.Load() {
+		return nil, ErrStore // the loop finds out when it is back
+	}
+	h, rest, err := r.do(ctx, r.c.o.Timeout, script, args...)
+	if err != nil {
+		if errors.Is(err, ErrStore) {
+			r.failed(err)
+		}
+		return nil, err
+	}
+	return replies(h, rest, n)
+}
+
+// standing turns a reply into the answer about t, and remembers it.
+func (r *Room) standing(t Ticket, a reply) Standing {
+	s := Standing{Ticket: t, AdmittedAt: a.wall, Reason: a.reason}
+	switch a.code {
+	case "W":
+		s.State = Waiting
+		old := t
+		s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = a.ord, a.h.room, a.h.epoch, a.h.fence
+		s.Renewed = old.Order != a.ord || old.Epoch != a.h.epoch || old.Fence != a.h.fence ||
+			a.h.room-old.Seen > r.quarter().Microseconds()
+		if !s.Renewed {
+			// The token in hand still says all that matters.
+			s.Ticket = old
+		}
+	case "A":
+		s.State = Admitted
+	case "C":
+		s.State = Active
+	case "L":
+		s.State = Lapsed
+	case "X":
+		s.State = Expired
+	default:
+		s.State = Ended
+	}
+	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenRoom: a.h.room})
+	return s
+}
+
+// quarter of absence: how old a confirmation may be before it is renewed.
+func (r *Room) quarter() time.Duration { return r.config.Load().policy.Absence / 4 }
+
+// Arrival asks for a place, or to be let in at once.
+type Arrival struct {
+	ID     ID // random, or derived from an account or an idempotency key
+	Client Client
+	// Keyed: the id is derived, so the store may know it; it is always asked.
+	Keyed    bool
+	Interval time.Duration // first advised polling interval
+}
+
+// Join gives an arrival a place in line, or lets it in at once when there is
+// capacity and nobody ahead (Standing.State is Active: claimed already by its
+// Client). While there is a long line it makes no store call. A keyed id that
+// is known answers with its Standing as it is.
+func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
+	snap := r.Snapshot()
+	p := &snap.Policy
+	switch {
+	case p.Method == Reject:
+		return Standing{}, Closed, nil
+	case p.Draining:
+		return Standing{}, Draining, nil
+	case p.Capacity > 0 && r.length(snap) >= p.Capacity:
+		if !a.Keyed {
+			return Standing{}, Full, nil
+		}
+		if _, err := r.Lookup(ctx, a.ID); err != nil {
+			return Standing{}, Full, nil //nolint:nilerr // a new place is what is refused, known or not
+		}
+	}
+	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval}
+	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
+		return r.joinOffline(t)
+	}
+	if !a.Keyed && r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 {
+		t.Order, t.Fence = r.nextOrder(), snap.Fence
+		r.mu.Lock()
+		r.pending[t.Order/1e6]++
+		r.mu.Unlock()
+		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
+	}
+	ans, err := r.enter.ask(ctx, enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)})
+	if errors.Is(err, ErrStore) {
+		return r.joinOffline(t)
+	}
+	if err != nil {
+		return Standing{}, Granted, err
+	}
+	if ans.code == "W" {
+		r.wake()
+	}
+	return r.standing(t, ans), Granted, nil
+}
+
+// length of the line with those that are not enrolled yet.
+func (r *Room) length(s *Snapshot) int64 {
+	n := s.Waiting
+	for _, p := range s.Pending {
+		n += p.Count
+	}
+	return n + r.unsent()
+}
+
+// unsent counts the arrivals that the store was not told of.
+func (r *Room) unsent() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var n int64
+	for _, k := range r.pending {
+		n += k
+	}
+	return n
+}
+
+// Check answers a poll: from the snapshot or from memory where DESIGN §4 allows
+// it, otherwise from the store in a batch. A ticket that is not enrolled is
+// enrolled. It errs only when there is no honest answer; while the store is
+// away a waiting ticket is answered as waiting (Offline).
+func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
+	snap := r.Snapshot()
+	if snap.Known && t.Epoch != neverHeard && t.Fence < snap.Fence {
+		return Standing{State: Expired, Reason: ReasonReset, Ticket: t}, nil
+	}
+	presented := t
+	if m, ok := r.memory.get(t.ID); ok {
+		if s, final := m.answer(t, r.c.mono()); final {
+			return s, nil
+		}
+		if m.standing.State == Waiting && m.standing.Ticket.Seen > t.Seen {
+			// A client that does not keep its renewed token costs no more.
+			k := m.standing.Ticket
+			t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
+		}
+	}
+	near := r.inFront(snap, t.Order)
+	stale := r.Now()-t.Seen > r.quarter().Microseconds()
+	if snap.Known && t.Epoch == snap.Epoch && !near && !stale {
+		return Standing{State: Waiting, Ticket: t, Renewed: t.Seen != presented.Seen}, nil
+	}
+	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
+		return r.checkOffline(t), nil
+	}
+	var ans reply
+	var err error
+	enrol := !snap.Known || t.Epoch != snap.Epoch
+	if !enrol {
+		lane := r.far
+		if near {
+			lane = r.near
+		}
+		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, grace: grace(t.Interval)})
+		enrol = err == nil && ans.code == "U"
+	}
+	if enrol {
+		ans, err = r.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, grace: grace(t.Interval), t: t})
+	}
+	if errors.Is(err, ErrStore) {
+		return r.checkOffline(t), nil
+	}
+	if err != nil {
+		return Standing{}, err
+	}
+	s := r.standing(t, ans)
+	s.Renewed = s.Renewed || s.Ticket.Seen != presented.Seen
+	if ans.code == "W" && !snap.Known {
+		r.wake()
+	}
+	return s, nil
+}
+
+// Claim turns an admitted ticket into a session. The State is Active for the
+// claimer (again within the claim window for the same Client), Waiting with
+// ErrNotYet before its turn, else Lapsed, Ended or Expired with no error.
+func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
+	ans, err := r.claim.ask(ctx, claimQ{id: t.ID, client: t.Client})
+	if err != nil {
+		return Standing{}, err
+	}
+	switch ans.code {
+	case "U":
+		// Not enrolled: the check finds its place, or says that it is late.
+		s, err := r.Check(ctx, t)
+		if err == nil && s.State == Waiting {
+			err = ErrNotYet
+		}
+		return s, err
+	case "W":
+		return r.waitingAt(t, ans), ErrNotYet
+	}
+	return r.standing(t, ans), nil
+}
+
+// waitingAt is a standing in line that the store did not renew.
+func (r *Room) waitingAt(t Ticket, a reply) Standing {
+	if a.ord > 0 && a.ord != t.Order {
+		t.Order = a.ord
+	}
+	return Standing{State: Waiting, Ticket: t}
+}
+
+// Leave gives a place (or an unclaimed admission) back.
+func (r *Room) Leave(ctx context.Context, t Ticket) error {
+	_, err := r.out(ctx, "", ReasonLeft, t.ID)
+	return err
+}
+
+// out takes a ticket out of the line for good.
+func (r *Room) out(ctx context.Context, who, reason string, id ID) (found bool, err error) {
+	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, string(id[:]))
+	if err != nil {
+		return false, err
+	}
+	state := Ended
+	if reason == ReasonRemoved {
+		state = Expired
+	}
+	r.memory.put(id, remembered{standing: Standing{State: state, Reason: reason, Ticket: Ticket{ID: id}}, at: r.c.mono()})
+	return len(rest) > 0 && asInt(rest[0]) > 0, nil
+}
+
+// Charge takes one unit of the limiter for a request that gets no session (a
+// subresource without a pass): true while nobody waits and there is capacity.
+func (r *Room) Charge(ctx context.Context) bool {
+	snap := r.Snapshot()
+	if r.down.Load() || snap.Policy.Method == Reject || r.length(snap) > 0 {
+		return false
+	}
+	ans, err := r.enter.ask(ctx, enterQ{kind: "charge"})
+	return err == nil && ans.code == "Y"
+}

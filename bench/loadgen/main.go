@@ -1,0 +1,327 @@
+// Command loadgen sends crowds to a gateway through its visitor API, and judges what became of them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bench/verdict"
+	"github.com/anteroom/anteroom/bench/visitor"
+)
+
+// errBroken means that the run worked and the room did not keep its promises: the report says which.
+var errBroken = errors.New("the room did not keep its promises")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command().ExecuteContext(ctx)
+	stop()
+	switch {
+	case errors.Is(err, errBroken):
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
+		os.Exit(2)
+	}
+}
+
+// shared are the flags that every mode has.
+type shared struct {
+	to      visitor.Options
+	json    bool
+	workers int
+}
+
+func (s *shared) client() (*visitor.Client, error) {
+	if s.workers < 1 {
+		return nil, fmt.Errorf("--connections %d: want at least 1", s.workers)
+	}
+	s.to.Connections = s.workers
+	return visitor.New(s.to)
+}
+
+func command() *cobra.Command {
+	var s shared
+	root := crowdCommand(&s)
+	f := root.PersistentFlags()
+	f.StringSliceVar(&s.to.URLs, "url", []string{"http://127.0.0.1:8080"}, "the gateway; give several and requests take turns")
+	f.StringVar(&s.to.Room, "room", "default", "the room's id")
+	f.IntVar(&s.workers, "connections", 256, "requests under way at a time")
+	f.DurationVar(&s.to.Timeout, "request-timeout", 10*time.Second, "of one request")
+	f.BoolVar(&s.json, "json", false, "print the report as JSON")
+	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s))
+	return root
+}
+
+func crowdCommand(s *shared) *cobra.Command {
+	var opt crowdOptions
+	var arrive, mode string
+	var rate, burst float64
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "loadgen",
+		Short: "Send a crowd to a waiting room and judge whether it kept its rate, its order and every place",
+		Long: `Every visitor joins, polls as often as the gateway advises, is let in, makes a few requests and leaves.
+Connection errors and restarts are waited out. The report on stdout ends with exit status 1 if somebody was not let in,
+lost a place or was overtaken, or if the rate was exceeded; 2 if the run itself was impossible.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if opt.Arrive, err = parseArrive(arrive); err != nil {
+				return err
+			}
+			if opt.Page, err = parseMode(mode); err != nil {
+				return err
+			}
+			opt.Page = opt.Page || opt.Browser
+			if opt.Visitors < 1 || opt.Requests < 0 || opt.Abandon < 0 || opt.Abandon > 1 {
+				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v: want at least 1, at least 0, 0–1", opt.Visitors, opt.Requests, opt.Abandon)
+			}
+			r, b, err := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
+			if err != nil {
+				return err
+			}
+			client, err := s.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			c := newCrowd(opt, client, s.workers)
+			watched(ctx, c, c.run)
+			return s.finish(cmd.OutOrStdout(), c.report(r, b))
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&opt.Visitors, "visitors", 200, "how many come")
+	f.StringVar(&arrive, "arrive", "10s", "they come spread over this, or all-at-once")
+	f.StringVar(&mode, "mode", "api", "how they join: api (POST tickets) or page (GET --path)")
+	f.BoolVar(&opt.Browser, "browser-like", false, "behave as browsers: GET --path for HTML, keep cookies (implies --mode page)")
+	f.StringVar(&opt.Path, "path", "/", "the page they ask for")
+	f.IntVar(&opt.Requests, "requests", 3, "requests each makes once let in")
+	f.DurationVar(&opt.Think, "think", 200*time.Millisecond, "pause between those requests")
+	f.BoolVar(&opt.Buy, "buy", false, "end the visit with a purchase at the demo shop, which gives the slot back")
+	f.Float64Var(&opt.Abandon, "abandon", 0, "share who leave the line after two polls, 0–1")
+	f.BoolVar(&opt.Idempotent, "idempotent", false, "join with an Idempotency-Key, so that a repeated join finds its place (asks the store each time)")
+	f.Float64Var(&rate, "rate", 0, "the room's rate, to judge by; not given: the rate is reported and not judged")
+	f.Float64Var(&burst, "burst", 0, "the room's burst, to judge by (default max(1, rate))")
+	f.DurationVar(&timeout, "timeout", 10*time.Minute, "of the whole run")
+	return cmd
+}
+
+func fillCommand(s *shared) *cobra.Command {
+	var tickets int
+	var hold, timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "fill",
+		Short: "Join as many tickets as fast as possible and keep them polling",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if tickets < 1 {
+				return fmt.Errorf("--tickets %d: want at least 1", tickets)
+			}
+			client, err := s.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout+hold)
+			defer cancel()
+			c := newCrowd(crowdOptions{Visitors: tickets}, client, s.workers)
+			var filled time.Duration
+			watched(ctx, c, func(ctx context.Context) {
+				ctx, stop := context.WithCancel(ctx)
+				defer stop()
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					select {
+					case <-c.allJoined:
+						filled = time.Since(c.started)
+						fmt.Fprintf(os.Stderr, "joined %d in %s: %.0f/s\n", tickets, filled.Round(time.Millisecond), float64(tickets)/filled.Seconds())
+					case <-ctx.Done():
+						return
+					}
+					select {
+					case <-time.After(hold):
+						stop()
+					case <-ctx.Done():
+					}
+				})
+				c.run(ctx)
+				stop()
+				wg.Wait()
+			})
+			r := c.report(-1, 0)
+			r.Kept = filled > 0 && len(r.Lost) == 0
+			return s.finish(cmd.OutOrStdout(), r)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&tickets, "tickets", 10_000, "how many join")
+	f.DurationVar(&hold, "hold", 0, "keep them polling as advised for this long after the last has joined")
+	f.DurationVar(&timeout, "timeout", 10*time.Minute, "for all to join")
+	return cmd
+}
+
+func pollsCommand(s *shared) *cobra.Command {
+	var loop openLoop
+	var tokens int
+	var prepare time.Duration
+	cmd := &cobra.Command{
+		Use:   "polls",
+		Short: "Poll the status of many tokens at a steady rate, each poll another token",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.mix(cmd, loop, blend{Polls: 1}, tokens, 0, "", prepare)
+		},
+	}
+	mixFlags(cmd, &loop, &tokens, &prepare, 15_000)
+	return cmd
+}
+
+func mixCommand(s *shared) *cobra.Command {
+	var loop openLoop
+	var b blend
+	var tokens, passes int
+	var path string
+	var prepare time.Duration
+	cmd := &cobra.Command{
+		Use:   "mix",
+		Short: "Send polls, requests with a pass, and joins at a steady rate",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.mix(cmd, loop, b, tokens, passes, path, prepare)
+		},
+	}
+	mixFlags(cmd, &loop, &tokens, &prepare, 30_000)
+	f := cmd.Flags()
+	f.IntVar(&b.Polls, "polls", 60, "share of status polls")
+	f.IntVar(&b.Proxied, "proxied", 35, "share of requests with a pass")
+	f.IntVar(&b.Joins, "joins", 5, "share of joins")
+	f.IntVar(&passes, "passes", 50, "passes wanted; fewer do if the room lets fewer in")
+	f.StringVar(&path, "path", "/", "the page that is asked for with a pass")
+	return cmd
+}
+
+func mixFlags(cmd *cobra.Command, loop *openLoop, tokens *int, prepare *time.Duration, rate float64) {
+	f := cmd.Flags()
+	f.Float64Var(&loop.Rate, "rate", rate, "requests a second; 0: as fast as they are answered")
+	f.DurationVar(&loop.Duration, "duration", 10*time.Second, "how long")
+	f.IntVar(tokens, "tokens", 10_000, "waiting tokens to poll with")
+	f.DurationVar(prepare, "prepare", time.Minute, "time to gather tokens and passes")
+}
+
+func (s *shared) mix(cmd *cobra.Command, loop openLoop, b blend, tokens, passes int, path string, prepare time.Duration) error {
+	client, err := s.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if _, err := b.cycle(); err != nil {
+		return err
+	}
+	if b.Polls > 0 {
+		tokens = tokensFor(tokens, s.workers)
+	} else {
+		tokens = 0
+	}
+	if b.Proxied == 0 {
+		passes = 0
+	}
+	loop.Workers = s.workers
+	gathering, cancel := context.WithTimeout(cmd.Context(), prepare)
+	p, err := visitor.Gather(gathering, client, s.workers, tokens, passes)
+	cancel()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.Waiting), len(p.LetIn))
+	r, err := runMix(cmd.Context(), client, loop, b, p, path)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		err = r.json(cmd.OutOrStdout())
+	} else {
+		err = r.text(cmd.OutOrStdout())
+	}
+	if err == nil && r.Errors > 0 {
+		return errBroken
+	}
+	return err
+}
+
+// watched runs the crowd with its progress line on stderr.
+func watched(ctx context.Context, c *crowd, run func(context.Context)) {
+	showing, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { progress(showing, os.Stderr, c.line()) })
+	run(ctx)
+	stop()
+	wg.Wait()
+}
+
+func (s *shared) finish(w io.Writer, r report) error {
+	var err error
+	if s.json {
+		err = r.json(w)
+	} else {
+		err = r.text(w)
+	}
+	if err == nil && !r.Kept {
+		return errBroken
+	}
+	return err
+}
+
+func parseArrive(s string) (time.Duration, error) {
+	if s == "all-at-once" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("--arrive %q: want a duration such as 10s, or all-at-once", s)
+	}
+	return d, nil
+}
+
+func parseMode(s string) (page bool, err error) {
+	switch s {
+	case "api":
+		return false, nil
+	case "page":
+		return true, nil
+	}
+	return false, fmt.Errorf("--mode %q: want api or page", s)
+}
+
+// limit turns the flags into what is judged by; without a rate nothing is.
+func limit(hasRate bool, rate float64, hasBurst bool, burst float64) (r, b verdict.Milli, err error) {
+	if !hasRate {
+		if hasBurst {
+			return 0, 0, errors.New("--burst without --rate: give both, or only --rate")
+		}
+		return -1, 0, nil
+	}
+	if !hasBurst {
+		burst = max(1, rate)
+	}
+	if r, err = verdict.ToMilli(rate); err != nil {
+		return 0, 0, fmt.Errorf("--rate %w", err)
+	}
+	if b, err = verdict.ToMilli(burst); err != nil {
+		return 0, 0, fmt.Errorf("--burst %w", err)
+	}
+	return r, b, nil
+}

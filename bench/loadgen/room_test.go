@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// The client library's own cleaner of idle connections sleeps out its interval before it ends.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"))
+}
+
+// room is a waiting room in memory that can be told to break its promises one by one, which a real gateway cannot be.
+// It admits per poll, from the head, at most `burst` at once and one more every `every`.
+type room struct {
+	mu     sync.Mutex
+	fault  string
+	full   time.Time        // until when what was admitted uses up the rate
+	orders map[string]int64 // jti → order
+	in     map[string]time.Time
+	left   map[string]bool
+	next   int64
+	polls  int
+	gave   int
+	bought int
+}
+
+const (
+	roomBurst = 3
+	roomEvery = 5 * time.Millisecond // 200/s
+)
+
+func newRoom(t *testing.T, fault string) (*room, string) {
+	r := &room{fault: fault, orders: map[string]int64{}, in: map[string]time.Time{}, left: map[string]bool{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /.waiting-room/default/tickets", r.join)
+	mux.HandleFunc("GET /.waiting-room/default/status", r.status)
+	mux.HandleFunc("DELETE /.waiting-room/default/tickets", r.leave)
+	mux.HandleFunc("POST /checkout", func(w http.ResponseWriter, q *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.bought++
+	})
+	mux.HandleFunc("GET /", r.page)
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return r, s.URL
+}
+
+func token(jti string, order int64) string {
+	payload, _ := json.Marshal(map[string]any{"jti": jti, "aud": "default", "ord": order, "ep": "e1"})
+	return "e30." + base64.RawURLEncoding.EncodeToString(payload) + ".c2ln"
+}
+
+func (r *room) place() (jti string) {
+	r.next++
+	jti = fmt.Sprintf("v%d", r.next)
+	r.orders[jti] = r.next * 10
+	return jti
+}
+
+func (r *room) join(w http.ResponseWriter, _ *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fault == "closed at first" && r.next == 0 && r.gave < 20 {
+		r.gave++
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprint(w, `{"code":"room_closed","status":503}`)
+		return
+	}
+	jti := r.place()
+	answer(w, http.StatusCreated, map[string]any{"state": "waiting", "refresh_after": 0.01, "token": token(jti, r.orders[jti])})
+}
+
+func (r *room) page(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ck, err := q.Cookie("wr_default_pass"); err == nil && ck.Value == "pass" || q.Header.Get("X-Waiting-Room-Pass") == "pass" && r.fault != "passes do not work" {
+		_, _ = fmt.Fprint(w, "the shop")
+		return
+	}
+	jti := r.place()
+	http.SetCookie(w, &http.Cookie{Name: "wr_default_ticket", Value: token(jti, r.orders[jti]), Path: "/"})
+	w.Header().Set("X-Waiting-Room", "waiting")
+	w.Header().Set("Content-Type", "text/html")
+	_, _ = fmt.Fprint(w, "please wait")
+}
+
+func (r *room) who(q *http.Request) (jti string) {
+	t := q.Header.Get("X-Waiting-Room-Token")
+	if ck, err := q.Cookie("wr_default_ticket"); err == nil {
+		t = ck.Value
+	}
+	raw, _ := base64.RawURLEncoding.DecodeString(strings.Split(t+"..", ".")[1])
+	var c struct{ JTI string }
+	_ = json.Unmarshal(raw, &c)
+	return c.JTI
+}
+
+func (r *room) leave(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left[r.who(q)] = true
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (r *room) status(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.polls++
+	jti := r.who(q)
+	if r.polls%4 == 0 && r.fault == "connections break" {
+		panic(http.ErrAbortHandler)
+	}
+	if r.polls == 10 {
+		switch r.fault {
+		case "a token is refused":
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		case "a place expires":
+			fresh := r.place()
+			r.left[jti] = true
+			answer(w, 200, map[string]any{"state": "expired", "reason": "late", "refresh_after": 0.01, "token": token(fresh, r.orders[fresh])})
+			return
+		case "a place moves back":
+			r.next++
+			r.orders[jti] = r.next * 10
+			answer(w, 200, map[string]any{"state": "waiting", "refresh_after": 0.01, "token": token(jti, r.orders[jti])})
+			return
+		}
+	}
+	if at, ok := r.admit(jti); ok {
+		http.SetCookie(w, &http.Cookie{Name: "wr_default_pass", Value: "pass", Path: "/"})
+		answer(w, 200, map[string]any{"state": "admitted", "pass": "pass", "admitted_at": at.UTC().Format("2006-01-02T15:04:05.000000Z07:00")})
+		return
+	}
+	answer(w, 200, map[string]any{"state": "waiting", "refresh_after": 0.01})
+}
+
+// admit lets heads in as a GCRA allows, and says whether jti is among them by now.
+func (r *room) admit(jti string) (time.Time, bool) {
+	now := time.Now().Truncate(time.Microsecond)
+	for r.fault == "too fast" || !r.full.After(now.Add((roomBurst-1)*roomEvery)) {
+		head := ""
+		for id, o := range r.orders {
+			if _, in := r.in[id]; in || r.left[id] {
+				continue
+			}
+			if head == "" || o < r.orders[head] != (r.fault == "last come first served") {
+				head = id
+			}
+		}
+		if head == "" {
+			break
+		}
+		r.in[head] = now
+		if r.full.Before(now) {
+			r.full = now
+		}
+		r.full = r.full.Add(roomEvery)
+	}
+	at, ok := r.in[jti]
+	return at, ok
+}
+
+func answer(w http.ResponseWriter, code int, body map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,81 @@
+package verdict
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Second is the width of the sliding window, in the unit of all times here: microseconds.
+const Second = 1_000_000
+
+// Milli is a rate or a burst in thousandths, so that a decimal with three places is exact.
+type Milli int64
+
+// ToMilli refuses what has more than three places or is out of range.
+func ToMilli(x float64) (Milli, error) {
+	m := math.Round(x * 1000)
+	if !(x >= 0 && x <= 1e7) || math.Abs(m-x*1000) > 1e-6 {
+		return 0, fmt.Errorf("%v: want a decimal from 0 to 10000000 with at most three places", x)
+	}
+	return Milli(m), nil
+}
+
+// Rate is what a crowd's admissions say about a room's limit.
+type Rate struct {
+	Admissions  int   `json:"admissions"`
+	MaxInSecond int   `json:"max_in_a_sliding_second"`
+	At          int64 `json:"-"` // when the fullest second began
+	Judged      bool  `json:"judged"`
+	Allowed     int   `json:"allowed_in_a_second"` // rate + burst, rounded down
+	// Excess is by how many visitors the worst interval of any length, not only of a second, exceeds
+	// rate × length + burst; 0 where none does.
+	Excess float64 `json:"excess_in_any_interval"`
+}
+
+// Kept reports whether no interval holds more than the limit; true where there was no limit to judge by.
+func (r Rate) Kept() bool { return !r.Judged || r.MaxInSecond <= r.Allowed && r.Excess == 0 }
+
+// JudgeRate looks at admission times (microseconds, in any order). A negative rate means that none is known: the fullest
+// second is counted and nothing is judged. Intervals are closed at both ends.
+func JudgeRate(at []int64, rate, burst Milli) Rate {
+	at = slices.Sorted(slices.Values(at))
+	r := Rate{Admissions: len(at)}
+	r.MaxInSecond, r.At = fullest(at, Second)
+	if rate < 0 {
+		return r
+	}
+	r.Judged = true
+	r.Allowed = int((rate + burst) / 1000)
+	if len(at) == 0 {
+		return r
+	}
+	// Within [at[i], at[j]] there are j−i+1 admissions and room for rate·(at[j]−at[i]) + burst. In units of a
+	// thousandth of a millionth of a visitor all of it is integer, and the worst i for a j is the one with the smallest
+	// i − rate·at[i].
+	const unit = 1000 * Second
+	worst, least := int64(math.MinInt64), int64(math.MaxInt64)
+	for j, t := range at {
+		level := int64(j)*unit - int64(rate)*(t-at[0])
+		least = min(least, level)
+		worst = max(worst, level+unit-least)
+	}
+	if over := worst - int64(burst)*Second; over > 0 {
+		r.Excess = float64(over) / unit
+	}
+	return r
+}
+
+// fullest finds the closed window of the given width that holds the most of the sorted times.
+func fullest(at []int64, width int64) (n int, from int64) {
+	i := 0
+	for j, t := range at {
+		for t-at[i] > width {
+			i++
+		}
+		if j-i+1 > n {
+			n, from = j-i+1, at[i]
+		}
+	}
+	return n, from
+}

@@ -1,0 +1,239 @@
+package visitor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Status is the gateway's status object, and of a problem its code.
+type Status struct {
+	Room         string  `json:"room"`
+	State        string  `json:"state"`
+	Position     int64   `json:"position"`
+	Waiting      int64   `json:"waiting"`
+	RefreshAfter float64 `json:"refresh_after"` // seconds
+	JoinedAt     string  `json:"joined_at"`
+	AdmittedAt   string  `json:"admitted_at"`
+	Reason       string  `json:"reason"`
+	Token        string  `json:"token"`
+	Pass         string  `json:"pass"`
+	Code         string  `json:"code"`
+}
+
+// Answer is what came back from one request.
+type Answer struct {
+	HTTP       int
+	Room       string // X-Waiting-Room: empty when the answer is the origin's
+	RetryAfter time.Duration
+	Status     Status // zero unless the body was JSON
+	Size       int    // bytes of body
+}
+
+// Credentials is what one visitor keeps: the newest of each.
+type Credentials struct {
+	Token, Pass, Nonce string
+	Key                string // sent as Idempotency-Key when joining, if set
+	Cookies            bool   // send them as cookies, as browsers do, rather than in headers
+}
+
+// Options says how to reach a room.
+type Options struct {
+	URLs        []string // gateways; requests take turns
+	Room        string
+	Connections int           // at most this many to each gateway
+	Timeout     time.Duration // of one request
+}
+
+// Client is safe for concurrent use. Close drops its idle connections.
+type Client struct {
+	hosts   []*fasthttp.HostClient
+	roots   []string // scheme://host, to put before a path
+	next    atomic.Uint64
+	timeout time.Duration
+	room    string
+	base    string // /.waiting-room/{room}
+}
+
+// New checks the URLs; it connects to nothing.
+func New(o Options) (*Client, error) {
+	if len(o.URLs) == 0 {
+		return nil, errors.New("no gateway URL")
+	}
+	c := &Client{timeout: o.Timeout, room: o.Room, base: "/.waiting-room/" + o.Room}
+	for _, raw := range o.URLs {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return nil, fmt.Errorf("url %q: %w", raw, err)
+		}
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("url %q: want http://host:port or https://host:port, without a path", raw)
+		}
+		tls := u.Scheme == "https"
+		addr := u.Host
+		if u.Port() == "" {
+			port := "80"
+			if tls {
+				port = "443"
+			}
+			addr = net.JoinHostPort(u.Hostname(), port)
+		}
+		c.roots = append(c.roots, u.Scheme+"://"+u.Host)
+		c.hosts = append(c.hosts, &fasthttp.HostClient{
+			Addr:                     addr,
+			IsTLS:                    tls,
+			Dial:                     func(addr string) (net.Conn, error) { return net.DialTimeout("tcp", addr, o.Timeout) },
+			MaxConns:                 max(o.Connections, 1),
+			MaxConnWaitTimeout:       o.Timeout,
+			MaxIdleConnDuration:      20 * time.Second,
+			MaxResponseBodySize:      4 << 20,
+			NoDefaultUserAgentHeader: true,
+		})
+	}
+	return c, nil
+}
+
+// Close drops idle connections.
+func (c *Client) Close() {
+	for _, h := range c.hosts {
+		h.CloseIdleConnections()
+	}
+}
+
+// Join asks for a place with POST tickets.
+func (c *Client) Join(cr *Credentials) (Answer, error) {
+	return c.do(fasthttp.MethodPost, c.base+"/tickets", cr, func(r *fasthttp.Request) {
+		r.Header.SetContentType("application/json")
+		r.SetBodyString("{}")
+		if cr.Key != "" {
+			r.Header.Set("Idempotency-Key", cr.Key)
+		}
+	})
+}
+
+// Status polls; when it is the visitor's turn, the poll claims.
+func (c *Client) Status(cr *Credentials) (Answer, error) {
+	return c.do(fasthttp.MethodGet, c.base+"/status", cr, nil)
+}
+
+// Claim exchanges an admitted ticket for a pass.
+func (c *Client) Claim(cr *Credentials) (Answer, error) {
+	return c.do(fasthttp.MethodPost, c.base+"/claim", cr, nil)
+}
+
+// Leave gives the place up.
+func (c *Client) Leave(cr *Credentials) (Answer, error) {
+	return c.do(fasthttp.MethodDelete, c.base+"/tickets", cr, nil)
+}
+
+// Visit asks for a path of the site: as a browser navigates to it when cookies are kept, else as an API client.
+func (c *Client) Visit(cr *Credentials, path string) (Answer, error) {
+	return c.do(fasthttp.MethodGet, path, cr, func(r *fasthttp.Request) {
+		if cr.Cookies {
+			r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+			r.Header.Set("Sec-Fetch-Dest", "document")
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+		}
+	})
+}
+
+// PostForm sends a form to a path of the site.
+func (c *Client) PostForm(cr *Credentials, path, form string) (Answer, error) {
+	return c.do(fasthttp.MethodPost, path, cr, func(r *fasthttp.Request) {
+		r.Header.SetContentType("application/x-www-form-urlencoded")
+		r.SetBodyString(form)
+	})
+}
+
+func (c *Client) do(method, path string, cr *Credentials, prepare func(*fasthttp.Request)) (Answer, error) {
+	i := int(c.next.Add(1) % uint64(len(c.hosts)))
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	req.SetRequestURI(c.roots[i] + path)
+	req.Header.SetMethod(method)
+	req.Header.Set("Accept", "application/json")
+	req.Header.SetUserAgent("anteroom-loadgen")
+	c.show(req, cr, c.hosts[i].IsTLS)
+	if prepare != nil {
+		prepare(req)
+	}
+	if err := c.hosts[i].DoTimeout(req, resp, c.timeout); err != nil {
+		return Answer{}, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return c.learn(resp, cr, strings.HasPrefix(path, "/.waiting-room/"))
+}
+
+// show puts the credentials where this kind of client puts them.
+func (c *Client) show(req *fasthttp.Request, cr *Credentials, tls bool) {
+	if cr.Cookies {
+		prefix := "wr_"
+		if tls {
+			prefix = "__Host-wr_"
+		}
+		for name, v := range map[string]string{"ticket": cr.Token, "pass": cr.Pass, "nonce": cr.Nonce} {
+			if v != "" {
+				req.Header.SetCookie(prefix+c.room+"_"+name, v)
+			}
+		}
+		return
+	}
+	if cr.Token != "" {
+		req.Header.Set("X-Waiting-Room-Token", cr.Token)
+	}
+	if cr.Pass != "" {
+		req.Header.Set("X-Waiting-Room-Pass", cr.Pass)
+	}
+}
+
+// learn reads the answer and keeps the newest credentials from its body, its headers and its cookies. Only a body that is
+// the gateway's own (ours, or marked as such) is believed: the origin may have tokens of its own.
+func (c *Client) learn(resp *fasthttp.Response, cr *Credentials, ours bool) (Answer, error) {
+	body := resp.Body()
+	a := Answer{
+		HTTP: resp.StatusCode(),
+		Room: string(resp.Header.Peek("X-Waiting-Room")),
+		Size: len(body),
+	}
+	if s, err := strconv.Atoi(string(resp.Header.Peek("Retry-After"))); err == nil && s > 0 {
+		a.RetryAfter = time.Duration(s) * time.Second
+	}
+	for _, v := range resp.Header.Cookies() {
+		var ck fasthttp.Cookie
+		if ck.ParseBytes(v) != nil || len(ck.Value()) == 0 {
+			continue
+		}
+		switch strings.TrimPrefix(string(ck.Key()), "__Host-") {
+		case "wr_" + c.room + "_ticket":
+			cr.Token = string(ck.Value())
+		case "wr_" + c.room + "_pass":
+			cr.Pass = string(ck.Value())
+		case "wr_" + c.room + "_nonce":
+			cr.Nonce = string(ck.Value())
+		}
+	}
+	if p := resp.Header.Peek("X-Waiting-Room-Pass"); len(p) > 0 {
+		cr.Pass = string(p)
+	}
+	if !ours && a.Room == "" || !strings.Contains(string(resp.Header.ContentType()), "json") {
+		return a, nil
+	}
+	if err := json.Unmarshal(body, &a.Status); err != nil {
+		return a, fmt.Errorf("%d, status object: %w", a.HTTP, err)
+	}
+	if a.Status.Token != "" {
+		cr.Token = a.Status.Token
+	}
+	if a.Status.Pass != "" {
+		cr.Pass = a.Status.Pass
+	}
+	return a, nil
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/token"
+)
+
+// checkParts asks the packages that will use the configuration what they think
+// of it, so that check-config and the start know all that is wrong at once.
+func checkParts(cfg *config.Config) []config.Problem {
+	return append(checkKeys(cfg), checkPages(cfg)...)
+}
+
+// checkKeys looks at each key by itself: that one is active, and that the
+// files can be read, is checked with the configuration.
+func checkKeys(cfg *config.Config) []config.Problem {
+	var problems []config.Problem
+	keys, err := tokenKeys(cfg)
+	if err != nil {
+		return nil // Validate names every key that cannot be read
+	}
+	for i, key := range keys {
+		key.Active = true
+		if _, err := token.NewRing("check", []token.Key{key}); err != nil {
+			message := strings.TrimPrefix(err.Error(), fmt.Sprintf("token: key %q: ", key.ID))
+			problems = append(problems, config.Problem{Path: fmt.Sprintf("tokens.keys[%d]", i), Message: message})
+		}
+	}
+	return problems
+}
+
+// tokenKeys are the configured keys as the ring takes them.
+func tokenKeys(cfg *config.Config) ([]token.Key, error) {
+	signing, err := cfg.SigningKeys()
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]token.Key, len(signing))
+	for i, k := range signing {
+		keys[i] = token.Key{ID: k.ID, Alg: k.Alg, Secret: k.Secret, Private: k.Key, Active: k.Active}
+	}
+	return keys, nil
+}
+
+func checkPages(cfg *config.Config) []config.Problem {
+	var problems []config.Problem
+	for i := range cfg.Rooms {
+		if _, err := page.New(pageOptions(&cfg.Rooms[i])); err != nil {
+			// The error begins with the setting, as page.languages.
+			setting, message := "page", err.Error()
+			if n := strings.IndexAny(message, ": "); n > 0 && strings.HasPrefix(message, "page.") {
+				setting, message = message[:n], strings.TrimLeft(message[n:], ": ")
+			}
+			problems = append(problems, config.Problem{Path: fmt.Sprintf("rooms[%d].%s", i, setting), Message: message})
+		}
+	}
+	return problems
+}
+
+// pageOptions are a room's settings as the page takes them.
+func pageOptions(room *config.Room) page.Options {
+	return page.Options{
+		Room:           room.ID,
+		Title:          room.Page.Title,
+		Languages:      room.Page.Languages,
+		TemplateFile:   room.Page.TemplateFile,
+		FrameAncestors: room.Page.FrameAncestors,
+		Absence:        room.Queue.Absence,
+	}
+}

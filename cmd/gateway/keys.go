@@ -1,0 +1,60 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/token"
+)
+
+func newKeys() *cobra.Command {
+	keys := &cobra.Command{
+		Use:   "keys",
+		Short: "Signing keys",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &usageError{fmt.Errorf("want a command; see %s --help", cmd.CommandPath())}
+		},
+	}
+	generate := &cobra.Command{
+		Use:   "generate",
+		Short: "Make a signing key and print it for tokens.keys",
+		Long: `generate prints a new key.
+
+HS256  the part of the configuration that holds it, ready to be pasted.
+EdDSA  a PEM file that begins with the part of the configuration that names it:
+       gateway keys generate --alg EdDSA > key.pem`,
+		Args: noArgs,
+	}
+	alg := generate.Flags().String("alg", "HS256", "`ALG`: HS256 (one shared secret) or EdDSA (a public key for origins to check tokens with)")
+	generate.RunE = func(cmd *cobra.Command, _ []string) error {
+		text, err := generateKey(*alg)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+		return err
+	}
+	keys.AddCommand(generate)
+	return keys
+}
+
+func generateKey(alg string) (string, error) {
+	// A kid is never used twice, or tokens of a former key would be checked
+	// with a later one.
+	id := "k-" + strings.ToLower(rand.Text()[:8])
+	switch alg {
+	case token.HS256:
+		return fmt.Sprintf("tokens:\n  keys:\n    - {id: %s, alg: HS256, secret: %q, active: true}\n", id, token.GenerateSecret()), nil
+	case token.EdDSA:
+		block, err := token.GenerateKeyPEM()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("# tokens:\n#   keys:\n#     - {id: %s, alg: EdDSA, private_key_file: key.pem, active: true}\n%s", id, block), nil
+	}
+	return "", &usageError{fmt.Errorf("--alg %q is not known; want HS256 or EdDSA", alg)}
+}

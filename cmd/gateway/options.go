@@ -1,0 +1,106 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway"
+	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// gatewayOptions is what the configuration says, in the gateway's words.
+func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry prometheus.Registerer, log *slog.Logger) (gateway.Options, error) {
+	ring, idKey, err := s.keys(cfg)
+	if err != nil {
+		return gateway.Options{}, err
+	}
+	name, _ := buildVersion()
+	l := cfg.Limits
+	o := gateway.Options{
+		Log: log, Version: name, Core: core, Registerer: registry,
+		Limits: proxy.Limits{
+			Header: int(l.Header), Target: int(l.Target), Headers: l.Headers, HeaderTimeout: l.HeaderTimeout,
+			BodyIdle: l.BodyIdle, WriteIdle: l.WriteIdle, Idle: l.Idle,
+		},
+		Ring: ring, IDKey: idKey, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
+		TrustedProxies: cfg.TrustedProxies,
+		TLS:            gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
+		Access:         gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
+		DefaultOrigin:  cfg.DefaultOriginID(),
+	}
+	if cfg.Log.Access {
+		o.Access.Output = os.Stderr
+	}
+	for _, c := range cfg.Origins {
+		o.Origins = append(o.Origins, proxy.Config{
+			ID: c.ID, Servers: c.Servers, Timeout: c.Timeout, ConnectTimeout: c.ConnectTimeout, FirstByteTimeout: c.FirstByteTimeout,
+			IdleTimeout: c.IdleTimeout, QueueTimeout: c.QueueTimeout, MaxConns: c.MaxConns, MaxBody: int64(c.MaxBody),
+			PreserveHost: c.PreserveHost, TLS: proxy.TLSConfig{CAFile: c.TLS.CAFile, ServerName: c.TLS.ServerName},
+		})
+	}
+	for i := range cfg.Rooms {
+		o.Rooms = append(o.Rooms, roomOptions(cfg, &cfg.Rooms[i]))
+	}
+	return o, nil
+}
+
+func roomOptions(cfg *config.Config, r *config.Room) gateway.Room {
+	room := gateway.Room{
+		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: policy(cfg, r),
+		PollBudget: r.PollBudget, Renew: r.Session.Renew, MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
+		Page: page.Options{
+			Title: r.Page.Title, Languages: r.Page.Languages, TemplateFile: r.Page.TemplateFile, FrameAncestors: r.Page.FrameAncestors,
+		},
+		PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator,
+	}
+	if origin := cfg.OriginOf(r); origin != nil {
+		room.Origin = origin.ID
+	}
+	for _, b := range r.Bypass {
+		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
+	}
+	return room
+}
+
+func policy(cfg *config.Config, r *config.Room) admission.Policy {
+	p := admission.Policy{
+		Enabled: r.Enabled, Method: r.Queue.Method, Rate: int64(r.Admission.Rate),
+		MaxActive: r.Admission.MaxActive, HeadWindow: r.Admission.HeadWindow, Capacity: r.Queue.Capacity,
+		MinWait: r.Admission.MinWait, Absence: r.Queue.Absence, ClaimWindow: r.Queue.ClaimWindow,
+		SessionTTL: r.Session.TTL, Message: r.Page.Message, OnStoreError: cfg.OnStoreErrorOf(r),
+	}
+	if r.Admission.Burst != nil {
+		p.Burst = int64(*r.Admission.Burst)
+	}
+	return p
+}
+
+func newConsole(cfg *config.Config, bearers []config.Bearer, g *gateway.Gateway, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
+	o := console.Options{
+		Core: core, Listen: cfg.Admin.Listen, Registry: registry, Ready: g.Ready, Log: log,
+		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
+	}
+	for _, b := range bearers {
+		role := console.Read
+		if b.Write {
+			role = console.Write
+		}
+		o.Tokens = append(o.Tokens, console.Token{Name: b.Name, Token: b.Token, Role: role})
+	}
+	return console.New(o)
+}
+
+func consoleRooms(g *gateway.Gateway) []console.Room {
+	views := g.Views()
+	rooms := make([]console.Room, len(views))
+	for i, v := range views {
+		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError}
+	}
+	return rooms
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway"
+	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/lifecycle"
+)
+
+// look is the time between two looks at the files that the configuration names.
+const look = time.Second
+
+// serve runs the gateway until ctx ends, then drains within
+// cfg.ShutdownTimeout. load reads the configuration again, for SIGHUP and for
+// changed files; its error leaves the configuration in force as it is.
+func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), log *slog.Logger) error {
+	s, err := openStore(ctx, cfg.Store, log)
+	if err != nil {
+		return err
+	}
+	// Closed last, whatever happens: the others stand on it.
+	defer func() {
+		if err := s.close(); err != nil {
+			log.Warn("store", "error", err)
+		}
+	}()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	name, _ := buildVersion()
+	metrics := gateway.NewMetrics(registry, name)
+	core, err := admission.New(admission.Options{
+		Client: s.client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: metrics.ObserveStore,
+	})
+	if err != nil {
+		return err
+	}
+	options, err := gatewayOptions(cfg, s, core, registry, log)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(options, metrics)
+	if err != nil {
+		return err
+	}
+	// reload takes the configuration that load finds now.
+	reload := func() {
+		next, err := load()
+		if err == nil {
+			options, err = gatewayOptions(next, s, core, registry, log)
+		}
+		if err == nil {
+			err = g.Reload(options)
+		}
+		if err != nil {
+			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
+			return
+		}
+		cfg = next
+		log.Info("configuration reloaded", "rooms", len(next.Rooms))
+	}
+
+	bearers, err := cfg.Bearers()
+	if err != nil {
+		return err
+	}
+	operators, err := newConsole(cfg, bearers, g, core, registry, log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen %s: %w", cfg.Listen, err)
+	}
+	admin, err := net.Listen("tcp", cfg.Admin.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("admin.listen %s: %w", cfg.Admin.Listen, err), listener.Close())
+	}
+
+	var parts lifecycle.Group
+	untilDone(&parts, ctx)
+	addReloads(&parts, reload, func() []string { return cfg.Files() })
+	addVisitors(&parts, g, listener, cfg.ShutdownTimeout, log)
+	addOperators(&parts, operators, admin, log)
+	addCore(&parts, core)
+	err = parts.Run()
+	log.Info("stopped")
+	return err
+}
+
+// untilDone ends the group when ctx ends.
+func untilDone(parts *lifecycle.Group, ctx context.Context) { //nolint:revive // the group is what it is about
+	ctx, cancel := context.WithCancel(ctx)
+	parts.Add(func() error {
+		<-ctx.Done()
+		return nil
+	}, cancel)
+}
+
+// addReloads reloads at SIGHUP and when a file changes.
+func addReloads(parts *lifecycle.Group, reload func(), files func() []string) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	stop := make(chan struct{})
+	parts.Add(func() error {
+		defer signal.Stop(hup)
+		tick := time.NewTicker(look)
+		defer tick.Stop()
+		seen := marks(files())
+		for {
+			select {
+			case <-stop:
+				return nil
+			case <-hup:
+			case <-tick.C:
+				if now := marks(files()); now == seen {
+					continue
+				}
+			}
+			reload()
+			seen = marks(files())
+		}
+	}, func() { close(stop) })
+}
+
+// marks tells whether any of the files has changed: by time, size and, for
+// links that are switched as a whole, the file that they lead to.
+func marks(files []string) string {
+	var all string
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			var inode uint64
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				inode = uint64(st.Ino)
+			}
+			all += fmt.Sprintln(f, info.ModTime().UnixNano(), info.Size(), inode)
+		}
+	}
+	return all
+}
+
+// addVisitors serves visitors; its end is: not ready, drain, out.
+func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, timeout time.Duration, log *slog.Logger) {
+	ended := make(chan struct{})
+	parts.Add(func() error {
+		log.Info("listening", "addr", ln.Addr().String())
+		err := g.Serve(ln)
+		<-ended // Serve returns when the socket closes, before the last request has ended
+		return err
+	}, func() {
+		defer close(ended)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		log.Info("draining", "shutdown_timeout", timeout.String())
+		if err := g.Shutdown(ctx); err != nil {
+			log.Warn("requests were cut at shutdown_timeout", "error", err)
+		}
+	})
+}
+
+// addOperators serves operators and metrics, until visitors are gone.
+func addOperators(parts *lifecycle.Group, c *console.Console, ln net.Listener, log *slog.Logger) {
+	server := &http.Server{
+		Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	parts.Add(func() error {
+		log.Info("admin listening", "addr", ln.Addr().String())
+		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+}
+
+// addCore ticks the rooms, and sends the last heartbeats when all else has ended.
+func addCore(parts *lifecycle.Group, core *admission.Core) {
+	ctx, cancel := context.WithCancel(context.Background())
+	parts.Add(func() error { return core.Run(ctx) }, cancel)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/embedded"
+	"github.com/anteroom/anteroom/internal/redisurl"
+)
+
+// checkTimeout bounds the whole look at a store, which may be several servers.
+const checkTimeout = 10 * time.Second
+
+// checkStore tries what store names: that it answers and fits, or, without a
+// url, that there is a server to start.
+func checkStore(ctx context.Context, store config.Store) error {
+	if store.URL == "" {
+		return findServer()
+	}
+	// A single look may take longer than a visitor would wait.
+	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := redisurl.CheckServer(ctx, client); err != nil {
+		return fmt.Errorf("store.url %s: %w", redisurl.Mask(store.URL), err)
+	}
+	return nil
+}
+
+// findServer looks where the embedded store looks.
+func findServer() error {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		for _, dir := range []string{"", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/valkey/bin"} {
+			if _, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return nil
+			}
+		}
+	}
+	return embedded.ErrNoBinary
+}

@@ -1,0 +1,59 @@
+package eta
+
+import "math"
+
+// memory is what one forecast tells the next.
+type memory struct {
+	now       int64    // room time of the forecast, µs
+	policy    float64  // the policy's rate under which Forecast.rate was expected
+	changes   []change // the policy's rates during the history
+	following bool     // a real change is being followed
+}
+
+const (
+	leastBand     = 0.05 // relative deviations up to here are noise, however many admissions were counted,
+	mostBand      = 0.30 // and beyond here never
+	bandErrors    = 2.5  // standard errors of sampling that are noise
+	followTime    = 5.0  // s: time constant with which a real change is followed
+	followUntil   = 0.02 // relative deviation at which it has been followed
+	driftPerS     = 0.05 // most that noise may move the rate in a second
+	spreadTime    = 15.0 // s: time constant of the range's width
+	leastTailTime = 1.0  // s
+)
+
+// steady makes f follow now from prev without the jumps that make people distrust a clock.
+//
+//   - A deviation within the noise moves the rate by at most the share elapsed/T of it, where T is the wait of the last
+//     in line: for nobody does the end move away faster than time passes, so nobody sees a larger figure than before.
+//   - A larger one is a change. It is followed with a time constant of 5 s until it is within 2 %.
+//   - A new rate of the policy that matters acts at once, in proportion to what it changes; a small one is like noise.
+//
+// Both directions are treated alike, else noise would ratchet the estimate to one side.
+func (f *Forecast) steady(prev *Forecast, now observation, in *Input, elapsed float64) {
+	band := math.Log1p(min(max(bandErrors*now.sampling, leastBand), mostBand))
+	held := prev.rate
+	if old := prev.memory.policy; old != in.Rate && old > 0 {
+		before := *in
+		before.Rate = old
+		if was := observe(&before, f.memory.changes).rate; was > 0 {
+			if ratio := now.rate / was; math.Abs(math.Log(ratio)) > band {
+				held *= ratio
+			}
+		}
+	}
+	deviation := math.Log(now.rate / held)
+	f.memory.following = math.Abs(deviation) > band || prev.memory.following && math.Abs(deviation) > followUntil
+	if f.memory.following {
+		deviation *= 1 - math.Exp(-elapsed/followTime)
+	} else {
+		tail := max(float64(in.Waiting)/held, leastTailTime)
+		most := elapsed * min(1/tail, driftPerS)
+		deviation = min(max(deviation, -most), most)
+	}
+	f.rate = held * math.Exp(deviation)
+	if prev.spread > 0 {
+		share := 1 - math.Exp(-elapsed/spreadTime)
+		f.dispersion = prev.dispersion + (now.dispersion-prev.dispersion)*share
+		f.spread = prev.spread + (now.spread-prev.spread)*share
+	}
+}

@@ -1,0 +1,158 @@
+package eta
+
+import "math"
+
+// Window estimates from what was admitted in the last 1, 5 and 15 minutes of room time, weighted 0.5, 0.3 and 0.2.
+//
+//   - Time in which admission was not wanted (the line empty, the room paused) is left out of a window. A window that
+//     reaches back before the room began drops out (the shortest stays, with what there is), as does one without any
+//     busy time, and the weights of the others are scaled up. A window with less than a minute of busy time counts less
+//     in proportion.
+//   - While the longest window that counts holds less than a minute of busy time, or less than 20 admissions at the
+//     policy's rate, the policy's rate stands in for what is missing.
+//   - The policy's rate is never exceeded; a burst is over before it helps anybody farther back. A flow below it (a full
+//     room, a shared budget) is taken as it was observed.
+//   - When the rate of the policy changes, the history is carried over to the new rate at once.
+//   - When the last minute differs from the time before it by more than chance allows (over 2 to 4 standard deviations,
+//     and by over 10 to 25 %), the longer windows lose their weight: a change is believed within about a minute.
+//
+// The rate that people see follows that estimate with hysteresis, see steady.
+type Window struct{}
+
+var _ Estimator = Window{}
+
+var windows = [...]struct {
+	seconds int
+	weight  float64
+}{{60, 0.5}, {300, 0.3}, {900, 0.2}}
+
+const (
+	priorSeconds    = 60   // busy seconds after which the policy's rate is no longer needed,
+	priorAdmissions = 20   // and the admissions that would have been due in them
+	priorError      = 0.25 // relative error that is assumed of the policy's rate as a forecast
+	leastError      = 0.03 // of any forecast: what people do next is not known
+	leastRate       = 1e-5 // below one admission a day: no flow
+	mostRate        = 1e9  // keeps products of rates finite, whatever is given
+)
+
+// Forecast implements Estimator. It takes about as long as reading 900 buckets a few times.
+func (Window) Forecast(prev *Forecast, in Input) *Forecast {
+	if !(in.Rate >= leastRate) || math.IsInf(in.Rate, 0) {
+		in.Rate = 0
+	}
+	in.Rate = min(in.Rate, mostRate)
+	var old memory
+	if prev != nil {
+		old = prev.memory
+	}
+	elapsed := float64(in.Now-old.now) / 1e6
+	if elapsed < 0 || elapsed > MaxBuckets { // another time line: nothing of the last forecast can be compared
+		prev, old, elapsed = nil, memory{}, 0
+	}
+	f := &Forecast{memory: memory{now: in.Now, policy: in.Rate, changes: notedChanges(old.changes, floorSeconds(in.Now), in.Rate)}}
+	if in.Rate == 0 || in.Paused {
+		if prev != nil && prev.rate > 0 { // to go on from afterwards
+			f.rate, f.dispersion, f.spread, f.memory.policy = prev.rate, prev.dispersion, prev.spread, old.policy
+		}
+		return f
+	}
+	now := observe(&in, f.memory.changes)
+	if now.rate < leastRate {
+		return f
+	}
+	f.known = true
+	f.rate, f.dispersion, f.spread = now.rate, now.dispersion, now.spread
+	if prev != nil && prev.rate > 0 {
+		f.steady(prev, now, &in, elapsed)
+	}
+	return f
+}
+
+// observation is what a room's history says by itself.
+type observation struct {
+	rate       float64
+	dispersion float64
+	sampling   float64 // relative standard error of rate from the finite number of admissions
+	spread     float64 // all of rate's relative error
+}
+
+func observe(in *Input, changes []change) observation {
+	var h history
+	h.read(in, changes)
+	o := observation{dispersion: h.dispersion()}
+	age := float64(in.Now-in.Since) / 1e6
+
+	var parts [len(windows)]sums
+	var weights [len(windows)]float64
+	total, trust := 0.0, 0.0
+	minute := h.sum(0, windows[0].seconds)
+	for i, w := range windows {
+		if i > 0 && age < float64(w.seconds) {
+			break
+		}
+		parts[i] = h.sum(0, w.seconds)
+		trust = evidence(parts[i], in.Rate)
+		weights[i] = w.weight * trust
+		if i > 0 {
+			weights[i] *= agreement(minute, h.sum(windows[0].seconds, w.seconds), o.dispersion)
+		}
+		total += weights[i]
+	}
+	observed := 0.0
+	if total > 0 {
+		for i := range weights {
+			weights[i] /= total
+			observed += weights[i] * parts[i].rate()
+		}
+	} else {
+		trust = 0
+	}
+	prior := 1 - trust
+	if in.MaxActive > 0 && in.Active >= in.MaxActive && total > 0 { // full: the rate says little about who leaves
+		prior *= 1 - min(minute.busy/grainSeconds, 1)
+	}
+	o.rate = min(prior*in.Rate+(1-prior)*observed, in.Rate)
+	if o.rate > 0 {
+		o.errors(parts[:], weights[:], observed, prior)
+	}
+	return o
+}
+
+// evidence is how far a window can be believed, from 0 to 1.
+func evidence(s sums, policy float64) float64 {
+	return min(1, s.busy/priorSeconds, s.busy*policy/priorAdmissions)
+}
+
+// agreement is 1 where the last minute and the time before it may well have had the same rate, and 0 where they surely
+// had not: a two-sample test of rates with the pooled variance, widened by the dispersion.
+func agreement(minute, before sums, dispersion float64) float64 {
+	if minute.busy < priorSeconds/2 || before.busy < priorSeconds/2 {
+		return 1
+	}
+	pooled := (minute.admitted + before.admitted) / (minute.busy + before.busy)
+	if pooled == 0 {
+		return 1
+	}
+	apart := math.Abs(minute.rate() - before.rate())
+	deviations := apart / math.Sqrt(dispersion*pooled*(1/minute.busy+1/before.busy))
+	return 1 - ramp(deviations, 2, 4)*ramp(apart/pooled, 0.10, 0.25)
+}
+
+// errors adds up the relative error of the rate: of sampling (the windows share their newest admissions, so the
+// covariance of two is the variance of the longer), of the windows among each other, and of the prior.
+func (o *observation) errors(parts []sums, weights []float64, observed, prior float64) {
+	variance, among := 0.0, 0.0
+	for i := range parts {
+		if weights[i] == 0 {
+			continue
+		}
+		for j := range parts {
+			variance += weights[i] * weights[j] / max(parts[i].counted, parts[j].counted, 1)
+		}
+		d := parts[i].rate()/o.rate - observed/o.rate
+		among += weights[i] * d * d
+	}
+	o.sampling = math.Sqrt(o.dispersion * variance)
+	seen := (1 - prior) * (1 - prior)
+	o.spread = min(1, math.Sqrt(seen*(o.dispersion*variance+among)+prior*prior*priorError*priorError+leastError*leastError))
+}

@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/proxy"
+)
+
+const (
+	typeJSON    = "application/json"
+	typeProblem = "application/problem+json"
+	typeHTML    = "text/html; charset=utf-8"
+	typeText    = "text/plain; charset=utf-8"
+)
+
+// begin sets what every answer of ours has.
+func (v *visit) begin(code int, contentType string) *fasthttp.ResponseHeader {
+	h := &v.ctx.Response.Header
+	v.ctx.Response.SetStatusCode(code)
+	h.SetContentType(contentType)
+	h.Set("Cache-Control", "no-store")
+	if v.origin {
+		h.Set("Vary", "Cookie, Origin")
+	} else {
+		h.Set("Vary", "Cookie")
+	}
+	h.Set("X-Content-Type-Options", "nosniff")
+	for i := range v.cookies[:v.nset] {
+		h.AddBytesV("Set-Cookie", v.cookies[i].value)
+	}
+	if len(v.newPass) > 0 {
+		h.SetBytesV("X-Waiting-Room-Pass", v.newPass)
+	}
+	return h
+}
+
+// end sends v.body and gives the request's own body, if it was not read, its end.
+func (v *visit) end() {
+	v.ctx.Response.SetBody(v.body)
+	proxy.Drain(v.ctx)
+}
+
+func retryAfter(h *fasthttp.ResponseHeader, seconds int) {
+	if seconds > 0 {
+		h.Set("Retry-After", strconv.Itoa(seconds))
+	}
+}
+
+// json answers with a status object.
+func (v *visit) json(code int, s *status) {
+	v.body = s.append(v.body[:0])
+	h := v.begin(code, typeJSON)
+	h.Set("X-Waiting-Room", s.state)
+	retryAfter(h, s.refresh)
+	v.end()
+}
+
+// showPage answers with the waiting page.
+func (v *visit) showPage(code int, view *page.View) {
+	view.AcceptLanguage = string(v.ctx.Request.Header.Peek("Accept-Language"))
+	v.body = v.room.page.Append(v.body[:0], view)
+	h := v.begin(code, typeHTML)
+	h.Set("X-Waiting-Room", view.State)
+	h.Set("Content-Security-Policy", v.room.page.Header())
+	h.Set("Referrer-Policy", "same-origin")
+	retryAfter(h, view.RefreshAfter)
+	v.end()
+}
+
+// refuse answers with a problem, in the form that fits who asks. detail, when not empty, replaces the table's; field
+// names what in the request is wrong.
+func (v *visit) refuse(p *problem, detail, field string) {
+	v.outcome = refused
+	if p.status >= 500 && p.level > quiet {
+		v.outcome = failed
+		v.g.log.Log(v.ctx, p.level, p.title, "code", p.code, "room", v.roomID(), "detail", detail)
+		if p == problemInternal {
+			detail = "" // what broke is for the log
+		}
+	}
+	if p.close {
+		v.ctx.SetConnectionClose()
+	}
+	var h *fasthttp.ResponseHeader
+	switch v.who {
+	case navigation:
+		if detail == "" {
+			detail = p.detail
+		}
+		v.body = page.ErrorPage(v.body[:0], &page.Error{Status: p.status, Title: p.title, Detail: detail})
+		h = v.begin(p.status, typeHTML)
+		h.Set("Content-Security-Policy", page.ErrorHeader())
+	case subresource, prefetch, upgrade:
+		v.body = append(append(v.body[:0], p.title...), '\n')
+		h = v.begin(p.status, typeText)
+	default:
+		v.body = p.append(v.body[:0], detail, field)
+		h = v.begin(p.status, typeProblem)
+	}
+	retryAfter(h, p.retry)
+	v.end()
+}
+
+// fail answers an error.
+func (v *visit) fail(err error) {
+	p := problemOf(err)
+	if p.level > quiet {
+		v.refuse(p, "", "")
+		v.g.log.Log(v.ctx, p.level, "request failed", "room", v.roomID(), "error", err)
+		return
+	}
+	v.refuse(p, "", "")
+}
+
+func (v *visit) roomID() string {
+	if v.room == nil {
+		return ""
+	}
+	return v.room.id
+}

@@ -1,0 +1,204 @@
+package console
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+	body, err := readObject(w, r, false)
+	if err != nil {
+		return err
+	}
+	change, faults := decodePatch(body)
+	if len(faults) > 0 {
+		return invalid(faults...)
+	}
+	if len(body.members) == 0 {
+		return ok(w, c.view(room))
+	}
+	return c.change(w, r, who, room, "patch", func(ctx context.Context) error {
+		return room.Line.Patch(ctx, who.name, change)
+	})
+}
+
+func (c *Console) pause(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+	return c.plainAction(w, r, who, room, "pause", room.Line.Pause)
+}
+
+func (c *Console) resume(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+	return c.plainAction(w, r, who, room, "resume", room.Line.Resume)
+}
+
+func (c *Console) drain(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+	return c.plainAction(w, r, who, room, "drain", room.Line.Drain)
+}
+
+// plainAction has no body, or an empty object.
+func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context, string) error) error {
+	body, err := readObject(w, r, true)
+	if err != nil {
+		return err
+	}
+	if faults := unknownFields(body); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	return c.change(w, r, who, room, action, func(ctx context.Context) error { return do(ctx, who.name) })
+}
+
+// change does it and answers with the room as it is then: a change is not done
+// before this gateway's own snapshot has it.
+func (c *Console) change(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context) error) error {
+	if err := c.store(r, do); err != nil {
+		return err
+	}
+	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Line.ID(), "action", action)
+	return ok(w, c.view(room))
+}
+
+func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+	body, err := readObject(w, r, true)
+	if err != nil {
+		return err
+	}
+	confirmed, faults := "", unknownFields(body, "confirm")
+	for _, m := range body.members {
+		if m.name == "confirm" {
+			confirmed, _ = m.text()
+		}
+	}
+	if confirmed != room.Line.ID() {
+		faults = append(faults, fault{Path: "confirm", Problem: "does not confirm that everyone in this room loses their place", Allowed: `the room's id, "` + room.Line.ID() + `"`})
+	}
+	if len(faults) > 0 {
+		return invalid(faults...)
+	}
+	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Line.Reset(ctx, who.name) })
+}
+
+// store gives a call its deadline.
+func (c *Console) store(r *http.Request, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+func unknownFields(body node, known ...string) []fault {
+	var faults []fault
+	for _, m := range body.members {
+		isKnown := false
+		for _, name := range known {
+			isKnown = isKnown || name == m.name
+		}
+		if !isKnown {
+			allowed := strings.Join(known, ", ")
+			if allowed == "" {
+				allowed = "no body, or {}"
+			}
+			faults = append(faults, fault{Path: m.name, Problem: "is not a field of this request", Allowed: allowed})
+		}
+	}
+	return faults
+}
+
+// ticketView is a ticket as the store holds it.
+type ticketView struct {
+	JTI        string     `json:"jti"`
+	Room       string     `json:"room"`
+	State      string     `json:"state"`
+	Reason     string     `json:"reason,omitempty"`
+	Parked     bool       `json:"parked"`
+	Position   *int64     `json:"position,omitempty"`
+	Ahead      *int64     `json:"ahead,omitempty"`
+	Order      int64      `json:"order,omitempty"` // room time, µs
+	Seen       int64      `json:"seen,omitempty"`  // room time, µs
+	Waited     *float64   `json:"waited_seconds,omitempty"`
+	SeenAgo    *float64   `json:"seen_seconds_ago,omitempty"`
+	AdmittedAt *timestamp `json:"admitted_at,omitempty"`
+}
+
+var stateNames = map[admission.State]string{
+	admission.Waiting: "waiting", admission.Admitted: "admitted", admission.Active: "active",
+	admission.Expired: "expired", admission.Lapsed: "lapsed", admission.Ended: "ended",
+}
+
+func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+	id, err := parseID(r.PathValue("jti"))
+	if err != nil {
+		return err
+	}
+	var found admission.Found
+	err = c.store(r, func(ctx context.Context) (err error) {
+		found, err = room.Line.Lookup(ctx, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	v := ticketView{
+		JTI: id.String(), Room: room.Line.ID(), State: stateNames[found.State], Reason: found.Reason,
+		Parked: found.Parked, Order: found.Order, Seen: found.Seen,
+	}
+	now := room.Line.Now()
+	if found.State == admission.Waiting {
+		v.Waited = ago(now, found.Order)
+		v.SeenAgo = ago(now, found.Seen)
+		if !found.Parked { // the parked have no place until they are heard of
+			v.Ahead, v.Position = new(found.Ahead), new(found.Ahead+1)
+		}
+	}
+	if found.AdmittedAt > 0 {
+		v.AdmittedAt = new(timestamp(found.AdmittedAt))
+	}
+	return ok(w, v)
+}
+
+func ago(now, then int64) *float64 {
+	if then <= 0 {
+		return nil
+	}
+	return new(tidy(float64(max(0, now-then)) / 1e6))
+}
+
+func (c *Console) removeTicket(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+	return c.onID(w, r, who, room, "jti", "remove ticket", room.Line.RemoveTicket)
+}
+
+func (c *Console) revokeSession(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+	return c.onID(w, r, who, room, "sid", "revoke session", room.Line.RevokeSession)
+}
+
+func (c *Console) onID(w http.ResponseWriter, r *http.Request, who identity, room Room, key, action string, do func(context.Context, string, admission.ID) error) error {
+	id, err := parseID(r.PathValue(key))
+	if err != nil {
+		return err
+	}
+	body, err := readObject(w, r, true)
+	if err != nil {
+		return err
+	}
+	if faults := unknownFields(body); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	if err := c.store(r, func(ctx context.Context) error { return do(ctx, who.name, id) }); err != nil {
+		return err
+	}
+	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Line.ID(), "action", action, key, id.String())
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// parseID reads an id as it stands in tokens.
+func parseID(text string) (admission.ID, error) {
+	var id admission.ID
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) != len(id) {
+		return id, newProblem(http.StatusNotFound, "unknown_ticket", "not an id of a ticket or session: these have 22 characters of base64url")
+	}
+	copy(id[:], raw)
+	return id, nil
+}

@@ -1,0 +1,265 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestWhoMayAsk(t *testing.T) {
+	for _, row := range []struct {
+		name, method, path string
+		headers            []string
+		status             int
+		code               string
+	}{
+		{"with the token", "GET", "/admin/v1/rooms", nil, 200, ""},
+		{"the scheme in any case", "GET", "/admin/v1/rooms", []string{"Authorization: bearer " + writeToken}, 200, ""},
+		{"without a token", "GET", "/admin/v1/rooms", []string{"Authorization:"}, 401, "unauthorized"},
+		{"with a wrong one", "GET", "/admin/v1/rooms", []string{"Authorization: Bearer " + writeToken + "x"}, 401, "unauthorized"},
+		{"with a part of it", "GET", "/admin/v1/rooms", []string{"Authorization: Bearer " + writeToken[:8]}, 401, "unauthorized"},
+		{"with another scheme", "GET", "/admin/v1/rooms", []string{"Authorization: Basic " + writeToken}, 401, "unauthorized"},
+		{"with the token as a cookie", "GET", "/admin/v1/rooms", []string{"Authorization:", "Cookie: token=" + writeToken}, 401, "unauthorized"},
+		{"in the query", "GET", "/admin/v1/rooms?token=" + writeToken, []string{"Authorization:"}, 401, "unauthorized"},
+		{"a path that is not there, without a token", "GET", "/admin/v1/nothing", []string{"Authorization:"}, 401, "unauthorized"},
+		{"a room that is not there, without a token", "GET", "/admin/v1/rooms/none", []string{"Authorization:"}, 401, "unauthorized"},
+		{"a reader reads", "GET", "/admin/v1/rooms", []string{"Authorization: Bearer " + readToken}, 200, ""},
+		{"a reader pauses", "POST", "/admin/v1/rooms/sale/pause", []string{"Authorization: Bearer " + readToken}, 403, "read_only"},
+		{"a reader patches", "PATCH", "/admin/v1/rooms/sale", []string{"Authorization: Bearer " + readToken}, 403, "read_only"},
+		{"a reader removes", "DELETE", "/admin/v1/rooms/sale/tickets/AQIDAAAAAAAAAAAAAAAAAA", []string{"Authorization: Bearer " + readToken}, 403, "read_only"},
+		{"from another site's page", "POST", "/admin/v1/rooms/sale/pause", []string{"Sec-Fetch-Site: cross-site"}, 403, "cross_site"},
+		{"from a sibling's page", "POST", "/admin/v1/rooms/sale/pause", []string{"Sec-Fetch-Site: same-site"}, 403, "cross_site"},
+		{"from an old browser on another site", "POST", "/admin/v1/rooms/sale/pause", []string{"Origin: https://evil.example"}, 403, "cross_site"},
+		{"from a sandboxed page", "POST", "/admin/v1/rooms/sale/pause", []string{"Origin: null"}, 403, "cross_site"},
+		{"from the console", "POST", "/admin/v1/rooms/sale/pause", []string{"Origin: http://example.com", "Sec-Fetch-Site: same-origin"}, 200, ""},
+		{"metrics need none", "GET", "/metrics", []string{"Authorization:"}, 200, ""},
+		{"health needs none", "GET", "/healthz", []string{"Authorization:"}, 200, ""},
+		{"readiness needs none", "GET", "/readyz", []string{"Authorization:"}, 200, ""},
+		{"the page needs none", "GET", "/", []string{"Authorization:"}, 200, ""},
+		{"profiles need one", "GET", "/debug/pprof/", []string{"Authorization:"}, 401, "unauthorized"},
+		{"the command line needs one", "GET", "/debug/pprof/cmdline", []string{"Authorization:"}, 401, "unauthorized"},
+		{"profiles with it", "GET", "/debug/pprof/", nil, 200, ""},
+		{"a profile by name", "GET", "/debug/pprof/goroutine?debug=1", nil, 200, ""},
+		{"a profile is not posted", "POST", "/debug/pprof/heap", nil, 405, "method_not_allowed"},
+		{"no such path", "GET", "/nothing", nil, 404, "not_found"},
+		{"no such API", "GET", "/admin/v2/rooms", nil, 404, "not_found"},
+		{"no such room", "GET", "/admin/v1/rooms/none", nil, 404, "unknown_room"},
+		{"a room's id is exact", "GET", "/admin/v1/rooms/SALE", nil, 404, "unknown_room"},
+		{"posting to health", "POST", "/healthz", nil, 405, "method_not_allowed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newBench(t).ask(row.method, row.path, "", row.headers...)
+			if row.code == "" {
+				want(t, w, row.status)
+			} else {
+				wantCode(t, w, row.status, row.code)
+			}
+			if got := w.Header().Get("WWW-Authenticate"); (got != "") != (row.status == 401) {
+				t.Errorf("WWW-Authenticate %q with status %d", got, w.Code)
+			}
+			if got := w.Header().Get("Cache-Control"); got != "no-store" {
+				t.Errorf("Cache-Control %q", got)
+			}
+		})
+	}
+}
+
+func TestTwoAuthorizationHeadersAreRefused(t *testing.T) {
+	r, err := http.NewRequest("GET", "/admin/v1/rooms", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header["Authorization"] = []string{"Bearer " + writeToken, "Bearer other"}
+	if _, err := bearer(r); !errors.Is(err, errTwoHeaders) {
+		t.Errorf("two headers: %v", err)
+	}
+}
+
+func TestAllowHeader(t *testing.T) {
+	b := newBench(t)
+	for path, allow := range map[string]string{
+		"/admin/v1/rooms": "GET, HEAD", "/admin/v1/rooms/sale": "GET, HEAD, PATCH", "/admin/v1/rooms/sale/pause": "POST",
+		"/admin/v1/rooms/sale/tickets/x": "DELETE, GET, HEAD", "/metrics": "GET, HEAD", "/": "GET, HEAD",
+	} {
+		w := b.ask("PUT", path, "")
+		wantCode(t, w, 405, "method_not_allowed")
+		if got := w.Header().Get("Allow"); got != allow {
+			t.Errorf("%s: Allow %q, want %q", path, got, allow)
+		}
+	}
+}
+
+func TestLoopbackNeedsNoToken(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Listen, o.Tokens = "127.0.0.1:9090", nil })
+	for _, host := range []string{"127.0.0.1:9090", "localhost:9090", "LOCALHOST", "[::1]:9090", "127.5.5.5"} {
+		want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization:", "Host: "+host), 200)
+	}
+	// A page whose name was pointed at 127.0.0.1 is same-origin to its browser.
+	for _, host := range []string{"evil.example:9090", "127.0.0.1.evil.example", "", "10.0.0.1"} {
+		wantCode(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization:", "Host: "+host), 403, "unknown_host")
+	}
+	wantCode(t, b.ask("POST", "/admin/v1/rooms/sale/pause", "", "Authorization:", "Host: localhost:9090", "Origin: https://evil.example"), 403, "cross_site")
+	want(t, b.ask("POST", "/admin/v1/rooms/sale/pause", "", "Authorization:", "Host: localhost:9090"), 200)
+	want(t, b.ask("GET", "/debug/pprof/", "", "Authorization:", "Host: localhost:9090"), 200)
+	entries, err := b.core.Audit(t.Context(), 1)
+	if err != nil || len(entries) != 1 || entries[0].Who != "local" {
+		t.Errorf("the audit log has %v (%v), want an entry by local", entries, err)
+	}
+}
+
+func TestATokenOnLoopbackIsAskedFor(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Listen = "127.0.0.1:9090" })
+	wantCode(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization:", "Peer: 127.0.0.1:5"), 401, "unauthorized")
+}
+
+func TestOptionsThatAreRefused(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*Options)
+		says   string
+	}{
+		{"every interface without a token", func(o *Options) { o.Listen, o.Tokens = ":9090", nil }, "admin.token"},
+		{"an address without a token", func(o *Options) { o.Listen, o.Tokens = "10.1.2.3:9090", nil }, "admin.token"},
+		{"a name without a token", func(o *Options) { o.Listen, o.Tokens = "localhost.example:9090", nil }, "admin.token"},
+		{"no name", func(o *Options) { o.Tokens[1].Name = "" }, "admin.tokens[1].name"},
+		{"one name twice", func(o *Options) { o.Tokens[1].Name = "ops" }, `"ops" is given twice`},
+		{"an empty token", func(o *Options) { o.Tokens[0].Token = "" }, "token_file"},
+		{"an unknown role", func(o *Options) { o.Tokens[0].Role = "root" }, `"root"`},
+		{"nothing to show", func(o *Options) { o.Rooms = nil }, "Rooms"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t)
+			o := Options{Listen: ":9090", Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
+				Rooms: func() []Room { return nil }, Core: b.core, Registry: prometheus.NewRegistry(), Ready: func() bool { return true }}
+			row.change(&o)
+			_, err := New(o)
+			if err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("error %v, want one that says %q", err, row.says)
+			}
+		})
+	}
+}
+
+func TestTokensAreReplaced(t *testing.T) {
+	b := newBench(t)
+	if err := b.console.SetTokens([]Token{{"new", "n-5d2e8f1a7c3b6049", Read}}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, b.ask("GET", "/admin/v1/rooms", ""), 401, "unauthorized")
+	want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 200)
+	wantCode(t, b.ask("POST", "/admin/v1/rooms/sale/pause", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 403, "read_only")
+	for name, bad := range map[string][]Token{"none": nil, "one that is empty": {{"ops", writeToken, Write}, {"empty", "", Read}}} {
+		if err := b.console.SetTokens(bad); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 200)
+}
+
+func TestWrongTokensAreLimited(t *testing.T) {
+	b := newBench(t)
+	guess := func(peer, token string) int {
+		return b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer "+token, "Peer: "+peer).Code
+	}
+	var got []int
+	for range attemptBurst + 2 {
+		got = append(got, guess("192.0.2.1:1000", "wrong"))
+	}
+	want := append(slices.Repeat([]int{401}, attemptBurst), 429, 429)
+	if !slices.Equal(got, want) {
+		t.Fatalf("answers to guesses %v, want %v", got, want)
+	}
+	w := b.ask("GET", "/admin/v1/rooms", "", "Peer: 192.0.2.1:2000")
+	wantCode(t, w, 429, "too_many_attempts")
+	if w.Header().Get("Retry-After") != "6" {
+		t.Errorf("Retry-After %q, want 6", w.Header().Get("Retry-After"))
+	}
+	if c := guess("192.0.2.2:1000", writeToken); c != 200 {
+		t.Errorf("another address gets %d", c)
+	}
+	b.now = b.now.Add(attemptEvery)
+	if c := guess("192.0.2.1:1000", writeToken); c != 200 {
+		t.Errorf("the right token after the pause gets %d", c)
+	}
+	if c := guess("192.0.2.1:1000", "wrong"); c != 401 {
+		t.Errorf("one more guess after the pause gets %d", c)
+	}
+	if c := guess("192.0.2.1:1000", "wrong"); c != 429 {
+		t.Errorf("the second guess after the pause gets %d", c)
+	}
+}
+
+func TestRightTokensAreNotLimited(t *testing.T) {
+	b := newBench(t)
+	for range 100 {
+		want(t, b.ask("GET", "/admin/v1/rooms", ""), 200)
+	}
+	for range 100 { // asking without a token is no guess
+		wantCode(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization:"), 401, "unauthorized")
+	}
+	want(t, b.ask("GET", "/admin/v1/rooms", ""), 200)
+}
+
+func TestAttemptsRememberABoundedNumberOfNetworks(t *testing.T) {
+	a, now := newAttempts(), time.Unix(1_800_000_000, 0)
+	peer := func(i int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+	}
+	for i := range attemptPeers {
+		a.judge(now, peer(i), false)
+	}
+	blocked := 0
+	for i := range 3 * attemptBurst {
+		if a.judge(now, peer(attemptPeers+i), false) > 0 {
+			blocked++
+		}
+	}
+	if len(a.at) != attemptPeers+1 || blocked != 2*attemptBurst {
+		t.Errorf("%d networks remembered, %d of %d newcomers held back; want %d and %d", len(a.at), blocked, 3*attemptBurst, attemptPeers+1, 2*attemptBurst)
+	}
+	if wait := a.judge(now, peer(attemptPeers+999), true); wait > 0 {
+		t.Errorf("a right token of a network never seen waits %s", wait)
+	}
+	now = now.Add(attemptBurst * attemptEvery)
+	a.judge(now, peer(1<<20), false)
+	if len(a.at) != 1 {
+		t.Errorf("%d networks remembered after all have recovered, want 1", len(a.at))
+	}
+}
+
+func TestOneIPv6HostIsOneNetwork(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.7:80": "192.0.2.7/32", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "[::ffff:192.0.2.7]:80": "192.0.2.7/32",
+		"[fe80::1%eth0]:80": "fe80::/64", "@": "invalid Prefix",
+	} {
+		if got := peerOf(&http.Request{RemoteAddr: remote}).String(); got != want {
+			t.Errorf("%s counts as %s, want %s", remote, got, want)
+		}
+	}
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	b := newBench(t)
+	for _, row := range []struct {
+		path string
+		set  func()
+		code int
+	}{
+		{"/readyz", func() {}, 200},
+		{"/readyz", func() { b.ready = false }, 503},
+		{"/healthz", func() {}, 200},
+		{"/healthz", func() { b.healthy = errors.New("deadlock") }, 503},
+	} {
+		row.set()
+		w := b.ask("GET", row.path, "", "Authorization:")
+		if w.Code != row.code || strings.Contains(w.Body.String(), "deadlock") {
+			t.Errorf("%s: %d %q, want %d", row.path, w.Code, w.Body, row.code)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package console
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+const (
+	writeToken = "w-2f7c0d6a1b9e4f3d"
+	readToken  = "r-8e1a5b7c3d2f4960"
+)
+
+func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
+
+// bench is a console over two real rooms, whose time stands still between steps.
+type bench struct {
+	t         *testing.T
+	core      *admission.Core
+	sale, vip *admission.Room
+	console   *Console
+	handler   http.Handler
+	ready     bool
+	healthy   error
+	now       time.Time
+}
+
+var filePolicy = admission.Policy{
+	Enabled: true, Method: admission.FIFO, Rate: 1_000, Burst: 10_000, Absence: 10 * time.Minute,
+	ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: admission.OnErrorWait,
+}
+
+func newBench(t *testing.T, change ...func(*Options)) *bench {
+	t.Helper()
+	return newBenchOn(t, redistest.Client(t), change...)
+}
+
+func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Options)) *bench {
+	t.Helper()
+	b := &bench{t: t, ready: true, now: time.Unix(1_800_000_000, 0)}
+	core, err := admission.New(admission.Options{
+		Client: client, Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Now: func() int64 { return b.now.UnixMicro() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.core, b.sale, b.vip = core, core.Room("sale", filePolicy), core.Room("vip", filePolicy)
+	b.tick(0)
+	o := Options{
+		Core:   core,
+		Listen: "0.0.0.0:9090",
+		Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
+		Rooms: func() []Room {
+			return []Room{
+				{Line: b.sale, File: filePolicy, Origin: "shop",
+					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
+					WaitError: func() (float64, bool) { return 0.95, true }},
+				{Line: b.vip, File: filePolicy, Origin: "shop"},
+			}
+		},
+		OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 },
+		Registry:    prometheus.NewRegistry(),
+		Ready:       func() bool { return b.ready },
+		Health:      func() error { return b.healthy },
+		Now:         func() time.Time { return b.now },
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.console, b.handler = c, c.Handler()
+	return b
+}
+
+// tick lets time pass and both rooms look at it.
+func (b *bench) tick(d time.Duration) {
+	b.t.Helper()
+	b.now = b.now.Add(d)
+	for _, r := range []*admission.Room{b.sale, b.vip} {
+		if err := r.Tick(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// join sends n visitors into the room sale, a microsecond apart, and gives
+// those that have to wait. The first ten are the burst.
+func (b *bench) join(n int) (waiting []admission.Standing) {
+	b.t.Helper()
+	for range n {
+		b.now = b.now.Add(time.Microsecond)
+		var id admission.ID
+		if _, err := rand.Read(id[:]); err != nil {
+			b.t.Fatal(err)
+		}
+		s, refusal, err := b.sale.Join(b.t.Context(), admission.Arrival{ID: id, Interval: 2 * time.Second})
+		if err != nil || refusal != admission.Granted {
+			b.t.Fatalf("join: %v %q", err, refusal)
+		}
+		if s.State == admission.Waiting {
+			waiting = append(waiting, s)
+		}
+	}
+	b.tick(250 * time.Millisecond) // the snapshot is built once in so long
+	return waiting
+}
+
+// ask sends a request with the write token; lines of headers replace or
+// (empty value) remove what it would have.
+func (b *bench) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	b.t.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+writeToken)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case name == "Host":
+			r.Host = value
+		case name == "Peer":
+			r.RemoteAddr = value
+		case value == "":
+			r.Header.Del(name)
+		default:
+			r.Header.Set(name, value)
+		}
+	}
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, r)
+	return w
+}
+
+// want asserts status and, where given, the whole body, compared as JSON.
+func want(t *testing.T, w *httptest.ResponseRecorder, status int, body ...string) {
+	t.Helper()
+	if w.Code != status {
+		t.Fatalf("status %d, want %d: %s", w.Code, status, w.Body)
+	}
+	if len(body) > 0 {
+		if got, wanted := compact(t, w.Body.String()), compact(t, body[0]); got != wanted {
+			t.Errorf("answer\n  %s\nwant\n  %s", got, wanted)
+		}
+	}
+	if status >= 400 {
+		if kind := w.Header().Get("Content-Type"); kind != "application/problem+json" {
+			t.Errorf("Content-Type %q of a problem", kind)
+		}
+	}
+}
+
+// wantCode asserts a problem's status and code.
+func wantCode(t *testing.T, w *httptest.ResponseRecorder, status int, code string) {
+	t.Helper()
+	want(t, w, status)
+	p := decode(t, w.Body.Bytes())
+	if p["code"] != code || p["status"] != float64(status) || p["title"] == "" || p["type"] == "" || p["detail"] == "" {
+		t.Errorf("problem %v, want code %q", p, code)
+	}
+}
+
+func decode(t *testing.T, b []byte) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatalf("%v in %s", err, b)
+	}
+	return v
+}
+
+// at digs into decoded JSON by a dotted path; nil where it ends early.
+func at(v any, path string) any {
+	for _, name := range strings.Split(path, ".") {
+		m, isMap := v.(map[string]any)
+		if !isMap {
+			return nil
+		}
+		v = m[name]
+	}
+	return v
+}
+
+func compact(t *testing.T, text string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

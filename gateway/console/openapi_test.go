@@ -1,0 +1,170 @@
+package console
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers/legacy"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// Every answer is as api/openapi-admin.yaml says, and every answer that the
+// document promises for the API is given here once, but for 500.
+func TestAnswersAreAsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../api/openapi-admin.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := document.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	router, err := legacy.NewRouter(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.JSONBodyDecoder)
+
+	b := newBench(t)
+	waiting := b.join(16)
+	first, last := waiting[0].Ticket.ID.String(), waiting[5].Ticket.ID.String()
+	active, _, err := b.vip.Join(t.Context(), admission.Arrival{ID: admission.ID{7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := active.Ticket.ID.String()
+	const room = "/admin/v1/rooms/sale"
+	asked := map[string][]int{} // "GET /path/{template}" → statuses seen
+	ask := func(status int, method, path, body string, headers ...string) {
+		t.Helper()
+		w := b.ask(method, path, body, headers...)
+		if w.Code != status {
+			t.Fatalf("%s %s %s: %d, want %d: %s", method, path, body, w.Code, status, w.Body)
+		}
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		route, params, err := router.FindRoute(r)
+		if err != nil {
+			t.Fatalf("%s %s is not documented: %v", method, path, err)
+		}
+		key := method + " " + route.Path
+		asked[key] = append(asked[key], status)
+		input := &openapi3filter.RequestValidationInput{Request: r, Route: route, PathParams: params,
+			Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
+		if status < 300 {
+			if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil {
+				t.Errorf("%s %s %s was taken, the document refuses it: %v", method, path, body, err)
+			}
+		}
+		answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: w.Code, Header: w.Header(),
+			Options: &openapi3filter.Options{IncludeResponseStatus: true}}
+		answer.SetBodyBytes(bytes.Clone(w.Body.Bytes()))
+		if err := openapi3filter.ValidateResponse(t.Context(), answer); err != nil {
+			t.Errorf("%s %s %s: %v", method, path, body, err)
+		}
+	}
+
+	ask(200, "GET", "/admin/v1/rooms", "")
+	ask(200, "GET", room, "")
+	ask(200, "PATCH", room, `{"rate":2.5,"burst":3,"max_active":100,"message":"hi","method":"fifo","paused":true,"enabled":true,"session":{"ttl":"2m"}}`)
+	ask(200, "PATCH", room, `{"admission":{"rate":5,"burst":null},"queue":{"method":null},"page":{"message":"x"},"paused":null}`)
+	ask(200, "GET", room, "")
+	ask(200, "PATCH", room, `{"admission":null,"queue":null,"session":null,"page":null}`)
+	for _, action := range []string{"/pause", "/drain", "/resume"} {
+		ask(200, "POST", room+action, "")
+		ask(400, "POST", room+action, `{`)
+		ask(413, "POST", room+action, `{"x":"`+strings.Repeat("x", 64<<10)+`"}`)
+		ask(415, "POST", room+action, `{}`, "Content-Type: text/plain")
+		ask(422, "POST", room+action, `{"x":1}`)
+	}
+	ask(200, "GET", room+"/history", "")
+	ask(200, "GET", room+"/tickets/"+first, "")
+	ask(204, "DELETE", room+"/tickets/"+first, "")
+	ask(200, "GET", room+"/tickets/"+first, "")
+	b.tick(time.Second)
+	ask(200, "GET", room+"/tickets/"+last, "")
+	ask(204, "POST", "/admin/v1/rooms/vip/sessions/"+session+"/revoke", "")
+	ask(200, "GET", "/admin/v1/rooms/vip/tickets/"+session, "")
+	ask(200, "POST", room+"/reset", `{"confirm":"sale"}`)
+	ask(400, "POST", room+"/reset", `[]`)
+	ask(413, "POST", room+"/reset", strings.Repeat(" ", 64<<10+1))
+	ask(415, "POST", room+"/reset", `{"confirm":"sale"}`, "Content-Type: text/plain")
+	ask(422, "POST", room+"/reset", `{"confirm":"vip"}`)
+	ask(200, "GET", "/admin/v1/audit", "")
+	ask(422, "GET", "/admin/v1/audit?limit=0", "")
+	ask(422, "GET", room+"/history?minutes=0", "")
+	ask(400, "PATCH", room, `{"rate":1,"rate":2}`)
+	ask(413, "PATCH", room, `{"message":"`+strings.Repeat("x", 64<<10)+`"}`)
+	ask(415, "PATCH", room, `{"rate":1}`, "Content-Type: text/plain")
+	ask(422, "PATCH", room, `{"rate":"x","nothing":null}`)
+	for _, row := range [][2]string{{"DELETE", room + "/tickets/" + last}, {"POST", room + "/sessions/" + last + "/revoke"}} {
+		ask(400, row[0], row[1], `{`)
+		ask(413, row[0], row[1], strings.Repeat(" ", 64<<10+1))
+		ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
+		ask(422, row[0], row[1], `{"x":1}`)
+	}
+	ask(200, "GET", "/healthz", "")
+	ask(200, "GET", "/readyz", "")
+	ask(200, "GET", "/metrics", "")
+	b.ready, b.healthy = false, http.ErrServerClosed
+	ask(503, "GET", "/healthz", "")
+	ask(503, "GET", "/readyz", "")
+
+	// What refuses before the request is looked at is alike for all.
+	type operation struct{ method, path, body string }
+	all := []operation{
+		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
+		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""},
+		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""},
+	}
+	for _, o := range all {
+		ask(401, o.method, o.path, o.body, "Authorization:")
+		if strings.Contains(o.path, room) {
+			ask(404, o.method, strings.Replace(o.path, "/sale", "/none", 1), o.body)
+		}
+		if o.method != "GET" {
+			ask(403, o.method, o.path, o.body, "Authorization: Bearer "+readToken)
+		}
+	}
+	for range attemptBurst {
+		b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer wrong", "Peer: 192.0.2.9:1")
+	}
+	for _, o := range all {
+		ask(429, o.method, o.path, o.body, "Peer: 192.0.2.9:1")
+	}
+	b = newBench(t, func(o *Options) { o.Listen, o.Tokens = "[::1]:9090", nil })
+	for _, o := range all {
+		if o.method == "GET" {
+			ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
+		}
+	}
+	b = benchWithoutStore(t)
+	for _, o := range all[2:] {
+		ask(503, o.method, o.path, o.body)
+	}
+
+	for path, item := range document.Paths.Map() {
+		for method, op := range item.Operations() {
+			for status := range op.Responses.Map() {
+				if !slices.ContainsFunc(asked[method+" "+path], func(seen int) bool { return status == strconv.Itoa(seen) }) {
+					t.Errorf("%s %s: the documented %s was never given", method, path, status)
+				}
+			}
+		}
+	}
+}

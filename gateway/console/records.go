@@ -1,0 +1,155 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+const (
+	defaultMinutes, maxMinutes = 60, 1440
+	defaultEntries, maxEntries = 100, 1000
+)
+
+// timestamp is microseconds since 1970, written as RFC 3339 in UTC.
+type timestamp int64
+
+// MarshalJSON writes the time with microseconds.
+func (t timestamp) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.UnixMicro(int64(t)).UTC().Format("2006-01-02T15:04:05.000000Z"))
+}
+
+type bucketView struct {
+	At         timestamp  `json:"at"`
+	Joins      int64      `json:"joins"`
+	Admissions int64      `json:"admissions"`
+	Abandoned  int64      `json:"abandoned"`
+	Waiting    int64      `json:"waiting"`
+	Rate       thousandth `json:"rate"`
+	WaitP50    float64    `json:"wait_p50_seconds"`
+	WaitP90    float64    `json:"wait_p90_seconds"`
+}
+
+func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+	minutes, err := wholeParameter(r, "minutes", defaultMinutes, maxMinutes)
+	if err != nil {
+		return err
+	}
+	var list []admission.Minute
+	err = c.store(r, func(ctx context.Context) (err error) {
+		list, err = room.Line.History(ctx, minutes)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Buckets []bucketView `json:"buckets"`
+	}{Buckets: make([]bucketView, 0, len(list))}
+	for _, m := range list {
+		answer.Buckets = append(answer.Buckets, bucketView{
+			At: timestamp(m.At * 1e6), Joins: m.Joins, Admissions: m.Admissions, Abandoned: m.Abandoned,
+			Waiting: m.Waiting, Rate: thousandth(m.Rate),
+			WaitP50: tidy(m.WaitP50.Seconds()), WaitP90: tidy(m.WaitP90.Seconds()),
+		})
+	}
+	return ok(w, answer)
+}
+
+type entryView struct {
+	At     timestamp      `json:"at"`
+	Who    string         `json:"who"`
+	Room   string         `json:"room"`
+	Action string         `json:"action"`
+	Before map[string]any `json:"before"`
+	After  map[string]any `json:"after"`
+}
+
+func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) error {
+	limit, err := wholeParameter(r, "limit", defaultEntries, maxEntries)
+	if err != nil {
+		return err
+	}
+	var list []admission.Entry
+	err = c.store(r, func(ctx context.Context) (err error) {
+		list, err = c.o.Core.Audit(ctx, limit)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Entries []entryView `json:"entries"`
+	}{Entries: make([]entryView, 0, len(list))}
+	for _, e := range list {
+		v := entryView{At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
+		for _, change := range e.Changes {
+			record(v.Before, change.Field, change.Before)
+			record(v.After, change.Field, change.After)
+		}
+		answer.Entries = append(answer.Entries, v)
+	}
+	return ok(w, answer)
+}
+
+// record puts a field of the audit log where the body of a PATCH has it, so
+// that before, sent as one, undoes the change. null: as the file says.
+func record(to map[string]any, field string, stored *string) {
+	if group, name, nested := strings.Cut(field, "."); nested {
+		inner, there := to[group].(map[string]any)
+		if !there {
+			inner = map[string]any{}
+			to[group] = inner
+		}
+		inner[name] = meaning(field, stored)
+		return
+	}
+	to[field] = meaning(field, stored)
+}
+
+// meaning turns what the store keeps into what the API says. What a newer or
+// older version has written otherwise is shown as it is.
+func meaning(field string, stored *string) any {
+	if stored == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(*stored, 10, 64)
+	if err != nil {
+		return *stored
+	}
+	switch field {
+	case "rate", "burst":
+		return thousandth(n)
+	case "session.ttl":
+		return duration(n * int64(time.Microsecond))
+	case "paused", "draining", "enabled":
+		return n != 0
+	case "max_active", "tickets":
+		return n
+	}
+	return *stored
+}
+
+// wholeParameter reads a query parameter from 1 to most.
+func wholeParameter(r *http.Request, name string, otherwise, most int) (int, error) {
+	values, given := r.URL.Query()[name]
+	if !given {
+		return otherwise, nil
+	}
+	allowed := fmt.Sprintf("a whole number from 1 to %d", most)
+	if len(values) > 1 {
+		return 0, invalid(fault{Path: name, Problem: "is given more than once", Allowed: allowed})
+	}
+	n, err := strconv.Atoi(values[0])
+	if err != nil || n < 1 || n > most {
+		value, _ := json.Marshal(values[0])
+		return 0, invalid(fault{Path: name, Value: value, Problem: "is not one of them", Allowed: allowed})
+	}
+	return n, nil
+}

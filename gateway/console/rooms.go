@@ -1,0 +1,250 @@
+package console
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// roomView is a room as the API shows it. A field without a known value is
+// absent.
+type roomView struct {
+	ID         string     `json:"id"`
+	Policy     policyView `json:"policy"`
+	Live       policyView `json:"live"`
+	Waiting    int64      `json:"waiting"`
+	Parked     int64      `json:"parked"`
+	Admitted   int64      `json:"admitted"`
+	Active     int64      `json:"active"`
+	Rate       thousandth `json:"rate"`
+	OldestWait float64    `json:"oldest_wait_seconds"`
+	ETA        *etaView   `json:"eta,omitempty"`
+	ETAError   *float64   `json:"eta_error,omitempty"`
+	Origin     originView `json:"origin"`
+	StoreAge   *float64   `json:"store_age_seconds,omitempty"`
+	Paused     bool       `json:"paused"`
+	Draining   bool       `json:"draining"`
+}
+
+type etaView struct {
+	Seconds int64 `json:"seconds"`
+	Low     int64 `json:"low"`
+	High    int64 `json:"high"`
+}
+
+type originView struct {
+	P95       float64 `json:"p95_seconds"`
+	ErrorRate float64 `json:"error_rate"`
+}
+
+// policyView is a policy nested as in the configuration file. In the room's
+// live it holds only what was changed live.
+type policyView struct {
+	Enabled      *bool          `json:"enabled,omitempty"`
+	Paused       *bool          `json:"paused,omitempty"`
+	Draining     *bool          `json:"draining,omitempty"`
+	OnStoreError *string        `json:"on_store_error,omitempty"`
+	Admission    *admissionView `json:"admission,omitempty"`
+	Queue        *queueView     `json:"queue,omitempty"`
+	Session      *sessionView   `json:"session,omitempty"`
+	Page         *pageView      `json:"page,omitempty"`
+}
+
+type admissionView struct {
+	Rate       *thousandth `json:"rate,omitempty"`
+	Burst      *thousandth `json:"burst,omitempty"`
+	MaxActive  *int64      `json:"max_active,omitempty"`
+	MinWait    *duration   `json:"min_wait,omitempty"`
+	HeadWindow *int64      `json:"head_window,omitempty"`
+}
+
+type queueView struct {
+	Method      *string   `json:"method,omitempty"`
+	Absence     *duration `json:"absence,omitempty"`
+	ClaimWindow *duration `json:"claim_window,omitempty"`
+	Capacity    *int64    `json:"capacity,omitempty"`
+}
+
+type sessionView struct {
+	TTL *duration `json:"ttl,omitempty"`
+}
+
+type pageView struct {
+	Message *string `json:"message,omitempty"`
+}
+
+// thousandth is written as a decimal with up to three places: 2500 is 2.5.
+type thousandth int64
+
+func (t thousandth) String() string {
+	sign, n := "", uint64(t)
+	if t < 0 {
+		sign, n = "-", -n
+	}
+	whole := strconv.FormatUint(n/1000, 10)
+	fraction := strings.TrimRight(strconv.FormatUint(1000+n%1000, 10)[1:], "0")
+	if fraction == "" {
+		return sign + whole
+	}
+	return sign + whole + "." + fraction
+}
+
+// MarshalJSON writes the decimal as a JSON number.
+func (t thousandth) MarshalJSON() ([]byte, error) { return []byte(t.String()), nil }
+
+// duration is written as Go writes it: "5m0s".
+type duration time.Duration
+
+// MarshalJSON writes the duration as text.
+func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+func fullPolicy(p admission.Policy) policyView {
+	rate, burst := thousandth(p.Rate), thousandth(p.Burst)
+	minWait, absence, claim, ttl := duration(p.MinWait), duration(p.Absence), duration(p.ClaimWindow), duration(p.SessionTTL)
+	return policyView{
+		Enabled: &p.Enabled, Paused: &p.Paused, Draining: &p.Draining, OnStoreError: &p.OnStoreError,
+		Admission: &admissionView{Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, MinWait: &minWait, HeadWindow: &p.HeadWindow},
+		Queue:     &queueView{Method: &p.Method, Absence: &absence, ClaimWindow: &claim, Capacity: &p.Capacity},
+		Session:   &sessionView{TTL: &ttl},
+		Page:      &pageView{Message: &p.Message},
+	}
+}
+
+// livePolicy picks the fields of those names.
+func livePolicy(p admission.Policy, names []string) policyView {
+	full := fullPolicy(p)
+	has := func(name string) bool { return slices.Contains(names, name) }
+	var v policyView
+	var adm admissionView
+	if has("enabled") {
+		v.Enabled = full.Enabled
+	}
+	if has("paused") {
+		v.Paused = full.Paused
+	}
+	if has("draining") {
+		v.Draining = full.Draining
+	}
+	if has("rate") {
+		adm.Rate = full.Admission.Rate
+	}
+	if has("burst") {
+		adm.Burst = full.Admission.Burst
+	}
+	if has("max_active") {
+		adm.MaxActive = full.Admission.MaxActive
+	}
+	if adm != (admissionView{}) {
+		v.Admission = &adm
+	}
+	if has("method") {
+		v.Queue = &queueView{Method: full.Queue.Method}
+	}
+	if has("session.ttl") {
+		v.Session = full.Session
+	}
+	if has("message") {
+		v.Page = full.Page
+	}
+	return v
+}
+
+func (c *Console) view(room Room) roomView {
+	return c.viewOf(room, room.Line.Snapshot(), room.Line.Now(), room.Line.Age())
+}
+
+// viewOf shows a snapshot of that age at that room time.
+func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.Duration) roomView {
+	p := s.Policy
+	if !s.Known {
+		p = room.File // all that is known until the store was heard
+	}
+	v := roomView{
+		ID: room.Line.ID(), Policy: fullPolicy(p), Live: livePolicy(p, s.Live),
+		Waiting: s.Waiting, Parked: s.Parked, Admitted: s.Admitted, Active: s.Active,
+		Rate: measuredRate(s, now), Paused: p.Paused, Draining: p.Draining,
+	}
+	if s.Oldest > 0 {
+		v.OldestWait = tidy(float64(max(0, now-s.Oldest)) / 1e6)
+	}
+	if room.Wait != nil {
+		if w := room.Wait(); w.Known && finite(w.Seconds) && finite(w.Low) && finite(w.High) {
+			v.ETA = &etaView{Seconds: seconds(w.Seconds), Low: seconds(w.Low), High: seconds(w.High)}
+		}
+	}
+	if room.WaitError != nil {
+		if ratio, known := room.WaitError(); known && finite(ratio) {
+			v.ETAError = new(tidy(ratio))
+		}
+	}
+	if c.o.OriginStats != nil {
+		p95, errorRate := c.o.OriginStats(room.Origin)
+		if finite(p95) && finite(errorRate) {
+			v.Origin = originView{P95: tidy(p95), ErrorRate: tidy(errorRate)}
+		}
+	}
+	if s.Known {
+		v.StoreAge = new(tidy(age.Seconds()))
+	}
+	return v
+}
+
+// rateWindow is what the measured rate looks back on, in seconds.
+const rateWindow = 60
+
+// measuredRate is admissions a second over the last minute, or since the
+// room's flow began where that is less long ago.
+func measuredRate(s *admission.Snapshot, now int64) thousandth {
+	if !s.Known {
+		return 0
+	}
+	second := now / 1e6
+	var admitted int64
+	for i := len(s.Flow) - 1; i >= 0 && s.Flow[i].Second > second-rateWindow; i-- {
+		admitted += s.Flow[i].Admitted
+	}
+	window := min(rateWindow, max(1, second-s.Since/1e6+1))
+	return thousandth((admitted*1000 + window/2) / window)
+}
+
+func seconds(s float64) int64 { return int64(math.Round(min(s, 1e9))) }
+
+// tidy keeps milliseconds and thousandths.
+func tidy(f float64) float64 { return math.Round(f*1000) / 1000 }
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+func (c *Console) listRooms(w http.ResponseWriter, _ *http.Request, _ identity) error {
+	list := struct {
+		Rooms []roomView `json:"rooms"`
+	}{Rooms: []roomView{}}
+	for _, room := range c.o.Rooms() {
+		list.Rooms = append(list.Rooms, c.view(room))
+	}
+	return ok(w, list)
+}
+
+// roomHandler is a handler that needs the room of its path.
+type roomHandler func(w http.ResponseWriter, r *http.Request, who identity, room Room) error
+
+func (c *Console) inRoom(h roomHandler) handler {
+	return func(w http.ResponseWriter, r *http.Request, who identity) error {
+		id := r.PathValue("id")
+		for _, room := range c.o.Rooms() {
+			if room.Line.ID() == id {
+				return h(w, r, who, room)
+			}
+		}
+		return newProblem(http.StatusNotFound, "unknown_room", "the configuration has no room of the id "+strconv.Quote(id))
+	}
+}
+
+func (c *Console) showRoom(w http.ResponseWriter, _ *http.Request, _ identity, room Room) error {
+	return ok(w, c.view(room))
+}

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+)
+
+func TestPeer(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}
+	for _, row := range []struct {
+		name   string
+		from   string
+		header [][2]string
+		want   string
+		secure bool
+	}{
+		{"nobody between", "192.0.2.1", nil, "192.0.2.1", false},
+		{"not trusted", "192.0.2.1", [][2]string{{"X-Forwarded-For", "198.51.100.7"}, {"X-Forwarded-Proto", "https"}}, "192.0.2.1", false},
+		{"trusted", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7"}, {"X-Forwarded-Proto", "https"}}, "198.51.100.7", true},
+		{"a chain", "10.0.0.1", [][2]string{{"X-Forwarded-For", "6.6.6.6, 198.51.100.7, 10.2.3.4"}}, "198.51.100.7", false},
+		{"two lines", "10.0.0.1", [][2]string{{"X-Forwarded-For", "6.6.6.6"}, {"X-Forwarded-For", "198.51.100.7"}}, "198.51.100.7", false},
+		{"all trusted", "10.0.0.1", [][2]string{{"X-Forwarded-For", "10.0.0.9, 10.0.0.8"}}, "10.0.0.9", false},
+		{"with a port", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7:4711"}}, "198.51.100.7", false},
+		{"six", "2001:db8::1", [][2]string{{"X-Forwarded-For", "[2001:470::7]:4711"}}, "2001:470::7", false},
+		{"mapped", "::ffff:10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7"}}, "198.51.100.7", false},
+		{"rubbish", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7, unknown, 10.0.0.8"}}, "10.0.0.8", false},
+		{"empty", "10.0.0.1", [][2]string{{"X-Forwarded-For", " , "}}, "10.0.0.1", false},
+		{"forwarded", "10.0.0.1", [][2]string{{"Forwarded", `for="[2001:470::7]:4711";proto=https;by=10.0.0.1`}}, "2001:470::7", true},
+		{"forwarded chain", "10.0.0.1", [][2]string{{"Forwarded", `for=6.6.6.6, For=198.51.100.7`}}, "198.51.100.7", false},
+		{"hidden", "10.0.0.1", [][2]string{{"Forwarded", `for=_secret`}}, "10.0.0.1", false},
+	} {
+		var ctx fasthttp.RequestCtx
+		var req fasthttp.Request
+		for _, f := range row.header {
+			req.Header.Add(f[0], f[1])
+		}
+		ctx.Init(&req, &net.TCPAddr{IP: net.ParseIP(row.from), Port: 4711}, nil)
+		p := peerOf(&ctx, trusted)
+		if p.addr.String() != row.want || p.secure != row.secure {
+			t.Errorf("%s: %v secure=%v", row.name, p.addr, p.secure)
+		}
+	}
+}
+
+func TestCookies(t *testing.T) {
+	var h fasthttp.RequestHeader
+	h.Add("Cookie", `a=1; wr_sale_ticket=first;wr_sale_pass="quoted"; wr_sales_ticket=no; wr_sale_ticket=second; =; wr_sale_nonce=`)
+	h.Add("Cookie", `__Host-wr_sale_ticket=secure; broken; wr_sale_pass=again`)
+	var j jar
+	plain, secure := namesOf("sale", false), namesOf("sale", true)
+	j.read(&h, &plain)
+	list := func(v values) string {
+		var s []string
+		for _, b := range v.all() {
+			s = append(s, string(b))
+		}
+		return strings.Join(s, ",")
+	}
+	if got := list(j.ticket) + " " + list(j.pass) + " " + list(j.nonce); got != "first,second quoted,again " {
+		t.Errorf("plain: %q", got)
+	}
+	j.read(&h, &secure)
+	if got := list(j.ticket) + " " + list(j.pass); got != "secure " {
+		t.Errorf("on TLS: %q", got)
+	}
+	for _, row := range []struct {
+		sameSite string
+		secure   bool
+		want     string
+	}{
+		{SameSiteLax, false, "wr_sale_pass=V; Path=/; Max-Age=7; HttpOnly; SameSite=Lax"},
+		{SameSiteStrict, true, "__Host-wr_sale_pass=V; Path=/; Max-Age=7; HttpOnly; SameSite=Strict; Secure"},
+		{SameSiteNone, true, "__Host-wr_sale_pass=V; Path=/; Max-Age=7; HttpOnly; SameSite=None; Secure; Partitioned"},
+	} {
+		name := namesOf("sale", row.secure).pass
+		if got := string(appendCookie(nil, name, []byte("V"), 7, row.sameSite, row.secure)); got != row.want {
+			t.Errorf("%s %v: %s", row.sameSite, row.secure, got)
+		}
+	}
+	for name, want := range map[string]bool{
+		"wr_sale_ticket": true, "__Host-wr_sale_pass": true, "wr_a_nonce": true, "wr_theirs": false, "session": false, "xwr_sale_pass": false,
+	} {
+		if ours([]byte(name)) != want {
+			t.Errorf("%s is ours: %v", name, !want)
+		}
+	}
+}
+
+func TestBypass(t *testing.T) {
+	r := stillRoom("sale", 1, nil, nil)
+	rules, err := newBypass([]Bypass{
+		{Paths: []string{"/health", "~^/feed\\.(xml|json)$"}, Methods: []string{"get"}},
+		{IPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, UserAgents: []string{"Monitor", "probe/1.0"}},
+		{Headers: map[string]string{"X-Key": "open", "X-Any": ""}},
+	}, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, method, path, addr, agent string
+		header                          [][2]string
+		want                            bool
+	}{
+		{"path", "GET", "/health", "10.0.0.1", "", nil, true},
+		{"path below", "GET", "/health/db", "10.0.0.1", "", nil, true},
+		{"regex", "GET", "/Feed.xml", "10.0.0.1", "", nil, true},
+		{"other method", "POST", "/health", "10.0.0.1", "", nil, false},
+		{"a path that reads in two ways", "GET", "/health%2f..%2fbuy", "10.0.0.1", "", nil, false},
+		{"address and agent", "POST", "/", "192.0.2.9", "xx MONITOR/2", nil, true},
+		{"address alone", "GET", "/", "192.0.2.9", "curl", nil, false},
+		{"agent alone", "GET", "/", "10.0.0.1", "probe/1.0", nil, false},
+		{"a dot is a dot", "GET", "/", "192.0.2.9", "probe/1x0", nil, false},
+		{"headers", "GET", "/", "10.0.0.1", "", [][2]string{{"X-Key", "open"}, {"X-Any", "1"}}, true},
+		{"one header", "GET", "/", "10.0.0.1", "", [][2]string{{"X-Key", "open"}}, false},
+		{"another value", "GET", "/", "10.0.0.1", "", [][2]string{{"X-Key", "Open"}, {"X-Any", "1"}}, false},
+	} {
+		var h fasthttp.RequestHeader
+		h.SetMethod(row.method)
+		h.SetUserAgent(row.agent)
+		for _, f := range row.header {
+			h.Set(f[0], f[1])
+		}
+		got := false
+		for i := range rules {
+			got = got || rules[i].fits(&h, []byte(row.path), netip.MustParseAddr(row.addr))
+		}
+		if got != row.want {
+			t.Errorf("%s: %v", row.name, got)
+		}
+	}
+	if _, err := newBypass([]Bypass{{}}, r); err == nil || err.Error() != "bypass[0]: the rule is empty; name paths, methods, ips, user_agents or headers" {
+		t.Errorf("an empty rule: %v", err)
+	}
+}
+
+func TestRedact(t *testing.T) {
+	jwt := "eyJhbGciOiJIUzI1NiJ9.eyJhIjoxfQ.c2lnbmF0dXJl"
+	for in, want := range map[string]string{
+		"/a":                          "/a",
+		"/a?b=c&d":                    "/a?b=c&d",
+		"/a?Access_Token=x&b=1":       "/a?Access_Token=***&b=1",
+		"/a?b=" + jwt:                 "/a?b=***",
+		"/verify/" + jwt + "/now":     "/verify/***/now",
+		"https://h/p?password=1&ok=2": "https://h/p?password=***&ok=2",
+	} {
+		if got := string(redact([]byte(in))); got != want {
+			t.Errorf("%s: %s", in, got)
+		}
+	}
+}
+
+func TestPubliclyCacheable(t *testing.T) {
+	for control, want := range map[string]bool{
+		"": false, "public": true, "public, max-age=60": true, "max-age=60": true, "max-age=0": false, "s-maxage=1": true,
+		"private, max-age=60": false, "no-store": false, "Public , Private": false, "no-cache": false,
+	} {
+		var h fasthttp.ResponseHeader
+		if control != "" {
+			h.Set("Cache-Control", control)
+		}
+		if got := publicly(&h); got != want {
+			t.Errorf("%q: %v", control, got)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"bytes"
+	"log/slog"
+	"unsafe"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/token"
+)
+
+// upstream is an origin with its metrics.
+type upstream struct {
+	*proxy.Origin
+	config  proxy.Config
+	metrics originMetrics
+	recent  recent // times to first byte, for operators
+}
+
+// forward carries the request to an origin and its answer back. session is the visitor's, if there is one.
+func (v *visit) forward(to *upstream, session *token.Pass) {
+	f := &v.to
+	f.DropCookie, f.OnHeader = ours, v.onHeader
+	f.ClientIP = v.peer.addr
+	f.Proto = ""
+	f.ForwardedFor = nil
+	if v.peer.trusted {
+		f.Proto = "http"
+		if v.peer.secure {
+			f.Proto = "https"
+		}
+		f.ForwardedFor = v.forwardedFor()
+	}
+	f.Session = ""
+	if v.session = session != nil; v.session {
+		v.sid = session.Session
+		text, _ := v.sid.AppendText(v.sidBuf[:0])
+		f.Session = unsafe.String(&text[0], len(text)) // of this visit's own buffer, which Serve outlives
+	}
+	out := to.Serve(v.ctx, f)
+	v.answered, v.code, v.sent = out.Sent, out.Status, out.BodyBytes
+	if out.FirstByte > 0 {
+		to.metrics.seconds.Observe(out.FirstByte.Seconds())
+	}
+	if out.Kind != proxy.KindClientGone {
+		to.recent.add(out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
+	}
+	if out.Err == nil {
+		return
+	}
+	if c := to.metrics.errors[out.Kind]; c != nil {
+		c.Inc()
+	}
+	p := problemOfOrigin(out.Kind)
+	if out.Sent || out.Kind == proxy.KindClientGone {
+		v.answered = true
+		if p.status >= 500 {
+			v.outcome = failed
+		}
+		v.g.log.Log(v.ctx, slog.LevelDebug, "answer cut off", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+		return
+	}
+	v.g.log.Log(v.ctx, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+	v.who = who(&v.ctx.Request.Header)
+	v.refuse(p, "", "")
+	if p.status >= 500 {
+		v.outcome = failed
+	}
+}
+
+// ours tells which cookies never reach an origin: those of every room.
+func ours(name []byte) bool {
+	if bytes.HasPrefix(name, []byte("__Host-")) {
+		name = name[len("__Host-"):]
+	}
+	if !bytes.HasPrefix(name, []byte("wr_")) {
+		return false
+	}
+	return bytes.HasSuffix(name, []byte("_ticket")) || bytes.HasSuffix(name, []byte("_nonce")) || bytes.HasSuffix(name, []byte("_pass"))
+}
+
+// forwardedFor is the chain that a trusted proxy sent, in one line.
+func (v *visit) forwardedFor() []byte {
+	lines := v.ctx.Request.Header.PeekAll("X-Forwarded-For")
+	switch len(lines) {
+	case 0:
+		if v.peer.addr == addrOf(v.ctx.RemoteAddr()) {
+			return nil
+		}
+		v.text = v.peer.addr.AppendTo(v.text[:0]) // from Forwarded
+		return v.text
+	case 1:
+		return lines[0]
+	}
+	v.text = v.text[:0]
+	for i, line := range lines {
+		if i > 0 {
+			v.text = append(v.text, ", "...)
+		}
+		v.text = append(v.text, line...)
+	}
+	return v.text
+}
+
+// originHeader sees the origin's answer before it is sent: it obeys and strips commands, and adds our cookies where
+// no shared cache would keep them.
+func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
+	revoke := false
+	for _, name := range [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"} {
+		if command := h.Peek(name); command != nil {
+			revoke = revoke || equalFold(bytes.TrimSpace(command), "revoke")
+			h.Del(name)
+		}
+	}
+	if revoke && v.session && v.room != nil {
+		v.g.revoke(v.room, v.sid)
+		v.nset, v.newPass, v.private = 0, nil, true
+		v.cookie(v.names().pass, nil, 0)
+	}
+	if v.nset == 0 && len(v.newPass) == 0 {
+		return
+	}
+	if !v.private && (publicly(h) || h.StatusCode() == fasthttp.StatusNotModified) {
+		return
+	}
+	h.Set("Cache-Control", "private, no-store")
+	h.Del("Expires")
+	for i := range v.cookies[:v.nset] {
+		h.AddBytesV("Set-Cookie", v.cookies[i].value)
+	}
+	if len(v.newPass) > 0 {
+		h.SetBytesV("X-Waiting-Room-Pass", v.newPass)
+	}
+}
+
+// publicly tells whether an answer says that a shared cache may keep it.
+func publicly(h *fasthttp.ResponseHeader) bool {
+	control := h.PeekAll("Cache-Control")
+	lasts := len(h.Peek("Expires")) > 0
+	for _, line := range control {
+		for directive := range bytes.SplitSeq(line, []byte(",")) {
+			name, value, _ := bytes.Cut(bytes.TrimSpace(directive), []byte("="))
+			switch {
+			case equalFold(name, "private"), equalFold(name, "no-store"):
+				return false
+			case equalFold(name, "public"):
+				lasts = true
+			case equalFold(name, "max-age"), equalFold(name, "s-maxage"):
+				lasts = lasts || string(bytes.Trim(value, `"`)) != "0"
+			}
+		}
+	}
+	return lasts
+}
+
+// revoke ends a session without holding up the answer that asked for it.
+func (g *Gateway) revoke(r *room, sid token.ID) {
+	g.background.Go(func() {
+		if err := r.line.Revoke(g.life, admission.ID(sid)); err != nil {
+			g.log.Error("session not revoked", "room", r.id, "sid", sid.String(), "error", err)
+		}
+	})
+}

@@ -1,0 +1,281 @@
+package gateway
+
+import (
+	"errors"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/token"
+)
+
+// gate decides about a request to a protected path (DESIGN §4).
+func (v *visit) gate() {
+	r := v.room
+	h := &v.ctx.Request.Header
+	policy := &r.line.Snapshot().Policy
+	if !policy.Enabled || policy.Method == admission.Passthrough {
+		v.forward(r.origin, nil)
+		return
+	}
+	if h.IsOptions() && who(h) == preflight {
+		v.forward(r.origin, nil)
+		return
+	}
+	for i := range r.bypass {
+		if r.bypass[i].fits(h, pathOf(v.target), v.peer.addr) {
+			v.outcome = bypassed
+			v.forward(r.origin, nil)
+			return
+		}
+	}
+	v.now = r.line.RedisNow()
+	v.jar.read(h, v.names())
+	if p, ok := v.findPass(); ok {
+		v.proceed(&p, policy)
+		return
+	}
+	v.who = who(h)
+	switch {
+	case !v.who.takes():
+		v.passless(policy)
+	case policy.Method == admission.Reject:
+		v.reject(admission.Closed)
+	default:
+		v.queue()
+	}
+}
+
+// proceed lets a visitor with a valid pass through, and renews the pass past half its life.
+func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
+	r := v.room
+	now := v.now / 1e6
+	ttl := int64(policy.SessionTTL.Seconds())
+	if r.options.Renew && 2*(p.Expires-now) < ttl {
+		v.renew(p, policy, now)
+	}
+	if v.g.touched.due(p.Session, now, max(1, ttl/4)) {
+		r.line.Touch(admission.ID(p.Session), p.Off)
+	}
+	v.forward(r.origin, p)
+}
+
+func (v *visit) renew(p *token.Pass, policy *admission.Policy, now int64) {
+	renewed := *p
+	renewed.Expires = now + v.life(policy, p.IssuedAt, now)
+	if renewed.Expires <= p.Expires {
+		return // it has reached session.max
+	}
+	renewed.Off = v.room.line.Age() > policy.SessionTTL
+	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &renewed)
+	v.cookie(v.names().pass, v.pass, renewed.Expires-now)
+	if len(v.ctx.Request.Header.Peek("X-Waiting-Room-Pass")) > 0 {
+		v.newPass = v.pass
+	}
+}
+
+// passless answers a request that may not take a ticket: it goes on while there is no line, charged to the limiter.
+func (v *visit) passless(policy *admission.Policy) {
+	r := v.room
+	p := problemPassNeeded
+	switch {
+	case policy.Method == admission.Reject:
+		v.refuse(problemClosed, "", "")
+		return
+	case v.who == upgrade:
+	case r.line.Charge(v.g.life):
+		v.forward(r.origin, nil)
+		return
+	case v.who == prefetch:
+		p = problemPrefetch
+	}
+	v.refuse(p, "", "")
+	v.ctx.Response.Header.Set("X-Waiting-Room", stateWaiting)
+	v.outcome = waiting
+}
+
+// queue is for those who may take a ticket: with one they are checked, without they get one.
+func (v *visit) queue() {
+	w, ok, _ := v.findTicket(false)
+	if !ok {
+		v.join("")
+		return
+	}
+	o := v.room.outlook()
+	p := v.room.prospect(o, w.Order)
+	seconds := o.pace.spread(p.interval, v.g.random())
+	t := v.ticket(&w, seconds)
+	s, err := v.room.line.Check(v.g.life, t)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	if s.State == admission.Admitted || s.State == admission.Active {
+		if s, err = v.claim(s.Ticket, t.Client); err != nil && !errors.Is(err, admission.ErrNotYet) {
+			v.fail(err)
+			return
+		}
+	}
+	switch s.State {
+	case admission.Active:
+		v.enter(&s, &w)
+	case admission.Waiting, admission.Admitted:
+		if s.Renewed {
+			w = v.sign(&s.Ticket, w.IssuedAt)
+		}
+		v.wait(o, &w, seconds, "")
+	default:
+		v.join(reasonOf(&s))
+	}
+}
+
+// reasonOf is why a ticket is over, as visitors are told.
+func reasonOf(s *admission.Standing) string {
+	switch {
+	case s.State == admission.Lapsed:
+		return "lapsed"
+	case s.Reason == admission.ReasonLate, s.Reason == admission.ReasonReset, s.Reason == admission.ReasonRemoved:
+		return s.Reason
+	case s.State == admission.Expired:
+		return admission.ReasonLate
+	}
+	return "ended"
+}
+
+// claim makes a session of an admitted ticket.
+func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.Standing, error) {
+	t.Client = client
+	return v.room.line.Claim(v.g.life, t)
+}
+
+// join takes a ticket, or lets the request itself through at once. lost, when not empty, is why a former ticket is
+// replaced.
+func (v *visit) join(lost string) {
+	if v.who == navigation {
+		v.remember()
+	}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: longestFirstPoll}
+	s, refusal, err := v.room.line.Join(v.g.life, a)
+	switch {
+	case err != nil:
+		v.fail(err)
+		return
+	case refusal != admission.Granted:
+		v.reject(refusal)
+		return
+	}
+	s.Ticket.ID = a.ID
+	if s.State == admission.Admitted {
+		if s, err = v.claim(s.Ticket, a.Client); err != nil {
+			v.fail(err)
+			return
+		}
+	}
+	if s.State == admission.Active {
+		v.enter(&s, nil)
+		return
+	}
+	v.remember()
+	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+	v.wait(v.room.outlook(), &w, firstPoll(v.g.random()), lost)
+}
+
+// enter lets a visitor who has just got a session through with this request.
+func (v *visit) enter(s *admission.Standing, w *token.Waiting) {
+	if w != nil {
+		v.observeWait(s, w)
+	}
+	p := v.admit(s)
+	if v.who == apiClient {
+		v.newPass = v.pass
+	}
+	v.outcome = letIn
+	if v.lobby {
+		v.goOn()
+		return
+	}
+	v.forward(v.room.origin, &p)
+}
+
+// observeWait notes how long somebody waited, and how good the promise was.
+func (v *visit) observeWait(s *admission.Standing, w *token.Waiting) {
+	if s.AdmittedAt == 0 {
+		return
+	}
+	v.room.metrics.wait.Observe(max(0, float64(s.AdmittedAt-joinedAt(w))/1e6))
+	if ratio := v.room.promises.due(admission.ID(w.ID), s.AdmittedAt); ratio > 0 {
+		v.room.metrics.etaError.Observe(ratio)
+	}
+}
+
+// wait tells somebody where they stand. seconds is when they are to ask again.
+func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
+	v.outcome = waiting
+	p := v.room.prospect(o, w.Order)
+	s := v.status(o, w, &p, stateWaiting)
+	s.refresh, s.token = seconds, v.token
+	if len(v.token) > 0 && p.wait.known {
+		v.room.promises.make(admission.ID(w.ID), v.now, p.wait.seconds)
+	}
+	if v.who == navigation {
+		view := s.view()
+		if lost != "" {
+			view.State, view.Reason = "expired", lost
+		}
+		v.showPage(v.room.options.PageStatus, &view)
+		v.ctx.Response.Header.Set("X-Waiting-Room", stateWaiting)
+		return
+	}
+	s.reason = lost
+	code := 503
+	if h := &v.ctx.Request.Header; h.IsGet() || h.IsHead() {
+		code = 202
+	}
+	v.json(code, &s)
+}
+
+// status is what a ticket's holder is told.
+func (v *visit) status(o *outlook, w *token.Waiting, p *prospect, state string) status {
+	return v.room.status(o, w, p, state, v.now)
+}
+
+// status of a ticket at now, in µs of Redis's clock.
+func (r *room) status(o *outlook, w *token.Waiting, p *prospect, state string, now int64) status {
+	policy := &o.snapshot.Policy
+	return status{
+		room: r.id, state: state, position: p.position, waiting: o.snapshot.Waiting, eta: p.wait,
+		joinedAt: joinedAt(w), message: policy.Message, paused: policy.Paused,
+		compat: r.options.Compat == CompatCloudflare, now: now,
+	}
+}
+
+// view is the page's form of a status.
+func (s *status) view() page.View {
+	view := page.View{
+		State: s.state, Reason: s.reason, Position: s.position, Waiting: max(s.waiting, s.position),
+		ETASeconds: s.eta.seconds, ETALow: s.eta.low, ETAHigh: s.eta.high, ETAKnown: s.eta.known,
+		RefreshAfter: s.refresh, Message: s.message, Paused: s.paused,
+	}
+	if s.position > 0 {
+		view.Ahead = s.position - 1
+	}
+	if s.joinedAt > 0 {
+		view.JoinedAt = formatTime(s.joinedAt)
+	}
+	return view
+}
+
+// reject answers that no ticket is given.
+func (v *visit) reject(why admission.Refusal) {
+	p := problemOfRefusal(why)
+	if v.who != navigation || p == problemStore {
+		v.refuse(p, "", "")
+		if p != problemStore {
+			v.ctx.Response.Header.Set("X-Waiting-Room", stateRejected)
+		}
+		return
+	}
+	policy := &v.room.line.Snapshot().Policy
+	v.outcome = refused
+	view := page.View{State: stateRejected, Reason: p.code[len("room_"):], RefreshAfter: p.retry, Message: policy.Message, Paused: policy.Paused}
+	v.showPage(p.status, &view)
+}

@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/token"
+)
+
+const (
+	bodyLimit = 4 << 10 // bytes of a request to an endpoint of ours
+	nonceMax  = 128     // characters
+	keyMin    = 22
+	keyMax    = 128
+	// generations is how often a key may be used again after its ticket has ended, within the time that ended tickets
+	// are remembered.
+	generations = 64
+)
+
+// joinBody reads the body of a join: nothing, or a JSON object with a nonce. Where it cannot, it has answered.
+func (v *visit) joinBody() (nonce string, ok bool) {
+	body, err := proxy.ReadBody(v.ctx, bodyLimit)
+	switch {
+	case errors.Is(err, proxy.ErrBodyTooLarge):
+		v.refuse(problemBodyTooLarge, "", "")
+		return "", false
+	case err != nil:
+		v.refuse(problemBodyBroken, "", "")
+		return "", false
+	}
+	nonce, field, detail := parseJoin(body)
+	if detail != "" {
+		v.refuse(problemBody, detail, field)
+		return "", false
+	}
+	return nonce, true
+}
+
+// parseJoin reads {"nonce":"…"}; detail, when not empty, says what is wrong, and field where.
+func parseJoin(body []byte) (nonce, field, detail string) {
+	if len(body) == 0 {
+		return "", "", ""
+	}
+	var members map[string]json.RawMessage
+	if !utf8.Valid(body) || json.Unmarshal(body, &members) != nil || members == nil {
+		return "", "", "The body is not a JSON object."
+	}
+	names := make([]string, 0, len(members))
+	for name := range members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if name != "nonce" {
+			if len(name) > 64 {
+				name = name[:64]
+			}
+			return "", name, "There is no field of this name; the only one is nonce."
+		}
+	}
+	raw, given := members["nonce"]
+	if !given {
+		return "", "", ""
+	}
+	var text *string
+	if json.Unmarshal(raw, &text) != nil || text == nil || utf8.RuneCountInString(*text) > nonceMax || *text == "" {
+		return "", "nonce", "The nonce is a string of 1 to 128 characters."
+	}
+	return *text, "", ""
+}
+
+// mixed is an id in which the client's nonce has a say.
+func mixed(id token.ID, nonce string) token.ID {
+	h := hmac.New(sha256.New, id[:])
+	h.Write([]byte(nonce))
+	return token.ID(h.Sum(nil)[:len(id)])
+}
+
+func validKey(key []byte) bool {
+	if len(key) < keyMin || len(key) > keyMax {
+		return false
+	}
+	for _, c := range key {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// keyedID derives the id of a key's ticket: an HMAC over length-prefixed fields, so that no two requests share one by
+// moving a boundary.
+func (v *visit) keyedID(key []byte, generation int) token.ID {
+	h := hmac.New(sha256.New, v.state.options.IDKey)
+	field := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	field([]byte("idempotency-key"))
+	field([]byte(v.room.id))
+	field([]byte(network(v.peer.addr).String()))
+	field(key)
+	var g [8]byte
+	binary.BigEndian.PutUint64(g[:], uint64(generation))
+	field(g[:])
+	return token.ID(h.Sum(nil)[:16])
+}
+
+// joinKeyed gives the place that a key holds, or the next one where the former has ended.
+func (v *visit) joinKeyed(key []byte) {
+	client := v.client()
+	for generation := range generations {
+		a := admission.Arrival{
+			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: longestFirstPoll,
+		}
+		code := 200
+		found, err := v.room.line.Lookup(v.g.life, a.ID)
+		switch {
+		case err != nil:
+			code = 201 // unknown, or the store is away: it is asked again below
+		case found.State != admission.Waiting && found.State != admission.Admitted && found.State != admission.Active:
+			continue
+		}
+		s, refusal, err := v.room.line.Join(v.g.life, a)
+		if err == nil && refusal == admission.Granted && s.State > admission.Active {
+			continue
+		}
+		v.joined(code, &a, s, refusal, err)
+		return
+	}
+	v.refuse(problemSpentKey, "", "Idempotency-Key")
+}

@@ -1,0 +1,222 @@
+package gateway
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/token"
+)
+
+// outcome is what became of a request.
+type outcome uint8
+
+const (
+	proxied outcome = iota // with a pass, or where no room holds it up
+	letIn                  // it got its session with this request
+	waiting                // it has to wait, or asks how long
+	bypassed
+	refused // by the rules: bad request, no such room, closed
+	failed  // something of ours or behind us is broken
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"proxied", "let_in", "waiting", "bypass", "refused", "error"}
+
+// Metrics are the request path's. Names and labels are those of docs/metrics.md.
+type Metrics struct {
+	requests       *prometheus.CounterVec
+	requestSeconds *prometheus.HistogramVec
+	upstream       *prometheus.HistogramVec
+	upstreamErrors *prometheus.CounterVec
+	waitSeconds    *prometheus.HistogramVec
+	etaError       *prometheus.HistogramVec
+	rejected       map[string]prometheus.Counter
+	storeSeconds   *prometheus.HistogramVec
+	storeErrors    *prometheus.CounterVec
+	streams        prometheus.Gauge
+	streamsLimit   prometheus.Gauge
+	streamsRefused prometheus.Counter
+	panics         prometheus.Counter
+	none           *roomMetrics // of requests outside all rooms
+
+	mu    sync.Mutex
+	rooms map[string]*roomMetrics
+}
+
+// roomMetrics are a room's, resolved once.
+type roomMetrics struct {
+	requests [outcomes]prometheus.Counter
+	seconds  [outcomes]prometheus.Observer
+	wait     prometheus.Observer
+	etaError prometheus.Observer
+}
+
+// originMetrics are an origin's, resolved once.
+type originMetrics struct {
+	seconds prometheus.Observer
+	errors  map[string]prometheus.Counter
+}
+
+const namespace = "anteroom"
+
+// NewMetrics makes the metrics and registers them, if reg is not nil.
+func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	fast := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	m := &Metrics{
+		requests:       counter("requests_total", "Requests by room and outcome.", "room", "outcome"),
+		requestSeconds: histogram("request_seconds", "Time from a request's header to the end of its answer.", fast, "room", "outcome"),
+		upstream:       histogram("upstream_seconds", "Time from sending a request to the first byte of the origin's answer.", fast, "origin"),
+		upstreamErrors: counter("upstream_errors_total", "Requests that an origin did not answer properly.", "origin", "kind"),
+		waitSeconds: histogram("wait_seconds", "Real waits, from joining to being let in.",
+			[]float64{1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400}, "room"),
+		etaError: histogram("eta_error_ratio", "Promised wait over real wait, of waits of a second or more.",
+			[]float64{.1, .25, .5, .75, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}, "room"),
+		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
+			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
+		storeErrors:    counter("store_errors_total", "Calls to the store that failed.", "script"),
+		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Event streams that are open."}),
+		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
+		streamsRefused: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "event_streams_refused_total", Help: "Event streams refused over the limit."}),
+		panics:         prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "panics_total", Help: "Requests that ended in a fault of the program."}),
+		rejected:       map[string]prometheus.Counter{},
+		rooms:          map[string]*roomMetrics{},
+	}
+	rejected := counter("tokens_rejected_total", "Tokens that did not verify.", "reason")
+	for _, reason := range append([]string{"bind"}, token.Reasons...) {
+		m.rejected[reason] = rejected.WithLabelValues(reason)
+	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},
+		[]string{"version", "go"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.none = m.newRoom("")
+	if reg != nil {
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
+			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, rejected, build)
+	}
+	return m
+}
+
+// room gives the metrics of a room.
+func (m *Metrics) room(id string) *roomMetrics {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.rooms[id]
+	if r == nil {
+		r = m.newRoom(id)
+		m.rooms[id] = r
+	}
+	return r
+}
+
+func (m *Metrics) newRoom(id string) *roomMetrics {
+	r := &roomMetrics{wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	for i, name := range outcomeNames {
+		r.requests[i] = m.requests.WithLabelValues(id, name)
+		r.seconds[i] = m.requestSeconds.WithLabelValues(id, name)
+	}
+	return r
+}
+
+func (m *Metrics) origin(id string) originMetrics {
+	o := originMetrics{seconds: m.upstream.WithLabelValues(id), errors: map[string]prometheus.Counter{}}
+	for _, kind := range proxy.Kinds() {
+		o.errors[kind] = m.upstreamErrors.WithLabelValues(id, kind)
+	}
+	return o
+}
+
+func (m *Metrics) reject(reason string) { m.rejected[reason].Inc() }
+
+// ObserveStore is told of every store call; it fits admission.Options.Observe.
+func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
+	m.storeSeconds.WithLabelValues(script).Observe(took.Seconds())
+	if err != nil {
+		m.storeErrors.WithLabelValues(script).Inc()
+	}
+}
+
+// collector reads the rooms' figures from their snapshots when they are asked for.
+type collector struct {
+	g                                                        *Gateway
+	waiting, parked, active, admitted, rate, limit, age, up  *prometheus.Desc
+	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
+}
+
+func newCollector(g *Gateway) *collector {
+	d := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, []string{"room"}, nil)
+	}
+	return &collector{
+		g:          g,
+		waiting:    d("waiting", "People in line."),
+		parked:     d("parked", "Places whose holders were not heard of when their turn neared."),
+		active:     d("active", "Sessions."),
+		admitted:   d("admitted_unclaimed", "Tickets that were let in and not claimed yet."),
+		rate:       d("rate", "Admissions per second over the last ten seconds."),
+		limit:      d("rate_limit", "Admissions per second that the room allows."),
+		age:        d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
+		joins:      d("joins_total", "Places taken, those let in at once included, since the store began."),
+		admissions: d("admissions_total", "Visitors let in, those let in at once included, since the store began."),
+		claims:     d("claims_total", "Admissions claimed, since the store began."),
+		lapsed:     d("lapsed_total", "Admissions not claimed in time, since the store began."),
+		abandoned:  d("abandoned_total", "Places given up or lost by absence, since the store began."),
+		gatewaysIn: d("gateways", "Gateways that serve the room."),
+		up:         prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
+	}
+}
+
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.up} {
+		out <- d
+	}
+}
+
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	up := 0.0
+	if c.g.core.Up() {
+		up = 1
+	}
+	out <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, up)
+	for _, r := range c.g.state.Load().rooms {
+		s := r.line.Snapshot()
+		gauge := func(d *prometheus.Desc, v float64) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, r.id)
+		}
+		total := func(d *prometheus.Desc, v int64) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), r.id)
+		}
+		gauge(c.limit, float64(s.Policy.Rate)/1000)
+		if !s.Known {
+			continue
+		}
+		gauge(c.waiting, float64(s.Waiting))
+		gauge(c.parked, float64(s.Parked))
+		gauge(c.active, float64(s.Active))
+		gauge(c.admitted, float64(s.Admitted))
+		gauge(c.age, r.line.Age().Seconds())
+		gauge(c.gatewaysIn, float64(s.Gateways))
+		var lately int64
+		for i := len(s.Flow) - 1; i >= 0 && s.Flow[i].Second >= s.RoomTime/1e6-10; i-- {
+			if s.Flow[i].Second < s.RoomTime/1e6 {
+				lately += s.Flow[i].Admitted
+			}
+		}
+		gauge(c.rate, float64(lately)/10)
+		total(c.joins, s.Joins)
+		total(c.admissions, s.Admissions)
+		total(c.claims, s.Claims)
+		total(c.lapsed, s.Lapses)
+		total(c.abandoned, s.Abandons)
+	}
+}

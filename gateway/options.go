@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"io"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/token"
+)
+
+// Options of a Gateway. Core, Ring, IDKey and at least one origin are required. Reload changes all of it but Log, Version,
+// Core, Registerer, Limits, MaxStreams and whether there is TLS at all.
+type Options struct {
+	Log        *slog.Logger
+	Version    string // for build_info
+	Core       *admission.Core
+	Registerer prometheus.Registerer // nil: metrics are kept and not shown
+	Limits     proxy.Limits
+	MaxStreams int // event streams at once; 0: 10000
+
+	Ring           *token.Ring
+	IDKey          []byte // of the HMAC that derives ids from idempotency keys; the same on every gateway; at least 32 bytes
+	Bind           string // BindNone, BindIP, BindUA
+	SameSite       string // SameSiteLax, …
+	TrustedProxies []netip.Prefix
+	TLS            TLS
+	Access         Access
+	Origins        []proxy.Config
+	DefaultOrigin  string // an origin's id; empty: the first
+	Rooms          []Room
+}
+
+// What tokens are bound to.
+const (
+	BindNone = "none"
+	BindIP   = "ip" // /24 and /64
+	BindUA   = "ua"
+)
+
+// TLS of the visitors' socket; the zero value is plain HTTP.
+type TLS struct{ CertFile, KeyFile, ClientCAFile string }
+
+// Access is the access log.
+type Access struct {
+	Output   io.Writer // nil: none
+	Combined bool      // the combined format in place of JSON
+	Sample   float64   // share of requests that are logged, 0 to 1
+	Prefix   bool      // addresses as /24 and /64
+}
+
+// Room is one protected flow.
+type Room struct {
+	ID          string
+	Hosts       []string // exact, *.example.com, *; empty: *
+	Paths       []string // prefixes, ~regular expressions; empty: /
+	Origin      string   // an origin's id; empty: the default
+	Policy      admission.Policy
+	PollBudget  int  // polls a second of all who wait; 0: no limit
+	Renew       bool // passes are renewed past half their life
+	MaxSession  time.Duration
+	Bypass      []Bypass
+	CORSOrigins []string
+	Page        page.Options // Room and Absence are filled in
+	PageStatus  int          // of the page; 0: 200
+	Compat      string       // CompatNone, CompatCloudflare
+	Estimator   string       // of package eta; empty: window
+}
+
+// Additions to the JSON for clients of another product.
+const (
+	CompatNone       = "none"
+	CompatCloudflare = "cloudflare"
+)

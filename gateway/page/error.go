@@ -1,0 +1,38 @@
+package page
+
+import (
+	"html/template"
+	"strconv"
+)
+
+// Error is what the small page says that a navigation gets in place of problem+json.
+type Error struct {
+	Status int    // HTTP status, shown small
+	Title  string // one short sentence
+	Detail string // what the visitor can do
+	Lang   string // of Title and Detail; empty: en
+}
+
+var errorTemplate = template.Must(template.New("error.html").Parse(errorHTML))
+
+var errorPolicy = "default-src 'none'; style-src " + hash(style) + "; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// ErrorPage appends the page that tells e to dst. It runs no script and asks for nothing.
+func ErrorPage(dst []byte, e *Error) []byte {
+	lang := e.Lang
+	if lang == "" {
+		lang = "en"
+	}
+	out := appender(dst)
+	err := errorTemplate.Execute(&out, map[string]any{
+		"Lang": clean(lang), "Status": strconv.Itoa(e.Status), "Title": clean(e.Title), "Detail": clean(e.Detail),
+		"Style": template.CSS(style), // embedded at build time
+	})
+	if err != nil {
+		panic(err) // strings into an embedded template: every context of it is covered by tests
+	}
+	return out
+}
+
+// ErrorHeader returns the value of the Content-Security-Policy header that ErrorPage needs.
+func ErrorHeader() (csp string) { return errorPolicy }

@@ -1,0 +1,160 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/text/language"
+)
+
+// Options is what a room's configuration says about its page.
+type Options struct {
+	Room           string        // the room's id
+	Title          string        // the site's name above the heading; empty: "Waiting room" in the visitor's language
+	Languages      []string      // what to offer, the default first; empty: all, English first
+	TemplateFile   string        // the operator's own html/template in place of page.html; gets a Data
+	FrameAncestors string        // sources that may frame the page, as in the policy; empty: 'none'
+	Absence        time.Duration // how long a place is kept without a sign of its visitor
+}
+
+// Page renders one room's waiting page. It is safe for concurrent use.
+type Page struct {
+	policy     string
+	negotiator *negotiator
+	languages  []edition
+	own        *template.Template
+}
+
+// edition is the page in one language: what is constant, and the built-in template cut at its slots.
+type edition struct {
+	words    *words
+	constant Data
+	splice   splice
+}
+
+// New prepares the page of a room. It reads and tries the operator's template, if there is one; the errors name
+// the setting that is at fault.
+func New(o Options) (*Page, error) {
+	all, err := builtin()
+	if err != nil {
+		return nil, err
+	}
+	return newPage(o, all)
+}
+
+func newPage(o Options, all map[string]*words) (*Page, error) {
+	chosen, err := choose(all, o.Languages)
+	if err != nil {
+		return nil, err
+	}
+	structure, err := template.New("page.html").Parse(pageHTML)
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{}
+	var tags []language.Tag
+	for _, w := range chosen {
+		e := edition{words: w, constant: constant(o, w)}
+		if e.splice, err = cut(structure, e.constant); err != nil {
+			return nil, err
+		}
+		p.languages = append(p.languages, e)
+		tags = append(tags, w.tag)
+	}
+	p.negotiator = newNegotiator(tags)
+	hashes := inline{styles: []string{hash(style)}, scripts: []string{hash(script)}}
+	if o.TemplateFile != "" {
+		if hashes, err = p.readOwn(o.TemplateFile); err != nil {
+			return nil, fmt.Errorf("page.template_file %q: %w", o.TemplateFile, err)
+		}
+	}
+	p.policy, err = policy(hashes, o.FrameAncestors, p.own != nil)
+	return p, err
+}
+
+// constant is the Data of a language without what differs between visitors.
+func constant(o Options, w *words) Data {
+	site := clean(o.Title)
+	if site == "" {
+		site = w.plain["site"]
+	}
+	seconds := int64(o.Absence / time.Second)
+	kept := w.span(seconds)
+	return Data{
+		Lang: w.code, Dir: w.plain["dir"], Text: w.plain, Texts: w.browser(kept),
+		Style: template.CSS(style), Script: template.JS(script), // embedded at build time
+		Room: o.Room, Site: site, Absence: strconv.FormatInt(seconds, 10), Keep: w.say("keep", "t", kept),
+	}
+}
+
+// readOwn reads the operator's template and renders it for every language and state, so that a mistake shows at
+// start and not to a visitor.
+func (p *Page) readOwn(file string) (inline, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return inline{}, err
+	}
+	t, err := template.New(file).Parse(string(b))
+	if err != nil {
+		return inline{}, err
+	}
+	var found inline
+	for i := range p.languages {
+		for _, v := range samples {
+			var out strings.Builder
+			if err := t.Execute(&out, p.languages[i].data(&v)); err != nil {
+				return inline{}, err
+			}
+			if err := found.add(out.String()); err != nil {
+				return inline{}, err
+			}
+		}
+	}
+	p.own = t
+	return found, nil
+}
+
+// samples are views that between them show every part of a page.
+var samples = []View{
+	{State: "waiting", Position: 1, Waiting: 1, RefreshAfter: 2},
+	{State: "waiting", Position: 1234, Ahead: 1233, Waiting: 50210, ETAKnown: true, ETASeconds: 123, ETALow: 110, ETAHigh: 150,
+		RefreshAfter: 12, JoinedAt: "2026-01-02T03:04:05.000000Z", Message: "We open the second hall at noon.", Paused: true},
+	{State: "prequeue", OpensAt: "2026-01-02T03:04:05Z", RefreshAfter: 30},
+	{State: "expired", Reason: "reset", Position: 9, Ahead: 8, Waiting: 9, RefreshAfter: 5},
+	{State: "rejected", Reason: "full", RefreshAfter: 30},
+	{State: "admitted", RefreshAfter: 1},
+}
+
+// Append appends the page that v describes, in the language that the visitor likes best, to dst.
+func (p *Page) Append(dst []byte, v *View) []byte {
+	e := &p.languages[p.negotiator.pick(v.AcceptLanguage)]
+	d := e.data(v)
+	if p.own != nil {
+		out := appender(dst)
+		if p.own.Execute(&out, d) == nil {
+			return out
+		}
+		// The operator's template failed for this visitor alone: ours is better than half a page.
+	}
+	return e.splice.append(dst, d)
+}
+
+func (e *edition) data(v *View) *Data {
+	d := e.constant
+	d.fill(e.words, v)
+	return &d
+}
+
+// Header returns the value of the Content-Security-Policy header that the page needs.
+func (p *Page) Header() (csp string) { return p.policy }
+
+type appender []byte
+
+func (a *appender) Write(b []byte) (int, error) {
+	*a = append(*a, b...)
+	return len(b), nil
+}

@@ -1,0 +1,235 @@
+const main = document.querySelector("[data-room]");
+const data = main.dataset;
+const root = document.documentElement;
+const text = JSON.parse(document.getElementById("text").textContent);
+const {say, number, count, wait} = words(text, root.lang);
+const base = "/.waiting-room/";
+const absence = +data.absence;
+const key = "waiting-room " + data.room;
+// An operator's own template may leave parts out: those are written to an element that nobody sees.
+const find = id => document.getElementById(id) || document.createElement("p");
+const read = id => find(id).textContent;
+const put = (id, value) => {
+  if (read(id) !== value) find(id).textContent = value;
+};
+
+// Storage may be forbidden; then nothing is remembered over a reload.
+const recall = store => {
+  try { return JSON.parse(window[store].getItem(key)) || {}; } catch { return {}; }
+};
+const remember = (store, value) => {
+  try { window[store].setItem(key, JSON.stringify(value)); return true; } catch { return false; }
+};
+
+let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone, doubted, back, milestone, sound;
+let line = recall("localStorage");
+let visit = recall("sessionStorage");
+let note = data.state === "expired" ? read("note") : visit.why ? lost(visit.why) : "";
+remember("sessionStorage", {at: visit.at});
+
+// lost says why a place was lost, and that there is a new one.
+function lost(why) {
+  return (text[why] || text.late) + " " + text.anew;
+}
+
+// place shows where the visitor stands. The number does not grow unless people came back: a rise within 2 % is the
+// estimate's own error, and a larger one has to be said by two answers in a row.
+function place(status) {
+  const n = status.position;
+  if (!line.shown || line.joined !== status.joined_at) line = {joined: status.joined_at, first: n, shown: n, done: .02};
+  const rise = n > line.shown * 1.02;
+  if (n <= line.shown || rise && doubted) {
+    back = n > line.shown || back && n === line.shown;
+    line.shown = n;
+  }
+  doubted = rise;
+  line.done = Math.max(line.done, 1 - n / line.first);
+  remember("localStorage", line);
+  put("place", number(line.shown));
+  put("ahead", line.shown > 1 ? count("ahead", line.shown - 1) : text.next);
+  const bar = find("bar");
+  bar.hidden = false;
+  bar.value = line.done;
+  document.title = say("t_waiting", {n: number(line.shown), site: data.site});
+}
+
+function show(status) {
+  failures = 0;
+  const state = data.state = status.state;
+  const why = state === "rejected" ? (text["h_" + status.reason] ? status.reason : "closed") : state === "expired" ? "waiting" : state;
+  const heading = text["h_" + why];
+  document.title = heading + " · " + data.site;
+  put("heading", heading);
+  put("lead", text["l_" + why]);
+  put("paused", status.paused ? text.paused : "");
+  put("message", status.message || "");
+  if (status.position) place(status);
+  else {
+    put("place", "…");
+    put("ahead", "");
+  }
+  const eta = status.eta;
+  put("wait", eta ? wait(eta.low || eta.seconds, eta.high || eta.seconds) : text.unknown);
+  put("waiting", number(Math.max(status.waiting || 0, line.shown || 0)));
+  put("note", note || (back ? text.back : ""));
+  link();
+}
+
+// link says how fresh the page is, and tells the live region of what matters: a new state, a note, a lost
+// connection, and each halving of the line. Not each poll.
+function link() {
+  const cut = failures || !navigator.onLine;
+  put("link", !navigator.onLine ? text.offline : failures ? text.reconnecting :
+    say("updated", {t: new Date().toLocaleTimeString(root.lang)}));
+  find("link").className = cut ? "off" : "";
+  const parts = ["heading", "note", "paused", "message"].map(read);
+  const now = parts + Math.floor(Math.log2(line.shown || 1)) + (failures > 1);
+  if (milestone && milestone !== now) {
+    if (data.state === "waiting") parts.push(read("ahead"), text.eta + ": " + read("wait"));
+    if (cut) parts.push(read("link"));
+    put("live", parts.filter(Boolean).join(" "));
+  }
+  milestone = now;
+}
+
+// load opens an address with GET. An address with a fragment would only scroll, so ours is changed first.
+function load(to) {
+  gone = true;
+  if (location.hash) history.replaceState(null, "", base + data.room + "/");
+  location.replace(to);
+}
+
+// goOn leads to the page that was asked for.
+function goOn() {
+  if (gone) return;
+  const to = location.pathname.startsWith(base) ? "/" : location.href;
+  find("go").href = to;
+  show({state: "admitted"});
+  document.title = say("t_turn", {site: data.site});
+  gone = true;
+  if (!sound) return load(to);
+  chime();
+  setTimeout(() => load(to), 900);
+}
+
+// rejoin asks for the page again, which gives a new place: once a minute at most, and where the browser shows no
+// token at all, once in the time that a place is kept.
+function rejoin(why) {
+  const now = Date.now();
+  if (now - (visit.at || 0) > (why === "missing" ? absence * 1e3 : 6e4) && remember("sessionStorage", visit = {at: now, why})) return load(location.href);
+  failures++;
+  note = why === "missing" ? text.cookies : lost(why);
+  put("note", note);
+  link();
+}
+
+function hear(status) {
+  if (gone) return;
+  if (note === text.cookies) note = "";
+  refresh = status.refresh_after || 2;
+  const state = status.state;
+  if (state === "admitted" || state === "active") return goOn();
+  if (state === "lapsed" || state === "ended") return rejoin(state);
+  if (state === "expired") note = lost(status.reason);
+  show(status);
+}
+
+// Tabs of one room share one poller: who asks tells the others, who then wait longer than it will; when it
+// falls silent, the first of them to run out of patience asks next. No lock is held, because a frozen or hidden tab
+// would hold it; a visible tab outruns a hidden one.
+const channel = window.BroadcastChannel && new BroadcastChannel(key);
+const tell = message => channel && channel.postMessage(message);
+if (channel) channel.onmessage = event => {
+  const {status, broken} = event.data;
+  asked = Date.now();
+  if (status) hear(status);
+  if (broken) {
+    failures = broken;
+    link();
+  }
+  plan(true);
+};
+
+function plan(other) {
+  clearTimeout(timer);
+  if (gone) return;
+  let delay = Math.min(refresh * 2 ** failures, Math.max(refresh, 60));
+  if (document.hidden) delay *= 1.8;
+  delay = other ? delay * 1.35 + 1 + 2 * Math.random() : delay * (.85 + .3 * Math.random());
+  timer = setTimeout(poll, 1e3 * Math.min(delay, absence / (other ? 3 : 4)));
+}
+
+async function ask() {
+  const shut = data.state === "rejected";
+  const answer = await fetch(shut ? location.href : base + data.room + "/status", {
+    method: shut ? "HEAD" : "GET",
+    headers: {Accept: "application/json"},
+    redirect: "manual",
+    signal: AbortSignal.timeout?.(1e4),
+  });
+  if (shut) {
+    if (answer.status < 500) return load(location.href);
+    if (answer.status > 503) throw answer;
+    return show({state: "rejected", reason: data.reason});
+  }
+  if (answer.status === 401 || answer.status === 404) return rejoin("missing");
+  let status = await answer.json();
+  if (answer.status === 503 && /^room_/.test(status.code)) {
+    data.reason = status.code.slice(5);
+    status = {state: "rejected", reason: data.reason, refresh_after: +answer.headers.get("Retry-After") || 30};
+  } else if (!answer.ok || !status.state) throw answer;
+  hear(status);
+  // A lapsed or ended place is replaced by the reload of one tab; the others hear of the new one.
+  if (!/lapsed|ended/.test(status.state)) tell({status});
+}
+
+async function poll() {
+  if (busy || gone) return;
+  busy = true;
+  asked = Date.now();
+  tell({});
+  try {
+    await ask();
+  } catch {
+    failures++;
+    tell({broken: failures});
+    link();
+  }
+  busy = false;
+  plan();
+}
+
+const wake = () => Date.now() - asked > 1e3 && poll();
+addEventListener("online", wake);
+addEventListener("offline", link);
+addEventListener("pageshow", event => event.persisted && wake());
+document.addEventListener("visibilitychange", () => document.hidden || wake());
+
+// The sound is opt-in: a browser lets a page be heard only after a click.
+function chime() {
+  [523, 659, 784].forEach((frequency, i) => {
+    const voice = new OscillatorNode(sound, {frequency}), level = new GainNode(sound), at = sound.currentTime + i * .2;
+    level.gain.setValueAtTime(.2, at);
+    level.gain.exponentialRampToValueAtTime(.001, at + .5);
+    voice.connect(level).connect(sound.destination);
+    voice.start(at);
+    voice.stop(at + .5);
+  });
+}
+const button = find("sound");
+button.hidden = !window.AudioContext;
+button.onclick = () => {
+  if (sound) sound = sound.close() && null;
+  else {
+    sound = new AudioContext();
+    chime();
+  }
+  button.setAttribute("aria-pressed", !!sound);
+};
+
+const opens = new Date(data.begins);
+if (+opens) put("opens", say("opens", {t: opens.toLocaleString(root.lang, {dateStyle: "long", timeStyle: "short"})}));
+if (data.joined && +data.place) place({position: +data.place, joined_at: data.joined});
+put("note", note);
+link();
+timer = setTimeout(poll, 1e3 + 2e3 * Math.random());

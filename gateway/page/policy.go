@@ -1,0 +1,90 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// inline is the hashes of a page's inline styles and scripts.
+type inline struct {
+	styles, scripts []string
+	seen            bool
+}
+
+// add notes the inline styles and scripts of one rendered page. Another page of the same template must hold the
+// same ones: a policy by hash cannot allow bytes that differ from visitor to visitor.
+func (in *inline) add(page string) error {
+	var found inline
+	z := html.NewTokenizer(strings.NewReader(page))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			if in.seen && (!slices.Equal(in.styles, found.styles) || !slices.Equal(in.scripts, found.scripts)) {
+				return errors.New("an inline style or script differs from visitor to visitor, which the Content-Security-Policy cannot allow; put what differs into text or data- attributes")
+			}
+			*in = found
+			in.seen = true
+			return nil
+		case html.StartTagToken:
+			t := z.Token()
+			switch {
+			case t.Data == "style":
+				z.Next()
+				found.styles = append(found.styles, hash(string(z.Raw())))
+			case t.Data == "script" && runs(t):
+				z.Next()
+				found.scripts = append(found.scripts, hash(string(z.Raw())))
+			}
+		}
+	}
+}
+
+// runs says whether a script element is an inline script, as opposed to a block of data or a reference.
+func runs(t html.Token) bool {
+	kind := "module"
+	for _, a := range t.Attr {
+		switch a.Key {
+		case "src":
+			return false
+		case "type":
+			kind = strings.ToLower(strings.TrimSpace(a.Val))
+		}
+	}
+	return kind == "module" || kind == "" || strings.Contains(kind, "javascript") || strings.Contains(kind, "ecmascript")
+}
+
+// ancestors is what frame-ancestors may hold: sources, and nothing that would end the directive or the header.
+var ancestors = regexp.MustCompile(`^[A-Za-z0-9'*:/._\[\]-]+( [A-Za-z0-9'*:/._\[\]-]+)*$`)
+
+// policy is the Content-Security-Policy: nothing but the page's own inline style and script, and polls of this host.
+// An operator's own template may show pictures, fonts and styles from this host as well.
+func policy(in inline, frame string, own bool) (string, error) {
+	if frame == "" {
+		frame = "'none'"
+	}
+	if !ancestors.MatchString(frame) {
+		return "", fmt.Errorf("page.frame_ancestors: %q is no list of sources; give origins with blanks between them, as \"'self' https://www.example.com\", or leave it empty", frame)
+	}
+	slices.Sort(in.styles)
+	slices.Sort(in.scripts)
+	styles, scripts, images := slices.Compact(in.styles), slices.Compact(in.scripts), "data:"
+	fonts := ""
+	if own {
+		styles = append(styles, "'self'")
+		images, fonts = "data: 'self'", "; font-src 'self'"
+	}
+	return "default-src 'none'; script-src " + orNone(scripts) + "; style-src " + orNone(styles) + "; img-src " + images + fonts +
+		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors " + frame, nil
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "'none'"
+	}
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,97 @@
+package page
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"strings"
+)
+
+//go:embed page.html error.html page.css words.js page.js languages/*.json
+var sources embed.FS
+
+// The bytes that the browser gets: the same for every visitor, which is what lets the policy name them by hash.
+var (
+	pageHTML  = unindent(source("page.html"))
+	errorHTML = unindent(source("error.html"))
+	style     = squeezeCSS(source("page.css"))
+	script    = "(()=>{\"use strict\"\n" + squeezeJS(source("words.js")+source("page.js")) + "})()"
+)
+
+func source(name string) string {
+	b, err := sources.ReadFile(name)
+	if err != nil {
+		panic(err) // embedded at build time
+	}
+	return string(b)
+}
+
+func unindent(s string) string {
+	var out strings.Builder
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" {
+			out.WriteString(line + "\n")
+		}
+	}
+	return strings.ReplaceAll(out.String(), ">\n<", "><")
+}
+
+// squeezeJS drops whole-line comments, indentation, the blanks around operators, and line ends inside braces and
+// lists. The sources keep to what it understands: no strings over several lines, no blanks or quotes in regular
+// expressions, no comments behind code, no statement that begins with a bracket behind another statement.
+func squeezeJS(s string) string {
+	var out strings.Builder
+	for line := range strings.Lines(s) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "//") {
+			continue
+		}
+		if after, ok := strings.CutPrefix(line, "const "); ok {
+			line = "let " + after
+		}
+		squeeze(&out, line, "{}()[]=,;:?&|<>*/%+-!")
+		out.WriteByte('\n')
+	}
+	return strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String())
+}
+
+// squeezeCSS drops whole-line comments, line ends and the blanks that separate nothing.
+func squeezeCSS(s string) string {
+	var out strings.Builder
+	for line := range strings.Lines(s) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "/*") && strings.HasSuffix(line, "*/") {
+			continue
+		}
+		squeeze(&out, line, "{};,")
+	}
+	return strings.NewReplacer(";}", "}", ": ", ":").Replace(out.String())
+}
+
+// squeeze appends line without the blanks beside any of marks, strings left as they are.
+func squeeze(out *strings.Builder, line, marks string) {
+	var quote, last byte
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0:
+			if c == quote && last != '\\' {
+				quote = 0
+			}
+		case c == '"' || c == '\'' || c == '`':
+			quote = c
+		case c == ' ' && i+1 < len(line) && last == line[i+1] && (last == '+' || last == '-'):
+			// a + +b must not become a++b
+		case c == ' ' && (strings.IndexByte(marks, last) >= 0 || i+1 < len(line) && strings.IndexByte(marks, line[i+1]) >= 0):
+			continue
+		}
+		out.WriteByte(c)
+		last = c
+	}
+}
+
+// hash is the source expression by which a policy allows an inline style or script.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}

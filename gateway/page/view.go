@@ -1,0 +1,147 @@
+package page
+
+import (
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// View is what one visitor's page shows. Numbers that are zero are unknown and are not shown.
+type View struct {
+	State        string // waiting, admitted, prequeue, rejected, expired; anything else reads as waiting
+	Reason       string // rejected: closed, draining, full; expired: late, reset, removed, lapsed, ended, missing
+	Position     int64  // from 1
+	Ahead        int64  // people before this visitor
+	Waiting      int64  // people in line
+	ETASeconds   int64  // seconds until this visitor's turn, with its range
+	ETALow       int64
+	ETAHigh      int64
+	ETAKnown     bool
+	RefreshAfter int    // seconds until the next poll
+	Message      string // the operator's, plain text
+	Paused       bool
+	JoinedAt     string // RFC 3339, as in the status object: tells one place from another
+	OpensAt      string // RFC 3339; prequeue only
+
+	AcceptLanguage string // the request header
+}
+
+// Data is what a template gets. Every string is plain text: html/template escapes it for its place.
+type Data struct {
+	Lang, Dir string
+	Text      map[string]string // the language's texts, by key
+	Style     template.CSS      // page.css
+	Script    template.JS       // the page's script; needs <script type="application/json" id="text">{{.Texts}}</script>
+	Texts     template.JS       // the language's texts for the script
+	Room      string
+	Site      string // the title of the site
+	Absence   string // seconds that a place is kept
+	Keep      string // says so
+
+	// What differs from one visitor to the next; all may be empty but State, PageTitle, Heading, Refresh and Reload.
+	PageTitle   string
+	State       string
+	Reason      string
+	Heading     string
+	Lead        string
+	Opens       string // when the room opens, in words
+	Note        string // why a place was lost
+	Paused      string // says that the room is paused
+	Message     string // the operator's
+	PlaceNumber string // 1234
+	Place       string // 1,234, or … where it is unknown
+	Ahead       string // 1,233 people ahead of you
+	Waiting     string // 50,210
+	Wait        string // about 10 to 15 minutes
+	JoinedAt    string
+	OpensAt     string // RFC 3339
+	Refresh     string // seconds to the next poll of the script
+	Reload      string // seconds to the next reload of a page without JavaScript
+}
+
+// dynamic lists the fields of d that differ from one visitor to the next.
+func (d *Data) dynamic() [18]*string {
+	return [...]*string{&d.PageTitle, &d.State, &d.Reason, &d.Heading, &d.Lead, &d.Opens, &d.Note, &d.Paused, &d.Message,
+		&d.PlaceNumber, &d.Place, &d.Ahead, &d.Waiting, &d.Wait, &d.JoinedAt, &d.OpensAt, &d.Refresh, &d.Reload}
+}
+
+// minReload is how often a page without JavaScript reloads at most, in seconds: it costs a whole page, and a
+// ticket at the head of the line counts as present for 30 s.
+const minReload = 10
+
+// fill sets the dynamic fields of d to what v says in the words w.
+func (d *Data) fill(w *words, v *View) {
+	d.State, d.Reason = v.State, clean(v.Reason)
+	d.Message = clean(v.Message)
+	d.Refresh = strconv.Itoa(max(v.RefreshAfter, 1))
+	d.Reload = strconv.Itoa(max(v.RefreshAfter, minReload))
+	kind := v.State
+	switch v.State {
+	case "admitted", "prequeue":
+	case "rejected":
+		if kind = v.Reason; kind != "draining" && kind != "full" {
+			kind = "closed"
+		}
+	case "expired":
+		kind = "waiting"
+		reason := v.Reason
+		if !reasons[reason] {
+			reason = "late"
+		}
+		d.Note = w.plain[reason] + " " + w.plain["anew"]
+	default:
+		d.State, kind = "waiting", "waiting"
+	}
+	d.Heading, d.Lead = w.plain["h_"+kind], w.plain["l_"+kind]
+	d.PageTitle = d.Heading + " · " + d.Site
+	if v.Paused {
+		d.Paused = w.plain["paused"]
+	}
+	if v.State == "prequeue" {
+		if at, err := time.Parse(time.RFC3339, v.OpensAt); err == nil {
+			at = at.UTC()
+			d.OpensAt = at.Format(time.RFC3339)
+			d.Opens = w.say("opens", "t", at.Format("2006-01-02 15:04 UTC"))
+		}
+	}
+	if kind == "waiting" {
+		d.line(w, v)
+	}
+}
+
+var reasons = map[string]bool{"late": true, "reset": true, "removed": true, "lapsed": true, "ended": true, "missing": true}
+
+// line sets what is said about a place in the line.
+func (d *Data) line(w *words, v *View) {
+	d.JoinedAt = clean(v.JoinedAt)
+	d.Place, d.Wait = "…", w.plain["unknown"]
+	position := sane(v.Position)
+	if position > 0 {
+		d.PlaceNumber = strconv.FormatInt(position, 10)
+		d.Place = w.whole(position)
+		d.PageTitle = w.say("t_waiting", "n", d.Place, "site", d.Site)
+		if d.Ahead = w.plain["next"]; v.Ahead > 0 {
+			d.Ahead = w.count("ahead", 2*sane(v.Ahead))
+		}
+	}
+	if all := max(sane(v.Waiting), position); all > 0 {
+		d.Waiting = w.whole(all)
+	}
+	if v.ETAKnown {
+		low, high := v.ETALow, v.ETAHigh
+		if low <= 0 {
+			low = v.ETASeconds
+		}
+		if high <= 0 {
+			high = v.ETASeconds
+		}
+		d.Wait = w.wait(sane(low), sane(high))
+	}
+}
+
+// sane is n within what a line or a wait can be, and what JavaScript counts exactly.
+func sane(n int64) int64 { return min(max(n, 0), 1<<50) }
+
+// clean is s without bytes that are no UTF-8, which a page that says it is UTF-8 must not hold.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,32 @@
+// The sentences of the page in the visitor's language. words.go says the same on the server; a test holds the two together.
+function words(text, lang) {
+  const plural = new Intl.PluralRules(lang);
+  const digits = new Intl.NumberFormat(lang);
+  const number = n => digits.format(n);
+
+  // say fills the {names} of a text; n chooses among its plural forms.
+  const say = (key, values, n) => {
+    const found = text[key];
+    const form = found.other ? found[plural.select(n)] || found.other : found;
+    return form.replace(/{(\w+)}/g, (all, name) => values[name]);
+  };
+  const count = (key, n) => say(key, {n: number(n)}, n);
+
+  // wait says a range of seconds in steps that people use: minutes, from ten on fives, from ninety on half hours.
+  const wait = (low, high) => {
+    if (high <= 60) return text.soon;
+    let unit = "minutes", a = Math.floor(low / 60), b = Math.ceil(high / 60);
+    if (a >= 10) a -= a % 5;
+    if (b > 10) b = Math.ceil(b / 5) * 5;
+    if (b > 90) {
+      unit = "hours";
+      a = Math.floor(low / 1800) / 2;
+      b = Math.ceil(high / 1800) / 2;
+      if (a >= 24) return text.long;
+    }
+    const t = count(unit, b);
+    return a < 1 ? say("upto", {t}) : a < b ? say("range", {a: number(a), t}) : say("about", {t});
+  };
+
+  return {say, number, count, wait};
+}

@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+
+	"github.com/valyala/fasthttp"
+)
+
+// peer is the other end of a request: the visitor, as far as the trusted proxies before us tell.
+type peer struct {
+	addr    netip.Addr // the visitor's
+	trusted bool       // the connection comes from a trusted proxy
+	secure  bool       // the visitor's side is TLS, ours or the proxy's
+}
+
+// peerOf finds the visitor: the connection's other end or, where that is a trusted proxy, the rightmost hop of
+// X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
+// was.
+func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
+	p := peer{addr: addrOf(ctx.RemoteAddr()), secure: ctx.IsTLS()}
+	if !contains(trusted, p.addr) {
+		return p
+	}
+	p.trusted = true
+	h := &ctx.Request.Header
+	if lines := h.PeekAll("X-Forwarded-For"); len(lines) > 0 {
+		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return hop })
+		if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+			p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
+		}
+		return p
+	}
+	if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+		p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
+	}
+	if lines := h.PeekAll("Forwarded"); len(lines) > 0 {
+		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return parameter(hop, "for") })
+		if proto := parameter(firstOf(lastLine(lines)), "proto"); len(proto) > 0 {
+			p.secure = equalFold(proto, "https")
+		}
+	}
+	return p
+}
+
+func addrOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		addr, _ := netip.AddrFromSlice(tcp.IP)
+		return addr.Unmap()
+	}
+	if a == nil {
+		return netip.Addr{}
+	}
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+func contains(prefixes []netip.Prefix, a netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// walk goes over the hops from the right, as long as they are trusted.
+func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func([]byte) []byte) netip.Addr {
+	for i := len(lines) - 1; i >= 0; i-- {
+		for line := lines[i]; len(line) > 0; {
+			hop := line
+			if comma := bytes.LastIndexByte(line, ','); comma >= 0 {
+				line, hop = line[:comma], line[comma+1:]
+			} else {
+				line = nil
+			}
+			a, ok := parseHop(address(bytes.TrimSpace(hop)))
+			if !ok {
+				return from
+			}
+			if from = a; !contains(trusted, a) {
+				return a
+			}
+		}
+	}
+	return from
+}
+
+// parseHop reads an address with or without a port, in brackets or not.
+func parseHop(b []byte) (netip.Addr, bool) {
+	if len(b) == 0 || len(b) > 64 {
+		return netip.Addr{}, false
+	}
+	s := string(b)
+	if a, err := netip.ParseAddr(s); err == nil {
+		return a.Unmap().WithZone(""), true
+	}
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		return ap.Addr().Unmap().WithZone(""), true
+	}
+	if s[0] == '[' && s[len(s)-1] == ']' {
+		if a, err := netip.ParseAddr(s[1 : len(s)-1]); err == nil {
+			return a.Unmap().WithZone(""), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// parameter gives a parameter of an element of Forwarded (RFC 7239), without quotes.
+func parameter(element []byte, name string) []byte {
+	for pair := range bytes.SplitSeq(element, []byte(";")) {
+		key, value, ok := bytes.Cut(bytes.TrimSpace(pair), []byte("="))
+		if ok && equalFold(key, name) {
+			return bytes.Trim(value, `"`)
+		}
+	}
+	return nil
+}
+
+func lastLine(lines [][]byte) []byte {
+	if len(lines) == 0 {
+		return nil
+	}
+	return lines[len(lines)-1]
+}
+
+func firstOf(list []byte) []byte {
+	first, _, _ := bytes.Cut(list, []byte(","))
+	return bytes.TrimSpace(first)
+}
+
+// network is the part of an address that stands for a household or a site: /24 and /64.
+func network(a netip.Addr) netip.Prefix {
+	bits := 64
+	if a.Is4() {
+		bits = 24
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}

@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+)
+
+// problem is an answer that is no success, as in RFC 9457. Waiting is none.
+type problem struct {
+	status int
+	code   string // stable; also names the type
+	title  string
+	detail string
+	retry  int        // seconds for Retry-After; 0: no header
+	level  slog.Level // of the log line; debug for what visitors cause
+	close  bool       // the connection is not used again
+}
+
+const quiet = slog.LevelDebug
+
+// The one table of refusals and faults.
+var (
+	problemUnknownHost   = &problem{421, "unknown_host", "Unknown host", "This host is not served here.", 0, quiet, false}
+	problemUnknownRoom   = &problem{404, "unknown_room", "No such room", "There is no room of this name on this host.", 0, quiet, false}
+	problemUnknownPath   = &problem{404, "unknown_path", "Not found", "There is nothing at this address.", 0, quiet, false}
+	problemNoDraw        = &problem{404, "no_draw", "No draw", "This room is not a lottery.", 0, quiet, false}
+	problemMethod        = &problem{405, "method_not_allowed", "Method not allowed", "The Allow header names the methods of this address.", 0, quiet, false}
+	problemTokenMissing  = &problem{401, "token_missing", "A token is needed", "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", 0, quiet, false}
+	problemTokenInvalid  = &problem{401, "token_invalid", "The token does not verify", "Join again with POST tickets.", 0, quiet, false}
+	problemCrossSite     = &problem{403, "cross_site", "Not from this site", "Another site's page may not do this; cors_origins names those that may.", 0, quiet, false}
+	problemBodyTooLarge  = &problem{413, "body_too_large", "The body is too large", "A body here has at most 4096 bytes.", 0, quiet, true}
+	problemBodyBroken    = &problem{400, "body_broken", "The body broke off", "The body ended before its length, or its chunks are malformed.", 0, quiet, true}
+	problemBody          = &problem{422, "invalid_body", "The body is not understood", "", 0, quiet, false}
+	problemIdempotency   = &problem{422, "idempotency_key", "The Idempotency-Key is not accepted", "It has 22 to 128 characters of printable ASCII without blanks.", 0, quiet, false}
+	problemSpentKey      = &problem{409, "idempotency_key_spent", "The Idempotency-Key is used up", "Too many tickets of this key have ended; use a new key.", 0, quiet, false}
+	problemNotYet        = &problem{409, "not_admitted", "Not yet", "This ticket is still waiting.", 0, quiet, false}
+	problemLapsed        = &problem{410, "lapsed", "The turn has passed", "This ticket was admitted and not claimed in time; join again.", 0, quiet, false}
+	problemClaimed       = &problem{410, "claimed", "Claimed already", "This ticket was used by another client; join again.", 0, quiet, false}
+	problemEnded         = &problem{410, "ended", "The ticket has ended", "Join again.", 0, quiet, false}
+	problemExpired       = &problem{410, "expired", "The ticket has expired", "Join again.", 0, quiet, false}
+	problemClosed        = &problem{503, "room_closed", "Closed", "This room is closed.", 30, quiet, false}
+	problemDraining      = &problem{503, "room_draining", "No new visitors", "This room takes nobody new at the moment; those in line are still served.", 30, quiet, false}
+	problemFull          = &problem{503, "room_full", "The line is full", "Try again in a while.", 30, quiet, false}
+	problemStore         = &problem{503, "store_unavailable", "Temporarily unavailable", "New visitors cannot be taken right now. A place in line is kept.", 5, slog.LevelWarn, false}
+	problemStreams       = &problem{503, "streams_full", "Too many event streams", "Poll the status instead, or try again.", 15, quiet, false}
+	problemShuttingDown  = &problem{503, "shutting_down", "Restarting", "Try again; a place in line is kept.", 1, quiet, true}
+	problemPassNeeded    = &problem{503, "pass_needed", "Waiting room", "This request needs a pass.", 10, quiet, false}
+	problemPrefetch      = &problem{503, "prefetch", "Waiting room", "Prefetches are not served while people wait.", 10, quiet, false}
+	problemInternal      = &problem{500, "internal", "Something broke", "It was not your request; it has been logged.", 0, slog.LevelError, false}
+	problemNothingServed = &problem{502, "no_origin", "Nothing to show", "No origin is configured for this request.", 0, slog.LevelError, false}
+)
+
+// problems lists the table, for its tests and for the description of the API.
+var problems = []*problem{
+	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
+	problemTokenInvalid, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
+	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
+	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
+	problemInternal, problemNothingServed, problemOriginDown, problemOriginSlow, problemOriginBusy, problemRequestSlow,
+	problemRequest, problemLarge,
+}
+
+// problemOf maps an error of ours.
+func problemOf(err error) *problem {
+	switch {
+	case errors.Is(err, admission.ErrNotYet):
+		return problemNotYet
+	case errors.Is(err, admission.ErrUnknown):
+		return problemEnded
+	case errors.Is(err, admission.ErrStore), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return problemStore
+	}
+	return problemInternal
+}
+
+// problemOfRefusal maps why no ticket is given.
+func problemOfRefusal(r admission.Refusal) *problem {
+	switch r {
+	case admission.Closed:
+		return problemClosed
+	case admission.Draining:
+		return problemDraining
+	case admission.Full:
+		return problemFull
+	}
+	return problemStore
+}
+
+// problemOfStanding maps a ticket that can no longer be claimed.
+func problemOfStanding(s *admission.Standing) *problem {
+	switch {
+	case s.State == admission.Lapsed:
+		return problemLapsed
+	case s.State == admission.Expired:
+		return problemExpired
+	case s.Reason == admission.ReasonClaimed:
+		return problemClaimed
+	}
+	return problemEnded
+}
+
+// append appends the problem as application/problem+json. field, when not empty, names what in the request is wrong,
+// and detail replaces the table's.
+func (p *problem) append(dst []byte, detail, field string) []byte {
+	if detail == "" {
+		detail = p.detail
+	}
+	dst = appendString(append(dst, `{"type":`...), "urn:anteroom:problem:"+p.code)
+	dst = appendString(append(dst, `,"title":`...), p.title)
+	dst = strconv.AppendInt(append(dst, `,"status":`...), int64(p.status), 10)
+	dst = appendString(append(dst, `,"detail":`...), detail)
+	dst = appendString(append(dst, `,"code":`...), p.code)
+	if field != "" {
+		dst = appendString(append(dst, `,"field":`...), field)
+	}
+	return append(dst, '}')
+}
+
+// What origins and connections fail with.
+var (
+	problemOriginDown  = &problem{502, "bad_gateway", "The site does not answer", "The site behind this page could not be reached or broke off. Try again in a moment.", 0, slog.LevelWarn, false}
+	problemOriginSlow  = &problem{504, "gateway_timeout", "The site takes too long", "The site behind this page did not answer in time.", 0, slog.LevelWarn, false}
+	problemOriginBusy  = &problem{503, "origin_busy", "The site is busy", "All connections to the site are in use.", 1, slog.LevelWarn, false}
+	problemRequestSlow = &problem{408, "request_timeout", "The request took too long", "Its body did not arrive in time.", 0, quiet, true}
+	problemRequest     = &problem{400, "bad_request", "The request is malformed", "Its body's framing is broken.", 0, quiet, true}
+	problemLarge       = &problem{413, "content_too_large", "The request is too large", "Its body is larger than the site takes.", 0, quiet, false}
+)
+
+// problemOfOrigin maps why an origin did not answer.
+func problemOfOrigin(kind string) *problem {
+	switch kind {
+	case proxy.KindTimeout:
+		return problemOriginSlow
+	case proxy.KindQueueFull:
+		return problemOriginBusy
+	case proxy.KindBodyLarge:
+		return problemLarge
+	case proxy.KindBodyTimeout:
+		return problemRequestSlow
+	case proxy.KindBadRequest, proxy.KindClientGone:
+		return problemRequest
+	case proxy.KindInternal:
+		return problemInternal
+	}
+	return problemOriginDown
+}

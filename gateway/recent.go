@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// window is how far back recent samples count.
+const window = time.Minute
+
+// recent holds the newest samples of something measured, for the figures that operators look at. The zero value is ready.
+type recent struct {
+	mu   sync.Mutex
+	ring [512]sample
+	next int
+}
+
+type sample struct {
+	at     time.Time
+	value  float64
+	failed bool
+}
+
+// add files a sample. Under contention it may drop it: a part is enough.
+func (r *recent) add(value float64, failed bool) {
+	if !r.mu.TryLock() {
+		return
+	}
+	r.ring[r.next] = sample{time.Now(), value, failed}
+	r.next = (r.next + 1) % len(r.ring)
+	r.mu.Unlock()
+}
+
+// look gives the q-quantile of the samples that did not fail and the share of those that did, over the last d.
+func (r *recent) look(now time.Time, d time.Duration, q float64) (quantile, failed float64, ok bool) {
+	r.mu.Lock()
+	values := make([]float64, 0, len(r.ring))
+	var total, bad int
+	for _, s := range r.ring {
+		if s.at.IsZero() || now.Sub(s.at) > d {
+			continue
+		}
+		total++
+		if s.failed {
+			bad++
+			continue
+		}
+		values = append(values, s.value)
+	}
+	r.mu.Unlock()
+	if total == 0 {
+		return 0, 0, false
+	}
+	if len(values) > 0 {
+		slices.Sort(values)
+		quantile = values[min(len(values)-1, int(q*float64(len(values))))]
+	}
+	return quantile, float64(bad) / float64(total), true
+}

@@ -1,0 +1,189 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
+)
+
+// state is what the configuration says. It is immutable and replaced as a whole.
+type state struct {
+	options   Options
+	rooms     []*room
+	byID      map[string]*room
+	table     *table
+	origins   map[string]*upstream
+	order     []*upstream
+	byDefault *upstream
+	tls       *tls.Config
+}
+
+// Reload takes another configuration. Where anything is wrong the old one stays, and the error names every problem. No
+// place and no connection is lost.
+func (g *Gateway) Reload(o Options) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	old := g.state.Load()
+	if old != nil && (old.tls == nil) != (o.TLS == TLS{}) {
+		return errors.New("gateway: tls: turning TLS on or off needs a restart")
+	}
+	next, err := g.prepare(o, old)
+	if err != nil {
+		return err
+	}
+	for _, r := range next.rooms { // nothing can fail any more
+		r.line = o.Core.Room(r.id, r.options.Policy)
+	}
+	if g.cache.Ring() != o.Ring {
+		g.cache.Swap(o.Ring)
+	}
+	g.access.set(o.Access)
+	if old != nil {
+		g.settle()
+	}
+	g.state.Store(next)
+	if old == nil {
+		return nil
+	}
+	for id := range old.byID {
+		if next.byID[id] == nil {
+			o.Core.Remove(id)
+		}
+	}
+	for id, u := range old.origins {
+		if next.origins[id] == nil || next.origins[id].Origin != u.Origin {
+			u.Close()
+		}
+	}
+	return nil
+}
+
+// prepare makes a state without changing anything outside it.
+func (g *Gateway) prepare(o Options, old *state) (*state, error) {
+	var errs []error
+	bad := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if o.Ring == nil {
+		bad(errors.New("tokens: there are no keys"))
+	}
+	if len(o.IDKey) < 32 {
+		bad(errors.New("tokens: the key of derived ids needs at least 32 bytes"))
+	}
+	if o.Bind == "" {
+		o.Bind = BindNone
+	}
+	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}}
+	for _, c := range o.Origins {
+		u, err := g.origin(c, old)
+		if err != nil {
+			bad(err)
+			continue
+		}
+		if s.origins[c.ID] != nil {
+			bad(fmt.Errorf("origins: the id %q is used twice", c.ID))
+		}
+		s.origins[c.ID] = u
+		s.order = append(s.order, u)
+	}
+	if o.DefaultOrigin != "" {
+		if s.byDefault = s.origins[o.DefaultOrigin]; s.byDefault == nil {
+			bad(fmt.Errorf("default_origin: there is no origin %q", o.DefaultOrigin))
+		}
+	}
+	for _, ro := range o.Rooms {
+		r, err := g.room(ro, s, old)
+		if err != nil {
+			bad(err)
+			continue
+		}
+		if s.byID[r.id] != nil {
+			bad(fmt.Errorf("rooms: the id %q is used twice", r.id))
+		}
+		s.byID[r.id] = r
+		s.rooms = append(s.rooms, r)
+	}
+	var err error
+	s.table, err = newTable(s.rooms)
+	bad(err)
+	s.tls, err = loadTLS(o.TLS)
+	bad(err)
+	return s, errors.Join(errs...)
+}
+
+// origin gives the origin of a configuration: the running one where nothing changed.
+func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
+	if old != nil {
+		if u := old.origins[c.ID]; u != nil && reflect.DeepEqual(u.config, c) {
+			return u, nil
+		}
+	}
+	p, err := proxy.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &upstream{Origin: p, config: c, metrics: g.metrics.origin(c.ID)}, nil
+}
+
+func (g *Gateway) room(o Room, s, old *state) (*room, error) {
+	to := s.byDefault
+	if to == nil && len(s.order) > 0 {
+		to = s.order[0]
+	}
+	if o.Origin != "" {
+		to = s.origins[o.Origin]
+	}
+	if to == nil {
+		return nil, fmt.Errorf("rooms.%s.origin: there is no origin %q", o.ID, o.Origin)
+	}
+	var before *room
+	if old != nil {
+		before = old.byID[o.ID]
+	}
+	return newRoom(o, nil, to, g.metrics, before)
+}
+
+// loadTLS reads the certificate; nil without one.
+func loadTLS(t TLS) (*tls.Config, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	if t.CertFile == "" || t.KeyFile == "" {
+		return nil, errors.New("tls: cert_file and key_file are needed together")
+	}
+	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: cert_file %q, key_file %q: %w", t.CertFile, t.KeyFile, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{cert}}
+	if t.ClientCAFile != "" {
+		pem, err := os.ReadFile(t.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.client_ca_file: %w", err)
+		}
+		c.ClientCAs = x509.NewCertPool()
+		if !c.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls.client_ca_file: %q holds no PEM certificate", t.ClientCAFile)
+		}
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, nil
+}
+
+// tlsListener wraps ln in TLS with whatever certificate is configured when a client comes.
+func (g *Gateway) tlsListener(ln net.Listener) net.Listener {
+	return tls.NewListener(ln, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return g.state.Load().tls, nil
+		},
+	})
+}

@@ -1,0 +1,200 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/page"
+)
+
+// line is what the request path asks of a room's line.
+type line interface {
+	Snapshot() *admission.Snapshot
+	RedisNow() int64
+	Now() int64
+	Age() time.Duration
+	Ahead(order int64) int64
+	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
+	Check(context.Context, admission.Ticket) (admission.Standing, error)
+	Claim(context.Context, admission.Ticket) (admission.Standing, error)
+	Leave(context.Context, admission.Ticket) error
+	Lookup(context.Context, admission.ID) (admission.Found, error)
+	Charge(context.Context) bool
+	sessions
+}
+
+// sessions is what the request path asks about those who were let in.
+type sessions interface {
+	Touch(sid admission.ID, off bool)
+	Revoked(sid admission.ID) bool
+	Revoke(context.Context, admission.ID) error
+}
+
+var _ line = (*admission.Room)(nil)
+
+// room is a configured room. It is immutable but for its outlook, which is shared by all configurations of the room.
+type room struct {
+	id      string
+	line    line
+	origin  *upstream
+	options Room
+	page    *page.Page
+	plain   cookieNames
+	secure  cookieNames
+	bypass  []bypassRule
+	cors    map[string]bool
+	metrics *roomMetrics
+	*outlooks
+}
+
+func (r *room) names(secure bool) *cookieNames {
+	if secure {
+		return &r.secure
+	}
+	return &r.plain
+}
+
+// outlooks holds a room's newest outlook.
+type outlooks struct {
+	estimator eta.Estimator
+	latest    atomic.Pointer[outlook]
+	mu        sync.Mutex // held while the next is made
+	buckets   []eta.Bucket
+	promises  promises
+}
+
+// outlook is what one snapshot says about waiting.
+type outlook struct {
+	snapshot *admission.Snapshot
+	forecast *eta.Forecast
+	pace     pace
+}
+
+// outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
+// meanwhile get the one before.
+func (r *room) outlook() *outlook {
+	s := r.line.Snapshot()
+	o := r.latest.Load()
+	if o != nil && o.snapshot == s {
+		return o
+	}
+	if o != nil && !r.mu.TryLock() {
+		return o
+	}
+	if o == nil {
+		r.mu.Lock()
+	}
+	defer r.mu.Unlock()
+	if o = r.latest.Load(); o != nil && o.snapshot == s {
+		return o
+	}
+	var prev *eta.Forecast
+	if o != nil {
+		prev = o.forecast
+	}
+	o = &outlook{snapshot: s, forecast: r.forecast(prev, s)}
+	var tail float64
+	if e := o.forecast.At(s.Waiting); e.Known {
+		tail = e.Seconds
+	}
+	o.pace = newPace(s.Policy.Absence, r.options.PollBudget, s.Waiting, tail)
+	r.latest.Store(o)
+	return o
+}
+
+func (r *room) forecast(prev *eta.Forecast, s *admission.Snapshot) *eta.Forecast {
+	if !s.Known {
+		return nil
+	}
+	r.buckets = r.buckets[:0]
+	for _, f := range s.Flow {
+		r.buckets = append(r.buckets, eta.Bucket{Second: f.Second, Admitted: f.Admitted, Busy: float64(f.Busy) / 1000})
+	}
+	return r.estimator.Forecast(prev, eta.Input{
+		Now: s.RoomTime, Since: s.Since, Buckets: r.buckets,
+		Rate: float64(s.Policy.Rate) / 1000, Paused: s.Policy.Paused,
+		Waiting: s.Waiting, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
+	})
+}
+
+// prospect is where a ticket stands and what its holder is told to do.
+type prospect struct {
+	position int64 // from 1; 0: not known
+	wait     wait
+	interval float64 // s
+}
+
+// prospect of a ticket of that order. It is the same on every gateway that has read the same snapshot.
+func (r *room) prospect(o *outlook, order int64) prospect {
+	var p prospect
+	if !o.snapshot.Known || order == 0 {
+		p.interval = o.pace.interval(0, p.wait)
+		return p
+	}
+	ahead := max(r.line.Ahead(order), 0)
+	p.position = ahead + 1
+	if e := o.forecast.At(ahead); e.Known {
+		least := int64(0)
+		if floor := o.snapshot.Policy.MinWait; floor > 0 {
+			least = max(0, (order+floor.Microseconds()-r.line.Now()+999_999)/1e6)
+		}
+		p.wait = wait{true, max(ceil(e.Seconds), least), max(ceil(e.Low), least), max(ceil(e.High), least)}
+	}
+	p.interval = o.pace.interval(ahead, p.wait)
+	return p
+}
+
+func ceil(f float64) int64 {
+	n := int64(f)
+	if float64(n) < f {
+		n++
+	}
+	return n
+}
+
+// newRoom makes a room ready. old is the room of that id so far, or nil.
+func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, error) {
+	if len(o.Hosts) == 0 {
+		o.Hosts = []string{"*"}
+	}
+	if len(o.Paths) == 0 {
+		o.Paths = []string{"/"}
+	}
+	if o.PageStatus == 0 {
+		o.PageStatus = 200
+	}
+	if o.Estimator == "" {
+		o.Estimator = "window"
+	}
+	r := &room{
+		id: o.ID, line: l, origin: origin, options: o,
+		plain: namesOf(o.ID, false), secure: namesOf(o.ID, true),
+		cors: map[string]bool{}, metrics: m.room(o.ID),
+	}
+	for _, site := range o.CORSOrigins {
+		r.cors[site] = true
+	}
+	var err error
+	if r.bypass, err = newBypass(o.Bypass, r); err != nil {
+		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
+	}
+	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
+	if r.page, err = page.New(o.Page); err != nil {
+		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
+	}
+	estimator, err := eta.New(o.Estimator)
+	if err != nil {
+		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
+	}
+	if old != nil && old.options.Estimator == o.Estimator {
+		r.outlooks = old.outlooks
+	} else {
+		r.outlooks = &outlooks{estimator: estimator}
+	}
+	return r, nil
+}

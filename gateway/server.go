@@ -1,0 +1,241 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/token"
+)
+
+// Gateway serves visitors. Its methods are safe for concurrent use.
+type Gateway struct {
+	log     *slog.Logger
+	core    *admission.Core
+	metrics *Metrics
+	server  *fasthttp.Server
+	limits  proxy.Limits
+	access  accessLog
+	streams *streams
+	cache   *token.Cache
+	touched touches
+	visits  sync.Pool
+	random  func() float64
+
+	state     atomic.Pointer[state]
+	reloading sync.Mutex
+
+	ready      atomic.Bool
+	running    atomic.Int64 // requests between header and end of answer
+	life       context.Context
+	end        context.CancelFunc
+	loops      sync.Once
+	background sync.WaitGroup
+}
+
+// cacheSize is how many verified tokens are remembered, about half a kilobyte each.
+const cacheSize = 1 << 16
+
+// New makes a gateway. It starts nothing: Serve does. The rooms' lines are opened in o.Core, whose Run is the caller's.
+// metrics may be nil; give those whose ObserveStore the core has.
+func New(o Options, metrics *Metrics) (*Gateway, error) {
+	if o.Core == nil {
+		return nil, errors.New("gateway: Options.Core is missing")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if metrics == nil {
+		metrics = NewMetrics(o.Registerer, o.Version)
+	}
+	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), random: rand.Float64}
+	g.life, g.end = context.WithCancel(context.Background())
+	g.visits.New = func() any {
+		v := &visit{}
+		v.onHeader = v.originHeader
+		return v
+	}
+	g.streams = newStreams(g, o.MaxStreams)
+	if err := g.Reload(o); err != nil {
+		g.end()
+		return nil, err
+	}
+	g.server = &fasthttp.Server{
+		Handler:        g.handle,
+		Logger:         fasthttpLog{g.log},
+		ReadBufferSize: max(o.Limits.Header, 16<<10),
+		ReadTimeout:    o.Limits.HeaderTimeout,
+		WriteTimeout:   o.Limits.WriteIdle,
+		IdleTimeout:    o.Limits.Idle,
+		Concurrency:    1 << 20,
+	}
+	proxy.ServerOptions(g.server)
+	g.server.KeepHijackedConns = true // event streams; they are closed by streams
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(newCollector(g)); err != nil {
+			g.end()
+			return nil, fmt.Errorf("gateway: register metrics: %w", err)
+		}
+	}
+	return g, nil
+}
+
+// fasthttpLog passes on what the server has to say.
+type fasthttpLog struct{ log *slog.Logger }
+
+func (l fasthttpLog) Printf(format string, args ...any) {
+	l.log.Debug("server", "detail", fmt.Sprintf(format, args...))
+}
+
+// Serve answers the connections of ln until Shutdown; it then returns nil. It may be called for several listeners.
+func (g *Gateway) Serve(ln net.Listener) error {
+	g.loops.Do(func() {
+		g.background.Go(func() { g.access.run(g.life) })
+		g.background.Go(func() { g.streams.run(g.life) })
+	})
+	if g.state.Load().tls != nil {
+		ln = g.tlsListener(ln)
+	}
+	g.settle()
+	g.ready.Store(true)
+	return g.server.Serve(proxy.Listener(ln, g.limits))
+}
+
+// settling bounds how long requests wait at the start for what the store says of the rooms.
+const settling = 2 * time.Second
+
+// settle waits until the rooms know their lines and what operators changed, so that the first visitors are let in at once
+// where they may be. Without the store it ends as soon as that is known.
+func (g *Gateway) settle() {
+	ctx, cancel := context.WithTimeout(g.life, settling)
+	defer cancel()
+	g.core.Settle(ctx)
+}
+
+// Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.
+func (g *Gateway) Ready() bool { return g.ready.Load() }
+
+// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first.
+func (g *Gateway) NotReady() { g.ready.Store(false) }
+
+// Shutdown stops accepting, lets running requests finish, ends event streams and upgraded connections, and returns when
+// all is done or ctx ends.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.ready.Store(false)
+	defer g.background.Wait()
+	defer g.end()
+	drained := make(chan error, 1)
+	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
+	g.streams.close()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-drained:
+			g.cutUpgraded()
+			return err
+		case <-tick.C:
+			if g.running.Load() <= g.upgraded() { // only endless ones are left
+				g.cutUpgraded()
+			}
+		}
+	}
+}
+
+func (g *Gateway) upgraded() (n int64) {
+	for _, o := range g.state.Load().origins {
+		n += int64(o.Upgraded())
+	}
+	return n
+}
+
+func (g *Gateway) cutUpgraded() {
+	for _, o := range g.state.Load().origins {
+		o.CloseUpgraded()
+	}
+}
+
+// handle is a request's way in.
+func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
+	g.running.Add(1)
+	v := g.acquire(ctx)
+	defer g.finish(v)
+	if r := proxy.CheckRequest(ctx); r != nil {
+		v.refuse(&problem{r.Status, r.Code, "The request is not served", r.Detail, 0, quiet, r.Close}, "", "")
+		return
+	}
+	st, h := v.state, &ctx.Request.Header
+	v.target = proxy.Target(ctx)
+	v.host, v.hostBuf = hostName(h.Host(), v.hostBuf)
+	v.peer = peerOf(ctx, st.options.TrustedProxies)
+	var at place
+	at, v.scratch = st.table.locate(v.host, pathOf(v.target), v.scratch)
+	switch {
+	case at.ours:
+		v.visitor(at.own)
+	case at.room != nil:
+		v.room = at.room
+		v.gate()
+	case st.byDefault != nil:
+		v.forward(st.byDefault, nil)
+	case st.table.rooms && !st.table.knows(v.host):
+		v.who = who(h)
+		v.refuse(problemUnknownHost, "", "")
+	case len(st.order) > 0:
+		v.forward(st.order[0], nil)
+	default:
+		v.refuse(problemNothingServed, "", "")
+	}
+}
+
+// finish counts and logs a request. A fault of the program ends the request, not the process.
+func (g *Gateway) finish(v *visit) {
+	if fault := recover(); fault != nil {
+		g.metrics.panics.Inc()
+		g.log.Error("fault in a request", "room", v.roomID(), "fault", fault, "stack", string(debug.Stack()))
+		v.ctx.SetConnectionClose()
+		if !v.answered {
+			v.ctx.Response.Reset()
+			v.ctx.SetConnectionClose()
+			v.nset, v.newPass, v.who = 0, nil, apiClient
+			v.refuse(problemInternal, "", "")
+		}
+		v.outcome = failed
+	}
+	took := time.Since(v.start)
+	m := g.metrics.none
+	if v.room != nil {
+		m = v.room.metrics
+	}
+	m.requests[v.outcome].Inc()
+	m.seconds[v.outcome].Observe(took.Seconds())
+	if v.state.options.Access.Output != nil {
+		g.logAccess(v, took)
+	}
+	g.release(v)
+	g.running.Add(-1)
+}
+
+func (g *Gateway) logAccess(v *visit, took time.Duration) {
+	h := &v.ctx.Request.Header
+	e := entry{
+		at: v.start, took: took, addr: v.peer.addr, method: h.Method(), host: h.Host(), target: v.target, proto: h.Protocol(),
+		agent: h.UserAgent(), referer: h.Referer(), room: v.roomID(), outcome: outcomeNames[v.outcome],
+		status: v.code, bytes: v.sent,
+	}
+	if !v.answered {
+		e.status, e.bytes = v.ctx.Response.StatusCode(), int64(len(v.ctx.Response.Body()))
+	}
+	g.access.write(&e)
+}

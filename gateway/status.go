@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// States of a status object that are no admission.State.
+const (
+	stateRejected = "rejected"
+	stateWaiting  = "waiting"
+	stateAdmitted = "admitted"
+	stateActive   = "active"
+)
+
+func stateName(s admission.State) string {
+	switch s {
+	case admission.Admitted:
+		return stateAdmitted
+	case admission.Active:
+		return stateActive
+	case admission.Expired:
+		return "expired"
+	case admission.Lapsed:
+		return "lapsed"
+	case admission.Ended:
+		return "ended"
+	}
+	return stateWaiting
+}
+
+// status is the status object. Zero values are unknown and absent, but message and paused, which are always there.
+type status struct {
+	room, state string
+	position    int64 // from 1
+	waiting     int64
+	eta         wait
+	refresh     int   // seconds
+	joinedAt    int64 // µs of Redis's clock
+	message     string
+	paused      bool
+	reason      string
+	admittedAt  int64 // µs of Redis's clock
+	expiresAt   int64 // seconds of Redis's clock; of the pass
+	pass, token []byte
+	compat      bool
+	now         int64 // µs of Redis's clock; for compat
+}
+
+// wait is how long somebody will still wait, in whole seconds.
+type wait struct {
+	known              bool
+	seconds, low, high int64
+}
+
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+// append appends the object as JSON, without reflection: this is the answer to most of what the gateway is asked.
+func (s *status) append(dst []byte) []byte {
+	dst = appendString(append(dst, `{"room":`...), s.room)
+	dst = appendString(append(dst, `,"state":`...), s.state)
+	if s.position > 0 {
+		dst = strconv.AppendInt(append(dst, `,"position":`...), s.position, 10)
+		dst = strconv.AppendInt(append(dst, `,"ahead":`...), s.position-1, 10)
+		dst = strconv.AppendInt(append(dst, `,"waiting":`...), max(s.waiting, s.position), 10)
+	}
+	if s.eta.known {
+		dst = strconv.AppendInt(append(dst, `,"eta":{"seconds":`...), s.eta.seconds, 10)
+		dst = strconv.AppendInt(append(dst, `,"low":`...), s.eta.low, 10)
+		dst = strconv.AppendInt(append(dst, `,"high":`...), s.eta.high, 10)
+		dst = append(dst, '}')
+	}
+	if s.refresh > 0 {
+		dst = strconv.AppendInt(append(dst, `,"refresh_after":`...), int64(s.refresh), 10)
+	}
+	if s.joinedAt > 0 {
+		dst = appendTime(append(dst, `,"joined_at":`...), s.joinedAt)
+	}
+	dst = appendString(append(dst, `,"message":`...), s.message)
+	dst = strconv.AppendBool(append(dst, `,"paused":`...), s.paused)
+	if s.reason != "" {
+		dst = appendString(append(dst, `,"reason":`...), s.reason)
+	}
+	if s.admittedAt > 0 {
+		dst = appendTime(append(dst, `,"admitted_at":`...), s.admittedAt)
+	}
+	if len(s.pass) > 0 {
+		dst = append(append(append(dst, `,"pass":"`...), s.pass...), '"') // a JWT needs no escaping
+		dst = appendTime(append(dst, `,"expires_at":`...), s.expiresAt*1e6)
+	}
+	if len(s.token) > 0 {
+		dst = append(append(append(dst, `,"token":"`...), s.token...), '"')
+	}
+	if s.compat {
+		dst = s.appendCompat(append(dst, `,"cfWaitingRoom":`...))
+	}
+	return append(dst, '}')
+}
+
+// appendCompat appends the object that clients of another product look for, with that product's field names and its
+// minutes.
+func (s *status) appendCompat(dst []byte) []byte {
+	minutes := func(seconds int64) int64 { return (seconds + 59) / 60 }
+	in := s.state == stateWaiting || s.state == stateRejected || s.state == "expired"
+	dst = strconv.AppendBool(append(dst, `{"inWaitingRoom":`...), in)
+	dst = strconv.AppendBool(append(dst, `,"waitTimeKnown":`...), s.eta.known)
+	dst = strconv.AppendInt(append(dst, `,"waitTime":`...), minutes(s.eta.seconds), 10)
+	dst = strconv.AppendInt(append(dst, `,"waitTime25Percentile":`...), minutes(s.eta.low), 10)
+	dst = strconv.AppendInt(append(dst, `,"waitTime50Percentile":`...), minutes(s.eta.seconds), 10)
+	dst = strconv.AppendInt(append(dst, `,"waitTime75Percentile":`...), minutes(s.eta.high), 10)
+	formatted := "unavailable"
+	switch m := minutes(s.eta.seconds); {
+	case !s.eta.known:
+	case m == 1:
+		formatted = "1 minute"
+	default:
+		formatted = strconv.FormatInt(m, 10) + " minutes"
+	}
+	dst = appendString(append(dst, `,"waitTimeFormatted":`...), formatted)
+	dst = strconv.AppendBool(append(dst, `,"queueIsFull":`...), s.state == stateRejected)
+	dst = append(dst, `,"queueAll":false,"isFIFOQueue":true,"isPassthroughQueue":false,"isRandomQueue":false`...)
+	dst = strconv.AppendBool(append(dst, `,"isRejectQueue":`...), s.state == stateRejected)
+	dst = append(dst, `,"lastUpdated":"`...)
+	dst = time.UnixMicro(s.now).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
+	dst = strconv.AppendInt(append(dst, `","refreshIntervalSeconds":`...), int64(s.refresh), 10)
+	return append(dst, '}')
+}
+
+// appendTime appends microseconds since 1970 as a JSON string, RFC 3339 in UTC.
+func appendTime(dst []byte, µs int64) []byte {
+	return append(time.UnixMicro(µs).UTC().AppendFormat(append(dst, '"'), timeLayout), '"')
+}
+
+func formatTime(µs int64) string { return time.UnixMicro(µs).UTC().Format(timeLayout) }
+
+// appendString appends a JSON string. Bytes that are no UTF-8 become U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+			i++
+		case c < ' ' || c == 0x7f:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			i++
+		case c < utf8.RuneSelf:
+			dst = append(dst, c)
+			i++
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			dst = utf8.AppendRune(dst, r)
+			i += n
+		}
+	}
+	return append(dst, '"')
+}

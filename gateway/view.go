@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
+)
+
+// View is what operators see of a room beside its line.
+type View struct {
+	Line   *admission.Room
+	File   admission.Policy // by the configuration, without live changes
+	Origin string           // its id
+
+	room *room
+}
+
+// Views gives the rooms in the order of the configuration.
+func (g *Gateway) Views() []View {
+	s := g.state.Load()
+	views := make([]View, 0, len(s.rooms))
+	for _, r := range s.rooms {
+		if l, ok := r.line.(*admission.Room); ok {
+			views = append(views, View{Line: l, File: r.options.Policy, Origin: r.origin.ID(), room: r})
+		}
+	}
+	return views
+}
+
+// Wait forecasts how long somebody who joins now would wait.
+func (v View) Wait() eta.Estimate {
+	o := v.room.outlook()
+	if o.snapshot.Known && o.snapshot.Waiting == 0 && !o.snapshot.Policy.Paused {
+		return eta.Estimate{Known: true}
+	}
+	return o.forecast.At(o.snapshot.Waiting)
+}
+
+// WaitError is the median of promised over real waits in the last quarter of an hour; false while nobody was let in who had been promised anything.
+func (v View) WaitError() (float64, bool) {
+	ratio, _, ok := v.room.promises.recent.look(time.Now(), 15*time.Minute, 0.5)
+	return ratio, ok
+}
+
+// OriginStats gives an origin's p95 time to first byte (seconds) and share of failed requests over the last minute; zeros
+// while it was asked nothing.
+func (g *Gateway) OriginStats(id string) (p95, failed float64) {
+	if u := g.state.Load().origins[id]; u != nil {
+		p95, failed, _ = u.recent.look(time.Now(), window, 0.95)
+	}
+	return p95, failed
+}

@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/netip"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/token"
+)
+
+// visit is one request on its way. Visits are pooled: nothing of one may be kept after the handler has returned.
+type visit struct {
+	g     *Gateway
+	state *state
+	ctx   *fasthttp.RequestCtx
+	start time.Time
+
+	target []byte // as it was sent, in origin form
+	host   []byte // in lower case, without port
+	peer   peer
+	room   *room
+	jar    jar
+	who    asker
+	now    int64 // µs of Redis's clock
+
+	outcome  outcome
+	answered bool  // the origin's answer has gone out; there is no other
+	code     int   // of that answer
+	sent     int64 // its body's bytes
+
+	origin  bool // the JSON answer may be read by the page of cors_origins that asked
+	cookies [3]setCookie
+	nset    int
+	private bool   // a first pass is among the cookies: the answer is for nobody else
+	newPass []byte // for X-Waiting-Room-Pass
+
+	lobby    bool // the page itself was asked for: there is no request to let through
+	to       proxy.Forward
+	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
+	session  bool                           // sid is set
+	sid      token.ID
+	sidBuf   [22]byte
+
+	scratch, hostBuf, body, token, pass, text []byte
+	nonceBuf                                  [22]byte
+}
+
+// setCookie is a Set-Cookie value to send.
+type setCookie struct{ value []byte }
+
+func (g *Gateway) acquire(ctx *fasthttp.RequestCtx) *visit {
+	v := g.visits.Get().(*visit)
+	v.g, v.ctx, v.state, v.start = g, ctx, g.state.Load(), time.Now()
+	return v
+}
+
+func (g *Gateway) release(v *visit) {
+	scratch, hostBuf, body, tok, pass, text, cookies := v.scratch, v.hostBuf, v.body, v.token, v.pass, v.text, v.cookies
+	onHeader := v.onHeader
+	*v = visit{onHeader: onHeader, scratch: scratch[:0], hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}
+	if cap(body) <= 64<<10 {
+		v.body = body[:0]
+	}
+	g.visits.Put(v)
+}
+
+// names are the room's cookies as this visitor's connection has them.
+func (v *visit) names() *cookieNames { return v.room.names(v.peer.secure) }
+
+// cookie puts a cookie on the answer.
+func (v *visit) cookie(name string, value []byte, maxAge int64) {
+	c := &v.cookies[v.nset]
+	c.value = appendCookie(c.value[:0], name, value, maxAge, v.state.options.SameSite, v.peer.secure)
+	v.nset++
+}
+
+// day is how long a waiting token and its cookies live after the last renewal, in seconds.
+const day = 24 * 3600
+
+// client tells who may repeat a claim: whoever holds the nonce cookie or, without cookies, the same network with the
+// same user agent.
+func (v *visit) client() admission.Client {
+	v.text = append(v.text[:0], v.room.id...)
+	if nonce := v.jar.nonce.list[0]; len(nonce) > 0 && len(nonce) <= 64 {
+		v.text = append(append(v.text, "\x00nonce\x00"...), nonce...)
+	} else {
+		v.text = append(v.text, "\x00network\x00"...)
+		v.text = network(v.peer.addr).Addr().AppendTo(v.text)
+		v.text = append(append(v.text, 0), v.ctx.UserAgent()...)
+	}
+	sum := sha256.Sum256(v.text)
+	return admission.Client(sum[:16])
+}
+
+// remember gives a client that keeps cookies a nonce of its own, if it has none. Call it before client.
+func (v *visit) remember() {
+	if v.jar.nonce.n > 0 {
+		return
+	}
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck // never fails
+	base64.RawURLEncoding.Encode(v.nonceBuf[:], b[:])
+	v.jar.nonce.add(v.nonceBuf[:])
+	v.cookie(v.names().nonce, v.nonceBuf[:], day)
+}
+
+// bind is what this visitor's tokens are bound to, as the claim bnd has it.
+func (v *visit) bind() string {
+	switch v.state.options.Bind {
+	case BindIP:
+		return digest("ip", network(v.peer.addr).String())
+	case BindUA:
+		return digest("ua", string(v.ctx.UserAgent()))
+	}
+	return ""
+}
+
+func digest(kind, what string) string {
+	sum := sha256.Sum256([]byte(kind + "\x00" + what))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// bound tells whether a token's binding fits this visitor. A token from before the setting was changed does not.
+func (v *visit) bound(bnd string) bool {
+	return v.state.options.Bind == BindNone && bnd == "" || bnd == v.bind()
+}
+
+// findPass gives the first valid pass among what the request carries.
+func (v *visit) findPass() (token.Pass, bool) {
+	if h := v.ctx.Request.Header.Peek("X-Waiting-Room-Pass"); len(h) > 0 {
+		if p, ok := v.verifyPass(h); ok {
+			return p, true
+		}
+	}
+	for _, raw := range v.jar.pass.all() {
+		if p, ok := v.verifyPass(raw); ok {
+			return p, true
+		}
+	}
+	return token.Pass{}, false
+}
+
+func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
+	p, err := v.g.cache.VerifyPass(raw, v.room.id, v.now/1e6)
+	if err != nil {
+		v.g.metrics.reject(token.Reason(err))
+		return p, false
+	}
+	if !v.bound(p.Bind) {
+		v.g.metrics.reject("bind")
+		return p, false
+	}
+	return p, !v.room.line.Revoked(admission.ID(p.Session))
+}
+
+// findTicket gives the first valid waiting token among what the request carries, and whether it carries any. The
+// Authorization header is looked at under /.waiting-room/ only: elsewhere it is the origin's.
+func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
+	h := &v.ctx.Request.Header
+	try := func(raw []byte) bool {
+		var err error
+		any = true
+		if w, err = v.g.cache.VerifyWaiting(raw, v.room.id, v.now/1e6); err != nil {
+			v.g.metrics.reject(token.Reason(err))
+			return false
+		}
+		if !v.bound(w.Bind) {
+			v.g.metrics.reject("bind")
+			return false
+		}
+		return true
+	}
+	if raw := h.Peek("X-Waiting-Room-Token"); len(raw) > 0 && try(raw) {
+		return w, true, true
+	}
+	if authorization {
+		if raw := h.Peek("Authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") && try(raw[7:]) {
+			return w, true, true
+		}
+	}
+	for _, raw := range v.jar.ticket.all() {
+		if try(raw) {
+			return w, true, true
+		}
+	}
+	return token.Waiting{}, false, any
+}
+
+// ticket is what a waiting token says, for the line.
+func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
+	return admission.Ticket{
+		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
+		Interval: time.Duration(seconds) * time.Second, Client: v.client(),
+	}
+}
+
+// sign makes the waiting token of a ticket and puts it into v.token and its cookie. joined is in seconds of Redis's
+// clock.
+func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
+	w := token.Waiting{
+		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Epoch: t.Epoch, Fence: t.Fence,
+		IssuedAt: joined, Expires: v.now/1e6 + day, Bind: v.bind(),
+	}
+	v.token = v.g.cache.Ring().AppendWaiting(v.token[:0], &w)
+	v.cookie(v.names().ticket, v.token, day)
+	return w
+}
+
+// admit makes the pass of a session and puts it into v.pass and its cookie.
+func (v *visit) admit(s *admission.Standing) token.Pass {
+	policy := &v.room.line.Snapshot().Policy
+	now := v.now / 1e6
+	p := token.Pass{
+		ID: randomID(), Session: token.ID(s.Ticket.ID), Room: v.room.id, IssuedAt: now,
+		Expires: now + v.life(policy, now, now), Bind: v.bind(), Off: s.Offline,
+	}
+	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &p)
+	v.cookie(v.names().pass, v.pass, p.Expires-now)
+	v.private = true
+	return p
+}
+
+// life is for how many seconds from now a pass of that age counts: the session's ttl, within its most.
+func (v *visit) life(policy *admission.Policy, issued, now int64) int64 {
+	life := max(1, int64(policy.SessionTTL/time.Second))
+	if most := int64(v.room.options.MaxSession / time.Second); most > 0 {
+		life = min(life, issued+most-now)
+	}
+	return life
+}
+
+func randomID() (id token.ID) {
+	rand.Read(id[:]) //nolint:errcheck // never fails
+	return id
+}
+
+// joinedAt is when a ticket was taken, in µs of Redis's clock: its order where that is of the same second (room time is
+// Redis's clock as long as the room never stood still), else the second.
+func joinedAt(w *token.Waiting) int64 {
+	if w.Order/1e6 == w.IssuedAt {
+		return w.Order
+	}
+	return w.IssuedAt * 1e6
+}
+
+// joinedSecond is when a ticket of that order was taken, in seconds of Redis's clock.
+func (v *visit) joinedSecond(order int64) int64 {
+	now := v.room.line.Now()
+	if order == 0 || now == 0 {
+		return v.now / 1e6
+	}
+	return (v.now - max(0, now-order)) / 1e6
+}
+
+// logAddr is the visitor's address as the log may have it.
+func logAddr(a netip.Addr, prefix bool) string {
+	if prefix {
+		return network(a).String()
+	}
+	return a.String()
+}

@@ -1,0 +1,427 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/token"
+)
+
+// endpoint is what lies under /.waiting-room/{room}/.
+type endpoint struct {
+	name  string
+	allow string // methods, for Allow and for preflights
+	serve func(*visit)
+}
+
+var endpoints = []endpoint{
+	{"status", "GET, HEAD, OPTIONS", (*visit).serveStatus},
+	{"tickets", "POST, DELETE, OPTIONS", (*visit).serveTickets},
+	{"events", "GET, OPTIONS", (*visit).serveEvents},
+	{"claim", "POST, OPTIONS", (*visit).serveClaim},
+	{"draw", "GET, HEAD, OPTIONS", func(v *visit) { v.refuse(problemNoDraw, "", "") }},
+	{"", "GET, HEAD, OPTIONS", (*visit).servePage},
+}
+
+const jwks = "jwks.json"
+
+// visitor answers what is asked of the gateway itself. rest is what follows /.waiting-room.
+func (v *visit) visitor(rest []byte) {
+	h := &v.ctx.Request.Header
+	v.outcome = waiting
+	if v.who = who(h); v.who != navigation {
+		v.who = apiClient // the answers here are JSON for everybody else
+	}
+	if !v.state.table.knows(v.host) {
+		v.refuse(problemUnknownHost, "", "")
+		return
+	}
+	id, name, _ := bytes.Cut(bytes.TrimPrefix(rest, []byte("/")), []byte("/"))
+	if string(id) == jwks && len(name) == 0 {
+		v.serveKeys()
+		return
+	}
+	r := v.state.byID[string(id)]
+	if r == nil || !v.state.table.serves(r, v.host) {
+		p := problemUnknownRoom
+		if len(id) == 0 {
+			p = problemUnknownPath
+		}
+		v.refuse(p, "", "")
+		return
+	}
+	v.room, v.now = r, r.line.RedisNow()
+	if site := h.Peek("Origin"); len(site) > 0 {
+		v.origin = r.cors[string(site)]
+	}
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.name != string(name) {
+			continue
+		}
+		switch {
+		case h.IsOptions():
+			v.options(e)
+		case !allows(e.allow, h.Method()):
+			v.refuse(problemMethod, "", "")
+			v.ctx.Response.Header.Set("Allow", e.allow)
+		case (h.IsPost() || h.IsDelete()) && v.crossSite():
+			v.refuse(problemCrossSite, "", "")
+		default:
+			v.jar.read(h, v.names())
+			e.serve(v)
+		}
+		if v.origin {
+			v.cors()
+		}
+		return
+	}
+	v.refuse(problemUnknownPath, "", "")
+}
+
+func allows(list string, method []byte) bool {
+	for m := range strings.SplitSeq(list, ", ") {
+		if m == string(method) {
+			return true
+		}
+	}
+	return false
+}
+
+// cors lets the page of a configured site read the answer.
+func (v *visit) cors() {
+	h := &v.ctx.Response.Header
+	h.SetBytesV("Access-Control-Allow-Origin", v.ctx.Request.Header.Peek("Origin"))
+	h.Set("Access-Control-Allow-Credentials", "true")
+	h.Set("Access-Control-Expose-Headers", "Retry-After, X-Waiting-Room, X-Waiting-Room-Pass")
+}
+
+func (v *visit) options(e *endpoint) {
+	v.body = v.body[:0]
+	h := v.begin(fasthttp.StatusNoContent, "")
+	h.Set("Allow", e.allow)
+	if v.origin {
+		h.Set("Access-Control-Allow-Methods", e.allow)
+		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Idempotency-Key, X-Waiting-Room-Token, X-Waiting-Room-Pass")
+		h.Set("Access-Control-Max-Age", "600")
+	}
+	v.end()
+}
+
+// crossSite tells a request that another site's page made.
+func (v *visit) crossSite() bool {
+	if v.origin {
+		return false
+	}
+	h := &v.ctx.Request.Header
+	site := h.Peek("Origin")
+	if len(site) == 0 {
+		return string(h.Peek("Sec-Fetch-Site")) == "cross-site"
+	}
+	_, authority, ok := bytes.Cut(site, []byte("://"))
+	return !ok || !bytes.EqualFold(authority, h.Host())
+}
+
+func (v *visit) serveKeys() {
+	h := &v.ctx.Request.Header
+	if !h.IsGet() && !h.IsHead() {
+		v.refuse(problemMethod, "", "")
+		v.ctx.Response.Header.Set("Allow", "GET, HEAD")
+		return
+	}
+	v.outcome = proxied
+	v.body = append(v.body[:0], v.g.cache.Ring().JWKS()...)
+	v.begin(200, typeJSON)
+	v.end()
+}
+
+// need gives the waiting token of a request, or answers that there is none.
+func (v *visit) need() (token.Waiting, bool) {
+	w, ok, any := v.findTicket(true)
+	if !ok {
+		p := problemTokenMissing
+		if any {
+			p = problemTokenInvalid
+		}
+		v.refuse(p, "", "")
+		v.ctx.Response.Header.Set("WWW-Authenticate", `Bearer realm="waiting-room"`)
+	}
+	return w, ok
+}
+
+// serveStatus tells where a ticket stands; when it was let in, it claims.
+func (v *visit) serveStatus() {
+	w, ok := v.need()
+	if !ok {
+		return
+	}
+	o := v.room.outlook()
+	p := v.room.prospect(o, w.Order)
+	seconds := o.pace.spread(p.interval, v.g.random())
+	t := v.ticket(&w, seconds)
+	s, err := v.room.line.Check(v.g.life, t)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.tell(200, o, &w, &s, &t, seconds)
+}
+
+// tell answers with the status object of a ticket that was checked.
+func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standing, t *admission.Ticket, seconds int) {
+	first := s.State == admission.Admitted
+	if first || s.State == admission.Active {
+		claimed, err := v.claim(s.Ticket, t.Client)
+		if err != nil && !errors.Is(err, admission.ErrNotYet) {
+			v.fail(err)
+			return
+		}
+		*s = claimed
+	}
+	switch s.State {
+	case admission.Active:
+		state := stateActive
+		if first {
+			state = stateAdmitted
+			v.observeWait(s, w)
+		}
+		v.tellAdmitted(code, w, s, state)
+	case admission.Waiting, admission.Admitted:
+		v.tellWaiting(code, o, w, s, seconds)
+	case admission.Expired:
+		v.tellExpired(code, reasonOf(s))
+	default:
+		out := v.status(o, w, &prospect{}, stateName(s.State))
+		out.admittedAt = s.AdmittedAt
+		v.json(code, &out)
+	}
+}
+
+func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission.Standing, seconds int) {
+	state := stateWaiting
+	switch policy := &o.snapshot.Policy; {
+	case policy.Method == admission.Reject:
+		state = stateRejected
+	case !policy.Enabled || policy.Method == admission.Passthrough:
+		out := v.status(o, w, &prospect{}, stateAdmitted) // the room holds nobody up now: no pass is needed
+		out.refresh = seconds
+		v.json(code, &out)
+		return
+	}
+	if s.Renewed {
+		*w = v.sign(&s.Ticket, w.IssuedAt)
+	}
+	p := v.room.prospect(o, s.Ticket.Order)
+	out := v.status(o, w, &p, state)
+	out.refresh, out.token = seconds, v.token
+	v.json(code, &out)
+}
+
+func (v *visit) tellAdmitted(code int, w *token.Waiting, s *admission.Standing, state string) {
+	p := v.admit(s)
+	out := v.status(v.room.outlook(), w, &prospect{}, state)
+	out.admittedAt, out.expiresAt, out.pass = s.AdmittedAt, p.Expires, v.pass
+	v.json(code, &out)
+}
+
+// tellExpired answers that a place is lost, with a new one.
+func (v *visit) tellExpired(code int, reason string) {
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: longestFirstPoll}
+	s, refusal, err := v.room.line.Join(v.g.life, a)
+	o := v.room.outlook()
+	if err != nil || refusal != admission.Granted {
+		policy := &o.snapshot.Policy
+		v.json(code, &status{room: v.room.id, state: "expired", reason: reason, refresh: problemFull.retry, message: policy.Message, paused: policy.Paused})
+		return
+	}
+	s.Ticket.ID = a.ID
+	if s.Ticket.Order == 0 {
+		s.Ticket.Order = v.room.line.Now()
+	}
+	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+	var p prospect
+	if s.State == admission.Waiting {
+		p = v.room.prospect(o, w.Order)
+	}
+	out := v.status(o, &w, &p, "expired")
+	out.reason, out.token, out.refresh = reason, v.token, firstPoll(v.g.random())
+	v.json(code, &out)
+}
+
+func (v *visit) serveTickets() {
+	if v.ctx.Request.Header.IsDelete() {
+		v.leave()
+		return
+	}
+	nonce, ok := v.joinBody()
+	if !ok {
+		return
+	}
+	if w, live, _ := v.findTicket(true); live {
+		if v.again(&w) {
+			return
+		}
+	}
+	if key := v.ctx.Request.Header.Peek("Idempotency-Key"); len(key) > 0 {
+		if !validKey(key) {
+			v.refuse(problemIdempotency, "", "Idempotency-Key")
+			return
+		}
+		v.joinKeyed(key)
+		return
+	}
+	id := randomID()
+	if nonce != "" {
+		id = mixed(id, nonce)
+	}
+	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: longestFirstPoll}
+	s, refusal, err := v.room.line.Join(v.g.life, a)
+	v.joined(201, &a, s, refusal, err)
+}
+
+// joined answers a join.
+func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, refusal admission.Refusal, err error) {
+	switch {
+	case err != nil:
+		v.fail(err)
+		return
+	case refusal != admission.Granted:
+		v.reject(refusal)
+		return
+	}
+	s.Ticket.ID = a.ID
+	o := v.room.outlook()
+	if s.State != admission.Waiting {
+		w := token.Waiting{ID: token.ID(a.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
+		t := s.Ticket
+		t.Client = a.Client
+		if s.State == admission.Active {
+			v.outcome = letIn
+			state := stateAdmitted
+			if code == 200 {
+				state = stateActive
+			}
+			v.tellAdmitted(code, &w, &s, state)
+			return
+		}
+		v.tell(code, o, &w, &s, &t, 1)
+		return
+	}
+	v.remember()
+	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+	p := v.room.prospect(o, w.Order)
+	if p.wait.known {
+		v.room.promises.make(a.ID, v.now, p.wait.seconds)
+	}
+	out := v.status(o, &w, &p, stateWaiting)
+	out.refresh, out.token = firstPoll(v.g.random()), v.token
+	v.json(code, &out)
+}
+
+// again answers a join that brings a ticket, if that is still alive.
+func (v *visit) again(w *token.Waiting) bool {
+	o := v.room.outlook()
+	p := v.room.prospect(o, w.Order)
+	seconds := o.pace.spread(p.interval, v.g.random())
+	t := v.ticket(w, seconds)
+	s, err := v.room.line.Check(v.g.life, t)
+	if err != nil {
+		v.fail(err)
+		return true
+	}
+	switch s.State {
+	case admission.Waiting:
+		s.Renewed = true // a join's answer always carries the token
+	case admission.Admitted, admission.Active:
+	default:
+		return false
+	}
+	v.tell(200, o, w, &s, &t, seconds)
+	return true
+}
+
+func (v *visit) leave() {
+	w, ok := v.need()
+	if !ok {
+		return
+	}
+	if err := v.room.line.Leave(v.g.life, v.ticket(&w, 0)); err != nil && !errors.Is(err, admission.ErrUnknown) {
+		v.fail(err)
+		return
+	}
+	v.cookie(v.names().ticket, nil, 0)
+	v.cookie(v.names().nonce, nil, 0)
+	v.body = v.body[:0]
+	v.begin(fasthttp.StatusNoContent, "").Set("X-Waiting-Room", "ended")
+	v.end()
+}
+
+func (v *visit) serveClaim() {
+	w, ok := v.need()
+	if !ok {
+		return
+	}
+	t := v.ticket(&w, 0)
+	before, err := v.room.line.Check(v.g.life, t)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	s, err := v.room.line.Claim(v.g.life, t)
+	switch {
+	case err != nil:
+		v.fail(err)
+	case s.State == admission.Active:
+		state := stateAdmitted
+		if before.State == admission.Active {
+			state = stateActive
+		} else {
+			v.observeWait(&s, &w)
+		}
+		v.tellAdmitted(200, &w, &s, state)
+	case s.State == admission.Waiting, s.State == admission.Admitted:
+		v.refuse(problemNotYet, "", "")
+	default:
+		v.refuse(problemOfStanding(&s), "", "")
+	}
+}
+
+// servePage shows the page itself; whoever need not wait goes on to the room.
+func (v *visit) servePage() {
+	v.who, v.lobby = navigation, true
+	policy := &v.room.line.Snapshot().Policy
+	switch {
+	case !policy.Enabled || policy.Method == admission.Passthrough:
+		v.goOn()
+		return
+	}
+	if _, ok := v.findPass(); ok {
+		v.goOn()
+		return
+	}
+	if policy.Method == admission.Reject {
+		v.reject(admission.Closed)
+		return
+	}
+	v.queue()
+}
+
+// goOn leads to the room's first plain path on this host.
+func (v *visit) goOn() {
+	to := "/"
+	for _, path := range v.room.options.Paths {
+		if strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n") {
+			to = path
+			break
+		}
+	}
+	v.body = v.body[:0]
+	h := v.begin(fasthttp.StatusSeeOther, "")
+	h.Set("Location", to)
+	h.Set("X-Waiting-Room", stateAdmitted)
+	v.end()
+}

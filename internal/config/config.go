@@ -1,0 +1,245 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Config is the whole of the gateway's configuration. The tags are the single
+// source for the loader, the checks and docs/config.md:
+//
+//	koanf    the name in file and environment
+//	default  the value when nothing is given
+//	doc      the sentence that docs/config.md prints
+//	enum     the words that are allowed; a leading comma allows an empty one
+//	min, max the smallest and largest value, in the field's own notation
+//	unit     what a plain number counts
+//	live     "true" where operators may change it without a reload
+//	secret   "true" hides the value, "url" hides the password in it
+type Config struct {
+	Listen          string         `koanf:"listen" default:":8080" doc:"Address of the visitors' socket. Port 0 lets the system choose one, which the log then names."`
+	TLS             TLS            `koanf:"tls" doc:"TLS on the visitors' socket; off while both files are empty."`
+	TrustedProxies  []netip.Prefix `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-* and Forwarded headers are believed, as CIDR prefixes. From anyone else those headers are replaced."`
+	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"PROXY protocol on the visitors' socket, accepted from trusted_proxies only."`
+	Limits          Limits         `koanf:"limits" doc:"What one request may cost before it is refused."`
+	ShutdownTimeout time.Duration  `koanf:"shutdown_timeout" default:"30s" min:"0s" max:"1h" doc:"Longest time from SIGTERM to the end of the process."`
+	DefaultOrigin   string         `koanf:"default_origin" doc:"Id of the origin for requests that match no room. Empty: the first of origins, or 421 when every room names its hosts and none fits."`
+	OnStoreError    string         `koanf:"on_store_error" default:"wait" enum:"wait,open,closed,local" doc:"What new visitors get while the store is away: wait gives them a place that is enrolled later, open lets them in, closed refuses them, local admits by this gateway's share of the rate."`
+	Log             Log            `koanf:"log" doc:"Logs go to stderr."`
+	Tracing         Tracing        `koanf:"tracing" doc:"OpenTelemetry traces."`
+	Admin           Admin          `koanf:"admin" doc:"The operators' listener: metrics, health, API and console."`
+	Store           Store          `koanf:"store" doc:"Redis 7 or later, or Valkey."`
+	Tokens          Tokens         `koanf:"tokens" doc:"How waiting tokens and passes are signed."`
+	Cookies         Cookies        `koanf:"cookies" doc:"Cookies that the gateway sets."`
+	Origins         []Origin       `koanf:"origins" doc:"Sites that the gateway stands in front of."`
+	Rooms           []Room         `koanf:"rooms" doc:"Waiting rooms. Without one every request is proxied uncounted."`
+}
+
+type TLS struct {
+	CertFile     string `koanf:"cert_file" doc:"PEM certificate chain, leaf first. Together with key_file it turns TLS on."`
+	KeyFile      string `koanf:"key_file" doc:"PEM private key of cert_file."`
+	ClientCAFile string `koanf:"client_ca_file" doc:"PEM bundle of authorities. When set, every client must show a certificate that one of them signed."`
+}
+
+type Limits struct {
+	Header        Size          `koanf:"header" default:"16KiB" min:"256B" max:"1MiB" doc:"Largest request header block; above it 431."`
+	Target        Size          `koanf:"target" default:"8KiB" min:"64B" max:"1MiB" doc:"Longest request target; above it 414."`
+	Headers       int           `koanf:"headers" default:"100" min:"1" max:"10000" unit:"lines" doc:"Most header lines in a request; above it 431."`
+	HeaderTimeout time.Duration `koanf:"header_timeout" default:"10s" min:"1ms" max:"1h" doc:"From the first byte of a request to the end of its header."`
+	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body."`
+	WriteIdle     time.Duration `koanf:"write_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest time that a client may leave an answer unread."`
+	Idle          time.Duration `koanf:"idle" default:"75s" min:"1ms" max:"24h" doc:"How long a keep-alive connection may stay without a request."`
+}
+
+type Log struct {
+	Level        string  `koanf:"level" default:"info" enum:"debug,info,warn,error" doc:"Least severe message that is written."`
+	Format       string  `koanf:"format" default:"json" enum:"json,text" doc:"One JSON object a line, or key=value text."`
+	Access       bool    `koanf:"access" default:"true" doc:"Write the access log."`
+	AccessFormat string  `koanf:"access_format" default:"json" enum:"json,combined" doc:"Access log as JSON or in the combined log format."`
+	AccessSample float64 `koanf:"access_sample" default:"1" min:"0" max:"1" unit:"share" doc:"Share of requests that are logged; 1 is all of them."`
+	AccessIP     string  `koanf:"access_ip" default:"full" enum:"full,prefix" doc:"Client address as it is, or only its /24 (IPv4) or /64 (IPv6)."`
+}
+
+type Tracing struct {
+	OTLPEndpoint string  `koanf:"otlp_endpoint" doc:"OTLP/HTTP collector. Empty: no traces."`
+	Sample       float64 `koanf:"sample" default:"0.01" min:"0" max:"1" unit:"share" doc:"Share of requests that are traced."`
+}
+
+type Admin struct {
+	Listen string       `koanf:"listen" default:"127.0.0.1:9090" doc:"Address of the operators' socket. On any other than a loopback address a token is required."`
+	Token  string       `koanf:"token" secret:"true" doc:"Bearer token that may read and write. For several people use tokens."`
+	Tokens []AdminToken `koanf:"tokens" doc:"Further bearer tokens, one for each person or program, read from files."`
+}
+
+type AdminToken struct {
+	Name      string `koanf:"name" doc:"Who it is, as the audit log names them."`
+	TokenFile string `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
+	Role      string `koanf:"role" default:"write" enum:"read,write" doc:"read may look, write may change as well."`
+}
+
+type Store struct {
+	URL     string        `koanf:"url" secret:"url" doc:"redis://, rediss:// (TLS), unix://, redis-sentinel:// or redis-cluster://. Empty: the gateway starts and supervises a redis-server of its own."`
+	Dir     string        `koanf:"dir" default:"./data" doc:"Directory of the embedded store's files and of the key that it generates. Not used with a url."`
+	Prefix  string        `koanf:"prefix" default:"wr" doc:"First part of every key, so that several installations can share one store. Letters, digits, dot, dash and underscore, at most 32."`
+	Timeout time.Duration `koanf:"timeout" default:"250ms" min:"1ms" max:"1m" doc:"Deadline of one store call on the request path."`
+}
+
+type Tokens struct {
+	Issuer string `koanf:"issuer" default:"anteroom" doc:"The iss claim of every token; tokens of another issuer are refused."`
+	Keys   []Key  `koanf:"keys" doc:"Signing keys. One is active and signs, the others still verify. With the embedded store one is generated; with a store.url at least one is required."`
+	Bind   string `koanf:"bind" default:"none" enum:"none,ip,ua" doc:"Binds a pass to the client's address prefix (/24 or /64) or to its user agent, so that it cannot be shared."`
+}
+
+type Key struct {
+	ID             string `koanf:"id" doc:"The kid of tokens that this key signs. Letters, digits, dot, dash and underscore, at most 64."`
+	Alg            string `koanf:"alg" default:"HS256" enum:"HS256,EdDSA" doc:"HS256 with a secret, or EdDSA with private_key_file, whose public half is served at /.waiting-room/jwks.json."`
+	Secret         string `koanf:"secret" secret:"true" doc:"Secret of an HS256 key, used as it is written; at least 32 bytes."`
+	SecretFile     string `koanf:"secret_file" doc:"File with the secret, instead of secret; blanks and line ends around it are ignored."`
+	PrivateKeyFile string `koanf:"private_key_file" doc:"PEM file (PKCS #8) with the Ed25519 private key of an EdDSA key."`
+	Active         bool   `koanf:"active" default:"false" doc:"Signs new tokens. Exactly one key is active; a single key is so by itself."`
+}
+
+type Cookies struct {
+	SameSite string `koanf:"same_site" default:"lax" enum:"lax,strict,none" doc:"SameSite attribute. none is for sites shown in a frame elsewhere; such cookies are Partitioned and need TLS."`
+}
+
+type Origin struct {
+	ID               string        `koanf:"id" doc:"Name that rooms refer to: lower-case letters, digits and dashes, at most 63."`
+	Servers          []string      `koanf:"servers" doc:"Addresses as http://host:port or https://host:port, without a path."`
+	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"Whole exchange, not counting the time in which a body moves."`
+	ConnectTimeout   time.Duration `koanf:"connect_timeout" default:"2s" min:"1ms" max:"1h" doc:"Time to open a connection, TLS handshake included."`
+	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"From the end of the request to the first byte of the answer."`
+	IdleTimeout      time.Duration `koanf:"idle_timeout" default:"60s" min:"1ms" max:"24h" doc:"How long an unused connection to the origin is kept."`
+	MaxConns         int           `koanf:"max_conns" default:"4096" min:"1" max:"1000000" unit:"connections" doc:"Most connections to one server at once."`
+	QueueTimeout     time.Duration `koanf:"queue_timeout" default:"1s" min:"0s" max:"1h" doc:"How long a request waits for one of max_conns before it gets 503."`
+	MaxBody          Size          `koanf:"max_body" default:"0" min:"0" max:"1PiB" doc:"Largest request body; above it 413. 0: no limit."`
+	PreserveHost     bool          `koanf:"preserve_host" default:"true" doc:"Send the visitor's Host to the origin; false sends the server's own."`
+	TLS              OriginTLS     `koanf:"tls" doc:"How https servers are verified."`
+	Health           Health        `koanf:"health" doc:"Health of the servers."`
+	Budget           Budget        `koanf:"budget" doc:"Admissions that all rooms of this origin may make together."`
+}
+
+type OriginTLS struct {
+	CAFile     string `koanf:"ca_file" doc:"PEM bundle of authorities. Empty: the system's."`
+	ServerName string `koanf:"server_name" doc:"Name that the certificate must carry. Empty: the server's host."`
+}
+
+type Health struct {
+	Path     string        `koanf:"path" doc:"Path that is asked for regularly. Empty: health is judged by ordinary traffic only."`
+	Interval time.Duration `koanf:"interval" default:"5s" min:"100ms" max:"1h" doc:"Time between two of those requests."`
+}
+
+type Budget struct {
+	Rate  Rate `koanf:"rate" default:"0" min:"0" max:"1000000" doc:"Admissions a second over all rooms of the origin. 0: no budget."`
+	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions at one moment."`
+}
+
+type Room struct {
+	ID           string    `koanf:"id" doc:"Name of the room in cookies, paths and metrics: lower-case letters, digits and dashes, at most 63."`
+	Hosts        []string  `koanf:"hosts" default:"*" doc:"Hosts that the room protects: exact, *.example.com for every subdomain, or * for all."`
+	Paths        []string  `koanf:"paths" default:"/" doc:"Paths that the room protects: prefixes of whole segments, or a regular expression after a tilde. The longest wins over all rooms; case is ignored."`
+	Origin       string    `koanf:"origin" doc:"Id of the origin. Empty: default_origin, or the only one."`
+	Enabled      bool      `koanf:"enabled" default:"true" live:"true" doc:"false proxies the room's requests uncounted, as if it were not there."`
+	OnStoreError string    `koanf:"on_store_error" enum:",wait,open,closed,local" doc:"As the gateway's on_store_error, for this room. Empty: the gateway's."`
+	PollBudget   int       `koanf:"poll_budget" default:"20000" min:"1" max:"10000000" unit:"polls/s" doc:"Polls a second that all waiting visitors of the room together are advised to make."`
+	Admission    Admission `koanf:"admission" doc:"Who may go now, and how many."`
+	Queue        Queue     `koanf:"queue" doc:"The line."`
+	Session      Session   `koanf:"session" doc:"An admitted visitor's use of the origin."`
+	ETA          ETA       `koanf:"eta" doc:"The estimate that visitors see."`
+	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
+	Bypass       []Bypass  `koanf:"bypass" doc:"Requests that go to the origin uncounted. A rule fits when each of its conditions fits."`
+	Identity     Identity  `koanf:"identity" doc:"Accounts instead of browsers."`
+	Guard        Guard     `koanf:"guard" doc:"Measures against those who take many places."`
+	CORSOrigins  []string  `koanf:"cors_origins" doc:"Other sites, as https://shop.example, whose scripts may use the JSON under /.waiting-room/."`
+	Page         Page      `koanf:"page" doc:"The waiting page."`
+	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON answers."`
+	Events       []Event   `koanf:"events" doc:"Planned times with a policy of their own."`
+}
+
+type Admission struct {
+	Strategy     string        `koanf:"strategy" default:"token_bucket" enum:"token_bucket,leaky_bucket,fixed_window,adaptive" doc:"How the rate is kept."`
+	Rate         Rate          `koanf:"rate" default:"10" min:"0" max:"1000000" unit:"visitors/s" live:"true" doc:"Visitors admitted a second, with up to three decimals. 0 admits nobody."`
+	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1."`
+	MaxActive    int64         `koanf:"max_active" default:"0" min:"0" max:"1000000000" unit:"visitors" live:"true" doc:"Most visitors admitted and active together. 0: no limit."`
+	MinWait      time.Duration `koanf:"min_wait" default:"0s" min:"0s" max:"24h" doc:"Shortest time that anyone waits; above 0 nobody is let in at once."`
+	HeadWindow   int64         `koanf:"head_window" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Only the first so many of the line may be admitted. 0: no limit."`
+	MinRate      Rate          `koanf:"min_rate" default:"5" min:"0" max:"1000000" unit:"visitors/s" doc:"adaptive: slowest rate."`
+	MaxRate      Rate          `koanf:"max_rate" default:"50" min:"0" max:"1000000" unit:"visitors/s" doc:"adaptive: fastest rate."`
+	TargetP95    time.Duration `koanf:"target_p95" default:"100ms" min:"1ms" max:"1h" doc:"adaptive: time to first byte that 95 of 100 requests should keep."`
+	MaxErrorRate float64       `koanf:"max_error_rate" default:"0.05" min:"0" max:"1" unit:"share" doc:"adaptive: share of failed requests above which the origin counts as unhealthy."`
+	Mode         string        `koanf:"mode" default:"gradient" enum:"gradient,step" doc:"adaptive: grow slowly and cut sharply, or one of three fixed rates."`
+	Shadow       bool          `koanf:"shadow" default:"false" doc:"adaptive: compute and report the rate, but do not use it."`
+	Prometheus   Prometheus    `koanf:"prometheus" doc:"adaptive: health from a query as well."`
+}
+
+type Prometheus struct {
+	URL   string `koanf:"url" secret:"url" doc:"Address of the Prometheus server."`
+	Query string `koanf:"query" doc:"PromQL that gives a number from 0 (unhealthy) to 1 (healthy)."`
+}
+
+type Queue struct {
+	Method         string        `koanf:"method" default:"fifo" enum:"fifo,lottery,passthrough,reject" live:"true" doc:"fifo: in the order of arrival. passthrough: everyone goes on and is only measured. reject: closed. lottery: drawn at opens_at."`
+	Absence        time.Duration `koanf:"absence" default:"10m" min:"3m" max:"12h" doc:"How long a place is kept without being heard of."`
+	ClaimWindow    time.Duration `koanf:"claim_window" default:"5m" min:"1s" max:"24h" doc:"How long an admitted visitor has to come in."`
+	OpensAt        string        `koanf:"opens_at" doc:"lottery: time of the draw, RFC 3339 with a zone."`
+	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: time from which people may gather, RFC 3339 with a zone, before opens_at."`
+	DrawSecretFile string        `koanf:"draw_secret_file" doc:"lottery: file with the secret that seeds the draw."`
+	Capacity       int64         `koanf:"capacity" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Longest line; who comes later gets room_full. 0: no limit."`
+}
+
+type Session struct {
+	TTL   time.Duration `koanf:"ttl" default:"5m" min:"1s" max:"24h" live:"true" doc:"How long a pass is valid. A visitor who is away for 1.5 times as long no longer counts against max_active."`
+	Renew bool          `koanf:"renew" default:"true" doc:"Renew a pass while it is used."`
+	Max   time.Duration `koanf:"max" default:"12h" min:"1s" max:"720h" doc:"Longest session, renewed or not; at least ttl."`
+}
+
+type ETA struct {
+	Estimator string `koanf:"estimator" default:"window" enum:"window" doc:"window: sliding windows of 1, 5 and 15 minutes over the admissions."`
+}
+
+type Bypass struct {
+	Paths      []string          `koanf:"paths" doc:"Any of these paths, as in a room's paths."`
+	Methods    []string          `koanf:"methods" doc:"Any of these methods."`
+	IPs        []netip.Prefix    `koanf:"ips" doc:"A client address in any of these prefixes."`
+	UserAgents []string          `koanf:"user_agents" doc:"A User-Agent that contains any of these texts, whatever their case."`
+	Headers    map[string]string `koanf:"headers" doc:"Each of these headers with exactly this value; an empty value asks only that the header is there."`
+}
+
+type Identity struct {
+	Header   string `koanf:"header" doc:"Request header from a trusted proxy that names the account."`
+	JWTClaim string `koanf:"jwt_claim" doc:"Claim of the site's own JWT that names the account."`
+	JWKSURL  string `koanf:"jwks_url" doc:"Keys of that JWT."`
+	OnePlace bool   `koanf:"one_place" default:"false" doc:"An account has one place, however many browsers it uses."`
+}
+
+type Guard struct {
+	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) takes, as 20/1m."`
+	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session, as 100/10s."`
+	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none" doc:"Work that a client does for a place."`
+	Captcha            Captcha `koanf:"captcha" doc:"A CAPTCHA before a place is given."`
+}
+
+type Captcha struct {
+	Provider   string `koanf:"provider" doc:"Who makes it. Empty: none."`
+	SiteKey    string `koanf:"site_key" doc:"Public key of the site."`
+	SecretFile string `koanf:"secret_file" doc:"File with the secret key."`
+	OnFail     string `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"What happens while the provider does not answer."`
+}
+
+type Page struct {
+	Status         int      `koanf:"status" default:"200" min:"200" max:"599" unit:"HTTP status" doc:"Status of the waiting page: 2xx, 4xx or 5xx with a body."`
+	TemplateFile   string   `koanf:"template_file" doc:"html/template file used instead of the built-in page."`
+	Title          string   `koanf:"title" doc:"Title of the page. Empty: the built-in one, in the visitor's language."`
+	Languages      []string `koanf:"languages" doc:"Languages that are offered, the first being the fallback, as en or ko. Empty: all that are built in."`
+	Message        string   `koanf:"message" live:"true" doc:"Operator's message to those who wait, plain text, at most 1000 characters."`
+	FrameAncestors string   `koanf:"frame_ancestors" doc:"Sites that may show the page in a frame, as in the CSP directive. Empty: none."`
+}
+
+type Event struct {
+	Name       string `koanf:"name" doc:"Name of the event."`
+	StartsAt   string `koanf:"starts_at" doc:"Beginning, RFC 3339 with a zone."`
+	EndsAt     string `koanf:"ends_at" doc:"End, RFC 3339 with a zone."`
+	PrequeueAt string `koanf:"prequeue_at" doc:"Time from which people may gather."`
+	Rate       Rate   `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"visitors/s" doc:"Rate during the event. 0: the room's."`
+	Method     string `koanf:"method" doc:"Queue method during the event. Empty: the room's."`
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Burst is how many visitors the room admits at one moment after a quiet time:
+// admission.burst, or max(1, rate).
+func (r *Room) Burst() Rate {
+	if r.Admission.Burst != nil {
+		return *r.Admission.Burst
+	}
+	return max(1000, r.Admission.Rate)
+}
+
+// OnStoreErrorOf is what new visitors of a room get while the store is away:
+// the room's own choice, or the gateway's.
+func (c *Config) OnStoreErrorOf(r *Room) string {
+	if r.OnStoreError != "" {
+		return r.OnStoreError
+	}
+	return c.OnStoreError
+}
+
+// OriginOf is the origin of a room, DefaultOriginID where it names none; nil
+// only in a configuration that Validate refuses.
+func (c *Config) OriginOf(r *Room) *Origin {
+	id := r.Origin
+	if id == "" {
+		id = c.DefaultOriginID()
+	}
+	return c.originByID(id)
+}
+
+// DefaultOriginID is default_origin, or the first of origins.
+func (c *Config) DefaultOriginID() string {
+	if c.DefaultOrigin == "" && len(c.Origins) > 0 {
+		return c.Origins[0].ID
+	}
+	return c.DefaultOrigin
+}
+
+func (c *Config) originByID(id string) *Origin {
+	for i := range c.Origins {
+		if c.Origins[i].ID == id {
+			return &c.Origins[i]
+		}
+	}
+	return nil
+}
+
+// Files lists every file that the configuration names, so that a change of one
+// can be noticed.
+func (c *Config) Files() []string {
+	var files []string
+	visit(reflect.ValueOf(c).Elem(), "", func(_ string, s Setting, v reflect.Value) {
+		if strings.HasSuffix(s.Name, "_file") && v.String() != "" {
+			files = append(files, v.String())
+		}
+	})
+	return files
+}

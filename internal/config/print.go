@@ -1,0 +1,119 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/anteroom/anteroom/internal/redisurl"
+)
+
+// mask stands for a secret in print-config. The loader refuses it by name, so
+// that a printed configuration never runs with a secret that everybody knows.
+const mask = "***"
+
+// YAML is the effective configuration as a file that the loader reads, with
+// secrets and the passwords of URLs masked.
+func (c *Config) YAML() ([]byte, error) {
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(sectionNode(reflect.ValueOf(c).Elem())); err != nil {
+		return nil, fmt.Errorf("print configuration: %w", err)
+	}
+	if err := encoder.Close(); err != nil {
+		return nil, fmt.Errorf("print configuration: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func sectionNode(v reflect.Value) *yaml.Node {
+	node := &yaml.Node{Kind: yaml.MappingNode}
+	for _, s := range settingsOf(v.Type()) {
+		value := v.Field(s.index)
+		if s.Optional {
+			if value.IsNil() {
+				continue
+			}
+			value = value.Elem()
+		}
+		node.Content = append(node.Content, textNode(s.Name), valueNode(value, s))
+	}
+	return node
+}
+
+func valueNode(v reflect.Value, s Setting) *yaml.Node {
+	switch s.Kind {
+	case kindSection:
+		return sectionNode(v)
+	case kindSections:
+		node := &yaml.Node{Kind: yaml.SequenceNode}
+		for i := range v.Len() {
+			node.Content = append(node.Content, sectionNode(v.Index(i)))
+		}
+		return flowIfEmpty(node)
+	case "list of text", "list of CIDR":
+		node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for i := range v.Len() {
+			node.Content = append(node.Content, textNode(fmt.Sprint(v.Index(i).Interface())))
+		}
+		return node
+	case "map of text":
+		node := &yaml.Node{Kind: yaml.MappingNode}
+		keys := make([]string, 0, v.Len())
+		for _, key := range v.MapKeys() {
+			keys = append(keys, key.String())
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			node.Content = append(node.Content, textNode(key), textNode(v.MapIndex(reflect.ValueOf(key)).String()))
+		}
+		return flowIfEmpty(node)
+	case "text":
+		return textNode(masked(v.String(), s.Secret))
+	case "boolean":
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: format(v, s)}
+	case "duration":
+		return textNode(format(v, s))
+	case "size":
+		text := format(v, s)
+		if allDigits(text) {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: text}
+		}
+		return textNode(text)
+	}
+	// The encoder leaves the tag out where the text resolves to it.
+	text, tag := format(v, s), "!!int"
+	if strings.Contains(text, ".") {
+		tag = "!!float"
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
+}
+
+// textNode quotes what would not be read as text otherwise.
+func textNode(text string) *yaml.Node {
+	node := &yaml.Node{}
+	node.SetString(text)
+	return node
+}
+
+func flowIfEmpty(node *yaml.Node) *yaml.Node {
+	if len(node.Content) == 0 {
+		node.Style = yaml.FlowStyle
+	}
+	return node
+}
+
+func masked(text, secret string) string {
+	switch {
+	case text == "" || secret == "":
+		return text
+	case secret == "url":
+		return redisurl.Mask(text)
+	}
+	return mask
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// A setting that belongs to the configuration but whose feature is not in this
+// version is refused: one that does nothing would be worse. Each row names a
+// setting and the values that do work; a feature that arrives takes its row
+// away.
+var notAvailable = []struct {
+	setting string // as Setting.Path
+	// allowed are the values that work; an empty one always does.
+	allowed []string
+	instead string
+}{
+	{"proxy_protocol", []string{"none"}, "leave it at none"},
+	{"tracing.otlp_endpoint", nil, "leave it empty"},
+	{"origins[].health.path", nil, "leave it empty: health is judged by ordinary traffic"},
+	{"origins[].budget.rate", nil, "leave it at 0 and give each room its rate"},
+	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},
+	{"rooms[].admission.shadow", nil, "leave it false"},
+	{"rooms[].admission.prometheus.url", nil, "leave it empty"},
+	{"rooms[].admission.prometheus.query", nil, "leave it empty"},
+	{"rooms[].queue.method", []string{"fifo", "passthrough", "reject"}, "use fifo, passthrough or reject"},
+	{"rooms[].queue.opens_at", nil, "leave it empty"},
+	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
+	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
+	{"rooms[].eta.estimator", []string{"window"}, "use window"},
+	{"rooms[].identity.header", nil, "leave it empty"},
+	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
+	{"rooms[].identity.jwks_url", nil, "leave it empty"},
+	{"rooms[].identity.one_place", nil, "leave it false"},
+	{"rooms[].guard.joins_per_ip", nil, "leave it empty"},
+	{"rooms[].guard.requests_per_session", nil, "leave it empty"},
+	{"rooms[].guard.proof_of_work", []string{"none"}, "leave it at none"},
+	{"rooms[].guard.captcha.provider", nil, "leave it empty"},
+	{"rooms[].guard.captcha.site_key", nil, "leave it empty"},
+	{"rooms[].guard.captcha.secret_file", nil, "leave it empty"},
+	{"rooms[].events", nil, "leave the list empty"},
+}
+
+var indexPattern = regexp.MustCompile(`\[[0-9]+\]`)
+
+func (c *checker) unavailable(cfg *Config) {
+	c.refused = make(map[string]bool)
+	visit(reflect.ValueOf(cfg).Elem(), "", func(path string, s Setting, v reflect.Value) {
+		place := indexPattern.ReplaceAllString(path, "[]")
+		for _, row := range notAvailable {
+			if row.setting != place || isEmpty(v) || slices.Contains(row.allowed, format(v, s)) {
+				continue
+			}
+			if s.Enum != nil && !slices.Contains(s.Enum, format(v, s)) {
+				continue // a word that no version knows
+			}
+			value := ""
+			if s.Kind != kindSections && s.Secret == "" {
+				value = strconv.Quote(clip(format(v, s))) + " "
+			}
+			c.add(path, "%sis not available in this version; %s", value, row.instead)
+			c.refused[path] = true
+		}
+	})
+}
+
+func isEmpty(v reflect.Value) bool {
+	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
+}
+
+// later is what docs/config.md says of a row of notAvailable.
+func later(path string) string {
+	for _, row := range notAvailable {
+		switch {
+		case row.setting != path:
+		case len(row.allowed) > 0:
+			return "In this version only " + oneOf(row.allowed) + "."
+		default:
+			return "Not available in this version."
+		}
+	}
+	return ""
+}

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/anteroom/anteroom/internal/redisurl"
+)
+
+// edge checks the visitors' socket.
+func (c *checker) edge(cfg *Config) {
+	c.listen("listen", cfg.Listen)
+	t := cfg.TLS
+	switch {
+	case t.CertFile != "" && t.KeyFile == "":
+		c.add("tls.key_file", "is missing; tls.cert_file needs the private key of its certificate")
+	case t.CertFile == "" && t.KeyFile != "":
+		c.add("tls.cert_file", "is missing; tls.key_file needs its certificate")
+	case t.CertFile != "":
+		cert, certOK := c.file("tls.cert_file", t.CertFile)
+		key, keyOK := c.file("tls.key_file", t.KeyFile)
+		if certOK && keyOK {
+			if _, err := tls.X509KeyPair(cert, key); err != nil {
+				c.add("tls.cert_file", "%q and %q are no pair: %v", t.CertFile, t.KeyFile, err)
+			}
+		}
+	case t.ClientCAFile != "":
+		c.add("tls.client_ca_file", "needs tls.cert_file and tls.key_file: without TLS nobody shows a certificate")
+	}
+	if t.ClientCAFile != "" {
+		c.bundle("tls.client_ca_file", t.ClientCAFile)
+	}
+	if cfg.Limits.Target > cfg.Limits.Header {
+		c.add("limits.target", "%s is more than limits.header (%s), which holds the target too", cfg.Limits.Target, cfg.Limits.Header)
+	}
+	if n := len([]rune(cfg.Tokens.Issuer)); n == 0 || n > 200 {
+		c.add("tokens.issuer", "want 1 to 200 characters, and the same in every gateway of this store")
+	}
+}
+
+// bundle checks a file of PEM certificates.
+func (c *checker) bundle(path, name string) {
+	if data, ok := c.file(path, name); ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
+		c.add(path, "%q holds no PEM certificate", name)
+	}
+}
+
+// listen checks an address to listen on and gives its parts.
+func (c *checker) listen(path, address string) (host string, port int, ok bool) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil || !allDigits(text) {
+		c.add(path, "%q is no listen address; want host:port or :port, such as 127.0.0.1:8080", clip(address))
+		return "", 0, false
+	}
+	port, err = strconv.Atoi(text)
+	if err != nil || port > 65535 {
+		c.add(path, "%q has no valid port; want 0 to 65535", clip(address))
+		return "", 0, false
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostPattern.MatchString(strings.ToLower(host)) {
+		c.add(path, "%q has no valid host; want an IP address, a name or nothing", clip(address))
+		return "", 0, false
+	}
+	return host, port, true
+}
+
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+// AdminOnLoopback says that admin.listen can be reached from this machine
+// only, so that no token is required.
+func (c *Config) AdminOnLoopback() bool {
+	host, _, err := net.SplitHostPort(c.Admin.Listen)
+	return err == nil && isLoopback(host)
+}
+
+func (c *checker) admin(cfg *Config) {
+	host, port, ok := c.listen("admin.listen", cfg.Admin.Listen)
+	if ok && !isLoopback(host) && cfg.Admin.Token == "" && len(cfg.Admin.Tokens) == 0 {
+		c.add("admin.token", "is missing; %q can be reached from other machines, so give a token (or admin.tokens), or listen on 127.0.0.1", cfg.Admin.Listen)
+	}
+	if visitors, visitorsPort, err := net.SplitHostPort(cfg.Listen); ok && err == nil && port != 0 && visitorsPort == strconv.Itoa(port) {
+		if visitors == host || visitors == "" || host == "" {
+			c.add("admin.listen", "%q is the port of listen (%q); operators need one of their own", cfg.Admin.Listen, cfg.Listen)
+		}
+	}
+	c.bearer("admin.token", cfg.Admin.Token)
+	names := make(map[string]bool)
+	for i, t := range cfg.Admin.Tokens {
+		path := element("admin.tokens", i)
+		if t.Name != "" && names[t.Name] {
+			c.add(path+".name", "%q is there already; names are unique", clip(t.Name))
+		}
+		names[t.Name] = true
+		if t.TokenFile == "" {
+			c.add(path+".token_file", "is missing; want a file that holds the token")
+			continue
+		}
+		data, ok := c.file(path+".token_file", t.TokenFile)
+		if !ok {
+			continue
+		}
+		if text := strings.TrimSpace(string(data)); text == "" {
+			c.add(path+".token_file", "%q is empty", t.TokenFile)
+		} else {
+			c.bearer(path+".token_file", text)
+		}
+	}
+}
+
+var bearerPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+
+// bearer checks that a token can be sent in an Authorization header.
+func (c *checker) bearer(path, token string) {
+	switch {
+	case token == "":
+	case token == mask:
+		c.add(path, "is the mask that print-config writes; give the real token")
+	case !bearerPattern.MatchString(token):
+		c.add(path, "holds characters that a bearer token cannot have; want letters, digits and - . _ ~ + / with = at the end")
+	}
+}
+
+var storePrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
+
+func (c *checker) store(cfg *Config) {
+	if !storePrefix.MatchString(cfg.Store.Prefix) {
+		c.add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", clip(cfg.Store.Prefix))
+	}
+	if cfg.Store.URL == "" {
+		if cfg.Store.Dir == "" {
+			c.add("store.dir", "is empty; the embedded store needs a directory (or give a store.url)")
+		}
+		return
+	}
+	switch {
+	case strings.Contains(cfg.Store.URL, mask) && redisurl.Mask(cfg.Store.URL) == cfg.Store.URL:
+		c.add("store.url", "holds the mask that print-config writes; give the real password")
+	case cfg.Store.Timeout > 0: // else the bounds say so
+		client, err := redisurl.Open(cfg.Store.URL, cfg.Store.Timeout)
+		if err != nil {
+			c.add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))
+			return
+		}
+		// It has not connected yet, so nothing can be lost by an error here.
+		_ = client.Close()
+	}
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// commandLine is the shortest way to a working gateway.
+const commandLine = "gateway --origin http://127.0.0.1:9000 --rate 10"
+
+func (c *checker) origins(cfg *Config) {
+	if len(cfg.Origins) == 0 {
+		c.add("origins", "there is no site to stand in front of; give one in the file, or try: %s", commandLine)
+		return
+	}
+	ids := make(map[string]string)
+	for i, o := range cfg.Origins {
+		path := element("origins", i)
+		c.id(path+".id", o.ID, ids)
+		if len(o.Servers) == 0 {
+			c.add(path+".servers", "is empty; want at least one, such as http://127.0.0.1:9000")
+		}
+		servers := make(map[string]bool)
+		for j, server := range o.Servers {
+			at := element(path+".servers", j)
+			if servers[server] {
+				c.add(at, "%q is there already", clip(server))
+			}
+			servers[server] = true
+			c.server(at, server)
+		}
+		if o.TLS.CAFile != "" {
+			c.bundle(path+".tls.ca_file", o.TLS.CAFile)
+		}
+		if o.TLS.ServerName != "" && !hostPattern.MatchString(strings.ToLower(o.TLS.ServerName)) {
+			c.add(path+".tls.server_name", "%q is no host name", clip(o.TLS.ServerName))
+		}
+	}
+	if cfg.DefaultOrigin != "" && ids[cfg.DefaultOrigin] == "" {
+		c.add("default_origin", "%q is no origin; %s", clip(cfg.DefaultOrigin), knownOrigins(cfg))
+	}
+}
+
+func (c *checker) server(path, server string) {
+	u, err := url.Parse(server)
+	switch {
+	case err != nil || u.Opaque != "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		shown := server
+		if strings.Contains(server, "@") {
+			shown = "…" // may hold a password
+		}
+		c.add(path, "%q is no server; want http://host:port or https://host:port", clip(shown))
+	case u.User != nil:
+		c.add(path, "holds a user name or password, which is not sent; want http://host:port")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		c.add(path, "%q has a path or query; requests keep their own, so want %s://%s", clip(server), u.Scheme, u.Host)
+	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
+		if port, err := strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
+			c.add(path, "%q has no valid port; want 1 to 65535", clip(server))
+		}
+	}
+}
+
+func knownOrigins(cfg *Config) string {
+	ids := make([]string, len(cfg.Origins))
+	for i, o := range cfg.Origins {
+		ids[i] = o.ID
+	}
+	return "want " + oneOf(ids)
+}
+
+// hostPattern is a DNS name in lower case, in ASCII.
+var hostPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?$`)

@@ -1,0 +1,251 @@
+package config
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/text/language"
+)
+
+func (c *checker) rooms(cfg *Config) {
+	ids := make(map[string]string)
+	places := make(map[string]string) // host and path to the room that has it
+	for i := range cfg.Rooms {
+		room, at := &cfg.Rooms[i], element("rooms", i)
+		c.id(at+".id", room.ID, ids)
+		c.roomOrigin(at+".origin", cfg, room)
+		c.places(at, room, places)
+		c.admission(at, room)
+		c.queue(at+".queue", room.Queue)
+		if room.Session.Max < room.Session.TTL {
+			c.add(at+".session.max", "%s is less than session.ttl (%s)", formatDuration(room.Session.Max), formatDuration(room.Session.TTL))
+		}
+		for j := range room.Bypass {
+			c.bypass(element(at+".bypass", j), &room.Bypass[j])
+		}
+		for j, origin := range room.CORSOrigins {
+			c.corsOrigin(element(at+".cors_origins", j), origin)
+		}
+		c.page(at+".page", &room.Page)
+	}
+}
+
+func (c *checker) roomOrigin(at string, cfg *Config, room *Room) {
+	if len(cfg.Origins) == 0 {
+		return // said once, at origins
+	}
+	if room.Origin == "" {
+		if len(cfg.Origins) > 1 && cfg.DefaultOrigin == "" {
+			c.add(at, "is missing, and there are several origins; %s", knownOrigins(cfg))
+		}
+		return
+	}
+	for i := range cfg.Origins {
+		if cfg.Origins[i].ID == room.Origin {
+			return
+		}
+	}
+	c.add(at, "%q is no origin; %s", clip(room.Origin), knownOrigins(cfg))
+}
+
+// places checks hosts and paths, and that no other room has the same pair.
+func (c *checker) places(at string, room *Room, places map[string]string) {
+	if len(room.Hosts) == 0 {
+		c.add(at+".hosts", `is empty, so the room protects nothing; want ["*"] for every host`)
+	}
+	if len(room.Paths) == 0 {
+		c.add(at+".paths", `is empty, so the room protects nothing; want ["/"] for every path`)
+	}
+	for j, host := range room.Hosts {
+		c.host(element(at+".hosts", j), host)
+	}
+	for j, prefix := range room.Paths {
+		c.path(element(at+".paths", j), prefix)
+	}
+	for _, host := range room.Hosts {
+		for _, prefix := range room.Paths {
+			key := strings.ToLower(host) + " " + canonicalPath(prefix)
+			other, taken := places[key]
+			switch {
+			case !taken:
+				places[key] = at
+			case other != at:
+				c.add(at+".paths", "%s on host %s belongs to %s (%s) too; a request can be in one room only", prefix, host, other, "the same host and path")
+			}
+		}
+	}
+}
+
+// canonicalPath makes those prefixes equal that match the same requests.
+func canonicalPath(prefix string) string {
+	if strings.HasPrefix(prefix, "~") || prefix == "/" {
+		return prefix
+	}
+	return strings.ToLower(strings.TrimRight(prefix, "/"))
+}
+
+func (c *checker) host(at, host string) {
+	name := strings.ToLower(host)
+	if name == "*" {
+		return
+	}
+	name, wildcard := strings.CutPrefix(name, "*.")
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil && !wildcard {
+		return
+	}
+	switch {
+	case strings.Contains(name, "*"):
+		c.add(at, "%q: a * stands alone or leads, as *.example.com", clip(host))
+	case strings.Contains(name, ":"):
+		c.add(at, "%q: want the host without scheme and port; a room holds on every port", clip(host))
+	case !isASCII(name):
+		c.add(at, "%q: want the name as browsers send it, in punycode (xn--…)", clip(host))
+	case !hostPattern.MatchString(name) || strings.HasSuffix(name, "."):
+		c.add(at, "%q is no host; want a name such as shop.example.com, *.example.com or *", clip(host))
+	}
+}
+
+// reserved is where the gateway answers by itself.
+const reserved = "/.waiting-room"
+
+func (c *checker) path(at, prefix string) {
+	if pattern, ok := strings.CutPrefix(prefix, "~"); ok {
+		if pattern == "" {
+			c.add(at, `"~" has no expression; want for instance "~^/tickets/[0-9]+$", or "/" for everything`)
+		} else if _, err := regexp.Compile(pattern); err != nil {
+			c.add(at, "%q does not compile: %v", clip(prefix), err)
+		}
+		return
+	}
+	switch {
+	case !strings.HasPrefix(prefix, "/"):
+		c.add(at, "%q is no path; want a prefix that begins with /, or a regular expression that begins with ~", clip(prefix))
+	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, unicode.IsControl) || strings.ContainsAny(prefix, "?#*%\\;"):
+		c.add(at, "%q: want the path as it reads once decoded, without ? # * %% ; and backslash; for patterns use ~regex", clip(prefix))
+	case path.Clean(prefix) != strings.TrimRight(prefix, "/") && prefix != "/":
+		c.add(at, "%q has empty or dot segments, which no request keeps; want %s", clip(prefix), path.Clean(prefix))
+	case strings.EqualFold(prefix, reserved) || len(prefix) > len(reserved) && strings.EqualFold(prefix[:len(reserved)+1], reserved+"/"):
+		c.add(at, "%q is reserved: the gateway answers there itself", clip(prefix))
+	}
+}
+
+func (c *checker) admission(at string, room *Room) {
+	a := room.Admission
+	if a.Burst != nil && a.Rate > 0 && *a.Burst < 1000 {
+		c.add(at+".admission.burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", *a.Burst)
+	}
+	if a.MinRate > a.MaxRate {
+		c.add(at+".admission.min_rate", "%s is more than max_rate (%s)", a.MinRate, a.MaxRate)
+	}
+}
+
+func (c *checker) queue(at string, q Queue) {
+	opens := c.moment(at+".opens_at", q.OpensAt)
+	gathers := c.moment(at+".prequeue_at", q.PrequeueAt)
+	if !opens.IsZero() && !gathers.IsZero() && !gathers.Before(opens) {
+		c.add(at+".prequeue_at", "%s is not before opens_at (%s)", q.PrequeueAt, q.OpensAt)
+	}
+}
+
+func (c *checker) moment(at, text string) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	moment, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		c.add(at, "%q is no time; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", clip(text))
+	}
+	return moment
+}
+
+func (c *checker) bypass(at string, rule *Bypass) {
+	if len(rule.Paths)+len(rule.Methods)+len(rule.IPs)+len(rule.UserAgents)+len(rule.Headers) == 0 {
+		c.add(at, "has no condition and would let everyone past the room; give paths, methods, ips, user_agents or headers")
+	}
+	for j, prefix := range rule.Paths {
+		c.path(element(at+".paths", j), prefix)
+	}
+	for j, method := range rule.Methods {
+		if !httpguts.ValidHeaderFieldName(method) || method != strings.ToUpper(method) {
+			c.add(element(at+".methods", j), "%q is no method; want capitals such as GET", clip(method))
+		}
+	}
+	for j, text := range rule.UserAgents {
+		if strings.TrimSpace(text) == "" {
+			c.add(element(at+".user_agents", j), "is empty and would fit everyone; want a part of the User-Agent, such as Googlebot")
+		}
+	}
+	for name, value := range rule.Headers {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			c.add(at+".headers", "%q is no header name", clip(name))
+		case !httpguts.ValidHeaderFieldValue(value):
+			c.add(at+".headers."+name, "holds characters that a header cannot carry")
+		}
+	}
+}
+
+func (c *checker) corsOrigin(at, origin string) {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin || origin != strings.ToLower(origin) || strings.Contains(u.Host, "*") {
+		c.add(at, "%q is no origin; want scheme and host in lower case, as https://shop.example or http://127.0.0.1:3000", clip(origin))
+	}
+}
+
+// The longest texts on a page, in characters.
+const (
+	maxMessage = 1000
+	maxTitle   = 200
+)
+
+func (c *checker) page(at string, p *Page) {
+	switch {
+	case p.Status < 200 || p.Status > 599: // by the bounds
+	case p.Status >= 300 && p.Status < 400, p.Status == http.StatusNoContent, p.Status == http.StatusResetContent, p.Status == http.StatusPartialContent:
+		c.add(at+".status", "%d carries no page; want 200, or for instance 202, 429 or 503", p.Status)
+	}
+	c.text(at+".message", p.Message, maxMessage)
+	c.text(at+".title", p.Title, maxTitle)
+	if p.TemplateFile != "" {
+		if data, ok := c.file(at+".template_file", p.TemplateFile); ok {
+			if err := parseTemplate(data); err != nil {
+				c.add(at+".template_file", "%q does not parse: %v", p.TemplateFile, err)
+			}
+		}
+	}
+	seen := make(map[language.Tag]bool)
+	for j, name := range p.Languages {
+		tag, err := language.Parse(name)
+		switch {
+		case err != nil:
+			c.add(element(at+".languages", j), "%q is no language tag; want for instance en or ko", clip(name))
+		case seen[tag]:
+			c.add(element(at+".languages", j), "%q is there already", clip(name))
+		}
+		seen[tag] = true
+	}
+	if strings.ContainsAny(p.FrameAncestors, ";,\"<>") || strings.ContainsFunc(p.FrameAncestors, unicode.IsControl) || !isASCII(p.FrameAncestors) {
+		c.add(at+".frame_ancestors", "%q is no list of sources; want them separated by blanks, such as 'self' https://partner.example", clip(p.FrameAncestors))
+	}
+}
+
+func (c *checker) text(at, text string, longest int) {
+	if n := utf8.RuneCountInString(text); n > longest {
+		c.add(at, "has %d characters; want at most %d", n, longest)
+	}
+	if !utf8.ValidString(text) {
+		c.add(at, "is not UTF-8")
+	}
+}
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
+}

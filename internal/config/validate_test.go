@@ -1,0 +1,337 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// files is a directory with what settings may name; DIR in a row stands for it.
+func files(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	putPEM := func(name, kind string, der []byte, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	for _, name := range []string{"tls", "other"} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		putPEM(name+".crt", "CERTIFICATE", der, err)
+		der, err = x509.MarshalPKCS8PrivateKey(key)
+		putPEM(name+".key", "PRIVATE KEY", der, err)
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	putPEM("ed25519.pem", "PRIVATE KEY", der, err)
+	put("secret", []byte("Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n"))
+	put("short", []byte("Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1Ae\n"))
+	put("empty", nil)
+	put("page.html", []byte("<h1>{{.Title}}</h1>"))
+	put("broken.html", []byte("<h1>{{.Title</h1>"))
+	return dir
+}
+
+const goodKey = `{id: k1, secret: "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"}`
+
+func TestValidate(t *testing.T) {
+	dir := files(t)
+	two := `origins: [{id: shop, servers: ["http://127.0.0.1:9000"]}, {id: api, servers: ["https://api.example:8443"]}]` + "\n"
+	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
+	origin := func(settings string) string { return "origins: [{id: shop, " + settings + "}]" }
+	key := func(settings string) string { return shop + "tokens: {keys: [" + settings + "]}" }
+	for _, row := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"nothing but an origin", shop, nil},
+		{"no origin", "listen: ':8080'", []string{"origins: there is no site to stand in front of"}},
+
+		// Addresses.
+		{"listen on everything", shop + "listen: ':0'", nil},
+		{"listen on IPv6", shop + "listen: '[::1]:8080'", nil},
+		{"listen without a port", shop + "listen: '127.0.0.1'", []string{`listen: "127.0.0.1" is no listen address`}},
+		{"listen on a service name", shop + "listen: ':http'", []string{`listen: ":http" is no listen address`}},
+		{"listen beyond the ports", shop + "listen: ':65536'", []string{`listen: ":65536" has no valid port`}},
+		{"listen on a path", shop + "listen: 'a/b:80'", []string{`listen: "a/b:80" has no valid host`}},
+		{"admin on the same port", shop + "listen: ':9090'", []string{`admin.listen: "127.0.0.1:9090" is the port of listen`}},
+		{"admin on the same port elsewhere", shop + "listen: '127.0.0.2:9090'", nil},
+
+		// Operators.
+		{"admin open to others", shop + "admin: {listen: ':9090'}", []string{`admin.token: is missing; ":9090" can be reached from other machines`}},
+		{"admin open with a token", shop + "admin: {listen: ':9090', token: a-long-enough-token}", nil},
+		{"admin open with tokens", shop + "admin: {listen: ':9090', tokens: [{name: ann, token_file: DIR/secret}]}", nil},
+		{"admin on localhost", shop + "admin: {listen: 'localhost:9090'}", nil},
+		{"admin on ::1", shop + "admin: {listen: '[::1]:9090'}", nil},
+		{"admin on loopback's net", shop + "admin: {listen: '127.8.9.1:9090'}", nil},
+		{"token with a blank", shop + "admin: {token: 'a b'}", []string{"admin.token: holds characters"}},
+		{"token file that is not there", shop + "admin: {tokens: [{token_file: DIR/none}]}", []string{`admin.tokens[0].token_file: "DIR/none" cannot be read: no such file`}},
+		{"token file that is a directory", shop + "admin: {tokens: [{token_file: DIR}]}", []string{`admin.tokens[0].token_file: "DIR" is not a regular file`}},
+		{"empty token file", shop + "admin: {tokens: [{token_file: DIR/empty}]}", []string{`admin.tokens[0].token_file: "DIR/empty" is empty`}},
+		{"tokens without file, of one name, of no role", shop + "admin: {tokens: [{name: a, role: root}, {name: a, token_file: DIR/secret}]}",
+			[]string{"admin.tokens[0].token_file: is missing", `admin.tokens[1].name: "a" is there already`, `admin.tokens[0].role: "root" is not known; want read or write`}},
+
+		// TLS.
+		{"a pair", shop + "tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key, client_ca_file: DIR/other.crt}", nil},
+		{"certificate alone", shop + "tls: {cert_file: DIR/tls.crt}", []string{"tls.key_file: is missing"}},
+		{"key alone", shop + "tls: {key_file: DIR/tls.key}", []string{"tls.cert_file: is missing"}},
+		{"not a pair", shop + "tls: {cert_file: DIR/tls.crt, key_file: DIR/other.key}", []string{`tls.cert_file: "DIR/tls.crt" and "DIR/other.key" are no pair`}},
+		{"client authorities without TLS", shop + "tls: {client_ca_file: DIR/tls.crt}", []string{"tls.client_ca_file: needs tls.cert_file"}},
+		{"client authorities that are none", shop + "tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key, client_ca_file: DIR/secret}",
+			[]string{`tls.client_ca_file: "DIR/secret" holds no PEM certificate`}},
+
+		// The store.
+		{"redis", shop + "store: {url: 'redis://127.0.0.1:6379/0'}\ntokens: {keys: [" + goodKey + "]}", nil},
+		{"sentinels", shop + "store: {url: 'redis-sentinel://u:p@h1:26379,h2/master/0?tls=1'}\ntokens: {keys: [" + goodKey + "]}", nil},
+		{"cluster", shop + "store: {url: 'redis-cluster://h1:6379,h2:6379'}\ntokens: {keys: [" + goodKey + "]}", nil},
+		{"socket", shop + "store: {url: 'unix:///run/redis.sock?db=1'}\ntokens: {keys: [" + goodKey + "]}", nil},
+		{"redis without a key", shop + "store: {url: 'redis://127.0.0.1:6379/0'}", []string{"tokens.keys: is empty; with a store.url every gateway needs the same key, so make one with: gateway keys generate"}},
+		{"store of another kind", shop + "store: {url: 'memcached://127.0.0.1'}\ntokens: {keys: [" + goodKey + "]}", []string{"store.url: memcached://127.0.0.1: it has an unknown scheme"}},
+		{"store without scheme", shop + "store: {url: '127.0.0.1:6379'}\ntokens: {keys: [" + goodKey + "]}", []string{"store.url: 127.0.0.1:6379: it is not a URL"}},
+		{"store without host", shop + "store: {url: 'redis://'}\ntokens: {keys: [" + goodKey + "]}", []string{"store.url: redis://: it names no host"}},
+		{"two hosts for one redis", shop + "store: {url: 'redis://h1:1,h2:2'}\ntokens: {keys: [" + goodKey + "]}", []string{"store.url: redis://h1:1,h2:2: it names 2 hosts"}},
+		{"password with an @", shop + "store: {url: 'redis://ann:hunter2@x@h:70000'}\ntokens: {keys: [" + goodKey + "]}", []string{"store.url: redis://ann:***@h:70000: it has a bad port"}},
+		{"prefix", shop + "store: {prefix: 'a{b}'}", []string{`store.prefix: "a{b}" is no prefix`}},
+		{"timeout", shop + "store: {timeout: 0s}", []string{"store.timeout: 0s is too small; want at least 1ms"}},
+		{"no directory", shop + "store: {dir: ''}", []string{"store.dir: is empty"}},
+
+		// Keys.
+		{"one key is active by itself", key(goodKey), nil},
+		{"secret from a file", key("{id: k, secret_file: DIR/secret}"), nil},
+		{"Ed25519", key("{id: k, alg: EdDSA, private_key_file: DIR/ed25519.pem}"), nil},
+		{"31 bytes", key("{id: k, secret: Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1Ae}"), []string{"tokens.keys[0].secret: has 31 bytes; want at least 32"}},
+		{"31 bytes in a file", key("{id: k, secret_file: DIR/short}"), []string{"tokens.keys[0].secret_file: has 31 bytes"}},
+		{"no secret", key("{id: k}"), []string{"tokens.keys[0].secret: is missing; make one with: gateway keys generate"}},
+		{"two secrets", key("{id: k, secret: x, secret_file: DIR/secret}"), []string{"tokens.keys[0].secret_file: is given beside secret"}},
+		{"secret for EdDSA", key("{id: k, alg: EdDSA, secret: x}"), []string{"tokens.keys[0].secret: belongs to HS256"}},
+		{"EdDSA without a file", key("{id: k, alg: EdDSA}"), []string{"tokens.keys[0].private_key_file: is missing; make one with: gateway keys generate --alg EdDSA"}},
+		{"private key for HS256", key("{id: k, private_key_file: DIR/ed25519.pem}"), []string{"tokens.keys[0].private_key_file: belongs to EdDSA"}},
+		{"another kind of key", key("{id: k, alg: EdDSA, private_key_file: DIR/tls.key}"), []string{`tokens.keys[0].private_key_file: "DIR/tls.key" holds another kind of key`}},
+		{"a certificate for a key", key("{id: k, alg: EdDSA, private_key_file: DIR/tls.crt}"), []string{`tokens.keys[0].private_key_file: "DIR/tls.crt": want a PEM block PRIVATE KEY`}},
+		{"no active key", key("{id: a, secret_file: DIR/secret}, {id: b, secret_file: DIR/secret}"), []string{"tokens.keys: 0 of 2 keys are active; want exactly one"}},
+		{"two active keys", key("{id: a, secret_file: DIR/secret, active: true}, {id: b, secret_file: DIR/secret, active: true}"), []string{"tokens.keys: 2 of 2 keys are active"}},
+		{"same key id", key("{id: a, secret_file: DIR/secret, active: true}, {id: a, secret_file: DIR/secret}"), []string{`tokens.keys[1].id: "a" is there already`}},
+		{"key id", key("{id: 'a b', secret_file: DIR/secret}"), []string{`tokens.keys[0].id: "a b" is no key id`}},
+		{"algorithm", key("{id: a, alg: none}"), []string{`tokens.keys[0].alg: "none" is not known; want HS256 or EdDSA`}},
+
+		// Origins.
+		{"two servers", origin(`servers: ["http://a:1", "https://[::1]:2", "http://c"]`), nil},
+		{"no server", origin("servers: []"), []string{"origins[0].servers: is empty"}},
+		{"server without scheme", origin("servers: [a:1]"), []string{`origins[0].servers[0]: "a:1" is no server`}},
+		{"server with a path", origin("servers: ['http://a/b']"), []string{`origins[0].servers[0]: "http://a/b" has a path or query; requests keep their own, so want http://a`}},
+		{"server with a password", origin("servers: ['http://u:hunter2@a']"), []string{"origins[0].servers[0]: holds a user name or password"}},
+		{"server with port 0", origin("servers: ['http://a:0']"), []string{`origins[0].servers[0]: "http://a:0" has no valid port`}},
+		{"server twice", origin("servers: ['http://a', 'http://a']"), []string{`origins[0].servers[1]: "http://a" is there already`}},
+		{"authorities", origin("servers: ['https://a'], tls: {ca_file: DIR/secret, server_name: 'a b'}"),
+			[]string{`origins[0].tls.ca_file: "DIR/secret" holds no PEM certificate`, `origins[0].tls.server_name: "a b" is no host name`}},
+		{"default origin", two + "default_origin: api", nil},
+		{"unknown default origin", two + "default_origin: web", []string{`default_origin: "web" is no origin; want shop or api`}},
+		{"same origin id", "origins: [{id: a, servers: ['http://a']}, {id: a, servers: ['http://b']}]", []string{`origins[1].id: "a" is the id of origins[0] already`}},
+
+		// Rooms: ids and origins.
+		{"longest id", shop + "rooms: [{id: " + strings.Repeat("a", 63) + "}]", nil},
+		{"id beyond that", shop + "rooms: [{id: " + strings.Repeat("a", 64) + "}]", []string{"rooms[0].id: "}},
+		{"id with capitals", shop + "rooms: [{id: Sale}]", []string{`rooms[0].id: "Sale" is no id`}},
+		{"id with a dash first", shop + "rooms: [{id: -a}]", []string{`rooms[0].id: "-a" is no id`}},
+		{"no id", shop + "rooms: [{}]", []string{"rooms[0].id: is missing"}},
+		{"same id", shop + "rooms: [{id: a, paths: [/a]}, {id: a, paths: [/b]}]", []string{`rooms[1].id: "a" is the id of rooms[0] already; ids are unique`}},
+		{"unknown origin", room("origin: web"), []string{`rooms[0].origin: "web" is no origin; want shop`}},
+		{"no origin among several", two + "rooms: [{id: a}]", []string{"rooms[0].origin: is missing, and there are several origins; want shop or api"}},
+		{"no origin but a default", two + "default_origin: api\nrooms: [{id: a}]", nil},
+
+		// Rooms: hosts and paths.
+		{"hosts", room("hosts: [shop.example, '*.Shop.example', '*', localhost, 127.0.0.1, '::1', '[::1]', xn--bcher-kva.example]"), nil},
+		{"no host", room("hosts: []"), []string{"rooms[0].hosts: is empty"}},
+		{"star in the middle", room("hosts: ['a.*.example']"), []string{`rooms[0].hosts[0]: "a.*.example": a * stands alone or leads`}},
+		{"star within a label", room("hosts: ['*a.example']"), []string{`rooms[0].hosts[0]: "*a.example": a * stands alone or leads`}},
+		{"host with a port", room("hosts: ['a.example:80']"), []string{`rooms[0].hosts[0]: "a.example:80": want the host without scheme and port`}},
+		{"host as a URL", room("hosts: ['https://a.example']"), []string{`rooms[0].hosts[0]: "https://a.example": want the host without scheme and port`}},
+		{"host in its own letters", room("hosts: [bücher.example]"), []string{`rooms[0].hosts[0]: "bücher.example": want the name as browsers send it, in punycode`}},
+		{"host with a blank", room("hosts: ['a b']"), []string{`rooms[0].hosts[0]: "a b" is no host`}},
+		{"paths", room("paths: [/, /sale, /Sale/VIP/, '~^/t/[0-9]+$', /tickets/café]"), nil},
+		{"no path", room("paths: []"), []string{"rooms[0].paths: is empty"}},
+		{"relative path", room("paths: [sale]"), []string{`rooms[0].paths[0]: "sale" is no path`}},
+		{"path with dots", room("paths: [/a/../b]"), []string{`rooms[0].paths[0]: "/a/../b" has empty or dot segments, which no request keeps; want /b`}},
+		{"path with empty segments", room("paths: [//a]"), []string{`rooms[0].paths[0]: "//a" has empty or dot segments`}},
+		{"escaped path", room("paths: ['/%73ale']"), []string{`rooms[0].paths[0]: "/%73ale": want the path as it reads once decoded`}},
+		{"path with a query", room("paths: ['/a?b']"), []string{`rooms[0].paths[0]: "/a?b": want the path as it reads once decoded`}},
+		{"path as a glob", room("paths: ['/a/*']"), []string{`rooms[0].paths[0]: "/a/*": want the path as it reads once decoded, without ? # * % ; and backslash; for patterns use ~regex`}},
+		{"reserved path", room("paths: [/.Waiting-Room/x]"), []string{`rooms[0].paths[0]: "/.Waiting-Room/x" is reserved`}},
+		{"like the reserved path", room("paths: [/.waiting-rooms]"), nil},
+		{"broken expression", room("paths: ['~(']"), []string{`rooms[0].paths[0]: "~(" does not compile`}},
+		{"empty expression", room("paths: ['~']"), []string{`rooms[0].paths[0]: "~" has no expression`}},
+		{"same place", shop + "rooms: [{id: a, paths: [/sale]}, {id: b, paths: [/x, /SALE/]}]", []string{"rooms[1].paths: /SALE/ on host * belongs to rooms[0]"}},
+		{"same path on other hosts", shop + "rooms: [{id: a, hosts: [a.example]}, {id: b, hosts: [b.example]}]", nil},
+		{"longer path", shop + "rooms: [{id: a, paths: [/]}, {id: b, paths: [/sale]}]", nil},
+		{"same path twice in one room", room("paths: [/a, /a/]"), nil},
+
+		// Rooms: policy.
+		{"no admission", room("admission: {rate: 0}"), nil},
+		{"burst below one", room("admission: {burst: 0.5}"), []string{"rooms[0].admission.burst: 0.5 would never admit a whole visitor"}},
+		{"burst of nothing", room("admission: {burst: 0}"), []string{"rooms[0].admission.burst: 0 would never admit"}},
+		{"rate beyond reason", room("admission: {rate: 1000001}"), []string{"rooms[0].admission.rate: 1000001 is too large; want at most 1000000"}},
+		{"least above most", room("admission: {min_rate: 60}"), []string{"rooms[0].admission.min_rate: 60 is more than max_rate (50)"}},
+		{"short absence", room("queue: {absence: 2m59s}"), []string{"rooms[0].queue.absence: 2m59s is too small; want at least 3m"}},
+		{"shortest absence", room("queue: {absence: 3m}"), nil},
+		{"no claim window", room("queue: {claim_window: 0s}"), []string{"rooms[0].queue.claim_window: 0s is too small; want at least 1s"}},
+		{"session above its limit", room("session: {ttl: 13h}"), []string{"rooms[0].session.max: 12h is less than session.ttl (13h)"}},
+		{"weight", room("weight: 0"), []string{"rooms[0].weight: 0 is too small; want at least 0.001"}},
+		{"poll budget", room("poll_budget: 0"), []string{"rooms[0].poll_budget: 0 is too small; want at least 1"}},
+		{"words", room("on_store_error: maybe, compat: akamai, queue: {method: lifo}"),
+			[]string{`rooms[0].on_store_error: "maybe" is not known; want wait, open, closed or local`, `rooms[0].compat: "akamai" is not known`, `rooms[0].queue.method: "lifo" is not known`}},
+		{"on_store_error of its own", room("on_store_error: local"), nil},
+
+		// Rooms: bypass, CORS, page.
+		{"bypass", room("bypass: [{paths: [/static, '~\\.css$'], methods: [GET], ips: [10.0.0.0/8], user_agents: [Googlebot], headers: {X-Key: v}}]"), nil},
+		{"bypass of everything", room("bypass: [{}]"), []string{"rooms[0].bypass[0]: has no condition and would let everyone past"}},
+		{"bad bypass", room("bypass: [{paths: [x], methods: [get], user_agents: [' '], headers: {'a b': c}}]"), []string{
+			`rooms[0].bypass[0].paths[0]: "x" is no path`, `rooms[0].bypass[0].methods[0]: "get" is no method`,
+			"rooms[0].bypass[0].user_agents[0]: is empty", `rooms[0].bypass[0].headers: "a b" is no header name`}},
+		{"CORS", room("cors_origins: ['https://a.example', 'http://127.0.0.1:3000']"), nil},
+		{"bad CORS", room("cors_origins: ['*', 'https://a.example/', 'a.example', 'https://A.example', 'https://*.example']"), []string{
+			`rooms[0].cors_origins[0]: "*" is no origin`, `rooms[0].cors_origins[1]: `, `rooms[0].cors_origins[2]: `, `rooms[0].cors_origins[3]: `, `rooms[0].cors_origins[4]: `}},
+		{"page", room("page: {status: 503, template_file: DIR/page.html, languages: [en, ko], message: Hi, frame_ancestors: \"'self' https://a.example\"}"), nil},
+		{"redirecting page", room("page: {status: 302}"), []string{"rooms[0].page.status: 302 carries no page"}},
+		{"page without a body", room("page: {status: 204}"), []string{"rooms[0].page.status: 204 carries no page"}},
+		{"page of no status", room("page: {status: 99}"), []string{"rooms[0].page.status: 99 is too small"}},
+		{"broken template", room("page: {template_file: DIR/broken.html}"), []string{`rooms[0].page.template_file: "DIR/broken.html" does not parse`}},
+		{"no template", room("page: {template_file: DIR/none.html}"), []string{`rooms[0].page.template_file: "DIR/none.html" cannot be read`}},
+		{"languages", room("page: {languages: [en, english language, EN]}"), []string{`rooms[0].page.languages[1]: "english language" is no language tag`, `rooms[0].page.languages[2]: "EN" is there already`}},
+		{"long message", room("page: {message: '" + strings.Repeat("é", 1001) + "'}"), []string{"rooms[0].page.message: has 1001 characters; want at most 1000"}},
+		{"frames that end the directive", room("page: {frame_ancestors: \"'self'; script-src *\"}"), []string{"rooms[0].page.frame_ancestors: "}},
+
+		// Shares and other bounds.
+		{"sample", shop + "log: {access_sample: 1.1}", []string{"log.access_sample: 1.1 is too large; want at most 1"}},
+		{"target beyond the header", shop + "limits: {target: 32KiB}", []string{"limits.target: 32KiB is more than limits.header (16KiB)"}},
+		{"issuer", shop + "tokens: {issuer: ''}", []string{"tokens.issuer: want 1 to 200 characters"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, problems := loadText(t, strings.ReplaceAll(row.text, "DIR", dir)+"\n")
+			for i := range row.want {
+				row.want[i] = strings.ReplaceAll(row.want[i], "DIR", dir)
+			}
+			wantProblems(t, problems, row.want...)
+			for _, line := range problems {
+				if strings.Contains(line, "hunter2") || strings.Contains(line, "Zk3vQ9") {
+					t.Errorf("a secret is shown: %s", line)
+				}
+			}
+		})
+	}
+}
+
+// What this version does not have is refused, setting by setting.
+func TestNotAvailable(t *testing.T) {
+	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
+	origin := func(settings string) string {
+		return "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], " + settings + "}]"
+	}
+	rows := map[string]string{ // setting to a file that uses it
+		"proxy_protocol":                     shop + "proxy_protocol: v2",
+		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
+		"origins[].health.path":              origin("health: {path: /health}"),
+		"origins[].budget.rate":              origin("budget: {rate: 5}"),
+		"rooms[].admission.strategy":         room("admission: {strategy: adaptive}"),
+		"rooms[].admission.shadow":           room("admission: {shadow: true}"),
+		"rooms[].admission.prometheus.url":   room("admission: {prometheus: {url: 'http://127.0.0.1:9091'}}"),
+		"rooms[].admission.prometheus.query": room("admission: {prometheus: {query: up}}"),
+		"rooms[].queue.method":               room("queue: {method: lottery}"),
+		"rooms[].queue.opens_at":             room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
+		"rooms[].queue.prequeue_at":          room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
+		"rooms[].queue.draw_secret_file":     room("queue: {draw_secret_file: x}"),
+		"rooms[].identity.header":            room("identity: {header: X-User}"),
+		"rooms[].identity.jwt_claim":         room("identity: {jwt_claim: sub}"),
+		"rooms[].identity.jwks_url":          room("identity: {jwks_url: 'https://a.example/jwks'}"),
+		"rooms[].identity.one_place":         room("identity: {one_place: true}"),
+		"rooms[].guard.joins_per_ip":         room("guard: {joins_per_ip: 20/1m}"),
+		"rooms[].guard.requests_per_session": room("guard: {requests_per_session: 100/10s}"),
+		"rooms[].guard.captcha.provider":     room("guard: {captcha: {provider: turnstile}}"),
+		"rooms[].guard.captcha.site_key":     room("guard: {captcha: {site_key: x}}"),
+		"rooms[].guard.captcha.secret_file":  room("guard: {captcha: {secret_file: x}}"),
+		"rooms[].events":                     room("events: [{name: x}]"),
+	}
+	for _, row := range notAvailable {
+		text, ok := rows[row.setting]
+		if row.setting == "rooms[].eta.estimator" || row.setting == "rooms[].guard.proof_of_work" {
+			continue // the only word there is
+		}
+		if !ok {
+			t.Errorf("no example uses %s", row.setting)
+			continue
+		}
+		_, problems := loadText(t, text+"\n")
+		if len(problems) != 1 || !strings.HasPrefix(problems[0], strings.ReplaceAll(row.setting, "[]", "[0]")+": ") || !strings.Contains(problems[0], "is not available in this version") {
+			t.Errorf("%s: %q", row.setting, problems)
+		}
+		delete(rows, row.setting)
+	}
+	for setting := range rows {
+		t.Errorf("%s has no row in notAvailable", setting)
+	}
+	for _, method := range []string{"fifo", "passthrough", "reject"} {
+		_, problems := loadText(t, room("queue: {method: "+method+"}")+"\n")
+		wantProblems(t, problems)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	cfg, problems := loadText(t, `
+admin: {token: short}
+trusted_proxies: [0.0.0.0/0]
+cookies: {same_site: none}
+origins: [{id: shop, servers: ["http://127.0.0.1:9000"], tls: {server_name: shop.example}}]
+rooms:
+  - {id: sale, hosts: ["*.shop.example"], admission: {max_active: 5}, session: {renew: false}}
+`)
+	wantProblems(t, problems)
+	var lines []string
+	for _, w := range cfg.Warnings() {
+		lines = append(lines, w.String())
+	}
+	wantProblems(t, lines,
+		"trusted_proxies[0]: everybody is trusted",
+		"admin.token: has fewer than 16 characters",
+		"cookies.same_site: browsers take such cookies over TLS only",
+		"origins[0].tls: no server of this origin is https",
+		"rooms[0].hosts[0]: *.shop.example covers many hosts, and cookies are per host: a person has a place on each subdomain",
+		"rooms[0].session.renew: passes are not renewed",
+	)
+
+	cfg, problems = loadText(t, shop)
+	wantProblems(t, problems)
+	if got := cfg.Warnings(); len(got) != 1 || got[0].Path != "rooms" {
+		t.Errorf("without a room: %v", got)
+	}
+	cfg.Rooms = []Room{{Queue: Queue{Method: "lottery"}, Guard: Guard{ProofOfWork: "none"}}}
+	if got := cfg.Warnings(); len(got) != 1 || got[0].Path != "rooms[0].queue.method" {
+		t.Errorf("a lottery that anyone can flood: %v", got)
+	}
+	cfg.Rooms[0].Identity.OnePlace = true
+	if got := cfg.Warnings(); len(got) != 0 {
+		t.Errorf("a lottery with one place for each: %v", got)
+	}
+}

@@ -1,0 +1,261 @@
+package embedded
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoBinary says that there is nothing to run.
+var ErrNoBinary = errors.New("no redis-server or valkey-server found; install one: sudo apt-get install redis-server (Debian, Ubuntu) " +
+	"or brew install redis (macOS), or name a running store in store.url")
+
+// findBinary looks in PATH and where services, whose PATH is short, would miss it.
+func findBinary(named string) (string, error) {
+	if named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("%w (%w)", ErrNoBinary, err)
+		}
+		return path, nil
+	}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		for _, dir := range []string{"", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/valkey/bin"} {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", ErrNoBinary
+}
+
+// engine is the server process of one directory, whoever has started it.
+type engine struct {
+	dir    string
+	socket string
+	binary string   // as configured; found when it is needed
+	extra  []string // settings beside the usual ones
+	log    *slog.Logger
+
+	hold  *lock // on server.lock; had by us while no server runs
+	child int   // pid of a server that this process has started and not yet reaped, else 0
+}
+
+func (e *engine) path(name string) string { return filepath.Join(e.dir, name) }
+
+// alive tells whether a server process exists. If none does, e has server.lock and so may start one.
+func (e *engine) alive() (bool, error) {
+	e.reap()
+	if e.hold == nil {
+		var err error
+		if e.hold, err = openLock(e.path("server.lock")); err != nil {
+			return false, err
+		}
+	}
+	free, err := e.hold.try(unix.LOCK_EX)
+	return !free, err
+}
+
+// reap takes note of the end of an own child and tells how it came about. A goroutine in Wait would do so sooner, but would
+// have to outlive a Close that leaves the server to others.
+func (e *engine) reap() {
+	if e.child == 0 {
+		return
+	}
+	var status unix.WaitStatus
+	pid, err := unix.Wait4(e.child, &status, unix.WNOHANG, nil)
+	if pid != e.child && !errors.Is(err, unix.ECHILD) {
+		return
+	}
+	switch {
+	case status.Signaled():
+		e.log.Warn("store process ended", "pid", e.child, "signal", status.Signal().String())
+	case status.ExitStatus() != 0:
+		e.log.Warn("store process ended", "pid", e.child, "exit", status.ExitStatus())
+	default:
+		e.log.Info("store process ended", "pid", e.child)
+	}
+	e.child = 0
+}
+
+// start runs a server. It must only be called after alive has said that there is none.
+func (e *engine) start() error {
+	binary, err := findBinary(e.binary)
+	if err != nil {
+		return err
+	}
+	for _, stale := range []string{e.socket, e.path("redis.pid")} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove what a former server has left: %w", err)
+		}
+	}
+	logPath := e.path("redis.log")
+	if info, err := os.Stat(logPath); err == nil && info.Size() > 16<<20 {
+		if err := os.Rename(logPath, logPath+".1"); err != nil {
+			return fmt.Errorf("put the store's log aside: %w", err)
+		}
+	}
+	out, err := os.OpenFile(logPath, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the store's log: %w", err)
+	}
+	defer func() { _ = out.Close() }()
+
+	cmd := exec.Command(binary, append([]string{
+		"--port", "0", "--unixsocket", e.socket, "--unixsocketperm", "700",
+		"--dir", e.dir, "--pidfile", e.path("redis.pid"), "--logfile", logPath, "--daemonize", "no",
+		"--appendonly", "yes", "--appendfsync", "everysec", "--aof-load-truncated", "yes", "--save", "",
+		"--maxmemory-policy", "noeviction",
+	}, e.extra...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = e.dir, out, out
+	cmd.ExtraFiles = []*os.File{e.hold.f} // the server has server.lock from now on, for as long as it lives
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", binary, err)
+	}
+	e.child = cmd.Process.Pid
+	_ = cmd.Process.Release() // reap waits by pid
+	e.hold.close()
+	e.hold = nil
+	e.log.Info("store process started", "binary", binary, "pid", e.child, "socket", e.socket, "log", logPath)
+	return nil
+}
+
+// say sends the server one command without arguments and returns the line that it answers; io.EOF where it hangs up instead.
+// A client library would keep a pool for this, and go on dialing in the background when there is no server.
+func (e *engine) say(ctx context.Context, command string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", e.socket)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReaderSize(conn, 1024).ReadSlice('\n')
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(string(line), "\r\n"), nil
+}
+
+// ready is nil once the server answers. A server that is loading its file is not ready yet.
+func (e *engine) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answer, err := e.say(ctx, "PING")
+	if err == nil && answer != "+PONG" {
+		err = fmt.Errorf("it says %q", answer)
+	}
+	return err
+}
+
+// reachable tells whether the socket leads to a process. A server has it from its first moment on, but it may lose it: to
+// somebody who cleans up a temporary directory.
+func (e *engine) reachable() bool {
+	conn, err := net.DialTimeout("unix", e.socket, 200*time.Millisecond)
+	if err == nil {
+		_ = conn.Close()
+		return true
+	}
+	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED)
+}
+
+// signal sends sig to the running server, own child or not.
+func (e *engine) signal(sig syscall.Signal) error {
+	pid := e.child
+	if pid == 0 {
+		text, err := os.ReadFile(e.path("redis.pid"))
+		if err != nil {
+			return err
+		}
+		if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil || pid < 2 {
+			return fmt.Errorf("%s holds no process id: %q", e.path("redis.pid"), text)
+		}
+	}
+	return unix.Kill(pid, sig)
+}
+
+// gone waits until there is no server process, for at most d.
+func (e *engine) gone(d time.Duration) (bool, error) {
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if alive, err := e.alive(); err != nil || !alive {
+			e.reap()
+			return err == nil, err
+		}
+		select {
+		case <-deadline.C:
+			return false, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// stop ends the server: it is asked, then told, then killed.
+func (e *engine) stop(ask, tell time.Duration) error {
+	if alive, err := e.alive(); err != nil || !alive {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ask)
+	answer, err := e.say(ctx, "SHUTDOWN")
+	cancel()
+	// It answers only if it will not. Without an answer it may have heard, unless there was no connection.
+	var network *net.OpError
+	if err != nil && (!errors.As(err, &network) || network.Op != "dial") {
+		if gone, err := e.gone(ask); gone || err != nil {
+			return err
+		}
+	}
+	e.log.Warn("store does not follow SHUTDOWN; terminating it", "answer", answer, "error", err)
+	if err := e.signal(unix.SIGTERM); err != nil {
+		e.log.Warn("cannot terminate the store", "error", err)
+	}
+	if gone, err := e.gone(tell); gone || err != nil {
+		return err
+	}
+	e.log.Error("store does not end; killing it. What it had not written to its file is lost, at most the last second")
+	if err := e.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill the store: %w", err)
+	}
+	gone, err := e.gone(5 * time.Second)
+	if err == nil && !gone {
+		err = errors.New("the store's process does not end even when killed")
+	}
+	return err
+}
+
+// logTail returns the end of the server's log, for errors.
+func (e *engine) logTail() string {
+	f, err := os.Open(e.path("redis.log"))
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	const most = 1200
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		_, _ = f.Seek(-most, io.SeekEnd)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,302 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say where the store lives.
+type Options struct {
+	Dir    string       // store.dir; made if it is not there
+	Log    *slog.Logger // nil: slog.Default()
+	Binary string       // name or path of the server program; empty: redis-server, else valkey-server
+
+	extra []string // settings for the server, in tests
+	times *times   // nil: production's
+}
+
+// times are how long things may take.
+type times struct {
+	tick        time.Duration // between two looks at the server
+	firstPause  time.Duration // before a server that died is started again; doubled each time
+	longPause   time.Duration // the longest such pause
+	steady      time.Duration // a server that lived so long begins with firstPause again
+	unreachable time.Duration // a server whose socket is gone for so long is ended and started anew
+	ask, tell   time.Duration // for SHUTDOWN and SIGTERM to work
+}
+
+var production = times{
+	tick: 50 * time.Millisecond, firstPause: 50 * time.Millisecond, longPause: 5 * time.Second, steady: 30 * time.Second,
+	unreachable: 10 * time.Second, ask: 10 * time.Second, tell: 3 * time.Second,
+}
+
+// Server is this program's use of the store of a directory, which it may share with other programs.
+type Server struct {
+	engine engine
+	log    *slog.Logger
+	times  times
+
+	users      *lock
+	supervisor *lock
+	supervises bool
+
+	// Of the supervisor alone:
+	seen       bool      // a server was alive at the last look
+	since      time.Time // since when
+	pause      time.Duration
+	next       time.Time // not to be started before
+	lost       time.Time // since when its socket is gone; zero while it is there
+	probe      time.Time // when to look at the socket next
+	terminated bool      // has been told to end because of that
+
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the loop has ended
+	closed chan struct{} // closed when Close is through
+	once   sync.Once
+	err    error
+}
+
+// Start uses the store of opt.Dir: one that runs already, else a new one, and returns when it answers. That may take as
+// long as Redis takes to read its file (about a second for a million visitors); ctx bounds it. From then on this program
+// starts the server again whenever it dies, unless another does so already and until Close.
+func Start(ctx context.Context, opt Options) (*Server, error) {
+	dir, err := prepareDir(opt.Dir)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := socketPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{log: opt.Log, times: production, done: make(chan struct{}), closed: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	if opt.times != nil {
+		s.times = *opt.times
+	}
+	s.pause = s.times.firstPause
+	s.engine = engine{dir: dir, socket: socket, binary: opt.Binary, extra: opt.extra, log: s.log}
+
+	if s.users, err = openLock(filepath.Join(dir, usersFile)); err != nil {
+		return nil, fmt.Errorf("store.dir %s: %w", dir, err)
+	}
+	if s.supervisor, err = openLock(filepath.Join(dir, "supervisor.lock")); err != nil {
+		s.users.close()
+		return nil, fmt.Errorf("store.dir %s: %w", dir, err)
+	}
+	// Waits while another program, the last so far, stops the server.
+	if err := s.users.take(ctx, unix.LOCK_SH); err != nil {
+		s.release()
+		return nil, fmt.Errorf("store.dir %s: another program is stopping the store: %w", dir, err)
+	}
+	if err := s.begin(ctx); err != nil {
+		err = fmt.Errorf("store.dir %s: %w", dir, err)
+		if leaveErr := s.leave(); leaveErr != nil {
+			err = errors.Join(err, leaveErr)
+		}
+		return nil, err
+	}
+	loop, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go s.loop(loop)
+	return s, nil
+}
+
+// Socket returns the path of the server's unix socket, which stays the same over restarts.
+func (s *Server) Socket() string { return s.engine.socket }
+
+// URL returns the store URL of the server.
+func (s *Server) URL() string { return "unix://" + escape(s.engine.socket) }
+
+// Wait blocks until Close is through and returns what it returned.
+func (s *Server) Wait() error {
+	<-s.closed
+	return s.err
+}
+
+// Close ends this program's use of the store. The last program to leave stops the server, so that its file is complete;
+// any other leaves it to those who stay. Close takes a second at most, unless the server does not follow: then it is killed
+// after a quarter of a minute. It may be called more than once.
+func (s *Server) Close() error {
+	s.once.Do(func() {
+		s.cancel()
+		<-s.done
+		s.err = s.leave()
+		close(s.closed)
+	})
+	return s.Wait()
+}
+
+// begin gets a server to answer, by whoever supervises it.
+func (s *Server) begin(ctx context.Context) error {
+	tick := time.NewTicker(min(s.times.tick, 10*time.Millisecond))
+	defer tick.Stop()
+	told := time.Now()
+	for {
+		if err := s.lead(); err != nil {
+			return err
+		}
+		if s.supervises {
+			started := s.engine.child != 0
+			if err := s.look(time.Now()); err != nil {
+				return err
+			}
+			if started && s.engine.child == 0 {
+				return fmt.Errorf("the server ended while it started. The end of %s says:\n%s\n"+
+					"(of a damaged file: make a copy, then redis-check-aof --fix appendonlydir/<the file>)", s.engine.path("redis.log"), s.engine.logTail())
+			}
+		}
+		err := s.engine.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		if now := time.Now(); now.Sub(told) > 2*time.Second {
+			told = now
+			s.log.Info("waiting for the store", "socket", s.engine.socket, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the store does not answer in time: %w (last: %w)", ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// loop looks after the server until ctx is done.
+func (s *Server) loop(ctx context.Context) {
+	defer close(s.done)
+	tick := time.NewTicker(s.times.tick)
+	defer tick.Stop()
+	var last string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.engine.reap()
+		err := s.lead()
+		if err == nil && s.supervises {
+			err = s.look(time.Now())
+		}
+		// The next tick tries again; what stays wrong is said once.
+		if err == nil {
+			last = ""
+		} else if err.Error() != last {
+			last = err.Error()
+			s.log.Error("cannot look after the store", "error", err)
+		}
+	}
+}
+
+// lead makes this program the supervisor if there is none.
+func (s *Server) lead() error {
+	if s.supervises {
+		return nil
+	}
+	ok, err := s.supervisor.try(unix.LOCK_EX)
+	if err != nil || !ok {
+		return err
+	}
+	s.supervises = true
+	s.seen, s.since, s.lost, s.terminated = false, time.Now(), time.Time{}, false
+	return s.supervisor.write(fmt.Sprintf("%d %s\n", os.Getpid(), filepath.Base(os.Args[0])))
+}
+
+// look checks on the server and starts it where there is none.
+func (s *Server) look(now time.Time) error {
+	alive, err := s.engine.alive()
+	if err != nil {
+		return err
+	}
+	if !alive {
+		if s.seen {
+			if now.Sub(s.since) >= s.times.steady {
+				s.pause = s.times.firstPause
+			}
+			s.next = now.Add(s.pause)
+			s.log.Error("store died; starting it again", "in", s.pause, "log", s.engine.path("redis.log"))
+			s.pause = min(2*s.pause, s.times.longPause)
+		}
+		s.seen, s.lost, s.terminated = false, time.Time{}, false
+		if now.Before(s.next) {
+			return nil
+		}
+		if err := s.engine.start(); err != nil {
+			s.next = now.Add(s.pause)
+			s.pause = min(2*s.pause, s.times.longPause)
+			return err
+		}
+		s.seen, s.since = true, now
+		return nil
+	}
+	if !s.seen {
+		s.seen, s.since = true, now
+		s.log.Info("took over a running store", "socket", s.engine.socket)
+	}
+	return s.lookAtSocket(now)
+}
+
+// lookAtSocket ends a server that nobody can reach any more.
+func (s *Server) lookAtSocket(now time.Time) error {
+	if now.Before(s.probe) {
+		return nil
+	}
+	s.probe = now.Add(s.times.unreachable / 10) // each look is a connection
+	if s.engine.reachable() {
+		s.lost, s.terminated = time.Time{}, false
+		return nil
+	}
+	if s.lost.IsZero() {
+		s.lost = now
+	}
+	for _, step := range []struct {
+		after time.Duration
+		sig   unix.Signal
+		done  bool
+	}{{2 * s.times.unreachable, unix.SIGKILL, false}, {s.times.unreachable, unix.SIGTERM, s.terminated}} {
+		if now.Sub(s.lost) < step.after {
+			continue
+		}
+		if step.done {
+			return nil
+		}
+		s.log.Error("the store runs, but its socket is gone; ending it to start it anew", "socket", s.engine.socket, "signal", step.sig.String())
+		s.terminated = true
+		return s.engine.signal(step.sig)
+	}
+	return nil
+}
+
+// leave gives up the locks and stops the server if nobody else uses it.
+func (s *Server) leave() error {
+	defer s.release()
+	last, err := s.users.try(unix.LOCK_EX)
+	if err != nil || !last {
+		return err
+	}
+	if err := s.engine.stop(s.times.ask, s.times.tell); err != nil {
+		return fmt.Errorf("stop the store of %s: %w", s.engine.dir, err)
+	}
+	if dir := filepath.Dir(s.engine.socket); dir != s.engine.dir {
+		_ = os.Remove(dir) // under the temporary one; left where anything is in it
+	}
+	return nil
+}
+
+func (s *Server) release() {
+	for _, l := range []*lock{s.engine.hold, s.supervisor, s.users} {
+		if l != nil {
+			l.close()
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"golang.org/x/sys/unix"
+)
+
+// patience bounds every wait for a server. Tests run on busy machines; it only decides how long a failure takes.
+const patience = 20 * time.Second
+
+var errNoBinary = errors.New("redistest: neither redis-server nor valkey-server is in PATH; the tests need a real one: " +
+	"sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)")
+
+// process is one server with its directory. Its methods are not for concurrent use, but for those of Server.
+type process struct {
+	binary string
+	args   []string
+	dir    string
+	socket string
+	addr   string // host:port, empty without TCP
+	cmd    *exec.Cmd
+}
+
+// newProcess starts a server with a directory of its own and waits until it answers. A config, if there is one, is the text
+// of its configuration file, which it may rewrite.
+func newProcess(config string, args []string) (*process, error) {
+	binary, err := find()
+	if err != nil {
+		return nil, err
+	}
+	// Not under the test's own directory: its name holds the test's, and a socket's path may have only about 100 bytes.
+	dir, err := os.MkdirTemp("", "anteroom-redis")
+	if err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	p := &process{binary: binary, dir: dir, socket: filepath.Join(dir, "s")}
+	p.args = append([]string{
+		"--unixsocket", p.socket, "--unixsocketperm", "700", "--dir", dir, "--logfile", filepath.Join(dir, "log"),
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--bind", "127.0.0.1",
+	}, args...)
+	if config != "" {
+		path := filepath.Join(dir, "conf")
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			_ = os.RemoveAll(dir)
+			return nil, fmt.Errorf("redistest: %w", err)
+		}
+		p.args = append([]string{path}, p.args...)
+	}
+	if err := p.start(); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return p, nil
+}
+
+func find() (string, error) {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errNoBinary
+}
+
+// start runs the server and waits until it answers PING.
+func (p *process) start() error {
+	_ = os.Remove(p.socket)
+	p.cmd = exec.Command(p.binary, p.args...)
+	p.cmd.SysProcAttr = childAttr()
+	var early bytes.Buffer // what it prints before it has opened its log
+	out, err := os.Create(filepath.Join(p.dir, "out"))
+	if err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	defer func() { _ = out.Close() }()
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("redistest: start %s: %w", p.binary, err)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := redis.NewClient(clientOptions(p.socket))
+	defer func() { _ = c.Close() }()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err = os.Stat(p.socket); err == nil { // before that go-redis would log each failed dial
+			if err = c.Ping(ctx).Err(); err == nil {
+				return nil
+			}
+		}
+		if p.dead() {
+			p.cmd = nil
+			for _, name := range []string{"out", "log"} {
+				text, _ := os.ReadFile(filepath.Join(p.dir, name))
+				early.Write(text)
+			}
+			return fmt.Errorf("redistest: %s %s ended at once:\n%s", p.binary, strings.Join(p.args, " "), early.String())
+		}
+		select {
+		case <-ctx.Done():
+			p.kill()
+			return fmt.Errorf("redistest: %s does not answer after %s: %w", p.binary, patience, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// dead reaps the child if it has ended. A goroutine in Wait would say so too, but would show up in leak checks.
+func (p *process) dead() bool {
+	pid, err := unix.Wait4(p.cmd.Process.Pid, nil, unix.WNOHANG, nil)
+	return pid == p.cmd.Process.Pid || errors.Is(err, unix.ECHILD)
+}
+
+// kill ends the server at once, whether it runs or is stopped.
+func (p *process) kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait() // says "signal: killed"
+	p.cmd = nil
+}
+
+func (p *process) remove() {
+	p.kill()
+	_ = os.RemoveAll(p.dir)
+}
+
+func clientOptions(socket string) *redis.Options {
+	return &redis.Options{
+		Network: "unix", Addr: socket, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, DialerRetries: 1,
+		MaintNotificationsConfig: maintOff(),
+	}
+}
+
+func maintOff() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+var ports sync.Mutex
+
+// withPort starts a server on a free loopback port. Between the choice and the server's bind another program may take
+// the port, so a few are tried. bus is the distance to a second port that has to be free, 0 for none.
+func withPort(bus int, config string, args []string) (*process, error) {
+	ports.Lock()
+	defer ports.Unlock()
+	var lastErr error
+	for range 5 {
+		port, err := freePort(bus)
+		if err != nil {
+			return nil, err
+		}
+		p, err := newProcess(config, append([]string{"--port", strconv.Itoa(port)}, args...))
+		if err == nil {
+			p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+			return p, nil
+		}
+		if errors.Is(err, errNoBinary) {
+			return nil, err
+		}
+		lastErr = err
+	}
+	return nil, lastErr
+}
+
+// freePort finds a port below 55536, as a cluster node listens 10000 above its own as well.
+func freePort(bus int) (int, error) {
+	for range 100 {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return 0, fmt.Errorf("redistest: %w", err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+		if port >= 55536 {
+			continue
+		}
+		if bus > 0 {
+			second, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+bus)))
+			if err != nil {
+				continue
+			}
+			_ = second.Close()
+		}
+		return port, nil
+	}
+	return 0, errors.New("redistest: found no free loopback port below 55536")
+}
+
+// newCluster starts a node, gives it all slots and waits until it serves them.
+func newCluster() (*process, error) {
+	p, err := withPort(10000, "", []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := redis.NewClient(clientOptions(p.socket))
+	defer func() { _ = c.Close() }()
+	if err := c.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
+		p.remove()
+		return nil, fmt.Errorf("redistest: assign slots: %w", err)
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		info, err := c.ClusterInfo(ctx).Result()
+		if err == nil && strings.Contains(info, "cluster_state:ok") {
+			return p, nil
+		}
+		select {
+		case <-ctx.Done():
+			p.remove()
+			return nil, fmt.Errorf("redistest: the cluster is not ok after %s: %q, %w", patience, info, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *process) signal(s syscall.Signal) error {
+	if p.cmd == nil {
+		return errors.New("redistest: the server is not running")
+	}
+	return p.cmd.Process.Signal(s)
+}

@@ -1,0 +1,106 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// PrivateServer is a server that one test has for itself and may treat badly. Its methods may be called from any
+// goroutine; they report a failure with t.Error.
+type PrivateServer struct {
+	t  testing.TB
+	mu sync.Mutex
+	p  *process
+}
+
+// Server starts a private server on a unix socket and a loopback port, with args after the usual ones, as
+// ("--appendonly", "yes"). It ends with the test.
+func Server(t testing.TB, args ...string) *PrivateServer {
+	t.Helper()
+	return private(t, "", args)
+}
+
+// Sentinel starts a sentinel of its own that watches master under name and alone decides on a failover after 500 ms of
+// silence. Its Addr is what redis-sentinel:// URLs name; its Client speaks to the sentinel. It ends with the test.
+func Sentinel(t testing.TB, name string, master *PrivateServer) *PrivateServer {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private(t, fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 500\n"+
+		"sentinel failover-timeout %[1]s 3000\n", name, host, port), []string{"--sentinel"})
+}
+
+func private(t testing.TB, config string, args []string) *PrivateServer {
+	t.Helper()
+	p, err := withPort(0, config, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &PrivateServer{t: t, p: p}
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.p.remove()
+	})
+	return s
+}
+
+// Socket is the path of the unix socket. It stays the same over Restart.
+func (s *PrivateServer) Socket() string { return s.p.socket }
+
+// Addr is the host:port on loopback. It stays the same over Restart.
+func (s *PrivateServer) Addr() string { return s.p.addr }
+
+// URL is the store URL of the unix socket.
+func (s *PrivateServer) URL() string { return "unix://" + s.p.socket }
+
+// Client returns a client over the unix socket. It is closed when the test ends.
+func (s *PrivateServer) Client() redis.UniversalClient {
+	s.t.Helper()
+	return newClient(s.t, s.p.socket)
+}
+
+// Kill ends the server with SIGKILL. What it had not written is lost.
+func (s *PrivateServer) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.p.kill()
+}
+
+// Stop halts the server with SIGSTOP: connections stay open and nothing answers.
+func (s *PrivateServer) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Cont lets a halted server go on.
+func (s *PrivateServer) Cont() { s.signal(syscall.SIGCONT) }
+
+func (s *PrivateServer) signal(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.p.signal(sig); err != nil {
+		s.t.Errorf("signal %v: %v", sig, err)
+	}
+}
+
+// Restart kills the server if it runs and starts it again in the same directory, socket and port. Data survives only
+// where the test asked for it (--appendonly yes).
+func (s *PrivateServer) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.p.kill()
+	if err := s.p.start(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func newClient(t testing.TB, socket string) redis.UniversalClient {
+	c := redis.NewClient(clientOptions(socket))
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}

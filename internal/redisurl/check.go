@@ -1,0 +1,75 @@
+package redisurl
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// oldest is the first major version whose scripts carry flags (#!lua).
+const oldest = 7
+
+// CheckServer asks every master whether it can be the store: Redis 7 or later, or Valkey, with the maxmemory-policy
+// noeviction. What the user's ACL does not let it ask it takes for granted. An error that wraps ErrUnsuitable is final;
+// any other says that the store could not be asked.
+func CheckServer(ctx context.Context, client redis.UniversalClient) error {
+	if c, ok := client.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			if err := checkNode(ctx, node); err != nil {
+				return fmt.Errorf("node %s: %w", node.Options().Addr, err)
+			}
+			return nil
+		})
+	}
+	return checkNode(ctx, client)
+}
+
+func checkNode(ctx context.Context, node redis.Cmdable) error {
+	version, policy := "", ""
+	server, err := node.Info(ctx, "server").Result()
+	switch {
+	case err == nil:
+		version = field(server, "redis_version")
+	case !redis.HasErrorPrefix(err, "NOPERM"):
+		return fmt.Errorf("ask the store for its version: %w", err)
+	}
+	if memory, err := node.Info(ctx, "memory").Result(); err == nil {
+		policy = field(memory, "maxmemory_policy")
+	} else if !redis.HasErrorPrefix(err, "NOPERM") {
+		return fmt.Errorf("ask the store for its maxmemory-policy: %w", err)
+	}
+	if policy == "" {
+		if config, err := node.ConfigGet(ctx, "maxmemory-policy").Result(); err == nil {
+			policy = config["maxmemory-policy"]
+		}
+	}
+	return judge(version, policy)
+}
+
+// judge says what is wrong with a server. What is not known is empty and not held against it.
+func judge(version, policy string) error {
+	if version != "" {
+		major, _, _ := strings.Cut(version, ".")
+		if n, err := strconv.Atoi(major); err == nil && n < oldest {
+			return fmt.Errorf("%w: it is Redis %s; install Redis %d or later, or Valkey", ErrUnsuitable, version, oldest)
+		}
+	}
+	if policy != "" && policy != "noeviction" {
+		return fmt.Errorf("%w: its maxmemory-policy is %s, which drops visitors' places when memory is short; "+
+			"set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in redis.conf or the provider's parameter group)", ErrUnsuitable, policy)
+	}
+	return nil
+}
+
+// field returns the value of a line "name:value" of an INFO answer.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,119 @@
+package redisurl
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Open returns a client for a store URL. It connects when the first command is sent. timeout is the longest that one
+// command may take on the socket, and from it follow the other limits; a context with an earlier deadline ends it sooner.
+// Nothing is retried: only the caller knows whether a command that may have run can run again.
+func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
+	if timeout <= 0 {
+		return nil, fmt.Errorf("store.timeout %s: must be more than 0, as 250ms", timeout)
+	}
+	t, err := parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("store.url %s: it %w", Mask(rawURL), err)
+	}
+	tlsConfig, err := t.tlsConfig()
+	if err != nil {
+		return nil, fmt.Errorf("store.url %s: %w", Mask(rawURL), err)
+	}
+
+	conns := max(16, 4*runtime.GOMAXPROCS(0))
+	dial := min(max(2*timeout, 100*time.Millisecond), 5*time.Second)
+	wait := min(max(timeout/4, 10*time.Millisecond), 250*time.Millisecond) // for a connection of the pool
+	maint := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	const (
+		lifetime = 10 * time.Minute // so that connections spread again over what is behind a balancer
+		jitter   = time.Minute
+		idle     = 5 * time.Minute
+	)
+
+	switch t.kind {
+	case sentinel:
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: t.master, SentinelAddrs: t.addrs, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPass,
+			Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
+			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
+			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
+			DisableIdentity: true,
+		}), nil
+	case cluster:
+		return redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: t.addrs, Username: t.user, Password: t.pass, TLSConfig: tlsConfig,
+			MaxRetries: -1, MaxRedirects: 3, ClusterStateReloadInterval: 5 * time.Second,
+			// What goes to every node is sent so by name (ForEachMaster). The policies would ask for the table of all commands,
+			// again at each call where the user's ACL refuses it.
+			DisableRoutingPolicies: true,
+			ContextTimeoutEnabled:  true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
+			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
+			DisableIdentity: true, MaintNotificationsConfig: maint,
+		}), nil
+	default:
+		network := "tcp"
+		if t.kind == socket {
+			network = "unix"
+		}
+		return redis.NewClient(&redis.Options{
+			Network: network, Addr: t.addrs[0], Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
+			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
+			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
+			DisableIdentity: true, MaintNotificationsConfig: maint,
+		}), nil
+	}
+}
+
+func (t *target) tlsConfig() (*tls.Config, error) {
+	if !t.tls {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.serverName}
+	if t.caFile != "" {
+		pem, err := os.ReadFile(t.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca_file %s: holds no certificate in PEM form", t.caFile)
+		}
+	}
+	if t.certFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.certFile, t.keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("cert_file, key_file: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// LogTo sends the client library's own messages to log at debug level, for the whole process. They tell of single
+// connections; what matters of them comes back as the error of a command.
+func LogTo(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
+
+type clientLog struct{ log *slog.Logger }
+
+func (l clientLog) Printf(ctx context.Context, format string, v ...any) {
+	if l.log.Enabled(ctx, slog.LevelDebug) {
+		l.log.DebugContext(ctx, "store client", "said", fmt.Sprintf(format, v...))
+	}
+}
+
+// ErrUnsuitable is wrapped by what CheckServer says of a store that answers but cannot be used.
+var ErrUnsuitable = errors.New("the store cannot be used")

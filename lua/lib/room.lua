@@ -1,0 +1,225 @@
+-- room: what every room script begins with. It opens the room's state, keeps
+-- room time, and knows where a ticket stands.
+--
+-- ARGV[1] now (µs; 0: Redis's clock), ARGV[2] epoch and ARGV[3] seq that the
+-- caller knows, ARGV[4] the configured policy, eight integers joined by blanks:
+-- rate burst max_active head_window min_wait absence claim_window session_ttl.
+
+local STATE, LIVE, LINE, PARKED, SEEN, ADMITTED, SESSIONS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local ENDED, GRANTS, REVOKED, FLOW, PENDING, MINUTES, GATEWAYS, SNAPSHOT, AUDIT =
+  KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+
+local GAP = 5000000      -- a longer silence is taken out of room time
+local HOLD = 5000000     -- after such a gap nobody is admitted for as long
+local MEMORY = 900000000 -- ended ids are remembered for absence + this
+
+local function num(s) return s and tonumber(s) or 0 end
+
+local str = int
+
+local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
+  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle' }
+
+local function load_state()
+  local h = redis.call('HMGET', STATE, unpack(FIELDS))
+  local s = {}
+  for i, f in ipairs(FIELDS) do
+    if f == 'epoch' then s[f] = h[i] or '' else s[f] = num(h[i]) end
+  end
+  return s
+end
+
+local function save_state(s)
+  s.seq = s.seq + 1
+  local a = {}
+  for _, f in ipairs(FIELDS) do
+    a[#a + 1] = f
+    if f == 'epoch' then a[#a + 1] = s[f] else a[#a + 1] = str(s[f]) end
+  end
+  redis.call('HSET', STATE, unpack(a))
+end
+
+-- keep_time sets s.now, room time. A silence of over GAP while the room had a
+-- line or sessions, and a clock that went back, are taken out.
+local function keep_time(s)
+  local gap = s.wall - s.tick
+  if gap > GAP and s.busy == 1 then
+    s.adj = s.adj - gap
+    s.tick = s.wall
+    s.hold = s.wall + s.adj + HOLD
+    s.moved = true
+    -- The limiter stood still with the room; its mark is room time.
+  elseif gap < 0 then
+    s.adj = s.adj - gap
+    s.tick = s.wall
+    s.moved = true
+  end
+  -- The limiter's mark is the newest time that a ticket was given: a clock that
+  -- went back between two ticks, or a gap behind it, does not undercut it.
+  if s.wall + s.adj < s.at then
+    s.adj = s.at - s.wall
+    s.moved = true
+  end
+  s.now = s.wall + s.adj
+end
+
+-- open returns the state, or nil and the answer when the store is not the one
+-- that the caller knows: it then has to call room_restore first.
+local function open()
+  local s = load_state()
+  if s.epoch == '' or s.epoch ~= ARGV[2] or s.seq < tonumber(ARGV[3]) then
+    return nil, { 'EPOCH', s.epoch, str(s.seq) }
+  end
+  s.wall = clock_now(ARGV[1])
+  keep_time(s)
+  return s
+end
+
+-- head is the beginning of every answer.
+local function head(s)
+  return { 'OK', s.epoch, str(s.seq), str(s.fence), str(s.now), str(s.wall) }
+end
+
+-- policy is the configured one with the operators' live changes over it.
+local function policy()
+  local p, i = {}, 0
+  local names = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl' }
+  for v in string.gmatch(ARGV[4], '%-?%d+') do
+    i = i + 1
+    p[names[i]] = tonumber(v)
+  end
+  local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method', 'enabled')
+  if h[1] then p.rate = tonumber(h[1]) end
+  if h[2] then p.burst = tonumber(h[2]) end
+  -- 0: not configured, it follows the rate.
+  if p.burst <= 0 then p.burst = math.max(1000, p.rate) end
+  if h[3] then p.max_active = tonumber(h[3]) end
+  if h[4] then p.ttl = tonumber(h[4]) end
+  p.paused = h[5] == '1'
+  p.reject = h[6] == 'reject'
+  return p
+end
+
+-- active counts what max_active limits.
+local function active(s)
+  local n = redis.call('ZCARD', SESSIONS)
+  if s.now < s.held_until and s.held > n then n = s.held end
+  return n + redis.call('ZCARD', ADMITTED)
+end
+
+local function remember(s, p, id)
+  redis.call('ZADD', ENDED, str(s.now + p.absence + MEMORY), id)
+end
+
+-- A grant is what is known of an admitted or ended ticket:
+-- what|admitted (wall)|claimed (room time)|client.
+local function put_grant(id, what, wall, claimed, client)
+  redis.call('HSET', GRANTS, id, what .. '|' .. str(wall) .. '|' .. str(claimed) .. '|' .. client)
+end
+
+local function grant(id)
+  local v = redis.call('HGET', GRANTS, id)
+  if not v then return nil end
+  local what, wall, claimed, client = string.match(v, '^(%a+)|(%d+)|(%d+)|(.*)$')
+  return { what = what, wall = tonumber(wall), claimed = tonumber(claimed), client = client }
+end
+
+local function count_minute(s, what, n)
+  redis.call('HINCRBY', MINUTES, str(math.floor(s.wall / 60000000)) .. what, n)
+end
+
+local function lapse(s, p, id, g)
+  redis.call('ZREM', ADMITTED, id)
+  put_grant(id, 'lapsed', g and g.wall or 0, 0, '')
+  remember(s, p, id)
+  s.lapses = s.lapses + 1
+end
+
+-- settled says where a ticket stands that was admitted once: its code, the
+-- wall time of its admission and a reason; nil when it never was.
+--   A admitted  C active, by this client  L lapsed  E ended  X removed
+local function settled(s, p, id, client)
+  local g = grant(id)
+  if not g then return nil end
+  if g.what == 'admitted' then
+    local at = redis.call('ZSCORE', ADMITTED, id)
+    if at and tonumber(at) + p.claim_window >= s.now then return 'A', g.wall, '' end
+    lapse(s, p, id, g)
+    return 'L', g.wall, 'lapsed'
+  end
+  remember(s, p, id)
+  if g.what == 'claimed' then
+    local till = redis.call('ZSCORE', SESSIONS, id)
+    if till and tonumber(till) > s.now and client ~= '' and g.client == client and s.now - g.claimed <= p.claim_window then
+      return 'C', g.wall, ''
+    end
+    return 'E', g.wall, 'claimed'
+  end
+  if g.what == 'lapsed' then return 'L', g.wall, 'lapsed' end
+  if g.what == 'removed' then return 'X', 0, 'removed' end
+  return 'E', g.wall, g.what
+end
+
+-- heard renews a waiting ticket's presence: the score is the millisecond in
+-- which it was heard, times 256, plus the seconds for which it then counts as
+-- present.
+local function heard(s, id, grace)
+  redis.call('ZADD', SEEN, str(math.floor(s.now / 1000) * 256 + math.min(255, grace)), id)
+end
+
+-- waiting finds a ticket in line and renews it; un-parks it. Its order, or nil.
+local function waiting(s, id, grace)
+  local ord = redis.call('ZSCORE', LINE, id)
+  if not ord then
+    ord = redis.call('ZSCORE', PARKED, id)
+    if not ord then return nil end
+    redis.call('ZADD', LINE, ord, id)
+    redis.call('ZREM', PARKED, id)
+  end
+  heard(s, id, grace)
+  return tonumber(ord)
+end
+
+local function out_of_line(id)
+  local n = redis.call('ZREM', LINE, id) + redis.call('ZREM', PARKED, id)
+  redis.call('ZREM', SEEN, id)
+  return n
+end
+
+local function count_flow(s, what, n)
+  redis.call('HINCRBY', FLOW, str(math.floor(s.now / 1000000)) .. what, n)
+end
+
+-- count_admissions adds to the totals, the flow that the ETA reads and the history.
+local function count_admissions(s, n)
+  if n == 0 then return end
+  s.admissions = s.admissions + n
+  count_flow(s, 'a', n)
+  count_minute(s, 'a', n)
+end
+
+-- count_wait files one wait in the history: 4 buckets an octave of seconds.
+local function count_wait(s, us)
+  if us < 0 then us = 0 end
+  count_minute(s, 'w' .. str(math.min(80, math.floor(4 * math.log(1 + us / 1000000) / math.log(2)))), 1)
+end
+
+-- audit writes one entry of netstrings (length:bytes): second, who, room,
+-- action, then field, before, after for each change; '-' stands for nil.
+local function audit(s, who, room, action, changes)
+  local a = {}
+  local function put(v)
+    a[#a + 1] = v and (#v .. ':' .. v) or '-'
+  end
+  put(str(math.floor(s.wall / 1000000)))
+  put(who)
+  put(room)
+  put(action)
+  for _, c in ipairs(changes) do
+    put(c[1])
+    put(c[2])
+    put(c[3])
+  end
+  redis.call('LPUSH', AUDIT, table.concat(a))
+  redis.call('LTRIM', AUDIT, 0, 999)
+end

@@ -1,0 +1,240 @@
+#!lua flags=allow-oom
+-- room_advance: one tick: parks absent heads, admits present ones, takes back what lapsed or ended, reaps, and builds the snapshot.
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise}
+-- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
+-- INCLUDE: clock, limiter, room
+
+-- gap: µs since the last tick under which this call only reads; cursor: room
+-- time from which revoked sessions are wanted; most: admissions in one call;
+-- have: the seq of the snapshot that the caller holds (it is not sent again);
+-- since: room time from which admissions are wanted, so that every gateway can
+-- give them back to a store that lost them before they were claimed.
+-- Then pairs (second, count): arrivals that this gateway signed and that are not enrolled yet.
+local s, err = open()
+if not s then return err end
+local p = policy()
+local gap, most = tonumber(ARGV[5]), tonumber(ARGV[8])
+
+local fresh = redis.call('ZSCORE', GATEWAYS, ARGV[6])
+if not fresh or s.now - tonumber(fresh) > 1000000 then
+  redis.call('ZADD', GATEWAYS, str(s.now), ARGV[6])
+end
+
+for i = 11, #ARGV, 2 do
+  local n = tonumber(ARGV[i + 1])
+  redis.call('HINCRBY', PENDING, ARGV[i], n)
+  s.joins = s.joins + n
+  s.busy = 1
+  count_minute(s, 'j', n)
+end
+
+local function since(key, from, n)
+  return redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, n)
+end
+
+local snapshot = redis.call('GET', SNAPSHOT)
+if snapshot and s.wall - s.tick < gap then
+  local built = string.match(snapshot, '^%S+ (%d+)')
+  if #ARGV > 10 or s.moved then save_state(s) end
+  local answer = head(s)
+  answer[7] = built == ARGV[9] and '' or snapshot
+  answer[8] = since(REVOKED, ARGV[7], 1000)
+  answer[9] = since(ADMITTED, ARGV[10], most)
+  return answer
+end
+
+local before = s.tick + s.adj -- room time of the last tick
+s.tick = s.wall
+
+-- expire takes the due members of a set ordered by time, a bounded number.
+local function due(key, till, n)
+  return redis.call('ZRANGEBYSCORE', key, '-inf', str(till), 'LIMIT', 0, n)
+end
+
+local function drop(key, ids)
+  if #ids > 0 then redis.call('ZREM', key, unpack(ids)) end
+end
+
+drop(SESSIONS, due(SESSIONS, s.now, 2000))
+for _, id in ipairs(due(ADMITTED, s.now - p.claim_window - 1, 1000)) do
+  lapse(s, p, id, grant(id))
+end
+local forget = due(ENDED, s.now, 2000)
+if #forget > 0 then
+  redis.call('HDEL', GRANTS, unpack(forget))
+  drop(ENDED, forget)
+end
+drop(REVOKED, due(REVOKED, s.now - 3600000000 - p.ttl, 2000))
+drop(GATEWAYS, due(GATEWAYS, s.now - 5000000, 100))
+-- Reap: unheard of for longer than absence. The score is a millisecond times 256.
+local gone = redis.call('ZRANGEBYSCORE', SEEN, '-inf', str((math.floor((s.now - p.absence) / 1000) - 1000) * 256), 'LIMIT', 0, 1000)
+if #gone > 0 then
+  redis.call('ZREM', LINE, unpack(gone))
+  redis.call('ZREM', PARKED, unpack(gone))
+  redis.call('ZREM', SEEN, unpack(gone))
+  s.abandons = s.abandons + #gone
+  count_minute(s, 'x', #gone)
+end
+
+local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
+local bucket = limiter.token_bucket
+bucket.refill(b, s.now)
+
+local function present(id)
+  local score = tonumber(redis.call('ZSCORE', SEEN, id) or 0)
+  return math.floor(score / 256) * 1000 + (score % 256) * 1000000 >= s.now
+end
+
+-- Nobody is parked while the room holds its breath after a gap.
+local function admit()
+  if s.now < s.hold then return 0 end
+  local k = 0
+  if not p.paused and not p.reject then
+    k = bucket.available(b)
+    if p.max_active > 0 then k = math.min(k, p.max_active - active(s)) end
+    if p.head_window > 0 then k = math.min(k, p.head_window) end
+    k = math.max(0, math.min(k, most))
+  end
+  local n, parked = 0, 0
+  while parked < 1000 do
+    -- One more than may be admitted, so that an absent head is parked even
+    -- when there is no capacity.
+    local heads = redis.call('ZRANGE', LINE, 0, math.min(99, k - n), 'WITHSCORES')
+    if #heads == 0 then return n end
+    for i = 1, #heads, 2 do
+      local id, ord = heads[i], tonumber(heads[i + 1])
+      if not present(id) then
+        redis.call('ZREM', LINE, id)
+        redis.call('ZADD', PARKED, heads[i + 1], id)
+        parked = parked + 1
+      elseif n >= k or ord + p.min_wait > s.now then
+        return n
+      else
+        redis.call('ZADD', ADMITTED, str(s.now), id)
+        put_grant(id, 'admitted', s.wall, 0, '')
+        redis.call('ZREM', LINE, id)
+        redis.call('ZREM', SEEN, id)
+        count_wait(s, s.now - ord)
+        n = n + 1
+      end
+    end
+  end
+  return n
+end
+
+local had = redis.call('ZCARD', LINE)
+local n = admit()
+bucket.take(b, n)
+s.level, s.at = b.level, b.at
+count_admissions(s, n)
+local length = redis.call('ZCARD', LINE)
+local parked = redis.call('ZCARD', PARKED)
+local admitted = redis.call('ZCARD', ADMITTED)
+local sessions = active(s) - admitted
+
+-- Time in which admission was wanted and possible goes to the flow, second by second.
+if had > 0 and not p.paused and s.now >= s.hold and before < s.now and s.now - before <= GAP then
+  local t = before
+  while t < s.now do
+    local sec = math.floor(t / 1000000)
+    local till = math.min(s.now, (sec + 1) * 1000000)
+    redis.call('HINCRBY', FLOW, str(sec) .. 'b', str(till - t))
+    t = till
+  end
+end
+local second = math.floor(s.now / 1000000)
+if second - 900 - s.trimmed > 1000 then
+  if redis.call('HLEN', FLOW) > 0 and second - s.trimmed > 1800 then redis.call('DEL', FLOW) end
+  s.trimmed = second - 900
+end
+while s.trimmed < second - 900 do
+  s.trimmed = s.trimmed + 1
+  redis.call('HDEL', FLOW, str(s.trimmed) .. 'a', str(s.trimmed) .. 'b')
+end
+
+local pending, ahead = {}, 0
+local flat = redis.call('HGETALL', PENDING)
+for i = 1, #flat, 2 do
+  local sec, count = tonumber(flat[i]), tonumber(flat[i + 1])
+  if sec < second - 15 then
+    redis.call('HDEL', PENDING, flat[i])
+  elseif count > 0 then
+    pending[#pending + 1] = flat[i] .. ':' .. flat[i + 1]
+    ahead = ahead + count
+  end
+end
+
+s.busy = (length + parked + admitted + sessions + ahead > 0) and 1 or 0
+
+-- History, by minutes of the wall clock; the last 1440 are kept.
+local minute = math.floor(s.wall / 60000000)
+redis.call('HSET', MINUTES, str(minute) .. 'q', length, str(minute) .. 'r', str(p.rate))
+if minute > s.minute then
+  for m = math.max(s.minute, minute - 60) + 1, minute do
+    local old, fields = str(m - 1441), {}
+    for _, f in ipairs({ 'j', 'a', 'x', 'q', 'r' }) do fields[#fields + 1] = old .. f end
+    for i = 0, 80 do fields[#fields + 1] = old .. 'w' .. i end
+    redis.call('HDEL', MINUTES, unpack(fields))
+  end
+  s.minute = minute
+end
+
+-- The snapshot, lines of text; Go's parse.go reads it.
+local front = math.min(20000, math.max(1000, math.floor(p.rate / 100)))
+local orders, prev = {}, 0
+local heads = redis.call('ZRANGE', LINE, 0, front - 1, 'WITHSCORES')
+for i = 2, #heads, 2 do
+  local ord = tonumber(heads[i])
+  orders[#orders + 1] = str(ord - prev)
+  prev = ord
+end
+local oldest = heads[2] or '0'
+local sketch = {}
+if length > front then
+  local step = math.max(1, math.floor((length - front) / 100))
+  local rank = front
+  while rank < length - 1 do
+    sketch[#sketch + 1] = str(rank) .. ':' .. redis.call('ZRANGE', LINE, rank, rank, 'WITHSCORES')[2]
+    rank = rank + step
+  end
+  sketch[#sketch + 1] = str(length - 1) .. ':' .. redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]
+end
+local flow = {}
+for sec = second - 9, second do
+  local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')
+  flow[#flow + 1] = str(sec) .. ':' .. (f[1] or '0') .. ':' .. (f[2] or '0')
+end
+local live, message, version = {}, '', '0'
+local changes = redis.call('HGETALL', LIVE)
+for i = 1, #changes, 2 do
+  if changes[i] == 'message' then
+    message = changes[i + 1]
+    live[#live + 1] = 'message=1'
+  elseif changes[i] == 'version' then
+    version = changes[i + 1]
+  else
+    live[#live + 1] = changes[i] .. '=' .. changes[i + 1]
+  end
+end
+-- The seq that save_state is about to write.
+local built = str(s.seq + 1)
+snapshot = table.concat({
+  table.concat({ '1', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
+    str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
+    str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold) }, ' '),
+  table.concat(live, ' '),
+  table.concat(orders, ','),
+  table.concat(sketch, ','),
+  table.concat(pending, ','),
+  table.concat(flow, ','),
+  message,
+}, '\n')
+redis.call('SET', SNAPSHOT, snapshot)
+save_state(s)
+local answer = head(s)
+answer[7] = snapshot
+answer[8] = since(REVOKED, ARGV[7], 1000)
+answer[9] = since(ADMITTED, ARGV[10], most)
+return answer

@@ -1,0 +1,39 @@
+#!lua flags=allow-oom
+-- room_claim: exchanges admitted tickets for sessions.
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- ARGV: now, epoch, seq, policy, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
+-- INVARIANT: a ticket is spent once (4); the same client may repeat its claim within the claim window.
+-- INCLUDE: clock, room
+
+-- Groups of two: id, client. Codes: C claimed, W not yet (nor within SETTLE after
+-- a loss of data, room_restore), L, E, X as in room_enter, U unknown.
+local s, err = open()
+if not s then return err end
+local p = policy()
+local out = {}
+for i = 5, #ARGV, 2 do
+  local id, client = ARGV[i], ARGV[i + 1]
+  local ord = 0
+  local code, wall, reason = settled(s, p, id, client)
+  if code == 'A' and s.now < s.settle then
+    code = 'W'
+  elseif code == 'A' then
+    redis.call('ZADD', SESSIONS, str(s.now + 1.5 * p.ttl), id)
+    put_grant(id, 'claimed', wall, s.now, client)
+    remember(s, p, id)
+    redis.call('ZREM', ADMITTED, id)
+    s.claims = s.claims + 1
+    s.busy = 1
+    code = 'C'
+  elseif not code then
+    ord = num(redis.call('ZSCORE', LINE, id) or redis.call('ZSCORE', PARKED, id))
+    code, wall, reason = ord > 0 and 'W' or 'U', 0, ''
+  end
+  local n = #out
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(ord), str(wall), reason
+end
+save_state(s)
+local answer = head(s)
+for i = 1, #out do answer[6 + i] = out[i] end
+return answer

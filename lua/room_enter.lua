@@ -1,0 +1,109 @@
+#!lua
+-- room_enter: gives arrivals a place or lets them in at once, and enrols tickets that the line does not hold.
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- ARGV: now, epoch, seq, policy, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
+-- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4).
+-- INCLUDE: clock, limiter, room
+
+-- Groups of eight: kind, id, client, grace, order, seen, ep, fn.
+--   arrive  a new or keyed id; order, seen, ep, fn are empty
+--   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
+--           its gateway had never heard the store: order is then µs to put behind the last tick
+--   charge  one unit of the limiter without a session; id is empty
+-- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge.
+local s, err = open()
+if not s then return err end
+local p = policy()
+local out = {}
+local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
+local bucket = limiter.token_bucket
+bucket.refill(b, s.now)
+
+local line = redis.call('ZCARD', LINE)
+local may = not p.paused and not p.reject and p.min_wait == 0
+local slots = p.max_active > 0 and p.max_active - active(s) or math.huge
+local last, let_in, joined = 0, 0, 0
+
+local function put(code, ord, wall, reason)
+  local n = #out
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(ord), str(wall), reason
+end
+
+local function arrive(id, client, grace)
+  local code, wall, reason = settled(s, p, id, client)
+  if code then return put(code, 0, wall, reason) end
+  local ord = waiting(s, id, grace)
+  if ord then return put('W', ord, 0, '') end
+  joined = joined + 1
+  s.busy = 1
+  if may and line == 0 and s.now >= s.hold and slots >= 1 and bucket.available(b) >= 1 then
+    bucket.take(b, 1)
+    slots = slots - 1
+    let_in = let_in + 1
+    redis.call('ZADD', SESSIONS, str(s.now + 1.5 * p.ttl), id)
+    put_grant(id, 'claimed', s.wall, s.now, client)
+    remember(s, p, id)
+    count_wait(s, 0)
+    return put('C', s.now, s.wall, '')
+  end
+  -- Orders of one call ascend, so that arrivals of one microsecond keep theirs.
+  ord = math.max(s.now, last + 1)
+  last = ord
+  redis.call('ZADD', LINE, str(ord), id)
+  heard(s, id, grace)
+  line = line + 1
+  put('W', ord, 0, '')
+end
+
+local function enrol(id, client, grace, ord, seen, ep, fn)
+  if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
+  local code, wall, reason = settled(s, p, id, client)
+  if code then return put(code, 0, wall, reason) end
+  local have = waiting(s, id, grace)
+  if have then return put('W', have, 0, '') end
+  if ep == '?' then
+    ord = s.tick + s.adj + ord
+  elseif s.now - (ep == '' and ord or seen) > p.absence then
+    return put('X', 0, 0, 'late')
+  end
+  if ep ~= '' and ep ~= '?' and ep ~= s.epoch and s.virgin == 1 then
+    -- The store is new but the room is not: nobody remembered it.
+    s.virgin = 0
+    b.level = 0
+    s.hold = s.now + HOLD
+  end
+  if ord > s.now then ord = s.now end
+  s.busy = 1
+  redis.call('ZADD', LINE, str(ord), id)
+  heard(s, id, grace)
+  line = line + 1
+  if ep == '' then
+    redis.call('HINCRBY', PENDING, str(math.floor(ord / 1000000)), -1)
+  end
+  put('W', ord, 0, '')
+end
+
+for i = 5, #ARGV, 8 do
+  local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
+  if kind == 'arrive' then
+    arrive(id, client, grace)
+  elseif kind == 'enrol' then
+    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]))
+  elseif may and line == 0 and s.now >= s.hold and bucket.available(b) >= 1 and slots >= 1 then
+    bucket.take(b, 1)
+    put('Y', 0, 0, '')
+  else
+    put('N', 0, 0, '')
+  end
+end
+
+s.level, s.at = b.level, b.at
+s.joins = s.joins + joined
+s.claims = s.claims + let_in
+if joined > 0 then count_minute(s, 'j', joined) end
+count_admissions(s, let_in)
+save_state(s)
+local answer = head(s)
+for i = 1, #out do answer[6 + i] = out[i] end
+return answer

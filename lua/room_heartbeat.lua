@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- room_heartbeat: keeps sessions, and registers those whose pass was minted while the store was away.
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- ARGV: now, epoch, seq, policy, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, then the ids that are revoked}
+-- INVARIANT: max_active counts every session that is alive (1); a revoked session stays revoked.
+-- INCLUDE: clock, room
+local s, err = open()
+if not s then return err end
+local p = policy()
+local answer = {}
+local till = str(s.now + 1.5 * p.ttl)
+for i = 5, #ARGV do
+  local id = ARGV[i]
+  if redis.call('ZSCORE', REVOKED, id) then
+    answer[#answer + 1] = id
+  else
+    redis.call('ZADD', SESSIONS, till, id)
+    -- Registered without an admission here: it must not be admitted again.
+    if redis.call('HEXISTS', GRANTS, id) == 0 then
+      out_of_line(id)
+      put_grant(id, 'claimed', 0, 0, '')
+      remember(s, p, id)
+    end
+  end
+end
+s.busy = 1
+save_state(s)
+local h = head(s)
+for i = 1, #answer do h[6 + i] = answer[i] end
+return h

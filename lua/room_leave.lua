@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- room_leave: takes tickets out of the line for good, by their owner or an operator.
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- ARGV: now, epoch, seq, policy, who, room, reason, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, how many were there}
+-- INVARIANT: a ticket is spent once (4): an id that left is remembered, whether the line held it or not.
+-- INCLUDE: clock, room
+
+-- reason is left or removed; then ids. who is '' for a visitor, else the operator for the audit log.
+local s, err = open()
+if not s then return err end
+local p = policy()
+local who, room, reason = ARGV[5], ARGV[6], ARGV[7]
+local found = 0
+for i = 8, #ARGV do
+  local id = ARGV[i]
+  local g = grant(id)
+  if not g or g.what == 'admitted' then
+    local n = out_of_line(id) + redis.call('ZREM', ADMITTED, id)
+    put_grant(id, reason, g and g.wall or 0, 0, '')
+    remember(s, p, id)
+    found = found + n
+    s.abandons = s.abandons + n
+    if n > 0 then count_minute(s, 'x', n) end
+  end
+end
+if who ~= '' and found > 0 then
+  audit(s, who, room, 'remove_ticket', { { 'tickets', nil, str(found) } })
+end
+save_state(s)
+local answer = head(s)
+answer[7] = found
+return answer

@@ -1,0 +1,38 @@
+#!lua flags=no-writes
+-- room_lookup: tells of one ticket without touching it.
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- ARGV: now, epoch, seq, policy, id
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, state, order, seen, rank, wall of admission, reason}
+-- INVARIANT: looking changes nothing.
+-- INCLUDE: clock, room
+
+-- state: line, parked, admitted, claimed (a session), ended, or '' when unknown.
+local s, err = open()
+if not s then return err end
+local id = ARGV[5]
+local state, ord, rank, wall, reason = '', 0, 0, 0, ''
+local line, parked = redis.call('ZSCORE', LINE, id), redis.call('ZSCORE', PARKED, id)
+local seen = math.floor(num(redis.call('ZSCORE', SEEN, id)) / 256) * 1000
+if line then
+  state, ord, rank = 'line', tonumber(line), redis.call('ZRANK', LINE, id)
+elseif parked then
+  state, ord = 'parked', tonumber(parked)
+  rank = redis.call('ZCOUNT', LINE, '-inf', '(' .. parked)
+else
+  local g = grant(id)
+  if g then
+    wall, reason = g.wall, g.what
+    if g.what == 'admitted' then
+      state = 'admitted'
+    elseif g.what == 'claimed' and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then
+      state = 'claimed'
+    else
+      state = 'ended'
+    end
+  elseif num(redis.call('ZSCORE', SESSIONS, id)) > s.now then
+    state, reason = 'claimed', 'claimed'
+  end
+end
+local answer = head(s)
+answer[7], answer[8], answer[9], answer[10], answer[11], answer[12] = state, str(ord), str(seen), rank, str(wall), reason
+return answer

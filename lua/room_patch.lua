@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- room_patch: changes a room's live fields and writes the audit log.
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- ARGV: now, epoch, seq, policy, who, room, action, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, version}
+-- INVARIANT: the version only grows, so that after a loss the newest change wins.
+-- INCLUDE: clock, limiter, room
+
+-- Then groups of three: set or clear, field, value.
+local s, err = open()
+if not s then return err end
+-- What was earned so far was earned at the old rate.
+local p = policy()
+local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
+limiter.token_bucket.refill(b, s.now)
+s.level, s.at = b.level, b.at
+
+local changes = {}
+for i = 8, #ARGV, 3 do
+  local f = ARGV[i + 1]
+  local before, after = redis.call('HGET', LIVE, f), nil
+  if ARGV[i] == 'set' then
+    redis.call('HSET', LIVE, f, ARGV[i + 2])
+    after = ARGV[i + 2]
+  else
+    redis.call('HDEL', LIVE, f)
+  end
+  changes[#changes + 1] = { f, before or nil, after }
+end
+local version = redis.call('HINCRBY', LIVE, 'version', 1)
+audit(s, ARGV[5], ARGV[6], ARGV[7], changes)
+-- The next tick of any gateway builds a snapshot with the change in it.
+redis.call('DEL', SNAPSHOT)
+save_state(s)
+local answer = head(s)
+answer[7] = version
+return answer

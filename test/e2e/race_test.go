@@ -1,0 +1,6 @@
+//go:build race
+
+package e2e
+
+// buildFlags build the programs as the tests were built.
+var buildFlags = []string{"-race"}

@@ -1,0 +1,192 @@
+package token
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+func newTestCache(t testing.TB, size int, keys ...Key) *Cache {
+	t.Helper()
+	c := NewCache(size)
+	c.Swap(mustRing(t, keys...))
+	return c
+}
+
+func TestACacheAnswersAsItsRingDoes(t *testing.T) {
+	c := newTestCache(t, 64, hsKey("k1", true))
+	w, p := testWaiting(), testPass()
+	rawWaiting, rawPass := c.Ring().AppendWaiting(nil, &w), c.Ring().AppendPass(nil, &p)
+	for round := range 3 { // the first fills, the others hit
+		if got, err := c.VerifyWaiting(rawWaiting, testRoom, testNow); err != nil || got != w {
+			t.Errorf("round %d: %+v, %v", round, got, err)
+		}
+		if got, err := c.VerifyPass(rawPass, testRoom, testNow); err != nil || got != p {
+			t.Errorf("round %d: %+v, %v", round, got, err)
+		}
+		for _, row := range []struct {
+			name   string
+			verify func() error
+			want   string
+		}{
+			{"pass as waiting token", func() error { _, err := c.VerifyWaiting(rawPass, testRoom, testNow); return err }, "type"},
+			{"waiting token as pass", func() error { _, err := c.VerifyPass(rawWaiting, testRoom, testNow); return err }, "type"},
+			{"pass in another room", func() error { _, err := c.VerifyPass(rawPass, "vip", testNow); return err }, "audience"},
+			{"pass in no room", func() error { _, err := c.VerifyPass(rawPass, "", testNow); return err }, "audience"},
+			{"waiting token in another room", func() error { _, err := c.VerifyWaiting(rawWaiting, "vip", testNow); return err }, "audience"},
+			{"pass in its last second", func() error { _, err := c.VerifyPass(rawPass, testRoom, p.Expires+Leeway-1); return err }, ""},
+			{"pass after it", func() error { _, err := c.VerifyPass(rawPass, testRoom, p.Expires+Leeway); return err }, "expired"},
+			{"waiting token after its last second", func() error { _, err := c.VerifyWaiting(rawWaiting, testRoom, w.Expires+Leeway); return err }, "expired"},
+			{"forged", func() error {
+				_, err := c.VerifyPass([]byte(strings.Replace(string(rawPass), ".", ".e", 1)), testRoom, testNow)
+				return err
+			}, "signature"},
+			{"too long", func() error { _, err := c.VerifyPass(make([]byte, 5000), testRoom, testNow); return err }, "too_long"},
+		} {
+			if err := row.verify(); Reason(err) != row.want {
+				t.Errorf("round %d, %s: %v, want %q", round, row.name, err, row.want)
+			}
+		}
+	}
+}
+
+func TestACacheForgetsWithItsRing(t *testing.T) {
+	c := NewCache(8)
+	p := testPass()
+	raw := mustRing(t, hsKey("k1", true)).AppendPass(nil, &p)
+	verify := func() string { _, err := c.VerifyPass(raw, testRoom, testNow); return Reason(err) }
+	if got := verify(); got != "kid" || c.Ring() != nil {
+		t.Errorf("without a ring: %q", got)
+	}
+	c.Swap(mustRing(t, hsKey("k1", true)))
+	if a, b := verify(), verify(); a != "" || b != "" {
+		t.Errorf("with its ring: %q, %q", a, b)
+	}
+	c.Swap(mustRing(t, hsKey("k2", true)))
+	if got := verify(); got != "kid" {
+		t.Errorf("after its key was retired: %q", got)
+	}
+}
+
+func TestTheTokensOfACacheAreNotTheCallersBytes(t *testing.T) {
+	c := newTestCache(t, 8, hsKey("k1", true))
+	p := testPass()
+	raw := c.Ring().AppendPass(nil, &p)
+	shown, room := append([]byte(nil), raw...), []byte(testRoom)
+	if _, err := c.VerifyPass(shown, unsafe.String(&room[0], len(room)), testNow); err != nil {
+		t.Fatal(err)
+	}
+	clear(shown) // as a server does with its buffers
+	clear(room)
+	if got, err := c.VerifyPass(raw, testRoom, testNow); err != nil || got != p {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := c.VerifyPass(shown, testRoom, testNow); err == nil {
+		t.Error("the wiped bytes were accepted")
+	}
+}
+
+func (s *cacheState) entries() (list []*cacheEntry) {
+	for i := range s.sets {
+		for j := range s.sets[i] {
+			if e := s.sets[i][j].Load(); e != nil {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+func TestACacheIsBounded(t *testing.T) {
+	for _, row := range []struct{ size, want int }{{0, 8}, {1, 8}, {8, 8}, {9, 16}, {1000, 1024}} {
+		c := newTestCache(t, row.size, hsKey("k1", true))
+		if got := len(c.state.Load().sets) * ways; got != row.want {
+			t.Errorf("NewCache(%d) has %d places, want %d", row.size, got, row.want)
+		}
+	}
+	c := newTestCache(t, 64, hsKey("k1", true))
+	for i := range 1000 {
+		p := testPass()
+		p.IssuedAt = int64(i)
+		if _, err := c.VerifyPass(c.Ring().AppendPass(nil, &p), testRoom, testNow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(c.state.Load().entries()); n < 48 || n > 64 {
+		t.Errorf("%d tokens are kept of 1000, want at most 64 and most of them", n)
+	}
+}
+
+func TestAFullCacheKeepsWhatIsInUse(t *testing.T) {
+	c := newTestCache(t, ways, hsKey("k1", true)) // one set
+	mint := func(issued, expires int64) []byte {
+		p := testPass()
+		p.IssuedAt, p.Expires = issued, expires
+		return c.Ring().AppendPass(nil, &p)
+	}
+	show := func(raw []byte, now int64) {
+		t.Helper()
+		if _, err := c.VerifyPass(raw, testRoom, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func(raw []byte) bool {
+		for _, e := range c.state.Load().entries() {
+			if e.raw == string(raw) {
+				return true
+			}
+		}
+		return false
+	}
+	busy := mint(1, testNow+1000)
+	show(busy, testNow)
+	for i := range int64(200) {
+		show(busy, testNow)
+		show(mint(1000+i, testNow+1000), testNow)
+		if !kept(busy) {
+			t.Fatalf("the token in use was dropped for token %d, which was shown once", i)
+		}
+	}
+	short := mint(5000, testNow+1)
+	show(short, testNow)
+	show(short, testNow)
+	show(mint(5001, testNow+1000), testNow+100)
+	if kept(short) || !kept(busy) {
+		t.Errorf("an ended token is kept: %v; the one in use: %v", kept(short), kept(busy))
+	}
+}
+
+func TestACacheUnderManyGoroutines(t *testing.T) {
+	c := newTestCache(t, 32, hsKey("k1", true), hsKey("k2", false))
+	rings := []*Ring{c.Ring(), mustRing(t, hsKey("k1", false), hsKey("k2", true))}
+	var tokens [64][]byte
+	var want [64]Pass
+	for i := range tokens {
+		want[i] = testPass()
+		want[i].ID[0] = byte(i)
+		tokens[i] = rings[i%2].AppendPass(nil, &want[i])
+	}
+	var wg sync.WaitGroup
+	errs := make(chan error, 8)
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				n := (i*7 + g) % len(tokens)
+				if got, err := c.VerifyPass(tokens[n], testRoom, testNow); err != nil || got != want[n] {
+					errs <- fmt.Errorf("token %d: %+v, %w", n, got, err)
+					return
+				}
+				if i%500 == g {
+					c.Swap(rings[(i+g)%2])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,192 @@
+package token
+
+// Waiting is a visitor's place in a room's line.
+type Waiting struct {
+	ID       ID     // jti: the ticket
+	Room     string // aud
+	Order    int64  // ord: microseconds of room time; 0 (absent in the token) while a lottery has not drawn it
+	Seen     int64  // seen: microseconds of room time of the store's last confirmation; 0 (absent) before the first
+	Epoch    string // ep: the store's epoch at that time; empty (absent): never enrolled
+	Fence    int64  // fn: the room's fence
+	IssuedAt int64  // iat: seconds of the store's clock when the visitor joined
+	Expires  int64  // exp: seconds of the store's clock
+	AddrHash string // ah: hash of the client's address, for join limits; may be empty
+	Bind     string // bnd: hash of what the token is bound to; may be empty
+}
+
+// Pass lets a visitor reach the origin.
+type Pass struct {
+	ID       ID     // jti
+	Session  ID     // sid
+	Room     string // aud
+	IssuedAt int64  // iat: seconds of the store's clock
+	Expires  int64  // exp: seconds of the store's clock
+	Bind     string // bnd; may be empty
+	Off      bool   // off: minted or renewed without the store's knowledge
+}
+
+const (
+	// MaxLength is the longest token that is looked at, in bytes.
+	MaxLength = 4096
+	// Leeway is how many seconds after exp a token still counts (clocks of a store and its successor differ a little).
+	Leeway = 5
+	// MaxLife bounds how far ahead exp may lie, in seconds: a year and a day. Nothing of ours lives that long.
+	MaxLife = 366 * 24 * 3600
+	// maxInteger is the largest integer that every JSON reader holds exactly (2^53 - 1, RFC 8259 §6).
+	maxInteger = 1<<53 - 1
+)
+
+// A claim's bit in claimSet.has.
+const (
+	hasISS = 1 << iota
+	hasAUD
+	hasJTI
+	hasSID
+	hasIAT
+	hasEXP
+	hasORD
+	hasSEEN
+	hasEP
+	hasFN
+	hasAH
+	hasBND
+	hasOFF
+)
+
+// claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
+type claimSet struct {
+	has                        uint16
+	off                        bool
+	iss, aud, jti, sid         []byte
+	ep, ah, bnd                []byte
+	iat, exp, ord, seen, fence int64
+}
+
+// parseClaims reads the claims from one JSON object, decoding escapes in place: buf is spent afterwards.
+//
+// It is stricter than JSON where two readers could differ (RFC 8725 §2.4): no name twice, names of lower-case letters,
+// digits and underscores only (some readers ignore case), integers without fraction, exponent or minus and at most
+// 2^53-1, valid UTF-8 without lone surrogates. Claims that it does not know, from a newer version, are skipped where
+// their values are scalars.
+func parseClaims(buf []byte, c *claimSet) error {
+	s := scanner{buf: buf}
+	var others names
+	if err := s.open(); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		name, done, err := s.member(first)
+		if err != nil {
+			return err
+		}
+		if done {
+			return s.end()
+		}
+		if err := s.claim(c, name, &others); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
+	switch string(name) {
+	case "iss":
+		return s.textClaim(c, hasISS, &c.iss, ErrIssuer)
+	case "aud":
+		return s.textClaim(c, hasAUD, &c.aud, ErrAudience)
+	case "jti":
+		return s.textClaim(c, hasJTI, &c.jti, ErrClaims)
+	case "sid":
+		return s.textClaim(c, hasSID, &c.sid, ErrClaims)
+	case "ep":
+		return s.textClaim(c, hasEP, &c.ep, ErrClaims)
+	case "ah":
+		return s.textClaim(c, hasAH, &c.ah, ErrClaims)
+	case "bnd":
+		return s.textClaim(c, hasBND, &c.bnd, ErrClaims)
+	case "iat":
+		return s.integerClaim(c, hasIAT, &c.iat)
+	case "exp":
+		return s.integerClaim(c, hasEXP, &c.exp)
+	case "ord":
+		return s.integerClaim(c, hasORD, &c.ord)
+	case "seen":
+		return s.integerClaim(c, hasSEEN, &c.seen)
+	case "fn":
+		return s.integerClaim(c, hasFN, &c.fence)
+	case "off":
+		if err := c.once(hasOFF); err != nil {
+			return err
+		}
+		v, err := s.boolean()
+		c.off = v
+		return err
+	case "nbf": // never ours; a check that passes later would not fit a cache of verified tokens
+		return ErrClaims
+	}
+	if !plainName(name) || !others.add(name) {
+		return ErrClaims
+	}
+	return s.skipScalar()
+}
+
+func (c *claimSet) once(bit uint16) error {
+	if c.has&bit != 0 {
+		return ErrClaims
+	}
+	c.has |= bit
+	return nil
+}
+
+func (s *scanner) textClaim(c *claimSet, bit uint16, into *[]byte, wrongType error) error {
+	if err := c.once(bit); err != nil {
+		return err
+	}
+	if s.peek() != '"' {
+		return wrongType
+	}
+	v, err := s.text()
+	*into = v
+	return err
+}
+
+func (s *scanner) integerClaim(c *claimSet, bit uint16, into *int64) error {
+	if err := c.once(bit); err != nil {
+		return err
+	}
+	v, err := s.integer()
+	*into = v
+	return err
+}
+
+// names remembers the members that are not ours, so that none comes twice.
+type names struct {
+	list [16][]byte
+	n    int
+}
+
+func (l *names) add(name []byte) bool {
+	for _, old := range l.list[:l.n] {
+		if string(old) == string(name) {
+			return false
+		}
+	}
+	if l.n == len(l.list) {
+		return false
+	}
+	l.list[l.n] = name
+	l.n++
+	return true
+}
+
+func plainName(name []byte) bool {
+	if len(name) == 0 || len(name) > 32 {
+		return false
+	}
+	for _, c := range name {
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_') {
+			return false
+		}
+	}
+	return true
+}

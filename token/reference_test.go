@@ -1,0 +1,228 @@
+package token
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// reference reads tokens with golang-jwt at its strictest, the other implementation that ours is held against.
+type reference struct {
+	parser *jwt.Parser
+	keys   map[string]any
+	typ    string
+}
+
+func newReference(typ string, now int64, keys ...Key) reference {
+	ref := reference{typ: typ, keys: map[string]any{}, parser: jwt.NewParser(jwt.WithValidMethods([]string{HS256, EdDSA}), jwt.WithStrictDecoding(),
+		jwt.WithExpirationRequired(), jwt.WithIssuer(testIssuer), jwt.WithAudience(testRoom), jwt.WithLeeway(Leeway*time.Second),
+		jwt.WithTimeFunc(func() time.Time { return time.Unix(now, 0) }))}
+	for _, k := range keys {
+		ref.keys[k.ID] = k.Secret
+		if k.Alg == EdDSA {
+			ref.keys[k.ID] = k.Private.Public()
+		}
+	}
+	return ref
+}
+
+type referenceClaims struct {
+	jwt.RegisteredClaims
+	Order int64  `json:"ord"`
+	Seen  int64  `json:"seen"`
+	Epoch string `json:"ep"`
+	Fence int64  `json:"fn"`
+	Addr  string `json:"ah"`
+	Bind  string `json:"bnd"`
+	SID   string `json:"sid"`
+	Off   bool   `json:"off"`
+}
+
+func (ref reference) verify(raw string) (referenceClaims, error) {
+	var c referenceClaims
+	tok, err := ref.parser.ParseWithClaims(raw, &c, func(tok *jwt.Token) (any, error) {
+		kid, _ := tok.Header["kid"].(string)
+		key, known := ref.keys[kid]
+		if typ, _ := tok.Header["typ"].(string); !known || typ != ref.typ || len(tok.Header) != 3 {
+			return nil, jwt.ErrTokenUnverifiable
+		}
+		return key, nil
+	})
+	if err == nil && !tok.Valid {
+		err = jwt.ErrTokenUnverifiable
+	}
+	return c, err
+}
+
+// same compares what the two read, field by field, as JSON for a readable difference.
+func same(t *testing.T, ours, theirs any) {
+	t.Helper()
+	a, errA := json.Marshal(ours)
+	b, errB := json.Marshal(theirs)
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Fatalf("ours %s %v\ntheirs %s %v", a, errA, b, errB)
+	}
+}
+
+func (c referenceClaims) waiting(t *testing.T) Waiting {
+	id, err := ParseID(c.ID)
+	if err != nil {
+		t.Fatalf("jti of a token that we accept: %v", err)
+	}
+	return Waiting{ID: id, Room: c.Audience[0], Order: c.Order, Seen: c.Seen, Epoch: c.Epoch, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(),
+		Expires: c.ExpiresAt.Unix(), AddrHash: c.Addr, Bind: c.Bind}
+}
+
+func (c referenceClaims) pass(t *testing.T) Pass {
+	id, err := ParseID(c.ID)
+	if err != nil {
+		t.Fatalf("jti of a token that we accept: %v", err)
+	}
+	sid, err := ParseID(c.SID)
+	if err != nil {
+		t.Fatalf("sid of a token that we accept: %v", err)
+	}
+	return Pass{ID: id, Session: sid, Room: c.Audience[0], IssuedAt: c.IssuedAt.Unix(), Expires: c.ExpiresAt.Unix(), Bind: c.Bind, Off: c.Off}
+}
+
+func TestTheReferenceReadsWhatWeSignAndWeReadWhatItSigns(t *testing.T) {
+	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+		r := mustRing(t, key)
+		w, p := testWaiting(), testPass()
+		theirs, err := newReference("wait+jwt", testNow, key).verify(string(r.AppendWaiting(nil, &w)))
+		if err != nil {
+			t.Fatalf("%s: %v", key.Alg, err)
+		}
+		same(t, w, theirs.waiting(t))
+		theirs, err = newReference("pass+jwt", testNow, key).verify(string(r.AppendPass(nil, &p)))
+		if err != nil {
+			t.Fatalf("%s: %v", key.Alg, err)
+		}
+		same(t, p, theirs.pass(t))
+
+		tok := jwt.NewWithClaims(jwt.GetSigningMethod(key.Alg), jwt.MapClaims{"iss": testIssuer, "aud": testRoom, "jti": p.ID.String(),
+			"sid": p.Session.String(), "iat": p.IssuedAt, "exp": p.Expires, "bnd": p.Bind, "off": true})
+		tok.Header["kid"], tok.Header["typ"] = "k1", "pass+jwt"
+		var signWith any = key.Secret
+		if key.Alg == EdDSA {
+			signWith = key.Private
+		}
+		raw, err := tok.SignedString(signWith)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := r.VerifyPass([]byte(raw), testRoom, testNow)
+		if err != nil {
+			t.Fatalf("%s: the reference's pass: %v", key.Alg, err)
+		}
+		same(t, ours, p)
+	}
+}
+
+// FuzzClaims signs any claims under any header: whatever we accept, the reference accepts with the same meaning.
+func FuzzClaims(f *testing.F) {
+	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true}`
+	passHead, waitHead := `{"alg":"HS256","kid":"k1","typ":"pass+jwt"}`, `{"alg":"HS256","kid":"k1","typ":"wait+jwt"}`
+	for _, claims := range []string{
+		pattern, `{}`, ``, `null`, `[]`, pattern + " ", pattern + "x",
+		strings.Replace(pattern, `"iat"`, `"IAT":7,"iat"`, 1),
+		strings.Replace(pattern, `1767323345`, `1767323345.5`, 1),
+		strings.Replace(pattern, `1767323345`, `1e10`, 1),
+		strings.Replace(pattern, `1767323345`, `-0`, 1),
+		strings.Replace(pattern, `"sale"`, `["sale","vip"]`, 1),
+		strings.Replace(pattern, `"e"`, `"\ud83d\ude00\n\/"`, 1),
+		strings.Replace(pattern, `"e"`, `"\udc00"`, 1),
+		strings.Replace(pattern, `"ord"`, `"x":[[[{}]]],"ord"`, 1),
+		strings.Replace(pattern, `"ord"`, `"x":-12.5E+3,"y":null,"z":false,"ord"`, 1),
+		strings.Replace(pattern, `"ord":1`, `"ord":9007199254740991`, 1),
+	} {
+		f.Add(passHead, claims)
+		f.Add(waitHead, claims)
+	}
+	f.Add(`{"typ":"pass+jwt","alg":"HS256","kid":"k1"}`, pattern)
+	f.Add(`{"alg":"HS256","kid":"k1","typ":"pass\u002bjwt"}`, pattern)
+	f.Add(`{"alg":"HS256","kid":"k1","typ":"pass+jwt","crit":["x"]}`, pattern)
+	f.Add(`{"alg":"HS256","alg":"none","kid":"k1","typ":"pass+jwt"}`, pattern)
+	key := hsKey("k1", true)
+	r := mustRing(f, key, edKey("k2", false))
+	asPass, asWaiting := newReference("pass+jwt", testNow, key), newReference("wait+jwt", testNow, key)
+	f.Fuzz(func(t *testing.T, head, claims string) {
+		raw := forge(key, head, claims)
+		pass, passErr := r.VerifyPass([]byte(raw), testRoom, testNow)
+		w, waitErr := r.VerifyWaiting([]byte(raw), testRoom, testNow)
+		if passErr == nil && waitErr == nil {
+			t.Fatalf("%s is both a pass and a waiting token", raw)
+		}
+		if passErr == nil {
+			theirs, err := asPass.verify(raw)
+			if err != nil {
+				t.Fatalf("we accept, the reference does not: %v\n%s\n%s", err, head, claims)
+			}
+			same(t, pass, theirs.pass(t))
+		}
+		if waitErr == nil {
+			theirs, err := asWaiting.verify(raw)
+			if err != nil {
+				t.Fatalf("we accept, the reference does not: %v\n%s\n%s", err, head, claims)
+			}
+			same(t, w, theirs.waiting(t))
+		}
+		for _, err := range []error{passErr, waitErr} {
+			if got := Reason(err); got == "other" || got == "signature" {
+				t.Fatalf("reason %q for %v", got, err)
+			}
+		}
+	})
+}
+
+// FuzzToken shows any bytes: nothing panics, nothing is accepted that was not signed, and the ring and the cache agree.
+func FuzzToken(f *testing.F) {
+	r := mustRing(f, hsKey("k1", true), edKey("k2", false))
+	c := NewCache(64)
+	c.Swap(r)
+	w, p := testWaiting(), testPass()
+	genuine := map[string]bool{string(r.AppendWaiting(nil, &w)): true, string(r.AppendPass(nil, &p)): true}
+	for raw := range genuine {
+		f.Add([]byte(raw))
+		f.Add([]byte(raw[:len(raw)-1]))
+		f.Add([]byte(raw + "="))
+		f.Add([]byte("\n" + raw))
+	}
+	for _, raw := range []string{"", ".", "..", "...", "a.b.c", b64(`{"alg":"none"}`) + "..", b64(`{"alg":"EdDSA","kid":"k2","typ":"pass+jwt"}`) + ".e30." + strings.Repeat("A", 86), strings.Repeat("A.", 2048)} {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		kept := bytes.Clone(raw)
+		for range 2 {
+			_, err1 := r.VerifyPass(raw, testRoom, testNow)
+			_, err2 := c.VerifyPass(raw, testRoom, testNow)
+			_, err3 := r.VerifyWaiting(raw, testRoom, testNow)
+			_, err4 := c.VerifyWaiting(raw, testRoom, testNow)
+			if Reason(err1) != Reason(err2) || Reason(err3) != Reason(err4) {
+				t.Fatalf("ring and cache differ: %v / %v, %v / %v", err1, err2, err3, err4)
+			}
+			if (err1 == nil || err3 == nil) && !genuine[string(raw)] {
+				t.Fatalf("accepted, though never signed: %q", raw)
+			}
+		}
+		if !bytes.Equal(raw, kept) {
+			t.Fatal("the caller's bytes were changed")
+		}
+	})
+}
+
+// FuzzID: every text that is read is the one that is written.
+func FuzzID(f *testing.F) {
+	f.Add("AgkQFx4lLDM6QUhPVl1kaw")
+	f.Add("AgkQFx4lLDM6QUhPVl1kax")
+	f.Add("AgkQFx4lLDM6QUhPVl1k\n\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if id, err := ParseID(text); err == nil && id.String() != text {
+			t.Fatalf("%q became %q", text, id)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package token
+
+import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// kind is the type of a token.
+type kind uint8
+
+const (
+	waiting kind = iota
+	pass
+)
+
+// types are the header's typ of each kind.
+var types = [...]string{waiting: "wait+jwt", pass: "pass+jwt"}
+
+// Ring is a set of keys of which one signs. It is immutable and safe for concurrent use; keys are rotated by making a
+// new Ring that holds the old keys, inactive, until their tokens have ended.
+type Ring struct {
+	issuer  string
+	issJSON []byte // `{"iss":"…","aud":"`, the beginning of all claims
+	keys    map[string]*ringKey
+	headers map[string]header // by the header's base64url text, as we write it
+	active  *ringKey
+	jwks    []byte
+}
+
+// header is what a token's header says.
+type header struct {
+	key  *ringKey
+	kind kind
+}
+
+type ringKey struct {
+	id, alg string
+	secret  []byte
+	private ed25519.PrivateKey
+	public  any                // ed25519.PublicKey, boxed once
+	heads   [len(types)][]byte // base64url header and a dot
+	macs    sync.Pool          // of *mac
+}
+
+// mac is HMAC-SHA-256 with the key's two inner states computed, and room for the sum.
+type mac struct {
+	hash hash.Hash
+	sum  [sha256.Size]byte
+	text [43]byte
+}
+
+// NewRing makes a Ring. The issuer is the tokens' iss: 1 to 256 characters without control characters. Exactly one key
+// must be active; the error names every problem of every key.
+func NewRing(issuer string, keys []Key) (*Ring, error) {
+	var errs []error
+	if n := utf8.RuneCountInString(issuer); n == 0 || n > 256 || !utf8.ValidString(issuer) || slices.ContainsFunc([]rune(issuer), unicode.IsControl) {
+		errs = append(errs, fmt.Errorf("token: issuer %q: 1 to 256 characters without control characters are needed", issuer))
+	}
+	r := &Ring{issuer: issuer, keys: make(map[string]*ringKey, len(keys)), headers: make(map[string]header, 2*len(keys))}
+	var active []string
+	for i := range keys {
+		k := &keys[i]
+		if err := k.check(); err != nil {
+			errs = append(errs, err)
+		}
+		if _, twice := r.keys[k.ID]; twice {
+			errs = append(errs, fmt.Errorf("token: key %q: the id is used twice; ids must be unique", k.ID))
+		}
+		if k.Active {
+			active = append(active, k.ID)
+		}
+		r.keys[k.ID] = newRingKey(k)
+	}
+	switch {
+	case len(keys) == 0:
+		errs = append(errs, errors.New("token: no keys; one is needed, make it with `gateway keys generate`"))
+	case len(active) == 0:
+		errs = append(errs, errors.New("token: no key is active; set active: true on the one that signs"))
+	case len(active) > 1:
+		errs = append(errs, fmt.Errorf("token: %d keys are active (%q); exactly one signs", len(active), active))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	r.active = r.keys[active[0]]
+	for _, k := range r.keys {
+		for i, head := range k.heads {
+			r.headers[string(head[:len(head)-1])] = header{key: k, kind: kind(i)}
+		}
+	}
+	r.issJSON = append(appendJSON([]byte(`{"iss":`), issuer), `,"aud":`...)
+	r.jwks = encodeJWKS(keys)
+	return r, nil
+}
+
+func newRingKey(k *Key) *ringKey {
+	rk := &ringKey{id: k.ID, alg: k.Alg, secret: slices.Clone(k.Secret), private: slices.Clone(k.Private)}
+	if len(rk.private) == ed25519.PrivateKeySize {
+		rk.public = rk.private.Public()
+	}
+	for kind, typ := range types {
+		text := `{"alg":"` + k.Alg + `","kid":"` + k.ID + `","typ":"` + typ + `"}`
+		rk.heads[kind] = append(strict64.AppendEncode(nil, []byte(text)), '.')
+	}
+	rk.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, rk.secret)} }
+	return rk
+}
+
+// sign computes the HMAC of text, as base64url. The caller returns the mac to k.macs.
+func (k *ringKey) sign(text []byte) *mac {
+	m := k.macs.Get().(*mac)
+	m.hash.Reset()
+	m.hash.Write(text)
+	strict64.Encode(m.text[:], m.hash.Sum(m.sum[:0]))
+	return m
+}
+
+// JWKS is the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` where there is
+// none. HS256 keys are secret and never in it. The caller must not change the bytes.
+func (r *Ring) JWKS() []byte { return r.jwks }
+
+func encodeJWKS(keys []Key) []byte {
+	type jwk struct {
+		Kty string `json:"kty"`
+		Crv string `json:"crv"`
+		X   string `json:"x"`
+		Kid string `json:"kid"`
+		Use string `json:"use"`
+		Alg string `json:"alg"`
+	}
+	set := struct {
+		Keys []jwk `json:"keys"`
+	}{Keys: []jwk{}}
+	for _, k := range keys {
+		if k.Alg == EdDSA {
+			public := k.Private.Public().(ed25519.PublicKey)
+			set.Keys = append(set.Keys, jwk{Kty: "OKP", Crv: "Ed25519", X: strict64.EncodeToString(public), Kid: k.ID, Use: "sig", Alg: EdDSA})
+		}
+	}
+	out, err := json.Marshal(set)
+	if err != nil {
+		panic("token: a struct of strings did not encode: " + err.Error())
+	}
+	return out
+}

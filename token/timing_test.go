@@ -1,0 +1,115 @@
+package token
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestAllocations(t *testing.T) {
+	r := mustRing(t, hsKey("k1", true))
+	c := NewCache(64)
+	c.Swap(r)
+	w, p := testWaiting(), testPass()
+	bare := Waiting{ID: testID(1), Room: testRoom, Order: 1, IssuedAt: testNow, Expires: testNow + 60}
+	plain := p
+	plain.Bind = ""
+	rawWaiting, rawBare, rawPass, rawPlain := r.AppendWaiting(nil, &w), r.AppendWaiting(nil, &bare), r.AppendPass(nil, &p), r.AppendPass(nil, &plain)
+	forged := append([]byte(nil), rawPass...)
+	forged[len(forged)-20] ^= 1
+	long := make([]byte, 1<<20)
+	dst := make([]byte, 0, 1024)
+	for _, row := range []struct {
+		name   string
+		pooled bool // needs sync.Pool to keep what it is given
+		want   float64
+		run    func()
+	}{
+		{"pass from the cache", false, 0, func() { c.VerifyPass(rawPass, testRoom, testNow) }},
+		{"waiting token from the cache", false, 0, func() { c.VerifyWaiting(rawWaiting, testRoom, testNow) }},
+		{"a megabyte", false, 0, func() { r.VerifyPass(long, testRoom, testNow) }},
+		{"a forged pass", true, 0, func() { c.VerifyPass(forged, testRoom, testNow) }},
+		{"pass", true, 0, func() { r.VerifyPass(rawPlain, testRoom, testNow) }},
+		{"bound pass: its bnd", true, 1, func() { r.VerifyPass(rawPass, testRoom, testNow) }},
+		{"waiting token never enrolled", true, 0, func() { r.VerifyWaiting(rawBare, testRoom, testNow) }},
+		{"waiting token: its ep, ah, bnd", true, 3, func() { r.VerifyWaiting(rawWaiting, testRoom, testNow) }},
+		{"signing a waiting token", true, 0, func() { r.AppendWaiting(dst, &w) }},
+		{"signing a pass", true, 0, func() { r.AppendPass(dst, &p) }},
+	} {
+		if row.pooled && raceDetector {
+			continue
+		}
+		if got := testing.AllocsPerRun(200, row.run); got > row.want {
+			t.Errorf("%s: %v allocations, want %v", row.name, got, row.want)
+		}
+	}
+}
+
+func BenchmarkSignWaiting(b *testing.B) {
+	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+		r, w, dst := mustRing(b, key), testWaiting(), make([]byte, 0, 1024)
+		b.Run(key.Alg, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				dst = r.AppendWaiting(dst[:0], &w)
+			}
+		})
+	}
+}
+
+func BenchmarkSignPass(b *testing.B) {
+	r, p, dst := mustRing(b, hsKey("k1", true)), testPass(), make([]byte, 0, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = r.AppendPass(dst[:0], &p)
+	}
+}
+
+func BenchmarkVerifyPass(b *testing.B) {
+	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+		r, p := mustRing(b, key), testPass()
+		p.Bind = ""
+		raw := r.AppendPass(nil, &p)
+		b.Run(key.Alg, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.VerifyPass(raw, testRoom, testNow); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkVerifyWaiting(b *testing.B) {
+	r, w := mustRing(b, hsKey("k1", true)), testWaiting()
+	raw := r.AppendWaiting(nil, &w)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.VerifyWaiting(raw, testRoom, testNow); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCachedPass(b *testing.B) {
+	for _, n := range []int{1, 10000} {
+		c := newTestCache(b, 1<<15, hsKey("k1", true))
+		tokens := make([][]byte, n)
+		for i := range tokens {
+			p := testPass()
+			p.IssuedAt = int64(i)
+			tokens[i] = c.Ring().AppendPass(nil, &p)
+		}
+		b.Run(fmt.Sprintf("of %d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					if _, err := c.VerifyPass(tokens[i%n], testRoom, testNow); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Install the commands that are named and missing, through apt-get or brew, saying so first.
+# usage: tools/need.sh COMMAND...
+set -euo pipefail
+
+# found COMMAND: is it there, also where a user's PATH does not look (Debian's servers) or under another name?
+found() {
+	case $1 in
+	nginx | haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
+	redis-server) command -v redis-server >/dev/null || command -v valkey-server >/dev/null ;;
+	chromium)
+		for c in chromium chromium-browser google-chrome google-chrome-stable; do
+			if command -v "$c" >/dev/null; then return 0; fi
+		done
+		for app in "/Applications/Google Chrome.app" "/Applications/Chromium.app"; do
+			if [ -d "$app" ]; then return 0; fi
+		done
+		return 1
+		;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+missing=()
+for c in "$@"; do
+	found "$c" || missing+=("$c")
+done
+if [ "${#missing[@]}" -eq 0 ]; then exit 0; fi
+
+# package MANAGER COMMAND
+package() {
+	case $1-$2 in
+	apt-gcc) echo gcc libc6-dev ;;
+	apt-chromium) if apt-cache show chromium >/dev/null 2>&1; then echo chromium; else echo chromium-browser; fi ;;
+	brew-gcc) echo gcc ;;
+	brew-redis-server) echo redis ;;
+	brew-npm) echo node ;;
+	brew-chromium) echo --cask google-chrome ;;
+	*) echo "$2" ;;
+	esac
+}
+
+if command -v apt-get >/dev/null; then
+	as_root=()
+	if [ "$(id -u)" -ne 0 ]; then
+		command -v sudo >/dev/null || {
+			echo "missing: ${missing[*]}. Install them as root (there is no sudo here), then run this again." >&2
+			exit 1
+		}
+		as_root=(sudo)
+	fi
+	echo "missing: ${missing[*]}. Refreshing the package lists and installing with apt-get." >&2
+	${as_root[@]+"${as_root[@]}"} apt-get update -qq
+	packages=()
+	for c in "${missing[@]}"; do
+		# shellcheck disable=SC2207
+		packages+=($(package apt "$c"))
+	done
+	echo "apt-get install ${packages[*]}" >&2
+	${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+elif command -v brew >/dev/null; then
+	for c in "${missing[@]}"; do
+		echo "missing: $c. brew install $(package brew "$c")" >&2
+		# shellcheck disable=SC2046
+		brew install $(package brew "$c") >&2
+	done
+else
+	echo "missing: ${missing[*]}. Neither apt-get nor brew is here: install them in your system's way, then run this again." >&2
+	exit 1
+fi
+
+for c in "${missing[@]}"; do
+	found "$c" || {
+		echo "$c is still missing after the installation." >&2
+		exit 1
+	}
+done
