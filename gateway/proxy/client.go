@@ -30,6 +30,7 @@ type clientConn struct {
 	peer      netip.Addr
 
 	readBy, writeBy time.Time // the deadlines in force
+	ownWriteBy      bool      // the handler has set the one for writing
 	interrupted     atomic.Bool
 	unread          atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
 
@@ -139,7 +140,7 @@ func worthScanning(b []byte, from int, lim *Limits) bool {
 
 func (c *clientConn) deliver() {
 	c.delivered, c.served, c.taken, c.answered, c.refusal = true, true, false, false, nil
-	c.started = false
+	c.started, c.ownWriteBy = false, false
 	c.body.begin(&c.head)
 	if c.head.length != 0 {
 		c.unread.Store(true)
@@ -255,9 +256,9 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// SetWriteDeadline is for a handler that has its own ideas.
+// SetWriteDeadline is for a handler that has its own ideas: its writes then keep to them.
 func (c *clientConn) SetWriteDeadline(t time.Time) error {
-	c.writeBy = time.Time{}
+	c.writeBy, c.ownWriteBy = time.Time{}, !t.IsZero()
 	return c.Conn.SetWriteDeadline(t)
 }
 
@@ -268,6 +269,9 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	}
 	c.begin()
 	c.settle()
+	if c.ownWriteBy {
+		return c.Conn.Write(p)
+	}
 	if err := c.send(p, time.Now()); err != nil {
 		return 0, err
 	}
