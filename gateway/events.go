@@ -17,7 +17,9 @@ const (
 	defaultStreams = 10_000
 	heartbeat      = 15 * time.Second // between two signs of life of a stream
 	lastMinute     = 60               // seconds of wait from which on every change is told
+	nearest        = 50               // places from the head for which the same holds
 	closeLook      = time.Second      // between two looks then
+	farLook        = 2 * time.Second  // and otherwise
 	streamWrite    = 5 * time.Second  // the longest that a client may leave an event unread
 	streamWorkers  = 128              // streams that are looked at in the same moment
 )
@@ -176,59 +178,76 @@ func (s *streams) close() {
 	s.mu.Unlock()
 }
 
-// step tells a client what there is to tell, and whether the stream goes on. It counts as hearing of the visitor.
+// step tells a client what there is to tell, and whether the stream goes on. Asking the line counts as hearing of the
+// visitor; it is done when they are told how they stand, and at every look when their turn is near.
 func (st *stream) step(ctx context.Context, g *Gateway, now time.Time) bool {
+	o := st.room.outlook()
+	p := st.room.prospect(o, st.waiting.Order)
+	near := p.near()
+	var err error
+	switch {
+	case near || !now.Before(st.tell):
+		goOn, failed := st.ask(ctx, g, o, &p, near, now)
+		if !goOn {
+			return false
+		}
+		err = failed
+	case !now.Before(st.beat):
+		err = st.write(append(st.buf[:0], ":\n\n"...), now)
+	}
+	st.due = now.Add(farLook)
+	if near {
+		st.due = now.Add(closeLook)
+	}
+	if st.tell.Before(st.due) {
+		st.due = st.tell
+	}
+	return err == nil
+}
+
+// near tells whether the turn may come before long.
+func (p *prospect) near() bool {
+	if p.wait.known && p.wait.seconds <= lastMinute {
+		return true
+	}
+	return p.position > 0 && (p.position <= nearest || !p.wait.known && p.position <= front)
+}
+
+// ask looks a stream's ticket up and tells what changed. goOn is false once the stream has nothing more to tell.
+func (st *stream) ask(ctx context.Context, g *Gateway, o *outlook, p *prospect, near bool, now time.Time) (goOn bool, err error) {
 	r := st.room
-	o := r.outlook()
-	p := r.prospect(o, st.waiting.Order)
 	seconds := o.pace.spread(p.interval, g.random())
 	st.ticket.Interval = time.Duration(seconds) * time.Second
 	standing, err := r.line.Check(ctx, st.ticket)
 	if err != nil {
 		standing = admission.Standing{State: admission.Waiting, Ticket: st.ticket}
 	}
-	out := r.status(o, &st.waiting, &p, stateName(standing.State), r.line.RedisNow())
+	out := r.status(o, &st.waiting, p, stateName(standing.State), r.line.RedisNow())
 	switch {
 	case standing.State == admission.Waiting:
 	case standing.State == admission.Admitted, standing.State == admission.Active:
 		out.state, out.position, out.eta = stateAdmitted, 0, wait{}
 		out.admittedAt = standing.AdmittedAt
-		st.send("admitted", &out, now) //nolint:errcheck // it ends here
-		return false
+		return false, st.send("admitted", &out, now)
 	default:
 		out.position, out.eta, out.reason = 0, wait{}, reasonOf(&standing)
-		st.send("status", &out, now) //nolint:errcheck // it ends here
-		return false
+		return false, st.send("status", &out, now)
 	}
-	t := standing.Ticket
 	if standing.Renewed {
-		w := &st.waiting
+		t, w := standing.Ticket, &st.waiting
 		w.Order, w.Seen, w.Epoch, w.Fence, w.Expires = t.Order, t.Seen, t.Epoch, t.Fence, r.line.RedisNow()/1e6+day
 		out.token = g.cache.Ring().AppendWaiting(nil, w)
 		t.Client = st.ticket.Client
 		st.ticket = t
-		p = r.prospect(o, t.Order)
+		*p = r.prospect(o, t.Order)
 		out.position, out.eta = p.position, p.wait
 	}
 	out.refresh = seconds
-	near := p.wait.known && p.wait.seconds <= lastMinute || p.position > 0 && p.position <= front && !p.wait.known
-	switch {
-	case !now.Before(st.tell), len(out.token) > 0, near && p.position != st.shown:
-		st.tell, st.shown = now.Add(st.ticket.Interval), p.position
-		err = st.send("status", &out, now)
-	case !now.Before(st.beat):
-		err = st.write(append(st.buf[:0], ":\n\n"...), now)
-	default:
-		err = nil
+	if now.Before(st.tell) && len(out.token) == 0 && (!near || p.position == st.shown) && now.Before(st.beat) {
+		return true, nil
 	}
-	st.due = st.tell
-	if near {
-		st.due = now.Add(closeLook)
-	}
-	if st.beat.Before(st.due) {
-		st.due = st.beat
-	}
-	return err == nil
+	st.tell, st.shown = now.Add(st.ticket.Interval), p.position
+	return true, st.send("status", &out, now)
 }
 
 func (st *stream) send(event string, s *status, now time.Time) error {

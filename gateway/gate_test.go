@@ -27,7 +27,7 @@ Vary: Cookie
 X-Content-Type-Options: nosniff
 X-Waiting-Room: waiting
 
-{"room":"sale","state":"waiting","position":1,"ahead":0,"waiting":1,"refresh_after":N,"joined_at":"TIME","message":"","paused":false,"token":"JWT"}`)
+{"room":"sale","state":"waiting","position":1,"ahead":0,"waiting":1,"eta":ETA,"refresh_after":N,"joined_at":"TIME","message":"","paused":false,"token":"JWT"}`)
 	again := b.call("GET /x", asJSON, first.jar()+"; own=1").code(t, 200)
 	again.is(t, `
 200

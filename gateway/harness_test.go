@@ -68,10 +68,10 @@ func (s *site) requests() []string {
 	return slices.Clone(s.seen)
 }
 
-// policy lets that many in at once and then nobody; 0 lets nobody in at all.
+// policy lets that many in at once and then nobody for a quarter of an hour; 0 lets nobody in at all.
 func policy(burst int64) admission.Policy {
 	p := admission.Policy{
-		Enabled: true, Method: admission.FIFO, Rate: 0, Burst: burst * 1000, Absence: 10 * time.Minute,
+		Enabled: true, Method: admission.FIFO, Rate: 1, Burst: burst * 1000, Absence: 10 * time.Minute,
 		ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: admission.OnErrorWait,
 	}
 	if burst == 0 {
@@ -298,6 +298,7 @@ var varying = []struct {
 	{regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`), "JWT"},
 	{regexp.MustCompile(`(wr_[a-z0-9-]+_nonce=)[A-Za-z0-9_-]{22}`), "${1}NONCE"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z`), "TIME"},
+	{regexp.MustCompile(`"eta":\{"seconds":\d+,"low":\d+,"high":\d+\}`), `"eta":ETA`},
 	{regexp.MustCompile(`"refresh_after":\d+`), `"refresh_after":N`},
 	{regexp.MustCompile(`(?m)^Retry-After: \d+$`), "Retry-After: N"},
 	{regexp.MustCompile(`Max-Age=(299|300)\b`), "Max-Age=TTL"},

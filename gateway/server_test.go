@@ -241,7 +241,11 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 		}
 		slow <- a
 	}()
-	<-arrived
+	select {
+	case <-arrived:
+	case a := <-slow:
+		t.Fatalf("the request did not reach the origin: %+v", a)
+	}
 	if !b.Ready() {
 		t.Error("not ready while serving")
 	}

@@ -40,7 +40,7 @@ Vary: Cookie
 X-Content-Type-Options: nosniff
 X-Waiting-Room: waiting
 
-{"room":"sale","state":"waiting","position":1,"ahead":0,"waiting":1,"refresh_after":N,"joined_at":"TIME","message":"","paused":false,"token":"JWT"}`)
+{"room":"sale","state":"waiting","position":1,"ahead":0,"waiting":1,"eta":ETA,"refresh_after":N,"joined_at":"TIME","message":"","paused":false,"token":"JWT"}`)
 	token := join.field("token")
 	if token == "" || join.cookies["wr_sale_ticket"] != token {
 		t.Fatalf("the cookie is not the token: %q %q", token, join.cookies)
@@ -54,7 +54,7 @@ Vary: Cookie
 X-Content-Type-Options: nosniff
 X-Waiting-Room: waiting
 
-{"room":"sale","state":"waiting","position":1,"ahead":0,"waiting":1,"refresh_after":N,"joined_at":"TIME","message":"","paused":false}`
+{"room":"sale","state":"waiting","position":1,"ahead":0,"waiting":1,"eta":ETA,"refresh_after":N,"joined_at":"TIME","message":"","paused":false}`
 	for _, how := range []string{"Cookie: wr_sale_ticket=" + token, "Authorization: Bearer " + token, "X-Waiting-Room-Token: " + token} {
 		b.call("GET /.waiting-room/sale/status", how).is(t, want)
 	}
