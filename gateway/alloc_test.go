@@ -62,7 +62,7 @@ func keepAsking(t testing.TB, addr, request string, end []byte) func() {
 		}
 		for n := 0; !bytes.HasSuffix(in[:n], end); {
 			m, err := c.Read(in[n:])
-			if err != nil && err != io.EOF || m == 0 {
+			if err != nil && !errors.Is(err, io.EOF) || m == 0 {
 				t.Fatalf("%v after %q", err, in[:n])
 			}
 			n += m

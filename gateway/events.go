@@ -106,7 +106,7 @@ func (s *streams) drop(st *stream) {
 	delete(s.open, st)
 	s.count--
 	s.g.metrics.streams.Set(float64(s.count))
-	st.conn.Close() //nolint:errcheck // it is over either way
+	st.conn.Close()
 }
 
 // run looks at what is due until ctx ends, and then ends all streams.

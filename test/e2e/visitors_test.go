@@ -135,7 +135,10 @@ func TestTickets(t *testing.T) {
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", "cors_origins: [\"https://other.example\"]")}})
 	const tickets = "/.waiting-room/sale/tickets"
 	c := newClient(t, g)
-	post := func(body string, h ...headers) answer { t.Helper(); return c.ask(g, http.MethodPost, tickets, body, h...) }
+	post := func(body string, h ...headers) answer {
+		t.Helper()
+		return c.ask(g, http.MethodPost, tickets, body, h...)
+	}
 
 	a := post("").want(http.StatusCreated).waits("waiting")
 	s := a.status()
@@ -594,4 +597,3 @@ func TestABodyIsNoRequest(t *testing.T) {
 		}
 	}
 }
-
