@@ -36,6 +36,7 @@ func (r *Room) loop(ctx context.Context) {
 		if err := r.Tick(ctx); err != nil && ctx.Err() == nil {
 			r.failed(err)
 		}
+		looked()
 		t.Reset(r.pause())
 	}
 }

@@ -140,8 +140,9 @@ func (m *Metrics) reject(reason string) { m.rejected[reason].Inc() }
 // ObserveStore is told of every store call; it fits admission.Options.Observe.
 func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	m.storeSeconds.WithLabelValues(script).Observe(took.Seconds())
+	errs := m.storeErrors.WithLabelValues(script) // there, and 0, before the first error
 	if err != nil {
-		m.storeErrors.WithLabelValues(script).Inc()
+		errs.Inc()
 	}
 }
 

@@ -45,7 +45,7 @@ func (g *Gateway) Reload(o Options) error {
 	}
 	g.access.set(o.Access)
 	if old != nil {
-		g.settle()
+		g.Settle()
 	}
 	g.state.Store(next)
 	if old == nil {

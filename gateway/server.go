@@ -36,6 +36,10 @@ type Gateway struct {
 	state     atomic.Pointer[state]
 	reloading sync.Mutex
 
+	opening   sync.Mutex
+	listeners []net.Listener
+	closed    bool
+
 	ready      atomic.Bool
 	running    atomic.Int64 // requests between header and end of answer
 	life       context.Context
@@ -100,24 +104,41 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 
 // Serve answers the connections of ln until Shutdown; it then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
+	if g.state.Load().tls != nil {
+		ln = g.tlsListener(ln)
+	}
+	ln = proxy.Listener(ln, g.limits)
+	ln = &closing{ln, sync.OnceValue(ln.Close)}
+	g.opening.Lock()
+	if g.closed { // Shutdown was sooner, and the server would not know of it
+		g.opening.Unlock()
+		return ln.Close()
+	}
+	g.listeners = append(g.listeners, ln)
 	g.loops.Do(func() {
 		g.background.Go(func() { g.access.run(g.life) })
 		g.background.Go(func() { g.streams.run(g.life) })
 	})
-	if g.state.Load().tls != nil {
-		ln = g.tlsListener(ln)
-	}
-	g.settle()
+	g.opening.Unlock()
 	g.ready.Store(true)
-	return g.server.Serve(proxy.Listener(ln, g.limits))
+	return g.server.Serve(ln)
 }
+
+// closing is a listener that may be closed twice: by Shutdown and by the server.
+type closing struct {
+	net.Listener
+	once func() error
+}
+
+func (l *closing) Close() error { return l.once() }
 
 // settling bounds how long requests wait at the start for what the store says of the rooms.
 const settling = 2 * time.Second
 
-// settle waits until the rooms know their lines and what operators changed, so that the first visitors are let in at once
-// where they may be. Without the store it ends as soon as that is known.
-func (g *Gateway) settle() {
+// Settle waits until the rooms know their lines and what operators changed, so that the first visitors are let in at once
+// where they may be. Without the store it ends as soon as that is known. Call it while the core
+// runs, before Serve.
+func (g *Gateway) Settle() {
 	ctx, cancel := context.WithTimeout(g.life, settling)
 	defer cancel()
 	g.core.Settle(ctx)
@@ -133,6 +154,12 @@ func (g *Gateway) NotReady() { g.ready.Store(false) }
 // all is done or ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.ready.Store(false)
+	g.opening.Lock()
+	g.closed = true
+	for _, ln := range g.listeners {
+		_ = ln.Close() // also where the server has not begun with it
+	}
+	g.opening.Unlock()
 	defer g.background.Wait()
 	defer g.end()
 	drained := make(chan error, 1)

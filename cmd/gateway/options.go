@@ -81,19 +81,39 @@ func policy(cfg *config.Config, r *config.Room) admission.Policy {
 	return p
 }
 
-func newConsole(cfg *config.Config, bearers []config.Bearer, g *gateway.Gateway, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
-	o := console.Options{
-		Core: core, Listen: cfg.Admin.Listen, Registry: registry, Ready: g.Ready, Log: log,
-		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
+func newConsole(cfg *config.Config, g *gateway.Gateway, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
+	tokens, err := operatorTokens(cfg)
+	if err != nil {
+		return nil, err
 	}
+	return console.New(console.Options{
+		Core: core, Listen: cfg.Admin.Listen, Tokens: tokens, Registry: registry, Ready: g.Ready, Log: log,
+		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
+	})
+}
+
+func setTokens(c *console.Console, cfg *config.Config) error {
+	tokens, err := operatorTokens(cfg)
+	if err != nil {
+		return err
+	}
+	return c.SetTokens(tokens)
+}
+
+func operatorTokens(cfg *config.Config) ([]console.Token, error) {
+	bearers, err := cfg.Bearers()
+	if err != nil {
+		return nil, err
+	}
+	tokens := make([]console.Token, 0, len(bearers))
 	for _, b := range bearers {
 		role := console.Read
 		if b.Write {
 			role = console.Write
 		}
-		o.Tokens = append(o.Tokens, console.Token{Name: b.Name, Token: b.Token, Role: role})
+		tokens = append(tokens, console.Token{Name: b.Name, Token: b.Token, Role: role})
 	}
-	return console.New(o)
+	return tokens, nil
 }
 
 func consoleRooms(g *gateway.Gateway) []console.Room {

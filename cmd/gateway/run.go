@@ -58,6 +58,10 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
+	operators, err := newConsole(cfg, g, core, registry, log)
+	if err != nil {
+		return err
+	}
 	// reload takes the configuration that load finds now.
 	reload := func() {
 		next, err := load()
@@ -67,6 +71,9 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		if err == nil {
 			err = g.Reload(options)
 		}
+		if err == nil {
+			err = setTokens(operators, next)
+		}
 		if err != nil {
 			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
 			return
@@ -75,14 +82,6 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
 
-	bearers, err := cfg.Bearers()
-	if err != nil {
-		return err
-	}
-	operators, err := newConsole(cfg, bearers, g, core, registry, log)
-	if err != nil {
-		return err
-	}
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen %s: %w", cfg.Listen, err)
@@ -158,6 +157,7 @@ func marks(files []string) string {
 func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, timeout time.Duration, log *slog.Logger) {
 	ended := make(chan struct{})
 	parts.Add(func() error {
+		g.Settle()
 		log.Info("listening", "addr", ln.Addr().String())
 		err := g.Serve(ln)
 		<-ended // Serve returns when the socket closes, before the last request has ended

@@ -13,29 +13,29 @@ import (
 
 func TestPatchChangesTheRoom(t *testing.T) {
 	for _, row := range []struct{ body, path, want string }{
-		{`{"rate":5}`, "policy.admission.rate", `5`},
-		{`{"admission":{"rate":5}}`, "policy.admission.rate", `5`},
-		{`{"rate":0}`, "policy.admission.rate", `0`},
-		{`{"rate":-0.0}`, "policy.admission.rate", `0`},
-		{`{"rate":0.125}`, "policy.admission.rate", `0.125`},
-		{`{"rate":2.50000}`, "policy.admission.rate", `2.5`},
-		{`{"rate":12.5e1}`, "policy.admission.rate", `125`},
-		{`{"rate":1000000}`, "policy.admission.rate", `1000000`},
-		{`{"rate":1E6}`, "policy.admission.rate", `1000000`},
-		{`{"burst":1.5}`, "policy.admission.burst", `1.5`},
-		{`{"max_active":200}`, "policy.admission.max_active", `200`},
-		{`{"max_active":2e2}`, "policy.admission.max_active", `200`},
-		{`{"admission":{"burst":3,"max_active":0}}`, "policy.admission.burst", `3`},
+		{`{"rate":5}`, "policy.rate", `5`},
+		{`{"admission":{"rate":5}}`, "policy.rate", `5`},
+		{`{"rate":0}`, "policy.rate", `0`},
+		{`{"rate":-0.0}`, "policy.rate", `0`},
+		{`{"rate":0.125}`, "policy.rate", `0.125`},
+		{`{"rate":2.50000}`, "policy.rate", `2.5`},
+		{`{"rate":12.5e1}`, "policy.rate", `125`},
+		{`{"rate":1000000}`, "policy.rate", `1000000`},
+		{`{"rate":1E6}`, "policy.rate", `1000000`},
+		{`{"burst":1.5}`, "policy.burst", `1.5`},
+		{`{"max_active":200}`, "policy.max_active", `200`},
+		{`{"max_active":2e2}`, "policy.max_active", `200`},
+		{`{"admission":{"burst":3,"max_active":0}}`, "policy.burst", `3`},
 		{`{"paused":true}`, "paused", `true`},
 		{`{"enabled":false}`, "policy.enabled", `false`},
-		{`{"message":"Doors at 8"}`, "policy.page.message", `"Doors at 8"`},
-		{`{"page":{"message":"two\nlines"}}`, "policy.page.message", `"two\nlines"`},
-		{`{"message":""}`, "live.page.message", `""`},
-		{`{"method":"reject"}`, "policy.queue.method", `"reject"`},
-		{`{"queue":{"method":"passthrough"}}`, "policy.queue.method", `"passthrough"`},
+		{`{"message":"Doors at 8"}`, "policy.message", `"Doors at 8"`},
+		{`{"page":{"message":"two\nlines"}}`, "policy.message", `"two\nlines"`},
+		{`{"message":""}`, "live.message", `""`},
+		{`{"method":"reject"}`, "policy.method", `"reject"`},
+		{`{"queue":{"method":"passthrough"}}`, "policy.method", `"passthrough"`},
 		{`{"session":{"ttl":"2m"}}`, "policy.session.ttl", `"2m0s"`},
-		{`{"rate":5,"session":{"ttl":"90s"}}`, "live", `{"admission":{"rate":5},"session":{"ttl":"1m30s"}}`},
-		{` {"rate":5} ` + "\n", "live", `{"admission":{"rate":5}}`},
+		{`{"rate":5,"session":{"ttl":"90s"}}`, "live", `{"rate":5,"session":{"ttl":"1m30s"}}`},
+		{` {"rate":5} ` + "\n", "live", `{"rate":5}`},
 		{`{}`, "live", `{}`},
 	} {
 		t.Run(row.body, func(t *testing.T) {
@@ -54,11 +54,11 @@ func TestPatchChangesTheRoom(t *testing.T) {
 
 func TestNullReturnsAFieldToTheFile(t *testing.T) {
 	for _, row := range []struct{ body, live string }{
-		{`{"rate":null}`, `{"admission":{"max_active":9},"session":{"ttl":"1m0s"},"page":{"message":"hello"}}`},
-		{`{"admission":{"max_active":null}}`, `{"admission":{"rate":5},"session":{"ttl":"1m0s"},"page":{"message":"hello"}}`},
-		{`{"admission":null}`, `{"session":{"ttl":"1m0s"},"page":{"message":"hello"}}`},
-		{`{"session":null,"message":null}`, `{"admission":{"rate":5,"max_active":9}}`},
-		{`{"session":{"ttl":null},"rate":6}`, `{"admission":{"rate":6,"max_active":9},"page":{"message":"hello"}}`},
+		{`{"rate":null}`, `{"max_active":9,"session":{"ttl":"1m0s"},"message":"hello"}`},
+		{`{"admission":{"max_active":null}}`, `{"rate":5,"session":{"ttl":"1m0s"},"message":"hello"}`},
+		{`{"admission":null}`, `{"session":{"ttl":"1m0s"},"message":"hello"}`},
+		{`{"session":null,"message":null}`, `{"rate":5,"max_active":9}`},
+		{`{"session":{"ttl":null},"rate":6}`, `{"rate":6,"max_active":9,"message":"hello"}`},
 	} {
 		t.Run(row.body, func(t *testing.T) {
 			b := newBench(t)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,40 +42,37 @@ type originView struct {
 	ErrorRate float64 `json:"error_rate"`
 }
 
-// policyView is a policy nested as in the configuration file. In the room's
-// live it holds only what was changed live.
+// policyView is a policy: the live fields in the form in which PATCH takes them,
+// the others nested as in the configuration file. In the room's live it holds
+// only what was changed live, so that it could be sent as a PATCH.
 type policyView struct {
-	Enabled      *bool          `json:"enabled,omitempty"`
+	Rate         *thousandth    `json:"rate,omitempty"`
+	Burst        *thousandth    `json:"burst,omitempty"`
+	MaxActive    *int64         `json:"max_active,omitempty"`
 	Paused       *bool          `json:"paused,omitempty"`
 	Draining     *bool          `json:"draining,omitempty"`
+	Message      *string        `json:"message,omitempty"`
+	Method       *string        `json:"method,omitempty"`
+	Session      *sessionView   `json:"session,omitempty"`
+	Enabled      *bool          `json:"enabled,omitempty"`
 	OnStoreError *string        `json:"on_store_error,omitempty"`
 	Admission    *admissionView `json:"admission,omitempty"`
 	Queue        *queueView     `json:"queue,omitempty"`
-	Session      *sessionView   `json:"session,omitempty"`
-	Page         *pageView      `json:"page,omitempty"`
 }
 
 type admissionView struct {
-	Rate       *thousandth `json:"rate,omitempty"`
-	Burst      *thousandth `json:"burst,omitempty"`
-	MaxActive  *int64      `json:"max_active,omitempty"`
-	MinWait    *duration   `json:"min_wait,omitempty"`
-	HeadWindow *int64      `json:"head_window,omitempty"`
+	MinWait    duration `json:"min_wait"`
+	HeadWindow int64    `json:"head_window"`
 }
 
 type queueView struct {
-	Method      *string   `json:"method,omitempty"`
-	Absence     *duration `json:"absence,omitempty"`
-	ClaimWindow *duration `json:"claim_window,omitempty"`
-	Capacity    *int64    `json:"capacity,omitempty"`
+	Absence     duration `json:"absence"`
+	ClaimWindow duration `json:"claim_window"`
+	Capacity    int64    `json:"capacity"`
 }
 
 type sessionView struct {
-	TTL *duration `json:"ttl,omitempty"`
-}
-
-type pageView struct {
-	Message *string `json:"message,omitempty"`
+	TTL duration `json:"ttl"`
 }
 
 // thousandth is written as a decimal with up to three places: 2500 is 2.5.
@@ -106,51 +102,40 @@ func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 
 func fullPolicy(p admission.Policy) policyView {
 	rate, burst := thousandth(p.Rate), thousandth(p.Burst)
-	minWait, absence, claim, ttl := duration(p.MinWait), duration(p.Absence), duration(p.ClaimWindow), duration(p.SessionTTL)
 	return policyView{
-		Enabled: &p.Enabled, Paused: &p.Paused, Draining: &p.Draining, OnStoreError: &p.OnStoreError,
-		Admission: &admissionView{Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, MinWait: &minWait, HeadWindow: &p.HeadWindow},
-		Queue:     &queueView{Method: &p.Method, Absence: &absence, ClaimWindow: &claim, Capacity: &p.Capacity},
-		Session:   &sessionView{TTL: &ttl},
-		Page:      &pageView{Message: &p.Message},
+		Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, Paused: &p.Paused, Draining: &p.Draining,
+		Message: &p.Message, Method: &p.Method, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
+		OnStoreError: &p.OnStoreError,
+		Admission:    &admissionView{MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
+		Queue:        &queueView{Absence: duration(p.Absence), ClaimWindow: duration(p.ClaimWindow), Capacity: p.Capacity},
 	}
 }
 
 // livePolicy picks the fields of those names.
 func livePolicy(p admission.Policy, names []string) policyView {
 	full := fullPolicy(p)
-	has := func(name string) bool { return slices.Contains(names, name) }
 	var v policyView
-	var adm admissionView
-	if has("enabled") {
-		v.Enabled = full.Enabled
-	}
-	if has("paused") {
-		v.Paused = full.Paused
-	}
-	if has("draining") {
-		v.Draining = full.Draining
-	}
-	if has("rate") {
-		adm.Rate = full.Admission.Rate
-	}
-	if has("burst") {
-		adm.Burst = full.Admission.Burst
-	}
-	if has("max_active") {
-		adm.MaxActive = full.Admission.MaxActive
-	}
-	if adm != (admissionView{}) {
-		v.Admission = &adm
-	}
-	if has("method") {
-		v.Queue = &queueView{Method: full.Queue.Method}
-	}
-	if has("session.ttl") {
-		v.Session = full.Session
-	}
-	if has("message") {
-		v.Page = full.Page
+	for _, name := range names {
+		switch name {
+		case "rate":
+			v.Rate = full.Rate
+		case "burst":
+			v.Burst = full.Burst
+		case "max_active":
+			v.MaxActive = full.MaxActive
+		case "paused":
+			v.Paused = full.Paused
+		case "draining":
+			v.Draining = full.Draining
+		case "message":
+			v.Message = full.Message
+		case "method":
+			v.Method = full.Method
+		case "session.ttl":
+			v.Session = full.Session
+		case "enabled":
+			v.Enabled = full.Enabled
+		}
 	}
 	return v
 }

@@ -30,10 +30,11 @@ func TestRoomObject(t *testing.T) {
 	wanted := compact(t, `{
 		"id":"sale",
 		"policy":{"enabled":true,"paused":false,"draining":false,"on_store_error":"wait",
-			"admission":{"rate":2.5,"burst":10,"max_active":100,"min_wait":"0s","head_window":0},
-			"queue":{"method":"fifo","absence":"10m0s","claim_window":"5m0s","capacity":0},
-			"session":{"ttl":"5m0s"},"page":{"message":""}},
-		"live":{"admission":{"rate":2.5,"max_active":100},"session":{"ttl":"5m0s"}},
+			"rate":2.5,"burst":10,"max_active":100,"method":"fifo","message":"",
+			"admission":{"min_wait":"0s","head_window":0},
+			"queue":{"absence":"10m0s","claim_window":"5m0s","capacity":0},
+			"session":{"ttl":"5m0s"}},
+		"live":{"rate":2.5,"max_active":100,"session":{"ttl":"5m0s"}},
 		"waiting":12,"parked":3,"admitted":4,"active":50,"rate":2.25,"oldest_wait_seconds":90.5,
 		"eta":{"seconds":120,"low":100,"high":150},"eta_error":0.95,
 		"origin":{"p95_seconds":0.042,"error_rate":0.005},"store_age_seconds":0.25,"paused":false,"draining":false}`)
@@ -64,8 +65,8 @@ func TestRoomOfAStoreNeverHeard(t *testing.T) {
 			t.Errorf("%s is %v before the store was heard, want none", path, got)
 		}
 	}
-	if got := at(v, "policy.admission.rate"); got != 1.0 {
-		t.Errorf("policy.admission.rate %v, want the file's 1", got)
+	if got := at(v, "policy.rate"); got != 1.0 {
+		t.Errorf("policy.rate %v, want the file's 1", got)
 	}
 }
 
@@ -275,7 +276,7 @@ func benchWithoutStore(t *testing.T) *bench {
 func TestWithoutTheStore(t *testing.T) {
 	b := benchWithoutStore(t)
 	v := decode(t, b.ask("GET", "/admin/v1/rooms/sale", "").Body.Bytes())
-	if v["waiting"] != 2.0 || at(v, "policy.admission.rate") != 1.0 {
+	if v["waiting"] != 2.0 || at(v, "policy.rate") != 1.0 {
 		t.Errorf("without the store the room is %v", v)
 	}
 	want(t, b.ask("GET", "/admin/v1/rooms", ""), 200)

@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	browserGet = "GET /shop/tickets?event=42 HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en,ko;q=0.5\r\nCookie: wr_sale_pass=eyJhbGciOiJIUzI1NiJ9.e30.sig; cart=17\r\nReferer: https://shop.example/\r\n\r\n"
-	smallPost  = "POST /shop/buy HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"ticket\": 4711}"
+	browserGet  = "GET /shop/tickets?event=42 HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en,ko;q=0.5\r\nCookie: wr_sale_pass=eyJhbGciOiJIUzI1NiJ9.e30.sig; cart=17\r\nReferer: https://shop.example/\r\n\r\n"
+	chunkedPost = "POST /shop/buy HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"ticket\": 4711}\r\n0\r\n\r\n"
+	smallPost   = "POST /shop/buy HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"ticket\": 4711}"
 )
 
 // plainSite is an origin of a fixed answer and a gate in front of it, none of which allocates by
-// itself; the returned function does one request.
+// itself; it returns the gate's address.
 func plainSite(t testing.TB, answer string) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -125,13 +126,13 @@ func kilobyte() string {
 		string(bytes.Repeat([]byte("x"), 1021)) + "END"
 }
 
-// The plain path allocates nothing, a small POST neither.
+// The plain path allocates nothing, nor does a small POST.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector drops pooled values at random")
 	}
 	addr := plainSite(t, kilobyte())
-	for name, req := range map[string]string{"GET": browserGet, "POST": smallPost} {
+	for name, req := range map[string]string{"GET": browserGet, "POST": smallPost, "chunked POST": chunkedPost} {
 		l := newLooper(t, addr, req)
 		for range 100 {
 			if err := l.once(); err != nil {

@@ -75,7 +75,7 @@ func (in *inbuf) makeRoom(n int) {
 		in.r, in.w = 0, in.w-in.r
 	}
 	if len(in.b)-in.w < n {
-		grown := make([]byte, in.w+n)
+		grown := make([]byte, in.w+max(n, blockSize))
 		copy(grown, in.b[:in.w])
 		in.b = grown
 	}

@@ -30,6 +30,7 @@ type clientConn struct {
 	peer      netip.Addr
 
 	readBy, writeBy time.Time // the deadlines in force
+	ownWriteBy      bool      // the handler has set the one for writing
 	interrupted     atomic.Bool
 	unread          atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
 
@@ -139,7 +140,7 @@ func worthScanning(b []byte, from int, lim *Limits) bool {
 
 func (c *clientConn) deliver() {
 	c.delivered, c.served, c.taken, c.answered, c.refusal = true, true, false, false, nil
-	c.started = false
+	c.started, c.ownWriteBy = false, false
 	c.body.begin(&c.head)
 	if c.head.length != 0 {
 		c.unread.Store(true)
@@ -255,9 +256,9 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// SetWriteDeadline is for a handler that has its own ideas.
+// SetWriteDeadline is for a handler that has its own ideas: its writes then keep to them.
 func (c *clientConn) SetWriteDeadline(t time.Time) error {
-	c.writeBy = time.Time{}
+	c.writeBy, c.ownWriteBy = time.Time{}, !t.IsZero()
 	return c.Conn.SetWriteDeadline(t)
 }
 
@@ -267,10 +268,21 @@ func (c *clientConn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	c.begin()
+	c.settle()
+	if c.ownWriteBy {
+		return c.Conn.Write(p)
+	}
 	if err := c.send(p, time.Now()); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// settle notes that nothing is left of the body, so Close need not wait for it.
+func (c *clientConn) settle() {
+	if c.head.length != 0 && c.body.done() {
+		c.unread.Store(false)
+	}
 }
 
 // begin marks the final answer's first byte, after which no 100 Continue may follow.
@@ -295,6 +307,15 @@ func (c *clientConn) send(p []byte, now time.Time) error {
 }
 
 const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// sendInterim passes an informational answer on.
+func (c *clientConn) sendInterim(p []byte) error {
+	if c.head.expect { // an upload may be about to send 100 Continue
+		c.continueMu.Lock()
+		defer c.continueMu.Unlock()
+	}
+	return c.send(p, time.Now())
+}
 
 // sendContinue asks the client for its body, unless the answer has begun.
 func (c *clientConn) sendContinue() error {

@@ -58,7 +58,9 @@ type exchange struct {
 	entered  bool      // holds a slot
 	early    bool      // the answer came before the request's end
 	late     bool      // time has passed since started
-	anyByte  bool      // of an answer has come
+	ahead    bool      // the whole chunked body came with the header; whole holds it, decoded
+	whole    inbuf
+	anyByte  bool // of an answer has come
 	reuse    bool
 	upgraded bool
 	closing  bool // the client's connection ends with this answer
@@ -67,7 +69,7 @@ type exchange struct {
 	peek     func(fd uintptr)
 	peeked   peekResult
 	probe    [1]byte
-	out1     Outcome
+	outcome  Outcome
 }
 
 var exchangePool = sync.Pool{New: func() any {
@@ -94,7 +96,7 @@ func (o *Origin) Serve(ctx *fasthttp.RequestCtx, f *Forward) Outcome {
 	x.o, x.ctx, x.c, x.f = o, ctx, c, f
 	defer x.end()
 	x.run()
-	return x.out1
+	return x.outcome
 }
 
 // end gives back what the exchange holds, also when a callback has panicked.
@@ -112,9 +114,11 @@ func (x *exchange) end() {
 		x.o.leave()
 	}
 	c := x.c
+	c.settle()
 	if c.in.buffered() == 0 {
 		c.in.release()
 	}
+	x.whole.release()
 	if c.last || x.closing {
 		x.ctx.SetConnectionClose()
 	}
@@ -129,9 +133,9 @@ func (x *exchange) end() {
 
 func (x *exchange) fail(status int, kind string, err error) {
 	x.reuse = false
-	x.out1.Kind, x.out1.Err = kind, err
-	if !x.out1.Sent {
-		x.out1.Status = status
+	x.outcome.Kind, x.outcome.Err = kind, err
+	if !x.outcome.Sent {
+		x.outcome.Status = status
 	}
 }
 
@@ -145,6 +149,12 @@ func (x *exchange) run() {
 		x.fail(413, KindBodyLarge, ErrBodyTooLarge)
 		Drain(x.ctx)
 		return
+	}
+	if h.length < 0 && x.c.in.buffered() > 0 {
+		if err := x.checkAhead(); err != nil {
+			x.blameClient(x.c.body.fail(err))
+			return
+		}
 	}
 	x.started = time.Now()
 	var err error
@@ -160,9 +170,9 @@ func (x *exchange) run() {
 		return
 	}
 	x.now = time.Now()
-	x.out1.FirstByte = x.now.Sub(x.sentAt)
+	x.outcome.FirstByte = x.now.Sub(x.sentAt)
 	x.early = x.up.running && x.up.endedAt.Load() == 0
-	x.out1.Status = x.a.status
+	x.outcome.Status = x.a.status
 	if x.a.status == 101 {
 		x.tunnel()
 		return
@@ -182,7 +192,7 @@ func (x *exchange) connectAndAsk() bool {
 		if s == nil {
 			return false // fail has been called for the last server
 		}
-		if oc != nil && !oc.usable() {
+		if oc != nil && x.started.Sub(oc.idleSince) > trustIdle && !oc.usable() {
 			oc.Close() //nolint:errcheck // it is closed, or has said what nobody asked for
 			x.o.drop(s)
 			continue
@@ -205,7 +215,7 @@ func (x *exchange) connectAndAsk() bool {
 				}
 				continue
 			}
-			x.out1.Err, x.out1.Kind = nil, ""
+			x.outcome.Err, x.outcome.Kind = nil, ""
 			x.o.worked(s)
 		}
 		reused := oc.reused
@@ -260,6 +270,9 @@ func (x *exchange) ask(deadline time.Time) error {
 		x.sentAt = time.Now()
 	}
 	oc.reused = true
+	if x.ahead {
+		x.req = x.appendAhead(x.req)
+	}
 	werr := oc.write(x.req, cfg.IdleTimeout, x.sentAt)
 	oc.begun = x.sentAt
 	oc.slice, oc.patience, oc.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
@@ -317,7 +330,7 @@ func (x *exchange) readHeader() error {
 		}
 		if x.a.status != 100 && !x.c.head.http10 {
 			x.out = x.a.appendInterim(x.outBack[:0])
-			if err := x.c.send(x.out, time.Now()); err != nil {
+			if err := x.c.sendInterim(x.out); err != nil {
 				return clientError{err}
 			}
 		}
@@ -333,12 +346,13 @@ func (e clientError) Unwrap() error { return e.error }
 // has left, and when an upload has been over for FirstByteTimeout.
 func (x *exchange) whileWaiting() error {
 	if x.up.running {
-		if at := x.up.endedAt.Load(); at != 0 && !x.out1.Sent {
-			if d := x.o.cfg.FirstByteTimeout; d > 0 && time.Since(time.Unix(0, at)) >= d-d/8 {
-				return errTimeout
-			}
+		at := x.up.endedAt.Load()
+		if at == 0 {
+			return nil // the upload would notice
 		}
-		return nil
+		if d := x.o.cfg.FirstByteTimeout; !x.outcome.Sent && d > 0 && time.Since(time.Unix(0, at)) >= d-d/8 {
+			return errTimeout
+		}
 	}
 	if raw, err := rawConn(socketOf(x.c.Conn)); err == nil && raw.Control(x.peek) == nil && x.peeked == peekClosed {
 		return clientError{errClientLeft}

@@ -10,7 +10,7 @@ import (
 
 // Limits bound what a client may send and how long it may take. A zero field means its default.
 type Limits struct {
-	Header        int           // bytes of request line and headers together; 16 KiB
+	Header        int           // bytes of request line and headers together; 16 KiB; more needs a ReadBufferSize as large
 	Target        int           // bytes of the request target; 8 KiB
 	Headers       int           // header lines; 100
 	HeaderTimeout time.Duration // from a header's first byte to its last; 10 s

@@ -38,7 +38,7 @@ type TLSConfig struct {
 
 // The kinds of failures, the fixed label set of upstream_errors_total.
 const (
-	KindConnect     = "connect"        // 502: no server could be connected to
+	KindConnect     = "connect"        // 502, 504 for a time-out: no server could be connected to
 	KindTLS         = "tls"            // 502: the handshake failed
 	KindTimeout     = "timeout"        // 504: no answer in time; after its header: it fell silent
 	KindReset       = "reset"          // 502: the connection ended before an answer
@@ -64,6 +64,9 @@ const (
 	keepIdle   = 15 * time.Second
 	connLife   = 5 * time.Minute
 	failedBase = time.Second
+	// A connection that was in use this short a time ago is used again without a look at it. The look
+	// costs a tenth of a request, and what comes as late as that may as well come right after it.
+	trustIdle  = 200 * time.Microsecond
 	failedMax  = 30 * time.Second
 	maxServers = 64 // those tried by one request are bits of a word
 )

@@ -41,9 +41,9 @@ func (x *exchange) relay() {
 	}
 
 	c.begin()
-	c.answered, x.out1.Sent = true, true
+	c.answered, x.outcome.Sent = true, true
 	status := x.ctx.Response.StatusCode()
-	x.out1.Status = status
+	x.outcome.Status = status
 	x.ctx.Response.Reset() // fasthttp's own answer is swallowed; only its status is of use, to logs
 	x.ctx.Response.SetStatusCode(status)
 
@@ -131,7 +131,7 @@ func (x *exchange) relayBody(frame framing) error {
 			}
 			ended = ended || x.atEnd()
 		}
-		x.out1.BodyBytes += int64(n)
+		x.outcome.BodyBytes += int64(n)
 		if n > 0 || head > 0 {
 			p := buf[:at+n]
 			if frame == frameChunked {

@@ -53,7 +53,7 @@ func (x *exchange) tunnel() {
 		x.f.OnHeader(&x.ctx.Response.Header)
 	}
 	x.out = x.appendAnswer(x.outBack[:0], frameNone)
-	c.answered, x.out1.Sent, x.out1.Upgraded = true, true, true
+	c.answered, x.outcome.Sent, x.outcome.Upgraded = true, true, true
 	c.last, x.closing = true, true
 	x.ctx.Response.Reset()
 	x.ctx.Response.SetStatusCode(101)
@@ -87,7 +87,7 @@ func (x *exchange) tunnel() {
 	}()
 	err := t.copy(c.Conn, oc.Conn, idle)
 	err2 := <-back
-	x.out1.BodyBytes = t.n.Load()
+	x.outcome.BodyBytes = t.n.Load()
 	if err = errors.Join(err, err2); err != nil {
 		switch {
 		case isTimeout(err):

@@ -1,11 +1,67 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"time"
 )
+
+// noMore ends what was read ahead.
+type noMore struct{}
+
+func (noMore) readSome([]byte) (int, error) { return 0, io.EOF }
+
+// checkAhead looks through what has arrived of a chunked body before the origin is contacted, so
+// that one which is broken from the start never gets there. A body that has arrived whole is kept,
+// and travels with the header.
+func (x *exchange) checkAhead() error {
+	b := &x.c.body
+	encoded, decoded := inbuf{src: noMore{}}, &x.whole
+	size := x.c.in.buffered()
+	if size >= blockSize {
+		return nil // so much was sent ahead that it is checked on its way
+	}
+	encoded.load(x.c.in.pending())
+	defer encoded.release()
+	decoded.borrow()
+	x.chunks.reset(false)
+	for {
+		n, err := x.chunks.read(&encoded, decoded.b[decoded.w:])
+		decoded.w += n
+		switch {
+		case err == io.EOF || x.chunks.state == chunkDone:
+			if limit := x.o.cfg.MaxBody; limit > 0 && int64(decoded.w) > limit {
+				return ErrBodyTooLarge
+			}
+			x.ahead = true
+			x.c.in.skip(size - encoded.buffered())
+			b.ended, b.asked, b.consumed = true, true, true
+			return nil
+		case errors.Is(err, errChunk):
+			return err
+		case err != nil:
+			return nil // the rest is still to come
+		}
+	}
+}
+
+// appendAhead writes a body that was read ahead, as one chunk.
+func (x *exchange) appendAhead(dst []byte) []byte {
+	if p := x.whole.pending(); len(p) > 0 {
+		dst = strconv.AppendUint(dst, uint64(len(p)), 16)
+		dst = append(dst, "\r\n"...)
+		dst = append(dst, p...)
+		dst = append(dst, "\r\n"...)
+	}
+	dst = append(dst, "0\r\n"...)
+	if x.c.head.trailer {
+		dst = appendTrailers(dst, x.chunks.trailers, x.c.head.announced)
+	}
+	return append(dst, "\r\n"...)
+}
 
 func (x *exchange) startUpload() {
 	x.up.running = true

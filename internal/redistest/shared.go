@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -43,6 +44,7 @@ func MainNoLeaks(m *testing.M, options ...goleak.Option) {
 }
 
 func run(m *testing.M) int {
+	redis.SetLogger(quiet{}) // a killed server is a test, not news
 	shared.Lock()
 	shared.main = true
 	shared.Unlock()
@@ -124,3 +126,8 @@ func needMain(t testing.TB) {
 		t.Fatal("redistest: this package's tests need: func TestMain(m *testing.M) { redistest.Main(m) }")
 	}
 }
+
+// quiet drops what the client library says of single connections.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

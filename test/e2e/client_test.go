@@ -12,6 +12,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -399,3 +400,5 @@ func raw(t testing.TB, addr, request string) string {
 	}
 	return string(text)
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -179,8 +179,8 @@
 
     // settings: a field that is being edited is not overwritten
     const settings = $r('[data-form=settings]'), fields = settings.elements;
-    const shown = r => ({rate: String(r.policy.admission.rate), burst: String(r.policy.admission.burst), max_active: String(r.policy.admission.max_active),
-      ttl: r.policy.session.ttl, method: r.policy.queue.method, message: r.policy.page.message});
+    const shown = r => ({rate: String(r.policy.rate), burst: String(r.policy.burst), max_active: String(r.policy.max_active),
+      ttl: r.policy.session.ttl, method: r.policy.method, message: r.policy.message});
     let base = {};
     const dirty = name => base[name] !== undefined && fields[name].value.replaceAll('\r\n', '\n') !== base[name];
     settings.addEventListener('submit', async e => {
@@ -219,8 +219,8 @@
         }
       }
       const l = r.live, names = [];
-      for (const [name, v] of Object.entries({rate: l.admission?.rate, burst: l.admission?.burst, max_active: l.admission?.max_active, session: l.session?.ttl,
-        method: l.queue?.method, message: l.page?.message, enabled: l.enabled})) if (v !== undefined) names.push(name);
+      for (const [name, v] of Object.entries({rate: l.rate, burst: l.burst, max_active: l.max_active, session: l.session?.ttl,
+        method: l.method, message: l.message, enabled: l.enabled})) if (v !== undefined) names.push(name);
       set($('[data-live]', settings), names.length ? 'Changed live, over the file: ' + names.join(', ') + '.' : 'All as the file says.');
       button('tofile').disabled = !names.length;
     }
@@ -260,11 +260,11 @@
       root,
       show(r) {
         room = r;
-        const p = r.policy, limit = p.admission.rate;
+        const p = r.policy, limit = p.rate;
         const tags = [];
         if (!p.enabled) tags.push(['switched off', 'bad']);
-        if (p.queue.method === 'reject') tags.push(['closed', 'bad']);
-        if (p.queue.method === 'passthrough') tags.push(['passthrough', 'warn']);
+        if (p.method === 'reject') tags.push(['closed', 'bad']);
+        if (p.method === 'passthrough') tags.push(['passthrough', 'warn']);
         if (r.paused) tags.push(['paused', 'warn']);
         if (r.draining) tags.push(['draining', 'warn']);
         if (r.store_age_seconds === undefined || r.store_age_seconds > stale) tags.push(['store away', 'bad']);

@@ -1,0 +1,171 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// TLS on both sides: the origin's certificate is verified against the configured roots and name, and
+// the visitors' TLS is what the origin is told of.
+func TestTLS(t *testing.T) {
+	var seen []string
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		seen = append(seen, r.Header.Get("X-Forwarded-Proto")+" "+r.RemoteAddr)
+		w.Write(b)
+	}))
+	defer srv.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		tls  TLSConfig
+		kind string
+	}{
+		{"trusted", TLSConfig{CAFile: ca, ServerName: "example.com"}, ""},
+		{"another name", TLSConfig{CAFile: ca, ServerName: "elsewhere.test"}, KindTLS},
+		{"unknown authority", TLSConfig{ServerName: "example.com"}, KindTLS},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			seen = nil
+			o, err := New(Config{Servers: []string{srv.URL}, TLS: tc.tls, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+				if r := CheckRequest(ctx); r != nil || !ctx.IsTLS() {
+					t.Errorf("refused, or not TLS: %v", r)
+				}
+				if out := o.Serve(ctx, &Forward{}); out.Err != nil {
+					ctx.SetStatusCode(out.Status)
+					ctx.SetBodyString(out.Kind)
+				}
+			}}
+			ServerOptions(s)
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go s.Serve(Listener(tls.NewListener(ln, &tls.Config{Certificates: srv.TLS.Certificates}), Limits{}))
+			defer s.Shutdown()
+			conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(wait))
+			c := &client{Conn: conn, t: t, r: bufio.NewReader(conn)}
+			big := strings.Repeat("x", 100_000)
+			for range 2 {
+				c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(len(big)) + "\r\n\r\n" + big)
+				_, head, body := c.answer("POST")
+				if tc.kind != "" {
+					if body != tc.kind {
+						t.Errorf("%s%s", head, body)
+					}
+					return
+				}
+				if body != big {
+					t.Errorf("%s and %d bytes", head, len(body))
+				}
+			}
+			if len(seen) != 2 || seen[0] != seen[1] || !strings.HasPrefix(seen[0], "https ") {
+				t.Errorf("the origin saw %q, want https twice on one connection", seen)
+			}
+		})
+	}
+}
+
+// A client that never finishes its handshake is not waited for.
+func TestSlowHandshake(t *testing.T) {
+	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(*fasthttp.RequestCtx) {}}
+	ServerOptions(s)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(Listener(tls.NewListener(ln, &tls.Config{}), Limits{HeaderTimeout: 50 * time.Millisecond}))
+	defer s.Shutdown()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(wait))
+	if _, err := c.Read(make([]byte, 1)); isTimeout(err) {
+		t.Error("the connection was kept")
+	}
+}
+
+// Idle connections, fresh ones and used ones, end without an answer.
+func TestIdleClients(t *testing.T) {
+	o := newRecorder(t, answering(okAnswer))
+	g := newGate(t, to(o), Limits{HeaderTimeout: 50 * time.Millisecond, Idle: 60 * time.Millisecond}, nil)
+	g.dial().closed()
+	c := g.dial()
+	c.probe()
+	c.closed()
+}
+
+// A server that shuts down says so in the answers under way, and ends.
+func TestShutdownUnderWay(t *testing.T) {
+	release := make(chan struct{})
+	o := newRecorder(t, func(s *session) {
+		for s.head() != "" {
+			<-release
+			s.write(okAnswer)
+		}
+	})
+	origin, err := New(to(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer origin.Close()
+	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		if CheckRequest(ctx) == nil {
+			origin.Serve(ctx, &Forward{})
+		}
+	}}
+	ServerOptions(s)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(Listener(ln, Limits{}))
+	g := &gate{t: t, addr: ln.Addr().String()}
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	eventually(t, "the origin has it", func() bool { return len(o.requests()) == 1 })
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown() }()
+	eventually(t, "new connections are refused", func() bool {
+		c, err := net.Dial("tcp", g.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	close(release)
+	if status, head, body := c.answer("GET"); status != 200 || body != "ok" || headerValue(head, "Connection") != "close" {
+		t.Errorf("%s%s", head, body)
+	}
+	c.closed()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// A gateway is killed in the middle of a crowd and started again on the same files: nobody has lost a place.
+func TestAKilledGatewayLosesNobody(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(8, 8))}})
+	crowd := sendCrowd(t, g, 80, nil)
+	crowd.waitInside(25)
+	g.kill()
+	g.restart()
+	repeats(t, crowd.wait(80, 8, 8)[:10])
+}
+
+// The embedded store is killed in the middle of a crowd: it is started again, and nobody has lost a place.
+func TestAKilledStoreLosesNobody(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(8, 8))}})
+	crowd := sendCrowd(t, g, 80, nil)
+	crowd.waitInside(25)
+	if err := syscall.Kill(g.redisPID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	repeats(t, crowd.wait(80, 8, 8)[:10])
+}
+
+// The store forgets everything in the middle of a crowd. Within 15 s everybody who polls is back in the old order.
+func TestAnEmptiedStoreLosesNobody(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	store := redistest.Server(t)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(5, 5), "session: {ttl: 1m}")}}.withRedis(store.URL()))
+	crowd := sendCrowd(t, g, 90, nil)
+	crowd.waitInside(20)
+	if err := store.Client().FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	emptied := time.Now()
+	o := adminOf(t, g)
+	within(t, 15*time.Second, "those who are not in are back in line", func() bool {
+		r := o.room("sale")
+		return r.Waiting+r.Parked+crowd.inside()+r.Admitted >= 90
+	})
+	t.Logf("everybody was back %s after the store forgot", time.Since(emptied).Round(100*time.Millisecond))
+	crowd.wait(90, 5, 5)
+	if crowd.joined > 90 {
+		t.Errorf("%d places were given to 90 visitors", crowd.joined)
+	}
+}
+
+// The store loses its scripts: nobody notices.
+func TestAScriptFlushIsNotNoticed(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	store := redistest.Server(t)
+	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}}.withRedis(store.URL()))
+	c := newClient(t, g)
+	s := c.join(g)
+	if err := store.Client().ScriptFlush(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c.join(g)
+	if now := c.poll(g, s.Token); now.State != "waiting" || now.Position == nil || *now.Position != 1 {
+		t.Errorf("%+v", now)
+	}
+}
+
+// With the store away from the start the gateway serves by on_store_error, says so, and is right when it comes.
+func TestTheStoreIsDownAtStart(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	dead := freePort(t)
+	s := setup{origin: site.URL, rooms: []string{
+		"{id: sale, paths: [/sale], admission: {rate: 50, burst: 50}}",
+		"{id: shut, paths: [/shut], on_store_error: closed, admission: {rate: 50, burst: 50}}",
+		"{id: free, paths: [/free], on_store_error: open, admission: {rate: 50, burst: 50}}",
+		"{id: own, paths: [/own], on_store_error: local, admission: {rate: 2, burst: 2}}",
+	}}.withRedis("redis://127.0.0.1:" + dead)
+	g := start(t, s)
+	o, c := adminOf(t, g), newClient(t, g)
+	until(t, "it is ready without its store", func() bool { return o.ask(http.MethodGet, "/readyz", "").code == http.StatusOK })
+	o.ask(http.MethodGet, "/healthz", "").want(http.StatusOK)
+	if !strings.Contains(o.ask(http.MethodGet, "/metrics", "").body, "anteroom_store_up 0\n") {
+		t.Error("store_up is not 0")
+	}
+	if !strings.Contains(g.text(), "on_store_error") {
+		t.Error("the log does not say how it serves")
+	}
+
+	waiting := c.get(g, "/sale").want(http.StatusAccepted).waits("waiting").status()
+	second := c.join(g)
+	c.get(g, "/shut").problem(http.StatusServiceUnavailable, "store_unavailable").has(headers{"Retry-After": "*"})
+	c.ask(g, http.MethodPost, "/.waiting-room/shut/tickets", "").problem(http.StatusServiceUnavailable, "store_unavailable")
+	newBrowser(t, g).get(g, "/shut", asBrowser).want(http.StatusServiceUnavailable).has(headers{"Content-Type": "text/html*", "Retry-After": "*"})
+	free := c.get(g, "/free").want(http.StatusOK)
+	in := 0
+	for range 5 {
+		if c.get(g, "/own").code == http.StatusOK {
+			in++
+		}
+	}
+	if in < 1 || in > 3 {
+		t.Errorf("local let %d of 5 in at once, rate 2, burst 2", in)
+	}
+	for _, token := range []string{waiting.Token, second.Token} {
+		if s := c.poll(g, token); s.State != "waiting" {
+			t.Errorf("a poll without the store: %+v", s)
+		}
+	}
+	// The pass that was minted without the store is good without it.
+	if pass := free.header.Get("X-Waiting-Room-Pass"); pass != "" {
+		c.get(g, "/free/more", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusOK)
+	}
+
+	redistest.Server(t, "--port", dead)
+	for _, token := range []string{waiting.Token, second.Token} {
+		until(t, "those who came before the store are let in", func() bool {
+			s := c.poll(g, token)
+			if s.State == "expired" {
+				t.Fatalf("a place was lost: %+v", s)
+			}
+			return s.Pass != ""
+		})
+	}
+	until(t, "newcomers are let in at once again", func() bool { return c.get(g, "/shut").code == http.StatusOK })
+	if !strings.Contains(o.ask(http.MethodGet, "/metrics", "").body, "anteroom_store_up 1\n") {
+		t.Error("store_up is not 1")
+	}
+}
+
+// The store hangs: passes keep working, those who wait keep their page, nobody becomes late, and then all goes on.
+func TestTheStoreHangs(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	store := redistest.Server(t)
+	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 1, burst: 1}")}}.withRedis(store.URL())
+	g := start(t, s)
+	c := newClient(t, g)
+	pass := c.get(g, "/").want(http.StatusOK).header.Get("X-Waiting-Room-Pass")
+	o := adminOf(t, g)
+	o.post("rooms/sale/pause", "").want(http.StatusOK)
+	var tokens []string
+	until(t, "ten wait", func() bool {
+		if s := c.join(g); s.State == "waiting" {
+			tokens = append(tokens, s.Token)
+		}
+		return len(tokens) == 10
+	})
+	o.rooms("sale", func(r roomInfo) bool { return r.Waiting == 10 })
+
+	store.Stop()
+	for i, token := range tokens {
+		began := time.Now()
+		s := c.poll(g, token)
+		if s.State != "waiting" || s.Position == nil || *s.Position != int64(i+1) {
+			t.Errorf("number %d, while the store hangs: %+v", i+1, s)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("a poll took %s while the store hangs", took)
+		}
+	}
+	for range 20 {
+		c.get(g, "/shop", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusOK)
+	}
+	c.get(g, "/").want(http.StatusAccepted).waits("waiting") // wait: a place that is enrolled later
+	o.ask(http.MethodGet, "/readyz", "").want(http.StatusOK)
+	if r := o.room("sale"); r.Waiting != 10 {
+		t.Errorf("the room for operators while the store hangs: %+v", r)
+	}
+	store.Cont()
+	o.rooms("sale", func(r roomInfo) bool { return r.Waiting >= 10 })
+	until(t, "the room goes on", func() bool { return o.post("rooms/sale/resume", "").code == http.StatusOK })
+	places := make([]place, len(tokens))
+	for i, token := range tokens {
+		_, w := decode(t, token)
+		until(t, fmt.Sprintf("number %d is let in", i+1), func() bool {
+			s := c.poll(g, token)
+			if s.State == "expired" || s.State == "ended" {
+				t.Fatalf("number %d lost the place: %+v", i+1, s)
+			}
+			if s.Pass == "" {
+				return false
+			}
+			at, err := time.Parse(time.RFC3339Nano, s.AdmittedAt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			places[i] = place{ord: w.Ord, at: at, admittedAt: s.AdmittedAt}
+			return true
+		})
+	}
+	judgeOrder(t, places)
+	judgeRate(t, places, 1, 1)
+}
+
+// A gateway that a dead Redis never answered still ends well.
+func TestItEndsWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(5, 5))}}.withRedis("redis://127.0.0.1:"+freePort(t)))
+	g.signal(syscall.SIGTERM)
+	if code := g.wait(); code != 0 {
+		t.Errorf("ended with %d", code)
+	}
+}
+
+// freePort is a loopback port on which nothing listens.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

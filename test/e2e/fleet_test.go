@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// fleet starts two gateways on one store.
+func fleet(t *testing.T, rooms ...string) (site *origin, a, b *gateway) {
+	t.Helper()
+	site = newOrigin(t, nil)
+	s := setup{origin: site.URL, rooms: rooms}.withRedis(redistest.Server(t).URL())
+	return site, start(t, s), start(t, s)
+}
+
+// Two gateways are one room: the rate and the order are kept over both, wherever a visitor asks.
+func TestTwoGatewaysAreOneRoom(t *testing.T) {
+	t.Parallel()
+	_, a, b := fleet(t, room(admission(10, 10)))
+	both := []*gateway{a, b}
+	// Each visitor changes gateways with every request.
+	places := sendCrowd(t, nil, 100, func(visitor, try int) *gateway { return both[(visitor+try)%2] }).wait(100, 10, 10)
+	for i := range places[:20] {
+		p := &places[i]
+		if p.gateway == a { // let in by one, good at the other
+			p.gateway = b
+		} else {
+			p.gateway = a
+		}
+		p.client.get(p.gateway, "/", headers{"X-Waiting-Room-Pass": p.pass}).want(http.StatusOK)
+	}
+	repeats(t, places[:20])
+}
+
+func TestATicketIsGoodAtEveryGateway(t *testing.T) {
+	t.Parallel()
+	_, a, b := fleet(t, room("admission: {rate: 0}"))
+	c := newClient(t, a, b)
+	first, second := c.join(a), c.join(b)
+	for _, g := range []*gateway{a, b} {
+		until(t, "the places are the same everywhere", func() bool {
+			one, two := c.poll(g, first.Token), c.poll(g, second.Token)
+			return one.Position != nil && *one.Position == 1 && two.Position != nil && *two.Position == 2
+		})
+	}
+	// A live change at one is in force at the other within a second.
+	began := time.Now()
+	adminOf(t, a).patch("rooms/sale", `{"message":"Hello from A"}`).want(http.StatusOK)
+	within(t, 2*time.Second, "B tells A's message", func() bool { return *c.poll(b, second.Token).Message == "Hello from A" })
+	t.Logf("told after %s", time.Since(began))
+	adminOf(t, b).patch("rooms/sale", `{"rate":100,"burst":100}`).want(http.StatusOK)
+
+	// A claim at one, the status at the other.
+	var claimed status
+	until(t, "the first can claim at A", func() bool {
+		got := c.ask(a, http.MethodPost, "/.waiting-room/sale/claim", "", headers{"Authorization": "Bearer " + first.Token})
+		if got.code == http.StatusConflict {
+			return false
+		}
+		claimed = got.want(http.StatusOK).status()
+		return true
+	})
+	if claimed.State != "admitted" || claimed.Pass == "" {
+		t.Errorf("the claim: %+v", claimed)
+	}
+	again := c.poll(b, first.Token)
+	_, one := decode(t, claimed.Pass)
+	_, two := decode(t, again.Pass)
+	if again.State != "active" || again.AdmittedAt != claimed.AdmittedAt || one.Sid != two.Sid {
+		t.Errorf("claimed at A: %+v, status at B: %+v", claimed, again)
+	}
+	// A revoked session is over at both within a second.
+	adminOf(t, a).post("rooms/sale/sessions/"+one.Sid+"/revoke", "").want(http.StatusNoContent)
+	for _, g := range []*gateway{a, b} {
+		within(t, 2*time.Second, "the session is over", func() bool {
+			// There is room: the request is let in at once, as another session.
+			return c.get(g, "/", headers{"X-Waiting-Room-Pass": claimed.Pass}).want(http.StatusOK).header.Get("X-Waiting-Room-Pass") != ""
+		})
+	}
+}
+
+// The origin revokes at one gateway; the others know within a second.
+func TestARevokedSessionIsOverEverywhere(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/bye" {
+			w.Header().Set("X-Waiting-Room-Command", "revoke")
+		}
+	})
+	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 0.001, burst: 1}")}}.withRedis(redistest.Server(t).URL())
+	a, b := start(t, s), start(t, s)
+	c := newClient(t, a, b)
+	pass := headers{"X-Waiting-Room-Pass": c.get(a, "/").want(http.StatusOK).header.Get("X-Waiting-Room-Pass")}
+	c.get(b, "/", pass).want(http.StatusOK)
+	c.get(a, "/bye", pass).want(http.StatusOK)
+	c.get(a, "/", pass).want(http.StatusAccepted)
+	within(t, 2*time.Second, "B knows", func() bool { return c.get(b, "/", pass).code == http.StatusAccepted })
+}
+
+// One gateway dies; its visitors go on at the other.
+func TestAGatewayDiesAndTheOtherGoesOn(t *testing.T) {
+	t.Parallel()
+	_, a, b := fleet(t, room(admission(8, 8)))
+	dead := make(chan struct{})
+	crowd := sendCrowd(t, nil, 60, func(visitor, _ int) *gateway {
+		select {
+		case <-dead:
+			return b
+		default:
+			return []*gateway{a, b}[visitor%2]
+		}
+	})
+	crowd.waitInside(20)
+	a.kill()
+	close(dead)
+	crowd.wait(60, 8, 8)
+}
