@@ -256,7 +256,7 @@ func (v *visit) joinedSecond(order int64) int64 {
 	if order == 0 || now == 0 {
 		return v.now / 1e6
 	}
-	if apart := v.now - now; apart > -clockError && apart < clockError {
+	if apart := v.room.line.RedisNow() - now; apart > -clockError && apart < clockError {
 		return order / 1e6
 	}
 	return (v.now - max(0, now-order)) / 1e6
