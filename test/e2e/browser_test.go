@@ -105,9 +105,11 @@ func TestBrowsersAndClientsGetInInOrder(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(3, 3))}})
-	// The first visitors are let in at once: those after them wait.
+	// Nobody is let in before everybody is there.
+	o := adminOf(t, g)
+	o.post("rooms/sale/pause", "").want(http.StatusOK)
 	first := sendCrowd(t, g, 12, nil)
-	first.waitInside(3)
+	o.rooms("sale", func(r roomInfo) bool { return r.Waiting == 12 })
 
 	const browsers = 5
 	tabs := make([]context.Context, browsers)
@@ -115,12 +117,16 @@ func TestBrowsersAndClientsGetInInOrder(t *testing.T) {
 		tabs[i] = tab(t, nil)
 		do(t, tabs[i], chromedp.Navigate(fmt.Sprintf("http://%s/tickets/%d?row=7", g.addr, i)))
 	}
+	o.rooms("sale", func(r roomInfo) bool { return r.Waiting == 17 })
 	rest := sendCrowd(t, g, 28, nil)
 
 	// One reloads, and opens a second tab, while it waits: its place stays.
 	do(t, tabs[browsers-1], chromedp.Reload())
 	second := tab(t, tabs[browsers-1])
 	do(t, second, chromedp.Navigate(fmt.Sprintf("http://%s/tickets/second", g.addr)))
+
+	o.rooms("sale", func(r roomInfo) bool { return r.Waiting == 45 })
+	o.post("rooms/sale/resume", "").want(http.StatusOK)
 
 	for i, ctx := range tabs {
 		shows(t, ctx, fmt.Sprintf(`location.pathname + location.search === "/tickets/%d?row=7" && document.title === "The site"`, i))
