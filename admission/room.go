@@ -35,6 +35,7 @@ type Room struct {
 	mu       sync.Mutex
 	known    knowledge
 	pending  map[int64]int64 // arrivals signed here and not told to the store, by second
+	recent   newcomers
 	lastOrd  int64
 	before   *former // the last snapshot before an epoch change
 	flow     []Flow

@@ -191,6 +191,11 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if ans.code == "W" {
 		r.wake()
+		r.mu.Lock()
+		if ans.ord > r.snap.Load().RoomTime {
+			r.recent.add(ans.ord)
+		}
+		r.mu.Unlock()
 	}
 	return r.standing(t, ans), Granted, nil
 }
