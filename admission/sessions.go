@@ -15,11 +15,12 @@ type sessions struct {
 		mu sync.Mutex
 		m  map[ID]int64 // last heartbeat that was or will be sent, mono ns
 	}
-	mu      sync.Mutex
-	due     map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
-	revoked sync.Map        // ID → mono ns of hearing
-	any     atomic.Bool
-	sweep   int
+	mu       sync.Mutex
+	due      map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
+	revoking []ID            // ended by origins, to be told to the store
+	revoked  sync.Map        // ID → mono ns of hearing
+	any      atomic.Bool
+	sweep    int
 }
 
 func (s *sessions) init() {
@@ -76,14 +77,48 @@ func (r *Room) markRevoked(sid ID) {
 	})
 }
 
-// Revoke ends a session everywhere within a second; here at once, even when
-// the store cannot be told (the error then says so).
-func (r *Room) Revoke(ctx context.Context, sid ID) error { return r.revoke(ctx, "", sid) }
-
-func (r *Room) revoke(ctx context.Context, who string, sid ID) error {
+// Revoke ends a session: here at once, elsewhere within a second. The store is
+// told with the next tick, which is woken; while it is away, when it is back.
+func (r *Room) Revoke(sid ID) {
 	r.markRevoked(sid)
-	_, _, err := r.do(ctx, r.c.o.Timeout, "room_revoke", who, r.id, string(sid[:]))
+	r.sess.mu.Lock()
+	first := len(r.sess.revoking) == 0
+	r.sess.revoking = append(r.sess.revoking, sid)
+	r.sess.mu.Unlock()
+	if first {
+		r.wake()
+	}
+}
+
+// RevokeSession is Revoke by an operator, whose name goes to the audit log; it
+// returns when the store knows.
+func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
+	r.markRevoked(sid)
+	_, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
 	return err
+}
+
+// tellRevoked tells the store of the sessions that origins have ended.
+func (r *Room) tellRevoked(ctx context.Context) error {
+	r.sess.mu.Lock()
+	ids := r.sess.revoking
+	r.sess.revoking = nil
+	r.sess.mu.Unlock()
+	for len(ids) > 0 {
+		n := min(len(ids), batchMost)
+		args := []any{"", r.id, ""}
+		for _, id := range ids[:n] {
+			args = append(args, string(id[:]))
+		}
+		if _, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", args...); err != nil {
+			r.sess.mu.Lock()
+			r.sess.revoking = append(ids, r.sess.revoking...)
+			r.sess.mu.Unlock()
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
 }
 
 // beat sends the heartbeats that are due.

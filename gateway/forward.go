@@ -116,7 +116,7 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 		}
 	}
 	if revoke && v.session && v.room != nil {
-		v.g.revoke(v.room, v.sid)
+		v.room.line.Revoke(admission.ID(v.sid))
 		v.nset, v.newPass, v.private = 0, nil, true
 		v.cookie(v.names().pass, nil, 0)
 	}
@@ -154,13 +154,4 @@ func publicly(h *fasthttp.ResponseHeader) bool {
 		}
 	}
 	return lasts
-}
-
-// revoke ends a session without holding up the answer that asked for it.
-func (g *Gateway) revoke(r *room, sid token.ID) {
-	g.background.Go(func() {
-		if err := r.line.Revoke(g.life, admission.ID(sid)); err != nil {
-			g.log.Error("session not revoked", "room", r.id, "sid", sid.String(), "error", err)
-		}
-	})
 }
