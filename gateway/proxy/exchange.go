@@ -273,7 +273,12 @@ func (x *exchange) ask(deadline time.Time) error {
 	if x.ahead {
 		x.req = x.appendAhead(x.req)
 	}
-	werr := oc.write(x.req, cfg.IdleTimeout, x.sentAt)
+	var werr error
+	if c.body.done() && oc.sock.is() {
+		oc.ask, oc.askIdle, oc.askErr = x.req, cfg.IdleTimeout, nil
+	} else {
+		werr = oc.write(x.req, cfg.IdleTimeout, x.sentAt)
+	}
 	oc.begun = x.sentAt
 	oc.slice, oc.patience, oc.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
 	if !deadline.IsZero() {
@@ -290,6 +295,10 @@ func (x *exchange) ask(deadline time.Time) error {
 	}
 	// After a failed write there may still be an answer: that of an origin which refused to read on.
 	err := x.readHeader()
+	if oc.askErr != nil {
+		werr = oc.askErr
+	}
+	oc.ask, oc.askErr = nil, nil
 	if err != nil && werr != nil && isClosed(err) {
 		return werr
 	}
