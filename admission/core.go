@@ -34,8 +34,9 @@ type Options struct {
 	Now func() int64
 }
 
-// idle is the time between two looks at a room without line or visitors.
-const idle = 2 * time.Second
+// idle is the time between two looks at a room without line or visitors: what
+// operators change is known everywhere within a second.
+const idle = 700 * time.Millisecond
 
 // Core holds the rooms of one process over one store.
 type Core struct {

@@ -35,6 +35,7 @@ type Room struct {
 	mu       sync.Mutex
 	known    knowledge
 	pending  map[int64]int64 // arrivals signed here and not told to the store, by second
+	recent   newcomers
 	lastOrd  int64
 	before   *former // the last snapshot before an epoch change
 	flow     []Flow
@@ -206,13 +207,14 @@ func (r *Room) nextOrder() int64 {
 
 // failed notes a call that the store did not answer. When none was answered
 // for a whole deadline since the first of them, the breaker opens: the room
-// serves by on_store_error until a tick succeeds. A single late answer is not an outage.
+// serves by on_store_error until a tick succeeds. A single late answer is not an outage, but for a
+// store that was never heard.
 func (r *Room) failed(err error) {
 	now := max(1, r.c.mono())
-	if r.failing.CompareAndSwap(0, now) {
+	if r.failing.CompareAndSwap(0, now) && r.anchor.Load() != nil {
 		return
 	}
-	if now-r.failing.Load() >= int64(r.c.o.Timeout) {
+	if r.anchor.Load() == nil || now-r.failing.Load() >= int64(r.c.o.Timeout) {
 		r.goDown(err)
 	}
 }

@@ -176,6 +176,7 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 	r.mu.Lock()
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
 	r.known.adj, r.known.tick = k.adj, k.tick
+	r.recent.forget(s.RoomTime)
 	if old.Known && old.Epoch != s.Epoch {
 		r.before = &former{snap: old, until: now + int64(90*time.Second), base: s.Admissions}
 	}

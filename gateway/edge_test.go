@@ -46,6 +46,25 @@ func TestPeer(t *testing.T) {
 	}
 }
 
+func FuzzParseHop(f *testing.F) {
+	for _, s := range []string{"1.2.3.4", "1.2.3.4:5", "01.2.3.4", "256.1.1.1", "1.2.3", "[::1]:80", "[::1]", "::ffff:1.2.3.4", "fe80::1%eth0", "unknown", "0.0.0.0", "1..2.3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		b := []byte(s)
+		if a, ok := parse4(b); ok {
+			if want, err := netip.ParseAddr(s); err != nil || want != a {
+				t.Fatalf("%q: %v, netip says %v %v", s, a, want, err)
+			}
+		} else if want, err := netip.ParseAddr(s); err == nil && want.Is4() {
+			t.Fatalf("%q is refused, netip says %v", s, want)
+		}
+		if a, ok := parseHop(b); ok && (!a.IsValid() || a.Zone() != "" || a.Is4In6()) {
+			t.Fatalf("%q: %v", s, a)
+		}
+	})
+}
+
 func TestCookies(t *testing.T) {
 	var h fasthttp.RequestHeader
 	h.Add("Cookie", `a=1; wr_sale_ticket=first;wr_sale_pass="quoted"; wr_sales_ticket=no; wr_sale_ticket=second; =; wr_sale_nonce=`)

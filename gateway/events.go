@@ -106,7 +106,7 @@ func (s *streams) drop(st *stream) {
 	delete(s.open, st)
 	s.count--
 	s.g.metrics.streams.Set(float64(s.count))
-	st.conn.Close() //nolint:errcheck // it is over either way
+	st.conn.Close()
 }
 
 // run looks at what is due until ctx ends, and then ends all streams.
@@ -181,6 +181,9 @@ func (s *streams) close() {
 // step tells a client what there is to tell, and whether the stream goes on. Asking the line counts as hearing of the
 // visitor; it is done when they are told how they stand, and at every look when their turn is near.
 func (st *stream) step(ctx context.Context, g *Gateway, now time.Time) bool {
+	if st.room = g.state.Load().byID[st.room.id]; st.room == nil {
+		return false // the room was taken out of the configuration
+	}
 	o := st.room.outlook()
 	p := st.room.prospect(o, st.waiting.Order)
 	near := p.near()

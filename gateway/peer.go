@@ -95,6 +95,9 @@ func parseHop(b []byte) (netip.Addr, bool) {
 	if len(b) == 0 || len(b) > 64 {
 		return netip.Addr{}, false
 	}
+	if a, ok := parse4(b); ok {
+		return a, true
+	}
 	s := string(b)
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Unmap().WithZone(""), true
@@ -108,6 +111,28 @@ func parseHop(b []byte) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// parse4 reads four decimal numbers, without allocating; it takes no other spelling, as netip does.
+func parse4(b []byte) (netip.Addr, bool) {
+	var out [4]byte
+	part, digits, value := 0, 0, 0
+	for _, c := range b {
+		switch {
+		case c >= '0' && c <= '9' && (digits == 0 || value != 0):
+			value = value*10 + int(c-'0')
+			if digits++; value > 255 {
+				return netip.Addr{}, false
+			}
+		case c == '.' && digits > 0 && part < 3:
+			out[part] = byte(value)
+			part, digits, value = part+1, 0, 0
+		default:
+			return netip.Addr{}, false
+		}
+	}
+	out[part] = byte(value)
+	return netip.AddrFrom4(out), part == 3 && digits > 0
 }
 
 // parameter gives a parameter of an element of Forwarded (RFC 7239), without quotes.

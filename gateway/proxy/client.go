@@ -383,7 +383,7 @@ func abortConn(c net.Conn) {
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		l.SetLinger(0) //nolint:errcheck // it is closed next
 	}
-	c.Close() //nolint:errcheck // nothing is left to do
+	c.Close()
 }
 
 // closeWrite sends FIN (or a TLS close) and keeps reading possible.

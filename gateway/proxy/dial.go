@@ -60,13 +60,13 @@ func (o *Origin) dial(s *server, deadline time.Time) (*originConn, string, error
 	}
 	raw, err := rawConn(c)
 	if err != nil {
-		c.Close() //nolint:errcheck // unused
+		c.Close()
 		return nil, KindConnect, err
 	}
 	if s.tls != nil {
 		t := tls.Client(c, s.tls)
 		if err := t.HandshakeContext(ctx); err != nil {
-			c.Close() //nolint:errcheck // unused
+			c.Close()
 			return nil, KindTLS, err
 		}
 		c = t

@@ -193,7 +193,7 @@ func (x *exchange) connectAndAsk() bool {
 			return false // fail has been called for the last server
 		}
 		if oc != nil && x.started.Sub(oc.idleSince) > trustIdle && !oc.usable() {
-			oc.Close() //nolint:errcheck // it is closed, or has said what nobody asked for
+			oc.Close()
 			x.o.drop(s)
 			continue
 		}
@@ -226,7 +226,7 @@ func (x *exchange) connectAndAsk() bool {
 		}
 		if reused && !fresh && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
 			oc.in.release()
-			oc.Close() //nolint:errcheck // it is closed
+			oc.Close()
 			x.o.drop(s)
 			x.oc, x.srv = nil, nil
 			fresh, x.late = true, true

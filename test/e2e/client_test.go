@@ -215,6 +215,17 @@ type status struct {
 	Token        string          `json:"token"`
 }
 
+// String is what a failing test prints.
+func (s status) String() string {
+	n := func(p *int64) string {
+		if p == nil {
+			return "?"
+		}
+		return strconv.FormatInt(*p, 10)
+	}
+	return fmt.Sprintf("{%s %s of %s, reason %q, admitted_at %q, pass %t, token %t}", s.State, n(s.Position), n(s.Waiting), s.Reason, s.AdmittedAt, s.Pass != "", s.Token != "")
+}
+
 // status reads the status object and checks what all of them have.
 func (a answer) status() status {
 	a.t.Helper()

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// plainOrigin answers every request alike and allocates nothing while it does.
+func plainOrigin(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				in := make([]byte, 8<<10)
+				out := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok")
+				for n := 0; ; {
+					m, err := c.Read(in[n:])
+					if err != nil {
+						return
+					}
+					if n += m; !bytes.HasSuffix(in[:n], []byte("\r\n\r\n")) {
+						continue
+					}
+					n = 0
+					if _, err := c.Write(out); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return "http://" + ln.Addr().String()
+}
+
+// keepAsking gives a function that sends one request over a kept connection and reads its whole answer.
+func keepAsking(t testing.TB, addr, request string, end []byte) func() {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	out, in := []byte(request), make([]byte, 16<<10)
+	return func() {
+		if _, err := c.Write(out); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; !bytes.HasSuffix(in[:n], end); {
+			m, err := c.Read(in[n:])
+			if err != nil && !errors.Is(err, io.EOF) || m == 0 {
+				t.Fatalf("%v after %q", err, in[:n])
+			}
+			n += m
+		}
+	}
+}
+
+func passPath(t testing.TB) func() {
+	t.Helper()
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true}},
+		TrustedProxies: loopback(),
+	})
+	_, raw := aPass(t, "sale", 0, 300, "")
+	return keepAsking(t, b.addr, "GET /sale/seats?row=7 HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: Mozilla/5.0\r\nAccept: text/html\r\n"+
+		"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nCookie: cart=1; __Host-wr_sale_pass="+raw+"\r\n\r\n", []byte("\r\n\r\nok"))
+}
+
+func statusPath(t testing.TB) func() {
+	t.Helper()
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0)}},
+	})
+	token := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
+	eventually(t, "the ticket is in the snapshot", func() bool { return b.line("sale").Snapshot().Waiting == 1 })
+	return keepAsking(t, b.addr, "GET /.waiting-room/sale/status HTTP/1.1\r\nHost: shop.test\r\nX-Waiting-Room-Token: "+token+"\r\n\r\n", []byte("}"))
+}
+
+func TestPassPathAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	ask := passPath(t)
+	ask()
+	if n := testing.AllocsPerRun(3000, ask); n > 1 {
+		t.Errorf("a request with a valid pass makes %v allocations", n)
+	}
+}
+
+func TestStatusAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	ask := statusPath(t)
+	ask()
+	if n := testing.AllocsPerRun(3000, ask); n > 1 {
+		t.Errorf("a status poll makes %v allocations", n)
+	}
+}
+
+func BenchmarkPassPath(b *testing.B) {
+	ask := passPath(b)
+	ask()
+	b.ReportAllocs()
+	for b.Loop() {
+		ask()
+	}
+}
+
+func BenchmarkStatus(b *testing.B) {
+	ask := statusPath(b)
+	ask()
+	b.ReportAllocs()
+	for b.Loop() {
+		ask()
+	}
+}
