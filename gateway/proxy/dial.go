@@ -88,7 +88,7 @@ func rawConn(c net.Conn) (syscall.RawConn, error) {
 
 // peekSocket looks at what a socket would read, without taking it or waiting for it.
 func peekSocket(fd uintptr, probe []byte) peekResult {
-	n, _, err := syscall.Recvfrom(int(fd), probe, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	n, err := peek(fd, probe)
 	switch {
 	case n > 0:
 		return peekData

@@ -21,6 +21,10 @@ type Forward struct {
 	Session      string                           // for X-Waiting-Room-Session; "": none is sent
 	DropCookie   func(name []byte) bool           // cookies that never reach the origin
 	OnHeader     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
+	// OnlyWith, where set, is asked about the answer's header names: OnHeader is called for those answers alone that have
+	// one of which it says true. The others go on as they came, which costs less.
+	OnlyWith func(name []byte) bool
+	Started  time.Time // when the request was taken up; zero: when Serve was called
 }
 
 // Outcome is what became of a request. With Err nil, or once something was sent, Status is the
@@ -156,7 +160,9 @@ func (x *exchange) run() {
 			return
 		}
 	}
-	x.started = time.Now()
+	if x.started = x.f.Started; x.started.IsZero() {
+		x.started = time.Now()
+	}
 	var err error
 	if x.late, err = x.o.enter(cfg.QueueTimeout); err != nil {
 		x.fail(503, KindQueueFull, err)

@@ -140,6 +140,15 @@ func (s *socket) turn(ask, p []byte) (n int, rest []byte, werr, err error) {
 	return n, nil, werr, err
 }
 
+// peek is recvfrom with MSG_PEEK.
+func peek(fd uintptr, p []byte) (int, error) {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
 // tryTurn is called once before the wait for an answer and then whenever something may have come: the runtime forgets
 // what it knew of the socket before the first call, and whatever comes after that wakes it.
 func (s *socket) tryTurn(fd uintptr) bool {

@@ -2,7 +2,10 @@
 
 package proxy
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // socket is only of use where its system calls are known; elsewhere connections are used as they are.
 type socket struct{}
@@ -12,3 +15,9 @@ func (s *socket) is() bool                                               { retur
 func (s *socket) read([]byte) (int, error)                               { panic("proxy: no socket") }
 func (s *socket) write([]byte) (int, error)                              { panic("proxy: no socket") }
 func (s *socket) turn(_, _ []byte) (n int, rest []byte, werr, err error) { panic("proxy: no socket") }
+
+// peek is recvfrom with MSG_PEEK.
+func peek(fd uintptr, p []byte) (int, error) {
+	n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return n, err
+}
