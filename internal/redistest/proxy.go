@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -21,6 +22,8 @@ type FaultProxy struct {
 	mu    sync.Mutex
 	fault fault
 	conns map[net.Conn]net.Conn // client's side, server's side
+
+	dropped atomic.Int64
 }
 
 type fault struct {
@@ -73,6 +76,9 @@ func (p *FaultProxy) Drop(match func(command []byte) bool) {
 	}
 	p.set(func(f *fault) { f.drop = match })
 }
+
+// Dropped is how many replies, or parts of them, Drop has kept.
+func (p *FaultProxy) Dropped() int64 { return p.dropped.Load() }
 
 // Hold lets nothing through in either direction; connections stay open and new ones are accepted (half-open).
 func (p *FaultProxy) Hold() { p.set(func(f *fault) { f.hold = true }) }
@@ -217,6 +223,7 @@ func (w *wire) replies() {
 		mute := w.mute
 		w.mu.Unlock()
 		if mute {
+			w.p.dropped.Add(1)
 			continue
 		}
 		if err := w.send(b[:n], f); err != nil {
