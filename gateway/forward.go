@@ -65,7 +65,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	}
 	v.g.log.Log(v.ctx, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
 	v.who = who(&v.ctx.Request.Header)
-	v.refuse(p, "", "")
+	v.show(p, "", "")
 	if p.status >= 500 {
 		v.outcome = failed
 	}

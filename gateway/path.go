@@ -10,11 +10,11 @@ import (
 type reading uint8
 
 const (
-	splitSlash     reading = 1 << iota // an encoded slash separates segments
-	splitBackslash                     // a backslash, encoded or not, separates segments
-	cutNUL                             // an encoded NUL ends the path
-	dropParams                         // what follows a semicolon in a segment is not part of it
-	dropEncodedParams                  // nor is what follows an encoded one
+	splitSlash        reading = 1 << iota // an encoded slash separates segments
+	splitBackslash                        // a backslash, encoded or not, separates segments
+	cutNUL                                // an encoded NUL ends the path
+	dropParams                            // what follows a semicolon in a segment is not part of it
+	dropEncodedParams                     // nor is what follows an encoded one
 )
 
 // inspect tells whether a path is its own only reading, and if not, which readings there are besides the plain one.
