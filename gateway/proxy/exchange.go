@@ -192,7 +192,7 @@ func (x *exchange) connectAndAsk() bool {
 		if s == nil {
 			return false // fail has been called for the last server
 		}
-		if oc != nil && x.started.Sub(oc.idleSince) > trustIdle && !oc.usable() {
+		if oc != nil && !oc.usable() {
 			oc.Close() //nolint:errcheck // it is closed, or has said what nobody asked for
 			x.o.drop(s)
 			continue
