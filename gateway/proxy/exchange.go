@@ -198,7 +198,7 @@ func (x *exchange) connectAndAsk() bool {
 		if s == nil {
 			return false // fail has been called for the last server
 		}
-		if oc != nil && x.started.Sub(oc.idleSince) > trustIdle && !oc.usable() {
+		if oc != nil && !oc.usable() {
 			oc.Close()
 			x.o.drop(s)
 			continue
