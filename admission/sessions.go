@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,13 +16,14 @@ type sessions struct {
 		m  map[ID]int64 // last heartbeat that was or will be sent, mono ns
 	}
 	mu      sync.Mutex
-	due     []ID
-	revoked sync.Map // ID → mono ns of hearing
+	due     map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
+	revoked sync.Map        // ID → mono ns of hearing
 	any     atomic.Bool
 	sweep   int
 }
 
 func (s *sessions) init() {
+	s.due = map[ID]struct{}{}
 	for i := range s.shards {
 		s.shards[i].m = map[ID]int64{}
 	}
@@ -44,7 +47,7 @@ func (r *Room) Touch(sid ID, off bool) {
 	// A session that was claimed here or elsewhere a moment ago is in the store
 	// already; unknown ones are sent all the same, it is the first proof of life.
 	r.sess.mu.Lock()
-	r.sess.due = append(r.sess.due, sid)
+	r.sess.due[sid] = struct{}{}
 	r.sess.mu.Unlock()
 	if off {
 		r.wake()
@@ -85,25 +88,29 @@ func (r *Room) revoke(ctx context.Context, who string, sid ID) error {
 
 // beat sends the heartbeats that are due.
 func (r *Room) beat(ctx context.Context) error {
-	for {
-		r.sess.mu.Lock()
-		n := min(len(r.sess.due), batchMost)
-		ids := r.sess.due[:n:n]
-		r.sess.due = r.sess.due[n:]
-		r.sess.mu.Unlock()
-		if n == 0 {
-			return nil
-		}
-		args := make([]any, n)
-		for i, id := range ids {
+	r.sess.mu.Lock()
+	due := r.sess.due
+	if len(due) > 0 {
+		r.sess.due = map[ID]struct{}{}
+	}
+	r.sess.mu.Unlock()
+	ids := slices.Collect(maps.Keys(due))
+	for batch := range slices.Chunk(ids, batchMost) {
+		args := make([]any, len(batch))
+		for i, id := range batch {
 			args[i] = string(id[:])
 		}
 		_, rest, err := r.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
 		if err != nil {
+			// What came meanwhile is less than what was not sent.
 			r.sess.mu.Lock()
-			r.sess.due = append(ids, r.sess.due...)
+			maps.Copy(due, r.sess.due)
+			r.sess.due = due
 			r.sess.mu.Unlock()
 			return err
+		}
+		for _, id := range batch {
+			delete(due, id)
 		}
 		for _, v := range rest {
 			if id, ok := toID(asString(v)); ok {
@@ -111,6 +118,7 @@ func (r *Room) beat(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
 }
 
 func toID(s string) (ID, bool) {
