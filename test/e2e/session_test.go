@@ -3,8 +3,12 @@ package e2e
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Somebody whose turn has come is let in with the very request that asks, and gets the pass with the answer.
@@ -86,4 +90,68 @@ func TestASessionEndsWithoutRenewal(t *testing.T) {
 		}
 		return a.code == http.StatusAccepted
 	})
+}
+
+// Without a script, the page and a reload are enough: cookies carry the place, and reloading claims it.
+func TestACrowdThatOnlyReloads(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(10, 10))}})
+	const visitors = 40
+	var group sync.WaitGroup
+	var in atomic.Int64
+	for range visitors {
+		group.Go(func() {
+			b := newBrowser(t, g)
+			for {
+				a, err := b.try(g, http.MethodGet, "/tickets", "", asBrowser)
+				switch {
+				case err != nil || a.code != http.StatusOK:
+					t.Errorf("%v %d", err, a.code)
+					return
+				case a.header.Get("X-Origin") != "":
+					in.Add(1)
+					return
+				}
+				after, err := strconv.Atoi(a.header.Get("Retry-After"))
+				if err != nil {
+					t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+					return
+				}
+				select {
+				case <-time.After(time.Duration(after) * time.Second):
+				case <-t.Context().Done():
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	sessions := map[string]bool{}
+	for _, r := range site.requests() {
+		sessions[r.header.Get("X-Waiting-Room-Session")] = true
+	}
+	if in.Load() != visitors || len(sessions) != visitors {
+		t.Errorf("%d of %d are in, with %d sessions", in.Load(), visitors, len(sessions))
+	}
+	adminOf(t, g).rooms("sale", func(r roomInfo) bool { return r.Waiting == 0 && r.Admitted == 0 && r.Active == visitors })
+}
+
+// Simple programs change rooms without naming a content type.
+func TestOperatorsNeedNoContentType(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(5, 5))}})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "http://"+g.admin+"/admin/v1/rooms/sale", strings.NewReader(`{"rate":7}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("PATCH without a content type: %d", resp.StatusCode)
+	}
 }
