@@ -76,6 +76,9 @@ func (r *Room) markRevoked(sid ID) {
 	})
 }
 
+// RevokeHere ends a session in this process alone, before Revoke tells the store.
+func (r *Room) RevokeHere(sid ID) { r.markRevoked(sid) }
+
 // Revoke ends a session everywhere within a second; here at once, even when
 // the store cannot be told (the error then says so).
 func (r *Room) Revoke(ctx context.Context, sid ID) error { return r.revoke(ctx, "", sid) }

@@ -156,8 +156,9 @@ func publicly(h *fasthttp.ResponseHeader) bool {
 	return lasts
 }
 
-// revoke ends a session without holding up the answer that asked for it.
+// revoke ends a session, here before the answer that asked for it goes out, without holding that up for the store.
 func (g *Gateway) revoke(r *room, sid token.ID) {
+	r.line.RevokeHere(admission.ID(sid))
 	g.background.Go(func() {
 		if err := r.line.Revoke(g.life, admission.ID(sid)); err != nil {
 			g.log.Error("session not revoked", "room", r.id, "sid", sid.String(), "error", err)
