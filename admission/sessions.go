@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -17,13 +18,14 @@ type sessions struct {
 	}
 	mu      sync.Mutex
 	due     map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
+	untold  map[ID]struct{} // revoked here, and the store could not be told
 	revoked sync.Map        // ID → mono ns of hearing
 	any     atomic.Bool
 	sweep   int
 }
 
 func (s *sessions) init() {
-	s.due = map[ID]struct{}{}
+	s.due, s.untold = map[ID]struct{}{}, map[ID]struct{}{}
 	for i := range s.shards {
 		s.shards[i].m = map[ID]int64{}
 	}
@@ -80,13 +82,35 @@ func (r *Room) markRevoked(sid ID) {
 func (r *Room) RevokeHere(sid ID) { r.markRevoked(sid) }
 
 // Revoke ends a session everywhere within a second; here at once, even when
-// the store cannot be told (the error then says so).
+// the store cannot be told (the error then says so; it is told when it is back).
 func (r *Room) Revoke(ctx context.Context, sid ID) error { return r.revoke(ctx, "", sid) }
 
 func (r *Room) revoke(ctx context.Context, who string, sid ID) error {
 	r.markRevoked(sid)
 	_, _, err := r.do(ctx, r.c.o.Timeout, "room_revoke", who, r.id, string(sid[:]))
+	if errors.Is(err, ErrStore) {
+		r.sess.mu.Lock()
+		r.sess.untold[sid] = struct{}{}
+		r.sess.mu.Unlock()
+	}
 	return err
+}
+
+// tellRevoked tells the store what it could not be told when it happened; the
+// script is safe to run twice.
+func (r *Room) tellRevoked(ctx context.Context) error {
+	r.sess.mu.Lock()
+	untold := slices.Collect(maps.Keys(r.sess.untold))
+	r.sess.mu.Unlock()
+	for _, sid := range untold[:min(len(untold), batchMost)] {
+		if _, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", "", r.id, string(sid[:])); err != nil {
+			return err
+		}
+		r.sess.mu.Lock()
+		delete(r.sess.untold, sid)
+		r.sess.mu.Unlock()
+	}
+	return nil
 }
 
 // beat sends the heartbeats that are due.
