@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -16,16 +15,16 @@ type sessions struct {
 		mu sync.Mutex
 		m  map[ID]int64 // last heartbeat that was or will be sent, mono ns
 	}
-	mu      sync.Mutex
-	due     map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
-	untold  map[ID]struct{} // revoked here, and the store could not be told
-	revoked sync.Map        // ID → mono ns of hearing
-	any     atomic.Bool
-	sweep   int
+	mu       sync.Mutex
+	due      map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
+	revoking []ID            // ended by origins, to be told to the store
+	revoked  sync.Map        // ID → mono ns of hearing
+	any      atomic.Bool
+	sweep    int
 }
 
 func (s *sessions) init() {
-	s.due, s.untold = map[ID]struct{}{}, map[ID]struct{}{}
+	s.due = map[ID]struct{}{}
 	for i := range s.shards {
 		s.shards[i].m = map[ID]int64{}
 	}
@@ -78,37 +77,46 @@ func (r *Room) markRevoked(sid ID) {
 	})
 }
 
-// RevokeHere ends a session in this process alone, before Revoke tells the store.
-func (r *Room) RevokeHere(sid ID) { r.markRevoked(sid) }
-
-// Revoke ends a session everywhere within a second; here at once, even when
-// the store cannot be told (the error then says so; it is told when it is back).
-func (r *Room) Revoke(ctx context.Context, sid ID) error { return r.revoke(ctx, "", sid) }
-
-func (r *Room) revoke(ctx context.Context, who string, sid ID) error {
+// Revoke ends a session: here at once, elsewhere within a second. The store is
+// told with the next tick, which is woken; while it is away, when it is back.
+func (r *Room) Revoke(sid ID) {
 	r.markRevoked(sid)
-	_, _, err := r.do(ctx, r.c.o.Timeout, "room_revoke", who, r.id, string(sid[:]))
-	if errors.Is(err, ErrStore) {
-		r.sess.mu.Lock()
-		r.sess.untold[sid] = struct{}{}
-		r.sess.mu.Unlock()
+	r.sess.mu.Lock()
+	first := len(r.sess.revoking) == 0
+	r.sess.revoking = append(r.sess.revoking, sid)
+	r.sess.mu.Unlock()
+	if first {
+		r.wake()
 	}
+}
+
+// RevokeSession is Revoke by an operator, whose name goes to the audit log; it
+// returns when the store knows.
+func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
+	r.markRevoked(sid)
+	_, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
 	return err
 }
 
-// tellRevoked tells the store what it could not be told when it happened; the
-// script is safe to run twice.
+// tellRevoked tells the store of the sessions that origins have ended.
 func (r *Room) tellRevoked(ctx context.Context) error {
 	r.sess.mu.Lock()
-	untold := slices.Collect(maps.Keys(r.sess.untold))
+	ids := r.sess.revoking
+	r.sess.revoking = nil
 	r.sess.mu.Unlock()
-	for _, sid := range untold[:min(len(untold), batchMost)] {
-		if _, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", "", r.id, string(sid[:])); err != nil {
+	for len(ids) > 0 {
+		n := min(len(ids), batchMost)
+		args := []any{"", r.id, ""}
+		for _, id := range ids[:n] {
+			args = append(args, string(id[:]))
+		}
+		if _, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", args...); err != nil {
+			r.sess.mu.Lock()
+			r.sess.revoking = append(ids, r.sess.revoking...)
+			r.sess.mu.Unlock()
 			return err
 		}
-		r.sess.mu.Lock()
-		delete(r.sess.untold, sid)
-		r.sess.mu.Unlock()
+		ids = ids[n:]
 	}
 	return nil
 }

@@ -57,10 +57,10 @@ func (r *Room) Tick(ctx context.Context) error {
 	if err := r.c.prepare(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	if err := r.beat(ctx); err != nil {
+	if err := r.tellRevoked(ctx); err != nil {
 		return err
 	}
-	if err := r.tellRevoked(ctx); err != nil {
+	if err := r.beat(ctx); err != nil {
 		return err
 	}
 	for {
