@@ -221,9 +221,9 @@ func (x *exchange) connectAndAsk() bool {
 				}
 				continue
 			}
-			x.outcome.Err, x.outcome.Kind = nil, ""
 			x.o.worked(s)
 		}
+		x.outcome.Err, x.outcome.Kind = nil, "" // of a server that could not be reached
 		reused := oc.reused
 		x.oc, x.srv = oc, s
 		err := x.ask(deadline)
