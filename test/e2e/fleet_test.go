@@ -122,7 +122,7 @@ func TestARevocationIsToldWhenTheStoreIsBack(t *testing.T) {
 	c.get(a, "/bye", pass).want(http.StatusOK)
 	c.get(a, "/", pass).want(http.StatusAccepted)
 	c.get(b, "/", pass).want(http.StatusOK) // nobody could tell B
-	until(t, "A has noticed that the store could not be told", func() bool { return strings.Contains(a.text(), "session not revoked") })
+	until(t, "A has noticed that the store is away", func() bool { return strings.Contains(a.text(), "store unavailable") })
 	store.Cont()
 	until(t, "B knows", func() bool { return c.get(b, "/", pass).code == http.StatusAccepted })
 }
