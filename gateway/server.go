@@ -35,6 +35,7 @@ type Gateway struct {
 
 	state     atomic.Pointer[state]
 	reloading sync.Mutex
+	retired   []*upstream // origins of former configurations; guarded by reloading
 
 	opening   sync.Mutex
 	listeners []net.Listener
@@ -181,14 +182,14 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 func (g *Gateway) upgraded() (n int64) {
-	for _, o := range g.state.Load().origins {
+	for o := range g.everyOrigin {
 		n += int64(o.Upgraded())
 	}
 	return n
 }
 
 func (g *Gateway) cutUpgraded() {
-	for _, o := range g.state.Load().origins {
+	for o := range g.everyOrigin {
 		o.CloseUpgraded()
 	}
 }
