@@ -80,9 +80,6 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 		Handler:        g.handle,
 		Logger:         fasthttpLog{g.log},
 		ReadBufferSize: max(o.Limits.Header, 16<<10),
-		ReadTimeout:    o.Limits.HeaderTimeout,
-		WriteTimeout:   o.Limits.WriteIdle,
-		IdleTimeout:    o.Limits.Idle,
 		Concurrency:    1 << 20,
 	}
 	proxy.ServerOptions(g.server)
