@@ -41,6 +41,9 @@ func (x *exchange) relay() {
 	}
 
 	c.begin()
+	if x.up.running {
+		c.replying.Store(true)
+	}
 	c.answered, x.outcome.Sent = true, true
 	status := x.ctx.Response.StatusCode()
 	x.outcome.Status = status
