@@ -51,6 +51,9 @@ func (x *exchange) relay() {
 	}
 
 	c.begin()
+	if x.up.running {
+		c.replying.Store(true)
+	}
 	c.answered, x.outcome.Sent = true, true
 	x.outcome.Status = status
 	if !plain {
