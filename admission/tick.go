@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -17,7 +16,7 @@ const admitMost = 5000
 func (r *Room) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
-	looked := sync.OnceFunc(func() { close(r.first) })
+	looked := func() { r.looked.Do(func() { close(r.first) }) }
 	defer looked()
 	for {
 		select {
@@ -58,7 +57,13 @@ func (r *Room) Tick(ctx context.Context) error {
 	if err := r.c.prepare(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
+	if err := r.tellRevoked(ctx); err != nil {
+		return err
+	}
 	if err := r.beat(ctx); err != nil {
+		return err
+	}
+	if err := r.enrolSigned(ctx); err != nil {
 		return err
 	}
 	for {

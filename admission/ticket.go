@@ -326,7 +326,7 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 
 // out takes a ticket out of the line for good.
 func (r *Room) out(ctx context.Context, who, reason string, id ID) (found bool, err error) {
-	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, string(id[:]))
+	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, id.String(), string(id[:]))
 	if err != nil {
 		return false, err
 	}

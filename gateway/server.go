@@ -35,6 +35,7 @@ type Gateway struct {
 
 	state     atomic.Pointer[state]
 	reloading sync.Mutex
+	retired   []*upstream // origins of former configurations; guarded by reloading
 
 	opening   sync.Mutex
 	listeners []net.Listener
@@ -79,9 +80,6 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 		Handler:        g.handle,
 		Logger:         fasthttpLog{g.log},
 		ReadBufferSize: max(o.Limits.Header, 16<<10),
-		ReadTimeout:    o.Limits.HeaderTimeout,
-		WriteTimeout:   o.Limits.WriteIdle,
-		IdleTimeout:    o.Limits.Idle,
 		Concurrency:    1 << 20,
 	}
 	proxy.ServerOptions(g.server)
@@ -182,14 +180,14 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 func (g *Gateway) upgraded() (n int64) {
-	for _, o := range g.state.Load().origins {
+	for o := range g.everyOrigin {
 		n += int64(o.Upgraded())
 	}
 	return n
 }
 
 func (g *Gateway) cutUpgraded() {
-	for _, o := range g.state.Load().origins {
+	for o := range g.everyOrigin {
 		o.CloseUpgraded()
 	}
 }
@@ -200,6 +198,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	v := g.acquire(ctx)
 	defer g.finish(v)
 	if r := proxy.CheckRequest(ctx); r != nil {
+		v.peer.addr = addrOf(ctx.RemoteAddr()) // of a header that is not let in nothing else is known
 		v.refuse(&problem{r.Status, r.Code, "The request is not served", r.Detail, 0, quiet, r.Close}, "", "")
 		return
 	}
@@ -237,7 +236,7 @@ func (g *Gateway) finish(v *visit) {
 			v.ctx.Response.Reset()
 			v.ctx.SetConnectionClose()
 			v.nset, v.newPass, v.who = 0, nil, apiClient
-			v.refuse(problemInternal, "", "")
+			v.show(problemInternal, "", "")
 		}
 		v.outcome = failed
 	}
@@ -258,9 +257,11 @@ func (g *Gateway) finish(v *visit) {
 func (g *Gateway) logAccess(v *visit, took time.Duration) {
 	h := &v.ctx.Request.Header
 	e := entry{
-		at: v.start, took: took, addr: v.peer.addr, method: h.Method(), host: h.Host(), target: v.target, proto: h.Protocol(),
-		agent: h.UserAgent(), referer: h.Referer(), room: v.roomID(), outcome: outcomeNames[v.outcome],
-		status: v.code, bytes: v.sent,
+		at: v.start, took: took, addr: v.peer.addr, room: v.roomID(), outcome: outcomeNames[v.outcome], status: v.code, bytes: v.sent,
+	}
+	if len(v.target) > 0 { // else proxy has put a request of its own in the place of what came
+		e.method, e.host, e.target, e.proto = h.Method(), h.Host(), v.target, h.Protocol()
+		e.agent, e.referer = h.UserAgent(), h.Referer()
 	}
 	if !v.answered {
 		e.status, e.bytes = v.ctx.Response.StatusCode(), int64(len(v.ctx.Response.Body()))

@@ -198,7 +198,7 @@ func (x *exchange) connectAndAsk() bool {
 		if s == nil {
 			return false // fail has been called for the last server
 		}
-		if oc != nil && x.started.Sub(oc.idleSince) > trustIdle && !oc.usable() {
+		if oc != nil && !oc.usable() {
 			oc.Close()
 			x.o.drop(s)
 			continue
@@ -221,9 +221,9 @@ func (x *exchange) connectAndAsk() bool {
 				}
 				continue
 			}
-			x.outcome.Err, x.outcome.Kind = nil, ""
 			x.o.worked(s)
 		}
+		x.outcome.Err, x.outcome.Kind = nil, "" // of a server that could not be reached
 		reused := oc.reused
 		x.oc, x.srv = oc, s
 		err := x.ask(deadline)

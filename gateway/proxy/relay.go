@@ -53,6 +53,9 @@ func (x *exchange) relay() {
 	}
 
 	c.begin()
+	if x.up.running {
+		c.replying.Store(true)
+	}
 	c.answered, x.outcome.Sent = true, true
 	x.outcome.Status = status
 	if !plain {

@@ -158,7 +158,14 @@ func (c *crowd) in(p *place, s status) {
 	c.places = append(c.places, *p)
 }
 
-// inside is how many are in, and waiting how many have a place and are not.
+// snapshot is who is in by now.
+func (c *crowd) snapshot() []place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.places)
+}
+
+// inside is how many are in.
 func (c *crowd) inside() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,29 @@ func TestARevokedSessionIsOverEverywhere(t *testing.T) {
 	c.get(a, "/bye", pass).want(http.StatusOK)
 	c.get(a, "/", pass).want(http.StatusAccepted)
 	within(t, 2*time.Second, "B knows", func() bool { return c.get(b, "/", pass).code == http.StatusAccepted })
+}
+
+// A session that is revoked while the store hangs is over everywhere when the store is back.
+func TestARevocationIsToldWhenTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/bye" {
+			w.Header().Set("X-Waiting-Room-Command", "revoke")
+		}
+	})
+	store := redistest.Server(t)
+	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 0.001, burst: 1}")}}.withRedis(store.URL())
+	a, b := start(t, s), start(t, s)
+	c := newClient(t, a, b)
+	pass := headers{"X-Waiting-Room-Pass": c.get(a, "/").want(http.StatusOK).header.Get("X-Waiting-Room-Pass")}
+	c.get(b, "/", pass).want(http.StatusOK)
+	store.Stop()
+	c.get(a, "/bye", pass).want(http.StatusOK)
+	c.get(a, "/", pass).want(http.StatusAccepted)
+	c.get(b, "/", pass).want(http.StatusOK) // nobody could tell B
+	until(t, "A has noticed that the store is away", func() bool { return strings.Contains(a.text(), "store unavailable") })
+	store.Cont()
+	until(t, "B knows", func() bool { return c.get(b, "/", pass).code == http.StatusAccepted })
 }
 
 // One gateway dies; its visitors go on at the other.

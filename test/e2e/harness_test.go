@@ -89,7 +89,7 @@ type process struct {
 	cmd   *exec.Cmd
 	admin string
 	ended chan struct{} // closed when it has ended and its log is complete
-	err         error         // of Wait; read it after ended
+	err   error         // of Wait; read it after ended
 
 	mu  sync.Mutex
 	log strings.Builder
