@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/netip"
@@ -102,7 +103,8 @@ func (v *visit) remember() {
 	if v.jar.nonce.n > 0 {
 		return
 	}
-	b := random16()
+	var b [16]byte
+	rand.Read(b[:])
 	base64.RawURLEncoding.Encode(v.nonceBuf[:], b[:])
 	v.jar.nonce.add(v.nonceBuf[:])
 	v.cookie(v.names().nonce, v.nonceBuf[:], day)
@@ -233,7 +235,10 @@ func (v *visit) life(policy *admission.Policy, issued, now int64) int64 {
 	return life
 }
 
-func randomID() token.ID { return random16() }
+func randomID() (id token.ID) {
+	rand.Read(id[:])
+	return id
+}
 
 // joinedAt is when a ticket was taken, in µs of Redis's clock: its order where that is of the same second (room time is
 // Redis's clock as long as the room never stood still), else the second.
