@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,7 +49,9 @@ type Core struct {
 	rooms   map[string]*Room
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
-	ready   bool // the layout was checked
+
+	preparing chan struct{} // holds one while the layout is checked
+	ready     atomic.Bool   // it was
 }
 
 // New reads the scripts and starts nothing.
@@ -81,6 +84,8 @@ func New(o Options) (*Core, error) {
 		runner:  lua.NewRunner(o.Client, set, o.Observe),
 		start:   time.Now(),
 		rooms:   map[string]*Room{},
+
+		preparing: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -190,9 +195,19 @@ func (c *Core) Up() bool {
 
 // prepare checks the data layout of the store and loads the scripts, once.
 func (c *Core) prepare(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ready {
+	if c.ready.Load() {
+		return nil
+	}
+	// A slow store takes its time for each script, but not for ever.
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+len(c.scripts.Names()))*c.tickTimeout())
+	defer cancel()
+	select {
+	case c.preparing <- struct{}{}:
+		defer func() { <-c.preparing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.ready.Load() {
 		return nil
 	}
 	res, err := c.runner.Run(ctx, c.scripts.Script("layout_claim"), []string{layoutKey(c.o.Prefix)}, 0, layout)
@@ -205,7 +220,7 @@ func (c *Core) prepare(ctx context.Context) error {
 	if err := c.runner.LoadAll(ctx); err != nil {
 		return err
 	}
-	c.ready = true
+	c.ready.Store(true)
 	return nil
 }
 

@@ -10,15 +10,22 @@ type local struct {
 	mu    sync.Mutex
 	since int64 // mono when the store went away, ns
 	base  int64 // room time then; orders given since are packed behind it
-	snap  *Snapshot
+	heard bool  // whether it had been heard before
 	level int64 // of this gateway's share, billionths of a token
 	at    int64 // mono of the last refill, ns
 }
 
-func (l *local) begin(base, mono int64, snap *Snapshot) {
+func (l *local) begin(base, mono int64, heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.at, l.base, l.snap, l.level = mono, mono, base, snap, 0
+	l.since, l.at, l.base, l.heard, l.level = mono, mono, base, heard, 0
+}
+
+// unheard says whether the store was away from the start.
+func (l *local) unheard() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.heard
 }
 
 // order packs a millisecond of the outage into a microsecond behind the last
@@ -65,7 +72,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 		p.OnStoreError == OnErrorLocal && r.local.share(p, snap.Gateways, r.c.mono()):
 		return r.activeOffline(t), Granted, nil
 	}
-	if r.anchor.Load() == nil {
+	if r.anchor.Load() == nil || r.down.Load() && r.local.unheard() {
 		r.mu.Lock()
 		r.lastOrd = max(r.c.mono()/1e6, r.lastOrd+1)
 		t.Order = r.lastOrd
@@ -78,11 +85,17 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 }
 
 // checkOffline answers a poll without the store: as waiting, or let in where
-// on_store_error says so, in the order of the last snapshot.
+// on_store_error says so, in the order of the last snapshot. A gateway that has
+// none serves whoever brings a token: newcomers may not pass them.
 func (r *Room) checkOffline(t Ticket) Standing {
+	if m, ok := r.memory.get(t.ID); ok {
+		if s, spent := r.spentOffline(t, m); spent {
+			return s
+		}
+	}
 	snap := r.Snapshot()
 	p := &snap.Policy
-	if !p.Paused && snap.Known && r.down.Load() {
+	if !p.Paused && (r.down.Load() || !snap.Known) {
 		switch p.OnStoreError {
 		case OnErrorOpen:
 			return r.activeOffline(t)
@@ -95,6 +108,25 @@ func (r *Room) checkOffline(t Ticket) Standing {
 	return Standing{State: Waiting, Ticket: t, Offline: true}
 }
 
+// spentOffline answers for a ticket that this gateway knows as claimed or ended:
+// its claimer gets the same session again, as long as the store would give it,
+// anybody else nothing.
+func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
+	s = m.standing
+	s.Ticket, s.Offline = t, true
+	switch s.State {
+	case Active:
+		window := r.config.Load().policy.ClaimWindow.Microseconds()
+		if m.client != t.Client || t.Client == (Client{}) || r.Now()-m.seenRoom > window {
+			s.State, s.Reason = Ended, ReasonClaimed
+		}
+		return s, true
+	case Ended:
+		return s, true
+	}
+	return Standing{}, false
+}
+
 // activeOffline makes a session that the store hears of when it is back.
 func (r *Room) activeOffline(t Ticket) Standing {
 	s := Standing{State: Active, Ticket: t, AdmittedAt: r.RedisNow(), Offline: true}
@@ -104,4 +136,6 @@ func (r *Room) activeOffline(t Ticket) Standing {
 }
 
 // tickTimeout is the deadline of the calls off the request path.
-func (r *Room) tickTimeout() time.Duration { return max(time.Second, 2*r.c.o.Timeout) }
+func (c *Core) tickTimeout() time.Duration { return max(time.Second, 2*c.o.Timeout) }
+
+func (r *Room) tickTimeout() time.Duration { return r.c.tickTimeout() }

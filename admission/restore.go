@@ -13,8 +13,12 @@ const restoreMost = 500
 // when the store has lost it. The first call settles the epoch, so that nothing is
 // admitted before the rest is offered.
 func (r *Room) restore(ctx context.Context) error {
-	r.restores.Lock()
-	defer r.restores.Unlock()
+	select {
+	case r.restores <- struct{}{}:
+		defer func() { <-r.restores }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrStore, ctx.Err())
+	}
 	k := r.knowledge()
 	snap := r.Snapshot()
 	now := r.c.mono()

@@ -38,8 +38,8 @@ type Room struct {
 	lastOrd  int64
 	before   *former // the last snapshot before an epoch change
 	flow     []Flow
-	restores sync.Mutex // one restore at a time
-	ticking  sync.Mutex // one tick at a time, so that snapshots are adopted in order
+	restores chan struct{} // holds one while a restore runs
+	ticking  sync.Mutex    // one tick at a time, so that snapshots are adopted in order
 	stopLoop context.CancelFunc
 }
 
@@ -78,6 +78,8 @@ func newRoom(c *Core, id string, p Policy) *Room {
 		kick:    make(chan struct{}, 1),
 		first:   make(chan struct{}),
 		pending: map[int64]int64{},
+
+		restores: make(chan struct{}, 1),
 	}
 	r.memory.init()
 	r.sess.init()
@@ -218,13 +220,19 @@ func (r *Room) failed(err error) {
 }
 
 func (r *Room) goDown(err error) {
-	// What is signed from here on sorts behind all that was signed before.
-	at := r.Now()
+	// What is signed from here on sorts behind all that the store or this gateway
+	// gave before, and no further: when the store is back, room time goes on from there.
+	a := r.anchor.Load()
+	var at int64
+	if a != nil {
+		at = a.room
+	}
 	r.mu.Lock()
 	at = max(at, r.lastOrd)
 	r.mu.Unlock()
 	if r.down.CompareAndSwap(false, true) {
-		r.local.begin(at, r.c.mono(), r.snap.Load())
+		r.local.begin(at, r.c.mono(), a != nil)
+		r.wake() // the next look at an idle room would be late to find the store back
 		r.c.o.Log.Error("store unavailable", "room", r.id, "on_store_error", r.Snapshot().Policy.OnStoreError, "error", err)
 	}
 }
