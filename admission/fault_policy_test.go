@@ -585,3 +585,124 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatalf("%d of 16 are in", in)
 	}
 }
+
+// TestAClaimWithoutTheStoreMayBeRepeatedAfterIt: the answer that let somebody in
+// was lost and the store is back: the same client gets the session, through any
+// gateway, and nobody else does. So it is for one who was admitted before the outage and
+// had not claimed.
+func TestAClaimWithoutTheStoreMayBeRepeatedAfterIt(t *testing.T) {
+	t.Parallel()
+	for _, admitted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("admitted before: %t", admitted), func(t *testing.T) {
+			t.Parallel()
+			p := faultPolicy
+			p.Rate, p.Burst, p.OnStoreError = 1000, 1000, OnErrorOpen
+			s := newStage(t)
+			g, other := s.gateway(p), s.gateway(p)
+			g.tick()
+			g.arrives()
+			k := g.waits()
+			if admitted {
+				s.pass(time.Second)
+			}
+			g.tick2()
+			other.tick()
+			s.cutOff(g)
+			first := g.check(k)
+			if first.State != Active || !first.Offline {
+				t.Fatalf("%+v", first)
+			}
+			g.back()
+			s.pass(tick)
+			g.tick()
+			if snap := g.room.Snapshot(); snap.Active != 2 || snap.Admitted != 0 || snap.Waiting != 0 {
+				t.Fatalf("%d active, %d admitted, %d waiting", snap.Active, snap.Admitted, snap.Waiting)
+			}
+			thief := k
+			thief.Client = Client{9, 9}
+			for i, gw := range []*stagedGateway{g, other} {
+				if got, err := gw.room.Claim(gw.ctx(), thief); err != nil || got.State == Active {
+					t.Fatalf("another client through gateway %d: %+v %v", i, got, err)
+				}
+				got, err := gw.room.Claim(gw.ctx(), k)
+				if err != nil || got.State != Active || !admitted && got.AdmittedAt != first.AdmittedAt {
+					t.Fatalf("the same client through gateway %d: %+v %v, first %+v", i, got, err, first)
+				}
+			}
+		})
+	}
+}
+
+// TestAPassWithoutTheStoreRegistersAnywhere: the first request with such a pass
+// may come through another gateway.
+func TestAPassWithoutTheStoreRegistersAnywhere(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	g := s.gateway(faultPolicy)
+	g.tick()
+	sid := ID{7, 7, 7}
+	g.room.Touch(sid, true)
+	s.pass(tick)
+	g.tick()
+	if n := g.room.Snapshot().Active; n != 1 {
+		t.Fatalf("%d sessions", n)
+	}
+	if got, err := g.room.Claim(g.ctx(), Ticket{ID: sid, Client: Client{1}}); err != nil || got.State == Active {
+		t.Fatalf("its ticket is spent: %+v %v", got, err)
+	}
+}
+
+// TestNobodyIsLetInWhereTheRoomAdmitsNobody: open and local keep to a room that is
+// closed or has no rate, and to the floor on waiting.
+func TestNobodyIsLetInWhereTheRoomAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{OnErrorOpen, OnErrorLocal} {
+		for name, change := range map[string]func(*Policy, *Live){
+			"paused":   func(_ *Policy, l *Live) { yes := true; l.Paused = &yes },
+			"reject":   func(_ *Policy, l *Live) { m := Reject; l.Method = &m },
+			"rate 0":   func(_ *Policy, l *Live) { n := int64(0); l.Rate = &n },
+			"min_wait": func(p *Policy, _ *Live) { p.MinWait = time.Minute },
+		} {
+			t.Run(policy+", "+name, func(t *testing.T) {
+				t.Parallel()
+				p := faultPolicy
+				p.Rate, p.Burst, p.OnStoreError = 1000, 1000, policy
+				var l Live
+				change(&p, &l)
+				s := newStage(t)
+				g := s.gateway(p)
+				g.tick()
+				g.arrives()
+				k := g.waits()
+				if err := g.room.Patch(g.ctx(), "ann", l); err != nil {
+					t.Fatal(err)
+				}
+				s.cutOff(g)
+				for range 10 {
+					s.pass(3 * time.Second)
+					if got := g.check(k); got.State != Waiting {
+						t.Fatalf("%+v", got)
+					}
+					if got, refusal := g.arrives(); got.State == Active {
+						t.Fatalf("%+v %q", got, refusal)
+					}
+				}
+				if name != "min_wait" {
+					return
+				}
+				late := g.waits()
+				s.pass(30 * time.Second)
+				if got := g.check(k); got.State != Active {
+					t.Fatalf("after a minute: %+v", got)
+				}
+				if got := g.check(late); got.State != Waiting {
+					t.Fatalf("after half a minute: %+v", got)
+				}
+				s.pass(40 * time.Second)
+				if got := g.check(late); got.State != Active {
+					t.Fatalf("after more than a minute: %+v", got)
+				}
+			})
+		}
+	}
+}

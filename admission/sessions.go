@@ -94,9 +94,14 @@ func (r *Room) beat(ctx context.Context) error {
 		if n == 0 {
 			return nil
 		}
-		args := make([]any, n)
-		for i, id := range ids {
-			args[i] = string(id[:])
+		args := make([]any, 0, 3*n)
+		for _, id := range ids {
+			var client string
+			var wall int64
+			if m, ok := r.memory.get(id); ok && m.standing.State == Active && m.standing.Offline {
+				client, wall = m.client.arg(), m.standing.AdmittedAt
+			}
+			args = append(args, string(id[:]), client, wall)
 		}
 		_, rest, err := r.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
 		if err != nil {

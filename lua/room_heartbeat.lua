@@ -5,21 +5,26 @@
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then the ids that are revoked}
 -- INVARIANT: max_active counts every session that is alive (1); a revoked session stays revoked.
 -- INCLUDE: clock, room
+
+-- Groups of three: id, client, wall of admission; client and wall are '' and 0 but for
+-- a session that was made without the store, whose client may repeat its claim.
 local s, err = open()
 if not s then return err end
 local p = policy()
 local answer = {}
 local till = str(s.now + 1.5 * p.ttl)
-for i = 5, #ARGV do
+for i = 5, #ARGV, 3 do
   local id = ARGV[i]
   if redis.call('ZSCORE', REVOKED, id) then
     answer[#answer + 1] = id
   else
     redis.call('ZADD', SESSIONS, till, id)
-    -- Registered without an admission here: it must not be admitted again.
-    if redis.call('HEXISTS', GRANTS, id) == 0 then
+    -- Registered without a claim here: it must not be admitted nor claimed again.
+    local g = grant(id)
+    if not g or g.what == 'admitted' then
       out_of_line(id)
-      put_grant(id, 'claimed', 0, 0, '')
+      redis.call('ZREM', ADMITTED, id)
+      put_grant(id, 'claimed', g and g.wall or tonumber(ARGV[i + 2]), s.now, ARGV[i + 1])
       remember(s, p, id)
     end
   end
