@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -10,22 +11,14 @@ type local struct {
 	mu    sync.Mutex
 	since int64 // mono when the store went away, ns
 	base  int64 // room time then; orders given since are packed behind it
-	heard bool  // whether it had been heard before
 	level int64 // of this gateway's share, billionths of a token
 	at    int64 // mono of the last refill, ns
 }
 
-func (l *local) begin(base, mono int64, heard bool) {
+func (l *local) begin(base, mono int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.at, l.base, l.heard, l.level = mono, mono, base, heard, 0
-}
-
-// unheard says whether the store was away from the start.
-func (l *local) unheard() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.heard
+	l.since, l.at, l.base, l.level = mono, mono, base, 0
 }
 
 // order packs a millisecond of the outage into a microsecond behind the last
@@ -91,7 +84,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 		p.OnStoreError == OnErrorLocal && r.local.share(p, snap.Gateways, r.c.mono()):
 		return r.activeOffline(t), Granted, nil
 	}
-	if r.anchor.Load() == nil || r.down.Load() && r.local.unheard() {
+	if r.anchor.Load() == nil {
 		r.mu.Lock()
 		r.lastOrd = max(r.c.mono()/1e6, r.lastOrd+1)
 		t.Order = r.lastOrd
@@ -119,7 +112,7 @@ func (r *Room) checkOffline(t Ticket) Standing {
 		case OnErrorOpen:
 			return r.activeOffline(t)
 		case OnErrorLocal:
-			if r.Ahead(t.Order) < r.local.reached(p, r.c.mono()) && r.local.share(p, snap.Gateways, r.c.mono()) {
+			if r.aheadOffline(t, snap) < r.local.reached(p, r.c.mono()) && r.local.share(p, snap.Gateways, r.c.mono()) {
 				return r.activeOffline(t)
 			}
 		}
@@ -146,6 +139,19 @@ func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 	return Standing{}, false
 }
 
+// aheadOffline is how many are ahead of a ticket while only its token speaks for it. One that the store would find late,
+// and one whose order is no room time, has everybody ahead of it: nobody gets in first with tokens that were put by.
+func (r *Room) aheadOffline(t Ticket, snap *Snapshot) int64 {
+	heard := t.Seen
+	if t.Epoch == "" {
+		heard = t.Order
+	}
+	if t.Epoch == neverHeard || r.Now()-heard > snap.Policy.Absence.Microseconds() {
+		return r.Ahead(math.MaxInt64)
+	}
+	return r.Ahead(t.Order)
+}
+
 // activeOffline makes a session that the store hears of when it is back.
 func (r *Room) activeOffline(t Ticket) Standing {
 	s := Standing{State: Active, Ticket: t, AdmittedAt: r.RedisNow(), Offline: true}
@@ -155,6 +161,4 @@ func (r *Room) activeOffline(t Ticket) Standing {
 }
 
 // tickTimeout is the deadline of the calls off the request path.
-func (c *Core) tickTimeout() time.Duration { return max(time.Second, 2*c.o.Timeout) }
-
 func (r *Room) tickTimeout() time.Duration { return r.c.tickTimeout() }

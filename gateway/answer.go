@@ -70,16 +70,20 @@ func (v *visit) showPage(code int, view *page.View) {
 	v.end()
 }
 
-// refuse answers with a problem, in the form that fits who asks. detail, when not empty, replaces the table's; field
-// names what in the request is wrong.
+// refuse answers with a problem, in the form that fits who asks, and logs it where it is a fault. detail, when not empty,
+// replaces the table's; field names what in the request is wrong.
 func (v *visit) refuse(p *problem, detail, field string) {
+	if p.level > quiet {
+		v.g.log.Log(v.ctx, p.level, p.title, "code", p.code, "room", v.roomID())
+	}
+	v.show(p, detail, field)
+}
+
+// show is refuse for what has been logged with its cause, or need not be.
+func (v *visit) show(p *problem, detail, field string) {
 	v.outcome = refused
 	if p.status >= 500 && p.level > quiet {
 		v.outcome = failed
-		v.g.log.Log(v.ctx, p.level, p.title, "code", p.code, "room", v.roomID(), "detail", detail)
-		if p == problemInternal {
-			detail = "" // what broke is for the log
-		}
 	}
 	if p.close {
 		v.ctx.SetConnectionClose()
@@ -108,11 +112,9 @@ func (v *visit) refuse(p *problem, detail, field string) {
 func (v *visit) fail(err error) {
 	p := problemOf(err)
 	if p.level > quiet {
-		v.refuse(p, "", "")
 		v.g.log.Log(v.ctx, p.level, "request failed", "room", v.roomID(), "error", err)
-		return
 	}
-	v.refuse(p, "", "")
+	v.show(p, "", "")
 }
 
 func (v *visit) roomID() string {

@@ -186,3 +186,20 @@ func TestPubliclyCacheable(t *testing.T) {
 		}
 	}
 }
+
+func TestAnswerForOneCacheIsPublic(t *testing.T) {
+	for _, row := range []struct {
+		name, value string
+		want        bool
+	}{
+		{"CDN-Cache-Control", "max-age=600", true}, {"CDN-Cache-Control", "no-store", false}, {"Cloudflare-CDN-Cache-Control", "public", true},
+		{"Surrogate-Control", "max-age=1, content=\"ESI/1.0\"", true}, {"X-Accel-Expires", "600", true}, {"X-Accel-Expires", "0", false},
+	} {
+		var h fasthttp.ResponseHeader
+		h.Set("Cache-Control", "private")
+		h.Set(row.name, row.value)
+		if got := publicly(&h); got != row.want {
+			t.Errorf("%s: %s: %v", row.name, row.value, got)
+		}
+	}
+}

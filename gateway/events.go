@@ -78,20 +78,16 @@ func (s *streams) reserve() *problem {
 	return nil
 }
 
-// add puts a stream into the queue, due at once; the place was reserved.
-func (s *streams) add(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open[st] = struct{}{}
-	s.put(st)
-}
-
-// put queues a stream; mu is held.
+// put queues a stream, whose place was reserved. Where streams have been closed meanwhile it ends it.
 func (s *streams) put(st *stream) {
+	s.mu.Lock()
 	if s.closed {
-		s.drop(st)
+		s.mu.Unlock()
+		s.end(st)
 		return
 	}
+	defer s.mu.Unlock()
+	s.open[st] = struct{}{}
 	heap.Push(&s.queue, st)
 	if st.index == 0 {
 		select {
@@ -101,12 +97,20 @@ func (s *streams) put(st *stream) {
 	}
 }
 
-// drop ends a stream; mu is held.
-func (s *streams) drop(st *stream) {
+// end ends a stream. Its connection is closed without mu: a client can make that take seconds, and all other streams
+// would wait.
+func (s *streams) end(st *stream) {
+	s.mu.Lock()
+	s.forget(st)
+	s.mu.Unlock()
+	st.conn.Close() //nolint:errcheck // it is over either way
+}
+
+// forget takes a stream off the books; mu is held.
+func (s *streams) forget(st *stream) {
 	delete(s.open, st)
 	s.count--
 	s.g.metrics.streams.Set(float64(s.count))
-	st.conn.Close()
 }
 
 // run looks at what is due until ctx ends, and then ends all streams.
@@ -131,9 +135,7 @@ func (s *streams) run(ctx context.Context) {
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
-				s.mu.Lock()
-				s.drop(next)
-				s.mu.Unlock()
+				s.end(next)
 				return
 			}
 			s.work.Go(func() {
@@ -154,13 +156,10 @@ func (s *streams) run(ctx context.Context) {
 
 // visit looks at a stream and puts it back, or ends it.
 func (s *streams) visit(ctx context.Context, st *stream) {
-	goOn := st.step(ctx, s.g, time.Now())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if goOn {
+	if st.step(ctx, s.g, time.Now()) {
 		s.put(st)
 	} else {
-		s.drop(st)
+		s.end(st)
 	}
 }
 
@@ -168,22 +167,27 @@ func (s *streams) visit(ctx context.Context, st *stream) {
 func (s *streams) close() {
 	s.mu.Lock()
 	s.closed = true
-	for _, st := range s.queue {
-		s.drop(st)
+	idle := s.queue
+	for _, st := range idle {
+		s.forget(st)
 	}
 	s.queue = nil
 	for st := range s.open { // being looked at: cut off a write
 		st.conn.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // it is closed next
 	}
 	s.mu.Unlock()
+	var ends sync.WaitGroup
+	for _, st := range idle { // side by side, because each may take its time
+		ends.Go(func() {
+			st.conn.Close() //nolint:errcheck // it is over either way
+		})
+	}
+	ends.Wait()
 }
 
 // step tells a client what there is to tell, and whether the stream goes on. Asking the line counts as hearing of the
 // visitor; it is done when they are told how they stand, and at every look when their turn is near.
 func (st *stream) step(ctx context.Context, g *Gateway, now time.Time) bool {
-	if st.room = g.state.Load().byID[st.room.id]; st.room == nil {
-		return false // the room was taken out of the configuration
-	}
 	o := st.room.outlook()
 	p := st.room.prospect(o, st.waiting.Order)
 	near := p.near()
@@ -275,6 +279,9 @@ func (v *visit) serveEvents() {
 	if !ok {
 		return
 	}
+	if _, ok := v.readBody(); !ok { // nothing of the request may be left on a connection that is the stream's from now on
+		return
+	}
 	if p := v.g.streams.reserve(); p != nil {
 		v.refuse(p, "", "")
 		return
@@ -298,13 +305,11 @@ func (v *visit) serveEvents() {
 		}
 		st.conn = c
 		if st.write(header, time.Now()) != nil {
-			s.mu.Lock()
-			s.drop(st)
-			s.mu.Unlock()
+			s.end(st)
 			return
 		}
 		st.buf = nil
-		s.add(st)
+		s.put(st)
 	})
 }
 

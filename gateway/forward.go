@@ -23,7 +23,10 @@ type upstream struct {
 // forward carries the request to an origin and its answer back. session is the visitor's, if there is one.
 func (v *visit) forward(to *upstream, session *token.Pass) {
 	f := &v.to
-	f.DropCookie, f.OnHeader = ours, v.onHeader
+	f.DropCookie, f.OnHeader, f.OnlyWith, f.Started = ours, v.onHeader, command, v.start
+	if v.nset > 0 || len(v.newPass) > 0 {
+		f.OnlyWith = nil // there is something to add
+	}
 	f.ClientIP = v.peer.addr
 	f.Proto = ""
 	f.ForwardedFor = nil
@@ -46,7 +49,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())
 	}
 	if out.Kind != proxy.KindClientGone {
-		to.recent.add(out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
+		to.recent.add(v.start, out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
 	}
 	if out.Err == nil {
 		return
@@ -65,7 +68,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	}
 	v.g.log.Log(v.ctx, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
 	v.who = who(&v.ctx.Request.Header)
-	v.refuse(p, "", "")
+	v.show(p, "", "")
 	if p.status >= 500 {
 		v.outcome = failed
 	}
@@ -105,18 +108,32 @@ func (v *visit) forwardedFor() []byte {
 	return v.text
 }
 
+// commands are the headers in which an origin tells the gateway something.
+var commands = [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"}
+
+// command tells one of commands.
+func command(name []byte) bool {
+	switch len(name) {
+	case len("x-waiting-room-command"):
+		return equalFold(name, "x-waiting-room-command")
+	case len("cf-waiting-room-command"):
+		return equalFold(name, "cf-waiting-room-command")
+	}
+	return false
+}
+
 // originHeader sees the origin's answer before it is sent: it obeys and strips commands, and adds our cookies where
 // no shared cache would keep them.
 func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	revoke := false
-	for _, name := range [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"} {
+	for _, name := range commands {
 		if command := h.Peek(name); command != nil {
 			revoke = revoke || equalFold(bytes.TrimSpace(command), "revoke")
 			h.Del(name)
 		}
 	}
 	if revoke && v.session && v.room != nil {
-		v.g.revoke(v.room, v.sid)
+		v.room.line.Revoke(admission.ID(v.sid))
 		v.nset, v.newPass, v.private = 0, nil, true
 		v.cookie(v.names().pass, nil, 0)
 	}
@@ -125,6 +142,9 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	}
 	if !v.private && (publicly(h) || h.StatusCode() == fasthttp.StatusNotModified) {
 		return
+	}
+	for _, name := range targeted(h) {
+		h.Del(name)
 	}
 	h.Set("Cache-Control", "private, no-store")
 	h.Del("Expires")
@@ -136,16 +156,38 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	}
 }
 
+// targeted are the headers of an answer that tell some caches something else than Cache-Control, which they then do not
+// look at: those of RFC 9213 and what was there before it.
+func targeted(h *fasthttp.ResponseHeader) (names []string) {
+	const suffix = "-cache-control"
+	for name := range h.All() {
+		n := len(name) - len(suffix)
+		if n > 0 && equalFold(name[n:], suffix) || equalFold(name, "surrogate-control") || equalFold(name, "edge-control") || equalFold(name, "x-accel-expires") {
+			names = append(names, string(name))
+		}
+	}
+	return names
+}
+
 // publicly tells whether an answer says that a shared cache may keep it.
 func publicly(h *fasthttp.ResponseHeader) bool {
-	control := h.PeekAll("Cache-Control")
-	lasts := len(h.Peek("Expires")) > 0
-	for _, line := range control {
+	for _, name := range targeted(h) {
+		if lasts, barred := directives(h.PeekAll(name)); lasts && !barred || name == "X-Accel-Expires" && string(h.Peek(name)) != "0" {
+			return true
+		}
+	}
+	lasts, barred := directives(h.PeekAll("Cache-Control"))
+	return !barred && (lasts || len(h.Peek("Expires")) > 0)
+}
+
+// directives tells whether a field like Cache-Control lets an answer be kept, and whether it bars shared caches.
+func directives(lines [][]byte) (lasts, barred bool) {
+	for _, line := range lines {
 		for directive := range bytes.SplitSeq(line, []byte(",")) {
 			name, value, _ := bytes.Cut(bytes.TrimSpace(directive), []byte("="))
 			switch {
 			case equalFold(name, "private"), equalFold(name, "no-store"):
-				return false
+				barred = true
 			case equalFold(name, "public"):
 				lasts = true
 			case equalFold(name, "max-age"), equalFold(name, "s-maxage"):
@@ -153,14 +195,5 @@ func publicly(h *fasthttp.ResponseHeader) bool {
 			}
 		}
 	}
-	return lasts
-}
-
-// revoke ends a session without holding up the answer that asked for it.
-func (g *Gateway) revoke(r *room, sid token.ID) {
-	g.background.Go(func() {
-		if err := r.line.Revoke(g.life, admission.ID(sid)); err != nil {
-			g.log.Error("session not revoked", "room", r.id, "sid", sid.String(), "error", err)
-		}
-	})
+	return lasts, barred
 }

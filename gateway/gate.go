@@ -79,7 +79,7 @@ func (v *visit) passless(policy *admission.Policy) {
 	p := problemPassNeeded
 	switch {
 	case policy.Method == admission.Reject:
-		v.refuse(problemClosed, "", "")
+		v.reject(admission.Closed)
 		return
 	case v.who == upgrade:
 	case r.line.Charge(v.g.life):

@@ -117,15 +117,24 @@ func (v *visit) again(w *token.Waiting) bool {
 	return true
 }
 
-// joinBody reads the body of a join: nothing, or a JSON object with a nonce. Where it cannot, it has answered.
-func (v *visit) joinBody() (nonce string, ok bool) {
+// readBody reads the body of a request to an endpoint of ours. Where it cannot, it has answered.
+func (v *visit) readBody() (body []byte, ok bool) {
 	body, err := proxy.ReadBody(v.ctx, bodyLimit)
 	switch {
 	case errors.Is(err, proxy.ErrBodyTooLarge):
 		v.refuse(problemBodyTooLarge, "", "")
-		return "", false
 	case err != nil:
 		v.refuse(problemBodyBroken, "", "")
+	default:
+		return body, true
+	}
+	return nil, false
+}
+
+// joinBody reads the body of a join: nothing, or a JSON object with a nonce. Where it cannot, it has answered.
+func (v *visit) joinBody() (nonce string, ok bool) {
+	body, ok := v.readBody()
+	if !ok {
 		return "", false
 	}
 	nonce, field, detail := parseJoin(body)

@@ -74,6 +74,8 @@ func TestMatch(t *testing.T) {
 		{"shop.test", "/sale%2fvip", "vip"},
 		{"shop.test", "/x/..;a=b/sale", "sale"},
 		{"shop.test", "/sale;a/vip", "vip"},
+		{"shop.test", "/sale%3ba/vip", "vip"},
+		{"shop.test", "/x/..;/sale/a/..%3b/..%3b/..%3b/", "sale"}, // servers that cut parameters off before they decode
 		{"shop.test", "/a;x/../sale", "sale"},
 		{"shop.test", "/angebot", "sale"},
 		{"shop.test", "/%2573ale", "all"}, // decoded once

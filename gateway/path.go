@@ -10,10 +10,11 @@ import (
 type reading uint8
 
 const (
-	splitSlash     reading = 1 << iota // an encoded slash separates segments
-	splitBackslash                     // a backslash, encoded or not, separates segments
-	cutNUL                             // an encoded NUL ends the path
-	dropParams                         // what follows a semicolon in a segment is not part of it
+	splitSlash        reading = 1 << iota // an encoded slash separates segments
+	splitBackslash                        // a backslash, encoded or not, separates segments
+	cutNUL                                // an encoded NUL ends the path
+	dropParams                            // what follows a semicolon in a segment is not part of it
+	dropEncodedParams                     // nor is what follows an encoded one
 )
 
 // inspect tells whether a path is its own only reading, and if not, which readings there are besides the plain one.
@@ -39,7 +40,7 @@ func inspect(path []byte) (clean bool, modes reading) {
 			case d == 0:
 				modes |= cutNUL
 			case d == ';':
-				modes |= dropParams
+				modes |= dropEncodedParams
 			}
 		case c == '\\':
 			clean, modes = false, modes|splitBackslash
@@ -87,7 +88,7 @@ func appendReading(dst, path []byte, mode reading) []byte {
 		case c == 0 && mode&cutNUL != 0:
 			return fold(endSegment(dst, start, segment), start)
 		case params:
-		case c == ';' && mode&dropParams != 0:
+		case c == ';' && (!encoded && mode&dropParams != 0 || encoded && mode&dropEncodedParams != 0):
 			params = true
 		case c == '/':
 			dst = append(dst, "%2f"...)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"time"
 
 	"github.com/anteroom/anteroom/admission"
 )
@@ -49,7 +50,7 @@ func (p *promises) due(id admission.ID, admittedAt int64) float64 {
 	delete(p.made, id)
 	if real := float64(admittedAt-made.at) / 1e6; ok && real >= 1 {
 		ratio := float64(made.seconds) / real
-		p.recent.add(ratio, false)
+		p.recent.add(time.Now(), ratio, false)
 		return ratio
 	}
 	return 0

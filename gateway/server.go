@@ -200,6 +200,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	v := g.acquire(ctx)
 	defer g.finish(v)
 	if r := proxy.CheckRequest(ctx); r != nil {
+		v.peer.addr = addrOf(ctx.RemoteAddr()) // of a header that is not let in nothing else is known
 		v.refuse(&problem{r.Status, r.Code, "The request is not served", r.Detail, 0, quiet, r.Close}, "", "")
 		return
 	}
@@ -237,7 +238,7 @@ func (g *Gateway) finish(v *visit) {
 			v.ctx.Response.Reset()
 			v.ctx.SetConnectionClose()
 			v.nset, v.newPass, v.who = 0, nil, apiClient
-			v.refuse(problemInternal, "", "")
+			v.show(problemInternal, "", "")
 		}
 		v.outcome = failed
 	}
@@ -258,9 +259,11 @@ func (g *Gateway) finish(v *visit) {
 func (g *Gateway) logAccess(v *visit, took time.Duration) {
 	h := &v.ctx.Request.Header
 	e := entry{
-		at: v.start, took: took, addr: v.peer.addr, method: h.Method(), host: h.Host(), target: v.target, proto: h.Protocol(),
-		agent: h.UserAgent(), referer: h.Referer(), room: v.roomID(), outcome: outcomeNames[v.outcome],
-		status: v.code, bytes: v.sent,
+		at: v.start, took: took, addr: v.peer.addr, room: v.roomID(), outcome: outcomeNames[v.outcome], status: v.code, bytes: v.sent,
+	}
+	if len(v.target) > 0 { // else proxy has put a request of its own in the place of what came
+		e.method, e.host, e.target, e.proto = h.Method(), h.Host(), v.target, h.Protocol()
+		e.agent, e.referer = h.UserAgent(), h.Referer()
 	}
 	if !v.answered {
 		e.status, e.bytes = v.ctx.Response.StatusCode(), int64(len(v.ctx.Response.Body()))

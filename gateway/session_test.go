@@ -262,3 +262,25 @@ X-Content-Type-Options: nosniff
 		t.Errorf("%q", got)
 	}
 }
+
+func TestFirstPassIsKeptByNoCache(t *testing.T) {
+	own := []string{"Cache-Control", "CDN-Cache-Control", "Surrogate-Control", "X-Accel-Expires", "Expires"}
+	s := newSite(t, "shop", func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range own {
+			w.Header().Set(name, "max-age=600")
+		}
+		fmt.Fprint(w, "ok")
+	})
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(1)}},
+	})
+	a := b.call("GET /", asJSON).code(t, 200)
+	if a.cookies["wr_sale_pass"] == "" || a.header.Get("Cache-Control") != "private, no-store" {
+		t.Errorf("%s", a.text())
+	}
+	for _, name := range own[1:] {
+		if got := a.header.Get(name); got != "" {
+			t.Errorf("%s: %s beside a pass", name, got)
+		}
+	}
+}

@@ -19,7 +19,8 @@ for i = 5, #ARGV, 3 do
     answer[#answer + 1] = id
   else
     redis.call('ZADD', SESSIONS, till, id)
-    -- Registered without a claim here: it must not be admitted nor claimed again.
+    -- Registered without a claim here, as its pass was minted while the store
+    -- was away: it must not be admitted, claimed or counted again.
     local g = grant(id)
     if not g or g.what == 'admitted' then
       out_of_line(id)

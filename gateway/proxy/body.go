@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -149,6 +150,16 @@ func Target(ctx *fasthttp.RequestCtx) []byte {
 		return t
 	}
 	return c.head.appendTarget(nil)
+}
+
+// Peer is the address of the connection's other end, and whether the request has anything to say of
+// those before it (Forwarded, X-Forwarded-…).
+func Peer(ctx *fasthttp.RequestCtx) (addr netip.Addr, forwarded bool) {
+	c := clientOf(ctx)
+	if c == nil {
+		return netip.Addr{}, true
+	}
+	return c.peerAddr(), c.head.forwarded
 }
 
 // ErrBodyTooLarge is what ReadBody says of a body over its limit.

@@ -274,6 +274,21 @@ func TestSeveralServers(t *testing.T) {
 	}
 }
 
+// A server that cannot be reached is no failure of a request that another one answered, on a kept connection as well.
+func TestFailureOfOneServerIsForgotten(t *testing.T) {
+	o := newRecorder(t, answering(okAnswer))
+	cfg := to(o)
+	cfg.Servers = []string{refusing(t), o.url()}
+	g := newGate(t, cfg, Limits{}, nil)
+	c := g.dial()
+	for i := range 3 {
+		c.probe()
+		if out := g.outcome(i); out.Err != nil || out.Kind != "" || out.Status != 200 {
+			t.Errorf("request %d: %+v", i, out)
+		}
+	}
+}
+
 func TestLeastConnections(t *testing.T) {
 	release := make(chan struct{})
 	held := newRecorder(t, func(s *session) {

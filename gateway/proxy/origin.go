@@ -64,9 +64,6 @@ const (
 	keepIdle   = 15 * time.Second
 	connLife   = 5 * time.Minute
 	failedBase = time.Second
-	// A connection that was in use this short a time ago is used again without a look at it. The look
-	// costs a tenth of a request, and what comes as late as that may as well come right after it.
-	trustIdle  = 200 * time.Microsecond
 	failedMax  = 30 * time.Second
 	maxServers = 64 // those tried by one request are bits of a word
 )
