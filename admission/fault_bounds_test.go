@@ -268,3 +268,37 @@ func TestAnIdleRoomLooksAtOnceWhenTheStoreGoes(t *testing.T) {
 		t.Errorf("the next looks came %s after the last one, the idle time is 2 s", d)
 	}
 }
+
+// TestHeartbeatsWhileTheyAreSent: sessions are heard of while a tick sends what
+// was heard before, nothing being due as well (under the race detector).
+func TestHeartbeatsWhileTheyAreSent(t *testing.T) {
+	t.Parallel()
+	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := core.Room("sale", faultPolicy)
+	var heard sync.WaitGroup
+	for i := range 4 {
+		heard.Go(func() {
+			pace := time.NewTicker(time.Duration(300+10*i) * time.Microsecond)
+			defer pace.Stop()
+			for n := range 200 {
+				<-pace.C
+				r.Touch(ID{1, byte(i), byte(n)}, false)
+			}
+		})
+	}
+	for range 50 {
+		if err := r.Tick(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	heard.Wait()
+	if err := r.Tick(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitWithin(t, patience, "every session is in the store", func() bool {
+		return r.Tick(t.Context()) == nil && r.Snapshot().Active == 800
+	})
+}

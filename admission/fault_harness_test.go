@@ -208,6 +208,8 @@ func (a *audience) visit(ctx context.Context, g *guest, i int) {
 		t.Errorf("join: %v %q", err, refusal)
 		return
 	}
+	g.ticket = s.Ticket
+	g.ticket.Client, g.ticket.Interval = g.client, 2*time.Second
 	a.note(g, room(0), s)
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

@@ -125,9 +125,11 @@ func (r *Room) tellRevoked(ctx context.Context) error {
 func (r *Room) beat(ctx context.Context) error {
 	r.sess.mu.Lock()
 	due := r.sess.due
-	if len(due) > 0 {
-		r.sess.due = map[ID]struct{}{}
+	if len(due) == 0 { // still the map that Touch writes to
+		r.sess.mu.Unlock()
+		return nil
 	}
+	r.sess.due = map[ID]struct{}{}
 	r.sess.mu.Unlock()
 	ids := slices.Collect(maps.Keys(due))
 	for batch := range slices.Chunk(ids, batchMost) {
