@@ -2,12 +2,15 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
 
 // batchMost is how many requests one script call takes.
 const batchMost = 500
+
+var errUnanswered = errors.New("admission: a batch was not answered")
 
 // batcher gathers requests of about a millisecond into one store call. The
 // first of a batch leads it: it waits for company, sends, and wakes the rest.
@@ -75,6 +78,8 @@ func (b *batcher[Q, A]) lead(cur *batch[Q, A]) {
 	case <-cur.full:
 		t.Stop()
 	}
+	// Should send panic, those who wait get an error and not an answer that is not there.
+	cur.err = errUnanswered
 	defer close(cur.done)
 	// The leader's own client may go away; the others' answers may not.
 	cur.answers, cur.err = b.send(context.Background(), cur.questions)

@@ -10,9 +10,11 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-// errEpoch means that the store is not the one that this process knew: the room
+// epochError means that the store is not the one that this process knew: the room
 // must be restored before anything else.
-var errEpoch = errors.New("the store has another epoch")
+type epochError struct{ known string }
+
+func (epochError) Error() string { return "the store has another epoch" }
 
 // header is how every room script's answer begins.
 type header struct {
@@ -40,7 +42,7 @@ func (r *Room) call(ctx context.Context, name string, args ...any) (header, []an
 		return header{}, nil, fmt.Errorf("%s answered %v", name, res)
 	}
 	if asString(reply[0]) == "EPOCH" {
-		return header{}, nil, errEpoch
+		return header{}, nil, epochError{k.epoch}
 	}
 	h := header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), room: asInt(reply[4]), wall: asInt(reply[5])}
 	r.learn(h, (sent+r.c.mono())/2)
@@ -53,12 +55,12 @@ func (r *Room) do(ctx context.Context, timeout time.Duration, name string, args 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	h, rest, err := r.call(ctx, name, args...)
-	if errors.Is(err, errEpoch) {
-		if err = r.restore(ctx); err == nil {
+	if other, ok := errors.AsType[epochError](err); ok {
+		if err = r.restore(ctx, other.known); err == nil {
 			h, rest, err = r.call(ctx, name, args...)
 		}
 	}
-	if errors.Is(err, errEpoch) {
+	if _, again := errors.AsType[epochError](err); again {
 		err = fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	return h, rest, err

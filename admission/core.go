@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/anteroom/anteroom/lua"
 )
@@ -34,8 +36,9 @@ type Options struct {
 	Now func() int64
 }
 
-// idle is the time between two looks at a room without line or visitors.
-const idle = 2 * time.Second
+// idle is the time between two looks at a room without line or visitors: what
+// operators change is known everywhere within a second.
+const idle = 700 * time.Millisecond
 
 // Core holds the rooms of one process over one store.
 type Core struct {
@@ -48,7 +51,9 @@ type Core struct {
 	rooms   map[string]*Room
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
-	ready   bool // the layout was checked
+
+	preparing singleflight.Group // one check of the layout at a time, for all rooms
+	ready     atomic.Bool        // the layout was checked
 }
 
 // New reads the scripts and starts nothing.
@@ -188,26 +193,44 @@ func (c *Core) Up() bool {
 	return true
 }
 
-// prepare checks the data layout of the store and loads the scripts, once.
+// prepare checks the data layout of the store and loads the scripts, once. Rooms that ask at the same time share one
+// attempt, and no lock is held meanwhile: a store that does not answer must not hold up those who only look.
 func (c *Core) prepare(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ready {
+	if c.ready.Load() {
 		return nil
 	}
-	res, err := c.runner.Run(ctx, c.scripts.Script("layout_claim"), []string{layoutKey(c.o.Prefix)}, 0, layout)
+	_, err, _ := c.preparing.Do("", func() (any, error) { return nil, c.prepareNow(ctx) })
+	return err
+}
+
+func (c *Core) prepareNow(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, c.tickTimeout())
+	defer cancel()
+	res, err := c.runner.Run(asking, c.scripts.Script("layout_claim"), []string{layoutKey(c.o.Prefix)}, 0, layout)
 	if err != nil {
 		return err
 	}
-	if v := asInt(res.([]any)[0]); v != layout {
+	reply, ok := res.([]any)
+	if !ok || len(reply) < 1 {
+		return fmt.Errorf("layout_claim answered %v", res)
+	}
+	if v := asInt(reply[0]); v != layout {
 		return fmt.Errorf("store: keys with prefix %q have data layout %d, this program knows %d: run the version that wrote them, or give store.prefix another value", c.o.Prefix, v, layout)
 	}
-	if err := c.runner.LoadAll(ctx); err != nil {
+	loading, cancelLoad := context.WithTimeout(ctx, loadTimeout)
+	defer cancelLoad()
+	if err := c.runner.LoadAll(loading); err != nil {
 		return err
 	}
-	c.ready = true
+	c.ready.Store(true)
 	return nil
 }
+
+// loadTimeout bounds the loading of all scripts, a round trip each.
+const loadTimeout = 5 * time.Second
+
+// tickTimeout is the deadline of the calls off the request path.
+func (c *Core) tickTimeout() time.Duration { return max(time.Second, 2*c.o.Timeout) }
 
 // mono is this process's monotonic clock in nanoseconds; in tests it follows Now.
 func (c *Core) mono() int64 {

@@ -15,6 +15,8 @@ const flowSeconds = 900
 
 // loadFlow reads the store's admission buckets.
 func (r *Room) loadFlow(ctx context.Context) ([]Flow, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
+	defer cancel()
 	h, err := r.c.o.Client.HGetAll(ctx, r.keys[keyFlow]).Result()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)

@@ -20,9 +20,8 @@ import (
 // happened since an older copy.
 type survivors struct {
 	crowd
-	in       map[ID]int64 // admitted_at of those who are in
-	sessions map[ID]int
-	copy     map[string]string
+	in   map[ID]int64 // admitted_at of those who are in
+	copy map[string]string
 }
 
 func (c *survivors) keys(t *rapid.T) []string {

@@ -42,6 +42,9 @@ func (m *memory) get(id ID) (remembered, bool) {
 }
 
 func (m *memory) put(id ID, v remembered) {
+	if v.standing.State == Expired && v.standing.Reason != ReasonRemoved {
+		return // nothing is answered from it, and whoever hoarded tokens would fill it
+	}
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
 	if _, ok := s.m[id]; ok || len(s.m) < memoryMost || v.standing.State != Waiting {
@@ -63,6 +66,8 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 			keep = absence / 4
 		case Admitted:
 			keep = claimWindow
+		case Active:
+			keep = absence // it is kept for restore alone, which offers nothing older
 		}
 		if now-v.at > int64(keep) {
 			delete(s.m, id)
@@ -92,7 +97,8 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	s := v.standing
 	switch s.State {
 	case Waiting:
-		if now-v.at >= int64(time.Second) || t.Epoch != "" && t.Epoch != s.Ticket.Epoch {
+		// A token that another gateway renewed in another epoch is news; an old one that a client kept is not.
+		if now-v.at >= int64(time.Second) || t.Epoch != s.Ticket.Epoch && t.Seen > s.Ticket.Seen {
 			return Standing{}, false
 		}
 		k := s.Ticket

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -10,15 +11,14 @@ type local struct {
 	mu    sync.Mutex
 	since int64 // mono when the store went away, ns
 	base  int64 // room time then; orders given since are packed behind it
-	snap  *Snapshot
 	level int64 // of this gateway's share, billionths of a token
 	at    int64 // mono of the last refill, ns
 }
 
-func (l *local) begin(base, mono int64, snap *Snapshot) {
+func (l *local) begin(base, mono int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.at, l.base, l.snap, l.level = mono, mono, base, snap, 0
+	l.since, l.at, l.base, l.level = mono, mono, base, 0
 }
 
 // order packs a millisecond of the outage into a microsecond behind the last
@@ -74,6 +74,9 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	} else {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
 	}
+	if r.length(snap) < frontSize(p.Rate) {
+		r.signed.add(t)
+	}
 	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true}, Granted, nil
 }
 
@@ -87,12 +90,25 @@ func (r *Room) checkOffline(t Ticket) Standing {
 		case OnErrorOpen:
 			return r.activeOffline(t)
 		case OnErrorLocal:
-			if r.Ahead(t.Order) < r.local.reached(p, r.c.mono()) && r.local.share(p, snap.Gateways, r.c.mono()) {
+			if r.aheadOffline(t, snap) < r.local.reached(p, r.c.mono()) && r.local.share(p, snap.Gateways, r.c.mono()) {
 				return r.activeOffline(t)
 			}
 		}
 	}
 	return Standing{State: Waiting, Ticket: t, Offline: true}
+}
+
+// aheadOffline is how many are ahead of a ticket while only its token speaks for it. One that the store would find late,
+// and one whose order is no room time, has everybody ahead of it: nobody gets in first with tokens that were put by.
+func (r *Room) aheadOffline(t Ticket, snap *Snapshot) int64 {
+	heard := t.Seen
+	if t.Epoch == "" {
+		heard = t.Order
+	}
+	if t.Epoch == neverHeard || r.Now()-heard > snap.Policy.Absence.Microseconds() {
+		return r.Ahead(math.MaxInt64)
+	}
+	return r.Ahead(t.Order)
 }
 
 // activeOffline makes a session that the store hears of when it is back.
@@ -104,4 +120,4 @@ func (r *Room) activeOffline(t Ticket) Standing {
 }
 
 // tickTimeout is the deadline of the calls off the request path.
-func (r *Room) tickTimeout() time.Duration { return max(time.Second, 2*r.c.o.Timeout) }
+func (r *Room) tickTimeout() time.Duration { return r.c.tickTimeout() }

@@ -85,11 +85,6 @@ func (r *Room) RemoveTicket(ctx context.Context, who string, id ID) error {
 	return err
 }
 
-// RevokeSession ends a session everywhere within a second.
-func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
-	return r.revoke(ctx, who, sid)
-}
-
 // Found is what the store holds of a ticket.
 type Found struct {
 	State      State

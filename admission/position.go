@@ -15,13 +15,14 @@ func (r *Room) inFront(s *Snapshot, order int64) bool {
 }
 
 // Ahead is how many are ahead of an order in line (0: next): those enrolled by
-// the snapshot, and those that arrived before it and are not enrolled yet. For 90 s after the store
+// the snapshot or through this gateway since, and those that arrived before it and are not enrolled yet. For 90 s after the store
 // lost its data it is counted from the last snapshot before.
 func (r *Room) Ahead(order int64) int64 {
 	s := r.Snapshot()
 	n := s.ahead(order) + s.unenrolled(order)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	n += r.recent.ahead(order)
 	for sec, k := range r.pending {
 		if sec < order/1e6 {
 			n += k

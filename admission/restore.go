@@ -9,65 +9,40 @@ import (
 // restoreMost is how many records one room_restore call carries.
 const restoreMost = 500
 
+// offer is what this gateway gives back to a store that lost the room. It outlives a call: with a large crowd it does not
+// fit into one deadline, and each attempt goes on where the one before ended.
+type offer struct {
+	known   string // the epoch that this gateway knew when the records were gathered
+	given   string // the store's epoch that got a part of them; empty: none yet
+	records [][5]any
+}
+
 // restore introduces this gateway to the store, and gives back what it knows
 // when the store has lost it. The first call settles the epoch, so that nothing is
-// admitted before the rest is offered.
-func (r *Room) restore(ctx context.Context) error {
+// admitted before the rest is offered. refused is the epoch that the caller was refused with.
+func (r *Room) restore(ctx context.Context, refused string) error {
 	r.restores.Lock()
 	defer r.restores.Unlock()
 	k := r.knowledge()
-	snap := r.Snapshot()
-	now := r.c.mono()
-	absence := int64(snap.Policy.Absence)
-
-	var records [][5]any
-	r.memory.all(func(id ID, m remembered) {
-		if now-m.at > absence {
-			return
-		}
-		s := m.standing
-		raw := string(id[:])
-		switch s.State {
-		case Admitted:
-			records = append(records, [5]any{"A", raw, s.AdmittedAt, m.seenRoom, ""})
-		case Active:
-			records = append(records, [5]any{ReasonClaimed, raw, s.AdmittedAt, m.seenRoom, m.client.arg()})
-		case Lapsed, Ended:
-			records = append(records, [5]any{s.Reason, raw, s.AdmittedAt, 0, ""})
-		case Expired:
-			if s.Reason == ReasonRemoved {
-				records = append(records, [5]any{s.Reason, raw, 0, 0, ""})
-			}
-		}
-	})
-	ttl := snap.Policy.SessionTTL
-	room := r.Now()
-	for i := range r.sess.shards {
-		sh := &r.sess.shards[i]
-		sh.mu.Lock()
-		for id, at := range sh.m {
-			if left := ttl + ttl/2 - time.Duration(now-at); left > 0 {
-				records = append(records, [5]any{"S", string(id[:]), 0, room + left.Microseconds(), ""})
-			}
-		}
-		sh.mu.Unlock()
+	if k.epoch != refused {
+		return nil // another caller has done it meanwhile
 	}
-	r.sess.revoked.Range(func(key, _ any) bool {
-		id := key.(ID)
-		records = append(records, [5]any{"R", string(id[:]), 0, 0, ""})
-		return true
-	})
-
+	o := r.offer
+	if o == nil || o.known != k.epoch {
+		o = &offer{known: k.epoch, records: r.records()}
+		r.offer = o
+	}
+	snap := r.Snapshot()
 	live := snap.liveFields()
 	fresh := randomName()
 	var h header
-	for first := true; first || len(records) > 0; first = false {
-		n := min(len(records), restoreMost)
+	for first := true; first || len(o.records) > 0; first = false {
+		n := min(len(o.records), restoreMost)
 		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, k.adj, k.tick, k.fence, snap.Version, snap.Active, len(live) / 2}
 		for _, f := range live {
 			args = append(args, f)
 		}
-		for _, rec := range records[:n] {
+		for _, rec := range o.records[:n] {
 			args = append(args, rec[:]...)
 		}
 		sent := r.c.mono()
@@ -81,8 +56,14 @@ func (r *Room) restore(ctx context.Context) error {
 		}
 		h = header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), room: asInt(reply[4]), wall: asInt(reply[5])}
 		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: (sent + r.c.mono()) / 2})
-		records = records[n:]
+		if o.given != "" && o.given != h.epoch {
+			r.offer = nil // lost again: what was given before is gone too
+			return fmt.Errorf("%w: the store lost its data while they were restored", ErrStore)
+		}
+		o.given = h.epoch
+		o.records = o.records[n:]
 	}
+	r.offer = nil
 	r.mu.Lock()
 	lost := r.known.epoch != "" && r.known.epoch != h.epoch
 	r.known.epoch, r.known.seq, r.known.fence = h.epoch, h.seq, h.fence
@@ -95,4 +76,49 @@ func (r *Room) restore(ctx context.Context) error {
 	}
 	r.wake()
 	return nil
+}
+
+// records gathers what this gateway handled within absence, in room_restore's groups of five; first what ended, so that
+// nothing is spent twice should there be no time for all.
+func (r *Room) records() [][5]any {
+	p := r.Snapshot().Policy
+	now, room := r.c.mono(), r.Now()
+	var records, admitted [][5]any
+	r.sess.revoked.Range(func(key, _ any) bool {
+		id := key.(ID)
+		records = append(records, [5]any{"R", string(id[:]), 0, 0, ""})
+		return true
+	})
+	r.memory.all(func(id ID, m remembered) {
+		if now-m.at > int64(p.Absence) {
+			return
+		}
+		s := m.standing
+		raw := string(id[:])
+		switch s.State {
+		case Admitted:
+			admitted = append(admitted, [5]any{"A", raw, s.AdmittedAt, m.seenRoom, ""})
+		case Active:
+			records = append(records, [5]any{ReasonClaimed, raw, s.AdmittedAt, m.seenRoom, m.client.arg()})
+		case Lapsed, Ended:
+			records = append(records, [5]any{s.Reason, raw, s.AdmittedAt, 0, ""})
+		case Expired:
+			if s.Reason == ReasonRemoved {
+				records = append(records, [5]any{s.Reason, raw, 0, 0, ""})
+			}
+		}
+	})
+	records = append(records, admitted...)
+	ttl := p.SessionTTL
+	for i := range r.sess.shards {
+		sh := &r.sess.shards[i]
+		sh.mu.Lock()
+		for id, at := range sh.m {
+			if left := ttl + ttl/2 - time.Duration(now-at); left > 0 {
+				records = append(records, [5]any{"S", string(id[:]), 0, room + left.Microseconds(), ""})
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return records
 }

@@ -28,17 +28,21 @@ type Room struct {
 
 	kick   chan struct{} // wakes the loop of an idle room
 	first  chan struct{} // closed when the first tick has ended, well or not
+	looked sync.Once     // closes first
 	memory memory
 	sess   sessions
-	local  local // what this gateway does without the store
+	local  local  // what this gateway does without the store
+	signed signed // and the places that it gave meanwhile
 
 	mu       sync.Mutex
 	known    knowledge
 	pending  map[int64]int64 // arrivals signed here and not told to the store, by second
+	recent   newcomers
 	lastOrd  int64
 	before   *former // the last snapshot before an epoch change
 	flow     []Flow
 	restores sync.Mutex // one restore at a time
+	offer    *offer     // what is left of it; restores is held
 	ticking  sync.Mutex // one tick at a time, so that snapshots are adopted in order
 	stopLoop context.CancelFunc
 }
@@ -150,11 +154,11 @@ func (r *Room) Now() int64 {
 	if a == nil {
 		return 0
 	}
-	if r.c.o.Now != nil {
-		return a.room + r.c.o.Now() - a.wall
-	}
 	if r.down.Load() {
 		return a.room
+	}
+	if r.c.o.Now != nil {
+		return a.room + r.c.o.Now() - a.wall
 	}
 	return a.room + (r.c.mono()-a.mono)/1000
 }
@@ -196,7 +200,8 @@ func (r *Room) learn(h header, mono int64) {
 func (r *Room) nextOrder() int64 {
 	now := r.Now()
 	if r.down.Load() {
-		now = r.local.order(r.c.mono())
+		// Not before room time: the store may have been heard for the first time since it was found down.
+		now = max(now, r.local.order(r.c.mono()))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,25 +211,29 @@ func (r *Room) nextOrder() int64 {
 
 // failed notes a call that the store did not answer. When none was answered
 // for a whole deadline since the first of them, the breaker opens: the room
-// serves by on_store_error until a tick succeeds. A single late answer is not an outage.
+// serves by on_store_error until a tick succeeds. A single late answer is not an outage, but for a
+// store that was never heard.
 func (r *Room) failed(err error) {
 	now := max(1, r.c.mono())
-	if r.failing.CompareAndSwap(0, now) {
+	if r.failing.CompareAndSwap(0, now) && r.anchor.Load() != nil {
 		return
 	}
-	if now-r.failing.Load() >= int64(r.c.o.Timeout) {
+	if r.anchor.Load() == nil || now-r.failing.Load() >= int64(r.c.o.Timeout) {
 		r.goDown(err)
 	}
 }
 
 func (r *Room) goDown(err error) {
+	if r.down.Load() {
+		return
+	}
 	// What is signed from here on sorts behind all that was signed before.
 	at := r.Now()
 	r.mu.Lock()
 	at = max(at, r.lastOrd)
 	r.mu.Unlock()
+	r.local.begin(at, r.c.mono()) // first: whoever sees down takes orders from it
 	if r.down.CompareAndSwap(false, true) {
-		r.local.begin(at, r.c.mono(), r.snap.Load())
 		r.c.o.Log.Error("store unavailable", "room", r.id, "on_store_error", r.Snapshot().Policy.OnStoreError, "error", err)
 	}
 }

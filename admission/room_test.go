@@ -207,3 +207,39 @@ func TestOperators(t *testing.T) {
 		t.Fatalf("%+v %v", h, err)
 	}
 }
+
+// TestRevokeIsToldWhenTheStoreIsBack: an origin that ends a session while the
+// store is away ends it here at once, and everywhere when the store is back.
+func TestRevokeIsToldWhenTheStoreIsBack(t *testing.T) {
+	srv := redistest.Server(t)
+	c := newTestClock()
+	a := testRoom(t, srv.Client(), "wr", c, basePolicy)
+	b := testRoom(t, srv.Client(), "wr", c, basePolicy)
+	id := testID()
+	if s := mustJoin(t, a, id, testClient(1)); s.State != Active {
+		t.Fatalf("%+v", s)
+	}
+	srv.Stop()
+	a.Revoke(id)
+	if !a.Revoked(id) || b.Revoked(id) {
+		t.Fatal("revoked here at once, elsewhere not yet")
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := a.Tick(short); err == nil {
+		t.Fatal("the store is away")
+	}
+	srv.Cont()
+	for _, r := range []*Room{a, b} {
+		c.pass(time.Second)
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !b.Revoked(id) {
+		t.Fatal("the other gateway was never told")
+	}
+	if f, err := b.Lookup(ctx5(t), id); err != nil || f.State != Ended || f.Reason != ReasonRevoked {
+		t.Fatalf("%+v %v", f, err)
+	}
+}

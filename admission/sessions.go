@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,14 +15,16 @@ type sessions struct {
 		mu sync.Mutex
 		m  map[ID]int64 // last heartbeat that was or will be sent, mono ns
 	}
-	mu      sync.Mutex
-	due     []ID
-	revoked sync.Map // ID → mono ns of hearing
-	any     atomic.Bool
-	sweep   int
+	mu       sync.Mutex
+	due      map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
+	revoking []ID            // ended by origins, to be told to the store
+	revoked  sync.Map        // ID → mono ns of hearing
+	any      atomic.Bool
+	sweep    int
 }
 
 func (s *sessions) init() {
+	s.due = map[ID]struct{}{}
 	for i := range s.shards {
 		s.shards[i].m = map[ID]int64{}
 	}
@@ -44,7 +48,7 @@ func (r *Room) Touch(sid ID, off bool) {
 	// A session that was claimed here or elsewhere a moment ago is in the store
 	// already; unknown ones are sent all the same, it is the first proof of life.
 	r.sess.mu.Lock()
-	r.sess.due = append(r.sess.due, sid)
+	r.sess.due[sid] = struct{}{}
 	r.sess.mu.Unlock()
 	if off {
 		r.wake()
@@ -73,37 +77,75 @@ func (r *Room) markRevoked(sid ID) {
 	})
 }
 
-// Revoke ends a session everywhere within a second; here at once, even when
-// the store cannot be told (the error then says so).
-func (r *Room) Revoke(ctx context.Context, sid ID) error { return r.revoke(ctx, "", sid) }
-
-func (r *Room) revoke(ctx context.Context, who string, sid ID) error {
+// Revoke ends a session: here at once, elsewhere within a second. The store is
+// told with the next tick, which is woken; while it is away, when it is back.
+func (r *Room) Revoke(sid ID) {
 	r.markRevoked(sid)
-	_, _, err := r.do(ctx, r.c.o.Timeout, "room_revoke", who, r.id, string(sid[:]))
+	r.sess.mu.Lock()
+	first := len(r.sess.revoking) == 0
+	r.sess.revoking = append(r.sess.revoking, sid)
+	r.sess.mu.Unlock()
+	if first {
+		r.wake()
+	}
+}
+
+// RevokeSession is Revoke by an operator, whose name goes to the audit log; it
+// returns when the store knows.
+func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
+	r.markRevoked(sid)
+	_, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
 	return err
+}
+
+// tellRevoked tells the store of the sessions that origins have ended.
+func (r *Room) tellRevoked(ctx context.Context) error {
+	r.sess.mu.Lock()
+	ids := r.sess.revoking
+	r.sess.revoking = nil
+	r.sess.mu.Unlock()
+	for len(ids) > 0 {
+		n := min(len(ids), batchMost)
+		args := []any{"", r.id, ""}
+		for _, id := range ids[:n] {
+			args = append(args, string(id[:]))
+		}
+		if _, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", args...); err != nil {
+			r.sess.mu.Lock()
+			r.sess.revoking = append(ids, r.sess.revoking...)
+			r.sess.mu.Unlock()
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
 }
 
 // beat sends the heartbeats that are due.
 func (r *Room) beat(ctx context.Context) error {
-	for {
-		r.sess.mu.Lock()
-		n := min(len(r.sess.due), batchMost)
-		ids := r.sess.due[:n:n]
-		r.sess.due = r.sess.due[n:]
-		r.sess.mu.Unlock()
-		if n == 0 {
-			return nil
-		}
-		args := make([]any, n)
-		for i, id := range ids {
+	r.sess.mu.Lock()
+	due := r.sess.due
+	if len(due) > 0 {
+		r.sess.due = map[ID]struct{}{}
+	}
+	r.sess.mu.Unlock()
+	ids := slices.Collect(maps.Keys(due))
+	for batch := range slices.Chunk(ids, batchMost) {
+		args := make([]any, len(batch))
+		for i, id := range batch {
 			args[i] = string(id[:])
 		}
 		_, rest, err := r.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
 		if err != nil {
+			// What came meanwhile is less than what was not sent.
 			r.sess.mu.Lock()
-			r.sess.due = append(ids, r.sess.due...)
+			maps.Copy(due, r.sess.due)
+			r.sess.due = due
 			r.sess.mu.Unlock()
 			return err
+		}
+		for _, id := range batch {
+			delete(due, id)
 		}
 		for _, v := range rest {
 			if id, ok := toID(asString(v)); ok {
@@ -111,6 +153,7 @@ func (r *Room) beat(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
 }
 
 func toID(s string) (ID, bool) {

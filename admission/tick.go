@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -17,7 +16,7 @@ const admitMost = 5000
 func (r *Room) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
-	looked := sync.OnceFunc(func() { close(r.first) })
+	looked := func() { r.looked.Do(func() { close(r.first) }) }
 	defer looked()
 	for {
 		select {
@@ -58,7 +57,13 @@ func (r *Room) Tick(ctx context.Context) error {
 	if err := r.c.prepare(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
+	if err := r.tellRevoked(ctx); err != nil {
+		return err
+	}
 	if err := r.beat(ctx); err != nil {
+		return err
+	}
+	if err := r.enrolSigned(ctx); err != nil {
 		return err
 	}
 	for {
@@ -176,6 +181,7 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 	r.mu.Lock()
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
 	r.known.adj, r.known.tick = k.adj, k.tick
+	r.recent.forget(s.RoomTime)
 	if old.Known && old.Epoch != s.Epoch {
 		r.before = &former{snap: old, until: now + int64(90*time.Second), base: s.Admissions}
 	}

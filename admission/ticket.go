@@ -151,6 +151,9 @@ type Arrival struct {
 	Interval time.Duration // first advised polling interval
 }
 
+// joinAgain is how often an arrival that the store did not answer asks again, while the breaker is closed.
+const joinAgain = 2
+
 // Join gives an arrival a place in line, or lets it in at once when there is
 // capacity and nobody ahead (Standing.State is Active: claimed already by its
 // Client). While there is a long line it makes no store call. A keyed id that
@@ -182,7 +185,16 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		r.mu.Unlock()
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
-	ans, err := r.enter.ask(ctx, enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)})
+	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}
+	ans, err := r.enter.ask(ctx, q)
+	// A late answer is no outage, and the place may have been given: asking again finds it. Without, it would be taken
+	// with the first poll, behind those who came meanwhile.
+	for range joinAgain {
+		if !errors.Is(err, ErrStore) || r.down.Load() {
+			break
+		}
+		ans, err = r.enter.ask(ctx, q)
+	}
 	if errors.Is(err, ErrStore) {
 		return r.joinOffline(t)
 	}
@@ -191,6 +203,11 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if ans.code == "W" {
 		r.wake()
+		r.mu.Lock()
+		if ans.ord > r.snap.Load().RoomTime {
+			r.recent.add(ans.ord)
+		}
+		r.mu.Unlock()
 	}
 	return r.standing(t, ans), Granted, nil
 }
@@ -309,7 +326,7 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 
 // out takes a ticket out of the line for good.
 func (r *Room) out(ctx context.Context, who, reason string, id ID) (found bool, err error) {
-	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, string(id[:]))
+	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, id.String(), string(id[:]))
 	if err != nil {
 		return false, err
 	}

@@ -87,10 +87,9 @@ func (s *sale) step(waiting int64) *Forecast {
 
 // promise is an estimate that can be held against what came.
 type promise struct {
-	tick      int
-	ahead     int64
-	estimate  Estimate
-	following bool
+	tick     int
+	ahead    int64
+	estimate Estimate
 }
 
 // real is the wait that came, in seconds without pauses; false where the simulation ended before.

@@ -28,7 +28,7 @@ func (l *accessLog) set(a Access) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
-		l.out.Flush() //nolint:errcheck // the log cannot tell of itself
+		l.out.Flush()
 	}
 	l.to, l.out = a, nil
 	if a.Output != nil {
@@ -55,7 +55,7 @@ func (l *accessLog) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
-		l.out.Flush() //nolint:errcheck // the log cannot tell of itself
+		l.out.Flush()
 	}
 }
 

@@ -23,7 +23,10 @@ type upstream struct {
 // forward carries the request to an origin and its answer back. session is the visitor's, if there is one.
 func (v *visit) forward(to *upstream, session *token.Pass) {
 	f := &v.to
-	f.DropCookie, f.OnHeader = ours, v.onHeader
+	f.DropCookie, f.OnHeader, f.OnlyWith, f.Started = ours, v.onHeader, command, v.start
+	if v.nset > 0 || len(v.newPass) > 0 {
+		f.OnlyWith = nil // there is something to add
+	}
 	f.ClientIP = v.peer.addr
 	f.Proto = ""
 	f.ForwardedFor = nil
@@ -46,7 +49,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())
 	}
 	if out.Kind != proxy.KindClientGone {
-		to.recent.add(out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
+		to.recent.add(v.start, out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
 	}
 	if out.Err == nil {
 		return
@@ -105,18 +108,32 @@ func (v *visit) forwardedFor() []byte {
 	return v.text
 }
 
+// commands are the headers in which an origin tells the gateway something.
+var commands = [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"}
+
+// command tells one of commands.
+func command(name []byte) bool {
+	switch len(name) {
+	case len("x-waiting-room-command"):
+		return equalFold(name, "x-waiting-room-command")
+	case len("cf-waiting-room-command"):
+		return equalFold(name, "cf-waiting-room-command")
+	}
+	return false
+}
+
 // originHeader sees the origin's answer before it is sent: it obeys and strips commands, and adds our cookies where
 // no shared cache would keep them.
 func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	revoke := false
-	for _, name := range [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"} {
+	for _, name := range commands {
 		if command := h.Peek(name); command != nil {
 			revoke = revoke || equalFold(bytes.TrimSpace(command), "revoke")
 			h.Del(name)
 		}
 	}
 	if revoke && v.session && v.room != nil {
-		v.g.revoke(v.room, v.sid)
+		v.room.line.Revoke(admission.ID(v.sid))
 		v.nset, v.newPass, v.private = 0, nil, true
 		v.cookie(v.names().pass, nil, 0)
 	}
@@ -179,13 +196,4 @@ func directives(lines [][]byte) (lasts, barred bool) {
 		}
 	}
 	return lasts, barred
-}
-
-// revoke ends a session without holding up the answer that asked for it.
-func (g *Gateway) revoke(r *room, sid token.ID) {
-	g.background.Go(func() {
-		if err := r.line.Revoke(g.life, admission.ID(sid)); err != nil {
-			g.log.Error("session not revoked", "room", r.id, "sid", sid.String(), "error", err)
-		}
-	})
 }

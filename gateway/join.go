@@ -24,9 +24,102 @@ const (
 	generations = 64
 )
 
+// serveTickets takes a place in line, or gives one up.
+func (v *visit) serveTickets() {
+	if v.ctx.Request.Header.IsDelete() {
+		v.leave()
+		return
+	}
+	nonce, ok := v.joinBody()
+	if !ok {
+		return
+	}
+	if w, live, _ := v.findTicket(true); live {
+		if v.again(&w) {
+			return
+		}
+	}
+	if key := v.ctx.Request.Header.Peek("Idempotency-Key"); len(key) > 0 {
+		if !validKey(key) {
+			v.refuse(problemIdempotency, "", "Idempotency-Key")
+			return
+		}
+		v.joinKeyed(key)
+		return
+	}
+	id := randomID()
+	if nonce != "" {
+		id = mixed(id, nonce)
+	}
+	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: longestFirstPoll}
+	s, refusal, err := v.room.line.Join(v.g.life, a)
+	v.joined(201, &a, s, refusal, err)
+}
+
+// joined answers a join.
+func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, refusal admission.Refusal, err error) {
+	switch {
+	case err != nil:
+		v.fail(err)
+		return
+	case refusal != admission.Granted:
+		v.reject(refusal)
+		return
+	}
+	s.Ticket.ID = a.ID
+	o := v.room.outlook()
+	if s.State != admission.Waiting {
+		w := token.Waiting{ID: token.ID(a.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
+		t := s.Ticket
+		t.Client = a.Client
+		if s.State == admission.Active {
+			v.outcome = letIn
+			state := stateAdmitted
+			if code == 200 {
+				state = stateActive
+			}
+			v.tellAdmitted(code, &w, &s, state)
+			return
+		}
+		v.tell(code, o, &w, &s, &t, 1)
+		return
+	}
+	v.remember()
+	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+	p := v.room.prospect(o, w.Order)
+	if p.wait.known {
+		v.room.promises.make(a.ID, v.now, p.wait.seconds)
+	}
+	out := v.status(o, &w, &p, stateWaiting)
+	out.refresh, out.token = firstPoll(v.g.random()), v.token
+	v.json(code, &out)
+}
+
+// again answers a join that brings a ticket, if that is still alive.
+func (v *visit) again(w *token.Waiting) bool {
+	o := v.room.outlook()
+	p := v.room.prospect(o, w.Order)
+	seconds := o.pace.spread(p.interval, v.g.random())
+	t := v.ticket(w, seconds)
+	s, err := v.room.line.Check(v.g.life, t)
+	if err != nil {
+		v.fail(err)
+		return true
+	}
+	switch s.State {
+	case admission.Waiting:
+		s.Renewed = true // a join's answer always carries the token
+	case admission.Admitted, admission.Active:
+	default:
+		return false
+	}
+	v.tell(200, o, w, &s, &t, seconds)
+	return true
+}
+
 // readBody reads the body of a request to an endpoint of ours. Where it cannot, it has answered.
 func (v *visit) readBody() (body []byte, ok bool) {
-	body, err := proxy.ReadBody(v.ctx, bodyLimit)
+	body, err := proxy.ReadBody(v.ctx, v.body[:0], bodyLimit)
 	switch {
 	case errors.Is(err, proxy.ErrBodyTooLarge):
 		v.refuse(problemBodyTooLarge, "", "")
@@ -54,7 +147,7 @@ func (v *visit) joinBody() (nonce string, ok bool) {
 
 // parseJoin reads {"nonce":"…"}; detail, when not empty, says what is wrong, and field where.
 func parseJoin(body []byte) (nonce, field, detail string) {
-	if len(body) == 0 {
+	if len(body) == 0 || string(body) == "{}" {
 		return "", "", ""
 	}
 	var members map[string]json.RawMessage

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // peer is the other end of a request: the visitor, as far as the trusted proxies before us tell.
@@ -19,11 +21,18 @@ type peer struct {
 // X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
 // was.
 func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
-	p := peer{addr: addrOf(ctx.RemoteAddr()), secure: ctx.IsTLS()}
+	addr, forwarded := proxy.Peer(ctx)
+	if !addr.IsValid() {
+		addr = addrOf(ctx.RemoteAddr())
+	}
+	p := peer{addr: addr, secure: ctx.IsTLS()}
 	if !contains(trusted, p.addr) {
 		return p
 	}
 	p.trusted = true
+	if !forwarded {
+		return p
+	}
 	h := &ctx.Request.Header
 	if lines := h.PeekAll("X-Forwarded-For"); len(lines) > 0 {
 		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return hop })

@@ -23,11 +23,11 @@ type sample struct {
 }
 
 // add files a sample. Under contention it may drop it: a part is enough.
-func (r *recent) add(value float64, failed bool) {
+func (r *recent) add(at time.Time, value float64, failed bool) {
 	if !r.mu.TryLock() {
 		return
 	}
-	r.ring[r.next] = sample{time.Now(), value, failed}
+	r.ring[r.next] = sample{at, value, failed}
 	r.next = (r.next + 1) % len(r.ring)
 	r.mu.Unlock()
 }

@@ -11,7 +11,7 @@ func TestRecentLooksBack(t *testing.T) {
 		t.Fatal("there is nothing to see yet")
 	}
 	for i := range 100 {
-		r.add(float64(i+1), i%10 == 9)
+		r.add(time.Now(), float64(i+1), i%10 == 9)
 	}
 	p95, failed, ok := r.look(time.Now(), window, 0.95)
 	if !ok || failed != 0.1 || p95 != 95 {
@@ -21,7 +21,7 @@ func TestRecentLooksBack(t *testing.T) {
 		t.Fatal("samples of long ago still count")
 	}
 	for range 2 * len(r.ring) {
-		r.add(7, false)
+		r.add(time.Now(), 7, false)
 	}
 	if p, failed, _ := r.look(time.Now(), window, 0.5); p != 7 || failed != 0 {
 		t.Fatalf("the ring keeps what is older than its length: %v %v", p, failed)

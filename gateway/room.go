@@ -32,7 +32,7 @@ type line interface {
 type sessions interface {
 	Touch(sid admission.ID, off bool)
 	Revoked(sid admission.ID) bool
-	Revoke(context.Context, admission.ID) error
+	Revoke(sid admission.ID)
 }
 
 var _ line = (*admission.Room)(nil)

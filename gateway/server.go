@@ -118,6 +118,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		g.background.Go(func() { g.streams.run(g.life) })
 	})
 	g.opening.Unlock()
+	g.Settle()
 	g.ready.Store(true)
 	return g.server.Serve(ln)
 }
@@ -134,8 +135,8 @@ func (l *closing) Close() error { return l.once() }
 const settling = 2 * time.Second
 
 // Settle waits until the rooms know their lines and what operators changed, so that the first visitors are let in at once
-// where they may be. Without the store it ends as soon as that is known. Call it while the core
-// runs, before Serve.
+// where they may be. Without the store it ends as soon as that is known. Serve does so
+// itself; who announces the socket beforehand calls it sooner. The core has to run.
 func (g *Gateway) Settle() {
 	ctx, cancel := context.WithTimeout(g.life, settling)
 	defer cancel()

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/netip"
@@ -103,8 +102,7 @@ func (v *visit) remember() {
 	if v.jar.nonce.n > 0 {
 		return
 	}
-	var b [16]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails
+	b := random16()
 	base64.RawURLEncoding.Encode(v.nonceBuf[:], b[:])
 	v.jar.nonce.add(v.nonceBuf[:])
 	v.cookie(v.names().nonce, v.nonceBuf[:], day)
@@ -235,10 +233,7 @@ func (v *visit) life(policy *admission.Policy, issued, now int64) int64 {
 	return life
 }
 
-func randomID() (id token.ID) {
-	rand.Read(id[:]) //nolint:errcheck // never fails
-	return id
-}
+func randomID() token.ID { return random16() }
 
 // joinedAt is when a ticket was taken, in µs of Redis's clock: its order where that is of the same second (room time is
 // Redis's clock as long as the room never stood still), else the second.
@@ -256,7 +251,7 @@ func (v *visit) joinedSecond(order int64) int64 {
 	if order == 0 || now == 0 {
 		return v.now / 1e6
 	}
-	if apart := v.now - now; apart > -clockError && apart < clockError {
+	if apart := v.room.line.RedisNow() - now; apart > -clockError && apart < clockError {
 		return order / 1e6
 	}
 	return (v.now - max(0, now-order)) / 1e6

@@ -16,7 +16,7 @@ strategy.refill(b, now)
 local n = math.min(tonumber(ARGV[5]), strategy.available(b))
 strategy.take(b, n)
 redis.call('HSET', KEYS[1], 'level', int(b.level), 'at', int(b.at))
--- Full again after burst/rate: nothing is lost when it is forgotten then.
-local full = b.rate > 0 and math.ceil(b.burst / b.rate) or 86400
-redis.call('EXPIRE', KEYS[1], math.min(86400, full + 60))
+-- Full again after burst/rate: nothing is lost when it is forgotten then, and too much would be gained before.
+local full = b.rate > 0 and math.ceil(b.burst / b.rate) or 2592000
+redis.call('EXPIRE', KEYS[1], int(full + 60))
 return { n, strategy.wait(b, 1) }

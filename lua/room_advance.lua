@@ -16,6 +16,8 @@ local s, err = open()
 if not s then return err end
 local p = policy()
 local gap, most = tonumber(ARGV[5]), tonumber(ARGV[8])
+-- A room that no gateway has looked at for 30 days is gone; its keys have no other owner.
+local KEEP = 2592000
 
 local fresh = redis.call('ZSCORE', GATEWAYS, ARGV[6])
 if not fresh or s.now - tonumber(fresh) > 1000000 then
@@ -35,8 +37,9 @@ local function since(key, from, n)
 end
 
 local snapshot = redis.call('GET', SNAPSHOT)
-if snapshot and s.wall - s.tick < gap then
-  local built = string.match(snapshot, '^%S+ (%d+)')
+local built, at = string.match(snapshot or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
+-- After a silence the last tick counts as now (keep_time), but what the room looked like before it is of no use.
+if snapshot and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
   if #ARGV > 10 or s.moved then save_state(s) end
   local answer = head(s)
   answer[7] = built == ARGV[9] and '' or snapshot
@@ -171,14 +174,20 @@ s.busy = (length + parked + admitted + sessions + ahead > 0) and 1 or 0
 -- History, by minutes of the wall clock; the last 1440 are kept.
 local minute = math.floor(s.wall / 60000000)
 redis.call('HSET', MINUTES, str(minute) .. 'q', length, str(minute) .. 'r', str(p.rate))
+if s.minute == 0 or s.minute > minute then s.minute = minute - 1 end
 if minute > s.minute then
-  for m = math.max(s.minute, minute - 60) + 1, minute do
+  -- After a long silence the old ones go an hour a tick.
+  local upto = math.min(minute, s.minute + 60)
+  for m = s.minute + 1, upto do
     local old, fields = str(m - 1441), {}
     for _, f in ipairs({ 'j', 'a', 'x', 'q', 'r' }) do fields[#fields + 1] = old .. f end
     for i = 0, 80 do fields[#fields + 1] = old .. 'w' .. i end
     redis.call('HDEL', MINUTES, unpack(fields))
   end
-  s.minute = minute
+  s.minute = upto
+  if upto == minute then
+    for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, KEEP) end
+  end
 end
 
 -- The snapshot, lines of text; Go's parse.go reads it.
@@ -219,7 +228,7 @@ for i = 1, #changes, 2 do
   end
 end
 -- The seq that save_state is about to write.
-local built = str(s.seq + 1)
+built = str(s.seq + 1)
 snapshot = table.concat({
   table.concat({ '1', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
     str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
@@ -231,7 +240,7 @@ snapshot = table.concat({
   table.concat(flow, ','),
   message,
 }, '\n')
-redis.call('SET', SNAPSHOT, snapshot)
+redis.call('SET', SNAPSHOT, snapshot, 'EX', KEEP)
 save_state(s)
 local answer = head(s)
 answer[7] = snapshot

@@ -16,10 +16,13 @@ for i = 5, #ARGV do
     answer[#answer + 1] = id
   else
     redis.call('ZADD', SESSIONS, till, id)
-    -- Registered without an admission here: it must not be admitted again.
-    if redis.call('HEXISTS', GRANTS, id) == 0 then
+    -- Registered without a claim here, as its pass was minted while the store
+    -- was away: it must not be admitted, claimed or counted again.
+    local g = grant(id)
+    if not g or g.what == 'admitted' then
       out_of_line(id)
-      put_grant(id, 'claimed', 0, 0, '')
+      redis.call('ZREM', ADMITTED, id)
+      put_grant(id, 'claimed', g and g.wall or 0, 0, '')
       remember(s, p, id)
     end
   end

@@ -1,18 +1,19 @@
 #!lua flags=allow-oom
 -- room_leave: takes tickets out of the line for good, by their owner or an operator.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
--- ARGV: now, epoch, seq, policy, who, room, reason, ...
+-- ARGV: now, epoch, seq, policy, who, room, reason, label, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, how many were there}
 -- INVARIANT: a ticket is spent once (4): an id that left is remembered, whether the line held it or not.
 -- INCLUDE: clock, room
 
--- reason is left or removed; then ids. who is '' for a visitor, else the operator for the audit log.
+-- reason is left or removed; then ids. who is '' for a visitor, else the operator,
+-- and label the id as people write it, for the audit log.
 local s, err = open()
 if not s then return err end
 local p = policy()
 local who, room, reason = ARGV[5], ARGV[6], ARGV[7]
 local found = 0
-for i = 8, #ARGV do
+for i = 9, #ARGV do
   local id = ARGV[i]
   local g = grant(id)
   if not g or g.what == 'admitted' then
@@ -25,7 +26,7 @@ for i = 8, #ARGV do
   end
 end
 if who ~= '' and found > 0 then
-  audit(s, who, room, 'remove_ticket', { { 'tickets', nil, str(found) } })
+  audit(s, who, room, 'remove_ticket', { { 'ticket', nil, ARGV[8] } })
 end
 save_state(s)
 local answer = head(s)

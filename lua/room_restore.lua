@@ -60,6 +60,9 @@ if known ~= '' and known ~= s.epoch or lost and known ~= '' then
     s.virgin, s.level, s.busy = 0, 0, 1
     s.adj = tonumber(ARGV[6])
     s.tick = tonumber(ARGV[7])
+    -- It ran on the clock without adj. Were its room time kept, as the limiter's mark asks, everybody who
+    -- waited before could be late by all the silences that were ever taken out.
+    s.at = 0
     keep_time(s)
     s.at = s.now
     s.hold = s.now + HOLD

@@ -1,25 +1,27 @@
 #!lua flags=allow-oom
--- room_revoke: ends a session for every gateway.
+-- room_revoke: ends sessions for every gateway.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
--- ARGV: now, epoch, seq, policy, who, room, sid
+-- ARGV: now, epoch, seq, policy, who, room, label, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall}
 -- INVARIANT: a ticket is spent once (4): its pass stops working and its ticket makes no other.
 -- INCLUDE: clock, room
 
--- who is '' when the origin or the visitor asks, else the operator for the audit log.
+-- Then ids. who is '' when an origin asks, else the operator, and label the id as people write it, for the audit log.
 local s, err = open()
 if not s then return err end
 local p = policy()
-local id = ARGV[7]
-local g = grant(id)
-redis.call('ZADD', REVOKED, str(s.now), id)
-redis.call('ZREM', SESSIONS, id)
-redis.call('ZREM', ADMITTED, id)
-out_of_line(id)
-put_grant(id, 'revoked', g and g.wall or 0, 0, '')
-remember(s, p, id)
+for i = 8, #ARGV do
+  local id = ARGV[i]
+  local g = grant(id)
+  redis.call('ZADD', REVOKED, str(s.now), id)
+  redis.call('ZREM', SESSIONS, id)
+  redis.call('ZREM', ADMITTED, id)
+  out_of_line(id)
+  put_grant(id, 'revoked', g and g.wall or 0, 0, '')
+  remember(s, p, id)
+end
 if ARGV[5] ~= '' then
-  audit(s, ARGV[5], ARGV[6], 'revoke', {})
+  audit(s, ARGV[5], ARGV[6], 'revoke', { { 'session', nil, ARGV[7] } })
 end
 save_state(s)
 return head(s)

@@ -53,7 +53,8 @@ type Model struct {
 	Revoked         map[admission.ID]bool
 	Admissions      []Admission
 	Fence           int64
-	fresh           bool // a snapshot was built since the last change by an operator
+	fresh           bool  // a snapshot was built since the last change by an operator
+	built           int64 // when, by the wall
 }
 
 // New is a room that begins now with a full bucket.
@@ -74,14 +75,15 @@ func (m *Model) burst() int64 {
 	return max(1000, m.P.Rate)
 }
 
-// Room is room time: the wall's without long silences of a busy room and
-// without jumps back.
+// Room is room time: the wall's without long silences and without jumps back.
 func (m *Model) Room() int64 {
 	switch d := m.Wall - m.tick; {
-	case d > gap && m.busy:
-		m.adj -= d
+	case d > gap:
+		m.adj -= d - 1_000_000 - d/1000
 		m.tick = m.Wall
-		m.hold = m.Wall + m.adj + hold
+		if m.busy {
+			m.hold = m.Wall + m.adj + hold
+		}
 	case d < 0:
 		m.adj -= d
 		m.tick = m.Wall
@@ -290,10 +292,11 @@ func (m *Model) Reset() {
 // last does no work. It returns what it admitted, in order.
 func (m *Model) Tick(apart int64) []admission.ID {
 	now := m.Room()
-	if m.fresh && m.Wall-m.tick < apart {
+	if m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
 		return nil
 	}
 	m.fresh = true
+	m.built = m.Wall
 	m.tick = m.Wall
 	for id, till := range m.Sessions {
 		if till <= now {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/anteroom/anteroom/internal/config"
@@ -19,7 +17,8 @@ const checkTimeout = 10 * time.Second
 // url, that there is a server to start.
 func checkStore(ctx context.Context, store config.Store) error {
 	if store.URL == "" {
-		return findServer()
+		_, err := embedded.FindServer("")
+		return err
 	}
 	// A single look may take longer than a visitor would wait.
 	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
@@ -33,16 +32,4 @@ func checkStore(ctx context.Context, store config.Store) error {
 		return fmt.Errorf("store.url %s: %w", redisurl.Mask(store.URL), err)
 	}
 	return nil
-}
-
-// findServer looks where the embedded store looks.
-func findServer() error {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		for _, dir := range []string{"", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/valkey/bin"} {
-			if _, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				return nil
-			}
-		}
-	}
-	return embedded.ErrNoBinary
 }

@@ -43,7 +43,7 @@ func newShop(log *slog.Logger) (*shop, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.style = template.CSS(css) //nolint:gosec // a file of this program, embedded
+	s.style = template.CSS(css)
 	for _, name := range []string{"home", "event", "confirmation", "missing"} {
 		t, err := template.ParseFS(files, "pages/layout.html", "pages/"+name+".html")
 		if err != nil {

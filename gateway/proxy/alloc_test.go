@@ -19,7 +19,7 @@ const (
 
 // plainSite is an origin of a fixed answer and a gate in front of it, none of which allocates by
 // itself; it returns the gate's address.
-func plainSite(t testing.TB, answer string) (addr string) {
+func plainSite(t testing.TB, answer string, only func([]byte) bool) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,6 +62,7 @@ func plainSite(t testing.TB, answer string) (addr string) {
 		Session:    "c2Vzc2lvbi1pZC0xMjM0",
 		DropCookie: func(name []byte) bool { return bytes.HasPrefix(name, []byte("wr_")) },
 		OnHeader:   func(h *fasthttp.ResponseHeader) { h.Peek("X-Waiting-Room-Command") },
+		OnlyWith:   only,
 	}
 	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
 		if CheckRequest(ctx) != nil {
@@ -131,9 +132,11 @@ func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector drops pooled values at random")
 	}
-	addr := plainSite(t, kilobyte())
-	for name, req := range map[string]string{"GET": browserGet, "POST": smallPost, "chunked POST": chunkedPost} {
-		l := newLooper(t, addr, req)
+	plain, read := plainSite(t, kilobyte(), none), plainSite(t, kilobyte(), nil)
+	for _, tc := range []struct{ name, addr, req string }{
+		{"GET", plain, browserGet}, {"GET, its answer read", read, browserGet}, {"POST", plain, smallPost}, {"chunked POST", plain, chunkedPost},
+	} {
+		l := newLooper(t, tc.addr, tc.req)
 		for range 100 {
 			if err := l.once(); err != nil {
 				t.Fatal(err)
@@ -145,7 +148,7 @@ func TestAllocations(t *testing.T) {
 			}
 		})
 		if n > 0 {
-			t.Errorf("%s: %v allocations a request, want 0", name, n)
+			t.Errorf("%s: %v allocations a request, want 0", tc.name, n)
 		}
 	}
 }
@@ -153,7 +156,7 @@ func TestAllocations(t *testing.T) {
 func BenchmarkProxy(b *testing.B) {
 	for _, bb := range []struct{ name, req string }{{"get", browserGet}, {"post", smallPost}} {
 		b.Run(bb.name, func(b *testing.B) {
-			addr := plainSite(b, kilobyte())
+			addr := plainSite(b, kilobyte(), none)
 			b.ReportAllocs()
 			b.SetParallelism(32)
 			b.RunParallel(func(pb *testing.PB) {

@@ -352,7 +352,7 @@ func TestReadBody(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {
-			b, err := ReadBody(ctx, 10)
+			b, err := ReadBody(ctx, nil, 10)
 			switch {
 			case err == ErrBodyTooLarge:
 				ctx.SetStatusCode(413)

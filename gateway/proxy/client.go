@@ -15,6 +15,7 @@ import (
 // already. One goroutine at a time uses it, but for the body reader, which an upload may run apart.
 type clientConn struct {
 	net.Conn
+	sock socket
 	lim  *Limits
 	in   inbuf // bytes read beyond the header
 	head head
@@ -68,7 +69,7 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		if err := c.await(); err != nil {
 			return 0, err
 		}
-		n, err := c.Conn.Read(p)
+		n, err := c.recv(p)
 		if n == 0 {
 			return 0, silently(err)
 		}
@@ -120,7 +121,7 @@ func (c *clientConn) readSlow(p []byte) (int, error) {
 		}
 		c.in.borrow()
 		c.in.makeRoom(1)
-		n, err := c.Conn.Read(c.in.b[c.in.w:])
+		n, err := c.recv(c.in.b[c.in.w:])
 		c.in.w += n
 		if n == 0 {
 			if isTimeout(err) {
@@ -218,7 +219,7 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 			c.Conn.SetReadDeadline(past) //nolint:errcheck // the read below tells
 		}
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.recv(p)
 	c.bodyGot += int64(n)
 	if n > 0 {
 		return n, nil
@@ -320,8 +321,20 @@ func (c *clientConn) send(p []byte, now time.Time) error {
 			return err
 		}
 	}
+	if c.sock.is() {
+		_, err := c.sock.write(p)
+		return err
+	}
 	_, err := c.Conn.Write(p)
 	return err
+}
+
+// recv is the way from the client.
+func (c *clientConn) recv(p []byte) (int, error) {
+	if c.sock.is() {
+		return c.sock.read(p)
+	}
+	return c.Conn.Read(p)
 }
 
 const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
@@ -388,7 +401,7 @@ func abortConn(c net.Conn) {
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		l.SetLinger(0) //nolint:errcheck // it is closed next
 	}
-	c.Close() //nolint:errcheck // nothing is left to do
+	c.Close()
 }
 
 // closeWrite sends FIN (or a TLS close) and keeps reading possible.

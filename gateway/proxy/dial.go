@@ -13,6 +13,7 @@ import (
 // originConn is a connection to a server. While idle it holds no buffer.
 type originConn struct {
 	net.Conn
+	sock      socket
 	srv       *server
 	in        inbuf
 	born      time.Time
@@ -29,6 +30,10 @@ type originConn struct {
 	readBy   time.Time
 	writeBy  time.Time
 	onSlice  func() error // asked while readSome waits long; an error ends the wait
+
+	ask     []byte        // the request, if the next read is to send it
+	askIdle time.Duration // how long the socket may refuse to take it
+	askErr  error         // what came of it
 }
 
 type peekResult uint8
@@ -55,18 +60,19 @@ func (o *Origin) dial(s *server, deadline time.Time) (*originConn, string, error
 	}
 	raw, err := rawConn(c)
 	if err != nil {
-		c.Close() //nolint:errcheck // unused
+		c.Close()
 		return nil, KindConnect, err
 	}
 	if s.tls != nil {
 		t := tls.Client(c, s.tls)
 		if err := t.HandshakeContext(ctx); err != nil {
-			c.Close() //nolint:errcheck // unused
+			c.Close()
 			return nil, KindTLS, err
 		}
 		c = t
 	}
 	oc := &originConn{Conn: c, srv: s, born: time.Now(), raw: raw}
+	oc.sock.of(c)
 	oc.in.src = oc
 	oc.peek = func(fd uintptr) { oc.peeked = peekSocket(fd, oc.probe[:]) }
 	return oc, "", nil
@@ -82,7 +88,7 @@ func rawConn(c net.Conn) (syscall.RawConn, error) {
 
 // peekSocket looks at what a socket would read, without taking it or waiting for it.
 func peekSocket(fd uintptr, probe []byte) peekResult {
-	n, _, err := syscall.Recvfrom(int(fd), probe, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	n, err := peek(fd, probe)
 	switch {
 	case n > 0:
 		return peekData
@@ -134,7 +140,7 @@ func (c *originConn) readSome(p []byte) (int, error) {
 		if later := by.Sub(c.readBy); later < 0 || later > slice/8 {
 			c.setReadBy(by)
 		}
-		n, err := c.Conn.Read(p)
+		n, err := c.recv(p)
 		if n > 0 {
 			return n, nil
 		}
@@ -163,6 +169,29 @@ func (c *originConn) write(p []byte, d time.Duration, now time.Time) error {
 			}
 		}
 	}
+	if c.sock.is() {
+		_, err := c.sock.write(p)
+		return err
+	}
 	_, err := c.Conn.Write(p)
 	return err
+}
+
+// recv reads once. A request that is still to be sent goes out first.
+func (c *originConn) recv(p []byte) (int, error) {
+	if !c.sock.is() {
+		return c.Conn.Read(p)
+	}
+	ask := c.ask
+	if ask == nil {
+		return c.sock.read(p)
+	}
+	c.ask = nil
+	n, rest, werr, err := c.sock.turn(ask, p)
+	if len(rest) > 0 {
+		werr = c.write(rest, c.askIdle, time.Now())
+		n, err = c.sock.read(p)
+	}
+	c.askErr = werr
+	return n, err
 }

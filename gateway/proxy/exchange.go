@@ -21,6 +21,10 @@ type Forward struct {
 	Session      string                           // for X-Waiting-Room-Session; "": none is sent
 	DropCookie   func(name []byte) bool           // cookies that never reach the origin
 	OnHeader     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
+	// OnlyWith, where set, is asked about the answer's header names: OnHeader is called for those answers alone that have
+	// one of which it says true. The others go on as they came, which costs less.
+	OnlyWith func(name []byte) bool
+	Started  time.Time // when the request was taken up; zero: when Serve was called
 }
 
 // Outcome is what became of a request. With Err nil, or once something was sent, Status is the
@@ -156,7 +160,9 @@ func (x *exchange) run() {
 			return
 		}
 	}
-	x.started = time.Now()
+	if x.started = x.f.Started; x.started.IsZero() {
+		x.started = time.Now()
+	}
 	var err error
 	if x.late, err = x.o.enter(cfg.QueueTimeout); err != nil {
 		x.fail(503, KindQueueFull, err)
@@ -193,7 +199,7 @@ func (x *exchange) connectAndAsk() bool {
 			return false // fail has been called for the last server
 		}
 		if oc != nil && !oc.usable() {
-			oc.Close() //nolint:errcheck // it is closed, or has said what nobody asked for
+			oc.Close()
 			x.o.drop(s)
 			continue
 		}
@@ -226,7 +232,7 @@ func (x *exchange) connectAndAsk() bool {
 		}
 		if reused && !fresh && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
 			oc.in.release()
-			oc.Close() //nolint:errcheck // it is closed
+			oc.Close()
 			x.o.drop(s)
 			x.oc, x.srv = nil, nil
 			fresh, x.late = true, true
@@ -273,7 +279,12 @@ func (x *exchange) ask(deadline time.Time) error {
 	if x.ahead {
 		x.req = x.appendAhead(x.req)
 	}
-	werr := oc.write(x.req, cfg.IdleTimeout, x.sentAt)
+	var werr error
+	if c.body.done() && oc.sock.is() {
+		oc.ask, oc.askIdle, oc.askErr = x.req, cfg.IdleTimeout, nil
+	} else {
+		werr = oc.write(x.req, cfg.IdleTimeout, x.sentAt)
+	}
 	oc.begun = x.sentAt
 	oc.slice, oc.patience, oc.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
 	if !deadline.IsZero() {
@@ -290,6 +301,10 @@ func (x *exchange) ask(deadline time.Time) error {
 	}
 	// After a failed write there may still be an answer: that of an origin which refused to read on.
 	err := x.readHeader()
+	if oc.askErr != nil {
+		werr = oc.askErr
+	}
+	oc.ask, oc.askErr = nil, nil
 	if err != nil && werr != nil && isClosed(err) {
 		return werr
 	}

@@ -221,7 +221,7 @@ func (g *gate) handle(ctx *fasthttp.RequestCtx) {
 		Drain(ctx)
 		return
 	}
-	f := &Forward{}
+	f := &Forward{OnlyWith: none} // as the gateway has it for most answers
 	if g.forward != nil {
 		g.forward(ctx, f)
 	}
@@ -236,6 +236,9 @@ func (g *gate) handle(ctx *fasthttp.RequestCtx) {
 	g.mu.Unlock()
 	g.news <- struct{}{}
 }
+
+// none is an OnlyWith that lets every answer go on as it came.
+func none([]byte) bool { return false }
 
 // outcome waits for the n-th outcome, from 0.
 func (g *gate) outcome(n int) Outcome {

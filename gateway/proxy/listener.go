@@ -96,6 +96,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	cc := &clientConn{Conn: c, lim: &l.lim}
+	cc.sock.of(c)
 	cc.in.src = cc
 	cc.body.c = cc
 	if t, ok := c.(handshaker); ok {

@@ -195,7 +195,7 @@ func (o *Origin) Close() {
 	}
 	o.mu.Unlock()
 	for _, c := range idle {
-		c.Close() //nolint:errcheck // idle
+		c.Close()
 	}
 }
 

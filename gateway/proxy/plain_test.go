@@ -15,6 +15,7 @@ func TestPlainRequest(t *testing.T) {
 			f.ClientIP = netip.MustParseAddr("192.0.2.7")
 			f.ForwardedFor = []byte("192.0.2.7, 192.0.2.8")
 			f.Session = "s1"
+			f.OnlyWith = nil
 			f.OnHeader = func(h *fasthttp.ResponseHeader) { h.Add("Set-Cookie", "ours=1") }
 		}
 	})
@@ -39,6 +40,31 @@ func TestPlainRequest(t *testing.T) {
 	}
 	if n := len(o.conns); n != 1 {
 		t.Errorf("the origin saw %d connections, want 1", n)
+	}
+}
+
+// An answer that nobody wants to look at travels as it came: order, case and blanks; what is looked for is found in any
+// case, and then OnHeader is asked.
+func TestAnswerAsItCame(t *testing.T) {
+	for _, tc := range []struct{ lines, want string }{
+		{"X-B:2\r\nx-a:  1 \r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-B: 3\r\nContent-Length: 2\r\nContent-Type: text/html\r\n",
+			"X-B:2\r\nx-a:  1 \r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-B: 3\r\nContent-Type: text/html\r\nContent-Length: 2\r\n"},
+		{"Content-Length: 2\r\nConnection: x-hop\r\nX-Hop: 1\r\nX-End: 1\r\n", "X-End: 1\r\nContent-Length: 2\r\n"},
+		{"content-length: 2\r\nx-WANTED: 1\r\n", "Set-Cookie: ours=1\r\nX-Wanted: 1\r\nContent-Length: 2\r\n"},
+		{"Connection: x-wanted\r\nX-Wanted: 1\r\nContent-Length: 2\r\n", "Set-Cookie: ours=1\r\nContent-Length: 2\r\n"},
+	} {
+		o := newRecorder(t, answering("HTTP/1.1 200 OK\r\n"+tc.lines+"\r\nok"))
+		g := newGate(t, to(o), Limits{}, func(g *gate) {
+			g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+				f.OnlyWith = func(name []byte) bool { return equalFold(name, "x-wanted") }
+				f.OnHeader = func(h *fasthttp.ResponseHeader) { h.Add("Set-Cookie", "ours=1") }
+			}
+		})
+		c := g.dial()
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, head, body := c.answer("GET"); head != "HTTP/1.1 200 OK\r\n"+tc.want+"\r\n" || body != "ok" {
+			t.Errorf("%q gave\n%q %q, want\n%q", tc.lines, head, body, tc.want)
+		}
 	}
 }
 

@@ -146,7 +146,7 @@ func (o *Origin) done(s *server, c *originConn, reuse bool, now time.Time) {
 	o.leaveLocked()
 	o.mu.Unlock()
 	if c != nil {
-		c.Close() //nolint:errcheck // nothing more is wanted of it
+		c.Close()
 	}
 }
 
@@ -170,7 +170,7 @@ func (o *Origin) reap() {
 	}
 	o.mu.Unlock()
 	for _, c := range old {
-		c.Close() //nolint:errcheck // idle
+		c.Close()
 	}
 }
 

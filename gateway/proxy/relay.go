@@ -20,21 +20,31 @@ func (x *exchange) relay() {
 		frame = frameChunked
 	}
 	x.closing = h.close || c.last || frame == frameClose || x.stopping()
-	a.fill(&x.ctx.Response.Header)
-	if x.f.OnHeader != nil {
-		x.f.OnHeader(&x.ctx.Response.Header)
+	ours := &x.ctx.Response.Header
+	plain := x.f.OnlyWith != nil && !a.hasAny(x.f.OnlyWith)
+	if !plain {
+		a.fill(ours)
+		if x.f.OnHeader != nil {
+			x.f.OnHeader(ours)
+		}
 	}
-	if x.ctx.Response.Header.ConnectionClose() {
-		x.closing = true
+	x.closing = x.closing || ours.ConnectionClose()
+	var events bool
+	status := a.status
+	if plain {
+		events = isEventStream(a.contentType())
+		x.out = x.appendPlain(x.outBack[:0], frame)
+	} else {
+		events = isEventStream(ours.ContentType())
+		status = ours.StatusCode()
+		x.out = x.appendAnswer(x.outBack[:0], frame)
 	}
-	x.out = x.appendAnswer(x.outBack[:0], frame)
 	if a.trailer && a.length == -1 {
 		a.raw = append([]byte(nil), a.raw...) // the names are asked for after the body
 	}
 	x.oc.in.skip(0) // x.a's bytes are not needed from here on
-	events := frame != frameNone && isEventStream(x.ctx.Response.Header.ContentType())
 	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
-	if events {
+	if events && frame != frameNone {
 		t := &tunnel{oc: x.oc}
 		x.o.register(t)
 		defer x.o.unregister(t)
@@ -45,9 +55,10 @@ func (x *exchange) relay() {
 		c.replying.Store(true)
 	}
 	c.answered, x.outcome.Sent = true, true
-	status := x.ctx.Response.StatusCode()
 	x.outcome.Status = status
-	x.ctx.Response.Reset() // fasthttp's own answer is swallowed; only its status is of use, to logs
+	if !plain {
+		x.ctx.Response.Reset() // fasthttp's own answer is swallowed; only its status is of use, to logs
+	}
 	x.ctx.Response.SetStatusCode(status)
 
 	var err error

@@ -207,6 +207,25 @@ func (a *answer) announced(name []byte) bool {
 	return false
 }
 
+// hasAny tells whether a name among the headers that travel satisfies f.
+func (a *answer) hasAny(f func(name []byte) bool) bool {
+	for i := range a.lines {
+		if l := &a.lines[i]; l.kind == kindKeep && f(a.name(l)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *answer) contentType() []byte {
+	for i := range a.lines {
+		if l := &a.lines[i]; l.kind == kindKeep && l.colon-l.start == 12 && equalFold(a.name(l), "content-type") {
+			return a.val(l)
+		}
+	}
+	return nil
+}
+
 // bodiless tells an answer that ends with its header whatever the header says (RFC 9112 §6.3).
 func (a *answer) bodiless(toHead bool) bool {
 	return toHead || a.status < 200 || a.status == 204 || a.status == 304
@@ -268,6 +287,40 @@ func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
 		dst = append(dst, v...)
 		dst = append(dst, "\r\n"...)
 	}
+	return x.appendFraming(dst, f)
+}
+
+// appendPlain writes it as the origin sent it, lines that travel together in one piece.
+func (x *exchange) appendPlain(dst []byte, f framing) []byte {
+	a := &x.a
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(a.status), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, a.reason...)
+	dst = append(dst, "\r\n"...)
+	run := -1
+	for i := range a.lines {
+		l := &a.lines[i]
+		if (l.kind == kindKeep || l.kind == kindDate) && !(a.named && a.isNamed(a.name(l))) {
+			if run < 0 {
+				run = int(l.start)
+			}
+			continue
+		}
+		if run >= 0 {
+			dst = append(dst, a.raw[run:l.start]...)
+			run = -1
+		}
+	}
+	if run >= 0 {
+		dst = append(dst, a.raw[run:len(a.raw)-2]...)
+	}
+	return x.appendFraming(dst, f)
+}
+
+// appendFraming ends a header with the lines that say how its body travels.
+func (x *exchange) appendFraming(dst []byte, f framing) []byte {
+	a := &x.a
 	switch {
 	case f == frameChunked:
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)

@@ -84,7 +84,7 @@ func TestResponseFraming(t *testing.T) {
 		{"HEAD, no length", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "", true},
 		{"204", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n", "", true},
 		{"304", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 1000\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 1000\r\n\r\n", "", true},
-		{"206", "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 1-2/9\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 206 Partial Content\r\nContent-Encoding: br\r\nContent-Range: bytes 1-2/9\r\nContent-Length: 2\r\n\r\n", "ok", true},
+		{"206", "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n", "HTTP/1.1 206 Partial Content\r\nContent-Encoding: br\r\nContent-Range: bytes 1-2/9\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 206 Partial Content\r\nContent-Encoding: br\r\nContent-Range: bytes 1-2/9\r\nContent-Length: 2\r\n\r\n", "ok", true},
 		{"hop-by-hop", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: X-Hop, keep-alive\r\nConnection: x-other\r\nX-Hop: 1\r\nX-Other: 2\r\nX-End: 3\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nX-End: 3\r\nContent-Length: 2\r\n\r\n", "ok", true},
 		{"100, then the answer", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n" + okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
 		{"103 to a 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", "ok", false},
@@ -93,7 +93,7 @@ func TestResponseFraming(t *testing.T) {
 		{"a body after HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", "", true},
 		{"large header", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: "+strings.Repeat("a", 90)+"\r\n", 250) + "Content-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: "+strings.Repeat("a", 90)+"\r\n", 250) + "Content-Length: 2\r\n\r\n", "ok", true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		run := func(t *testing.T, only func([]byte) bool) {
 			first := true
 			o := newRecorder(t, func(s *session) {
 				if first {
@@ -103,7 +103,9 @@ func TestResponseFraming(t *testing.T) {
 				}
 				answering(okAnswer)(s)
 			})
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), Limits{}, func(g *gate) {
+				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) { f.OnlyWith = only }
+			})
 			c := g.dial()
 			c.send(tc.request)
 			method, _, _ := strings.Cut(tc.request, " ")
@@ -119,7 +121,9 @@ func TestResponseFraming(t *testing.T) {
 			} else {
 				c.closed()
 			}
-		})
+		}
+		t.Run(tc.name+"/read", func(t *testing.T) { run(t, nil) })
+		t.Run(tc.name+"/as it came", func(t *testing.T) { run(t, none) })
 	}
 }
 
@@ -128,6 +132,7 @@ func TestInterimAnswers(t *testing.T) {
 	headers := 0
 	g := newGate(t, to(o), Limits{}, func(g *gate) {
 		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+			f.OnlyWith = nil
 			f.OnHeader = func(h *fasthttp.ResponseHeader) { headers++; h.Set("X-Ours", "1") }
 		}
 	})

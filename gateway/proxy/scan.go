@@ -29,6 +29,7 @@ type head struct {
 	trailer       bool // Trailer is announced
 	teTrailers    bool
 	expect        bool
+	forwarded     bool // Forwarded or X-Forwarded-… is there
 }
 
 func (h *head) methodBytes() []byte { return h.raw[h.method:h.methodEnd] }
@@ -97,6 +98,9 @@ func (h *head) scan(b []byte, lim *Limits) (int, *Refusal) {
 			return 0, refuseValue
 		}
 		k := requestKind(b[i:c])
+		if k == kindDrop && (lowerTable[b[i]] == 'f' || prefixFold(b[i:c], "x-forwarded-")) {
+			h.forwarded = true
+		}
 		if under && imitates(b[i:c]) {
 			return 0, refuseUnderscore
 		}

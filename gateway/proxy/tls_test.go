@@ -190,8 +190,10 @@ func TestShutdownUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer origin.Close()
+	stopping := make(chan (<-chan struct{}), 1)
 	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
 		if CheckRequest(ctx) == nil {
+			stopping <- ctx.Done()
 			origin.Serve(ctx, &Forward{})
 		}
 	}}
@@ -214,6 +216,7 @@ func TestShutdownUnderWay(t *testing.T) {
 		}
 		return err != nil
 	})
+	<-<-stopping // it comes just after the sockets are closed
 	close(release)
 	if status, head, body := c.answer("GET"); status != 200 || body != "ok" || headerValue(head, "Connection") != "close" {
 		t.Errorf("%s%s", head, body)

@@ -20,7 +20,7 @@ type tunnel struct {
 // cut ends the tunnel; the goroutines in it notice.
 func (t *tunnel) cut() {
 	t.over.Store(true)
-	t.oc.Conn.Close() //nolint:errcheck // ends both directions
+	t.oc.Conn.Close()
 	if t.c != nil {
 		t.c.Conn.SetDeadline(past) //nolint:errcheck // a closed one has ended already
 	}
@@ -61,7 +61,7 @@ func (x *exchange) tunnel() {
 	t := &tunnel{c: c, oc: oc}
 	x.o.register(t)
 	defer x.o.unregister(t)
-	defer oc.Conn.Close() //nolint:errcheck // a tunnel is not used again
+	defer oc.Conn.Close()
 
 	if c.in.buffered() > 0 { // bytes sent right behind the request
 		if err := oc.write(c.in.pending(), x.o.cfg.IdleTimeout, time.Now()); err != nil {

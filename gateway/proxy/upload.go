@@ -77,7 +77,7 @@ func (x *exchange) upload(c *clientConn, oc *originConn) {
 		if r := recover(); r != nil {
 			x.up.clientErr = fmt.Errorf("proxy: panic in an upload: %v", r)
 			x.up.endedAt.Store(time.Now().UnixNano())
-			oc.Conn.Close() //nolint:errcheck // it is given up
+			oc.Conn.Close()
 		}
 		x.up.done <- struct{}{}
 	}()
@@ -86,7 +86,7 @@ func (x *exchange) upload(c *clientConn, oc *originConn) {
 	x.up.complete = complete
 	if err != nil && err != errInterrupted {
 		x.up.clientErr = err
-		oc.Conn.Close() //nolint:errcheck // ends the wait for an answer, too
+		oc.Conn.Close()
 	}
 }
 

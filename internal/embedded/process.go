@@ -23,8 +23,9 @@ import (
 var ErrNoBinary = errors.New("no redis-server or valkey-server found; install one: sudo apt-get install redis-server (Debian, Ubuntu) " +
 	"or brew install redis (macOS), or name a running store in store.url")
 
-// findBinary looks in PATH and where services, whose PATH is short, would miss it.
-func findBinary(named string) (string, error) {
+// FindServer gives the server program that Start would run: named, or the first of redis-server and valkey-server in PATH
+// and where services, whose PATH is short, would miss it. ErrNoBinary when there is none.
+func FindServer(named string) (string, error) {
 	if named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil {
@@ -93,7 +94,7 @@ func (e *engine) reap() {
 
 // start runs a server. It must only be called after alive has said that there is none.
 func (e *engine) start() error {
-	binary, err := findBinary(e.binary)
+	binary, err := FindServer(e.binary)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ local function num(s) return s and tonumber(s) or 0 end
 local str = int
 
 local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
-  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle' }
+  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle', 'gapped' }
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
@@ -39,14 +39,19 @@ local function save_state(s)
   redis.call('HSET', STATE, unpack(a))
 end
 
--- keep_time sets s.now, room time. A silence of over GAP while the room had a
--- line or sessions, and a clock that went back, are taken out.
+-- keep_time sets s.now, room time. A silence of over GAP and a clock that went
+-- back are taken out; of an empty room too, for gateways give places while the
+-- store is away.
 local function keep_time(s)
   local gap = s.wall - s.tick
-  if gap > GAP and s.busy == 1 then
-    s.adj = s.adj - gap
+  if gap > GAP then
+    -- Up to a second passes before gateways notice, and from then on they pack a
+    -- millisecond into a microsecond: what they signed sorts before what comes now.
+    s.adj = s.adj - gap + 1000000 + math.floor(gap / 1000)
     s.tick = s.wall
-    s.hold = s.wall + s.adj + HOLD
+    s.gapped = s.wall + s.adj
+    -- Those who waited are to be heard first.
+    if s.busy == 1 then s.hold = s.wall + s.adj + HOLD end
     s.moved = true
     -- The limiter stood still with the room; its mark is room time.
   elseif gap < 0 then

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -33,10 +34,13 @@ type crowd struct {
 	gateway func(visitor, try int) *gateway
 
 	mu     sync.Mutex
+	number int64 // tells it from other crowds
 	places []place
 	faults []string
 	joined int
 }
+
+var crowds atomic.Int64
 
 // sendCrowd sends n visitors. at says where a visitor's nth request goes; nil: all to one.
 func sendCrowd(t testing.TB, g *gateway, n int, at func(visitor, try int) *gateway) *crowd {
@@ -44,7 +48,7 @@ func sendCrowd(t testing.TB, g *gateway, n int, at func(visitor, try int) *gatew
 	if at == nil {
 		at = func(int, int) *gateway { return g }
 	}
-	c := &crowd{t: t, ctx: t.Context(), gateway: at}
+	c := &crowd{t: t, ctx: t.Context(), gateway: at, number: crowds.Add(1)}
 	for i := range n {
 		c.group.Go(func() { c.visit(i) })
 	}
@@ -74,7 +78,7 @@ func (c *crowd) visit(i int) {
 	who := newClient(c.t, c.gateway(i, 0))
 	who.ip = fmt.Sprintf("10.%d.%d.%d", 1+i/62500, i/250%250, 1+i%250)
 	p := place{client: who}
-	key := headers{"Idempotency-Key": fmt.Sprintf("a-visitor-of-the-crowd-%06d", i)}
+	key := headers{"Idempotency-Key": fmt.Sprintf("a-visitor-of-crowd-%04d-%06d", c.number, i)}
 	started := time.Now()
 	for try := 0; ; try++ {
 		if time.Since(started) > 2*time.Minute {
@@ -154,7 +158,14 @@ func (c *crowd) in(p *place, s status) {
 	c.places = append(c.places, *p)
 }
 
-// inside is how many are in, and waiting how many have a place and are not.
+// snapshot is who is in by now.
+func (c *crowd) snapshot() []place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.places)
+}
+
+// inside is how many are in.
 func (c *crowd) inside() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

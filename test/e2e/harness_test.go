@@ -74,6 +74,7 @@ type gateway struct {
 	dir    string // of the embedded store; empty with another
 	args   []string
 	env    []string
+	addr   string // of the visitors' socket; the same over restart
 
 	past string // log of former runs
 
@@ -85,10 +86,10 @@ type gateway struct {
 
 // process is one run of the program.
 type process struct {
-	cmd         *exec.Cmd
-	addr, admin string
-	ended       chan struct{} // closed when it has ended and its log is complete
-	err         error         // of Wait; read it after ended
+	cmd   *exec.Cmd
+	admin string
+	ended chan struct{} // closed when it has ended and its log is complete
+	err   error         // of Wait; read it after ended
 
 	mu  sync.Mutex
 	log strings.Builder
@@ -199,9 +200,12 @@ func (g *gateway) ready() {
 			g.t.Fatalf("the gateway ended: %v\n%s", g.err, g.text())
 		default:
 		}
-		var one, two bool
-		g.addr, one = g.line("listening", "addr")
-		g.admin, two = g.line("admin listening", "addr")
+		addr, one := g.line("listening", "addr")
+		admin, two := g.line("admin listening", "addr")
+		g.admin = admin
+		if one && g.addr == "" {
+			g.addr = addr
+		}
 		return one && two
 	})
 }
@@ -229,9 +233,8 @@ func (g *gateway) kill() {
 // restart starts the program again on the same files; visitors find it at the same address.
 func (g *gateway) restart() {
 	g.t.Helper()
-	addr := g.addr
 	g.past += g.process.text()
-	g.process = launch(g.t, g.env, append(append([]string(nil), g.args...), "--listen", addr)...)
+	g.process = launch(g.t, g.env, append(append([]string(nil), g.args...), "--listen", g.addr)...)
 	g.ready()
 }
 

@@ -37,7 +37,7 @@ func TestPositionsAreExactAtTheFront(t *testing.T) {
 		s := c.join(g)
 		tokens = append(tokens, s.Token)
 		if s.State != "waiting" || s.Position == nil || *s.Position != int64(i+1) {
-			t.Fatalf("joined as number %d: %+v", i+1, s)
+			t.Fatalf("joined as number %d: %v", i+1, s)
 		}
 	}
 	exact := func() bool {

@@ -135,7 +135,10 @@ func TestTickets(t *testing.T) {
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", "cors_origins: [\"https://other.example\"]")}})
 	const tickets = "/.waiting-room/sale/tickets"
 	c := newClient(t, g)
-	post := func(body string, h ...headers) answer { t.Helper(); return c.ask(g, http.MethodPost, tickets, body, h...) }
+	post := func(body string, h ...headers) answer {
+		t.Helper()
+		return c.ask(g, http.MethodPost, tickets, body, h...)
+	}
 
 	a := post("").want(http.StatusCreated).waits("waiting")
 	s := a.status()
@@ -555,7 +558,7 @@ func TestThePage(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", `page: {status: 503, title: "A<script>B", message: "<img src=x onerror=y>", languages: [ko, en], frame_ancestors: "https://frame.example"}`)}})
-	a := newBrowser(t, g).get(g, "/x?<script>alert(1)</script>", asBrowser, headers{"Accept-Language": "ko"}).want(http.StatusServiceUnavailable).waits("waiting")
+	a := newBrowser(t, g).get(g, "/x?%3Cscript%3Ealert(1)%3C/script%3E", asBrowser, headers{"Accept-Language": "ko"}).want(http.StatusServiceUnavailable).waits("waiting")
 	if strings.Contains(a.body, "<img src=x") || strings.Contains(a.body, "A<script>B") || strings.Contains(a.body, "alert(1)") {
 		t.Error("the page is not escaped")
 	}
@@ -594,4 +597,3 @@ func TestABodyIsNoRequest(t *testing.T) {
 		}
 	}
 }
-

@@ -1,0 +1,209 @@
+package admission
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// benchLine is how long the line is that the benchmarks run at.
+const benchLine = 100_000
+
+// benchRoom is a room on Redis's own clock with benchLine enrolled visitors, whose tickets it gives back in order.
+func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
+	b.Helper()
+	client := redistest.Server(b).Client()
+	core, err := New(Options{Client: client, Timeout: 10 * time.Second, Log: quiet()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := basePolicy
+	p.Rate, p.Burst = 1000, 1000 // the front has 1,000
+	r := core.Room("sale", p)
+	ctx := context.Background()
+	if err := r.Tick(ctx); err != nil {
+		b.Fatal(err)
+	}
+	if err := r.Pause(ctx, "bench"); err != nil {
+		b.Fatal(err)
+	}
+	qs := make([]enterQ, batchMost)
+	line := make([]Ticket, 0, benchLine)
+	for len(line) < benchLine {
+		for i := range qs {
+			qs[i] = enterQ{kind: "arrive", id: testID(), client: testClient(1), grace: 255}
+		}
+		replies, err := r.sendEnter(ctx, qs)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i, a := range replies {
+			line = append(line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.room, Epoch: a.h.epoch, Fence: a.h.fence})
+		}
+	}
+	benchTick(b, r)
+	return r, line, client
+}
+
+// benchTick waits until a tick has built a snapshot.
+func benchTick(b *testing.B, r *Room) {
+	b.Helper()
+	for seq := r.Snapshot().Seq; r.Snapshot().Seq == seq; {
+		if err := r.Tick(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkJoinAtALongLine(b *testing.B) {
+	r, _, _ := benchRoom(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		id := testID()
+		for pb.Next() {
+			s, _, err := r.Join(context.Background(), Arrival{ID: id})
+			if err != nil || s.State != Waiting || s.Ticket.Epoch != "" {
+				b.Errorf("%+v %v", s, err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkAhead(b *testing.B) {
+	r, line, _ := benchRoom(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			if r.Ahead(line[i*7919%benchLine].Order) < 0 {
+				b.Error("negative")
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkCheckFromSnapshot(b *testing.B) {
+	r, line, _ := benchRoom(b)
+	far := line[benchLine/2:]
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			if s, err := r.Check(context.Background(), far[i*7919%len(far)]); err != nil || s.State != Waiting {
+				b.Errorf("%+v %v", s, err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkCheckFromMemory(b *testing.B) {
+	r, line, _ := benchRoom(b)
+	head := line[:500]
+	remember := func() {
+		for _, t := range head {
+			r.memory.put(t.ID, remembered{standing: Standing{State: Waiting, Ticket: t}, at: r.c.mono() + int64(time.Hour)})
+		}
+	}
+	remember()
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			if s, err := r.Check(context.Background(), head[i%len(head)]); err != nil || s.State != Waiting {
+				b.Errorf("%+v %v", s, err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkCheckAtTheFront goes to Redis in batches: 500 callers a processor.
+func BenchmarkCheckAtTheFront(b *testing.B) {
+	r, line, _ := benchRoom(b)
+	head := line[:900]
+	b.ReportAllocs()
+	b.SetParallelism(500)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		i := int(testID()[0])
+		for pb.Next() {
+			i++
+			t := head[i%len(head)]
+			if a, err := r.near.ask(context.Background(), seenQ{id: t.ID, grace: 255}); err != nil || a.code != "W" {
+				b.Errorf("%+v %v", a, err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkAdvance is room_advance with benchLine waiting; each tick builds a
+// snapshot. script-µs is the time in Redis, B/visitor what a waiting visitor
+// takes there, snapshot-B the snapshot.
+func BenchmarkAdvance(b *testing.B) {
+	r, _, client := benchRoom(b)
+	ctx := context.Background()
+	size := int64(0)
+	for _, key := range r.keys {
+		n, err := client.MemoryUsage(ctx, key, 0).Result()
+		if err != nil && err != redis.Nil {
+			b.Fatal(err)
+		}
+		size += n
+	}
+	if err := client.ConfigResetStat(ctx).Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	for range b.N {
+		if err := client.Del(ctx, r.keys[14]).Err(); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := r.advance(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	stats, err := client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(stats) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:"); ok {
+			_, per, _ := strings.Cut(rest, "usec_per_call=")
+			per, _, _ = strings.Cut(per, ",")
+			us, err := strconv.ParseFloat(per, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(us, "script-µs")
+		}
+	}
+	text, err := client.Get(ctx, r.keys[14]).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(len(text)), "snapshot-B")
+	b.ReportMetric(float64(size)/benchLine, "B/visitor")
+}
+
+// BenchmarkMemory is what this process keeps of a ticket that it heard of.
+func BenchmarkMemory(b *testing.B) {
+	b.ReportAllocs()
+	var m memory
+	m.init()
+	for range b.N {
+		id := testID()
+		m.put(id, remembered{standing: Standing{State: Active, Ticket: Ticket{ID: id}}})
+	}
+}

@@ -1,0 +1,297 @@
+package admission_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/admissiontest"
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/redisurl"
+)
+
+// What the fault tests run with: calls time out and ticks come many times
+// faster than in production, so that an outage of half a second is a long one.
+const (
+	faultTimeout = 50 * time.Millisecond
+	faultTick    = 20 * time.Millisecond
+	// faultSlack is what a busy machine may add to a deadline. A call that waits for the fault to end takes longer.
+	faultSlack = 2 * time.Second
+	// faultRecovery is how soon after the store is back every room has to be.
+	faultRecovery = 2 * time.Second
+	patience      = 40 * time.Second
+)
+
+var faultPolicy = Policy{
+	Enabled: true, Method: FIFO, Rate: 30_000, Burst: 5_000, Absence: 10 * time.Minute,
+	ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: OnErrorWait,
+}
+
+// site is two gateways over one store, each behind a proxy of its own that can
+// break the way to it.
+type site struct {
+	t       testing.TB
+	server  *redistest.PrivateServer
+	admin   redis.UniversalClient // past the proxies
+	proxies []*redistest.FaultProxy
+	cores   []*Core
+	rooms   []*Room
+	stop    func() // ends Run
+}
+
+// storeClient is what the programs open for a store of that address.
+func storeClient(t testing.TB, addr string) redis.UniversalClient {
+	t.Helper()
+	c, err := redisurl.Open("redis://"+addr, faultTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func newSite(t testing.TB, p Policy, args ...string) *site {
+	t.Helper()
+	s := &site{t: t, server: redistest.Server(t, args...)}
+	s.admin = s.server.Client()
+	running, cancel := context.WithCancel(context.Background())
+	var runs sync.WaitGroup
+	s.stop = func() { cancel(); runs.Wait() }
+	for range 2 {
+		proxy := redistest.Proxy(t, s.server.Socket())
+		core, err := New(Options{
+			Client: storeClient(t, proxy.Addr()), Timeout: faultTimeout, Tick: faultTick, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.proxies = append(s.proxies, proxy)
+		s.cores = append(s.cores, core)
+		s.rooms = append(s.rooms, core.Room("sale", p))
+		runs.Go(func() { _ = core.Run(running) })
+	}
+	t.Cleanup(s.stop)
+	s.await("the first look", func() bool { return s.up() && s.rooms[0].Snapshot().Known && s.rooms[1].Snapshot().Known })
+	return s
+}
+
+func (s *site) up() bool { return s.cores[0].Up() && s.cores[1].Up() }
+
+func (s *site) eachProxy(f func(*redistest.FaultProxy)) {
+	for _, p := range s.proxies {
+		f(p)
+	}
+}
+
+func (s *site) await(what string, ok func() bool) {
+	s.t.Helper()
+	awaitWithin(s.t, patience, what, ok)
+}
+
+func awaitWithin(t testing.TB, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within %s", what, d)
+		case <-tick.C:
+		}
+	}
+}
+
+// wait lets d of real time pass, for a fault that has to last.
+func wait(t testing.TB, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// guest is one who joins, polls and claims through both gateways in turn, and
+// keeps the newest token.
+type guest struct {
+	id        ID
+	client    Client
+	ticket    Ticket
+	confirmed int64 // Redis's clock when the store first confirmed the place, µs
+	at        int64 // admitted_at
+	in        bool
+}
+
+// audience is a crowd of guests and what it saw.
+type audience struct {
+	s       *site
+	guests  []*guest
+	done    sync.WaitGroup
+	in      atomic.Int64
+	offline atomic.Int64 // answers made without the store
+	refused atomic.Int64 // claims that the store did not answer
+	longest atomic.Int64 // call, ns
+}
+
+// send lets n guests come, every apart.
+func (s *site) send(n int, every time.Duration) *audience {
+	a := &audience{s: s}
+	for range n {
+		g := &guest{}
+		_, _ = rand.Read(g.id[:])
+		copy(g.client[:], g.id[:])
+		a.guests = append(a.guests, g)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	s.t.Cleanup(cancel)
+	for i, g := range a.guests {
+		a.done.Go(func() {
+			t := time.NewTimer(time.Duration(i) * every)
+			defer t.Stop()
+			select {
+			case <-ctx.Done():
+			case <-t.C:
+				a.visit(ctx, g, i)
+			}
+		})
+	}
+	return a
+}
+
+// timed runs one call and keeps the time of the longest.
+func (a *audience) timed(call func()) {
+	began := time.Now()
+	call()
+	took := int64(time.Since(began))
+	for old := a.longest.Load(); took > old && !a.longest.CompareAndSwap(old, took); old = a.longest.Load() {
+	}
+}
+
+func (a *audience) visit(ctx context.Context, g *guest, i int) {
+	t := a.s.t
+	room := func(n int) *Room { return a.s.rooms[(i+n)%len(a.s.rooms)] }
+	var s Standing
+	var err error
+	var refusal Refusal
+	a.timed(func() {
+		s, refusal, err = room(0).Join(ctx, Arrival{ID: g.id, Client: g.client, Interval: 2 * time.Second})
+	})
+	if err != nil || refusal != Granted {
+		t.Errorf("join: %v %q", err, refusal)
+		return
+	}
+	a.note(g, room(0), s)
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for n := 1; s.State != Active; n++ {
+		select {
+		case <-ctx.Done():
+			t.Errorf("guest %d never got in: %+v", i, s)
+			return
+		case <-tick.C:
+		}
+		r := room(n / 8)
+		a.timed(func() { s, err = r.Check(ctx, g.ticket) })
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("check: %v", err)
+			}
+			return
+		}
+		if s.State == Admitted {
+			a.timed(func() { s, err = r.Claim(ctx, g.ticket) })
+			if errors.Is(err, ErrStore) {
+				a.refused.Add(1)
+				s = Standing{State: Admitted}
+				continue
+			}
+			if err != nil && !errors.Is(err, ErrNotYet) {
+				t.Errorf("claim: %v", err)
+				return
+			}
+		}
+		if s.State != Waiting && s.State != Active && s.State != Admitted {
+			t.Errorf("guest %d, who polled, lost the place: %+v", i, s)
+			return
+		}
+		a.note(g, r, s)
+	}
+	r := room(0)
+	r.Touch(g.id, s.Offline)
+	g.at, g.in = s.AdmittedAt, true
+	a.in.Add(1)
+}
+
+func (a *audience) note(g *guest, r *Room, s Standing) {
+	if s.Offline {
+		a.offline.Add(1)
+	}
+	if s.State != Waiting {
+		return
+	}
+	g.ticket = s.Ticket
+	g.ticket.Client, g.ticket.Interval = g.client, 2*time.Second
+	if g.confirmed == 0 && !s.Offline && s.Ticket.Epoch != "" {
+		g.confirmed = r.RedisNow()
+	}
+}
+
+// judge checks, when all are in: never over the limit, first come first in, one
+// session a ticket, no call beyond its deadline.
+func (a *audience) judge(p Policy) {
+	t := a.s.t
+	t.Helper()
+	a.done.Wait()
+	if t.Failed() {
+		return
+	}
+	if d := time.Duration(a.longest.Load()); d > faultSlack {
+		t.Errorf("a call took %s; its deadline is %s", d, faultTimeout)
+	}
+	byTime := slices.Clone(a.guests)
+	slices.SortFunc(byTime, func(x, y *guest) int { return int(x.at - y.at) })
+	var list []admissiontest.Admission
+	for _, g := range byTime {
+		list = append(list, admissiontest.Admission{ID: g.id, Room: g.at})
+	}
+	// Redis's clock runs on where room time stands still, never the other way round.
+	if err := admissiontest.OverRate(list, p.Rate, p.Burst); err != nil {
+		t.Error(err)
+	}
+	for _, x := range a.guests {
+		for _, y := range a.guests {
+			// x was in line for certain when y was admitted, with a smaller order or while y had none.
+			const unsure = 20_000 // µs; confirmed is an estimate of Redis's clock
+			ahead := x.confirmed > 0 && x.confirmed+unsure < y.at && (y.ticket.Order == 0 || x.ticket.Order < y.ticket.Order)
+			if ahead && y.at < x.at {
+				t.Fatalf("order %d was admitted at %d, before order %d, in line since %d and admitted at %d",
+					y.ticket.Order, y.at, x.ticket.Order, x.confirmed, x.at)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i, g := range a.guests {
+		thief := g.ticket
+		thief.ID, thief.Client = g.id, Client{9, 9}
+		s, err := a.s.rooms[i%2].Claim(ctx, thief)
+		if err == nil && s.State == Active {
+			t.Fatalf("a second session of one ticket: %+v", s)
+		}
+	}
+	a.s.await("every session is in the store", func() bool {
+		snap := a.s.rooms[0].Snapshot()
+		return snap.Active == int64(len(a.guests)) && snap.Admitted == 0 && snap.Waiting == 0
+	})
+}

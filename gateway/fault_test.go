@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+func TestFaultEndsTheRequestNotTheProcess(t *testing.T) {
+	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
+	room := b.state.Load().byID["sale"]
+	whole := room.line
+	room.line = faulty{whole}
+	a := b.call("GET /", asJSON)
+	if !a.closed {
+		t.Error("the connection goes on")
+	}
+	a.is(t, `
+500
+Cache-Control: no-store
+Content-Type: application/problem+json
+Vary: Cookie
+X-Content-Type-Options: nosniff
+
+{"type":"urn:anteroom:problem:internal","title":"Something broke","status":500,"detail":"It was not your request; it has been logged.","code":"internal"}`)
+	room.line = whole
+	b.call("GET /", asJSON).code(t, 202)
+	if log := b.logs.String(); !strings.Contains(log, "fault in a request") || !strings.Contains(log, "a fault of the test") {
+		t.Errorf("the log: %s", log)
+	}
+}
+
+type faulty struct{ line }
+
+func (faulty) Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error) {
+	panic("a fault of the test")
+}
+
+func TestStoreAway(t *testing.T) {
+	srv := redistest.Server(t)
+	s := newSite(t, "shop", nil)
+	rooms := []Room{}
+	for _, mode := range []string{admission.OnErrorWait, admission.OnErrorOpen, admission.OnErrorClosed} {
+		p := policy(1)
+		p.OnStoreError = mode
+		rooms = append(rooms, Room{ID: mode, Paths: []string{"/" + mode}, Policy: p})
+	}
+	b := start(t, srv.Client(), "wr", Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: rooms})
+	b.call("GET /wait", asJSON).code(t, 200)
+	line := b.call("GET /wait", asJSON).code(t, 202)
+	srv.Kill()
+	eventually(t, "the store is known to be away", func() bool { return !b.core.Up() })
+	_, raw := aPass(t, "wait", 0, 300, "")
+	b.call("GET /wait", asJSON, "X-Waiting-Room-Pass: "+raw).code(t, 200)
+	eventually(t, "a new visitor waits", func() bool { return b.call("GET /wait", asJSON).status == 202 })
+	kept := b.call("GET /.waiting-room/wait/status", line.jar()).code(t, 200)
+	if kept.field("state") != "waiting" || kept.field("position") != "1" || kept.field("joined_at") != line.field("joined_at") {
+		t.Errorf("the place while the store is away: %s", kept.text())
+	}
+	eventually(t, "open lets in", func() bool {
+		a := b.call("GET /open", asJSON)
+		return a.status == 200 && readPass(t, a.header.Get("X-Waiting-Room-Pass"), "open").Off
+	})
+	eventually(t, "closed refuses", func() bool {
+		a := b.call("GET /closed", asJSON)
+		return a.status == 503 && a.field("code") == "store_unavailable" && a.header.Get("Retry-After") == "5"
+	})
+	b.call("GET /closed", asPage).code(t, 503)
+	b.call("GET /wait/i.png", "Sec-Fetch-Dest: image").code(t, 503)
+}
+
+func TestOriginAway(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := "http://" + ln.Addr().String()
+	ln.Close()
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", dead)}, Rooms: []Room{{ID: "sale", Policy: policy(1)}},
+	})
+	a := b.call("GET /", asJSON)
+	a.is(t, `
+502
+Cache-Control: no-store
+Content-Type: application/problem+json
+Set-Cookie: wr_sale_pass=JWT; Path=/; Max-Age=TTL; HttpOnly; SameSite=Lax
+Vary: Cookie
+X-Content-Type-Options: nosniff
+X-Waiting-Room-Pass: JWT
+
+{"type":"urn:anteroom:problem:bad_gateway","title":"The site does not answer","status":502,"detail":"The site behind this page could not be reached or broke off. Try again in a moment.","code":"bad_gateway"}`)
+	if b.call("GET /", asPage, a.jar()).code(t, 502).header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Error("a navigation does not get a page")
+	}
+	const want = `
+# HELP anteroom_upstream_errors_total Requests that an origin did not answer properly.
+# TYPE anteroom_upstream_errors_total counter
+`
+	var rows []string
+	for _, kind := range proxy.Kinds() {
+		n := 0
+		if kind == proxy.KindConnect {
+			n = 2
+		}
+		rows = append(rows, fmt.Sprintf("anteroom_upstream_errors_total{kind=%q,origin=\"shop\"} %d", kind, n))
+	}
+	slices.Sort(rows)
+	if err := testutil.GatherAndCompare(b.reg, strings.NewReader(want+strings.Join(rows, "\n")+"\n"), "anteroom_upstream_errors_total"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package proxy
+
+import (
+	"net"
+	"syscall"
+)
+
+// socket is only of use where its system calls are known; elsewhere connections are used as they are.
+type socket struct{}
+
+func (s *socket) of(net.Conn)                                            {}
+func (s *socket) is() bool                                               { return false }
+func (s *socket) read([]byte) (int, error)                               { panic("proxy: no socket") }
+func (s *socket) write([]byte) (int, error)                              { panic("proxy: no socket") }
+func (s *socket) turn(_, _ []byte) (n int, rest []byte, werr, err error) { panic("proxy: no socket") }
+
+// peek is recvfrom with MSG_PEEK.
+func peek(fd uintptr, p []byte) (int, error) {
+	n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return n, err
+}

@@ -1,0 +1,59 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestFaultProxy(t *testing.T) {
+	t.Parallel()
+	s := Server(t)
+	p := Proxy(t, s.Socket())
+	o := clientOptions("")
+	o.Network, o.Addr = "tcp", p.Addr()
+	c := redis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	incr := func(key string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return c.Incr(ctx, key).Err()
+	}
+	direct := s.Client()
+	for _, row := range []struct {
+		name      string
+		fault     func()
+		answered  bool
+		delivered string
+	}{
+		{"healthy", func() {}, true, "1"},
+		{"sliced", func() { p.Slice(1) }, true, "1"},
+		{"slow", func() { p.Delay(10 * time.Second) }, false, "1"},
+		{"half", func() { p.Half() }, false, "1"},
+		{"dropped", func() { p.Drop(nil) }, false, "1"},
+		{"dropped, another command", func() { p.Drop(func(b []byte) bool { return bytes.Contains(b, []byte("nothing")) }) }, true, "1"},
+		{"half-open", func() { p.Hold() }, false, ""},
+		{"cut", func() { p.Cut() }, false, ""},
+	} {
+		p.Heal()
+		p.Reset()
+		for incr("healed") != nil { // until the pool has dropped what was reset
+		}
+		row.fault()
+		if err := incr(row.name); (err == nil) != row.answered {
+			t.Fatalf("%s: %v", row.name, err)
+		}
+		if row.delivered == "" {
+			continue
+		}
+		deadline := time.Now().Add(patience)
+		for direct.Get(t.Context(), row.name).Val() != row.delivered {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the command did not arrive", row.name)
+			}
+		}
+	}
+}

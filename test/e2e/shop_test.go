@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"bufio"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// startShop starts the demo shop and gives its URL.
+func startShop(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command(shopBinary, "--listen", "127.0.0.1:0")
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	addr := make(chan string, 1)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if _, rest, ok := strings.Cut(lines.Text(), "msg=listening addr="); ok {
+				addr <- strings.Fields(rest)[0]
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-read
+		_ = cmd.Wait()
+	})
+	select {
+	case a := <-addr:
+		return "http://" + a
+	case <-time.After(patience):
+		t.Fatal("the shop does not listen")
+	}
+	return ""
+}
+
+// An ordinary site works behind the gateway: pages, a POST, a WebSocket that lives on, server-sent events.
+func TestAnOrdinarySiteWorksBehindIt(t *testing.T) {
+	t.Parallel()
+	shop := startShop(t)
+	g := start(t, setup{origin: shop, rooms: []string{room(admission(50, 50))}})
+	b := newBrowser(t, g)
+	home := b.lax().get(g, "/", asBrowser).want(http.StatusOK)
+	found := regexp.MustCompile(`/events/([a-z0-9-]+)`).FindStringSubmatch(home.body)
+	if found == nil {
+		t.Fatalf("no event on %s", home.body)
+	}
+	event := found[0]
+	pass := b.cookie(g, "wr_sale_pass")
+	b.lax().get(g, event, asBrowser).want(http.StatusOK)
+	b.lax().get(g, "/nosuch", asBrowser).want(http.StatusNotFound)
+
+	// The WebSocket needs a pass.
+	url := "ws://" + g.addr + event + "/seats/ws"
+	if _, resp, err := websocket.DefaultDialer.Dial(url, nil); err == nil || resp == nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Fatalf("without a pass: %v %v", resp, err)
+	}
+	conn, resp, err := websocket.DefaultDialer.Dial(url, http.Header{"Cookie": {"wr_sale_pass=" + pass}, "Origin": {"http://" + g.addr}})
+	if err != nil {
+		t.Fatalf("with a pass: %v %v", err, resp)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, message, err := conn.ReadMessage(); err != nil || !strings.Contains(string(message), `"kind":"seats"`) {
+		t.Fatalf("%v: %s", err, message)
+	}
+	order := b.lax().ask(g, http.MethodPost, "/checkout", "event="+found[1]+"&quantity=2&name=Ana&email=ana%40example.com",
+		headers{"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://" + g.addr}, asBrowser)
+	if order.code/100 != 2 && order.code/100 != 3 {
+		t.Fatalf("checkout: %d %s", order.code, tail(order.body))
+	}
+	if _, message, err := conn.ReadMessage(); err != nil || !strings.Contains(string(message), `"kind":"change"`) {
+		t.Errorf("after the sale: %v: %s", err, message)
+	}
+}

@@ -1,0 +1,8 @@
+package e2e
+
+import "syscall"
+
+const (
+	sigterm = syscall.SIGTERM
+	sighup  = syscall.SIGHUP
+)
