@@ -704,3 +704,31 @@ func TestNobodyIsLetInWhereTheRoomAdmitsNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestAJoinThatIsFoundAdmitted: the answer to a join was lost, the turn came, and
+// the join is repeated: its ticket can be checked and claimed like any other.
+func TestAJoinThatIsFoundAdmitted(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst = 1000, 1000
+	s := newStage(t)
+	g := s.gateway(p)
+	g.tick()
+	g.arrives()
+	k := g.waits()
+	s.pass(2 * time.Second)
+	g.tick2()
+	again, refusal, err := g.room.Join(g.ctx(), Arrival{ID: k.ID, Client: k.Client, Keyed: true})
+	if err != nil || refusal != Granted || again.State != Admitted {
+		t.Fatalf("%+v %q %v", again, refusal, err)
+	}
+	for range 2 {
+		if got := g.check(again.Ticket); got.State != Admitted {
+			t.Fatalf("checked: %+v", got)
+		}
+		s.pass(time.Second)
+	}
+	if got, err := g.room.Claim(g.ctx(), again.Ticket); err != nil || got.State != Active {
+		t.Fatalf("claimed: %+v %v", got, err)
+	}
+}
