@@ -93,6 +93,9 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	} else {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
 	}
+	if r.length(snap) < frontSize(p.Rate) {
+		r.signed.add(t)
+	}
 	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true}, Granted, nil
 }
 

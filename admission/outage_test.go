@@ -291,3 +291,64 @@ func TestANewGatewayIsFirstAtAnEmptyStore(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 }
+
+// TestPlacesGivenMeanwhileComeBeforeLaterOnes: who joined while the store was
+// away and has not polled yet is not overtaken by who joins when it is back.
+func TestPlacesGivenMeanwhileComeBeforeLaterOnes(t *testing.T) {
+	srv := redistest.Server(t)
+	c := newTestClock()
+	r := testRoom(t, srv.Client(), "wr", c, basePolicy)
+	for range 5 {
+		mustJoin(t, r, testID(), testClient(1)) // the burst
+	}
+	c.pass(250 * time.Millisecond)
+	mustTick(t, r)
+	r.goDown(ErrStore)
+	c.pass(100 * time.Millisecond)
+	var meanwhile []Ticket
+	for range 6 {
+		c.pass(time.Millisecond)
+		s := mustJoin(t, r, testID(), testClient(2))
+		if s.State != Waiting || !s.Offline {
+			t.Fatalf("without the store: %+v", s)
+		}
+		meanwhile = append(meanwhile, s.Ticket)
+	}
+	c.pass(500 * time.Millisecond)
+	mustTick(t, r)
+	later := mustJoin(t, r, testID(), testClient(3))
+	if later.State != Waiting {
+		t.Fatalf("let in before those who wait: %+v", later)
+	}
+	for i, tk := range append(meanwhile, later.Ticket) {
+		f, err := r.Lookup(ctx5(t), tk.ID)
+		if err != nil {
+			t.Fatalf("place %d: %v", i, err)
+		}
+		if i == len(meanwhile) && (f.State != Waiting || f.Ahead == 0) {
+			t.Fatalf("who came later: %+v", f)
+		}
+	}
+	// All of them are in before the one who came later, and none polled.
+	for range 20 {
+		c.pass(250 * time.Millisecond)
+		mustTick(t, r)
+		last, err := r.Lookup(ctx5(t), later.Ticket.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, tk := range meanwhile {
+			f, err := r.Lookup(ctx5(t), tk.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.State == Waiting && last.State == Admitted {
+				t.Fatalf("place %d waits, a later one is admitted", i)
+			}
+		}
+		if last.State == Admitted {
+			return
+		}
+	}
+	t.Fatal("the last one was not admitted")
+}

@@ -31,7 +31,8 @@ type Room struct {
 	looked sync.Once     // closes first
 	memory memory
 	sess   sessions
-	local  local // what this gateway does without the store
+	local  local  // what this gateway does without the store
+	signed signed // and the places that it gave meanwhile
 
 	mu       sync.Mutex
 	known    knowledge

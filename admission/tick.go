@@ -63,6 +63,9 @@ func (r *Room) Tick(ctx context.Context) error {
 	if err := r.beat(ctx); err != nil {
 		return err
 	}
+	if err := r.enrolSigned(ctx); err != nil {
+		return err
+	}
 	for {
 		more, err := r.advance(ctx)
 		if err != nil {

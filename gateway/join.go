@@ -119,7 +119,7 @@ func (v *visit) again(w *token.Waiting) bool {
 
 // readBody reads the body of a request to an endpoint of ours. Where it cannot, it has answered.
 func (v *visit) readBody() (body []byte, ok bool) {
-	body, err := proxy.ReadBody(v.ctx, bodyLimit)
+	body, err := proxy.ReadBody(v.ctx, v.body[:0], bodyLimit)
 	switch {
 	case errors.Is(err, proxy.ErrBodyTooLarge):
 		v.refuse(problemBodyTooLarge, "", "")
@@ -147,7 +147,7 @@ func (v *visit) joinBody() (nonce string, ok bool) {
 
 // parseJoin reads {"nonce":"…"}; detail, when not empty, says what is wrong, and field where.
 func parseJoin(body []byte) (nonce, field, detail string) {
-	if len(body) == 0 {
+	if len(body) == 0 || string(body) == "{}" {
 		return "", "", ""
 	}
 	var members map[string]json.RawMessage

@@ -15,7 +15,10 @@ const kept = 4096
 type promises struct {
 	mu   sync.Mutex
 	made map[admission.ID]promise
-	ring [kept]admission.ID
+	ring [kept]struct {
+		id admission.ID
+		at int64
+	}
 	next int
 	// recent holds promised over real of those let in lately.
 	recent recent
@@ -26,7 +29,11 @@ type promise struct {
 	seconds int64
 }
 
-// make remembers a promise; the oldest one gives way.
+// least is how long a promise is remembered, in µs, so that a flood of arrivals does not sweep out all that anybody
+// was told before it.
+const least = 60_000_000
+
+// make remembers a promise. The oldest one gives way, unless it is younger than least: a sample is enough.
 func (p *promises) make(id admission.ID, at, seconds int64) {
 	if !p.mu.TryLock() { // a sample is enough
 		return
@@ -35,8 +42,12 @@ func (p *promises) make(id admission.ID, at, seconds int64) {
 	if p.made == nil {
 		p.made = make(map[admission.ID]promise, kept)
 	}
-	delete(p.made, p.ring[p.next])
-	p.ring[p.next] = id
+	oldest := &p.ring[p.next]
+	if oldest.at > 0 && at >= oldest.at && at-oldest.at < least {
+		return
+	}
+	delete(p.made, oldest.id)
+	oldest.id, oldest.at = id, at
 	p.next = (p.next + 1) % kept
 	p.made[id] = promise{at, seconds}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"slices"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
@@ -56,12 +57,30 @@ func (g *Gateway) Reload(o Options) error {
 			o.Core.Remove(id)
 		}
 	}
+	g.retired = slices.DeleteFunc(g.retired, func(u *upstream) bool { return u.Upgraded() == 0 && u.InUse() == 0 })
 	for id, u := range old.origins {
 		if next.origins[id] == nil || next.origins[id].Origin != u.Origin {
 			u.Close()
+			g.retired = append(g.retired, u)
 		}
 	}
 	return nil
+}
+
+// everyOrigin yields the origins of the configuration, and those of former ones that may still carry something.
+func (g *Gateway) everyOrigin(yield func(*upstream) bool) {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	for _, u := range g.retired {
+		if !yield(u) {
+			return
+		}
+	}
+	for _, u := range g.state.Load().origins {
+		if !yield(u) {
+			return
+		}
+	}
 }
 
 // prepare makes a state without changing anything outside it.

@@ -35,6 +35,7 @@ type Gateway struct {
 
 	state     atomic.Pointer[state]
 	reloading sync.Mutex
+	retired   []*upstream // origins of former configurations; guarded by reloading
 
 	opening   sync.Mutex
 	listeners []net.Listener
@@ -79,9 +80,6 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 		Handler:        g.handle,
 		Logger:         fasthttpLog{g.log},
 		ReadBufferSize: max(o.Limits.Header, 16<<10),
-		ReadTimeout:    o.Limits.HeaderTimeout,
-		WriteTimeout:   o.Limits.WriteIdle,
-		IdleTimeout:    o.Limits.Idle,
 		Concurrency:    1 << 20,
 	}
 	proxy.ServerOptions(g.server)
@@ -182,14 +180,14 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 func (g *Gateway) upgraded() (n int64) {
-	for _, o := range g.state.Load().origins {
+	for o := range g.everyOrigin {
 		n += int64(o.Upgraded())
 	}
 	return n
 }
 
 func (g *Gateway) cutUpgraded() {
-	for _, o := range g.state.Load().origins {
+	for o := range g.everyOrigin {
 		o.CloseUpgraded()
 	}
 }

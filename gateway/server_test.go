@@ -201,6 +201,18 @@ func TestWebSocketNeedsAPass(t *testing.T) {
 	if _, msg, err := c.ReadMessage(); err != nil || string(msg) != "echo a" {
 		t.Fatalf("%q %v", msg, err)
 	}
+	changed := b.o
+	changed.Origins = []proxy.Config{originAt("shop", s.URL)}
+	changed.Origins[0].Timeout += time.Second
+	if err := b.Reload(changed); err != nil { // the connection stays with the origin as it was
+		t.Fatal(err)
+	}
+	if err := c.WriteMessage(websocket.TextMessage, []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	if _, msg, err := c.ReadMessage(); err != nil || string(msg) != "echo b" {
+		t.Fatalf("%q %v", msg, err)
+	}
 	b.stop() // ends the connection, though it would last for ever
 	c.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, _, err := c.ReadMessage(); err == nil {

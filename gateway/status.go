@@ -131,7 +131,28 @@ func (s *status) appendCompat(dst []byte) []byte {
 
 // appendTime appends microseconds since 1970 as a JSON string, RFC 3339 in UTC.
 func appendTime(dst []byte, µs int64) []byte {
-	return append(time.UnixMicro(µs).UTC().AppendFormat(append(dst, '"'), timeLayout), '"')
+	t := time.UnixMicro(µs).UTC()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return append(t.AppendFormat(append(dst, '"'), timeLayout), '"')
+	}
+	hour, minute, second := t.Clock()
+	dst = append(dst, `"0000-00-00T00:00:00.000000Z"`...)
+	text := dst[len(dst)-len(timeLayout)-1:]
+	put := func(at, digits, n int) {
+		for i := at + digits - 1; i >= at; i-- {
+			text[i] = byte('0' + n%10)
+			n /= 10
+		}
+	}
+	put(0, 4, year)
+	put(5, 2, int(month))
+	put(8, 2, day)
+	put(11, 2, hour)
+	put(14, 2, minute)
+	put(17, 2, second)
+	put(20, 6, t.Nanosecond()/1000)
+	return dst
 }
 
 func formatTime(µs int64) string { return time.UnixMicro(µs).UTC().Format(timeLayout) }

@@ -10,6 +10,7 @@
 --   arrive  a new or keyed id; order, seen, ep, fn are empty
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
 --           its gateway had never heard the store: order is then µs to put behind the last tick
+--   signed  the same, by the gateway itself: it gave the place while the store was away
 --   charge  one unit of the limiter without a session; id is empty
 -- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge.
 local s, err = open()
@@ -88,7 +89,10 @@ for i = 5, #ARGV, 8 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
   if kind == 'arrive' then
     arrive(id, client, grace)
-  elseif kind == 'enrol' then
+  elseif kind == 'enrol' or kind == 'signed' then
+    -- The room was idle when the store went away, and was not meanwhile: other
+    -- gateways' visitors are to be heard too.
+    if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
     enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]))
   elseif may and line == 0 and s.now >= s.hold and bucket.available(b) >= 1 and slots >= 1 then
     bucket.take(b, 1)

@@ -78,13 +78,9 @@ func (s *store) close() error {
 // keys gives the ring of the configuration, or of the embedded store's own key,
 // and the key of the ids that are derived from others' words.
 func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, err error) {
-	configured, err := cfg.SigningKeys()
+	keys, err := tokenKeys(cfg)
 	if err != nil {
 		return nil, nil, err
-	}
-	var keys []token.Key
-	for _, k := range configured {
-		keys = append(keys, token.Key{ID: k.ID, Alg: k.Alg, Secret: k.Secret, Private: k.Key, Active: k.Active})
 	}
 	if len(keys) == 0 {
 		keys = []token.Key{{ID: s.keyID, Alg: "HS256", Secret: s.keyText, Active: true}}

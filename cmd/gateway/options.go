@@ -9,7 +9,6 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
-	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/config"
 )
@@ -32,7 +31,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		TrustedProxies: cfg.TrustedProxies,
 		TLS:            gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
 		Access:         gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
-		DefaultOrigin:  cfg.DefaultOrigin,
+		DefaultOrigin:  cfg.DefaultOrigin, // not the first of origins in its place: without one, hosts of no room are refused
 	}
 	if cfg.Log.Access {
 		o.Access.Output = os.Stderr
@@ -54,10 +53,7 @@ func roomOptions(cfg *config.Config, r *config.Room) gateway.Room {
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: policy(cfg, r),
 		PollBudget: r.PollBudget, Renew: r.Session.Renew, MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
-		Page: page.Options{
-			Title: r.Page.Title, Languages: r.Page.Languages, TemplateFile: r.Page.TemplateFile, FrameAncestors: r.Page.FrameAncestors,
-		},
-		PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator,
+		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin = origin.ID

@@ -69,10 +69,12 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			options, err = gatewayOptions(next, s, core, registry, log)
 		}
 		if err == nil {
-			err = g.Reload(options)
+			err = setTokens(operators, next)
 		}
 		if err == nil {
-			err = setTokens(operators, next)
+			if err = g.Reload(options); err != nil {
+				err = errors.Join(err, setTokens(operators, cfg)) // of a configuration all is taken, or nothing
+			}
 		}
 		if err != nil {
 			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)

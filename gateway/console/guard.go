@@ -111,6 +111,10 @@ func (g *guard) identify(r *http.Request) (identity, error) {
 		if !loopbackHost(hostOf(r.Host)) {
 			return identity{}, newProblem(http.StatusForbidden, "unknown_host", fmt.Sprintf("without a token the API answers for loopback names only, not %q: use 127.0.0.1 or localhost, or set admin.token", r.Host))
 		}
+		// It could not read an answer, but a profile that it asks for runs for as long as it likes.
+		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+			return identity{}, newProblem(http.StatusForbidden, "cross_site", "without a token nothing is given to pages of another site")
+		}
 		return identity{localName, Write}, nil
 	}
 	given, err := bearer(r)

@@ -107,6 +107,10 @@ func TestLoopbackNeedsNoToken(t *testing.T) {
 	wantCode(t, b.ask("POST", "/admin/v1/rooms/sale/pause", "", "Authorization:", "Host: localhost:9090", "Origin: https://evil.example"), 403, "cross_site")
 	want(t, b.ask("POST", "/admin/v1/rooms/sale/pause", "", "Authorization:", "Host: localhost:9090"), 200)
 	want(t, b.ask("GET", "/debug/pprof/", "", "Authorization:", "Host: localhost:9090"), 200)
+	// A picture on another site's page could have the process profiled for as long as it likes.
+	for _, site := range []string{"cross-site", "same-site"} {
+		wantCode(t, b.ask("GET", "/debug/pprof/profile?seconds=1", "", "Authorization:", "Host: localhost:9090", "Sec-Fetch-Site: "+site), 403, "cross_site")
+	}
 	entries, err := b.core.Audit(t.Context(), 1)
 	if err != nil || len(entries) != 1 || entries[0].Who != "local" {
 		t.Errorf("the audit log has %v (%v), want an entry by local", entries, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -165,8 +166,9 @@ func Peer(ctx *fasthttp.RequestCtx) (addr netip.Addr, forwarded bool) {
 // ErrBodyTooLarge is what ReadBody says of a body over its limit.
 var ErrBodyTooLarge = errors.New("proxy: the request body is larger than allowed")
 
-// ReadBody reads the whole request body, at most limit bytes of it. It answers an expectation first.
-func ReadBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
+// ReadBody reads the whole request body, at most limit bytes of it, into dst's room or more. It answers an expectation
+// first.
+func ReadBody(ctx *fasthttp.RequestCtx, dst []byte, limit int) ([]byte, error) {
 	c := clientOf(ctx)
 	if c == nil || c.body.ended && !c.body.consumed {
 		return nil, nil
@@ -174,14 +176,19 @@ func ReadBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	if c.body.length > int64(limit) {
 		return nil, ErrBodyTooLarge
 	}
-	b, err := io.ReadAll(io.LimitReader(&c.body, int64(limit)+1))
-	if err != nil {
-		return nil, err
+	for b := dst[:0]; ; {
+		b = slices.Grow(b, 256)
+		n, err := c.body.Read(b[len(b):min(cap(b), limit+1)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > limit:
+			return nil, ErrBodyTooLarge
+		case err == io.EOF:
+			return b, nil
+		case err != nil:
+			return nil, err
+		}
 	}
-	if len(b) > limit {
-		return nil, ErrBodyTooLarge
-	}
-	return b, nil
 }
 
 // Drain is called after an answer of our own to a request whose body was not read: a body that is

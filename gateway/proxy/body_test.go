@@ -126,6 +126,65 @@ func TestClientStops(t *testing.T) {
 	}
 }
 
+// A body that drips for ever holds nothing for ever; once the origin has answered it may.
+func TestBodyThatDrips(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	drip := func(t *testing.T, c *client, over <-chan struct{}) {
+		tick := time.NewTicker(limit / 5)
+		defer tick.Stop()
+		deadline := time.After(wait)
+		for {
+			select {
+			case <-tick.C:
+				io.WriteString(c, "x") // fails once the gateway has enough
+			case <-over:
+				return
+			case <-deadline:
+				t.Error("the body was still taken at the end")
+				return
+			}
+		}
+	}
+	t.Run("without an answer", func(t *testing.T) {
+		ended := make(chan struct{})
+		o := newRecorder(t, func(s *session) {
+			s.head()
+			io.Copy(io.Discard, s.r)
+			close(ended)
+		})
+		g := newGate(t, to(o), Limits{BodyIdle: limit}, nil)
+		c := g.dial()
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
+		drip(t, c, ended)
+		if status, _, _ := c.answer("POST"); status != 408 {
+			t.Errorf("%d, want 408", status)
+		}
+	})
+	t.Run("beside an answer", func(t *testing.T) {
+		enough := make(chan struct{})
+		o := newRecorder(t, func(s *session) {
+			s.head()
+			s.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for begun := time.Now(); time.Since(begun) < 4*limit; {
+				if _, err := s.r.ReadByte(); err != nil {
+					t.Errorf("the body ended: %v", err)
+					break
+				}
+			}
+			s.write("0\r\n\r\n")
+			close(enough)
+			io.Copy(io.Discard, s.r)
+		})
+		g := newGate(t, to(o), Limits{BodyIdle: limit}, nil)
+		c := g.dial()
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
+		drip(t, c, enough)
+		if status, head, _ := c.answer("POST"); status != 200 {
+			t.Errorf("%s", head)
+		}
+	})
+}
+
 func TestBodyIdle(t *testing.T) {
 	got := make(chan string, 4)
 	o := newRecorder(t, bodies(got))
@@ -293,7 +352,7 @@ func TestReadBody(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {
-			b, err := ReadBody(ctx, 10)
+			b, err := ReadBody(ctx, nil, 10)
 			switch {
 			case err == ErrBodyTooLarge:
 				ctx.SetStatusCode(413)

@@ -33,7 +33,11 @@ type clientConn struct {
 	readBy, writeBy time.Time // the deadlines in force
 	ownWriteBy      bool      // the handler has set the one for writing
 	interrupted     atomic.Bool
-	unread          atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
+
+	bodyAt   time.Time   // when the body was first waited for
+	bodyGot  int64       // bytes of it that had to be waited for
+	replying atomic.Bool // the origin has answered: who talks both ways may take their time
+	unread   atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
 
 	// A 100 Continue goes out when an upload first reads; it must not mingle with an answer that
 	// begins meanwhile. Only requests with an expectation ever lock.
@@ -47,6 +51,9 @@ const (
 	drainBytes = 256 << 10
 	drainTime  = 3 * time.Second
 	lingerTime = time.Second
+	// Before the answer begins a body has to come at this many bytes a second on average, BodyIdle
+	// apart. A byte now and then would hold a connection to the origin for as long as it likes.
+	leastBodyRate = 256
 )
 
 // Read gives fasthttp the next request header, whole and checked. A header that is refused is
@@ -145,6 +152,8 @@ func (c *clientConn) deliver() {
 	c.body.begin(&c.head)
 	if c.head.length != 0 {
 		c.unread.Store(true)
+		c.bodyAt, c.bodyGot = time.Time{}, 0
+		c.replying.Store(false)
 	}
 	if c.in.buffered() == 0 {
 		c.in.release()
@@ -191,11 +200,19 @@ func (c *clientConn) finish() bool {
 	return true
 }
 
-// readSome reads body bytes; a silence longer than BodyIdle ends it.
+// readSome reads body bytes; a silence longer than BodyIdle ends it, and so does next to nothing.
 func (c *clientConn) readSome(p []byte) (int, error) {
 	now := time.Now()
-	if left := c.readBy.Sub(now); left < c.lim.BodyIdle*7/8 || left > c.lim.BodyIdle {
-		if err := c.setReadBy(now.Add(c.lim.BodyIdle)); err != nil {
+	most := c.lim.BodyIdle
+	if !c.replying.Load() {
+		if c.bodyAt.IsZero() {
+			c.bodyAt = now
+		}
+		earned := time.Duration(c.bodyGot) * (time.Second / leastBodyRate)
+		most = min(most, max(0, c.bodyAt.Sub(now)+c.lim.BodyIdle+earned))
+	}
+	if left := c.readBy.Sub(now); left < most*7/8 || left > most {
+		if err := c.setReadBy(now.Add(most)); err != nil {
 			return 0, err
 		}
 		if c.interrupted.Load() {
@@ -203,6 +220,7 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 		}
 	}
 	n, err := c.recv(p)
+	c.bodyGot += int64(n)
 	if n > 0 {
 		return n, nil
 	}
@@ -218,7 +236,7 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 var (
 	past           = time.Unix(1, 0)
 	errInterrupted = errors.New("proxy: the answer came before the body's end")
-	errBodyIdle    = errors.New("proxy: the client stopped sending its body")
+	errBodyIdle    = errors.New("proxy: the client stopped sending its body, or sends next to nothing")
 )
 
 func (c *clientConn) setReadBy(t time.Time) error {

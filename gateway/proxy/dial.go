@@ -103,7 +103,16 @@ func peekSocket(fd uintptr, probe []byte) peekResult {
 // usable tells whether an idle connection is open and silent. An origin that has sent bytes nobody
 // asked for may not speak to the next visitor.
 func (c *originConn) usable() bool {
-	return c.raw.Control(c.peek) == nil && c.peeked == peekQuiet
+	if c.raw.Control(c.peek) != nil || c.peeked != peekQuiet {
+		return false
+	}
+	if c.srv.tls == nil {
+		return true
+	}
+	// TLS may hold records that came with the last answer. A read that has no time gives those alone.
+	c.setReadBy(past)
+	n, err := c.Conn.Read(c.probe[:])
+	return n == 0 && isTimeout(err)
 }
 
 func (c *originConn) setReadBy(t time.Time) {

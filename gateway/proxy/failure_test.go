@@ -391,7 +391,7 @@ func TestCallbackPanics(t *testing.T) {
 func TestBodyReadBefore(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), Limits{}, func(g *gate) {
-		g.forward = func(ctx *fasthttp.RequestCtx, _ *Forward) { ReadBody(ctx, 100) }
+		g.forward = func(ctx *fasthttp.RequestCtx, _ *Forward) { ReadBody(ctx, nil, 100) }
 	})
 	c := g.dial()
 	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")

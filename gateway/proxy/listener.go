@@ -14,7 +14,7 @@ type Limits struct {
 	Target        int           // bytes of the request target; 8 KiB
 	Headers       int           // header lines; 100
 	HeaderTimeout time.Duration // from a header's first byte to its last; 10 s
-	BodyIdle      time.Duration // the longest silence inside a request body; 30 s
+	BodyIdle      time.Duration // the longest silence inside a request body, and how far it may fall behind leastBodyRate; 30 s
 	WriteIdle     time.Duration // the longest that a client may refuse to take bytes; 30 s
 	Idle          time.Duration // between two requests of a connection; 75 s
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // relay sends the answer to the client as it arrives.
@@ -19,7 +21,7 @@ func (x *exchange) relay() {
 	default:
 		frame = frameChunked
 	}
-	x.closing = h.close || c.last || frame == frameClose || x.stopping()
+	x.closing = h.close || c.last || frame == frameClose || stopping(x.ctx)
 	ours := &x.ctx.Response.Header
 	plain := x.f.OnlyWith != nil && !a.hasAny(x.f.OnlyWith)
 	if !plain {
@@ -51,6 +53,9 @@ func (x *exchange) relay() {
 	}
 
 	c.begin()
+	if x.up.running {
+		c.replying.Store(true)
+	}
 	c.answered, x.outcome.Sent = true, true
 	x.outcome.Status = status
 	if !plain {
@@ -76,9 +81,9 @@ func (x *exchange) relay() {
 }
 
 // stopping tells that the server is shutting down.
-func (x *exchange) stopping() bool {
+func stopping(ctx *fasthttp.RequestCtx) bool {
 	select {
-	case <-x.ctx.Done():
+	case <-ctx.Done():
 		return true
 	default:
 		return false

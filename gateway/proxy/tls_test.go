@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +89,59 @@ func TestTLS(t *testing.T) {
 				t.Errorf("the origin saw %q, want https twice on one connection", seen)
 			}
 		})
+	}
+}
+
+// bundle sends what is written to it in one piece, once it is let go.
+type bundle struct {
+	net.Conn
+	held []byte
+	hold bool
+}
+
+func (b *bundle) Write(p []byte) (int, error) {
+	if b.hold {
+		b.held = append(b.held, p...)
+		return len(p), nil
+	}
+	return b.Conn.Write(p)
+}
+
+// An answer that nobody asked for may have been read from the socket already, as a record that TLS keeps.
+func TestUnaskedAnswerInsideTLS(t *testing.T) {
+	srv := httptest.NewTLSServer(nil) // for its certificate
+	defer srv.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var conns atomic.Int32
+	o := newRecorder(t, func(s *session) {
+		first := conns.Add(1) == 1
+		b := &bundle{Conn: s.Conn}
+		c := tls.Server(b, &tls.Config{Certificates: srv.TLS.Certificates})
+		s.Conn, s.r = c, bufio.NewReader(c)
+		for s.head() != "" {
+			b.hold = first
+			s.write(okAnswer)
+			if b.hold {
+				s.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+				b.hold = false
+				b.Write(b.held)
+			}
+		}
+	})
+	g := newGate(t, Config{Servers: []string{strings.Replace(o.url(), "http:", "https:", 1)}, TLS: TLSConfig{CAFile: ca, ServerName: "example.com"},
+		ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+	c := g.dial()
+	for range 3 {
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if status, _, body := c.answer("GET"); status != 200 || body != "ok" {
+			t.Errorf("%d %q", status, body)
+		}
+	}
+	if n := conns.Load(); n != 2 {
+		t.Errorf("%d connections, want 2: one given up, one kept", n)
 	}
 }
 

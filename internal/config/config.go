@@ -46,7 +46,7 @@ type Limits struct {
 	Target        Size          `koanf:"target" default:"8KiB" min:"64B" max:"1MiB" doc:"Longest request target; above it 414."`
 	Headers       int           `koanf:"headers" default:"100" min:"1" max:"10000" unit:"lines" doc:"Most header lines in a request; above it 431."`
 	HeaderTimeout time.Duration `koanf:"header_timeout" default:"10s" min:"1ms" max:"1h" doc:"From the first byte of a request to the end of its header."`
-	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body."`
+	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body. Until the answer begins it also has to come at 256 bytes a second on average, beyond one such pause."`
 	WriteIdle     time.Duration `koanf:"write_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest time that a client may leave an answer unread."`
 	Idle          time.Duration `koanf:"idle" default:"75s" min:"1ms" max:"24h" doc:"How long a keep-alive connection may stay without a request."`
 }
@@ -137,7 +137,7 @@ type Budget struct {
 type Room struct {
 	ID           string    `koanf:"id" doc:"Name of the room in cookies, paths and metrics: lower-case letters, digits and dashes, at most 63."`
 	Hosts        []string  `koanf:"hosts" default:"*" doc:"Hosts that the room protects: exact, *.example.com for every subdomain, or * for all."`
-	Paths        []string  `koanf:"paths" default:"/" doc:"Paths that the room protects: prefixes of whole segments, or a regular expression after a tilde. The longest wins over all rooms; case is ignored."`
+	Paths        []string  `koanf:"paths" default:"/" doc:"Paths that the room protects: prefixes of whole segments, or a regular expression after a tilde. Of the rooms of the most exact host the longest wins; case is ignored."`
 	Origin       string    `koanf:"origin" doc:"Id of the origin. Empty: default_origin, or the only one."`
 	Enabled      bool      `koanf:"enabled" default:"true" live:"true" doc:"false proxies the room's requests uncounted, as if it were not there."`
 	OnStoreError string    `koanf:"on_store_error" enum:",wait,open,closed,local" doc:"As the gateway's on_store_error, for this room. Empty: the gateway's."`

@@ -18,7 +18,7 @@ local function num(s) return s and tonumber(s) or 0 end
 local str = int
 
 local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
-  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle' }
+  'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle', 'gapped' }
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
@@ -49,6 +49,7 @@ local function keep_time(s)
     -- millisecond into a microsecond: what they signed sorts before what comes now.
     s.adj = s.adj - gap + 1000000 + math.floor(gap / 1000)
     s.tick = s.wall
+    s.gapped = s.wall + s.adj
     -- Those who waited are to be heard first.
     if s.busy == 1 then s.hold = s.wall + s.adj + HOLD end
     s.moved = true
