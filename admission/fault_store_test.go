@@ -109,6 +109,11 @@ var storeFaults = []storeFault{
 		last:  700 * time.Millisecond, end: func(s *site) { s.server.Cont() }, down: true,
 	},
 	{
+		name:  "frozen for longer than room time runs on",
+		begin: func(s *site) { s.server.Stop() },
+		last:  6 * time.Second, end: func(s *site) { s.server.Cont() }, down: true,
+	},
+	{
 		name:  "killed, restarted from the append-only file",
 		args:  []string{"--appendonly", "yes", "--appendfsync", "always"},
 		begin: func(s *site) { s.server.Kill() },

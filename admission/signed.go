@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"sync"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // signedMost bounds how many places given without the store are remembered: a
@@ -39,7 +41,9 @@ func (r *Room) enrolSigned(ctx context.Context) error {
 		for _, q := range qs {
 			args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence)
 		}
-		if _, _, err := r.do(ctx, r.c.tickTimeout(), "room_enter", args...); err != nil {
+		if _, _, err := r.do(ctx, r.c.tickTimeout(), "room_enter", args...); redis.IsOOMError(err) {
+			return nil // later: a full store takes nobody new, and admits those it has
+		} else if err != nil {
 			return err
 		}
 		r.signed.mu.Lock()

@@ -210,6 +210,9 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 			r.recent.add(ans.ord)
 		}
 		r.mu.Unlock()
+	} else if ans.code == "A" {
+		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
+		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
 	}
 	return r.standing(t, ans), Granted, nil
 }

@@ -1,0 +1,223 @@
+package admission_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/anteroom/anteroom/admission"
+)
+
+// TestOutOfMemory: a store that is full takes nobody new, who are answered by
+// on_store_error; those in line are heard, admitted and claim.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst = 10_000, 1000
+	s := newStage(t)
+	g := s.gateway(p)
+	g.tick()
+	g.arrives()
+	var line []Ticket
+	for range 10 {
+		s.pass(time.Millisecond)
+		line = append(line, g.waits())
+	}
+	g.tick2()
+	admin := s.server.Client()
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		if k := g.waits(); k.Epoch != "" {
+			t.Fatalf("enrolled beyond maxmemory: %+v", k)
+		} else {
+			line = append(line, k)
+		}
+		if g.room.Charge(g.ctx()) {
+			t.Fatal("charged beyond maxmemory")
+		}
+		if !g.core.Up() {
+			t.Fatal("the store answers, but the breaker opened")
+		}
+		s.pass(stagedTimeout * 6 / 10)
+	}
+	for range 28 { // the hold after the gap, and two seconds
+		g.tick2()
+	}
+	in := 0
+	for i := range line {
+		if got := g.poll(&line[i]); got.State == Active {
+			in++
+		} else if i < 10 || !got.Offline {
+			t.Fatalf("guest %d: %+v", i, got)
+		}
+	}
+	if in != 10 {
+		t.Fatalf("%d are in", in)
+	}
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		s.pass(tick)
+		g.tick()
+		for i := range line[10:] {
+			if g.poll(&line[10+i]).State == Active {
+				in++
+			}
+		}
+	}
+	if in < 16 {
+		t.Fatalf("%d of 16 are in", in)
+	}
+}
+
+// TestAClaimWithoutTheStoreMayBeRepeatedAfterIt: the answer that let somebody in
+// was lost and the store is back: the same client gets the session, through any
+// gateway, and nobody else does. So it is for one who was admitted before the outage and
+// had not claimed.
+func TestAClaimWithoutTheStoreMayBeRepeatedAfterIt(t *testing.T) {
+	t.Parallel()
+	for _, admitted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("admitted before: %t", admitted), func(t *testing.T) {
+			t.Parallel()
+			p := faultPolicy
+			p.Rate, p.Burst, p.OnStoreError = 1000, 1000, OnErrorOpen
+			s := newStage(t)
+			g, other := s.gateway(p), s.gateway(p)
+			g.tick()
+			g.arrives()
+			k := g.waits()
+			if admitted {
+				s.pass(time.Second)
+			}
+			g.tick2()
+			other.tick()
+			s.cutOff(g)
+			first := g.check(k)
+			if first.State != Active || !first.Offline {
+				t.Fatalf("%+v", first)
+			}
+			g.back()
+			s.pass(tick)
+			g.tick()
+			if snap := g.room.Snapshot(); snap.Active != 2 || snap.Admitted != 0 || snap.Waiting != 0 {
+				t.Fatalf("%d active, %d admitted, %d waiting", snap.Active, snap.Admitted, snap.Waiting)
+			}
+			thief := k
+			thief.Client = Client{9, 9}
+			for i, gw := range []*stagedGateway{g, other} {
+				if got, err := gw.room.Claim(gw.ctx(), thief); err != nil || got.State == Active {
+					t.Fatalf("another client through gateway %d: %+v %v", i, got, err)
+				}
+				got, err := gw.room.Claim(gw.ctx(), k)
+				if err != nil || got.State != Active || !admitted && got.AdmittedAt != first.AdmittedAt {
+					t.Fatalf("the same client through gateway %d: %+v %v, first %+v", i, got, err, first)
+				}
+			}
+		})
+	}
+}
+
+// TestAPassWithoutTheStoreRegistersAnywhere: the first request with such a pass
+// may come through another gateway.
+func TestAPassWithoutTheStoreRegistersAnywhere(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	g := s.gateway(faultPolicy)
+	g.tick()
+	sid := ID{7, 7, 7}
+	g.room.Touch(sid, true)
+	s.pass(tick)
+	g.tick()
+	if n := g.room.Snapshot().Active; n != 1 {
+		t.Fatalf("%d sessions", n)
+	}
+	if got, err := g.room.Claim(g.ctx(), Ticket{ID: sid, Client: Client{1}}); err != nil || got.State == Active {
+		t.Fatalf("its ticket is spent: %+v %v", got, err)
+	}
+}
+
+// TestNobodyIsLetInWhereTheRoomAdmitsNobody: open and local keep to a room that is
+// closed or has no rate, and to the floor on waiting.
+func TestNobodyIsLetInWhereTheRoomAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{OnErrorOpen, OnErrorLocal} {
+		for name, change := range map[string]func(*Policy, *Live){
+			"paused":   func(_ *Policy, l *Live) { yes := true; l.Paused = &yes },
+			"reject":   func(_ *Policy, l *Live) { m := Reject; l.Method = &m },
+			"rate 0":   func(_ *Policy, l *Live) { n := int64(0); l.Rate = &n },
+			"min_wait": func(p *Policy, _ *Live) { p.MinWait = time.Minute },
+		} {
+			t.Run(policy+", "+name, func(t *testing.T) {
+				t.Parallel()
+				p := faultPolicy
+				p.Rate, p.Burst, p.OnStoreError = 1000, 1000, policy
+				var l Live
+				change(&p, &l)
+				s := newStage(t)
+				g := s.gateway(p)
+				g.tick()
+				g.arrives()
+				k := g.waits()
+				if err := g.room.Patch(g.ctx(), "ann", l); err != nil {
+					t.Fatal(err)
+				}
+				s.cutOff(g)
+				for range 10 {
+					s.pass(3 * time.Second)
+					if got := g.check(k); got.State != Waiting {
+						t.Fatalf("%+v", got)
+					}
+					if got, refusal := g.arrives(); got.State == Active {
+						t.Fatalf("%+v %q", got, refusal)
+					}
+				}
+				if name != "min_wait" {
+					return
+				}
+				late := g.waits()
+				s.pass(30 * time.Second)
+				if got := g.check(k); got.State != Active {
+					t.Fatalf("after a minute: %+v", got)
+				}
+				if got := g.check(late); got.State != Waiting {
+					t.Fatalf("after half a minute: %+v", got)
+				}
+				s.pass(40 * time.Second)
+				if got := g.check(late); got.State != Active {
+					t.Fatalf("after more than a minute: %+v", got)
+				}
+			})
+		}
+	}
+}
+
+// TestAJoinThatIsFoundAdmitted: the answer to a join was lost, the turn came, and
+// the join is repeated: its ticket can be checked and claimed like any other.
+func TestAJoinThatIsFoundAdmitted(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst = 1000, 1000
+	s := newStage(t)
+	g := s.gateway(p)
+	g.tick()
+	g.arrives()
+	k := g.waits()
+	s.pass(2 * time.Second)
+	g.tick2()
+	again, refusal, err := g.room.Join(g.ctx(), Arrival{ID: k.ID, Client: k.Client, Keyed: true})
+	if err != nil || refusal != Granted || again.State != Admitted {
+		t.Fatalf("%+v %q %v", again, refusal, err)
+	}
+	for range 2 {
+		if got := g.check(again.Ticket); got.State != Admitted {
+			t.Fatalf("checked: %+v", got)
+		}
+		s.pass(time.Second)
+	}
+	if got, err := g.room.Claim(g.ctx(), again.Ticket); err != nil || got.State != Active {
+		t.Fatalf("claimed: %+v %v", got, err)
+	}
+}
