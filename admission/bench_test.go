@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -156,7 +157,7 @@ func BenchmarkAdvance(b *testing.B) {
 	size := int64(0)
 	for _, key := range r.keys {
 		n, err := client.MemoryUsage(ctx, key, 0).Result()
-		if err != nil && err != redis.Nil {
+		if err != nil && !errors.Is(err, redis.Nil) {
 			b.Fatal(err)
 		}
 		size += n

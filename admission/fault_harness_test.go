@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,18 @@ type site struct {
 	proxies []*redistest.FaultProxy
 	cores   []*Core
 	rooms   []*Room
-	stop    func() // ends Run
+	stop    func()   // ends Run
+	errs    sync.Map // what the store calls failed with, by text
+}
+
+// said tells whether a store call failed with an error that holds text.
+func (s *site) said(text string) bool {
+	found := false
+	s.errs.Range(func(k, _ any) bool {
+		found = strings.Contains(k.(string), text)
+		return !found
+	})
+	return found
 }
 
 // storeClient is what the programs open for a store of that address.
@@ -70,6 +82,11 @@ func newSite(t testing.TB, p Policy, args ...string) *site {
 		proxy := redistest.Proxy(t, s.server.Socket())
 		core, err := New(Options{
 			Client: storeClient(t, proxy.Addr()), Timeout: faultTimeout, Tick: faultTick, Log: slog.New(slog.DiscardHandler),
+			Observe: func(_ string, _ time.Duration, err error) {
+				if err != nil {
+					s.errs.Store(err.Error(), true)
+				}
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -191,6 +208,8 @@ func (a *audience) visit(ctx context.Context, g *guest, i int) {
 		t.Errorf("join: %v %q", err, refusal)
 		return
 	}
+	g.ticket = s.Ticket
+	g.ticket.Client, g.ticket.Interval = g.client, 2*time.Second
 	a.note(g, room(0), s)
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

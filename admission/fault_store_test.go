@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,8 @@ type storeFault struct {
 	begin func(*site)
 	last  time.Duration
 	end   func(*site)
-	down  bool // nothing answers meanwhile: the rooms go down and answers are made offline
+	says  string // part of the error that the store has to have answered
+	down  bool   // nothing answers meanwhile: the rooms go down and answers are made offline
 }
 
 func config(s *site, kv ...any) {
@@ -48,11 +50,7 @@ func dropped(script string) storeFault {
 		begin: func(s *site) { s.eachProxy(func(p *redistest.FaultProxy) { p.Drop(calls(script)) }) },
 		last:  600 * time.Millisecond,
 		end: func(s *site) {
-			n := int64(0)
-			s.eachProxy(func(p *redistest.FaultProxy) { n += p.Dropped() })
-			if n == 0 {
-				s.t.Error("no reply was lost")
-			}
+			s.await("a reply is lost", func() bool { return s.proxies[0].Dropped()+s.proxies[1].Dropped() > 0 })
 			heal(s)
 		},
 	}
@@ -152,14 +150,49 @@ var storeFaults = []storeFault{
 		end: func(*site) {},
 	},
 	{
+		name: "loading for a second",
+		args: []string{"--appendonly", "yes", "--appendfsync", "always", "--key-load-delay", "-4"},
+		begin: func(s *site) {
+			// It answers every thousand commands of the file.
+			do(s, "EVAL", "for i = 1, 60000 do redis.call('SET', 'x' .. i, i) end return 1", 0)
+			s.server.Kill()
+			s.server.Restart() // returns when it has loaded
+		},
+		end: func(*site) {}, says: "LOADING",
+	},
+	{
+		name: "writes stopped because saving fails",
+		begin: func(s *site) {
+			file := filepath.Join(filepath.Dir(s.server.Socket()), "dump.rdb")
+			if err := os.MkdirAll(filepath.Join(file, "in the way"), 0o700); err != nil {
+				s.t.Fatal(err)
+			}
+			config(s, "save", "3600 1000000")
+			saved(s, "err")
+		},
+		last: 500 * time.Millisecond,
+		end: func(s *site) {
+			if err := os.RemoveAll(filepath.Join(filepath.Dir(s.server.Socket()), "dump.rdb")); err != nil {
+				s.t.Fatal(err)
+			}
+			saved(s, "ok")
+		},
+		says: "MISCONF", down: true,
+	},
+	{
+		name:  "one gateway of two cut off",
+		begin: func(s *site) { s.proxies[1].Cut() },
+		last:  time.Second, end: heal,
+	},
+	{
 		name:  "a read-only replica, then master again",
 		begin: func(s *site) { do(s, "REPLICAOF", "127.0.0.1", "1") },
-		last:  600 * time.Millisecond, end: func(s *site) { do(s, "REPLICAOF", "NO", "ONE") }, down: true,
+		last:  600 * time.Millisecond, end: func(s *site) { do(s, "REPLICAOF", "NO", "ONE") }, says: "READONLY", down: true,
 	},
 	{
 		name:  "too few replicas",
 		begin: func(s *site) { config(s, "min-replicas-to-write", 1) },
-		last:  600 * time.Millisecond, end: func(s *site) { config(s, "min-replicas-to-write", 0) }, down: true,
+		last:  600 * time.Millisecond, end: func(s *site) { config(s, "min-replicas-to-write", 0) }, says: "NOREPLICAS", down: true,
 	},
 	{
 		name: "no more clients",
@@ -167,8 +200,18 @@ var storeFaults = []storeFault{
 			config(s, "maxclients", 1)
 			s.eachProxy((*redistest.FaultProxy).Reset)
 		},
-		last: 600 * time.Millisecond, end: func(s *site) { config(s, "maxclients", 1000) },
+		last: 600 * time.Millisecond, end: func(s *site) { config(s, "maxclients", 1000) }, down: true,
 	},
+}
+
+// saved lets the store save and waits until it says how that went.
+func saved(s *site, status string) {
+	s.t.Helper()
+	do(s, "BGSAVE")
+	s.await("saving: "+status, func() bool {
+		info := s.admin.Info(s.t.Context(), "persistence").Val()
+		return strings.Contains(info, "rdb_bgsave_in_progress:0") && strings.Contains(info, "rdb_last_bgsave_status:"+status)
+	})
 }
 
 func copyFiles(t testing.TB, from, to string) {
@@ -199,6 +242,9 @@ func TestStoreFaults(t *testing.T) {
 			in := a.in.Load()
 			if f.down && in == int64(len(a.guests)) {
 				t.Fatal("everybody got in before the store was back")
+			}
+			if !s.said(f.says) && f.says != "" {
+				t.Errorf("the store never answered %s", f.says)
 			}
 			f.end(s)
 			awaitWithin(t, faultRecovery+faultSlack, "the rooms are back", s.up)

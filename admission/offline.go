@@ -51,15 +51,34 @@ func (l *local) reached(p *Policy, mono int64) int64 {
 	return (mono - l.since) / 1e6 * p.Rate / 1e6
 }
 
+// waited is for how long the holder of an order has waited by now.
+func (l *local) waited(order, mono int64) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	away := time.Duration(mono - l.since)
+	if packed := order - l.base - 1; packed >= 0 {
+		return away - time.Duration(packed)*time.Millisecond
+	}
+	return away + time.Duration(l.base-order)*time.Microsecond
+}
+
+// admits says whether anybody may be let in at all.
+func (p *Policy) admits() bool { return !p.Paused && p.Method != Reject && p.Rate > 0 }
+
 // joinOffline answers an arrival without the store, by on_store_error.
 func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
 	lined := snap.Waiting > 0 || len(snap.Pending) > 0
+	if m, ok := r.memory.get(t.ID); ok { // an account or a key that was here before
+		if s, spent := r.spentOffline(t, m); spent {
+			return s, Granted, nil
+		}
+	}
 	switch {
 	case p.OnStoreError == OnErrorClosed:
 		return Standing{}, Unavailable, nil
-	case lined || p.Paused:
+	case lined || !p.admits() || p.MinWait > 0:
 		// A newcomer never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
 		p.OnStoreError == OnErrorLocal && r.local.share(p, snap.Gateways, r.c.mono()):
@@ -81,11 +100,17 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 }
 
 // checkOffline answers a poll without the store: as waiting, or let in where
-// on_store_error says so, in the order of the last snapshot.
+// on_store_error says so, in the order of the last snapshot. A gateway that has
+// none serves whoever brings a token: newcomers may not pass them.
 func (r *Room) checkOffline(t Ticket) Standing {
+	if m, ok := r.memory.get(t.ID); ok {
+		if s, spent := r.spentOffline(t, m); spent {
+			return s
+		}
+	}
 	snap := r.Snapshot()
 	p := &snap.Policy
-	if !p.Paused && snap.Known && r.down.Load() {
+	if p.admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.local.waited(t.Order, r.c.mono()) >= p.MinWait) {
 		switch p.OnStoreError {
 		case OnErrorOpen:
 			return r.activeOffline(t)
@@ -96,6 +121,25 @@ func (r *Room) checkOffline(t Ticket) Standing {
 		}
 	}
 	return Standing{State: Waiting, Ticket: t, Offline: true}
+}
+
+// spentOffline answers for a ticket that this gateway knows as claimed or ended:
+// its claimer gets the same session again, as long as the store would give it,
+// anybody else nothing.
+func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
+	s = m.standing
+	s.Ticket, s.Offline = t, true
+	switch s.State {
+	case Active:
+		window := r.config.Load().policy.ClaimWindow.Microseconds()
+		if m.client != t.Client || t.Client == (Client{}) || r.Now()-m.seenRoom > window {
+			s.State, s.Reason = Ended, ReasonClaimed
+		}
+		return s, true
+	case Ended:
+		return s, true
+	}
+	return Standing{}, false
 }
 
 // aheadOffline is how many are ahead of a ticket while only its token speaks for it. One that the store would find late,

@@ -148,6 +148,8 @@ type Change struct {
 // Audit gives the newest entries of all rooms of this process, newest first.
 func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) {
 	var out []Entry
+	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
+	defer cancel()
 	for _, r := range c.all() {
 		list, err := c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
 		if err != nil {

@@ -21,8 +21,12 @@ type offer struct {
 // when the store has lost it. The first call settles the epoch, so that nothing is
 // admitted before the rest is offered. refused is the epoch that the caller was refused with.
 func (r *Room) restore(ctx context.Context, refused string) error {
-	r.restores.Lock()
-	defer r.restores.Unlock()
+	select {
+	case r.restores <- struct{}{}:
+		defer func() { <-r.restores }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrStore, ctx.Err())
+	}
 	k := r.knowledge()
 	if k.epoch != refused {
 		return nil // another caller has done it meanwhile

@@ -41,9 +41,9 @@ type Room struct {
 	lastOrd  int64
 	before   *former // the last snapshot before an epoch change
 	flow     []Flow
-	restores sync.Mutex // one restore at a time
-	offer    *offer     // what is left of it; restores is held
-	ticking  sync.Mutex // one tick at a time, so that snapshots are adopted in order
+	restores chan struct{} // holds one while a restore runs
+	offer    *offer        // what is left of it; restores holds one
+	ticking  sync.Mutex    // one tick at a time, so that snapshots are adopted in order
 	stopLoop context.CancelFunc
 }
 
@@ -82,6 +82,8 @@ func newRoom(c *Core, id string, p Policy) *Room {
 		kick:    make(chan struct{}, 1),
 		first:   make(chan struct{}),
 		pending: map[int64]int64{},
+
+		restores: make(chan struct{}, 1),
 	}
 	r.memory.init()
 	r.sess.init()
@@ -227,13 +229,18 @@ func (r *Room) goDown(err error) {
 	if r.down.Load() {
 		return
 	}
-	// What is signed from here on sorts behind all that was signed before.
-	at := r.Now()
+	// What is signed from here on sorts behind all that the store or this gateway
+	// gave before, and no further: room time goes on from there when the store is back.
+	var at int64
+	if a := r.anchor.Load(); a != nil {
+		at = a.room
+	}
 	r.mu.Lock()
 	at = max(at, r.lastOrd)
 	r.mu.Unlock()
 	r.local.begin(at, r.c.mono()) // first: whoever sees down takes orders from it
 	if r.down.CompareAndSwap(false, true) {
+		r.wake() // an idle room would be late to find the store back
 		r.c.o.Log.Error("store unavailable", "room", r.id, "on_store_error", r.Snapshot().Policy.OnStoreError, "error", err)
 	}
 }

@@ -125,15 +125,22 @@ func (r *Room) tellRevoked(ctx context.Context) error {
 func (r *Room) beat(ctx context.Context) error {
 	r.sess.mu.Lock()
 	due := r.sess.due
-	if len(due) > 0 {
-		r.sess.due = map[ID]struct{}{}
+	if len(due) == 0 { // still the map that Touch writes to
+		r.sess.mu.Unlock()
+		return nil
 	}
+	r.sess.due = map[ID]struct{}{}
 	r.sess.mu.Unlock()
 	ids := slices.Collect(maps.Keys(due))
 	for batch := range slices.Chunk(ids, batchMost) {
-		args := make([]any, len(batch))
-		for i, id := range batch {
-			args[i] = string(id[:])
+		args := make([]any, 0, 3*len(batch))
+		for _, id := range batch {
+			var client string
+			var wall int64
+			if m, ok := r.memory.get(id); ok && m.standing.State == Active && m.standing.Offline {
+				client, wall = m.client.arg(), m.standing.AdmittedAt
+			}
+			args = append(args, string(id[:]), client, wall)
 		}
 		_, rest, err := r.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // reply is a script's answer about one ticket.
@@ -102,8 +104,8 @@ func (r *Room) ask(ctx context.Context, script string, args []any, n int) ([]rep
 	}
 	h, rest, err := r.do(ctx, r.c.o.Timeout, script, args...)
 	if err != nil {
-		if errors.Is(err, ErrStore) {
-			r.failed(err)
+		if errors.Is(err, ErrStore) && !redis.IsOOMError(err) {
+			r.failed(err) // a full store refuses newcomers, but serves those who wait
 		}
 		return nil, err
 	}
@@ -190,7 +192,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	// A late answer is no outage, and the place may have been given: asking again finds it. Without, it would be taken
 	// with the first poll, behind those who came meanwhile.
 	for range joinAgain {
-		if !errors.Is(err, ErrStore) || r.down.Load() {
+		if !errors.Is(err, ErrStore) || r.down.Load() || redis.IsOOMError(err) {
 			break
 		}
 		ans, err = r.enter.ask(ctx, q)

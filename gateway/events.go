@@ -103,7 +103,7 @@ func (s *streams) end(st *stream) {
 	s.mu.Lock()
 	s.forget(st)
 	s.mu.Unlock()
-	st.conn.Close() //nolint:errcheck // it is over either way
+	st.conn.Close()
 }
 
 // forget takes a stream off the books; mu is held.
@@ -179,7 +179,7 @@ func (s *streams) close() {
 	var ends sync.WaitGroup
 	for _, st := range idle { // side by side, because each may take its time
 		ends.Go(func() {
-			st.conn.Close() //nolint:errcheck // it is over either way
+			st.conn.Close()
 		})
 	}
 	ends.Wait()

@@ -5,12 +5,15 @@
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then the ids that are revoked}
 -- INVARIANT: max_active counts every session that is alive (1); a revoked session stays revoked.
 -- INCLUDE: clock, room
+
+-- Groups of three: id, client, wall of admission; client and wall are '' and 0 but for
+-- a session that was made without the store, whose client may repeat its claim.
 local s, err = open()
 if not s then return err end
 local p = policy()
 local answer = {}
 local till = str(s.now + 1.5 * p.ttl)
-for i = 5, #ARGV do
+for i = 5, #ARGV, 3 do
   local id = ARGV[i]
   if redis.call('ZSCORE', REVOKED, id) then
     answer[#answer + 1] = id
@@ -22,7 +25,7 @@ for i = 5, #ARGV do
     if not g or g.what == 'admitted' then
       out_of_line(id)
       redis.call('ZREM', ADMITTED, id)
-      put_grant(id, 'claimed', g and g.wall or 0, 0, '')
+      put_grant(id, 'claimed', g and g.wall or tonumber(ARGV[i + 2]), s.now, ARGV[i + 1])
       remember(s, p, id)
     end
   end

@@ -31,7 +31,8 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		TrustedProxies: cfg.TrustedProxies,
 		TLS:            gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
 		Access:         gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
-		DefaultOrigin:  cfg.DefaultOrigin,
+		// Not the first of origins in its place: without one, hosts of no room are refused.
+		DefaultOrigin: cfg.DefaultOrigin,
 	}
 	if cfg.Log.Access {
 		o.Access.Output = os.Stderr
