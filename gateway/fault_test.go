@@ -57,6 +57,8 @@ func TestStoreAway(t *testing.T) {
 	b := start(t, srv.Client(), "wr", Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: rooms})
 	b.call("GET /wait", asJSON).code(t, 200)
 	line := b.call("GET /wait", asJSON).code(t, 202)
+	b.call("GET /open", asJSON).code(t, 200)
+	before := b.call("GET /open", asJSON).code(t, 202)
 	srv.Kill()
 	eventually(t, "the store is known to be away", func() bool { return !b.core.Up() })
 	_, raw := aPass(t, "wait", 0, 300, "")
@@ -69,6 +71,10 @@ func TestStoreAway(t *testing.T) {
 	eventually(t, "open lets in", func() bool {
 		a := b.call("GET /open", asJSON)
 		return a.status == 200 && readPass(t, a.header.Get("X-Waiting-Room-Pass"), "open").Off
+	})
+	eventually(t, "open lets in those who waited", func() bool {
+		a := b.call("GET /.waiting-room/open/status", before.jar()).code(t, 200)
+		return a.field("state") == "admitted" && readPass(t, a.field("pass"), "open").Off
 	})
 	eventually(t, "closed refuses", func() bool {
 		a := b.call("GET /closed", asJSON)

@@ -109,7 +109,7 @@ func (v *visit) queue() {
 		v.fail(err)
 		return
 	}
-	if s.State == admission.Admitted || s.State == admission.Active {
+	if (s.State == admission.Admitted || s.State == admission.Active) && !s.Offline {
 		if s, err = v.claim(s.Ticket, t.Client); err != nil && !errors.Is(err, admission.ErrNotYet) {
 			v.fail(err)
 			return
@@ -141,10 +141,15 @@ func reasonOf(s *admission.Standing) string {
 	return "ended"
 }
 
-// claim makes a session of an admitted ticket.
+// claim makes a session of an admitted ticket. When the store does not answer, the visitor goes on waiting: the admission
+// stands, and the next poll claims it.
 func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.Standing, error) {
 	t.Client = client
-	return v.room.line.Claim(v.g.life, t)
+	s, err := v.room.line.Claim(v.g.life, t)
+	if errors.Is(err, admission.ErrStore) {
+		return admission.Standing{State: admission.Waiting, Ticket: t, Offline: true}, nil
+	}
+	return s, err
 }
 
 // join takes a ticket, or lets the request itself through at once. lost, when not empty, is why a former ticket is

@@ -173,8 +173,9 @@ func (v *visit) serveStatus() {
 
 // tell answers with the status object of a ticket that was checked.
 func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standing, t *admission.Ticket, seconds int) {
-	first := s.State == admission.Admitted
-	if first || s.State == admission.Active {
+	// Without the store a session is made at once, and nobody knows whether the client was told before.
+	first := s.State == admission.Admitted || s.Offline && s.State == admission.Active
+	if (first || s.State == admission.Active) && !s.Offline {
 		claimed, err := v.claim(s.Ticket, t.Client)
 		if err != nil && !errors.Is(err, admission.ErrNotYet) {
 			v.fail(err)
