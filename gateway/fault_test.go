@@ -54,11 +54,14 @@ func TestStoreAway(t *testing.T) {
 		p.OnStoreError = mode
 		rooms = append(rooms, Room{ID: mode, Paths: []string{"/" + mode}, Policy: p})
 	}
+	lined := policy(1)
+	lined.OnStoreError = admission.OnErrorOpen
+	rooms = append(rooms, Room{ID: "lined", Paths: []string{"/lined"}, Policy: lined})
 	b := start(t, srv.Client(), "wr", Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: rooms})
 	b.call("GET /wait", asJSON).code(t, 200)
 	line := b.call("GET /wait", asJSON).code(t, 202)
-	b.call("GET /open", asJSON).code(t, 200)
-	before := b.call("GET /open", asJSON).code(t, 202)
+	b.call("GET /lined", asJSON).code(t, 200)
+	before := b.call("GET /lined", asJSON).code(t, 202)
 	srv.Kill()
 	eventually(t, "the store is known to be away", func() bool { return !b.core.Up() })
 	_, raw := aPass(t, "wait", 0, 300, "")
@@ -73,8 +76,8 @@ func TestStoreAway(t *testing.T) {
 		return a.status == 200 && readPass(t, a.header.Get("X-Waiting-Room-Pass"), "open").Off
 	})
 	eventually(t, "open lets in those who waited", func() bool {
-		a := b.call("GET /.waiting-room/open/status", before.jar()).code(t, 200)
-		return a.field("state") == "admitted" && readPass(t, a.field("pass"), "open").Off
+		a := b.call("GET /.waiting-room/lined/status", before.jar()).code(t, 200)
+		return a.field("state") == "admitted" && readPass(t, a.field("pass"), "lined").Off
 	})
 	eventually(t, "closed refuses", func() bool {
 		a := b.call("GET /closed", asJSON)
