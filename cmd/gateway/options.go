@@ -121,3 +121,25 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	}
 	return rooms
 }
+
+// needRestart names the settings that differ and that a running gateway does not change.
+func needRestart(old, next *config.Config) []string {
+	var names []string
+	for _, s := range []struct {
+		name     string
+		old, new any
+	}{
+		{"listen", old.Listen, next.Listen},
+		{"admin.listen", old.Admin.Listen, next.Admin.Listen},
+		{"store", old.Store, next.Store},
+		{"limits", old.Limits, next.Limits},
+		{"shutdown_timeout", old.ShutdownTimeout, next.ShutdownTimeout},
+		{"log.level", old.Log.Level, next.Log.Level},
+		{"log.format", old.Log.Format, next.Log.Format},
+	} {
+		if s.old != s.new {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}

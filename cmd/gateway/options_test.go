@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/config"
@@ -31,5 +32,17 @@ rooms: [{id: sale, hosts: ["shop.example"]}]
 	}
 	if o.DefaultOrigin != "" || o.Rooms[0].Origin != "shop" {
 		t.Errorf("default_origin %q, the room's %q", o.DefaultOrigin, o.Rooms[0].Origin)
+	}
+}
+
+func TestNeedRestart(t *testing.T) {
+	old, next := &config.Config{Listen: ":8080"}, &config.Config{Listen: ":8081"}
+	next.Store.Prefix = "other"
+	next.Log.Access = true // changes at once
+	if got := needRestart(old, next); !slices.Equal(got, []string{"listen", "store"}) {
+		t.Fatalf("%q", got)
+	}
+	if got := needRestart(old, old); got != nil {
+		t.Fatalf("%q", got)
 	}
 }

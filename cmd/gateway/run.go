@@ -80,6 +80,9 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
 			return
 		}
+		if later := needRestart(cfg, next); len(later) > 0 {
+			log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
+		}
 		cfg = next
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
