@@ -274,9 +274,9 @@
         set(f('waiting'), whole.format(r.waiting));
         set(f('parked'), r.parked ? whole.format(r.parked) + ' parked' : '');
         set(f('active'), whole.format(r.active));
-        set(f('admitted'), [p.admission.max_active ? 'of ' + whole.format(p.admission.max_active) : '', r.admitted ? whole.format(r.admitted) + ' on their way in' : ''].filter(Boolean).join(', '));
+        set(f('admitted'), [p.max_active ? 'of ' + whole.format(p.max_active) : '', r.admitted ? whole.format(r.admitted) + ' on their way in' : ''].filter(Boolean).join(', '));
         set(f('rate'), measured(r.rate));
-        set(f('limit'), 'of ' + some.format(limit) + '/s, burst ' + some.format(p.admission.burst));
+        set(f('limit'), 'of ' + some.format(limit) + '/s, burst ' + some.format(p.burst));
         set(f('eta'), r.eta ? span(r.eta.seconds) : '–');
         set(f('oldest'), r.eta && r.eta.seconds ? span(r.eta.low) + ' to ' + span(r.eta.high) : r.oldest_wait_seconds ? 'longest so far ' + span(r.oldest_wait_seconds) : '');
         const share = limit > 0 ? Math.min(1, r.rate / limit) : 0;
