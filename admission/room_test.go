@@ -243,3 +243,27 @@ func TestRevokeIsToldWhenTheStoreIsBack(t *testing.T) {
 		t.Fatalf("%+v %v", f, err)
 	}
 }
+
+// TestNewcomerNeverPassesALine: a token that is there before the tick hands it
+// out belongs to the head of the line, not to who comes just then.
+func TestNewcomerNeverPassesALine(t *testing.T) {
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
+	for range 5 {
+		mustJoin(t, r, testID(), testClient(1)) // the burst
+	}
+	head := mustJoin(t, r, testID(), testClient(2))
+	c.pass(2 * time.Second) // ten tokens' time, and no tick
+	if r.Charge(ctx5(t)) {
+		t.Fatal("a request without a session passed the line")
+	}
+	if s := mustJoin(t, r, testID(), testClient(3)); s.State != Waiting {
+		t.Fatalf("a newcomer passed the line: %+v", s)
+	}
+	if err := r.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := r.Lookup(ctx5(t), head.Ticket.ID); err != nil || f.State != Admitted {
+		t.Fatalf("the head after the tick: %+v %v", f, err)
+	}
+}
