@@ -1,0 +1,36 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrStore is wrapped by errors that mean an outage.
+var ErrStore = errors.New("the store does not answer")
+
+// Code tells refusals apart; package api maps it to an HTTP status.
+type Code string
+
+// The reasons of a refusal.
+const (
+	CodeNotFound   Code = "not_found"
+	CodeExists     Code = "exists"      // another group has that id
+	CodeSealed     Code = "sealed"      // no more jobs
+	CodeState      Code = "wrong_state" // the group's status does not allow it
+	CodeHalfIn     Code = "chunk_open"  // a chunk is half in; send it again, then seal
+	CodeQuota      Code = "quota"       // limits.pending_per_tenant
+	CodeInvalid    Code = "invalid"
+	CodeChunkReuse Code = "idempotency_key" // the key was used for something else
+)
+
+// Refusal is a call that the store understood and did not carry out. Detail names the field and the way out.
+type Refusal struct {
+	Code   Code
+	Detail string
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Code, r.Detail) }
+
+func refuse(code Code, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Detail: fmt.Sprintf(format, args...)}
+}

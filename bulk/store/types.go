@@ -1,0 +1,259 @@
+package store
+
+import (
+	"time"
+)
+
+// Level is the priority of a group.
+type Level string
+
+// The levels: each multiplies the weight of what it holds, by 16, 4 and 1.
+const (
+	High   Level = "high"
+	Normal Level = "normal"
+	Low    Level = "low"
+)
+
+// Status is where a group is in its life; docs/bulk.md draws it.
+type Status string
+
+// The statuses of a group. Before the seal a group is CREATED even while its jobs run. Paused is a flag beside them.
+const (
+	Created     Status = "CREATED"     // jobs may still come
+	Dispatched  Status = "DISPATCHED"  // sealed: all jobs are in, none has begun
+	Running     Status = "RUNNING"     // sealed and begun
+	Aggregating Status = "AGGREGATING" // every job has its outcome; results are being reduced
+	Completed   Status = "COMPLETED"
+	Failed      Status = "FAILED" // more failed than failure_tolerance allows
+	Cancelled   Status = "CANCELLED"
+)
+
+// Ended says whether a group of this status is at its end.
+func (s Status) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// Tolerance is how many jobs of a group may fail before the group does: a count, or a share of its jobs in percent.
+type Tolerance struct {
+	Count   int64
+	Percent float64 // 0…100; used where Share is true
+	Share   bool
+}
+
+// GroupSpec is what a group is made from.
+type GroupSpec struct {
+	ID           string // 1…128 of [A-Za-z0-9._:-]; empty: one is drawn
+	Tenant       string // 1…64 of [A-Za-z0-9._-]
+	Type         string // of its jobs, where a job names none
+	Level        Level
+	Weight       float64 // 0.01…100; 0 means 1
+	BasePriority int64   // of the score policy, milliseconds
+	Rate         float64 // starts a second of this group, up to three decimals; 0: no limit of its own
+	Concurrency  int64   // most jobs in flight; 0: no limit of its own
+	Aggregate    string  // compact JSON that bulk.ParseAggregate has accepted; empty: count
+	Tolerance    Tolerance
+	CallbackURL  string
+	StartSealed  bool   // no job starts before the seal
+	RedriveOf    string // the group whose dead jobs these are
+}
+
+// Group is a group as it stands now.
+type Group struct {
+	GroupSpec
+	Status  Status
+	Sealed  bool
+	Paused  bool
+	Epoch   int64 // grows with every change of status
+	Total   int64
+	Pending int64
+	Ready   int64
+	// NonReady counts jobs that wait out a backoff, a Retry-After or their run_at.
+	NonReady                           int64
+	InFlight                           int64
+	Succeeded, Failed, Dead, Cancelled int64
+	Throttles                          int64   // refusals by the rate limit or the downstream, of all its jobs
+	Rate1                              float64 // jobs finished a second, lately
+	Reduced                            int64   // outcomes that the reducer has taken in
+	Gated                              bool    // nothing of it starts for now
+	GatedUntil                         time.Time
+	CreatedAt, SealedAt, StartedAt     time.Time // zero while it has not happened
+	FinishedAt                         time.Time
+	LastAddedAt                        time.Time
+	Result                             []byte // JSON, when the group has ended
+	CallbackState                      string // "", "pending", "done", "failed"
+	Error                              string // why it failed
+}
+
+// Job is one line of a submission.
+type Job struct {
+	ID      string // 1…128 printable characters without blanks; unique in its group
+	Type    string // empty: the group's
+	Payload []byte // JSON
+	Cost    int64  // of the rates, 1…1,000; 0 means 1
+	RunAt   time.Time
+}
+
+// Chunk says which part of an upload a call of AddJobs carries.
+type Chunk struct {
+	Key    string // idempotency key; empty: none
+	Offset int64  // of the first job of this call among the chunk's lines, from 0
+	Last   bool   // the chunk ends with this call
+	// Rejected and Answer of the whole chunk are stored with the last call, so that a repeated chunk gets its old answer.
+	Answer []byte
+}
+
+// Added is what became of a call of AddJobs: one entry a job.
+type Added struct {
+	Accepted   int64
+	Duplicates int64
+	// Duplicate marks the jobs that were there already.
+	Duplicate []bool
+	// Before counts what earlier, broken attempts of this chunk had put in.
+	Before int64
+}
+
+// ChunkState is what is known of a chunk before it is read.
+type ChunkState struct {
+	Done   bool
+	Answer []byte // of a chunk that is done
+}
+
+// Leased is a job that this process has to start now.
+type Leased struct {
+	Key     string // names the job in the store: of Ack and Renew
+	ID      string
+	Group   string
+	Tenant  string
+	Type    string
+	Payload []byte
+	Cost    int64
+	Attempt int64 // from 1; does not grow with refusals and crashes
+	Crashes int64
+	Fence   int64 // grows with every start of any job; an Ack with an old one is refused
+	Until   time.Time
+}
+
+// Pulled is the answer to Pull.
+type Pulled struct {
+	Jobs []Leased
+	// Next is when a pull could find more, by rate, gate or backoff; zero where only an event (a submission, an ack, a change)
+	// can bring more: Wait hears of it.
+	Next time.Duration
+	// More says that there is work for more workers right now.
+	More bool
+	// What the fetch did, for metrics: jobs fetched, and in the classic pipeline how they were admitted.
+	Fetched, ToReady, ToNonReady, Dropped int64
+}
+
+// Verdict is how a run of a job ended.
+type Verdict string
+
+// The verdicts.
+const (
+	Done      Verdict = "done"      // 2xx
+	Rejected  Verdict = "failed"    // for good: not tried again
+	Retry     Verdict = "retry"     // a failed try; dead after the last
+	Throttled Verdict = "throttled" // refused for now by the downstream: no try spent
+	Returned  Verdict = "returned"  // given back unrun, at a shutdown: nothing spent
+	Buried    Verdict = "dead"      // dead at once, as an unknown type
+)
+
+// Ack ends the run of a leased job.
+type Ack struct {
+	Key     string
+	Fence   int64
+	Verdict Verdict
+	Result  []byte        // of Done: JSON or any bytes
+	Code    string        // of an error: [a-z0-9_], at most 64; "timeout", "http_500"
+	Error   string        // for people
+	After   time.Duration // Throttled: the downstream's Retry-After, 0: unknown; Retry: the least backoff
+	// Took is how long the handler ran.
+	Took time.Duration
+}
+
+// AckState is what became of an Ack.
+type AckState string
+
+// What an Ack leads to. Stale: the lease had ended or the fence is old; another run decides, nothing was changed.
+const (
+	AckDone      AckState = "done"
+	AckFailed    AckState = "failed"
+	AckRetry     AckState = "retry"
+	AckThrottled AckState = "throttled"
+	AckReturned  AckState = "returned"
+	AckDead      AckState = "dead"
+	AckCancelled AckState = "cancelled"
+	AckStale     AckState = "stale"
+)
+
+// Dispatched is what one round of the dispatcher did.
+type Dispatch struct {
+	Moved     int64 // due jobs that went back to the front of their group
+	Recovered int64 // orphans: leases that ended
+	Dead      int64 // of those and of the refused ones, how many died
+	Skipped   int64 // due jobs that could not go back yet
+	Woken     int64 // gates that opened
+	Next      time.Duration
+	More      bool // the round was cut at its bound: call again at once
+	// Tend lists groups with housekeeping to do: aggregation, sweeps, retention.
+	Tend []string
+}
+
+// Outcome is what became of one job.
+type Outcome struct {
+	ID       string
+	Status   string // succeeded, failed, dead, cancelled
+	Attempts int64
+	Result   []byte
+	Code     string
+	Error    string
+	// Payload, Type and Cost are there for dead jobs only.
+	Payload []byte
+	Type    string
+	Cost    int64
+	At      time.Time
+}
+
+// Page is a part of a group's outcomes.
+type Page struct {
+	Outcomes []Outcome
+	Next     string // "" at the end
+}
+
+// Patch changes a group; nil leaves a field as it is.
+type Patch struct {
+	Weight       *float64
+	Rate         *float64
+	Concurrency  *int64
+	Level        *Level
+	BasePriority *int64
+	Paused       *bool
+}
+
+// Congestion is a tenant's state of backpressure.
+type Congestion struct {
+	Tenant       string
+	NonReady     int64
+	Pending      int64
+	InFlight     int64
+	Rate         float64 // jobs a second that it may start: its own limit, or its share
+	Backoff      time.Duration
+	Level        string // none, low, moderate, high, critical
+	AvgThrottles float64
+	Finished     int64
+	Estimate     time.Duration // to work off what waits
+	At           time.Time
+}
+
+// Limits are the rates in force, live over configured.
+type Limits struct {
+	Global, PerTenant, Burst float64
+	Live                     bool // an operator set them
+}
+
+// Tenant is what operators may set for a tenant.
+type Tenant struct {
+	Name   string
+	Weight float64
+	Rate   float64 // 0: the configured
+	// Figures, read only.
+	Groups, InFlight, Served int64
+}
