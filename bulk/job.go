@@ -58,7 +58,9 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.Code, f.Err) }
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Permanent marks an error that another try will not mend.
-func Permanent(code string, err error) error { return &Failure{Kind: KindPermanent, Code: code, Err: err} }
+func Permanent(code string, err error) error {
+	return &Failure{Kind: KindPermanent, Code: code, Err: err}
+}
 
 // Busy marks a refusal for now, as 429 and 503 are; after is the downstream's Retry-After, 0 where it gave none.
 func Busy(after time.Duration, err error) error {
