@@ -15,14 +15,14 @@ type FairQueue struct {
 	keys []string
 }
 
-// Flow is what has a share. Weight is in thousandths, 1 to 1,600,000 (a level's 16 times 100).
-type Flow struct {
+// FairFlow is what has a share. Weight is in thousandths, 1 to 1,600,000 (a level's 16 times 100).
+type FairFlow struct {
 	ID            string
 	Units, Weight int64
 }
 
-// Share is one visit of a pull: what a flow was granted.
-type Share struct {
+// FairShare is one visit of a pull: what a flow was granted.
+type FairShare struct {
 	Flow  string
 	Units int64
 }
@@ -51,12 +51,12 @@ func fairKeys(prefix, tag, name string) []string {
 }
 
 // Put says what work the flows have now, and their weights. A flow without any leaves the queue.
-func (q *FairQueue) Put(ctx context.Context, flows ...Flow) error { return q.put(ctx, "set", flows) }
+func (q *FairQueue) Put(ctx context.Context, flows ...FairFlow) error { return q.put(ctx, "set", flows) }
 
 // Add adds to the work of flows (or takes from it, down to none) and sets their weights.
-func (q *FairQueue) Add(ctx context.Context, flows ...Flow) error { return q.put(ctx, "add", flows) }
+func (q *FairQueue) Add(ctx context.Context, flows ...FairFlow) error { return q.put(ctx, "add", flows) }
 
-func (q *FairQueue) put(ctx context.Context, how string, flows []Flow) error {
+func (q *FairQueue) put(ctx context.Context, how string, flows []FairFlow) error {
 	if len(flows) > MaxFlows {
 		return fmt.Errorf("%w: %d flows in one call; at most %d", ErrFlow, len(flows), MaxFlows)
 	}
@@ -74,7 +74,7 @@ func (q *FairQueue) put(ctx context.Context, how string, flows []Flow) error {
 
 // Pull grants up to want units (at most MaxShare) of the work there is, up to batch of them to a flow before the next one's
 // turn, in the order of the visits. What it grants leaves the work of its flow.
-func (q *FairQueue) Pull(ctx context.Context, want, batch int64) ([]Share, error) {
+func (q *FairQueue) Pull(ctx context.Context, want, batch int64) ([]FairShare, error) {
 	if want < 1 || want > MaxShare || batch < 1 {
 		return nil, fmt.Errorf("%w: a pull of %d units in batches of %d; ask for 1 to %d, in batches of at least 1", ErrFlow, want, batch, MaxShare)
 	}
@@ -86,10 +86,10 @@ func (q *FairQueue) Pull(ctx context.Context, want, batch int64) ([]Share, error
 	if !ok || len(v)%2 != 0 {
 		return nil, fmt.Errorf("fair_pull answered %v", res)
 	}
-	shares := make([]Share, 0, len(v)/2)
+	shares := make([]FairShare, 0, len(v)/2)
 	for i := 0; i < len(v); i += 2 {
 		flow, _ := v[i].(string)
-		shares = append(shares, Share{flow, asInt(v[i+1])})
+		shares = append(shares, FairShare{flow, asInt(v[i+1])})
 	}
 	return shares, nil
 }
