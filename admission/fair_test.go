@@ -193,7 +193,7 @@ func TestFairQueueIsTheModel(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if shares, _ := model.Pull(want, batch); !slices.Equal(got, shares) {
+						if shares := model.Pull(want, batch); !slices.Equal(got, shares) {
 							t.Fatalf("the scripts grant %v, the model %v", got, shares)
 						}
 					},
@@ -203,6 +203,9 @@ func TestFairQueueIsTheModel(t *testing.T) {
 						}
 						if got := tags(t, client, key+"idle"); !maps.Equal(got, model.Idle) {
 							t.Fatalf("idle %v, the model's %v", got, model.Idle)
+						}
+						if got, err := client.Get(ctx, key+"clock").Int64(); got != model.V || err != nil && !errors.Is(err, redis.Nil) {
+							t.Fatalf("virtual time %d, the model's %d; %v", got, model.V, err)
 						}
 					},
 				})

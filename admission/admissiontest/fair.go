@@ -86,25 +86,34 @@ func (s *Shares) Add(flow admission.FairFlow) {
 	s.Put(flow)
 }
 
-// Pull grants up to want units. charged is by how much each visit moved its flow.
-func (s *Shares) Pull(want, batch int64) (shares []admission.FairShare, charged []int64) {
+// Visit grants up to n units to the flow whose turn it is. charge is by how much that moves the flow.
+func (s *Shares) Visit(n int64) (share admission.FairShare, charge int64, ok bool) {
+	id, ok := s.First()
+	if !ok {
+		return share, 0, false
+	}
+	flow := s.Flows[id]
+	n = min(n, flow.Units)
+	charge = s.Serve(id, n, float64(flow.Weight))
+	flow.Units -= n
+	s.Put(flow)
+	return admission.FairShare{Flow: id, Units: n}, charge, true
+}
+
+// Pull grants up to want units, up to batch of them in a visit.
+func (s *Shares) Pull(want, batch int64) (shares []admission.FairShare) {
 	for want > 0 {
-		id, ok := s.First()
+		share, _, ok := s.Visit(min(want, batch))
 		if !ok {
 			break
 		}
-		flow := s.Flows[id]
-		n := min(flow.Units, batch, want)
-		charged = append(charged, s.Serve(id, n, float64(flow.Weight)))
-		flow.Units -= n
-		s.Put(flow)
-		want -= n
-		shares = append(shares, admission.FairShare{Flow: id, Units: n})
+		want -= share.Units
+		shares = append(shares, share)
 	}
 	if len(shares) > 0 {
 		s.Forget()
 	}
-	return shares, charged
+	return shares
 }
 
 // FairGroup is one group of a FairTree. Weight is in thousandths.
@@ -144,10 +153,10 @@ type FairTree struct {
 
 // Visit is one turn of a group: its jobs that were taken, and by how much that moved the tenant and the group.
 type Visit struct {
-	Level                    int
-	Tenant, Group            string
-	Jobs, Cost               int64
-	TenantCharge, GroupMoved int64
+	Level                     int
+	Tenant, Group             string
+	Jobs, Cost                int64
+	TenantCharge, GroupCharge int64
 }
 
 // NewFairTree is a queue without groups.
@@ -246,34 +255,41 @@ func (t *FairTree) first() (level int, tenant string, group *FairGroup) {
 	return level, tenant, group
 }
 
+// Visit takes up to n jobs of the group whose turn it is.
+func (t *FairTree) Visit(n int) (visit Visit, ok bool) {
+	level, name, g := t.first()
+	if g == nil {
+		return visit, false
+	}
+	n = min(n, len(g.Costs))
+	visit = Visit{Level: level, Tenant: name, Group: g.ID, Jobs: int64(n)}
+	for _, cost := range g.Costs[:n] {
+		visit.Cost += cost
+	}
+	g.Costs = slices.Clone(g.Costs[n:])
+	g.Done += int64(n)
+	tenant, f := t.Tenants[name], t.level(level)
+	visit.TenantCharge = f.Serve(name, visit.Cost, max(10, float64(tenant.Weight*g.Weight)/1000)*float64(admission.FairLevels[level]))
+	*t.virtual(level) = f.V
+	tenant.v[level] = max(tenant.v[level], g.tag)
+	visit.GroupCharge = admission.FairCharge(visit.Cost, float64(g.Weight)*admission.FairBoost(g.Total, g.Done))
+	g.tag += visit.GroupCharge
+	t.Place(g)
+	return visit, true
+}
+
 // Pull takes up to want jobs, up to batch of them from a group before the next one's turn.
 func (t *FairTree) Pull(want, batch int) (visits []Visit) {
 	for want > 0 {
-		level, name, g := t.first()
-		if g == nil {
+		visit, ok := t.Visit(min(want, batch))
+		if !ok {
 			break
 		}
-		n := min(len(g.Costs), batch, want)
-		visit := Visit{Level: level, Tenant: name, Group: g.ID, Jobs: int64(n)}
-		for _, cost := range g.Costs[:n] {
-			visit.Cost += cost
-		}
-		g.Costs = slices.Clone(g.Costs[n:])
-		g.Done += int64(n)
-		tenant, f := t.Tenants[name], t.level(level)
-		visit.TenantCharge = f.Serve(name, visit.Cost, max(10, float64(tenant.Weight*g.Weight)/1000)*float64(admission.FairLevels[level]))
-		*t.virtual(level) = f.V
-		tenant.v[level] = max(tenant.v[level], g.tag)
-		visit.GroupMoved = admission.FairCharge(visit.Cost, float64(g.Weight)*admission.FairBoost(g.Total, g.Done))
-		g.tag += visit.GroupMoved
-		t.Place(g)
-		want -= n
+		want -= int(visit.Jobs)
 		visits = append(visits, visit)
 	}
 	for level := range t.levels {
-		if level == 0 || t.Strict {
-			t.level(level).Forget()
-		}
+		t.level(level).Forget()
 	}
 	return visits
 }
