@@ -26,8 +26,11 @@ var (
 
 // Sign makes the header's value for body at now.
 func Sign(secret []byte, now time.Time, body []byte) string {
-	t := strconv.FormatInt(now.Unix(), 10)
-	return "t=" + t + ",v1=" + hex.EncodeToString(digest(secret, t, body))
+	return format(now.Unix(), digest(secret, now.Unix(), body))
+}
+
+func format(t int64, mac []byte) string {
+	return "t=" + strconv.FormatInt(t, 10) + ",v1=" + hex.EncodeToString(mac)
 }
 
 // Verify says whether header is a signature of body by secret, made within MaxSkew of now; nil: it is. The digest is compared
@@ -37,7 +40,7 @@ func Verify(secret []byte, header string, now time.Time, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if !hmac.Equal(mac, digest(secret, strconv.FormatInt(t, 10), body)) {
+	if !hmac.Equal(mac, digest(secret, t, body)) {
 		return ErrMismatch
 	}
 	if skew := now.Sub(time.Unix(t, 0)); skew > MaxSkew || skew < -MaxSkew {
@@ -46,10 +49,10 @@ func Verify(secret []byte, header string, now time.Time, body []byte) error {
 	return nil
 }
 
-// digest signs the time's text too, so that neither can be exchanged.
-func digest(secret []byte, t string, body []byte) []byte {
+// digest covers the time too, so that neither can be exchanged.
+func digest(secret []byte, t int64, body []byte) []byte {
 	h := hmac.New(sha256.New, secret)
-	h.Write([]byte(t))
+	h.Write(strconv.AppendInt(nil, t, 10))
 	h.Write([]byte{'.'})
 	h.Write(body)
 	return h.Sum(nil)
