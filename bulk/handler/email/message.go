@@ -238,5 +238,5 @@ func result(l *letter, reply string) ([]byte, error) {
 	return json.Marshal(struct {
 		MessageID string `json:"message_id"`
 		Reply     string `json:"reply"`
-	}{"<" + l.id + ">", strings.ToValidUTF8(reply[:min(len(reply), 500)], "")})
+	}{l.id, strings.ToValidUTF8(reply[:min(len(reply), 500)], "")})
 }

@@ -40,8 +40,9 @@ func (p *pool) send(ctx context.Context, l *letter) (reply string, err error) {
 		if err != nil {
 			return "", err
 		}
+		reused := s.reused // s is somebody else's once it is back
 		reply, err := p.transact(ctx, s, l)
-		if s.reused && stale(err) && ctx.Err() == nil {
+		if reused && stale(err) && ctx.Err() == nil {
 			continue // with a connection that the server did not close meanwhile; nothing was handed over yet
 		}
 		return reply, err
@@ -72,11 +73,12 @@ func (p *pool) take(ctx context.Context) (*session, error) {
 // keep puts a connection back that is ready for the next message, for a while.
 func (p *pool) keep(s *session) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.closed {
+		p.mu.Unlock()
 		quit(s)
 		return
 	}
+	defer p.mu.Unlock()
 	p.free = append(p.free, s)
 	s.expire = time.AfterFunc(p.idle, func() {
 		p.mu.Lock()
