@@ -100,6 +100,7 @@ func (a *acker) send(ctx context.Context, batch []pendingAck) {
 	for {
 		batch = a.dropLost(batch)
 		if len(batch) == 0 {
+			a.role.ok()
 			return
 		}
 		acks := make([]store.Ack, len(batch))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,15 +172,11 @@ func (e *Engine) beforeRun(method string) {
 	}
 }
 
-// Types lists the job types with a handler.
+// Types lists the job types with a handler, in order.
 func (e *Engine) Types() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	types := make([]string, 0, len(e.handlers))
-	for t := range e.handlers {
-		types = append(types, t)
-	}
-	return types
+	return slices.Sorted(maps.Keys(e.handlers))
 }
 
 // Resize changes the number of workers, 0 to MaxWorkers; jobs that run go on. With autoscaling, n is kept within its bounds

@@ -36,7 +36,7 @@ func (h *health) failed(role string, err error) {
 	if len(h.down) == 0 {
 		h.since = time.Now()
 		h.report(false)
-		h.log.Error("the store does not answer; going on as soon as it does", "role", role, "error", err)
+		h.log.Error("the store is away; going on as soon as it is back", "role", role, "error", err)
 	}
 	h.down[role] = struct{}{}
 }
@@ -50,7 +50,7 @@ func (h *health) fine(role string) {
 	delete(h.down, role)
 	if len(h.down) == 0 {
 		h.report(true)
-		h.log.Info("the store answers again", "after", time.Since(h.since).Round(time.Millisecond))
+		h.log.Info("the store is back", "after", time.Since(h.since).Round(time.Millisecond))
 	}
 }
 

@@ -36,6 +36,8 @@ type Metrics struct {
 	groups, callbacks                 *prometheus.CounterVec
 	types                             atomic.Pointer[map[string]*typeMetrics] // those with a handler, and otherType
 
+	collectors []prometheus.Collector
+
 	mu    sync.Mutex
 	known bool
 	last  store.Depths
@@ -121,8 +123,9 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},
 		[]string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.collectors = append(all, build, newDepthsCollector(m))
 	if reg != nil {
-		reg.MustRegister(append(all, build, newDepthsCollector(m))...)
+		reg.MustRegister(m.collectors...)
 	}
 	return m
 }

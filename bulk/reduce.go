@@ -82,7 +82,7 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 	if !all {
 		return moved, nil
 	}
-	result, err := finished(red, "/v1/groups/"+group+"/results")
+	result, err := conclude(red, "/v1/groups/"+group+"/results")
 	if err != nil {
 		return moved, reducerFailed(err)
 	}
@@ -104,7 +104,7 @@ func take(r *reduction, page []store.Outcome) (state []byte, err error) {
 	return r.marshal()
 }
 
-func finished(r *reduction, url string) (result []byte, err error) {
+func conclude(r *reduction, url string) (result []byte, err error) {
 	defer recovered(&err)
 	return r.result(url)
 }

@@ -29,6 +29,9 @@ type renewer struct {
 func (n *renewer) run(ctx context.Context) {
 	for sleep(ctx, n.lease/12) {
 		due := n.due(time.Now())
+		if len(due) == 0 {
+			n.role.ok() // what it failed with has ended
+		}
 		for len(due) > 0 && ctx.Err() == nil {
 			part := due[:min(len(due), maxRenew)]
 			if err := n.renew(ctx, part); err != nil {

@@ -83,17 +83,34 @@ func (w *workers) start(l store.Leased) {
 	w.wg.Add(1)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(giveUpAfter, func() { w.giveUp(ctx, r) }) })
 	go func() {
-		result, err := w.call(ctx, h, &l)
-		if !r.over.CompareAndSwap(false, true) {
-			w.metrics.abandoned.Dec()
-			return
-		}
-		ended := ctx.Err()
-		stop()
-		cancel()
-		w.end(r, w.verdict(&l, result, err, ended))
-		w.wg.Done()
+		var result []byte
+		err := errNotReturned
+		defer func() { // a handler may end its goroutine
+			if errors.Is(err, errNotReturned) {
+				err = w.caught(&l, recover())
+			}
+			if !r.over.CompareAndSwap(false, true) {
+				w.metrics.abandoned.Dec()
+				return
+			}
+			ended := ctx.Err()
+			stop()
+			cancel()
+			w.end(r, w.verdict(&l, result, err, ended))
+			w.wg.Done()
+		}()
+		result, err = h.Handle(ctx, &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost,
+			Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: l.Group + "/" + l.ID})
 	}()
+}
+
+var errNotReturned = errors.New("the handler has not returned")
+
+// caught makes an error of a handler's panic; cause is nil where it ended its goroutine.
+func (w *workers) caught(l *store.Leased, cause any) error {
+	w.metrics.of(l.Type).panics.Inc()
+	w.log.Error("a handler panicked", "type", l.Type, "group", l.Group, "job", l.ID, "panic", cause, "stack", string(debug.Stack()))
+	return Fail("panic", fmt.Errorf("the handler panicked: %v", cause))
 }
 
 // open enters a run into the books.
@@ -103,24 +120,6 @@ func (w *workers) open(l store.Leased, cancel context.CancelFunc) *run {
 	w.pool.start()
 	w.runs.add(r)
 	return r
-}
-
-// call runs the handler and turns a panic into an error.
-func (w *workers) call(ctx context.Context, h Handler, l *store.Leased) (result []byte, err error) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		cause := recover() // nil: the handler ended its goroutine
-		w.metrics.of(l.Type).panics.Inc()
-		w.log.Error("a handler panicked", "type", l.Type, "group", l.Group, "job", l.ID, "panic", cause, "stack", string(debug.Stack()))
-		result, err = nil, Fail("panic", fmt.Errorf("the handler panicked: %v", cause))
-	}()
-	result, err = h.Handle(ctx, &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost,
-		Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: l.Group + "/" + l.ID})
-	returned = true
-	return result, err
 }
 
 // giveUp ends a run whose handler does not heed its context. The goroutine stays until the handler returns.
