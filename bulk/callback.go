@@ -10,7 +10,7 @@ import (
 
 const (
 	callbackTimeout = 20 * time.Second
-	callbackAgain   = 2 * time.Second // at least, between two tries
+	callbackAgain   = 2 * time.Second // after the first try, and twice as long after each
 	callbackMost    = time.Hour       // at most
 	callbackFor     = 24 * time.Hour  // after the group's end no more
 )
@@ -31,40 +31,38 @@ type calling struct {
 	slots   chan struct{}
 }
 
-// back calls back for a group, under its lock, and says how long to leave the group alone.
-func (c *calling) back(ctx context.Context, t tender, group string) (rest time.Duration, err error) {
+// back calls back for a group, under its lock.
+func (c *calling) back(ctx context.Context, t tender, group string) error {
 	if c.send == nil {
-		return tendRestLong, nil
+		return nil
 	}
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return 0, nil
+		return nil
 	}
 	unlock, ok, err := t.Lock(ctx, group, tendLock)
 	if err != nil || !ok {
-		return tendRest, err
+		return err
 	}
 	defer unlock()
 	if due, err := t.Tend(ctx, group); err != nil || !due.Callback { // another process was faster
-		return tendRest, err
+		return err
 	}
 	g, err := c.store.Group(ctx, group)
 	if err != nil {
-		return tendRest, err
+		return err
 	}
 	body, err := c.body(g)
 	if err == nil {
 		err = c.deliver(ctx, g.CallbackURL, body)
 	}
 	if ctx.Err() != nil {
-		return 0, nil // not its fault: due at once
+		return nil // not its fault: due at once
 	}
-	// Twice as long after each try, without a count: as long again as the group has been over.
-	over := time.Since(g.FinishedAt)
-	again := min(max(over, callbackAgain), callbackMost)
-	last := err != nil && over+again > callbackFor
+	again := min(callbackAgain<<min(g.CallbackTries, 20), callbackMost)
+	last := err != nil && time.Since(g.FinishedAt)+again > callbackFor
 	switch {
 	case err == nil:
 		c.metrics.callback("done")
@@ -75,7 +73,7 @@ func (c *calling) back(ctx context.Context, t tender, group string) (rest time.D
 		c.metrics.callback("retry")
 		c.log.Warn("a callback failed; it is tried again", "group", group, "url", g.CallbackURL, "again", again.Round(time.Second), "error", err)
 	}
-	return tendRest, c.store.CallbackDone(ctx, group, err == nil, last, again)
+	return c.store.CallbackDone(ctx, group, err == nil, last, again)
 }
 
 func (c *calling) deliver(ctx context.Context, url string, body []byte) error {

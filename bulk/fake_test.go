@@ -295,7 +295,7 @@ func (m *memory) Tend(context.Context, string) (store.Tended, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return store.Tended{
-		Reduce:   !m.group.Status.Ended() && (m.group.Status == store.Aggregating || int64(len(m.outcomes)) > m.group.Reduced),
+		Reduce:   m.group.Status == store.Aggregating || int64(len(m.outcomes)) > m.group.Reduced,
 		Callback: m.group.CallbackState == "pending",
 	}, after
 }
@@ -320,11 +320,7 @@ func (m *memory) Results(_ context.Context, _, cursor string, limit int) (store.
 	defer m.mu.Unlock()
 	from, _ := strconv.Atoi(cursor)
 	to := min(from+limit, len(m.outcomes))
-	p := store.Page{Outcomes: slices.Clone(m.outcomes[from:to])}
-	if to < len(m.outcomes) {
-		p.Next = strconv.Itoa(to)
-	}
-	return p, after
+	return store.Page{Outcomes: slices.Clone(m.outcomes[from:to]), Next: strconv.Itoa(to)}, after
 }
 
 func (m *memory) CommitReduce(_ context.Context, _ string, fence int64, cursor string, n int64, state []byte) (bool, error) {
@@ -350,10 +346,14 @@ func (m *memory) Finish(_ context.Context, _ string, fence int64, result []byte)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := &m.group
-	if fence != m.reducer || g.Status != store.Aggregating || g.Reduced != int64(len(m.outcomes)) {
+	if fence != m.reducer || (g.Status != store.Aggregating && g.Status != store.Cancelled) || g.Reduced != int64(len(m.outcomes)) {
 		return *g, false, after
 	}
-	g.Status, g.Result, g.FinishedAt = store.Completed, result, time.Now()
+	g.Result = result
+	if g.Status == store.Cancelled {
+		return *g, true, after
+	}
+	g.Status, g.FinishedAt = store.Completed, time.Now()
 	if g.CallbackURL != "" {
 		g.CallbackState = "pending"
 	}
@@ -390,6 +390,7 @@ func (m *memory) CallbackDone(_ context.Context, _ string, ok, last bool, again 
 			m.group.CallbackState = "pending"
 		})
 	}
+	m.group.CallbackTries++
 	m.callbacks = append(m.callbacks, fmt.Sprintf("ok=%t last=%t again=%s", ok, last, again.Round(time.Second)))
 	return after
 }

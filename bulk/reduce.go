@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// reducePage is how many outcomes are read, and committed, at a time; a running group is reduced when it has so many new ones.
+// reducePage is how many outcomes are read, and committed, at a time.
 const reducePage = 500
 
 // outcomes are read from here.
@@ -25,7 +25,7 @@ type reductions interface {
 }
 
 // reducing takes outcomes into their group's aggregate, a page at a time, while the group runs, and ends the group when all are
-// in. Cursor and state are committed together under a fence, so each outcome is taken in once whoever breaks off where.
+// in; a cancelled group only gets its result. Cursor and state are committed together under a fence, so each outcome is taken in once whoever breaks off where.
 type reducing struct {
 	outcomes outcomes
 	store    reductions
@@ -40,9 +40,8 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		return false, err
 	}
 	g := &at.Group
-	all := g.Status == store.Aggregating // no outcome comes any more
-	waiting := g.Succeeded + g.Failed + g.Dead + g.Cancelled - g.Reduced
-	if g.Status.Ended() || (!all && waiting < reducePage) {
+	all := g.Status == store.Aggregating || g.Status == store.Cancelled // no outcome comes any more
+	if g.Status.Ended() && !all {
 		return false, nil
 	}
 	red, err := newReduction(g.Aggregate, at.State, r.reducers)
@@ -52,8 +51,7 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		}
 		return false, reducerFailed(err)
 	}
-	// "" is the beginning, and after that the end: the last page leaves no cursor.
-	for cursor := at.Cursor; waiting > 0 && (cursor != "" || g.Reduced == 0); {
+	for cursor, n := at.Cursor, reducePage; n >= reducePage; {
 		if !time.Now().Before(until) || ctx.Err() != nil {
 			return moved, nil
 		}
@@ -61,9 +59,8 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		if err != nil {
 			return moved, err
 		}
-		n := len(page.Outcomes)
-		if n == 0 || (page.Next == "" && !all) {
-			return moved, nil // the end of what is there, with no cursor to go on from
+		if n = len(page.Outcomes); n == 0 {
+			break
 		}
 		state, err := take(red, page.Outcomes)
 		if err != nil {
@@ -75,8 +72,6 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		}
 		r.metrics.reduced.Add(float64(n))
 		moved = true
-		waiting -= int64(n)
-		g.Reduced += int64(n)
 		cursor = page.Next
 	}
 	if !all {
@@ -87,7 +82,7 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		return moved, reducerFailed(err)
 	}
 	ended, ok, err := r.store.Finish(ctx, group, at.Fence, result)
-	if err == nil && ok {
+	if err == nil && ok && g.Status == store.Aggregating {
 		r.metrics.groupEnded(ended.Status)
 	}
 	return moved || ok, err

@@ -15,10 +15,9 @@ import (
 const (
 	tendAtOnce     = 4   // groups
 	callbackAtOnce = 8   // groups
-	tendKnown      = 256 // groups under way or resting; the dispatcher names the others again
+	tendMost       = 256 // groups under way; the store names the others again
 	tendLock       = 30 * time.Second
-	tendRest       = 500 * time.Millisecond // between two looks at a group that left nothing to do
-	tendRestLong   = 15 * time.Second       // at one that this process can do nothing for
+	complainEvery  = time.Minute // about one group
 )
 
 // tender does the housekeeping of a group.
@@ -28,7 +27,8 @@ type tender interface {
 }
 
 // watcher brings groups on that the dispatcher names: sweeps, reduction, the end, the callback. The lock only keeps processes
-// from doing the same work; what may happen once is decided by the store.
+// from doing the same work; what may happen once is decided by the store. Tend also moves a group on in the store's agenda, so
+// it is called for groups, too, that somebody is busy with: a slow one must not stay at the agenda's head.
 type watcher struct {
 	store   tender
 	reduce  *reducing
@@ -38,10 +38,17 @@ type watcher struct {
 	health  *health
 	failing atomic.Bool
 
-	tending chan struct{} // slots
-	mu      sync.Mutex
-	known   map[string]time.Time // groups under way (zero) or resting (until then)
 	named   chan []string
+	tending chan struct{} // slots
+
+	mu         sync.Mutex
+	underWay   map[string]struct{}
+	complained map[string]time.Time
+}
+
+func newWatcher(s tender, reduce *reducing, call *calling, m *Metrics, log *slog.Logger, h *health) *watcher {
+	return &watcher{store: s, reduce: reduce, call: call, metrics: m, log: log, health: h, named: make(chan []string, 1),
+		tending: make(chan struct{}, tendAtOnce), underWay: map[string]struct{}{}, complained: map[string]time.Time{}}
 }
 
 // name is told which groups have housekeeping to do. It never blocks.
@@ -64,126 +71,136 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		case groups := <-w.named:
 			for _, g := range groups {
-				if w.claim(g, time.Now()) {
-					wg.Go(func() { w.rest(g, w.tend(ctx, g)) })
+				if !w.claim(g) {
+					_, err := w.step(ctx, g)
+					w.judge(ctx, g, err)
+					continue
 				}
+				wg.Go(func() {
+					defer w.leave(g)
+					w.judge(ctx, g, w.tend(ctx, g))
+				})
 			}
 		}
 	}
 }
 
-// claim says whether this process should look at a group now, and if so, marks it as under way.
-func (w *watcher) claim(group string, now time.Time) bool {
+// claim marks a group as under way; it is false where it is already, or where there are too many.
+func (w *watcher) claim(group string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	until, known := w.known[group]
-	if known && (until.IsZero() || now.Before(until)) {
+	if _, busy := w.underWay[group]; busy || len(w.underWay) >= tendMost {
 		return false
 	}
-	if !known && len(w.known) >= tendKnown {
-		for g, until := range w.known {
-			if !until.IsZero() && !now.Before(until) {
-				delete(w.known, g)
-			}
-		}
-		if len(w.known) >= tendKnown {
-			return false
-		}
-	}
-	w.known[group] = time.Time{}
+	w.underWay[group] = struct{}{}
 	return true
 }
 
-func (w *watcher) rest(group string, d time.Duration) {
+func (w *watcher) leave(group string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d <= 0 {
-		delete(w.known, group)
-	} else {
-		w.known[group] = time.Now().Add(d)
-	}
+	delete(w.underWay, group)
 }
 
-// tend does all there is to do for a group and says how long to leave it alone.
-func (w *watcher) tend(ctx context.Context, group string) (rest time.Duration) {
-	rest, callback, err := w.locked(ctx, group)
+// step does one bounded step.
+func (w *watcher) step(ctx context.Context, group string) (store.Tended, error) {
+	t, err := w.store.Tend(ctx, group)
+	if err == nil && t.DeadGone > 0 {
+		w.metrics.deadExpired.Add(float64(t.DeadGone))
+		w.log.Warn("dead letters past retention.dead were dropped", "group", group, "jobs", t.DeadGone)
+	}
+	return t, err
+}
+
+// tend does all there is to do for a group.
+func (w *watcher) tend(ctx context.Context, group string) error {
+	callback, err := w.locked(ctx, group)
 	if err == nil && callback {
-		rest, err = w.call.back(ctx, w.store, group)
+		err = w.call.back(ctx, w.store, group)
 	}
-	var refused *store.Refusal
-	switch {
-	case ctx.Err() != nil:
-		return 0
-	case err == nil:
-	case errors.As(err, &refused):
-		if refused.Code != store.CodeNotFound { // gone meanwhile
-			w.log.Warn("housekeeping of a group was refused", "group", group, "error", err)
-			return tendRestLong
-		}
-	case errors.Is(err, errNoReducer):
-		w.log.Warn("a group waits for a reducer that this process does not have: register it (Engine.RegisterReducer) "+
-			"in one of those that run", "group", group, "error", err)
-		return tendRestLong
-	case errors.Is(err, errReducer):
-		w.metrics.reduceErrors.Inc()
-		w.log.Error("a group's reducer failed; it is tried again", "group", group, "error", err)
-		return tendRestLong
-	default:
-		w.failing.Store(true)
-		w.health.failed("watcher", err)
-		return lastPause
-	}
-	if w.failing.Swap(false) {
-		w.health.fine("watcher")
-	}
-	return rest
+	return err
 }
 
 // locked does the part under the group's lock.
-func (w *watcher) locked(ctx context.Context, group string) (rest time.Duration, callback bool, err error) {
+func (w *watcher) locked(ctx context.Context, group string) (callback bool, err error) {
 	select {
 	case w.tending <- struct{}{}:
 		defer func() { <-w.tending }()
 	case <-ctx.Done():
-		return 0, false, nil
+		return false, nil
 	}
 	unlock, ok, err := w.store.Lock(ctx, group, tendLock)
-	if err != nil || !ok {
-		return tendRest, false, err
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		_, err := w.step(ctx, group)
+		return false, err
 	}
 	defer unlock()
-	// A long reduction lets others go first now and then, and never outlasts its lock by much.
+	// A long reduction lets others go first now and then, and does not outlast its lock.
 	for until := time.Now().Add(tendLock / 2); time.Now().Before(until) && ctx.Err() == nil; {
-		t, err := w.store.Tend(ctx, group)
-		if err != nil {
-			return tendRest, false, err
-		}
-		w.metrics.deadExpired.Add(float64(t.DeadGone))
-		if t.DeadGone > 0 {
-			w.log.Warn("dead letters past retention.dead were dropped", "group", group, "jobs", t.DeadGone)
-		}
-		if t.Removed {
-			return 0, false, nil
+		t, err := w.step(ctx, group)
+		if err != nil || t.Removed {
+			return false, err
 		}
 		moved := false
 		if t.Reduce {
 			if moved, err = w.reduce.group(ctx, group, until); err != nil {
-				return tendRest, false, err
+				return false, err
 			}
 		}
 		if !t.Again && !moved {
-			return tendRest, t.Callback, nil
+			return t.Callback, nil
 		}
 	}
-	return 0, false, nil // named again
-}
-
-func newWatcher(s tender, reduce *reducing, call *calling, m *Metrics, log *slog.Logger, h *health) *watcher {
-	return &watcher{store: s, reduce: reduce, call: call, metrics: m, log: log, health: h,
-		tending: make(chan struct{}, tendAtOnce), known: map[string]time.Time{}, named: make(chan []string, 16)}
+	return false, nil // named again
 }
 
 // errReducer marks a failure of a team's own reducer.
 var errReducer = errors.New("the reducer failed")
 
 func reducerFailed(err error) error { return fmt.Errorf("%w: %w", errReducer, err) }
+
+// judge notes how a group's housekeeping went. Whatever failed is tried again when the store names the group again.
+func (w *watcher) judge(ctx context.Context, group string, err error) {
+	var refused *store.Refusal
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+	case errors.As(err, &refused):
+		if refused.Code != store.CodeNotFound { // gone meanwhile
+			w.complain(group, "housekeeping of a group was refused", err)
+		}
+	case errors.Is(err, errNoReducer):
+		w.complain(group, "a group waits for a reducer that this process does not have: one of those that run has to register it", err)
+	case errors.Is(err, errReducer):
+		w.metrics.reduceErrors.Inc()
+		w.complain(group, "a group's reducer failed; it is tried again", err)
+	default:
+		w.failing.Store(true)
+		w.health.failed("watcher", err)
+		return
+	}
+	if w.failing.Swap(false) {
+		w.health.fine("watcher")
+	}
+}
+
+// complain logs what is wrong with a group, now and then.
+func (w *watcher) complain(group, text string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if last, ok := w.complained[group]; ok && now.Sub(last) < complainEvery {
+		return
+	}
+	for g, at := range w.complained {
+		if now.Sub(at) >= complainEvery {
+			delete(w.complained, g)
+		}
+	}
+	w.complained[group] = now
+	w.log.Error(text, "group", group, "error", err)
+}
