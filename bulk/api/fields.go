@@ -14,6 +14,7 @@ const (
 	maxTenant  = 64
 	maxType    = 64
 	maxGroupID = 128
+	alsoInType = ":/"
 	maxRate    = 1e6 // a second; the configuration has the same bound
 )
 
@@ -102,6 +103,7 @@ func excerpt(value []byte) json.RawMessage {
 
 const (
 	ruleWord   = "1 to 64 of A-Z a-z 0-9 . _ -"
+	ruleType   = "1 to 64 of A-Z a-z 0-9 . _ : / -"
 	ruleGroup  = "1 to 128 of A-Z a-z 0-9 . _ : -"
 	ruleLevel  = "high, normal or low"
 	ruleWeight = "a number from 0.01 to 100 with at most three decimal places"
@@ -148,8 +150,8 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 	fields := []field[spec]{
 		{"id", ruleGroup, func(g *spec, raw []byte) string { return setWord(&g.ID, raw, maxGroupID, ":") }, true},
 		{"tenant", ruleWord, func(g *spec, raw []byte) string { return setWord(&g.Tenant, raw, maxTenant, "") }, true},
-		{"type", ruleWord, func(g *spec, raw []byte) string {
-			if wrong := setWord(&g.Type, raw, maxType, ""); wrong != "" {
+		{"type", ruleType, func(g *spec, raw []byte) string {
+			if wrong := setWord(&g.Type, raw, maxType, alsoInType); wrong != "" {
 				return wrong
 			}
 			if s.o.AllowType != nil && !s.o.AllowType(g.Type) {
@@ -209,7 +211,7 @@ func complete(g *store.GroupSpec, faults []fault) []fault {
 		}
 	}
 	missing("tenant", g.Tenant, ruleWord)
-	missing("type", g.Type, ruleWord)
+	missing("type", g.Type, ruleType)
 	if g.Level == "" {
 		g.Level = store.Normal
 	}

@@ -10,10 +10,13 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
+// maxMadeID is longer than an id that is given: a redrive's is its source's and a number.
+const maxMadeID = 140
+
 // group reads the group of a path. One of a tenant that the token is not for is not there.
 func (s *Server) group(r *http.Request, who identity) (store.Group, error) {
 	id := r.PathValue("id")
-	if !isWord(id, maxGroupID, ":") {
+	if !isWord(id, maxMadeID, ":") {
 		return store.Group{}, noGroup(id)
 	}
 	g, err := s.store.Group(r.Context(), id)

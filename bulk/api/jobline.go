@@ -41,7 +41,9 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 			job.ID, wrong = jobID(value)
 		case "type":
 			bit = hasType
-			job.Type, wrong = word(value, maxType, "a type has 1 to 64 of A-Z a-z 0-9 . _ -")
+			if wrong = setWord(&job.Type, value, maxType, alsoInType); wrong != "" {
+				wrong += ": a type has " + ruleType
+			}
 		case "payload":
 			bit = hasPayload
 			job.Payload = value
@@ -106,18 +108,7 @@ func moment(raw []byte) (at time.Time, wrong string) {
 	return time.Time{}, `is not a time: write RFC 3339 with a zone, as "2026-01-02T15:04:05Z"`
 }
 
-// word reads text of letters, digits and . _ -, with at most so many of them.
-func word(raw []byte, most int, rule string) (value, wrong string) {
-	if !isText(raw) {
-		return "", "is not text: " + rule
-	}
-	value = text(raw)
-	if !isWord(value, most, "") {
-		return "", "is not allowed: " + rule
-	}
-	return value, ""
-}
-
+// isWord says whether s has 1 to most letters, digits and . _ -, or what else there may be.
 func isWord(s string, most int, also string) bool {
 	if s == "" || len(s) > most {
 		return false

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -273,6 +274,9 @@ func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identit
 	s.rerating.Lock()
 	defer s.rerating.Unlock()
 	t, err := s.store.Tenant(r.Context(), name)
+	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
+		t, err = store.Tenant{}, nil // it has sent nothing yet, and may be set up before it does
+	}
 	if err != nil {
 		return err
 	}

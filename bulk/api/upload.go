@@ -63,7 +63,7 @@ type upload struct {
 	bytes  int    // of their payloads
 	arena  []byte // where those are
 	offset int64  // line of the first job of the batch, from 0
-	begun  bool   // the store has answered a first batch
+	sent   int64  // jobs that the store has answered for
 }
 
 // run takes all lines in. An error leaves a chunk half in, and all that the store had answered for stays in the group.
@@ -129,16 +129,19 @@ func (u *upload) flush(ctx context.Context, c store.Chunk) error {
 	return nil
 }
 
-// count adds what the store says of a batch. What an earlier attempt of this chunk had put in is there already when it comes
-// again: the store tells it as duplicates, and with its first answer how many these are in all. They were accepted, then.
+// count adds what the store says of a batch. Of a chunk it says how many jobs of it are in, whichever attempt put them there:
+// what an earlier one put in is there already when it comes again, and is accepted all the same.
+//
+//	accepted   = Before + Accepted of the last batch
+//	duplicates = jobs sent - accepted
 func (u *upload) count(a store.Added) {
-	u.Accepted += a.Accepted
-	u.Duplicates += a.Duplicates
-	if !u.begun {
-		u.begun = true
-		u.Accepted += a.Before
-		u.Duplicates -= a.Before
+	u.sent += int64(len(u.jobs))
+	if u.key == "" {
+		u.Accepted += a.Accepted
+	} else {
+		u.Accepted = a.Before + a.Accepted
 	}
+	u.Duplicates = max(0, u.sent-u.Accepted) // an earlier attempt may have come further than this one has
 }
 
 // finish puts in what is left. A chunk with a key ends with a call of its own: its answer is known then, and is kept for
