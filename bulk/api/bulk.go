@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -50,30 +51,33 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	if err != nil {
 		return refuseUpload(r, err)
 	}
+	if !state.Done {
+		err := u.run(ctx, newLineReader(body, s.o.Limits.Line))
+		if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
+			state = store.ChunkState{Done: true, Answer: done.Answer}
+		} else if err != nil {
+			return refuseUpload(r, u.explainBulk(err))
+		}
+	}
 	status := http.StatusCreated
 	if state.Done {
 		status = http.StatusOK
 		if err := drain(body, -1); err != nil {
 			return brokenBody(err)
 		}
+		u.tally = tally{}
 		if err := json.Unmarshal(state.Answer, &u.tally); err != nil {
 			p := newProblem(http.StatusInternalServerError, "internal", "the kept answer of this upload does not read; GET /v1/groups/%s shows the group", spec.ID)
 			p.cause = err
 			return p
 		}
-	} else if err := u.run(ctx, newLineReader(body, s.o.Limits.Line)); err != nil {
-		return refuseUpload(r, u.explainBulk(err))
 	}
 	g, err := s.store.Seal(ctx, spec.ID)
 	if err != nil {
 		return u.explainBulk(err)
 	}
-	v, err := s.view(ctx, g)
-	if err != nil {
-		return err
-	}
 	w.Header().Set("Location", "/v1/groups/"+spec.ID)
-	writeJSON(w, status, "application/json", bulkAnswer{v, u.tally})
+	writeJSON(w, status, "application/json", bulkAnswer{s.view(g), u.tally})
 	return nil
 }
 

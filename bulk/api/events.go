@@ -25,10 +25,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	v, err := s.view(r.Context(), g)
-	if err != nil {
-		return err
-	}
 	if g.Status.Ended() && r.Header.Get("Last-Event-ID") == lastEvent {
 		w.WriteHeader(http.StatusNoContent) // tells a browser's EventSource not to come again
 		return nil
@@ -50,6 +46,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	_, _ = out.Write([]byte("retry: 2000\n\n"))
 	tick := time.NewTicker(eventEvery)
 	defer tick.Stop()
+	v := s.view(g)
 	var last []byte
 	said := s.o.Now()
 	for {
@@ -76,17 +73,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 			return nil
 		case <-tick.C:
 		}
-		next, err := s.store.Group(r.Context(), g.ID)
-		if err == nil {
-			var shown groupView
-			if shown, err = s.view(r.Context(), next); err == nil {
-				v = shown
-			}
-		}
+		g, err := s.store.Group(r.Context(), v.ID)
 		if _, gone := errors.AsType[*store.Refusal](err); gone {
 			return nil // past its retention
 		}
-		// An outage shows as silence; the stream goes on where the store does.
+		if err == nil { // an outage shows as silence; the stream goes on when the store does
+			v = s.view(g)
+		}
 	}
 }
 

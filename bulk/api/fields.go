@@ -167,7 +167,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 		{"aggregate", `"count", "concat", "sum:a.b" (or min, max, mean), or {"op":"sum","field":"a.b"}`, func(g *spec, raw []byte) string {
 			canonical, err := s.o.ParseAggregate(raw)
 			if err != nil {
-				return err.Error()
+				return strings.TrimPrefix(err.Error(), "aggregate: ")
 			}
 			g.Aggregate = string(canonical)
 			return ""

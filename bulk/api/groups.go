@@ -51,16 +51,12 @@ func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identit
 		return err
 	}
 	s.log.InfoContext(r.Context(), "group created", "who", who.name, "group", g.ID, "tenant", g.Tenant, "again", !created)
-	v, err := s.view(r.Context(), g)
-	if err != nil {
-		return err
-	}
 	w.Header().Set("Location", "/v1/groups/"+g.ID)
 	status := http.StatusCreated
 	if !created {
 		status = http.StatusOK
 	}
-	writeJSON(w, status, "application/json", v)
+	writeJSON(w, status, "application/json", s.view(g))
 	return nil
 }
 
@@ -85,15 +81,7 @@ func (s *Server) showGroup(w http.ResponseWriter, r *http.Request, who identity)
 	if err != nil {
 		return err
 	}
-	return s.okGroup(w, r, g)
-}
-
-func (s *Server) okGroup(w http.ResponseWriter, r *http.Request, g store.Group) error {
-	v, err := s.view(r.Context(), g)
-	if err != nil {
-		return err
-	}
-	return ok(w, v)
+	return ok(w, s.view(g))
 }
 
 type listFilter struct {
@@ -139,9 +127,9 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request, who identity
 	if err != nil {
 		return err
 	}
-	shown, err := s.views(r.Context(), groups)
-	if err != nil {
-		return err
+	shown := make([]groupView, len(groups))
+	for i, g := range groups {
+		shown[i] = s.view(g)
 	}
 	return ok(w, struct {
 		Groups []groupView `json:"groups"`
@@ -163,7 +151,7 @@ func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity
 		return invalid(faults...)
 	}
 	if p == (store.Patch{}) {
-		return s.okGroup(w, r, g)
+		return ok(w, s.view(g))
 	}
 	return s.change(w, r, who, "patch", g.ID, func(ctx context.Context, id string) (store.Group, error) { return s.store.Patch(ctx, id, p) })
 }
@@ -207,7 +195,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, ac
 		return err
 	}
 	s.log.InfoContext(r.Context(), "group changed", "who", who.name, "group", id, "action", action)
-	return s.okGroup(w, r, g)
+	return ok(w, s.view(g))
 }
 
 var redriveFields = []field[float64]{
@@ -237,12 +225,8 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) e
 		return err
 	}
 	s.log.InfoContext(r.Context(), "group redriven", "who", who.name, "group", g.ID, "as", made.ID)
-	v, err := s.view(r.Context(), made)
-	if err != nil {
-		return err
-	}
 	w.Header().Set("Location", "/v1/groups/"+made.ID)
-	writeJSON(w, http.StatusCreated, "application/json", v)
+	writeJSON(w, http.StatusCreated, "application/json", s.view(made))
 	return nil
 }
 

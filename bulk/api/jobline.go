@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	maxJobID = 128 // characters
-	maxCost  = 1000
+	maxJobID = 128 // bytes
 )
 
 // parseJob reads a line of a submission. What is wrong with it begins with the field's name; the job's payload is a part of
@@ -49,7 +48,7 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 			job.Payload = value
 		case "cost":
 			bit = hasCost
-			if job.Cost, wrong = whole(value, 1, maxCost); wrong != "" {
+			if job.Cost, wrong = whole(value, 1, store.MaxCost); wrong != "" {
 				wrong += ": a cost is a whole number from 1 to 1000"
 			}
 		case "run_at":
@@ -83,12 +82,12 @@ func quoteName(name []byte) string {
 }
 
 func jobID(raw []byte) (id, wrong string) {
-	const rule = ": an id has 1 to 128 printable characters and no blanks"
+	const rule = ": an id has 1 to 128 bytes of printable characters, no blanks"
 	if !isText(raw) {
 		return "", "is not text" + rule
 	}
 	id = text(raw)
-	if id == "" || len(id) > maxJobID && utf8.RuneCountInString(id) > maxJobID {
+	if id == "" || len(id) > maxJobID {
 		return "", "has a wrong length" + rule
 	}
 	for _, c := range id {

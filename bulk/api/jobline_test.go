@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -88,6 +89,13 @@ func FuzzJobLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var job store.Job
 		wrong := parseJob(line, &job)
+		if wrong == "" {
+			checked := job
+			checked.ID = cmp.Or(checked.ID, newLineIDs("u").of(1))
+			if err := checked.Validate(); err != nil {
+				t.Errorf("%q was taken, and the store refuses it with the lines around it: %v", line, err)
+			}
+		}
 		var fields map[string]json.RawMessage
 		err := json.Unmarshal(line, &fields)
 		if wrong != "" {

@@ -129,6 +129,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, mos
 		return nil
 	}
 	var b bytes.Buffer
+	cursor := ""
 	for sent := int64(0); ; {
 		held := 0
 		b.Reset()
@@ -144,15 +145,16 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, mos
 		if _, err := out.Write(b.Bytes()); err != nil {
 			return nil // the reader has gone
 		}
-		if page.Next == "" || most > 0 && sent == most {
+		if page.Next == "" || page.Next == cursor || most > 0 && sent == most {
 			return nil
 		}
+		cursor = page.Next
 		out.flush()
 		if n := len(page.Outcomes); n > 0 {
 			size = max(pageLeast, min(2*size, pageMost, pageBytes/max(1, held/n)))
 		}
-		page = store.Page{Next: page.Next}
-		if page, err = read(r.Context(), group, page.Next, size); err != nil {
+		page = store.Page{} // not two at a time
+		if page, err = read(r.Context(), group, cursor, size); err != nil {
 			if r.Context().Err() == nil {
 				s.log.WarnContext(r.Context(), "answer cut in the middle", "path", r.URL.Path, "error", err)
 			}

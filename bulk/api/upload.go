@@ -233,8 +233,8 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	body := moving(w, r, s.o.Limits.Idle)
 	u := &upload{to: s.store, group: g.ID, allow: s.o.AllowType}
 	if key == "" {
-		if g.Sealed { // before it is read for nothing
-			return refuseUpload(r, newProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed and takes no more jobs: make another", g.ID))
+		if g.Sealed {
+			return refuseUpload(r, sealed(g.ID)) // before it is read for nothing
 		}
 		var release func()
 		if body, release, err = s.whole(body, "an Idempotency-Key"); err != nil {
@@ -245,24 +245,36 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	} else {
 		u.key, u.ids = chunkKey(key), newLineIDs(chunkKey(key))
 		state, err := s.store.ChunkState(r.Context(), g.ID, u.key)
-		if err != nil {
+		switch {
+		case err != nil:
 			return refuseUpload(r, err)
-		}
-		if state.Done {
-			if err := drain(body, -1); err != nil {
-				return brokenBody(err)
-			}
-			writeRaw(w, http.StatusOK, "application/json", append(state.Answer, '\n'))
-			return nil
-		}
-		if g.Sealed {
-			return refuseUpload(r, newProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed and takes no more jobs: make another", g.ID))
+		case state.Done:
+			return again(w, body, state.Answer)
+		case g.Sealed:
+			return refuseUpload(r, sealed(g.ID))
 		}
 	}
-	if err := u.run(r.Context(), newLineReader(body, s.o.Limits.Line)); err != nil {
+	err = u.run(r.Context(), newLineReader(body, s.o.Limits.Line))
+	if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
+		return again(w, body, done.Answer)
+	}
+	if err != nil {
 		return refuseUpload(r, u.explain(err))
 	}
 	return ok(w, u.tally)
+}
+
+// again answers a chunk that is in already as it was answered then.
+func again(w http.ResponseWriter, body io.Reader, answer []byte) error {
+	if err := drain(body, -1); err != nil {
+		return brokenBody(err)
+	}
+	writeRaw(w, http.StatusOK, "application/json", append(answer, '\n'))
+	return nil
+}
+
+func sealed(group string) *problem {
+	return newProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed: it takes no more jobs; make a new group for them", group)
 }
 
 const ndjson = "application/x-ndjson"

@@ -1,11 +1,13 @@
 package api
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/congestion"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -71,10 +73,10 @@ func at(t time.Time) *timestamp {
 	return new(timestamp(t))
 }
 
-// MarshalGroup gives a group as GET /v1/groups/{id} does: what a callback's body is. congestion is its tenant's level.
-func MarshalGroup(g store.Group, congestion string) []byte { return marshal(viewOf(g, congestion)) }
+// CallbackBody gives a group that has ended as GET /v1/groups/{id} does.
+func CallbackBody(g store.Group) ([]byte, error) { return json.Marshal(viewOf(g, calm)) }
 
-func viewOf(g store.Group, congestion string) groupView {
+func viewOf(g store.Group, level string) groupView {
 	v := groupView{
 		ID: g.ID, Tenant: g.Tenant, Type: g.Type, Status: g.Status, Sealed: g.Sealed, Paused: g.Paused,
 		Priority: g.Level, Weight: g.Weight, Base: g.BasePriority, RateLimit: tidy(g.GroupSpec.Rate), Concurrency: g.Concurrency, Start: "early",
@@ -82,9 +84,14 @@ func viewOf(g store.Group, congestion string) groupView {
 		CallbackURL: g.CallbackURL, Callback: g.CallbackState, RedriveOf: g.RedriveOf,
 		Total: g.Total, Pending: g.Pending, Ready: g.Ready, NonReady: g.NonReady, InFlight: g.InFlight,
 		Succeeded: g.Succeeded, Failed: g.Failed, Dead: g.Dead, Cancelled: g.Cancelled,
-		Progress: progress(g), Rate: tidy(g.Rate1), ETA: estimate(g), Congestion: congestion, Gated: g.Gated,
+		Progress: progress(g), Rate: tidy(g.Rate1), ETA: estimate(g), Congestion: level, Gated: g.Gated,
 		CreatedAt: at(g.CreatedAt), SealedAt: at(g.SealedAt), StartedAt: at(g.StartedAt), FinishedAt: at(g.FinishedAt), LastAddedAt: at(g.LastAddedAt),
-		Error: g.Error,
+	}
+	if g.Status == store.Failed {
+		v.Error = fmt.Sprintf("%d of %d jobs failed or died; failure_tolerance is %s", g.Failed+g.Dead, g.Total, bytes.Trim(v.Tolerance, `"`))
+	}
+	if g.Status.Ended() {
+		v.Congestion = calm
 	}
 	if g.StartSealed {
 		v.Start = "sealed"
@@ -155,59 +162,9 @@ func estimate(g store.Group) *eta {
 	return e
 }
 
-// view shows a group with its tenant's congestion.
-func (s *Server) view(ctx context.Context, g store.Group) (groupView, error) {
-	if g.Status.Ended() {
-		return viewOf(g, calm), nil
-	}
-	seen, err := s.store.Congestion(ctx, g.Tenant)
-	if err != nil {
-		return groupView{}, err
-	}
-	return viewOf(g, levels(seen).of(g.Tenant)), nil
-}
-
-// views shows a page of groups, at the price of one more call however many there are.
-func (s *Server) views(ctx context.Context, groups []store.Group) ([]groupView, error) {
-	tenants := map[string]bool{}
-	for _, g := range groups {
-		if !g.Status.Ended() {
-			tenants[g.Tenant] = true
-		}
-	}
-	var seen levels
-	if len(tenants) > 0 {
-		only := ""
-		if len(tenants) == 1 {
-			for only = range tenants {
-			}
-		}
-		var err error
-		if seen, err = s.store.Congestion(ctx, only); err != nil {
-			return nil, err
-		}
-	}
-	out := make([]groupView, len(groups))
-	for i, g := range groups {
-		level := calm
-		if !g.Status.Ended() {
-			level = seen.of(g.Tenant)
-		}
-		out[i] = viewOf(g, level)
-	}
-	return out, nil
-}
-
 // calm is the level of who waits for nothing.
 const calm = "none"
 
-type levels []store.Congestion
-
-func (l levels) of(tenant string) string {
-	for _, c := range l {
-		if c.Tenant == tenant && c.Level != "" {
-			return c.Level
-		}
-	}
-	return calm
+func (s *Server) view(g store.Group) groupView {
+	return viewOf(g, congestion.Level(g.Backoff, s.store.Settings().BaseBackoff))
 }
