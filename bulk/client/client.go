@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -45,7 +46,9 @@ type Options struct {
 type Client struct {
 	base  *url.URL
 	o     Options
-	stall time.Duration
+	stall time.Duration // stallAfter
+
+	firstEvent time.Duration
 }
 
 // New makes a client of the server at baseURL, such as http://127.0.0.1:8090. It does not connect yet.
@@ -79,7 +82,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	if o.Patience == 0 {
 		o.Patience = DefaultPatience
 	}
-	return &Client{base: u, o: o, stall: stallAfter}, nil
+	return &Client{base: u, o: o, stall: stallAfter, firstEvent: firstEvent}, nil
 }
 
 // call is one request that is safe to repeat, unless once is set.
@@ -92,6 +95,7 @@ type call struct {
 	key    string // Idempotency-Key
 	accept string
 	once   bool
+	stall  time.Duration // 0: the client's
 }
 
 func get(path ...string) call  { return call{method: http.MethodGet, path: path} }
@@ -156,7 +160,7 @@ func (c *Client) try(ctx context.Context, k call) (*stream, error) {
 }
 
 func (c *Client) send(ctx context.Context, k call, body io.Reader) (*stream, error) {
-	ctx, guard := newGuard(ctx, c.stall)
+	ctx, guard := newGuard(ctx, cmp.Or(k.stall, c.stall))
 	switch b := body.(type) {
 	case nil:
 	case *bytes.Reader:

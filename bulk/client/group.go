@@ -56,7 +56,7 @@ type GroupSpec struct {
 	BasePriority int64    `json:"base_priority,omitempty"` // of the score policy, milliseconds
 	Rate         float64  `json:"rate,omitempty"`          // starts a second, up to three decimals; 0: no limit of its own
 	Concurrency  int64    `json:"concurrency,omitempty"`   // most jobs in flight; 0: no limit of its own
-	// Aggregate says how results are reduced, as the server takes it: "count", {"sum": "field"}, …
+	// Aggregate says how results are reduced, as JSON: "count", "concat", "sum:a.b" (or min, max, mean).
 	Aggregate json.RawMessage `json:"aggregate,omitempty"`
 	// FailureTolerance is how many jobs may fail before the group does: a number, or a share such as "5%".
 	FailureTolerance Tolerance `json:"failure_tolerance,omitzero"`
@@ -94,7 +94,7 @@ type Group struct {
 	Priority         Priority        `json:"priority"`
 	Weight           float64         `json:"weight"`
 	BasePriority     int64           `json:"base_priority"`
-	RateLimit        float64         `json:"rate_limit"`
+	RateLimit        float64         `json:"rate_limit"` // its own, starts a second; 0: none
 	Concurrency      int64           `json:"concurrency"`
 	Aggregate        json.RawMessage `json:"aggregate,omitempty"`
 	FailureTolerance Tolerance       `json:"failure_tolerance"`
@@ -115,18 +115,22 @@ type Group struct {
 	Dead      int64  `json:"dead"`
 	Cancelled int64  `json:"cancelled"`
 
-	Progress        float64 `json:"progress"` // 0…1
-	Rate            float64 `json:"rate"`     // jobs finished a second, lately
-	ETA             *ETA    `json:"eta"`      // nil: unknown
-	Congestion      string  `json:"congestion"`
+	Progress        float64 `json:"progress"`      // 0…1
+	Rate            float64 `json:"rate"`          // jobs finished a second, lately
+	ETA             *ETA    `json:"eta,omitempty"` // nil: unknown
+	Congestion      string  `json:"congestion"`    // of its tenant: none, low, moderate, high, critical
 	ThrottlesPerJob float64 `json:"throttles_per_job"`
 
-	CreatedAt  time.Time `json:"created_at"`
-	SealedAt   time.Time `json:"sealed_at,omitzero"`
-	StartedAt  time.Time `json:"started_at,omitzero"`
-	FinishedAt time.Time `json:"finished_at,omitzero"`
-	Callback   string    `json:"callback,omitempty"` // pending, done, failed
-	Error      string    `json:"error,omitempty"`    // why it failed
+	Gated      bool      `json:"gated"` // nothing of it starts for now: its rate, concurrency or downstream
+	GatedUntil time.Time `json:"gated_until,omitzero"`
+
+	CreatedAt   time.Time `json:"created_at"`
+	SealedAt    time.Time `json:"sealed_at,omitzero"`
+	StartedAt   time.Time `json:"started_at,omitzero"`
+	FinishedAt  time.Time `json:"finished_at,omitzero"`
+	LastAddedAt time.Time `json:"last_added_at,omitzero"`
+	Callback    string    `json:"callback,omitempty"` // pending, done, failed
+	Error       string    `json:"error,omitempty"`    // why it failed
 }
 
 // Done counts the jobs that have their outcome.

@@ -47,6 +47,9 @@ func (p *Problem) Error() string {
 
 // passing says whether the same request may well succeed later.
 func (p *Problem) passing() bool {
+	if p.Code == "too_many_attempts" {
+		return false // of a wrong token
+	}
 	switch p.Status {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true

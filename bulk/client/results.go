@@ -19,30 +19,17 @@ const maxOutcome = 32 << 20
 // Outcome is what became of one job.
 type Outcome struct {
 	ID       string          `json:"id"`
-	Status   string          `json:"status"` // succeeded, failed, dead, cancelled
+	Status   string          `json:"status,omitempty"` // succeeded, failed, dead, cancelled; of Dead: empty
 	Attempts int64           `json:"attempts"`
 	Result   json.RawMessage `json:"result,omitempty"`
-	Error    *JobError       `json:"error,omitempty"`
+	Binary   []byte          `json:"result_base64,omitempty"` // in the place of Result where that is neither JSON nor text
+	Code     string          `json:"code,omitempty"`          // of the error: timeout, http_500, …
+	Error    string          `json:"error,omitempty"`         // for people
 	At       time.Time       `json:"at,omitzero"`
 	// Type, Payload and Cost are there for dead jobs only.
 	Type    string          `json:"type,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Cost    int64           `json:"cost,omitempty"`
-}
-
-// JobError is why a job did not succeed.
-type JobError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// UnmarshalJSON reads an error in full, or its text alone.
-func (e *JobError) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		return json.Unmarshal(b, &e.Message)
-	}
-	type plain JobError
-	return json.Unmarshal(b, (*plain)(e))
 }
 
 // Results streams the outcomes of a group's jobs in the order in which they came, as far as they are there. It goes on where a
@@ -72,7 +59,7 @@ func deadCall(group string) call {
 	return k
 }
 
-// Result reads the aggregate of a group that has ended; before, it is refused with wrong_state.
+// Result reads the aggregate of a group that has ended, null where there is none; before, it is refused with wrong_state.
 func (c *Client) Result(ctx context.Context, group string) (json.RawMessage, error) {
 	var result json.RawMessage
 	err := c.do(ctx, get("v1", "groups", group, "result"), &result)

@@ -3,25 +3,27 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 )
 
 // Congestion is a tenant's state of backpressure.
 type Congestion struct {
-	Tenant       string    `json:"tenant"`
-	NonReady     int64     `json:"non_ready"`
-	Pending      int64     `json:"pending"`
-	InFlight     int64     `json:"in_flight"`
-	Rate         float64   `json:"rate"`    // jobs a second that it may start: its own limit, or its share
-	Backoff      float64   `json:"backoff"` // seconds
-	Level        string    `json:"level"`   // none, low, moderate, high, critical
-	AvgThrottles float64   `json:"avg_throttles"`
-	Finished     int64     `json:"finished"`
-	Estimate     float64   `json:"estimate"` // seconds, to work off what waits
-	At           time.Time `json:"at,omitzero"`
+	Tenant          string    `json:"tenant"`
+	Level           string    `json:"level"` // none, low, moderate, high, critical
+	NonReady        int64     `json:"non_ready"`
+	Pending         int64     `json:"pending"`
+	InFlight        int64     `json:"in_flight"`
+	Rate            float64   `json:"rate"`            // jobs a second that it may start: its own limit, or its share
+	Backoff         float64   `json:"backoff_seconds"` // the last one
+	ThrottlesPerJob float64   `json:"throttles_per_job"`
+	Finished        int64     `json:"finished"`
+	Estimate        float64   `json:"estimate_seconds"` // to work off what is not ready
+	At              time.Time `json:"at,omitzero"`
 }
 
-// Congestion reads the state of every tenant that has groups.
+// Congestion reads the state of the tenants that have groups, as far as the token is for them.
 func (c *Client) Congestion(ctx context.Context) ([]Congestion, error) {
 	var a struct {
 		Tenants []Congestion `json:"tenants"`
@@ -30,12 +32,16 @@ func (c *Client) Congestion(ctx context.Context) ([]Congestion, error) {
 	return a.Tenants, err
 }
 
-// History reads a tenant's snapshots, at most one a second, the oldest first.
-func (c *Client) History(ctx context.Context, tenant string) ([]Congestion, error) {
+// History reads a tenant's snapshots of the last minutes (1…1440; 0: an hour), at most one a second, the oldest first.
+func (c *Client) History(ctx context.Context, tenant string, minutes int) ([]Congestion, error) {
+	k := get("v1", "congestion", tenant, "history")
+	if minutes != 0 {
+		k.query = url.Values{"minutes": {strconv.Itoa(minutes)}}
+	}
 	var a struct {
 		History []Congestion `json:"history"`
 	}
-	err := c.do(ctx, get("v1", "congestion", tenant, "history"), &a)
+	err := c.do(ctx, k, &a)
 	return a.History, err
 }
 
@@ -51,6 +57,19 @@ type Limits struct {
 func (c *Client) Limits(ctx context.Context) (*Limits, error) {
 	var l Limits
 	if err := c.do(ctx, get("v1", "limits"), &l); err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// SetLimits changes the rates while they are in force, with the operators' token; nil goes back to the configuration.
+func (c *Client) SetLimits(ctx context.Context, global, perTenant *float64) (*Limits, error) {
+	k, err := call{method: http.MethodPatch, path: []string{"v1", "limits"}}.with(map[string]*float64{"global": global, "per_tenant": perTenant})
+	if err != nil {
+		return nil, err
+	}
+	var l Limits
+	if err := c.do(ctx, k, &l); err != nil {
 		return nil, err
 	}
 	return &l, nil
@@ -75,13 +94,13 @@ func (c *Client) Tenant(ctx context.Context, name string) (*Tenant, error) {
 	return &t, nil
 }
 
-// TenantPatch changes a tenant; nil leaves a field as it is, 0 is the configuration's.
+// TenantPatch changes a tenant; nil leaves a field as it is.
 type TenantPatch struct {
-	Weight *float64 `json:"weight,omitempty"`
-	Rate   *float64 `json:"rate,omitempty"`
+	Weight *float64 `json:"weight,omitempty"` // 0.01…100
+	Rate   *float64 `json:"rate,omitempty"`   // jobs a second; 0: as configured
 }
 
-// SetTenant changes a tenant's weight and rate while it runs.
+// SetTenant changes a tenant's weight and rate while it runs, with the operators' token.
 func (c *Client) SetTenant(ctx context.Context, name string, p TenantPatch) (*Tenant, error) {
 	k, err := call{method: http.MethodPatch, path: []string{"v1", "tenants", name}}.with(p)
 	if err != nil {

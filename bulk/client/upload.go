@@ -19,8 +19,8 @@ const (
 	// ChunkLines and ChunkBytes end a chunk, whichever comes first.
 	ChunkLines = 5000
 	ChunkBytes = 4 << 20
-	// MaxLine is the longest line that is sent; a longer one is rejected here. The server's own limit (limits.line) is lower.
-	MaxLine = 4 << 20
+	// MaxLine is the longest line that is sent; a longer one is rejected here. No server's limits.line is higher.
+	MaxLine = 1 << 20
 	// KeptRejections is how many rejected lines an Uploaded lists.
 	KeptRejections = 1000
 	maxUploadID    = 64

@@ -5,14 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"strings"
 	"time"
 )
 
-// pollEvery is how often a group is read where its events cannot be had.
-const pollEvery = time.Second
+const (
+	// pollEvery is how often a group is read where its events cannot be had.
+	pollEvery = time.Second
+	// firstEvent is how soon a group's present state has to come as an event.
+	firstEvent = 10 * time.Second
+)
 
 // Watch yields a group now and whenever it has moved on, until it has ended; the last one has an ended status. It listens to
 // the server's events, connects again when they break off, and polls where something in between keeps them back. After an
@@ -56,13 +61,10 @@ var errNoEvents = errors.New("no events")
 // listen hands every state of a group on until see has seen enough, or the stream breaks off.
 func (c *Client) listen(ctx context.Context, id string, see func(*Group) bool) error {
 	k := get("v1", "groups", id, "events")
-	k.accept = "text/event-stream"
+	k.accept, k.stall = "text/event-stream", c.firstEvent
 	body, err := c.try(ctx, k)
-	if p, ok := errors.AsType[*Problem](err); ok && (p.Status == http.StatusNotAcceptable || p.Status == http.StatusNotImplemented) {
-		return errNoEvents
-	}
 	if err != nil {
-		return err
+		return silence(err)
 	}
 	defer body.Close()
 	if !strings.HasPrefix(body.contentType, "text/event-stream") {
@@ -71,11 +73,13 @@ func (c *Client) listen(ctx context.Context, id string, see func(*Group) bool) e
 	seen := false
 	for stream := newEvents(body); ; {
 		_, data, err := stream.next()
-		if err != nil && !seen {
-			return errNoEvents // all that came was silence: something holds the events back
-		}
-		if err != nil {
+		switch {
+		case err != nil && seen:
 			return c.unreachable(err)
+		case errors.Is(err, io.EOF):
+			return errNoEvents
+		case err != nil:
+			return silence(c.unreachable(err))
 		}
 		var g Group
 		if err := json.Unmarshal(data, &g); err != nil {
@@ -84,11 +88,22 @@ func (c *Client) listen(ctx context.Context, id string, see func(*Group) bool) e
 		if g.ID == "" {
 			continue // not a state of the group
 		}
-		seen = true
-		if !see(&g) {
+		if seen = true; !see(&g) {
 			return nil
 		}
+		body.guard.after = c.stall // the first came, and a server that is alive is never silent for longer
 	}
+}
+
+// silence tells a server that has no events for us, or something in between that holds them back, from one that is away.
+func silence(err error) error {
+	if _, held := errors.AsType[stalled](err); held {
+		return errNoEvents
+	}
+	if p, ok := errors.AsType[*Problem](err); ok && (p.Code == "too_many_streams" || p.Status == http.StatusNotAcceptable || p.Status == http.StatusNotImplemented) {
+		return errNoEvents
+	}
+	return err
 }
 
 // poll reads a group every second until see has seen enough.
