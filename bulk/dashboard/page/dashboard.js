@@ -2,7 +2,7 @@
 // The dashboard: asks the public API under /v1 and shows the answers. It never builds HTML from text, and the token goes
 // into a header only.
 (() => {
-  const every = 2000, groupsAPage = 25, deadAPage = 20, historyMinutes = 60;
+  const every = 2000, groupsAPage = 25, deadAPage = 20;
   const $ = (s, root = document) => root.querySelector(s);
   const ended = g => ['COMPLETED', 'FAILED', 'CANCELLED'].includes(g.status);
   let token = sessionStorage.getItem('token') || '';
@@ -21,8 +21,7 @@
   };
   const moment = t => new Date(t).toLocaleString();
   const tones = {RUNNING: 'on', AGGREGATING: 'on', COMPLETED: 'good', FAILED: 'bad', none: '', low: 'good', moderate: 'warn', high: 'bad', critical: 'bad'};
-  const levels = ['none', 'low', 'moderate', 'high', 'critical'];
-  const level = v => String(v || 'none').toLowerCase();
+  const level = v => v || 'none';
 
   // -- elements
   const make = (name, text, cls) => {
@@ -37,13 +36,29 @@
     if (list.textContent !== words.map(w => w[0]).join('')) list.replaceChildren(...words.map(w => make('li', w[0], 'tag ' + (w[1] || ''))));
   };
   // A table that is laid out as cards would lose what it is to some screen readers.
-  const role = {TABLE: 'table', THEAD: 'rowgroup', TBODY: 'rowgroup', TR: 'row', TD: 'cell', col: 'columnheader', row: 'rowheader'};
+  const role = {TABLE: 'table', THEAD: 'rowgroup', TBODY: 'rowgroup', TR: 'row', TD: 'cell', TH: 'columnheader', row: 'rowheader'};
   const roles = root => {
     for (const e of [root, ...root.querySelectorAll('*')]) if (role[e.scope || e.tagName]) e.setAttribute('role', role[e.scope || e.tagName]);
     return root;
   };
   document.querySelectorAll('.cards').forEach(roles);
   const copyOf = id => roles($(id).content.firstElementChild.cloneNode(true));
+  // rows keeps a table's rows by their key, so that what has the focus or is open stays.
+  const rows = (body, items, key, create) => {
+    const kept = new Map([...body.children].map(e => [e.dataset.key, e])), keys = items.map(key);
+    for (const [k, e] of kept) if (!keys.includes(k)) e.remove();
+    items.forEach((item, i) => {
+      const e = kept.get(keys[i]) || create(item);
+      e.dataset.key = keys[i];
+      e.show?.(item);
+      if (body.children[i] !== e) body.insertBefore(e, body.children[i] || null);
+    });
+  };
+  const heat = (root, text) => {
+    const e = $('[data-f=congestion]', root);
+    set(e, text);
+    e.className = 'tag ' + (tones[text] || '');
+  };
   const say = (text, bad) => { set($('#said'), text); $('#said').classList.toggle('bad', !!bad); };
   const alarm = text => { $('#alarm').hidden = !text; set($('#alarm'), text); };
   const show = (...names) => { for (const n of ['enter', 'totals', 'list', 'group']) $('#' + n).hidden = !names.includes(n); };
@@ -126,13 +141,11 @@
         await work(signal);
         if (signal.aborted) return;
         if (token) sessionStorage.setItem('token', token);
-        $('#leave').hidden = !token;
-        $('#hold').hidden = false;
         alarm('');
         awake() ? set($('#link'), 'Connected') : rest();
       } catch (e) {
         if (signal.aborted) return;
-        if ([401, 403, 429].includes(e.status)) {
+        if (e.status === 401 || e.status === 429) {
           return askForToken(e.status === 401 && !token ? '' : e.message + (e.after ? ' Try again in ' + span(+e.after) + '.' : ''));
         }
         set($('#link'), 'Not connected');
@@ -148,7 +161,8 @@
   function open() {
     view.abort();
     view = new AbortController();
-    set($('.error', form), '');
+    $('#leave').hidden = !token;
+    $('#hold').hidden = false;
     say('');
     const at = location.hash.slice(1);
     if (at.startsWith('group/')) {
@@ -203,16 +217,13 @@
   // -- figures of a group
   const waitingOf = g => (g.pending || 0) + (g.ready || 0) + (g.non_ready || 0);
   const doneOf = g => (g.succeeded || 0) + (g.failed || 0) + (g.dead || 0) + (g.cancelled || 0);
-  const percent = g => {
-    const p = g.total ? 100 * doneOf(g) / g.total : 0;
-    return (p < 100 ? Math.floor(p * 10) / 10 : 100) + ' %';
-  };
-  const etaOf = g => ended(g) ? ['–', ''] : !g.eta ? [g.paused ? 'paused' : '–', '']
+  const percent = g => Math.floor(g.progress * 1000) / 10 + ' %';
+  const etaOf = g => ended(g) ? [g.finished_at ? 'took ' + span((Date.parse(g.finished_at) - Date.parse(g.created_at)) / 1000) : '–', ''] : !g.eta ? [g.paused ? 'paused' : '–', '']
     : [span(g.eta.seconds), g.eta.high > g.eta.low ? span(g.eta.low) + ' to ' + span(g.eta.high) : ''];
   const stateOf = g => [[g.status, tones[g.status]], ...(g.paused && !ended(g) ? [['paused', 'warn']] : [])];
 
   // -- the list
-  const list = $('#list'), body = $('#list tbody'), filter = $('#filter'), pager = $('#list nav'), rows = new Map();
+  const list = $('#list'), body = $('#list tbody'), filter = $('#filter'), pager = $('#list nav');
   let pages = [''];
   function openList(query) {
     const tenant = query.get('tenant') || '', status = query.get('status') || '';
@@ -232,7 +243,7 @@
       const [answer] = await Promise.all([ask('groups?' + q, {signal}), totals(signal)]);
       if (here !== pages.at(-1)) return;
       show('totals', 'list');
-      showRows(answer.groups);
+      rows(body, answer.groups, g => g.id, newRow);
       pager.hidden = pages.length < 2 && !answer.next;
       $('[data-a=newer]').disabled = pages.length < 2;
       $('[data-a=older]').disabled = !answer.next;
@@ -245,54 +256,41 @@
       if (fresh) {
         fresh = false;
         // Back from a group, or from the token: go on where one was.
-        if (leaving) (rows.get(leaving)?.link || $('#listhead')).focus();
+        if (leaving) ($('[data-key=' + CSS.escape(leaving) + '] a', body) || $('#listhead')).focus();
         else if (document.activeElement === document.body && token) $('#main').focus({preventScroll: true});
       }
     }, view);
   }
-  function showRows(groups) {
-    for (const [id, row] of rows) if (!groups.some(g => g.id === id)) { row.tr.remove(); rows.delete(id); }
-    groups.forEach((g, i) => {
-      if (!rows.has(g.id)) rows.set(g.id, newRow(g.id));
-      const row = rows.get(g.id);
-      row.show(g);
-      if (body.children[i] !== row.tr) body.insertBefore(row.tr, body.children[i] || null);
-    });
-  }
-  function newRow(id) {
+  function newRow({id}) {
     const tr = copyOf('#row'), link = $('a', tr), bar = $('progress', tr);
     let last;
     link.textContent = id;
     link.href = '#group/' + encodeURIComponent(id);
-    tr.dataset.group = id;
     bar.setAttribute('aria-label', 'Progress of ' + id);
     for (const b of tr.querySelectorAll('button')) b.setAttribute('aria-label', b.textContent.replace('…', '') + ' ' + id);
-    const row = {tr, link, show(g) {
+    tr.show = g => {
       if (last && !ended(last) && ended(g)) say(id + ' is ' + g.status + '.', g.status === 'FAILED');
       last = g;
-      const eta = etaOf(g), tag = $('[data-f=congestion]', tr);
-      set($('th .sub', tr), g.type || '');
-      put(tr, {tenant: g.tenant, progress: percent(g) + ' of ' + whole(g.total), succeeded: whole(g.succeeded), failed: whole(g.failed + g.dead),
-        dead: g.dead ? whole(g.dead) + ' dead' : '', rate: ended(g) ? '–' : number(g.rate) + '/s', eta: eta[0], range: eta[1], congestion: ended(g) ? '' : level(g.congestion)});
-      $('[data-f=failed]', tr).classList.toggle('red', g.failed + g.dead > 0);
-      tag.className = 'tag ' + (tones[level(g.congestion)] || '');
-      tag.hidden = ended(g);
+      const eta = etaOf(g), lost = g.failed + g.dead;
+      put(tr, {type: g.type || '', tenant: g.tenant, progress: percent(g) + ' of ' + whole(g.total), succeeded: whole(g.succeeded), failed: whole(lost),
+        dead: g.dead ? whole(g.dead) + ' dead' : '', rate: ended(g) ? '–' : number(g.rate) + '/s', eta: eta[0], range: eta[1]});
+      heat(tr, ended(g) ? '' : level(g.congestion));
+      $('[data-f=failed]', tr).classList.toggle('red', lost > 0);
       tags($('.tags', tr), stateOf(g));
-      bar.value = g.total ? doneOf(g) / g.total : 0;
+      bar.value = g.progress;
       choose(tr, g);
-    }};
-    buttons(tr, () => last, row.show);
-    return row;
+      tr.classList.toggle('over', ended(g));
+    };
+    buttons(tr, () => last, tr.show);
+    return tr;
   }
-  const find = (tenant, status) => {
-    const q = new URLSearchParams(Object.entries({tenant, status}).filter(([, v]) => v)).toString();
+  const search = () => {
+    const q = new URLSearchParams([...new FormData(filter)].map(([k, v]) => [k, v.trim()]).filter(([, v]) => v)).toString();
     if (location.hash.slice(1) === (q && '?' + q)) open();
     else location.hash = q && '?' + q;
   };
-  const search = () => find(filter.elements.tenant.value.trim(), filter.elements.status.value);
   filter.addEventListener('submit', e => { e.preventDefault(); search(); });
   filter.elements.status.addEventListener('change', search);
-  $('#nomatch button').addEventListener('click', () => { find('', ''); $('#listhead').focus(); });
   $('[data-a=older]').addEventListener('click', e => { pages.push(e.currentTarget.value); turn(); });
   $('[data-a=newer]').addEventListener('click', () => { pages.pop(); turn(); });
   function turn() {
@@ -312,23 +310,21 @@
       const [seen, rates] = await Promise.all([maybe('congestion', {signal}), maybe('limits', {signal})]);
       set($('#first pre'), command());
       set($('#first code'), document.body.dataset.type);
-      const all = seen ? seen.tenants : [], sum = name => all.reduce((n, t) => n + (t[name] || 0), 0);
-      const worst = all.reduce((w, t) => levels.indexOf(level(t.level)) > levels.indexOf(level(w?.level)) ? t : w, undefined);
-      const now = {at: performance.now(), by: new Map(all.map(t => [t.tenant, t.finished || 0]))};
+      const all = seen ? seen.tenants : [], sum = seen ? seen.summary : {}, waiting = (sum.pending || 0) + (sum.non_ready || 0);
+      const worst = level(sum.level), from = worst !== 'none' && all.find(t => t.level === worst);
+      const now = {at: performance.now(), by: new Map(all.map(t => [t.tenant, t.finished]))};
       // A tenant whose last group ended begins anew from zero.
       let rate = 0;
       if (before) for (const [t, n] of now.by) rate += Math.max(0, n - (before.by.get(t) ?? n)) / (now.at - before.at) * 1000;
-      const measured = !!before;
-      before = now;
       put($('#totals'), {
-        pending: whole(sum('pending') + sum('non_ready')), waiting: sum('non_ready') ? whole(sum('non_ready')) + ' back off' : '',
-        inflight: whole(sum('in_flight')), tenants: whole(all.length) + (all.length === 1 ? ' tenant' : ' tenants'),
-        rate: measured ? number(rate) : '–', limit: rates ? 'of at most ' + perSecond(rates.global) : '',
-        congestion: level(worst?.level), worst: worst ? worst.tenant : '',
+        pending: whole(waiting), waiting: sum.non_ready ? whole(sum.non_ready) + ' back off' : '',
+        inflight: whole(sum.in_flight), tenants: whole(all.length) + (all.length === 1 ? ' tenant' : ' tenants'),
+        rate: before ? number(rate) : '–', limit: rates ? 'of at most ' + perSecond(rates.global) : '', congestion: worst, worst: from ? 'worst for ' + from.tenant : '',
       });
-      $('#used').hidden = !rates?.global;
-      $('#used').value = rates?.global ? Math.min(1, rate / rates.global) : 0;
-      document.title = (sum('pending') ? whole(sum('pending')) + ' pending · ' : '') + 'Anteroom bulk';
+      before = now;
+      $('#used').hidden = !rates;
+      $('#used').value = rates ? Math.min(1, rate / rates.global) : 0;
+      document.title = (waiting ? whole(waiting) + ' pending · ' : '') + 'Anteroom bulk';
       limits.hidden = !rates;
       if (rates) fill(rates);
       $('#tenants').hidden = !all.length;
@@ -336,30 +332,19 @@
       if ([...$('#names').children].map(o => o.value).join() !== names.join()) {
         $('#names').replaceChildren(...names.map(n => { const o = make('option'); o.value = n; return o; }));
       }
-      showTenants(all);
+      if ($('#tenants').open) rows(tenants, all, t => t.tenant, newTenant);
     };
   }
-  function showTenants(all) {
-    if (!$('#tenants').open) return;
-    const kept = new Map([...tenants.children].map(tr => [tr.dataset.tenant, tr]));
-    const order = all.map(t => {
-      const tr = kept.get(t.tenant) || make('tr');
-      if (!tr.dataset.tenant) {
-        tr.dataset.tenant = t.tenant;
-        const th = make('th'), link = make('a', t.tenant);
-        th.scope = 'row';
-        link.href = '#?' + new URLSearchParams({tenant: t.tenant});
-        th.append(link);
-        tr.append(th, ...Array.from({length: 8}, (_, i) => make('td', '', i === 4 ? '' : 'n')));
-        tr.children[5].append(make('span', '', 'tag'));
-      }
-      [whole(t.pending), whole(t.in_flight), whole(t.non_ready), number(t.rate) + '/s', level(t.level), span(t.backoff_seconds || 0), number(t.throttles_per_job), t.estimate_seconds ? span(t.estimate_seconds) : '–']
-        .forEach((text, i) => set(i === 4 ? tr.children[5].firstChild : tr.children[i + 1], text));
-      tr.children[5].firstChild.className = 'tag ' + (tones[level(t.level)] || '');
-      return tr;
-    });
-    order.forEach((tr, i) => { if (tenants.children[i] !== tr) tenants.insertBefore(tr, tenants.children[i] || null); });
-    while (tenants.children.length > order.length) tenants.lastChild.remove();
+  function newTenant({tenant}) {
+    const tr = copyOf('#tenant'), link = $('a', tr);
+    link.textContent = tenant;
+    link.href = '#?' + new URLSearchParams({tenant});
+    tr.show = t => {
+      put(tr, {pending: whole(t.pending), inflight: whole(t.in_flight), nonready: whole(t.non_ready), rate: number(t.rate) + '/s', backoff: span(t.backoff_seconds || 0),
+        throttles: number(t.throttles_per_job), estimate: t.estimate_seconds ? span(t.estimate_seconds) : '–'});
+      heat(tr, level(t.level));
+    };
+    return tr;
   }
   $('#tenants').addEventListener('toggle', wake);
   // A field that is being edited is not overwritten.
@@ -435,10 +420,10 @@
         const [result, lines, past] = await Promise.all([
           maybe(of(id, '/result'), {signal}),
           g.dead ? ask('dead?' + new URLSearchParams({group: id, limit: wanted + 1}), {signal, lines: wanted + 1}) : [],
-          maybe('congestion/' + encodeURIComponent(g.tenant) + '/history?minutes=' + historyMinutes, {signal})]);
+          maybe('congestion/' + encodeURIComponent(g.tenant) + '/history?minutes=60', {signal})]);
         if (signal.aborted) return;
         read = state;
-        showResult(g, result);
+        showResult(result);
         showDead(g, lines);
         showHistory(g, past ? past.history : []);
       }
@@ -469,10 +454,9 @@
     choose(page, g);
   }
   buttons(page, () => shown, showGroup);
-  function showResult(g, r) {
+  function showResult(r) {
     $('#result').hidden = !r;
     if (!r) return $('#errors').hidden = true;
-    set($('#result .note'), ended(g) ? '' : 'So far; it is final when the group has ended.');
     set($('#result pre'), JSON.stringify(r, null, 2));
     const codes = Object.entries(r.errors || {}).sort((a, b) => b[1] - a[1]);
     $('#errors').hidden = !codes.length;
@@ -481,23 +465,19 @@
   function showDead(g, lines) {
     dead.hidden = !g.dead && !lines.length;
     const part = lines.slice(0, wanted);
-    set($('.note', dead), whole(g.dead) + ' jobs have used up their tries. A redrive runs them again as a new group, which is kept apart from this one.');
-    $('button[type=submit]', dead).disabled = !ended(g) && g.status !== 'AGGREGATING';
+    set($('.note', dead), whole(g.dead) + (g.dead === 1 ? ' job is' : ' jobs are') + ' dead: out of tries, or nothing can run it. A redrive runs them again as a group of their own.');
     $('[data-a=more]', dead).hidden = lines.length <= wanted;
-    const text = d => JSON.stringify([d.id, d.attempts]);
-    if (part.map(text).join() === [...letters.children].map(tr => tr.dataset.key).join()) return; // what is open stays open
-    letters.replaceChildren(...part.map(d => {
+    rows(letters, part, d => JSON.stringify([d.id, d.attempts]), d => {
       const tr = copyOf('#letter'), payload = JSON.stringify(d.payload ?? null);
-      tr.dataset.key = text(d);
       put(tr, {id: d.id, attempts: whole(d.attempts), code: d.code || '', error: d.error || '',
         short: payload.length > 80 ? payload.slice(0, 80) + '…' : payload, payload: JSON.stringify(d.payload ?? null, null, 2)});
       return tr;
-    }));
+    });
   }
   $('[data-a=more]', dead).addEventListener('click', () => { wanted += deadAPage; wake(); });
   $('form', dead).addEventListener('submit', async e => {
     e.preventDefault();
-    const input = $('[name=rate]', dead), text = input.value.trim(), b = $('button', dead), error = $('.error', dead);
+    const input = $('[name=rate]', dead), text = input.value.trim(), b = $('form button', dead), error = $('.error', dead);
     if (text && !isRate(text)) {
       set(error, 'rate: “' + text + '” is not a number such as 10 or 2.5');
       return input.focus();
