@@ -397,7 +397,7 @@
     let turnNo = 0, read = '';
     for (const part of ['#known', '#unknown', '#result', '#errors', '#dead', '#history']) $(part).hidden = true;
     set($('#grouphead'), id);
-    for (const e of page.querySelectorAll('[data-f],.error')) set(e, '');
+    for (const e of page.querySelectorAll('[data-f],#dead .error')) set(e, '');
     $('.tags', page).replaceChildren();
     $('svg.parts').replaceChildren();
     letters.replaceChildren();
