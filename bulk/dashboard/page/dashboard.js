@@ -94,11 +94,6 @@
     }
   }
   const of = (id, rest = '') => 'groups/' + encodeURIComponent(id) + rest;
-  // maybe is for what a token may be too weak for, or what is not there yet.
-  const maybe = (...args) => ask(...args).catch(e => {
-    if (e instanceof Refused && [403, 404, 409].includes(e.status)) return null;
-    throw e;
-  });
 
   // -- coming and going
   const form = $('#enter'), field = $('#token');
@@ -307,10 +302,10 @@
   function newTotals() {
     let before;
     return async signal => {
-      const [seen, rates] = await Promise.all([maybe('congestion', {signal}), maybe('limits', {signal})]);
+      const [seen, rates] = await Promise.all([ask('congestion', {signal}), ask('limits', {signal})]);
       set($('#first pre'), command());
       set($('#first code'), document.body.dataset.type);
-      const all = seen ? seen.tenants : [], sum = seen ? seen.summary : {}, waiting = (sum.pending || 0) + (sum.non_ready || 0);
+      const {tenants: all, summary: sum} = seen, waiting = sum.pending + sum.non_ready;
       const worst = level(sum.level), from = worst !== 'none' && all.find(t => t.level === worst);
       const now = {at: performance.now(), by: new Map(all.map(t => [t.tenant, t.finished]))};
       // A tenant whose last group ended begins anew from zero.
@@ -319,14 +314,12 @@
       put($('#totals'), {
         pending: whole(waiting), waiting: sum.non_ready ? whole(sum.non_ready) + ' back off' : '',
         inflight: whole(sum.in_flight), tenants: whole(all.length) + (all.length === 1 ? ' tenant' : ' tenants'),
-        rate: before ? number(rate) : '–', limit: rates ? 'of at most ' + perSecond(rates.global) : '', congestion: worst, worst: from ? 'worst for ' + from.tenant : '',
+        rate: before ? number(rate) : '–', limit: 'of at most ' + perSecond(rates.global), congestion: worst, worst: from ? 'worst for ' + from.tenant : '',
       });
       before = now;
-      $('#used').hidden = !rates;
-      $('#used').value = rates ? Math.min(1, rate / rates.global) : 0;
+      $('#used').value = Math.min(1, rate / rates.global);
       document.title = (waiting ? whole(waiting) + ' pending · ' : '') + 'Anteroom bulk';
-      limits.hidden = !rates;
-      if (rates) fill(rates);
+      fill(rates);
       $('#tenants').hidden = !all.length;
       const names = all.map(t => t.tenant);
       if ([...$('#names').children].map(o => o.value).join() !== names.join()) {
@@ -418,14 +411,14 @@
       const state = g.status + g.dead + wanted;
       if (turnNo++ % 5 === 0 || state !== read) {
         const [result, lines, past] = await Promise.all([
-          maybe(of(id, '/result'), {signal}),
+          ended(g) ? ask(of(id, '/result'), {signal}) : null,
           g.dead ? ask('dead?' + new URLSearchParams({group: id, limit: wanted + 1}), {signal, lines: wanted + 1}) : [],
-          maybe('congestion/' + encodeURIComponent(g.tenant) + '/history?minutes=60', {signal})]);
+          ask('congestion/' + encodeURIComponent(g.tenant) + '/history?minutes=60', {signal})]);
         if (signal.aborted) return;
         read = state;
         showResult(result);
         showDead(g, lines);
-        showHistory(g, past ? past.history : []);
+        showHistory(g, past.history);
       }
     }, view);
   }
