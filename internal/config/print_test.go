@@ -46,7 +46,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 // normal makes absent and empty lists the same.
 func normal(c *Config) []string {
 	var values []string
-	visit(reflect.ValueOf(c).Elem(), "", func(path string, s Setting, v reflect.Value) {
+	visit(c, func(path string, s Setting, v reflect.Value) {
 		for v.Kind() == reflect.Pointer && !v.IsNil() {
 			v = v.Elem()
 		}
@@ -157,7 +157,7 @@ func TestTags(t *testing.T) {
 			t.Errorf("%s: the default %q is none of %v", s.Path, s.Default, s.Enum)
 		}
 	}
-	for _, row := range notAvailable {
+	for _, row := range gatewayLater {
 		if !paths[row.setting] {
 			t.Errorf("notAvailable names %s, which is no setting", row.setting)
 		}
