@@ -113,7 +113,7 @@ type BulkLimits struct {
 }
 
 type Callbacks struct {
-	Allow      []string `koanf:"allow" doc:"Hosts that callbacks may go to although they are private: names, addresses or CIDR prefixes. All others are refused when their name leads to a private address."`
+	Allow      []string `koanf:"allow" doc:"Hosts that callbacks and the endpoints of push subscriptions may go to although they are private: a name, an address, either with a port behind it, or *.example.com. Any other is refused when it leads to an address that is not public."`
 	SecretFile string   `koanf:"secret_file" doc:"File with the secret that signs callbacks, at least 16 bytes; blanks and line ends around it are ignored. Empty: they are not signed."`
 }
 
@@ -125,7 +125,7 @@ type Retention struct {
 
 type Processor struct {
 	Kind       string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
-	Timeout    time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"1h" doc:"Longest exchange for one job; worker.job_timeout holds too."`
+	Timeout    time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest exchange for one job; worker.job_timeout holds too."`
 	URL        string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
 	SecretFile string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
 	Headers    map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`

@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/mail"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -20,7 +19,7 @@ func (c *Bulk) Validate() []Problem {
 	check.access(c)
 	check.store(Store(c.Store))
 	check.pace(c)
-	check.callbacks(c)
+	check.secretFile("callbacks.secret_file", c.Callbacks.SecretFile)
 	for _, name := range sortedNames(c.Processors) {
 		check.processor(name, c.Processors[name])
 	}
@@ -115,17 +114,6 @@ func (c *checker) pace(cfg *Bulk) {
 	if cfg.Durability == "replica" && cfg.Store.URL == "" {
 		c.add("durability", "replica needs a store.url: the embedded store has no replica")
 	}
-}
-
-func (c *checker) callbacks(cfg *Bulk) {
-	for i, host := range cfg.Callbacks.Allow {
-		_, addrErr := netip.ParseAddr(host)
-		_, prefixErr := parsePrefix(host)
-		if addrErr != nil && prefixErr != nil && !hostPattern.MatchString(strings.ToLower(host)) {
-			c.add(element("callbacks.allow", i), "%q is no host; want a name, an address or a range, such as hooks.internal, 10.0.0.7 or 10.0.0.0/8", clip(host))
-		}
-	}
-	c.secretFile("callbacks.secret_file", cfg.Callbacks.SecretFile)
 }
 
 func (c *checker) secretFile(path, name string) {

@@ -86,6 +86,8 @@ func (sc *schema) refuseVariable(name string) string {
 		switch {
 		case s.Kind == kindSections:
 			return "the environment sets single values and comma lists only; write " + s.Path + " in the file"
+		case s.Kind == kindNamed:
+			return s.Path + " is a map of sections; name a single value in one of them, as " + sc.firstIn(s.Path)
 		case strings.HasPrefix(s.Kind, "list of "):
 			return "the environment cannot set one element of a list; give the whole list, separated by commas, as " + prefix
 		case name == prefix:
@@ -104,9 +106,14 @@ func (sc *schema) refuseVariable(name string) string {
 	return "no setting has this variable; it is " + envPrefix + " and the path in capitals with __ for each dot, as " + envName("store.url")
 }
 
-// firstIn is the variable of the first setting within a section.
+// firstIn is the variable of the first setting within a section, or within the
+// first section of a map.
 func (sc *schema) firstIn(section string) string {
 	for _, s := range sc.settings {
+		if s.Path == section && s.Kind == kindNamed {
+			first, _, _ := strings.Cut(s.Default, ",")
+			return envName(section + "." + first + "." + settingsOf(s.goType.Elem(), "")[0].Name)
+		}
 		if name := envName(s.Path); strings.HasPrefix(s.Path, section+".") && sc.variables[name].Path != "" {
 			return name
 		}

@@ -65,7 +65,7 @@ live change › command line › environment › file (` + "`--config`" + `) ›
   directory in which the bulk worker runs. [examples/bulkworker.yaml](../examples/bulkworker.yaml) has every key with its default.
 - **Environment.** ` + "`ANTEROOM_`" + ` and the path in capitals, with two underscores for each dot: ` + "`rate.global`" + ` is ` + "`ANTEROOM_RATE__GLOBAL`" + `,
   ` + "`processors.webhook.url`" + ` is ` + "`ANTEROOM_PROCESSORS__WEBHOOK__URL`" + `. It sets single values and comma lists
-  (` + "`ANTEROOM_CALLBACKS__ALLOW=hooks.internal,10.0.0.0/8`" + `); ` + "`api_tokens`" + ` and headers are set in the file only. An unknown variable is an error, save those
+  (` + "`ANTEROOM_CALLBACKS__ALLOW=hooks.internal,10.0.0.7`" + `); ` + "`api_tokens`" + ` and headers are set in the file only. An unknown variable is an error, save those
   that Kubernetes makes for a Service (` + "`ANTEROOM_PORT`" + `, ` + "`ANTEROOM_SERVICE_HOST`" + `, …); so is one of the gateway's: both use the prefix, each
   wants an environment of its own.
 - **Command line.** ` + "`--listen`" + `.
