@@ -9,7 +9,7 @@ import "time"
 type Bulk struct {
 	Listen      string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
 	Admin       BulkAdmin            `koanf:"admin" doc:"Operators."`
-	APITokens   []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. Not asked for while listen is a loopback address."`
+	APITokens   []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is asked for."`
 	Log         BulkLog              `koanf:"log" doc:"Logs go to stderr."`
 	Store       BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
 	Durability  string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"What a submission waits for before it is answered. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
@@ -33,7 +33,7 @@ type BulkAdmin struct {
 
 type APIToken struct {
 	Name      string   `koanf:"name" doc:"Who it is, as the log names them."`
-	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may make, see and change. Empty: all of them."`
+	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may make, see and change; at least one. For all of them there is admin.token."`
 	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
 }
 
@@ -108,7 +108,7 @@ type PeopleFirst struct {
 
 type BulkLimits struct {
 	Line             Size  `koanf:"line" default:"64KiB" min:"256B" max:"1MiB" doc:"Longest line of a submission, which is one job; above it the line is rejected."`
-	Result           Size  `koanf:"result" default:"64KiB" min:"0" max:"1MiB" doc:"Longest result of a job; what is beyond is cut off."`
+	Result           Size  `koanf:"result" default:"64KiB" min:"0" max:"1MiB" doc:"Longest result of a job. A longer answer of a webhook is dropped, and the job is done; with a longer result of a Go handler it has failed."`
 	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most jobs of one tenant that wait; above it 429. 0: no limit."`
 }
 
@@ -129,7 +129,7 @@ type Processor struct {
 	URL        string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
 	SecretFile string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
 	Headers    map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
-	SMTP       string            `koanf:"smtp" only:"email" secret:"url" doc:"Mail server as smtp://user:password@host:587 (STARTTLS where it is offered, and always with a password) or smtps://…:465. Empty: off."`
+	SMTP       string            `koanf:"smtp" only:"email" secret:"url" doc:"Mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://…:465. Empty: off."`
 	From       string            `koanf:"from" only:"email" doc:"Sender: an address, or a name and the address in angle brackets."`
 	FCM        FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
 	WebPush    WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
@@ -141,7 +141,7 @@ type FCM struct {
 }
 
 type WebPush struct {
-	VAPIDKeyFile string `koanf:"vapid_key_file" doc:"File with the VAPID keys. Empty: off."`
+	VAPIDKeyFile string `koanf:"vapid_key_file" doc:"JSON file with publicKey, privateKey and subject (a mailto: or https: address). Empty: off."`
 }
 
 // Kinds of processors.

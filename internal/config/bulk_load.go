@@ -79,7 +79,7 @@ func (p Processor) active() bool {
 type APIBearer struct {
 	Name    string
 	Token   string
-	Tenants []string // none: all
+	Tenants []string
 }
 
 // Bearers reads the tokens of the teams; admin.token is not among them.

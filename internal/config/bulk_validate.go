@@ -1,13 +1,9 @@
 package config
 
 import (
-	"net/mail"
-	"net/url"
 	"reflect"
 	"regexp"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // Validate checks what the types cannot: bounds, what has to fit together, files.
@@ -65,10 +61,16 @@ func (c *checker) access(cfg *Bulk) {
 	names, tokens := make(map[string]bool), map[string]bool{cfg.Admin.Token: true}
 	for i, t := range cfg.APITokens {
 		path := element("api_tokens", i)
-		if t.Name != "" && names[t.Name] {
+		switch {
+		case t.Name == "":
+			c.add(path+".name", "is missing; want who it is, as the log will name them")
+		case names[t.Name]:
 			c.add(path+".name", "%q is there already; names are unique", clip(t.Name))
 		}
 		names[t.Name] = true
+		if len(t.Tenants) == 0 {
+			c.add(path+".tenants", "is empty; list the tenants that the token is for (admin.token is for all)")
+		}
 		for j, tenant := range t.Tenants {
 			if !tenantPattern.MatchString(tenant) {
 				c.add(element(path+".tenants", j), "%q is no tenant; want 1 to 64 letters, digits, dots, dashes and underscores", clip(tenant))
@@ -135,33 +137,28 @@ func (c *checker) processor(name string, p Processor) {
 		return
 	}
 	c.foreign(path, p)
+	// What else a processor's settings say is judged by the package that runs it.
 	switch p.Kind {
 	case KindWebhook:
-		c.endpoint(path+".url", p.URL)
 		c.secretFile(path+".secret_file", p.SecretFile)
-		for _, header := range sortedNames(p.Headers) {
-			switch {
-			case !httpguts.ValidHeaderFieldName(header):
-				c.add(path+".headers", "%q is no header name", clip(header))
-			case ownHeader(header):
-				c.add(path+".headers", "%s is set by the bulk worker; leave it out", header)
-			case p.Headers[header] == mask:
-				c.add(path+".headers", "%s is the mask that print-config writes; give the real value", header)
-			case !httpguts.ValidHeaderFieldValue(p.Headers[header]):
-				c.add(path+".headers", "the value of %s cannot be sent: it holds control characters", header)
-			}
-		}
 	case KindEmail:
-		c.smtp(path, p)
+		if p.SMTP == "" && p.From != "" {
+			c.add(path+".smtp", "is missing; from alone sends nothing")
+		}
 	case KindPush:
-		if p.FCM.CredentialsFile != "" {
-			c.file(path+".fcm.credentials_file", p.FCM.CredentialsFile)
-		} else if p.FCM.Endpoint != "" {
+		if p.FCM.CredentialsFile == "" && p.FCM.Endpoint != "" {
 			c.add(path+".fcm.credentials_file", "is missing; fcm.endpoint is asked with a service account's key")
 		}
-		c.endpoint(path+".fcm.endpoint", p.FCM.Endpoint)
-		if p.WebPush.VAPIDKeyFile != "" {
-			c.file(path+".webpush.vapid_key_file", p.WebPush.VAPIDKeyFile)
+	}
+	if strings.Contains(p.URL, mask) {
+		c.add(path+".url", "holds the mask that print-config writes; give the real one")
+	}
+	if strings.Contains(p.SMTP, mask) {
+		c.add(path+".smtp", "holds the mask that print-config writes; give the real password")
+	}
+	for _, header := range sortedNames(p.Headers) {
+		if p.Headers[header] == mask {
+			c.add(path+".headers", "%s is the mask that print-config writes; give the real value", header)
 		}
 	}
 }
@@ -173,53 +170,6 @@ func (c *checker) foreign(path string, p Processor) {
 		if s.Only != "" && s.Only != p.Kind && !isEmpty(v.Field(s.index)) {
 			c.add(join(path, s.Name), "belongs to kind %s, and this is %s; leave it out", s.Only, p.Kind)
 		}
-	}
-}
-
-// ownHeader tells the headers that each request of a webhook has of its own.
-func ownHeader(name string) bool {
-	name = strings.ToLower(name)
-	switch name {
-	case "content-length", "content-type", "host", "idempotency-key", "connection", "transfer-encoding":
-		return true
-	}
-	return strings.HasPrefix(name, "x-bulk-")
-}
-
-// endpoint checks an address that jobs are sent to; empty is none.
-func (c *checker) endpoint(path, text string) {
-	if text == "" {
-		return
-	}
-	u, err := url.Parse(text)
-	switch {
-	case strings.Contains(text, mask):
-		c.add(path, "holds the mask that print-config writes; give the real password")
-	case err != nil || u.Opaque != "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		c.add(path, "is no address of a web server; want http://host/path or https://host/path")
-	case u.Fragment != "":
-		c.add(path, "has a part behind #, which is never sent; leave it out")
-	}
-}
-
-func (c *checker) smtp(path string, p Processor) {
-	if p.SMTP == "" {
-		if p.From != "" {
-			c.add(path+".smtp", "is missing; %s.from alone sends nothing", path)
-		}
-		return
-	}
-	u, err := url.Parse(p.SMTP)
-	switch {
-	case strings.Contains(p.SMTP, mask):
-		c.add(path+".smtp", "holds the mask that print-config writes; give the real password")
-	case err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.Fragment != "":
-		c.add(path+".smtp", "is no mail server; want smtp://user:password@host:587, with special characters of the password percent-encoded")
-	}
-	if p.From == "" {
-		c.add(path+".from", "is missing; want the sender, as Shop <no-reply@shop.example>")
-	} else if _, err := mail.ParseAddress(p.From); err != nil {
-		c.add(path+".from", "%q is no mail address; want no-reply@shop.example or Shop <no-reply@shop.example>", clip(p.From))
 	}
 }
 
