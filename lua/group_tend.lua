@@ -142,7 +142,10 @@ if now >= group_at and now >= jobs_at then
   redis.call('HDEL', K.flow, gkey)
   local gone = t.groups == 0
   bulk_save()
-  if gone and t.weight == 1000 and t.rate == 0 then redis.call('HDEL', K.tenants, g.tenant) end
+  if gone then
+    redis.call('ZREMRANGEBYLEX', K.history, '[' .. g.tenant .. '/', '(' .. g.tenant .. '0')
+    if t.weight == 1000 and t.rate == 0 then redis.call('HDEL', K.tenants, g.tenant) end
+  end
   return { 0, 0, 0, 1, buried }
 end
 local due = group_at

@@ -91,18 +91,18 @@ local function bury(g, t, jobkey, run, code, text)
   finish(g, t, jobkey, string.format('D%d %.0f %s %d %s %d\n', run.tries, ms(), code, cost or 1, kind or '-', #text) .. text .. (payload or ''), 'dead', run)
 end
 
--- tenant_rate is what a tenant may start in a second, by its own limit or as its share: whole jobs, at least 1.
+-- tenant_rate is what a tenant may start in a second, in thousandths: by its own limit, or as its share in whole jobs, at least 1.
 local function tenant_rate(t)
   local own = t.rate > 0 and t.rate or set.per_tenant
-  if own > 0 then return math.max(1, math.floor(own / 1000)) end
-  return math.max(1, math.floor(set.global / 1000 / math.max(1, redis.call('ZCARD', K.busy))))
+  if own > 0 then return own end
+  return math.max(1, math.floor(set.global / 1000 / math.max(1, redis.call('ZCARD', K.busy)))) * 1000
 end
 
 -- backoff is how long a refused job of the tenant waits.
 local function backoff(t)
   local wait = set.base
   if set.congestion == 1 then
-    wait = math.min(set.max, set.base + math.floor(count_refused('N' .. t.name) / tenant_rate(t)) * 1000000)
+    wait = math.min(set.max, set.base + math.floor(count_refused('N' .. t.name) * 1000 / tenant_rate(t)) * 1000000)
     shard.spins = shard.spins + math.max(0, math.floor(wait / set.base) - 1)
   end
   t.backoff = wait
@@ -123,7 +123,7 @@ end
 
 local function tenant_limiter(t, share)
   local rate = t.rate > 0 and t.rate or set.per_tenant
-  if rate == 0 and share then rate = tenant_rate(t) * 1000 end
+  if rate == 0 and share then rate = tenant_rate(t) end
   if rate == 0 then return nil end
   local b = { rate = rate, burst = default_burst(rate, set.burst), at = t.at, level = t.frac }
   strategy.refill(b, now)
