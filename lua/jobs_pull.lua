@@ -77,8 +77,8 @@ while taken < want do
       end
       if stop then break end
     end
-    if theirs then t.at, t.frac = theirs.at, theirs.level end
-    if own then g.at, g.frac = own.at, own.level end
+    keep(t, theirs)
+    keep(g, own)
     if used > 0 then pop(g, used, list, from_front, ends, size) end
     start(g, t, reply, jobs)
     taken = taken + #jobs
@@ -95,7 +95,9 @@ while taken < want do
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
     if stop == 'tenant' then
       local wait = strategy.wait(theirs, read_pending(records[used + 1]))
-      gate_tenant(t, wait < 0 and now + 3600000000 or now + wait)
+      local till = wait < 0 and now + 3600000000 or now + wait
+      -- By score, groups stand in line and not tenants: each is gated when its turn comes.
+      if set.policy == 'score' then gate_group(g, till, 'rate') else gate_tenant(t, till) end
     elseif stop == 'group' then
       local wait = strategy.wait(own, read_pending(records[used + 1]))
       gate_group(g, wait < 0 and now + 3600000000 or now + wait, 'rate')
@@ -104,7 +106,7 @@ while taken < want do
     end
   end
 end
-shard.at, shard.level = global.at, global.level
+keep_global(global)
 shard.taken = shard.taken + taken
 if set.policy ~= 'score' then
   for level = 1, 3 do

@@ -64,7 +64,7 @@ while fetched < room do
         wait_until(g, jobkey, now + backoff(t), 'N')
       end
     end
-    t.at, t.frac = theirs.at, theirs.level
+    keep(t, theirs)
     if flow then
       shard[vname(level)] = math.max(shard[vname(level)], tag)
       fair.advance(K.levels[level], flow, tag, cost, math.max(10, t.weight * g.weight / 1000) * fair.LEVELS[level])
@@ -78,7 +78,7 @@ while fetched < room do
     settle(g)
   end
 end
-shard.at, shard.level = global.at, global.level
+keep_global(global)
 shard.taken = shard.taken + fetched
 local next_at = 0
 local gate = redis.call('ZRANGE', K.gates, 0, 0, 'WITHSCORES')

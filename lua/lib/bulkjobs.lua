@@ -114,27 +114,38 @@ local function spread(fence)
   return (fence * 7919 % 10007) / 10007
 end
 
--- limiters gives the limiters that a start of the group has to pass: global, tenant, group; nil where there is none.
-local function global_limiter()
-  local b = { rate = set.global, burst = default_burst(set.global, set.burst), at = shard.at, level = shard.level }
+-- The limiters that a start has to pass: global, tenant, group; nil where there is none. Their state remembers the rate that
+-- it was kept at, so that a change of rate, by an operator or a new configuration, lends and forgives nothing.
+local function brought(rate, burst, at, level, was)
+  local b = { rate = rate, burst = default_burst(rate, burst), at = at, level = level }
   strategy.refill(b, now)
+  strategy.rerate(b, was)
   return b
+end
+
+local function global_limiter()
+  return brought(set.global, set.burst, shard.at, shard.level, shard.rate)
+end
+
+local function keep_global(b)
+  shard.at, shard.level, shard.rate = b.at, b.level, b.rate
 end
 
 local function tenant_limiter(t, share)
   local rate = t.rate > 0 and t.rate or set.per_tenant
   if rate == 0 and share then rate = tenant_rate(t) end
   if rate == 0 then return nil end
-  local b = { rate = rate, burst = default_burst(rate, set.burst), at = t.at, level = t.frac }
-  strategy.refill(b, now)
-  return b
+  return brought(rate, set.burst, t.at, t.frac, t.rated)
 end
 
 local function group_limiter(g)
   if g.rate == 0 then return nil end
-  local b = { rate = g.rate, burst = default_burst(g.rate, 0), at = g.at, level = g.frac }
-  strategy.refill(b, now)
-  return b
+  return brought(g.rate, 0, g.at, g.frac, g.rated)
+end
+
+-- keep writes a limiter's state back to its tenant or group.
+local function keep(owner, b)
+  if b then owner.at, owner.frac, owner.rated = b.at, b.level, b.rate end
 end
 
 -- peek gives up to n jobs of a group in their order, the returned ones first, without taking them; order jobs come from
