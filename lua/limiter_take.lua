@@ -1,22 +1,29 @@
 #!lua flags=allow-oom
 -- limiter_take: takes tokens from a limiter that stands alone.
 -- KEYS: limiter
--- ARGV: now, strategy, rate, burst, want
--- RETURNS: {tokens taken, µs until one more is there (-1: never)}
+-- ARGV: now, strategy, rate, burst, want, whole (1: all or nothing)
+-- RETURNS: {tokens taken, µs until one more, or want as a whole, is there (-1: never)}
 -- INVARIANT: never over the limit (1): refill and take are one step.
 -- INCLUDE: clock, limiter
 local now = clock_now(ARGV[1])
 local strategy = limiter[ARGV[2]]
 if not strategy then return redis.error_reply('ERR unknown strategy ' .. ARGV[2]) end
+local want, whole = tonumber(ARGV[5]), ARGV[6] == '1'
 local h = redis.call('HMGET', KEYS[1], 'level', 'at')
 local b = { rate = tonumber(ARGV[3]), burst = tonumber(ARGV[4]) }
-b.level = h[1] and tonumber(h[1]) or b.burst * 1000000
-b.at = h[2] and tonumber(h[2]) or now
+-- A new one has granted nothing: a bucket is full, the others have counted nothing.
+b.level = tonumber(h[1] or (ARGV[2] == 'token_bucket' and b.burst * 1000000 or 0))
+b.at = tonumber(h[2] or 0)
 strategy.refill(b, now)
-local n = math.min(tonumber(ARGV[5]), strategy.available(b))
-strategy.take(b, n)
+local n = math.min(want, strategy.available(b))
+if whole then n = strategy.admits(b, want) and want or 0 end
+if n > 0 then strategy.take(b, n) end
 redis.call('HSET', KEYS[1], 'level', int(b.level), 'at', int(b.at))
--- Full again after burst/rate: nothing is lost when it is forgotten then, and too much would be gained before.
-local full = b.rate > 0 and math.ceil(b.burst / b.rate) or 2592000
-redis.call('EXPIRE', KEYS[1], int(full + 60))
-return { n, strategy.wait(b, 1) }
+-- Once it would stand as new, nothing is lost when it is forgotten; before, too much would be gained. Above its burst a
+-- limiter waits until nothing is owed. At rate 0 nobody knows when: 30 days.
+local idle = 2592000
+if b.rate > 0 then
+  idle = math.ceil(math.max(b.burst / b.rate, strategy.wait(b, b.burst) / 1000000))
+end
+redis.call('EXPIRE', KEYS[1], int(idle + 60))
+return { n, strategy.wait(b, whole and want or 1) }

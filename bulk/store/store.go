@@ -2,10 +2,19 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/lua"
@@ -63,196 +72,199 @@ type Options struct {
 
 // Store is the bulk engine's data. It starts nothing and may be shared.
 type Store struct {
-	o       Options
-	scripts *lua.Set
-	runner  *lua.Runner
-	keys    []string
+	o        Options
+	scripts  *lua.Set
+	runner   *lua.Runner
+	keys     []string
+	settings atomic.Pointer[string]
+	conf     atomic.Pointer[Settings]
+	ready    atomic.Bool
+	locks    *redsync.Redsync
 }
 
-var errNotYet = errors.New("not there yet")
+// layout is the version of the keys and values of the bulk engine. A store that says another is refused.
+const layout = 1
 
-// CreateGroup makes a group. Doing it again with the same id and the same content is no error; created is false then.
-func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
-	return Group{}, false, errNotYet
+// New reads the scripts and starts nothing.
+func New(o Options) (*Store, error) {
+	if o.Client == nil {
+		return nil, errors.New("bulk/store: Options.Client is missing")
+	}
+	if o.Prefix == "" {
+		o.Prefix = "wr"
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Process == "" {
+		var b [6]byte
+		_, _ = rand.Read(b[:]) // never fails
+		o.Process = hex.EncodeToString(b[:])
+	}
+	set, err := lua.Load()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{o: o, scripts: set, runner: lua.NewRunner(o.Client, set, o.Observe), keys: shardKeys(o.Prefix, 0)}
+	s.locks = redsync.New(goredis.NewPool(o.Client))
+	if err := s.Configure(o.Settings); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-// ChunkState looks a chunk up before its lines are read. key is the chunk's idempotency key.
-func (s *Store) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
-	return ChunkState{}, errNotYet
+// Configure changes the settings that the scripts are told, from the next call on.
+func (s *Store) Configure(c Settings) error {
+	if c.Limiter != "gcra" && c.Limiter != "fixed_window" {
+		return fmt.Errorf("limiter %q: must be gcra or fixed_window", c.Limiter)
+	}
+	if c.Policy != "fair" && c.Policy != "score" {
+		return fmt.Errorf("fair_queue.policy %q: must be fair or score", c.Policy)
+	}
+	if c.Lease <= 0 || c.BaseBackoff <= 0 || c.MaxBackoff < c.BaseBackoff {
+		return fmt.Errorf("worker.lease %s, congestion.base_backoff %s, congestion.max_backoff %s: must be above 0, the last not below the second", c.Lease, c.BaseBackoff, c.MaxBackoff)
+	}
+	words := []string{c.Limiter, c.Policy}
+	for _, n := range []int64{
+		c.Alpha, flag(c.Strict), flag(c.Gating), thousandths(c.Global), thousandths(c.Burst), thousandths(c.PerTenant),
+		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
+		c.Lease.Microseconds(), c.MaxRetries, c.MaxCrashes, c.PendingPerTenant,
+		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedSilence.Microseconds(),
+		c.StatsRetention.Microseconds(),
+	} {
+		words = append(words, strconv.FormatInt(n, 10))
+	}
+	text := strings.Join(words, " ")
+	s.settings.Store(&text)
+	s.conf.Store(&c)
+	return nil
 }
 
-// AddJobs puts up to MaxAdd jobs into a group, in their order: all or none of them.
-func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (Added, error) {
-	return Added{}, errNotYet
+// Settings gives the settings in force in this process.
+func (s *Store) Settings() Settings { return *s.conf.Load() }
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
-// MaxAdd bounds the jobs of one AddJobs; MaxAddBytes bounds the sum of their payloads.
-const (
-	MaxAdd      = 500
-	MaxAddBytes = 1 << 20
-)
+// thousandths is how rates and weights cross the boundary: whole numbers only.
+func thousandths(f float64) int64 { return int64(math.Round(f * 1000)) }
 
-// Seal ends the submission: no more jobs, the group may complete. Sealing again is no error.
-func (s *Store) Seal(ctx context.Context, group string) (Group, error) { return Group{}, errNotYet }
-
-// Group reads one group.
-func (s *Store) Group(ctx context.Context, group string) (Group, error) { return Group{}, errNotYet }
-
-// Filter chooses groups for Groups.
-type Filter struct {
-	Tenants []string // none: all
-	Status  Status   // "": all
-	Limit   int      // 1…1000
-	Cursor  string   // of the page before
+// Prepare checks the data layout and loads the scripts; calls do it by themselves, once.
+func (s *Store) Prepare(ctx context.Context) error {
+	if s.ready.Load() {
+		return nil
+	}
+	res, err := s.runner.Run(ctx, s.scripts.Script("layout_claim"), []string{layoutKey(s.o.Prefix)}, 0, layout)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if v := asInt(list(res).at(0)); v != layout {
+		return fmt.Errorf("store: keys with prefix %q have bulk data layout %d, this program knows %d: run the version that wrote them, or give store.prefix another value", s.o.Prefix, v, layout)
+	}
+	if err := s.runner.LoadAll(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	s.ready.Store(true)
+	return nil
 }
 
-// Groups lists groups, the newest first, with a cursor for the next page ("" at the end).
-func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
-	return nil, "", errNotYet
+// run runs one script of the bulk engine; args are what follows now and settings.
+func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	if err := s.Prepare(ctx); err != nil {
+		return nil, err
+	}
+	line := make([]any, 0, 2+len(args))
+	line = append(line, s.now(), *s.settings.Load())
+	line = append(line, args...)
+	res, err := s.runner.Run(ctx, s.scripts.Script(name), s.keys, line...)
+	if err != nil {
+		if errors.Is(err, lua.ErrCall) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	r, ok := res.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%s answered %v", name, res)
+	}
+	return r, nil
 }
 
-// Patch changes a group's live fields; pause and resume are Patches too.
-func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error) {
-	return Group{}, errNotYet
+// write is run for what durability promises: it waits until as many as configured have the write.
+func (s *Store) write(ctx context.Context, name string, args ...any) (reply, error) {
+	r, err := s.run(ctx, name, args...)
+	c := s.conf.Load()
+	if err != nil || (c.WaitReplicas == 0 && c.WaitLocal == 0) {
+		return r, err
+	}
+	return r, s.confirm(ctx, c.WaitReplicas, c.WaitLocal)
 }
 
-// Cancel ends a group: no job of it starts from now on. Cancelling again is no error; an ended group is refused.
-func (s *Store) Cancel(ctx context.Context, group string) (Group, error) { return Group{}, errNotYet }
-
-// Redrive makes a new group of the dead jobs of group, at the given rate (0: the group's), sealed at once. It takes bounded
-// steps; one that broke off goes on where it stopped when it is called again before the source has other redrives.
-func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
-	return Group{}, errNotYet
+func (s *Store) now() int64 {
+	if s.o.Now != nil {
+		return s.o.Now()
+	}
+	return 0
 }
 
-// Results reads outcomes in the order in which they came, from cursor ("" is the beginning).
-func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	return Page{}, errNotYet
+// reply is a script's answer.
+type reply []any
+
+func list(v any) reply { r, _ := v.([]any); return r }
+
+func (r reply) at(i int) any {
+	if i < 0 || i >= len(r) {
+		return nil
+	}
+	return r[i]
 }
 
-// Dead reads the dead letters of a group with their payloads.
-func (s *Store) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	return Page{}, errNotYet
+func (r reply) int(i int) int64     { return asInt(r.at(i)) }
+func (r reply) string(i int) string { return asString(r.at(i)) }
+
+// refusal is the reason that a script gave instead of figures; "" where it gave none.
+func (r reply) refusal() string {
+	if v, ok := r.at(0).(string); ok && v != "" && (v[0] < '0' || v[0] > '9') && v[0] != '-' {
+		return v
+	}
+	return ""
 }
 
-// Pull takes up to want jobs through the fair queue and both limits, under leases of this process.
-func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) { return Pulled{}, errNotYet }
-
-// Wait blocks until something may have come to the queue, or for at most d. It holds a connection meanwhile.
-func (s *Store) Wait(ctx context.Context, d time.Duration) error { return errNotYet }
-
-// Ack ends runs, all of them in one step; the answer has one entry for each.
-func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) { return nil, errNotYet }
-
-// Lease names a running job for Renew.
-type Lease struct {
-	Key   string
-	Fence int64
+func asString(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	return ""
 }
 
-// Renew extends leases by a full one. The answer has false where the lease is lost: what runs under it should stop.
-func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) { return nil, errNotYet }
-
-// Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. gap is how long this
-// process was without the store just now (0: it was not): after a gap no lease ends before a full one has passed.
-func (s *Store) Dispatch(ctx context.Context, gap time.Duration) (Dispatch, error) {
-	return Dispatch{}, errNotYet
+func asInt(v any) int64 {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64) // scripts write integers with %.0f
+		return n
+	}
+	return 0
 }
 
-// Tended is what one step of housekeeping of a group leaves to do.
-type Tended struct {
-	Again bool // there is more to do at once
-	// Reduce says that outcomes wait for the reducer.
-	Reduce bool
-	// Callback says that the group has ended and its callback is due.
-	Callback bool
-	Removed  bool // the group is gone
-	DeadGone int64
+func micros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
 }
 
-// Tend does one bounded step of housekeeping of a group: sweeps what was cancelled, drops what is past its retention.
-func (s *Store) Tend(ctx context.Context, group string) (Tended, error) { return Tended{}, errNotYet }
-
-// Reduction is where a group's reducer stands.
-type Reduction struct {
-	Group  Group
-	Fence  int64  // of this reducer; a commit with an old one is refused
-	Cursor string // of Results
-	State  []byte
-}
-
-// BeginReduce takes over the reduction of a group: earlier reducers are fenced off.
-func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error) {
-	return Reduction{}, errNotYet
-}
-
-// CommitReduce writes (state, cursor) together. n is how many outcomes were taken in since the last commit. ok is false
-// where another reducer has taken over.
-func (s *Store) CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error) {
-	return false, errNotYet
-}
-
-// Finish ends an AGGREGATING group whose outcomes are all reduced: COMPLETED, or FAILED by its tolerance, with its result.
-// ok is false where it cannot: another reducer, or outcomes that are not reduced yet.
-func (s *Store) Finish(ctx context.Context, group string, fence int64, result []byte) (g Group, ok bool, err error) {
-	return Group{}, false, errNotYet
-}
-
-// CallbackDone notes how the callback of an ended group went; when it failed, at the next attempt's time it is due again.
-func (s *Store) CallbackDone(ctx context.Context, group string, ok, last bool, again time.Duration) error {
-	return errNotYet
-}
-
-// Lock takes the watcher's lock of a group for d, which only saves work; ok is false where another process has it.
-func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
-	return nil, false, errNotYet
-}
-
-// Snapshot writes one entry of every tenant's congestion history, at most one a second whoever calls.
-func (s *Store) Snapshot(ctx context.Context) error { return errNotYet }
-
-// Congestion reads the state of the tenants that have groups; with a name, of that tenant only.
-func (s *Store) Congestion(ctx context.Context, tenant string) ([]Congestion, error) {
-	return nil, errNotYet
-}
-
-// History reads a tenant's snapshots since then, the oldest first.
-func (s *Store) History(ctx context.Context, tenant string, since time.Time) ([]Congestion, error) {
-	return nil, errNotYet
-}
-
-// Limits reads the rates in force, and SetLimits changes them live (nil: back to the configuration).
-func (s *Store) Limits(ctx context.Context) (Limits, error) { return Limits{}, errNotYet }
-func (s *Store) SetLimits(ctx context.Context, global, perTenant *float64) (Limits, error) {
-	return Limits{}, errNotYet
-}
-
-// Tenant reads a tenant, SetTenant changes weight and rate live (0: back to what is configured).
-func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) { return Tenant{}, errNotYet }
-func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) { return Tenant{}, errNotYet }
-
-// Depths are the figures for gauges: of the whole shard, cheap to read.
-type Depths struct {
-	Groups                             map[Level]int64 // groups that wait in the fair queue
-	Pending, Ready, NonReady, InFlight int64
-	ActiveTenants, GatedGroups         int64
-	Jain                               float64 // of what active tenants were served by weight, lately; 1 where fewer than two
-	RateAccuracy                       float64 // starts a second over the rate in force, lately; 0 where there was no demand
-	MaxCongestion                      string
-	MaxBackoff                         time.Duration
-	AvgThrottles                       float64
-	SavedSpins                         int64 // pulls that a gate spared, since the beginning
-}
-
-// Depths reads the figures for gauges.
-func (s *Store) Depths(ctx context.Context) (Depths, error) { return Depths{}, errNotYet }
-
-// Violation is an invariant that does not hold.
-type Violation struct {
-	Invariant string // short name, as in docs/bulk.md
-	What      string // which job, group or tenant, and how
-}
-
-// Audit checks every invariant. It reads in bounded steps beside the running engine and looks a second time at whatever
-// seems broken before it reports it.
-func (s *Store) Audit(ctx context.Context) ([]Violation, error) { return nil, errNotYet }
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -69,17 +69,19 @@ type Group struct {
 	NonReady                           int64
 	InFlight                           int64
 	Succeeded, Failed, Dead, Cancelled int64
-	Throttles                          int64   // refusals by the rate limit or the downstream, of all its jobs
-	Rate1                              float64 // jobs finished a second, lately
-	Reduced                            int64   // outcomes that the reducer has taken in
-	Gated                              bool    // nothing of it starts for now
+	Throttles                          int64         // refusals by the rate limit or the downstream, of all its jobs
+	Rate1                              float64       // jobs finished a second, lately
+	Reduced                            int64         // outcomes that the reducer has taken in
+	Redriven                           int64         // dead letters that were given to a redrive
+	Backoff                            time.Duration // of its tenant, while jobs of this group wait it out
+	Gated                              bool          // nothing of it starts for now
 	GatedUntil                         time.Time
 	CreatedAt, SealedAt, StartedAt     time.Time // zero while it has not happened
 	FinishedAt                         time.Time
 	LastAddedAt                        time.Time
 	Result                             []byte // JSON, when the group has ended
 	CallbackState                      string // "", "pending", "done", "failed"
-	Error                              string // why it failed
+	CallbackTries                      int64
 }
 
 // Job is one line of a submission.
@@ -256,4 +258,43 @@ type Tenant struct {
 	Rate   float64 // 0: the configured
 	// Figures, read only.
 	Groups, InFlight, Served int64
+}
+
+// Depths are the figures for gauges: of the whole shard, cheap to read.
+type Depths struct {
+	Groups                             map[Level]int64 // groups that wait in the fair queue
+	Pending, Ready, NonReady, InFlight int64
+	ActiveTenants, GatedGroups         int64
+	OpenGroups                         int64   // that have not ended
+	Jain                               float64 // of what active tenants were served by weight, lately; 1 where fewer than two
+	RateAccuracy                       float64 // starts a second over the rate in force, lately; 0 where there was no demand
+	MaxCongestion                      string
+	MaxBackoff                         time.Duration
+	AvgThrottles                       float64
+	SavedSpins                         int64 // repeats that a gate or a longer backoff spared, since the beginning
+}
+
+// Tended is what one step of housekeeping of a group leaves to do.
+type Tended struct {
+	Again bool // there is more to do at once
+	// Reduce says that outcomes wait for the reducer.
+	Reduce bool
+	// Callback says that the group has ended and its callback is due.
+	Callback bool
+	Removed  bool  // the group is gone
+	DeadGone int64 // dead letters that went with their retention
+}
+
+// Reduction is where a group's reducer stands.
+type Reduction struct {
+	Group  Group
+	Fence  int64  // of this reducer; a commit with an old one is refused
+	Cursor string // of Results
+	State  []byte
+}
+
+// Violation is an invariant that does not hold.
+type Violation struct {
+	Invariant string // short name, as in docs/bulk.md
+	What      string // which job, group or tenant, and how
 }

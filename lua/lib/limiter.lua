@@ -1,9 +1,16 @@
 -- limiter: the rate limiters that rooms and bulk queues share.
 --
--- A limiter is a table {level, at, rate, burst}: level in billionths of a
--- token, at in microseconds, rate in thousandths of a token a second, burst in
--- thousandths of a token. A microsecond times a thousandth a second is exactly
--- a billionth, so refilling never rounds. All values stay below 2^53.
+-- A limiter is a table {level, at, rate, burst}: rate in thousandths of a token
+-- a second, burst in thousandths of a token; level and at are its state, two
+-- integers whose meaning is the strategy's. A microsecond times a thousandth a
+-- second is exactly a billionth of a token, so nothing ever rounds. All values
+-- stay below 2^53. A strategy has
+--
+--   refill(b, now)   brings the state to now (microseconds); first of all
+--   available(b)     how many whole tokens can be taken now
+--   admits(b, cost)  whether cost tokens can be taken now
+--   take(b, cost)    takes them; the caller has asked
+--   wait(b, cost)    microseconds until admits; -1: never
 
 local TOKEN = 1000000000
 
@@ -36,6 +43,10 @@ limiter.token_bucket = {
     return math.floor(b.level / TOKEN)
   end,
 
+  admits = function(b, n)
+    return b.rate > 0 and b.level >= n * TOKEN
+  end,
+
   take = function(b, n)
     b.level = b.level - n * TOKEN
   end,
@@ -48,3 +59,87 @@ limiter.token_bucket = {
     return math.ceil(missing / b.rate)
   end,
 }
+
+-- gcra, the generic cell rate algorithm: at is the theoretical arrival time in
+-- microseconds, level its fraction in units of 1/rate of one. What is owed at
+-- now, (at - now) * rate + level, is then in billionths of a token. A cost above
+-- the burst is granted when nothing is owed, and charged in full.
+limiter.gcra = {
+  refill = function(b, now)
+    if b.level >= b.rate then b.level = 0 end -- of another rate
+    if b.at < now then b.at, b.level = now, 0 end
+    b.owed = (b.at - now) * b.rate + b.level
+  end,
+
+  available = function(b)
+    if b.rate <= 0 then return 0 end
+    local n = math.floor((b.burst * 1000000 - b.owed) / TOKEN)
+    if n < 1 then return b.owed <= 0 and 1 or 0 end
+    return n
+  end,
+
+  admits = function(b, cost)
+    return b.rate > 0 and (b.owed <= 0 or b.owed + cost * TOKEN <= b.burst * 1000000)
+  end,
+
+  take = function(b, cost)
+    local level = b.level + cost * TOKEN
+    b.at = b.at + math.floor(level / b.rate)
+    b.level = level % b.rate
+    b.owed = b.owed + cost * TOKEN
+  end,
+
+  wait = function(b, cost)
+    if b.rate <= 0 then return -1 end
+    local target = b.burst * 1000000 - cost * TOKEN
+    if target < 0 then target = 0 end
+    if b.owed <= target then return 0 end
+    return math.ceil((b.owed - target) / b.rate)
+  end,
+}
+
+-- fixed_window: at is the start of the window of one second (of as many seconds
+-- as one token takes at a rate below one a second), level the thousandths of a
+-- token used in it. It promises rate a window, so up to twice that in a sliding
+-- second.
+local function window(b)
+  if b.rate <= 0 or b.rate >= 1000 then return 1000000, b.rate end
+  return math.ceil(1000 / b.rate) * 1000000, 1000
+end
+
+limiter.fixed_window = {
+  refill = function(b, now)
+    local length = window(b)
+    local start = now - now % length
+    if start > b.at then b.at, b.level = start, 0 end
+    b.now = now
+  end,
+
+  available = function(b)
+    local _, most = window(b)
+    local n = math.floor((most - b.level) / 1000)
+    return n > 0 and n or 0
+  end,
+
+  admits = function(b, cost)
+    local _, most = window(b)
+    return most > 0 and (b.level == 0 or b.level + cost * 1000 <= most)
+  end,
+
+  take = function(b, cost)
+    b.level = b.level + cost * 1000
+  end,
+
+  wait = function(b, cost)
+    if b.rate <= 0 then return -1 end
+    local length, most = window(b)
+    if b.level == 0 or b.level + cost * 1000 <= most then return 0 end
+    return b.at + length - b.now
+  end,
+}
+
+-- default_burst is what burst 0 stands for: 100 ms of the rate, and at least one token.
+local function default_burst(rate, burst)
+  if burst > 0 then return burst end
+  return math.max(1000, math.floor(rate / 10))
+end

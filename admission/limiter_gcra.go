@@ -1,0 +1,83 @@
+package admission
+
+import "time"
+
+// GCRA is the generic cell rate algorithm, lua/lib/limiter.lua's in Go. It keeps one theoretical arrival time: when all that
+// was granted would have come, had it come evenly. A cost is granted while that time, moved on by it, is at most burst's
+// worth of time ahead of now; one above the burst while it is not ahead at all, and is charged in full.
+//
+// At is the theoretical arrival time in whole microseconds and Level what is beyond, in 1/Rate of a microsecond, 0 ≤ Level <
+// Rate: a token is worth exactly a billion of those, so nothing is ever rounded. Rate is in thousandths of a token a second,
+// Burst in thousandths of a token.
+type GCRA struct {
+	Level, At, Rate, Burst int64
+
+	now int64
+}
+
+// Refill forgets a theoretical arrival time that has passed.
+func (g *GCRA) Refill(now int64) {
+	if g.now = now; g.Level >= g.Rate {
+		g.Level = 0 // of another rate
+	}
+	if g.At < now {
+		g.At, g.Level = now, 0
+	}
+}
+
+func (g *GCRA) idle() bool { return g.At <= g.now && g.Level == 0 }
+
+// room is how many billionths of a token fit before the burst is spent; negative when it is overdrawn.
+func (g *GCRA) room() int64 {
+	full := g.Burst * 1_000_000
+	// By time first: a long debt times Rate may not fit.
+	if ahead := g.At - g.now; ahead <= full/g.Rate {
+		return full - ahead*g.Rate - g.Level
+	}
+	return -1
+}
+
+// Available is how many single tokens can be taken now.
+func (g *GCRA) Available() int64 {
+	switch {
+	case g.Rate <= 0:
+		return 0
+	case g.idle():
+		return max(1, g.Burst/1000)
+	}
+	return max(0, g.room()) / billion
+}
+
+// Admits says whether a cost is granted now.
+func (g *GCRA) Admits(cost int64) bool {
+	return g.Rate > 0 && (g.idle() || cost*billion <= g.room())
+}
+
+// Take moves the theoretical arrival time on by n tokens.
+func (g *GCRA) Take(n int64) {
+	if n > 0 {
+		owed := g.Level + n*billion
+		g.At, g.Level = g.At+owed/g.Rate, owed%g.Rate
+	}
+}
+
+// Wait is the time until a cost is granted: one above the burst waits until nothing is owed, any other until it fits.
+func (g *GCRA) Wait(cost int64) time.Duration {
+	switch {
+	case g.Rate <= 0:
+		return -1
+	case g.Admits(cost):
+		return 0
+	}
+	early := max(0, g.Burst*1_000_000-cost*billion) - g.Level
+	us := g.At - g.now - early/g.Rate
+	if early%g.Rate < 0 {
+		us++
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// Rerate keeps what is owed as time: a debt of 50 ms is one of 50 ms at any rate, so with a burst of DefaultBurst (always
+// 100 ms, above 10 a second) no interval sees more than the larger rate·dt + burst. What is beyond the microsecond is
+// dropped at the next Refill where it does not fit the new rate.
+func (g *GCRA) Rerate(rate, burst int64) { g.Rate, g.Burst = rate, burst }

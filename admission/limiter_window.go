@@ -1,0 +1,60 @@
+package admission
+
+import "time"
+
+// FixedWindow counts what was taken in the present window, lua/lib/limiter.lua's in Go: Rate thousandths of a token an
+// aligned second, or at rates below one a second one token in as many whole seconds as it takes. It has no burst. At is the
+// start of the window, Level the thousandths of a token taken in it. A cost above a window's is granted when the window is
+// untouched. A clock that went back stays in the newest window.
+type FixedWindow struct {
+	Level, At, Rate int64
+
+	now int64
+}
+
+// window is its length in microseconds and what it grants in thousandths of a token.
+func (w *FixedWindow) window() (length, most int64) {
+	if w.Rate <= 0 || w.Rate >= 1000 {
+		return 1_000_000, w.Rate
+	}
+	return (1000 + w.Rate - 1) / w.Rate * 1_000_000, 1000
+}
+
+// Refill begins a new window when the present one has passed.
+func (w *FixedWindow) Refill(now int64) {
+	w.now = now
+	length, _ := w.window()
+	if start := now - now%length; start > w.At {
+		w.At, w.Level = start, 0
+	}
+}
+
+// Available is how many whole tokens the window has left.
+func (w *FixedWindow) Available() int64 {
+	_, most := w.window()
+	return max(0, most-w.Level) / 1000
+}
+
+// Admits says whether the window has room for a cost, or is untouched.
+func (w *FixedWindow) Admits(cost int64) bool {
+	_, most := w.window()
+	return most > 0 && (w.Level == 0 || w.Level+cost*1000 <= most)
+}
+
+// Take counts n tokens.
+func (w *FixedWindow) Take(n int64) { w.Level += n * 1000 }
+
+// Wait is the time until a cost is granted: now or in the next window; -1 at rate 0.
+func (w *FixedWindow) Wait(cost int64) time.Duration {
+	switch {
+	case w.Rate <= 0:
+		return -1
+	case w.Admits(cost):
+		return 0
+	}
+	length, _ := w.window()
+	return time.Duration(w.At+length-w.now) * time.Microsecond
+}
+
+// Rerate goes on with what was taken in the present window.
+func (w *FixedWindow) Rerate(rate, _ int64) { w.Rate = rate }

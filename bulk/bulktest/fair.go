@@ -1,0 +1,93 @@
+package bulktest
+
+import (
+	"slices"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+var levels = []store.Level{store.High, store.Normal, store.Low}
+
+// flow is who shares: a tenant in a level, or a group in its tenant.
+type flow struct {
+	tag    int64
+	v      int64 // a tenant's: the virtual time among its groups
+	active bool
+}
+
+// enter brings an idle flow back, without the credit of its idle time.
+func (f *flow) enter(v int64) {
+	if !f.active {
+		f.active, f.tag = true, max(f.tag, v)
+	}
+}
+
+func (t *tenant) flow(l store.Level) *flow {
+	f := t.flows[l]
+	if f == nil {
+		f = &flow{}
+		t.flows[l] = f
+	}
+	return f
+}
+
+// enqueued tells the fair queue that a group has work, or has it on other terms.
+func (m *Model) enqueued(g *group) {
+	g.score = admission.ScorePriority(m.Now()/1000, g.BasePriority, m.S.Alpha, g.Total, g.ended())
+}
+
+// runnable says that a group has a job that could start now but for rate.
+func (m *Model) runnable(g *group) bool {
+	return len(g.queue) > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
+		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && g.gate <= m.Now()
+}
+
+// pick gives the group whose turn it is, of those for which ok holds.
+func (m *Model) pick(ok func(*group) bool) (best *group) {
+	live := map[*flow]bool{}
+	for _, id := range m.ids {
+		g := m.groups[id]
+		if !m.runnable(g) {
+			g.flow.active = false
+			continue
+		}
+		f := g.t.flow(g.Level)
+		live[f] = true
+		f.enter(m.v)
+		g.flow.enter(f.v)
+		if ok(g) && (best == nil || m.before(g, best)) {
+			best = g
+		}
+	}
+	for _, t := range m.tenants {
+		for _, f := range t.flows {
+			f.active = live[f]
+		}
+	}
+	return best
+}
+
+func (m *Model) before(a, b *group) bool {
+	if a.Level != b.Level && (m.S.Strict || m.S.Policy == "score") {
+		return slices.Index(levels, a.Level) < slices.Index(levels, b.Level)
+	}
+	if m.S.Policy == "score" {
+		return a.score > b.score
+	}
+	fa, fb := a.t.flow(a.Level), b.t.flow(b.Level)
+	if fa != fb {
+		return fa.tag < fb.tag
+	}
+	return a.flow.tag < b.flow.tag
+}
+
+// served charges a start to the group and its tenant.
+func (m *Model) served(g *group, cost int64) {
+	f := g.t.flow(g.Level)
+	m.v, f.v = max(m.v, f.tag), max(f.v, g.flow.tag)
+	weight := float64(milli(g.Weight))
+	f.tag += admission.FairCharge(cost, g.t.Weight*weight*float64(admission.FairLevels[slices.Index(levels, g.Level)]))
+	g.flow.tag += admission.FairCharge(cost, weight*admission.FairBoost(g.Total, g.ended()+int64(len(g.runs))))
+	m.enqueued(g)
+}

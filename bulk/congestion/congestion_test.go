@@ -1,0 +1,145 @@
+package congestion_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	. "github.com/anteroom/anteroom/bulk/congestion"
+)
+
+const s = time.Second
+
+func TestBackoff(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		base, max time.Duration
+		nonReady  int64
+		rate      float64
+		want      time.Duration
+	}{
+		{"nobody waits: the base", s, 120 * s, 0, 10, s},
+		{"less than a second's worth waits", s, 120 * s, 9, 10, s},
+		{"a second's worth waits", s, 120 * s, 10, 10, 2 * s},
+		{"ten seconds' worth", s, 120 * s, 100, 10, 11 * s},
+		{"never above the most", s, 120 * s, 1_000_000, 10, 120 * s},
+		{"the most, exactly", s, 120 * s, 1190, 10, 120 * s},
+		{"a short base", 200 * time.Millisecond, 120 * s, 25, 10, 2200 * time.Millisecond},
+		{"a rate below one a second", s, 120 * s, 3, 0.1, 31 * s},
+		{"thousandths are exact", s, 120 * s, 3, 0.3, 11 * s},
+		{"no rate at all", s, 120 * s, 1, 0, 120 * s},
+		{"more jobs than seconds fit into a duration", s, 120 * s, math.MaxInt64 / 2000, 0.001, 120 * s},
+		{"the most is below the base", s, 500 * time.Millisecond, 0, 10, 500 * time.Millisecond},
+	} {
+		if got := Backoff(c.base, c.max, c.nonReady, c.rate); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTenantRate(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		global float64
+		active int64
+		own    float64
+		want   float64
+	}{
+		{"alone", 30, 1, 0, 30},
+		{"one of three", 30, 3, 0, 10},
+		{"whole jobs", 10, 3, 0, 3},
+		{"at least one", 10, 1000, 0, 1},
+		{"its own limit", 30, 3, 2.5, 2.5},
+		{"its own limit above the share", 30, 3, 100, 100},
+		{"nobody is active: as if one were", 30, 0, 0, 30},
+		{"a global rate below one", 0.5, 1, 0, 1},
+	} {
+		if got := TenantRate(c.global, c.active, c.own); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestLevels(t *testing.T) {
+	for _, c := range []struct {
+		backoff time.Duration
+		want    string
+	}{
+		{0, None}, {s, None}, {s + 1, Low}, {2 * s, Low}, {3*s - 1, Low}, {3 * s, Moderate}, {10*s - 1, Moderate},
+		{10 * s, High}, {30*s - 1, High}, {30 * s, Critical}, {120 * s, Critical},
+	} {
+		if got := Level(c.backoff, s); got != c.want {
+			t.Errorf("backoff %v over 1s: %s, want %s", c.backoff, got, c.want)
+		}
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	for _, c := range []struct {
+		nonReady int64
+		rate     float64
+		want     time.Duration
+	}{
+		{0, 10, 0}, {1, 10, s}, {10, 10, s}, {11, 10, 2 * s}, {5000, 10, 500 * s}, {1, 0.001, 1000 * s}, {3, 0.3, 10 * s},
+	} {
+		if got := Estimate(c.nonReady, c.rate); got != c.want {
+			t.Errorf("%d at %v/s: %v, want %v", c.nonReady, c.rate, got, c.want)
+		}
+	}
+}
+
+func TestMean(t *testing.T) {
+	mean := 0.0
+	for i, v := range []float64{0, 1, 2, 5} {
+		mean = Mean(mean, int64(i+1), v)
+	}
+	if mean != 2 {
+		t.Errorf("mean of 0, 1, 2, 5: %v", mean)
+	}
+}
+
+func TestRepeats(t *testing.T) {
+	const m = 120 * s
+	for _, c := range []struct {
+		name        string
+		least, most time.Duration // with chance 0 and 1
+		of          func(chance float64) time.Duration
+	}{
+		{"first crash, within half a second", 250 * time.Millisecond, 500 * time.Millisecond, func(u float64) time.Duration { return Crash(m, 1, u) }},
+		{"second crash", 500 * time.Millisecond, s, func(u float64) time.Duration { return Crash(m, 2, u) }},
+		{"fifth crash", 4 * s, 8 * s, func(u float64) time.Duration { return Crash(m, 5, u) }},
+		{"twentieth crash", 120 * s, 120 * s, func(u float64) time.Duration { return Crash(m, 20, u) }},
+		{"after the first try", 500 * time.Millisecond, s, func(u float64) time.Duration { return Retry(s, m, 1, 0, u) }},
+		{"after the third try", 2 * s, 4 * s, func(u float64) time.Duration { return Retry(s, m, 3, 0, u) }},
+		{"after the hundredth try", 60 * s, 120 * s, func(u float64) time.Duration { return Retry(s, m, 100, 0, u) }},
+		{"not before it was asked to", 3 * s, 4 * s, func(u float64) time.Duration { return Retry(s, m, 3, 3*s, u) }},
+		{"asked to wait longer than the most", 300 * s, 300 * s, func(u float64) time.Duration { return Retry(s, m, 3, 300*s, u) }},
+	} {
+		if lo, hi := c.of(0), c.of(1); lo != c.least || hi != c.most {
+			t.Errorf("%s: %v to %v, want %v to %v", c.name, lo, hi, c.least, c.most)
+		}
+	}
+}
+
+// TestRefusedJobsComeBackAtTheRate is what the formula is for: if jobs are refused one after the other at one moment, no
+// second gets more of them back than can start in it.
+func TestRefusedJobsComeBackAtTheRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := int64(rapid.IntRange(1, 500).Draw(t, "rate"))
+		refused := int64(rapid.IntRange(1, 5000).Draw(t, "refused"))
+		perSecond := map[time.Duration]int64{}
+		for n := range refused {
+			perSecond[Backoff(s, 1<<30*s, n, float64(rate))/s]++
+		}
+		for at, n := range perSecond {
+			if n > rate {
+				t.Fatalf("%d jobs come back in second %d, %d can start", n, at, rate)
+			}
+		}
+		if last := Backoff(s, 1<<30*s, refused-1, float64(rate)); last != Estimate(refused, float64(rate)) {
+			t.Fatalf("the last comes back after %v, the estimate is %v", last, Estimate(refused, float64(rate)))
+		}
+	})
+}

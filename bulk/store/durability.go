@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// confirm waits until replicas, or the disk, have what this node was told so far. WAIT counts what its own connection wrote, so a
+// write of a few bytes goes before it on the same one: who has that has all before it.
+func (s *Store) confirm(ctx context.Context, replicas, local int) error {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	node, err := s.master(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	patience := max(1, s.o.Timeout.Milliseconds()/2)
+	pipe := node.Pipeline()
+	pipe.HIncrBy(ctx, s.keys[keyState], "confirmed", 1)
+	var asked *redis.Cmd
+	if local > 0 {
+		asked = pipe.Do(ctx, "WAITAOF", local, replicas, patience)
+	} else {
+		asked = pipe.Do(ctx, "WAIT", replicas, patience)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("%w: durability: %w", ErrStore, err)
+	}
+	got := asked.Val()
+	if two, ok := got.([]any); ok {
+		if len(two) != 2 || asInt(two[0]) < int64(local) || asInt(two[1]) < int64(replicas) {
+			return fmt.Errorf("%w: durability: on disk here and on replicas: %v, asked for %d and %d within %d ms; it is written but not confirmed, send it again", ErrStore, got, local, replicas, patience)
+		}
+		return nil
+	}
+	if asInt(got) < int64(replicas) {
+		return fmt.Errorf("%w: durability: %d of %d replicas had it within %d ms; it is written but not confirmed, send it again", ErrStore, asInt(got), replicas, patience)
+	}
+	return nil
+}
+
+// master is the node that holds the shard.
+func (s *Store) master(ctx context.Context) (*redis.Client, error) {
+	switch c := s.o.Client.(type) {
+	case *redis.Client:
+		return c, nil
+	case *redis.ClusterClient:
+		return c.MasterForKey(ctx, s.keys[keyState])
+	}
+	return nil, fmt.Errorf("a client of type %T has no single master", s.o.Client)
+}

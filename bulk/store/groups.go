@@ -1,0 +1,330 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	groupID  = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,140}$`)
+	tenantID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	typeName = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,64}$`)
+)
+
+var levelNumbers = map[Level]int{High: 1, Normal: 2, Low: 3}
+
+var statuses = []Status{"", Created, Dispatched, Running, Aggregating, Completed, Failed, Cancelled}
+
+func statusOf(n int64) Status {
+	if n < 1 || int(n) >= len(statuses) {
+		return ""
+	}
+	return statuses[n]
+}
+
+func statusNumber(s Status) int {
+	for i, known := range statuses {
+		if known == s {
+			return i
+		}
+	}
+	return 0
+}
+
+// Validate fills in what is left out and says what is wrong.
+func (g *GroupSpec) Validate() error {
+	if g.ID == "" {
+		g.ID = strings.ToLower(rand.Text())
+	}
+	if g.Level == "" {
+		g.Level = Normal
+	}
+	if g.Weight == 0 {
+		g.Weight = 1
+	}
+	switch {
+	case !groupID.MatchString(g.ID):
+		return refuse(CodeInvalid, "id %q: 1 to 128 letters, digits and . _ : -", g.ID)
+	case !tenantID.MatchString(g.Tenant):
+		return refuse(CodeInvalid, "tenant %q: 1 to 64 letters, digits and . _ -", g.Tenant)
+	case !typeName.MatchString(g.Type):
+		return refuse(CodeInvalid, "type %q: 1 to 64 letters, digits and . _ : / -", g.Type)
+	case levelNumbers[g.Level] == 0:
+		return refuse(CodeInvalid, "priority %q: high, normal or low", g.Level)
+	case g.Weight < 0.01 || g.Weight > 100:
+		return refuse(CodeInvalid, "weight %v: 0.01 to 100", g.Weight)
+	case g.Rate < 0 || g.Rate > 1e6 || (g.Rate > 0 && g.Rate < 0.001):
+		return refuse(CodeInvalid, "rate %v: 0.001 to 1000000 jobs a second, or 0 for none of its own", g.Rate)
+	case g.Concurrency < 0 || g.Concurrency > 1e6:
+		return refuse(CodeInvalid, "concurrency %d: 1 to 1000000, or 0 for no limit of its own", g.Concurrency)
+	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
+		return refuse(CodeInvalid, "base_priority %d: -10^12 to 10^12", g.BasePriority)
+	}
+	return nil
+}
+
+// CreateGroup makes a group. Doing it again with the same id and the same content is no error; created is false then.
+func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
+	if err := g.Validate(); err != nil {
+		return Group{}, false, err
+	}
+	spec, err := json.Marshal(g)
+	if err != nil {
+		return Group{}, false, err
+	}
+	r, err := s.write(ctx, "group_create", g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
+		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""))
+	if err != nil {
+		return Group{}, false, err
+	}
+	if r.refusal() != "" {
+		return Group{}, false, refuse(CodeExists, "id %q: a group of this id exists and is another; choose a new id, or repeat exactly what made it", g.ID)
+	}
+	group, err = s.Group(ctx, g.ID)
+	return group, r.int(0) == 1, err
+}
+
+// groupRefusals are the reasons that scripts give for a group.
+func groupRefusal(reason, group string, r reply) error {
+	switch reason {
+	case "":
+		return nil
+	case "not_found":
+		return refuse(CodeNotFound, "group %q: there is none of this id (or its retention has passed)", group)
+	case "sealed":
+		return refuse(CodeSealed, "group %q is sealed: it takes no more jobs; make a new group for them", group)
+	case "quota":
+		return refuse(CodeQuota, "tenant has %d jobs to do: limits.pending_per_tenant is reached; wait until some have ended and send this again", r.int(1))
+	case "wrong_state":
+		return refuse(CodeState, "group %q is %s: that cannot be done to it any more", group, statusOf(r.int(1)))
+	case "chunk_open":
+		return refuse(CodeHalfIn, "group %q has %d chunks that are half in: send each again with its Idempotency-Key, then seal", group, r.int(1))
+	}
+	return fmt.Errorf("the store answered %q for group %q", reason, group)
+}
+
+// Seal ends the submission: no more jobs, the group may complete. Sealing again is no error.
+func (s *Store) Seal(ctx context.Context, group string) (Group, error) {
+	return s.change(ctx, group, "group_seal", group)
+}
+
+// change runs a script that changes a group, and reads the group then.
+func (s *Store) change(ctx context.Context, group, script string, args ...any) (Group, error) {
+	r, err := s.write(ctx, script, args...)
+	if err != nil {
+		return Group{}, err
+	}
+	if err := groupRefusal(r.refusal(), group, r); err != nil {
+		return Group{}, err
+	}
+	return s.Group(ctx, group)
+}
+
+// Patch changes a group's live fields; pause and resume are Patches too.
+func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error) {
+	args := []any{group}
+	check := GroupSpec{ID: "x", Tenant: "x", Type: "x"}
+	if p.Weight != nil {
+		if check.Weight = *p.Weight; check.Weight == 0 {
+			check.Weight = -1
+		}
+		args = append(args, "weight", thousandths(*p.Weight))
+	}
+	if p.Rate != nil {
+		check.Rate = *p.Rate
+		args = append(args, "rate", thousandths(*p.Rate))
+	}
+	if p.Concurrency != nil {
+		check.Concurrency = *p.Concurrency
+		args = append(args, "conc", *p.Concurrency)
+	}
+	if p.BasePriority != nil {
+		check.BasePriority = *p.BasePriority
+		args = append(args, "base", *p.BasePriority)
+	}
+	if p.Level != nil {
+		if check.Level = *p.Level; check.Level == "" {
+			check.Level = "\"\""
+		}
+		args = append(args, "level", levelNumbers[*p.Level])
+	}
+	if p.Paused != nil {
+		args = append(args, "paused", flag(*p.Paused))
+	}
+	if err := check.Validate(); err != nil {
+		return Group{}, err
+	}
+	if len(args) == 1 {
+		return s.Group(ctx, group)
+	}
+	return s.change(ctx, group, "group_patch", args...)
+}
+
+// Cancel ends a group: no job of it starts from now on. Cancelling again is no error; an ended group is refused.
+func (s *Store) Cancel(ctx context.Context, group string) (Group, error) {
+	return s.change(ctx, group, "group_patch", group, "cancel", 1)
+}
+
+// Group reads one group.
+func (s *Store) Group(ctx context.Context, group string) (Group, error) {
+	groups, err := s.read(ctx, "id", group)
+	if err != nil {
+		return Group{}, err
+	}
+	if len(groups) == 0 {
+		return Group{}, groupRefusal("not_found", group, nil)
+	}
+	g := groups[0]
+	if g.Status.Ended() {
+		sum, err := s.o.Client.HGet(ctx, s.keys[keySums], g.key).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return Group{}, fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		if _, result, ok := strings.Cut(sum, "\n"); ok {
+			g.Result = []byte(result)
+		}
+	}
+	return g.Group, nil
+}
+
+// Filter chooses groups for Groups.
+type Filter struct {
+	Tenants []string // none: all
+	Status  Status   // "": all
+	Limit   int      // 1…1000
+	Cursor  string   // of the page before
+}
+
+// Groups lists groups, the newest first, with a cursor for the next page ("" at the end).
+func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
+	limit := min(max(f.Limit, 1), 1000)
+	offset, err := cursorNumber(f.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	wanted := map[string]bool{}
+	for _, t := range f.Tenants {
+		wanted[t] = true
+	}
+	for {
+		keys, err := s.o.Client.ZRevRange(ctx, s.keys[keyIndex], offset, offset+99).Result()
+		if err != nil {
+			return nil, "", fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		found, err := s.read(ctx, "key", keys...)
+		if err != nil {
+			return nil, "", err
+		}
+		byKey := map[string]Group{}
+		for _, g := range found {
+			byKey[g.key] = g.Group
+		}
+		for _, k := range keys {
+			offset++
+			g, ok := byKey[k]
+			if !ok || (len(wanted) > 0 && !wanted[g.Tenant]) || (f.Status != "" && g.Status != f.Status) {
+				continue
+			}
+			if groups = append(groups, g); len(groups) == limit {
+				return groups, strconv.FormatInt(offset, 10), nil
+			}
+		}
+		if len(keys) < 100 {
+			return groups, "", nil
+		}
+	}
+}
+
+func cursorNumber(cursor string) (int64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(cursor, 10, 64)
+	if err != nil || n < 0 {
+		return 0, refuse(CodeInvalid, "cursor %q: give the one that the page before named", cursor)
+	}
+	return n, nil
+}
+
+// found is a group with its short name in the store.
+type found struct {
+	Group
+	key      string
+	redrives int64
+}
+
+// read reads groups by id or short name; those that are not there are left out.
+func (s *Store) read(ctx context.Context, by string, names ...string) ([]found, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	args := []any{by}
+	for _, n := range names {
+		args = append(args, n)
+	}
+	r, err := s.run(ctx, "group_read", args...)
+	if err != nil {
+		return nil, err
+	}
+	var groups []found
+	for _, v := range r {
+		line := list(v)
+		if len(line) == 0 {
+			continue
+		}
+		g, err := parseGroup(line)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+// parseGroup reads what lua/group_read.lua wrote: the spec, then names and values.
+func parseGroup(line reply) (found, error) {
+	var g found
+	if err := json.Unmarshal([]byte(line.string(0)), &g.GroupSpec); err != nil {
+		return g, fmt.Errorf("the spec of a group: %w", err)
+	}
+	v := map[string]string{}
+	for i := 1; i+1 < len(line); i += 2 {
+		v[line.string(i)] = line.string(i + 1)
+	}
+	n := func(name string) int64 { return asInt(v[name]) }
+	g.key = v["key"]
+	g.Level = []Level{"", High, Normal, Low}[min(max(n("level"), 0), 3)]
+	g.Weight, g.Rate, g.Concurrency, g.BasePriority = float64(n("weight"))/1000, float64(n("rate"))/1000, n("conc"), n("base")
+	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
+	g.Total, g.InFlight, g.Ready = n("total"), n("inflight"), n("ready")
+	g.Succeeded, g.Failed, g.Dead, g.Cancelled = n("succ"), n("fail"), n("dead"), n("canc")
+	g.Pending, g.NonReady = n("added")-n("taken")+n("front"), n("refused")+n("scheduled")
+	if g.Status == Cancelled {
+		// The sweep that writes it down job by job follows.
+		g.Cancelled = g.Total - g.Succeeded - g.Failed - g.Dead - g.InFlight
+		g.Pending, g.NonReady, g.Ready = 0, 0, 0
+	}
+	g.Throttles, g.Reduced, g.Redriven = n("throttles"), n("reduced"), n("redriven")
+	g.Backoff = duration(n("backoff"))
+	now, since := n("now"), n("p_at")
+	if since > 0 && now > since && !g.Status.Ended() {
+		done := n("succ") + n("fail") + n("dead") + n("canc")
+		g.Rate1 = float64(done-n("p_n")) / (float64(max(now-since, 1_000_000)) / 1e6)
+	}
+	if gate := max(n("gate"), n("tenant_gate")); gate > now {
+		g.Gated, g.GatedUntil = true, micros(gate)
+	}
+	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))
+	g.FinishedAt, g.LastAddedAt = micros(n("finished")), micros(n("touched"))
+	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
+	g.CallbackTries, g.redrives = n("tries"), n("redrives")
+	return g, nil
+}

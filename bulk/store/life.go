@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+)
+
+// tendBound is how many jobs one step of housekeeping touches.
+const tendBound = 500
+
+// Tend does one bounded step of housekeeping of a group: sweeps what was cancelled, drops what is past its retention.
+func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
+	r, err := s.run(ctx, "group_tend", group, tendBound)
+	if err != nil {
+		return Tended{}, err
+	}
+	if r.refusal() == "not_found" {
+		return Tended{Removed: true}, nil
+	}
+	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4)}, nil
+}
+
+// Redrive makes a new group of the dead jobs of group, at the given rate (0: the group's), sealed at once. It takes bounded
+// steps; one that broke off goes on where it stopped when it is called again with the same rate. Each dead letter goes to one
+// redrive; the group keeps its outcomes.
+func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
+	found, err := s.read(ctx, "id", group)
+	if err != nil {
+		return Group{}, err
+	}
+	if len(found) == 0 {
+		return Group{}, groupRefusal("not_found", group, nil)
+	}
+	source := found[0]
+	if source.Dead-source.Redriven == 0 {
+		return Group{}, refuse(CodeState, "group %q has no dead letters to redrive", group)
+	}
+	spec := source.GroupSpec
+	spec.ID = group + "-r" + strconv.FormatInt(source.redrives+1, 10)
+	spec.RedriveOf, spec.CallbackURL = group, ""
+	if rate > 0 {
+		spec.Rate = rate
+	}
+	if _, _, err := s.CreateGroup(ctx, spec); err != nil {
+		return Group{}, err
+	}
+	for {
+		r, err := s.write(ctx, "group_redrive", group, spec.ID, tendBound)
+		if err != nil {
+			return Group{}, err
+		}
+		if err := groupRefusal(r.refusal(), spec.ID, r); err != nil {
+			return Group{}, err
+		}
+		if r.int(1) == 0 {
+			return s.Seal(ctx, spec.ID)
+		}
+	}
+}
+
+// BeginReduce takes over the reduction of a group: earlier reducers are fenced off.
+func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error) {
+	r, err := s.reduce(ctx, "begin", group, 0, "", 0, nil, 0)
+	if err != nil {
+		return Reduction{}, err
+	}
+	g, err := s.Group(ctx, group)
+	if err != nil {
+		return Reduction{}, err
+	}
+	return Reduction{Group: g, Fence: r.int(1), Cursor: r.string(2), State: []byte(r.string(3))}, nil
+}
+
+func (s *Store) reduce(ctx context.Context, verb, group string, fence int64, cursor string, n int64, state []byte, status int) (reply, error) {
+	r, err := s.run(ctx, "group_reduce", verb, group, fence, cursor, n, state, status)
+	if err != nil {
+		return nil, err
+	}
+	return r, groupRefusal(r.refusal(), group, r)
+}
+
+// CommitReduce writes (state, cursor) together. n is how many outcomes were taken in since the last commit. ok is false
+// where another reducer has taken over.
+func (s *Store) CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error) {
+	r, err := s.reduce(ctx, "commit", group, fence, cursor, n, state, 0)
+	return err == nil && r.int(0) == 1, err
+}
+
+// Finish ends an AGGREGATING group whose outcomes are all reduced: COMPLETED, or FAILED by its tolerance, with its result; a
+// CANCELLED one only gets its result. ok is false where it cannot: another reducer, or outcomes that are not reduced yet.
+func (s *Store) Finish(ctx context.Context, group string, fence int64, result []byte) (g Group, ok bool, err error) {
+	if g, err = s.Group(ctx, group); err != nil {
+		return g, false, err
+	}
+	status := Completed
+	if g.Tolerance.Exceeded(g.Failed+g.Dead, g.Total) {
+		status = Failed
+	}
+	r, err := s.reduce(ctx, "finish", group, fence, "", 0, result, statusNumber(status))
+	if err != nil || r.int(0) != 1 {
+		return g, false, err
+	}
+	g, err = s.Group(ctx, group)
+	return g, err == nil, err
+}
+
+// Exceeded says whether so many failures of so many jobs are too many.
+func (t Tolerance) Exceeded(failed, total int64) bool {
+	if t.Share {
+		return float64(failed)*100 > t.Percent*float64(total)
+	}
+	return failed > t.Count
+}
+
+// CallbackDone notes how the callback of an ended group went. ok: it was taken. Otherwise it is due again after again, or, with
+// last, given up.
+func (s *Store) CallbackDone(ctx context.Context, group string, ok, last bool, again time.Duration) error {
+	result := "again"
+	switch {
+	case ok:
+		result = "done"
+	case last:
+		result = "failed"
+	}
+	r, err := s.run(ctx, "group_called", group, result, again.Microseconds())
+	if err != nil {
+		return err
+	}
+	return groupRefusal(r.refusal(), group, r)
+}
+
+// Lock takes the watcher's lock of a group for d, which only saves work: what it guards is fenced. ok is false where another
+// process has it.
+func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
+	m := s.locks.NewMutex(lockKey(s.o.Prefix, group), redsync.WithExpiry(d), redsync.WithTries(1))
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	if err := m.TryLockContext(ctx); err != nil {
+		var taken *redsync.ErrTaken
+		if errors.Is(err, redsync.ErrFailed) || errors.As(err, &taken) {
+			return nil, false, nil
+		}
+		return nil, false, fmt.Errorf("%w: lock: %w", ErrStore, err)
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
+		defer cancel()
+		_, _ = m.UnlockContext(ctx) // it ends by itself after d
+	}, true, nil
+}

@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/bulk/congestion"
+)
+
+// snapshotTenants is how many tenants get a snapshot a second; beyond so many with work, each gets its turn more rarely.
+const snapshotTenants = 20
+
+// Snapshot writes one entry of the congestion history of tenants with work, at most one a second whoever calls.
+func (s *Store) Snapshot(ctx context.Context) error {
+	_, err := s.run(ctx, "stats_snapshot", snapshotTenants)
+	return err
+}
+
+// Congestion reads the state of the tenants that have groups, by name; with a name, of that tenant only.
+func (s *Store) Congestion(ctx context.Context, tenant string) ([]Congestion, error) {
+	names := []string{tenant}
+	if tenant == "" {
+		var err error
+		if names, err = s.tenantNames(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var out []Congestion
+	for part := range slices.Chunk(names, 200) {
+		args := make([]any, len(part))
+		for i, n := range part {
+			args[i] = n
+		}
+		r, err := s.run(ctx, "tenant_read", args...)
+		if err != nil {
+			return nil, err
+		}
+		for i, name := range part {
+			v := list(r.at(i))
+			if len(v) == 0 {
+				continue
+			}
+			out = append(out, s.congestion(name, v.int(5), v.int(6), v.int(3), v.int(7), v.int(8), v.int(9), v.int(10), v.int(11)))
+		}
+	}
+	if tenant != "" && len(out) == 0 {
+		return nil, refuse(CodeNotFound, "tenant %q: it has no groups and no settings", tenant)
+	}
+	return out, nil
+}
+
+func (s *Store) congestion(name string, refused, open, inFlight, rate, wait, mean, jobs, at int64) Congestion {
+	base := s.conf.Load().BaseBackoff
+	c := Congestion{
+		Tenant: name, NonReady: refused, InFlight: inFlight, Pending: max(0, open-refused-inFlight), Rate: float64(rate) / 1000,
+		Backoff: duration(wait), AvgThrottles: float64(mean) / 1e6, Finished: jobs, At: micros(at),
+	}
+	c.Level = congestion.Level(c.Backoff, base)
+	c.Estimate = congestion.Estimate(refused, c.Rate)
+	return c
+}
+
+// tenantNames lists the tenants that the store knows, sorted.
+func (s *Store) tenantNames(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*s.o.Timeout)
+	defer cancel()
+	var names []string
+	var cursor uint64
+	for {
+		part, next, err := s.o.Client.HScan(ctx, s.keys[keyTenants], cursor, "", 500).Result()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		for i := 0; i < len(part); i += 2 {
+			names = append(names, part[i])
+		}
+		if cursor = next; cursor == 0 {
+			slices.Sort(names)
+			return slices.Compact(names), nil
+		}
+	}
+}
+
+// History reads a tenant's snapshots since then, the oldest first.
+func (s *Store) History(ctx context.Context, tenant string, since time.Time) ([]Congestion, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	members, err := s.o.Client.ZRangeByLex(ctx, s.keys[keyHistory], &redis.ZRangeBy{
+		Min: fmt.Sprintf("[%s/%016d", tenant, max(0, since.UnixMicro())), Max: "(" + tenant + "0",
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	out := make([]Congestion, 0, len(members))
+	for _, m := range members {
+		_, text, _ := strings.Cut(m, "/")
+		w := strings.Fields(text)
+		if len(w) != 8 {
+			return nil, fmt.Errorf("history of %q: %q", tenant, m)
+		}
+		n := func(i int) int64 { return asInt(w[i]) }
+		out = append(out, s.congestion(tenant, n(1), n(2), n(3), n(4), n(5), n(6), n(7), n(0)))
+	}
+	return out, nil
+}
+
+// Limits reads the rates in force.
+func (s *Store) Limits(ctx context.Context) (Limits, error) {
+	l, _, err := s.rates(ctx, "")
+	return l, err
+}
+
+// SetLimits changes the rates live, for every process; nil goes back to the configuration.
+func (s *Store) SetLimits(ctx context.Context, global, perTenant *float64) (Limits, error) {
+	value := func(f *float64) any {
+		if f == nil {
+			return ""
+		}
+		return strconv.FormatInt(thousandths(*f), 10)
+	}
+	for _, f := range []*float64{global, perTenant} {
+		if f != nil && (*f < 0 || *f > 1e6) {
+			return Limits{}, refuse(CodeInvalid, "rate %v: 0 to 1000000 jobs a second", *f)
+		}
+	}
+	l, _, err := s.rates(ctx, "", "global", value(global), "per_tenant", value(perTenant))
+	return l, err
+}
+
+// Tenant reads a tenant.
+func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
+	_, t, err := s.rates(ctx, name)
+	return t, err
+}
+
+// SetTenant changes a tenant's weight (0: 1) and rate (0: the configured) live.
+func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
+	if t.Weight == 0 {
+		t.Weight = 1
+	}
+	switch {
+	case !tenantID.MatchString(t.Name):
+		return Tenant{}, refuse(CodeInvalid, "tenant %q: 1 to 64 letters, digits and . _ -", t.Name)
+	case t.Weight < 0.01 || t.Weight > 100:
+		return Tenant{}, refuse(CodeInvalid, "weight %v: 0.01 to 100", t.Weight)
+	case t.Rate < 0 || t.Rate > 1e6:
+		return Tenant{}, refuse(CodeInvalid, "rate %v: 0.001 to 1000000 jobs a second, or 0 for the configured", t.Rate)
+	}
+	_, t, err := s.rates(ctx, t.Name, "weight", thousandths(t.Weight), "rate", thousandths(t.Rate))
+	return t, err
+}
+
+func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits, Tenant, error) {
+	r, err := s.run(ctx, "rates_set", append([]any{tenant}, fields...)...)
+	if err != nil {
+		return Limits{}, Tenant{}, err
+	}
+	if r.refusal() != "" {
+		return Limits{}, Tenant{}, refuse(CodeNotFound, "tenant %q: it has no groups and no settings", tenant)
+	}
+	rate := func(i int) float64 { return float64(r.int(i)) / 1000 }
+	return Limits{Global: rate(0), PerTenant: rate(1), Burst: rate(2), Live: r.int(3) == 1},
+		Tenant{Name: tenant, Weight: rate(4), Rate: rate(5), Groups: r.int(6), InFlight: r.int(7), Served: r.int(8)}, nil
+}
+
+// Depths reads the figures for gauges.
+func (s *Store) Depths(ctx context.Context) (Depths, error) {
+	r, err := s.run(ctx, "queue_read")
+	if err != nil {
+		return Depths{}, err
+	}
+	d := Depths{
+		Groups:  map[Level]int64{High: r.int(0), Normal: r.int(1), Low: r.int(2)},
+		Pending: r.int(3), Ready: r.int(4), NonReady: r.int(5), InFlight: r.int(6), ActiveTenants: r.int(7), GatedGroups: r.int(8),
+		Jain: float64(r.int(9)) / 1e6, RateAccuracy: float64(r.int(10)) / 1e6, MaxBackoff: duration(r.int(11)),
+		AvgThrottles: float64(r.int(12)) / 1e6, SavedSpins: r.int(13), OpenGroups: r.int(14),
+	}
+	d.MaxCongestion = congestion.Level(d.MaxBackoff, s.conf.Load().BaseBackoff)
+	return d, nil
+}
+
+// Ping says whether the store answers and fits.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	if err := s.o.Client.Ping(ctx).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return s.Prepare(ctx)
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MaxAdd bounds the jobs of one AddJobs; MaxAddBytes bounds the sum of their payloads.
+const (
+	MaxAdd      = 500
+	MaxAddBytes = 1 << 20
+)
+
+// MaxCost is the most that one job may cost.
+const MaxCost = 1000
+
+// Validate fills in what is left out and says what is wrong with a job.
+func (j *Job) Validate() error {
+	if j.Cost == 0 {
+		j.Cost = 1
+	}
+	switch {
+	case j.ID == "" || len(j.ID) > 128 || !utf8.ValidString(j.ID) || strings.ContainsFunc(j.ID, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
+		return refuse(CodeInvalid, "id %q: 1 to 128 bytes of printable characters without blanks", j.ID)
+	case j.Type != "" && !typeName.MatchString(j.Type):
+		return refuse(CodeInvalid, "type %q: 1 to 64 letters, digits and . _ : / -", j.Type)
+	case j.Cost < 1 || j.Cost > MaxCost:
+		return refuse(CodeInvalid, "cost %d: 1 to %d", j.Cost, MaxCost)
+	}
+	return nil
+}
+
+// ChunkState looks a chunk up before its lines are read. key is the chunk's idempotency key.
+func (s *Store) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	short, err := s.short(ctx, group)
+	if err != nil {
+		return ChunkState{}, err
+	}
+	v, err := s.o.Client.HGet(ctx, s.keys[keyChunks], short+":"+key).Result()
+	if errors.Is(err, redis.Nil) {
+		return ChunkState{}, nil
+	}
+	if err != nil {
+		return ChunkState{}, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if answer, ok := strings.CutPrefix(v, "="); ok {
+		return ChunkState{Done: true, Answer: []byte(answer)}, nil
+	}
+	return ChunkState{}, nil
+}
+
+// short gives a group's short name.
+func (s *Store) short(ctx context.Context, group string) (string, error) {
+	short, err := s.o.Client.HGet(ctx, s.keys[keyNames_], group).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", groupRefusal("not_found", group, nil)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return short, nil
+}
+
+// AddJobs puts up to MaxAdd jobs into a group, in their order: all or none of them. With a chunk key the same call again
+// changes nothing.
+func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (Added, error) {
+	if len(jobs) > MaxAdd {
+		return Added{}, fmt.Errorf("AddJobs takes at most %d jobs, got %d", MaxAdd, len(jobs))
+	}
+	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
+		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
+	}
+	args := make([]any, 0, 5+5*len(jobs))
+	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer)
+	for i := range jobs {
+		j := &jobs[i]
+		if err := j.Validate(); err != nil {
+			return Added{}, err
+		}
+		var at int64
+		if !j.RunAt.IsZero() {
+			at = j.RunAt.UnixMicro()
+		}
+		args = append(args, j.ID, j.Type, j.Cost, at, j.Payload)
+	}
+	r, err := s.write(ctx, "jobs_add", args...)
+	if err != nil {
+		return Added{}, err
+	}
+	switch reason := r.refusal(); reason {
+	case "":
+	case "done":
+		return Added{}, &ChunkDone{Answer: []byte(r.string(1))}
+	default:
+		return Added{}, groupRefusal(reason, group, r)
+	}
+	a := Added{Accepted: r.int(0), Before: r.int(1), Duplicate: make([]bool, len(jobs))}
+	for i := range jobs {
+		if r.int(2+i) == 1 {
+			a.Duplicate[i] = true
+			a.Duplicates++
+		}
+	}
+	return a, nil
+}
+
+// ChunkDone says that a chunk of this key is in already, with the answer that it got then.
+type ChunkDone struct{ Answer []byte }
+
+func (*ChunkDone) Error() string { return "this chunk is in already" }

@@ -1,0 +1,193 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// maxPull bounds the jobs of one Pull, so that its script stays short.
+const maxPull = 500
+
+// Pull takes up to want jobs (at most 500) through the fair queue and both limits, under leases of this process.
+func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
+	want = min(want, maxPull)
+	if want < 1 {
+		return Pulled{}, nil
+	}
+	if s.conf.Load().Gating {
+		r, err := s.run(ctx, "jobs_pull", want)
+		if err != nil {
+			return Pulled{}, err
+		}
+		p := s.leased(r)
+		p.Fetched = int64(len(p.Jobs))
+		return p, nil
+	}
+	filled, err := s.run(ctx, "ready_fill", max(want, fillBatch))
+	if err != nil {
+		return Pulled{}, err
+	}
+	r, err := s.run(ctx, "ready_take", want)
+	if err != nil {
+		return Pulled{}, err
+	}
+	p := s.leased(r)
+	p.Fetched, p.ToReady, p.ToNonReady = filled.int(0), filled.int(1), filled.int(2)
+	p.Next = duration(filled.int(3))
+	if p.Fetched > 0 {
+		p.More = true
+	}
+	return p, nil
+}
+
+// fillBatch is how many jobs the classic pipeline looks at in one step.
+const fillBatch = 50
+
+// leased reads jobs from the answer of jobs_pull and ready_take.
+func (s *Store) leased(r reply) Pulled {
+	p := Pulled{Next: duration(r.int(0)), More: r.int(1) == 1, Dropped: r.int(2)}
+	until := time.Now().Add(s.conf.Load().Lease)
+	p.Jobs = make([]Leased, 0, len(r)/9)
+	for i := 3; i+8 < len(r); i += 9 {
+		j := Leased{
+			Key: r.string(i), Group: r.string(i + 1), Tenant: r.string(i + 2), Type: r.string(i + 3), Attempt: r.int(i + 4),
+			Crashes: r.int(i + 5), Fence: r.int(i + 6), Cost: r.int(i + 7), Payload: []byte(r.string(i + 8)), Until: until,
+		}
+		_, j.ID, _ = strings.Cut(j.Key, "/")
+		p.Jobs = append(p.Jobs, j)
+	}
+	return p
+}
+
+// Wait blocks until something may have come to the queue, or for at most d, and no longer than half of the store's timeout. It
+// holds a connection meanwhile.
+func (s *Store) Wait(ctx context.Context, d time.Duration) error {
+	d = min(d, s.o.Timeout/2)
+	if d < time.Millisecond {
+		d = time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, d+s.o.Timeout)
+	defer cancel()
+	// Redis counts seconds with a fraction; BLPop of the client library only whole ones.
+	seconds := strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
+	err := s.o.Client.Do(ctx, "BLPOP", s.keys[keyBell], seconds).Err()
+	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis gives it as it is
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return nil
+}
+
+// Ack ends runs, all of them in one step; the answer has one entry for each.
+func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
+	if len(acks) == 0 {
+		return nil, nil
+	}
+	args := make([]any, 0, 6*len(acks))
+	for _, a := range acks {
+		code, text := a.Code, a.Error
+		switch {
+		case a.Verdict == Done:
+			text = string(a.Result)
+		case code == "":
+			code = "error"
+		}
+		args = append(args, a.Key, a.Fence, string(a.Verdict), codeWord(code), text, a.After.Microseconds())
+	}
+	r, err := s.run(ctx, "jobs_ack", args...)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]AckState, len(acks))
+	for i := range acks {
+		states[i] = AckState(r.string(i))
+	}
+	return states, nil
+}
+
+// codeWord makes a code fit for a record: [a-z0-9_.], at most 64.
+func codeWord(code string) string {
+	if len(code) > 64 {
+		code = code[:64]
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '_', r == '.':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '_'
+	}, code)
+}
+
+// Lease names a running job for Renew.
+type Lease struct {
+	Key   string
+	Fence int64
+}
+
+// Renew extends leases by a full one. The answer has false where the lease is lost: what runs under it should stop.
+func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) {
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	args := make([]any, 0, 2*len(leases))
+	for _, l := range leases {
+		args = append(args, l.Key, l.Fence)
+	}
+	r, err := s.run(ctx, "leases_renew", args...)
+	if err != nil {
+		return nil, err
+	}
+	held := make([]bool, len(leases))
+	for i := range leases {
+		held[i] = r.int(i) == 1
+	}
+	return held, nil
+}
+
+// dispatchBound is how many jobs one round of the dispatcher moves of each kind.
+const dispatchBound = 500
+
+// Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. gap is how long this
+// process was without the store just now (0: it was not): after a gap no lease ends before a full one has passed.
+func (s *Store) Dispatch(ctx context.Context, gap time.Duration) (Dispatch, error) {
+	id, err := s.runID(ctx)
+	if err != nil {
+		return Dispatch{}, err
+	}
+	r, err := s.run(ctx, "queue_dispatch", gap.Microseconds(), id, dispatchBound)
+	if err != nil {
+		return Dispatch{}, err
+	}
+	d := Dispatch{Moved: r.int(0), Recovered: r.int(1), Dead: r.int(2), Skipped: r.int(3), Woken: r.int(4), More: r.int(6) == 1}
+	if next := r.int(5); next >= 0 {
+		d.Next = max(duration(next), time.Microsecond)
+	}
+	for i := 7; i < len(r); i++ {
+		d.Tend = append(d.Tend, r.string(i))
+	}
+	return d, nil
+}
+
+// runID names the running server that holds the shard: another one means that it was restarted or failed over.
+func (s *Store) runID(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	node, err := s.master(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	info, err := node.Info(ctx, "server").Result()
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	_, rest, _ := strings.Cut(info, "run_id:")
+	id, _, _ := strings.Cut(rest, "\r\n")
+	return id, nil
+}

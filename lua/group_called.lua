@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- group_called: notes how the callback of an ended group went.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, group, result, again
+-- RETURNS: {1} or {reason}
+-- INVARIANT: a callback is due until it was taken or given up.
+-- INCLUDE: clock, limiter, fair, bulk
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+if g.callback == 1 then
+  g.tries = g.tries + 1
+  if ARGV[4] == 'done' then
+    g.callback = 2
+  elseif ARGV[4] == 'failed' then
+    g.callback = 3
+  end
+  redis.call('ZADD', K.agenda, int(now + tonumber(ARGV[5])), gkey)
+end
+bulk_save()
+return { 1 }

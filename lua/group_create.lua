@@ -1,0 +1,39 @@
+#!lua
+-- group_create: makes a group. Again with the same content it changes nothing.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback
+-- RETURNS: {1 made, 0 was there} or {'exists'}
+-- INVARIANT: a group has one record; its spec never changes.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local id, spec, tenant = ARGV[3], ARGV[4], ARGV[5]
+local gkey = redis.call('HGET', K.names, id)
+if gkey then
+  if redis.call('HGET', K.groups, gkey) ~= spec then return { 'exists' } end
+  return { 0 }
+end
+shard.gseq = shard.gseq + 1
+local n, digits = shard.gseq, ''
+while n > 0 do
+  local d = n % 36
+  digits = string.sub('0123456789abcdefghijklmnopqrstuvwxyz', d + 1, d + 1) .. digits
+  n = (n - d) / 36
+end
+gkey = digits
+local g = { key = gkey, ended_ids = {} }
+for _, name in ipairs(GROUP) do g[name] = 0 end
+g.id, g.tenant, g.type, g.why = id, tenant, ARGV[6], ''
+g.level, g.weight, g.rate, g.conc, g.base = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+g.held, g.status, g.created, g.touched = tonumber(ARGV[12]), CREATED, now, now
+g.callback = tonumber(ARGV[13])
+groups[gkey] = g
+local t = bulk_tenant(tenant)
+t.groups = t.groups + 1
+shard.open_groups = shard.open_groups + 1
+redis.call('HSET', K.names, id, gkey)
+redis.call('HSET', K.groups, gkey, spec)
+redis.call('ZADD', K.index, int(now), gkey)
+plan(g, now + set.silence)
+bulk_save()
+return { 1 }

@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- group_patch: changes the live fields of a group, or cancels it.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, group, field, value, ...
+-- RETURNS: {1} or {reason, status}
+-- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+for i = 4, #ARGV, 2 do
+  if g.status > AGGREGATING and not (ARGV[i] == 'cancel' and g.status == CANCELLED) then return { 'wrong_state', g.status } end
+end
+local t = bulk_tenant(g.tenant)
+unplace(g)
+for i = 4, #ARGV, 2 do
+  local field, value = ARGV[i], tonumber(ARGV[i + 1])
+  if field == 'cancel' then
+    if g.status ~= CANCELLED then
+      -- What is pending, ready or waiting is cancelled from here on; a bounded sweep writes it down job by job.
+      move(g, CANCELLED)
+      g.finished = now
+      shard.pending = shard.pending - (g.added - g.taken) - g.front
+      shard.open_groups = shard.open_groups - 1
+      plan(g, now)
+    end
+  elseif field == 'weight' or field == 'rate' or field == 'conc' or field == 'base' or field == 'level' or field == 'paused' then
+    g[field] = value
+    if field == 'level' then g.tag = 0 end -- tags of another level say nothing here
+    if field == 'rate' then
+      g.frac = 0
+      if g.why == 'rate' then open_group(g) end
+    end
+  else
+    error({ err = 'ERR unknown field ' .. field })
+  end
+end
+place(g)
+if g.queued == 1 then bell() end
+bulk_save()
+return { 1 }

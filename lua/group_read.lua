@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- group_read: reads groups: what they are and how they stand.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, by, name, ...
+-- RETURNS: for each {spec, status and figures as name, value, ...}, or false where there is none; by is id or key
+-- INVARIANT: reads only.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local reply = {}
+for i = 4, #ARGV do
+  local gkey = ARGV[i]
+  if ARGV[3] == 'id' then gkey = redis.call('HGET', K.names, gkey) end
+  local g = gkey and bulk_group(gkey)
+  if not g then
+    reply[#reply + 1] = false
+  else
+    local line = { redis.call('HGET', K.groups, gkey), 'key', gkey, 'now', int(now) }
+    for _, name in ipairs(GROUP) do
+      line[#line + 1] = name
+      line[#line + 1] = type(g[name]) == 'number' and int(g[name]) or g[name]
+    end
+    local n = count_refused('N' .. g.tenant .. '/' .. gkey)
+    line[#line + 1], line[#line + 2] = 'refused', n
+    line[#line + 1], line[#line + 2] = 'scheduled', count_refused('S' .. g.tenant .. '/' .. gkey)
+    local t = bulk_tenant(g.tenant)
+    line[#line + 1], line[#line + 2] = 'tenant_gate', int(t.gate)
+    line[#line + 1], line[#line + 2] = 'backoff', int(n > 0 and t.backoff or 0)
+    reply[#reply + 1] = line
+  end
+end
+return reply

@@ -1,0 +1,40 @@
+#!lua
+-- group_reduce: takes over the reduction of a group, commits a step of it, or ends the group with its result.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, verb, group, fence, cursor, taken, state, status
+-- RETURNS: {1, fence, cursor, state} or {0} where another reducer has taken over or it is too early, or {reason}
+-- INVARIANT: state and cursor are written together; each outcome is reduced once; a group ends once.
+-- INCLUDE: clock, limiter, fair, bulk
+
+local gkey = redis.call('HGET', K.names, ARGV[4])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+local verb, fence = ARGV[3], tonumber(ARGV[5])
+local state = redis.call('HGET', K.sums, gkey)
+local cursor, sum = '', ''
+if state then
+  local stop = string.find(state, '\n', 1, true)
+  cursor, sum = string.sub(state, 1, stop - 1), string.sub(state, stop + 1)
+end
+if verb == 'begin' then
+  g.rfence = g.rfence + 1
+elseif g.rfence ~= fence then
+  return { 0 }
+elseif verb == 'commit' then
+  cursor, sum = ARGV[6], ARGV[8]
+  redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
+  g.reduced = g.reduced + tonumber(ARGV[7])
+elseif verb == 'finish' then
+  if g.reduced ~= ended(g) or (g.status ~= AGGREGATING and g.status ~= CANCELLED) then return { 0 } end
+  if g.status == AGGREGATING then
+    move(g, tonumber(ARGV[9]))
+    g.finished = now
+    shard.open_groups = shard.open_groups - 1
+  end
+  sum = ARGV[8]
+  redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
+  redis.call('ZADD', K.agenda, int(now), gkey)
+end
+bulk_save()
+return { 1, int(g.rfence), cursor, sum }

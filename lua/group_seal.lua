@@ -1,0 +1,23 @@
+#!lua
+-- group_seal: ends the submission to a group.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, group
+-- RETURNS: {1} or {reason}
+-- INVARIANT: no new job after the seal; no seal while a chunk is half in.
+-- INCLUDE: clock, limiter, fair, bulk
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+if g.sealed == 1 then return { 1 } end
+if g.status ~= CREATED then return { 'wrong_state', g.status } end
+if g.chunks_open > 0 then return { 'chunk_open', int(g.chunks_open) } end
+g.sealed, g.sealed_at = 1, now
+move(g, g.started > 0 and RUNNING or DISPATCHED)
+redis.call('ZREM', K.agenda, gkey)
+settle(g)
+place(g)
+if g.queued == 1 then bell() end
+bulk_save()
+return { 1 }

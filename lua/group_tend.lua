@@ -1,0 +1,156 @@
+#!lua flags=allow-oom
+-- group_tend: does one bounded step of a group's housekeeping: the sweep of what was cancelled, and what is past its retention.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, group, bound
+-- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped} or {reason}
+-- INVARIANT: finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+local bound = tonumber(ARGV[4])
+local t = bulk_tenant(g.tenant)
+
+-- some takes up to n members of one group from a sorted set of one score.
+local function some(key, prefix, n)
+  return redis.call('ZRANGEBYLEX', key, '[' .. prefix .. gkey .. '/', '(' .. prefix .. gkey .. '0', 'LIMIT', 0, n)
+end
+
+local function answer(again, reduce, callback, gone, buried)
+  bulk_save()
+  return { again, reduce, callback, gone, buried }
+end
+
+-- A submission that was never sealed and has been silent for long.
+if g.status == CREATED and g.sealed == 0 and now >= g.touched + set.silence then
+  unplace(g)
+  move(g, CANCELLED)
+  g.finished, g.drop, g.callback = now, 1, 0
+  shard.pending = shard.pending - (g.added - g.taken) - g.front
+  shard.open_groups = shard.open_groups - 1
+end
+
+if g.status == CANCELLED and g.swept == 0 then
+  local n = 0
+  for _, kind in ipairs({ 'N', 'S' }) do
+    for _, member in ipairs(some(K.refused, kind .. g.tenant .. '/', bound - n)) do
+      local jobkey = string.sub(member, 3 + #g.tenant)
+      redis.call('ZREM', K.refused, member)
+      redis.call('ZREM', K.waiting, jobkey)
+      cancel_job(g, t, jobkey)
+      n = n + 1
+    end
+  end
+  for _, jobkey in ipairs(n < bound and some(K.front, '', bound - n) or {}) do
+    redis.call('ZREM', K.front, jobkey)
+    g.front = g.front - 1
+    cancel_job(g, t, jobkey)
+    n = n + 1
+  end
+  while n < bound and g.taken < g.added do
+    local list, _, ends, size = peek(g, bound - n)
+    if not list[1] then break end
+    for _, jobkey in ipairs(list) do cancel_job(g, t, jobkey) end
+    pop(g, #list, list, 0, ends, size)
+    shard.pending = shard.pending + #list -- the cancel has subtracted them already
+    n = n + #list
+  end
+  if n >= bound then return answer(1, 0, 0, 0, 0) end
+  if g.inflight == 0 and g.ready == 0 then
+    g.swept = 1
+  else
+    redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
+    return answer(0, 0, 0, 0, 0)
+  end
+end
+
+if g.status <= AGGREGATING then
+  local waits = ended(g) > g.reduced or g.status == AGGREGATING
+  if g.sealed == 0 then
+    redis.call('ZADD', K.agenda, int(g.touched + set.silence), gkey)
+  elseif g.status == AGGREGATING then
+    redis.call('ZADD', K.agenda, int(now + 1000000), gkey) -- until Finish plans its end
+  else
+    redis.call('ZREM', K.agenda, gkey) -- the next outcomes plan it again
+  end
+  return answer(0, waits and 1 or 0, 0, 0, 0)
+end
+
+-- It has ended. Its outcomes are reduced to the last (a cancelled group's too), its callback is called, its data goes in time.
+if ended(g) > g.reduced then
+  redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
+  return answer(0, 1, 0, 0, 0)
+end
+if g.callback == 1 then
+  redis.call('ZADD', K.agenda, int(now + 5000000), gkey)
+  return answer(0, 0, 1, 0, 0)
+end
+
+local dead_left = g.dead - g.redriven
+local jobs_at = g.drop == 1 and 0 or g.finished + set.keep_jobs
+local dead_at = g.drop == 1 and 0 or g.finished + set.keep_dead
+local group_at = g.drop == 1 and 0 or math.max(g.finished + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
+local buried = 0
+
+if now >= dead_at and dead_left > 0 then
+  local list = some(K.dead, '', bound)
+  for _, jobkey in ipairs(list) do
+    redis.call('ZREM', K.dead, jobkey)
+    redis.call('HDEL', K.jobs, jobkey)
+  end
+  g.redriven = g.redriven + #list
+  if #list == bound then return answer(1, 0, 0, 0, #list) end
+  buried = #list
+end
+-- The log of outcomes goes page by page, and with each page its jobs, but for dead letters that are kept longer. hp counts the
+-- pages that are gone: the order of submission has none left by now.
+if now >= jobs_at then
+  if g.why ~= 'purging' then g.why, g.hp = 'purging', 0 end
+  local n = 0
+  while g.hp <= g.dp and n < bound do
+    local field = gkey .. ':' .. int(g.hp)
+    local page = redis.call('HGET', K.done, field)
+    for id in string.gmatch(page or '', '[^\n]+') do
+      local jobkey = gkey .. '/' .. id
+      if not redis.call('ZSCORE', K.dead, jobkey) then redis.call('HDEL', K.jobs, jobkey) end
+      n = n + 1
+    end
+    redis.call('HDEL', K.done, field)
+    g.hp = g.hp + 1
+  end
+  if g.hp <= g.dp then return answer(1, 0, 0, 0, buried) end
+end
+if now >= group_at and now >= jobs_at then
+  -- Chunks' answers, in steps as well.
+  local left = redis.call('HGET', K.state, 'sweep:' .. gkey) or '0'
+  local scan = redis.call('HSCAN', K.chunks, left, 'MATCH', gkey .. ':*', 'COUNT', bound)
+  for i = 1, #scan[2], 2 do redis.call('HDEL', K.chunks, scan[2][i]) end
+  if scan[1] ~= '0' then
+    redis.call('HSET', K.state, 'sweep:' .. gkey, scan[1])
+    return answer(1, 0, 0, 0, buried)
+  end
+  redis.call('HDEL', K.state, 'sweep:' .. gkey)
+  redis.call('HDEL', K.names, g.id)
+  redis.call('HDEL', K.groups, gkey)
+  redis.call('HDEL', K.sums, gkey)
+  redis.call('ZREM', K.index, gkey)
+  redis.call('ZREM', K.agenda, gkey)
+  t.groups = t.groups - 1
+  groups[gkey] = false
+  redis.call('HDEL', K.flow, gkey)
+  local gone = t.groups == 0
+  bulk_save()
+  if gone then
+    for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g.tenant)) end
+    redis.call('ZREMRANGEBYLEX', K.history, '[' .. g.tenant .. '/', '(' .. g.tenant .. '0')
+    if t.weight == 1000 and t.rate == 0 then redis.call('HDEL', K.tenants, g.tenant) end
+  end
+  return { 0, 0, 0, 1, buried }
+end
+local due = group_at
+if now < jobs_at then due = math.min(due, jobs_at) end
+if dead_left > 0 and now < dead_at then due = math.min(due, dead_at) end
+redis.call('ZADD', K.agenda, int(math.max(due, now + 1000000)), gkey)
+return answer(0, 0, 0, 0, buried)

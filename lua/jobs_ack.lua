@@ -1,0 +1,74 @@
+#!lua flags=allow-oom
+-- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, id, fence, verdict, code, text, after, ...
+-- RETURNS: for each what became of it: done, failed, retry, throttled, returned, dead, cancelled or stale
+-- INVARIANT: whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local reply, touched = {}, {}
+for i = 3, #ARGV, 6 do
+  local jobkey, fence, verdict, code, text = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local after = tonumber(ARGV[i + 5])
+  local stored = redis.call('HGET', K.runs, jobkey)
+  local run = read_run(stored)
+  local state = 'stale'
+  if stored and run.fence == fence and redis.call('ZREM', K.leases, jobkey) == 1 then
+    local g = bulk_group(group_of(jobkey))
+    local t = bulk_tenant(g.tenant)
+    g.inflight, t.inflight, shard.inflight = g.inflight - 1, t.inflight - 1, shard.inflight - 1
+    touched[g.key] = g
+    state = verdict
+    if verdict == 'done' then
+      run.tries = run.tries + 1
+      finish(g, t, jobkey, string.format('S%d %.0f\n', run.tries, ms()) .. text, 'succ', run)
+    elseif verdict == 'failed' then
+      run.tries = run.tries + 1
+      finish(g, t, jobkey, string.format('F%d %.0f %s\n', run.tries, ms(), code) .. text, 'fail', run)
+    elseif verdict == 'dead' then
+      run.tries = run.tries + 1
+      bury(g, t, jobkey, run, code, text)
+    elseif g.status == CANCELLED then
+      state = 'cancelled'
+      cancel_job(g, t, jobkey)
+    elseif verdict == 'returned' then
+      redis.call('HSET', K.runs, jobkey, write_run(run))
+      to_front(g, jobkey)
+    elseif verdict == 'throttled' then
+      if run.since == 0 then run.since = ms() end
+      run.refusals = run.refusals + 1
+      g.throttles = g.throttles + 1
+      if now - run.since * 1000 > set.max_age then
+        state = 'dead'
+        run.tries = run.tries + 1
+        bury(g, t, jobkey, run, 'refused_too_long', text)
+      else
+        redis.call('HSET', K.runs, jobkey, write_run(run))
+        local wait = after > 0 and math.min(after, 3600000000) or backoff(t)
+        wait_until(g, jobkey, now + wait, 'N')
+        if set.gating == 1 then gate_group(g, now + wait, 'busy') end
+      end
+    elseif verdict == 'retry' then
+      run.tries = run.tries + 1
+      if run.tries > set.retries then
+        state = 'dead'
+        bury(g, t, jobkey, run, code, text)
+      else
+        redis.call('HSET', K.runs, jobkey, write_run(run))
+        wait_until(g, jobkey, now + math.max(after, backoff(t)), 'N')
+      end
+    else
+      error({ err = 'ERR unknown verdict ' .. verdict })
+    end
+  end
+  reply[#reply + 1] = state
+end
+local queued = shard.queued
+for _, g in pairs(touched) do
+  place(g)
+  settle(g)
+end
+if shard.queued > queued then bell() end
+bulk_save()
+return reply

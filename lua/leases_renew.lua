@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- leases_renew: extends leases by a full one.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, job, fence, ...
+-- RETURNS: for each 1 (extended) or 0 (lost)
+-- INVARIANT: only who holds a lease with its fence extends it.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local reply = {}
+for i = 3, #ARGV, 2 do
+  local jobkey, held = ARGV[i], 0
+  local stored = redis.call('HGET', K.runs, jobkey)
+  if stored and read_run(stored).fence == tonumber(ARGV[i + 1]) and redis.call('ZSCORE', K.leases, jobkey) then
+    redis.call('ZADD', K.leases, 'XX', int(now + set.lease), jobkey)
+    held = 1
+  end
+  reply[#reply + 1] = held
+end
+bulk_save()
+return reply

@@ -1,0 +1,207 @@
+-- bulkjobs: the records of single jobs and their ways out.
+--
+-- jobs holds one record for each job, whose first letter is its state:
+--   P<cost> <type>\n<payload>                       not ended
+--   S<attempts> <ms>\n<result>                      succeeded
+--   F<attempts> <ms> <code>\n<error>                failed
+--   D<attempts> <ms> <code> <cost> <type> <n>\n<error of n bytes><payload>   dead
+--   R…                                              dead and given to a redrive: as D, without payload
+--   C0 <ms>\n                                       cancelled
+-- An empty type is written as a dash. runs holds what its runs have left behind, for jobs that have run:
+--   <fence> <failed tries> <crashes> <refusals> <refused since, ms>
+
+local function read_run(text)
+  if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0 } end
+  local fence, tries, crashes, refusals, since = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  return { fence = tonumber(fence), tries = tonumber(tries), crashes = tonumber(crashes), refusals = tonumber(refusals), since = tonumber(since) }
+end
+
+local function write_run(r)
+  return string.format('%.0f %d %d %d %.0f', r.fence, r.tries, r.crashes, r.refusals, r.since)
+end
+
+-- read_pending gives cost, type and payload of a job that has not ended; nil where it has.
+local function read_pending(rec)
+  if not rec or string.sub(rec, 1, 1) ~= 'P' then return nil end
+  local stop = string.find(rec, '\n', 1, true)
+  local cost, kind = string.match(rec, '^P(%d+) (%S+)\n')
+  if kind == '-' then kind = '' end
+  return tonumber(cost), kind, string.sub(rec, stop + 1)
+end
+
+local function group_of(jobkey)
+  return string.sub(jobkey, 1, string.find(jobkey, '/', 1, true) - 1)
+end
+
+local function id_of(jobkey)
+  return string.sub(jobkey, string.find(jobkey, '/', 1, true) + 1)
+end
+
+-- refused_of is the member of a waiting job by tenant and group; kind is N (refused, retried, crashed) or S (for later).
+local function refused_of(kind, g, jobkey)
+  return kind .. g.tenant .. '/' .. jobkey
+end
+
+local function count_refused(prefix)
+  return redis.call('ZLEXCOUNT', K.refused, '[' .. prefix .. '/', '(' .. prefix .. '0')
+end
+
+-- wait_until puts a job among those that wait.
+local function wait_until(g, jobkey, till, kind)
+  redis.call('ZADD', K.waiting, int(till), jobkey)
+  redis.call('ZADD', K.refused, 0, refused_of(kind, g, jobkey))
+end
+
+-- to_front gives a job back to the front of its group.
+local function to_front(g, jobkey)
+  redis.call('ZADD', K.front, 0, jobkey)
+  g.front = g.front + 1
+  shard.pending = shard.pending + 1
+end
+
+-- finish gives a job its outcome: the record, the log of outcomes, the counts.
+local function finish(g, t, jobkey, record, count, run)
+  redis.call('HSET', K.jobs, jobkey, record)
+  redis.call('HDEL', K.runs, jobkey)
+  g.ended_ids[#g.ended_ids + 1] = id_of(jobkey)
+  g[count] = g[count] + 1
+  tenant_open(t, -1)
+  if run and t.open > 0 then
+    t.jobs = t.jobs + 1
+    t.mean = t.mean + (run.refusals - t.mean) / t.jobs
+  end
+  -- The rate of the last five to ten seconds.
+  if now - g.w_at > 5000000 then
+    g.p_at, g.p_n, g.w_at, g.w_n = g.w_at, g.w_n, now, ended(g) - 1
+  end
+  -- A reducer takes outcomes in while the group runs, some thousand at a time.
+  if (ended(g) - g.reduced) % 2000 == 0 then plan(g, now) end
+end
+
+local function ms() return math.floor(now / 1000) end
+
+local function cancel_job(g, t, jobkey)
+  finish(g, t, jobkey, 'C0 ' .. int(ms()) .. '\n', 'canc')
+end
+
+local function bury(g, t, jobkey, run, code, text)
+  local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
+  if kind == '' then kind = '-' end
+  redis.call('ZADD', K.dead, 0, jobkey)
+  finish(g, t, jobkey, string.format('D%d %.0f %s %d %s %d\n', run.tries, ms(), code, cost or 1, kind or '-', #text) .. text .. (payload or ''), 'dead', run)
+end
+
+-- tenant_rate is what a tenant may start in a second, in thousandths: by its own limit, or as its share in whole jobs, at least 1.
+local function tenant_rate(t)
+  local own = t.rate > 0 and t.rate or set.per_tenant
+  if own > 0 then return own end
+  return math.max(1, math.floor(set.global / 1000 / math.max(1, redis.call('ZCARD', K.busy)))) * 1000
+end
+
+-- backoff is how long a refused job of the tenant waits.
+local function backoff(t)
+  local wait = set.base
+  if set.congestion == 1 then
+    wait = math.min(set.max, set.base + math.floor(count_refused('N' .. t.name) * 1000 / tenant_rate(t)) * 1000000)
+    shard.spins = shard.spins + math.max(0, math.floor(wait / set.base) - 1)
+  end
+  t.backoff = wait
+  return wait
+end
+
+-- spread is a share in [0, 1) that differs from fence to fence.
+local function spread(fence)
+  return (fence * 7919 % 10007) / 10007
+end
+
+-- limiters gives the limiters that a start of the group has to pass: global, tenant, group; nil where there is none.
+local function global_limiter()
+  local b = { rate = set.global, burst = default_burst(set.global, set.burst), at = shard.at, level = shard.level }
+  strategy.refill(b, now)
+  return b
+end
+
+local function tenant_limiter(t, share)
+  local rate = t.rate > 0 and t.rate or set.per_tenant
+  if rate == 0 and share then rate = tenant_rate(t) end
+  if rate == 0 then return nil end
+  local b = { rate = rate, burst = default_burst(rate, set.burst), at = t.at, level = t.frac }
+  strategy.refill(b, now)
+  return b
+end
+
+local function group_limiter(g)
+  if g.rate == 0 then return nil end
+  local b = { rate = g.rate, burst = default_burst(g.rate, 0), at = g.at, level = g.frac }
+  strategy.refill(b, now)
+  return b
+end
+
+-- peek gives up to n jobs of a group in their order, the returned ones first, without taking them; order jobs come from
+-- one page, so there may be more.
+local function peek(g, n)
+  local list, from_front = {}, 0
+  if g.front > 0 then
+    list = redis.call('ZRANGEBYLEX', K.front, '[' .. g.key .. '/', '(' .. g.key .. '0', 'LIMIT', 0, n)
+    from_front = #list
+  end
+  local ends = {}
+  local page
+  if #list < n and g.taken < g.added then
+    page = redis.call('HGET', K.order, g.key .. ':' .. int(g.hp)) or ''
+    local at = g.ho + 1
+    while #list < n do
+      local stop = string.find(page, '\n', at, true)
+      if not stop then break end
+      list[#list + 1] = g.key .. '/' .. string.sub(page, at, stop - 1)
+      ends[#list] = stop
+      at = stop + 1
+    end
+  end
+  return list, from_front, ends, page and #page or 0
+end
+
+-- pop takes the first n of what peek gave out of the group's line.
+local function pop(g, n, list, from_front, ends, size)
+  local front = math.min(n, from_front)
+  if front > 0 then
+    redis.call('ZREM', K.front, unpack(list, 1, front))
+    g.front = g.front - front
+  end
+  if n > from_front then
+    g.taken = g.taken + n - from_front
+    g.ho = ends[n]
+    if g.ho == size and (g.hp < g.tp or g.tn > 0) then
+      redis.call('HDEL', K.order, g.key .. ':' .. int(g.hp))
+      if g.hp == g.tp then g.tp, g.tn = g.tp + 1, 0 end
+      g.hp, g.ho = g.hp + 1, 0
+    end
+  end
+  shard.pending = shard.pending - n
+end
+
+-- start leases jobs: runs and lease for each, and the lines of the reply that Leased is read from.
+local function start(g, t, reply, jobs)
+  if not jobs[1] then return end
+  local till = int(now + set.lease)
+  local runs, leases = {}, {}
+  for _, j in ipairs(jobs) do
+    shard.fence = shard.fence + 1
+    j.run.fence = shard.fence
+    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run)
+    leases[#leases + 1], leases[#leases + 2] = till, j.key
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g.id, g.tenant, j.kind ~= '' and j.kind or g.type
+    reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = j.run.tries + 1, j.run.crashes, int(shard.fence), j.cost
+    reply[n + 9] = j.payload
+  end
+  redis.call('HSET', K.runs, unpack(runs))
+  redis.call('ZADD', K.leases, unpack(leases))
+  g.inflight = g.inflight + #jobs
+  t.inflight = t.inflight + #jobs
+  t.served = t.served + #jobs
+  shard.inflight = shard.inflight + #jobs
+  shard.starts = shard.starts + #jobs
+  if g.started == 0 then g.started, g.w_at, g.p_at = now, now, now end
+  if g.status == DISPATCHED then move(g, RUNNING) end
+end

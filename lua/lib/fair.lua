@@ -1,0 +1,77 @@
+-- fair: start-time fair queuing, and the order by score.
+--
+-- A flow is what shares: a tenant among tenants, a group among its tenant's
+-- groups, a room among those of one origin. Each has a tag, the virtual time at
+-- which it may start next; the smallest goes first, and what it was given moves
+-- its tag on by cost / weight. The virtual time v is the tag of who went last: a
+-- flow that was idle comes back at max(v, its last tag), so credit cannot be
+-- hoarded. For two flows that always had work,
+--
+--   |served_i/w_i - served_j/w_j| <= max_cost_i/w_i + max_cost_j/w_j
+--
+-- where max_cost is the most that one visit gives. Source: P. Goyal, H. M. Vin,
+-- H. Cheng, Start-Time Fair Queuing, SIGCOMM 1996. Tags are whole numbers below
+-- 2^53; weights are in thousandths.
+
+local fair = {
+  -- What a cost of 1 moves a tag at weight 1.000.
+  UNIT = 65536,
+  -- What a level multiplies its tenants' weights by: high, normal, low.
+  LEVELS = { 16, 4, 1 },
+}
+
+-- charge is by how much cost moves a tag at a weight in thousandths. It rounds
+-- up, by at most one part in UNIT * 1000 / weight.
+function fair.charge(cost, weight)
+  return math.ceil(cost * fair.UNIT * 1000 / weight)
+end
+
+-- boost is the bounded advantage of what is nearly done: 1 up to the half, 2 at the end.
+function fair.boost(total, done)
+  if total <= 0 or done * 2 <= total then return 1 end
+  return math.min(2, 2 * done / total)
+end
+
+-- enter puts a flow among the active; last tags of idle flows lie in idle.
+function fair.enter(active, idle, v, flow)
+  local tag = v
+  local last = redis.call('ZSCORE', idle, flow)
+  if last then
+    redis.call('ZREM', idle, flow)
+    tag = math.max(v, tonumber(last))
+  end
+  redis.call('ZADD', active, 'NX', int(tag), flow)
+end
+
+-- leave takes a flow out; its tag is remembered while it lies ahead of v.
+function fair.leave(active, idle, v, flow)
+  local tag = redis.call('ZSCORE', active, flow)
+  if not tag then return end
+  redis.call('ZREM', active, flow)
+  if tonumber(tag) > v then redis.call('ZADD', idle, int(tonumber(tag)), flow) end
+end
+
+-- first gives the flow with the smallest tag, and the tag.
+function fair.first(active)
+  local head = redis.call('ZRANGE', active, 0, 0, 'WITHSCORES')
+  if not head[1] then return nil end
+  return head[1], tonumber(head[2])
+end
+
+-- advance moves a flow on and gives its new tag.
+function fair.advance(active, flow, tag, cost, weight)
+  tag = tag + fair.charge(cost, weight)
+  redis.call('ZADD', active, 'XX', int(tag), flow)
+  return tag
+end
+
+-- forget drops the last tags that say nothing any more.
+function fair.forget(idle, v)
+  redis.call('ZREMRANGEBYSCORE', idle, '-inf', int(v))
+end
+
+-- score is the priority of the score policy, in milliseconds; the largest goes
+-- first. alpha > 0 prefers what is nearly done, alpha < 0 shares evenly, 0 is by age.
+function fair.score(now_ms, base, alpha, total, done)
+  return -now_ms + base + math.floor(alpha * (-1 + total / math.max(1, total - done)))
+end

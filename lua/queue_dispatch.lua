@@ -1,0 +1,84 @@
+#!lua flags=allow-oom
+-- queue_dispatch: does one round: orphans and due jobs back to their groups, gates opened.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, gap, run_id, bound
+-- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, then groups with housekeeping}
+-- INVARIANT: a job whose lease ended runs again; a crash spends no try; after a gap no lease ends before a full one has passed.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local gap, bound = tonumber(ARGV[3]), tonumber(ARGV[5])
+local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
+-- The store was restarted, failed over, or did not answer: who holds leases must be able to renew them first.
+local known = redis.call('HGET', K.state, 'run_id')
+if gap > 0 or (known and known ~= ARGV[4]) then shard.hold = now + set.lease end
+if known ~= ARGV[4] then redis.call('HSET', K.state, 'run_id', ARGV[4]) end
+
+local queued, touched = shard.queued, {}
+if now >= shard.hold then
+  local orphans = redis.call('ZRANGEBYSCORE', K.leases, '-inf', int(now), 'LIMIT', 0, bound)
+  for _, jobkey in ipairs(orphans) do
+    redis.call('ZREM', K.leases, jobkey)
+    local run = read_run(redis.call('HGET', K.runs, jobkey))
+    local g = bulk_group(group_of(jobkey))
+    local t = bulk_tenant(g.tenant)
+    g.inflight, t.inflight, shard.inflight = g.inflight - 1, t.inflight - 1, shard.inflight - 1
+    touched[g.key] = g
+    recovered = recovered + 1
+    run.crashes = run.crashes + 1
+    if g.status == CANCELLED then
+      cancel_job(g, t, jobkey)
+    elseif run.crashes > set.crashes then
+      dead = dead + 1
+      bury(g, t, jobkey, run, 'crashed', 'the worker that ran it vanished ' .. run.crashes .. ' times (worker.max_crashes)')
+    else
+      -- Growing and spread, so that a poison job and its neighbours part.
+      local wait = math.min(set.max, 250000 * 2 ^ math.min(20, run.crashes - 1) * (1 + spread(run.fence)))
+      run.fence = 0
+      redis.call('HSET', K.runs, jobkey, write_run(run))
+      wait_until(g, jobkey, now + math.floor(wait), 'N')
+    end
+  end
+  if #orphans == bound then more = 1 end
+end
+
+local due = redis.call('ZRANGEBYSCORE', K.waiting, '-inf', int(now), 'LIMIT', 0, bound)
+for _, jobkey in ipairs(due) do
+  redis.call('ZREM', K.waiting, jobkey)
+  local g = bulk_group(group_of(jobkey))
+  redis.call('ZREM', K.refused, refused_of('N', g, jobkey), refused_of('S', g, jobkey))
+  if g.status == CANCELLED then
+    skipped = skipped + 1
+    cancel_job(g, bulk_tenant(g.tenant), jobkey)
+  else
+    moved = moved + 1
+    to_front(g, jobkey)
+  end
+  touched[g.key] = g
+end
+if #due == bound then more = 1 end
+local opened = open_gates(bound)
+if opened == bound then more = 1 end
+for _, g in pairs(touched) do
+  place(g)
+  settle(g)
+end
+if shard.queued > 0 and (moved > 0 or opened > 0 or shard.queued > queued) then bell() end
+
+local next_at = -1
+for _, key in ipairs({ K.leases, K.waiting, K.gates }) do
+  local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if head[1] then
+    local at = tonumber(head[2])
+    if key == K.leases then at = math.max(at, shard.hold) end
+    local wait = math.max(0, at - now)
+    if next_at < 0 or wait < next_at then next_at = wait end
+  end
+end
+local reply = { moved, recovered, dead, skipped, opened, int(next_at), more }
+for _, gkey in ipairs(redis.call('ZRANGEBYSCORE', K.agenda, '-inf', int(now), 'LIMIT', 0, 16)) do
+  local g = bulk_group(gkey)
+  if g then reply[#reply + 1] = g.id else redis.call('ZREM', K.agenda, gkey) end
+end
+bulk_save()
+return reply

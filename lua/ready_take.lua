@@ -1,0 +1,39 @@
+#!lua
+-- ready_take: classic pipeline: takes jobs from READY into leases; what was cancelled or paused meanwhile does not start.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, want
+-- RETURNS: as jobs_pull
+-- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local want, dropped, reply, taken = tonumber(ARGV[3]), 0, {}, 0
+for _ = 1, want * 2 do
+  if taken >= want then break end
+  local jobkey = redis.call('LPOP', K.ready)
+  if not jobkey then break end
+  local g = bulk_group(group_of(jobkey))
+  local t = bulk_tenant(g.tenant)
+  g.ready = g.ready - 1
+  if g.status == CANCELLED then
+    cancel_job(g, t, jobkey)
+    settle(g)
+    dropped = dropped + 1
+  elseif g.paused == 1 then
+    to_front(g, jobkey)
+    dropped = dropped + 1
+  else
+    local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
+    if cost then
+      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload } })
+      taken = taken + 1
+    end
+  end
+end
+local more = 0
+if taken >= want and redis.call('LLEN', K.ready) > 0 then
+  more = 1
+  bell()
+end
+bulk_save()
+return { 0, more, dropped, unpack(reply) }

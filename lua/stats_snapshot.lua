@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- stats_snapshot: adds to the history of tenants with work, and takes the figures of fairness; at most one a second does work.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, bound
+-- RETURNS: {1 done, 0 too early}
+-- INVARIANT: the history holds no more than its retention.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local last = tonumber(redis.call('HGET', K.state, 'snap_at') or 0)
+if now - last < 950000 then return { 0 } end
+local sum, squares, n, most, refusals, counted = 0, 0, 0, 0, 0, 0
+-- Those who waited longest for it; beyond bound tenants each gets its turn more rarely.
+for _, name in ipairs(redis.call('ZRANGE', K.busy, 0, tonumber(ARGV[3]) - 1)) do
+  local t = bulk_tenant(name)
+  local refused = count_refused('N' .. name)
+  local wait = refused > 0 and t.backoff or 0
+  redis.call('ZADD', K.history, 0, name .. '/' .. string.format('%016.0f', now) .. ' '
+    .. table.concat({ int(refused), int(t.open), int(t.inflight), int(tenant_rate(t)), int(wait), int(t.mean * 1000000), int(t.jobs) }, ' '))
+  redis.call('ZREMRANGEBYLEX', K.history, '[' .. name .. '/', '(' .. name .. '/' .. string.format('%016.0f', now - set.keep_stats))
+  most = math.max(most, wait)
+  refusals, counted = refusals + t.mean * t.jobs, counted + t.jobs
+  local level = t.n1 > 0 and 1 or t.n2 > 0 and 2 or 3
+  if t.seen > 0 and now > t.seen and (t.n1 + t.n2 + t.n3 > 0) then
+    local x = (t.served - t.was) / (now - t.seen) / t.weight / fair.LEVELS[level]
+    sum, squares, n = sum + x, squares + x * x, n + 1
+  end
+  t.was, t.seen = t.served, now
+  redis.call('ZADD', K.busy, int(now), name)
+end
+local jain = 1
+if n > 1 and squares > 0 then jain = sum * sum / (n * squares) end
+local accuracy = 0
+local starts = tonumber(redis.call('HGET', K.state, 'snap_starts') or 0)
+local backlog = tonumber(redis.call('HGET', K.state, 'snap_queued') or 0)
+if last > 0 and now - last < 5000000 and shard.queued > 0 and backlog > 0 and set.global > 0 then
+  accuracy = (shard.starts - starts) / ((now - last) / 1000000) / (set.global / 1000)
+end
+redis.call('HSET', K.state, 'snap_at', int(now), 'snap_starts', int(shard.starts), 'snap_queued', int(shard.queued),
+  'jain', int(jain * 1000000), 'accuracy', int(accuracy * 1000000), 'most', int(most),
+  'mean', int(counted > 0 and refusals / counted * 1000000 or 0))
+bulk_save()
+return { 1 }
