@@ -366,21 +366,21 @@ func TestNewNamesTheSetting(t *testing.T) {
 	}
 	account := credentials(t, "https://oauth2.example/token")
 	for want, o := range map[string]Options{
-		"processors.push.fcm.credentials_file and processors.push.webpush.vapid_key_file are empty": {},
-		"processors.p.fcm.endpoint is set without processors.p.fcm.credentials_file":                {Name: "p", Endpoint: "https://x.example", VAPIDKeyFile: vapid(public, private, "mailto:a@b.example"), Guard: guard(t)},
-		"processors.push.fcm.credentials_file: open /nowhere":                                       {CredentialsFile: "/nowhere"},
-		"processors.push.fcm.credentials_file " + "$":                                               {CredentialsFile: file(t, "a.json", map[string]string{"type": "authorized_user"})},
-		"processors.push.fcm.endpoint: the scheme is":                                               {CredentialsFile: account, Endpoint: "fcm.example"},
-		"processors.push.webpush.vapid_key_file: open":                                              {VAPIDKeyFile: "/nowhere"},
-		"processors.push.webpush.vapid_key_file: Opti":                                              {VAPIDKeyFile: vapid(public, private, "mailto:a@b.example")},
-		"$: not {\"publicKey\"":                                                                     {VAPIDKeyFile: file(t, "v.json", []byte("-----BEGIN"))},
-		"$: privateKey: empty":                                                                      {VAPIDKeyFile: vapid(public, "", "mailto:a@b.example")},
-		"$: privateKey: not base64url":                                                              {VAPIDKeyFile: vapid(public, "!", "mailto:a@b.example")},
-		"$: privateKey: not the 32 bytes":                                                           {VAPIDKeyFile: vapid(public, "AAAA", "mailto:a@b.example")},
-		"$: publicKey: not that of privateKey":                                                      {VAPIDKeyFile: vapid(private, private, "mailto:a@b.example")},
-		"$: subject: \"\" is not mailto:":                                                           {VAPIDKeyFile: vapid(public, private, "")},
-		"$: subject: \"ops@example.com\" is not mailto":                                             {VAPIDKeyFile: vapid(public, private, "ops@example.com")},
-		"$: subject: \"http://x.example\" is not":                                                   {VAPIDKeyFile: vapid(public, private, "http://x.example")},
+		"processors.push.fcm.credentials_file: empty, and so is webpush.vapid_key_file": {},
+		"processors.p.fcm.endpoint: there is no fcm.credentials_file":                   {Name: "p", Endpoint: "https://x.example", VAPIDKeyFile: vapid(public, private, "mailto:a@b.example"), Guard: guard(t)},
+		"processors.push.fcm.credentials_file: open /nowhere":                           {CredentialsFile: "/nowhere"},
+		"processors.push.fcm.credentials_file: $":                                       {CredentialsFile: file(t, "a.json", map[string]string{"type": "authorized_user"})},
+		"processors.push.fcm.endpoint: the scheme is":                                   {CredentialsFile: account, Endpoint: "fcm.example"},
+		"processors.push.webpush.vapid_key_file: open":                                  {VAPIDKeyFile: "/nowhere"},
+		"processors.push.webpush.vapid_key_file: Opti":                                  {VAPIDKeyFile: vapid(public, private, "mailto:a@b.example")},
+		"$: not {\"publicKey\"":                                                         {VAPIDKeyFile: file(t, "v.json", []byte("-----BEGIN"))},
+		"$: privateKey: empty":                                                          {VAPIDKeyFile: vapid(public, "", "mailto:a@b.example")},
+		"$: privateKey: not base64url":                                                  {VAPIDKeyFile: vapid(public, "!", "mailto:a@b.example")},
+		"$: privateKey: not the 32 bytes":                                               {VAPIDKeyFile: vapid(public, "AAAA", "mailto:a@b.example")},
+		"$: publicKey: not that of privateKey":                                          {VAPIDKeyFile: vapid(private, private, "mailto:a@b.example")},
+		"$: subject: \"\" is not mailto:":                                               {VAPIDKeyFile: vapid(public, private, "")},
+		"$: subject: \"ops@example.com\" is not mailto":                                 {VAPIDKeyFile: vapid(public, private, "ops@example.com")},
+		"$: subject: \"http://x.example\" is not":                                       {VAPIDKeyFile: vapid(public, private, "http://x.example")},
 		"$: private_key: not a PEM private key": {CredentialsFile: file(t, "a.json", map[string]string{"type": "service_account", "project_id": "p",
 			"client_email": "e", "token_uri": "https://t.example", "private_key": "x"})},
 		"$: no project_id or no client_email": {CredentialsFile: file(t, "a.json", map[string]string{"type": "service_account", "token_uri": "https://t.example"})},
@@ -389,7 +389,7 @@ func TestNewNamesTheSetting(t *testing.T) {
 		before, after, both := strings.Cut(want, "$")
 		ok := err != nil && strings.HasPrefix(err.Error(), before) && strings.Contains(err.Error(), after)
 		if both && ok {
-			ok = strings.HasPrefix(err.Error(), "processors.push.fcm.credentials_file ") || strings.HasPrefix(err.Error(), "processors.push.webpush.vapid_key_file ")
+			ok = strings.HasPrefix(err.Error(), "processors.push.fcm.credentials_file: /") || strings.HasPrefix(err.Error(), "processors.push.webpush.vapid_key_file: /")
 		}
 		if !ok || strings.Contains(err.Error(), private) {
 			t.Errorf("got  %v\nwant %s", err, want)
