@@ -45,9 +45,6 @@ func (m *Model) ack(a store.Ack) store.AckState {
 		m.outcome(j, cancelled, "cancelled", "", nil, a.Code, a.Error)
 		return store.AckCancelled
 	}
-	if a.Verdict != store.Throttled {
-		j.refused = 0
-	}
 	switch a.Verdict {
 	case store.Done:
 		g.Succeeded++
@@ -88,8 +85,7 @@ func (m *Model) ack(a store.Ack) store.AckState {
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead
 	}
-	d := congestion.Retry(m.S.BaseBackoff, m.S.MaxBackoff, j.tries, a.After, m.Chance())
-	m.wait(j, now+d.Microseconds())
+	m.wait(j, now+max(a.After, m.backoff(j)).Microseconds())
 	return store.AckRetry
 }
 
@@ -119,8 +115,12 @@ func (m *Model) outcome(j *job, s state, status, typ string, result []byte, code
 	}
 	g.outcomes = append(g.outcomes, o)
 	t := g.t
-	t.finished++
-	t.throttled = congestion.Mean(t.throttled, t.finished, float64(j.throttles))
+	t.open--
+	if t.finished++; t.open == 0 {
+		t.finished, t.throttled, t.backoff = 0, 0, 0 // its figures begin anew
+	} else if s != cancelled {
+		t.throttled = congestion.Mean(t.throttled, t.finished, float64(j.throttles))
+	}
 	m.settle(g)
 }
 
@@ -128,7 +128,7 @@ func (m *Model) outcome(j *job, s state, status, typ string, result []byte, code
 func (m *Model) Renew(_ context.Context, leases []store.Lease) ([]bool, error) {
 	kept := make([]bool, len(leases))
 	for i, l := range leases {
-		if j := m.leased(l.Key, l.Fence); j != nil && (j.g.Status != store.Cancelled) {
+		if j := m.leased(l.Key, l.Fence); j != nil {
 			kept[i] = true
 			j.until = m.Now() + m.S.Lease.Microseconds()
 		}

@@ -3,7 +3,6 @@ package bulktest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -18,8 +17,8 @@ type Model struct {
 	S      store.Settings
 	Now    func() int64   // µs
 	Chance func() float64 // 0 ≤ x < 1
-	// SharedCount is a fault of the published pipeline that its figures show: its workers ask for the number of those that
-	// wait before others have added theirs, so that so many refusals in a row (per tenant) see the same count. 0 and 1: none.
+	// SharedCount is a fault that the figures of the published pipeline show: who refuses a job asks how many wait before others
+	// have added theirs, so that so many checks in a row of a tenant see the same number. 0 and 1: none, as in the store.
 	SharedCount int64
 
 	groups  map[string]*group
@@ -41,7 +40,8 @@ type tenant struct {
 	finished  int64
 	throttled float64 // mean throttles a finished job
 	backoff   time.Duration
-	counted   int64 // SharedCount: what the refusals of this row see
+	open      int64 // jobs without an outcome
+	counted   int64 // SharedCount: what the checks of this row see
 	row       int64
 }
 
@@ -187,14 +187,17 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 	if err != nil {
 		return store.Added{}, err
 	}
-	switch {
-	case g.Sealed:
-		return store.Added{}, refuse(store.CodeSealed, "group %q is sealed", id)
-	case g.Status.Ended():
-		return store.Added{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
+	fresh := int64(0)
+	for _, j := range jobs {
+		if g.jobs[j.ID] == nil {
+			fresh++
+		}
 	}
-	if n := m.waiting(g.t); m.S.PendingPerTenant > 0 && n+int64(len(jobs)) > m.S.PendingPerTenant {
-		return store.Added{}, refuse(store.CodeQuota, "tenant %q has %d jobs waiting", g.Tenant, n)
+	switch {
+	case g.Sealed && fresh > 0 || g.Status.Ended():
+		return store.Added{}, refuse(store.CodeSealed, "group %q is sealed", id)
+	case m.S.PendingPerTenant > 0 && g.t.open+fresh > m.S.PendingPerTenant:
+		return store.Added{}, refuse(store.CodeQuota, "tenant %q has %d jobs to do", g.Tenant, g.t.open)
 	}
 	now := m.Now()
 	a := store.Added{Duplicate: make([]bool, len(jobs))}
@@ -212,6 +215,7 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 		j := &job{Job: in, g: g}
 		g.jobs[in.ID] = j
 		g.Total++
+		g.t.open++
 		if due := in.RunAt; !due.IsZero() && due.UnixMicro() > now {
 			m.wait(j, due.UnixMicro())
 			continue
@@ -235,16 +239,6 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 	}
 	g.LastAddedAt = at(now)
 	return a, nil
-}
-
-// waiting is what the quota counts.
-func (m *Model) waiting(t *tenant) (n int64) {
-	for _, g := range m.groups {
-		if g.t == t && !g.Status.Ended() {
-			n += int64(len(g.queue) + len(g.waits))
-		}
-	}
-	return n
 }
 
 // Seal ends the submission.
@@ -277,26 +271,12 @@ func (m *Model) status(g *group, s store.Status) { g.Status, g.Epoch = s, g.Epoc
 
 // settle ends the running of a group whose jobs all have their outcomes.
 func (m *Model) settle(g *group) {
-	if (g.Status == store.Dispatched || g.Status == store.Running) && g.open() == 0 {
+	if (g.Status == store.Dispatched || g.Status == store.Running) && g.ended() == g.Total {
 		m.status(g, store.Aggregating)
 	}
-	if g.open() == 0 {
-		m.rest(g.t)
-	}
 }
 
-// open counts the jobs without an outcome.
-func (g *group) open() int64 { return g.Total - g.Succeeded - g.Failed - g.Dead - g.Cancelled }
-
-// rest resets a tenant's figures when its last group has ended.
-func (m *Model) rest(t *tenant) {
-	for _, g := range m.groups {
-		if g.t == t && !g.Status.Ended() && g.Status != store.Aggregating {
-			return
-		}
-	}
-	t.finished, t.throttled, t.backoff = 0, 0, 0
-}
+func (g *group) ended() int64 { return g.Succeeded + g.Failed + g.Dead + g.Cancelled }
 
 // Group reads a group.
 func (m *Model) Group(_ context.Context, id string) (store.Group, error) {
@@ -378,7 +358,6 @@ func (m *Model) Cancel(_ context.Context, id string) (store.Group, error) {
 		}
 		return j.g == g
 	})
-	m.rest(g.t)
 	return m.view(g), nil
 }
 
@@ -400,6 +379,3 @@ func (m *Model) SetTenant(_ context.Context, in store.Tenant) (store.Tenant, err
 	t.Rate = in.Rate
 	return t.Tenant, nil
 }
-
-// names gives the keys of a map in order, so that the model does the same each time.
-func names[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -11,7 +11,7 @@ import (
 )
 
 // Pull takes up to want jobs.
-func (m *Model) Pull(ctx context.Context, want int) (store.Pulled, error) {
+func (m *Model) Pull(_ context.Context, want int) (store.Pulled, error) {
 	if m.S.Gating {
 		return m.pullGated(want), nil
 	}
@@ -45,18 +45,14 @@ func (m *Model) limit(t *tenant) (rate float64, limited bool) {
 	return 0, false
 }
 
-// active counts the tenants that have work to start, now or after a wait.
-func (m *Model) active() int64 {
-	has := map[*tenant]bool{}
-	for _, g := range m.groups {
-		if len(g.queue)+len(g.waits) > 0 && !g.Paused && !g.Status.Ended() {
-			has[g.t] = true
+// active counts the tenants that have work to do.
+func (m *Model) active() (n int64) {
+	for _, t := range m.tenants {
+		if t.open > 0 {
+			n++
 		}
 	}
-	for _, j := range m.ready {
-		has[j.g.t] = true
-	}
-	return int64(len(has))
+	return n
 }
 
 // gates says how long the limiters hold a job of that group: the global one, and the nearest of the group's and its tenant's.
@@ -138,6 +134,9 @@ func (m *Model) pullClassic(want int) (p store.Pulled) {
 		j := g.queue[0]
 		g.queue = g.queue[1:]
 		m.served(g, j.Cost)
+		if g.t.row++; g.t.row >= m.SharedCount {
+			g.t.row, g.t.counted = 0, g.t.nonReady
+		}
 		if global, own := m.gates(g, j.Cost); global+own > 0 {
 			p.ToNonReady++
 			j.throttles++
@@ -165,14 +164,13 @@ func (m *Model) backoff(j *job) time.Duration {
 	if !m.S.Congestion {
 		return m.S.BaseBackoff
 	}
-	if t.row++; m.SharedCount <= 1 || t.row > m.SharedCount || t.counted < 0 {
-		t.row, t.counted = 1, t.nonReady
+	waiting := t.nonReady
+	if m.SharedCount > 1 {
+		waiting = t.counted
 	}
-	rate, limited := m.limit(t)
-	if !limited {
-		rate = congestion.TenantRate(m.S.Global, m.active(), 0)
-	}
-	t.backoff = congestion.Backoff(m.S.BaseBackoff, m.S.MaxBackoff, t.counted, rate)
+	rate, _ := m.limit(t)
+	rate = congestion.TenantRate(m.S.Global, m.active(), rate)
+	t.backoff = congestion.Backoff(m.S.BaseBackoff, m.S.MaxBackoff, waiting, rate)
 	return t.backoff
 }
 
