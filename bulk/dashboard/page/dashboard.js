@@ -515,7 +515,7 @@
       e.setAttribute('class', cls);
       return e;
     };
-    const line = kept.map((p, i) => (i ? 'L' : 'M') + p.x + ' ' + y(p.v)).join(''), cursor = path('', 'cursor');
+    const line = kept.map((p, i) => (i ? 'H' + p.x + 'V' : 'M' + p.x + ' ') + y(p.v)).join(''), cursor = path('', 'cursor');
     svg.replaceChildren(...[.25, .5, .75, 1].map(q => path('M0 ' + y(q * (top || 1)) + 'H' + w, 'grid')),
       path(line + 'V' + h + 'H' + kept[0].x + 'Z', 'area'), path(line, 'curve'), cursor);
     const out = $('output', svg.parentNode), last = points.at(-1)[1];
