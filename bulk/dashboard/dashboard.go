@@ -1,0 +1,108 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+)
+
+var (
+	//go:embed page/dashboard.html
+	pageHTML string
+	//go:embed page/dashboard.css
+	pageCSS string
+	//go:embed page/dashboard.js
+	pageJS string
+
+	style, script = squeeze(pageCSS), squeeze(pageJS)
+	document      = template.Must(template.New("dashboard").Parse(squeeze(pageHTML)))
+)
+
+// Options of the page; the zero value serves.
+type Options struct {
+	// Types are the job types that this worker has handlers for. The example for newcomers submits the first of them;
+	// without any it says webhook.
+	Types []string
+	// Version is shown at the foot of the page; empty: none.
+	Version string
+}
+
+// Handler serves the page at / and nothing else: other paths are 404, other methods than GET and HEAD 405. It asks for no
+// token, since the page holds no data. Browsers keep it and ask each time whether it changed (ETag).
+//
+// The page expects the API under /v1 of the same origin.
+func Handler(o Options) http.Handler {
+	kind := "webhook"
+	if len(o.Types) > 0 {
+		kind = o.Types[0]
+	}
+	var b bytes.Buffer
+	err := document.Execute(&b, map[string]any{
+		"Style":   template.CSS(style), //nolint:gosec // a file of this package, not input
+		"Script":  template.JS(script), //nolint:gosec // as above
+		"Type":    kind,
+		"Version": o.Version,
+	})
+	if err != nil {
+		panic("dashboard: its own template does not run: " + err.Error())
+	}
+	return &page{
+		body: b.Bytes(),
+		etag: `"` + digest(b.String()) + `"`,
+		policy: "default-src 'none'; script-src 'sha256-" + digest(script) + "'; style-src 'sha256-" + digest(style) + "'; connect-src 'self'; " +
+			"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+	}
+}
+
+// page is one document, whose policy names its script and style by their hashes and lets nothing else run or load.
+type page struct {
+	body         []byte
+	etag, policy string
+}
+
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	switch {
+	case r.URL.Path != "/":
+		h.Set("Cache-Control", "no-store")
+		http.Error(w, "nothing is served at this path", http.StatusNotFound)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Cache-Control", "no-store")
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "the dashboard is read with GET", http.StatusMethodNotAllowed)
+		return
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", p.policy)
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", p.etag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(p.body))
+}
+
+// squeeze drops indentation, blank lines and lines that are a comment: what only those who edit the files need.
+func squeeze(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
