@@ -173,3 +173,60 @@ func TestFairTreeIsTheEngine(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkEnginePull takes 50 jobs at a time from few groups and from many, each its own tenant's.
+func BenchmarkEnginePull(b *testing.B) {
+	for _, groups := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			settings := store.Defaults()
+			settings.Global, settings.Burst = 1e6, 1e6
+			now := int64(1_780_000_000_000_000)
+			s, err := store.New(store.Options{
+				Client: redistest.Client(b), Prefix: redistest.Prefix(b), Timeout: 5 * time.Second, Settings: settings,
+				Log: slog.New(slog.DiscardHandler), Now: func() int64 { return now },
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for g := range groups {
+				id := fmt.Sprint("g", g)
+				if _, _, err := s.CreateGroup(b.Context(), store.GroupSpec{ID: id, Tenant: "t" + id, Type: "t"}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			serial := 0
+			fill := func() {
+				for g := range groups {
+					jobs := make([]store.Job, min(store.MaxAdd, 50_000/groups))
+					for i := range jobs {
+						serial++
+						jobs[i] = store.Job{ID: fmt.Sprint(serial), Payload: []byte(`{}`)}
+					}
+					if _, err := s.AddJobs(b.Context(), fmt.Sprint("g", g), store.Chunk{}, jobs); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ResetTimer()
+			for b.Loop() {
+				now += 1000
+				p, err := s.Pull(b.Context(), 50)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				acks := make([]store.Ack, len(p.Jobs))
+				for i, j := range p.Jobs {
+					acks[i] = store.Ack{Key: j.Key, Fence: j.Fence, Verdict: store.Done}
+				}
+				if len(acks) < 50 {
+					fill()
+				}
+				if _, err := s.Ack(b.Context(), acks); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
