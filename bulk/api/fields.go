@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -166,7 +165,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 		{"rate", ruleRate, func(g *spec, raw []byte) string { return setDecimal(&g.Rate, raw, 0, maxRate) }, false},
 		{"concurrency", ruleSlots, func(g *spec, raw []byte) string { return setWhole(&g.Concurrency, raw, 0, 1e6) }, false},
 		{"aggregate", `"count", "concat", "sum:a.b" (or min, max, mean), or {"op":"sum","field":"a.b"}`, func(g *spec, raw []byte) string {
-			canonical, err := bulk.ParseAggregate(raw)
+			canonical, err := s.o.ParseAggregate(raw)
 			if err != nil {
 				return strings.TrimPrefix(err.Error(), "aggregate: ")
 			}

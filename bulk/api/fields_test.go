@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
+
+func specServer() *Server { return &Server{o: Options{ParseAggregate: bulk.ParseAggregate}} }
 
 func TestGroupFields(t *testing.T) {
 	whole := store.GroupSpec{
@@ -62,14 +65,14 @@ func TestGroupFields(t *testing.T) {
 			}
 		}
 		var spec store.GroupSpec
-		faults := complete(&spec, decode(new(Server).specFields(), []byte(row.json), &spec))
+		faults := complete(&spec, decode(specServer().specFields(), []byte(row.json), &spec))
 		check(row.json, spec, faults)
 		q, err := url.ParseQuery(row.query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		spec = store.GroupSpec{}
-		faults = complete(&spec, decodeQuery(new(Server).specFields(), q, &spec))
+		faults = complete(&spec, decodeQuery(specServer().specFields(), q, &spec))
 		check(row.query, spec, faults)
 	}
 }
@@ -139,12 +142,12 @@ func FuzzGroupFields(f *testing.F) {
 		}
 		if o, err := object(text); err == nil {
 			var spec store.GroupSpec
-			faults := decode(new(Server).specFields(), o, &spec)
+			faults := decode(specServer().specFields(), o, &spec)
 			check(spec, faults)
 		}
 		if q, err := url.ParseQuery(string(text)); err == nil {
 			var spec store.GroupSpec
-			faults := decodeQuery(new(Server).specFields(), q, &spec)
+			faults := decodeQuery(specServer().specFields(), q, &spec)
 			check(spec, faults)
 		}
 	})

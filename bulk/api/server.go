@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	RequireToken bool
 	Limits       Limits
 
+	// ParseAggregate checks what a group's aggregate says and gives it in its one form; nil: bulk.ParseAggregate.
+	ParseAggregate func(json []byte) (canonical []byte, err error)
 	// AllowType says whether a job type has a handler; nil: every type is taken, and a job of an unknown one dies with a reason.
 	AllowType func(kind string) bool
 
@@ -78,6 +81,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.ParseAggregate == nil {
+		o.ParseAggregate = bulk.ParseAggregate
 	}
 	if o.Now == nil {
 		o.Now = time.Now
