@@ -31,5 +31,6 @@ then:    curl --data-binary @jobs.ndjson "http://127.0.0.1:8090/v1/bulk?tenant=a
 	serveCommand.Short = "Serve (what bulkworker does without a command)"
 	root.AddCommand(serveCommand, newAudit(load), cli.NewCheckConfig(settingFlags, load, tryStore), cli.NewPrintConfig(settingFlags, load),
 		cli.NewVersion("bulkworker", version))
+	root.AddCommand(clientCommands()...)
 	return root
 }
