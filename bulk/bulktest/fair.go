@@ -14,6 +14,7 @@ type flow struct {
 	tag    int64
 	v      int64 // a tenant's: the virtual time among its groups
 	active bool
+	seen   int64 // the last turn in which it had something to give
 }
 
 // enter brings an idle flow back, without the credit of its idle time.
@@ -28,6 +29,7 @@ func (t *tenant) flow(l store.Level) *flow {
 	if f == nil {
 		f = &flow{}
 		t.flows[l] = f
+		*t.all = append(*t.all, f)
 	}
 	return f
 }
@@ -39,31 +41,28 @@ func (m *Model) enqueued(g *group) {
 
 // runnable says that a group has a job that could start now but for rate.
 func (m *Model) runnable(g *group) bool {
-	return len(g.queue) > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
+	return g.pending() > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
 		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && g.gate <= m.Now()
 }
 
 // pick gives the group whose turn it is, of those for which ok holds.
 func (m *Model) pick(ok func(*group) bool) (best *group) {
-	live := map[*flow]bool{}
-	for _, id := range m.ids {
-		g := m.groups[id]
+	m.turn++
+	for _, g := range m.list {
 		if !m.runnable(g) {
 			g.flow.active = false
 			continue
 		}
 		f := g.t.flow(g.Level)
-		live[f] = true
+		f.seen = m.turn
 		f.enter(m.v)
 		g.flow.enter(f.v)
 		if ok(g) && (best == nil || m.before(g, best)) {
 			best = g
 		}
 	}
-	for _, t := range m.tenants {
-		for _, f := range t.flows {
-			f.active = live[f]
-		}
+	for _, f := range m.flows {
+		f.active = f.seen == m.turn
 	}
 	return best
 }

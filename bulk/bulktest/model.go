@@ -3,6 +3,7 @@ package bulktest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -22,10 +23,13 @@ type Model struct {
 	SharedCount int64
 
 	groups  map[string]*group
-	ids     []string // of groups, in the order in which they were made
+	list    []*group // in the order in which they were made
+	waits   waits
 	tenants map[string]*tenant
 	global  admission.Meter
-	v       int64 // virtual time of the fair queue
+	flows   []*flow // of tenants
+	v       int64   // virtual time of the fair queue
+	turn    int64
 	fence   int64
 	serial  int64
 	ready   []*job
@@ -34,7 +38,8 @@ type Model struct {
 
 type tenant struct {
 	store.Tenant
-	flows     map[store.Level]*flow // by level
+	flows     map[store.Level]*flow
+	all       *[]*flow // the model's
 	meter     admission.Meter
 	nonReady  int64
 	finished  int64
@@ -79,8 +84,9 @@ type group struct {
 	t        *tenant
 	flow     flow
 	jobs     map[string]*job
-	queue    []*job // pending, the front first
-	waits    map[*job]bool
+	order    []*job // pending, as they were submitted
+	front    []*job // pending, given back, by id: these go first
+	waits    int64
 	runs     map[*job]bool
 	outcomes []store.Outcome
 	chunks   map[string]*chunk
@@ -128,7 +134,7 @@ func at(us int64) time.Time { return time.UnixMicro(us).UTC() }
 func (m *Model) tenant(name string) *tenant {
 	t := m.tenants[name]
 	if t == nil {
-		t = &tenant{Tenant: store.Tenant{Name: name, Weight: 1}, flows: map[store.Level]*flow{}}
+		t = &tenant{Tenant: store.Tenant{Name: name, Weight: 1}, flows: map[store.Level]*flow{}, all: &m.flows}
 		m.tenants[name] = t
 	}
 	return t
@@ -161,11 +167,11 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	}
 	g := &group{
 		Group: store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
-		t:     m.tenant(spec.Tenant), jobs: map[string]*job{}, waits: map[*job]bool{}, runs: map[*job]bool{}, chunks: map[string]*chunk{},
+		t:     m.tenant(spec.Tenant), jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{},
 	}
 	g.meter = m.newMeter(spec.Rate, 0)
 	m.groups[spec.ID] = g
-	m.ids = append(m.ids, spec.ID)
+	m.list = append(m.list, g)
 	return m.view(g), true, nil
 }
 
@@ -220,7 +226,7 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 			m.wait(j, due.UnixMicro())
 			continue
 		}
-		g.queue = append(g.queue, j)
+		g.order = append(g.order, j)
 		m.enqueued(g)
 	}
 	if c.Key != "" {
@@ -289,7 +295,7 @@ func (m *Model) Group(_ context.Context, id string) (store.Group, error) {
 
 func (m *Model) view(g *group) store.Group {
 	v := g.Group
-	v.Pending, v.NonReady, v.InFlight = int64(len(g.queue)), int64(len(g.waits)), int64(len(g.runs))
+	v.Pending, v.NonReady, v.InFlight = g.pending(), g.waits, int64(len(g.runs))
 	for _, j := range m.ready {
 		if j.g == g {
 			v.Ready++
@@ -344,20 +350,17 @@ func (m *Model) Cancel(_ context.Context, id string) (store.Group, error) {
 	}
 	m.status(g, store.Cancelled)
 	g.FinishedAt = at(m.Now())
-	for _, j := range g.queue {
-		m.outcome(j, cancelled, "cancelled", "", nil, "", "")
-	}
-	g.queue = nil
-	for j := range g.waits {
-		m.unwait(j)
-		m.outcome(j, cancelled, "cancelled", "", nil, "", "")
-	}
-	m.ready = slices.DeleteFunc(m.ready, func(j *job) bool {
-		if j.g == g {
-			m.outcome(j, cancelled, "cancelled", "", nil, "", "")
+	for _, id := range slices.Sorted(maps.Keys(g.jobs)) {
+		switch j := g.jobs[id]; j.state {
+		case nonReady:
+			m.unwait(j)
+			fallthrough
+		case pending, ready:
+			m.outcome(j, cancelled, "cancelled", nil, "", "")
 		}
-		return j.g == g
-	})
+	}
+	g.order, g.front = nil, nil
+	m.ready = slices.DeleteFunc(m.ready, func(j *job) bool { return j.g == g })
 	return m.view(g), nil
 }
 

@@ -89,7 +89,7 @@ func (m *Model) pullGated(want int) (p store.Pulled) {
 	for len(p.Jobs) < want {
 		held := time.Duration(math.MaxInt64)
 		g := m.pick(func(g *group) bool {
-			_, own := m.gates(g, g.queue[0].Cost)
+			_, own := m.gates(g, g.head().Cost)
 			if own > 0 {
 				held = min(held, own)
 			}
@@ -99,12 +99,12 @@ func (m *Model) pullGated(want int) (p store.Pulled) {
 			next = min(next, held)
 			break
 		}
-		j := g.queue[0]
+		j := g.head()
 		if global, _ := m.gates(g, j.Cost); global > 0 {
 			next = min(next, global)
 			break
 		}
-		g.queue = g.queue[1:]
+		g.pop()
 		m.take(g, j.Cost)
 		m.served(g, j.Cost)
 		p.Jobs = append(p.Jobs, m.start(j))
@@ -113,8 +113,8 @@ func (m *Model) pullGated(want int) (p store.Pulled) {
 	if len(p.Jobs) == want && m.pick(func(*group) bool { return true }) != nil {
 		p.More = true
 	}
-	for _, g := range m.groups {
-		if g.gate > m.Now() && len(g.queue) > 0 {
+	for _, g := range m.list {
+		if g.gate > m.Now() && g.pending() > 0 {
 			next = min(next, time.Duration(g.gate-m.Now())*time.Microsecond)
 		}
 	}
@@ -131,8 +131,7 @@ func (m *Model) pullClassic(want int) (p store.Pulled) {
 		if g == nil {
 			break
 		}
-		j := g.queue[0]
-		g.queue = g.queue[1:]
+		j := g.pop()
 		m.served(g, j.Cost)
 		if g.t.row++; g.t.row >= m.SharedCount {
 			g.t.row, g.t.counted = 0, g.t.nonReady
@@ -193,14 +192,22 @@ func (m *Model) start(j *job) store.Leased {
 	}
 }
 
-// wait puts a job among the non-ready.
-func (m *Model) wait(j *job, due int64) {
-	j.state, j.due = nonReady, due
-	j.g.waits[j] = true
-	j.g.t.nonReady++
+func (g *group) pending() int64 { return int64(len(g.front) + len(g.order)) }
+
+// head is the job of the group that goes next.
+func (g *group) head() *job {
+	if len(g.front) > 0 {
+		return g.front[0]
+	}
+	return g.order[0]
 }
 
-func (m *Model) unwait(j *job) {
-	delete(j.g.waits, j)
-	j.g.t.nonReady--
+func (g *group) pop() *job {
+	j := g.head()
+	if len(g.front) > 0 {
+		g.front = g.front[1:]
+	} else {
+		g.order = g.order[1:]
+	}
+	return j
 }
