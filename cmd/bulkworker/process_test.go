@@ -158,8 +158,8 @@ func (p *process) end() {
 	}
 }
 
-// client keeps no connections, so that none is left when a process has ended.
-var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+// plain keeps no connections, so that none is left when a process has ended.
+var plain = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 
 // do asks the API; headers are pairs.
 func (p *process) do(method, path, body string, headers ...string) (status int, answer string) {
@@ -171,7 +171,7 @@ func (p *process) do(method, path, body string, headers ...string) (status int, 
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := client.Do(r)
+	resp, err := plain.Do(r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
