@@ -93,7 +93,7 @@ func asProblems(err error) []config.Problem {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the parts are wanted, not a part
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var problems []config.Problem
 		for _, part := range joined.Unwrap() {
 			problems = append(problems, asProblems(part)...)
