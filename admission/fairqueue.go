@@ -51,10 +51,14 @@ func fairKeys(prefix, tag, name string) []string {
 }
 
 // Put says what work the flows have now, and their weights. A flow without any leaves the queue.
-func (q *FairQueue) Put(ctx context.Context, flows ...FairFlow) error { return q.put(ctx, "set", flows) }
+func (q *FairQueue) Put(ctx context.Context, flows ...FairFlow) error {
+	return q.put(ctx, "set", flows)
+}
 
 // Add adds to the work of flows (or takes from it, down to none) and sets their weights.
-func (q *FairQueue) Add(ctx context.Context, flows ...FairFlow) error { return q.put(ctx, "add", flows) }
+func (q *FairQueue) Add(ctx context.Context, flows ...FairFlow) error {
+	return q.put(ctx, "add", flows)
+}
 
 func (q *FairQueue) put(ctx context.Context, how string, flows []FairFlow) error {
 	if len(flows) > MaxFlows {

@@ -143,6 +143,7 @@ if now >= group_at and now >= jobs_at then
   local gone = t.groups == 0
   bulk_save()
   if gone then
+    for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g.tenant)) end
     redis.call('ZREMRANGEBYLEX', K.history, '[' .. g.tenant .. '/', '(' .. g.tenant .. '0')
     if t.weight == 1000 and t.rate == 0 then redis.call('HDEL', K.tenants, g.tenant) end
   end

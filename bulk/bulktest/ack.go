@@ -2,6 +2,7 @@ package bulktest
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"slices"
 	"strings"
@@ -42,27 +43,24 @@ func (m *Model) ack(a store.Ack) store.AckState {
 	delete(g.runs, j)
 	defer m.enqueued(g)
 	if g.Status == store.Cancelled && (a.Verdict == store.Retry || a.Verdict == store.Throttled || a.Verdict == store.Returned) {
-		m.outcome(j, cancelled, "cancelled", "", nil, a.Code, a.Error)
+		m.outcome(j, cancelled, "cancelled", nil, a.Code, a.Error)
 		return store.AckCancelled
-	}
-	if a.Verdict != store.Throttled {
-		j.refused = 0
 	}
 	switch a.Verdict {
 	case store.Done:
 		g.Succeeded++
-		m.outcome(j, succeeded, "succeeded", "", a.Result, "", "")
+		m.outcome(j, succeeded, "succeeded", a.Result, "", "")
 		return store.AckDone
 	case store.Rejected:
 		j.tries++
 		g.Failed++
-		m.outcome(j, failed, "failed", "", nil, a.Code, a.Error)
+		m.outcome(j, failed, "failed", nil, a.Code, a.Error)
 		return store.AckFailed
 	case store.Buried:
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead
 	case store.Returned:
-		m.front(j)
+		m.giveBack(j)
 		return store.AckReturned
 	case store.Throttled:
 		g.Throttles++
@@ -88,39 +86,43 @@ func (m *Model) ack(a store.Ack) store.AckState {
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead
 	}
-	d := congestion.Retry(m.S.BaseBackoff, m.S.MaxBackoff, j.tries, a.After, m.Chance())
-	m.wait(j, now+d.Microseconds())
+	m.wait(j, now+max(a.After, m.backoff(j)).Microseconds())
 	return store.AckRetry
 }
 
-// front puts a job back to the front of its group.
-func (m *Model) front(j *job) {
+// giveBack puts a job back to the front of its group.
+func (m *Model) giveBack(j *job) {
 	j.state = pending
-	j.g.queue = slices.Insert(j.g.queue, 0, j)
+	i, _ := slices.BinarySearchFunc(j.g.front, j, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
+	j.g.front = slices.Insert(j.g.front, i, j)
 }
 
 func (m *Model) bury(j *job, code, text string) {
 	j.g.Dead++
-	m.outcome(j, dead, "dead", j.Type, nil, code, text)
+	m.outcome(j, dead, "dead", nil, code, text)
 }
 
 // outcome ends a job.
-func (m *Model) outcome(j *job, s state, status, typ string, result []byte, code, text string) {
+func (m *Model) outcome(j *job, s state, status string, result []byte, code, text string) {
 	g := j.g
 	j.state = s
-	o := store.Outcome{ID: j.ID, Status: status, Attempts: j.tries, Result: result, Code: code, Error: text, At: at(m.Now()), Type: typ}
+	o := store.Outcome{ID: j.ID, Status: status, Attempts: j.tries, Result: result, Code: code, Error: text, At: at(m.Now())}
 	switch s {
 	case succeeded:
 		o.Attempts++
 	case dead:
-		o.Payload, o.Cost = j.Payload, j.Cost
+		o.Payload, o.Type, o.Cost = j.Payload, j.Type, j.Cost
 	case cancelled:
 		g.Cancelled++
 	}
 	g.outcomes = append(g.outcomes, o)
 	t := g.t
-	t.finished++
-	t.throttled = congestion.Mean(t.throttled, t.finished, float64(j.throttles))
+	t.open--
+	if t.finished++; t.open == 0 {
+		t.finished, t.throttled, t.backoff = 0, 0, 0 // its figures begin anew
+	} else if s != cancelled {
+		t.throttled = congestion.Mean(t.throttled, t.finished, float64(j.throttles))
+	}
 	m.settle(g)
 }
 
@@ -128,7 +130,7 @@ func (m *Model) outcome(j *job, s state, status, typ string, result []byte, code
 func (m *Model) Renew(_ context.Context, leases []store.Lease) ([]bool, error) {
 	kept := make([]bool, len(leases))
 	for i, l := range leases {
-		if j := m.leased(l.Key, l.Fence); j != nil && (j.g.Status != store.Cancelled) {
+		if j := m.leased(l.Key, l.Fence); j != nil {
 			kept[i] = true
 			j.until = m.Now() + m.S.Lease.Microseconds()
 		}
@@ -148,23 +150,20 @@ func (m *Model) Dispatch(_ context.Context, gap time.Duration) (d store.Dispatch
 			next = us
 		}
 	}
-	for _, id := range m.ids {
-		g := m.groups[id]
-		var due []*job
-		for j := range g.waits {
-			if j.due <= now {
-				due = append(due, j)
-			} else {
-				soon(j.due)
-			}
+	for len(m.waits) > 0 {
+		first := m.waits[0]
+		if !first.stale() && first.due > now {
+			soon(first.due)
+			break
 		}
-		// The longest due comes to the very front.
-		slices.SortFunc(due, func(a, b *job) int { return cmp.Or(cmp.Compare(b.due, a.due), cmp.Compare(b.ID, a.ID)) })
-		for _, j := range due {
+		if j := heap.Pop(&m.waits).(wait).job; !first.stale() {
 			m.unwait(j)
-			m.front(j)
+			m.giveBack(j)
+			m.enqueued(j.g)
 			d.Moved++
 		}
+	}
+	for _, g := range m.list {
 		var lost []*job
 		for j := range g.runs {
 			if until := max(j.until, m.hold); until <= now {
@@ -176,12 +175,13 @@ func (m *Model) Dispatch(_ context.Context, gap time.Duration) (d store.Dispatch
 		slices.SortFunc(lost, func(a, b *job) int { return cmp.Compare(a.fence, b.fence) })
 		for _, j := range lost {
 			m.recover(j, &d)
+			soon(j.due)
 		}
 		if g.gate != 0 && g.gate <= now {
 			g.gate = 0
 			d.Woken++
 		}
-		if len(due)+len(lost) > 0 {
+		if len(lost) > 0 {
 			m.enqueued(g)
 		}
 		if g.Status == store.Aggregating {
@@ -201,7 +201,7 @@ func (m *Model) recover(j *job, d *store.Dispatch) {
 	j.crashes++
 	switch {
 	case j.g.Status == store.Cancelled:
-		m.outcome(j, cancelled, "cancelled", "", nil, "", "")
+		m.outcome(j, cancelled, "cancelled", nil, "", "")
 	case j.crashes > m.S.MaxCrashes:
 		d.Dead++
 		m.bury(j, "crashed", "")

@@ -18,15 +18,18 @@ type Model struct {
 	S      store.Settings
 	Now    func() int64   // µs
 	Chance func() float64 // 0 ≤ x < 1
-	// SharedCount is a fault of the published pipeline that its figures show: its workers ask for the number of those that
-	// wait before others have added theirs, so that so many refusals in a row (per tenant) see the same count. 0 and 1: none.
+	// SharedCount is a fault that the figures of the published pipeline show: who refuses a job asks how many wait before others
+	// have added theirs, so that so many checks in a row of a tenant see the same number. 0 and 1: none, as in the store.
 	SharedCount int64
 
 	groups  map[string]*group
-	ids     []string // of groups, in the order in which they were made
+	list    []*group // in the order in which they were made
+	waits   waits
 	tenants map[string]*tenant
 	global  admission.Meter
-	v       int64 // virtual time of the fair queue
+	flows   []*flow // of tenants
+	v       int64   // virtual time of the fair queue
+	turn    int64
 	fence   int64
 	serial  int64
 	ready   []*job
@@ -35,13 +38,15 @@ type Model struct {
 
 type tenant struct {
 	store.Tenant
-	flows     map[store.Level]*flow // by level
+	flows     map[store.Level]*flow
+	all       *[]*flow // the model's
 	meter     admission.Meter
 	nonReady  int64
 	finished  int64
 	throttled float64 // mean throttles a finished job
 	backoff   time.Duration
-	counted   int64 // SharedCount: what the refusals of this row see
+	open      int64 // jobs without an outcome
+	counted   int64 // SharedCount: what the checks of this row see
 	row       int64
 }
 
@@ -79,8 +84,9 @@ type group struct {
 	t        *tenant
 	flow     flow
 	jobs     map[string]*job
-	queue    []*job // pending, the front first
-	waits    map[*job]bool
+	order    []*job // pending, as they were submitted
+	front    []*job // pending, given back, by id: these go first
+	waits    int64
 	runs     map[*job]bool
 	outcomes []store.Outcome
 	chunks   map[string]*chunk
@@ -128,7 +134,7 @@ func at(us int64) time.Time { return time.UnixMicro(us).UTC() }
 func (m *Model) tenant(name string) *tenant {
 	t := m.tenants[name]
 	if t == nil {
-		t = &tenant{Tenant: store.Tenant{Name: name, Weight: 1}, flows: map[store.Level]*flow{}}
+		t = &tenant{Tenant: store.Tenant{Name: name, Weight: 1}, flows: map[store.Level]*flow{}, all: &m.flows}
 		m.tenants[name] = t
 	}
 	return t
@@ -161,11 +167,11 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	}
 	g := &group{
 		Group: store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
-		t:     m.tenant(spec.Tenant), jobs: map[string]*job{}, waits: map[*job]bool{}, runs: map[*job]bool{}, chunks: map[string]*chunk{},
+		t:     m.tenant(spec.Tenant), jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{},
 	}
 	g.meter = m.newMeter(spec.Rate, 0)
 	m.groups[spec.ID] = g
-	m.ids = append(m.ids, spec.ID)
+	m.list = append(m.list, g)
 	return m.view(g), true, nil
 }
 
@@ -187,14 +193,17 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 	if err != nil {
 		return store.Added{}, err
 	}
-	switch {
-	case g.Sealed:
-		return store.Added{}, refuse(store.CodeSealed, "group %q is sealed", id)
-	case g.Status.Ended():
-		return store.Added{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
+	fresh := int64(0)
+	for _, j := range jobs {
+		if g.jobs[j.ID] == nil {
+			fresh++
+		}
 	}
-	if n := m.waiting(g.t); m.S.PendingPerTenant > 0 && n+int64(len(jobs)) > m.S.PendingPerTenant {
-		return store.Added{}, refuse(store.CodeQuota, "tenant %q has %d jobs waiting", g.Tenant, n)
+	switch {
+	case g.Sealed && fresh > 0 || g.Status.Ended():
+		return store.Added{}, refuse(store.CodeSealed, "group %q is sealed", id)
+	case m.S.PendingPerTenant > 0 && g.t.open+fresh > m.S.PendingPerTenant:
+		return store.Added{}, refuse(store.CodeQuota, "tenant %q has %d jobs to do", g.Tenant, g.t.open)
 	}
 	now := m.Now()
 	a := store.Added{Duplicate: make([]bool, len(jobs))}
@@ -212,11 +221,12 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 		j := &job{Job: in, g: g}
 		g.jobs[in.ID] = j
 		g.Total++
+		g.t.open++
 		if due := in.RunAt; !due.IsZero() && due.UnixMicro() > now {
 			m.wait(j, due.UnixMicro())
 			continue
 		}
-		g.queue = append(g.queue, j)
+		g.order = append(g.order, j)
 		m.enqueued(g)
 	}
 	if c.Key != "" {
@@ -235,16 +245,6 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 	}
 	g.LastAddedAt = at(now)
 	return a, nil
-}
-
-// waiting is what the quota counts.
-func (m *Model) waiting(t *tenant) (n int64) {
-	for _, g := range m.groups {
-		if g.t == t && !g.Status.Ended() {
-			n += int64(len(g.queue) + len(g.waits))
-		}
-	}
-	return n
 }
 
 // Seal ends the submission.
@@ -277,26 +277,12 @@ func (m *Model) status(g *group, s store.Status) { g.Status, g.Epoch = s, g.Epoc
 
 // settle ends the running of a group whose jobs all have their outcomes.
 func (m *Model) settle(g *group) {
-	if (g.Status == store.Dispatched || g.Status == store.Running) && g.open() == 0 {
+	if (g.Status == store.Dispatched || g.Status == store.Running) && g.ended() == g.Total {
 		m.status(g, store.Aggregating)
 	}
-	if g.open() == 0 {
-		m.rest(g.t)
-	}
 }
 
-// open counts the jobs without an outcome.
-func (g *group) open() int64 { return g.Total - g.Succeeded - g.Failed - g.Dead - g.Cancelled }
-
-// rest resets a tenant's figures when its last group has ended.
-func (m *Model) rest(t *tenant) {
-	for _, g := range m.groups {
-		if g.t == t && !g.Status.Ended() && g.Status != store.Aggregating {
-			return
-		}
-	}
-	t.finished, t.throttled, t.backoff = 0, 0, 0
-}
+func (g *group) ended() int64 { return g.Succeeded + g.Failed + g.Dead + g.Cancelled }
 
 // Group reads a group.
 func (m *Model) Group(_ context.Context, id string) (store.Group, error) {
@@ -309,7 +295,7 @@ func (m *Model) Group(_ context.Context, id string) (store.Group, error) {
 
 func (m *Model) view(g *group) store.Group {
 	v := g.Group
-	v.Pending, v.NonReady, v.InFlight = int64(len(g.queue)), int64(len(g.waits)), int64(len(g.runs))
+	v.Pending, v.NonReady, v.InFlight = g.pending(), g.waits, int64(len(g.runs))
 	for _, j := range m.ready {
 		if j.g == g {
 			v.Ready++
@@ -364,21 +350,17 @@ func (m *Model) Cancel(_ context.Context, id string) (store.Group, error) {
 	}
 	m.status(g, store.Cancelled)
 	g.FinishedAt = at(m.Now())
-	for _, j := range g.queue {
-		m.outcome(j, cancelled, "cancelled", "", nil, "", "")
-	}
-	g.queue = nil
-	for j := range g.waits {
-		m.unwait(j)
-		m.outcome(j, cancelled, "cancelled", "", nil, "", "")
-	}
-	m.ready = slices.DeleteFunc(m.ready, func(j *job) bool {
-		if j.g == g {
-			m.outcome(j, cancelled, "cancelled", "", nil, "", "")
+	for _, id := range slices.Sorted(maps.Keys(g.jobs)) {
+		switch j := g.jobs[id]; j.state {
+		case nonReady:
+			m.unwait(j)
+			fallthrough
+		case pending, ready:
+			m.outcome(j, cancelled, "cancelled", nil, "", "")
 		}
-		return j.g == g
-	})
-	m.rest(g.t)
+	}
+	g.order, g.front = nil, nil
+	m.ready = slices.DeleteFunc(m.ready, func(j *job) bool { return j.g == g })
 	return m.view(g), nil
 }
 
@@ -400,6 +382,3 @@ func (m *Model) SetTenant(_ context.Context, in store.Tenant) (store.Tenant, err
 	t.Rate = in.Rate
 	return t.Tenant, nil
 }
-
-// names gives the keys of a map in order, so that the model does the same each time.
-func names[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -11,7 +11,7 @@ import (
 )
 
 // Pull takes up to want jobs.
-func (m *Model) Pull(ctx context.Context, want int) (store.Pulled, error) {
+func (m *Model) Pull(_ context.Context, want int) (store.Pulled, error) {
 	if m.S.Gating {
 		return m.pullGated(want), nil
 	}
@@ -45,18 +45,14 @@ func (m *Model) limit(t *tenant) (rate float64, limited bool) {
 	return 0, false
 }
 
-// active counts the tenants that have work to start, now or after a wait.
-func (m *Model) active() int64 {
-	has := map[*tenant]bool{}
-	for _, g := range m.groups {
-		if len(g.queue)+len(g.waits) > 0 && !g.Paused && !g.Status.Ended() {
-			has[g.t] = true
+// active counts the tenants that have work to do.
+func (m *Model) active() (n int64) {
+	for _, t := range m.tenants {
+		if t.open > 0 {
+			n++
 		}
 	}
-	for _, j := range m.ready {
-		has[j.g.t] = true
-	}
-	return int64(len(has))
+	return n
 }
 
 // gates says how long the limiters hold a job of that group: the global one, and the nearest of the group's and its tenant's.
@@ -93,7 +89,7 @@ func (m *Model) pullGated(want int) (p store.Pulled) {
 	for len(p.Jobs) < want {
 		held := time.Duration(math.MaxInt64)
 		g := m.pick(func(g *group) bool {
-			_, own := m.gates(g, g.queue[0].Cost)
+			_, own := m.gates(g, g.head().Cost)
 			if own > 0 {
 				held = min(held, own)
 			}
@@ -103,12 +99,12 @@ func (m *Model) pullGated(want int) (p store.Pulled) {
 			next = min(next, held)
 			break
 		}
-		j := g.queue[0]
+		j := g.head()
 		if global, _ := m.gates(g, j.Cost); global > 0 {
 			next = min(next, global)
 			break
 		}
-		g.queue = g.queue[1:]
+		g.pop()
 		m.take(g, j.Cost)
 		m.served(g, j.Cost)
 		p.Jobs = append(p.Jobs, m.start(j))
@@ -117,8 +113,8 @@ func (m *Model) pullGated(want int) (p store.Pulled) {
 	if len(p.Jobs) == want && m.pick(func(*group) bool { return true }) != nil {
 		p.More = true
 	}
-	for _, g := range m.groups {
-		if g.gate > m.Now() && len(g.queue) > 0 {
+	for _, g := range m.list {
+		if g.gate > m.Now() && g.pending() > 0 {
 			next = min(next, time.Duration(g.gate-m.Now())*time.Microsecond)
 		}
 	}
@@ -135,9 +131,11 @@ func (m *Model) pullClassic(want int) (p store.Pulled) {
 		if g == nil {
 			break
 		}
-		j := g.queue[0]
-		g.queue = g.queue[1:]
+		j := g.pop()
 		m.served(g, j.Cost)
+		if g.t.row++; g.t.row >= m.SharedCount {
+			g.t.row, g.t.counted = 0, g.t.nonReady
+		}
 		if global, own := m.gates(g, j.Cost); global+own > 0 {
 			p.ToNonReady++
 			j.throttles++
@@ -165,14 +163,13 @@ func (m *Model) backoff(j *job) time.Duration {
 	if !m.S.Congestion {
 		return m.S.BaseBackoff
 	}
-	if t.row++; m.SharedCount <= 1 || t.row > m.SharedCount || t.counted < 0 {
-		t.row, t.counted = 1, t.nonReady
+	waiting := t.nonReady
+	if m.SharedCount > 1 {
+		waiting = t.counted
 	}
-	rate, limited := m.limit(t)
-	if !limited {
-		rate = congestion.TenantRate(m.S.Global, m.active(), 0)
-	}
-	t.backoff = congestion.Backoff(m.S.BaseBackoff, m.S.MaxBackoff, t.counted, rate)
+	rate, _ := m.limit(t)
+	rate = congestion.TenantRate(m.S.Global, m.active(), rate)
+	t.backoff = congestion.Backoff(m.S.BaseBackoff, m.S.MaxBackoff, waiting, rate)
 	return t.backoff
 }
 
@@ -195,14 +192,22 @@ func (m *Model) start(j *job) store.Leased {
 	}
 }
 
-// wait puts a job among the non-ready.
-func (m *Model) wait(j *job, due int64) {
-	j.state, j.due = nonReady, due
-	j.g.waits[j] = true
-	j.g.t.nonReady++
+func (g *group) pending() int64 { return int64(len(g.front) + len(g.order)) }
+
+// head is the job of the group that goes next.
+func (g *group) head() *job {
+	if len(g.front) > 0 {
+		return g.front[0]
+	}
+	return g.order[0]
 }
 
-func (m *Model) unwait(j *job) {
-	delete(j.g.waits, j)
-	j.g.t.nonReady--
+func (g *group) pop() *job {
+	j := g.head()
+	if len(g.front) > 0 {
+		g.front = g.front[1:]
+	} else {
+		g.order = g.order[1:]
+	}
+	return j
 }

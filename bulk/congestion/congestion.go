@@ -67,13 +67,15 @@ func Level(backoff, base time.Duration) string {
 // Mean takes the n-th value into the mean of those before it (n from 1), without their sum, which could overflow.
 func Mean(mean float64, n int64, value float64) float64 { return mean + (value-mean)/float64(n) }
 
-// CrashBase is what a job waits about, after its first crash.
+// CrashBase is what a job waits at least after its first crash.
 const CrashBase = 250 * time.Millisecond
 
-// Crash is how long a job waits that has lost its worker crashes times (from 1), so that a poison job and its neighbours part:
-// CrashBase·2^(crashes−1), at most max, of which chance (0 ≤ chance < 1) takes away up to a half.
+// Crash is how long a job waits that has lost its worker crashes times (from 1): CrashBase·2^(crashes−1), to which chance
+// (0 ≤ chance < 1) adds up to as much again, so that a poison job and its neighbours part; at most max. The first repeat
+// comes within half a second.
 func Crash(max time.Duration, crashes int64, chance float64) time.Duration {
-	return Jitter(double(CrashBase, max, crashes), chance)
+	d := double(CrashBase, max, crashes)
+	return min(max, d+time.Duration(chance*float64(d)))
 }
 
 // Retry is how long a job waits after its failed try number tries (from 1): base·2^(tries−1), at most max, of which chance

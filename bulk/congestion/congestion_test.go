@@ -107,10 +107,10 @@ func TestRepeats(t *testing.T) {
 		least, most time.Duration // with chance 0 and 1
 		of          func(chance float64) time.Duration
 	}{
-		{"first crash", 125 * time.Millisecond, 250 * time.Millisecond, func(u float64) time.Duration { return Crash(m, 1, u) }},
-		{"second crash", 250 * time.Millisecond, 500 * time.Millisecond, func(u float64) time.Duration { return Crash(m, 2, u) }},
-		{"fifth crash", 2 * s, 4 * s, func(u float64) time.Duration { return Crash(m, 5, u) }},
-		{"twentieth crash", 60 * s, 120 * s, func(u float64) time.Duration { return Crash(m, 20, u) }},
+		{"first crash, within half a second", 250 * time.Millisecond, 500 * time.Millisecond, func(u float64) time.Duration { return Crash(m, 1, u) }},
+		{"second crash", 500 * time.Millisecond, s, func(u float64) time.Duration { return Crash(m, 2, u) }},
+		{"fifth crash", 4 * s, 8 * s, func(u float64) time.Duration { return Crash(m, 5, u) }},
+		{"twentieth crash", 120 * s, 120 * s, func(u float64) time.Duration { return Crash(m, 20, u) }},
 		{"after the first try", 500 * time.Millisecond, s, func(u float64) time.Duration { return Retry(s, m, 1, 0, u) }},
 		{"after the third try", 2 * s, 4 * s, func(u float64) time.Duration { return Retry(s, m, 3, 0, u) }},
 		{"after the hundredth try", 60 * s, 120 * s, func(u float64) time.Duration { return Retry(s, m, 100, 0, u) }},

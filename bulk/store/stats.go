@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/bulk/congestion"
 )
 
 // snapshotTenants is how many tenants get a snapshot a second; beyond so many with work, each gets its turn more rarely.
@@ -57,11 +59,11 @@ func (s *Store) Congestion(ctx context.Context, tenant string) ([]Congestion, er
 func (s *Store) congestion(name string, refused, open, inFlight, rate, wait, mean, jobs, at int64) Congestion {
 	base := s.conf.Load().BaseBackoff
 	c := Congestion{
-		Tenant: name, NonReady: refused, InFlight: inFlight, Pending: max(0, open-refused-inFlight), Rate: float64(rate),
+		Tenant: name, NonReady: refused, InFlight: inFlight, Pending: max(0, open-refused-inFlight), Rate: float64(rate) / 1000,
 		Backoff: duration(wait), AvgThrottles: float64(mean) / 1e6, Finished: jobs, At: micros(at),
 	}
 	c.Level = congestion.Level(c.Backoff, base)
-	c.Estimate = congestion.Estimate(refused, rate)
+	c.Estimate = congestion.Estimate(refused, c.Rate)
 	return c
 }
 

@@ -81,6 +81,7 @@ type Group struct {
 	LastAddedAt                        time.Time
 	Result                             []byte // JSON, when the group has ended
 	CallbackState                      string // "", "pending", "done", "failed"
+	CallbackTries                      int64
 }
 
 // Job is one line of a submission.

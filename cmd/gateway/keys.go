@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -14,9 +15,9 @@ func newKeys() *cobra.Command {
 	keys := &cobra.Command{
 		Use:   "keys",
 		Short: "Signing keys",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{fmt.Errorf("want a command; see %s --help", cmd.CommandPath())}
+			return &cli.UsageError{Err: fmt.Errorf("want a command; see %s --help", cmd.CommandPath())}
 		},
 	}
 	generate := &cobra.Command{
@@ -27,7 +28,7 @@ func newKeys() *cobra.Command {
 HS256  the part of the configuration that holds it, ready to be pasted.
 EdDSA  a PEM file that begins with the part of the configuration that names it:
        gateway keys generate --alg EdDSA > key.pem`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
 	alg := generate.Flags().String("alg", "HS256", "`ALG`: HS256 (one shared secret) or EdDSA (a public key for origins to check tokens with)")
 	generate.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -56,5 +57,5 @@ func generateKey(alg string) (string, error) {
 		}
 		return fmt.Sprintf("# tokens:\n#   keys:\n#     - {id: %s, alg: EdDSA, private_key_file: key.pem, active: true}\n%s", id, block), nil
 	}
-	return "", &usageError{fmt.Errorf("--alg %q is not known; want HS256 or EdDSA", alg)}
+	return "", &cli.UsageError{Err: fmt.Errorf("--alg %q is not known; want HS256 or EdDSA", alg)}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 )
 
@@ -19,7 +20,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 	if err != nil {
 		return gateway.Options{}, err
 	}
-	name, _ := buildVersion()
+	name, _ := cli.BuildVersion(version)
 	l := cfg.Limits
 	o := gateway.Options{
 		Log: log, Version: name, Core: core, Registerer: registry,

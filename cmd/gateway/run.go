@@ -7,9 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,12 +15,10 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
 )
-
-// look is the time between two looks at the files that the configuration names.
-const look = time.Second
 
 // serve runs the gateway until ctx ends, then drains within
 // cfg.ShutdownTimeout. load reads the configuration again, for SIGHUP and for
@@ -35,17 +30,17 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	}
 	// Closed last, whatever happens: the others stand on it.
 	defer func() {
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			log.Warn("store", "error", err)
 		}
 	}()
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	name, _ := buildVersion()
+	name, _ := cli.BuildVersion(version)
 	metrics := gateway.NewMetrics(registry, name)
 	core, err := admission.New(admission.Options{
-		Client: s.client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: metrics.ObserveStore,
+		Client: s.Client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: metrics.ObserveStore,
 	})
 	if err != nil {
 		return err
@@ -97,65 +92,14 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	}
 
 	var parts lifecycle.Group
-	untilDone(&parts, ctx)
-	addReloads(&parts, reload, func() []string { return cfg.Files() })
+	parts.AddUntilDone(ctx)
+	parts.AddReloads(reload, func() []string { return cfg.Files() })
 	addVisitors(&parts, g, listener, cfg.ShutdownTimeout, log)
 	addOperators(&parts, operators, admin, log)
 	addCore(&parts, core)
 	err = parts.Run()
 	log.Info("stopped")
 	return err
-}
-
-// untilDone ends the group when ctx ends.
-func untilDone(parts *lifecycle.Group, ctx context.Context) { //nolint:revive // the group is what it is about
-	ctx, cancel := context.WithCancel(ctx)
-	parts.Add(func() error {
-		<-ctx.Done()
-		return nil
-	}, cancel)
-}
-
-// addReloads reloads at SIGHUP and when a file changes.
-func addReloads(parts *lifecycle.Group, reload func(), files func() []string) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	stop := make(chan struct{})
-	parts.Add(func() error {
-		defer signal.Stop(hup)
-		tick := time.NewTicker(look)
-		defer tick.Stop()
-		seen := marks(files())
-		for {
-			select {
-			case <-stop:
-				return nil
-			case <-hup:
-			case <-tick.C:
-				if now := marks(files()); now == seen {
-					continue
-				}
-			}
-			reload()
-			seen = marks(files())
-		}
-	}, func() { close(stop) })
-}
-
-// marks tells whether any of the files has changed: by time, size and, for
-// links that are switched as a whole, the file that they lead to.
-func marks(files []string) string {
-	var all string
-	for _, f := range files {
-		if info, err := os.Stat(f); err == nil {
-			var inode uint64
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				inode = uint64(st.Ino)
-			}
-			all += fmt.Sprintln(f, info.ModTime().UnixNano(), info.Size(), inode)
-		}
-	}
-	return all
 }
 
 // addVisitors serves visitors; its end is: not ready, drain, out.

@@ -7,23 +7,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/logs"
 )
 
-func newServe(use string, environ []string) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Args: noArgs}
-	flags := addSettings(cmd)
+func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Args: cli.NoArgs}
+	settings := cli.AddSettings(cmd, settingFlags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		options, err := flags.options(cmd, environ)
+		file, flags, err := settings.Read(cmd)
 		if err != nil {
 			return err
 		}
-		load := func() (*config.Config, error) { return config.Load(options) }
-		cfg, err := load()
+		again := func() (*config.Config, error) { return load(file, flags) }
+		cfg, err := again()
 		if err != nil {
 			return err
 		}
-		log := newLogger(cfg.Log, cmd.ErrOrStderr())
+		log := logs.New(cfg.Log.Level, cfg.Log.Format, cmd.ErrOrStderr())
 		for _, w := range cfg.Warnings() {
 			log.Warn("configuration", "setting", w.Path, "warning", w.Message)
 		}
@@ -33,7 +35,7 @@ func newServe(use string, environ []string) *cobra.Command {
 		// The first signal ends ctx and gives the signals back to the system:
 		// the second one ends the process at once.
 		defer context.AfterFunc(ctx, stop)()
-		return serve(ctx, cfg, load, log)
+		return serve(ctx, cfg, again, log)
 	}
 	return cmd
 }

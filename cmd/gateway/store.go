@@ -2,34 +2,61 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"time"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
 
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/embedded"
-	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/internal/storeopen"
+	"github.com/anteroom/anteroom/token"
 )
 
-// checkTimeout bounds the whole look at a store, which may be several servers.
-const checkTimeout = 10 * time.Second
+// store is the store that the configuration names, with the embedded one's key.
+type store struct {
+	*storeopen.Store
+	keyID   string
+	keyText []byte
+}
 
-// checkStore tries what store names: that it answers and fits, or, without a
-// url, that there is a server to start.
-func checkStore(ctx context.Context, store config.Store) error {
-	if store.URL == "" {
-		_, err := embedded.FindServer("")
-		return err
-	}
-	// A single look may take longer than a visitor would wait.
-	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
+// openStore opens the store, and starts it when there is no store.url. A store
+// that is away is no error: the gateway serves without it.
+func openStore(ctx context.Context, c config.Store, log *slog.Logger) (*store, error) {
+	opened, err := storeopen.Open(ctx, c, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = client.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	if err := redisurl.CheckServer(ctx, client); err != nil {
-		return fmt.Errorf("store.url %s: %w", redisurl.Mask(store.URL), err)
+	s := &store{Store: opened}
+	if c.URL == "" {
+		if s.keyID, s.keyText, err = embedded.LoadOrCreateKey(c.Dir); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
-	return nil
+	if s.Away != nil {
+		log.Error("the store does not answer; serving by on_store_error until it does", "store", s.URL, "error", s.Away)
+	}
+	return s, nil
+}
+
+// keys gives the ring of the configuration, or of the embedded store's own key,
+// and the key of the ids that are derived from others' words.
+func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, err error) {
+	keys, err := tokenKeys(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(keys) == 0 {
+		keys = []token.Key{{ID: s.keyID, Alg: "HS256", Secret: s.keyText, Active: true}}
+	}
+	if ring, err = token.NewRing(cfg.Tokens.Issuer, keys); err != nil {
+		return nil, nil, err
+	}
+	// The first key, active or not: it outlives the rotation that adds another.
+	material := keys[0].Secret
+	if len(material) == 0 {
+		material = keys[0].Private.Seed()
+	}
+	idKey, err = hkdf.Key(sha256.New, material, nil, "anteroom ids", 32)
+	return ring, idKey, err
 }

@@ -14,19 +14,26 @@ import (
 // decoder fills the struct from a tree of maps, lists and scalars. It never
 // guesses: what is not written as its setting wants it is a problem.
 type decoder struct {
+	schema   *schema
 	problems *Problems
 }
 
 // setDefaults writes the default of every setting of a section. Lists of
-// sections have none.
+// sections have none; the default of a map of sections are the names in it.
 func setDefaults(v reflect.Value) {
 	var discard Problems
 	d := decoder{problems: &discard}
-	for _, s := range settingsOf(v.Type()) {
+	for _, s := range settingsOf(v.Type(), "") {
 		switch {
 		case s.Kind == kindSection:
 			setDefaults(v.Field(s.index))
 		case s.Default == "":
+		case s.Kind == kindNamed:
+			tree := make(map[string]any)
+			for name := range strings.SplitSeq(s.Default, ",") {
+				tree[name] = nil
+			}
+			d.named(v.Field(s.index), tree, s.Name, s)
 		case strings.HasPrefix(s.Kind, "list of "):
 			d.value(v.Field(s.index), commaList(s.Default), s.Name, s)
 		default:
@@ -38,13 +45,14 @@ func setDefaults(v reflect.Value) {
 	}
 }
 
-func (d *decoder) section(v reflect.Value, tree map[string]any, path string) {
-	settings := settingsOf(v.Type())
+// section fills a section at path, which in the schema is place.
+func (d *decoder) section(v reflect.Value, tree map[string]any, path, place string) {
+	settings := settingsOf(v.Type(), place)
 	for _, key := range sortedKeys(tree) {
 		at := join(path, key)
 		i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == key })
 		if i < 0 {
-			d.problems.add(at, unknownKey(at, key, settings))
+			d.problems.add(at, d.schema.unknownKey(place, key, settings))
 			continue
 		}
 		d.value(v.Field(settings[i].index), tree[key], at, settings[i])
@@ -57,12 +65,14 @@ func (d *decoder) value(v reflect.Value, raw any, path string, s Setting) {
 		switch tree := raw.(type) {
 		case nil: // a heading with all its settings commented out
 		case map[string]any:
-			d.section(v, tree, path)
+			d.section(v, tree, path, s.Path)
 		default:
 			d.problems.add(path, "is a section; want its settings below it, one a line")
 		}
 	case kindSections:
-		d.sections(v, raw, path)
+		d.sections(v, raw, path, s)
+	case kindNamed:
+		d.named(v, raw, path, s)
 	case "list of text", "list of CIDR":
 		d.list(v, raw, path, s)
 	case "map of text":
@@ -85,7 +95,7 @@ func (d *decoder) value(v reflect.Value, raw any, path string, s Setting) {
 	}
 }
 
-func (d *decoder) sections(v reflect.Value, raw any, path string) {
+func (d *decoder) sections(v reflect.Value, raw any, path string, s Setting) {
 	items, ok := raw.([]any)
 	if raw != nil && !ok {
 		d.problems.add(path, "is a list of sections; want each one after a dash")
@@ -95,12 +105,40 @@ func (d *decoder) sections(v reflect.Value, raw any, path string) {
 	for i, item := range items {
 		setDefaults(list.Index(i))
 		if tree, ok := item.(map[string]any); ok {
-			d.section(list.Index(i), tree, element(path, i))
+			d.section(list.Index(i), tree, element(path, i), s.inner())
 		} else {
 			d.problems.add(element(path, i), "is not a section; want settings such as id")
 		}
 	}
 	v.Set(list)
+}
+
+// named adds to what a map of sections has, and changes what it has already.
+func (d *decoder) named(v reflect.Value, raw any, path string, s Setting) {
+	tree, ok := raw.(map[string]any)
+	if raw != nil && !ok {
+		d.problems.add(path, "is a map of sections; want name: and its settings below, one a line")
+		return
+	}
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	for _, key := range sortedKeys(tree) {
+		name, item := reflect.ValueOf(key), reflect.New(v.Type().Elem()).Elem()
+		if had := v.MapIndex(name); had.IsValid() {
+			item.Set(had)
+		} else {
+			setDefaults(item)
+		}
+		switch settings := tree[key].(type) {
+		case nil:
+		case map[string]any:
+			d.section(item, settings, join(path, key), s.inner())
+		default:
+			d.problems.add(join(path, key), "is not a section; want its settings below it, one a line")
+		}
+		v.SetMapIndex(name, item)
+	}
 }
 
 func (d *decoder) list(v reflect.Value, raw any, path string, s Setting) {
@@ -131,7 +169,7 @@ func (d *decoder) texts(v reflect.Value, raw any, path string, s Setting) {
 	texts := make(map[string]string, len(tree))
 	for _, key := range sortedKeys(tree) {
 		var text string
-		if message := setScalar(reflect.ValueOf(&text).Elem(), tree[key], Setting{Kind: "text"}); message != "" {
+		if message := setScalar(reflect.ValueOf(&text).Elem(), tree[key], Setting{Kind: "text", Secret: s.Secret}); message != "" {
 			d.problems.add(join(path, key), message)
 			continue
 		}

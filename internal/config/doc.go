@@ -1,5 +1,5 @@
-// Package config is the gateway's configuration: one struct, read from flags,
-// environment, file and defaults, checked as a whole.
+// Package config is the programs' configuration: one struct for each, read from
+// flags, environment, file and defaults, checked as a whole.
 package config
 
 //go:generate go run ./gen ../..

@@ -53,8 +53,12 @@ func (c *Config) originByID(id string) *Origin {
 // Files lists every file that the configuration names, so that a change of one
 // can be noticed.
 func (c *Config) Files() []string {
+	return filesOf(c)
+}
+
+func filesOf(config any) []string {
 	var files []string
-	visit(reflect.ValueOf(c).Elem(), "", func(_ string, s Setting, v reflect.Value) {
+	visit(config, func(_ string, s Setting, v reflect.Value) {
 		if strings.HasSuffix(s.Name, "_file") && v.String() != "" {
 			files = append(files, v.String())
 		}

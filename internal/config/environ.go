@@ -32,56 +32,71 @@ func envName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "__"))
 }
 
-// settable maps every variable that may be set to its setting.
-var settable = func() map[string]Setting {
-	byName := make(map[string]Setting)
-	for _, s := range allSettings {
-		if !strings.Contains(s.Path, "[]") && s.Kind != kindSection && s.Kind != kindSections {
-			byName[envName(s.Path)] = s
+// variable finds the setting of a variable and its path. In a map of sections
+// the name is the variable's in lower case.
+func (sc *schema) variable(name string) (path string, s Setting, ok bool) {
+	if s, ok := sc.variables[name]; ok {
+		return s.Path, s, true
+	}
+	for _, s := range sc.settings {
+		head, rest, found := strings.Cut(s.Path, ".*.")
+		if !found || s.holdsOthers() || strings.Contains(rest, "*") || s.Kind == "map of text" {
+			continue
+		}
+		key, ok := strings.CutPrefix(name, envName(head)+"__")
+		if key, found = strings.CutSuffix(key, "__"+envName(rest)[len(envPrefix):]); ok && found && key != "" && !strings.Contains(key, "__") {
+			return head + "." + strings.ToLower(key) + "." + rest, s, true
 		}
 	}
-	return byName
-}()
+	return "", Setting{}, false
+}
 
 // environment is the koanf provider of the variables; what cannot be used
 // becomes a problem.
-func environment(environ []string, problems *Problems) *env.Env {
+func (sc *schema) environment(environ []string, problems *Problems) *env.Env {
 	return env.Provider(".", env.Opt{
 		Prefix:      envPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, value string) (string, any) {
-			s, ok := settable[name]
+			path, s, ok := sc.variable(name)
 			switch {
 			case ok && strings.HasPrefix(s.Kind, "list of "):
-				return s.Path, commaList(value)
+				return path, commaList(value)
 			case ok:
-				return s.Path, plain(value)
+				return path, plain(value)
 			case !isKubernetes(name, value):
-				problems.add(name, refuseVariable(name))
+				problems.add(name, sc.refuseVariable(name))
 			}
 			return "", nil
 		},
 	})
 }
 
-func refuseVariable(name string) string {
-	for _, s := range allSettings {
+func (sc *schema) refuseVariable(name string) string {
+	for _, other := range []*schema{gatewaySchema, bulkSchema} {
+		if _, _, ok := other.variable(name); ok {
+			return "is a setting of " + other.program + ", not of " + sc.program + "; give each program an environment of its own"
+		}
+	}
+	for _, s := range sc.settings {
 		prefix := envName(s.Path)
-		if strings.Contains(s.Path, "[]") || name != prefix && !strings.HasPrefix(name, prefix+"__") {
+		if strings.ContainsAny(s.Path, "[*") || name != prefix && !strings.HasPrefix(name, prefix+"__") {
 			continue
 		}
 		switch {
 		case s.Kind == kindSections:
 			return "the environment sets single values and comma lists only; write " + s.Path + " in the file"
+		case s.Kind == kindNamed:
+			return s.Path + " is a map of sections; name a single value in one of them, as " + sc.firstIn(s.Path)
 		case strings.HasPrefix(s.Kind, "list of "):
 			return "the environment cannot set one element of a list; give the whole list, separated by commas, as " + prefix
 		case name == prefix:
-			return s.Path + " is a section; name one of its settings, as " + firstIn(s.Path)
+			return s.Path + " is a section; name one of its settings, as " + sc.firstIn(s.Path)
 		}
 	}
-	names := make([]string, 0, len(settable))
-	for _, s := range allSettings {
-		if known := envName(s.Path); settable[known].Path != "" {
+	names := make([]string, 0, len(sc.variables))
+	for _, s := range sc.settings {
+		if known := envName(s.Path); sc.variables[known].Path != "" {
 			names = append(names, known)
 		}
 	}
@@ -91,10 +106,15 @@ func refuseVariable(name string) string {
 	return "no setting has this variable; it is " + envPrefix + " and the path in capitals with __ for each dot, as " + envName("store.url")
 }
 
-// firstIn is the variable of the first setting within a section.
-func firstIn(section string) string {
-	for _, s := range allSettings {
-		if name := envName(s.Path); strings.HasPrefix(s.Path, section+".") && settable[name].Path != "" {
+// firstIn is the variable of the first setting within a section, or within the
+// first section of a map.
+func (sc *schema) firstIn(section string) string {
+	for _, s := range sc.settings {
+		if s.Path == section && s.Kind == kindNamed {
+			first, _, _ := strings.Cut(s.Default, ",")
+			return envName(section + "." + first + "." + settingsOf(s.goType.Elem(), "")[0].Name)
+		}
+		if name := envName(s.Path); strings.HasPrefix(s.Path, section+".") && sc.variables[name].Path != "" {
 			return name
 		}
 	}

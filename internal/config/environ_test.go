@@ -93,18 +93,20 @@ func TestEnvironmentIsStrict(t *testing.T) {
 }
 
 func TestEverySettingHasOneVariable(t *testing.T) {
-	names := make(map[string]string)
-	for _, s := range Settings() {
-		if strings.Contains(s.Path, "[]") {
-			continue
-		}
-		name := envName(s.Path)
-		if other, taken := names[name]; taken {
-			t.Errorf("%s sets %s and %s", name, other, s.Path)
-		}
-		names[name] = s.Path
-		if isKubernetes(name, "x") {
-			t.Errorf("%s looks like a variable of Kubernetes", name)
+	for _, settings := range [][]Setting{Settings(), BulkSettings()} {
+		names := make(map[string]string)
+		for _, s := range settings {
+			if strings.ContainsAny(s.Path, "[*") {
+				continue
+			}
+			name := envName(s.Path)
+			if other, taken := names[name]; taken {
+				t.Errorf("%s sets %s and %s", name, other, s.Path)
+			}
+			names[name] = s.Path
+			if isKubernetes(name, "x") {
+				t.Errorf("%s looks like a variable of Kubernetes", name)
+			}
 		}
 	}
 }

@@ -34,7 +34,7 @@ func FuzzFile(f *testing.F) {
 		}
 		var keys map[string]any
 		if yaml.Unmarshal(data, &keys) == nil {
-			known := settingsOf(configType)
+			known := settingsOf(gatewaySchema.goType, "")
 			for key := range keys {
 				if !slices.ContainsFunc(known, func(s Setting) bool { return s.Name == key }) && err == nil {
 					t.Fatalf("the unknown key %q passed", key)
@@ -86,7 +86,7 @@ func FuzzEnvironment(f *testing.F) {
 		_, err := Load(Options{File: file, Environ: []string{full + "=" + value}})
 		// A = in the name ends it.
 		full, value, _ = strings.Cut(full+"="+value, "=")
-		_, known := settable[full]
+		_, _, known := gatewaySchema.variable(full)
 		if err == nil && !known && !isKubernetes(full, value) {
 			t.Fatalf("the unknown variable %q passed", full)
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -18,11 +17,13 @@ const mask = "***"
 
 // YAML is the effective configuration as a file that the loader reads, with
 // secrets and the passwords of URLs masked.
-func (c *Config) YAML() ([]byte, error) {
+func (c *Config) YAML() ([]byte, error) { return printed(c) }
+
+func printed(config any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(sectionNode(reflect.ValueOf(c).Elem())); err != nil {
+	if err := encoder.Encode(sectionNode(reflect.ValueOf(config).Elem())); err != nil {
 		return nil, fmt.Errorf("print configuration: %w", err)
 	}
 	if err := encoder.Close(); err != nil {
@@ -33,8 +34,12 @@ func (c *Config) YAML() ([]byte, error) {
 
 func sectionNode(v reflect.Value) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
-	for _, s := range settingsOf(v.Type()) {
+	kind := v.FieldByName("Kind")
+	for _, s := range settingsOf(v.Type(), "") {
 		value := v.Field(s.index)
+		if s.Only != "" && kind.String() != s.Only {
+			continue
+		}
 		if s.Optional {
 			if value.IsNil() {
 				continue
@@ -56,6 +61,12 @@ func valueNode(v reflect.Value, s Setting) *yaml.Node {
 			node.Content = append(node.Content, sectionNode(v.Index(i)))
 		}
 		return flowIfEmpty(node)
+	case kindNamed:
+		node := &yaml.Node{Kind: yaml.MappingNode}
+		for _, key := range mapKeys(v) {
+			node.Content = append(node.Content, textNode(key), sectionNode(v.MapIndex(reflect.ValueOf(key))))
+		}
+		return flowIfEmpty(node)
 	case "list of text", "list of CIDR":
 		node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for i := range v.Len() {
@@ -64,13 +75,8 @@ func valueNode(v reflect.Value, s Setting) *yaml.Node {
 		return node
 	case "map of text":
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		keys := make([]string, 0, v.Len())
-		for _, key := range v.MapKeys() {
-			keys = append(keys, key.String())
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
-			node.Content = append(node.Content, textNode(key), textNode(v.MapIndex(reflect.ValueOf(key)).String()))
+		for _, key := range mapKeys(v) {
+			node.Content = append(node.Content, textNode(key), textNode(masked(v.MapIndex(reflect.ValueOf(key)).String(), s.Secret)))
 		}
 		return flowIfEmpty(node)
 	case "text":

@@ -46,7 +46,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 // normal makes absent and empty lists the same.
 func normal(c *Config) []string {
 	var values []string
-	visit(reflect.ValueOf(c).Elem(), "", func(path string, s Setting, v reflect.Value) {
+	visit(c, func(path string, s Setting, v reflect.Value) {
 		for v.Kind() == reflect.Pointer && !v.IsNil() {
 			v = v.Elem()
 		}
@@ -137,38 +137,45 @@ rooms: [{id: sale, page: {template_file: DIR/page.html}}]
 
 // Every setting is described, and its tags fit together.
 func TestTags(t *testing.T) {
-	paths := make(map[string]bool)
-	for _, s := range Settings() {
-		if s.Name == "" || s.Name != strings.ToLower(s.Name) || strings.ContainsAny(s.Name, "-.[]") || strings.Contains(s.Name, "__") {
-			t.Errorf("%s: no name for a setting", s.Path)
+	for _, row := range []struct {
+		schema *schema
+		live   []string
+	}{
+		{gatewaySchema, []string{"rooms[].enabled", "rooms[].admission.rate", "rooms[].admission.burst", "rooms[].admission.max_active",
+			"rooms[].queue.method", "rooms[].session.ttl", "rooms[].page.message"}},
+		{bulkSchema, []string{"rate.global", "rate.per_tenant"}},
+	} {
+		paths := make(map[string]bool)
+		var live []string
+		for _, s := range row.schema.settings {
+			if s.Name == "" || s.Name != strings.ToLower(s.Name) || strings.ContainsAny(s.Name, "-.[]") || strings.Contains(s.Name, "__") {
+				t.Errorf("%s: no name for a setting", s.Path)
+			}
+			if !strings.HasSuffix(s.Doc, ".") {
+				t.Errorf("%s: %q is no sentence", s.Path, s.Doc)
+			}
+			if paths[s.Path] {
+				t.Errorf("%s: twice", s.Path)
+			}
+			paths[s.Path] = true
+			low, high := parseBound(s, s.Min), parseBound(s, s.Max)
+			if low != nil && high != nil && !less(*low, *high) {
+				t.Errorf("%s: bounds %s and %s", s.Path, s.Min, s.Max)
+			}
+			if len(s.Enum) > 0 && !slices.Contains(s.Enum, s.Default) {
+				t.Errorf("%s: the default %q is none of %v", s.Path, s.Default, s.Enum)
+			}
+			if s.Live {
+				live = append(live, s.Path)
+			}
 		}
-		if !strings.HasSuffix(s.Doc, ".") {
-			t.Errorf("%s: %q is no sentence", s.Path, s.Doc)
+		for _, later := range row.schema.later {
+			if !paths[later.setting] {
+				t.Errorf("%s is not there yet and no setting", later.setting)
+			}
 		}
-		if paths[s.Path] {
-			t.Errorf("%s: twice", s.Path)
+		if !slices.Equal(live, row.live) {
+			t.Errorf("live settings of %s: %v, want %v", row.schema.program, live, row.live)
 		}
-		paths[s.Path] = true
-		low, high := parseBound(s, s.Min), parseBound(s, s.Max)
-		if low != nil && high != nil && !less(*low, *high) {
-			t.Errorf("%s: bounds %s and %s", s.Path, s.Min, s.Max)
-		}
-		if len(s.Enum) > 0 && !slices.Contains(s.Enum, s.Default) {
-			t.Errorf("%s: the default %q is none of %v", s.Path, s.Default, s.Enum)
-		}
-	}
-	for _, row := range notAvailable {
-		if !paths[row.setting] {
-			t.Errorf("notAvailable names %s, which is no setting", row.setting)
-		}
-	}
-	var live []string
-	for _, s := range Settings() {
-		if s.Live {
-			live = append(live, strings.TrimPrefix(s.Path, "rooms[]."))
-		}
-	}
-	if want := []string{"enabled", "admission.rate", "admission.burst", "admission.max_active", "queue.method", "session.ttl", "page.message"}; !slices.Equal(live, want) {
-		t.Errorf("live settings: %v, want %v", live, want)
 	}
 }

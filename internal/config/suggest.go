@@ -47,11 +47,14 @@ func editDistance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// unknownKey is the message for a key that its section does not have.
-func unknownKey(path, name string, siblings []Setting) string {
+// unknownKey is the message for a key that the section at place does not have.
+func (sc *schema) unknownKey(place, name string, siblings []Setting) string {
 	// A key at the wrong level: admission.rate written as rate.
-	section := indexPattern.ReplaceAllString(strings.TrimSuffix(path, name), "[]")
-	for _, s := range allSettings {
+	section := ""
+	if place != "" {
+		section = place + "."
+	}
+	for _, s := range sc.settings {
 		if s.Name == name && strings.HasPrefix(s.Path, section) {
 			return "unknown key here; did you mean " + strings.TrimPrefix(s.Path, section) + "?"
 		}
@@ -63,7 +66,7 @@ func unknownKey(path, name string, siblings []Setting) string {
 	if near := nearest(name, names); near != "" {
 		return "unknown key; did you mean " + near + "?"
 	}
-	for _, s := range allSettings {
+	for _, s := range sc.settings {
 		if s.Name == name || s.Path == name {
 			return "unknown key here; did you mean " + s.Path + "?"
 		}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 )
@@ -11,12 +10,14 @@ import (
 // version is refused: one that does nothing would be worse. Each row names a
 // setting and the values that do work; a feature that arrives takes its row
 // away.
-var notAvailable = []struct {
+type unavailable struct {
 	setting string // as Setting.Path
 	// allowed are the values that work; an empty one always does.
 	allowed []string
 	instead string
-}{
+}
+
+var gatewayLater = []unavailable{
 	{"proxy_protocol", []string{"none"}, "leave it at none"},
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
 	{"origins[].health.path", nil, "leave it empty: health is judged by ordinary traffic"},
@@ -43,21 +44,18 @@ var notAvailable = []struct {
 	{"rooms[].events", nil, "leave the list empty"},
 }
 
-var indexPattern = regexp.MustCompile(`\[[0-9]+\]`)
-
-func (c *checker) unavailable(cfg *Config) {
+func (c *checker) unavailable(cfg any, later []unavailable) {
 	c.refused = make(map[string]bool)
-	visit(reflect.ValueOf(cfg).Elem(), "", func(path string, s Setting, v reflect.Value) {
-		place := indexPattern.ReplaceAllString(path, "[]")
-		for _, row := range notAvailable {
-			if row.setting != place || isEmpty(v) || slices.Contains(row.allowed, format(v, s)) {
+	visit(cfg, func(path string, s Setting, v reflect.Value) {
+		for _, row := range later {
+			if row.setting != s.Path || isEmpty(v) || slices.Contains(row.allowed, format(v, s)) {
 				continue
 			}
 			if s.Enum != nil && !slices.Contains(s.Enum, format(v, s)) {
 				continue // a word that no version knows
 			}
 			value := ""
-			if s.Kind != kindSections && s.Secret == "" {
+			if !s.holdsOthers() && s.Secret == "" {
 				value = strconv.Quote(clip(format(v, s))) + " "
 			}
 			c.add(path, "%sis not available in this version; %s", value, row.instead)
@@ -70,9 +68,9 @@ func isEmpty(v reflect.Value) bool {
 	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
 }
 
-// later is what docs/config.md says of a row of notAvailable.
-func later(path string) string {
-	for _, row := range notAvailable {
+// laterNote is what the reference says of a setting that is not there yet.
+func (sc *schema) laterNote(path string) string {
+	for _, row := range sc.later {
 		switch {
 		case row.setting != path:
 		case len(row.allowed) > 0:

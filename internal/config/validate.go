@@ -18,11 +18,11 @@ import (
 // that the configuration names and gives every problem at once.
 func (c *Config) Validate() []Problem {
 	check := &checker{}
-	check.unavailable(c)
+	check.unavailable(c, gatewayLater)
 	check.bounds(c)
 	check.edge(c)
 	check.admin(c)
-	check.store(c)
+	check.store(c.Store)
 	check.tokens(c)
 	check.origins(c)
 	check.rooms(c)
@@ -42,8 +42,8 @@ func (c *checker) add(path, format string, args ...any) {
 }
 
 // bounds holds every value against the enum, min and max of its tags.
-func (c *checker) bounds(cfg *Config) {
-	visit(reflect.ValueOf(cfg).Elem(), "", func(path string, s Setting, v reflect.Value) {
+func (c *checker) bounds(cfg any) {
+	visit(cfg, func(path string, s Setting, v reflect.Value) {
 		if s.Optional {
 			if v.IsNil() {
 				return

@@ -133,21 +133,21 @@ func (c *checker) bearer(path, token string) {
 
 var storePrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
-func (c *checker) store(cfg *Config) {
-	if !storePrefix.MatchString(cfg.Store.Prefix) {
-		c.add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", clip(cfg.Store.Prefix))
+func (c *checker) store(s Store) {
+	if !storePrefix.MatchString(s.Prefix) {
+		c.add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", clip(s.Prefix))
 	}
-	if cfg.Store.URL == "" {
-		if cfg.Store.Dir == "" {
+	if s.URL == "" {
+		if s.Dir == "" {
 			c.add("store.dir", "is empty; the embedded store needs a directory (or give a store.url)")
 		}
 		return
 	}
 	switch {
-	case strings.Contains(cfg.Store.URL, mask) && redisurl.Mask(cfg.Store.URL) == cfg.Store.URL:
+	case strings.Contains(s.URL, mask) && redisurl.Mask(s.URL) == s.URL:
 		c.add("store.url", "holds the mask that print-config writes; give the real password")
-	case cfg.Store.Timeout > 0: // else the bounds say so
-		client, err := redisurl.Open(cfg.Store.URL, cfg.Store.Timeout)
+	case s.Timeout > 0: // else the bounds say so
+		client, err := redisurl.Open(s.URL, s.Timeout)
 		if err != nil {
 			c.add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))
 			return

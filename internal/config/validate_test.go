@@ -274,7 +274,7 @@ func TestNotAvailable(t *testing.T) {
 		"rooms[].guard.captcha.secret_file":  room("guard: {captcha: {secret_file: x}}"),
 		"rooms[].events":                     room("events: [{name: x}]"),
 	}
-	for _, row := range notAvailable {
+	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]
 		if row.setting == "rooms[].eta.estimator" || row.setting == "rooms[].guard.proof_of_work" {
 			continue // the only word there is

@@ -1,17 +1,36 @@
-// Command gen writes docs/config.md and examples/gateway.yaml from the tags of
-// the configuration. Its argument is the root of the repository.
+// Command gen writes each program's reference (docs/config.md and
+// docs/bulk-config.md) and example (examples/gateway.yaml and bulkworker.yaml)
+// from the tags of its configuration. Its argument is the root of the repository.
 package main
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/anteroom/anteroom/internal/config"
 )
+
+// program is one whose configuration is written.
+type program struct {
+	settings     []config.Setting
+	introduction string // of the reference
+	head         string // of the example
+	rateUnit     string // where a rate names none
+	// shown are the values that the example has in place of defaults: what a
+	// working file cannot leave empty.
+	shown map[string]string
+	// commented are lists whose element is shown as a comment, because an element
+	// means something by being there.
+	commented map[string]bool
+}
 
 // outputs are the generated files, relative to the root.
 var outputs = map[string]func() string{
-	"docs/config.md":        reference,
-	"examples/gateway.yaml": example,
+	"docs/config.md":           gateway.reference,
+	"docs/bulk-config.md":      bulkworker.reference,
+	"examples/gateway.yaml":    gateway.example,
+	"examples/bulkworker.yaml": bulkworker.example,
 }
 
 func main() {

@@ -1,0 +1,295 @@
+package admissiontest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// Fair is start-time fair queuing over one set of flows: lua/lib/fair.lua, as plainly as possible. Tags and V are virtual
+// times in units of admission.FairUnit.
+type Fair struct {
+	V      int64            // the tag of who went last
+	Active map[string]int64 // tags of the flows that have work
+	Idle   map[string]int64 // last tags of flows that have none, while they lie ahead of V
+}
+
+// NewFair is a queue without flows.
+func NewFair() *Fair { return &Fair{Active: map[string]int64{}, Idle: map[string]int64{}} }
+
+// Enter puts a flow among the active, at max(V, its last tag).
+func (f *Fair) Enter(flow string) {
+	tag := max(f.V, f.Idle[flow])
+	delete(f.Idle, flow)
+	if _, there := f.Active[flow]; !there {
+		f.Active[flow] = tag
+	}
+}
+
+// Leave takes a flow out.
+func (f *Fair) Leave(flow string) {
+	tag, there := f.Active[flow]
+	delete(f.Active, flow)
+	if there && tag > f.V {
+		f.Idle[flow] = tag
+	}
+}
+
+// First is the flow with the smallest tag, by name where two have the same.
+func (f *Fair) First() (flow string, ok bool) {
+	for id, tag := range f.Active {
+		if !ok || cmp.Or(cmp.Compare(tag, f.Active[flow]), cmp.Compare(id, flow)) < 0 {
+			flow, ok = id, true
+		}
+	}
+	return flow, ok
+}
+
+// Serve moves a flow on by a cost and V to where it was. It returns by how much it moved.
+func (f *Fair) Serve(flow string, cost int64, weight float64) int64 {
+	f.V = max(f.V, f.Active[flow])
+	charge := admission.FairCharge(cost, weight)
+	f.Active[flow] += charge
+	return charge
+}
+
+// Forget drops the last tags that say nothing any more.
+func (f *Fair) Forget() {
+	maps.DeleteFunc(f.Idle, func(_ string, tag int64) bool { return tag <= f.V })
+}
+
+// Shares is the model of admission.FairQueue.
+type Shares struct {
+	*Fair
+	Flows map[string]admission.FairFlow // those that have work
+}
+
+// NewShares is a queue without flows.
+func NewShares() *Shares { return &Shares{NewFair(), map[string]admission.FairFlow{}} }
+
+// Put says what work a flow has.
+func (s *Shares) Put(flow admission.FairFlow) {
+	if flow.Units <= 0 {
+		delete(s.Flows, flow.ID)
+		s.Leave(flow.ID)
+		return
+	}
+	s.Flows[flow.ID] = flow
+	s.Enter(flow.ID)
+}
+
+// Add adds to it.
+func (s *Shares) Add(flow admission.FairFlow) {
+	flow.Units += s.Flows[flow.ID].Units
+	s.Put(flow)
+}
+
+// Visit grants up to n units to the flow whose turn it is. charge is by how much that moves the flow.
+func (s *Shares) Visit(n int64) (share admission.FairShare, charge int64, ok bool) {
+	id, ok := s.First()
+	if !ok {
+		return share, 0, false
+	}
+	flow := s.Flows[id]
+	n = min(n, flow.Units)
+	charge = s.Serve(id, n, float64(flow.Weight))
+	flow.Units -= n
+	s.Put(flow)
+	return admission.FairShare{Flow: id, Units: n}, charge, true
+}
+
+// Pull grants up to want units, up to batch of them in a visit.
+func (s *Shares) Pull(want, batch int64) (shares []admission.FairShare) {
+	for want > 0 {
+		share, _, ok := s.Visit(min(want, batch))
+		if !ok {
+			break
+		}
+		want -= share.Units
+		shares = append(shares, share)
+	}
+	if len(shares) > 0 {
+		s.Forget()
+	}
+	return shares
+}
+
+// FairGroup is one group of a FairTree. Weight is in thousandths.
+type FairGroup struct {
+	ID, Tenant string
+	Level      int // 0 high, 1 normal, 2 low
+	Weight     int64
+	Costs      []int64 // of the jobs that it still has, in order
+	Total      int64   // of its jobs, for the boost; 0: not known yet
+	Done       int64
+	Gated      bool
+
+	tag    int64
+	queued bool
+}
+
+// FairTenant is what a FairTree knows of a tenant.
+type FairTenant struct {
+	Weight int64 // thousandths
+	Gated  bool
+
+	v      [3]int64
+	queued [3]int // of its groups, by level
+}
+
+// FairTree is the bulk engine's fair queue: three levels of tenants, and in each tenant its groups. A level multiplies the
+// weights of what it holds, or where Strict goes before those below it. A group's weight counts among its tenant's groups,
+// there with its boost, and for what that group runs also among tenants.
+type FairTree struct {
+	Strict  bool
+	Tenants map[string]*FairTenant
+	Groups  map[string]*FairGroup
+
+	levels [3]*Fair
+	v      [3]int64
+}
+
+// Visit is one turn of a group: its jobs that were taken, and by how much that moved the tenant and the group.
+type Visit struct {
+	Level                     int
+	Tenant, Group             string
+	Jobs, Cost                int64
+	TenantCharge, GroupCharge int64
+}
+
+// NewFairTree is a queue without groups.
+func NewFairTree(strict bool) *FairTree {
+	t := &FairTree{Strict: strict, Tenants: map[string]*FairTenant{}, Groups: map[string]*FairGroup{}}
+	for i := range t.levels {
+		t.levels[i] = NewFair()
+	}
+	return t
+}
+
+// virtual is the virtual time of a level: one for all of them unless they are strict.
+func (t *FairTree) virtual(level int) *int64 {
+	if t.Strict {
+		return &t.v[level]
+	}
+	return &t.v[0]
+}
+
+func (t *FairTree) level(level int) *Fair {
+	t.levels[level].V = *t.virtual(level)
+	return t.levels[level]
+}
+
+// Tenant is the tenant of that name, of weight 1 when it is new.
+func (t *FairTree) Tenant(name string) *FairTenant {
+	if t.Tenants[name] == nil {
+		t.Tenants[name] = &FairTenant{Weight: 1000}
+	}
+	return t.Tenants[name]
+}
+
+// Place gives a group the place that its fields now deserve; it is called after every change of a group, and first of all.
+func (t *FairTree) Place(g *FairGroup) {
+	t.Groups[g.ID] = g
+	tenant := t.Tenant(g.Tenant)
+	want := len(g.Costs) > 0 && !g.Gated
+	switch {
+	case want && !g.queued:
+		g.queued = true
+		g.tag = max(g.tag, tenant.v[g.Level])
+		if tenant.queued[g.Level]++; tenant.queued[g.Level] == 1 && !tenant.Gated {
+			t.level(g.Level).Enter(g.Tenant)
+		}
+	case !want && g.queued:
+		g.queued = false
+		if tenant.queued[g.Level]--; tenant.queued[g.Level] == 0 && !tenant.Gated {
+			t.level(g.Level).Leave(g.Tenant)
+		}
+	}
+}
+
+// Gate keeps all groups of a tenant out, or lets them back in.
+func (t *FairTree) Gate(name string, gated bool) {
+	tenant := t.Tenant(name)
+	if tenant.Gated == gated {
+		return
+	}
+	tenant.Gated = gated
+	for level, n := range tenant.queued {
+		switch {
+		case n > 0 && gated:
+			t.level(level).Leave(name)
+		case n > 0:
+			t.level(level).Enter(name)
+		}
+	}
+}
+
+// Waiting says whether a tenant has a place among those of a level now.
+func (t *FairTree) Waiting(level int, tenant string) bool {
+	_, ok := t.levels[level].Active[tenant]
+	return ok
+}
+
+// first is whose turn it is.
+func (t *FairTree) first() (level int, tenant string, group *FairGroup) {
+	level = -1
+	for l, f := range t.levels {
+		if name, ok := f.First(); ok && (level < 0 || f.Active[name] < t.levels[level].Active[tenant]) {
+			level, tenant = l, name
+		}
+		if level >= 0 && t.Strict {
+			break
+		}
+	}
+	if level < 0 {
+		return level, "", nil
+	}
+	for _, g := range t.Groups {
+		if g.queued && g.Tenant == tenant && g.Level == level &&
+			(group == nil || cmp.Or(cmp.Compare(g.tag, group.tag), cmp.Compare(g.ID, group.ID)) < 0) {
+			group = g
+		}
+	}
+	return level, tenant, group
+}
+
+// Visit takes up to n jobs of the group whose turn it is.
+func (t *FairTree) Visit(n int) (visit Visit, ok bool) {
+	level, name, g := t.first()
+	if g == nil {
+		return visit, false
+	}
+	n = min(n, len(g.Costs))
+	visit = Visit{Level: level, Tenant: name, Group: g.ID, Jobs: int64(n)}
+	for _, cost := range g.Costs[:n] {
+		visit.Cost += cost
+	}
+	g.Costs = slices.Clone(g.Costs[n:])
+	g.Done += int64(n)
+	tenant, f := t.Tenants[name], t.level(level)
+	visit.TenantCharge = f.Serve(name, visit.Cost, max(10, float64(tenant.Weight*g.Weight)/1000)*float64(admission.FairLevels[level]))
+	*t.virtual(level) = f.V
+	tenant.v[level] = max(tenant.v[level], g.tag)
+	visit.GroupCharge = admission.FairCharge(visit.Cost, float64(g.Weight)*admission.FairBoost(g.Total, g.Done))
+	g.tag += visit.GroupCharge
+	t.Place(g)
+	return visit, true
+}
+
+// Pull takes up to want jobs, up to batch of them from a group before the next one's turn.
+func (t *FairTree) Pull(want, batch int) (visits []Visit) {
+	for want > 0 {
+		visit, ok := t.Visit(min(want, batch))
+		if !ok {
+			break
+		}
+		want -= int(visit.Jobs)
+		visits = append(visits, visit)
+	}
+	for level := range t.levels {
+		t.level(level).Forget()
+	}
+	return visits
+}

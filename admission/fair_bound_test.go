@@ -1,0 +1,343 @@
+package admission_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/admissiontest"
+)
+
+// ledger judges fairness from outside: it adds up by how much each flow's virtual service grew (cost/weight, in FairUnit),
+// and for each two flows since both have had work without a break how far one got ahead of the other.
+type ledger struct {
+	served  map[string]int64
+	most    map[string]int64 // the largest single visit so far
+	between map[[2]string]*span
+}
+
+// span is the least and the most of served[i] − served[j] while both had work.
+type span struct{ low, high int64 }
+
+func newLedger() *ledger {
+	return &ledger{map[string]int64{}, map[string]int64{}, map[[2]string]*span{}}
+}
+
+// working says which flows have work now, in sets that share among themselves; whoever is in none starts anew.
+func (l *ledger) working(sets ...[]string) {
+	now := map[[2]string]*span{}
+	for _, flows := range sets {
+		slices.Sort(flows)
+		for i, a := range flows {
+			for _, b := range flows[i+1:] {
+				pair := [2]string{a, b}
+				if now[pair] = l.between[pair]; now[pair] == nil {
+					d := l.served[a] - l.served[b]
+					now[pair] = &span{d, d}
+				}
+			}
+		}
+	}
+	l.between = now
+}
+
+func (l *ledger) serve(flow string, charge int64) {
+	l.served[flow] += charge
+	l.most[flow] = max(l.most[flow], charge)
+	for pair, s := range l.between {
+		d := l.served[pair[0]] - l.served[pair[1]]
+		s.low, s.high = min(s.low, d), max(s.high, d)
+	}
+}
+
+// check is the bound, in any interval in which both had work:
+// |served_i/w_i − served_j/w_j| ≤ max_i/w_i + max_j/w_j, a visit being a batch.
+func (l *ledger) check(t *rapid.T) {
+	for pair, s := range l.between {
+		if s.high-s.low > l.most[pair[0]]+l.most[pair[1]] {
+			t.Fatalf("%s against %s: virtual service differs by %d, largest visits %d and %d",
+				pair[0], pair[1], s.high-s.low, l.most[pair[0]], l.most[pair[1]])
+		}
+	}
+}
+
+// TestFairBound: flows come, go, come back and change their weights; whenever two have work they share by weight.
+func TestFairBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q, l := admissiontest.NewShares(), newLedger()
+		weight := func() int64 {
+			return rapid.OneOf(rapid.SampledFrom([]int64{10, 1000, 4000, 16_000, 1_600_000}), rapid.Int64Range(10, 100_000)).Draw(t, "weight")
+		}
+		weights := map[string]int64{}
+		for _, id := range []string{"a", "b", "c", "d"} {
+			weights[id] = weight()
+		}
+		pull := func(t *rapid.T) {
+			batch := rapid.Int64Range(1, 20).Draw(t, "batch")
+			for range rapid.IntRange(1, 30).Draw(t, "visits") {
+				share, charge, ok := q.Visit(batch)
+				if !ok {
+					break
+				}
+				l.serve(share.Flow, charge)
+				l.check(t)
+				l.working(slices.Collect(maps.Keys(q.Active)))
+			}
+			q.Forget()
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"work": func(t *rapid.T) {
+				id := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "flow")
+				q.Add(FairFlow{ID: id, Units: rapid.OneOf(rapid.Int64Range(-50, 50), rapid.Just(int64(2000))).Draw(t, "units"), Weight: weights[id]})
+				l.working(slices.Collect(maps.Keys(q.Active)))
+			},
+			"re-weight": func(t *rapid.T) {
+				id := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "flow")
+				weights[id] = weight()
+				if _, there := q.Active[id]; there {
+					q.Add(FairFlow{ID: id, Weight: weights[id]})
+				}
+			},
+			"pull":       pull,
+			"pull again": pull,
+		})
+	})
+}
+
+// TestFairBoundInUnits states the bound as it is published, in units: |n_i/w_i − n_j/w_j| ≤ batch/w_i + batch/w_j.
+func TestFairBoundInUnits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := admissiontest.NewShares()
+		weights := rapid.SliceOfN(rapid.Int64Range(10, 1_600_000), 2, 6).Draw(t, "weights")
+		got := make([]float64, len(weights))
+		for i, w := range weights {
+			q.Put(FairFlow{ID: fmt.Sprint(i), Units: 1e9, Weight: w})
+		}
+		batch := rapid.Int64Range(1, 50).Draw(t, "batch")
+		for visit := range rapid.IntRange(1, 400).Draw(t, "visits") {
+			share, _, _ := q.Visit(batch)
+			var i int
+			_, _ = fmt.Sscan(share.Flow, &i)
+			got[i] += float64(share.Units)
+			for i, wi := range weights {
+				for j, wj := range weights {
+					apart := got[i]*1000/float64(wi) - got[j]*1000/float64(wj)
+					bound := float64(batch)*1000/float64(wi) + float64(batch)*1000/float64(wj)
+					// A tag is a whole number: each visit may round up by one part of FairUnit.
+					if slack := float64(visit+1) / FairUnit; apart > bound+slack {
+						t.Fatalf("after %d visits: %v units at weight %d/1000, %v at %d/1000, apart %v, bound %v", visit+1, got[i], wi, got[j], wj, apart, bound)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestFairIdlenessEarnsNothing: who comes back after any time, however often, starts level with those who stayed.
+func TestFairIdlenessEarnsNothing(t *testing.T) {
+	q := admissiontest.NewShares()
+	q.Put(FairFlow{"stays", 1e9, 1000})
+	var comes, stays int64
+	for range 100 {
+		q.Pull(37, 1)
+		q.Put(FairFlow{"comes", 1e6, 1000})
+		shares := q.Pull(20, 1)
+		q.Put(FairFlow{"comes", 0, 1000})
+		for _, s := range shares {
+			if s.Flow == "comes" {
+				comes += s.Units
+			} else {
+				stays += s.Units
+			}
+		}
+	}
+	if comes < 900 || comes > 1100 {
+		t.Fatalf("while both had work, who came and went was granted %d, who stayed %d", comes, stays)
+	}
+	// Leaving for a moment after each visit does not help either.
+	var hops int64
+	for range 1000 {
+		q.Put(FairFlow{"hops", 1, 1000})
+		shares := q.Pull(1, 1)
+		if shares[0].Flow == "hops" {
+			hops++
+		}
+	}
+	if hops > 502 {
+		t.Fatalf("who brings one unit at a time was granted %d of 1000", hops)
+	}
+}
+
+// TestFairTree drives three levels of tenants and groups: both bounds hold, boost stays bounded and acts inside a tenant,
+// strict levels drain in order, and nobody who is gated is served.
+func TestFairTree(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		t.Run(fmt.Sprintf("strict=%t", strict), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { fairTree(t, strict) })
+		})
+	}
+}
+
+func fairTree(t *rapid.T, strict bool) {
+	tree := admissiontest.NewFairTree(strict)
+	tenants, groups := newLedger(), newLedger()
+	flow := func(level int, tenant string) string { return fmt.Sprint(level, "/", tenant) }
+	weight := func() int64 {
+		return rapid.OneOf(rapid.Just(int64(1000)), rapid.Int64Range(500, 3000)).Draw(t, "weight")
+	}
+	// Who shares with whom: tenants of all levels, or of one where levels are strict; groups of one tenant and level.
+	working := func() {
+		flows, lines := map[string][]string{}, map[string][]string{}
+		for _, g := range tree.Groups {
+			if !tree.Waiting(g.Level, g.Tenant) {
+				continue
+			}
+			f, among := flow(g.Level, g.Tenant), ""
+			if strict {
+				among = fmt.Sprint(g.Level)
+			}
+			if !slices.Contains(flows[among], f) {
+				flows[among] = append(flows[among], f)
+			}
+			if len(g.Costs) > 0 && !g.Gated {
+				lines[f] = append(lines[f], f+"/"+g.ID)
+			}
+		}
+		tenants.working(slices.Collect(maps.Values(flows))...)
+		groups.working(slices.Collect(maps.Values(lines))...)
+	}
+	pick := func(t *rapid.T) *admissiontest.FairGroup {
+		if len(tree.Groups) == 0 {
+			t.Skip("no groups yet")
+		}
+		return tree.Groups[rapid.SampledFrom(slices.Sorted(maps.Keys(tree.Groups))).Draw(t, "group")]
+	}
+	// Many jobs of much the same cost: the bound is a visit or two, and a run far longer.
+	costs := rapid.Custom(func(t *rapid.T) []int64 {
+		return slices.Repeat([]int64{rapid.Int64Range(1, 3).Draw(t, "cost")}, rapid.IntRange(1, 300).Draw(t, "jobs"))
+	})
+	pull := func(t *rapid.T) {
+		batch := rapid.IntRange(1, 3).Draw(t, "batch")
+		for range rapid.IntRange(1, 100).Draw(t, "visits") {
+			working()
+			var high [3]bool // who has somebody waiting
+			for level := range high {
+				high[level] = waiting(tree, level)
+			}
+			v, ok := tree.Visit(batch)
+			if !ok {
+				break
+			}
+			g := tree.Groups[v.Group]
+			if g.Gated || tree.Tenants[v.Tenant].Gated {
+				t.Fatalf("%+v is gated", v)
+			}
+			if strict && slices.Contains(high[:v.Level], true) {
+				t.Fatalf("%+v goes before a higher level", v)
+			}
+			// The boost is at most 2 and moves the group alone.
+			plain := FairCharge(v.Cost, float64(g.Weight))
+			if v.GroupCharge > plain || 2*v.GroupCharge < plain {
+				t.Fatalf("%+v: moved by %d, without boost %d", v, v.GroupCharge, plain)
+			}
+			tenants.serve(flow(v.Level, v.Tenant), v.TenantCharge)
+			groups.serve(flow(v.Level, v.Tenant)+"/"+v.Group, v.GroupCharge)
+			tenants.check(t)
+			groups.check(t)
+		}
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"group": func(t *rapid.T) {
+			if len(tree.Groups) == 6 {
+				t.Skip("enough groups")
+			}
+			c := costs.Draw(t, "costs")
+			tree.Place(&admissiontest.FairGroup{
+				ID: fmt.Sprint("g", len(tree.Groups)), Tenant: rapid.SampledFrom([]string{"acme", "bolt"}).Draw(t, "tenant"),
+				Level: rapid.SampledFrom([]int{1, 1, 1, 0, 2}).Draw(t, "level"), Weight: weight(), Costs: c, Total: int64(len(c)),
+			})
+		},
+		"jobs": func(t *rapid.T) {
+			g := pick(t)
+			c := costs.Draw(t, "costs")
+			g.Costs, g.Total = append(g.Costs, c...), g.Total+int64(len(c))
+			tree.Place(g)
+		},
+		"gate group": func(t *rapid.T) {
+			g := pick(t)
+			g.Gated = !g.Gated
+			tree.Place(g)
+		},
+		"gate tenant": func(t *rapid.T) {
+			name := pick(t).Tenant
+			tree.Gate(name, !tree.Tenants[name].Gated)
+		},
+		"re-weight":        func(t *rapid.T) { pick(t).Weight = weight() },
+		"re-weight tenant": func(t *rapid.T) { tree.Tenants[pick(t).Tenant].Weight = weight() },
+		"pull":             pull,
+		"pull again":       pull,
+		"":                 func(*rapid.T) { working() },
+	})
+}
+
+// waiting says whether anybody in a level could be served now.
+func waiting(tree *admissiontest.FairTree, level int) bool {
+	for _, g := range tree.Groups {
+		if g.Level == level && tree.Waiting(level, g.Tenant) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestFairShares: what the shares come to, in whole numbers.
+func TestFairShares(t *testing.T) {
+	jobs := func(n int) []int64 {
+		costs := make([]int64, n)
+		for i := range costs {
+			costs[i] = 1
+		}
+		return costs
+	}
+	for _, row := range []struct {
+		name   string
+		strict bool
+		groups []admissiontest.FairGroup
+		pull   int
+		want   map[string]int64 // jobs by group
+	}{
+		{"levels are 16 to 4 to 1", false, []admissiontest.FairGroup{
+			{ID: "high", Tenant: "a", Level: 0, Weight: 1000}, {ID: "normal", Tenant: "b", Level: 1, Weight: 1000}, {ID: "low", Tenant: "c", Level: 2, Weight: 1000},
+		}, 2100, map[string]int64{"high": 1600, "normal": 400, "low": 100}},
+		{"strict drains high first", true, []admissiontest.FairGroup{
+			{ID: "high", Tenant: "a", Level: 0, Weight: 1000}, {ID: "normal", Tenant: "b", Level: 1, Weight: 1000}, {ID: "low", Tenant: "c", Level: 2, Weight: 1000},
+		}, 12_100, map[string]int64{"high": 10_000, "normal": 2100}},
+		{"tenants first, then their groups", false, []admissiontest.FairGroup{
+			{ID: "a1", Tenant: "a", Level: 1, Weight: 1000}, {ID: "b1", Tenant: "b", Level: 1, Weight: 1000}, {ID: "b2", Tenant: "b", Level: 1, Weight: 1000}, {ID: "b3", Tenant: "b", Level: 1, Weight: 1000},
+		}, 1200, map[string]int64{"a1": 600, "b1": 200, "b2": 200, "b3": 200}},
+		{"a group's weight counts twice", false, []admissiontest.FairGroup{
+			{ID: "a1", Tenant: "a", Level: 1, Weight: 3000}, {ID: "b1", Tenant: "b", Level: 1, Weight: 1000},
+		}, 1200, map[string]int64{"a1": 900, "b1": 300}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			tree := admissiontest.NewFairTree(row.strict)
+			for _, g := range row.groups {
+				g.Costs = jobs(10_000)
+				tree.Place(&g)
+			}
+			got := map[string]int64{}
+			for _, v := range tree.Pull(row.pull, 1) {
+				got[v.Group] += v.Jobs
+			}
+			for _, g := range row.groups {
+				if d := got[g.ID] - row.want[g.ID]; d < -1 || d > 1 {
+					t.Errorf("%s: %d jobs, want %d; all: %v", g.ID, got[g.ID], row.want[g.ID], got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// What one call of Ack may carry beside its number of acks.
+const maxAckBytes = 1 << 20
+
+// ackTaker takes acks.
+type ackTaker interface {
+	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
+}
+
+type pendingAck struct {
+	run *run
+	ack store.Ack
+}
+
+// acker hands acks to the store in batches: while one call is under way, others gather. While the store is away they wait,
+// however long: leases do not end before the store has been back for a whole one. The pool bounds how many there are.
+type acker struct {
+	store   ackTaker
+	pool    *pool
+	runs    *registry
+	metrics *Metrics
+	log     *slog.Logger
+	role    *role
+	batch   int
+
+	mu    sync.Mutex
+	queue []pendingAck
+	busy  bool          // a call is under way, with acks that are not in queue
+	kick  chan struct{} // told of new acks; holds one
+	empty chan struct{} // told when there is none left; holds one
+}
+
+func (a *acker) add(r *run, ack store.Ack) {
+	a.mu.Lock()
+	a.queue = append(a.queue, pendingAck{r, ack})
+	a.mu.Unlock()
+	select {
+	case a.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (a *acker) run(ctx context.Context) {
+	for {
+		batch := a.take()
+		if len(batch) == 0 {
+			select {
+			case <-a.kick:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		a.send(ctx, batch)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// take takes the next batch. The queue's order is the order in which jobs ended.
+func (a *acker) take() []pendingAck {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, size := 0, 0
+	for n < len(a.queue) && n < a.batch {
+		size += len(a.queue[n].ack.Result) + len(a.queue[n].ack.Error)
+		if n > 0 && size > maxAckBytes {
+			break
+		}
+		n++
+	}
+	batch := a.queue[:n:n]
+	a.queue = a.queue[n:]
+	if len(a.queue) == 0 {
+		a.queue = nil
+	}
+	a.busy = n > 0
+	if n == 0 {
+		select {
+		case a.empty <- struct{}{}:
+		default:
+		}
+	}
+	return batch
+}
+
+// send repeats a batch until the store has taken it, or ctx ends.
+func (a *acker) send(ctx context.Context, batch []pendingAck) {
+	for {
+		batch = a.dropLost(batch)
+		if len(batch) == 0 {
+			a.role.ok()
+			return
+		}
+		acks := make([]store.Ack, len(batch))
+		for i := range batch {
+			acks[i] = batch[i].ack
+		}
+		states, err := a.store.Ack(ctx, acks)
+		var refused *store.Refusal
+		switch {
+		case err == nil:
+			a.role.ok()
+			for i, s := range states {
+				a.metrics.acked(batch[i].run.leased.Type, s)
+			}
+			a.forget(batch)
+			return
+		case errors.As(err, &refused) && len(batch) > 1: // one of them; the others shall not suffer
+			a.role.ok()
+			half := len(batch) / 2
+			a.send(ctx, batch[:half:half])
+			batch = batch[half:]
+		case errors.As(err, &refused):
+			a.role.ok()
+			l := &batch[0].run.leased
+			a.log.Error("the store refuses an ack; the job will run again when its lease has ended",
+				"group", l.Group, "job", l.ID, "verdict", batch[0].ack.Verdict, "error", err)
+			a.forget(batch)
+			return
+		default:
+			a.role.failed(ctx, err)
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+// dropLost leaves out what belongs to another run by now.
+func (a *acker) dropLost(batch []pendingAck) []pendingAck {
+	kept := batch[:0:0]
+	var lost []pendingAck
+	for _, p := range batch {
+		if p.run.lost.Load() {
+			lost = append(lost, p)
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	a.forget(lost)
+	return kept
+}
+
+func (a *acker) forget(batch []pendingAck) {
+	for _, p := range batch {
+		a.runs.remove(p.run)
+	}
+	if len(batch) > 0 {
+		a.pool.acked(len(batch))
+	}
+}
+
+// flush waits until every ack is taken, or ctx ends; it says how many are left. Nothing may be added meanwhile.
+func (a *acker) flush(ctx context.Context) (left int) {
+	for {
+		a.mu.Lock()
+		left = len(a.queue)
+		busy := a.busy
+		a.mu.Unlock()
+		if left == 0 && !busy {
+			return 0
+		}
+		select {
+		case <-a.empty:
+		case <-ctx.Done():
+			return a.pool.look(false).unacked
+		}
+	}
+}

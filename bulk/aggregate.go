@@ -1,0 +1,338 @@
+package bulk
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// aggregate is what a group asks to be made of its results.
+type aggregate struct {
+	Op    string `json:"op"`
+	Field string `json:"field,omitempty"` // of sum, min, max, mean: the path of a number in each result, as "order.total"
+	Name  string `json:"name,omitempty"`  // of reduce: the registered reducer
+}
+
+const maxField = 256
+
+var reducerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// ParseAggregate reads a group's aggregate and gives its canonical form, compact JSON. It takes "count" (also for null or
+// nothing at all), "concat", "sum:a.b" and the like for min, max and mean, {"op":"sum","field":"a.b"}, and
+// {"op":"reduce","name":"…"} for a registered reducer.
+func ParseAggregate(data []byte) (canonical []byte, err error) {
+	a, err := parseAggregate(data)
+	if err != nil {
+		return nil, fmt.Errorf("aggregate: %w", err)
+	}
+	return json.Marshal(a)
+}
+
+func parseAggregate(data []byte) (aggregate, error) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || string(data) == "null" {
+		return aggregate{Op: "count"}, nil
+	}
+	var a aggregate
+	if data[0] == '"' {
+		var s string
+		if err := json.Unmarshal(data, &s); err != nil {
+			return a, fmt.Errorf("not JSON: %w", err)
+		}
+		var colon bool
+		a.Op, a.Field, colon = strings.Cut(s, ":")
+		if colon && a.Field == "" {
+			return a, fmt.Errorf("%q names no field: write %q", s, a.Op+":field")
+		}
+	} else {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&a); err != nil {
+			return a, fmt.Errorf(`want "count", "concat", "sum:field" or {"op":…,"field":…}: %w`, err)
+		}
+		if _, err := d.Token(); !errors.Is(err, io.EOF) {
+			return a, errors.New("there is more after it: want one string or one object")
+		}
+	}
+	return a, a.check()
+}
+
+func (a aggregate) check() error {
+	switch a.Op {
+	case "count", "concat":
+		if a.Field != "" || a.Name != "" {
+			return fmt.Errorf("op %q takes neither field nor name", a.Op)
+		}
+	case "sum", "min", "max", "mean":
+		switch {
+		case a.Name != "":
+			return fmt.Errorf("name %q: op %q takes a field", a.Name, a.Op)
+		case a.Field == "":
+			return fmt.Errorf(`op %q needs the field of each result that holds the number, as "%s:order.total"`, a.Op, a.Op)
+		case len(a.Field) > maxField:
+			return fmt.Errorf("field has %d bytes: at most %d", len(a.Field), maxField)
+		}
+		for _, part := range strings.Split(a.Field, ".") {
+			if part == "" {
+				return fmt.Errorf("field %q: a part between dots is empty", a.Field)
+			}
+		}
+	case "reduce":
+		if a.Field != "" {
+			return fmt.Errorf("field %q: op \"reduce\" takes a name", a.Field)
+		}
+		if !reducerName.MatchString(a.Name) {
+			return fmt.Errorf("name %q: the registered reducer's, 1 to 64 of A-Z a-z 0-9 . _ -", a.Name)
+		}
+	default:
+		return fmt.Errorf("op %q: want count, concat, sum, min, max, mean or reduce", a.Op)
+	}
+	return nil
+}
+
+// maxCodes bounds the error codes that one aggregate tells apart; the others are counted as "other".
+const maxCodes = 100
+
+// tally counts outcomes; it is part of every aggregate.
+type tally struct {
+	Succeeded int64            `json:"succeeded"`
+	Failed    int64            `json:"failed"`
+	Dead      int64            `json:"dead"`
+	Cancelled int64            `json:"cancelled"`
+	Errors    map[string]int64 `json:"errors"` // by code, of those that did not succeed
+}
+
+func (t *tally) add(o *store.Outcome) {
+	switch o.Status {
+	case "succeeded":
+		t.Succeeded++
+		return
+	case "failed":
+		t.Failed++
+	case "dead":
+		t.Dead++
+	case "cancelled":
+		t.Cancelled++
+		return
+	}
+	c := o.Code
+	if c == "" {
+		c = "error"
+	}
+	if t.Errors == nil {
+		t.Errors = map[string]int64{}
+	}
+	if _, known := t.Errors[c]; !known && len(t.Errors) >= maxCodes {
+		c = "other"
+	}
+	t.Errors[c]++
+}
+
+// numbers reduces the numbers in a field of the results.
+type numbers struct {
+	Sum     float64 `json:"sum"`
+	Lost    float64 `json:"lost"` // what rounding took from Sum (Neumaier), so that a million decimals add up
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+	Count   int64   `json:"count"`
+	Skipped int64   `json:"skipped"` // succeeded, without that number
+}
+
+func (n *numbers) add(x float64) {
+	sum := n.Sum + x
+	if math.IsInf(sum, 0) { // beyond what JSON readers, and the state, can hold
+		n.Skipped++
+		return
+	}
+	if n.Count == 0 {
+		n.Min, n.Max = x, x
+	}
+	n.Count++
+	n.Min, n.Max = math.Min(n.Min, x), math.Max(n.Max, x)
+	if math.Abs(n.Sum) >= math.Abs(x) {
+		n.Lost += (n.Sum - sum) + x
+	} else {
+		n.Lost += (x - sum) + n.Sum
+	}
+	n.Sum = sum
+}
+
+// value is the figure of op; nil where there is no number to make it of.
+func (n *numbers) value(op string) any {
+	sum := n.Sum + n.Lost
+	switch {
+	case op == "sum":
+		return sum
+	case n.Count == 0:
+		return nil
+	case op == "min":
+		return n.Min
+	case op == "max":
+		return n.Max
+	}
+	return sum / float64(n.Count)
+}
+
+// numberAt reads the number at a path of keys (and of indices, in arrays) of a JSON document.
+func numberAt(doc []byte, path []string) (float64, bool) {
+	for _, key := range path {
+		doc = bytes.TrimSpace(doc)
+		if len(doc) == 0 {
+			return 0, false
+		}
+		switch doc[0] {
+		case '{':
+			var object map[string]json.RawMessage
+			if json.Unmarshal(doc, &object) != nil {
+				return 0, false
+			}
+			doc = object[key]
+		case '[':
+			var list []json.RawMessage
+			i, err := strconv.Atoi(key)
+			if err != nil || json.Unmarshal(doc, &list) != nil || i < 0 || i >= len(list) {
+				return 0, false
+			}
+			doc = list[i]
+		default:
+			return 0, false
+		}
+	}
+	doc = bytes.TrimSpace(doc)
+	var x float64
+	if len(doc) == 0 || (doc[0] != '-' && (doc[0] < '0' || doc[0] > '9')) || json.Unmarshal(doc, &x) != nil {
+		return 0, false
+	}
+	return x, true
+}
+
+// reduction is an aggregate under way. It takes outcomes in any order, once each, and between them its state can be written
+// down and read again.
+type reduction struct {
+	aggregate aggregate
+	path      []string
+	fold      Fold // of reduce
+	state     reductionState
+}
+
+type reductionState struct {
+	Tally   tally           `json:"tally"`
+	Numbers *numbers        `json:"numbers,omitempty"`
+	Custom  json.RawMessage `json:"custom,omitempty"`
+}
+
+// errNoReducer says that a group wants a reducer that this process does not have; another may.
+var errNoReducer = errors.New("no such reducer is registered in this process")
+
+// newReduction goes on with an aggregate from state; nil is its beginning.
+func newReduction(spec string, state []byte, reducers map[string]Reducer) (*reduction, error) {
+	a, err := parseAggregate([]byte(spec))
+	if err != nil {
+		return nil, fmt.Errorf("aggregate: %w", err)
+	}
+	r := &reduction{aggregate: a}
+	if len(state) > 0 {
+		if err := json.Unmarshal(state, &r.state); err != nil {
+			return nil, fmt.Errorf("the state of a reduction: %w", err)
+		}
+	}
+	switch a.Op {
+	case "sum", "min", "max", "mean":
+		r.path = strings.Split(a.Field, ".")
+		if r.state.Numbers == nil {
+			r.state.Numbers = &numbers{}
+		}
+	case "reduce":
+		reducer := reducers[a.Name]
+		if reducer == nil {
+			return nil, fmt.Errorf("aggregate %q: %w", a.Name, errNoReducer)
+		}
+		if r.fold, err = reducer.Begin(r.state.Custom); err != nil {
+			return nil, fmt.Errorf("reducer %q: %w", a.Name, err)
+		}
+	}
+	return r, nil
+}
+
+func (r *reduction) add(o *store.Outcome) error {
+	r.state.Tally.add(o)
+	switch {
+	case r.fold != nil:
+		if err := r.fold.Add(o); err != nil {
+			return fmt.Errorf("reducer %q: job %s: %w", r.aggregate.Name, o.ID, err)
+		}
+	case r.state.Numbers != nil && o.Status == "succeeded":
+		if x, ok := numberAt(o.Result, r.path); ok {
+			r.state.Numbers.add(x)
+		} else {
+			r.state.Numbers.Skipped++
+		}
+	}
+	return nil
+}
+
+// marshal writes the state down.
+func (r *reduction) marshal() (state []byte, err error) {
+	if r.fold != nil {
+		if r.state.Custom, err = r.fold.State(); err != nil {
+			return nil, fmt.Errorf("reducer %q: %w", r.aggregate.Name, err)
+		}
+	}
+	return json.Marshal(&r.state)
+}
+
+// result is the group's aggregate, JSON. url is where the outcomes of each job are read.
+func (r *reduction) result(url string) ([]byte, error) {
+	t := r.state.Tally
+	if t.Errors == nil {
+		t.Errors = map[string]int64{}
+	}
+	switch {
+	case r.aggregate.Op == "concat":
+		return json.Marshal(struct {
+			Op      string `json:"op"`
+			Results string `json:"results"`
+			tally
+		}{"concat", url, t})
+	case r.fold != nil:
+		value, err := r.fold.Result()
+		if err == nil && !json.Valid(value) {
+			err = errors.New("its result is not JSON")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reducer %q: %w", r.aggregate.Name, err)
+		}
+		return json.Marshal(struct {
+			aggregate
+			Value json.RawMessage `json:"value"`
+			tally
+		}{r.aggregate, value, t})
+	case r.state.Numbers != nil:
+		n := r.state.Numbers
+		return json.Marshal(struct {
+			aggregate
+			Value   any   `json:"value"` // null: there is none
+			Sum     any   `json:"sum,omitempty"`
+			Count   int64 `json:"count"`
+			Skipped int64 `json:"skipped"`
+			tally
+		}{r.aggregate, n.value(r.aggregate.Op), n.meanSum(r.aggregate.Op), n.Count, n.Skipped, t})
+	}
+	return json.Marshal(t)
+}
+
+// meanSum is the sum that a mean is told with; the other ops have none.
+func (n *numbers) meanSum(op string) any {
+	if op != "mean" {
+		return nil
+	}
+	return n.Sum + n.Lost
+}

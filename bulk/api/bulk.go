@@ -1,0 +1,105 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// drawID is an id that nobody guesses, for what comes without one.
+func drawID() string { return strings.ToLower(rand.Text()) }
+
+// derivedID is the id of a group that is named by its tenant and the Idempotency-Key of the request that makes it.
+func derivedID(what, tenant, key string) string {
+	sum := sha256.Sum256([]byte(what + "\x00" + tenant + "\x00" + key))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:26])
+}
+
+// bulkAnswer is the group with what became of the lines.
+type bulkAnswer struct {
+	groupView
+	tally
+}
+
+// bulk makes a group, takes its jobs in and seals it, in one request. An upload that broke off goes on when it is sent again
+// with what named it: the id, or else tenant and Idempotency-Key.
+func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) error {
+	spec, key, err := s.readBulk(r, who)
+	if err != nil {
+		return refuseUpload(r, err)
+	}
+	body := moving(w, r, s.o.Limits.Idle)
+	if spec.ID == "" && key == "" {
+		var release func()
+		if body, release, err = s.whole(body, "an id or an Idempotency-Key"); err != nil {
+			return refuseUpload(r, err)
+		}
+		defer release()
+	}
+	ctx := r.Context()
+	if _, _, err := s.create(ctx, &spec, "bulk", key); err != nil {
+		return refuseUpload(r, err)
+	}
+	u := &upload{to: s.store, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType}
+	state, err := s.store.ChunkState(ctx, spec.ID, u.key)
+	if err != nil {
+		return refuseUpload(r, err)
+	}
+	if !state.Done {
+		err := u.run(ctx, newLineReader(body, s.o.Limits.Line))
+		if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
+			state = store.ChunkState{Done: true, Answer: done.Answer}
+		} else if err != nil {
+			return refuseUpload(r, u.explainBulk(err))
+		}
+	}
+	status := http.StatusCreated
+	if state.Done {
+		status = http.StatusOK
+		if err := drain(body, -1); err != nil {
+			return brokenBody(err)
+		}
+		u.tally = tally{}
+		if err := json.Unmarshal(state.Answer, &u.tally); err != nil {
+			p := newProblem(http.StatusInternalServerError, "internal", "the kept answer of this upload does not read; GET /v1/groups/%s shows the group", spec.ID)
+			p.cause = err
+			return p
+		}
+	}
+	g, err := s.store.Seal(ctx, spec.ID)
+	if err != nil {
+		return u.explainBulk(err)
+	}
+	w.Header().Set("Location", "/v1/groups/"+spec.ID)
+	writeJSON(w, status, "application/json", bulkAnswer{s.view(g), u.tally})
+	return nil
+}
+
+func (s *Server) readBulk(r *http.Request, who identity) (spec store.GroupSpec, key string, err error) {
+	faults := complete(&spec, decodeQuery(s.specFields(), r.URL.Query(), &spec))
+	if len(faults) > 0 {
+		return spec, "", invalid(faults...)
+	}
+	if err := who.forTenant(spec.Tenant); err != nil {
+		return spec, "", err
+	}
+	if err := content(r, lineTypes...); err != nil {
+		return spec, "", err
+	}
+	key, err = uploadKey(r)
+	return spec, key, err
+}
+
+// explainBulk names the group, by which the upload goes on.
+func (u *upload) explainBulk(err error) error {
+	p := asProblem(err)
+	p.Group, p.Accepted = u.group, &u.Accepted
+	p.Detail += ". The group " + u.group + " is not sealed, and what came until then is kept: send the same again with id=" + u.group + " and the same Idempotency-Key, if there was one, and it goes on"
+	return p
+}

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const (
+	maxTenant  = 64
+	maxType    = 64
+	maxGroupID = 128
+	alsoInType = ":/"
+	maxRate    = 1e6 // a second; the configuration has the same bound
+)
+
+// field is one that a body or a query may have.
+type field[T any] struct {
+	name    string
+	allowed string
+	set     func(to *T, raw []byte) (wrong string)
+	// text says that a query has the value without quotes.
+	text bool
+}
+
+// decode fills to from a JSON object. faults are all that is wrong with it.
+func decode[T any](fields []field[T], object []byte, to *T) (faults []fault) {
+	seen := map[string]bool{}
+	members(object, func(name, value []byte) bool {
+		key := string(name)
+		i := slices.IndexFunc(fields, func(f field[T]) bool { return f.name == key })
+		switch {
+		case i < 0:
+			faults = append(faults, unknown(fields, key, value))
+		case seen[key]:
+			faults = append(faults, fault{Path: key, Problem: "is given twice", Allowed: "one"})
+		default:
+			if wrong := fields[i].set(to, value); wrong != "" {
+				faults = append(faults, fault{Path: key, Value: excerpt(value), Problem: wrong, Allowed: fields[i].allowed})
+			}
+		}
+		seen[key] = true
+		return len(faults) < maxFaults
+	})
+	return faults
+}
+
+const maxFaults = 32
+
+// decodeQuery fills to from a query, whose values are those of the JSON fields, text without its quotes.
+func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []fault) {
+	names := make([]string, 0, len(q))
+	for name := range q {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		i := slices.IndexFunc(fields, func(f field[T]) bool { return f.name == name })
+		switch {
+		case i < 0:
+			faults = append(faults, unknown(fields, name, marshal(q[name][0])))
+		case len(q[name]) > 1:
+			faults = append(faults, fault{Path: name, Problem: "is given twice", Allowed: "one"})
+		default:
+			raw := []byte(strings.TrimSpace(q[name][0]))
+			if fields[i].text || !json.Valid(raw) {
+				raw = marshal(q[name][0])
+			}
+			if wrong := fields[i].set(to, raw); wrong != "" {
+				faults = append(faults, fault{Path: name, Value: excerpt(raw), Problem: wrong, Allowed: fields[i].allowed})
+			}
+		}
+		if len(faults) >= maxFaults {
+			break
+		}
+	}
+	return faults
+}
+
+func unknown[T any](fields []field[T], name string, value []byte) fault {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	f := fault{Path: shorten(name), Value: excerpt(value), Problem: "is not a field of this request", Allowed: strings.Join(names, ", ")}
+	if len(fields) == 0 {
+		f.Allowed = "none"
+	}
+	return f
+}
+
+func excerpt(value []byte) json.RawMessage {
+	const enough = 256
+	if len(value) > enough {
+		return marshal(strings.ToValidUTF8(string(value[:enough]), "") + "…")
+	}
+	return value
+}
+
+const (
+	ruleWord   = "1 to 64 of A-Z a-z 0-9 . _ -"
+	ruleType   = "1 to 64 of A-Z a-z 0-9 . _ : / -"
+	ruleGroup  = "1 to 128 of A-Z a-z 0-9 . _ : -"
+	ruleLevel  = "high, normal or low"
+	ruleWeight = "a number from 0.01 to 100 with at most three decimal places"
+	ruleRate   = "a number from 0 (no limit of its own) to 1000000 a second with at most three decimal places"
+	ruleSlots  = "a whole number from 0 (no limit of its own) to 1000000"
+	ruleBase   = "a whole number of milliseconds from -1000000000000 to 1000000000000"
+)
+
+func setWord(to *string, raw []byte, most int, also string) string {
+	if !isText(raw) {
+		return "is not text"
+	}
+	*to = text(raw)
+	if !isWord(*to, most, also) {
+		return "is not allowed"
+	}
+	return ""
+}
+
+func setLevel(to *store.Level, raw []byte) string {
+	if !isText(raw) {
+		return "is not text"
+	}
+	switch *to = store.Level(text(raw)); *to {
+	case store.High, store.Normal, store.Low:
+		return ""
+	}
+	return "is not a priority"
+}
+
+func setDecimal(to *float64, raw []byte, least, most float64) (wrong string) {
+	*to, wrong = decimal(raw, least, most)
+	return wrong
+}
+
+func setWhole(to *int64, raw []byte, least, most int64) (wrong string) {
+	*to, wrong = whole(raw, least, most)
+	return wrong
+}
+
+// specFields are those of a group; null is as good as leaving one out.
+func (s *Server) specFields() []field[store.GroupSpec] {
+	type spec = store.GroupSpec
+	fields := []field[spec]{
+		{"id", ruleGroup, func(g *spec, raw []byte) string { return setWord(&g.ID, raw, maxGroupID, ":") }, true},
+		{"tenant", ruleWord, func(g *spec, raw []byte) string { return setWord(&g.Tenant, raw, maxTenant, "") }, true},
+		{"type", ruleType, func(g *spec, raw []byte) string {
+			if wrong := setWord(&g.Type, raw, maxType, alsoInType); wrong != "" {
+				return wrong
+			}
+			if s.o.AllowType != nil && !s.o.AllowType(g.Type) {
+				return "is not a type that this worker has a processor for"
+			}
+			return ""
+		}, true},
+		{"priority", ruleLevel, func(g *spec, raw []byte) string { return setLevel(&g.Level, raw) }, true},
+		{"weight", ruleWeight, func(g *spec, raw []byte) string { return setDecimal(&g.Weight, raw, 0.01, 100) }, false},
+		{"base_priority", ruleBase, func(g *spec, raw []byte) string { return setWhole(&g.BasePriority, raw, -1e12, 1e12) }, false},
+		{"rate", ruleRate, func(g *spec, raw []byte) string { return setDecimal(&g.Rate, raw, 0, maxRate) }, false},
+		{"concurrency", ruleSlots, func(g *spec, raw []byte) string { return setWhole(&g.Concurrency, raw, 0, 1e6) }, false},
+		{"aggregate", `"count", "concat", "sum:a.b" (or min, max, mean), or {"op":"sum","field":"a.b"}`, func(g *spec, raw []byte) string {
+			canonical, err := s.o.ParseAggregate(raw)
+			if err != nil {
+				return strings.TrimPrefix(err.Error(), "aggregate: ")
+			}
+			g.Aggregate = string(canonical)
+			return ""
+		}, false},
+		{"failure_tolerance", `a count such as 10, or a share of the jobs such as "5%"`, func(g *spec, raw []byte) (wrong string) {
+			g.Tolerance, wrong = tolerance(raw)
+			return wrong
+		}, false},
+		{"callback_url", "an http:// or https:// URL of at most 2048 characters, without user, password and fragment", func(g *spec, raw []byte) (wrong string) {
+			g.CallbackURL, wrong = callback(raw)
+			return wrong
+		}, true},
+		{"start", "early (jobs run as they come) or sealed (none before the seal)", func(g *spec, raw []byte) string {
+			if !isText(raw) {
+				return "is not text"
+			}
+			start := text(raw)
+			if g.StartSealed = start == "sealed"; !g.StartSealed && start != "early" {
+				return "is not a way to start"
+			}
+			return ""
+		}, true},
+	}
+	for i := range fields {
+		set := fields[i].set
+		fields[i].set = func(g *spec, raw []byte) string {
+			if isNull(raw) {
+				return ""
+			}
+			return set(g, raw)
+		}
+	}
+	return fields
+}
+
+// complete says what a group cannot do without, and fills in what has a default.
+func complete(g *store.GroupSpec, faults []fault) []fault {
+	missing := func(name, value, allowed string) {
+		if value == "" && !slices.ContainsFunc(faults, func(f fault) bool { return f.Path == name }) {
+			faults = append(faults, fault{Path: name, Problem: "is missing", Allowed: allowed})
+		}
+	}
+	missing("tenant", g.Tenant, ruleWord)
+	missing("type", g.Type, ruleType)
+	if g.Level == "" {
+		g.Level = store.Normal
+	}
+	if g.Weight == 0 {
+		g.Weight = 1
+	}
+	return faults
+}
+
+func tolerance(raw []byte) (t store.Tolerance, wrong string) {
+	switch {
+	case isNumber(raw):
+		t.Count, wrong = whole(raw, 0, 1e12)
+		return t, wrong
+	case isText(raw):
+		share, percent := strings.CutSuffix(strings.TrimSpace(text(raw)), "%")
+		share = strings.TrimSpace(share)
+		if percent && json.Valid([]byte(share)) && share != "" {
+			t.Percent, wrong = decimal([]byte(share), 0, 100)
+			t.Share = true
+			return t, wrong
+		}
+	}
+	return t, "is neither a count nor a share"
+}
+
+// toleranceJSON is the form in which tolerance takes it.
+func toleranceJSON(t store.Tolerance) json.RawMessage {
+	if t.Share {
+		return marshal(strconv.FormatFloat(t.Percent, 'f', -1, 64) + "%")
+	}
+	return marshal(t.Count)
+}
+
+func callback(raw []byte) (link, wrong string) {
+	if !isText(raw) {
+		return "", "is not text"
+	}
+	link = text(raw)
+	u, err := url.Parse(link)
+	switch {
+	case len(link) > 2048:
+		return "", "is too long"
+	case err != nil || !u.IsAbs() || u.Hostname() == "" || u.Opaque != "":
+		return "", "is not an absolute URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", "has a scheme that is not called back"
+	case u.User != nil || u.Fragment != "":
+		return "", "has a user or a fragment"
+	}
+	return link, ""
+}
+
+// patchFields are the live ones of a group; null is the default of a new group.
+var patchFields = []field[store.Patch]{
+	{"weight", ruleWeight, func(p *store.Patch, raw []byte) string {
+		return setOr(&p.Weight, raw, 1, func(to *float64) string { return setDecimal(to, raw, 0.01, 100) })
+	}, false},
+	{"rate", ruleRate, func(p *store.Patch, raw []byte) string {
+		return setOr(&p.Rate, raw, 0, func(to *float64) string { return setDecimal(to, raw, 0, maxRate) })
+	}, false},
+	{"priority", ruleLevel, func(p *store.Patch, raw []byte) string {
+		return setOr(&p.Level, raw, store.Normal, func(to *store.Level) string { return setLevel(to, raw) })
+	}, true},
+	{"concurrency", ruleSlots, func(p *store.Patch, raw []byte) string {
+		return setOr(&p.Concurrency, raw, 0, func(to *int64) string { return setWhole(to, raw, 0, 1e6) })
+	}, false},
+	{"base_priority", ruleBase, func(p *store.Patch, raw []byte) string {
+		return setOr(&p.BasePriority, raw, 0, func(to *int64) string { return setWhole(to, raw, -1e12, 1e12) })
+	}, false},
+}
+
+func setOr[T any](to **T, raw []byte, otherwise T, set func(*T) string) string {
+	*to = &otherwise
+	if isNull(raw) {
+		return ""
+	}
+	return set(*to)
+}

@@ -1,0 +1,239 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// maxMadeID is longer than an id that is given: a redrive's is its source's and a number.
+const maxMadeID = 140
+
+// group reads the group of a path. One of a tenant that the token is not for is not there.
+func (s *Server) group(r *http.Request, who identity) (store.Group, error) {
+	id := r.PathValue("id")
+	if !isWord(id, maxMadeID, ":") {
+		return store.Group{}, noGroup(id)
+	}
+	g, err := s.store.Group(r.Context(), id)
+	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound || err == nil && !who.sees(g.Tenant) {
+		return store.Group{}, noGroup(id)
+	}
+	return g, err
+}
+
+func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	key, err := uploadKey(r)
+	if err != nil {
+		return err
+	}
+	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	if err != nil {
+		return err
+	}
+	var spec store.GroupSpec
+	faults := decode(s.specFields(), body, &spec)
+	if faults = complete(&spec, faults); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	if err := who.forTenant(spec.Tenant); err != nil {
+		return err
+	}
+	g, created, err := s.create(r.Context(), &spec, "group", key)
+	if err != nil {
+		return err
+	}
+	s.log.InfoContext(r.Context(), "group created", "who", who.name, "group", g.ID, "tenant", g.Tenant, "again", !created)
+	w.Header().Set("Location", "/v1/groups/"+g.ID)
+	status := http.StatusCreated
+	if !created {
+		status = http.StatusOK
+	}
+	writeJSON(w, status, "application/json", s.view(g))
+	return nil
+}
+
+// create makes a group. One without an id is named by the key, or else by chance.
+func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key string) (g store.Group, created bool, err error) {
+	derived := spec.ID == "" && key != ""
+	switch {
+	case derived:
+		spec.ID = derivedID(what, spec.Tenant, key)
+	case spec.ID == "":
+		spec.ID = drawID()
+	}
+	g, created, err = s.store.CreateGroup(ctx, *spec)
+	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeExists && derived {
+		err = newProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "this Idempotency-Key was used for a group %s with other fields: use another key, or send the same fields", spec.ID)
+	}
+	return g, created, err
+}
+
+func (s *Server) showGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+	g, err := s.group(r, who)
+	if err != nil {
+		return err
+	}
+	return ok(w, s.view(g))
+}
+
+type listFilter struct {
+	tenant, status, cursor string
+	limit                  int64
+}
+
+var listFields = []field[listFilter]{
+	{"tenant", ruleWord, func(f *listFilter, raw []byte) string { return setWord(&f.tenant, raw, maxTenant, "") }, true},
+	{"status", strings.Join(statusNames, ", "), func(f *listFilter, raw []byte) string {
+		if f.status = strings.ToUpper(text(raw)); !slices.Contains(statusNames, f.status) {
+			return "is not a status"
+		}
+		return ""
+	}, true},
+	{"limit", "a whole number from 1 to 1000", func(f *listFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1000) }, false},
+	{"cursor", "next of the page before", func(f *listFilter, raw []byte) string {
+		if f.cursor = text(raw); len(f.cursor) > 1024 {
+			return "is too long"
+		}
+		return ""
+	}, true},
+}
+
+var statusNames = []string{
+	string(store.Created), string(store.Dispatched), string(store.Running), string(store.Aggregating),
+	string(store.Completed), string(store.Failed), string(store.Cancelled),
+}
+
+func (s *Server) listGroups(w http.ResponseWriter, r *http.Request, who identity) error {
+	f := listFilter{limit: 100}
+	if faults := decodeQuery(listFields, r.URL.Query(), &f); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	filter := store.Filter{Status: store.Status(f.status), Limit: int(f.limit), Cursor: f.cursor, Tenants: who.tenants}
+	if f.tenant != "" {
+		if err := who.forTenant(f.tenant); err != nil {
+			return err
+		}
+		filter.Tenants = []string{f.tenant}
+	}
+	groups, next, err := s.store.Groups(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	shown := make([]groupView, len(groups))
+	for i, g := range groups {
+		shown[i] = s.view(g)
+	}
+	return ok(w, struct {
+		Groups []groupView `json:"groups"`
+		Next   string      `json:"next,omitempty"`
+	}{shown, next})
+}
+
+func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+	g, err := s.group(r, who)
+	if err != nil {
+		return err
+	}
+	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	if err != nil {
+		return err
+	}
+	var p store.Patch
+	if faults := decode(patchFields, body, &p); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	if p == (store.Patch{}) {
+		return ok(w, s.view(g))
+	}
+	return s.change(w, r, who, "patch", g.ID, func(ctx context.Context, id string) (store.Group, error) { return s.store.Patch(ctx, id, p) })
+}
+
+func (s *Server) seal(ctx context.Context, id string) (store.Group, error) {
+	return s.store.Seal(ctx, id)
+}
+func (s *Server) cancel(ctx context.Context, id string) (store.Group, error) {
+	return s.store.Cancel(ctx, id)
+}
+func (s *Server) pause(ctx context.Context, id string) (store.Group, error) {
+	return s.store.Patch(ctx, id, store.Patch{Paused: new(true)})
+}
+func (s *Server) resume(ctx context.Context, id string) (store.Group, error) {
+	return s.store.Patch(ctx, id, store.Patch{Paused: new(false)})
+}
+
+// plain is an action that has no body, or an empty object.
+func (s *Server) plain(do func(context.Context, string) (store.Group, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, who identity) error {
+		g, err := s.group(r, who)
+		if err != nil {
+			return err
+		}
+		body, err := readObject(w, r, s.o.Limits.Idle, true)
+		if err != nil {
+			return err
+		}
+		if faults := decode(nil, body, &struct{}{}); len(faults) > 0 {
+			return invalid(faults...)
+		}
+		_, action, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/groups/"), "/")
+		return s.change(w, r, who, action, g.ID, do)
+	}
+}
+
+// change does it and answers with the group as it is then.
+func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, action, id string, do func(context.Context, string) (store.Group, error)) error {
+	g, err := do(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	s.log.InfoContext(r.Context(), "group changed", "who", who.name, "group", id, "action", action)
+	return ok(w, s.view(g))
+}
+
+var redriveFields = []field[float64]{
+	{"rate", ruleRate + "; without it, the group's", func(rate *float64, raw []byte) string {
+		if isNull(raw) {
+			return ""
+		}
+		return setDecimal(rate, raw, 0, maxRate)
+	}, false},
+}
+
+func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) error {
+	g, err := s.group(r, who)
+	if err != nil {
+		return err
+	}
+	body, err := readObject(w, r, s.o.Limits.Idle, true)
+	if err != nil {
+		return err
+	}
+	var rate float64
+	if faults := decode(redriveFields, body, &rate); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	made, err := s.store.Redrive(r.Context(), g.ID, rate)
+	if err != nil {
+		return err
+	}
+	s.log.InfoContext(r.Context(), "group redriven", "who", who.name, "group", g.ID, "as", made.ID)
+	w.Header().Set("Location", "/v1/groups/"+made.ID)
+	writeJSON(w, http.StatusCreated, "application/json", s.view(made))
+	return nil
+}
+
+// noQuery refuses parameters where there are none: one that is misspelt or in the wrong place would do nothing.
+func noQuery(r *http.Request) error {
+	if faults := decodeQuery[struct{}](nil, r.URL.Query(), &struct{}{}); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	return nil
+}

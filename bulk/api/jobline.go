@@ -1,0 +1,137 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const (
+	maxJobID = 128 // bytes
+)
+
+// parseJob reads a line of a submission. What is wrong with it begins with the field's name; the job's payload is a part of
+// the line.
+func parseJob(line []byte, job *store.Job) (wrong string) {
+	*job = store.Job{}
+	o, err := object(line)
+	if err != nil {
+		return err.Error()
+	}
+	const (
+		hasID = 1 << iota
+		hasType
+		hasPayload
+		hasCost
+		hasRunAt
+	)
+	seen := 0
+	members(o, func(name, value []byte) bool {
+		bit := 0
+		switch string(name) {
+		case "id":
+			bit = hasID
+			job.ID, wrong = jobID(value)
+		case "type":
+			bit = hasType
+			if wrong = setWord(&job.Type, value, maxType, alsoInType); wrong != "" {
+				wrong += ": a type has " + ruleType
+			}
+		case "payload":
+			bit = hasPayload
+			job.Payload = value
+		case "cost":
+			bit = hasCost
+			if job.Cost, wrong = whole(value, 1, store.MaxCost); wrong != "" {
+				wrong += ": a cost is a whole number from 1 to 1000"
+			}
+		case "run_at":
+			bit = hasRunAt
+			job.RunAt, wrong = moment(value)
+		default:
+			wrong = "is not a field of a job: it has id, type, payload, cost and run_at"
+		}
+		if wrong == "" && seen&bit != 0 {
+			wrong = "is given twice"
+		}
+		seen |= bit
+		if wrong != "" {
+			wrong = quoteName(name) + " " + wrong
+		}
+		return wrong == ""
+	})
+	if wrong == "" && seen&hasPayload == 0 {
+		wrong = "payload is missing: every job has one, if only null"
+	}
+	return wrong
+}
+
+// quoteName shows a member's name; what is no plain name is quoted.
+func quoteName(name []byte) string {
+	s := shorten(string(name))
+	if s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') }) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+func jobID(raw []byte) (id, wrong string) {
+	const rule = ": an id has 1 to 128 bytes of printable characters, no blanks"
+	if !isText(raw) {
+		return "", "is not text" + rule
+	}
+	id = text(raw)
+	if id == "" || len(id) > maxJobID {
+		return "", "has a wrong length" + rule
+	}
+	for _, c := range id {
+		if c <= ' ' || c > '~' && (!unicode.IsPrint(c) || unicode.IsSpace(c)) || c == utf8.RuneError {
+			return "", "has a character that is not allowed" + rule
+		}
+	}
+	return id, ""
+}
+
+func moment(raw []byte) (at time.Time, wrong string) {
+	if isText(raw) {
+		if t, err := time.Parse(time.RFC3339, text(raw)); err == nil {
+			return t.UTC(), ""
+		}
+	}
+	return time.Time{}, `is not a time: write RFC 3339 with a zone, as "2026-01-02T15:04:05Z"`
+}
+
+// isWord says whether s has 1 to most letters, digits and . _ -, or what else there may be.
+func isWord(s string, most int, also string) bool {
+	if s == "" || len(s) > most {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '.' && c != '_' && c != '-' && strings.IndexByte(also, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// lineIDs names the jobs of an upload that have no id: the same line of the same upload has the same id whenever it is sent.
+type lineIDs string
+
+// newLineIDs takes what names the upload in its group. 72 bits of a hash are kept: an id stays short, since the store holds
+// it for every job, and uploads of one group do not meet.
+func newLineIDs(upload string) lineIDs {
+	sum := sha256.Sum256([]byte(upload))
+	return lineIDs(base64.RawURLEncoding.EncodeToString(sum[:9]) + ".")
+}
+
+// of is the id of a line, at most 26 characters up to line 10¹³.
+func (p lineIDs) of(line int64) string {
+	return string(strconv.AppendInt(append(make([]byte, 0, 26), p...), line, 10))
+}

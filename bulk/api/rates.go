@@ -1,0 +1,290 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// congestionView is a tenant's state of backpressure.
+type congestionView struct {
+	Tenant    string     `json:"tenant"`
+	Level     string     `json:"level"`
+	NonReady  int64      `json:"non_ready"`
+	Pending   int64      `json:"pending"`
+	InFlight  int64      `json:"in_flight"`
+	Rate      float64    `json:"rate"` // jobs a second that it may start: its own limit, or its share
+	Backoff   float64    `json:"backoff_seconds"`
+	Throttles float64    `json:"throttles_per_job"`
+	Finished  int64      `json:"finished"`
+	Estimate  float64    `json:"estimate_seconds"` // to work off what is not ready
+	At        *timestamp `json:"at,omitempty"`
+}
+
+func congestionOf(c store.Congestion) congestionView {
+	level := c.Level
+	if level == "" {
+		level = calm
+	}
+	return congestionView{
+		Tenant: c.Tenant, Level: level, NonReady: c.NonReady, Pending: c.Pending, InFlight: c.InFlight, Rate: tidy(c.Rate),
+		Backoff: tidy(c.Backoff.Seconds()), Throttles: tidy(c.AvgThrottles), Finished: c.Finished, Estimate: tidy(c.Estimate.Seconds()), At: at(c.At),
+	}
+}
+
+// summary is over all tenants that the answer has.
+type summary struct {
+	Tenants  int     `json:"tenants"`
+	Level    string  `json:"level"` // the worst
+	NonReady int64   `json:"non_ready"`
+	Pending  int64   `json:"pending"`
+	InFlight int64   `json:"in_flight"`
+	Backoff  float64 `json:"backoff_seconds"` // the longest
+	// Throttles is the mean over what is finished.
+	Throttles float64 `json:"throttles_per_job"`
+}
+
+var levelNames = []string{calm, "low", "moderate", "high", "critical"}
+
+func summarize(tenants []congestionView) summary {
+	sum := summary{Tenants: len(tenants), Level: calm}
+	var finished int64
+	var throttles float64
+	for _, t := range tenants {
+		if slices.Index(levelNames, t.Level) > slices.Index(levelNames, sum.Level) {
+			sum.Level = t.Level
+		}
+		sum.NonReady += t.NonReady
+		sum.Pending += t.Pending
+		sum.InFlight += t.InFlight
+		sum.Backoff = max(sum.Backoff, t.Backoff)
+		finished += t.Finished
+		throttles += t.Throttles * float64(t.Finished)
+	}
+	if finished > 0 {
+		sum.Throttles = tidy(throttles / float64(finished))
+	}
+	return sum
+}
+
+func (s *Server) congestion(w http.ResponseWriter, r *http.Request, who identity) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	seen, err := s.store.Congestion(r.Context(), "")
+	if err != nil {
+		return err
+	}
+	tenants := make([]congestionView, 0, len(seen))
+	for _, c := range seen {
+		if who.sees(c.Tenant) {
+			tenants = append(tenants, congestionOf(c))
+		}
+	}
+	return ok(w, struct {
+		Summary summary          `json:"summary"`
+		Tenants []congestionView `json:"tenants"`
+	}{summarize(tenants), tenants})
+}
+
+// tenant is the one of a path.
+func tenantOf(r *http.Request, who identity) (string, error) {
+	name := r.PathValue("tenant")
+	if !isWord(name, maxTenant, "") {
+		return "", newProblem(http.StatusNotFound, string(store.CodeNotFound), "%q is no tenant: its name has %s", shorten(name), ruleWord)
+	}
+	return name, who.forTenant(name)
+}
+
+var historyFields = []field[int64]{
+	{"minutes", "a whole number from 1 to 1440", func(m *int64, raw []byte) string { return setWhole(m, raw, 1, 1440) }, false},
+}
+
+func (s *Server) history(w http.ResponseWriter, r *http.Request, who identity) error {
+	tenant, err := tenantOf(r, who)
+	if err != nil {
+		return err
+	}
+	minutes := int64(60)
+	if faults := decodeQuery(historyFields, r.URL.Query(), &minutes); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	past, err := s.store.History(r.Context(), tenant, s.o.Now().Add(-time.Duration(minutes)*time.Minute))
+	if err != nil {
+		return err
+	}
+	points := make([]congestionView, len(past))
+	for i, c := range past {
+		c.Tenant = tenant
+		points[i] = congestionOf(c)
+	}
+	return ok(w, struct {
+		Tenant  string           `json:"tenant"`
+		History []congestionView `json:"history"`
+	}{tenant, points})
+}
+
+type limitsView struct {
+	Global    float64 `json:"global"`
+	PerTenant float64 `json:"per_tenant"` // 0: a guaranteed share
+	Burst     float64 `json:"burst"`
+	Live      bool    `json:"live"` // set by an operator, over the configuration
+}
+
+func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) error {
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	l, err := s.store.Limits(r.Context())
+	if err != nil {
+		return err
+	}
+	return okLimits(w, l)
+}
+
+func okLimits(w http.ResponseWriter, l store.Limits) error {
+	return ok(w, limitsView{tidy(l.Global), tidy(l.PerTenant), tidy(l.Burst), l.Live})
+}
+
+// limitsPatch has a value, null (back to the configuration), or nothing (as it is) for each rate.
+type limitsPatch struct {
+	global, perTenant       *float64
+	givenGlobal, givenShare bool
+}
+
+var limitsFields = []field[limitsPatch]{
+	{"global", "a number from 0.001 to 1000000 a second with at most three decimal places, or null: as configured", func(p *limitsPatch, raw []byte) string {
+		p.givenGlobal = true
+		return setOrNil(&p.global, raw, 0.001)
+	}, false},
+	{"per_tenant", "a number from 0 (a guaranteed share, no cap) to 1000000 a second with at most three decimal places, or null: as configured", func(p *limitsPatch, raw []byte) string {
+		p.givenShare = true
+		return setOrNil(&p.perTenant, raw, 0)
+	}, false},
+}
+
+func setOrNil(to **float64, raw []byte, least float64) string {
+	if isNull(raw) {
+		return ""
+	}
+	*to = new(float64)
+	return setDecimal(*to, raw, least, maxRate)
+}
+
+func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identity) error {
+	if err := who.forAll(); err != nil {
+		return err
+	}
+	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	if err != nil {
+		return err
+	}
+	var p limitsPatch
+	if faults := decode(limitsFields, body, &p); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	s.rerating.Lock()
+	defer s.rerating.Unlock()
+	l, err := s.store.Limits(r.Context())
+	if err != nil {
+		return err
+	}
+	if !p.givenGlobal && !p.givenShare {
+		return okLimits(w, l)
+	}
+	if l.Live { // what is not named stays as it is
+		if !p.givenGlobal {
+			p.global = &l.Global
+		}
+		if !p.givenShare {
+			p.perTenant = &l.PerTenant
+		}
+	}
+	if l, err = s.store.SetLimits(r.Context(), p.global, p.perTenant); err != nil {
+		return err
+	}
+	s.log.InfoContext(r.Context(), "limits changed", "who", who.name, "global", l.Global, "per_tenant", l.PerTenant, "live", l.Live)
+	return okLimits(w, l)
+}
+
+type tenantView struct {
+	Tenant    string  `json:"tenant"`
+	Weight    float64 `json:"weight"`
+	RateLimit float64 `json:"rate"` // 0: as configured
+	Groups    int64   `json:"groups"`
+	InFlight  int64   `json:"in_flight"`
+	Served    int64   `json:"served"`
+}
+
+func okTenant(w http.ResponseWriter, t store.Tenant) error {
+	return ok(w, tenantView{t.Name, t.Weight, tidy(t.Rate), t.Groups, t.InFlight, t.Served})
+}
+
+func (s *Server) showTenant(w http.ResponseWriter, r *http.Request, who identity) error {
+	name, err := tenantOf(r, who)
+	if err != nil {
+		return err
+	}
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	t, err := s.store.Tenant(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return okTenant(w, t)
+}
+
+var tenantFields = []field[store.Tenant]{
+	{"weight", ruleWeight + ", or null: 1", func(t *store.Tenant, raw []byte) string {
+		t.Weight = 0
+		if isNull(raw) {
+			return ""
+		}
+		return setDecimal(&t.Weight, raw, 0.01, 100)
+	}, false},
+	{"rate", "a number from 0.001 to 1000000 a second with at most three decimal places, or 0 or null: as configured", func(t *store.Tenant, raw []byte) string {
+		t.Rate = 0
+		if isNull(raw) {
+			return ""
+		}
+		return setDecimal(&t.Rate, raw, 0, maxRate)
+	}, false},
+}
+
+// patchTenant is for operators: a tenant does not give itself a larger share.
+func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identity) error {
+	name, err := tenantOf(r, who)
+	if err == nil {
+		err = who.forAll()
+	}
+	if err != nil {
+		return err
+	}
+	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	if err != nil {
+		return err
+	}
+	if faults := decode(tenantFields, body, &store.Tenant{}); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	s.rerating.Lock()
+	defer s.rerating.Unlock()
+	t, err := s.store.Tenant(r.Context(), name)
+	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
+		t, err = store.Tenant{}, nil // it has sent nothing yet, and may be set up before it does
+	}
+	if err != nil {
+		return err
+	}
+	decode(tenantFields, body, &t) // without faults, as above
+	t.Name = name
+	if t, err = s.store.SetTenant(r.Context(), t); err != nil {
+		return err
+	}
+	s.log.InfoContext(r.Context(), "tenant changed", "who", who.name, "tenant", name, "weight", t.Weight, "rate", t.Rate)
+	return okTenant(w, t)
+}

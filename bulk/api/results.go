@@ -1,0 +1,185 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// outcomeView is a line of results.
+type outcomeView struct {
+	ID       string          `json:"id"`
+	Status   string          `json:"status"`
+	Attempts int64           `json:"attempts"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Binary   string          `json:"result_base64,omitempty"` // of a result that is not text
+	Code     string          `json:"code,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	At       *timestamp      `json:"at,omitempty"`
+}
+
+// letterView is a line of dead letters, from which a job could be made again.
+type letterView struct {
+	ID       string          `json:"id"`
+	Type     string          `json:"type"`
+	Payload  json.RawMessage `json:"payload"`
+	Cost     int64           `json:"cost,omitempty"`
+	Attempts int64           `json:"attempts"`
+	Code     string          `json:"code,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	At       *timestamp      `json:"at,omitempty"`
+}
+
+func lineOf(o store.Outcome) any {
+	v := outcomeView{ID: o.ID, Status: o.Status, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At)}
+	v.Result, v.Binary = anyResult(o.Result)
+	return v
+}
+
+// anyResult shows a result as what it is: JSON, text, or bytes.
+func anyResult(b []byte) (result json.RawMessage, binary string) {
+	switch {
+	case len(b) == 0:
+		return nil, ""
+	case !utf8.Valid(b):
+		return nil, base64.StdEncoding.EncodeToString(b)
+	case json.Valid(b):
+		return b, "" // Marshal takes line breaks out
+	}
+	return marshal(string(b)), ""
+}
+
+func letterOf(o store.Outcome, kind string) any {
+	v := letterView{ID: o.ID, Type: cmp.Or(o.Type, kind), Payload: o.Payload, Cost: o.Cost, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At)}
+	if !json.Valid(o.Payload) { // a job's payload is JSON; none is shown as none
+		v.Payload = json.RawMessage("null")
+	}
+	return v
+}
+
+type pageFilter struct{ limit int64 }
+
+var pageFields = []field[pageFilter]{
+	{"limit", "a whole number from 1", func(f *pageFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1e12) }, false},
+}
+
+// results streams what became of each job, in the order in which they came to it.
+func (s *Server) results(w http.ResponseWriter, r *http.Request, who identity) error {
+	g, err := s.group(r, who)
+	if err != nil {
+		return err
+	}
+	var f pageFilter
+	if faults := decodeQuery(pageFields, r.URL.Query(), &f); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	return s.lines(w, r, g.ID, f.limit, s.store.Results, lineOf)
+}
+
+// dead streams the dead letters of a group.
+func (s *Server) dead(w http.ResponseWriter, r *http.Request, who identity) error {
+	var f struct {
+		pageFilter
+		group string
+	}
+	q := r.URL.Query()
+	f.group = q.Get("group")
+	groups := q["group"]
+	delete(q, "group")
+	faults := decodeQuery(pageFields, q, &f.pageFilter)
+	if len(groups) != 1 || f.group == "" {
+		faults = append(faults, fault{Path: "group", Problem: "is missing", Allowed: "the id of one group: GET /v1/dead?group=ID"})
+	}
+	if len(faults) > 0 {
+		return invalid(faults...)
+	}
+	r.SetPathValue("id", f.group)
+	g, err := s.group(r, who)
+	if err != nil {
+		return err
+	}
+	return s.lines(w, r, g.ID, f.limit, s.store.Dead, func(o store.Outcome) any { return letterOf(o, g.Type) })
+}
+
+const (
+	pageLeast, pageMost = 16, 1000
+	pageBytes           = 2 << 20 // what a page of outcomes should hold
+)
+
+// lines streams outcomes page by page, so that memory does not grow with their number. What breaks off in the middle breaks
+// the connection: a cut answer never looks like a whole one.
+func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, most int64,
+	read func(ctx context.Context, group, cursor string, limit int) (store.Page, error), show func(store.Outcome) any,
+) error {
+	// The first page has to hold its bound with the largest results; the next ones follow what the last had.
+	size := max(pageLeast, min(pageMost, pageBytes/max(1, s.o.Limits.Result)))
+	page, err := read(r.Context(), group, "", size)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", ndjson)
+	out := s.flowing(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	var b bytes.Buffer
+	cursor := ""
+	for sent := int64(0); ; {
+		held := 0
+		b.Reset()
+		for _, o := range page.Outcomes {
+			if most > 0 && sent == most {
+				break
+			}
+			sent++
+			held += len(o.Result) + len(o.Payload) + len(o.Error)
+			b.Write(marshal(show(o)))
+			b.WriteByte('\n')
+		}
+		if _, err := out.Write(b.Bytes()); err != nil {
+			return nil // the reader has gone
+		}
+		if page.Next == "" || page.Next == cursor || most > 0 && sent == most {
+			return nil
+		}
+		cursor = page.Next
+		out.flush()
+		if n := len(page.Outcomes); n > 0 {
+			size = max(pageLeast, min(2*size, pageMost, pageBytes/max(1, held/n)))
+		}
+		page = store.Page{} // not two at a time
+		if page, err = read(r.Context(), group, cursor, size); err != nil {
+			if r.Context().Err() == nil {
+				s.log.WarnContext(r.Context(), "answer cut in the middle", "path", r.URL.Path, "error", err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// result gives the aggregate of a group that has ended.
+func (s *Server) result(w http.ResponseWriter, r *http.Request, who identity) error {
+	g, err := s.group(r, who)
+	if err != nil {
+		return err
+	}
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	if !g.Status.Ended() {
+		return newProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and has its result when it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
+	}
+	body := slices.Clip(g.Result)
+	if len(body) == 0 {
+		body = []byte("null") // cancelled before anything was reduced
+	}
+	writeRaw(w, http.StatusOK, "application/json", append(body, '\n'))
+	return nil
+}

@@ -1,0 +1,304 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const (
+	maxRejections = 1000 // lines named in an answer; the rest are counted
+	// Without a key a body is read whole before any of it is used.
+	maxKeyless      = 10_000   // lines
+	maxKeylessBytes = 16 << 20 // of one body
+	maxHeld         = 256 << 20
+	maxKey          = 128 // characters of an Idempotency-Key
+)
+
+// sink is the part of the store that an upload fills.
+type sink interface {
+	ChunkState(ctx context.Context, group, key string) (store.ChunkState, error)
+	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
+}
+
+// tally is what became of an upload's lines, and its answer.
+type tally struct {
+	Accepted   int64       `json:"accepted"`
+	Duplicates int64       `json:"duplicates"`
+	Rejected   []rejection `json:"rejected"`
+	// RejectedTotal counts those beyond the first 1,000 too.
+	RejectedTotal int64 `json:"rejected_total"`
+}
+
+type rejection struct {
+	Line   int64  `json:"line"` // from 1, blank lines counted
+	Reason string `json:"reason"`
+}
+
+func (t *tally) reject(line int64, reason string) {
+	t.RejectedTotal++
+	if len(t.Rejected) < maxRejections {
+		t.Rejected = append(t.Rejected, rejection{line, reason})
+	}
+}
+
+// upload puts the lines of one body into a group, in their order, in batches that the store takes whole or not at all. It
+// holds one batch and one line.
+type upload struct {
+	to    sink
+	group string
+	key   string // the chunk's; empty: it cannot be resumed
+	ids   lineIDs
+	allow func(kind string) bool
+
+	tally
+	jobs   []store.Job
+	bytes  int    // of their payloads
+	arena  []byte // where those are
+	offset int64  // line of the first job of the batch, from 0
+	sent   int64  // jobs that the store has answered for
+}
+
+// run takes all lines in. An error leaves a chunk half in, and all that the store had answered for stays in the group.
+func (u *upload) run(ctx context.Context, lines *lineReader) error {
+	u.Rejected = []rejection{}
+	for {
+		line, long, err := lines.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return u.finish(ctx)
+		case err != nil:
+			return brokenBody(err)
+		case long:
+			u.reject(lines.line, fmt.Sprintf("the line is longer than limits.line, %d bytes", lines.most))
+			continue
+		case len(bytes.Trim(line, " \t\r")) == 0:
+			continue
+		}
+		var job store.Job
+		if wrong := parseJob(line, &job); wrong != "" {
+			u.reject(lines.line, wrong)
+			continue
+		}
+		if job.Type != "" && u.allow != nil && !u.allow(job.Type) {
+			u.reject(lines.line, fmt.Sprintf("type %q is none that this worker has a processor for", job.Type))
+			continue
+		}
+		if err := u.put(ctx, job, lines.line); err != nil {
+			return err
+		}
+	}
+}
+
+func (u *upload) put(ctx context.Context, job store.Job, line int64) error {
+	if len(u.jobs) == store.MaxAdd || u.bytes+len(job.Payload) > store.MaxAddBytes {
+		if err := u.flush(ctx, store.Chunk{}); err != nil {
+			return err
+		}
+	}
+	if len(u.jobs) == 0 {
+		u.offset = line - 1
+	}
+	if job.ID == "" {
+		job.ID = u.ids.of(line)
+	}
+	// The line's buffer is used again; payloads of earlier jobs stay good where the arena has grown out of its place.
+	at := len(u.arena)
+	u.arena = append(u.arena, job.Payload...)
+	job.Payload = u.arena[at:len(u.arena):len(u.arena)]
+	u.bytes += len(job.Payload)
+	u.jobs = append(u.jobs, job)
+	return nil
+}
+
+func (u *upload) flush(ctx context.Context, c store.Chunk) error {
+	c.Key, c.Offset = u.key, u.offset
+	added, err := u.to.AddJobs(ctx, u.group, c, u.jobs)
+	if err != nil {
+		return err
+	}
+	u.count(added)
+	u.jobs, u.bytes, u.arena = u.jobs[:0], 0, u.arena[:0]
+	return nil
+}
+
+// count adds what the store says of a batch. Of a chunk it says how many jobs of it are in, whichever attempt put them there:
+// what an earlier one put in is there already when it comes again, and is accepted all the same.
+//
+//	accepted   = Before + Accepted of the last batch
+//	duplicates = jobs sent - accepted
+func (u *upload) count(a store.Added) {
+	u.sent += int64(len(u.jobs))
+	if u.key == "" {
+		u.Accepted += a.Accepted
+	} else {
+		u.Accepted = a.Before + a.Accepted
+	}
+	u.Duplicates = max(0, u.sent-u.Accepted) // an earlier attempt may have come further than this one has
+}
+
+// finish puts in what is left. A chunk with a key ends with a call of its own: its answer is known then, and is kept for
+// whoever sends the chunk again.
+func (u *upload) finish(ctx context.Context) error {
+	if len(u.jobs) > 0 {
+		if err := u.flush(ctx, store.Chunk{}); err != nil {
+			return err
+		}
+	}
+	if u.key == "" {
+		return nil
+	}
+	_, err := u.to.AddJobs(ctx, u.group, store.Chunk{Key: u.key, Offset: u.offset, Last: true, Answer: marshal(u.tally)}, nil)
+	return err
+}
+
+// uploadKey reads Idempotency-Key; empty: none was sent.
+func uploadKey(r *http.Request) (string, error) {
+	values := r.Header.Values("Idempotency-Key")
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := strings.TrimSpace(values[0])
+	if len(values) > 1 || key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "", newProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "Idempotency-Key has 1 to %d printable ASCII characters without blanks, and is sent once", maxKey)
+	}
+	return key, nil
+}
+
+// The store's names of chunks: those that clients name, and the one upload of POST /v1/bulk.
+func chunkKey(key string) string { return "c:" + key }
+func bulkKey(key string) string  { return "b:" + key }
+
+// whole reads a body without a key to its end before any of it is used, so that nothing of one that breaks off is enqueued.
+// release gives back what it holds.
+func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release func(), err error) {
+	var held int64
+	release = func() { s.held.Add(-held) }
+	var b bytes.Buffer
+	count, last := 0, byte('\n')
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := body.Read(piece)
+		if n > 0 {
+			if s.held.Add(int64(n)); s.held.Load() > maxHeld {
+				held += int64(n)
+				release()
+				p := newProblem(http.StatusServiceUnavailable, "busy", "too many uploads that cannot be resumed come at once: send %s, and it is streamed", with)
+				p.retryAfter = time.Second
+				return nil, nil, p
+			}
+			held += int64(n)
+			count += bytes.Count(piece[:n], []byte{'\n'})
+			last = piece[n-1]
+			b.Write(piece[:n])
+		}
+		if count > maxKeyless || count == maxKeyless && last != '\n' || b.Len() > maxKeylessBytes {
+			release()
+			return nil, nil, newProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse),
+				"an upload that cannot be resumed has at most %d lines and %d bytes, and nothing of this one was enqueued: send it with %s, and any length is taken", maxKeyless, maxKeylessBytes, with)
+		}
+		if errors.Is(err, io.EOF) {
+			return &b, release, nil
+		}
+		if err != nil {
+			release()
+			return nil, nil, brokenBody(err)
+		}
+	}
+}
+
+// addJobs takes a chunk of jobs into a group.
+func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) error {
+	g, err := s.group(r, who)
+	if err != nil {
+		return refuseUpload(r, err)
+	}
+	key, err := uploadKey(r)
+	if err == nil {
+		err = content(r, lineTypes...)
+	}
+	if err == nil {
+		err = noQuery(r)
+	}
+	if err != nil {
+		return refuseUpload(r, err)
+	}
+	body := moving(w, r, s.o.Limits.Idle)
+	u := &upload{to: s.store, group: g.ID, allow: s.o.AllowType}
+	if key == "" {
+		if g.Sealed {
+			return refuseUpload(r, sealed(g.ID)) // before it is read for nothing
+		}
+		var release func()
+		if body, release, err = s.whole(body, "an Idempotency-Key"); err != nil {
+			return refuseUpload(r, err)
+		}
+		defer release()
+		u.ids = newLineIDs(drawID())
+	} else {
+		u.key, u.ids = chunkKey(key), newLineIDs(chunkKey(key))
+		state, err := s.store.ChunkState(r.Context(), g.ID, u.key)
+		switch {
+		case err != nil:
+			return refuseUpload(r, err)
+		case state.Done:
+			return again(w, body, state.Answer)
+		case g.Sealed:
+			return refuseUpload(r, sealed(g.ID))
+		}
+	}
+	err = u.run(r.Context(), newLineReader(body, s.o.Limits.Line))
+	if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
+		return again(w, body, done.Answer)
+	}
+	if err != nil {
+		return refuseUpload(r, u.explain(err))
+	}
+	return ok(w, u.tally)
+}
+
+// again answers a chunk that is in already as it was answered then.
+func again(w http.ResponseWriter, body io.Reader, answer []byte) error {
+	if err := drain(body, -1); err != nil {
+		return brokenBody(err)
+	}
+	writeRaw(w, http.StatusOK, "application/json", append(answer, '\n'))
+	return nil
+}
+
+func sealed(group string) *problem {
+	return newProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed: it takes no more jobs; make a new group for them", group)
+}
+
+const ndjson = "application/x-ndjson"
+
+var lineTypes = []string{ndjson, "application/ndjson", "application/jsonl", "application/json-lines", "application/json"}
+
+// explain adds to an error how far the upload came and how it goes on.
+func (u *upload) explain(err error) error {
+	p := asProblem(err)
+	p.Accepted = &u.Accepted
+	switch {
+	case u.key != "":
+		p.Detail += ". What came until then is kept: send the same again with the same key, and it goes on"
+	case u.Accepted > 0:
+		p.Detail += fmt.Sprintf(". The first %d jobs are in, the others are not; without an Idempotency-Key sending it again repeats those that have no id", u.Accepted)
+	}
+	return p
+}
+
+// refuseUpload gives a client that still writes a chance to come to the answer. One that has asked whether to begin is told at
+// once.
+func refuseUpload(r *http.Request, err error) error {
+	if r.Header.Get("Expect") == "" {
+		_ = drain(r.Body, maxDrain) // what is wrong with the rest does not matter any more
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+)
+
+// BulkAnswer is a group that was created, filled and sealed in one request.
+type BulkAnswer struct {
+	Group
+	Accepted      int64       `json:"accepted"`
+	Duplicates    int64       `json:"duplicates"`
+	Rejected      []Rejection `json:"rejected"`       // the first 1,000
+	RejectedTotal int64       `json:"rejected_total"` // all of them
+}
+
+// Bulk creates a group, adds the jobs of the NDJSON in body and seals it, in one streamed request. When the connection breaks, a
+// body that can seek is sent again from where it stood. With any other body, or after an error, send the whole again under the same
+// spec.ID: what is in is not added twice. (AddLines goes on where it stopped instead of at the beginning.)
+func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*BulkAnswer, error) {
+	if spec.ID == "" {
+		spec.ID = newID("g-")
+	}
+	k := post("v1", "bulk")
+	k.ndjson = true
+	k.query = spec.values()
+	seeker, _ := body.(io.Seeker)
+	var start int64
+	if seeker != nil {
+		var err error
+		if start, err = seeker.Seek(0, io.SeekCurrent); err != nil {
+			seeker = nil // a pipe has the method too
+		}
+	}
+	for p := c.newPatience(); ; {
+		answer, err := c.bulk(ctx, k, body, seeker != nil)
+		if err == nil {
+			return answer, nil
+		}
+		if seeker == nil {
+			return nil, fmt.Errorf("group %s: %w", spec.ID, err)
+		}
+		if err = p.wait(ctx, err); err != nil {
+			return nil, fmt.Errorf("group %s: %w", spec.ID, err)
+		}
+		if _, err := seeker.Seek(start, io.SeekStart); err != nil {
+			return nil, fmt.Errorf("group %s: go back to the beginning of the jobs: %w", spec.ID, err)
+		}
+	}
+}
+
+func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (*BulkAnswer, error) {
+	source := &source{r: body}
+	answer, err := c.send(ctx, k, source)
+	if readErr := source.detach(wait); readErr != nil {
+		err = fmt.Errorf("read the jobs: %w", readErr)
+	}
+	if answer != nil {
+		defer answer.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	var a BulkAnswer
+	if err := json.NewDecoder(io.LimitReader(answer, maxAnswer)).Decode(&a); err != nil {
+		return nil, c.unreachable(err)
+	}
+	return &a, nil
+}
+
+// source stands between the caller's reader and the transport, which may go on reading after it has answered. It has no Close:
+// the reader is the caller's.
+type source struct {
+	r       io.Reader
+	reading sync.Mutex
+	ended   atomic.Bool
+	err     atomic.Pointer[error]
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.ended.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err.Store(&err)
+	}
+	return n, err
+}
+
+// detach ends reading and returns the error of the reader, if that is what went wrong. wait: no Read is under way afterwards. A
+// reader that cannot seek may block for as long as it likes, so nobody waits for that.
+func (s *source) detach(wait bool) error {
+	s.ended.Store(true)
+	if wait {
+		s.reading.Lock()
+		defer s.reading.Unlock()
+	}
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// values are a spec as the parameters of a query.
+func (s GroupSpec) values() url.Values {
+	v := url.Values{}
+	set := func(name, value string, zero bool) {
+		if !zero {
+			v.Set(name, value)
+		}
+	}
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	set("id", s.ID, s.ID == "")
+	set("tenant", s.Tenant, s.Tenant == "")
+	set("type", s.Type, s.Type == "")
+	set("priority", string(s.Priority), s.Priority == "")
+	set("weight", number(s.Weight), s.Weight == 0)
+	set("base_priority", strconv.FormatInt(s.BasePriority, 10), s.BasePriority == 0)
+	set("rate", number(s.Rate), s.Rate == 0)
+	set("concurrency", strconv.FormatInt(s.Concurrency, 10), s.Concurrency == 0)
+	set("aggregate", string(s.Aggregate), len(s.Aggregate) == 0)
+	set("failure_tolerance", string(s.FailureTolerance), s.FailureTolerance == "")
+	set("callback_url", s.CallbackURL, s.CallbackURL == "")
+	set("start", string(s.Start), s.Start == "")
+	return v
+}

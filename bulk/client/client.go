@@ -1,0 +1,214 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Defaults of Options, and bounds.
+const (
+	// DefaultPatience is how long one request is tried for.
+	DefaultPatience = 2 * time.Minute
+	// maxAnswer bounds an answer that is read as a whole.
+	maxAnswer = 64 << 20
+	// stallAfter is how long nothing may move on a connection before it counts as broken.
+	stallAfter = time.Minute
+)
+
+// Options of a Client. The zero value is good.
+type Options struct {
+	// Token is sent as Authorization: Bearer.
+	Token string
+	// HTTP carries the requests; nil: a client of its own without an overall timeout, which would end long streams.
+	HTTP *http.Client
+	// UserAgent is "anteroom-bulk-client" unless set.
+	UserAgent string
+	// Patience is how long one request (of an upload: one chunk) is tried again while the server cannot be reached, or
+	// answers 429, 502, 503 or 504. 0: DefaultPatience; negative: each request is tried once.
+	Patience time.Duration
+	// OnRetry is told before each pause what went wrong, and how long the pause is.
+	OnRetry func(err error, pause time.Duration)
+}
+
+// Client is one server's client. It may be used by many goroutines at once and needs no closing.
+type Client struct {
+	base  *url.URL
+	o     Options
+	stall time.Duration // stallAfter
+
+	firstEvent time.Duration
+}
+
+// New makes a client of the server at baseURL, such as http://127.0.0.1:8090. It does not connect yet.
+func New(baseURL string, o Options) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil {
+		return nil, fmt.Errorf("the server's URL %q: %w", baseURL, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("the server's URL %q: want http://host:port or https://host", baseURL)
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("the server's URL %q: want no query and no fragment", baseURL)
+	}
+	if strings.ContainsAny(o.Token, "\r\n") {
+		return nil, fmt.Errorf("the token contains a line break; trim what was read from its file")
+	}
+	if o.HTTP == nil {
+		o.HTTP = &http.Client{Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			ForceAttemptHTTP2:   true,
+			MaxIdleConnsPerHost: 4,
+			IdleConnTimeout:     30 * time.Second,
+			TLSHandshakeTimeout: 10 * time.Second,
+		}}
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "anteroom-bulk-client"
+	}
+	if o.Patience == 0 {
+		o.Patience = DefaultPatience
+	}
+	return &Client{base: u, o: o, stall: stallAfter, firstEvent: firstEvent}, nil
+}
+
+// call is one request that is safe to repeat, unless once is set.
+type call struct {
+	method string
+	path   []string // segments, unescaped
+	query  url.Values
+	body   []byte
+	ndjson bool
+	key    string // Idempotency-Key
+	accept string
+	once   bool
+	stall  time.Duration // 0: the client's
+}
+
+func get(path ...string) call  { return call{method: http.MethodGet, path: path} }
+func post(path ...string) call { return call{method: http.MethodPost, path: path} }
+
+// with gives the call a JSON body.
+func (k call) with(v any) (call, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return k, fmt.Errorf("encode the request: %w", err)
+	}
+	k.body = body
+	return k, nil
+}
+
+func (c *Client) url(k call) string {
+	segments := make([]string, len(k.path))
+	for i, s := range k.path {
+		segments[i] = url.PathEscape(s)
+		if s == "." || s == ".." {
+			segments[i] = strings.ReplaceAll(s, ".", "%2E") // never walks up the path
+		}
+	}
+	u := strings.TrimSuffix(c.base.String(), "/") + "/" + strings.Join(segments, "/")
+	if len(k.query) > 0 {
+		u += "?" + k.query.Encode()
+	}
+	return u
+}
+
+// do makes a call, with patience, and decodes its answer into out unless that is nil.
+func (c *Client) do(ctx context.Context, k call, out any) error {
+	return c.retry(ctx, k.once, func() error {
+		body, err := c.try(ctx, k)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+		switch {
+		case err != nil:
+			return c.unreachable(err)
+		case len(b) > maxAnswer:
+			return fmt.Errorf("%s %s: the answer is longer than %d MiB", k.method, c.url(k), maxAnswer>>20)
+		case out == nil:
+			return nil
+		}
+		if err := json.Unmarshal(b, out); err != nil {
+			return fmt.Errorf("%s %s: the answer is not what a bulk worker says: %w", k.method, c.url(k), err)
+		}
+		return nil
+	})
+}
+
+// try sends a call once. The answer's body is guarded against stalls and is the caller's to close; a refusal is a *Problem.
+func (c *Client) try(ctx context.Context, k call) (*stream, error) {
+	var body io.Reader
+	if k.body != nil {
+		body = bytes.NewReader(k.body)
+	}
+	return c.send(ctx, k, body)
+}
+
+func (c *Client) send(ctx context.Context, k call, body io.Reader) (*stream, error) {
+	ctx, guard := newGuard(ctx, cmp.Or(k.stall, c.stall))
+	switch b := body.(type) {
+	case nil:
+	case *bytes.Reader:
+		// Known length, and net/http may repeat it by itself on a connection that had just gone idle.
+	default:
+		body = &guarded{r: b, guard: guard}
+	}
+	r, err := http.NewRequestWithContext(ctx, k.method, c.url(k), body)
+	if err != nil {
+		guard.end()
+		return nil, fmt.Errorf("%s %s: %w", k.method, c.url(k), err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if k.ndjson {
+		r.Header.Set("Content-Type", "application/x-ndjson")
+	}
+	if k.key != "" {
+		r.Header.Set("Idempotency-Key", k.key)
+	}
+	if k.accept != "" {
+		r.Header.Set("Accept", k.accept)
+	}
+	if c.o.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.o.Token)
+	}
+	r.Header.Set("User-Agent", c.o.UserAgent)
+	answer, err := c.o.HTTP.Do(r)
+	if err != nil {
+		defer guard.end()
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // says again where to
+		}
+		return nil, c.unreachable(guard.explain(err))
+	}
+	guard.moved()
+	s := &stream{ReadCloser: answer.Body, guard: guard, contentType: answer.Header.Get("Content-Type"), status: answer.StatusCode}
+	if answer.StatusCode/100 != 2 {
+		defer s.Close()
+		return nil, readProblem(answer.StatusCode, answer.Header, s)
+	}
+	return s, nil
+}
+
+// newID draws an id that nobody else has.
+func newID(prefix string) string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // does not fail
+	return prefix + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,254 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Priority is the level of a group: each multiplies the weight of what it holds, by 16, 4 and 1.
+type Priority string
+
+// The priorities.
+const (
+	High   Priority = "high"
+	Normal Priority = "normal"
+	Low    Priority = "low"
+)
+
+// Status is where a group is in its life. Before the seal a group is CREATED even while its jobs run.
+type Status string
+
+// The statuses.
+const (
+	Created     Status = "CREATED"
+	Dispatched  Status = "DISPATCHED"
+	Running     Status = "RUNNING"
+	Aggregating Status = "AGGREGATING"
+	Completed   Status = "COMPLETED"
+	Failed      Status = "FAILED"
+	Cancelled   Status = "CANCELLED"
+)
+
+// Ended says whether a group of this status is at its end.
+func (s Status) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// Start says when the jobs of a group may begin.
+type Start string
+
+// The starts.
+const (
+	Early  Start = "early"  // as soon as they are in
+	Sealed Start = "sealed" // after the seal
+)
+
+// GroupSpec is what a group is made from. Tenant and Type are required.
+type GroupSpec struct {
+	ID           string   `json:"id,omitempty"` // empty: one is drawn
+	Tenant       string   `json:"tenant"`
+	Type         string   `json:"type,omitempty"` // of the jobs that name none
+	Priority     Priority `json:"priority,omitempty"`
+	Weight       float64  `json:"weight,omitempty"`        // 0.01…100; 0 means 1
+	BasePriority int64    `json:"base_priority,omitempty"` // of the score policy, milliseconds
+	Rate         float64  `json:"rate,omitempty"`          // starts a second, up to three decimals; 0: no limit of its own
+	Concurrency  int64    `json:"concurrency,omitempty"`   // most jobs in flight; 0: no limit of its own
+	// Aggregate says how results are reduced, as JSON: "count", "concat", "sum:a.b" (or min, max, mean).
+	Aggregate json.RawMessage `json:"aggregate,omitempty"`
+	// FailureTolerance is how many jobs may fail before the group does: a number, or a share such as "5%".
+	FailureTolerance Tolerance `json:"failure_tolerance,omitzero"`
+	CallbackURL      string    `json:"callback_url,omitempty"`
+	Start            Start     `json:"start,omitempty"`
+}
+
+// Tolerance is a count ("12") or a share ("5%").
+type Tolerance string
+
+// MarshalJSON writes a count as a number and a share as a string.
+func (t Tolerance) MarshalJSON() ([]byte, error) {
+	if n, err := strconv.ParseInt(string(t), 10, 64); err == nil {
+		return strconv.AppendInt(nil, n, 10), nil
+	}
+	return json.Marshal(string(t))
+}
+
+// UnmarshalJSON reads both forms.
+func (t *Tolerance) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, (*string)(t))
+	}
+	var n json.Number
+	err := json.Unmarshal(b, &n)
+	*t = Tolerance(n)
+	return err
+}
+
+// Group is a group as it stands.
+type Group struct {
+	ID               string          `json:"id"`
+	Tenant           string          `json:"tenant"`
+	Type             string          `json:"type"`
+	Priority         Priority        `json:"priority"`
+	Weight           float64         `json:"weight"`
+	BasePriority     int64           `json:"base_priority"`
+	RateLimit        float64         `json:"rate_limit"` // its own, starts a second; 0: none
+	Concurrency      int64           `json:"concurrency"`
+	Aggregate        json.RawMessage `json:"aggregate,omitempty"`
+	FailureTolerance Tolerance       `json:"failure_tolerance"`
+	CallbackURL      string          `json:"callback_url,omitempty"`
+	Start            Start           `json:"start,omitempty"`
+	RedriveOf        string          `json:"redrive_of,omitempty"`
+
+	Status    Status `json:"status"`
+	Sealed    bool   `json:"sealed"`
+	Paused    bool   `json:"paused"`
+	Total     int64  `json:"total"`
+	Pending   int64  `json:"pending"`
+	Ready     int64  `json:"ready"`
+	NonReady  int64  `json:"non_ready"` // jobs that wait out a backoff, a Retry-After or their run_at
+	InFlight  int64  `json:"in_flight"`
+	Succeeded int64  `json:"succeeded"`
+	Failed    int64  `json:"failed"`
+	Dead      int64  `json:"dead"`
+	Cancelled int64  `json:"cancelled"`
+
+	Progress        float64 `json:"progress"`      // 0…1
+	Rate            float64 `json:"rate"`          // jobs finished a second, lately
+	ETA             *ETA    `json:"eta,omitempty"` // nil: unknown
+	Congestion      string  `json:"congestion"`    // of its tenant: none, low, moderate, high, critical
+	ThrottlesPerJob float64 `json:"throttles_per_job"`
+
+	Gated      bool      `json:"gated"` // nothing of it starts for now: its rate, concurrency or downstream
+	GatedUntil time.Time `json:"gated_until,omitzero"`
+
+	CreatedAt   time.Time `json:"created_at"`
+	SealedAt    time.Time `json:"sealed_at,omitzero"`
+	StartedAt   time.Time `json:"started_at,omitzero"`
+	FinishedAt  time.Time `json:"finished_at,omitzero"`
+	LastAddedAt time.Time `json:"last_added_at,omitzero"`
+	Callback    string    `json:"callback,omitempty"` // pending, done, failed
+	Error       string    `json:"error,omitempty"`    // why it failed
+}
+
+// Done counts the jobs that have their outcome.
+func (g *Group) Done() int64 { return g.Succeeded + g.Failed + g.Dead + g.Cancelled }
+
+// ETA is when a group is expected to end, in seconds from now.
+type ETA struct {
+	Seconds float64 `json:"seconds"`
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
+}
+
+// CreateGroup makes a group. The same spec with the same ID again answers with the group that exists.
+func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (*Group, error) {
+	if spec.ID == "" {
+		spec.ID = newID("g-")
+	}
+	return c.group(ctx, post("v1", "groups"), spec)
+}
+
+// Group reads a group.
+func (c *Client) Group(ctx context.Context, id string) (*Group, error) {
+	return c.group(ctx, get("v1", "groups", id), nil)
+}
+
+// Seal ends a group's submission: no more jobs, it may complete. Sealing again is no error.
+func (c *Client) Seal(ctx context.Context, id string) (*Group, error) {
+	return c.group(ctx, post("v1", "groups", id, "seal"), nil)
+}
+
+// Pause starts no more jobs of a group until Resume; what runs goes on.
+func (c *Client) Pause(ctx context.Context, id string) (*Group, error) {
+	return c.group(ctx, post("v1", "groups", id, "pause"), nil)
+}
+
+// Resume ends a pause.
+func (c *Client) Resume(ctx context.Context, id string) (*Group, error) {
+	return c.group(ctx, post("v1", "groups", id, "resume"), nil)
+}
+
+// Cancel ends a group: none of its jobs starts from now on. A group that has ended is refused with wrong_state.
+func (c *Client) Cancel(ctx context.Context, id string) (*Group, error) {
+	return c.group(ctx, post("v1", "groups", id, "cancel"), nil)
+}
+
+// Patch changes a group while it runs; nil leaves a field as it is.
+type Patch struct {
+	Weight       *float64  `json:"weight,omitempty"`
+	Rate         *float64  `json:"rate,omitempty"`
+	Concurrency  *int64    `json:"concurrency,omitempty"`
+	Priority     *Priority `json:"priority,omitempty"`
+	BasePriority *int64    `json:"base_priority,omitempty"`
+}
+
+// Patch changes weight, rate, concurrency and priority of a group at once.
+func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Group, error) {
+	return c.group(ctx, call{method: http.MethodPatch, path: []string{"v1", "groups", id}}, p)
+}
+
+// Redrive makes a new, sealed group of the dead jobs of a group, at rate jobs a second (0: as the group's). It is not tried
+// again by itself when its answer was lost: list the groups to see whether it was made.
+func (c *Client) Redrive(ctx context.Context, id string, rate float64) (*Group, error) {
+	k := post("v1", "groups", id, "redrive")
+	k.once = true
+	return c.group(ctx, k, struct {
+		Rate float64 `json:"rate,omitempty"`
+	}{rate})
+}
+
+func (c *Client) group(ctx context.Context, k call, body any) (*Group, error) {
+	if body != nil {
+		var err error
+		if k, err = k.with(body); err != nil {
+			return nil, err
+		}
+	}
+	var g Group
+	if err := c.do(ctx, k, &g); err != nil {
+		return nil, err
+	}
+	return &g, nil
+}
+
+// Filter chooses groups.
+type Filter struct {
+	Tenant string // "": all that the token may see
+	Status Status // "": all
+}
+
+// Groups lists groups, the newest first, page by page as it is ranged over. After an error it ends.
+func (c *Client) Groups(ctx context.Context, f Filter) iter.Seq2[*Group, error] {
+	return func(yield func(*Group, error) bool) {
+		k := get("v1", "groups")
+		k.query = url.Values{}
+		if f.Tenant != "" {
+			k.query.Set("tenant", f.Tenant)
+		}
+		if f.Status != "" {
+			k.query.Set("status", string(f.Status))
+		}
+		for {
+			var page struct {
+				Groups []*Group `json:"groups"`
+				Next   string   `json:"next"`
+			}
+			if err := c.do(ctx, k, &page); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, g := range page.Groups {
+				if !yield(g, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			k.query.Set("cursor", page.Next)
+		}
+	}
+}

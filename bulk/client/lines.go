@@ -1,0 +1,47 @@
+package client
+
+import (
+	"bufio"
+	"errors"
+	"io"
+)
+
+// errLongLine is a line beyond the limit, which was skipped; an empty one stands in its place.
+var errLongLine = errors.New("the line is too long")
+
+// lineReader reads lines of any source in constant memory.
+type lineReader struct {
+	r   *bufio.Reader
+	max int
+}
+
+func newLineReader(r io.Reader, longest int) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), max: longest}
+}
+
+// append reads one line onto b, always with its line end, and says how many bytes it had in the source. At the end io.EOF; the
+// error errLongLine still counts as a line.
+func (l *lineReader) append(b []byte) ([]byte, int64, error) {
+	start, n := len(b), int64(0)
+	for {
+		part, err := l.r.ReadSlice('\n')
+		n += int64(len(part))
+		if n <= int64(l.max) {
+			b = append(b, part...)
+		}
+		ended := errors.Is(err, io.EOF)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case ended && n == 0:
+			return b, 0, io.EOF
+		case err != nil && !ended:
+			return b[:start], 0, err
+		case n > int64(l.max):
+			return append(b[:start], '\n'), n, errLongLine
+		case ended:
+			b = append(b, '\n') // the last line of a file without a line end
+		}
+		return b, n, nil
+	}
+}

@@ -1,0 +1,146 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"time"
+)
+
+// maxOutcome bounds a line of a download; limits.result of the server is far lower.
+const maxOutcome = 32 << 20
+
+// Outcome is what became of one job.
+type Outcome struct {
+	ID       string          `json:"id"`
+	Status   string          `json:"status,omitempty"` // succeeded, failed, dead, cancelled; of Dead: empty
+	Attempts int64           `json:"attempts"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Binary   []byte          `json:"result_base64,omitempty"` // in the place of Result where that is neither JSON nor text
+	Code     string          `json:"code,omitempty"`          // of the error: timeout, http_500, …
+	Error    string          `json:"error,omitempty"`         // for people
+	At       time.Time       `json:"at,omitzero"`
+	// Type, Payload and Cost are there for dead jobs only.
+	Type    string          `json:"type,omitempty"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Cost    int64           `json:"cost,omitempty"`
+}
+
+// Results streams the outcomes of a group's jobs in the order in which they came, as far as they are there. It goes on where a
+// connection broke, and takes constant memory. After an error it ends.
+func (c *Client) Results(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
+	return c.outcomes(ctx, get("v1", "groups", group, "results"))
+}
+
+// Dead streams the dead jobs of a group with their payloads.
+func (c *Client) Dead(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
+	return c.outcomes(ctx, deadCall(group))
+}
+
+// WriteResults is Results as NDJSON, as the server writes it. It returns the lines written.
+func (c *Client) WriteResults(ctx context.Context, group string, w io.Writer) (int64, error) {
+	return c.writeLines(ctx, get("v1", "groups", group, "results"), w)
+}
+
+// WriteDead is Dead as NDJSON.
+func (c *Client) WriteDead(ctx context.Context, group string, w io.Writer) (int64, error) {
+	return c.writeLines(ctx, deadCall(group), w)
+}
+
+func deadCall(group string) call {
+	k := get("v1", "dead")
+	k.query = url.Values{"group": {group}}
+	return k
+}
+
+// Result reads the aggregate of a group that has ended, null where there is none; before, it is refused with wrong_state.
+func (c *Client) Result(ctx context.Context, group string) (json.RawMessage, error) {
+	var result json.RawMessage
+	err := c.do(ctx, get("v1", "groups", group, "result"), &result)
+	return result, err
+}
+
+func (c *Client) outcomes(ctx context.Context, k call) iter.Seq2[*Outcome, error] {
+	return func(yield func(*Outcome, error) bool) {
+		for line, err := range c.lines(ctx, k) {
+			var o *Outcome
+			if err == nil {
+				o = new(Outcome)
+				if err = json.Unmarshal(line, o); err != nil {
+					o, err = nil, fmt.Errorf("%s: a line is not what a bulk worker says: %w", c.url(k), err)
+				}
+			}
+			if !yield(o, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (c *Client) writeLines(ctx context.Context, k call, w io.Writer) (n int64, err error) {
+	b := bufio.NewWriterSize(w, 64<<10)
+	for line, err := range c.lines(ctx, k) {
+		if err != nil {
+			return n, errors.Join(err, b.Flush())
+		}
+		if _, err := b.Write(line); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, b.Flush()
+}
+
+// lines reads the whole lines of an NDJSON answer, each with its line end and valid until the next. The order of a group's
+// outcomes never changes, so after a break the stream is opened again and what was read is skipped.
+func (c *Client) lines(ctx context.Context, k call) iter.Seq2[[]byte, error] {
+	k.accept = "application/x-ndjson"
+	return func(yield func([]byte, error) bool) {
+		var read int64
+		stop := errors.New("enough")
+		once := func(p *patience) error {
+			body, err := c.try(ctx, k)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			lines := newLineReader(body, maxOutcome)
+			var line []byte
+			for n := int64(0); ; n++ {
+				var err error
+				switch line, _, err = lines.append(line[:0]); {
+				case errors.Is(err, io.EOF):
+					return nil
+				case errors.Is(err, errLongLine):
+					return fmt.Errorf("%s: line %d is longer than %d MiB", c.url(k), n+1, maxOutcome>>20)
+				case err != nil:
+					return c.unreachable(err)
+				}
+				if n < read || len(bytes.TrimSpace(line)) == 0 {
+					continue
+				}
+				read++
+				p.progress()
+				if !yield(line, nil) {
+					return stop
+				}
+			}
+		}
+		for p := c.newPatience(); ; {
+			err := once(p)
+			if err == nil || errors.Is(err, stop) {
+				return
+			}
+			if err := p.wait(ctx, err); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Unreachable is a request whose answer did not arrive: the server is away, or the connection broke.
+type Unreachable struct {
+	Server string // its URL
+	Err    error
+}
+
+func (e *Unreachable) Error() string {
+	return fmt.Sprintf("cannot reach the bulk worker at %s: %v", e.Server, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *Unreachable) Unwrap() error { return e.Err }
+
+func (c *Client) unreachable(err error) error {
+	return &Unreachable{Server: c.base.Redacted(), Err: err}
+}
+
+// Passing says whether an error is an outage, after which the same call may well succeed, and no refusal.
+func Passing(err error) bool {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p.passing()
+	}
+	_, ok := errors.AsType[*Unreachable](err)
+	return ok
+}
+
+// patience decides, failure after failure, whether and when to try again. Its clock runs from the first failure since the
+// last progress, so that work of any length may be interrupted any number of times.
+type patience struct {
+	c     *Client
+	pause *backoff.ExponentialBackOff
+	since time.Time // of the first failure; zero: none
+}
+
+// newPatience pauses from a quarter of a second to ten, with jitter, so that many clients do not come back at one moment.
+func (c *Client) newPatience() *patience {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.Multiplier, b.MaxInterval = 250*time.Millisecond, 2, 10*time.Second
+	return &patience{c: c, pause: b}
+}
+
+// progress ends a row of failures.
+func (p *patience) progress() {
+	p.since = time.Time{}
+	p.pause.Reset()
+}
+
+// wait pauses after a failure and returns nil, or returns why it is no use to try again.
+func (p *patience) wait(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w (when it ended: %w)", context.Cause(ctx), err)
+	}
+	if !Passing(err) {
+		return err
+	}
+	now := time.Now()
+	if p.since.IsZero() {
+		p.since = now
+	}
+	pause := p.pause.NextBackOff()
+	if problem, ok := errors.AsType[*Problem](err); ok && problem.RetryAfter > 0 {
+		pause = problem.RetryAfter
+	}
+	if now.Add(pause).Sub(p.since) > p.c.o.Patience {
+		return err
+	}
+	if p.c.o.OnRetry != nil {
+		p.c.o.OnRetry(err, pause)
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%w (when it ended: %w)", context.Cause(ctx), err)
+	case <-t.C:
+		return nil
+	}
+}
+
+// retry calls f until it succeeds, fails for good or patience ends. once: f is repeated only when the server has said that it
+// did nothing.
+func (c *Client) retry(ctx context.Context, once bool, f func() error) error {
+	for p := c.newPatience(); ; {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if problem, ok := errors.AsType[*Problem](err); once && (!ok || problem.Status != http.StatusTooManyRequests) {
+			return err
+		}
+		if err := p.wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}

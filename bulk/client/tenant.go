@@ -1,0 +1,114 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Congestion is a tenant's state of backpressure.
+type Congestion struct {
+	Tenant          string    `json:"tenant"`
+	Level           string    `json:"level"` // none, low, moderate, high, critical
+	NonReady        int64     `json:"non_ready"`
+	Pending         int64     `json:"pending"`
+	InFlight        int64     `json:"in_flight"`
+	Rate            float64   `json:"rate"`            // jobs a second that it may start: its own limit, or its share
+	Backoff         float64   `json:"backoff_seconds"` // the last one
+	ThrottlesPerJob float64   `json:"throttles_per_job"`
+	Finished        int64     `json:"finished"`
+	Estimate        float64   `json:"estimate_seconds"` // to work off what is not ready
+	At              time.Time `json:"at,omitzero"`
+}
+
+// Congestion reads the state of the tenants that have groups, as far as the token is for them.
+func (c *Client) Congestion(ctx context.Context) ([]Congestion, error) {
+	var a struct {
+		Tenants []Congestion `json:"tenants"`
+	}
+	err := c.do(ctx, get("v1", "congestion"), &a)
+	return a.Tenants, err
+}
+
+// History reads a tenant's snapshots of the last minutes (1…1440; 0: an hour), at most one a second, the oldest first.
+func (c *Client) History(ctx context.Context, tenant string, minutes int) ([]Congestion, error) {
+	k := get("v1", "congestion", tenant, "history")
+	if minutes != 0 {
+		k.query = url.Values{"minutes": {strconv.Itoa(minutes)}}
+	}
+	var a struct {
+		History []Congestion `json:"history"`
+	}
+	err := c.do(ctx, k, &a)
+	return a.History, err
+}
+
+// Limits are the rates in force, in jobs a second.
+type Limits struct {
+	Global    float64 `json:"global"`
+	PerTenant float64 `json:"per_tenant"` // 0: a guaranteed share and no cap
+	Burst     float64 `json:"burst"`
+	Live      bool    `json:"live"` // an operator set them; the configuration says otherwise
+}
+
+// Limits reads the rates in force.
+func (c *Client) Limits(ctx context.Context) (*Limits, error) {
+	var l Limits
+	if err := c.do(ctx, get("v1", "limits"), &l); err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// SetLimits changes the rates while they are in force, with the operators' token; nil goes back to the configuration.
+func (c *Client) SetLimits(ctx context.Context, global, perTenant *float64) (*Limits, error) {
+	k, err := call{method: http.MethodPatch, path: []string{"v1", "limits"}}.with(map[string]*float64{"global": global, "per_tenant": perTenant})
+	if err != nil {
+		return nil, err
+	}
+	var l Limits
+	if err := c.do(ctx, k, &l); err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// Tenant is what operators set for a tenant, and its figures.
+type Tenant struct {
+	Tenant   string  `json:"tenant"`
+	Weight   float64 `json:"weight"`
+	Rate     float64 `json:"rate"` // 0: as configured
+	Groups   int64   `json:"groups"`
+	InFlight int64   `json:"in_flight"`
+	Served   int64   `json:"served"`
+}
+
+// Tenant reads a tenant.
+func (c *Client) Tenant(ctx context.Context, name string) (*Tenant, error) {
+	var t Tenant
+	if err := c.do(ctx, get("v1", "tenants", name), &t); err != nil {
+		return nil, err
+	}
+	return &t, nil
+}
+
+// TenantPatch changes a tenant; nil leaves a field as it is.
+type TenantPatch struct {
+	Weight *float64 `json:"weight,omitempty"` // 0.01…100
+	Rate   *float64 `json:"rate,omitempty"`   // jobs a second; 0: as configured
+}
+
+// SetTenant changes a tenant's weight and rate while it runs, with the operators' token.
+func (c *Client) SetTenant(ctx context.Context, name string, p TenantPatch) (*Tenant, error) {
+	k, err := call{method: http.MethodPatch, path: []string{"v1", "tenants", name}}.with(p)
+	if err != nil {
+		return nil, err
+	}
+	var t Tenant
+	if err := c.do(ctx, k, &t); err != nil {
+		return nil, err
+	}
+	return &t, nil
+}

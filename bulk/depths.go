@@ -1,0 +1,92 @@
+package bulk
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// depthsCollector reads the store's figures, as the stats loop last saw them, and the pool when it is asked for them.
+type depthsCollector struct {
+	m                                                        *Metrics
+	queue                                                    *prometheus.Desc
+	pending, ready, nonReady, inFlight, active, gated        *prometheus.Desc
+	jain, accuracy, level, backoff, throttles, spins, age    *prometheus.Desc
+	workers, workersActive, workersIdle, unacked, unackedMax *prometheus.Desc
+}
+
+func newDepthsCollector(m *Metrics) *depthsCollector {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
+	return &depthsCollector{
+		m:             m,
+		queue:         d("queue_groups", "Groups that wait in the fair queue.", "level"),
+		pending:       d("pending_jobs", "Jobs that wait in their group."),
+		ready:         d("ready_jobs", "Jobs that are ready to start."),
+		nonReady:      d("non_ready_jobs", "Jobs that wait out a backoff, a Retry-After or their run_at."),
+		inFlight:      d("in_flight_jobs", "Jobs that run, under a lease."),
+		active:        d("active_tenants", "Tenants with a job that could start but for rate."),
+		gated:         d("gated_groups", "Groups of which nothing starts for now."),
+		jain:          d("fairness_jain", "Jain's index over active tenants."),
+		accuracy:      d("rate_accuracy_ratio", "Starts a second over the rate in force."),
+		level:         d("congestion_level", "Worst congestion level of a tenant."),
+		backoff:       d("congestion_backoff_seconds", "Longest congestion backoff of a tenant."),
+		throttles:     d("throttles_per_job", "Average throttles a job."),
+		spins:         d("saved_spins_total", "Pulls that a gate spared, since the store began."),
+		age:           d("depths_age_seconds", "Age of what this process knows of the queues."),
+		workers:       d("workers", "Workers of this process."),
+		workersActive: d("workers_active", "Workers that run a job."),
+		workersIdle:   d("workers_idle", "Workers that run nothing."),
+		unacked:       d("acks_waiting", "Ended runs whose ack the store has not taken yet."),
+		unackedMax:    d("acks_waiting_limit", "Running and unacknowledged runs at which no more is started."),
+	}
+}
+
+func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy,
+		c.level, c.backoff, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax} {
+		out <- d
+	}
+}
+
+// levels orders the congestion levels.
+var levels = map[string]float64{"none": 0, "low": 1, "moderate": 2, "high": 3, "critical": 4}
+
+func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	c.m.mu.Lock()
+	d, at, known, pool := c.m.last, c.m.at, c.m.known, c.m.pool
+	c.m.mu.Unlock()
+	if pool != nil {
+		l := pool.look(false)
+		gauge(c.workers, float64(l.size))
+		gauge(c.workersActive, float64(l.active))
+		gauge(c.workersIdle, float64(max(0, l.size-l.active)))
+		gauge(c.unacked, float64(l.unacked))
+		gauge(c.unackedMax, float64(l.limit))
+	}
+	if !known {
+		return
+	}
+	for _, level := range []store.Level{store.High, store.Normal, store.Low} {
+		gauge(c.queue, float64(d.Groups[level]), string(level))
+	}
+	gauge(c.pending, float64(d.Pending))
+	gauge(c.ready, float64(d.Ready))
+	gauge(c.nonReady, float64(d.NonReady))
+	gauge(c.inFlight, float64(d.InFlight))
+	gauge(c.active, float64(d.ActiveTenants))
+	gauge(c.gated, float64(d.GatedGroups))
+	gauge(c.jain, d.Jain)
+	gauge(c.accuracy, d.RateAccuracy)
+	gauge(c.level, levels[d.MaxCongestion])
+	gauge(c.backoff, d.MaxBackoff.Seconds())
+	gauge(c.throttles, d.AvgThrottles)
+	out <- prometheus.MustNewConstMetric(c.spins, prometheus.CounterValue, float64(d.SavedSpins))
+	gauge(c.age, time.Since(at).Seconds())
+}

@@ -1,0 +1,263 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// MaxWorkers is the most workers of one process.
+const MaxWorkers = 10_000
+
+// WorkerOptions say how jobs are run. Zero values stand for the defaults.
+type WorkerOptions struct {
+	Count         int           // workers: jobs at once; 10
+	Min, Max      int           // bounds between which the number follows the work; both 0: it stays
+	Batch         int           // most jobs of one pull; 50
+	Lease         time.Duration // the store's; 30s
+	JobTimeout    time.Duration // of one run; 30s
+	ShutdownGrace time.Duration // for running jobs; 30s
+}
+
+// Options of an Engine. Store is required.
+type Options struct {
+	Store     *store.Store
+	Worker    WorkerOptions
+	MaxResult int64 // bytes of a job's result; 64 KiB
+	// RetryBase and RetryMost shape the backoff between tries: up to base·2^(attempt−1), drawn evenly; 1s and 120s. Where the
+	// tenant's congestion backoff is longer, that holds.
+	RetryBase, RetryMost time.Duration
+	// Callback signs a body and POSTs it to a group's callback_url; nil: callbacks are left to other processes.
+	Callback func(ctx context.Context, url string, body []byte) error
+	// CallbackBody writes the group as the API shows it. It is required with Callback.
+	CallbackBody func(g store.Group) ([]byte, error)
+	Metrics      *Metrics     // nil: kept and not shown
+	Log          *slog.Logger // nil: none
+}
+
+// engineStore is what the loops together use of the store.
+type engineStore interface {
+	source
+	ackTaker
+	leaseKeeper
+	mover
+	tender
+	outcomes
+	reductions
+	callbacks
+	historian
+}
+
+var _ engineStore = (*store.Store)(nil)
+
+// Engine runs the jobs of a store in this process, beside any number of others. Register what it can run, then Run it once.
+type Engine struct {
+	o        Options
+	store    engineStore
+	handlers map[string]Handler
+	reducers map[string]Reducer
+	pool     *pool
+	mu       sync.Mutex // of handlers and reducers
+	started  atomic.Bool
+}
+
+// New makes an Engine. It starts nothing.
+func New(o Options) (*Engine, error) {
+	if o.Store == nil {
+		return nil, errors.New("bulk: Options.Store is missing")
+	}
+	return newEngine(o, o.Store)
+}
+
+func newEngine(o Options, s engineStore) (*Engine, error) {
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("bulk: %w", err)
+	}
+	size := o.Worker.Count
+	if o.Worker.Max > 0 {
+		size = min(max(size, o.Worker.Min), o.Worker.Max)
+	}
+	e := &Engine{o: o, store: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
+		pool: newPool(size, 2*o.Worker.Batch)}
+	o.Metrics.attach(e.pool)
+	return e, nil
+}
+
+// complete fills in defaults and finds what cannot be.
+func (o *Options) complete() error {
+	w := &o.Worker
+	defaults := store.Defaults()
+	for _, d := range []struct {
+		value   *time.Duration
+		name    string
+		without time.Duration
+	}{
+		{&w.Lease, "worker.lease", defaults.Lease},
+		{&w.JobTimeout, "worker.job_timeout", 30 * time.Second},
+		{&w.ShutdownGrace, "worker.shutdown_grace", 30 * time.Second},
+		{&o.RetryBase, "congestion.base_backoff", defaults.BaseBackoff},
+		{&o.RetryMost, "congestion.max_backoff", defaults.MaxBackoff},
+	} {
+		if *d.value < 0 {
+			return fmt.Errorf("%s %s: want more than 0", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.without
+		}
+	}
+	for _, n := range []struct {
+		value   *int
+		name    string
+		without int
+	}{{&w.Count, "worker.count", 10}, {&w.Batch, "worker.batch", 50}} {
+		if *n.value == 0 {
+			*n.value = n.without
+		}
+		if *n.value < 0 || *n.value > MaxWorkers {
+			return fmt.Errorf("%s %d: want 1 to %d", n.name, *n.value, MaxWorkers)
+		}
+	}
+	if w.Min != 0 || w.Max != 0 {
+		if w.Min < 1 || w.Max < w.Min || w.Max > MaxWorkers {
+			return fmt.Errorf("worker.min %d and worker.max %d: want 1 ≤ min ≤ max ≤ %d, or both 0 for a fixed number", w.Min, w.Max, MaxWorkers)
+		}
+	}
+	if o.MaxResult == 0 {
+		o.MaxResult = 64 << 10
+	}
+	if o.MaxResult < 0 {
+		return fmt.Errorf("limits.result %d: want more than 0", o.MaxResult)
+	}
+	if o.Callback != nil && o.CallbackBody == nil {
+		return errors.New("Options.Callback needs Options.CallbackBody, which writes the group")
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil, "")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Register sets the handler of a job type. Every process of an installation should know the same types: a job of another is
+// dead at once. It panics when the engine runs already.
+func (e *Engine) Register(jobType string, h Handler) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.beforeRun("Register")
+	e.handlers[jobType] = h
+}
+
+// RegisterReducer sets the reducer that groups ask for with {"op":"reduce","name":name}. One process that has it is enough.
+// It panics when the engine runs already.
+func (e *Engine) RegisterReducer(name string, r Reducer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.beforeRun("RegisterReducer")
+	e.reducers[name] = r
+}
+
+func (e *Engine) beforeRun(method string) {
+	if e.started.Load() {
+		panic("bulk: " + method + " after Run")
+	}
+}
+
+// Types lists the job types with a handler, in order.
+func (e *Engine) Types() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.handlers))
+}
+
+// Resize changes the number of workers, 0 to MaxWorkers; jobs that run go on. With autoscaling, n is kept within its bounds
+// and goes on following the work from there.
+func (e *Engine) Resize(n int) error {
+	if n < 0 || n > MaxWorkers {
+		return fmt.Errorf("worker.count %d: want 0 to %d", n, MaxWorkers)
+	}
+	if w := e.o.Worker; w.Max > 0 {
+		n = min(max(n, w.Min), w.Max)
+	}
+	e.pool.resize(n)
+	return nil
+}
+
+// Workers says how many workers there are, and how many of them run a job.
+func (e *Engine) Workers() (size, active int) {
+	l := e.pool.look(false)
+	return l.size, l.active
+}
+
+// Run takes and runs jobs until ctx ends, then gives back what it holds and returns nil. It goes on by itself when the store is
+// away. An Engine runs once.
+func (e *Engine) Run(ctx context.Context) error {
+	e.mu.Lock()
+	again := e.started.Swap(true)
+	e.mu.Unlock()
+	if again {
+		return errors.New("bulk: this engine has run; make a new one")
+	}
+	o, m, log := &e.o, e.o.Metrics, e.o.Log
+	m.know(e.Types())
+	h := newHealth(log, m.up)
+	runs := newRegistry()
+	acks := &acker{store: e.store, pool: e.pool, runs: runs, metrics: m, log: log, role: h.role("acker"), batch: 4 * o.Worker.Batch,
+		kick: make(chan struct{}, 1), empty: make(chan struct{}, 1)}
+	base := context.WithoutCancel(ctx) // what runs ends in an order of its own
+	w := &workers{handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log, timeout: o.Worker.JobTimeout,
+		maxResult: o.MaxResult, base: o.RetryBase, most: o.RetryMost}
+	w.ctx, w.cancel = context.WithCancel(base)
+	watch := newWatcher(e.store,
+		&reducing{outcomes: e.store, store: e.store, reducers: e.reducers, metrics: m},
+		&calling{store: e.store, send: o.Callback, body: o.CallbackBody, metrics: m, log: log, slots: make(chan struct{}, callbackAtOnce)},
+		m, log, h)
+
+	acking := begin(base, acks.run)
+	renewing := begin(base, (&renewer{store: e.store, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
+	watching := begin(base, watch.run)
+	dispatching := begin(base, (&dispatcher{store: e.store, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
+	counting := begin(base, (&stats{store: e.store, metrics: m, role: h.role("stats")}).run)
+	fetching := begin(base, (&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, start: w.start, giveBack: w.giveBack,
+		metrics: m, role: h.role("fetcher"), ear: newEar(e.store, h.role("ear"))}).run)
+	scaling := begin(base, func(ctx context.Context) {
+		if o.Worker.Max > o.Worker.Min {
+			(&scaler{pool: e.pool, min: o.Worker.Min, max: o.Worker.Max}).run(ctx)
+		}
+	})
+	log.Info("running", "workers", e.pool.look(false).size, "types", e.Types())
+	<-ctx.Done()
+
+	// The order of the end. First nothing new comes in, so that what follows is bounded.
+	fetching.stop()
+	scaling.stop()
+	// Running jobs end, or are cut short and given back. Their leases are renewed until the store knows.
+	w.finish(o.Worker.ShutdownGrace)
+	// Every run has its ack on the way: the store hears of each, for one that it does not hear of counts as a crash.
+	flush, cancel := context.WithTimeout(base, flushFor)
+	left := acks.flush(flush)
+	cancel()
+	acking.stop()
+	renewing.stop()
+	// The roles that serve all processes go on until here, so that what was given back can start elsewhere at once.
+	dispatching.stop()
+	watching.stop()
+	counting.stop()
+	if left > 0 {
+		log.Error("the store did not take the last acks: these jobs run again when their leases have ended", "jobs", left)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// flushFor bounds how long a shutdown waits for a store that does not take the last acks.
+const flushFor = 5 * time.Second

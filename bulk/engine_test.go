@@ -1,0 +1,524 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+func all(status string, ids []string) []string {
+	var want []string
+	for _, id := range ids {
+		want = append(want, id+" "+status)
+	}
+	slices.Sort(want)
+	return want
+}
+
+func finished(t *testing.T, m *memory, want []string) {
+	t.Helper()
+	until(t, "not every job has its outcome", func() bool { return len(m.done()) >= len(want) })
+	if got := m.done(); !slices.Equal(got, want) {
+		t.Fatalf("outcomes %v, want %v", got, want)
+	}
+}
+
+func TestEveryJobRunsOnceOnAsManyWorkersAsThereAre(t *testing.T) {
+	ids := names(500)
+	m := newMemory(ids...)
+	var now, peak atomic.Int64
+	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
+		if n := now.Add(1); n > peak.Load() {
+			peak.Store(n)
+		}
+		defer now.Add(-1)
+		if j.IdempotencyKey != "g/"+j.ID || j.Attempt != 1 || j.Tenant != "acme" {
+			t.Errorf("job %+v", j)
+		}
+		sleep(ctx, 10*time.Millisecond)
+		return []byte(`"` + j.ID + `"`), nil
+	})
+	bubble(t, m, Options{Worker: WorkerOptions{Count: 20, Batch: 8}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		finished(t, m, all("succeeded", ids))
+		if peak.Load() != 20 {
+			t.Errorf("%d jobs at once, want 20", peak.Load())
+		}
+		m.under(func() {
+			if n := len(m.acks); n != 500 {
+				t.Errorf("%d acks for 500 jobs", n)
+			}
+			if m.calls["Ack"] >= 400 {
+				t.Errorf("%d calls of Ack for 500 jobs: they do not gather", m.calls["Ack"])
+			}
+		})
+	})
+}
+
+func TestVerdicts(t *testing.T) {
+	cause := errors.New("no such person")
+	for _, row := range []struct {
+		name   string
+		handle func(ctx context.Context, j *Job) ([]byte, error)
+		want   store.Ack // After is its most
+	}{
+		{"a result", func(context.Context, *Job) ([]byte, error) { return []byte(`{"a":1}`), nil },
+			store.Ack{Verdict: store.Done, Result: []byte(`{"a":1}`)}},
+		{"an oversized result", func(context.Context, *Job) ([]byte, error) { return make([]byte, 101), nil },
+			store.Ack{Verdict: store.Rejected, Code: "result_too_large", Error: "the result has 101 bytes, limits.result allows 100"}},
+		{"any error", func(context.Context, *Job) ([]byte, error) { return nil, cause },
+			store.Ack{Verdict: store.Retry, Code: "error", Error: "no such person", After: time.Second}},
+		{"a failed try", func(context.Context, *Job) ([]byte, error) { return nil, Fail("HTTP 500", cause) },
+			store.Ack{Verdict: store.Retry, Code: "http_500", Error: "no such person", After: time.Second}},
+		{"wrapped", func(context.Context, *Job) ([]byte, error) {
+			return nil, fmt.Errorf("send: %w", Permanent("no_person", cause))
+		},
+			store.Ack{Verdict: store.Rejected, Code: "no_person", Error: "no such person"}},
+		{"refused for now", func(context.Context, *Job) ([]byte, error) { return nil, Busy(3*time.Second, cause) },
+			store.Ack{Verdict: store.Throttled, Code: "busy", Error: "no such person", After: 3 * time.Second}},
+		{"time-out", func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() },
+			store.Ack{Verdict: store.Retry, Code: "timeout", Error: "context deadline exceeded", After: time.Second}},
+		{"time-out in other words", func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, cause },
+			store.Ack{Verdict: store.Retry, Code: "timeout", Error: "no such person", After: time.Second}},
+		{"done as the time ends", func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, nil },
+			store.Ack{Verdict: store.Done}},
+		{"panic", func(context.Context, *Job) ([]byte, error) { panic("oh") },
+			store.Ack{Verdict: store.Retry, Code: "panic", Error: "the handler panicked: oh", After: time.Second}},
+		{"a goroutine that ends", func(context.Context, *Job) ([]byte, error) { runtime.Goexit(); return nil, nil },
+			store.Ack{Verdict: store.Retry, Code: "panic", Error: "the handler panicked: <nil>", After: time.Second}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			m := newMemory("j")
+			o := Options{MaxResult: 100, Worker: WorkerOptions{JobTimeout: time.Second}}
+			bubble(t, m, o, map[string]Handler{"t": HandlerFunc(row.handle)}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+				var got store.Ack
+				until(t, "no ack", func() bool {
+					m.under(func() {
+						if len(m.acks) > 0 {
+							got = m.acks[0]
+						}
+					})
+					return got.Key != ""
+				})
+				if got.After < 0 || got.After > row.want.After || (got.Verdict == store.Throttled && got.After != row.want.After) {
+					t.Errorf("after %s, want at most %s", got.After, row.want.After)
+				}
+				row.want.Key, row.want.Fence, row.want.Took, row.want.After = "g/j", 1, got.Took, got.After
+				if fmt.Sprint(got) != fmt.Sprint(row.want) {
+					t.Errorf("got  %+v\nwant %+v", got, row.want)
+				}
+			})
+		})
+	}
+}
+
+func TestUnknownTypeIsDeadAtOnce(t *testing.T) {
+	m := newMemory()
+	m.submit("fax", "j")
+	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		finished(t, m, []string{"j dead"})
+		m.under(func() {
+			if a := m.acks[0]; a.Code != "unknown_type" || !strings.Contains(a.Error, `"fax"`) {
+				t.Errorf("%+v", a)
+			}
+		})
+	})
+}
+
+var noop = HandlerFunc(func(context.Context, *Job) ([]byte, error) { return nil, nil })
+
+// A handler that does not heed its context holds up nobody: its job is tried again and its worker goes to others.
+func TestHandlerThatIgnoresItsTimeOut(t *testing.T) {
+	m := newMemory("stuck", "b", "c")
+	m.group.Total = 4 // never all: the reducer stays out of it
+	release := make(chan struct{})
+	h := HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
+		if j.ID == "stuck" && j.Attempt == 1 {
+			<-release
+		}
+		return nil, nil
+	})
+	o := Options{Worker: WorkerOptions{Count: 1, JobTimeout: time.Second}, Metrics: NewMetrics(nil, "")}
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, log *journal, _ func()) {
+		release = make(chan struct{}) // of this bubble
+		finished(t, m, []string{"b succeeded", "c succeeded", "stuck succeeded"})
+		m.under(func() {
+			a := m.acks[0]
+			if a.Code != "timeout" || a.Verdict != store.Retry || a.Took < 2*time.Second || a.Took > 3*time.Second {
+				t.Errorf("%+v", a)
+			}
+		})
+		same(t, o.Metrics, map[string]float64{`handlers_abandoned`: 1, `job_timeouts_total{type="t"}`: 1,
+			`job_runs_total{type="t",verdict="retry"}`: 1, `job_runs_total{type="t",verdict="success"}`: 3})
+		close(release)
+		until(t, "the handler is still counted", func() bool { return value(t, o.Metrics, "handlers_abandoned") == 0 })
+		m.under(func() {
+			if len(m.acks) != 4 {
+				t.Errorf("%d acks, want 4: what comes late is dropped", len(m.acks))
+			}
+		})
+	})
+}
+
+func TestPanicIsLoggedWithItsStack(t *testing.T) {
+	m := newMemory("j")
+	h := HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
+		if j.Attempt == 1 {
+			panic("oh")
+		}
+		return nil, nil
+	})
+	bubble(t, m, Options{}, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, log *journal, _ func()) {
+		finished(t, m, []string{"j succeeded"})
+		if log.count("engine_test.go") == 0 || log.count("panic=oh") != 1 {
+			t.Error(log.b.String())
+		}
+	})
+}
+
+func TestLongJobKeepsItsLease(t *testing.T) {
+	m := newMemory("long")
+	o := Options{Worker: WorkerOptions{JobTimeout: 10 * time.Minute}}
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 5*time.Minute); return nil, ctx.Err() })
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		finished(t, m, []string{"long succeeded"})
+		m.under(func() {
+			if n := len(m.starts["long"]); n != 1 {
+				t.Errorf("%d starts", n)
+			}
+			// Every third of the lease, give or take a twelfth.
+			if n := m.calls["Renew"]; n < 23 || n > 31 {
+				t.Errorf("%d renewals in 5 minutes of a lease of 30 s", n)
+			}
+		})
+	})
+}
+
+func TestLostLeaseStopsItsJobAndDropsItsAck(t *testing.T) {
+	m := newMemory("j")
+	var ended atomic.Int64
+	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
+		if j.Fence == 1 {
+			m.under(func() { // somebody else has it
+				m.pending = append(m.pending, m.leases[1])
+				delete(m.leases, 1)
+			})
+			<-ctx.Done()
+			ended.Add(1)
+		}
+		return nil, nil
+	})
+	o := Options{Worker: WorkerOptions{Count: 2, JobTimeout: time.Hour}, Metrics: NewMetrics(nil, "")}
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		finished(t, m, []string{"j succeeded"})
+		until(t, "the job of the lost lease goes on", func() bool { return ended.Load() == 1 })
+		until(t, "its worker is not free", func() bool { l := e.pool.look(false); return l.active == 0 && l.unacked == 0 })
+		m.under(func() {
+			if len(m.acks) != 1 || m.acks[0].Fence != 2 {
+				t.Errorf("acks %+v, want that of the second run alone", m.acks)
+			}
+		})
+		same(t, o.Metrics, map[string]float64{"leases_lost_total": 1})
+	})
+}
+
+// While the store is away, what is finished waits; no more starts than the pool bounds; afterwards all goes on.
+func TestOutage(t *testing.T) {
+	ids := names(300)
+	m := newMemory(ids...)
+	o := Options{Worker: WorkerOptions{Count: 5, Batch: 10}, Metrics: NewMetrics(nil, "")}
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 20*time.Millisecond); return nil, nil })
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, log *journal, _ func()) {
+		until(t, "it does not begin", func() bool { return len(m.done()) > 50 })
+		same(t, o.Metrics, map[string]float64{"store_up": 1})
+		m.fail(false, "Ack")
+		<-time.After(time.Minute)
+		if l := e.pool.look(false); l.active != 0 || l.unacked != l.limit {
+			t.Errorf("%+v: want nothing running and the bound reached", l)
+		}
+		same(t, o.Metrics, map[string]float64{"store_up": 0})
+		m.fail(false)
+		<-time.After(2 * time.Minute)
+		if n := m.count("Pull"); n > 400 {
+			t.Errorf("%d pulls: it polls a store that is away", n)
+		}
+		if n := log.count("the store is away"); n != 1 {
+			t.Errorf("the outage is logged %d times: %s", n, log.b.String())
+		}
+		m.heal()
+		finished(t, m, all("succeeded", ids))
+		until(t, "it does not say that the store is back", func() bool { return log.count("the store is back") == 1 })
+		m.under(func() {
+			for id, s := range m.starts {
+				if len(s) != 1 {
+					t.Errorf("%s started %d times", id, len(s))
+				}
+			}
+			if len(m.gaps) != 1 || m.gaps[0] < 2*time.Minute || m.gaps[0] > 2*time.Minute+5*time.Second {
+				t.Errorf("gaps %v, want one of 2 minutes", m.gaps)
+			}
+		})
+	})
+}
+
+// Answers get lost: what took effect is repeated, and does no harm.
+func TestLostAnswers(t *testing.T) {
+	ids := names(200)
+	m := newMemory(ids...)
+	m.tend = []string{"g"}
+	m.fault = func(call string) (error, error) {
+		if call != "Pull" && rand.IntN(4) == 0 {
+			return nil, errAway
+		}
+		return nil, nil
+	}
+	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		finished(t, m, all("succeeded", ids))
+		until(t, "acks stay behind", func() bool { return e.pool.look(false).unacked == 0 })
+		until(t, "the group does not end", func() bool { return m.status() == store.Completed })
+	})
+}
+
+// A pull whose answer is lost leaves leased jobs that nobody runs: they come back when the lease has ended.
+func TestLostPull(t *testing.T) {
+	m := newMemory("j")
+	m.fail(true, "Pull")
+	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		until(t, "no pull", func() bool { return m.count("Pull") > 0 })
+		m.heal()
+		finished(t, m, []string{"j succeeded"})
+		m.under(func() {
+			s := m.starts["j"]
+			if gap := s[1].Sub(s[0]); gap < m.lease || gap > m.lease+time.Second {
+				t.Errorf("recovered after %s, want the lease and at most a second", gap)
+			}
+		})
+	})
+}
+
+func TestRefusedAckHarmsNoOther(t *testing.T) {
+	ids := names(40)
+	m := newMemory(ids...)
+	m.group.Total++
+	var gate atomic.Bool
+	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
+		for !gate.Load() { // so that they end together
+			sleep(ctx, time.Millisecond)
+		}
+		if j.ID == "j7" {
+			return nil, Fail("refuse_me", errors.New("x"))
+		}
+		return nil, nil
+	})
+	bubble(t, m, Options{Worker: WorkerOptions{Count: 40, JobTimeout: time.Hour}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, log *journal, _ func()) {
+		until(t, "not all run", func() bool { return e.pool.look(false).active == 40 })
+		gate.Store(true)
+		finished(t, m, all("succeeded", slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "j7" })))
+		if log.count("refuses an ack") != 1 || log.count("job=j7") != 1 {
+			t.Error(log.b.String())
+		}
+	})
+}
+
+func TestIdleEngineHardlyAsks(t *testing.T) {
+	m := newMemory()
+	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		<-time.After(100 * time.Second)
+		if n := m.count("Pull"); n > 110 {
+			t.Errorf("%d pulls in 100 s without work", n)
+		}
+		for i := range 10 {
+			<-time.After(1237 * time.Millisecond)
+			id, at := fmt.Sprint("j", i), time.Now()
+			m.submit("t", id)
+			until(t, "it does not start", func() bool { return len(m.done()) == i+1 })
+			m.under(func() {
+				if d := m.starts[id][0].Sub(at); d > 10*time.Millisecond {
+					t.Errorf("started %s after it came", d)
+				}
+			})
+		}
+	})
+}
+
+func TestEverySlotOfALimitIsUsed(t *testing.T) {
+	ids := names(200)
+	m := newMemory(ids...)
+	m.rate = 20 * time.Millisecond
+	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		at := time.Now()
+		finished(t, m, all("succeeded", ids))
+		// A call takes a millisecond here, so that a slot is met a millisecond late.
+		if d := time.Since(at); d > 199*22*time.Millisecond {
+			t.Errorf("took %s, want about %s", d, 199*21*time.Millisecond)
+		}
+		if n := m.count("Pull"); n > 2*len(ids)+20 {
+			t.Errorf("%d pulls for %d slots", n, len(ids))
+		}
+	})
+}
+
+func TestResize(t *testing.T) {
+	m := newMemory(names(2000)...)
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 100*time.Millisecond); return nil, nil })
+	bubble(t, m, Options{Worker: WorkerOptions{Count: 4}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		settles := func(n int) {
+			t.Helper()
+			until(t, fmt.Sprintf("not %d workers are busy", n), func() bool { size, active := e.Workers(); return size == n && active == n })
+			<-time.After(time.Second)
+			if _, active := e.Workers(); active > n {
+				t.Errorf("%d run, want at most %d", active, n)
+			}
+		}
+		settles(4)
+		for _, n := range []int{16, 2, 0, 8} {
+			if err := e.Resize(n); err != nil {
+				t.Fatal(err)
+			}
+			settles(n)
+		}
+		for _, n := range []int{-1, MaxWorkers + 1} {
+			if err := e.Resize(n); err == nil || !strings.Contains(err.Error(), "worker.count") {
+				t.Errorf("Resize(%d): %v", n, err)
+			}
+		}
+	})
+}
+
+func TestAutoscaling(t *testing.T) {
+	m := newMemory(names(3000)...)
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 100*time.Millisecond); return nil, nil })
+	bubble(t, m, Options{Worker: WorkerOptions{Count: 1, Min: 2, Max: 40}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		if size, _ := e.Workers(); size != 2 {
+			t.Errorf("begins with %d workers, want the least, 2", size)
+		}
+		at := time.Now()
+		until(t, "it does not grow", func() bool { size, _ := e.Workers(); return size == 40 })
+		if d := time.Since(at); d > 10*time.Second {
+			t.Errorf("grew within %s", d)
+		}
+		until(t, "the work does not end", func() bool { return len(m.done()) == 3000 })
+		until(t, "it does not shrink", func() bool { size, _ := e.Workers(); return size == 2 })
+		if err := e.Resize(100); err != nil {
+			t.Fatal(err)
+		}
+		if size, _ := e.Workers(); size != 40 {
+			t.Errorf("resized to %d, want the bound, 40", size)
+		}
+	})
+}
+
+func TestShutdownGivesWorkBack(t *testing.T) {
+	m := newMemory("short", "long", "deaf", "last")
+	o := Options{Worker: WorkerOptions{Count: 3, JobTimeout: time.Hour, ShutdownGrace: 10 * time.Second}}
+	release := make(chan struct{})
+	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
+		switch j.ID {
+		case "short":
+			sleep(ctx, 8*time.Second)
+			return nil, ctx.Err()
+		case "deaf":
+			<-release
+		default:
+			<-ctx.Done()
+		}
+		return nil, ctx.Err()
+	})
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, stop func()) {
+		release = make(chan struct{})
+		until(t, "not all run", func() bool { _, active := e.Workers(); return active == 3 })
+		pulls := m.count("Pull")
+		at := time.Now()
+		stop()
+		if d := time.Since(at); d < 10*time.Second || d > 12*time.Second {
+			t.Errorf("took %s, want the grace and a second for the deaf", d)
+		}
+		m.under(func() {
+			if m.calls["Pull"] > pulls+1 {
+				t.Errorf("%d pulls after the end began", m.calls["Pull"]-pulls)
+			}
+			verdicts := map[string]store.Verdict{}
+			for _, a := range m.acks {
+				verdicts[a.Key] = a.Verdict
+			}
+			want := map[string]store.Verdict{"g/short": store.Done, "g/long": store.Returned, "g/deaf": store.Returned}
+			if fmt.Sprint(verdicts) != fmt.Sprint(want) {
+				t.Errorf("verdicts %v, want %v", verdicts, want)
+			}
+			if len(m.leases) != 0 || len(m.pending) != 3 {
+				t.Errorf("%d leases and %d pending are left, want 0 and 3", len(m.leases), len(m.pending))
+			}
+		})
+		close(release)
+		if err := e.Run(t.Context()); err == nil {
+			t.Error("it runs a second time")
+		}
+	})
+}
+
+func TestShutdownWithoutTheStoreEnds(t *testing.T) {
+	m := newMemory("j")
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
+	o := Options{Worker: WorkerOptions{ShutdownGrace: time.Second}}
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, log *journal, stop func()) {
+		until(t, "it does not run", func() bool { _, active := e.Workers(); return active == 1 })
+		m.fail(false)
+		at := time.Now()
+		stop()
+		if d := time.Since(at); d > time.Second+flushFor+2*time.Second {
+			t.Errorf("took %s", d)
+		}
+		if log.count("did not take the last acks") != 1 {
+			t.Error(log.b.String())
+		}
+	})
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "Store") {
+		t.Errorf("without a store: %v", err)
+	}
+	for _, row := range []struct {
+		o    Options
+		says string
+	}{
+		{Options{Worker: WorkerOptions{Count: -1}}, "worker.count -1"},
+		{Options{Worker: WorkerOptions{Batch: MaxWorkers + 1}}, "worker.batch 10001"},
+		{Options{Worker: WorkerOptions{Min: 5, Max: 2}}, "worker.min 5 and worker.max 2"},
+		{Options{Worker: WorkerOptions{Min: 5}}, "worker.max 0"},
+		{Options{Worker: WorkerOptions{Lease: -time.Second}}, "worker.lease -1s"},
+		{Options{MaxResult: -1}, "limits.result -1"},
+		{Options{Callback: func(context.Context, string, []byte) error { return nil }}, "CallbackBody"},
+	} {
+		if _, err := newEngine(row.o, newMemory()); err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("got %v, want it to name %q", err, row.says)
+		}
+	}
+}
+
+func TestRetryBackoff(t *testing.T) {
+	for _, row := range []struct {
+		attempt int64
+		most    time.Duration
+	}{{1, time.Second}, {2, 2 * time.Second}, {3, 4 * time.Second}, {7, 64 * time.Second}, {8, 2 * time.Minute}, {1000, 2 * time.Minute}} {
+		longest := time.Duration(0)
+		for range 2000 {
+			d := retryAfter(time.Second, 2*time.Minute, row.attempt)
+			if d < 0 || d > row.most {
+				t.Fatalf("attempt %d: %s, want at most %s", row.attempt, d, row.most)
+			}
+			longest = max(longest, d)
+		}
+		if longest < row.most/2 {
+			t.Errorf("attempt %d: at most %s of 2000, want up to %s", row.attempt, longest, row.most)
+		}
+	}
+}

@@ -1,0 +1,544 @@
+package bulk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// memory is a store of one group in memory, with the real one's manners: leases that end, fences that grow, refusals, and calls
+// that fail before or after they took effect.
+type memory struct {
+	lease time.Duration
+	event chan struct{} // holds one
+
+	mu       sync.Mutex
+	pending  []*memJob
+	later    []*memJob // until due
+	leases   map[int64]*memJob
+	fence    int64
+	outcomes []store.Outcome
+	starts   map[string][]time.Time
+	acks     []store.Ack
+	calls    map[string]int
+	fault    func(call string) (before, after error)
+	rate     time.Duration // between two starts; 0: none
+	slot     time.Time
+	tend     []string
+
+	group     store.Group
+	reducer   int64
+	state     []byte
+	cursor    string
+	locked    bool
+	gaps      []time.Duration
+	callbacks []string
+}
+
+type memJob struct {
+	store.Leased
+	due, until time.Time
+}
+
+var errAway = fmt.Errorf("%w: connection refused", store.ErrStore)
+
+func newMemory(jobs ...string) *memory {
+	m := &memory{lease: 30 * time.Second, event: make(chan struct{}, 1), leases: map[int64]*memJob{}, starts: map[string][]time.Time{},
+		calls: map[string]int{}, fault: func(string) (error, error) { return nil, nil }}
+	m.group = store.Group{GroupSpec: store.GroupSpec{ID: "g", Tenant: "acme", Aggregate: `{"op":"count"}`}, Status: store.Running}
+	m.submit("t", jobs...)
+	return m
+}
+
+func (m *memory) submit(jobType string, ids ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		m.pending = append(m.pending, &memJob{Leased: store.Leased{Key: "g/" + id, ID: id, Group: "g", Tenant: "acme", Type: jobType,
+			Payload: []byte(`{}`), Cost: 1, Attempt: 1}})
+	}
+	m.group.Total += int64(len(ids))
+	m.tell()
+}
+
+func (m *memory) tell() {
+	select {
+	case m.event <- struct{}{}:
+	default:
+	}
+}
+
+// call counts a call and draws its faults. Each takes a millisecond.
+func (m *memory) call(name string) (before, after error) {
+	<-time.After(time.Millisecond)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls[name]++
+	return m.fault(name)
+}
+
+// fail makes calls fail from now on: those named, or all.
+func (m *memory) fail(after bool, names ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = func(call string) (error, error) {
+		if len(names) > 0 && !slices.Contains(names, call) {
+			return nil, nil
+		}
+		if after {
+			return nil, errAway
+		}
+		return errAway, nil
+	}
+}
+
+func (m *memory) heal() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = func(string) (error, error) { return nil, nil }
+}
+
+func (m *memory) Pull(_ context.Context, want int) (store.Pulled, error) {
+	before, after := m.call("Pull")
+	if before != nil {
+		return store.Pulled{}, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var p store.Pulled
+	now := time.Now()
+	for len(p.Jobs) < want && len(m.pending) > 0 {
+		if m.rate > 0 {
+			if now.Before(m.slot) {
+				p.Next = m.slot.Sub(now)
+				break
+			}
+			m.slot = m.slot.Add(m.rate)
+			if m.slot.Before(now) {
+				m.slot = now.Add(m.rate)
+			}
+		}
+		j := m.pending[0]
+		m.pending = m.pending[1:]
+		m.fence++
+		j.Fence, j.until = m.fence, now.Add(m.lease)
+		m.leases[j.Fence] = j
+		m.starts[j.ID] = append(m.starts[j.ID], now)
+		p.Jobs = append(p.Jobs, j.Leased)
+	}
+	p.Fetched, p.ToReady = int64(len(p.Jobs)), int64(len(p.Jobs))
+	p.More = len(m.pending) > 0 && p.Next == 0
+	return p, after
+}
+
+func (m *memory) Wait(ctx context.Context, d time.Duration) error {
+	if before, _ := m.call("Wait"); before != nil {
+		return before
+	}
+	select {
+	case <-m.event:
+	case <-time.After(d):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (m *memory) Ack(_ context.Context, acks []store.Ack) ([]store.AckState, error) {
+	before, after := m.call("Ack")
+	if before != nil {
+		return nil, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range acks {
+		if a.Code == "refuse_me" {
+			return nil, &store.Refusal{Code: store.CodeInvalid, Detail: "refuse_me"}
+		}
+	}
+	states := make([]store.AckState, len(acks))
+	for i, a := range acks {
+		m.acks = append(m.acks, a)
+		j := m.leases[a.Fence]
+		if j == nil || j.Key != a.Key {
+			states[i] = store.AckStale
+			continue
+		}
+		delete(m.leases, a.Fence)
+		o := store.Outcome{ID: j.ID, Attempts: j.Attempt, Result: a.Result, Code: a.Code, Error: a.Error}
+		switch a.Verdict {
+		case store.Done:
+			states[i], o.Status = store.AckDone, "succeeded"
+			m.group.Succeeded++
+		case store.Rejected:
+			states[i], o.Status = store.AckFailed, "failed"
+			m.group.Failed++
+		case store.Buried:
+			states[i], o.Status = store.AckDead, "dead"
+			m.group.Dead++
+		case store.Retry:
+			states[i] = store.AckRetry
+			if j.Attempt++; j.Attempt > 4 {
+				states[i], o.Status = store.AckDead, "dead"
+				m.group.Dead++
+			}
+		case store.Throttled:
+			states[i] = store.AckThrottled
+		case store.Returned:
+			states[i] = store.AckReturned
+		}
+		if o.Status != "" {
+			m.outcomes = append(m.outcomes, o)
+			if g := m.group; g.Succeeded+g.Failed+g.Dead == g.Total {
+				m.group.Status = store.Aggregating
+			}
+			continue
+		}
+		if states[i] == store.AckReturned {
+			m.pending = append([]*memJob{j}, m.pending...)
+			m.tell()
+			continue
+		}
+		j.due = time.Now().Add(max(a.After, 10*time.Millisecond))
+		m.later = append(m.later, j)
+	}
+	return states, after
+}
+
+func (m *memory) Renew(_ context.Context, leases []store.Lease) ([]bool, error) {
+	before, after := m.call("Renew")
+	if before != nil {
+		return nil, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	held := make([]bool, len(leases))
+	for i, l := range leases {
+		if j := m.leases[l.Fence]; j != nil {
+			held[i], j.until = true, time.Now().Add(m.lease)
+		}
+	}
+	return held, after
+}
+
+func (m *memory) Dispatch(_ context.Context, gap time.Duration) (store.Dispatch, error) {
+	before, after := m.call("Dispatch")
+	if before != nil {
+		return store.Dispatch{}, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if gap > 0 {
+		m.gaps = append(m.gaps, gap)
+	}
+	var d store.Dispatch
+	for fence, j := range m.leases {
+		if gap > 0 {
+			j.until = now.Add(m.lease)
+		} else if now.After(j.until) {
+			delete(m.leases, fence)
+			j.Crashes++
+			m.pending = append(m.pending, j)
+			d.Recovered++
+			m.tell()
+		}
+	}
+	m.later = slices.DeleteFunc(m.later, func(j *memJob) bool {
+		if now.Before(j.due) {
+			return false
+		}
+		m.pending = append([]*memJob{j}, m.pending...)
+		d.Moved++
+		m.tell()
+		return true
+	})
+	d.Tend = slices.Clone(m.tend)
+	return d, after
+}
+
+func (m *memory) Lock(context.Context, string, time.Duration) (func(), bool, error) {
+	before, _ := m.call("Lock")
+	if before != nil {
+		return nil, false, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.locked {
+		return nil, false, nil
+	}
+	m.locked = true
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.locked = false
+	}, true, nil
+}
+
+func (m *memory) Tend(context.Context, string) (store.Tended, error) {
+	before, after := m.call("Tend")
+	if before != nil {
+		return store.Tended{}, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return store.Tended{
+		Reduce:   m.group.Status == store.Aggregating || int64(len(m.outcomes)) > m.group.Reduced,
+		Callback: m.group.CallbackState == "pending",
+	}, after
+}
+
+func (m *memory) BeginReduce(context.Context, string) (store.Reduction, error) {
+	before, after := m.call("BeginReduce")
+	if before != nil {
+		return store.Reduction{}, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reducer++
+	return store.Reduction{Group: m.group, Fence: m.reducer, Cursor: m.cursor, State: m.state}, after
+}
+
+func (m *memory) Results(_ context.Context, _, cursor string, limit int) (store.Page, error) {
+	before, after := m.call("Results")
+	if before != nil {
+		return store.Page{}, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from, _ := strconv.Atoi(cursor)
+	to := min(from+limit, len(m.outcomes))
+	return store.Page{Outcomes: slices.Clone(m.outcomes[from:to]), Next: strconv.Itoa(to)}, after
+}
+
+func (m *memory) CommitReduce(_ context.Context, _ string, fence int64, cursor string, n int64, state []byte) (bool, error) {
+	before, after := m.call("CommitReduce")
+	if before != nil {
+		return false, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if fence != m.reducer {
+		return false, after
+	}
+	m.cursor, m.state = cursor, state
+	m.group.Reduced += n
+	return true, after
+}
+
+func (m *memory) Finish(_ context.Context, _ string, fence int64, result []byte) (store.Group, bool, error) {
+	before, after := m.call("Finish")
+	if before != nil {
+		return store.Group{}, false, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := &m.group
+	if fence != m.reducer || (g.Status != store.Aggregating && g.Status != store.Cancelled) || g.Reduced != int64(len(m.outcomes)) {
+		return *g, false, after
+	}
+	g.Result = result
+	if g.Status == store.Cancelled {
+		return *g, true, after
+	}
+	g.Status, g.FinishedAt = store.Completed, time.Now()
+	if g.CallbackURL != "" {
+		g.CallbackState = "pending"
+	}
+	return *g, true, after
+}
+
+func (m *memory) Group(context.Context, string) (store.Group, error) {
+	before, after := m.call("Group")
+	if before != nil {
+		return store.Group{}, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.group, after
+}
+
+func (m *memory) CallbackDone(_ context.Context, _ string, ok, last bool, again time.Duration) error {
+	before, after := m.call("CallbackDone")
+	if before != nil {
+		return before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ok:
+		m.group.CallbackState = "done"
+	case last:
+		m.group.CallbackState = "failed"
+	default:
+		m.group.CallbackState = "waits"
+		time.AfterFunc(again, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.group.CallbackState = "pending"
+		})
+	}
+	m.group.CallbackTries++
+	m.callbacks = append(m.callbacks, fmt.Sprintf("ok=%t last=%t again=%s", ok, last, again.Round(time.Second)))
+	return after
+}
+
+func (m *memory) Snapshot(context.Context) error {
+	before, after := m.call("Snapshot")
+	return errors.Join(before, after)
+}
+
+func (m *memory) Depths(context.Context) (store.Depths, error) {
+	before, after := m.call("Depths")
+	if err := errors.Join(before, after); err != nil {
+		return store.Depths{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return store.Depths{Groups: map[store.Level]int64{store.Normal: 1}, Pending: int64(len(m.pending)), NonReady: int64(len(m.later)),
+		InFlight: int64(len(m.leases)), ActiveTenants: 1, Jain: 1, MaxCongestion: "low", MaxBackoff: 2 * time.Second}, nil
+}
+
+// done says which jobs have an outcome, in order.
+func (m *memory) done() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []string
+	for _, o := range m.outcomes {
+		all = append(all, o.ID+" "+o.Status)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (m *memory) count(call string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls[call]
+}
+
+// under gives the test a look inside.
+func (m *memory) under(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// names are job ids: j0, j1, …
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = "j" + strconv.Itoa(i)
+	}
+	return all
+}
+
+// journal keeps what is logged.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.b.String(), text)
+}
+
+// bubble runs an Engine on a memory in a synctest bubble: test is called while it runs. When it returns, the engine shuts down.
+func bubble(t *testing.T, m *memory, o Options, handlers map[string]Handler, test func(t *testing.T, e *Engine, log *journal, stop func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m.event = make(chan struct{}, 1) // of this bubble
+		log := &journal{}
+		o.Log = slog.New(slog.NewTextHandler(log, nil))
+		e, err := newEngine(o, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, h := range handlers {
+			e.Register(name, h)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		stop := sync.OnceFunc(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+		test(t, e, log, stop)
+		stop()
+	})
+}
+
+// until lets the bubble's time pass until what is asked for holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Hour)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after an hour: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (m *memory) status() (s store.Status) {
+	m.under(func() { s = m.group.Status })
+	return s
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// manyGroups have nothing to do but a callback, but for "quick".
+type manyGroups struct {
+	mu     sync.Mutex
+	tended map[string]int
+}
+
+func (m *manyGroups) count(group string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tended[group]
+}
+
+func (m *manyGroups) Lock(context.Context, string, time.Duration) (func(), bool, error) {
+	return func() {}, true, nil
+}
+
+func (m *manyGroups) Tend(_ context.Context, group string) (store.Tended, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tended[group]++
+	return store.Tended{Callback: group != "quick"}, nil
+}
+
+func (m *manyGroups) Group(_ context.Context, group string) (store.Group, error) {
+	return store.Group{GroupSpec: store.GroupSpec{ID: group}, FinishedAt: time.Now()}, nil
+}
+
+func (m *manyGroups) CallbackDone(context.Context, string, bool, bool, time.Duration) error {
+	return nil
+}

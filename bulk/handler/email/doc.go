@@ -1,0 +1,2 @@
+// Package email runs jobs by handing a message each to an SMTP server.
+package email

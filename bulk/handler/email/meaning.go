@@ -1,0 +1,67 @@
+package email
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/textproto"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/outbound"
+)
+
+// enhanced finds the status of RFC 3463 that may begin a reply's text.
+var enhanced = regexp.MustCompile(`^\s*([245]\.\d{1,3}\.\d{1,3})\b`)
+
+// meaning says what an undelivered message means for its job:
+//
+//	5xx of the message (MAIL, RCPT, DATA)            permanent  smtp_<code>
+//	5xx before it (greeting, STARTTLS, AUTH), 530    a failed try: the operator's to mend, not the job's fault
+//	4xx that the server says of itself               busy: 421, 432, 454, 452 but of RCPT, 4.3.x, any before RCPT
+//	other 4xx, about a recipient or a message        a failed try (greylisting, a full mailbox)
+//	no reply                                         a failed try: timeout, connection
+func (h *Handler) meaning(ctx context.Context, err error) error {
+	code, status := 0, ""
+	if said, ok := errors.AsType[*textproto.Error](err); ok {
+		code = said.Code
+		if m := enhanced.FindStringSubmatch(said.Msg); m != nil {
+			status = m[1]
+		}
+	}
+	reply, isReply := errors.AsType[*replyError](err)
+	if isReply && code == 0 {
+		code = reply.code
+	}
+	early, isEarly := errors.AsType[*stageError](err)
+	switch name := "smtp_" + strconv.Itoa(code); {
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		return bulk.Fail("cancelled", fmt.Errorf("%w (%w)", context.Cause(ctx), err))
+	case ctx.Err() != nil || code == 0 && outbound.IsTimeout(err):
+		return bulk.Fail("timeout", fmt.Errorf("the mail server did not take the message in time: %w", err))
+	case code == 530 || code >= 500 && isEarly:
+		return bulk.Fail(name, fmt.Errorf("the mail server does not let us in, see processors.%s.smtp: %w", h.name, err))
+	case code >= 500:
+		return bulk.Permanent(name, err)
+	case code >= 400 && (isEarly || ofServer(code, status, reply.command)):
+		return bulk.Busy(0, err)
+	case code >= 400:
+		return bulk.Fail(name, err)
+	case isEarly && early.stage == "auth":
+		return bulk.Fail("smtp_auth", fmt.Errorf("see processors.%s.smtp: %w", h.name, err))
+	}
+	return bulk.Fail("connection", err)
+}
+
+// ofServer says that a 4xx speaks of the server's state and not of a recipient's or the message's.
+func ofServer(code int, status, command string) bool {
+	switch code {
+	case 421, 432, 454:
+		return true
+	case 452: // storage; of a recipient it means a full mailbox, or that there are too many of them
+		return !strings.HasPrefix(command, "RCPT")
+	}
+	return command == "MAIL" || strings.HasPrefix(status, "4.3.")
+}

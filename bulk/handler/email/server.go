@@ -1,0 +1,207 @@
+package email
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
+)
+
+// server is where mail is handed in.
+type server struct {
+	host       string
+	port       int
+	implicit   bool // TLS from the start
+	policy     mail.TLSPolicy
+	user, pass string
+	tls        *tls.Config // may be nil
+}
+
+// parseServer reads processors.<type>.smtp.
+func parseServer(raw string) (*server, error) {
+	if raw == "" {
+		return nil, errors.New("empty; give the server as smtp://user:pass@host:587 or smtps://user:pass@host:465")
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // without the URL, which holds the password
+		}
+		if _, ok := errors.AsType[url.InvalidHostError](err); ok || strings.Contains(err.Error(), "port") {
+			err = errors.New("the host or port cannot be read; percent-encode /, ?, # and @ of the password")
+		}
+		return nil, err
+	}
+	s := &server{host: u.Hostname(), port: 587, implicit: u.Scheme == "smtps", policy: mail.TLSMandatory}
+	switch {
+	case u.Scheme != "smtp" && u.Scheme != "smtps":
+		return nil, fmt.Errorf("the scheme is %q, not smtp or smtps", u.Scheme)
+	case s.host == "":
+		return nil, errors.New("it has no host")
+	case u.Path != "" && u.Path != "/" || u.Fragment != "":
+		return nil, errors.New("something follows the host and port; percent-encode /, ? and # of the password")
+	}
+	if s.implicit {
+		s.port = 465
+	}
+	if p := u.Port(); p != "" {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil || n == 0 {
+			return nil, errors.New("the port is not a number of 1 to 65535")
+		}
+		s.port = int(n)
+	}
+	if u.User != nil {
+		s.user = u.User.Username()
+		s.pass, _ = u.User.Password()
+		if s.user == "" || s.pass == "" {
+			return nil, errors.New("it has a user or a password alone; give both or neither")
+		}
+	}
+	return s, s.setPolicy(u.Query())
+}
+
+func (s *server) setPolicy(query url.Values) error {
+	for key := range query {
+		if key != "tls" {
+			return fmt.Errorf("unknown parameter %q; there is tls=required, optional or none", key)
+		}
+	}
+	local := s.host == "localhost"
+	if ip, err := netip.ParseAddr(s.host); err == nil {
+		local = ip.IsLoopback()
+	}
+	choice := query.Get("tls")
+	switch {
+	case choice == "" && local:
+		s.policy = mail.TLSOpportunistic
+	case choice == "", choice == "required":
+		s.policy = mail.TLSMandatory
+	case s.implicit:
+		return fmt.Errorf("tls=%s does not go with smtps, which is TLS from the start; use smtp", choice)
+	case choice == "optional":
+		s.policy = mail.TLSOpportunistic
+	case choice == "none":
+		s.policy = mail.NoTLS
+	default:
+		return fmt.Errorf("tls=%s; there is tls=required, optional or none", choice)
+	}
+	if s.user != "" && !local && s.policy != mail.TLSMandatory {
+		return fmt.Errorf("tls=%s would send the password in the clear; leave it out", choice)
+	}
+	return nil
+}
+
+// session is one connection to the server, used by one message at a time.
+type session struct {
+	client *smtp.Client
+	conn   net.Conn // under client's, and under TLS
+	reused bool
+	expire *time.Timer // while idle
+}
+
+func (s *session) close() { _ = s.conn.Close() }
+
+// stageError wraps what went wrong before there was a connection that takes mail: it is no message's fault.
+type stageError struct {
+	stage string
+	err   error
+}
+
+func (e *stageError) Error() string { return e.stage + ": " + e.err.Error() }
+func (e *stageError) Unwrap() error { return e.err }
+
+// dial connects, greets, turns TLS on and signs in. ctx bounds and really ends it.
+func (s *server) dial(ctx context.Context) (*session, error) {
+	sess := &session{}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.tls != nil {
+		config = s.tls.Clone()
+		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	}
+	if config.ServerName == "" {
+		config.ServerName = s.host
+	}
+	policy := s.policy
+	if s.implicit {
+		policy = mail.NoTLS // what STARTTLS is to do
+	}
+	var stop func() bool
+	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		sess.conn = conn
+		if s.implicit {
+			return tls.Client(conn, config), nil
+		}
+		return conn, nil
+	}
+	deadline, _ := ctx.Deadline()
+	client, err := mail.NewClient(s.host, mail.WithPort(s.port), mail.WithTimeout(max(time.Until(deadline), time.Millisecond)),
+		mail.WithTLSPolicy(policy), mail.WithTLSConfig(config), mail.WithDialContextFunc(
+			func(dialing context.Context, network, addr string) (net.Conn, error) {
+				conn, err := connect(dialing, network, addr)
+				if err == nil {
+					stop = context.AfterFunc(ctx, sess.close)
+				}
+				return conn, err
+			}))
+	if err != nil {
+		return nil, &stageError{"connect", err}
+	}
+	sess.client, err = client.DialToSMTPClientWithContext(ctx)
+	if err == nil {
+		err = s.signIn(sess.client)
+	}
+	if stop != nil && !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		if sess.conn != nil {
+			sess.close()
+		}
+		if _, ok := errors.AsType[*stageError](err); !ok {
+			err = &stageError{"connect", err}
+		}
+		return nil, err
+	}
+	return sess, nil
+}
+
+// signIn picks the mechanism itself, the strongest first. In the clear it comes here for loopback hosts only.
+func (s *server) signIn(client *smtp.Client) error {
+	if s.user == "" {
+		return nil
+	}
+	_, offered := client.Extension("AUTH")
+	mechanisms := strings.Fields(strings.ToUpper(offered))
+	var auth smtp.Auth
+	switch {
+	case slices.Contains(mechanisms, "SCRAM-SHA-256"):
+		auth = smtp.ScramSHA256Auth(s.user, s.pass)
+	case slices.Contains(mechanisms, "PLAIN"):
+		auth = smtp.PlainAuth("", s.user, s.pass, s.host, true)
+	case slices.Contains(mechanisms, "LOGIN"):
+		auth = smtp.LoginAuth(s.user, s.pass, s.host, true)
+	case slices.Contains(mechanisms, "CRAM-MD5"):
+		auth = smtp.CRAMMD5Auth(s.user, s.pass)
+	default:
+		return &stageError{"auth", fmt.Errorf("the server offers %q; known are SCRAM-SHA-256, PLAIN, LOGIN and CRAM-MD5", offered)}
+	}
+	if err := client.Auth(auth); err != nil {
+		return &stageError{"auth", err}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/outbound"
+)
+
+// maxAnswer bounds what is read of a push service's answer; they are of a few hundred bytes.
+const maxAnswer = 16 << 10
+
+// Options are processors.<Name> of the configuration. One of the two services is needed.
+type Options struct {
+	Name            string // the job type, by which errors name the setting; "": push
+	CredentialsFile string // fcm.credentials_file: a service account's JSON key
+	Endpoint        string // fcm.endpoint; "": https://fcm.googleapis.com
+	VAPIDKeyFile    string // webpush.vapid_key_file: {"publicKey","privateKey","subject"}
+	// Guard judges the endpoints of Web Push subscriptions, as they come from outside; needed with VAPIDKeyFile.
+	Guard      *outbound.Guard
+	Timeout    time.Duration // of one notification, where ctx allows more; 0: 10 s
+	MaxPerHost int           // connections to one service; 0: outbound.DefaultMaxPerHost
+	TLS        *tls.Config   // further roots; nil: the system's
+}
+
+// Handler is a bulk.Handler that sends notifications.
+type Handler struct {
+	name    string
+	timeout time.Duration
+	fcm     *fcm     // nil: not configured
+	webpush *webPush // nil: not configured
+}
+
+var _ bulk.Handler = (*Handler)(nil)
+
+// New reads the files that o names and calls nobody. An error names each setting that is wrong.
+func New(o Options) (*Handler, error) {
+	if o.Name == "" {
+		o.Name = "push"
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	h := &Handler{name: o.Name, timeout: o.Timeout}
+	setting := "processors." + o.Name + "."
+	if o.CredentialsFile == "" && o.VAPIDKeyFile == "" {
+		return nil, fmt.Errorf("%sfcm.credentials_file: empty, and so is webpush.vapid_key_file; give one of them, or both", setting)
+	}
+	var problems []error
+	if o.CredentialsFile != "" {
+		var err error
+		if h.fcm, err = newFCM(o); err != nil {
+			problems = append(problems, fmt.Errorf("%sfcm.%w", setting, err))
+		}
+	} else if o.Endpoint != "" {
+		problems = append(problems, fmt.Errorf("%sfcm.endpoint: there is no fcm.credentials_file, without which it is not asked", setting))
+	}
+	if o.VAPIDKeyFile != "" {
+		var err error
+		if h.webpush, err = newWebPush(o); err != nil {
+			problems = append(problems, fmt.Errorf("%swebpush.%w", setting, err))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return h, nil
+}
+
+// Close drops the kept connections; notifications on their way are sent.
+func (h *Handler) Close() error {
+	if h.fcm != nil {
+		h.fcm.client.CloseIdleConnections()
+	}
+	if h.webpush != nil {
+		h.webpush.client.CloseIdleConnections()
+	}
+	return nil
+}
+
+// payload is a job's: a message for FCM, or a subscription with what it is to get.
+type payload struct {
+	Message      json.RawMessage `json:"message"`
+	ValidateOnly bool            `json:"validate_only"`
+
+	Subscription *subscription   `json:"subscription"`
+	Data         json.RawMessage `json:"data"`
+	TTL          *int            `json:"ttl"`
+	Urgency      string          `json:"urgency"`
+	Topic        string          `json:"topic"`
+}
+
+// Handle sends the job's notification.
+func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
+	p, err := parse(job.Payload)
+	if err != nil {
+		return nil, bulk.Permanent("bad_payload", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	switch {
+	case p.Subscription != nil && h.webpush == nil:
+		return nil, bulk.Permanent("not_configured", fmt.Errorf("the payload has a subscription, but processors.%s.webpush.vapid_key_file is not set", h.name))
+	case p.Subscription != nil:
+		return h.webpush.send(ctx, p)
+	case h.fcm == nil:
+		return nil, bulk.Permanent("not_configured", fmt.Errorf("the payload has a message, but processors.%s.fcm.credentials_file is not set", h.name))
+	}
+	return h.fcm.send(ctx, p)
+}
+
+// parse checks what can be checked without knowing the service. An error names the field.
+func parse(raw []byte) (*payload, error) {
+	p := &payload{}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(p); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+			err = fmt.Errorf("%s: a %s is not what belongs there", wrong.Field, wrong.Value)
+		}
+		return nil, fmt.Errorf("the payload: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the payload: more than one JSON value")
+	}
+	isWeb := p.Data != nil || p.TTL != nil || p.Urgency != "" || p.Topic != ""
+	switch {
+	case (p.Message == nil) == (p.Subscription == nil):
+		return nil, errors.New("message, subscription: give one of them, message for FCM or subscription for Web Push")
+	case p.Message != nil && isWeb:
+		return nil, errors.New("data, ttl, urgency, topic: go with subscription; FCM's are inside message")
+	case p.Subscription != nil && p.ValidateOnly:
+		return nil, errors.New("validate_only: goes with message")
+	case p.Message != nil:
+		return p, checkMessage(p.Message)
+	}
+	return p, p.Subscription.check()
+}
+
+// noAnswer is what a call under ctx that brought none means.
+func noAnswer(ctx context.Context, err error) error {
+	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
+		return bulk.Permanent("address_refused", refused)
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled): // err may be the cause that was given for it
+		return bulk.Fail("cancelled", err)
+	case ctx.Err() != nil || outbound.IsTimeout(err):
+		return bulk.Fail("timeout", err)
+	}
+	return bulk.Fail("connection", err)
+}

@@ -1,0 +1,174 @@
+// Package webhook runs jobs by posting them to one URL: any language behind HTTP can be a worker.
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/outbound"
+)
+
+// Options are processors.<Name> of the configuration.
+type Options struct {
+	Name       string            // the job type, by which errors name the setting; "": webhook
+	URL        string            // http or https; may be private, as it is the operator's own
+	Secret     []byte            // signs each request; empty: unsigned
+	Timeout    time.Duration     // of one request and its answer; 0: 10 s
+	Headers    map[string]string // sent with each request
+	MaxResult  int               // bytes of an answer that are kept as the result; 0: none
+	MaxPerHost int               // connections, and so requests at a time; 0: outbound.DefaultMaxPerHost
+	TLS        *tls.Config       // further roots; nil: the system's
+}
+
+// Handler is a bulk.Handler that posts jobs.
+type Handler struct {
+	o      Options
+	host   string
+	header http.Header
+	client *http.Client
+}
+
+var _ bulk.Handler = (*Handler)(nil)
+
+// New checks o. An error names each setting that is wrong.
+func New(o Options) (*Handler, error) {
+	if o.Name == "" {
+		o.Name = "webhook"
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	var problems []error
+	problem := func(setting, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("processors."+o.Name+"."+setting+": "+format, args...))
+	}
+	h := &Handler{header: http.Header{}}
+	if o.URL == "" {
+		problem("url", "empty; give the http or https URL that takes the jobs")
+	} else if u, err := outbound.ParseURL(o.URL); err != nil {
+		problem("url", "%w", err)
+	} else {
+		h.host = u.Host
+	}
+	if o.Timeout < 0 {
+		problem("timeout", "%s is below 0", o.Timeout)
+	}
+	if o.MaxResult < 0 {
+		problems = append(problems, fmt.Errorf("limits.result: %d is below 0", o.MaxResult))
+	}
+	for name, value := range o.Headers {
+		switch name = textproto.CanonicalMIMEHeaderKey(name); {
+		case !httpguts.ValidHeaderFieldName(name):
+			problem("headers", "%q is not a header's name", name)
+		case reserved(name):
+			problem("headers", "%s is set by the worker itself; leave it out", name)
+		case !httpguts.ValidHeaderFieldValue(value):
+			problem("headers", "the value of %s has characters that a header may not have", name)
+		default:
+			h.header.Set(name, value)
+		}
+	}
+	if len(problems) > 0 {
+		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return nil, errors.Join(problems...)
+	}
+	h.o = o
+	h.client = outbound.NewClient(outbound.Options{MaxPerHost: o.MaxPerHost, TLS: o.TLS})
+	return h, nil
+}
+
+// reserved are the headers that say what the request is, and those of the connection.
+func reserved(name string) bool {
+	switch name {
+	case "Idempotency-Key", "Content-Type", "Content-Length", "Content-Encoding", "Host", "Connection", "Keep-Alive",
+		"Transfer-Encoding", "Te", "Trailer", "Upgrade", "Expect", "Proxy-Connection":
+		return true
+	}
+	return strings.HasPrefix(name, "X-Bulk-")
+}
+
+// Close drops the kept connections; running requests go on.
+func (h *Handler) Close() error {
+	h.client.CloseIdleConnections()
+	return nil
+}
+
+// Handle posts the job and reads the answer as docs/handlers.md says.
+func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.o.Timeout)
+	defer cancel()
+	header := h.header.Clone()
+	header.Set("X-Bulk-Job", job.ID)
+	header.Set("X-Bulk-Group", job.Group)
+	header.Set("X-Bulk-Tenant", job.Tenant)
+	header.Set("X-Bulk-Attempt", strconv.FormatInt(job.Attempt, 10))
+	header.Set("X-Bulk-Fence", strconv.FormatInt(job.Fence, 10))
+	header.Set("Idempotency-Key", job.IdempotencyKey)
+	answer, err := outbound.Post(ctx, h.client, outbound.Request{
+		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult), excerptMax),
+	})
+	switch {
+	case err == nil:
+		return h.read(answer)
+	case errors.Is(ctx.Err(), context.Canceled): // err may be the cause that was given for it
+		return nil, bulk.Fail("cancelled", err)
+	case ctx.Err() != nil || outbound.IsTimeout(err):
+		return nil, bulk.Fail("timeout", err)
+	}
+	return nil, bulk.Fail("connection", err)
+}
+
+// read says what an answer means for the job.
+func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
+	code := "http_" + strconv.Itoa(a.Status)
+	err := fmt.Errorf("%s answered %d %s%s", h.host, a.Status, http.StatusText(a.Status), excerpt(a.Body))
+	switch {
+	case a.Status >= 200 && a.Status < 300 && (a.TooLarge || len(a.Body) > h.o.MaxResult):
+		// What the job was for has been done: to run it again or to call it failed would both be wrong, and half of a JSON
+		// text is none.
+		note := fmt.Appendf(nil, `{"dropped":"result_too_large","limit":%d}`, h.o.MaxResult)
+		if len(note) > h.o.MaxResult {
+			note = nil
+		}
+		return note, nil
+	case a.Status >= 200 && a.Status < 300:
+		return a.Body, nil
+	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
+		return nil, bulk.Busy(a.RetryAfter, err)
+	case a.Status >= 400 && a.Status < 500:
+		return nil, bulk.Permanent(code, err)
+	case a.Status >= 300 && a.Status < 400:
+		// Often a page that says "be right back", so the job is tried again, and kept as a dead letter if it stays so.
+		return nil, bulk.Fail(code, fmt.Errorf("%s answered %d, a redirect that is not followed; if it is meant, set processors.%s.url to its target",
+			h.host, a.Status, h.o.Name))
+	}
+	return nil, bulk.Fail(code, err)
+}
+
+// excerptMax is how much of an answer that is an error is shown, in bytes.
+const excerptMax = 200
+
+// excerpt is the beginning of an answer's body, for the error that the job's owner reads.
+func excerpt(body []byte) string {
+	text := strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(string(body[:min(len(body), excerptMax)]), "")))
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}

@@ -1,0 +1,26 @@
+package bulk
+
+import "context"
+
+// loop is a goroutine with its end.
+type loop struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// begin runs a loop until stop.
+func begin(ctx context.Context, run func(context.Context)) *loop {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &loop{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		run(ctx)
+	}()
+	return l
+}
+
+// stop ends the loop and waits until it has.
+func (l *loop) stop() {
+	l.cancel()
+	<-l.done
+}

@@ -1,0 +1,240 @@
+package bulk
+
+import (
+	"maps"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const namespace = "bulk_action"
+
+// otherType labels jobs whose type no handler has: types are what submitters write.
+const otherType = "other"
+
+// Metrics are the bulk worker's. Names and labels are those of docs/metrics.md; labels come from the configuration, or from
+// sets fixed in code.
+type Metrics struct {
+	enqueued, dequeued                prometheus.Counter
+	fetched, emptyPolls               prometheus.Counter
+	admitted                          map[string]prometheus.Counter
+	moved, skipped, recovered, woken  prometheus.Counter
+	dispatchDead, deadExpired         prometheus.Counter
+	leasesLost, reduced, reduceErrors prometheus.Counter
+	abandoned                         prometheus.Gauge
+	storeUp                           prometheus.Gauge
+	storeSeconds                      *prometheus.HistogramVec
+	storeErrors                       *prometheus.CounterVec
+	jobSeconds                        *prometheus.HistogramVec
+	jobs                              *prometheus.CounterVec
+	jobTimeouts, jobPanics            *prometheus.CounterVec
+	groups, callbacks                 *prometheus.CounterVec
+	types                             atomic.Pointer[map[string]*typeMetrics] // those with a handler, and otherType
+
+	collectors []prometheus.Collector
+
+	mu    sync.Mutex
+	known bool
+	last  store.Depths
+	at    time.Time
+	pool  *pool
+}
+
+// typeMetrics are a job type's, resolved once.
+type typeMetrics struct {
+	seconds          prometheus.Observer
+	states           map[store.AckState]prometheus.Counter
+	timeouts, panics prometheus.Counter
+}
+
+// ackLabels names what became of a run.
+var ackLabels = map[store.AckState]string{
+	store.AckDone: "success", store.AckFailed: "failed", store.AckRetry: "retry", store.AckThrottled: "throttled",
+	store.AckReturned: "returned", store.AckDead: "dead", store.AckCancelled: "cancelled", store.AckStale: "stale",
+}
+
+// NewMetrics makes the metrics and registers them, if reg is not nil.
+func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
+	var all []prometheus.Collector
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+		all = append(all, c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+		all = append(all, g)
+		return g
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+		all = append(all, c)
+		return c
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+		all = append(all, h)
+		return h
+	}
+	m := &Metrics{
+		enqueued:     counter("enqueued_total", "Jobs accepted."),
+		dequeued:     counter("dequeued_total", "Jobs leased to start."),
+		fetched:      counter("fetched_total", "Jobs taken out of the fair queue."),
+		emptyPolls:   counter("fetch_empty_total", "Pulls that brought no job."),
+		admitted:     map[string]prometheus.Counter{},
+		moved:        counter("dispatch_moved_total", "Due jobs returned to the front of their group."),
+		skipped:      counter("dispatch_skipped_total", "Due jobs that could not return yet."),
+		recovered:    counter("dispatch_recovered_total", "Jobs whose lease had ended, returned to their group."),
+		dispatchDead: counter("dispatch_dead_total", "Jobs that died of crashes or of their age."),
+		woken:        counter("dispatch_woken_total", "Gates that opened."),
+		deadExpired:  counter("dead_expired_total", "Dead letters dropped after retention.dead."),
+		leasesLost:   counter("leases_lost_total", "Leases that this process lost while the job ran."),
+		reduced:      counter("reduced_total", "Outcomes taken into their group's aggregate."),
+		reduceErrors: counter("reduce_errors_total", "Failures of reducers."),
+		abandoned:    gauge("handlers_abandoned", "Handlers given up that have not returned yet."),
+		storeUp:      gauge("store_up", "1 while the store answers."),
+		storeSeconds: histogram("store_script_seconds", "Time of calls to the store.",
+			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
+		storeErrors: counters("store_errors_total", "Calls to the store that failed.", "script"),
+		jobSeconds: histogram("job_seconds", "How long handlers ran.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "type"),
+		jobs:        counters("job_runs_total", "Runs of jobs by what became of them.", "type", "verdict"),
+		jobTimeouts: counters("job_timeouts_total", "Runs that took longer than worker.job_timeout.", "type"),
+		jobPanics:   counters("job_panics_total", "Runs in which the handler panicked.", "type"),
+		groups:      counters("groups_ended_total", "Groups that came to their end.", "status"),
+		callbacks:   counters("callbacks_total", "Tries of callbacks.", "verdict"),
+	}
+	admitted := counters("fetch_admitted_total", "Fetched jobs by how they were admitted.", "verdict")
+	for _, v := range []string{"ready", "non_ready", "rejected"} {
+		m.admitted[v] = admitted.WithLabelValues(v)
+	}
+	for _, s := range []store.Status{store.Completed, store.Failed} {
+		m.groups.WithLabelValues(statusLabel(s))
+	}
+	for _, v := range []string{"done", "retry", "failed"} {
+		m.callbacks.WithLabelValues(v)
+	}
+	m.know(nil)
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},
+		[]string{"version", "go"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.collectors = append(all, build, newDepthsCollector(m))
+	if reg != nil {
+		reg.MustRegister(m.collectors...)
+	}
+	return m
+}
+
+func (m *Metrics) newType(name string) *typeMetrics {
+	t := &typeMetrics{seconds: m.jobSeconds.WithLabelValues(name), states: map[store.AckState]prometheus.Counter{},
+		timeouts: m.jobTimeouts.WithLabelValues(name), panics: m.jobPanics.WithLabelValues(name)}
+	for s, label := range ackLabels {
+		t.states[s] = m.jobs.WithLabelValues(name, label)
+	}
+	return t
+}
+
+// know adds the types that have a handler.
+func (m *Metrics) know(types []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[string]*typeMetrics{otherType: m.newType(otherType)}
+	if known := m.types.Load(); known != nil {
+		maps.Copy(all, *known)
+	}
+	for _, t := range types {
+		all[t] = m.newType(t)
+	}
+	m.types.Store(&all)
+}
+
+// of gives a type's metrics.
+func (m *Metrics) of(jobType string) *typeMetrics {
+	types := *m.types.Load()
+	if t := types[jobType]; t != nil {
+		return t
+	}
+	return types[otherType]
+}
+
+// ObserveStore is told of every store call; it fits store.Options.Observe.
+func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
+	m.storeSeconds.WithLabelValues(script).Observe(took.Seconds())
+	errs := m.storeErrors.WithLabelValues(script) // there, and 0, before the first error
+	if err != nil {
+		errs.Inc()
+	}
+}
+
+// Enqueued is told of every submission: how many jobs the store accepted.
+func (m *Metrics) Enqueued(jobs int64) { m.enqueued.Add(float64(jobs)) }
+
+func (m *Metrics) pulled(p store.Pulled) {
+	m.dequeued.Add(float64(len(p.Jobs)))
+	m.fetched.Add(float64(p.Fetched))
+	if len(p.Jobs) == 0 {
+		m.emptyPolls.Inc()
+	}
+	m.admitted["ready"].Add(float64(p.ToReady))
+	m.admitted["non_ready"].Add(float64(p.ToNonReady))
+	m.admitted["rejected"].Add(float64(p.Dropped))
+}
+
+// ran notes the end of a handler; what became of the run is known when its ack is taken.
+func (m *Metrics) ran(jobType string, a *store.Ack) {
+	t := m.of(jobType)
+	t.seconds.Observe(a.Took.Seconds())
+	if a.Code == "timeout" {
+		t.timeouts.Inc()
+	}
+}
+
+func (m *Metrics) acked(jobType string, s store.AckState) {
+	if c := m.of(jobType).states[s]; c != nil {
+		c.Inc()
+	}
+}
+
+func (m *Metrics) dispatched(d store.Dispatch) {
+	m.moved.Add(float64(d.Moved))
+	m.skipped.Add(float64(d.Skipped))
+	m.recovered.Add(float64(d.Recovered))
+	m.dispatchDead.Add(float64(d.Dead))
+	m.woken.Add(float64(d.Woken))
+}
+
+func statusLabel(s store.Status) string {
+	if s == store.Failed {
+		return "failed"
+	}
+	return "completed"
+}
+
+func (m *Metrics) groupEnded(s store.Status) { m.groups.WithLabelValues(statusLabel(s)).Inc() }
+
+func (m *Metrics) callback(verdict string) { m.callbacks.WithLabelValues(verdict).Inc() }
+
+func (m *Metrics) up(up bool) {
+	v := 0.0
+	if up {
+		v = 1
+	}
+	m.storeUp.Set(v)
+}
+
+func (m *Metrics) depths(d store.Depths, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last, m.at, m.known = d, now, true
+}
+
+func (m *Metrics) attach(p *pool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pool = p
+}

@@ -1,0 +1,111 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// reducePage is how many outcomes are read, and committed, at a time.
+const reducePage = 500
+
+// outcomes are read from here.
+type outcomes interface {
+	Results(ctx context.Context, group, cursor string, limit int) (store.Page, error)
+}
+
+// reductions are kept here.
+type reductions interface {
+	BeginReduce(ctx context.Context, group string) (store.Reduction, error)
+	CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error)
+	Finish(ctx context.Context, group string, fence int64, result []byte) (g store.Group, ok bool, err error)
+}
+
+// reducing takes outcomes into their group's aggregate, a page at a time, while the group runs, and ends the group when all are
+// in; a cancelled group only gets its result. Cursor and state are committed together under a fence, so each outcome is taken in once whoever breaks off where.
+type reducing struct {
+	outcomes outcomes
+	store    reductions
+	reducers map[string]Reducer
+	metrics  *Metrics
+}
+
+// group reduces what is there, until the given time at most. moved says that the group came on.
+func (r *reducing) group(ctx context.Context, group string, until time.Time) (moved bool, err error) {
+	at, err := r.store.BeginReduce(ctx, group)
+	if err != nil {
+		return false, err
+	}
+	g := &at.Group
+	all := g.Status == store.Aggregating || g.Status == store.Cancelled // no outcome comes any more
+	if g.Status.Ended() && !all {
+		return false, nil
+	}
+	red, err := newReduction(g.Aggregate, at.State, r.reducers)
+	if err != nil {
+		if errors.Is(err, errNoReducer) {
+			return false, err
+		}
+		return false, reducerFailed(err)
+	}
+	for cursor, n := at.Cursor, reducePage; n >= reducePage; {
+		if !time.Now().Before(until) || ctx.Err() != nil {
+			return moved, nil
+		}
+		page, err := r.outcomes.Results(ctx, group, cursor, reducePage)
+		if err != nil {
+			return moved, err
+		}
+		if n = len(page.Outcomes); n == 0 {
+			break
+		}
+		state, err := take(red, page.Outcomes)
+		if err != nil {
+			return moved, reducerFailed(err)
+		}
+		ok, err := r.store.CommitReduce(ctx, group, at.Fence, page.Next, int64(n), state)
+		if err != nil || !ok {
+			return moved, err // not ok: another reducer goes on
+		}
+		r.metrics.reduced.Add(float64(n))
+		moved = true
+		cursor = page.Next
+	}
+	if !all {
+		return moved, nil
+	}
+	result, err := conclude(red, "/v1/groups/"+group+"/results")
+	if err != nil {
+		return moved, reducerFailed(err)
+	}
+	ended, ok, err := r.store.Finish(ctx, group, at.Fence, result)
+	if err == nil && ok && g.Status == store.Aggregating {
+		r.metrics.groupEnded(ended.Status)
+	}
+	return moved || ok, err
+}
+
+// take takes a page in and gives the state after it. A reducer is a team's own code: its panics are errors.
+func take(r *reduction, page []store.Outcome) (state []byte, err error) {
+	defer recovered(&err)
+	for i := range page {
+		if err := r.add(&page[i]); err != nil {
+			return nil, err
+		}
+	}
+	return r.marshal()
+}
+
+func conclude(r *reduction, url string) (result []byte, err error) {
+	defer recovered(&err)
+	return r.result(url)
+}
+
+func recovered(err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("it panicked: %v", cause)
+	}
+}

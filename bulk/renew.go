@@ -1,0 +1,86 @@
+package bulk
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const maxRenew = 500 // leases a call
+
+// leaseKeeper renews leases.
+type leaseKeeper interface {
+	Renew(ctx context.Context, leases []store.Lease) ([]bool, error)
+}
+
+// renewer renews each lease when a third of it has passed, until the store has taken the job's ack. Where a lease is lost
+// the job runs elsewhere, or will: its context ends here and its ack is dropped.
+type renewer struct {
+	store   leaseKeeper
+	runs    *registry
+	lease   time.Duration
+	metrics *Metrics
+	log     *slog.Logger
+	role    *role
+}
+
+func (n *renewer) run(ctx context.Context) {
+	for sleep(ctx, n.lease/12) {
+		due := n.due(time.Now())
+		if len(due) == 0 {
+			n.role.ok() // what it failed with has ended
+		}
+		for len(due) > 0 && ctx.Err() == nil {
+			part := due[:min(len(due), maxRenew)]
+			if err := n.renew(ctx, part); err != nil {
+				n.role.failed(ctx, err)
+				break // and look anew: some have ended meanwhile
+			}
+			n.role.ok()
+			due = due[len(part):]
+		}
+	}
+}
+
+// due lists the runs whose lease is older than a third.
+func (n *renewer) due(now time.Time) []*run {
+	n.runs.mu.Lock()
+	defer n.runs.mu.Unlock()
+	var due []*run
+	for _, r := range n.runs.runs {
+		if now.Sub(r.renewed) >= n.lease/3 && !r.lost.Load() {
+			due = append(due, r)
+		}
+	}
+	return due
+}
+
+func (n *renewer) renew(ctx context.Context, runs []*run) error {
+	leases := make([]store.Lease, len(runs))
+	for i, r := range runs {
+		leases[i] = store.Lease{Key: r.leased.Key, Fence: r.leased.Fence}
+	}
+	began := time.Now()
+	held, err := n.store.Renew(ctx, leases)
+	if err != nil {
+		return err
+	}
+	for i, r := range runs {
+		n.runs.mu.Lock()
+		_, open := n.runs.runs[r.leased.Fence]
+		if held[i] {
+			r.renewed = began
+		}
+		n.runs.mu.Unlock()
+		if held[i] || !open || r.over.Load() { // over: its ack may have ended the lease; the store tells the two apart
+			continue
+		}
+		r.lost.Store(true)
+		r.cancel()
+		n.metrics.leasesLost.Inc()
+		n.log.Warn("a lease is lost: the job is stopped here and runs elsewhere", "group", r.leased.Group, "job", r.leased.ID)
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package bulk
+
+import (
+	"context"
+	"time"
+)
+
+// How the number of workers follows the work.
+const (
+	growEvery   = 200 * time.Millisecond
+	shrinkAfter = 10 * time.Second // of less than all workers busy
+)
+
+// scaler keeps the number of workers between min and max: it grows by a quarter, at least one, at each look that finds all
+// busy and work left; what has not been busy at once for shrinkAfter goes.
+type scaler struct {
+	pool     *pool
+	min, max int
+}
+
+func (s *scaler) run(ctx context.Context) {
+	idle := time.Duration(0) // how long there has been a free worker at each look
+	peak := 0
+	for sleep(ctx, growEvery) {
+		l := s.pool.look(true)
+		if l.starved {
+			idle, peak = 0, 0
+			s.set(l.size, l.size+max(1, l.size/4))
+			continue
+		}
+		if l.peak >= l.size {
+			idle, peak = 0, 0
+			continue
+		}
+		idle += growEvery
+		peak = max(peak, l.peak)
+		if idle >= shrinkAfter {
+			s.set(l.size, peak)
+			idle, peak = 0, 0
+		}
+	}
+}
+
+func (s *scaler) set(from, to int) {
+	if to = min(max(to, s.min), s.max); to != from {
+		s.pool.resize(to)
+	}
+}

@@ -1,0 +1,40 @@
+package bulk
+
+import (
+	"context"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const statsEvery = time.Second
+
+// historian keeps the tenants' congestion history and knows the figures for gauges.
+type historian interface {
+	Snapshot(ctx context.Context) error
+	Depths(ctx context.Context) (store.Depths, error)
+}
+
+// stats writes the congestion history and reads the gauges, once a second.
+type stats struct {
+	store   historian
+	metrics *Metrics
+	role    *role
+}
+
+func (s *stats) run(ctx context.Context) {
+	for sleep(ctx, statsEvery) {
+		err := s.store.Snapshot(ctx)
+		if err == nil {
+			var d store.Depths
+			if d, err = s.store.Depths(ctx); err == nil {
+				s.metrics.depths(d, time.Now())
+			}
+		}
+		if err != nil {
+			s.role.failed(ctx, err)
+			continue
+		}
+		s.role.ok()
+	}
+}

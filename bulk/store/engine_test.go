@@ -1,0 +1,580 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestRetriesThenDeadThenRedriven(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, c := openOn(t, client, func(set *Settings) { set.MaxRetries = 2 })
+		create(t, s, GroupSpec{ID: "g", Tenant: "acme", Tolerance: Tolerance{Count: 5}})
+		add(t, s, "g", 0, 3)
+		if _, err := s.Seal(t.Context(), "g"); err != nil {
+			t.Fatal(err)
+		}
+		for try := int64(1); try <= 3; try++ {
+			jobs := pull(t, s, 10).Jobs
+			if len(jobs) != 3 || jobs[0].Attempt != try {
+				t.Fatalf("try %d: %+v", try, jobs)
+			}
+			want := AckRetry
+			if try == 3 {
+				want = AckDead
+			}
+			for _, state := range ack(t, s, Retry, jobs...) {
+				if state != want {
+					t.Fatalf("try %d: %s", try, state)
+				}
+			}
+			clean(t, s)
+			if p := pull(t, s, 10); len(p.Jobs) != 0 {
+				t.Fatalf("a retried job starts before its backoff: %v", ids(p.Jobs))
+			}
+			c.advance(time.Second)
+			if d := dispatch(t, s); try < 3 && d.Moved != 3 {
+				t.Fatalf("%+v", d)
+			}
+			clean(t, s)
+		}
+		if g := reduce(t, s, "g"); g.Status != Completed || g.Dead != 3 {
+			t.Fatalf("%+v", g)
+		}
+		dead, err := s.Dead(t.Context(), "g", "", 2)
+		if err != nil || len(dead.Outcomes) != 2 || dead.Next == "" {
+			t.Fatalf("%+v, %v", dead, err)
+		}
+		if o := dead.Outcomes[0]; o.ID != "j000000" || string(o.Payload) != "{}" || o.Error != "it went wrong" || o.Code != "boom" || o.Attempts != 3 || o.Status != "dead" {
+			t.Fatalf("%+v", o)
+		}
+		if rest, err := s.Dead(t.Context(), "g", dead.Next, 2); err != nil || len(rest.Outcomes) != 1 || rest.Next != "" {
+			t.Fatalf("%+v, %v", rest, err)
+		}
+		r, err := s.Redrive(t.Context(), "g", 5)
+		if err != nil || r.ID != "g-r1" || r.RedriveOf != "g" || r.Total != 3 || r.Rate != 5 || r.Status != Dispatched {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		clean(t, s)
+		_, err = s.Redrive(t.Context(), "g", 0)
+		refused(t, err, CodeState)
+		c.advance(time.Second)
+		for range 3 {
+			ack(t, s, Done, pull(t, s, 10).Jobs...)
+			c.advance(time.Second)
+		}
+		if r = reduce(t, s, "g-r1"); r.Status != Completed || r.Succeeded != 3 {
+			t.Fatalf("%+v", r)
+		}
+		clean(t, s)
+	})
+}
+
+func TestRefusalGatesItsGroup(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "busy", Tenant: "a"})
+	create(t, s, GroupSpec{ID: "other", Tenant: "a"})
+	add(t, s, "busy", 0, 10)
+	p := pull(t, s, 2)
+	if len(p.Jobs) != 2 || p.Jobs[0].Group != "busy" {
+		t.Fatalf("%+v", p)
+	}
+	states, err := s.Ack(t.Context(), []Ack{{Key: p.Jobs[0].Key, Fence: p.Jobs[0].Fence, Verdict: Throttled, After: 7 * time.Second}})
+	if err != nil || states[0] != AckThrottled {
+		t.Fatal(states, err)
+	}
+	add(t, s, "other", 0, 1)
+	if p := pull(t, s, 10); len(p.Jobs) != 1 || p.Jobs[0].Group != "other" || p.Next != 7*time.Second {
+		t.Fatalf("while gated: %+v", p)
+	}
+	clean(t, s)
+	c.advance(7 * time.Second)
+	dispatch(t, s)
+	jobs := pull(t, s, 10).Jobs
+	if len(jobs) != 9 || jobs[0].ID != "j000000" || jobs[0].Attempt != 1 {
+		t.Fatalf("%v", ids(jobs))
+	}
+	if g, _ := s.Group(t.Context(), "busy"); g.Throttles != 1 {
+		t.Fatalf("%+v", g)
+	}
+	clean(t, s)
+}
+
+func TestRefusedForTooLongIsDead(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.MaxAge = time.Hour })
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 1)
+	for range 40 {
+		ack(t, s, Throttled, pull(t, s, 1).Jobs...)
+		c.advance(2 * time.Minute)
+		dispatch(t, s)
+	}
+	if g, _ := s.Group(t.Context(), "g"); g.Dead != 1 {
+		t.Fatalf("%+v", g)
+	}
+	if p, err := s.Dead(t.Context(), "g", "", 1); err != nil || p.Outcomes[0].Code != "refused_too_long" {
+		t.Fatalf("%+v %v", p, err)
+	}
+	clean(t, s)
+}
+
+func TestOrphansRunAgain(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, c := openOn(t, client, func(set *Settings) { set.MaxCrashes = 2 })
+		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+		add(t, s, "g", 0, 2)
+		jobs := pull(t, s, 2).Jobs
+		c.advance(29 * time.Second)
+		if held, err := s.Renew(t.Context(), []Lease{{jobs[1].Key, jobs[1].Fence}, {jobs[1].Key, 99}, {"1/none", 1}}); err != nil || !slices.Equal(held, []bool{true, false, false}) {
+			t.Fatal(held, err)
+		}
+		c.advance(time.Second)
+		if d := dispatch(t, s); d.Recovered != 1 {
+			t.Fatalf("%+v", d)
+		}
+		clean(t, s)
+		if state := ack(t, s, Done, jobs[0]); state[0] != AckStale {
+			t.Fatalf("an old fence is %s", state)
+		}
+		c.advance(500 * time.Millisecond)
+		if d := dispatch(t, s); d.Moved != 1 {
+			t.Fatalf("the first repeat waits longer than half a second: %+v", d)
+		}
+		again := pull(t, s, 2).Jobs
+		if len(again) != 1 || again[0].ID != jobs[0].ID || again[0].Attempt != 1 || again[0].Crashes != 1 || again[0].Fence <= jobs[1].Fence {
+			t.Fatalf("%+v", again)
+		}
+		for range 2 { // two more crashes are one too many
+			c.advance(31 * time.Second)
+			dispatch(t, s)
+			c.advance(10 * time.Second)
+			dispatch(t, s)
+			pull(t, s, 1)
+		}
+		clean(t, s)
+		if g, _ := s.Group(t.Context(), "g"); g.Dead == 0 {
+			t.Fatalf("%+v", g)
+		}
+	})
+}
+
+func TestNoLeaseEndsRightAfterAGap(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 1)
+	dispatch(t, s)
+	job := pull(t, s, 1).Jobs[0]
+	c.advance(40 * time.Second)
+	if d, err := s.Dispatch(t.Context(), 20*time.Second); err != nil || d.Recovered != 0 {
+		t.Fatalf("%+v %v", d, err)
+	}
+	c.advance(29 * time.Second)
+	if d := dispatch(t, s); d.Recovered != 0 {
+		t.Fatalf("%+v", d)
+	}
+	if held, _ := s.Renew(t.Context(), []Lease{{job.Key, job.Fence}}); !held[0] {
+		t.Fatal("its worker could not renew it")
+	}
+	c.advance(31 * time.Second)
+	if d := dispatch(t, s); d.Recovered != 1 {
+		t.Fatalf("%+v", d)
+	}
+	clean(t, s)
+}
+
+func TestCancelIsOneStep(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, c := openOn(t, client, nil)
+		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+		add(t, s, "g", 0, 1300)
+		jobs := pull(t, s, 30).Jobs
+		ack(t, s, Retry, jobs[:10]...)
+		ack(t, s, Returned, jobs[10:20]...)
+		g, err := s.Cancel(t.Context(), "g")
+		if err != nil || g.Status != Cancelled || g.Cancelled != 1290 || g.InFlight != 10 || g.Pending+g.NonReady+g.Ready != 0 {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		clean(t, s)
+		if p := pull(t, s, 10); len(p.Jobs) != 0 {
+			t.Fatalf("a cancelled job starts: %v", ids(p.Jobs))
+		}
+		if _, err := s.Cancel(t.Context(), "g"); err != nil {
+			t.Fatal("cancelling again:", err)
+		}
+		_, err = s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "late", Payload: []byte("1")}})
+		refused(t, err, CodeSealed)
+		ack(t, s, Done, jobs[20:25]...)
+		ack(t, s, Retry, jobs[25:]...)
+		for again := true; again; {
+			tend, err := s.Tend(t.Context(), "g")
+			if err != nil {
+				t.Fatal(err)
+			}
+			again = tend.Again
+			clean(t, s)
+		}
+		c.advance(2 * time.Second)
+		if tend, err := s.Tend(t.Context(), "g"); err != nil || !tend.Reduce {
+			t.Fatalf("%+v %v", tend, err)
+		}
+		if g = reduce(t, s, "g"); g.Status != Cancelled || g.Succeeded != 5 || g.Cancelled != 1295 {
+			t.Fatalf("%+v", g)
+		}
+		clean(t, s)
+		p, err := s.Results(t.Context(), "g", "", 5000)
+		if err != nil || len(p.Outcomes) != 1300 {
+			t.Fatalf("%d outcomes, %v", len(p.Outcomes), err)
+		}
+	})
+}
+
+func TestPauseAndResume(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 100)
+	yes, no := true, false
+	if g, err := s.Patch(t.Context(), "g", Patch{Paused: &yes}); err != nil || !g.Paused {
+		t.Fatalf("%+v %v", g, err)
+	}
+	if p := pull(t, s, 10); len(p.Jobs) != 0 {
+		t.Fatal("a paused job starts")
+	}
+	clean(t, s)
+	if _, err := s.Patch(t.Context(), "g", Patch{Paused: &no}); err != nil {
+		t.Fatal(err)
+	}
+	if p := pull(t, s, 10); len(p.Jobs) != 10 {
+		t.Fatal("a resumed job does not start")
+	}
+	clean(t, s)
+}
+
+func TestRatesHold(t *testing.T) {
+	for _, row := range []struct {
+		name                    string
+		global, perTenant, rate float64 // of the settings, and of the group
+		want                    int     // starts within 10 s: the rate's and the burst
+		limiter                 string
+	}{
+		{"global", 100, 0, 0, 1010, "gcra"},
+		{"tenant", 1000, 50, 0, 505, "gcra"},
+		{"group", 1000, 0, 20, 202, "gcra"},
+		{"below one a second", 1000, 0.5, 0, 6, "gcra"},
+		{"window", 100, 0, 0, 1000, "fixed_window"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, c := open(t, func(set *Settings) { set.Global, set.PerTenant, set.Limiter = row.global, row.perTenant, row.limiter })
+			create(t, s, GroupSpec{ID: "g", Tenant: "a", Rate: row.rate})
+			add(t, s, "g", 0, 2000)
+			var starts []int64
+			for end := c.us + 10_000_000; c.us < end; {
+				p := pull(t, s, 50)
+				for range p.Jobs {
+					starts = append(starts, c.us)
+				}
+				ack(t, s, Done, p.Jobs...)
+				if len(p.Jobs) == 0 {
+					if p.Next <= 0 {
+						t.Fatalf("nothing to wait for: %+v", p)
+					}
+					c.advance(p.Next)
+				}
+			}
+			if got := len(starts); got < row.want-1 || got > row.want+1 {
+				t.Errorf("%d starts in 10 s, want %d", got, row.want)
+			}
+			clean(t, s)
+		})
+	}
+}
+
+func TestReratingWakesWhatItGated(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.PerTenant = 0.001 })
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 100)
+	if p := pull(t, s, 10); len(p.Jobs) != 1 {
+		t.Fatalf("%d jobs", len(p.Jobs))
+	}
+	if p := pull(t, s, 10); len(p.Jobs) != 0 || p.Next < 900*time.Second {
+		t.Fatalf("%+v", p)
+	}
+	if _, err := s.SetTenant(t.Context(), Tenant{Name: "a", Rate: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	// What was owed stays owed in jobs: one, which is a millisecond now.
+	c.advance(time.Millisecond)
+	if p := pull(t, s, 200); len(p.Jobs) != 99 {
+		t.Fatalf("%d jobs, next %s", len(p.Jobs), p.Next)
+	}
+	clean(t, s)
+	fast := 50.0
+	if l, err := s.SetLimits(t.Context(), nil, &fast); err != nil || l.PerTenant != 50 || !l.Live {
+		t.Fatalf("%+v %v", l, err)
+	}
+	if l, err := s.SetLimits(t.Context(), nil, nil); err != nil || l.PerTenant != 0.001 || l.Live {
+		t.Fatalf("%+v %v", l, err)
+	}
+	clean(t, s)
+}
+
+func TestConcurrencyFreesItsSlotWithTheAck(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a", Concurrency: 3})
+	add(t, s, "g", 0, 10)
+	p := pull(t, s, 10)
+	if len(p.Jobs) != 3 || len(pull(t, s, 10).Jobs) != 0 {
+		t.Fatal("concurrency 3 is not kept")
+	}
+	clean(t, s)
+	ack(t, s, Done, p.Jobs[0])
+	if again := pull(t, s, 10); len(again.Jobs) != 1 {
+		t.Fatalf("%+v", again)
+	}
+	clean(t, s)
+}
+
+func TestSharesByWeightAndLevel(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		specs []GroupSpec
+		want  []float64 // shares of the first 2,100 starts
+	}{
+		{"equal tenants", []GroupSpec{{Tenant: "a"}, {Tenant: "b"}, {Tenant: "c"}}, []float64{1. / 3, 1. / 3, 1. / 3}},
+		{"weights of tenants' groups", []GroupSpec{{Tenant: "a", Weight: 3}, {Tenant: "b"}}, []float64{.75, .25}},
+		{"weights within a tenant", []GroupSpec{{Tenant: "a", Weight: 2}, {Tenant: "a"}}, []float64{2. / 3, 1. / 3}},
+		{"levels", []GroupSpec{{Tenant: "a", Level: High}, {Tenant: "b"}, {Tenant: "c", Level: Low}}, []float64{16. / 21, 4. / 21, 1. / 21}},
+		{"many groups do not help a tenant", []GroupSpec{{Tenant: "a"}, {Tenant: "a"}, {Tenant: "a"}, {Tenant: "b"}}, []float64{1. / 6, 1. / 6, 1. / 6, .5}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := open(t, func(set *Settings) { set.Global = 1e6 })
+			for i, spec := range row.specs {
+				spec.ID = fmt.Sprint("g", i)
+				create(t, s, spec)
+				add(t, s, spec.ID, 0, 2500)
+			}
+			got := make([]float64, len(row.specs))
+			for range 300 {
+				p := pull(t, s, 7)
+				for _, j := range p.Jobs {
+					var i int
+					_, _ = fmt.Sscanf(j.Group, "g%d", &i)
+					got[i] += 1. / 2100
+				}
+				ack(t, s, Done, p.Jobs...)
+			}
+			for i := range got {
+				if math.Abs(got[i]-row.want[i]) > 0.01 {
+					t.Errorf("shares %.3f, want %.3f", got, row.want)
+					break
+				}
+			}
+			clean(t, s)
+		})
+	}
+}
+
+func TestStrictDrainsHighFirst(t *testing.T) {
+	s, _ := open(t, func(set *Settings) { set.Strict = true })
+	create(t, s, GroupSpec{ID: "low", Tenant: "a", Level: Low})
+	create(t, s, GroupSpec{ID: "high", Tenant: "b", Level: High})
+	add(t, s, "low", 0, 20)
+	add(t, s, "high", 0, 20)
+	p := pull(t, s, 30)
+	for i, j := range p.Jobs {
+		if want := map[bool]string{true: "high", false: "low"}[i < 20]; j.Group != want {
+			t.Fatalf("job %d is of %s", i, j.Group)
+		}
+	}
+	clean(t, s)
+}
+
+func TestChunks(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, _ := openOn(t, client, nil)
+		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+		jobs := func(from, n int) []Job {
+			out := make([]Job, n)
+			for i := range out {
+				out[i] = Job{ID: fmt.Sprint("k-", from+i), Payload: []byte("1")}
+			}
+			return out
+		}
+		a, err := s.AddJobs(t.Context(), "g", Chunk{Key: "k"}, jobs(0, 3))
+		if err != nil || a.Accepted != 3 {
+			t.Fatalf("%+v %v", a, err)
+		}
+		_, err = s.Seal(t.Context(), "g")
+		refused(t, err, CodeHalfIn)
+		// It broke off and is sent again, whole.
+		if a, err = s.AddJobs(t.Context(), "g", Chunk{Key: "k"}, jobs(0, 4)); err != nil || a.Accepted != 1 || a.Before != 3 || a.Duplicates != 3 {
+			t.Fatalf("%+v %v", a, err)
+		}
+		if a, err = s.AddJobs(t.Context(), "g", Chunk{Key: "k", Offset: 4, Last: true, Answer: []byte(`{"accepted":5}`)}, jobs(4, 1)); err != nil || a.Accepted != 1 || a.Before != 4 {
+			t.Fatalf("%+v %v", a, err)
+		}
+		g, err := s.Seal(t.Context(), "g")
+		if err != nil || g.Total != 5 || g.Status != Dispatched {
+			t.Fatalf("%+v %v", g, err)
+		}
+		var done *ChunkDone
+		if _, err = s.AddJobs(t.Context(), "g", Chunk{Key: "k"}, jobs(0, 4)); !errors.As(err, &done) || string(done.Answer) != `{"accepted":5}` {
+			t.Fatal(err)
+		}
+		if state, err := s.ChunkState(t.Context(), "g", "k"); err != nil || !state.Done || string(state.Answer) != `{"accepted":5}` {
+			t.Fatalf("%+v %v", state, err)
+		}
+		_, err = s.AddJobs(t.Context(), "g", Chunk{Key: "other"}, jobs(9, 1))
+		refused(t, err, CodeSealed)
+		if a, err = s.AddJobs(t.Context(), "g", Chunk{}, jobs(0, 2)); err != nil || a.Duplicates != 2 {
+			t.Fatalf("known ids after the seal: %+v %v", a, err)
+		}
+		clean(t, s)
+	})
+}
+
+func TestRunAtAndHeldUntilTheSeal(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a", StartSealed: true})
+	if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{
+		{ID: "later", Payload: []byte("1"), RunAt: time.UnixMicro(begin).Add(time.Minute)}, {ID: "now", Payload: []byte("2"), Type: "email", Cost: 3},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if p := pull(t, s, 10); len(p.Jobs) != 0 {
+		t.Fatal("a job starts before the seal")
+	}
+	if g, err := s.Seal(t.Context(), "g"); err != nil || g.NonReady != 1 || g.Pending != 1 {
+		t.Fatalf("%+v %v", g, err)
+	}
+	p := pull(t, s, 10)
+	if len(p.Jobs) != 1 || p.Jobs[0].ID != "now" || p.Jobs[0].Type != "email" || p.Jobs[0].Cost != 3 {
+		t.Fatalf("%+v", p)
+	}
+	clean(t, s)
+	c.advance(time.Minute)
+	dispatch(t, s)
+	if p := pull(t, s, 10); len(p.Jobs) != 1 || p.Jobs[0].ID != "later" {
+		t.Fatalf("%+v", p)
+	}
+	clean(t, s)
+}
+
+func TestQuota(t *testing.T) {
+	s, _ := open(t, func(set *Settings) { set.PendingPerTenant = 5 })
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 5)
+	_, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "x", Payload: []byte("1")}})
+	refused(t, err, CodeQuota)
+	ack(t, s, Done, pull(t, s, 1).Jobs...)
+	add(t, s, "g", 10, 1)
+	clean(t, s)
+}
+
+func TestRetention(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, c := openOn(t, client, func(set *Settings) { set.MaxRetries = 0 })
+		create(t, s, GroupSpec{ID: "g", Tenant: "a", Tolerance: Tolerance{Percent: 100, Share: true}})
+		add(t, s, "g", 0, 700)
+		create(t, s, GroupSpec{ID: "never", Tenant: "b"})
+		add(t, s, "never", 0, 20)
+		if _, err := s.Seal(t.Context(), "g"); err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; ; i++ {
+			jobs := pull(t, s, 400).Jobs
+			if len(jobs) == 0 {
+				break
+			}
+			for _, j := range jobs {
+				verdict := Done
+				if j.ID == "j000007" {
+					verdict = Retry // the last try
+				}
+				if j.Group == "g" {
+					ack(t, s, verdict, j)
+				} else {
+					ack(t, s, Returned, j)
+				}
+			}
+			if g, _ := s.Group(t.Context(), "g"); g.Pending == 0 {
+				break
+			}
+			c.advance(time.Second)
+		}
+		reduce(t, s, "g")
+		tendAll := func() {
+			t.Helper()
+			for again := true; again; {
+				again = false
+				for _, id := range dispatch(t, s).Tend {
+					tend, err := s.Tend(t.Context(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if tend.Reduce {
+						reduce(t, s, id)
+					}
+					again = true
+				}
+			}
+			clean(t, s)
+		}
+		tendAll()
+		c.advance(25 * time.Hour)
+		tendAll()
+		if _, err := s.Group(t.Context(), "never"); err == nil {
+			t.Error("an unsealed group is kept for more than a day of silence")
+		}
+		if p, err := s.Results(t.Context(), "g", "", 1000); err != nil || len(p.Outcomes) != 0 {
+			t.Errorf("%d outcomes after their retention, %v", len(p.Outcomes), err)
+		}
+		if p, err := s.Dead(t.Context(), "g", "", 10); err != nil || len(p.Outcomes) != 1 {
+			t.Errorf("dead letters go before their retention: %+v, %v", p, err)
+		}
+		c.advance(8 * 24 * time.Hour)
+		tendAll()
+		if _, err := s.Group(t.Context(), "g"); err != nil {
+			t.Errorf("a group with dead letters is kept: %v", err)
+		}
+		c.advance(30 * 24 * time.Hour)
+		tendAll()
+		_, err := s.Group(t.Context(), "g")
+		refused(t, err, CodeNotFound)
+		for i, key := range s.keys {
+			if i == keyState || i == keyBell {
+				continue
+			}
+			if n, err := client.Exists(t.Context(), key).Result(); err != nil || n != 0 {
+				t.Errorf("%s is left over", key)
+			}
+		}
+	})
+}
+
+func TestClassicPipeline(t *testing.T) {
+	s, c := open(t, func(set *Settings) {
+		set.Policy, set.Limiter, set.Gating, set.Global = "score", "fixed_window", false, 30
+	})
+	for _, tenant := range []string{"a", "b", "c"} {
+		create(t, s, GroupSpec{ID: tenant, Tenant: tenant})
+		add(t, s, tenant, 0, 100)
+	}
+	done := 0
+	for end := c.us + 60_000_000; c.us < end && done < 300; c.advance(100 * time.Millisecond) {
+		dispatch(t, s)
+		p := pull(t, s, 50)
+		done += len(p.Jobs)
+		ack(t, s, Done, p.Jobs...)
+	}
+	if done != 300 {
+		t.Fatalf("%d jobs in 60 s at 30/s", done)
+	}
+	clean(t, s)
+}

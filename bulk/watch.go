@@ -1,0 +1,206 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const (
+	tendAtOnce     = 4   // groups
+	callbackAtOnce = 8   // groups
+	tendMost       = 256 // groups under way; the store names the others again
+	tendLock       = 30 * time.Second
+	complainEvery  = time.Minute // about one group
+)
+
+// tender does the housekeeping of a group.
+type tender interface {
+	Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error)
+	Tend(ctx context.Context, group string) (store.Tended, error)
+}
+
+// watcher brings groups on that the dispatcher names: sweeps, reduction, the end, the callback. The lock only keeps processes
+// from doing the same work; what may happen once is decided by the store. Tend also moves a group on in the store's agenda, so
+// it is called for groups, too, that somebody is busy with: a slow one must not stay at the agenda's head.
+type watcher struct {
+	store   tender
+	reduce  *reducing
+	call    *calling
+	metrics *Metrics
+	log     *slog.Logger
+	health  *health
+	failing atomic.Bool
+
+	named   chan []string
+	tending chan struct{} // slots
+
+	mu         sync.Mutex
+	underWay   map[string]struct{}
+	complained map[string]time.Time
+}
+
+func newWatcher(s tender, reduce *reducing, call *calling, m *Metrics, log *slog.Logger, h *health) *watcher {
+	return &watcher{store: s, reduce: reduce, call: call, metrics: m, log: log, health: h, named: make(chan []string, 1),
+		tending: make(chan struct{}, tendAtOnce), underWay: map[string]struct{}{}, complained: map[string]time.Time{}}
+}
+
+// name is told which groups have housekeeping to do. It never blocks.
+func (w *watcher) name(groups []string) {
+	if len(groups) == 0 {
+		return
+	}
+	select {
+	case w.named <- groups:
+	default: // they are named again
+	}
+}
+
+func (w *watcher) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case groups := <-w.named:
+			for _, g := range groups {
+				if !w.claim(g) {
+					_, err := w.step(ctx, g)
+					w.judge(ctx, g, err)
+					continue
+				}
+				wg.Go(func() {
+					defer w.leave(g)
+					w.judge(ctx, g, w.tend(ctx, g))
+				})
+			}
+		}
+	}
+}
+
+// claim marks a group as under way; it is false where it is already, or where there are too many.
+func (w *watcher) claim(group string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, busy := w.underWay[group]; busy || len(w.underWay) >= tendMost {
+		return false
+	}
+	w.underWay[group] = struct{}{}
+	return true
+}
+
+func (w *watcher) leave(group string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.underWay, group)
+}
+
+// step does one bounded step.
+func (w *watcher) step(ctx context.Context, group string) (store.Tended, error) {
+	t, err := w.store.Tend(ctx, group)
+	if err == nil && t.DeadGone > 0 {
+		w.metrics.deadExpired.Add(float64(t.DeadGone))
+		w.log.Warn("dead letters past retention.dead were dropped", "group", group, "jobs", t.DeadGone)
+	}
+	return t, err
+}
+
+// tend does all there is to do for a group.
+func (w *watcher) tend(ctx context.Context, group string) error {
+	callback, err := w.locked(ctx, group)
+	if err == nil && callback {
+		err = w.call.back(ctx, w.store, group)
+	}
+	return err
+}
+
+// locked does the part under the group's lock.
+func (w *watcher) locked(ctx context.Context, group string) (callback bool, err error) {
+	select {
+	case w.tending <- struct{}{}:
+		defer func() { <-w.tending }()
+	case <-ctx.Done():
+		return false, nil
+	}
+	unlock, ok, err := w.store.Lock(ctx, group, tendLock)
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		_, err := w.step(ctx, group)
+		return false, err
+	}
+	defer unlock()
+	// A long reduction lets others go first now and then, and does not outlast its lock.
+	for until := time.Now().Add(tendLock / 2); time.Now().Before(until) && ctx.Err() == nil; {
+		t, err := w.step(ctx, group)
+		if err != nil || t.Removed {
+			return false, err
+		}
+		moved := false
+		if t.Reduce {
+			if moved, err = w.reduce.group(ctx, group, until); err != nil {
+				return false, err
+			}
+		}
+		if !t.Again && !moved {
+			return t.Callback, nil
+		}
+	}
+	return false, nil // named again
+}
+
+// errReducer marks a failure of a team's own reducer.
+var errReducer = errors.New("the reducer failed")
+
+func reducerFailed(err error) error { return fmt.Errorf("%w: %w", errReducer, err) }
+
+// judge notes how a group's housekeeping went. Whatever failed is tried again when the store names the group again.
+func (w *watcher) judge(ctx context.Context, group string, err error) {
+	var refused *store.Refusal
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+	case errors.As(err, &refused):
+		if refused.Code != store.CodeNotFound { // gone meanwhile
+			w.complain(group, "housekeeping of a group was refused", err)
+		}
+	case errors.Is(err, errNoReducer):
+		w.complain(group, "a group waits for a reducer that this process does not have: one of those that run has to register it", err)
+	case errors.Is(err, errReducer):
+		w.metrics.reduceErrors.Inc()
+		w.complain(group, "a group's reducer failed; it is tried again", err)
+	default:
+		w.failing.Store(true)
+		w.health.failed("watcher", err)
+		return
+	}
+	if w.failing.Swap(false) {
+		w.health.fine("watcher")
+	}
+}
+
+// complain logs what is wrong with a group, now and then.
+func (w *watcher) complain(group, text string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if last, ok := w.complained[group]; ok && now.Sub(last) < complainEvery {
+		return
+	}
+	for g, at := range w.complained {
+		if now.Sub(at) >= complainEvery {
+			delete(w.complained, g)
+		}
+	}
+	w.complained[group] = now
+	w.log.Error(text, "group", group, "error", err)
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// Configuration is what check-config and print-config ask of one.
+type Configuration interface {
+	YAML() ([]byte, error)
+	Warnings() []config.Problem
+}
+
+// Loader reads a program's configuration.
+type Loader[C Configuration] func(file string, flags map[string]any) (C, error)
+
+// NewCheckConfig makes check-config; tryStore is what its --store does.
+func NewCheckConfig[C Configuration](flags []Flag, load Loader[C], tryStore func(context.Context, C) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check-config --config FILE",
+		Short: "Check a configuration and name every problem",
+		Long: `check-config reads the configuration as serve would, with flags over environment
+over file over defaults. It prints ok, and warnings to stderr; or every problem
+to stderr, one a line, and ends with 2.`,
+		Args: NoArgs,
+	}
+	settings := AddSettings(cmd, flags)
+	store := cmd.Flags().Bool("store", false, "try the store as well: reach it, and check its version and settings")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loadWith(cmd, settings, load)
+		if err != nil {
+			return err
+		}
+		for _, w := range cfg.Warnings() {
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
+		}
+		if *store {
+			if err := tryStore(cmd.Context(), cfg); err != nil {
+				return &config.Problems{List: []config.Problem{{Path: "store.url", Message: strings.TrimPrefix(err.Error(), "store.url ")}}}
+			}
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
+		return err
+	}
+	return cmd
+}
+
+// NewPrintConfig makes print-config.
+func NewPrintConfig[C Configuration](flags []Flag, load Loader[C]) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "print-config",
+		Short: "Print the effective configuration, secrets masked",
+		Args:  NoArgs,
+	}
+	settings := AddSettings(cmd, flags)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loadWith(cmd, settings, load)
+		if err != nil {
+			return err
+		}
+		text, err := cfg.YAML()
+		if err != nil {
+			return err
+		}
+		_, err = cmd.OutOrStdout().Write(text)
+		return err
+	}
+	return cmd
+}
+
+func loadWith[C Configuration](cmd *cobra.Command, settings *Settings, load Loader[C]) (C, error) {
+	file, flags, err := settings.Read(cmd)
+	if err != nil {
+		var none C
+		return none, err
+	}
+	return load(file, flags)
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// Exit codes. An error with a method ExitCode() int has one of its own.
+const (
+	ExitOK      = 0
+	ExitFailure = 1 // something broke
+	ExitUsage   = 2 // the command line or the configuration is wrong
+)
+
+// UsageError is a mistake in the command line.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// ExitCode is ExitUsage.
+func (e *UsageError) ExitCode() int { return ExitUsage }
+
+// Run runs a program's command tree and gives its exit code. Results go to
+// stdout, everything else to stderr.
+func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.SilenceUsage = true
+	root.SilenceErrors = true
+	root.SuggestionsMinimumDistance = 2
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &UsageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	})
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.Execute()
+	if err == nil {
+		return ExitOK
+	}
+	var problems *config.Problems
+	if errors.As(err, &problems) {
+		// One problem a line and nothing else, for people and for programs.
+		_, _ = fmt.Fprintln(stderr, problems.Error())
+		return ExitUsage
+	}
+	_, _ = fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	return ExitFailure
+}
+
+// NoArgs refuses what is left of the command line, naming the nearest command.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("unknown command or argument %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		message += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return &UsageError{fmt.Errorf("%s; see %s --help", message, cmd.CommandPath())}
+}

@@ -1,0 +1,157 @@
+package config
+
+import "time"
+
+// Bulk is the whole of the bulk worker's configuration; its tags mean what those
+// of Config do, and docs/bulk-config.md is made from them. One more:
+//
+//	only     the kind of processor that has the setting
+type Bulk struct {
+	Listen      string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
+	Admin       BulkAdmin            `koanf:"admin" doc:"Operators."`
+	APITokens   []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is asked for."`
+	Log         BulkLog              `koanf:"log" doc:"Logs go to stderr."`
+	Store       BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
+	Durability  string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"What a submission waits for before it is answered. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
+	Rate        BulkRate             `koanf:"rate" doc:"How many jobs start."`
+	Limiter     string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate in each second of the clock, so up to twice the rate in a sliding one."`
+	FairQueue   FairQueue            `koanf:"fair_queue" doc:"Whose job is next."`
+	Congestion  Congestion           `koanf:"congestion" doc:"How long jobs wait that were refused or have failed."`
+	ReadyQueue  ReadyQueue           `koanf:"ready_queue" doc:"Jobs between queue and worker."`
+	Worker      Worker               `koanf:"worker" doc:"Those who run jobs, in this process."`
+	Adaptive    Adaptive             `koanf:"adaptive" doc:"A rate that follows the downstream's health."`
+	PeopleFirst PeopleFirst          `koanf:"people_first" doc:"Giving way to visitors of the same site."`
+	Limits      BulkLimits           `koanf:"limits" doc:"What one job and one tenant may take."`
+	Callbacks   Callbacks            `koanf:"callbacks" doc:"Requests to the callback_url of a group that has ended."`
+	Retention   Retention            `koanf:"retention" doc:"How long finished things are kept."`
+	Processors  map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A job of a type that is off or not here is dead at once."`
+}
+
+type BulkAdmin struct {
+	Token string `koanf:"token" secret:"true" doc:"Bearer token that may do everything, for all tenants."`
+}
+
+type APIToken struct {
+	Name      string   `koanf:"name" doc:"Who it is, as the log names them."`
+	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may make, see and change; at least one. For all of them there is admin.token."`
+	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
+}
+
+type BulkLog struct {
+	Level  string `koanf:"level" default:"info" enum:"debug,info,warn,error" doc:"Least severe message that is written."`
+	Format string `koanf:"format" default:"json" enum:"json,text" doc:"One JSON object a line, or key=value text."`
+}
+
+// BulkStore is Store with its own defaults.
+type BulkStore struct {
+	URL     string        `koanf:"url" secret:"url" doc:"redis://, rediss:// (TLS), unix://, redis-sentinel:// or redis-cluster://. Empty: the bulk worker starts and supervises a redis-server of its own, together with the gateway where that has the same dir."`
+	Dir     string        `koanf:"dir" default:"./data" doc:"Directory of the embedded store's files. Not used with a url."`
+	Prefix  string        `koanf:"prefix" default:"wr" doc:"First part of every key, so that several installations can share one store. Letters, digits, dot, dash and underscore, at most 32."`
+	Timeout time.Duration `koanf:"timeout" default:"1s" min:"1ms" max:"1m" doc:"Deadline of one store call."`
+}
+
+type BulkRate struct {
+	Global    Rate `koanf:"global" default:"10000" min:"0.001" max:"1000000" unit:"jobs/s" live:"true" doc:"Jobs that start a second, over all tenants and all workers of the store. To start none, pause the groups."`
+	Burst     Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs that start at one moment after a quiet time, beyond the even pace; at least 1. 0: what the rate gives in 100 ms, and at least 1."`
+	PerTenant Rate `koanf:"per_tenant" default:"0" min:"0" max:"1000000" unit:"jobs/s" live:"true" doc:"Most jobs of one tenant that start a second. 0: no cap; each tenant is sure of its share, and uses what others leave."`
+}
+
+type FairQueue struct {
+	Policy string `koanf:"policy" default:"fair" enum:"fair,score" doc:"fair: tenants by weight, then the groups of a tenant by weight. score: all groups of a level by age and by how nearly done they are."`
+	Alpha  int64  `koanf:"alpha" default:"10000" min:"-1000000000" max:"1000000000" unit:"ms" doc:"score: above 0 nearly done groups come first, below 0 all share evenly, 0 goes by age."`
+	Strict bool   `koanf:"strict" default:"false" doc:"Run high before normal before low, instead of in shares of 16 to 4 to 1: low may starve."`
+	Gating bool   `koanf:"gating" default:"true" doc:"Hold a tenant or group whose limit is spent as a whole. false: take each job and turn it away, as the classic pipeline does."`
+}
+
+type Congestion struct {
+	Enabled        bool          `koanf:"enabled" default:"true" doc:"Wait longer the more jobs of the tenant wait already. false: always base_backoff."`
+	BaseBackoff    time.Duration `koanf:"base_backoff" default:"1s" min:"1ms" max:"1h" doc:"Shortest wait of a job that was refused."`
+	MaxBackoff     time.Duration `koanf:"max_backoff" default:"120s" min:"1ms" max:"24h" doc:"Longest such wait; at least base_backoff."`
+	MaxAge         time.Duration `koanf:"max_age" default:"24h" min:"1s" max:"8760h" doc:"A job that the downstream has refused for longer is dead."`
+	StatsRetention time.Duration `koanf:"stats_retention" default:"1h" min:"1s" max:"720h" doc:"How far back the congestion history goes."`
+}
+
+type ReadyQueue struct {
+	MaxSize int64 `koanf:"max_size" default:"10000" min:"1" max:"1000000" unit:"jobs" doc:"Most jobs that stand ready for workers."`
+}
+
+type Worker struct {
+	Count         int           `koanf:"count" default:"10" min:"1" max:"10000" unit:"workers" doc:"Jobs that this process runs at once."`
+	Min           int           `koanf:"min" default:"0" min:"0" max:"10000" unit:"workers" doc:"Fewest workers when their number follows the load. 0: 1, or no autoscaling where max is 0 too."`
+	Max           int           `koanf:"max" default:"0" min:"0" max:"10000" unit:"workers" doc:"Most workers when their number follows the load. 0: no autoscaling."`
+	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
+	Lease         time.Duration `koanf:"lease" default:"30s" min:"100ms" max:"1h" doc:"How long a taken job is this process's without being heard of; running jobs are renewed. A job of a process that died runs again after that."`
+	JobTimeout    time.Duration `koanf:"job_timeout" default:"30s" min:"1ms" max:"24h" doc:"Longest run of one job; its context is then cancelled, and the try has failed."`
+	MaxRetries    int64         `koanf:"max_retries" default:"3" min:"0" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead."`
+	MaxCrashes    int64         `koanf:"max_crashes" default:"20" min:"1" max:"1000" unit:"crashes" doc:"Leases of one job that may end without an answer before it is dead."`
+	ShutdownGrace time.Duration `koanf:"shutdown_grace" default:"30s" min:"0s" max:"1h" doc:"How long running jobs have from SIGTERM on; what has not ended by then goes back to its group."`
+}
+
+// Autoscale gives the bounds between which the number of workers follows the load; both are 0 where it does not.
+func (w *Worker) Autoscale() (least, most int) {
+	if w.Max == 0 {
+		return 0, 0
+	}
+	return max(1, w.Min), w.Max
+}
+
+type Adaptive struct {
+	Enabled   bool          `koanf:"enabled" default:"false" doc:"Let the rate follow latency and errors of the downstream."`
+	MinRate   Rate          `koanf:"min_rate" default:"10" min:"0" max:"1000000" unit:"jobs/s" doc:"Slowest rate."`
+	MaxRate   Rate          `koanf:"max_rate" default:"10000" min:"0" max:"1000000" unit:"jobs/s" doc:"Fastest rate."`
+	TargetP95 time.Duration `koanf:"target_p95" default:"500ms" min:"1ms" max:"1h" doc:"Time that 95 of 100 jobs should keep."`
+}
+
+type PeopleFirst struct {
+	Origin string `koanf:"origin" doc:"Id of the origin whose health gateways publish: jobs slow down before a visitor has to wait longer. Empty: no such regard."`
+}
+
+type BulkLimits struct {
+	Line             Size  `koanf:"line" default:"64KiB" min:"256B" max:"1MiB" doc:"Longest line of a submission, which is one job; above it the line is rejected."`
+	Result           Size  `koanf:"result" default:"64KiB" min:"0" max:"1MiB" doc:"Longest result of a job. A longer answer of a webhook is dropped, and the job is done; with a longer result of a Go handler it has failed."`
+	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most jobs of one tenant that wait; above it 429. 0: no limit."`
+}
+
+type Callbacks struct {
+	Allow      []string `koanf:"allow" doc:"Hosts that callbacks and the endpoints of push subscriptions may go to although they are private: a name, an address, either with a port behind it, or *.example.com. Any other is refused when it leads to an address that is not public."`
+	SecretFile string   `koanf:"secret_file" doc:"File with the secret that signs callbacks, at least 16 bytes; blanks and line ends around it are ignored. Empty: they are not signed."`
+}
+
+type Retention struct {
+	Jobs   time.Duration `koanf:"jobs" default:"24h" min:"1s" max:"8760h" doc:"Outcomes of jobs, from the end of their group."`
+	Groups time.Duration `koanf:"groups" default:"168h" min:"1s" max:"8760h" doc:"Groups that have ended. One with dead letters stays as long as they do."`
+	Dead   time.Duration `koanf:"dead" default:"720h" min:"1s" max:"8760h" doc:"Dead letters; when they go it is logged and counted."`
+}
+
+type Processor struct {
+	Kind       string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
+	Timeout    time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest exchange for one job; worker.job_timeout holds too."`
+	URL        string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
+	SecretFile string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
+	Headers    map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
+	SMTP       string            `koanf:"smtp" only:"email" secret:"url" doc:"Mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://…:465. Empty: off."`
+	From       string            `koanf:"from" only:"email" doc:"Sender: an address, or a name and the address in angle brackets."`
+	FCM        FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
+	WebPush    WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
+}
+
+type FCM struct {
+	CredentialsFile string `koanf:"credentials_file" doc:"JSON key of a service account. Empty: off."`
+	Endpoint        string `koanf:"endpoint" doc:"Address of the service in place of Google's, for tests and proxies."`
+}
+
+type WebPush struct {
+	VAPIDKeyFile string `koanf:"vapid_key_file" doc:"JSON file with publicKey, privateKey and subject (a mailto: or https: address). Empty: off."`
+}
+
+// Kinds of processors.
+const (
+	KindWebhook = "webhook"
+	KindEmail   = "email"
+	KindPush    = "push"
+)
+
+var bulkLater = []unavailable{
+	{"adaptive.enabled", nil, "leave it false and set rate.global"},
+	{"people_first.origin", nil, "leave it empty"},
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// BulkOptions says where the bulk worker's configuration comes from, as Options
+// does for the gateway's; it has no shorthand.
+type BulkOptions struct {
+	File    string
+	Environ []string
+	Flags   map[string]any
+	Check   func(*Bulk) []Problem
+}
+
+// LoadBulk reads the bulk worker's configuration as Load does the gateway's.
+func LoadBulk(o BulkOptions) (*Bulk, error) {
+	l := loader{schema: bulkSchema, problems: &Problems{}}
+	cfg := &Bulk{}
+	l.read(cfg, o.File, o.Environ, o.Flags)
+	for name, p := range cfg.Processors {
+		if p.Kind == "" && slices.Contains([]string{KindWebhook, KindEmail, KindPush}, name) {
+			p.Kind = name
+			cfg.Processors[name] = p
+		}
+	}
+	if !l.unreadable {
+		l.problems.addNew(cfg.Validate())
+		if o.Check != nil {
+			l.problems.addNew(o.Check(cfg))
+		}
+	}
+	if len(l.problems.List) > 0 {
+		return nil, l.problems
+	}
+	return cfg, nil
+}
+
+// YAML is the effective configuration as a file that the loader reads, with
+// secrets and the passwords of URLs masked.
+func (c *Bulk) YAML() ([]byte, error) { return printed(c) }
+
+// Files lists every file that the configuration names.
+func (c *Bulk) Files() []string { return filesOf(c) }
+
+// OnLoopback says that listen can be reached from this machine only, so that no
+// token is required.
+func (c *Bulk) OnLoopback() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	return err == nil && isLoopback(host)
+}
+
+// Active lists the types whose processor is on, in their order.
+func (c *Bulk) Active() []string {
+	var types []string
+	for name, p := range c.Processors {
+		if p.active() {
+			types = append(types, name)
+		}
+	}
+	slices.Sort(types)
+	return types
+}
+
+func (p Processor) active() bool {
+	switch p.Kind {
+	case KindWebhook:
+		return p.URL != ""
+	case KindEmail:
+		return p.SMTP != ""
+	}
+	return p.Kind == KindPush && (p.FCM.CredentialsFile != "" || p.WebPush.VAPIDKeyFile != "")
+}
+
+// APIBearer is one of api_tokens with its token read.
+type APIBearer struct {
+	Name    string
+	Token   string
+	Tenants []string
+}
+
+// Bearers reads the tokens of the teams; admin.token is not among them.
+func (c *Bulk) Bearers() ([]APIBearer, error) {
+	bearers := make([]APIBearer, 0, len(c.APITokens))
+	for i, t := range c.APITokens {
+		token, err := readTrimmed(t.TokenFile, shortToken)
+		if err != nil {
+			return nil, fmt.Errorf("%s.token_file: %w", element("api_tokens", i), err)
+		}
+		bearers = append(bearers, APIBearer{Name: t.Name, Token: token, Tenants: t.Tenants})
+	}
+	return bearers, nil
+}
+
+// Secret reads the secret that signs callbacks; nil where there is none.
+func (c *Callbacks) Secret() ([]byte, error) { return secretIn("callbacks.secret_file", c.SecretFile) }
+
+// Secret reads the secret that signs the requests of a webhook; nil where there
+// is none.
+func (p *Processor) Secret() ([]byte, error) { return secretIn("secret_file", p.SecretFile) }
+
+func secretIn(path, file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := readTrimmed(file, shortToken)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return []byte(text), nil
+}
+
+// readTrimmed reads a file with a token or secret of at least so many bytes.
+func readTrimmed(name string, least int) (string, error) {
+	data, err := readSmall(name)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(data))
+	if len(text) < least {
+		return "", fmt.Errorf("%q holds %d characters; want at least %d, as from: openssl rand -hex 32", name, len(text), least)
+	}
+	return text, nil
+}

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// Validate checks what the types cannot: bounds, what has to fit together, files.
+// It gives every problem at once.
+func (c *Bulk) Validate() []Problem {
+	check := &checker{}
+	check.unavailable(c, bulkLater)
+	check.bounds(c)
+	check.access(c)
+	check.store(Store(c.Store))
+	check.pace(c)
+	check.secretFile("callbacks.secret_file", c.Callbacks.SecretFile)
+	for _, name := range sortedNames(c.Processors) {
+		check.processor(name, c.Processors[name])
+	}
+	return check.list
+}
+
+// Warnings lists what is allowed but rarely meant.
+func (c *Bulk) Warnings() []Problem {
+	var list []Problem
+	warn := func(path, message string) { list = append(list, Problem{Path: path, Message: message}) }
+	if len(c.Active()) == 0 {
+		warn("processors", "none is on: every job is dead at once; give one its url, smtp, fcm or webpush")
+	}
+	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
+		warn("admin.token", "has fewer than 16 characters and can be tried out")
+	}
+	if c.Retention.Groups < c.Retention.Jobs {
+		warn("retention.groups", "is less than retention.jobs: outcomes go with their group")
+	}
+	if c.Worker.Lease < 3*c.Store.Timeout {
+		warn("worker.lease", "is less than three times store.timeout: one slow call can lose a lease, and its job runs twice")
+	}
+	for _, name := range c.Active() {
+		if p := c.Processors[name]; p.Kind == KindWebhook && p.SecretFile == "" {
+			warn("processors."+name+".secret_file", "is empty: the receiver cannot tell our requests from others'")
+		}
+	}
+	return list
+}
+
+var (
+	tenantPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	typePattern   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+)
+
+// access checks who may come in.
+func (c *checker) access(cfg *Bulk) {
+	host, _, ok := c.listen("listen", cfg.Listen)
+	if ok && !isLoopback(host) && cfg.Admin.Token == "" && len(cfg.APITokens) == 0 {
+		c.add("admin.token", "is missing; %q can be reached from other machines, so give a token (or api_tokens), or listen on 127.0.0.1", cfg.Listen)
+	}
+	c.bearer("admin.token", cfg.Admin.Token)
+	names, tokens := make(map[string]bool), map[string]bool{cfg.Admin.Token: true}
+	for i, t := range cfg.APITokens {
+		path := element("api_tokens", i)
+		switch {
+		case t.Name == "":
+			c.add(path+".name", "is missing; want who it is, as the log will name them")
+		case names[t.Name]:
+			c.add(path+".name", "%q is there already; names are unique", clip(t.Name))
+		}
+		names[t.Name] = true
+		if len(t.Tenants) == 0 {
+			c.add(path+".tenants", "is empty; list the tenants that the token is for (admin.token is for all)")
+		}
+		for j, tenant := range t.Tenants {
+			if !tenantPattern.MatchString(tenant) {
+				c.add(element(path+".tenants", j), "%q is no tenant; want 1 to 64 letters, digits, dots, dashes and underscores", clip(tenant))
+			}
+		}
+		if t.TokenFile == "" {
+			c.add(path+".token_file", "is missing; want a file that holds the token")
+			continue
+		}
+		token, err := readTrimmed(t.TokenFile, shortToken)
+		if err != nil {
+			c.add(path+".token_file", "%v", err)
+			continue
+		}
+		if tokens[token] {
+			c.add(path+".token_file", "%q holds a token that is used above already; give each its own", t.TokenFile)
+		}
+		tokens[token] = true
+		c.bearer(path+".token_file", token)
+	}
+}
+
+// pace checks rates, waits and workers against each other.
+func (c *checker) pace(cfg *Bulk) {
+	if r := cfg.Rate; r.PerTenant > r.Global {
+		c.add("rate.per_tenant", "%s is more than rate.global (%s)", r.PerTenant, r.Global)
+	}
+	if b := cfg.Rate.Burst; b > 0 && b < 1000 {
+		c.add("rate.burst", "%s would never start a whole job; want at least 1, or 0 for what the rate gives in 100 ms", b)
+	}
+	if g := cfg.Congestion; g.BaseBackoff > g.MaxBackoff {
+		c.add("congestion.base_backoff", "%s is more than congestion.max_backoff (%s)", formatDuration(g.BaseBackoff), formatDuration(g.MaxBackoff))
+	}
+	if a := cfg.Adaptive; a.MinRate > a.MaxRate {
+		c.add("adaptive.min_rate", "%s is more than adaptive.max_rate (%s)", a.MinRate, a.MaxRate)
+	}
+	w := cfg.Worker
+	if w.Min > w.Max {
+		c.add("worker.min", "%d is more than worker.max (%d); for autoscaling give worker.max, without it leave both at 0", w.Min, w.Max)
+	} else if least, most := w.Autoscale(); most > 0 && (w.Count < least || w.Count > most) {
+		c.add("worker.count", "%d is not between worker.min (%d) and worker.max (%d), where the number of workers begins", w.Count, least, most)
+	}
+	if cfg.Durability == "replica" && cfg.Store.URL == "" {
+		c.add("durability", "replica needs a store.url: the embedded store has no replica")
+	}
+}
+
+func (c *checker) secretFile(path, name string) {
+	if name == "" {
+		return
+	}
+	if _, err := readTrimmed(name, shortToken); err != nil {
+		c.add(path, "%v", err)
+	}
+}
+
+func (c *checker) processor(name string, p Processor) {
+	path := join("processors", name)
+	if !typePattern.MatchString(name) {
+		c.add(path, "%q is no job type; want 1 to 64 letters, digits, dots, dashes and underscores", clip(name))
+	}
+	if p.Kind == "" {
+		c.add(path+".kind", "is missing; want webhook, email or push")
+		return
+	}
+	c.foreign(path, p)
+	// What else a processor's settings say is judged by the package that runs it.
+	switch p.Kind {
+	case KindWebhook:
+		c.secretFile(path+".secret_file", p.SecretFile)
+	case KindEmail:
+		if p.SMTP == "" && p.From != "" {
+			c.add(path+".smtp", "is missing; from alone sends nothing")
+		}
+	case KindPush:
+		if p.FCM.CredentialsFile == "" && p.FCM.Endpoint != "" {
+			c.add(path+".fcm.credentials_file", "is missing; fcm.endpoint is asked with a service account's key")
+		}
+	}
+	if strings.Contains(p.URL, mask) {
+		c.add(path+".url", "holds the mask that print-config writes; give the real one")
+	}
+	if strings.Contains(p.SMTP, mask) {
+		c.add(path+".smtp", "holds the mask that print-config writes; give the real password")
+	}
+	for _, header := range sortedNames(p.Headers) {
+		if p.Headers[header] == mask {
+			c.add(path+".headers", "%s is the mask that print-config writes; give the real value", header)
+		}
+	}
+}
+
+// foreign finds settings of another kind, which would do nothing.
+func (c *checker) foreign(path string, p Processor) {
+	v := reflect.ValueOf(p)
+	for _, s := range settingsOf(v.Type(), "") {
+		if s.Only != "" && s.Only != p.Kind && !isEmpty(v.Field(s.index)) {
+			c.add(join(path, s.Name), "belongs to kind %s, and this is %s; leave it out", s.Only, p.Kind)
+		}
+	}
+}
+
+func sortedNames[V any](m map[string]V) []string {
+	return mapKeys(reflect.ValueOf(m))
+}

@@ -1,0 +1,19 @@
+// Package logs makes the programs' loggers.
+package logs
+
+import (
+	"io"
+	"log/slog"
+)
+
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+// New writes to w from a level on (debug, info, warn, error), as key=value text
+// where format is text, and as JSON otherwise.
+func New(level, format string, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: levels[level]}
+	if format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

@@ -1,0 +1,35 @@
+package storeopen
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/embedded"
+	"github.com/anteroom/anteroom/internal/redisurl"
+)
+
+// checkTimeout bounds the whole look at a store, which may be several servers.
+const checkTimeout = 10 * time.Second
+
+// Check tries what store names: that it answers and fits, or, without a
+// url, that there is a server to start.
+func Check(ctx context.Context, store config.Store) error {
+	if store.URL == "" {
+		_, err := embedded.FindServer("")
+		return err
+	}
+	// A single look may take longer than a visitor would wait.
+	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := redisurl.CheckServer(ctx, client); err != nil {
+		return fmt.Errorf("store.url %s: %w", redisurl.Mask(store.URL), err)
+	}
+	return nil
+}

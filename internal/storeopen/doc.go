@@ -1,0 +1,3 @@
+// Package storeopen opens the store that a configuration names, and starts one
+// where it names none.
+package storeopen

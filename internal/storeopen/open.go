@@ -1,0 +1,78 @@
+package storeopen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/embedded"
+	"github.com/anteroom/anteroom/internal/redisurl"
+)
+
+const (
+	// start bounds the start of the embedded store, whose file may be long to load.
+	start = 2 * time.Minute
+	// look bounds the first look at a store.
+	look = 2 * time.Second
+)
+
+// Store is an open store.
+type Store struct {
+	Client redis.UniversalClient
+	// URL is where it is, with the password masked.
+	URL string
+	// Away says why the store did not answer at first; nil: it did, and it fits.
+	Away error
+
+	server *embedded.Server // nil with a store.url
+}
+
+// Open opens the store, and starts it when there is no store.url. A store that
+// does not answer is no error, but one that answers and does not fit is: then the
+// error wraps redisurl.ErrUnsuitable.
+func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error) {
+	redisurl.LogTo(log)
+	s := &Store{}
+	url := c.URL
+	if url == "" {
+		starting, cancel := context.WithTimeout(ctx, start)
+		defer cancel()
+		server, err := embedded.Start(starting, embedded.Options{Dir: c.Dir, Log: log})
+		if err != nil {
+			return nil, err
+		}
+		s.server = server
+		url = server.URL()
+	}
+	s.URL = redisurl.Mask(url)
+	client, err := redisurl.Open(url, c.Timeout)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.Client = client
+	looking, cancel := context.WithTimeout(ctx, look)
+	defer cancel()
+	err = redisurl.CheckServer(looking, client)
+	if errors.Is(err, redisurl.ErrUnsuitable) {
+		return nil, errors.Join(fmt.Errorf("store.url %s: %w", s.URL, err), s.Close())
+	}
+	s.Away = err
+	return s, nil
+}
+
+// Close lets go of the store; the last program to do so ends an embedded one.
+func (s *Store) Close() error {
+	var errs []error
+	if s.Client != nil {
+		errs = append(errs, s.Client.Close())
+	}
+	if s.server != nil {
+		errs = append(errs, s.server.Close())
+	}
+	return errors.Join(errs...)
+}
