@@ -103,10 +103,12 @@ func (m *Model) refuse(j *job, after time.Duration) (ok bool) {
 	return true
 }
 
+func byID(a, b *job) int { return cmp.Compare(a.ID, b.ID) }
+
 // giveBack puts a job back to the front of its group.
 func (m *Model) giveBack(j *job) {
 	j.state, j.scheduled = pending, false
-	i, _ := slices.BinarySearchFunc(j.g.front, j, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
+	i, _ := slices.BinarySearchFunc(j.g.front, j, byID)
 	j.g.front = slices.Insert(j.g.front, i, j)
 	m.scored(j.g)
 }

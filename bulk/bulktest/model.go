@@ -34,6 +34,7 @@ type Model struct {
 	fence   int64
 	serial  int64
 	hold    int64 // no lease ends before
+	uneven  bool  // some job costs more than 1
 }
 
 type tenant struct {
