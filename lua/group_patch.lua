@@ -30,7 +30,6 @@ for i = 4, #ARGV, 2 do
     g[field] = value
     if field == 'level' then g.tag = 0 end -- tags of another level say nothing here
     if field == 'rate' then
-      g.frac = 0
       if g.why == 'rate' then open_group(g) end
     end
   else

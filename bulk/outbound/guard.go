@@ -35,13 +35,18 @@ func (e *RefusedError) Error() string {
 }
 
 // NewGuard takes the entries of callbacks.allow: host, host:port or *.example.com[:port], where a host is a name or an IP
-// address (IPv6 in brackets where a port follows). *.example.com does not stand for example.com.
+// address (IPv6 in brackets where a port follows). *.example.com does not stand for example.com. An error names each entry
+// that is wrong.
 func NewGuard(allow []string) (*Guard, error) {
 	g := &Guard{hosts: map[hostPort]bool{}, suffixes: map[hostPort]bool{}}
+	var problems []error
 	for i, entry := range allow {
 		if err := g.list(entry); err != nil {
-			return nil, fmt.Errorf("callbacks.allow[%d] %q: %w; it takes host, host:port or *.example.com", i, entry, err)
+			problems = append(problems, fmt.Errorf("callbacks.allow[%d]: %q: %w; give host, host:port or *.example.com", i, entry, err))
 		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
 	}
 	return g, nil
 }

@@ -49,8 +49,8 @@ func TestNotPublic(t *testing.T) {
 func TestNewGuardNamesTheEntry(t *testing.T) {
 	for _, entry := range []string{"", "*", "*.", "*.com", "a.*.com", "http://x.example", "x.example/path", "user@x.example",
 		"x.example:0", "x.example:70000", "x.example:http", "10.0.0.0/8", "a b", "[::1]:", "[]", "*.10.0.0.1:x", "x.example:"} {
-		_, err := NewGuard([]string{"fine.example", entry})
-		if err == nil || !strings.HasPrefix(err.Error(), "callbacks.allow[1] ") {
+		_, err := NewGuard([]string{"fine.example", entry, "*"})
+		if err == nil || !strings.HasPrefix(err.Error(), "callbacks.allow[1]: ") || !strings.Contains(err.Error(), "\ncallbacks.allow[2]: \"*\": ") {
 			t.Errorf("%q: %v", entry, err)
 		}
 	}

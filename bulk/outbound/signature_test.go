@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -106,4 +107,17 @@ func FuzzParseSignature(f *testing.F) {
 			t.Fatalf("%q was read as %q", header, again)
 		}
 	})
+}
+
+// The worked example in the documentation is the one that is tested here.
+func TestDocumentedExample(t *testing.T) {
+	b, err := os.ReadFile("../../docs/handlers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"X-Bulk-Signature: " + exampleSignature + "\n\n" + exampleBody + "\n", "1767323045." + exampleBody + "'", exampleSecret} {
+		if !strings.Contains(string(b), part) {
+			t.Errorf("docs/handlers.md lacks %q", part)
+		}
+	}
 }

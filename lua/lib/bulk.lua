@@ -33,7 +33,7 @@ local strategy = limiter[set.limiter]
 
 -- shard is the record of the whole shard. v1…v3 are the virtual times (v1 alone unless strict), at and level the global
 -- limiter, live_* what operators set over the configuration, hold the time before which no lease ends.
-local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'hold', 'spins', 'starts',
+local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
   'queued', 'taken', 'inflight', 'pending', 'open_groups' }
 local shard, shard_was = {}, {}
 do
@@ -57,9 +57,9 @@ if now > shard.last then shard.last = now end
 
 local GROUP = { 'id', 'tenant', 'type', 'level', 'weight', 'rate', 'conc', 'base', 'held', 'status', 'epoch', 'paused', 'sealed',
   'total', 'added', 'taken', 'hp', 'ho', 'tp', 'tn', 'front', 'ready', 'inflight', 'succ', 'fail', 'dead', 'canc', 'redriven', 'redrives',
-  'tag', 'queued', 'gate', 'why', 'at', 'frac', 'throttles', 'created', 'sealed_at', 'started', 'finished', 'touched',
+  'tag', 'queued', 'gate', 'why', 'at', 'frac', 'rated', 'throttles', 'created', 'sealed_at', 'started', 'finished', 'touched',
   'dp', 'dn', 'reduced', 'rfence', 'chunks_open', 'callback', 'tries', 'swept', 'drop', 'w_at', 'w_n', 'p_at', 'p_n' }
-local TENANT = { 'weight', 'rate', 'at', 'frac', 'v1', 'v2', 'v3', 'n1', 'n2', 'n3', 'gate', 'inflight', 'open', 'served', 'groups',
+local TENANT = { 'weight', 'rate', 'at', 'frac', 'rated', 'v1', 'v2', 'v3', 'n1', 'n2', 'n3', 'gate', 'inflight', 'open', 'served', 'groups',
   'jobs', 'mean', 'backoff', 'seen', 'was' }
 
 local groups, tenants = {}, {}

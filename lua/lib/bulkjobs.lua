@@ -114,27 +114,38 @@ local function spread(fence)
   return (fence * 7919 % 10007) / 10007
 end
 
--- limiters gives the limiters that a start of the group has to pass: global, tenant, group; nil where there is none.
-local function global_limiter()
-  local b = { rate = set.global, burst = default_burst(set.global, set.burst), at = shard.at, level = shard.level }
+-- The limiters that a start has to pass: global, tenant, group; nil where there is none. Their state remembers the rate that
+-- it was kept at, so that a change of rate, by an operator or a new configuration, lends and forgives nothing.
+local function brought(rate, burst, at, level, was)
+  local b = { rate = rate, burst = default_burst(rate, burst), at = at, level = level }
   strategy.refill(b, now)
+  strategy.rerate(b, was)
   return b
+end
+
+local function global_limiter()
+  return brought(set.global, set.burst, shard.at, shard.level, shard.rate)
+end
+
+local function keep_global(b)
+  shard.at, shard.level, shard.rate = b.at, b.level, b.rate
 end
 
 local function tenant_limiter(t, share)
   local rate = t.rate > 0 and t.rate or set.per_tenant
   if rate == 0 and share then rate = tenant_rate(t) end
   if rate == 0 then return nil end
-  local b = { rate = rate, burst = default_burst(rate, set.burst), at = t.at, level = t.frac }
-  strategy.refill(b, now)
-  return b
+  return brought(rate, set.burst, t.at, t.frac, t.rated)
 end
 
 local function group_limiter(g)
   if g.rate == 0 then return nil end
-  local b = { rate = g.rate, burst = default_burst(g.rate, 0), at = g.at, level = g.frac }
-  strategy.refill(b, now)
-  return b
+  return brought(g.rate, 0, g.at, g.frac, g.rated)
+end
+
+-- keep writes a limiter's state back to its tenant or group.
+local function keep(owner, b)
+  if b then owner.at, owner.frac, owner.rated = b.at, b.level, b.rate end
 end
 
 -- peek gives up to n jobs of a group in their order, the returned ones first, without taking them; order jobs come from
@@ -204,4 +215,53 @@ local function start(g, t, reply, jobs)
   shard.starts = shard.starts + #jobs
   if g.started == 0 then g.started, g.w_at, g.p_at = now, now, now end
   if g.status == DISPATCHED then move(g, RUNNING) end
+end
+
+-- whose_turn gives the group whose turn it is, its tenant and level, and what the fair queue calls its tenant, with its tag.
+local function whose_turn()
+  if set.policy == 'score' then
+    for level = 1, 3 do
+      local gkey = redis.call('ZREVRANGE', K.levels[level], 0, 0)[1]
+      if gkey then
+        local g = bulk_group(gkey)
+        return g, bulk_tenant(g.tenant), level
+      end
+    end
+    return nil
+  end
+  local flow, tag, level
+  for l = 1, 3 do
+    local f, at = fair.first(K.levels[l])
+    if f and (not tag or at < tag) then flow, tag, level = f, at, l end
+    if flow and set.strict == 1 then break end
+  end
+  if not flow then return nil end
+  local prefix = level .. '/' .. string.sub(flow, 3)
+  local line = redis.call('ZRANGEBYLEX', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0', 'LIMIT', 0, 1)[1]
+  return bulk_group(string.match(line, '([^/]+)$')), bulk_tenant(string.sub(flow, 3)), level, flow, tag
+end
+
+-- charge_turn moves the tenant on among tenants, and the group among its tenant's groups, by what they were given.
+local function charge_turn(g, t, level, flow, tag, cost)
+  if not flow then return end
+  local v = vname(level)
+  shard[v] = math.max(shard[v], tag)
+  fair.advance(K.levels[level], flow, tag, cost, math.max(10, t.weight * g.weight / 1000) * fair.LEVELS[level])
+  redis.call('ZREM', K.lines, line_of(g))
+  local inner = 'v' .. level
+  t[inner] = math.max(t[inner], g.tag)
+  g.tag = g.tag + fair.charge(cost, g.weight * fair.boost(g.sealed == 1 and g.total or 0, ended(g) + g.inflight))
+  redis.call('ZADD', K.lines, 0, line_of(g))
+end
+
+-- forget_idle drops last tags that lie behind the virtual time; with strict, behind that of every level in use.
+local function forget_idle()
+  if set.policy == 'score' then return end
+  local v = shard.v1
+  if set.strict == 1 then
+    for _, other in ipairs({ shard.v2, shard.v3 }) do
+      if other > 0 and (v == 0 or other < v) then v = other end
+    end
+  end
+  fair.forget(K.idle, v)
 end

@@ -21,7 +21,7 @@ type Options struct {
 	From     string        // name and address, or the address alone
 	MaxConns int           // connections to the server, and so messages at a time; 0: 8
 	Idle     time.Duration // how long an unused connection is kept; 0: 30 s
-	Timeout  time.Duration // of one message, connecting included, where ctx allows more; 0: 30 s
+	Timeout  time.Duration // of one message, connecting included but not the wait for one of MaxConns; 0: 30 s
 	TLS      *tls.Config   // further roots; nil: the system's
 }
 
@@ -81,6 +81,13 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	if err != nil {
 		return nil, bulk.Permanent("bad_payload", err)
 	}
+	if !h.pool.enter(ctx) {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, bulk.Fail("cancelled", context.Cause(ctx))
+		}
+		return nil, bulk.Busy(0, fmt.Errorf("all %d connections to the mail server were in use all the time", cap(h.pool.slots)))
+	}
+	defer h.pool.leave()
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	reply, err := h.pool.send(ctx, letter)

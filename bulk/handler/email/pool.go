@@ -27,14 +27,21 @@ func newPool(s *server, size int, idle time.Duration) *pool {
 	return &pool{server: s, idle: idle, slots: make(chan struct{}, size)}
 }
 
-// send hands l to the server and gives its reply. An error is a *stageError, a *replyError or of the connection.
-func (p *pool) send(ctx context.Context, l *letter) (reply string, err error) {
+// enter waits until another connection may be used; false: ctx ended first.
+func (p *pool) enter(ctx context.Context) bool {
 	select {
 	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
+		return true
 	case <-ctx.Done():
-		return "", &stageError{"wait for a connection", context.Cause(ctx)}
+		return false
 	}
+}
+
+func (p *pool) leave() { <-p.slots }
+
+// send hands l to the server and gives its reply; its caller has entered. An error is a *stageError, a *replyError or of the
+// connection.
+func (p *pool) send(ctx context.Context, l *letter) (reply string, err error) {
 	for {
 		s, err := p.take(ctx)
 		if err != nil {

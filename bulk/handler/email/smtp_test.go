@@ -16,7 +16,7 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-func reply(code int, enhanced smtp.EnhancedCode, text string) error {
+func reply(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
 	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: text}
 }
 
@@ -25,7 +25,7 @@ func TestReplies(t *testing.T) {
 	h := handler(t, Options{SMTP: "smtp://" + box.addr})
 	for _, c := range []struct {
 		at   string
-		with error
+		with *smtp.SMTPError
 		want string
 	}{
 		{"session", reply(421, smtp.EnhancedCode{4, 3, 2}, "going down"), "busy busy"},
@@ -53,7 +53,7 @@ func TestReplies(t *testing.T) {
 		{"DATA", reply(552, smtp.EnhancedCode{5, 3, 4}, "too big"), "permanent smtp_552"},
 		{"DATA", reply(554, smtp.EnhancedCode{5, 7, 1}, "spam"), "permanent smtp_554"},
 	} {
-		said := c.with.(*smtp.SMTPError)
+		said := c.with
 		t.Run(fmt.Sprintf("%s %d %v", c.at, said.Code, said.EnhancedCode), func(t *testing.T) {
 			if c.at == "session" { // a connection that is kept would not see it
 				h = handler(t, Options{SMTP: "smtp://" + box.addr})
@@ -289,8 +289,13 @@ func TestReallyCancelled(t *testing.T) {
 	// Meanwhile another waits for the only connection, as long as it may.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if _, err := h.Handle(ctx, job(nil)); outcome(err) != "fail timeout" {
+	if _, err := h.Handle(ctx, job(nil)); outcome(err) != "busy busy" {
 		t.Errorf("waiting: %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Handle(ctx, job(nil)); outcome(err) != "fail cancelled" {
+		t.Errorf("waiting, cancelled: %v", err)
 	}
 	if err := <-done; outcome(err) != "fail timeout" {
 		t.Errorf("%v", err)

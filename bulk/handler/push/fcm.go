@@ -35,13 +35,13 @@ func newFCM(o Options) (*fcm, error) {
 	}
 	config, err := google.JWTConfigFromJSON(raw, scope)
 	if err != nil {
-		return nil, fmt.Errorf("credentials_file %s: %w; it has to be a service account's JSON key", o.CredentialsFile, err)
+		return nil, fmt.Errorf("credentials_file: %s: %w; it has to be a service account's JSON key", o.CredentialsFile, err)
 	}
 	var account struct {
 		Project string `json:"project_id"`
 	}
 	if err := json.Unmarshal(raw, &account); err != nil {
-		return nil, fmt.Errorf("credentials_file %s: %w", o.CredentialsFile, err)
+		return nil, fmt.Errorf("credentials_file: %s: %w", o.CredentialsFile, err)
 	}
 	endpoint := o.Endpoint
 	if endpoint == "" {
@@ -52,13 +52,13 @@ func newFCM(o Options) (*fcm, error) {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
 	if _, err := outbound.ParseURL(config.TokenURL); err != nil {
-		return nil, fmt.Errorf("credentials_file %s: token_uri: %w", o.CredentialsFile, err)
+		return nil, fmt.Errorf("credentials_file: %s: token_uri: %w", o.CredentialsFile, err)
 	}
 	if account.Project == "" || config.Email == "" {
-		return nil, fmt.Errorf("credentials_file %s: no project_id or no client_email in it", o.CredentialsFile)
+		return nil, fmt.Errorf("credentials_file: %s: no project_id or no client_email in it", o.CredentialsFile)
 	}
 	if err := checkKey(config.PrivateKey); err != nil {
-		return nil, fmt.Errorf("credentials_file %s: private_key: %w", o.CredentialsFile, err)
+		return nil, fmt.Errorf("credentials_file: %s: private_key: %w", o.CredentialsFile, err)
 	}
 	client := outbound.NewClient(outbound.Options{MaxPerHost: o.MaxPerHost, HTTP2: true, TLS: o.TLS})
 	return &fcm{
@@ -107,7 +107,7 @@ func (f *fcm) send(ctx context.Context, p *payload) ([]byte, error) {
 			URL: f.url, Body: body, MaxAnswer: maxAnswer, Header: http.Header{"Authorization": {"Bearer " + token}},
 		})
 		if err != nil {
-			return nil, noAnswer(err)
+			return nil, noAnswer(ctx, err)
 		}
 		refusal := fcmRefusal(answer.Body)
 		if answer.Status == http.StatusUnauthorized && refusal.code != "THIRD_PARTY_AUTH_ERROR" && !again {

@@ -51,7 +51,7 @@ func New(o Options) (*Handler, error) {
 	h := &Handler{name: o.Name, timeout: o.Timeout}
 	setting := "processors." + o.Name + "."
 	if o.CredentialsFile == "" && o.VAPIDKeyFile == "" {
-		return nil, fmt.Errorf("%sfcm.credentials_file and %swebpush.vapid_key_file are empty; give at least one of them", setting, setting)
+		return nil, fmt.Errorf("%sfcm.credentials_file: empty, and so is webpush.vapid_key_file; give one of them, or both", setting)
 	}
 	var problems []error
 	if o.CredentialsFile != "" {
@@ -60,7 +60,7 @@ func New(o Options) (*Handler, error) {
 			problems = append(problems, fmt.Errorf("%sfcm.%w", setting, err))
 		}
 	} else if o.Endpoint != "" {
-		problems = append(problems, fmt.Errorf("%sfcm.endpoint is set without %sfcm.credentials_file", setting, setting))
+		problems = append(problems, fmt.Errorf("%sfcm.endpoint: there is no fcm.credentials_file, without which it is not asked", setting))
 	}
 	if o.VAPIDKeyFile != "" {
 		var err error
@@ -144,16 +144,16 @@ func parse(raw []byte) (*payload, error) {
 	return p, p.Subscription.check()
 }
 
-// noAnswer is what a call that brought none means.
-func noAnswer(err error) error {
+// noAnswer is what a call under ctx that brought none means.
+func noAnswer(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
 		return bulk.Permanent("address_refused", refused)
 	}
 	switch {
-	case outbound.IsTimeout(err):
-		return bulk.Fail("timeout", err)
-	case errors.Is(err, context.Canceled):
+	case errors.Is(ctx.Err(), context.Canceled): // err may be the cause that was given for it
 		return bulk.Fail("cancelled", err)
+	case ctx.Err() != nil || outbound.IsTimeout(err):
+		return bulk.Fail("timeout", err)
 	}
 	return bulk.Fail("connection", err)
 }

@@ -56,7 +56,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	case t.turn <- struct{}{}:
 		defer func() { <-t.turn }()
 	case <-ctx.Done():
-		return "", noAnswer(fmt.Errorf("waiting for an access token: %w", ctx.Err()))
+		return "", noAnswer(ctx, fmt.Errorf("waiting for an access token: %w", ctx.Err()))
 	}
 	if now := time.Now(); t.current != "" && now.Before(t.until) {
 		return t.current, nil
@@ -93,10 +93,7 @@ func (t *tokens) drop(ctx context.Context, refused string) {
 func tokenFailure(ctx context.Context, err error) error {
 	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", ctx.Err(), err) // the library keeps the text of its cause only
-		}
-		return noAnswer(fmt.Errorf("getting an access token: %w", err))
+		return noAnswer(ctx, fmt.Errorf("getting an access token: %w", err))
 	}
 	status := answer.Response.StatusCode
 	err = fmt.Errorf("getting an access token: %s answered %d: %.300s", answer.Response.Request.URL.Host, status, answer.Body)

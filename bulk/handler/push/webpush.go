@@ -51,7 +51,7 @@ func newWebPush(o Options) (*webPush, error) {
 		return nil, fmt.Errorf("vapid_key_file: %w", err)
 	}
 	problem := func(format string, args ...any) (*webPush, error) {
-		return nil, fmt.Errorf("vapid_key_file %s: %w", o.VAPIDKeyFile, fmt.Errorf(format, args...))
+		return nil, fmt.Errorf("vapid_key_file: %s: %w", o.VAPIDKeyFile, fmt.Errorf(format, args...))
 	}
 	var file vapidFile
 	if err := json.Unmarshal(raw, &file); err != nil {
@@ -191,12 +191,12 @@ func (w *webPush) send(ctx context.Context, p *payload) ([]byte, error) {
 		Endpoint: u.String(), Keys: webpush.Keys{P256dh: p.Subscription.Keys.P256dh, Auth: p.Subscription.Keys.Auth},
 	}, o)
 	if err != nil {
-		return nil, noAnswer(outbound.Cause(u, err))
+		return nil, noAnswer(ctx, outbound.Cause(u, err))
 	}
 	location := resp.Header.Get("Location")
 	answer, err := outbound.Read(resp, maxAnswer)
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, noAnswer(ctx, err)
 	}
 	return w.read(u.Host, answer, location)
 }

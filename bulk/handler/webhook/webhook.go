@@ -26,7 +26,7 @@ type Options struct {
 	Secret     []byte            // signs each request; empty: unsigned
 	Timeout    time.Duration     // of one request and its answer; 0: 10 s
 	Headers    map[string]string // sent with each request
-	MaxResult  int               // bytes of an answer that are kept as the result; 0: 64 KiB
+	MaxResult  int               // bytes of an answer that are kept as the result; 0: none
 	MaxPerHost int               // connections, and so requests at a time; 0: outbound.DefaultMaxPerHost
 	TLS        *tls.Config       // further roots; nil: the system's
 }
@@ -49,9 +49,6 @@ func New(o Options) (*Handler, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
 	}
-	if o.MaxResult == 0 {
-		o.MaxResult = 64 << 10
-	}
 	var problems []error
 	problem := func(setting, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("processors."+o.Name+"."+setting+": "+format, args...))
@@ -66,6 +63,9 @@ func New(o Options) (*Handler, error) {
 	}
 	if o.Timeout < 0 {
 		problem("timeout", "%s is below 0", o.Timeout)
+	}
+	if o.MaxResult < 0 {
+		problems = append(problems, fmt.Errorf("limits.result: %d is below 0", o.MaxResult))
 	}
 	for name, value := range o.Headers {
 		switch name = textproto.CanonicalMIMEHeaderKey(name); {
@@ -116,15 +116,15 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	header.Set("X-Bulk-Fence", strconv.FormatInt(job.Fence, 10))
 	header.Set("Idempotency-Key", job.IdempotencyKey)
 	answer, err := outbound.Post(ctx, h.client, outbound.Request{
-		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: int64(h.o.MaxResult),
+		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult), excerptMax),
 	})
 	switch {
 	case err == nil:
 		return h.read(answer)
-	case outbound.IsTimeout(err):
-		return nil, bulk.Fail("timeout", err)
-	case errors.Is(err, context.Canceled):
+	case errors.Is(ctx.Err(), context.Canceled): // err may be the cause that was given for it
 		return nil, bulk.Fail("cancelled", err)
+	case ctx.Err() != nil || outbound.IsTimeout(err):
+		return nil, bulk.Fail("timeout", err)
 	}
 	return nil, bulk.Fail("connection", err)
 }
@@ -134,10 +134,14 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 	code := "http_" + strconv.Itoa(a.Status)
 	err := fmt.Errorf("%s answered %d %s%s", h.host, a.Status, http.StatusText(a.Status), excerpt(a.Body))
 	switch {
-	case a.Status >= 200 && a.Status < 300 && a.TooLarge:
+	case a.Status >= 200 && a.Status < 300 && (a.TooLarge || len(a.Body) > h.o.MaxResult):
 		// What the job was for has been done: to run it again or to call it failed would both be wrong, and half of a JSON
 		// text is none.
-		return fmt.Appendf(nil, `{"dropped":"result_too_large","limit":%d}`, h.o.MaxResult), nil
+		note := fmt.Appendf(nil, `{"dropped":"result_too_large","limit":%d}`, h.o.MaxResult)
+		if len(note) > h.o.MaxResult {
+			note = nil
+		}
+		return note, nil
 	case a.Status >= 200 && a.Status < 300:
 		return a.Body, nil
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
@@ -152,6 +156,9 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 	return nil, bulk.Fail(code, err)
 }
 
+// excerptMax is how much of an answer that is an error is shown, in bytes.
+const excerptMax = 200
+
 // excerpt is the beginning of an answer's body, for the error that the job's owner reads.
 func excerpt(body []byte) string {
 	text := strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -159,7 +166,7 @@ func excerpt(body []byte) string {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(string(body[:min(len(body), 200)]), "")))
+	}, strings.ToValidUTF8(string(body[:min(len(body), excerptMax)]), "")))
 	if text == "" {
 		return ""
 	}

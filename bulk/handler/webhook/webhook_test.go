@@ -29,6 +29,9 @@ func job() *bulk.Job {
 
 func handler(t *testing.T, o Options) *Handler {
 	t.Helper()
+	if o.MaxResult == 0 {
+		o.MaxResult = 64 << 10
+	}
 	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +154,17 @@ func TestResultIsBounded(t *testing.T) {
 			t.Errorf("%d bytes: %.80s, %v", n, got, err)
 		}
 	}
+	// Where not even the note would fit there is no result, as a longer one would count as a failure.
+	for _, limit := range []int{0, 40} {
+		h.o.MaxResult = limit
+		if got, err := h.Handle(t.Context(), job()); err != nil || got != nil {
+			t.Errorf("limit %d: %q, %v", limit, got, err)
+		}
+	}
+	size, h.o.MaxResult = 0, 0
+	if got, err := h.Handle(t.Context(), job()); err != nil || len(got) != 0 {
+		t.Errorf("an empty answer: %q, %v", got, err)
+	}
 }
 
 func TestNoAnswer(t *testing.T) {
@@ -200,14 +214,15 @@ func TestReallyCancelled(t *testing.T) {
 	wg.Wait()
 
 	h = handler(t, Options{URL: s.URL, Timeout: time.Minute})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	lost := errors.New("the lease was lost")
 	wg.Go(func() {
-		if _, err := h.Handle(ctx, job()); outcome(err) != "fail cancelled" || !errors.Is(err, context.Canceled) {
+		if _, err := h.Handle(ctx, job()); outcome(err) != "fail cancelled" || !errors.Is(err, lost) {
 			t.Errorf("cancelled: %v", err)
 		}
 	})
 	<-started
-	cancel()
+	cancel(lost)
 	<-left
 	wg.Wait()
 }
@@ -241,6 +256,7 @@ func TestNewNamesTheSetting(t *testing.T) {
 		"processors.hooks.url: the scheme is \"ftp\", not http or https":                                                 {Name: "hooks", URL: "ftp://x.example"},
 		"processors.webhook.url: it has credentials before the host; send them in a header":                              {URL: "http://a:secret@x.example"},
 		"processors.webhook.timeout: -1s is below 0":                                                                     {URL: "http://x.example", Timeout: -time.Second},
+		"limits.result: -1 is below 0":                                                                                   {URL: "http://x.example", MaxResult: -1},
 		"processors.webhook.headers: X-Bulk-Job is set by the worker itself; leave it out":                               {URL: "http://x.example", Headers: map[string]string{"x-bulk-job": "1"}},
 		"processors.webhook.headers: Idempotency-Key is set by the worker itself; leave it out":                          {URL: "http://x.example", Headers: map[string]string{"Idempotency-Key": "1"}},
 		"processors.webhook.headers: \"a b\" is not a header's name":                                                     {URL: "http://x.example", Headers: map[string]string{"a b": "1"}},
