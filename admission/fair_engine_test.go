@@ -85,7 +85,8 @@ func (e *engine) add(g *admissiontest.FairGroup, n int) {
 }
 
 func (e *engine) pull(want int) {
-	batch := (want + max(1, e.model.Flows()) - 1) / max(1, e.model.Flows())
+	// jobs_pull.lua: an even part, and at least four jobs.
+	batch := max(4, (want+max(1, e.model.Flows())-1)/max(1, e.model.Flows()))
 	p, err := e.s.Pull(context.Background(), want)
 	e.do(nil, err)
 	var got, expected []string
