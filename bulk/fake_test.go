@@ -470,7 +470,7 @@ func bubble(t *testing.T, m *memory, o Options, handlers map[string]Handler, tes
 		m.event = make(chan struct{}, 1) // of this bubble
 		log := &journal{}
 		o.Log = slog.New(slog.NewTextHandler(log, nil))
-		e, err := newEngine(o, m)
+		e, err := newEngine(o, m, store.Defaults())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -508,4 +508,37 @@ func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 func (m *memory) status() (s store.Status) {
 	m.under(func() { s = m.group.Status })
 	return s
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// manyGroups have nothing to do but a callback, but for "quick".
+type manyGroups struct {
+	mu     sync.Mutex
+	tended map[string]int
+}
+
+func (m *manyGroups) count(group string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tended[group]
+}
+
+func (m *manyGroups) Lock(context.Context, string, time.Duration) (func(), bool, error) {
+	return func() {}, true, nil
+}
+
+func (m *manyGroups) Tend(_ context.Context, group string) (store.Tended, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tended[group]++
+	return store.Tended{Callback: group != "quick"}, nil
+}
+
+func (m *manyGroups) Group(_ context.Context, group string) (store.Group, error) {
+	return store.Group{GroupSpec: store.GroupSpec{ID: group}, FinishedAt: time.Now()}, nil
+}
+
+func (m *manyGroups) CallbackDone(context.Context, string, bool, bool, time.Duration) error {
+	return nil
 }

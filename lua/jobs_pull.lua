@@ -12,51 +12,27 @@ local want, dropped, reply = tonumber(ARGV[3]), 0, {}
 local global, blocked = global_limiter(), nil
 local taken = 0
 
--- first gives the group whose turn it is, its tenant, and what the fair queue calls it.
-local function first()
-  if set.policy == 'score' then
-    for level = 1, 3 do
-      local gkey = redis.call('ZREVRANGE', K.levels[level], 0, 0)[1]
-      if gkey then
-        local g = bulk_group(gkey)
-        return g, bulk_tenant(g.tenant), level
-      end
-    end
-    return nil
-  end
-  local flow, tag, level
-  for l = 1, 3 do
-    local f, at = fair.first(K.levels[l])
-    if f and (not tag or at < tag) then flow, tag, level = f, at, l end
-    if flow and set.strict == 1 then break end
-  end
-  if not flow then return nil end
-  local t = bulk_tenant(string.sub(flow, 3))
-  local prefix = level .. '/' .. t.name
-  local line = redis.call('ZRANGEBYLEX', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0', 'LIMIT', 0, 1)[1]
-  return bulk_group(string.match(line, '([^/]+)$')), t, level, flow, tag
-end
-
 local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + redis.call('ZCARD', K.levels[2]) + redis.call('ZCARD', K.levels[3])
-local share = math.max(1, math.ceil(want / math.max(1, flows)))
+-- What one visit gives at most: an even part, and at least four jobs, because a visit costs as much as three of them.
+local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
 while taken < want do
-  local g, t, level, flow, tag = first()
+  local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local n = math.min(share, want - taken)
-  if g.conc > 0 then n = math.min(n, g.conc - g.inflight - g.ready) end
+  if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
   local list, from_front, ends, size = peek(g, n)
   if not list[1] then
     -- Its last jobs are not there any more: the record is out of step, which audit reports. It must not stop the others.
     unplace(g)
     dropped = dropped + 1
   else
-    local records = redis.call('HMGET', K.jobs, unpack(list))
+    local found = redis.call('HMGET', K.jobs, unpack(list))
     local runs = from_front > 0 and redis.call('HMGET', K.runs, unpack(list, 1, from_front)) or {}
     local own, theirs = group_limiter(g), tenant_limiter(t)
     local jobs, used, cost_sum, stop = {}, 0, 0, nil
     for i, jobkey in ipairs(list) do
-      local cost, kind, payload = read_pending(records[i])
+      local cost, kind, payload = read_pending(found[i])
       if not cost then
         used, dropped = i, dropped + 1
       elseif not strategy.admits(global, cost) then
@@ -77,40 +53,29 @@ while taken < want do
       end
       if stop then break end
     end
-    if theirs then t.at, t.frac = theirs.at, theirs.level end
-    if own then g.at, g.frac = own.at, own.level end
+    keep_tenant(t, theirs)
+    keep_group(g, own)
     if used > 0 then pop(g, used, list, from_front, ends, size) end
     start(g, t, reply, jobs)
     taken = taken + #jobs
-    -- What was given moves the tenant on among tenants and the group among its tenant's groups.
-    if set.policy ~= 'score' and cost_sum > 0 then
-      shard[vname(level)] = math.max(shard[vname(level)], tag)
-      fair.advance(K.levels[level], flow, tag, cost_sum, math.max(10, t.weight * g.weight / 1000) * fair.LEVELS[level])
-      redis.call('ZREM', K.lines, line_of(g))
-      local v = 'v' .. level
-      t[v] = math.max(t[v], g.tag)
-      g.tag = g.tag + fair.charge(cost_sum, g.weight * fair.boost(g.sealed == 1 and g.total or 0, ended(g) + g.inflight))
-      redis.call('ZADD', K.lines, 0, line_of(g))
-    end
+    if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum) end
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
     if stop == 'tenant' then
-      local wait = strategy.wait(theirs, read_pending(records[used + 1]))
-      gate_tenant(t, wait < 0 and now + 3600000000 or now + wait)
+      local wait = strategy.wait(theirs, read_pending(found[used + 1]))
+      local till = wait < 0 and now + 3600000000 or now + wait
+      -- By score, groups stand in line and not tenants: each is gated when its turn comes.
+      if set.policy == 'score' then gate_group(g, till, 'rate') else gate_tenant(t, till) end
     elseif stop == 'group' then
-      local wait = strategy.wait(own, read_pending(records[used + 1]))
+      local wait = strategy.wait(own, read_pending(found[used + 1]))
       gate_group(g, wait < 0 and now + 3600000000 or now + wait, 'rate')
     elseif stop == 'global' then
       break
     end
   end
 end
-shard.at, shard.level = global.at, global.level
+keep_global(global)
 shard.taken = shard.taken + taken
-if set.policy ~= 'score' then
-  for level = 1, 3 do
-    if level == 1 or set.strict == 1 then fair.forget(K.idle, shard['v' .. level]) end
-  end
-end
+forget_idle()
 
 -- When there may be more: a limit's next slot, or the first gate.
 local next_at = 0

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -27,7 +28,7 @@ type outcomeView struct {
 // letterView is a line of dead letters, from which a job could be made again.
 type letterView struct {
 	ID       string          `json:"id"`
-	Type     string          `json:"type,omitempty"`
+	Type     string          `json:"type"`
 	Payload  json.RawMessage `json:"payload"`
 	Cost     int64           `json:"cost,omitempty"`
 	Attempts int64           `json:"attempts"`
@@ -55,8 +56,8 @@ func anyResult(b []byte) (result json.RawMessage, binary string) {
 	return marshal(string(b)), ""
 }
 
-func letterOf(o store.Outcome) any {
-	v := letterView{ID: o.ID, Type: o.Type, Payload: o.Payload, Cost: o.Cost, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At)}
+func letterOf(o store.Outcome, kind string) any {
+	v := letterView{ID: o.ID, Type: cmp.Or(o.Type, kind), Payload: o.Payload, Cost: o.Cost, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At)}
 	if !json.Valid(o.Payload) { // a job's payload is JSON; none is shown as none
 		v.Payload = json.RawMessage("null")
 	}
@@ -104,7 +105,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request, who identity) erro
 	if err != nil {
 		return err
 	}
-	return s.lines(w, r, g.ID, f.limit, s.store.Dead, letterOf)
+	return s.lines(w, r, g.ID, f.limit, s.store.Dead, func(o store.Outcome) any { return letterOf(o, g.Type) })
 }
 
 const (

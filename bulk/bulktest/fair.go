@@ -14,6 +14,7 @@ type flow struct {
 	tag    int64
 	v      int64 // a tenant's: the virtual time among its groups
 	active bool
+	seen   int64 // the last turn in which it had something to give
 }
 
 // enter brings an idle flow back, without the credit of its idle time.
@@ -23,47 +24,35 @@ func (f *flow) enter(v int64) {
 	}
 }
 
-func (t *tenant) flow(l store.Level) *flow {
-	f := t.flows[l]
-	if f == nil {
-		f = &flow{}
-		t.flows[l] = f
-	}
-	return f
-}
-
-// enqueued tells the fair queue that a group has work, or has it on other terms.
-func (m *Model) enqueued(g *group) {
+// scored gives a group its priority anew, as each enqueue and dequeue does.
+func (m *Model) scored(g *group) {
 	g.score = admission.ScorePriority(m.Now()/1000, g.BasePriority, m.S.Alpha, g.Total, g.ended())
 }
 
 // runnable says that a group has a job that could start now but for rate.
 func (m *Model) runnable(g *group) bool {
-	return len(g.queue) > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
+	return g.pending() > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
 		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && g.gate <= m.Now()
 }
 
 // pick gives the group whose turn it is, of those for which ok holds.
 func (m *Model) pick(ok func(*group) bool) (best *group) {
-	live := map[*flow]bool{}
-	for _, id := range m.ids {
-		g := m.groups[id]
+	m.turn++
+	for _, g := range m.list {
 		if !m.runnable(g) {
 			g.flow.active = false
 			continue
 		}
-		f := g.t.flow(g.Level)
-		live[f] = true
+		f := g.t.flows[g.Level]
+		f.seen = m.turn
 		f.enter(m.v)
 		g.flow.enter(f.v)
 		if ok(g) && (best == nil || m.before(g, best)) {
 			best = g
 		}
 	}
-	for _, t := range m.tenants {
-		for _, f := range t.flows {
-			f.active = live[f]
-		}
+	for _, f := range m.flows {
+		f.active = f.seen == m.turn
 	}
 	return best
 }
@@ -75,7 +64,7 @@ func (m *Model) before(a, b *group) bool {
 	if m.S.Policy == "score" {
 		return a.score > b.score
 	}
-	fa, fb := a.t.flow(a.Level), b.t.flow(b.Level)
+	fa, fb := a.t.flows[a.Level], b.t.flows[b.Level]
 	if fa != fb {
 		return fa.tag < fb.tag
 	}
@@ -84,10 +73,10 @@ func (m *Model) before(a, b *group) bool {
 
 // served charges a start to the group and its tenant.
 func (m *Model) served(g *group, cost int64) {
-	f := g.t.flow(g.Level)
+	f := g.t.flows[g.Level]
 	m.v, f.v = max(m.v, f.tag), max(f.v, g.flow.tag)
 	weight := float64(milli(g.Weight))
 	f.tag += admission.FairCharge(cost, g.t.Weight*weight*float64(admission.FairLevels[slices.Index(levels, g.Level)]))
 	g.flow.tag += admission.FairCharge(cost, weight*admission.FairBoost(g.Total, g.ended()+int64(len(g.runs))))
-	m.enqueued(g)
+	m.scored(g)
 }

@@ -2,6 +2,7 @@ package bulktest
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -93,7 +94,8 @@ func window(n int) func(string, int64) (bool, time.Duration) {
 
 // Row is a line of the table.
 func (c Scenario) Row(r Report) string {
-	return fmt.Sprintf("| %s | %.0f s | %+.1f %% | %.2f | %d |", c.Pipeline, r.Took.Seconds(), 100*(r.Took.Seconds()/c.Ideal.Seconds()-1), r.Throttles, r.Peak)
+	over := math.Round(100 * (r.Took.Seconds()/c.Ideal.Seconds() - 1))
+	return fmt.Sprintf("| %s | %.0f s | %+.0f %% | %.2f | %d |", c.Pipeline, r.Took.Seconds(), over+0, r.Throttles, r.Peak)
 }
 
 // Table is the table of some runs.

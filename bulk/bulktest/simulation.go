@@ -111,7 +111,7 @@ type run struct {
 // Run submits everything and goes on until all jobs are done.
 func (s Simulation) Run(ctx context.Context, engine Engine, clock *Clock) (Report, error) {
 	r := &run{Simulation: s, engine: engine, clock: clock, free: s.Workers, left: s.Tenants * s.Jobs, starts: map[string][]int64{}}
-	if err := r.submit(ctx); err != nil {
+	if err := s.Submit(ctx, engine); err != nil {
 		return Report{}, err
 	}
 	began := clock.us
@@ -134,26 +134,29 @@ func (s Simulation) Run(ctx context.Context, engine Engine, clock *Clock) (Repor
 		}
 	}
 	r.report.Took = time.Duration(clock.us-began) * time.Microsecond
-	return r.report, r.count(ctx)
+	var err error
+	r.report.Throttles, err = s.Count(ctx, engine)
+	return r.report, err
 }
 
-func (r *run) group(tenant int) string { return fmt.Sprintf("%s-%d", r.Name, tenant) }
+func (s Simulation) group(tenant int) string { return fmt.Sprintf("%s-%d", s.Name, tenant) }
 
-func (r *run) submit(ctx context.Context) error {
-	jobs := make([]store.Job, r.Jobs)
+// Submit makes a group for each tenant and puts its jobs in.
+func (s Simulation) Submit(ctx context.Context, engine Engine) error {
+	jobs := make([]store.Job, s.Jobs)
 	for i := range jobs {
 		jobs[i] = store.Job{ID: fmt.Sprintf("%06d", i), Payload: []byte("{}")}
 	}
-	for t := range r.Tenants {
-		if _, _, err := r.engine.CreateGroup(ctx, store.GroupSpec{ID: r.group(t), Tenant: fmt.Sprintf("tenant%d", t), Type: "noop"}); err != nil {
+	for t := range s.Tenants {
+		if _, _, err := engine.CreateGroup(ctx, store.GroupSpec{ID: s.group(t), Tenant: fmt.Sprintf("tenant%d", t), Type: "noop"}); err != nil {
 			return err
 		}
 		for part := range slices.Chunk(jobs, store.MaxAdd) {
-			if _, err := r.engine.AddJobs(ctx, r.group(t), store.Chunk{}, part); err != nil {
+			if _, err := engine.AddJobs(ctx, s.group(t), store.Chunk{}, part); err != nil {
 				return err
 			}
 		}
-		if _, err := r.engine.Seal(ctx, r.group(t)); err != nil {
+		if _, err := engine.Seal(ctx, s.group(t)); err != nil {
 			return err
 		}
 	}
@@ -260,19 +263,18 @@ func (r *run) end(ctx context.Context, e event) error {
 	return nil
 }
 
-// count reads the throttles, and sees that every job is done and none twice.
-func (r *run) count(ctx context.Context) error {
+// Count sees that every job is done and none twice, and gives the mean throttles of a job.
+func (s Simulation) Count(ctx context.Context, engine Engine) (float64, error) {
 	throttles := int64(0)
-	for t := range r.Tenants {
-		g, err := r.engine.Group(ctx, r.group(t))
+	for t := range s.Tenants {
+		g, err := engine.Group(ctx, s.group(t))
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if g.Succeeded != int64(r.Jobs) || g.Total != g.Succeeded {
-			return fmt.Errorf("group %s: %d of %d jobs are done", g.ID, g.Succeeded, r.Jobs)
+		if g.Succeeded != int64(s.Jobs) || g.Total != g.Succeeded {
+			return 0, fmt.Errorf("group %s: %d of %d jobs are done", g.ID, g.Succeeded, s.Jobs)
 		}
 		throttles += g.Throttles
 	}
-	r.report.Throttles = float64(throttles) / float64(r.Tenants*r.Jobs)
-	return nil
+	return float64(throttles) / float64(s.Tenants*s.Jobs), nil
 }

@@ -10,16 +10,6 @@ import (
 	"time"
 )
 
-func newClient(t testing.TB, url string, o Options) *Client {
-	t.Helper()
-	c, err := New(url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.o.HTTP.CloseIdleConnections)
-	return c
-}
-
 var (
 	errAway   = &Unreachable{Server: "http://x", Err: errors.New("connection refused")}
 	errBusy   = &Problem{Status: 429, Code: "quota", RetryAfter: 7 * time.Second}

@@ -307,13 +307,10 @@ func TestReratingWakesWhatItGated(t *testing.T) {
 	if _, err := s.SetTenant(t.Context(), Tenant{Name: "a", Rate: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(time.Second)
-	if p := pull(t, s, 10); len(p.Jobs) == 0 {
-		// What the old rate had lent is paid back at its own pace: at most one job's worth.
-		c.advance(1000 * time.Second)
-		if p = pull(t, s, 10); len(p.Jobs) != 10 {
-			t.Fatalf("%+v", p)
-		}
+	// What was owed stays owed in jobs: one, which is a millisecond now.
+	c.advance(time.Millisecond)
+	if p := pull(t, s, 200); len(p.Jobs) != 99 {
+		t.Fatalf("%d jobs, next %s", len(p.Jobs), p.Next)
 	}
 	clean(t, s)
 	fast := 50.0

@@ -11,6 +11,8 @@
 --   admits(b, cost)  whether cost tokens can be taken now
 --   take(b, cost)    takes them; the caller has asked
 --   wait(b, cost)    microseconds until admits; -1: never
+--   rerate(b, was)   after refill, where the rate was another when it was last
+--                    used: what is owed stays the same number of tokens
 
 local TOKEN = 1000000000
 
@@ -52,6 +54,8 @@ limiter.token_bucket = {
   end,
 
   -- wait is the time in microseconds until n tokens are there; -1: never.
+  rerate = function() end, -- its level is in tokens
+
   wait = function(b, n)
     local missing = n * TOKEN - b.level
     if b.rate <= 0 or n * 1000 > b.burst then return -1 end
@@ -68,7 +72,14 @@ limiter.gcra = {
   refill = function(b, now)
     if b.level >= b.rate then b.level = 0 end -- of another rate
     if b.at < now then b.at, b.level = now, 0 end
+    b.now = now
     b.owed = (b.at - now) * b.rate + b.level
+  end,
+
+  rerate = function(b, was)
+    if b.rate <= 0 or was <= 0 or was == b.rate then return end
+    b.owed = (b.at - b.now) * was + b.level
+    b.at, b.level = b.now + math.floor(b.owed / b.rate), b.owed % b.rate
   end,
 
   available = function(b)
@@ -125,6 +136,8 @@ limiter.fixed_window = {
     local _, most = window(b)
     return most > 0 and (b.level == 0 or b.level + cost * 1000 <= most)
   end,
+
+  rerate = function() end, -- what was used in the window stays used
 
   take = function(b, cost)
     b.level = b.level + cost * 1000

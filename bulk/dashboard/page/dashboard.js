@@ -74,7 +74,7 @@
   async function ask(path, {method = 'GET', body, signal, lines} = {}) {
     const headers = token ? {Authorization: 'Bearer ' + token} : {};
     if (body) headers['Content-Type'] = 'application/json';
-    const limit = AbortSignal.timeout(15000);
+    const limit = AbortSignal.timeout(method === 'GET' ? 15000 : 600000); // a redrive goes through all its jobs
     const r = await fetch('/v1/' + path, {method, headers, body: body && JSON.stringify(body), cache: 'no-store', credentials: 'omit',
       redirect: 'error', signal: signal ? AbortSignal.any([signal, limit]) : limit});
     if (!r.ok) throw new Refused(r.status, await r.json().catch(() => ({})), r.headers.get('Retry-After'));
@@ -184,14 +184,17 @@
     }
     wake();
   }
+  // A button that is disabled while it works would lose the focus.
   function buttons(root, current, shown) {
+    let busy = false;
     for (const verb of Object.keys(done)) {
       $('[data-a=' + verb + ']', root).addEventListener('click', async e => {
         const b = e.currentTarget;
-        b.disabled = true;
+        if (busy) return;
+        busy = true;
         await act(current(), verb, shown);
-        b.disabled = false;
-        if (b.hidden && (document.activeElement === document.body || document.activeElement === b)) $('[data-a]:not([hidden])', root)?.focus();
+        busy = false;
+        if (b.hidden && [b, document.body].includes(document.activeElement)) $('[data-a]:not([hidden])', root)?.focus();
       });
     }
   }
@@ -227,6 +230,7 @@
     f.status.value = status;
     if (f.status.selectedIndex < 0) f.status.value = '';
     pages = [''];
+    $('#back').href = location.hash || '#';
     const leaving = came;
     came = '';
     let fresh = true;
@@ -348,7 +352,6 @@
       inForce[name] = now;
     }
     set($('.note', limits), rates.live ? 'Changed live, over the configuration.' : 'As configured.');
-    $('[data-a=tofile]').disabled = !rates.live;
   }
   async function relimit(change, text) {
     try {
@@ -382,7 +385,7 @@
 
   // -- one group
   const page = $('#group'), dead = $('#dead'), letters = $('tbody', dead);
-  let shown, wanted = deadAPage;
+  let shown, wanted = deadAPage, redriving = false;
   function openGroup(id) {
     came = id;
     shown = undefined;
@@ -470,13 +473,14 @@
   $('[data-a=more]', dead).addEventListener('click', () => { wanted += deadAPage; wake(); });
   $('form', dead).addEventListener('submit', async e => {
     e.preventDefault();
-    const input = $('[name=rate]', dead), text = input.value.trim(), b = $('form button', dead), error = $('.error', dead);
+    const input = $('[name=rate]', dead), text = input.value.trim(), error = $('.error', dead);
+    if (redriving) return;
     if (text && !isRate(text)) {
       set(error, 'rate: “' + text + '” is not a number such as 10 or 2.5');
       return input.focus();
     }
     set(error, '');
-    b.disabled = true;
+    redriving = true;
     try {
       const g = await ask(of(shown.id, '/redrive'), {method: 'POST', body: text ? {rate: Number(text)} : {}});
       location.hash = 'group/' + encodeURIComponent(g.id);
@@ -484,7 +488,7 @@
     } catch (e) {
       set(error, e.message);
     }
-    b.disabled = false;
+    redriving = false;
   });
 
   // -- history
@@ -511,7 +515,7 @@
       e.setAttribute('class', cls);
       return e;
     };
-    const line = kept.map((p, i) => (i ? 'L' : 'M') + p.x + ' ' + y(p.v)).join(''), cursor = path('', 'cursor');
+    const line = kept.map((p, i) => (i ? 'H' + p.x + 'V' : 'M' + p.x + ' ') + y(p.v)).join(''), cursor = path('', 'cursor');
     svg.replaceChildren(...[.25, .5, .75, 1].map(q => path('M0 ' + y(q * (top || 1)) + 'H' + w, 'grid')),
       path(line + 'V' + h + 'H' + kept[0].x + 'Z', 'area'), path(line, 'curve'), cursor);
     const out = $('output', svg.parentNode), last = points.at(-1)[1];

@@ -1,0 +1,309 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+const key = "Idempotency-Key: "
+
+var errCut = errors.New("the connection broke")
+
+// cut is a body that breaks off behind text.
+func cut(text string) io.Reader {
+	return io.MultiReader(strings.NewReader(text), iotest.ErrReader(errCut))
+}
+
+func TestBadLinesLeaveTheOthersUnharmed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	body := "\ufeff" + strings.Join([]string{
+		`{"id":"a","payload":1}`, // 1
+		`{"id":"b","payload":`,
+		``,
+		`{"id":"a","payload":2}`,
+		`{"id":"c"}`, // 5
+		`{"id":"d","payload":"` + strings.Repeat("x", 64<<10) + `"}`,
+		`{"id":"e","payload":1,"cost":1001}`,
+		`{"id":"f","payload":1,"colour":"red"}`,
+		`{"payload":1,"run_at":"soon"}`,
+		`{"payload":2}`, // 10
+		`   `,
+		`{"payload":2}`,
+	}, "\r\n")
+	for _, header := range []string{key, key + "k"} {
+		id := id + strings.TrimPrefix(header, key)
+		if header != key {
+			id = b.create(`{"tenant":"acme","type":"mail","id":"` + id + `"}`)
+		}
+		w := b.ask("POST", "/v1/groups/"+id+"/jobs", body, header)
+		want(t, w, 200, `{"accepted":3,"duplicates":1,"rejected":[
+			{"line":2,"reason":"not valid JSON: unexpected end of JSON input at byte 20"},
+			{"line":5,"reason":"payload is missing: every job has one, if only null"},
+			{"line":6,"reason":"the line is longer than limits.line, 65536 bytes"},
+			{"line":7,"reason":"cost is out of range: a cost is a whole number from 1 to 1000"},
+			{"line":8,"reason":"colour is not a field of a job: it has id, type, payload, cost and run_at"},
+			{"line":9,"reason":"run_at is not a time: write RFC 3339 with a zone, as \"2026-01-02T15:04:05Z\""}],"rejected_total":6}`)
+		if got := pick(b.group(id), "status", "total", "pending"); got != `status="CREATED" total=3 pending=3` {
+			t.Error(got)
+		}
+	}
+}
+
+func TestRejectionsAreNamedUpToABound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	w := b.ask("POST", "/v1/groups/"+id+"/jobs", strings.Repeat("{}\n", 1500)+lines(1))
+	want(t, w, 200)
+	v := decoded(t, w)
+	if got := pick(v, "accepted", "duplicates", "rejected_total"); got != "accepted=1 duplicates=0 rejected_total=1500" || len(v["rejected"].([]any)) != 1000 {
+		t.Errorf("%s, %d named", got, len(v["rejected"].([]any)))
+	}
+}
+
+func TestAChunkThatIsInGetsItsOldAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	jobs := "/v1/groups/" + id + "/jobs"
+	first := b.ask("POST", jobs, lines(700)+"{}\n", key+"k1")
+	want(t, first, 200, `{"accepted":700,"duplicates":0,"rejected":[{"line":701,"reason":"payload is missing: every job has one, if only null"}],"rejected_total":1}`)
+	again := b.ask("POST", jobs, "something else, that is not read", key+"k1")
+	if again.Code != 200 || again.Body.String() != first.Body.String() {
+		t.Errorf("%d %s", again.Code, again.Body)
+	}
+	other := b.ask("POST", jobs, lines(701), key+"k2")
+	want(t, other, 200, `{"accepted":1,"duplicates":700,"rejected":[],"rejected_total":0}`)
+	want(t, b.ask("POST", jobs, "", key+"k3"), 200, `{"accepted":0,"duplicates":0,"rejected":[],"rejected_total":0}`)
+
+	want(t, b.ask("POST", "/v1/groups/"+id+"/seal", ""), 200)
+	if again = b.ask("POST", jobs, "", key+"k1"); again.Code != 200 || again.Body.String() != first.Body.String() {
+		t.Errorf("after the seal: %d %s", again.Code, again.Body)
+	}
+	wantCode(t, b.ask("POST", jobs, lines(1), key+"new"), 409, "sealed", id)
+	wantCode(t, b.ask("POST", jobs, lines(1)), 409, "sealed", id)
+}
+
+// A chunk that broke off is sent again whole, and all its jobs count as accepted once, whichever attempt brought them.
+func TestAChunkThatBrokeOffGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	jobs := "/v1/groups/" + id + "/jobs"
+	want(t, b.ask("POST", jobs, lines(100), key+"before"), 200)
+	body := lines(1600) + `{"payload":"no id"}` + "\n" + `{"payload":"no id"}`
+
+	w := b.send("POST", jobs, cut(body[:len(body)-25]), key+"k")
+	wantCode(t, w, 400, "bad_body", "send the same again with the same key", `"accepted":1400`)
+	wantCode(t, b.ask("POST", "/v1/groups/"+id+"/seal", ""), 409, "chunk_open")
+	w = b.send("POST", jobs, cut(body[:len(body)/3]), key+"k")
+	wantCode(t, w, 400, "bad_body", `"accepted":1400`)
+
+	want(t, b.ask("POST", jobs, body, key+"k"), 200, `{"accepted":1502,"duplicates":100,"rejected":[],"rejected_total":0}`)
+	want(t, b.ask("POST", "/v1/groups/"+id+"/seal", ""), 200)
+	if got := pick(b.group(id), "total", "status"); got != `total=1602 status="DISPATCHED"` {
+		t.Error(got)
+	}
+}
+
+// The store goes away in the middle and comes back: the same chunk, sent again, loses and repeats nothing.
+func TestAnOutageInTheMiddleOfAChunk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	for _, when := range []string{"before", "after"} {
+		broken := &faulty{sink: b.store, calls: 3, after: when == "after"}
+		send := func(s sink) *upload {
+			return &upload{to: s, group: id, key: chunkKey(when), ids: newLineIDs(chunkKey(when))}
+		}
+		text := strings.ReplaceAll(lines(2400), `"j`, `"`+when)
+		u := send(broken)
+		err := u.run(t.Context(), newLineReader(strings.NewReader(text), 1<<10))
+		if p := asProblem(u.explain(err)); p.Code != "store_unavailable" || *p.Accepted != 1000 {
+			t.Fatalf("%+v", p)
+		}
+		u = send(b.store)
+		if err := u.run(t.Context(), newLineReader(strings.NewReader(text), 1<<10)); err != nil || u.Accepted != 2400 || u.Duplicates != 0 {
+			t.Errorf("%s: %+v, %v", when, u.tally, err)
+		}
+	}
+	if got := pick(b.group(id), "total"); got != "total=4800" {
+		t.Error(got)
+	}
+}
+
+// faulty loses the connection with its calls-th call, before or after the store has carried it out.
+type faulty struct {
+	sink
+	calls int
+	after bool
+}
+
+func (f *faulty) AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error) {
+	if f.calls--; f.calls > 0 {
+		return f.sink.AddJobs(ctx, group, c, jobs)
+	}
+	if f.after {
+		if _, err := f.sink.AddJobs(ctx, group, c, jobs); err != nil {
+			return store.Added{}, err
+		}
+	}
+	return store.Added{}, fmt.Errorf("%w: cut", store.ErrStore)
+}
+
+func TestWithoutAKeyNothingIsEnqueuedBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	jobs := "/v1/groups/" + id + "/jobs"
+	wantCode(t, b.send("POST", jobs, cut(lines(5000))), 400, "bad_body")
+	wantCode(t, b.ask("POST", jobs, lines(10_001)), 422, "idempotency_key", "10000 lines", "Idempotency-Key")
+	wantCode(t, b.ask("POST", jobs, strings.Repeat("x", maxKeylessBytes+1)), 422, "idempotency_key")
+	if got := pick(b.group(id), "total"); got != "total=0" {
+		t.Fatal(got)
+	}
+	want(t, b.ask("POST", jobs, strings.TrimSuffix(lines(10_000), "\n")), 200, `{"accepted":10000,"duplicates":0,"rejected":[],"rejected_total":0}`)
+	if held := b.server.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+	b.server.held.Store(maxHeld - 10)
+	wantCode(t, b.ask("POST", jobs, lines(1)), 503, "busy", "Idempotency-Key")
+}
+
+func TestJobsWithoutIDsAreTheirLines(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	jobs := "/v1/groups/" + id + "/jobs"
+	same := strings.Repeat("{\"payload\":1}\n", 3)
+	want(t, b.ask("POST", jobs, same), 200, `{"accepted":3,"duplicates":0,"rejected":[],"rejected_total":0}`)
+	want(t, b.ask("POST", jobs, same), 200, `{"accepted":3,"duplicates":0,"rejected":[],"rejected_total":0}`)
+	want(t, b.ask("POST", jobs, same, key+"k"), 200, `{"accepted":3,"duplicates":0,"rejected":[],"rejected_total":0}`)
+}
+
+func TestAQuotaStopsAChunkUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	set := store.Defaults()
+	set.PendingPerTenant = 700
+	b := newBenchOn(t, redistest.Client(t), set)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	w := b.ask("POST", "/v1/groups/"+id+"/jobs", lines(1000), key+"k")
+	wantCode(t, w, 429, "quota", "pending_per_tenant", `"accepted":500`)
+	if w.Header().Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	b.run(done)
+	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(1000), key+"k"), 200, `{"accepted":1000,"duplicates":0,"rejected":[],"rejected_total":0}`)
+}
+
+func TestUploadsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(o *Options) { o.AllowType = func(kind string) bool { return kind == "mail" } })
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	jobs := "/v1/groups/" + id + "/jobs"
+	wantCode(t, b.ask("POST", "/v1/groups/none/jobs", lines(1)), 404, "not_found", "none")
+	wantCode(t, b.ask("POST", jobs, lines(1), key+"a b"), 422, "idempotency_key")
+	wantCode(t, b.ask("POST", jobs, lines(1), key+strings.Repeat("x", 129)), 422, "idempotency_key")
+	wantCode(t, b.ask("POST", jobs, lines(1), "Content-Type: multipart/form-data; boundary=x"), 415, "unsupported_media_type", ndjson)
+	wantCode(t, b.ask("POST", jobs, lines(1), "Content-Type: text/plain", "Referer: http://example.com/"), 415, "unsupported_media_type")
+	wantCode(t, b.ask("POST", jobs, lines(1), "Content-Encoding: gzip"), 415, "unsupported_media_type", "Content-Encoding")
+	wantCode(t, b.ask("POST", jobs+"?priority=high", lines(1)), 422, "invalid", "priority")
+	for _, kind := range []string{"application/x-ndjson", "application/json; charset=utf-8", "application/x-www-form-urlencoded", ""} {
+		want(t, b.ask("POST", jobs, lines(1), "Content-Type: "+kind), 200)
+	}
+	want(t, b.ask("POST", jobs, `{"type":"fax","payload":1}`), 200,
+		`{"accepted":0,"duplicates":0,"rejected":[{"line":1,"reason":"type \"fax\" is none that this worker has a processor for"}],"rejected_total":1}`)
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"fax"}`), 422, "invalid", "type", "processor")
+}
+
+func TestBulk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const path = "/v1/bulk?tenant=acme&type=mail&priority=high&failure_tolerance=5%25"
+	body := lines(1200) + "{}\n"
+	answer := func(w *httptest.ResponseRecorder) (id, counts string) {
+		t.Helper()
+		v := decoded(t, w)
+		id, _ = v["id"].(string)
+		if location := w.Header().Get("Location"); location != "/v1/groups/"+id {
+			t.Errorf("Location %q of %q", location, id)
+		}
+		return id, pick(v, "status", "sealed", "total", "priority", "failure_tolerance", "accepted", "duplicates", "rejected_total")
+	}
+	const all = `status="DISPATCHED" sealed=true total=1200 priority="high" failure_tolerance="5%" accepted=1200 duplicates=0 rejected_total=1`
+
+	// Named by its id, by a key, or by nothing.
+	for _, row := range []struct{ path, header string }{{path + "&id=one", key}, {path, key + "two"}, {path + "&id=three", key + "three"}} {
+		w := b.send("POST", row.path, cut(body[:len(body)/2]), row.header)
+		wantCode(t, w, 400, "bad_body", `"group":`)
+		w = b.ask("POST", row.path, body, row.header)
+		want(t, w, 201)
+		id, counts := answer(w)
+		if counts != all {
+			t.Errorf("%v: %s", row, counts)
+		}
+		w = b.ask("POST", row.path, "it is not read again", row.header)
+		want(t, w, 200)
+		if same, counts := answer(w); same != id || counts != all {
+			t.Errorf("%v again: %s %s", row, same, counts)
+		}
+	}
+	wantCode(t, b.send("POST", path, cut(body)), 400, "bad_body")
+	w := b.ask("POST", path, body)
+	want(t, w, 201)
+	if _, counts := answer(w); counts != all {
+		t.Error(counts)
+	}
+	wantCode(t, b.ask("POST", path, lines(10_001)), 422, "idempotency_key", "an id or an Idempotency-Key")
+	wantCode(t, b.ask("POST", path+"&id=one&weight=2", body), 409, "exists", "one")
+	wantCode(t, b.ask("POST", path+"&weight=2", body, key+"two"), 422, "idempotency_key")
+	wantCode(t, b.ask("POST", path+"&id=one", body, key+"another"), 409, "sealed")
+	wantCode(t, b.ask("POST", "/v1/bulk?tenant=acme&wieght=2", body), 422, "invalid", "wieght", "type")
+	w = b.ask("GET", "/v1/groups?limit=1000", "")
+	if got := len(decoded(t, w)["groups"].([]any)); got != 4 {
+		t.Errorf("%d groups, want 4: what broke off without a name has none", got)
+	}
+}
+
+// A chunk of any length needs no more memory than a short one.
+func TestALongUploadIsNotHeld(t *testing.T) {
+	b := newBench(t)
+	const jobs, every = 50_000, 5_000
+	var least, most uint64
+	pr, pw := io.Pipe()
+	go func() {
+		payload := strings.Repeat("x", 1000)
+		for i := range jobs {
+			if i%every == 0 {
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				if most = max(most, m.HeapAlloc); least == 0 {
+					least = m.HeapAlloc
+				}
+			}
+			fmt.Fprintf(pw, "{\"payload\":{\"n\":%d,\"x\":\"%s\"}}\n", i, payload)
+		}
+		pw.Close()
+	}()
+	w := b.send("POST", "/v1/bulk?tenant=acme&type=mail&id=long", pr)
+	want(t, w, 201)
+	if got := pick(decoded(t, w), "total", "accepted", "duplicates", "rejected_total"); got != "total=50000 accepted=50000 duplicates=0 rejected_total=0" {
+		t.Error(got)
+	}
+	if most-least > 8<<20 {
+		t.Errorf("the heap grew from %d to %d bytes for a body of %d", least, most, jobs*1000)
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/internal/cli"
+	"github.com/anteroom/anteroom/internal/logs"
+)
+
+const exitStoreAway = 3
+
+// storeAway is an error that means that the store could not be asked.
+type storeAway struct{ err error }
+
+func (e *storeAway) Error() string { return e.err.Error() }
+func (e *storeAway) Unwrap() error { return e.err }
+func (e *storeAway) ExitCode() int { return exitStoreAway }
+
+func newAudit(load loader) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit --config FILE",
+		Short: "Check every invariant of the bulk engine in the store",
+		Long: `audit reads the store beside the running bulk workers and checks that every job is
+in one place, that all counts agree, and that nothing is left behind.
+
+It prints ok; or each invariant that is broken, one a line, and ends with 1. It
+ends with 2 where the configuration is wrong, and with 3 where the store is away.`,
+		Args: cli.NoArgs,
+	}
+	settings := cli.AddSettings(cmd, nil)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		file, flags, err := settings.Read(cmd)
+		if err != nil {
+			return err
+		}
+		cfg, err := load(file, flags)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		log := logs.New("warn", cfg.Log.Format, cmd.ErrOrStderr())
+		opened, err := openStore(ctx, cfg, log)
+		if err != nil {
+			return &storeAway{err}
+		}
+		defer func() { _ = opened.Close() }() // nothing was written
+		if opened.Away != nil {
+			return &storeAway{fmt.Errorf("the store %s does not answer: %w", opened.URL, opened.Away)}
+		}
+		st, err := newStore(cfg, opened, log, nil)
+		if err != nil {
+			return err
+		}
+		broken, err := st.Audit(ctx)
+		if err != nil {
+			return &storeAway{err}
+		}
+		for _, v := range broken {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", v.Invariant, v.What); err != nil {
+				return err
+			}
+		}
+		if len(broken) > 0 {
+			return errors.New("audit: the invariants above are broken")
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
+		return err
+	}
+	return cmd
+}

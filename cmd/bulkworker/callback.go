@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// caller posts a group that has ended to its callback_url. What it needs can be replaced while it works.
+type caller struct{ current atomic.Pointer[calling] }
+
+type calling struct {
+	client *http.Client
+	secret []byte
+}
+
+func newCalling(cfg *config.Bulk) (*calling, error) {
+	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := cfg.Callbacks.Secret()
+	if err != nil {
+		return nil, err
+	}
+	return &calling{client: outbound.NewClient(outbound.Options{Guard: guard}), secret: secret}, nil
+}
+
+func (c *caller) replace(next *calling) {
+	if old := c.current.Swap(next); old != nil {
+		old.client.CloseIdleConnections()
+	}
+}
+
+// post is a bulk.Options.Callback.
+func (c *caller) post(ctx context.Context, url string, body []byte) error {
+	now := c.current.Load()
+	answer, err := outbound.Post(ctx, now.client, outbound.Request{URL: url, Body: body, Secret: now.secret, MaxAnswer: 64 << 10})
+	if err != nil {
+		return err
+	}
+	if answer.Status < 200 || answer.Status > 299 {
+		return fmt.Errorf("the callback was answered with %d %s", answer.Status, http.StatusText(answer.Status))
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bulk/client"
+)
+
+// Exit codes of the commands that talk to a server; docs/bulk-client.md lists them.
+const (
+	codeNotGood     = 1 // refused, FAILED, CANCELLED, or lines were rejected
+	codeUsage       = 2
+	codeUnreachable = 3
+)
+
+const (
+	defaultServer = "http://127.0.0.1:8090"
+	// briefly is the patience of commands that a person waits for.
+	briefly = 2 * time.Second
+	// steadily is that of uploads, downloads and watching.
+	steadily = 5 * time.Minute
+)
+
+// coded is an error that ends the program with a code of its own.
+type coded struct {
+	code int
+	err  error
+}
+
+func (e *coded) Error() string { return e.err.Error() }
+func (e *coded) Unwrap() error { return e.err }
+
+// ExitCode is what the program ends with.
+func (e *coded) ExitCode() int { return e.code }
+
+func misuse(format string, args ...any) error { return &coded{codeUsage, fmt.Errorf(format, args...)} }
+
+// clientCommands are the commands that talk to a running bulk worker.
+func clientCommands() []*cobra.Command {
+	return []*cobra.Command{
+		newSubmit(), newStatus(), newWatch(),
+		newControl("pause", "Start no more jobs of a group; what runs goes on", (*client.Client).Pause),
+		newControl("resume", "End the pause of a group", (*client.Client).Resume),
+		newControl("cancel", "End a group: none of its jobs starts from now on", (*client.Client).Cancel),
+		newResults(), newRedrive(),
+	}
+}
+
+// connection are the flags that say which server, and with which token.
+type connection struct {
+	server, token, tokenFile string
+	patience                 time.Duration
+}
+
+// newClientCommand makes a command with a connection's flags. Whatever run returns ends with its exit code.
+func newClientCommand(conn *connection, use, short string, args cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short}
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return misuse("%w; see %s --help", err, cmd.CommandPath())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return withCode(run(cmd, args)) }
+	f := cmd.Flags()
+	f.StringVar(&conn.server, "server", "", "`URL` of the bulk worker (BULKWORKER_SERVER; "+defaultServer+")")
+	f.StringVar(&conn.token, "token", "", "API `TOKEN`, seen by others in the list of processes (BULKWORKER_TOKEN)")
+	f.StringVar(&conn.tokenFile, "token-file", "", "`FILE` with the API token")
+	return cmd
+}
+
+// patient adds --retry-for, for commands that hold out through an outage.
+func (conn *connection) patient(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&conn.patience, "retry-for", steadily, "`TIME` to go on trying while the server is away, such as 30s; 0: not at all")
+}
+
+// withCode gives an error from package client the exit code that it means.
+func withCode(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*coded](err); ok {
+		return err
+	}
+	if client.Passing(err) {
+		return &coded{codeUnreachable, err}
+	}
+	return &coded{codeNotGood, err}
+}
+
+// clients opens the connection twice: quick answers soon that no server is there, steady holds out. notice is told when steady
+// tries again; nil: nobody.
+func (conn *connection) clients(notice func(format string, args ...any)) (quick, steady *client.Client, err error) {
+	server, token := conn.server, conn.token
+	if server == "" {
+		if server = os.Getenv("BULKWORKER_SERVER"); server == "" {
+			server = defaultServer
+		}
+	}
+	switch {
+	case token != "" && conn.tokenFile != "":
+		return nil, nil, misuse("--token and --token-file exclude each other")
+	case conn.tokenFile != "":
+		b, err := os.ReadFile(conn.tokenFile)
+		if err != nil {
+			return nil, nil, misuse("--token-file: %w", err)
+		}
+		if token = strings.TrimSpace(string(b)); token == "" {
+			return nil, nil, misuse("--token-file %s is empty", conn.tokenFile)
+		}
+	case token == "":
+		token = os.Getenv("BULKWORKER_TOKEN")
+	}
+	o := client.Options{Token: token, UserAgent: "bulkworker", Patience: briefly}
+	if quick, err = client.New(server, o); err != nil {
+		return nil, nil, &coded{codeUsage, err}
+	}
+	if o.Patience = conn.patience; o.Patience == 0 {
+		o.Patience = -1
+	}
+	if notice != nil {
+		o.OnRetry = func(err error, pause time.Duration) {
+			notice("%v; trying again in %v", err, pause.Round(100*time.Millisecond))
+		}
+	}
+	steady, err = client.New(server, o)
+	return quick, steady, err
+}
+
+// writeJSON writes a value as indented JSON.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

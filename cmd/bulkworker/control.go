@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bulk/client"
+)
+
+// newControl makes a command that changes a group and prints how it then stands.
+func newControl(name, short string, change func(*client.Client, context.Context, string) (*client.Group, error)) *cobra.Command {
+	conn, asJSON := &connection{}, false
+	cmd := newClientCommand(conn, name+" GROUP", short, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		c, _, err := conn.clients(nil)
+		if err != nil {
+			return err
+		}
+		g, err := change(c, cmd.Context(), args[0])
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return writeJSON(cmd.OutOrStdout(), g)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %d of %d done\n", g.ID, statusOf(g), g.Done(), g.Total)
+		return err
+	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the group as JSON")
+	return cmd
+}
+
+func newRedrive() *cobra.Command {
+	conn, rate, follow := &connection{}, 0.0, false
+	cmd := newClientCommand(conn, "redrive GROUP", "Run the dead jobs of a group again, as a new group", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		screen := newScreen(cmd.ErrOrStderr())
+		defer screen.end()
+		quick, steady, err := conn.clients(screen.note)
+		if err != nil {
+			return err
+		}
+		g, err := quick.Redrive(cmd.Context(), args[0], rate)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), g.ID); err != nil || !follow {
+			return err
+		}
+		return watch(cmd.Context(), steady, screen, g.ID)
+	})
+	cmd.Long = `redrive makes a new group of the dead jobs of a group and prints its id.`
+	cmd.Flags().Float64Var(&rate, "rate", 0, "start at most `N` of them a second (as the group)")
+	cmd.Flags().BoolVar(&follow, "watch", false, "stay and show the progress; exit code 1 where the new group does not complete")
+	conn.patient(cmd)
+	return cmd
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/api"
+	"github.com/anteroom/anteroom/bulk/dashboard"
+	"github.com/anteroom/anteroom/internal/cli"
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// front serves the API; a reload replaces it whole, and clients of its streams come again.
+type front struct{ current atomic.Pointer[api.Server] }
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.current.Load().Handler().ServeHTTP(w, r)
+}
+
+func (f *front) replace(next *api.Server) {
+	if old := f.current.Swap(next); old != nil {
+		old.Close()
+	}
+}
+
+// close ends the streams, which a shutdown would wait for.
+func (f *front) close() { f.current.Load().Close() }
+
+// apiOptions is what the configuration says, in the API's words.
+func apiOptions(cfg *config.Bulk) (api.Options, error) {
+	bearers, err := cfg.Bearers()
+	if err != nil {
+		return api.Options{}, err
+	}
+	o := api.Options{
+		Token: cfg.Admin.Token, RequireToken: !cfg.OnLoopback(),
+		Limits: api.Limits{Line: int(cfg.Limits.Line), Result: int(cfg.Limits.Result)},
+	}
+	for _, b := range bearers {
+		o.Tokens = append(o.Tokens, api.Token{Name: b.Name, Token: b.Token, Tenants: b.Tenants})
+	}
+	return o, nil
+}
+
+// complete adds what a reload does not change.
+func (w *worker) complete(o api.Options) api.Options {
+	name, _ := cli.BuildVersion(version)
+	o.Store, o.ParseAggregate, o.Log = w.store, bulk.ParseAggregate, w.log
+	o.AllowType = func(kind string) bool { return w.processors[kind] != nil }
+	o.Ready = func() bool { return w.answered.Load() && !w.ending.Load() }
+	o.Metrics = promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{})
+	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Sorted(maps.Keys(w.processors)), Version: name})
+	return o
+}

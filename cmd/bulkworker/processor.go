@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/handler/email"
+	"github.com/anteroom/anteroom/bulk/handler/push"
+	"github.com/anteroom/anteroom/bulk/handler/webhook"
+	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// handler runs jobs until it is closed.
+type handler interface {
+	bulk.Handler
+	Close() error
+}
+
+// newHandler makes the handler of one job type; guard judges where push
+// subscriptions lead.
+func newHandler(cfg *config.Bulk, jobType string, guard *outbound.Guard) (handler, error) {
+	p := cfg.Processors[jobType]
+	switch p.Kind {
+	case config.KindWebhook:
+		secret, err := p.Secret()
+		if err != nil {
+			return nil, errors.New("processors." + jobType + "." + err.Error())
+		}
+		return webhook.New(webhook.Options{
+			Name: jobType, URL: p.URL, Secret: secret, Timeout: p.Timeout, Headers: p.Headers, MaxResult: int(cfg.Limits.Result), MaxPerHost: mostWorkers(cfg),
+		})
+	case config.KindEmail:
+		return email.New(email.Options{Name: jobType, SMTP: p.SMTP, From: p.From, Timeout: p.Timeout})
+	}
+	return push.New(push.Options{
+		Name: jobType, CredentialsFile: p.FCM.CredentialsFile, Endpoint: p.FCM.Endpoint, VAPIDKeyFile: p.WebPush.VAPIDKeyFile,
+		Guard: guard, Timeout: p.Timeout,
+	})
+}
+
+// mostWorkers is how many jobs may run at once: a webhook never keeps a worker waiting for a connection.
+func mostWorkers(cfg *config.Bulk) int { return max(cfg.Worker.Count, cfg.Worker.Max) }
+
+// newHandlers makes the handler of each type that is on.
+func newHandlers(cfg *config.Bulk) (map[string]handler, error) {
+	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)
+	if err != nil {
+		return nil, err
+	}
+	handlers := make(map[string]handler)
+	for _, jobType := range cfg.Active() {
+		h, err := newHandler(cfg, jobType, guard)
+		if err != nil {
+			closeAll(handlers)
+			return nil, err
+		}
+		handlers[jobType] = h
+	}
+	return handlers, nil
+}
+
+func closeAll(handlers map[string]handler) {
+	for _, h := range handlers {
+		_ = h.Close() // only lets go of kept connections
+	}
+}
+
+// checkParts asks the packages that will use the configuration what they think
+// of it, so that check-config and the start know all that is wrong at once.
+func checkParts(cfg *config.Bulk) []config.Problem {
+	var problems []config.Problem
+	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)
+	if err != nil {
+		problems = asProblems(err)
+		guard = &outbound.Guard{}
+	}
+	for _, jobType := range cfg.Active() {
+		h, err := newHandler(cfg, jobType, guard)
+		if err == nil {
+			err = h.Close()
+		}
+		problems = append(problems, asProblems(err)...)
+	}
+	return problems
+}
+
+// asProblems parts an error of several lines, each of which begins with the path of a setting.
+func asProblems(err error) []config.Problem {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var problems []config.Problem
+		for _, part := range joined.Unwrap() {
+			problems = append(problems, asProblems(part)...)
+		}
+		return problems
+	}
+	path, message, _ := strings.Cut(err.Error(), " ")
+	return []config.Problem{{Path: strings.TrimSuffix(path, ":"), Message: message}}
+}
+
+// processor is a handler that can be replaced while jobs run; the old one is closed when the last of its jobs has ended.
+type processor struct {
+	mu      sync.Mutex
+	current *inUse
+}
+
+type inUse struct {
+	handler
+	jobs     int
+	replaced bool
+}
+
+var _ bulk.Handler = (*processor)(nil)
+
+func (p *processor) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
+	p.mu.Lock()
+	h := p.current
+	h.jobs++
+	p.mu.Unlock()
+	defer p.done(h)
+	return h.Handle(ctx, job)
+}
+
+func (p *processor) done(h *inUse) {
+	p.mu.Lock()
+	h.jobs--
+	last := h.replaced && h.jobs == 0
+	p.mu.Unlock()
+	if last {
+		_ = h.Close() // only lets go of kept connections
+	}
+}
+
+// replace takes the next handler; nil: none, when no more jobs come.
+func (p *processor) replace(next handler) {
+	p.mu.Lock()
+	old := p.current
+	p.current = &inUse{handler: next}
+	var idle bool
+	if old != nil {
+		old.replaced = true
+		idle = old.jobs == 0
+	}
+	p.mu.Unlock()
+	if idle {
+		_ = old.Close() // as above
+	}
+}

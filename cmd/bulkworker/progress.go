@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/anteroom/anteroom/bulk/client"
+)
+
+const (
+	// lineEvery is how often progress is written where a bar cannot be drawn.
+	lineEvery = 5 * time.Second
+	barWidth  = 20
+	fullBar   = 10_000 // parts of a bar
+)
+
+// screen is where progress is shown: one bar on a terminal, plain lines elsewhere.
+type screen struct {
+	w    io.Writer
+	tty  *os.File // nil: there is none
+	bar  *progressbar.ProgressBar
+	last time.Time // of the last plain line
+}
+
+func newScreen(w io.Writer) *screen {
+	s := &screen{w: w}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		s.tty = f
+	}
+	return s
+}
+
+// show draws done of total, of which -1 is unknown, or writes a line if it is time or now. head stands before the figures in a
+// line, and is what a bar shows by itself.
+func (s *screen) show(head string, done, total int64, figures string, now bool) {
+	if s.tty == nil {
+		if now || time.Since(s.last) >= lineEvery {
+			s.last = time.Now()
+			s.note("%s, %s", head, figures)
+		}
+		return
+	}
+	if s.bar == nil {
+		parts := int64(fullBar)
+		if total < 0 {
+			parts = -1
+		}
+		s.bar = progressbar.NewOptions64(parts, progressbar.OptionSetWriter(s.w), progressbar.OptionUseANSICodes(true),
+			progressbar.OptionSetWidth(barWidth), progressbar.OptionShowDescriptionAtLineEnd(), progressbar.OptionSetPredictTime(false),
+			progressbar.OptionSetElapsedTime(false), progressbar.OptionSetSpinnerChangeInterval(0)) // which would need a goroutine
+	}
+	if total > 0 {
+		// A bar that was full once draws no more, and a group or a file may yet grow.
+		_ = s.bar.Set64(min(int64(float64(done)/float64(total)*fullBar), fullBar-1)) // a terminal that has gone is no reason to stop
+	}
+	width, _, err := term.GetSize(int(s.tty.Fd()))
+	if err != nil || width <= 0 {
+		width = 80
+	}
+	// A line that wraps could not be drawn over. The bar itself makes room.
+	if room := max(0, width-len(" 100% ||   ")); len(figures) > room {
+		figures = figures[:room]
+	}
+	s.bar.Describe(figures)
+}
+
+// note writes a line above the bar.
+func (s *screen) note(format string, args ...any) {
+	if s.bar != nil {
+		_ = s.bar.Clear()
+	}
+	_, _ = fmt.Fprintf(s.w, format+"\n", args...)
+	if s.bar != nil {
+		_ = s.bar.RenderBlank()
+	}
+}
+
+// end takes the bar away. It may be called again.
+func (s *screen) end() {
+	if s.bar != nil {
+		_ = s.bar.Clear()
+		_ = s.bar.Exit()
+		s.bar = nil
+	}
+}
+
+// uploading shows an upload.
+type uploading struct {
+	screen *screen
+	size   int64 // of the source; -1: unknown
+	first  int64 // bytes of the first chunk
+	began  time.Time
+}
+
+func (u *uploading) chunk(sent client.Uploaded) {
+	head, figures := "sent", fmt.Sprintf("%d jobs", sent.Accepted)
+	total := u.size
+	if u.size > 0 {
+		total = max(u.size, sent.Bytes) // it may grow while it is read
+		head = fmt.Sprintf("sent %d%%", 100*sent.Bytes/total)
+		// The first chunk says little of the speed: it waited for the connection.
+		if took := time.Since(u.began).Seconds(); u.first > 0 && took > 0 {
+			figures += fmt.Sprintf(", %s left", seconds(took*float64(total-sent.Bytes)/float64(sent.Bytes-u.first)))
+		}
+	}
+	if u.first == 0 {
+		u.first, u.began = sent.Bytes, time.Now()
+	}
+	if sent.Rejected > 0 {
+		figures += fmt.Sprintf(", %d rejected", sent.Rejected)
+	}
+	u.screen.show(head, sent.Bytes, total, figures, false)
+}
+
+func (u *uploading) end(sent client.Uploaded) {
+	u.screen.end()
+	u.screen.note("%d jobs are in, %d were there already, %d lines were rejected", sent.Accepted, sent.Duplicates, sent.Rejected)
+}
+
+// following shows a group's progress.
+type following struct {
+	screen *screen
+	status string
+}
+
+func (f *following) group(g *client.Group) {
+	status := statusOf(g)
+	if g.Status.Ended() {
+		f.screen.end()
+		f.screen.note("%s %s: %d succeeded, %d failed, %d dead, %d cancelled", g.ID, status, g.Succeeded, g.Failed, g.Dead, g.Cancelled)
+		return
+	}
+	figures := fmt.Sprintf("%d/%d, %s", g.Done(), g.Total, figuresOf(g))
+	f.screen.show(g.ID+" "+status, g.Done(), g.Total, figures, status != f.status)
+	f.status = status
+}
+
+// figuresOf is what is said beside a bar: the most important first, since the end may be cut off.
+func figuresOf(g *client.Group) string {
+	parts := []string{fmt.Sprintf("%.4g/s", g.Rate)}
+	if g.ETA != nil {
+		parts = append(parts, etaOf(g.ETA)+" left")
+	}
+	parts = append(parts, fmt.Sprintf("failed %d", g.Failed), fmt.Sprintf("dead %d", g.Dead), "congestion "+orNone(g.Congestion))
+	return strings.Join(parts, ", ")
+}
+
+func statusOf(g *client.Group) string {
+	if g.Paused {
+		return string(g.Status) + " (paused)"
+	}
+	return string(g.Status)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return strings.ToLower(s)
+}
+
+// etaOf is a range where the ends of it differ.
+func etaOf(e *client.ETA) string {
+	low, high := seconds(e.Low), seconds(e.High)
+	switch {
+	case e.High <= 0 || low == high:
+		return seconds(e.Seconds)
+	case low == "0s":
+		return "up to " + high
+	}
+	return low + "-" + high
+}
+
+// seconds is a duration as people read it: two units at most.
+func seconds(s float64) string {
+	if math.IsNaN(s) || s > 1e9 {
+		return "ages"
+	}
+	d := time.Duration(math.Ceil(max(0, s))) * time.Second
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}

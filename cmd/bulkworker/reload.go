@@ -1,0 +1,117 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/anteroom/anteroom/bulk/api"
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// reload takes the configuration that load finds now: all of it that can change
+// while jobs run, or nothing where something is wrong with it.
+func (w *worker) reload(load func() (*config.Bulk, error)) {
+	next, err := load()
+	var later []string
+	if err == nil {
+		later = keepFixed(w.cfg, next)
+		err = w.take(next)
+	}
+	if err != nil {
+		w.log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
+		return
+	}
+	if len(later) > 0 {
+		w.log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
+	}
+	w.log.Info("configuration reloaded", "types", next.Active())
+}
+
+// take makes everything that may fail before it changes anything.
+func (w *worker) take(next *config.Bulk) error {
+	said, server, err := w.newServer(next)
+	if err != nil {
+		return err
+	}
+	calling, err := newCalling(next)
+	if err != nil {
+		return err
+	}
+	handlers, err := newHandlers(next)
+	if err != nil {
+		return err
+	}
+	err = w.store.Configure(storeSettings(next))
+	if err == nil && next.Worker.Count != w.cfg.Worker.Count {
+		err = w.engine.Resize(next.Worker.Count)
+	}
+	if err != nil {
+		closeAll(handlers)
+		return err
+	}
+	for jobType, h := range handlers {
+		w.processors[jobType].replace(h)
+	}
+	w.callbacks.replace(calling)
+	if !reflect.DeepEqual(said, w.said) { // or streams would end for nothing
+		w.said = said
+		w.front.replace(server)
+	}
+	w.cfg = next
+	return nil
+}
+
+// newServer makes the API of a configuration, and gives what it was told of it.
+func (w *worker) newServer(cfg *config.Bulk) (api.Options, *api.Server, error) {
+	said, err := apiOptions(cfg)
+	if err != nil {
+		return said, nil, err
+	}
+	server, err := api.New(w.complete(said))
+	return said, server, err
+}
+
+// keepFixed puts back into next what a running bulk worker does not change, and
+// names what of it differs.
+func keepFixed(old, next *config.Bulk) []string {
+	var names []string
+	for _, s := range []struct {
+		name      string
+		old, next any // pointers
+	}{
+		{"listen", &old.Listen, &next.Listen},
+		{"log", &old.Log, &next.Log},
+		{"store", &old.Store, &next.Store},
+		{"durability", &old.Durability, &next.Durability},
+		{"congestion.base_backoff", &old.Congestion.BaseBackoff, &next.Congestion.BaseBackoff},
+		{"congestion.max_backoff", &old.Congestion.MaxBackoff, &next.Congestion.MaxBackoff},
+		{"worker.min", &old.Worker.Min, &next.Worker.Min},
+		{"worker.max", &old.Worker.Max, &next.Worker.Max},
+		{"worker.batch", &old.Worker.Batch, &next.Worker.Batch},
+		{"worker.lease", &old.Worker.Lease, &next.Worker.Lease},
+		{"worker.job_timeout", &old.Worker.JobTimeout, &next.Worker.JobTimeout},
+		{"worker.shutdown_grace", &old.Worker.ShutdownGrace, &next.Worker.ShutdownGrace},
+		{"limits.result", &old.Limits.Result, &next.Limits.Result},
+	} {
+		from, to := reflect.ValueOf(s.old).Elem(), reflect.ValueOf(s.next).Elem()
+		if !from.Equal(to) {
+			names = append(names, s.name)
+			to.Set(from)
+		}
+	}
+	// The engine knows its types from the start.
+	was, is := old.Active(), next.Active()
+	for _, jobType := range was {
+		if !slices.Contains(is, jobType) || next.Processors[jobType].Kind != old.Processors[jobType].Kind {
+			names = append(names, "processors."+jobType)
+			next.Processors[jobType] = old.Processors[jobType]
+		}
+	}
+	for _, jobType := range is {
+		if !slices.Contains(was, jobType) {
+			names = append(names, "processors."+jobType)
+			delete(next.Processors, jobType)
+		}
+	}
+	return names
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/internal/cli"
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+var settingFlags = []cli.Flag{
+	{Name: "listen", Path: "listen", Usage: "API and dashboard, `ADDR` such as 127.0.0.1:8090"},
+}
+
+type loader = cli.Loader[*config.Bulk]
+
+// newRoot builds the command tree. environ is what os.Environ gives.
+func newRoot(environ []string) *cobra.Command {
+	load := func(file string, flags map[string]any) (*config.Bulk, error) {
+		return config.LoadBulk(config.BulkOptions{File: file, Environ: environ, Flags: flags, Check: checkParts})
+	}
+	root := newServe("bulkworker", load)
+	root.Short = "Bulk jobs of many tenants, fair and paced"
+	root.Long = `bulkworker takes groups of jobs, keeps them in the store, and runs each job at
+least once: tenants by their share, all of them no faster than the rates that you
+set. Jobs are posted to a webhook, sent as mail or pushed.
+
+Try it:  ANTEROOM_PROCESSORS__WEBHOOK__URL=http://127.0.0.1:9000/jobs bulkworker
+then:    echo '{"payload":{"n":1}}' | bulkworker submit --type webhook --tenant acme --watch -`
+
+	serveCommand := newServe("serve", load)
+	serveCommand.Short = "Serve (what bulkworker does without a command)"
+	root.AddCommand(serveCommand, newAudit(load), cli.NewCheckConfig(settingFlags, load, tryStore), cli.NewPrintConfig(settingFlags, load),
+		cli.NewVersion("bulkworker", version))
+	root.AddCommand(clientCommands()...)
+	return root
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/api"
+	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/cli"
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/lifecycle"
+)
+
+// worker is a running bulk worker.
+type worker struct {
+	cfg        *config.Bulk // in force
+	store      *store.Store
+	engine     *bulk.Engine
+	processors map[string]*processor
+	callbacks  *caller
+	front      *front
+	said       api.Options // what the front was told of cfg
+	registry   *prometheus.Registry
+	answered   atomic.Bool // the store has, at least once
+	ending     atomic.Bool
+	log        *slog.Logger
+}
+
+// serve runs the bulk worker until ctx ends: then it stops taking jobs, lets those
+// that run end within worker.shutdown_grace, and gives the rest back. load reads
+// the configuration again, for SIGHUP and for changed files.
+func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, error), log *slog.Logger) error {
+	opened, err := openStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	// Closed last, whatever happens: the others stand on it.
+	defer func() {
+		if err := opened.Close(); err != nil {
+			log.Warn("store", "error", err)
+		}
+	}()
+	if opened.Away != nil {
+		log.Error("the store does not answer; jobs are taken and run when it does", "store", opened.URL, "error", opened.Away)
+	}
+
+	w := &worker{cfg: cfg, callbacks: &caller{}, front: &front{}, registry: prometheus.NewRegistry(), log: log}
+	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	name, _ := cli.BuildVersion(version)
+	metrics := bulk.NewMetrics(w.registry, name)
+	if w.store, err = newStore(cfg, opened, log, metrics.ObserveStore); err != nil {
+		return err
+	}
+	if err := w.build(metrics); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { w.ending.Store(true) })()
+	defer func() {
+		for _, p := range w.processors {
+			p.replace(nil)
+		}
+	}()
+
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen %s: %w", cfg.Listen, err)
+	}
+	var parts lifecycle.Group
+	parts.AddUntilDone(ctx)
+	parts.AddReloads(func() { w.reload(load) }, func() []string { return w.cfg.Files() })
+	addRun(&parts, w.prepare)
+	addRun(&parts, w.engine.Run)
+	addFront(&parts, w.front, listener, log)
+	err = parts.Run()
+	log.Info("stopped")
+	return err
+}
+
+// build makes the parts; it starts none.
+func (w *worker) build(metrics *bulk.Metrics) error {
+	cfg := w.cfg
+	calling, err := newCalling(cfg)
+	if err != nil {
+		return err
+	}
+	w.callbacks.replace(calling)
+	least, most := cfg.Worker.Autoscale()
+	w.engine, err = bulk.New(bulk.Options{
+		Store: w.store,
+		Worker: bulk.WorkerOptions{
+			Count: cfg.Worker.Count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
+			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
+		},
+		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,
+		Callback: w.callbacks.post, CallbackBody: api.CallbackBody, Metrics: metrics, Log: w.log,
+	})
+	if err != nil {
+		return err
+	}
+	handlers, err := newHandlers(cfg)
+	if err != nil {
+		return err
+	}
+	w.processors = make(map[string]*processor)
+	for jobType, h := range handlers {
+		w.processors[jobType] = &processor{}
+		w.processors[jobType].replace(h)
+		w.engine.Register(jobType, w.processors[jobType])
+	}
+	said, server, err := w.newServer(cfg)
+	if err != nil {
+		return err
+	}
+	w.said = said
+	w.front.replace(server)
+	return nil
+}
+
+// prepare waits for the store's first answer, and then for the end.
+func (w *worker) prepare(ctx context.Context) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := w.store.Prepare(ctx)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, store.ErrStore) {
+			return err // of another version
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+	w.answered.Store(true)
+	<-ctx.Done()
+	return nil
+}
+
+// addRun adds a part that runs until its context ends.
+func addRun(parts *lifecycle.Group, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	parts.Add(func() error { return run(ctx) }, cancel)
+}
+
+// addFront serves the API until running jobs have ended.
+func addFront(parts *lifecycle.Group, f *front, ln net.Listener, log *slog.Logger) {
+	server := &http.Server{
+		Handler: f, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	server.RegisterOnShutdown(f.close)
+	parts.Add(func() error {
+		log.Info("listening", "addr", ln.Addr().String())
+		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}, func() {
+		// Uploads that are cut go on where they were with the next worker.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+}

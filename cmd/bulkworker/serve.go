@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/internal/cli"
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/logs"
+)
+
+func newServe(use string, load loader) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Args: cli.NoArgs}
+	settings := cli.AddSettings(cmd, settingFlags)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		file, flags, err := settings.Read(cmd)
+		if err != nil {
+			return err
+		}
+		again := func() (*config.Bulk, error) { return load(file, flags) }
+		cfg, err := again()
+		if err != nil {
+			return err
+		}
+		log := logs.New(cfg.Log.Level, cfg.Log.Format, cmd.ErrOrStderr())
+		for _, w := range cfg.Warnings() {
+			log.Warn("configuration", "setting", w.Path, "warning", w.Message)
+		}
+
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		// The first signal ends ctx and gives the signals back to the system:
+		// the second one ends the process at once.
+		defer context.AfterFunc(ctx, stop)()
+		return serve(ctx, cfg, again, log)
+	}
+	return cmd
+}

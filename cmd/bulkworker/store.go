@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/internal/storeopen"
+)
+
+// openStore opens the store, and starts it when there is no store.url. A store
+// that is away is no error: jobs run when it comes.
+func openStore(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (*storeopen.Store, error) {
+	s, err := storeopen.Open(ctx, config.Store(cfg.Store), log)
+	if err != nil {
+		return nil, err
+	}
+	if s.Away == nil && cfg.Durability == "disk" {
+		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if err := redisurl.CheckDisk(asking, s.Client); err != nil {
+			return nil, errors.Join(fmt.Errorf("durability disk: store.url %s: %w", s.URL, err), s.Close())
+		}
+	}
+	return s, nil
+}
+
+// tryStore is check-config --store.
+func tryStore(ctx context.Context, cfg *config.Bulk) error {
+	if err := storeopen.Check(ctx, config.Store(cfg.Store)); err != nil {
+		return err
+	}
+	if cfg.Durability != "disk" || cfg.Store.URL == "" {
+		return nil
+	}
+	client, err := redisurl.Open(cfg.Store.URL, cfg.Store.Timeout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	if err := redisurl.CheckDisk(ctx, client); err != nil {
+		return fmt.Errorf("store.url %s: for durability disk: %w", redisurl.Mask(cfg.Store.URL), err)
+	}
+	return nil
+}
+
+// unsealedSilence is how long a group that is not sealed may hear of no job before it is removed.
+const unsealedSilence = 24 * time.Hour
+
+// storeSettings is what the configuration says, in the store's words.
+func storeSettings(cfg *config.Bulk) store.Settings {
+	s := store.Settings{
+		Global: cfg.Rate.Global.PerSecond(), Burst: cfg.Rate.Burst.PerSecond(), PerTenant: cfg.Rate.PerTenant.PerSecond(), Limiter: cfg.Limiter,
+		Policy: cfg.FairQueue.Policy, Alpha: cfg.FairQueue.Alpha, Strict: cfg.FairQueue.Strict, Gating: cfg.FairQueue.Gating,
+		Congestion: cfg.Congestion.Enabled, BaseBackoff: cfg.Congestion.BaseBackoff, MaxBackoff: cfg.Congestion.MaxBackoff,
+		MaxAge: cfg.Congestion.MaxAge, StatsRetention: cfg.Congestion.StatsRetention,
+		ReadyMax: cfg.ReadyQueue.MaxSize, Lease: cfg.Worker.Lease, MaxRetries: cfg.Worker.MaxRetries, MaxCrashes: cfg.Worker.MaxCrashes,
+		PendingPerTenant: cfg.Limits.PendingPerTenant,
+		KeepJobs:         cfg.Retention.Jobs, KeepGroups: cfg.Retention.Groups, KeepDead: cfg.Retention.Dead, UnsealedSilence: unsealedSilence,
+	}
+	switch cfg.Durability {
+	case "replica":
+		s.WaitReplicas = 1
+	case "disk":
+		s.WaitLocal = 1
+	}
+	return s
+}
+
+func newStore(cfg *config.Bulk, s *storeopen.Store, log *slog.Logger, observe func(string, time.Duration, error)) (*store.Store, error) {
+	return store.New(store.Options{
+		Client: s.Client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log, Observe: observe,
+	})
+}

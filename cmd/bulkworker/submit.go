@@ -1,0 +1,166 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bulk/client"
+)
+
+// submission are the flags of submit.
+type submission struct {
+	conn                                       connection
+	spec                                       client.GroupSpec
+	priority, start, key, aggregate, tolerance string
+	watch                                      bool
+}
+
+func newSubmit() *cobra.Command {
+	s := &submission{}
+	cmd := newClientCommand(&s.conn, "submit --tenant TENANT --type TYPE FILE.ndjson", "Send a file of jobs as a group", cobra.ExactArgs(1), s.run)
+	cmd.Long = `submit sends the jobs of a file (- is the standard input), one JSON object a line:
+
+  {"id": "a-1", "payload": {"to": "ann@example.com"}, "cost": 1, "run_at": "2026-01-02T15:04:05Z"}
+
+Only payload is required. The group's id goes to stdout as soon as there is a group.
+An upload goes on by itself when the connection breaks. When submit itself was
+interrupted, the same command with --id and that id goes on where it stopped: nothing
+is lost and nothing comes in twice. So does one that names its own --idempotency-key.
+
+Lines that the server does not take are listed on stderr with number and reason; the
+others are run all the same, and the exit code is 1.`
+	f := cmd.Flags()
+	f.StringVar(&s.spec.Tenant, "tenant", "", "`TENANT` on whose behalf the jobs run (required)")
+	f.StringVar(&s.spec.Type, "type", "", "`TYPE` of the jobs that name none (required)")
+	f.StringVar(&s.priority, "priority", "", "`LEVEL`: high, normal or low (normal)")
+	f.Float64Var(&s.spec.Weight, "weight", 0, "share `W` among the tenant's groups, 0.01 to 100 (1)")
+	f.Float64Var(&s.spec.Rate, "rate", 0, "start at most `N` of its jobs a second (as the limits allow)")
+	f.Int64Var(&s.spec.Concurrency, "concurrency", 0, "run at most `N` of its jobs at once (as the workers allow)")
+	f.StringVar(&s.aggregate, "aggregate", "", "how results are reduced: a `WORD` such as count, or JSON (count)")
+	f.StringVar(&s.spec.CallbackURL, "callback-url", "", "`URL` that is called when the group has ended")
+	f.StringVar(&s.tolerance, "failure-tolerance", "", "how many may fail before the group does: `N`, or a share such as 5% (0)")
+	f.StringVar(&s.spec.ID, "id", "", "`ID` of the group (drawn)")
+	f.StringVar(&s.key, "idempotency-key", "", "`KEY` that the group's id is made from, with the tenant: the same key is the same submission")
+	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early, while others are still sent, or sealed, when all are in (early)")
+	f.BoolVar(&s.watch, "watch", false, "stay and show the progress; exit code 1 where the group does not complete")
+	s.conn.patient(cmd)
+	return cmd
+}
+
+// complete makes the spec from the flags that are read as text.
+func (s *submission) complete() error {
+	if s.spec.Tenant == "" {
+		return misuse("--tenant is required: on whose behalf do the jobs run?")
+	}
+	if s.spec.Type == "" {
+		return misuse("--type is required: it chooses the handler of jobs that name none")
+	}
+	s.spec.Priority, s.spec.Start = client.Priority(s.priority), client.Start(s.start)
+	switch s.spec.Priority {
+	case "", client.High, client.Normal, client.Low:
+	default:
+		return misuse("--priority is %q; want high, normal or low", s.priority)
+	}
+	switch s.spec.Start {
+	case "", client.Early, client.Sealed:
+	default:
+		return misuse("--start is %q; want early or sealed", s.start)
+	}
+	if t := strings.TrimSuffix(s.tolerance, "%"); t != "" {
+		if _, err := strconv.ParseFloat(t, 64); err != nil {
+			return misuse("--failure-tolerance is %q; want a number such as 10, or a share such as 5%%", s.tolerance)
+		}
+	}
+	s.spec.FailureTolerance = client.Tolerance(s.tolerance)
+	if s.aggregate != "" {
+		s.spec.Aggregate = json.RawMessage(s.aggregate)
+		if !json.Valid(s.spec.Aggregate) {
+			s.spec.Aggregate = json.RawMessage(strconv.Quote(s.aggregate))
+		}
+	}
+	if s.key != "" {
+		if s.spec.ID != "" {
+			return misuse("--id and --idempotency-key exclude each other")
+		}
+		sum := sha256.Sum256([]byte(s.spec.Tenant + "\x00" + s.key))
+		s.spec.ID = "k-" + hex.EncodeToString(sum[:12])
+	}
+	return nil
+}
+
+func (s *submission) run(cmd *cobra.Command, args []string) error {
+	if err := s.complete(); err != nil {
+		return err
+	}
+	source, size, err := open(cmd, args[0])
+	if err != nil {
+		return misuse("%w", err)
+	}
+	defer source.Close()
+	screen := newScreen(cmd.ErrOrStderr())
+	defer screen.end()
+	quick, steady, err := s.conn.clients(screen.note)
+	if err != nil {
+		return err
+	}
+	group, err := quick.CreateGroup(cmd.Context(), s.spec)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), group.ID); err != nil {
+		return err
+	}
+	shown := &uploading{screen: screen, size: size}
+	// The name of the upload is always the same: who sends the file again to the same group, goes on.
+	sent, err := steady.AddLines(cmd.Context(), group.ID, source, client.Upload{ID: "submit", OnChunk: shown.chunk,
+		OnRejected: func(r client.Rejection) { screen.note("%s:%d: %s", args[0], r.Line, r.Reason) }})
+	if err == nil {
+		_, err = steady.Seal(cmd.Context(), group.ID)
+	}
+	if err != nil {
+		screen.note("%d lines are in; the same command with --id %s goes on from there", sent.Lines, group.ID)
+		return err
+	}
+	shown.end(sent)
+	if s.watch {
+		if err := watch(cmd.Context(), steady, screen, group.ID); err != nil {
+			return err
+		}
+	}
+	if sent.Rejected > 0 {
+		return fmt.Errorf("%d of %d lines were rejected", sent.Rejected, sent.Lines)
+	}
+	return nil
+}
+
+// open opens the file of jobs, or the standard input. size is −1 where it is not known.
+func open(cmd *cobra.Command, name string) (r io.ReadCloser, size int64, err error) {
+	if name == "-" {
+		return io.NopCloser(cmd.InOrStdin()), -1, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = errors.New(name + " is a directory; want a file with a job a line")
+	case info.Mode().IsRegular():
+		return f, info.Size(), nil
+	default:
+		return f, -1, nil
+	}
+	f.Close()
+	return nil, 0, err
+}

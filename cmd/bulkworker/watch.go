@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bulk/client"
+)
+
+func newWatch() *cobra.Command {
+	conn := &connection{}
+	cmd := newClientCommand(conn, "watch GROUP", "Show a group's progress until it has ended", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		screen := newScreen(cmd.ErrOrStderr())
+		defer screen.end()
+		quick, steady, err := conn.clients(screen.note)
+		if err != nil {
+			return err
+		}
+		// Who mistypes the address shall not wait for the length of an outage.
+		if _, err := quick.Group(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		return watch(cmd.Context(), steady, screen, args[0])
+	})
+	cmd.Long = `watch shows a group's progress on stderr, a bar on a terminal and plain lines elsewhere.
+It ends with 0 when the group is COMPLETED and with 1 when it FAILED or was CANCELLED.`
+	conn.patient(cmd)
+	return cmd
+}
+
+func watch(ctx context.Context, c *client.Client, screen *screen, id string) error {
+	defer screen.end()
+	shown := &following{screen: screen}
+	for g, err := range c.Watch(ctx, id) {
+		if err != nil {
+			return err
+		}
+		shown.group(g)
+		if g.Status.Ended() && g.Status != client.Completed {
+			reason := ""
+			if g.Error != "" {
+				reason = ": " + g.Error
+			}
+			return fmt.Errorf("group %s is %s%s", g.ID, g.Status, reason)
+		}
+	}
+	return nil
+}
