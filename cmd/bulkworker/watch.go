@@ -41,7 +41,11 @@ func watch(ctx context.Context, c *client.Client, screen *screen, id string) err
 			}
 			shown.group(g)
 			if g.Status.Ended() && g.Status != client.Completed {
-				return fmt.Errorf("group %s is %s", g.ID, g.Status)
+				reason := ""
+				if g.Error != "" {
+					reason = ": " + g.Error
+				}
+				return fmt.Errorf("group %s is %s%s", g.ID, g.Status, reason)
 			}
 		}
 		return nil
