@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -69,6 +72,33 @@ func TestLifeOfAGroup(t *testing.T) {
 	}
 	if again = end(t, c, again.ID); again.Dead != 1 {
 		t.Errorf("the redrive ended %+v", again)
+	}
+}
+
+// The answer to a redrive is lost; the second try finds what the first has made.
+func TestRedriveThroughABadLine(t *testing.T) {
+	t.Parallel()
+	var made atomic.Int64
+	s := serve(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/redrive") && made.Add(1) == 1 {
+				next.ServeHTTP(httptest.NewRecorder(), r)
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	s.work(t)
+	c := newClient(t, s.URL, Options{})
+	g := end(t, c, submit(t, c, GroupSpec{Type: "nobody"}, lines(3)).ID)
+	create(t, c, GroupSpec{})
+	again, err := c.Redrive(t.Context(), g.ID, 0)
+	if err != nil || again.RedriveOf != g.ID || again.Total != 3 || made.Load() != 2 {
+		t.Errorf("%+v, %v, asked %d times", again, err, made.Load())
+	}
+	_, err = c.Redrive(t.Context(), g.ID, 0)
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Code != "wrong_state" {
+		t.Errorf("nothing left to redrive: %v", err)
 	}
 }
 
