@@ -64,7 +64,10 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	if err := w.build(metrics); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { w.ending.Store(true) })()
+	defer context.AfterFunc(ctx, func() {
+		w.ending.Store(true)
+		log.Info("ending: no more jobs are taken", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
+	})()
 	defer func() {
 		for _, p := range w.processors {
 			p.replace(nil)
@@ -81,9 +84,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	addRun(&parts, w.prepare)
 	addRun(&parts, w.engine.Run)
 	addFront(&parts, w.front, listener, log)
-	err = parts.Run()
-	log.Info("stopped")
-	return err
+	return parts.Run()
 }
 
 // build makes the parts; it starts none.
