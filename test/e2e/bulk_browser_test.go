@@ -185,7 +185,7 @@ func accessible(t *testing.T, ctx context.Context, state string) { //nolint:revi
 		t.Fatal(err)
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{360, 1280} {
+		for _, width := range []int64{360, 1200} {
 			if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}); err != nil {
 				t.Fatal(err)

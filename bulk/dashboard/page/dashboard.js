@@ -325,11 +325,12 @@
       document.title = (waiting ? whole(waiting) + ' pending · ' : '') + 'Anteroom bulk';
       fill(rates);
       $('#tenants').hidden = !all.length;
-      const names = all.map(t => t.tenant);
+      const few = all.slice(0, 200), names = few.map(t => t.tenant);
+      set($('#tenants summary'), all.length > few.length ? 'Tenants, the first ' + few.length + ' of ' + whole(all.length) : 'Tenants');
       if ([...$('#names').children].map(o => o.value).join() !== names.join()) {
         $('#names').replaceChildren(...names.map(n => { const o = make('option'); o.value = n; return o; }));
       }
-      if ($('#tenants').open) rows(tenants, all, t => t.tenant, newTenant);
+      if ($('#tenants').open) rows(tenants, few, t => t.tenant, newTenant);
     };
   }
   function newTenant({tenant}) {
