@@ -255,13 +255,14 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	// Some jobs fail, and their text is text.
 	const evil = `<img src=/x onerror=alert(1)>`
 	api.submit("tenant=acme&id=mixed", `{"id":"good","payload":{}}`, `{"id":"gone","payload":{"do":"refuse"}}`,
-		`{"id":"<b>bad</b>","payload":{"do":"break","text":"`+evil+`"}}`, `{"id":"worse","payload":{"do":"break"}}`)
+		`{"id":"<b>bad</b>","payload":{"do":"break","text":"`+evil+`"}}`, `{"id":"worse","payload":{"do":"break","customer":12345678901234567890}}`)
 	shows(t, ctx, row("mixed", ".tags")+`?.textContent === 'FAILED' && `+row("mixed", "[data-f=dead]")+`.textContent === '2 dead'`)
 	do(t, ctx, chromedp.Click(in("mixed", "a")), chromedp.WaitVisible(chromedp.CSS(`#dead tbody tr`)))
 	shows(t, ctx, `document.activeElement.id === 'grouphead' && document.title.startsWith('mixed')`)
 	shows(t, ctx, `document.querySelectorAll('#dead tbody tr').length === 2`)
 	shows(t, ctx, `[...document.querySelectorAll('#dead tbody th')].some(e => e.textContent === '<b>bad</b>')`)
 	shows(t, ctx, `[...document.querySelectorAll('#dead pre')].some(e => JSON.parse(e.textContent).text === '`+evil+`') && !document.querySelector('img, main b')`)
+	shows(t, ctx, `[...document.querySelectorAll('#dead pre')].some(e => e.textContent.includes('"customer": 12345678901234567890'))`)
 	shows(t, ctx, `document.querySelector('#errors dl').textContent.includes('http_4041')`) // code and number
 	shows(t, ctx, `document.querySelector('#result pre').textContent.includes('"succeeded": 1')`)
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#dead summary`)))
