@@ -2,10 +2,8 @@ package bulktest
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/congestion"
@@ -15,14 +13,17 @@ import (
 // longest is the most that a downstream's Retry-After counts for.
 const longest = time.Hour
 
+// leased gives the job that runs under that lease.
 func (m *Model) leased(key string, fence int64) *job {
-	group, id, _ := strings.Cut(key, "/")
-	if g := m.groups[group]; g != nil {
-		if j := g.jobs[id]; j != nil && j.state == inFlight && j.fence == fence {
-			return j
-		}
+	if j := m.runs[key]; j != nil && j.fence == fence {
+		return j
 	}
 	return nil
+}
+
+func (m *Model) unlease(j *job) {
+	delete(m.runs, j.lease)
+	delete(j.g.runs, j)
 }
 
 // Ack ends runs.
@@ -39,90 +40,102 @@ func (m *Model) ack(a store.Ack) store.AckState {
 	if j == nil {
 		return store.AckStale
 	}
-	g, now := j.g, m.Now()
-	delete(g.runs, j)
-	defer m.enqueued(g)
-	if g.Status == store.Cancelled && (a.Verdict == store.Retry || a.Verdict == store.Throttled || a.Verdict == store.Returned) {
-		m.outcome(j, cancelled, "cancelled", nil, a.Code, a.Error)
-		return store.AckCancelled
-	}
+	m.unlease(j)
 	switch a.Verdict {
 	case store.Done:
-		g.Succeeded++
-		m.outcome(j, succeeded, "succeeded", a.Result, "", "")
+		j.tries++
+		m.outcome(j, store.Outcome{Status: "succeeded", Result: a.Result})
 		return store.AckDone
 	case store.Rejected:
 		j.tries++
-		g.Failed++
-		m.outcome(j, failed, "failed", nil, a.Code, a.Error)
+		m.outcome(j, store.Outcome{Status: "failed", Code: a.Code, Error: a.Error})
 		return store.AckFailed
 	case store.Buried:
+		j.tries++
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead
+	}
+	if j.g.Status == store.Cancelled {
+		m.cancelled(j)
+		return store.AckCancelled
+	}
+	switch a.Verdict {
 	case store.Returned:
 		m.giveBack(j)
 		return store.AckReturned
 	case store.Throttled:
-		g.Throttles++
-		j.throttles++
-		if j.refused == 0 {
-			j.refused = now
-		}
-		if now-j.refused > m.S.MaxAge.Microseconds() {
-			m.bury(j, a.Code, a.Error)
+		if !m.refuse(j, min(a.After, longest)) {
 			return store.AckDead
 		}
-		d := min(a.After, longest)
-		if d <= 0 {
-			d = m.backoff(j)
-		}
-		if m.S.Gating {
-			g.gate = max(g.gate, now+d.Microseconds())
-		}
-		m.wait(j, now+d.Microseconds())
 		return store.AckThrottled
 	}
 	if j.tries++; j.tries > m.S.MaxRetries {
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead
 	}
-	m.wait(j, now+max(a.After, m.backoff(j)).Microseconds())
+	m.wait(j, m.Now()+max(a.After, m.backoff(j.g.t)).Microseconds())
 	return store.AckRetry
 }
 
+// refuse lets a job wait that may not start now, for after or, where that is 0, the backoff. ok is false where it was refused
+// for too long.
+func (m *Model) refuse(j *job, after time.Duration) (ok bool) {
+	g, now := j.g, m.Now()
+	if j.refused == 0 {
+		j.refused = now
+	}
+	j.throttles++
+	g.Throttles++
+	if now-j.refused/1000*1000 > m.S.MaxAge.Microseconds() {
+		if j.state == inFlight {
+			j.tries++
+		}
+		m.bury(j, "refused_too_long", "")
+		return false
+	}
+	if after == 0 {
+		after = m.backoff(g.t)
+	}
+	if m.S.Gating {
+		g.gate = max(g.gate, now+after.Microseconds())
+	}
+	m.wait(j, now+after.Microseconds())
+	return true
+}
+
+func byID(a, b *job) int { return cmp.Compare(a.ID, b.ID) }
+
 // giveBack puts a job back to the front of its group.
 func (m *Model) giveBack(j *job) {
-	j.state = pending
-	i, _ := slices.BinarySearchFunc(j.g.front, j, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
+	j.state, j.scheduled = pending, false
+	i, _ := slices.BinarySearchFunc(j.g.front, j, byID)
 	j.g.front = slices.Insert(j.g.front, i, j)
+	m.scored(j.g)
 }
 
 func (m *Model) bury(j *job, code, text string) {
-	j.g.Dead++
-	m.outcome(j, dead, "dead", nil, code, text)
+	m.outcome(j, store.Outcome{Status: "dead", Code: code, Error: text, Payload: j.Payload, Type: j.Type, Cost: j.Cost})
+}
+
+func (m *Model) cancelled(j *job) {
+	j.tries = 0
+	m.outcome(j, store.Outcome{Status: "cancelled"})
 }
 
 // outcome ends a job.
-func (m *Model) outcome(j *job, s state, status string, result []byte, code, text string) {
-	g := j.g
-	j.state = s
-	o := store.Outcome{ID: j.ID, Status: status, Attempts: j.tries, Result: result, Code: code, Error: text, At: at(m.Now())}
-	switch s {
-	case succeeded:
-		o.Attempts++
-	case dead:
-		o.Payload, o.Type, o.Cost = j.Payload, j.Type, j.Cost
-	case cancelled:
-		g.Cancelled++
-	}
+func (m *Model) outcome(j *job, o store.Outcome) {
+	g, t := j.g, j.g.t
+	j.state = ended
+	o.ID, o.Attempts, o.At = j.ID, j.tries, at(m.Now())
 	g.outcomes = append(g.outcomes, o)
-	t := g.t
-	t.open--
-	if t.finished++; t.open == 0 {
-		t.finished, t.throttled, t.backoff = 0, 0, 0 // its figures begin anew
-	} else if s != cancelled {
-		t.throttled = congestion.Mean(t.throttled, t.finished, float64(j.throttles))
+	*map[string]*int64{"succeeded": &g.Succeeded, "failed": &g.Failed, "dead": &g.Dead, "cancelled": &g.Cancelled}[o.Status]++
+	if t.open--; t.open == 0 { // its figures begin anew
+		t.finished, t.throttles, t.backoff = 0, 0, 0
+	} else if o.Status != "cancelled" {
+		t.finished++
+		t.throttles = congestion.Mean(t.throttles, t.finished, float64(j.throttles))
 	}
+	m.scored(g)
 	m.settle(g)
 }
 
@@ -136,76 +149,4 @@ func (m *Model) Renew(_ context.Context, leases []store.Lease) ([]bool, error) {
 		}
 	}
 	return kept, nil
-}
-
-// Dispatch returns due jobs, recovers orphans and opens gates, all there are.
-func (m *Model) Dispatch(_ context.Context, gap time.Duration) (d store.Dispatch, _ error) {
-	now := m.Now()
-	if gap > 0 {
-		m.hold = max(m.hold, now+m.S.Lease.Microseconds())
-	}
-	next := int64(0)
-	soon := func(us int64) {
-		if next == 0 || us < next {
-			next = us
-		}
-	}
-	for len(m.waits) > 0 {
-		first := m.waits[0]
-		if !first.stale() && first.due > now {
-			soon(first.due)
-			break
-		}
-		if j := heap.Pop(&m.waits).(wait).job; !first.stale() {
-			m.unwait(j)
-			m.giveBack(j)
-			m.enqueued(j.g)
-			d.Moved++
-		}
-	}
-	for _, g := range m.list {
-		var lost []*job
-		for j := range g.runs {
-			if until := max(j.until, m.hold); until <= now {
-				lost = append(lost, j)
-			} else {
-				soon(until)
-			}
-		}
-		slices.SortFunc(lost, func(a, b *job) int { return cmp.Compare(a.fence, b.fence) })
-		for _, j := range lost {
-			m.recover(j, &d)
-			soon(j.due)
-		}
-		if g.gate != 0 && g.gate <= now {
-			g.gate = 0
-			d.Woken++
-		}
-		if len(lost) > 0 {
-			m.enqueued(g)
-		}
-		if g.Status == store.Aggregating {
-			d.Tend = append(d.Tend, g.ID)
-		}
-	}
-	if next > 0 {
-		d.Next = time.Duration(next-now) * time.Microsecond
-	}
-	return d, nil
-}
-
-// recover is what follows the end of a lease: a crash, not a failed try.
-func (m *Model) recover(j *job, d *store.Dispatch) {
-	delete(j.g.runs, j)
-	d.Recovered++
-	j.crashes++
-	switch {
-	case j.g.Status == store.Cancelled:
-		m.outcome(j, cancelled, "cancelled", nil, "", "")
-	case j.crashes > m.S.MaxCrashes:
-		d.Dead++
-		m.bury(j, "crashed", "")
-	default:
-		m.wait(j, m.Now()+congestion.Crash(m.S.MaxBackoff, j.crashes, m.Chance()).Microseconds())
-	}
 }

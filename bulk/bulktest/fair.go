@@ -24,18 +24,8 @@ func (f *flow) enter(v int64) {
 	}
 }
 
-func (t *tenant) flow(l store.Level) *flow {
-	f := t.flows[l]
-	if f == nil {
-		f = &flow{}
-		t.flows[l] = f
-		*t.all = append(*t.all, f)
-	}
-	return f
-}
-
-// enqueued tells the fair queue that a group has work, or has it on other terms.
-func (m *Model) enqueued(g *group) {
+// scored gives a group its priority anew, as each enqueue and dequeue does.
+func (m *Model) scored(g *group) {
 	g.score = admission.ScorePriority(m.Now()/1000, g.BasePriority, m.S.Alpha, g.Total, g.ended())
 }
 
@@ -53,7 +43,7 @@ func (m *Model) pick(ok func(*group) bool) (best *group) {
 			g.flow.active = false
 			continue
 		}
-		f := g.t.flow(g.Level)
+		f := g.t.flows[g.Level]
 		f.seen = m.turn
 		f.enter(m.v)
 		g.flow.enter(f.v)
@@ -74,7 +64,7 @@ func (m *Model) before(a, b *group) bool {
 	if m.S.Policy == "score" {
 		return a.score > b.score
 	}
-	fa, fb := a.t.flow(a.Level), b.t.flow(b.Level)
+	fa, fb := a.t.flows[a.Level], b.t.flows[b.Level]
 	if fa != fb {
 		return fa.tag < fb.tag
 	}
@@ -83,10 +73,10 @@ func (m *Model) before(a, b *group) bool {
 
 // served charges a start to the group and its tenant.
 func (m *Model) served(g *group, cost int64) {
-	f := g.t.flow(g.Level)
+	f := g.t.flows[g.Level]
 	m.v, f.v = max(m.v, f.tag), max(f.v, g.flow.tag)
 	weight := float64(milli(g.Weight))
 	f.tag += admission.FairCharge(cost, g.t.Weight*weight*float64(admission.FairLevels[slices.Index(levels, g.Level)]))
 	g.flow.tag += admission.FairCharge(cost, weight*admission.FairBoost(g.Total, g.ended()+int64(len(g.runs))))
-	m.enqueued(g)
+	m.scored(g)
 }

@@ -20,7 +20,7 @@ func TestSimulation(t *testing.T) {
 	var rows []string
 	for _, c := range Scenarios(1) {
 		clock := NewClock()
-		m := New(c.Settings, clock.Now, func() float64 { return 0.5 })
+		m := New(c.Settings, clock.Now, func(int64) float64 { return 0.5 })
 		m.SharedCount = c.Shared
 		began := time.Now()
 		r, err := c.Run(context.Background(), m, clock)

@@ -1,0 +1,126 @@
+package bulktest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// Follow does in the model what a store did in a pull of the default engine, and says where the store may not have done it, or
+// has left undone what it could: which group's turn it was is the store's choice, everything else is not.
+func (m *Model) Follow(p store.Pulled, want int) error {
+	if len(p.Jobs) > want {
+		return fmt.Errorf("%d jobs pulled, %d wanted", len(p.Jobs), want)
+	}
+	m.woken(m.Now())
+	for _, l := range p.Jobs {
+		if err := m.follow(l); err != nil {
+			return fmt.Errorf("pull of job %s of group %s: %w", l.ID, l.Group, err)
+		}
+	}
+	return m.idle(p, want)
+}
+
+func (m *Model) follow(l store.Leased) error {
+	g := m.groups[l.Group]
+	if g == nil || g.jobs[l.ID] == nil {
+		return fmt.Errorf("nobody has submitted it")
+	}
+	j := g.jobs[l.ID]
+	switch {
+	case j.state != pending:
+		return fmt.Errorf("it is in state %d", j.state)
+	case !m.runnable(g):
+		return fmt.Errorf("its group may not start jobs: %s, paused %t, gated for %d µs, %d run, concurrency %d",
+			g.Status, g.Paused, max(0, g.gate-m.Now()), len(g.runs), g.Concurrency)
+	case g.head() != j:
+		return fmt.Errorf("it was the turn of job %s", g.head().ID)
+	case l.Fence <= m.fence:
+		return fmt.Errorf("fence %d after %d", l.Fence, m.fence)
+	}
+	if global, tenant, own := m.waitsFor(g, j.Cost); max(global, tenant, own) > 0 {
+		return fmt.Errorf("over a limit: to wait are globally %v, for the tenant %v, for the group %v", global, tenant, own)
+	}
+	m.take(g, j.Cost)
+	g.pop()
+	m.fence = l.Fence - 1
+	mine := m.start(j)
+	m.Rename(mine.Key, l.Key)
+	l.Until, mine.Until, mine.Key = time.Time{}, time.Time{}, l.Key
+	if have, want := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", mine); have != want {
+		return fmt.Errorf("leased as %s, want %s", have, want)
+	}
+	return nil
+}
+
+// Rename gives a running job the name under which a store has leased it.
+func (m *Model) Rename(from, to string) {
+	j := m.runs[from]
+	delete(m.runs, from)
+	j.lease = to
+	m.runs[to] = j
+}
+
+// idle checks that a pull did not leave a worker without a job that could run, nor let it sleep too long.
+func (m *Model) idle(p store.Pulled, want int) error {
+	if m.uneven {
+		return nil // a dear job at the head holds cheap ones behind it
+	}
+	soonest, what := never, ""
+	for _, g := range m.list {
+		if !m.startable(g) {
+			continue
+		}
+		wait := time.Duration(max(0, g.gate-m.Now())) * time.Microsecond
+		global, tenant, own := m.waitsFor(g, g.head().Cost)
+		if wait = max(wait, global, tenant, own); wait < soonest {
+			soonest, what = wait, g.ID
+		}
+	}
+	switch {
+	case len(p.Jobs) == want && soonest == 0 && !p.More:
+		return fmt.Errorf("no word that there is more, and a job of group %s could start", what)
+	case len(p.Jobs) < want && soonest == 0:
+		return fmt.Errorf("%d of %d workers got a job, and one of group %s could start", len(p.Jobs), want, what)
+	case !p.More && soonest < never && (p.Next == 0 || p.Next > soonest):
+		return fmt.Errorf("to sleep for %v (0: until an event), and a job of group %s can start in %v", p.Next, what, soonest)
+	}
+	return nil
+}
+
+// startable says that a group has a job that may start when its time and its limits come.
+func (m *Model) startable(g *group) bool {
+	gate := g.gate
+	g.gate = 0
+	defer func() { g.gate = gate }()
+	return m.runnable(g)
+}
+
+// FollowClassic does in the model what a store did in a pull of the classic pipeline, which does not say what it refused: a job
+// may start whenever it has not ended, and it is only counted.
+func (m *Model) FollowClassic(p store.Pulled) error {
+	for _, l := range p.Jobs {
+		g := m.groups[l.Group]
+		if g == nil || g.jobs[l.ID] == nil {
+			return fmt.Errorf("pull of job %s of group %s: nobody has submitted it", l.ID, l.Group)
+		}
+		j := g.jobs[l.ID]
+		switch {
+		case j.state == nonReady && !j.scheduled:
+			m.unwait(j)
+		case j.state == pending:
+			g.order = slices.DeleteFunc(g.order, func(o *job) bool { return o == j })
+			g.front = slices.DeleteFunc(g.front, func(o *job) bool { return o == j })
+		default:
+			return fmt.Errorf("pull of job %s of group %s: it is in state %d", l.ID, l.Group, j.state)
+		}
+		if g.Paused || g.Status.Ended() || g.StartSealed && !g.Sealed {
+			return fmt.Errorf("pull of job %s: its group may not start jobs: %s, paused %t", l.ID, g.Status, g.Paused)
+		}
+		m.fence = l.Fence - 1
+		m.Rename(m.start(j).Key, l.Key)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package bulktest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// CreateGroup makes a group.
+func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Group, bool, error) {
+	if spec.ID == "" {
+		m.serial++
+		spec.ID = fmt.Sprintf("g%d", m.serial)
+	}
+	if spec.Weight == 0 {
+		spec.Weight = 1
+	}
+	if spec.Level == "" {
+		spec.Level = store.Normal
+	}
+	if g := m.groups[spec.ID]; g != nil {
+		if g.spec != spec {
+			return store.Group{}, false, refuse(store.CodeExists, "group %q is there with other content", spec.ID)
+		}
+		return m.view(g), false, nil
+	}
+	g := &group{
+		Group: store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
+		spec:  spec, t: m.tenant(spec.Tenant), jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{}, redriven: map[string]bool{},
+	}
+	g.meter = m.meter(spec.Rate, 0)
+	m.groups[spec.ID] = g
+	m.list = append(m.list, g)
+	return m.view(g), true, nil
+}
+
+// AddJobs puts jobs into a group.
+func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []store.Job) (store.Added, error) {
+	g, err := m.find(id)
+	if err != nil {
+		return store.Added{}, err
+	}
+	k := g.chunks[c.Key]
+	if k != nil && k.done {
+		return store.Added{}, &store.ChunkDone{Answer: k.answer}
+	}
+	a := store.Added{Duplicate: make([]bool, len(jobs))}
+	fresh := map[string]bool{}
+	for i, j := range jobs {
+		if a.Duplicate[i] = g.jobs[j.ID] != nil || fresh[j.ID]; a.Duplicate[i] {
+			a.Duplicates++
+		} else {
+			fresh[j.ID] = true
+			a.Accepted++
+		}
+	}
+	closed := g.Sealed || g.Status.Ended()
+	switch {
+	case closed && (a.Accepted > 0 || c.Key != "" && k == nil):
+		return store.Added{}, refuse(store.CodeSealed, "group %q is sealed", id)
+	case a.Accepted > 0 && m.S.PendingPerTenant > 0 && g.t.open+a.Accepted > m.S.PendingPerTenant:
+		return store.Added{}, refuse(store.CodeQuota, "tenant %q has %d jobs to do", g.Tenant, g.t.open)
+	}
+	for i, in := range jobs {
+		if !a.Duplicate[i] {
+			m.add(g, in)
+		}
+	}
+	if c.Key != "" {
+		if k == nil {
+			k = &chunk{}
+			g.chunks[c.Key] = k
+		}
+		a.Before = k.accepted
+		k.accepted += a.Accepted
+		k.done, k.answer = c.Last, c.Answer
+	}
+	g.LastAddedAt = at(m.Now())
+	return a, nil
+}
+
+func (m *Model) add(g *group, in store.Job) {
+	in.Cost = max(1, in.Cost)
+	m.uneven = m.uneven || in.Cost > 1
+	j := &job{Job: in, g: g}
+	g.jobs[in.ID] = j
+	g.Total++
+	g.t.open++
+	if !in.RunAt.IsZero() && in.RunAt.UnixMicro() > m.Now() {
+		j.scheduled = true
+		m.wait(j, in.RunAt.UnixMicro())
+		return
+	}
+	g.order = append(g.order, j)
+	m.scored(g)
+}
+
+// Seal ends the submission.
+func (m *Model) Seal(_ context.Context, id string) (store.Group, error) {
+	g, err := m.find(id)
+	switch {
+	case err != nil:
+		return store.Group{}, err
+	case g.Sealed:
+		return m.view(g), nil
+	case g.Status != store.Created:
+		return store.Group{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
+	}
+	for key, c := range g.chunks {
+		if !c.done {
+			return store.Group{}, refuse(store.CodeHalfIn, "chunk %q of group %q is half in", key, id)
+		}
+	}
+	g.Sealed, g.SealedAt = true, at(m.Now())
+	if g.StartedAt.IsZero() {
+		m.move(g, store.Dispatched)
+	} else {
+		m.move(g, store.Running)
+	}
+	m.settle(g)
+	return m.view(g), nil
+}
+
+func (m *Model) move(g *group, s store.Status) { g.Status, g.Epoch = s, g.Epoch+1 }
+
+// settle ends the running of a group whose jobs all have their outcomes.
+func (m *Model) settle(g *group) {
+	if (g.Status == store.Dispatched || g.Status == store.Running) && g.ended() == g.Total {
+		m.move(g, store.Aggregating)
+	}
+}
+
+// Group reads a group.
+func (m *Model) Group(_ context.Context, id string) (store.Group, error) {
+	g, err := m.find(id)
+	if err != nil {
+		return store.Group{}, err
+	}
+	return m.view(g), nil
+}
+
+// Patch changes a group.
+func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group, error) {
+	g, err := m.find(id)
+	if err != nil {
+		return store.Group{}, err
+	}
+	if g.Status.Ended() {
+		return store.Group{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
+	}
+	set(&g.Weight, p.Weight)
+	set(&g.Concurrency, p.Concurrency)
+	set(&g.BasePriority, p.BasePriority)
+	set(&g.Paused, p.Paused)
+	if p.Level != nil {
+		g.Level, g.flow = *p.Level, flow{}
+	}
+	if p.Rate != nil {
+		g.Rate = *p.Rate
+		g.meter.Rerate(milli(g.Rate), tolerance(g.Rate, 0))
+		rerated(g.meter)
+	}
+	m.scored(g)
+	return m.view(g), nil
+}
+
+func set[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
+// Cancel ends a group.
+func (m *Model) Cancel(_ context.Context, id string) (store.Group, error) {
+	g, err := m.find(id)
+	switch {
+	case err != nil:
+		return store.Group{}, err
+	case g.Status == store.Cancelled:
+		return m.view(g), nil
+	case g.Status.Ended():
+		return store.Group{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
+	}
+	m.move(g, store.Cancelled)
+	g.FinishedAt = at(m.Now())
+	for _, id := range slices.Sorted(maps.Keys(g.jobs)) {
+		switch j := g.jobs[id]; j.state {
+		case nonReady:
+			m.unwait(j)
+			m.cancelled(j)
+		case pending, ready:
+			m.cancelled(j)
+		}
+	}
+	g.order, g.front = nil, nil
+	m.ready = slices.DeleteFunc(m.ready, func(j *job) bool { return j.g == g })
+	return m.view(g), nil
+}
