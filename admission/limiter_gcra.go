@@ -13,6 +13,7 @@ type GCRA struct {
 	Level, At, Rate, Burst int64
 
 	now int64
+	was int64 // the last rate above 0 that At and Level are of, where it is another
 }
 
 // Refill forgets a theoretical arrival time that has passed.
@@ -22,6 +23,10 @@ func (g *GCRA) Refill(now int64) {
 	}
 	if g.At < now {
 		g.At, g.Level = now, 0
+	}
+	if g.was > 0 && g.Rate > 0 {
+		owed := (g.At-now)*g.was + g.Level
+		g.At, g.Level, g.was = now+owed/g.Rate, owed%g.Rate, 0
 	}
 }
 
@@ -77,7 +82,12 @@ func (g *GCRA) Wait(cost int64) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// Rerate keeps what is owed as time: a debt of 50 ms is one of 50 ms at any rate, so with a burst of DefaultBurst (always
-// 100 ms, above 10 a second) no interval sees more than the larger rate·dt + burst. What is beyond the microsecond is
-// dropped at the next Refill where it does not fit the new rate.
-func (g *GCRA) Rerate(rate, burst int64) { g.Rate, g.Burst = rate, burst }
+// Rerate keeps what is owed, in tokens: a low rate leaves no debt behind that a higher one would take long to wait out, and
+// a high one is not forgiven at a lower. No interval sees more than the largest rate·dt + burst, but for what is beyond the
+// microsecond, which is dropped where it does not fit the new rate.
+func (g *GCRA) Rerate(rate, burst int64) {
+	if g.was == 0 && rate != g.Rate {
+		g.was = g.Rate
+	}
+	g.Rate, g.Burst = rate, burst
+}

@@ -7,7 +7,11 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-const dispatchEvery = 100 * time.Millisecond
+const (
+	dispatchEvery = 100 * time.Millisecond
+	// dispatchRest gathers what falls due one by one. The fetcher opens gates by itself and needs no dispatcher for it.
+	dispatchRest = 10 * time.Millisecond
+)
 
 // mover returns due jobs to their groups.
 type mover interface {
@@ -41,7 +45,7 @@ func (d *dispatcher) run(ctx context.Context) {
 		d.metrics.dispatched(did)
 		d.tend(did.Tend)
 		if !did.More {
-			sleep(ctx, next(did.Next, dispatchEvery))
+			sleep(ctx, next(did.Next, dispatchRest, dispatchEvery))
 		}
 	}
 }

@@ -17,12 +17,12 @@ import (
 // MaxWorkers is the most workers of one process.
 const MaxWorkers = 10_000
 
-// WorkerOptions say how jobs are run. Zero values stand for the defaults.
+// WorkerOptions say how jobs are run. Zero values stand for the settings.
 type WorkerOptions struct {
 	Count         int           // workers: jobs at once; 10
 	Min, Max      int           // bounds between which the number follows the work; both 0: it stays
 	Batch         int           // most jobs of one pull; 50
-	Lease         time.Duration // the store's; 30s
+	Lease         time.Duration // at most the store's, which is the default
 	JobTimeout    time.Duration // of one run; 30s
 	ShutdownGrace time.Duration // for running jobs; 30s
 }
@@ -32,8 +32,8 @@ type Options struct {
 	Store     *store.Store
 	Worker    WorkerOptions
 	MaxResult int64 // bytes of a job's result; 64 KiB
-	// RetryBase and RetryMost shape the backoff between tries: up to base·2^(attempt−1), drawn evenly; 1s and 120s. Where the
-	// tenant's congestion backoff is longer, that holds.
+	// RetryBase and RetryMost shape the backoff between tries: up to base·2^(attempt−1), drawn evenly; by default the store's
+	// BaseBackoff and MaxBackoff. Where the tenant's congestion backoff is longer, that holds.
 	RetryBase, RetryMost time.Duration
 	// Callback signs a body and POSTs it to a group's callback_url; nil: callbacks are left to other processes.
 	Callback func(ctx context.Context, url string, body []byte) error
@@ -74,11 +74,11 @@ func New(o Options) (*Engine, error) {
 	if o.Store == nil {
 		return nil, errors.New("bulk: Options.Store is missing")
 	}
-	return newEngine(o, o.Store)
+	return newEngine(o, o.Store, o.Store.Settings())
 }
 
-func newEngine(o Options, s engineStore) (*Engine, error) {
-	if err := o.complete(); err != nil {
+func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, error) {
+	if err := o.complete(settings); err != nil {
 		return nil, fmt.Errorf("bulk: %w", err)
 	}
 	size := o.Worker.Count
@@ -92,19 +92,18 @@ func newEngine(o Options, s engineStore) (*Engine, error) {
 }
 
 // complete fills in defaults and finds what cannot be.
-func (o *Options) complete() error {
+func (o *Options) complete(settings store.Settings) error {
 	w := &o.Worker
-	defaults := store.Defaults()
 	for _, d := range []struct {
 		value   *time.Duration
 		name    string
 		without time.Duration
 	}{
-		{&w.Lease, "worker.lease", defaults.Lease},
+		{&w.Lease, "worker.lease", settings.Lease},
 		{&w.JobTimeout, "worker.job_timeout", 30 * time.Second},
 		{&w.ShutdownGrace, "worker.shutdown_grace", 30 * time.Second},
-		{&o.RetryBase, "congestion.base_backoff", defaults.BaseBackoff},
-		{&o.RetryMost, "congestion.max_backoff", defaults.MaxBackoff},
+		{&o.RetryBase, "congestion.base_backoff", settings.BaseBackoff},
+		{&o.RetryMost, "congestion.max_backoff", settings.MaxBackoff},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("%s %s: want more than 0", d.name, *d.value)
@@ -112,6 +111,9 @@ func (o *Options) complete() error {
 		if *d.value == 0 {
 			*d.value = d.without
 		}
+	}
+	if w.Lease > settings.Lease {
+		return fmt.Errorf("worker.lease %s: the store's is %s, and leases would end before they are renewed", w.Lease, settings.Lease)
 	}
 	for _, n := range []struct {
 		value   *int

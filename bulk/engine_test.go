@@ -495,10 +495,11 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		{Options{Worker: WorkerOptions{Min: 5, Max: 2}}, "worker.min 5 and worker.max 2"},
 		{Options{Worker: WorkerOptions{Min: 5}}, "worker.max 0"},
 		{Options{Worker: WorkerOptions{Lease: -time.Second}}, "worker.lease -1s"},
+		{Options{Worker: WorkerOptions{Lease: time.Minute}}, "worker.lease 1m0s: the store's is 30s"},
 		{Options{MaxResult: -1}, "limits.result -1"},
 		{Options{Callback: func(context.Context, string, []byte) error { return nil }}, "CallbackBody"},
 	} {
-		if _, err := newEngine(row.o, newMemory()); err == nil || !strings.Contains(err.Error(), row.says) {
+		if _, err := newEngine(row.o, newMemory(), store.Defaults()); err == nil || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("got %v, want it to name %q", err, row.says)
 		}
 	}

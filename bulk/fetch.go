@@ -59,20 +59,19 @@ func (f *fetcher) run(ctx context.Context) {
 		for _, j := range p.Jobs {
 			take(j)
 		}
-		more := p.More || len(p.Jobs) >= want
-		f.pool.pulled(more)
-		if !more {
-			f.ear.wait(ctx, next(p.Next, longestWait))
+		f.pool.pulled(p.More)
+		if !p.More && len(p.Jobs) < want {
+			f.ear.wait(ctx, next(p.Next, shortestWait, longestWait))
 		}
 	}
 }
 
-// next is how long to wait where the store says d (0: it does not know), at most most.
-func next(d, most time.Duration) time.Duration {
+// next is how long to wait where the store says d (0: it does not know).
+func next(d, least, most time.Duration) time.Duration {
 	if d <= 0 {
 		return most
 	}
-	return min(max(d, shortestWait), most)
+	return min(max(d, least), most)
 }
 
 // ear listens for events of the queue beside the fetcher's own timer: a blocking command is woken late where it times out,

@@ -78,8 +78,6 @@ func number(i int) string { return fmt.Sprintf(`{"n":%d}`, i) }
 func engine(t testing.TB, s *store.Store, o Options, setup func(e *Engine)) (e *Engine, stop func()) {
 	t.Helper()
 	o.Store = s
-	o.Worker.Lease = s.Settings().Lease
-	o.RetryBase = s.Settings().BaseBackoff
 	e, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -397,4 +395,53 @@ func TestStoreFaults(t *testing.T) {
 	t.Logf("%d runs of %d jobs", runs.Load(), n)
 	stop()
 	clean(t, s)
+}
+
+// TestClassicPipeline: pull, check, ready or non-ready, with windows of a second; every job gets through.
+func TestClassicPipeline(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(s *store.Settings) {
+		s.Policy, s.Limiter, s.Gating, s.Global, s.BaseBackoff = "score", "fixed_window", false, 200, 100*time.Millisecond
+	})
+	m := NewMetrics(nil, "")
+	a := submit(t, s, store.GroupSpec{Tenant: "a"}, 250, number)
+	b := submit(t, s, store.GroupSpec{Tenant: "b", Level: store.High}, 100, number)
+	_, stop := engine(t, s, Options{Metrics: m}, func(e *Engine) { e.Register("t", noop) })
+	for _, group := range []string{a, b} {
+		if g := ended(t, s, group); g.Status != store.Completed || g.Succeeded != g.Total {
+			t.Errorf("%+v", g)
+		}
+	}
+	stop()
+	clean(t, s)
+	same(t, m, map[string]float64{"dequeued_total": 350, `fetch_admitted_total{verdict="ready"}`: 350})
+	if refused := value(t, m, `fetch_admitted_total{verdict="non_ready"}`); refused == 0 {
+		t.Error("no job was turned away at 200 a second")
+	}
+}
+
+// TestRatesHold: no more jobs start in a second than the rate and its burst allow, while engines come and go.
+func TestRatesHold(t *testing.T) {
+	t.Parallel()
+	const rate, burst = 100, 10
+	s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(s *store.Settings) { s.Global, s.Burst = rate, burst })
+	group := submit(t, s, store.GroupSpec{Tenant: "a"}, 200, number)
+	began := time.Now()
+	for turn := range 4 {
+		_, stop := engine(t, s, Options{Worker: WorkerOptions{Count: 3}}, func(e *Engine) { e.Register("t", noop) })
+		await(t, "it does not go on", func() bool {
+			g, err := s.Group(t.Context(), group)
+			return err == nil && g.Succeeded >= int64(50*(turn+1))
+		})
+		if turn%2 == 0 {
+			stop() // else it stays beside the next
+		}
+	}
+	if g := ended(t, s, group); g.Succeeded != 200 {
+		t.Errorf("%+v", g)
+	}
+	// The limit is a lower bound of the time, whatever the machine does.
+	if d, least := time.Since(began), time.Second*(200-burst)/rate; d < least-50*time.Millisecond {
+		t.Errorf("200 jobs in %s: faster than %d a second and a burst of %d allow, %s", d, rate, burst, least)
+	}
 }

@@ -125,7 +125,7 @@ func TestReducerThatPanicsIsTriedAgain(t *testing.T) {
 	var tries atomic.Int64
 	synctest.Test(t, func(t *testing.T) {
 		m.event = make(chan struct{}, 1)
-		e, err := newEngine(Options{}, m)
+		e, err := newEngine(Options{}, m, store.Defaults())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,12 +10,12 @@
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
-if g.callback == 1 then
-  g.tries = g.tries + 1
+if g[G_CALLBACK] == 1 then
+  g[G_TRIES] = g[G_TRIES] + 1
   if ARGV[4] == 'done' then
-    g.callback = 2
+    g[G_CALLBACK] = 2
   elseif ARGV[4] == 'failed' then
-    g.callback = 3
+    g[G_CALLBACK] = 3
   end
   redis.call('ZADD', K.agenda, int(now + tonumber(ARGV[5])), gkey)
 end

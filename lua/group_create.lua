@@ -21,15 +21,16 @@ while n > 0 do
   n = (n - d) / 36
 end
 gkey = digits
-local g = { key = gkey, ended_ids = {} }
-for _, name in ipairs(GROUP) do g[name] = 0 end
-g.id, g.tenant, g.type, g.why = id, tenant, ARGV[6], ''
-g.level, g.weight, g.rate, g.conc, g.base = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-g.held, g.status, g.created, g.touched = tonumber(ARGV[12]), CREATED, now, now
-g.callback = tonumber(ARGV[13])
+local g = {}
+for i = 1, #GROUP do g[i] = 0 end
+g[G_KEY] = gkey
+g[G_ID], g[G_TENANT], g[G_TYPE], g[G_WHY] = id, tenant, ARGV[6], ''
+g[G_LEVEL], g[G_WEIGHT], g[G_RATE], g[G_CONC], g[G_BASE] = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+g[G_HELD], g[G_STATUS], g[G_CREATED], g[G_TOUCHED] = tonumber(ARGV[12]), CREATED, now, now
+g[G_CALLBACK] = tonumber(ARGV[13])
 groups[gkey] = g
 local t = bulk_tenant(tenant)
-t.groups = t.groups + 1
+t[T_GROUPS] = t[T_GROUPS] + 1
 shard.open_groups = shard.open_groups + 1
 redis.call('HSET', K.names, id, gkey)
 redis.call('HSET', K.groups, gkey, spec)

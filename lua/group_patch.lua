@@ -11,32 +11,32 @@ local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 for i = 4, #ARGV, 2 do
-  if g.status > AGGREGATING and not (ARGV[i] == 'cancel' and g.status == CANCELLED) then return { 'wrong_state', g.status } end
+  if g[G_STATUS] > AGGREGATING and not (ARGV[i] == 'cancel' and g[G_STATUS] == CANCELLED) then return { 'wrong_state', g[G_STATUS] } end
 end
-local t = bulk_tenant(g.tenant)
+local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED }
 unplace(g)
 for i = 4, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then
-    if g.status ~= CANCELLED then
+    if g[G_STATUS] ~= CANCELLED then
       -- What is pending, ready or waiting is cancelled from here on; a bounded sweep writes it down job by job.
       move(g, CANCELLED)
-      g.finished = now
-      shard.pending = shard.pending - (g.added - g.taken) - g.front
+      g[G_FINISHED] = now
+      shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
       shard.open_groups = shard.open_groups - 1
       plan(g, now)
     end
-  elseif field == 'weight' or field == 'rate' or field == 'conc' or field == 'base' or field == 'level' or field == 'paused' then
-    g[field] = value
-    if field == 'level' then g.tag = 0 end -- tags of another level say nothing here
+  elseif live[field] then
+    g[live[field]] = value
+    if field == 'level' then g[G_TAG] = 0 end -- tags of another level say nothing here
     if field == 'rate' then
-      if g.why == 'rate' then open_group(g) end
+      if g[G_WHY] == 'rate' then open_group(g) end
     end
   else
     error({ err = 'ERR unknown field ' .. field })
   end
 end
 place(g)
-if g.queued == 1 then bell() end
+if g[G_QUEUED] == 1 then bell() end
 bulk_save()
 return { 1 }

@@ -15,17 +15,17 @@ for i = 4, #ARGV do
   if not g then
     reply[#reply + 1] = false
   else
-    local line = { redis.call('HGET', K.groups, gkey), 'key', gkey, 'now', int(now) }
-    for _, name in ipairs(GROUP) do
+    local line = { redis.call('HGET', K.groups, gkey), 'now', int(now) }
+    for k, name in ipairs(GROUP) do
       line[#line + 1] = name
-      line[#line + 1] = type(g[name]) == 'number' and int(g[name]) or g[name]
+      line[#line + 1] = type(g[k]) == 'number' and int(g[k]) or g[k]
     end
-    local n = count_refused('N' .. g.tenant .. '/' .. gkey)
+    local n = count_refused('N' .. g[G_TENANT] .. '/' .. gkey)
     line[#line + 1], line[#line + 2] = 'refused', n
-    line[#line + 1], line[#line + 2] = 'scheduled', count_refused('S' .. g.tenant .. '/' .. gkey)
-    local t = bulk_tenant(g.tenant)
-    line[#line + 1], line[#line + 2] = 'tenant_gate', int(t.gate)
-    line[#line + 1], line[#line + 2] = 'backoff', int(n > 0 and t.backoff or 0)
+    line[#line + 1], line[#line + 2] = 'scheduled', count_refused('S' .. g[G_TENANT] .. '/' .. gkey)
+    local t = bulk_tenant(g[G_TENANT])
+    line[#line + 1], line[#line + 2] = 'tenant_gate', int(t[T_GATE])
+    line[#line + 1], line[#line + 2] = 'backoff', int(n > 0 and t[T_BACKOFF] or 0)
     reply[#reply + 1] = line
   end
 end

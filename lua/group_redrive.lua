@@ -11,7 +11,7 @@ local from = redis.call('HGET', K.names, ARGV[3])
 local to = redis.call('HGET', K.names, ARGV[4])
 local a, b = from and bulk_group(from), to and bulk_group(to)
 if not a or not b then return { 'not_found' } end
-if b.sealed == 1 then return { 'sealed' } end
+if b[G_SEALED] == 1 then return { 'sealed' } end
 local list = redis.call('ZRANGEBYLEX', K.dead, '[' .. from .. '/', '(' .. from .. '0', 'LIMIT', 0, tonumber(ARGV[5]))
 local ids = {}
 for _, jobkey in ipairs(list) do
@@ -19,25 +19,25 @@ for _, jobkey in ipairs(list) do
   local stop = string.find(rec, '\n', 1, true) or 0
   local cost, kind, size = string.match(rec, '^D%d+ %d+ %S+ (%d+) (%S+) (%d+)\n')
   redis.call('ZREM', K.dead, jobkey)
-  a.redriven = a.redriven + 1
+  a[G_REDRIVEN] = a[G_REDRIVEN] + 1
   if cost then
     local id, payload = id_of(jobkey), string.sub(rec, stop + 1 + tonumber(size))
-    if kind == '-' and a.type ~= b.type then kind = a.type end
+    if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
     if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
     redis.call('HSET', K.jobs, jobkey, 'R' .. string.sub(rec, 2, stop + tonumber(size)))
   end
 end
 if ids[1] then
-  b.tp, b.tn = append(K.order, to, b.tp, b.tn, ids)
-  b.added, b.total = b.added + #ids, b.total + #ids
+  b[G_TP], b[G_TN] = append(K.order, to, b[G_TP], b[G_TN], ids)
+  b[G_ADDED], b[G_TOTAL] = b[G_ADDED] + #ids, b[G_TOTAL] + #ids
   shard.pending = shard.pending + #ids
-  tenant_open(bulk_tenant(b.tenant), #ids)
-  b.touched = now
+  tenant_open(bulk_tenant(b[G_TENANT]), #ids)
+  b[G_TOUCHED] = now
   place(b)
-  if b.queued == 1 then bell() end
+  if b[G_QUEUED] == 1 then bell() end
 end
 local left = redis.call('ZLEXCOUNT', K.dead, '[' .. from .. '/', '(' .. from .. '0')
-if left == 0 then a.redrives = a.redrives + 1 end
+if left == 0 then a[G_REDRIVES] = a[G_REDRIVES] + 1 end
 plan(a, now)
 bulk_save()
 return { #list, left }

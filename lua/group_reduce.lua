@@ -18,18 +18,18 @@ if state then
   cursor, sum = string.sub(state, 1, stop - 1), string.sub(state, stop + 1)
 end
 if verb == 'begin' then
-  g.rfence = g.rfence + 1
-elseif g.rfence ~= fence then
+  g[G_RFENCE] = g[G_RFENCE] + 1
+elseif g[G_RFENCE] ~= fence then
   return { 0 }
 elseif verb == 'commit' then
   cursor, sum = ARGV[6], ARGV[8]
   redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
-  g.reduced = g.reduced + tonumber(ARGV[7])
+  g[G_REDUCED] = g[G_REDUCED] + tonumber(ARGV[7])
 elseif verb == 'finish' then
-  if g.reduced ~= ended(g) or (g.status ~= AGGREGATING and g.status ~= CANCELLED) then return { 0 } end
-  if g.status == AGGREGATING then
+  if g[G_REDUCED] ~= ended(g) or (g[G_STATUS] ~= AGGREGATING and g[G_STATUS] ~= CANCELLED) then return { 0 } end
+  if g[G_STATUS] == AGGREGATING then
     move(g, tonumber(ARGV[9]))
-    g.finished = now
+    g[G_FINISHED] = now
     shard.open_groups = shard.open_groups - 1
   end
   sum = ARGV[8]
@@ -37,4 +37,4 @@ elseif verb == 'finish' then
   redis.call('ZADD', K.agenda, int(now), gkey)
 end
 bulk_save()
-return { 1, int(g.rfence), cursor, sum }
+return { 1, int(g[G_RFENCE]), cursor, sum }

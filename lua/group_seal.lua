@@ -10,14 +10,14 @@
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
-if g.sealed == 1 then return { 1 } end
-if g.status ~= CREATED then return { 'wrong_state', g.status } end
-if g.chunks_open > 0 then return { 'chunk_open', int(g.chunks_open) } end
-g.sealed, g.sealed_at = 1, now
-move(g, g.started > 0 and RUNNING or DISPATCHED)
+if g[G_SEALED] == 1 then return { 1 } end
+if g[G_STATUS] ~= CREATED then return { 'wrong_state', g[G_STATUS] } end
+if g[G_CHUNKS_OPEN] > 0 then return { 'chunk_open', int(g[G_CHUNKS_OPEN]) } end
+g[G_SEALED], g[G_SEALED_AT] = 1, now
+move(g, g[G_STARTED] > 0 and RUNNING or DISPATCHED)
 redis.call('ZREM', K.agenda, gkey)
 settle(g)
 place(g)
-if g.queued == 1 then bell() end
+if g[G_QUEUED] == 1 then bell() end
 bulk_save()
 return { 1 }

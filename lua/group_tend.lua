@@ -11,7 +11,7 @@ local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 local bound = tonumber(ARGV[4])
-local t = bulk_tenant(g.tenant)
+local t = bulk_tenant(g[G_TENANT])
 
 -- some takes up to n members of one group from a sorted set of one score.
 local function some(key, prefix, n)
@@ -24,19 +24,19 @@ local function answer(again, reduce, callback, gone, buried)
 end
 
 -- A submission that was never sealed and has been silent for long.
-if g.status == CREATED and g.sealed == 0 and now >= g.touched + set.silence then
+if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= g[G_TOUCHED] + set.silence then
   unplace(g)
   move(g, CANCELLED)
-  g.finished, g.drop, g.callback = now, 1, 0
-  shard.pending = shard.pending - (g.added - g.taken) - g.front
+  g[G_FINISHED], g[G_DROP], g[G_CALLBACK] = now, 1, 0
+  shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
   shard.open_groups = shard.open_groups - 1
 end
 
-if g.status == CANCELLED and g.swept == 0 then
+if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
   local n = 0
   for _, kind in ipairs({ 'N', 'S' }) do
-    for _, member in ipairs(some(K.refused, kind .. g.tenant .. '/', bound - n)) do
-      local jobkey = string.sub(member, 3 + #g.tenant)
+    for _, member in ipairs(some(K.refused, kind .. g[G_TENANT] .. '/', bound - n)) do
+      local jobkey = string.sub(member, 3 + #g[G_TENANT])
       redis.call('ZREM', K.refused, member)
       redis.call('ZREM', K.waiting, jobkey)
       cancel_job(g, t, jobkey)
@@ -45,11 +45,11 @@ if g.status == CANCELLED and g.swept == 0 then
   end
   for _, jobkey in ipairs(n < bound and some(K.front, '', bound - n) or {}) do
     redis.call('ZREM', K.front, jobkey)
-    g.front = g.front - 1
+    g[G_FRONT] = g[G_FRONT] - 1
     cancel_job(g, t, jobkey)
     n = n + 1
   end
-  while n < bound and g.taken < g.added do
+  while n < bound and g[G_TAKEN] < g[G_ADDED] do
     local list, _, ends, size = peek(g, bound - n)
     if not list[1] then break end
     for _, jobkey in ipairs(list) do cancel_job(g, t, jobkey) end
@@ -58,19 +58,19 @@ if g.status == CANCELLED and g.swept == 0 then
     n = n + #list
   end
   if n >= bound then return answer(1, 0, 0, 0, 0) end
-  if g.inflight == 0 and g.ready == 0 then
-    g.swept = 1
+  if g[G_INFLIGHT] == 0 and g[G_READY] == 0 then
+    g[G_SWEPT] = 1
   else
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
     return answer(0, 0, 0, 0, 0)
   end
 end
 
-if g.status <= AGGREGATING then
-  local waits = ended(g) > g.reduced or g.status == AGGREGATING
-  if g.sealed == 0 then
-    redis.call('ZADD', K.agenda, int(g.touched + set.silence), gkey)
-  elseif g.status == AGGREGATING then
+if g[G_STATUS] <= AGGREGATING then
+  local waits = ended(g) > g[G_REDUCED] or g[G_STATUS] == AGGREGATING
+  if g[G_SEALED] == 0 then
+    redis.call('ZADD', K.agenda, int(g[G_TOUCHED] + set.silence), gkey)
+  elseif g[G_STATUS] == AGGREGATING then
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey) -- until Finish plans its end
   else
     redis.call('ZREM', K.agenda, gkey) -- the next outcomes plan it again
@@ -79,19 +79,19 @@ if g.status <= AGGREGATING then
 end
 
 -- It has ended. Its outcomes are reduced to the last (a cancelled group's too), its callback is called, its data goes in time.
-if ended(g) > g.reduced then
+if ended(g) > g[G_REDUCED] then
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end
-if g.callback == 1 then
+if g[G_CALLBACK] == 1 then
   redis.call('ZADD', K.agenda, int(now + 5000000), gkey)
   return answer(0, 0, 1, 0, 0)
 end
 
-local dead_left = g.dead - g.redriven
-local jobs_at = g.drop == 1 and 0 or g.finished + set.keep_jobs
-local dead_at = g.drop == 1 and 0 or g.finished + set.keep_dead
-local group_at = g.drop == 1 and 0 or math.max(g.finished + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
+local dead_left = g[G_DEAD] - g[G_REDRIVEN]
+local jobs_at = g[G_DROP] == 1 and 0 or g[G_FINISHED] + set.keep_jobs
+local dead_at = g[G_DROP] == 1 and 0 or g[G_FINISHED] + set.keep_dead
+local group_at = g[G_DROP] == 1 and 0 or math.max(g[G_FINISHED] + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
 local buried = 0
 
 if now >= dead_at and dead_left > 0 then
@@ -100,17 +100,17 @@ if now >= dead_at and dead_left > 0 then
     redis.call('ZREM', K.dead, jobkey)
     redis.call('HDEL', K.jobs, jobkey)
   end
-  g.redriven = g.redriven + #list
+  g[G_REDRIVEN] = g[G_REDRIVEN] + #list
   if #list == bound then return answer(1, 0, 0, 0, #list) end
   buried = #list
 end
 -- The log of outcomes goes page by page, and with each page its jobs, but for dead letters that are kept longer. hp counts the
 -- pages that are gone: the order of submission has none left by now.
 if now >= jobs_at then
-  if g.why ~= 'purging' then g.why, g.hp = 'purging', 0 end
+  if g[G_WHY] ~= 'purging' then g[G_WHY], g[G_HP] = 'purging', 0 end
   local n = 0
-  while g.hp <= g.dp and n < bound do
-    local field = gkey .. ':' .. int(g.hp)
+  while g[G_HP] <= g[G_DP] and n < bound do
+    local field = gkey .. ':' .. int(g[G_HP])
     local page = redis.call('HGET', K.done, field)
     for id in string.gmatch(page or '', '[^\n]+') do
       local jobkey = gkey .. '/' .. id
@@ -118,9 +118,9 @@ if now >= jobs_at then
       n = n + 1
     end
     redis.call('HDEL', K.done, field)
-    g.hp = g.hp + 1
+    g[G_HP] = g[G_HP] + 1
   end
-  if g.hp <= g.dp then return answer(1, 0, 0, 0, buried) end
+  if g[G_HP] <= g[G_DP] then return answer(1, 0, 0, 0, buried) end
 end
 if now >= group_at and now >= jobs_at then
   -- Chunks' answers, in steps as well.
@@ -132,20 +132,20 @@ if now >= group_at and now >= jobs_at then
     return answer(1, 0, 0, 0, buried)
   end
   redis.call('HDEL', K.state, 'sweep:' .. gkey)
-  redis.call('HDEL', K.names, g.id)
+  redis.call('HDEL', K.names, g[G_ID])
   redis.call('HDEL', K.groups, gkey)
   redis.call('HDEL', K.sums, gkey)
   redis.call('ZREM', K.index, gkey)
   redis.call('ZREM', K.agenda, gkey)
-  t.groups = t.groups - 1
+  t[T_GROUPS] = t[T_GROUPS] - 1
   groups[gkey] = false
   redis.call('HDEL', K.flow, gkey)
-  local gone = t.groups == 0
+  local gone = t[T_GROUPS] == 0
   bulk_save()
   if gone then
-    for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g.tenant)) end
-    redis.call('ZREMRANGEBYLEX', K.history, '[' .. g.tenant .. '/', '(' .. g.tenant .. '0')
-    if t.weight == 1000 and t.rate == 0 then redis.call('HDEL', K.tenants, g.tenant) end
+    for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g[G_TENANT])) end
+    redis.call('ZREMRANGEBYLEX', K.history, '[' .. g[G_TENANT] .. '/', '(' .. g[G_TENANT] .. '0')
+    if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
   end
   return { 0, 0, 0, 1, buried }
 end

@@ -7,29 +7,31 @@
 -- INVARIANT: whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
-local reply, touched = {}, {}
+local reply, touched, keys = {}, {}, {}
+for i = 3, #ARGV, 6 do keys[#keys + 1] = ARGV[i] end
+local runs = redis.call('HMGET', K.runs, unpack(keys))
 for i = 3, #ARGV, 6 do
   local jobkey, fence, verdict, code, text = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local after = tonumber(ARGV[i + 5])
-  local stored = redis.call('HGET', K.runs, jobkey)
+  local stored = runs[(i + 3) / 6]
   local run = read_run(stored)
   local state = 'stale'
   if stored and run.fence == fence and redis.call('ZREM', K.leases, jobkey) == 1 then
     local g = bulk_group(group_of(jobkey))
-    local t = bulk_tenant(g.tenant)
-    g.inflight, t.inflight, shard.inflight = g.inflight - 1, t.inflight - 1, shard.inflight - 1
-    touched[g.key] = g
+    local t = bulk_tenant(g[G_TENANT])
+    g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+    touched[g[G_KEY]] = g
     state = verdict
     if verdict == 'done' then
       run.tries = run.tries + 1
-      finish(g, t, jobkey, string.format('S%d %.0f\n', run.tries, ms()) .. text, 'succ', run)
+      finish(g, t, jobkey, string.format('S%d %.0f\n', run.tries, ms()) .. text, G_SUCC, run)
     elseif verdict == 'failed' then
       run.tries = run.tries + 1
-      finish(g, t, jobkey, string.format('F%d %.0f %s\n', run.tries, ms(), code) .. text, 'fail', run)
+      finish(g, t, jobkey, string.format('F%d %.0f %s\n', run.tries, ms(), code) .. text, G_FAIL, run)
     elseif verdict == 'dead' then
       run.tries = run.tries + 1
       bury(g, t, jobkey, run, code, text)
-    elseif g.status == CANCELLED then
+    elseif g[G_STATUS] == CANCELLED then
       state = 'cancelled'
       cancel_job(g, t, jobkey)
     elseif verdict == 'returned' then
@@ -38,7 +40,7 @@ for i = 3, #ARGV, 6 do
     elseif verdict == 'throttled' then
       if run.since == 0 then run.since = ms() end
       run.refusals = run.refusals + 1
-      g.throttles = g.throttles + 1
+      g[G_THROTTLES] = g[G_THROTTLES] + 1
       if now - run.since * 1000 > set.max_age then
         state = 'dead'
         run.tries = run.tries + 1

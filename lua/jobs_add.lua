@@ -17,8 +17,8 @@ if chunk ~= '' then
   if known and string.sub(known, 1, 1) == '=' then return { 'done', string.sub(known, 2) } end
   before = tonumber(known or 0)
   if not known then
-    if g.sealed == 1 or g.status > RUNNING then return { 'sealed' } end
-    g.chunks_open = g.chunks_open + 1
+    if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
+    g[G_CHUNKS_OPEN] = g[G_CHUNKS_OPEN] + 1
   end
 end
 local keys, n = {}, 0
@@ -34,17 +34,17 @@ for i = 1, n do
 end
 local reply = { fresh, before }
 for i = 1, n do reply[i + 2] = there[i] and 1 or 0 end
-local t = bulk_tenant(g.tenant)
+local t = bulk_tenant(g[G_TENANT])
 if fresh > 0 then
-  if g.sealed == 1 or g.status > RUNNING then return { 'sealed' } end
-  if set.quota > 0 and t.open + fresh > set.quota then return { 'quota', int(t.open) } end
-  local records, ids = {}, {}
+  if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
+  if set.quota > 0 and t[T_OPEN] + fresh > set.quota then return { 'quota', int(t[T_OPEN]) } end
+  local lines, ids = {}, {}
   for i = 1, n do
     if not there[i] then
       local a = 8 + (i - 1) * 5
       local kind, run_at = ARGV[a + 1], tonumber(ARGV[a + 3])
-      records[#records + 1] = keys[i]
-      records[#records + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. '\n' .. ARGV[a + 4]
+      lines[#lines + 1] = keys[i]
+      lines[#lines + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. '\n' .. ARGV[a + 4]
       if run_at > now then
         wait_until(g, keys[i], run_at, 'S')
       else
@@ -52,22 +52,22 @@ if fresh > 0 then
       end
     end
   end
-  redis.call('HSET', K.jobs, unpack(records))
+  redis.call('HSET', K.jobs, unpack(lines))
   if ids[1] then
-    g.tp, g.tn = append(K.order, gkey, g.tp, g.tn, ids)
-    g.added = g.added + #ids
+    g[G_TP], g[G_TN] = append(K.order, gkey, g[G_TP], g[G_TN], ids)
+    g[G_ADDED] = g[G_ADDED] + #ids
     shard.pending = shard.pending + #ids
   end
-  g.total = g.total + fresh
+  g[G_TOTAL] = g[G_TOTAL] + fresh
   tenant_open(t, fresh)
   place(g)
-  if g.queued == 1 then bell() end
+  if g[G_QUEUED] == 1 then bell() end
 end
-g.touched = now
-if g.sealed == 0 then redis.call('ZADD', K.agenda, int(now + set.silence), gkey) end
+g[G_TOUCHED] = now
+if g[G_SEALED] == 0 then redis.call('ZADD', K.agenda, int(now + set.silence), gkey) end
 if chunk ~= '' then
   if last then
-    g.chunks_open = g.chunks_open - 1
+    g[G_CHUNKS_OPEN] = g[G_CHUNKS_OPEN] - 1
     redis.call('HSET', K.chunks, field, '=' .. ARGV[7])
   else
     redis.call('HSET', K.chunks, field, int(before + fresh))

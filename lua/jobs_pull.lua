@@ -13,25 +13,26 @@ local global, blocked = global_limiter(), nil
 local taken = 0
 
 local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + redis.call('ZCARD', K.levels[2]) + redis.call('ZCARD', K.levels[3])
-local share = math.max(1, math.ceil(want / math.max(1, flows)))
+-- What one visit gives at most: an even part, and at least four jobs, because a visit costs as much as three of them.
+local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
 while taken < want do
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local n = math.min(share, want - taken)
-  if g.conc > 0 then n = math.min(n, g.conc - g.inflight - g.ready) end
+  if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
   local list, from_front, ends, size = peek(g, n)
   if not list[1] then
     -- Its last jobs are not there any more: the record is out of step, which audit reports. It must not stop the others.
     unplace(g)
     dropped = dropped + 1
   else
-    local records = redis.call('HMGET', K.jobs, unpack(list))
+    local found = redis.call('HMGET', K.jobs, unpack(list))
     local runs = from_front > 0 and redis.call('HMGET', K.runs, unpack(list, 1, from_front)) or {}
     local own, theirs = group_limiter(g), tenant_limiter(t)
     local jobs, used, cost_sum, stop = {}, 0, 0, nil
     for i, jobkey in ipairs(list) do
-      local cost, kind, payload = read_pending(records[i])
+      local cost, kind, payload = read_pending(found[i])
       if not cost then
         used, dropped = i, dropped + 1
       elseif not strategy.admits(global, cost) then
@@ -52,20 +53,20 @@ while taken < want do
       end
       if stop then break end
     end
-    keep(t, theirs)
-    keep(g, own)
+    keep_tenant(t, theirs)
+    keep_group(g, own)
     if used > 0 then pop(g, used, list, from_front, ends, size) end
     start(g, t, reply, jobs)
     taken = taken + #jobs
     if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum) end
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
     if stop == 'tenant' then
-      local wait = strategy.wait(theirs, read_pending(records[used + 1]))
+      local wait = strategy.wait(theirs, read_pending(found[used + 1]))
       local till = wait < 0 and now + 3600000000 or now + wait
       -- By score, groups stand in line and not tenants: each is gated when its turn comes.
       if set.policy == 'score' then gate_group(g, till, 'rate') else gate_tenant(t, till) end
     elseif stop == 'group' then
-      local wait = strategy.wait(own, read_pending(records[used + 1]))
+      local wait = strategy.wait(own, read_pending(found[used + 1]))
       gate_group(g, wait < 0 and now + 3600000000 or now + wait, 'rate')
     elseif stop == 'global' then
       break

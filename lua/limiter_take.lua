@@ -9,16 +9,19 @@ local now = clock_now(ARGV[1])
 local strategy = limiter[ARGV[2]]
 if not strategy then return redis.error_reply('ERR unknown strategy ' .. ARGV[2]) end
 local want, whole = tonumber(ARGV[5]), ARGV[6] == '1'
-local h = redis.call('HMGET', KEYS[1], 'level', 'at')
+local h = redis.call('HMGET', KEYS[1], 'level', 'at', 'rate')
 local b = { rate = tonumber(ARGV[3]), burst = tonumber(ARGV[4]) }
 -- A new one has granted nothing: a bucket is full, the others have counted nothing.
 b.level = tonumber(h[1] or (ARGV[2] == 'token_bucket' and b.burst * 1000000 or 0))
 b.at = tonumber(h[2] or 0)
+local was = tonumber(h[3] or 0)
 strategy.refill(b, now)
+strategy.rerate(b, was)
 local n = math.min(want, strategy.available(b))
 if whole then n = strategy.admits(b, want) and want or 0 end
 if n > 0 then strategy.take(b, n) end
-redis.call('HSET', KEYS[1], 'level', int(b.level), 'at', int(b.at))
+-- The state is of the last rate that was above 0.
+redis.call('HSET', KEYS[1], 'level', int(b.level), 'at', int(b.at), 'rate', int(b.rate > 0 and b.rate or was))
 -- Once it would stand as new, nothing is lost when it is forgotten; before, too much would be gained. Above its burst a
 -- limiter waits until nothing is owed. At rate 0 nobody knows when: 30 days.
 local idle = 2592000

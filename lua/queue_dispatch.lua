@@ -21,12 +21,12 @@ if now >= shard.hold then
     redis.call('ZREM', K.leases, jobkey)
     local run = read_run(redis.call('HGET', K.runs, jobkey))
     local g = bulk_group(group_of(jobkey))
-    local t = bulk_tenant(g.tenant)
-    g.inflight, t.inflight, shard.inflight = g.inflight - 1, t.inflight - 1, shard.inflight - 1
-    touched[g.key] = g
+    local t = bulk_tenant(g[G_TENANT])
+    g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+    touched[g[G_KEY]] = g
     recovered = recovered + 1
     run.crashes = run.crashes + 1
-    if g.status == CANCELLED then
+    if g[G_STATUS] == CANCELLED then
       cancel_job(g, t, jobkey)
     elseif run.crashes > set.crashes then
       dead = dead + 1
@@ -47,14 +47,14 @@ for _, jobkey in ipairs(due) do
   redis.call('ZREM', K.waiting, jobkey)
   local g = bulk_group(group_of(jobkey))
   redis.call('ZREM', K.refused, refused_of('N', g, jobkey), refused_of('S', g, jobkey))
-  if g.status == CANCELLED then
+  if g[G_STATUS] == CANCELLED then
     skipped = skipped + 1
-    cancel_job(g, bulk_tenant(g.tenant), jobkey)
+    cancel_job(g, bulk_tenant(g[G_TENANT]), jobkey)
   else
     moved = moved + 1
     to_front(g, jobkey)
   end
-  touched[g.key] = g
+  touched[g[G_KEY]] = g
 end
 if #due == bound then more = 1 end
 local opened = open_gates(bound)
@@ -78,7 +78,7 @@ end
 local reply = { moved, recovered, dead, skipped, opened, int(next_at), more }
 for _, gkey in ipairs(redis.call('ZRANGEBYSCORE', K.agenda, '-inf', int(now), 'LIMIT', 0, 16)) do
   local g = bulk_group(gkey)
-  if g then reply[#reply + 1] = g.id else redis.call('ZREM', K.agenda, gkey) end
+  if g then reply[#reply + 1] = g[G_ID] else redis.call('ZREM', K.agenda, gkey) end
 end
 bulk_save()
 return reply

@@ -16,7 +16,7 @@ for i = 4, #ARGV, 2 do
     if value == '' then redis.call('HDEL', K.state, key) else redis.call('HSET', K.state, key, value) end
   else
     t = bulk_tenant(name)
-    t[field] = tonumber(value)
+    t[field == 'weight' and T_WEIGHT or T_RATE] = tonumber(value)
   end
 end
 local changed = #ARGV > 3
@@ -31,7 +31,7 @@ if changed then
     local gated = string.sub(gate, 3)
     if string.sub(gate, 1, 1) == 'g' then
       local g = bulk_group(gated)
-      if g and g.why == 'rate' and (name == '' or g.tenant == name) then open_group(g) end
+      if g and g[G_WHY] == 'rate' and (name == '' or g[G_TENANT] == name) then open_group(g) end
     elseif name == '' then
       open_tenant(bulk_tenant(gated))
     end
@@ -41,4 +41,4 @@ end
 if changed then bulk_save() end
 local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant')
 return { int(live[1] and tonumber(live[1]) or set.file_global), int(live[2] and tonumber(live[2]) or set.file_tenant), int(set.burst), (live[1] or live[2]) and 1 or 0,
-  t and int(t.weight) or 0, t and int(t.rate) or 0, t and t.groups or 0, t and t.inflight or 0, t and int(t.served) or 0 }
+  t and int(t[T_WEIGHT]) or 0, t and int(t[T_RATE]) or 0, t and t[T_GROUPS] or 0, t and t[T_INFLIGHT] or 0, t and int(t[T_SERVED]) or 0 }

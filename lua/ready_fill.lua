@@ -28,13 +28,13 @@ while fetched < room do
       strategy.take(global, cost)
       strategy.take(theirs, cost)
       redis.call('RPUSH', K.ready, jobkey)
-      g.ready = g.ready + 1
+      g[G_READY] = g[G_READY] + 1
       admitted = admitted + 1
     else
       local run = read_run(redis.call('HGET', K.runs, jobkey))
       if run.since == 0 then run.since = ms() end
       run.refusals = run.refusals + 1
-      g.throttles = g.throttles + 1
+      g[G_THROTTLES] = g[G_THROTTLES] + 1
       refused = refused + 1
       if now - run.since * 1000 > set.max_age then
         bury(g, t, jobkey, run, 'refused_too_long', 'no slot of the rate within congestion.max_age')
@@ -43,7 +43,7 @@ while fetched < room do
         wait_until(g, jobkey, now + backoff(t), 'N')
       end
     end
-    keep(t, theirs)
+    keep_tenant(t, theirs)
     charge_turn(g, t, level, flow, tag, cost)
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
     settle(g)

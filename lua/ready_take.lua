@@ -13,13 +13,13 @@ for _ = 1, want * 2 do
   local jobkey = redis.call('LPOP', K.ready)
   if not jobkey then break end
   local g = bulk_group(group_of(jobkey))
-  local t = bulk_tenant(g.tenant)
-  g.ready = g.ready - 1
-  if g.status == CANCELLED then
+  local t = bulk_tenant(g[G_TENANT])
+  g[G_READY] = g[G_READY] - 1
+  if g[G_STATUS] == CANCELLED then
     cancel_job(g, t, jobkey)
     settle(g)
     dropped = dropped + 1
-  elseif g.paused == 1 then
+  elseif g[G_PAUSED] == 1 then
     to_front(g, jobkey)
     dropped = dropped + 1
   else

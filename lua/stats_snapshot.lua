@@ -14,18 +14,18 @@ local sum, squares, n, most, refusals, counted = 0, 0, 0, 0, 0, 0
 for _, name in ipairs(redis.call('ZRANGE', K.busy, 0, tonumber(ARGV[3]) - 1)) do
   local t = bulk_tenant(name)
   local refused = count_refused('N' .. name)
-  local wait = refused > 0 and t.backoff or 0
+  local wait = refused > 0 and t[T_BACKOFF] or 0
   redis.call('ZADD', K.history, 0, name .. '/' .. string.format('%016.0f', now) .. ' '
-    .. table.concat({ int(refused), int(t.open), int(t.inflight), int(tenant_rate(t)), int(wait), int(t.mean * 1000000), int(t.jobs) }, ' '))
+    .. table.concat({ int(refused), int(t[T_OPEN]), int(t[T_INFLIGHT]), int(tenant_rate(t)), int(wait), int(t[T_MEAN] * 1000000), int(t[T_JOBS]) }, ' '))
   redis.call('ZREMRANGEBYLEX', K.history, '[' .. name .. '/', '(' .. name .. '/' .. string.format('%016.0f', now - set.keep_stats))
   most = math.max(most, wait)
-  refusals, counted = refusals + t.mean * t.jobs, counted + t.jobs
-  local level = t.n1 > 0 and 1 or t.n2 > 0 and 2 or 3
-  if t.seen > 0 and now > t.seen and (t.n1 + t.n2 + t.n3 > 0) then
-    local x = (t.served - t.was) / (now - t.seen) / t.weight / fair.LEVELS[level]
+  refusals, counted = refusals + t[T_MEAN] * t[T_JOBS], counted + t[T_JOBS]
+  local level = t[T_N1] > 0 and 1 or t[T_N2] > 0 and 2 or 3
+  if t[T_SEEN] > 0 and now > t[T_SEEN] and (t[T_N1] + t[T_N2] + t[T_N3] > 0) then
+    local x = (t[T_SERVED] - t[T_WAS]) / (now - t[T_SEEN]) / t[T_WEIGHT] / fair.LEVELS[level]
     sum, squares, n = sum + x, squares + x * x, n + 1
   end
-  t.was, t.seen = t.served, now
+  t[T_WAS], t[T_SEEN] = t[T_SERVED], now
   redis.call('ZADD', K.busy, int(now), name)
 end
 local jain = 1

@@ -16,8 +16,8 @@ for i = 3, #ARGV do
   else
     local t = bulk_tenant(name)
     local n = count_refused('N' .. name)
-    reply[#reply + 1] = { int(t.weight), int(t.rate), t.groups, t.inflight, int(t.served), n, int(t.open), int(tenant_rate(t)),
-      int(n > 0 and t.backoff or 0), int(t.mean * 1000000), int(t.jobs), int(now), t.n1, t.n2, t.n3, int(t.gate) }
+    reply[#reply + 1] = { int(t[T_WEIGHT]), int(t[T_RATE]), t[T_GROUPS], t[T_INFLIGHT], int(t[T_SERVED]), n, int(t[T_OPEN]), int(tenant_rate(t)),
+      int(n > 0 and t[T_BACKOFF] or 0), int(t[T_MEAN] * 1000000), int(t[T_JOBS]), int(now), t[T_N1], t[T_N2], t[T_N3], int(t[T_GATE]) }
   end
 end
 return reply

@@ -267,39 +267,58 @@ func waitIsExact(t *rapid.T, s admission.Strategy, l Limited) {
 	}
 }
 
-// reRating changes the rate while tokens are taken: at no time is more granted than at the largest rate all along (plus,
-// for GCRA, the microsecond that each change may drop), and a higher rate never waits longer.
+// reRating changes the rate while tokens are taken: in no interval is more granted than at the largest rate and burst all
+// along (a change may drop less than a microsecond of what is owed), a higher rate never waits longer, and every wait is exact at the rate of the moment.
 func reRating(t *rapid.T, s admission.Strategy, l Limited) {
-	drawRate := func() int64 { return rapid.Int64Range(10_000, 3_000_000).Draw(t, "rate") } // DefaultBurst is 100 ms of them all
+	drawRate := func() int64 {
+		return rapid.OneOf(rapid.Int64Range(1000, 3_000_000), rapid.Int64Range(1000, 10_000)).Draw(t, "rate")
+	}
+	drawBurst := func(rate int64) int64 {
+		return rapid.OneOf(rapid.Just(admission.DefaultBurst(rate)), rapid.Int64Range(1000, 50_000)).Draw(t, "burst")
+	}
 	rate := drawRate()
-	most := rate
-	now, latest := int64(epoch), int64(0)
+	burst := drawBurst(rate)
+	most, mostBurst := rate, burst
+	now := int64(epoch)
 	var changes int64
 	var events []event
 	for range rapid.IntRange(1, 40).Draw(t, "steps") {
-		now += rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64Range(0, 2_000_000), rapid.Int64Range(-3000, 0)).Draw(t, "dt")
-		latest = max(latest, now)
+		now += rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64Range(0, 2_000_000)).Draw(t, "dt")
 		if rapid.IntRange(0, 3).Draw(t, "re-rate") == 0 {
-			_, before := l.Take(now, 0, rate, admission.DefaultBurst(rate))
+			_, before := l.Take(now, 0, rate, burst)
 			old := rate
-			rate = drawRate()
-			_, after := l.Take(now, 0, rate, admission.DefaultBurst(rate))
-			// DefaultBurst in whole thousandths is up to 100 µs less than 100 ms.
-			if rate >= old && after > before+100*time.Microsecond {
+			if rate = drawRate(); rate < old {
+				burst = drawBurst(rate)
+			} else {
+				burst = max(burst, drawBurst(rate))
+			}
+			_, after := l.Take(now, 0, rate, burst)
+			if rate >= old && after > before {
 				t.Fatalf("from %d/1000 to %d/1000 a second the wait grows from %v to %v", old, rate, before, after)
 			}
-			most = max(most, rate)
 			changes++
+			most, mostBurst = max(most, rate), max(mostBurst, burst)
+			if after > 0 {
+				now += after.Microseconds()
+				if n, _ := l.Take(now-1, 1, rate, burst); n != 0 {
+					t.Fatalf("re-rated to %d/1000 a second: granted 1 µs before %v", rate, after)
+				}
+				n, wait := l.Take(now, 1, rate, burst)
+				if n != 1 {
+					t.Fatalf("re-rated to %d/1000 a second: refused after %v, wait %v", rate, after, wait)
+				}
+				events = append(events, event{now, n})
+			}
 		}
 		n := rapid.Int64Range(1, 400).Draw(t, "n")
-		if n, _ = l.Take(now, n, rate, admission.DefaultBurst(rate)); n == 0 {
+		if n, _ = l.Take(now, n, rate, burst); n == 0 {
 			continue
 		}
-		events = append(events, event{latest, n})
+		events = append(events, event{now, n})
 		if s == admission.StrategyFixedWindow {
 			overWindow(t, events, most)
 		} else {
-			overInterval(t, events, most, admission.DefaultBurst(most)+(changes*most+999_999)/1_000_000)
+			overInterval(t, events, most, mostBurst+(changes*most+999_999)/1_000_000)
 		}
 	}
 }

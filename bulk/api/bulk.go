@@ -100,6 +100,8 @@ func (s *Server) readBulk(r *http.Request, who identity) (spec store.GroupSpec, 
 func (u *upload) explainBulk(err error) error {
 	p := asProblem(err)
 	p.Group, p.Accepted = u.group, &u.Accepted
-	p.Detail += ". The group " + u.group + " is not sealed, and what came until then is kept: send the same again with id=" + u.group + " and the same Idempotency-Key, if there was one, and it goes on"
+	if p.again() {
+		p.Detail += ". The group " + u.group + " is not sealed, and what came until then is kept: send the same again with id=" + u.group + " and the same Idempotency-Key, if there was one, and it goes on"
+	}
 	return p
 }

@@ -2,24 +2,16 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// countOnly stands for bulk.ParseAggregate where only the way to it is tested.
-func countOnly(raw []byte) ([]byte, error) {
-	if s := string(raw); s == `"count"` || s == `{"op":"count"}` {
-		return []byte(`{"op":"count"}`), nil
-	}
-	return nil, errors.New("is not an aggregate")
-}
-
-func specServer() *Server { return &Server{o: Options{ParseAggregate: countOnly}} }
+func specServer() *Server { return &Server{o: Options{ParseAggregate: bulk.ParseAggregate}} }
 
 func TestGroupFields(t *testing.T) {
 	whole := store.GroupSpec{

@@ -125,3 +125,8 @@ func ok(w http.ResponseWriter, v any) error {
 	writeJSON(w, http.StatusOK, "application/json", v)
 	return nil
 }
+
+// again says that the same request may go well later.
+func (p *problem) again() bool {
+	return p.retryAfter > 0 || p.Status == http.StatusBadRequest || p.Status == http.StatusRequestTimeout
+}

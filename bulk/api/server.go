@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -44,7 +45,7 @@ type Options struct {
 	RequireToken bool
 	Limits       Limits
 
-	// ParseAggregate checks what a group's aggregate says and gives it in its one form; see bulk.ParseAggregate. Required.
+	// ParseAggregate checks what a group's aggregate says and gives it in its one form; nil: bulk.ParseAggregate.
 	ParseAggregate func(json []byte) (canonical []byte, err error)
 	// AllowType says whether a job type has a handler; nil: every type is taken, and a job of an unknown one dies with a reason.
 	AllowType func(kind string) bool
@@ -75,11 +76,14 @@ type Server struct {
 
 // New checks the options. An error names the setting and the way out.
 func New(o Options) (*Server, error) {
-	if o.Store == nil || o.ParseAggregate == nil {
-		return nil, errors.New("api: Store and ParseAggregate are required")
+	if o.Store == nil {
+		return nil, errors.New("api: Store is required")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.ParseAggregate == nil {
+		o.ParseAggregate = bulk.ParseAggregate
 	}
 	if o.Now == nil {
 		o.Now = time.Now

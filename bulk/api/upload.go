@@ -50,7 +50,7 @@ func (t *tally) reject(line int64, reason string) {
 }
 
 // upload puts the lines of one body into a group, in their order, in batches that the store takes whole or not at all. It
-// holds one batch and one line.
+// holds one line and two batches: the next is read while the store takes one.
 type upload struct {
 	to    sink
 	group string
@@ -59,16 +59,35 @@ type upload struct {
 	allow func(kind string) bool
 
 	tally
+	sent   int64 // jobs that the store has answered for
+	filled *batch
+	flying *batch // with the store; nil: none
+	landed chan landing
+}
+
+type batch struct {
 	jobs   []store.Job
 	bytes  int    // of their payloads
 	arena  []byte // where those are
-	offset int64  // line of the first job of the batch, from 0
-	sent   int64  // jobs that the store has answered for
+	offset int64  // line of the first job, from 0
+}
+
+type landing struct {
+	added store.Added
+	err   error
 }
 
 // run takes all lines in. An error leaves a chunk half in, and all that the store had answered for stays in the group.
 func (u *upload) run(ctx context.Context, lines *lineReader) error {
-	u.Rejected = []rejection{}
+	u.Rejected, u.filled, u.landed = []rejection{}, new(batch), make(chan landing, 1)
+	err := u.read(ctx, lines)
+	if landed := u.land(); err == nil {
+		err = landed
+	}
+	return err
+}
+
+func (u *upload) read(ctx context.Context, lines *lineReader) error {
 	for {
 		line, long, err := lines.next()
 		switch {
@@ -98,34 +117,58 @@ func (u *upload) run(ctx context.Context, lines *lineReader) error {
 }
 
 func (u *upload) put(ctx context.Context, job store.Job, line int64) error {
-	if len(u.jobs) == store.MaxAdd || u.bytes+len(job.Payload) > store.MaxAddBytes {
-		if err := u.flush(ctx, store.Chunk{}); err != nil {
+	if len(u.filled.jobs) == store.MaxAdd || u.filled.bytes+len(job.Payload) > store.MaxAddBytes {
+		if err := u.flush(ctx); err != nil {
 			return err
 		}
 	}
-	if len(u.jobs) == 0 {
-		u.offset = line - 1
+	b := u.filled
+	if len(b.jobs) == 0 {
+		b.offset = line - 1
 	}
 	if job.ID == "" {
 		job.ID = u.ids.of(line)
 	}
 	// The line's buffer is used again; payloads of earlier jobs stay good where the arena has grown out of its place.
-	at := len(u.arena)
-	u.arena = append(u.arena, job.Payload...)
-	job.Payload = u.arena[at:len(u.arena):len(u.arena)]
-	u.bytes += len(job.Payload)
-	u.jobs = append(u.jobs, job)
+	at := len(b.arena)
+	b.arena = append(b.arena, job.Payload...)
+	job.Payload = b.arena[at:len(b.arena):len(b.arena)]
+	b.bytes += len(job.Payload)
+	b.jobs = append(b.jobs, job)
 	return nil
 }
 
-func (u *upload) flush(ctx context.Context, c store.Chunk) error {
-	c.Key, c.Offset = u.key, u.offset
-	added, err := u.to.AddJobs(ctx, u.group, c, u.jobs)
-	if err != nil {
+// flush hands the filled batch to the store, when it has taken the one before.
+func (u *upload) flush(ctx context.Context) error {
+	free := u.flying
+	if err := u.land(); err != nil {
 		return err
 	}
-	u.count(added)
-	u.jobs, u.bytes, u.arena = u.jobs[:0], 0, u.arena[:0]
+	if free == nil {
+		free = new(batch)
+	}
+	b := u.filled
+	u.filled, u.flying = free, b
+	go func() {
+		added, err := u.to.AddJobs(ctx, u.group, store.Chunk{Key: u.key, Offset: b.offset}, b.jobs)
+		u.landed <- landing{added, err}
+	}()
+	return nil
+}
+
+// land waits for the batch that is with the store, and empties it.
+func (u *upload) land() error {
+	b := u.flying
+	if b == nil {
+		return nil
+	}
+	u.flying = nil
+	l := <-u.landed
+	if l.err != nil {
+		return l.err
+	}
+	u.count(l.added, len(b.jobs))
+	*b = batch{jobs: b.jobs[:0], arena: b.arena[:0]}
 	return nil
 }
 
@@ -134,8 +177,8 @@ func (u *upload) flush(ctx context.Context, c store.Chunk) error {
 //
 //	accepted   = Before + Accepted of the last batch
 //	duplicates = jobs sent - accepted
-func (u *upload) count(a store.Added) {
-	u.sent += int64(len(u.jobs))
+func (u *upload) count(a store.Added, jobs int) {
+	u.sent += int64(jobs)
 	if u.key == "" {
 		u.Accepted += a.Accepted
 	} else {
@@ -147,15 +190,15 @@ func (u *upload) count(a store.Added) {
 // finish puts in what is left. A chunk with a key ends with a call of its own: its answer is known then, and is kept for
 // whoever sends the chunk again.
 func (u *upload) finish(ctx context.Context) error {
-	if len(u.jobs) > 0 {
-		if err := u.flush(ctx, store.Chunk{}); err != nil {
+	if len(u.filled.jobs) > 0 {
+		if err := u.flush(ctx); err != nil {
 			return err
 		}
 	}
-	if u.key == "" {
-		return nil
+	if err := u.land(); err != nil || u.key == "" {
+		return err
 	}
-	_, err := u.to.AddJobs(ctx, u.group, store.Chunk{Key: u.key, Offset: u.offset, Last: true, Answer: marshal(u.tally)}, nil)
+	_, err := u.to.AddJobs(ctx, u.group, store.Chunk{Key: u.key, Offset: u.filled.offset, Last: true, Answer: marshal(u.tally)}, nil)
 	return err
 }
 
@@ -286,7 +329,7 @@ func (u *upload) explain(err error) error {
 	p := asProblem(err)
 	p.Accepted = &u.Accepted
 	switch {
-	case u.key != "":
+	case p.again() && u.key != "":
 		p.Detail += ". What came until then is kept: send the same again with the same key, and it goes on"
 	case u.Accepted > 0:
 		p.Detail += fmt.Sprintf(". The first %d jobs are in, the others are not; without an Idempotency-Key sending it again repeats those that have no id", u.Accepted)

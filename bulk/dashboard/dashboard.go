@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,8 +26,8 @@ var (
 
 // Options of the page; the zero value serves.
 type Options struct {
-	// Types are the job types that this worker has handlers for. The example for newcomers submits the first of them;
-	// without any it says webhook.
+	// Types are the job types that this worker has handlers for. The example for newcomers submits webhook, or the first of
+	// them where that is not among them.
 	Types []string
 	// Version is shown at the foot of the page; empty: none.
 	Version string
@@ -38,7 +39,7 @@ type Options struct {
 // The page expects the API under /v1 of the same origin.
 func Handler(o Options) http.Handler {
 	kind := "webhook"
-	if len(o.Types) > 0 {
+	if len(o.Types) > 0 && !slices.Contains(o.Types, kind) {
 		kind = o.Types[0]
 	}
 	var b bytes.Buffer

@@ -135,6 +135,7 @@ func TestOptionsAreEscaped(t *testing.T) {
 	}{
 		{Options{}, "webhook", "</main>\n\n<template"},
 		{Options{Types: []string{"email", "push"}}, "email", ""},
+		{Options{Types: []string{"email", "push", "webhook"}}, "webhook", ""},
 		{Options{Types: []string{`"><script>alert(1)</script>`}, Version: "<b>1</b>"}, `"><script>alert(1)</script>`, "bulk worker &lt;b&gt;1&lt;/b&gt;</footer>"},
 	} {
 		body := ask(t, row.o, "GET", "/").Body.Bytes()

@@ -55,7 +55,6 @@ func NewClient(o Options) *http.Client {
 			MaxIdleConnsPerHost:    o.MaxPerHost,
 			MaxIdleConns:           8 * o.MaxPerHost,
 			IdleConnTimeout:        90 * time.Second,
-			ExpectContinueTimeout:  time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
 			DisableCompression:     true,
 		},

@@ -3,6 +3,8 @@ package outbound
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -227,4 +229,34 @@ func TestFailures(t *testing.T) {
 		t.Errorf("a slow answer: %v", err)
 	}
 	<-left
+}
+
+// More requests than one HTTP/2 connection has streams wait for each other and all end.
+func TestHTTP2(t *testing.T) {
+	const requests = 400
+	var protocols sync.Map
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { protocols.Store(r.Proto, true) }))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	c := client(t, Options{HTTP2: true, MaxPerHost: 1, TLS: &tls.Config{RootCAs: roots}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range requests {
+		wg.Go(func() {
+			if _, err := Post(ctx, c, Request{URL: s.URL, Body: []byte("{}"), MaxAnswer: 10}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if _, ok := protocols.Load("HTTP/2.0"); !ok {
+		t.Error("HTTP/2 was not spoken")
+	}
+	if _, err := Post(ctx, client(t, Options{}), Request{URL: s.URL, MaxAnswer: 10}); err == nil {
+		t.Error("a certificate that nobody signed is taken")
+	}
 }

@@ -24,7 +24,7 @@ const (
 const (
 	defaultServer = "http://127.0.0.1:8090"
 	// briefly is the patience of commands that a person waits for.
-	briefly = 5 * time.Second
+	briefly = 2 * time.Second
 	// steadily is that of uploads, downloads and watching.
 	steadily = 5 * time.Minute
 )

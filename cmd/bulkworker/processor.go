@@ -20,8 +20,9 @@ type handler interface {
 	Close() error
 }
 
-// newHandler makes the handler of one job type.
-func newHandler(cfg *config.Bulk, jobType string) (handler, error) {
+// newHandler makes the handler of one job type; guard judges where push
+// subscriptions lead.
+func newHandler(cfg *config.Bulk, jobType string, guard *outbound.Guard) (handler, error) {
 	p := cfg.Processors[jobType]
 	switch p.Kind {
 	case config.KindWebhook:
@@ -35,10 +36,6 @@ func newHandler(cfg *config.Bulk, jobType string) (handler, error) {
 	case config.KindEmail:
 		return email.New(email.Options{Name: jobType, SMTP: p.SMTP, From: p.From, Timeout: p.Timeout})
 	}
-	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)
-	if err != nil {
-		return nil, err
-	}
 	return push.New(push.Options{
 		Name: jobType, CredentialsFile: p.FCM.CredentialsFile, Endpoint: p.FCM.Endpoint, VAPIDKeyFile: p.WebPush.VAPIDKeyFile,
 		Guard: guard, Timeout: p.Timeout,
@@ -50,9 +47,13 @@ func mostWorkers(cfg *config.Bulk) int { return max(cfg.Worker.Count, cfg.Worker
 
 // newHandlers makes the handler of each type that is on.
 func newHandlers(cfg *config.Bulk) (map[string]handler, error) {
+	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)
+	if err != nil {
+		return nil, err
+	}
 	handlers := make(map[string]handler)
 	for _, jobType := range cfg.Active() {
-		h, err := newHandler(cfg, jobType)
+		h, err := newHandler(cfg, jobType, guard)
 		if err != nil {
 			closeAll(handlers)
 			return nil, err
@@ -72,10 +73,13 @@ func closeAll(handlers map[string]handler) {
 // of it, so that check-config and the start know all that is wrong at once.
 func checkParts(cfg *config.Bulk) []config.Problem {
 	var problems []config.Problem
-	_, err := outbound.NewGuard(cfg.Callbacks.Allow)
-	problems = append(problems, asProblems(err)...)
+	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)
+	if err != nil {
+		problems = asProblems(err)
+		guard = &outbound.Guard{}
+	}
 	for _, jobType := range cfg.Active() {
-		h, err := newHandler(cfg, jobType)
+		h, err := newHandler(cfg, jobType, guard)
 		if err == nil {
 			err = h.Close()
 		}
@@ -89,7 +93,7 @@ func asProblems(err error) []config.Problem {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the parts are wanted, not a part
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var problems []config.Problem
 		for _, part := range joined.Unwrap() {
 			problems = append(problems, asProblems(part)...)

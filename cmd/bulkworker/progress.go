@@ -18,6 +18,7 @@ const (
 	// lineEvery is how often progress is written where a bar cannot be drawn.
 	lineEvery = 5 * time.Second
 	barWidth  = 20
+	fullBar   = 10_000 // parts of a bar
 )
 
 // screen is where progress is shown: one bar on a terminal, plain lines elsewhere.
@@ -47,14 +48,17 @@ func (s *screen) show(head string, done, total int64, figures string, now bool) 
 		return
 	}
 	if s.bar == nil {
-		s.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(s.w), progressbar.OptionUseANSICodes(true),
+		parts := int64(fullBar)
+		if total < 0 {
+			parts = -1
+		}
+		s.bar = progressbar.NewOptions64(parts, progressbar.OptionSetWriter(s.w), progressbar.OptionUseANSICodes(true),
 			progressbar.OptionSetWidth(barWidth), progressbar.OptionShowDescriptionAtLineEnd(), progressbar.OptionSetPredictTime(false),
 			progressbar.OptionSetElapsedTime(false), progressbar.OptionSetSpinnerChangeInterval(0)) // which would need a goroutine
 	}
-	if total >= 0 {
-		// A bar that is full is at its end, and draws no more. Ours is only when we say so: a group or a file may yet grow.
-		s.bar.ChangeMax64(total + 1)
-		_ = s.bar.Set64(done) // a terminal that has gone is no reason to stop
+	if total > 0 {
+		// A bar that was full once draws no more, and a group or a file may yet grow.
+		_ = s.bar.Set64(min(int64(float64(done)/float64(total)*fullBar), fullBar-1)) // a terminal that has gone is no reason to stop
 	}
 	width, _, err := term.GetSize(int(s.tty.Fd()))
 	if err != nil || width <= 0 {

@@ -25,11 +25,12 @@ least once: tenants by their share, all of them no faster than the rates that yo
 set. Jobs are posted to a webhook, sent as mail or pushed.
 
 Try it:  ANTEROOM_PROCESSORS__WEBHOOK__URL=http://127.0.0.1:9000/jobs bulkworker
-then:    curl --data-binary @jobs.ndjson "http://127.0.0.1:8090/v1/bulk?tenant=acme&type=webhook&id=first"`
+then:    echo '{"payload":{"n":1}}' | bulkworker submit --type webhook --tenant acme --watch -`
 
 	serveCommand := newServe("serve", load)
 	serveCommand.Short = "Serve (what bulkworker does without a command)"
 	root.AddCommand(serveCommand, newAudit(load), cli.NewCheckConfig(settingFlags, load, tryStore), cli.NewPrintConfig(settingFlags, load),
 		cli.NewVersion("bulkworker", version))
+	root.AddCommand(clientCommands()...)
 	return root
 }

@@ -51,7 +51,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 		}
 	}()
 	if opened.Away != nil {
-		log.Error("the store does not answer; jobs run and are taken when it does", "store", opened.URL, "error", opened.Away)
+		log.Error("the store does not answer; jobs are taken and run when it does", "store", opened.URL, "error", opened.Away)
 	}
 
 	w := &worker{cfg: cfg, callbacks: &caller{}, front: &front{}, registry: prometheus.NewRegistry(), log: log}

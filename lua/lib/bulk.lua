@@ -55,34 +55,31 @@ if now + shard.adj < shard.last - 1000000 then shard.adj = shard.last - now end
 now = now + shard.adj
 if now > shard.last then shard.last = now end
 
-local GROUP = { 'id', 'tenant', 'type', 'level', 'weight', 'rate', 'conc', 'base', 'held', 'status', 'epoch', 'paused', 'sealed',
+local GROUP = { 'key', 'id', 'tenant', 'type', 'level', 'weight', 'rate', 'conc', 'base', 'held', 'status', 'epoch', 'paused', 'sealed',
   'total', 'added', 'taken', 'hp', 'ho', 'tp', 'tn', 'front', 'ready', 'inflight', 'succ', 'fail', 'dead', 'canc', 'redriven', 'redrives',
   'tag', 'queued', 'gate', 'why', 'at', 'frac', 'rated', 'throttles', 'created', 'sealed_at', 'started', 'finished', 'touched',
   'dp', 'dn', 'reduced', 'rfence', 'chunks_open', 'callback', 'tries', 'swept', 'drop', 'w_at', 'w_n', 'p_at', 'p_n' }
-local TENANT = { 'weight', 'rate', 'at', 'frac', 'rated', 'v1', 'v2', 'v3', 'n1', 'n2', 'n3', 'gate', 'inflight', 'open', 'served', 'groups',
+-- Records are arrays in that order: names are spelled out once, here, and not in every record of every call.
+local G_KEY, G_ID, G_TENANT, G_TYPE, G_LEVEL, G_WEIGHT, G_RATE, G_CONC, G_BASE, G_HELD, G_STATUS, G_EPOCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local G_PAUSED, G_SEALED, G_TOTAL, G_ADDED, G_TAKEN, G_HP, G_HO, G_TP, G_TN, G_FRONT, G_READY, G_INFLIGHT = 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24
+local G_SUCC, G_FAIL, G_DEAD, G_CANC, G_REDRIVEN, G_REDRIVES, G_TAG, G_QUEUED, G_GATE, G_WHY, G_AT, G_FRAC = 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36
+local G_RATED, G_THROTTLES, G_CREATED, G_SEALED_AT, G_STARTED, G_FINISHED, G_TOUCHED, G_DP, G_DN, G_REDUCED, G_RFENCE, G_CHUNKS_OPEN = 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48
+local G_CALLBACK, G_TRIES, G_SWEPT, G_DROP, G_W_AT, G_W_N, G_P_AT, G_P_N = 49, 50, 51, 52, 53, 54, 55, 56
+local TENANT = { 'name', 'weight', 'rate', 'at', 'frac', 'rated', 'v1', 'v2', 'v3', 'n1', 'n2', 'n3', 'gate', 'inflight', 'open', 'served', 'groups',
   'jobs', 'mean', 'backoff', 'seen', 'was' }
+local T_NAME, T_WEIGHT, T_RATE, T_AT, T_FRAC, T_RATED, T_V1, T_V2, T_V3, T_N1, T_N2, T_N3 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local T_GATE, T_INFLIGHT, T_OPEN, T_SERVED, T_GROUPS, T_JOBS, T_MEAN, T_BACKOFF, T_SEEN, T_WAS = 13, 14, 15, 16, 17, 18, 19, 20, 21, 22
 
-local groups, tenants = {}, {}
-
-local function record(names, packed)
-  local r, list = {}, cmsgpack.unpack(packed)
-  for i, name in ipairs(names) do r[name] = list[i] end
-  return r
-end
-
-local function pack(names, r)
-  local list = {}
-  for i, name in ipairs(names) do list[i] = r[name] end
-  return cmsgpack.pack(list)
-end
+-- What was read in this call; ends has the ids of jobs that ended in it, records their new records (key, record, …), over
+-- those whose runs are over.
+local groups, tenants, ends, records, over = {}, {}, {}, {}, {}
 
 -- bulk_group reads a group by its short name; nil where there is none.
 local function bulk_group(gkey)
   local g = groups[gkey]
   if g == nil then
     local packed = redis.call('HGET', K.flow, gkey)
-    g = packed and record(GROUP, packed) or false
-    if g then g.key, g.ended_ids = gkey, {} end
+    g = packed and cmsgpack.unpack(packed) or false
     groups[gkey] = g
   end
   return g or nil
@@ -94,13 +91,12 @@ local function bulk_tenant(name)
   if not t then
     local packed = redis.call('HGET', K.tenants, name)
     if packed then
-      t = record(TENANT, packed)
+      t = cmsgpack.unpack(packed)
     else
       t = {}
-      for _, f in ipairs(TENANT) do t[f] = 0 end
-      t.weight = 1000
+      for i = 1, #TENANT do t[i] = 0 end
+      t[T_NAME], t[T_WEIGHT] = name, 1000
     end
-    t.name = name
     tenants[name] = t
   end
   return t
@@ -131,13 +127,15 @@ local function bulk_save()
     end
   end
   if line[1] then redis.call('HSET', K.state, unpack(line)) end
+  for i = 1, #records, 1000 do redis.call('HSET', K.jobs, unpack(records, i, math.min(i + 999, #records))) end
+  for i = 1, #over, 1000 do redis.call('HDEL', K.runs, unpack(over, i, math.min(i + 999, #over))) end
   for gkey, g in pairs(groups) do
     if g then
-      if g.ended_ids[1] then g.dp, g.dn = append(K.done, gkey, g.dp, g.dn, g.ended_ids) end
-      redis.call('HSET', K.flow, gkey, pack(GROUP, g))
+      if ends[gkey] then g[G_DP], g[G_DN] = append(K.done, gkey, g[G_DP], g[G_DN], ends[gkey]) end
+      redis.call('HSET', K.flow, gkey, cmsgpack.pack(g))
     end
   end
-  for name, t in pairs(tenants) do redis.call('HSET', K.tenants, name, pack(TENANT, t)) end
+  for name, t in pairs(tenants) do redis.call('HSET', K.tenants, name, cmsgpack.pack(t)) end
 end
 
 -- bell wakes one process that waits for work.
@@ -146,36 +144,36 @@ local function bell()
 end
 
 local function vname(level) return set.strict == 1 and 'v' .. level or 'v1' end
-local function flow_name(g_or_level, tenant) return g_or_level .. '/' .. tenant end
+local function flow_name(level, tenant) return level .. '/' .. tenant end
 
 -- line_of is a group's member among its tenant's groups: by level and tenant, then by tag.
 local function line_of(g)
-  return g.level .. '/' .. g.tenant .. '/' .. string.format('%016.0f', g.tag) .. '/' .. g.key
+  return g[G_LEVEL] .. '/' .. g[G_TENANT] .. '/' .. string.format('%016.0f', g[G_TAG]) .. '/' .. g[G_KEY]
 end
 
-local function ended(g) return g.succ + g.fail + g.dead + g.canc end
+local function ended(g) return g[G_SUCC] + g[G_FAIL] + g[G_DEAD] + g[G_CANC] end
 
 -- runnable says whether a job of the group may start, the limits aside.
 local function runnable(g)
-  return g.paused == 0 and g.gate == 0 and g.status <= RUNNING and (g.sealed == 1 or g.held == 0)
-    and (g.front > 0 or g.taken < g.added) and (g.conc == 0 or g.inflight + g.ready < g.conc)
+  return g[G_PAUSED] == 0 and g[G_GATE] == 0 and g[G_STATUS] <= RUNNING and (g[G_SEALED] == 1 or g[G_HELD] == 0)
+    and (g[G_FRONT] > 0 or g[G_TAKEN] < g[G_ADDED]) and (g[G_CONC] == 0 or g[G_INFLIGHT] + g[G_READY] < g[G_CONC])
 end
 
 -- unplace takes a group out of the fair queue.
 local function unplace(g)
-  if g.queued == 0 then return end
-  g.queued = 0
+  if g[G_QUEUED] == 0 then return end
+  g[G_QUEUED] = 0
   shard.queued = shard.queued - 1
   if set.policy == 'score' then
-    redis.call('ZREM', K.levels[g.level], g.key)
+    redis.call('ZREM', K.levels[g[G_LEVEL]], g[G_KEY])
     return
   end
-  local t = bulk_tenant(g.tenant)
+  local t = bulk_tenant(g[G_TENANT])
   redis.call('ZREM', K.lines, line_of(g))
-  local n = 'n' .. g.level
+  local n = T_N1 - 1 + g[G_LEVEL]
   t[n] = t[n] - 1
-  if t[n] == 0 and t.gate == 0 then
-    fair.leave(K.levels[g.level], K.idle, shard[vname(g.level)], flow_name(g.level, g.tenant))
+  if t[n] == 0 and t[T_GATE] == 0 then
+    fair.leave(K.levels[g[G_LEVEL]], K.idle, shard[vname(g[G_LEVEL])], flow_name(g[G_LEVEL], g[G_TENANT]))
   end
 end
 
@@ -186,61 +184,61 @@ local function place(g)
     return
   end
   if set.policy == 'score' then
-    if g.queued == 0 then shard.queued = shard.queued + 1 end
-    g.queued = 1
-    redis.call('ZADD', K.levels[g.level], int(fair.score(math.floor(now / 1000), g.base, set.alpha, g.total, ended(g))), g.key)
+    if g[G_QUEUED] == 0 then shard.queued = shard.queued + 1 end
+    g[G_QUEUED] = 1
+    redis.call('ZADD', K.levels[g[G_LEVEL]], int(fair.score(math.floor(now / 1000), g[G_BASE], set.alpha, g[G_TOTAL], ended(g))), g[G_KEY])
     return
   end
-  if g.queued == 1 then return end
-  local t = bulk_tenant(g.tenant)
-  g.queued = 1
+  if g[G_QUEUED] == 1 then return end
+  local t = bulk_tenant(g[G_TENANT])
+  g[G_QUEUED] = 1
   shard.queued = shard.queued + 1
-  local n = 'n' .. g.level
-  g.tag = math.max(g.tag, t['v' .. g.level])
+  local n = T_N1 - 1 + g[G_LEVEL]
+  g[G_TAG] = math.max(g[G_TAG], t[T_V1 - 1 + g[G_LEVEL]])
   redis.call('ZADD', K.lines, 0, line_of(g))
   t[n] = t[n] + 1
-  if t[n] == 1 and t.gate == 0 then
-    fair.enter(K.levels[g.level], K.idle, shard[vname(g.level)], flow_name(g.level, g.tenant))
+  if t[n] == 1 and t[T_GATE] == 0 then
+    fair.enter(K.levels[g[G_LEVEL]], K.idle, shard[vname(g[G_LEVEL])], flow_name(g[G_LEVEL], g[G_TENANT]))
   end
 end
 
 -- gate_group keeps a group out until a time; a later call may only prolong it.
 local function gate_group(g, till, why)
-  if g.gate >= till then return end
-  g.gate, g.why = till, why
+  if g[G_GATE] >= till then return end
+  g[G_GATE], g[G_WHY] = till, why
   shard.spins = shard.spins + 1
-  redis.call('ZADD', K.gates, int(till), 'g/' .. g.key)
+  redis.call('ZADD', K.gates, int(till), 'g/' .. g[G_KEY])
   unplace(g)
 end
 
 local function open_group(g)
-  if g.gate == 0 then return end
-  g.gate, g.why = 0, ''
-  redis.call('ZREM', K.gates, 'g/' .. g.key)
+  if g[G_GATE] == 0 then return end
+  g[G_GATE], g[G_WHY] = 0, ''
+  redis.call('ZREM', K.gates, 'g/' .. g[G_KEY])
   place(g)
 end
 
 -- gate_tenant keeps all groups of a tenant out until a time.
 local function gate_tenant(t, till)
-  if t.gate == 0 then
+  if t[T_GATE] == 0 then
     for level = 1, 3 do
-      if t['n' .. level] > 0 then
-        fair.leave(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t.name))
+      if t[T_N1 - 1 + level] > 0 then
+        fair.leave(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t[T_NAME]))
       end
     end
   end
-  t.gate = till
+  t[T_GATE] = till
   shard.spins = shard.spins + 1
-  redis.call('ZADD', K.gates, int(till), 't/' .. t.name)
+  redis.call('ZADD', K.gates, int(till), 't/' .. t[T_NAME])
 end
 
 local function open_tenant(t)
-  if t.gate == 0 then return end
-  t.gate = 0
-  redis.call('ZREM', K.gates, 't/' .. t.name)
+  if t[T_GATE] == 0 then return end
+  t[T_GATE] = 0
+  redis.call('ZREM', K.gates, 't/' .. t[T_NAME])
   for level = 1, 3 do
-    if t['n' .. level] > 0 then
-      fair.enter(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t.name))
+    if t[T_N1 - 1 + level] > 0 then
+      fair.enter(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t[T_NAME]))
     end
   end
 end
@@ -262,34 +260,34 @@ end
 
 -- plan notes that a group has housekeeping to do at a time, at the latest.
 local function plan(g, at)
-  local was = redis.call('ZSCORE', K.agenda, g.key)
-  if not was or tonumber(was) > at then redis.call('ZADD', K.agenda, int(at), g.key) end
+  local was = redis.call('ZSCORE', K.agenda, g[G_KEY])
+  if not was or tonumber(was) > at then redis.call('ZADD', K.agenda, int(at), g[G_KEY]) end
 end
 
 -- move changes a group's status.
 local function move(g, status)
-  g.status, g.epoch = status, g.epoch + 1
+  g[G_STATUS], g[G_EPOCH] = status, g[G_EPOCH] + 1
 end
 
 -- settle looks whether every job of a group has its outcome.
 local function settle(g)
-  if g.sealed == 1 and (g.status == DISPATCHED or g.status == RUNNING) and ended(g) == g.total then
+  if g[G_SEALED] == 1 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
     move(g, AGGREGATING)
     plan(g, now)
-  elseif g.status == CANCELLED and g.inflight == 0 then
+  elseif g[G_STATUS] == CANCELLED and g[G_INFLIGHT] == 0 then
     plan(g, now)
   end
 end
 
 -- tenant_open keeps the count of jobs that a tenant has to do, and the set of the tenants that have any.
 local function tenant_open(t, by)
-  local before = t.open
-  t.open = before + by
-  if before == 0 and t.open > 0 then
-    redis.call('ZADD', K.busy, 0, t.name)
-    t.was, t.seen = t.served, 0
-  elseif before > 0 and t.open == 0 then
-    redis.call('ZREM', K.busy, t.name)
-    t.jobs, t.mean, t.backoff = 0, 0, 0
+  local before = t[T_OPEN]
+  t[T_OPEN] = before + by
+  if before == 0 and t[T_OPEN] > 0 then
+    redis.call('ZADD', K.busy, 0, t[T_NAME])
+    t[T_WAS], t[T_SEEN] = t[T_SERVED], 0
+  elseif before > 0 and t[T_OPEN] == 0 then
+    redis.call('ZREM', K.busy, t[T_NAME])
+    t[T_JOBS], t[T_MEAN], t[T_BACKOFF] = 0, 0, 0
   end
 end

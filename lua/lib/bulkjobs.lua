@@ -17,6 +17,7 @@ local function read_run(text)
 end
 
 local function write_run(r)
+  if r.tries == 0 and r.crashes == 0 and r.refusals == 0 and r.since == 0 then return string.format('%d 0 0 0 0', r.fence) end
   return string.format('%.0f %d %d %d %.0f', r.fence, r.tries, r.crashes, r.refusals, r.since)
 end
 
@@ -39,7 +40,7 @@ end
 
 -- refused_of is the member of a waiting job by tenant and group; kind is N (refused, retried, crashed) or S (for later).
 local function refused_of(kind, g, jobkey)
-  return kind .. g.tenant .. '/' .. jobkey
+  return kind .. g[G_TENANT] .. '/' .. jobkey
 end
 
 local function count_refused(prefix)
@@ -55,45 +56,50 @@ end
 -- to_front gives a job back to the front of its group.
 local function to_front(g, jobkey)
   redis.call('ZADD', K.front, 0, jobkey)
-  g.front = g.front + 1
+  g[G_FRONT] = g[G_FRONT] + 1
   shard.pending = shard.pending + 1
-end
-
--- finish gives a job its outcome: the record, the log of outcomes, the counts.
-local function finish(g, t, jobkey, record, count, run)
-  redis.call('HSET', K.jobs, jobkey, record)
-  redis.call('HDEL', K.runs, jobkey)
-  g.ended_ids[#g.ended_ids + 1] = id_of(jobkey)
-  g[count] = g[count] + 1
-  tenant_open(t, -1)
-  if run and t.open > 0 then
-    t.jobs = t.jobs + 1
-    t.mean = t.mean + (run.refusals - t.mean) / t.jobs
-  end
-  -- The rate of the last five to ten seconds.
-  if now - g.w_at > 5000000 then
-    g.p_at, g.p_n, g.w_at, g.w_n = g.w_at, g.w_n, now, ended(g) - 1
-  end
-  -- A reducer takes outcomes in while the group runs, some thousand at a time.
-  if (ended(g) - g.reduced) % 2000 == 0 then plan(g, now) end
 end
 
 local function ms() return math.floor(now / 1000) end
 
+-- finish gives a job its outcome: the record, the log of outcomes, the counts.
+local function finish(g, t, jobkey, record, count, run)
+  records[#records + 1], records[#records + 2] = jobkey, record
+  over[#over + 1] = jobkey
+  local list = ends[g[G_KEY]]
+  if not list then
+    list = {}
+    ends[g[G_KEY]] = list
+  end
+  list[#list + 1] = id_of(jobkey)
+  g[count] = g[count] + 1
+  tenant_open(t, -1)
+  if run and t[T_OPEN] > 0 then
+    t[T_JOBS] = t[T_JOBS] + 1
+    t[T_MEAN] = t[T_MEAN] + (run.refusals - t[T_MEAN]) / t[T_JOBS]
+  end
+  -- The rate of the last five to ten seconds.
+  if now - g[G_W_AT] > 5000000 then
+    g[G_P_AT], g[G_P_N], g[G_W_AT], g[G_W_N] = g[G_W_AT], g[G_W_N], now, ended(g) - 1
+  end
+  -- A reducer takes outcomes in while the group runs, some thousand at a time.
+  if (ended(g) - g[G_REDUCED]) % 2000 == 0 then plan(g, now) end
+end
+
 local function cancel_job(g, t, jobkey)
-  finish(g, t, jobkey, 'C0 ' .. int(ms()) .. '\n', 'canc')
+  finish(g, t, jobkey, 'C0 ' .. int(ms()) .. '\n', G_CANC)
 end
 
 local function bury(g, t, jobkey, run, code, text)
   local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
   if kind == '' then kind = '-' end
   redis.call('ZADD', K.dead, 0, jobkey)
-  finish(g, t, jobkey, string.format('D%d %.0f %s %d %s %d\n', run.tries, ms(), code, cost or 1, kind or '-', #text) .. text .. (payload or ''), 'dead', run)
+  finish(g, t, jobkey, string.format('D%d %.0f %s %d %s %d\n', run.tries, ms(), code, cost or 1, kind or '-', #text) .. text .. (payload or ''), G_DEAD, run)
 end
 
 -- tenant_rate is what a tenant may start in a second, in thousandths: by its own limit, or as its share in whole jobs, at least 1.
 local function tenant_rate(t)
-  local own = t.rate > 0 and t.rate or set.per_tenant
+  local own = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
   if own > 0 then return own end
   return math.max(1, math.floor(set.global / 1000 / math.max(1, redis.call('ZCARD', K.busy)))) * 1000
 end
@@ -102,10 +108,10 @@ end
 local function backoff(t)
   local wait = set.base
   if set.congestion == 1 then
-    wait = math.min(set.max, set.base + math.floor(count_refused('N' .. t.name) * 1000 / tenant_rate(t)) * 1000000)
+    wait = math.min(set.max, set.base + math.floor(count_refused('N' .. t[T_NAME]) * 1000 / tenant_rate(t)) * 1000000)
     shard.spins = shard.spins + math.max(0, math.floor(wait / set.base) - 1)
   end
-  t.backoff = wait
+  t[T_BACKOFF] = wait
   return wait
 end
 
@@ -132,39 +138,43 @@ local function keep_global(b)
 end
 
 local function tenant_limiter(t, share)
-  local rate = t.rate > 0 and t.rate or set.per_tenant
+  local rate = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
   if rate == 0 and share then rate = tenant_rate(t) end
   if rate == 0 then return nil end
-  return brought(rate, set.burst, t.at, t.frac, t.rated)
+  return brought(rate, set.burst, t[T_AT], t[T_FRAC], t[T_RATED])
 end
 
 local function group_limiter(g)
-  if g.rate == 0 then return nil end
-  return brought(g.rate, 0, g.at, g.frac, g.rated)
+  if g[G_RATE] == 0 then return nil end
+  return brought(g[G_RATE], 0, g[G_AT], g[G_FRAC], g[G_RATED])
 end
 
--- keep writes a limiter's state back to its tenant or group.
-local function keep(owner, b)
-  if b then owner.at, owner.frac, owner.rated = b.at, b.level, b.rate end
+-- keep_tenant and keep_group write a limiter's state back.
+local function keep_tenant(t, b)
+  if b then t[T_AT], t[T_FRAC], t[T_RATED] = b.at, b.level, b.rate end
+end
+
+local function keep_group(g, b)
+  if b then g[G_AT], g[G_FRAC], g[G_RATED] = b.at, b.level, b.rate end
 end
 
 -- peek gives up to n jobs of a group in their order, the returned ones first, without taking them; order jobs come from
 -- one page, so there may be more.
 local function peek(g, n)
   local list, from_front = {}, 0
-  if g.front > 0 then
-    list = redis.call('ZRANGEBYLEX', K.front, '[' .. g.key .. '/', '(' .. g.key .. '0', 'LIMIT', 0, n)
+  if g[G_FRONT] > 0 then
+    list = redis.call('ZRANGEBYLEX', K.front, '[' .. g[G_KEY] .. '/', '(' .. g[G_KEY] .. '0', 'LIMIT', 0, n)
     from_front = #list
   end
   local ends = {}
   local page
-  if #list < n and g.taken < g.added then
-    page = redis.call('HGET', K.order, g.key .. ':' .. int(g.hp)) or ''
-    local at = g.ho + 1
+  if #list < n and g[G_TAKEN] < g[G_ADDED] then
+    page = redis.call('HGET', K.order, g[G_KEY] .. ':' .. int(g[G_HP])) or ''
+    local at = g[G_HO] + 1
     while #list < n do
       local stop = string.find(page, '\n', at, true)
       if not stop then break end
-      list[#list + 1] = g.key .. '/' .. string.sub(page, at, stop - 1)
+      list[#list + 1] = g[G_KEY] .. '/' .. string.sub(page, at, stop - 1)
       ends[#list] = stop
       at = stop + 1
     end
@@ -177,15 +187,15 @@ local function pop(g, n, list, from_front, ends, size)
   local front = math.min(n, from_front)
   if front > 0 then
     redis.call('ZREM', K.front, unpack(list, 1, front))
-    g.front = g.front - front
+    g[G_FRONT] = g[G_FRONT] - front
   end
   if n > from_front then
-    g.taken = g.taken + n - from_front
-    g.ho = ends[n]
-    if g.ho == size and (g.hp < g.tp or g.tn > 0) then
-      redis.call('HDEL', K.order, g.key .. ':' .. int(g.hp))
-      if g.hp == g.tp then g.tp, g.tn = g.tp + 1, 0 end
-      g.hp, g.ho = g.hp + 1, 0
+    g[G_TAKEN] = g[G_TAKEN] + n - from_front
+    g[G_HO] = ends[n]
+    if g[G_HO] == size and (g[G_HP] < g[G_TP] or g[G_TN] > 0) then
+      redis.call('HDEL', K.order, g[G_KEY] .. ':' .. int(g[G_HP]))
+      if g[G_HP] == g[G_TP] then g[G_TP], g[G_TN] = g[G_TP] + 1, 0 end
+      g[G_HP], g[G_HO] = g[G_HP] + 1, 0
     end
   end
   shard.pending = shard.pending - n
@@ -202,19 +212,19 @@ local function start(g, t, reply, jobs)
     runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run)
     leases[#leases + 1], leases[#leases + 2] = till, j.key
     local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g.id, g.tenant, j.kind ~= '' and j.kind or g.type
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]
     reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = j.run.tries + 1, j.run.crashes, int(shard.fence), j.cost
     reply[n + 9] = j.payload
   end
   redis.call('HSET', K.runs, unpack(runs))
   redis.call('ZADD', K.leases, unpack(leases))
-  g.inflight = g.inflight + #jobs
-  t.inflight = t.inflight + #jobs
-  t.served = t.served + #jobs
+  g[G_INFLIGHT] = g[G_INFLIGHT] + #jobs
+  t[T_INFLIGHT] = t[T_INFLIGHT] + #jobs
+  t[T_SERVED] = t[T_SERVED] + #jobs
   shard.inflight = shard.inflight + #jobs
   shard.starts = shard.starts + #jobs
-  if g.started == 0 then g.started, g.w_at, g.p_at = now, now, now end
-  if g.status == DISPATCHED then move(g, RUNNING) end
+  if g[G_STARTED] == 0 then g[G_STARTED], g[G_W_AT], g[G_P_AT] = now, now, now end
+  if g[G_STATUS] == DISPATCHED then move(g, RUNNING) end
 end
 
 -- whose_turn gives the group whose turn it is, its tenant and level, and what the fair queue calls its tenant, with its tag.
@@ -224,7 +234,7 @@ local function whose_turn()
       local gkey = redis.call('ZREVRANGE', K.levels[level], 0, 0)[1]
       if gkey then
         local g = bulk_group(gkey)
-        return g, bulk_tenant(g.tenant), level
+        return g, bulk_tenant(g[G_TENANT]), level
       end
     end
     return nil
@@ -246,11 +256,11 @@ local function charge_turn(g, t, level, flow, tag, cost)
   if not flow then return end
   local v = vname(level)
   shard[v] = math.max(shard[v], tag)
-  fair.advance(K.levels[level], flow, tag, cost, math.max(10, t.weight * g.weight / 1000) * fair.LEVELS[level])
+  fair.advance(K.levels[level], flow, tag, cost, math.max(10, t[T_WEIGHT] * g[G_WEIGHT] / 1000) * fair.LEVELS[level])
   redis.call('ZREM', K.lines, line_of(g))
-  local inner = 'v' .. level
-  t[inner] = math.max(t[inner], g.tag)
-  g.tag = g.tag + fair.charge(cost, g.weight * fair.boost(g.sealed == 1 and g.total or 0, ended(g) + g.inflight))
+  local inner = T_V1 - 1 + level
+  t[inner] = math.max(t[inner], g[G_TAG])
+  g[G_TAG] = g[G_TAG] + fair.charge(cost, g[G_WEIGHT] * fair.boost(g[G_SEALED] == 1 and g[G_TOTAL] or 0, ended(g) + g[G_INFLIGHT]))
   redis.call('ZADD', K.lines, 0, line_of(g))
 end
 

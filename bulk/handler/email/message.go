@@ -107,7 +107,7 @@ func (h *Handler) compose(job *bulk.Job, now time.Time) (*letter, error) {
 	if err := line(p.Subject); err != nil {
 		return nil, fmt.Errorf("subject: %w", err)
 	}
-	m.Subject(p.Subject)
+	m.Subject(spaced(p.Subject))
 	for name, value := range p.Headers {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if !allowedHeader(canonical) {
@@ -119,7 +119,7 @@ func (h *Handler) compose(job *bulk.Job, now time.Time) (*letter, error) {
 		if m.GetGenHeader(mail.Header(canonical)) != nil {
 			return nil, fmt.Errorf("headers.%s: given twice", canonical)
 		}
-		m.SetGenHeader(mail.Header(canonical), value)
+		m.SetGenHeader(mail.Header(canonical), spaced(value))
 	}
 	switch {
 	case p.Text == "" && p.HTML == "":
@@ -192,12 +192,24 @@ func line(s string) error {
 	if !utf8.ValidString(s) {
 		return errors.New("not UTF-8")
 	}
+	run := 0
 	for _, r := range s {
+		if run++; r == ' ' {
+			run = 0
+		}
+		if run > 800 {
+			return errors.New("more than 800 characters without a blank; a header could not be folded into lines")
+		}
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return fmt.Errorf("has the control character %U; a header is one line of text", r)
 		}
 	}
 	return nil
+}
+
+// spaced makes one blank of several: folded there, a header would have lines of blanks alone, which some readers take for its end.
+func spaced(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == ' ' }), " ")
 }
 
 // address parses one address, with or without a name, and gives its domain in ASCII.
@@ -215,8 +227,12 @@ func address(text string) (*netmail.Address, error) {
 	if err := line(a.Name); err != nil { // an encoded word can hold what the text itself may not
 		return nil, err
 	}
+	a.Name = spaced(a.Name)
 	at := strings.LastIndexByte(a.Address, '@')
 	local, domain := a.Address[:at], a.Address[at+1:]
+	if strings.Contains(local, " ") {
+		return nil, fmt.Errorf("%q has a blank before the @", text)
+	}
 	if domain, err = idna.Lookup.ToASCII(domain); err != nil {
 		return nil, fmt.Errorf("%q is not an address: its domain: %w", text, err)
 	}

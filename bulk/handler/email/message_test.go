@@ -125,32 +125,34 @@ func TestBadPayload(t *testing.T) {
 		many[i] = fmt.Sprintf("a%d@example.org", i)
 	}
 	for want, payload := range map[string]string{
-		`the payload: EOF`:                                 ``,
-		`the payload: more than one JSON value`:            `{"to":"a@b.example","text":"x"} {}`,
-		`the payload: json: unknown field "bc"`:            `{"bc":"a@b.example"}`,
-		`the payload: subject: a number is not what`:       `{"subject":1}`,
-		`the payload: json: cannot unmarshal array into`:   `[]`,
-		`to: nobody to send to; give to, cc or bcc`:        `{"subject":"s","text":"t"}`,
-		`to[0]: empty; give an address`:                    `{"to":""}`,
-		`to[1]: "nobody" is not an address`:                `{"to":["a@b.example","nobody"]}`,
-		`cc[0]: "a@b.example, c@d.example" is not`:         `{"to":"a@b.example","cc":"a@b.example, c@d.example"}`,
-		`bcc[0]: "@b.example" is not an address`:           `{"bcc":["@b.example"]}`,
-		`to[0]: has the control character U+000D`:          `{"to":"a@b.example\r\nRCPT TO:<x@y.example>"}`,
-		`to[0]: has the control character U+000A`:          `{"to":"=?utf-8?q?a=0ABcc=3A_x=40y?= <a@b.example>"}`,
-		`to[0]: "a@b_c.example" is not an address: its`:    `{"to":"a@b_c.example"}`,
-		`to[0]: "` + strings.Repeat("a", 65) + `@b.ex" is`: `{"to":"` + strings.Repeat("a", 65) + `@b.ex"}`,
-		`to: 101 recipients, with cc and bcc; 100 are`:     `{"to":["` + strings.Join(many, `","`) + `"]}`,
-		`reply_to: "x" is not an address`:                  `{"to":"a@b.example","reply_to":"x"}`,
-		`subject: has the control character U+000A`:        `{"to":"a@b.example","subject":"a\nBcc: x@y.example"}`,
-		`subject: has the control character U+2028`:        `{"to":"a@b.example","subject":"a\u2028b"}`,
-		`subject: 2001 bytes; 2000 are the most`:           `{"to":"a@b.example","subject":"` + strings.Repeat("x", 2001) + `"}`,
-		`text: empty, and so is html; give one of them`:    `{"to":"a@b.example","subject":"s"}`,
-		`headers."Bcc": not a header that a job may set`:   `{"to":"a@b.example","text":"t","headers":{"Bcc":"x@y.example"}}`,
-		`headers."From": not a header that a job may set`:  `{"to":"a@b.example","text":"t","headers":{"From":"x@y.example"}}`,
-		`headers."X-": not a header that a job may set`:    `{"to":"a@b.example","text":"t","headers":{"X-":"1"}}`,
-		`headers."X-A: b\r\nBcc": not a header that a`:     `{"to":"a@b.example","text":"t","headers":{"X-A: b\r\nBcc":"1"}}`,
-		`headers.X-A: has the control character U+000D`:    `{"to":"a@b.example","text":"t","headers":{"x-a":"b\r\nBcc: c"}}`,
-		`headers.X-A: given twice`:                         `{"to":"a@b.example","text":"t","headers":{"x-a":"b","X-A":"c"}}`,
+		`the payload: EOF`:                                    ``,
+		`the payload: more than one JSON value`:               `{"to":"a@b.example","text":"x"} {}`,
+		`the payload: json: unknown field "bc"`:               `{"bc":"a@b.example"}`,
+		`the payload: subject: a number is not what`:          `{"subject":1}`,
+		`the payload: json: cannot unmarshal array into`:      `[]`,
+		`to: nobody to send to; give to, cc or bcc`:           `{"subject":"s","text":"t"}`,
+		`to[0]: empty; give an address`:                       `{"to":""}`,
+		`to[1]: "nobody" is not an address`:                   `{"to":["a@b.example","nobody"]}`,
+		`cc[0]: "a@b.example, c@d.example" is not`:            `{"to":"a@b.example","cc":"a@b.example, c@d.example"}`,
+		`bcc[0]: "@b.example" is not an address`:              `{"bcc":["@b.example"]}`,
+		`to[0]: has the control character U+000D`:             `{"to":"a@b.example\r\nRCPT TO:<x@y.example>"}`,
+		`to[0]: has the control character U+000A`:             `{"to":"=?utf-8?q?a=0ABcc=3A_x=40y?= <a@b.example>"}`,
+		`to[0]: "a@b_c.example" is not an address: its`:       `{"to":"a@b_c.example"}`,
+		`to[0]: "` + strings.Repeat("a", 65) + `@b.ex" is`:    `{"to":"` + strings.Repeat("a", 65) + `@b.ex"}`,
+		`to: 101 recipients, with cc and bcc; 100 are`:        `{"to":["` + strings.Join(many, `","`) + `"]}`,
+		`reply_to: "x" is not an address`:                     `{"to":"a@b.example","reply_to":"x"}`,
+		`subject: has the control character U+000A`:           `{"to":"a@b.example","subject":"a\nBcc: x@y.example"}`,
+		`subject: has the control character U+2028`:           `{"to":"a@b.example","subject":"a\u2028b"}`,
+		`subject: 2001 bytes; 2000 are the most`:              `{"to":"a@b.example","subject":"` + strings.Repeat("x", 2001) + `"}`,
+		`subject: more than 800 characters without a blank`:   `{"to":"a@b.example","subject":"` + strings.Repeat("x", 801) + `"}`,
+		`to[0]: "\"a b\"@c.example" has a blank before the @`: `{"to":"\"a b\"@c.example"}`,
+		`text: empty, and so is html; give one of them`:       `{"to":"a@b.example","subject":"s"}`,
+		`headers."Bcc": not a header that a job may set`:      `{"to":"a@b.example","text":"t","headers":{"Bcc":"x@y.example"}}`,
+		`headers."From": not a header that a job may set`:     `{"to":"a@b.example","text":"t","headers":{"From":"x@y.example"}}`,
+		`headers."X-": not a header that a job may set`:       `{"to":"a@b.example","text":"t","headers":{"X-":"1"}}`,
+		`headers."X-A: b\r\nBcc": not a header that a`:        `{"to":"a@b.example","text":"t","headers":{"X-A: b\r\nBcc":"1"}}`,
+		`headers.X-A: has the control character U+000D`:       `{"to":"a@b.example","text":"t","headers":{"x-a":"b\r\nBcc: c"}}`,
+		`headers.X-A: given twice`:                            `{"to":"a@b.example","text":"t","headers":{"x-a":"b","X-A":"c"}}`,
 	} {
 		_, err := h.Handle(t.Context(), &bulk.Job{Payload: []byte(payload), IdempotencyKey: "k"})
 		if outcome(err) != "permanent bad_payload" || !strings.HasPrefix(err.Error(), "bad_payload: "+want) {
@@ -181,6 +183,11 @@ func checkLetter(fatalf func(string, ...any), l *letter) {
 	if bytes.ContainsAny(bytes.ReplaceAll(head, []byte("\r\n"), nil), "\r\n\x00") {
 		fatalf("a bare CR, LF or NUL in the header:\n%q", head)
 	}
+	for _, row := range strings.Split(string(head), "\r\n") {
+		if strings.TrimSpace(row) == "" || len(row) > 998 {
+			fatalf("a header line of blanks alone, or of more than 998 bytes:\n%q", head)
+		}
+	}
 	for _, to := range append([]string{l.from}, l.recipients...) {
 		if strings.ContainsAny(path(to), "\r\n\x00") || strings.Count(path(to), "@") < 1 {
 			fatalf("recipient %q", to)
@@ -192,7 +199,7 @@ func checkLetter(fatalf func(string, ...any), l *letter) {
 func TestNoInjection(t *testing.T) {
 	h := handler(t, Options{SMTP: "smtp://127.0.0.1:1"})
 	piece := rapid.SampledFrom([]string{"a", "Ä", " ", "\r\n", "\n", "\r", "\x00", "\u2028", "\u0085", ":", "Bcc: x@evil.example", "<x@evil.example>", ",", "\"", "\\", "(", ")",
-		"=?utf-8?q?=0D=0ABcc:_x?=", "@", ".", "b@example.org", strings.Repeat("long ", 40), "\r\n.\r\n", "\t"})
+		"=?utf-8?q?=0D=0ABcc:_x?=", "@", ".", "b@example.org", strings.Repeat("long ", 40), strings.Repeat("l", 100), strings.Repeat("Ä", 100), "  ", strings.Repeat(" ", 100), "\r\n.\r\n", "\t"})
 	text := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "pieces"), "") })
 	rapid.Check(t, func(t *rapid.T) {
 		fields := map[string]any{"subject": text.Draw(t, "subject"), "text": text.Draw(t, "text"), "html": text.Draw(t, "html")}

@@ -1,0 +1,292 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+
+	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// documented asks and compares each answer with api/openapi-bulk.yaml.
+type documented struct {
+	*bench
+	document *openapi3.T
+	router   routers.Router
+	asked    map[string][]int // "GET /path/{template}" → statuses seen
+}
+
+func newDocumented(t *testing.T) *documented {
+	t.Helper()
+	text, err := os.ReadFile("../../api/openapi-bulk.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := document.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	router, err := legacy.NewRouter(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.JSONBodyDecoder)
+	for _, kind := range []string{ndjson, "text/event-stream", "text/html"} {
+		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
+	}
+	return &documented{newBench(t), document, router, map[string][]int{}}
+}
+
+func (d *documented) ask(status int, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	d.t.Helper()
+	return d.check(status, method, path, body, headers, d.bench.ask(method, path, body, headers...))
+}
+
+// cut sends a body that stops with an error.
+func (d *documented) cut(status int, method, path string, err error) {
+	d.t.Helper()
+	d.check(status, method, path, "", nil, d.bench.send(method, path, iotest.ErrReader(err)))
+}
+
+func (d *documented) check(status int, method, path, body string, headers []string, w *httptest.ResponseRecorder) *httptest.ResponseRecorder {
+	d.t.Helper()
+	t := d.t
+	if w.Code != status {
+		t.Fatalf("%s %s %.80s: %d, want %d: %s", method, path, body, w.Code, status, w.Body)
+	}
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	setHeaders(r, headers)
+	r.Header.Set("Content-Type", "application/json")
+	if strings.HasSuffix(r.URL.Path, "/jobs") || r.URL.Path == "/v1/bulk" {
+		r.Header.Set("Content-Type", ndjson)
+	} else if body == "" {
+		r.Header.Del("Content-Type")
+	}
+	route, params, err := d.router.FindRoute(r)
+	if err != nil {
+		t.Fatalf("%s %s is not documented: %v", method, path, err)
+	}
+	key := method + " " + route.Path
+	d.asked[key] = append(d.asked[key], status)
+	input := &openapi3filter.RequestValidationInput{Request: r, Route: route, PathParams: params,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
+	if status < 300 {
+		if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil {
+			t.Errorf("%s %s %s was taken, the document refuses it: %v", method, path, body, err)
+		}
+	}
+	answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: w.Code, Header: w.Header(),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true}}
+	answer.SetBodyBytes(bytes.Clone(w.Body.Bytes()))
+	if err := openapi3filter.ValidateResponse(t.Context(), answer); err != nil {
+		t.Errorf("%s %s %s: %v", method, path, body, err)
+	}
+	return w
+}
+
+// lines checks every line of NDJSON, or every event's data, against a schema.
+func (d *documented) lines(schema string, w *httptest.ResponseRecorder, want int) {
+	d.t.Helper()
+	n := 0
+	for line := range strings.Lines(w.Body.String()) {
+		if w.Header().Get("Content-Type") == "text/event-stream" {
+			data, is := strings.CutPrefix(line, "data: ")
+			if !is {
+				continue
+			}
+			line = data
+		}
+		var v any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			d.t.Fatalf("%v in %s", err, line)
+		}
+		if err := d.document.Components.Schemas[schema].Value.VisitJSON(v); err != nil {
+			d.t.Errorf("%s: %v", line, err)
+		}
+		n++
+	}
+	if n != want {
+		d.t.Errorf("%d lines of %s, want %d: %s", n, schema, want, w.Body)
+	}
+}
+
+// Every answer is as api/openapi-bulk.yaml says, every answer that the document promises is given here once, and every
+// path that is served is in it.
+func TestAnswersAreAsDocumented(t *testing.T) {
+	t.Parallel()
+	d := newDocumented(t)
+	const acme = "Authorization: Bearer " + acmeToken
+	const spec = `{"id":"g","tenant":"acme","type":"mail","priority":"high","weight":2,"rate":500,"concurrency":3,"base_priority":7,"aggregate":"sum:a.b",` +
+		`"failure_tolerance":"5.5%","callback_url":"https://example.com/done","start":"sealed"}`
+	d.ask(201, "POST", "/v1/groups", spec)
+	d.ask(200, "POST", "/v1/groups", spec, key+"k")
+	d.ask(201, "POST", "/v1/groups", `{"tenant":"zoo","type":"a/b:c","failure_tolerance":3,"aggregate":{"op":"mean","field":"x"},"id":null}`)
+	d.ask(409, "POST", "/v1/groups", `{"id":"g","tenant":"acme","type":"mail"}`)
+	d.ask(200, "PATCH", "/v1/groups/g", `{"weight":1.5,"rate":null,"priority":"normal","concurrency":null,"base_priority":0}`)
+	d.ask(200, "PATCH", "/v1/groups/g", `{"priority":null}`)
+	for _, line := range []string{`{"id":"a","type":"mail","payload":{"x":[1]},"cost":3,"run_at":"2020-01-02T03:04:05Z"}`, `{"payload":null}`} {
+		var v any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.document.Components.Schemas["Job"].Value.VisitJSON(v); err != nil {
+			t.Error(err)
+		}
+		d.ask(200, "POST", "/v1/groups/g/jobs", line+"\n{}\n")
+	}
+	d.ask(200, "POST", "/v1/groups/g/jobs", lines(5), key+"k")
+	d.cut(400, "POST", "/v1/groups/g/jobs", errCut)
+	d.ask(200, "POST", "/v1/groups/g/pause", "")
+	d.ask(200, "POST", "/v1/groups/g/resume", "{}")
+	d.ask(409, "GET", "/v1/groups/g/result", "")
+	d.ask(409, "POST", "/v1/groups/g/redrive", "")
+	d.bench.send("POST", "/v1/groups/g/jobs", cut(lines(501)), key+"half")
+	d.ask(409, "POST", "/v1/groups/g/seal", "")
+	d.ask(200, "POST", "/v1/groups/g/jobs", lines(501), key+"half")
+	d.ask(200, "POST", "/v1/groups/g/seal", "")
+	d.ask(409, "POST", "/v1/groups/g/jobs", lines(1))
+	if n := d.run(func(j store.Leased) store.Ack {
+		if j.ID == "j7" {
+			return buried(j)
+		}
+		return done(j)
+	}); n != 503 {
+		t.Fatalf("%d jobs ran", n)
+	}
+	d.ask(200, "GET", "/v1/congestion", "")
+	if err := d.store.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.ask(200, "GET", "/v1/congestion/acme/history?minutes=5", "")
+	d.lines("Outcome", d.ask(200, "GET", "/v1/groups/g/results", ""), 503)
+	d.lines("Letter", d.ask(200, "GET", "/v1/dead?group=g&limit=9", ""), 1)
+	d.finish("g")
+	d.ask(200, "GET", "/v1/groups/g", "")
+	d.ask(200, "GET", "/v1/groups/g/result", "")
+	d.lines("Group", d.ask(200, "GET", "/v1/groups/g/events", ""), 1)
+	d.ask(204, "GET", "/v1/groups/g/events", "", "Last-Event-ID: end")
+	d.ask(201, "POST", "/v1/groups/g/redrive", `{"rate":5}`)
+	for _, row := range [][2]string{{"PATCH", ""}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/cancel"}} {
+		d.ask(409, row[0], "/v1/groups/g"+row[1], map[string]string{"PATCH": `{"weight":2}`}[row[0]])
+	}
+	d.ask(200, "POST", "/v1/groups/g-r1/cancel", "")
+	d.ask(200, "GET", "/v1/groups?limit=1&status=completed&tenant=acme", "")
+	d.ask(200, "GET", "/v1/groups?limit=1", "")
+
+	const bulk = "/v1/bulk?tenant=acme&type=mail&id=b&priority=low&weight=2&rate=5&concurrency=1&base_priority=1&aggregate=count&failure_tolerance=5%25&start=early&callback_url=http://x/"
+	d.ask(201, "POST", bulk, lines(3)+"x\n", key+"k")
+	d.ask(200, "POST", bulk, "not read", key+"k")
+	d.ask(409, "POST", bulk, lines(3), key+"other")
+	d.ask(201, "POST", "/v1/bulk?tenant=acme&type=mail", lines(3))
+	d.cut(400, "POST", strings.Replace(bulk, "id=b", "id=cut", 1), errCut)
+
+	d.ask(200, "GET", "/v1/limits", "")
+	d.ask(200, "PATCH", "/v1/limits", `{"global":5,"per_tenant":2.5}`)
+	d.ask(200, "PATCH", "/v1/limits", `{"global":null,"per_tenant":null}`)
+	d.ask(200, "GET", "/v1/tenants/acme", "")
+	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":2.5,"rate":7}`)
+	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":null,"rate":null}`)
+	d.ask(404, "GET", "/v1/tenants/nobody", "")
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		d.ask(200, "GET", path, "")
+	}
+	d.ask(200, "GET", "/", "")
+	d.ready, d.healthy = false, http.ErrServerClosed
+	d.ask(503, "GET", "/healthz", "")
+	d.ask(503, "GET", "/readyz", "")
+
+	// What is refused for its form.
+	for _, r := range every {
+		if r.method == "GET" || strings.HasSuffix(r.path, "/jobs") || strings.HasPrefix(r.path, "/v1/bulk") {
+			continue
+		}
+		at := strings.Replace(r.path, "/z", "/g", 1)
+		if strings.Contains(at, "tenants") {
+			at = "/v1/tenants/zoo"
+		}
+		d.ask(400, r.method, at, `{`)
+		d.cut(408, r.method, at, os.ErrDeadlineExceeded)
+		d.ask(413, r.method, at, `{"x":"`+strings.Repeat("x", maxBody)+`"}`)
+		d.ask(415, r.method, at, r.body, "Content-Encoding: gzip")
+		d.ask(422, r.method, at, `{"nothing":1}`)
+	}
+	for _, at := range []string{"/v1/groups/g-r1/jobs", "/v1/bulk?tenant=acme&type=mail"} {
+		at = strings.Replace(at, "g-r1", "open", 1)
+		d.bench.ask("POST", "/v1/groups", `{"id":"open","tenant":"acme","type":"mail"}`)
+		d.cut(408, "POST", at, os.ErrDeadlineExceeded)
+		d.ask(415, "POST", at, "", "Content-Encoding: gzip")
+		d.ask(422, "POST", at, lines(10_001))
+	}
+	for _, path := range []string{"/v1/groups?x=1", "/v1/groups/g/events?x=1", "/v1/groups/g/results?limit=x", "/v1/groups/g/result?x=1", "/v1/dead?group=", "/v1/congestion?x=1",
+		"/v1/congestion/acme/history?minutes=x", "/v1/limits?x=1", "/v1/tenants/acme?x=1"} {
+		d.ask(422, "GET", path, "")
+	}
+	for _, path := range []string{"/v1/congestion/a%20b/history", "/v1/tenants/a%20b"} {
+		d.ask(404, "GET", path, "")
+	}
+	d.ask(404, "PATCH", "/v1/tenants/a%20b", "{}")
+
+	// What refuses before the request is looked at is alike for all.
+	for _, r := range every {
+		d.ask(401, r.method, r.path, r.body, "Authorization:")
+		if strings.Contains(r.path, "/z") && !strings.Contains(r.path, "zoo") || strings.Contains(r.path, "=z") && strings.Contains(r.path, "dead") {
+			d.ask(404, r.method, r.path, r.body)
+		}
+		if strings.Contains(r.path+r.body, "zoo") || r.path == "/v1/limits" && r.method == "PATCH" {
+			d.ask(403, r.method, r.path, r.body, acme)
+		}
+	}
+	for range attemptBurst {
+		d.bench.ask("GET", "/v1/groups", "", "Authorization: Bearer wrong", "Peer: 192.0.2.9:1")
+	}
+	for _, r := range every {
+		d.ask(429, r.method, r.path, r.body, "Peer: 192.0.2.9:1")
+	}
+	d.bench = newBench(t, func(o *Options) { o.Token, o.Tokens, o.RequireToken = "", nil, false })
+	for _, r := range every {
+		d.ask(403, r.method, r.path, r.body, "Authorization:", "Host: evil.example")
+	}
+	private := redistest.Server(t)
+	d.bench = newBenchOn(t, private.Client(), store.Defaults())
+	if err := d.store.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	private.Kill()
+	for _, r := range every {
+		d.ask(503, r.method, r.path, r.body)
+	}
+
+	for path, item := range d.document.Paths.Map() {
+		for method, op := range item.Operations() {
+			for status := range op.Responses.Map() {
+				if !slices.ContainsFunc(d.asked[method+" "+path], func(seen int) bool { return status == strconv.Itoa(seen) }) {
+					t.Errorf("%s %s: the documented %s was never given", method, path, status)
+				}
+			}
+		}
+	}
+	for path, m := range d.server.paths() {
+		item := d.document.Paths.Value(path)
+		for method := range m {
+			if item == nil || item.GetOperation(method) == nil {
+				t.Errorf("%s %s is served and not documented", method, path)
+			}
+		}
+	}
+}

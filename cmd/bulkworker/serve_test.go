@@ -1,0 +1,247 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+const (
+	hookSecret     = "hook-secret-0123456789"
+	callbackSecret = "callback-secret-0123456789"
+)
+
+func TestFromSubmissionToCallback(t *testing.T) {
+	to := newReceiver(t, nil)
+	host := strings.TrimPrefix(to.URL, "http://")
+	p := start(t, fmt.Sprintf(`
+store: {dir: data}
+callbacks: {allow: [%q], secret_file: %q}
+processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
+`, host, secretFile(t, callbackSecret), to.URL, secretFile(t, hookSecret)))
+	p.ready(http.StatusOK)
+
+	if status, answer := p.do("POST", "/v1/groups", fmt.Sprintf(`{"id":"g1","tenant":"acme","type":"webhook","callback_url":"%s/done"}`, to.URL)); status != http.StatusCreated {
+		t.Fatal(status, answer)
+	}
+	if status, answer := p.do("POST", "/v1/groups/g1/jobs", "{\"id\":\"a\",\"payload\":{\"n\":1}}\n{\"id\":\"b\",\"type\":\"nonsense\",\"payload\":1}\n"); status != http.StatusOK || !strings.Contains(answer, `"accepted":1`) {
+		t.Fatal(status, answer)
+	}
+	if status, answer := p.do("POST", "/v1/groups/g1/seal", ""); status != http.StatusOK {
+		t.Fatal(status, answer)
+	}
+	p.group("g1", "COMPLETED")
+
+	job := to.await(t, "/jobs", 1)[0]
+	if err := outbound.Verify([]byte(hookSecret), job.header.Get("X-Bulk-Signature"), time.Now(), job.body); err != nil {
+		t.Error("the job's signature:", err)
+	}
+	if string(job.body) != `{"n":1}` || job.header.Get("X-Bulk-Job") != "a" || job.header.Get("X-Bulk-Attempt") != "1" || job.header.Get("X-Own") != "mine" {
+		t.Errorf("%s %v", job.body, job.header)
+	}
+	done := to.await(t, "/done", 1)[0]
+	if err := outbound.Verify([]byte(callbackSecret), done.header.Get("X-Bulk-Signature"), time.Now(), done.body); err != nil {
+		t.Error("the callback's signature:", err)
+	}
+	var g struct{ ID, Status string }
+	if err := json.Unmarshal(done.body, &g); err != nil || g.ID != "g1" || g.Status != "COMPLETED" {
+		t.Errorf("callback %s: %v", done.body, err)
+	}
+
+	_, page := p.do("GET", "/", "")
+	contains(t, page, "<!doctype html>")
+	_, metrics := p.do("GET", "/metrics", "")
+	contains(t, metrics, `bulk_action_job_runs_total{type="webhook",verdict="success"} 1`, "go_goroutines", `bulk_action_store_script_seconds_count{script="jobs_pull"}`)
+	p.audit() // on the embedded store that it shares with the worker
+
+	p.signal(syscall.SIGTERM)
+	p.end()
+	for _, e := range p.log {
+		if e["msg"] == nil {
+			t.Errorf("a log line that is no JSON: %s", e["raw"])
+		}
+	}
+	if text := p.text(); strings.Contains(text, hookSecret) || strings.Contains(text, callbackSecret) {
+		t.Error("a secret is in the log")
+	}
+}
+
+// After SIGTERM no job starts, one that runs ends, and the process says to balancers that it goes.
+func TestShutdownLetsRunningJobsEnd(t *testing.T) {
+	goOn := make(chan struct{})
+	var once sync.Once
+	release := func() { once.Do(func() { close(goOn) }) }
+	to := newReceiver(t, func(_ delivery, gone <-chan struct{}) {
+		select {
+		case <-goOn:
+		case <-gone:
+		}
+	})
+	t.Cleanup(release)
+	yaml := fmt.Sprintf("store: {url: %q}\nworker: {count: 1}\nprocessors: {webhook: {url: \"%s/jobs\", timeout: 1m}}\n", redistest.Server(t).URL(), to.URL)
+	p := start(t, yaml)
+	p.submit("g1", "a", "b", "c")
+	to.await(t, "/jobs", 1)
+	p.signal(syscall.SIGTERM)
+	p.ready(http.StatusServiceUnavailable)
+	if status, answer := p.do("GET", "/healthz", ""); status != http.StatusOK {
+		t.Error("while it ends:", status, answer)
+	}
+	release()
+	p.end()
+	if n := len(to.got("/jobs")); n != 1 {
+		t.Errorf("%d jobs were started, and one worker had one when SIGTERM came", n)
+	}
+	p.audit()
+
+	next := start(t, yaml)
+	if g := next.group("g1", "COMPLETED"); g["succeeded"] != float64(3) {
+		t.Error(g)
+	}
+	for _, d := range to.got("/jobs") {
+		if d.header.Get("X-Bulk-Attempt") != "1" {
+			t.Errorf("a try was spent on job %s", d.header.Get("X-Bulk-Job"))
+		}
+	}
+	if n := len(to.got("/jobs")); n != 3 {
+		t.Errorf("%d runs of 3 jobs", n)
+	}
+}
+
+// What has not ended within worker.shutdown_grace goes back at once, and costs no try.
+func TestShutdownGivesBack(t *testing.T) {
+	var mu sync.Mutex
+	stuck := true
+	to := newReceiver(t, func(_ delivery, gone <-chan struct{}) {
+		mu.Lock()
+		wait := stuck
+		mu.Unlock()
+		if wait {
+			<-gone
+		}
+	})
+	yaml := fmt.Sprintf("store: {url: %q}\nworker: {count: 2, lease: 1h, shutdown_grace: 100ms}\nprocessors: {webhook: {url: \"%s/jobs\", timeout: 1h}}\n", redistest.Server(t).URL(), to.URL)
+	p := start(t, yaml)
+	p.submit("g1", "a", "b", "c")
+	to.await(t, "/jobs", 2)
+	p.signal(syscall.SIGTERM)
+	p.end()
+	p.audit()
+
+	mu.Lock()
+	stuck = false
+	mu.Unlock()
+	next := start(t, yaml)
+	next.group("g1", "COMPLETED") // long before the lease of one hour would have ended
+	for _, d := range to.got("/jobs") {
+		if d.header.Get("X-Bulk-Attempt") != "1" {
+			t.Errorf("a try was spent on job %s", d.header.Get("X-Bulk-Job"))
+		}
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	to := newReceiver(t, func(_ delivery, gone <-chan struct{}) { <-gone })
+	p := start(t, fmt.Sprintf("store: {url: %q}\nworker: {shutdown_grace: 1h, job_timeout: 1h}\nprocessors: {webhook: {url: \"%s/jobs\", timeout: 1h}}\n", redistest.Server(t).URL(), to.URL))
+	p.submit("g1", "a")
+	to.await(t, "/jobs", 1)
+	p.signal(syscall.SIGTERM)
+	p.ready(http.StatusServiceUnavailable)
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Fatal("the process does not end")
+	}
+	if !signalled(p.err, syscall.SIGTERM) {
+		t.Errorf("it ended with %v", p.err)
+	}
+}
+
+func TestReload(t *testing.T) {
+	to := newReceiver(t, nil)
+	token := secretFile(t, "teams-token-of-old")
+	first := fmt.Sprintf("store: {url: %q}\nadmin: {token: operators-token-1}\napi_tokens: [{name: ann, tenants: [acme], token_file: %q}]\n", redistest.Server(t).URL(), token)
+	p := start(t, first+fmt.Sprintf("processors: {webhook: {url: \"%s/old\"}}\n", to.URL))
+	status := func(token string) int {
+		code, _ := p.do("GET", "/v1/groups", "", "Authorization", "Bearer "+token)
+		return code
+	}
+	if status("operators-token-1") != 200 || status("teams-token-of-old") != 200 || status("operators-token-2") != 401 {
+		t.Fatal("tokens at first")
+	}
+
+	// SIGHUP: rates, tokens and where jobs go change at once; the rest is named.
+	p.write(strings.Replace(first, "operators-token-1", "operators-token-2", 1) + fmt.Sprintf(`
+rate: {global: 123.5}
+worker: {count: 3, lease: 7s}
+listen: "127.0.0.1:1"
+processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice"}}
+`, to.URL, to.URL))
+	p.signal(syscall.SIGHUP)
+	p.said("configuration reloaded")
+	if later := fmt.Sprint(p.said("these settings change with a restart only; the old ones stay in force")["settings"]); later != "[worker.lease processors.invoice]" {
+		t.Error("named:", later)
+	}
+	if status("operators-token-1") != 401 || status("teams-token-of-old") != 200 || status("operators-token-2") != 200 {
+		t.Error("tokens after the reload")
+	}
+	admin := []string{"Authorization", "Bearer operators-token-2"}
+	if _, answer := p.do("GET", "/v1/limits", "", admin...); !strings.Contains(answer, `"global":123.5`) {
+		t.Error("limits:", answer)
+	}
+	if _, answer := p.do("GET", "/metrics", ""); !strings.Contains(answer, "bulk_action_workers 3\n") {
+		t.Error("workers are not 3")
+	}
+	if code, answer := p.do("POST", "/v1/bulk?tenant=acme&type=webhook&id=g1", `{"payload":1}`, admin...); code != 201 {
+		t.Fatal(code, answer)
+	}
+	to.await(t, "/new", 1)
+	if n := len(to.got("/old")); n != 0 {
+		t.Errorf("%d jobs went to the old address", n)
+	}
+
+	// A file that changes is read without being told.
+	if err := os.WriteFile(token, []byte("teams-token-of-new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.saidTimes("configuration reloaded", 2)
+	if status("teams-token-of-old") != 401 || status("teams-token-of-new") != 200 {
+		t.Error("tokens after their file changed")
+	}
+
+	// A bad file changes nothing.
+	p.write("rate: {global: 0}\nadmin: {token: operators-token-3}\n")
+	p.signal(syscall.SIGHUP)
+	contains(t, fmt.Sprint(p.said("the configuration was not reloaded; the old one stays in force")["error"]), "rate.global: 0 is too small")
+	if status("operators-token-3") != 401 || status("operators-token-2") != 200 {
+		t.Error("tokens after a bad file")
+	}
+	p.signal(syscall.SIGTERM)
+	p.end()
+}
+
+// A worker that starts before its store waits for it, and says so.
+func TestStoreAwayAtStart(t *testing.T) {
+	to := newReceiver(t, nil)
+	redis := redistest.Server(t)
+	redis.Kill()
+	p := start(t, fmt.Sprintf("store: {url: %q}\nprocessors: {webhook: {url: \"%s/jobs\"}}\n", redis.URL(), to.URL))
+	p.said("the store does not answer; jobs are taken and run when it does")
+	p.ready(http.StatusServiceUnavailable)
+	redis.Restart()
+	p.ready(http.StatusOK)
+	p.submit("g1", "a")
+	p.group("g1", "COMPLETED")
+	p.signal(syscall.SIGTERM)
+	p.end()
+}
