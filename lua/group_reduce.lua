@@ -26,14 +26,15 @@ elseif verb == 'commit' then
   redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
   g[G_REDUCED] = g[G_REDUCED] + tonumber(ARGV[7])
 elseif verb == 'finish' then
-  if g[G_REDUCED] ~= ended(g) or (g[G_STATUS] ~= AGGREGATING and g[G_STATUS] ~= CANCELLED) then return { 0 } end
+  local over = g[G_STATUS] == AGGREGATING or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1)
+  if g[G_REDUCED] ~= ended(g) or not over then return { 0 } end
   if g[G_STATUS] == AGGREGATING then
     move(g, tonumber(ARGV[9]))
     g[G_FINISHED] = now
     shard.open_groups = shard.open_groups - 1
   end
   sum = ARGV[8]
-  redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
+  redis.call('HSET', K.sums, gkey, '!\n' .. sum) -- a result, and no longer a reducer's state
   redis.call('ZADD', K.agenda, int(now), gkey)
 end
 bulk_save()

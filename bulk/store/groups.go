@@ -188,7 +188,7 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return Group{}, fmt.Errorf("%w: %w", ErrStore, err)
 		}
-		if _, result, ok := strings.Cut(sum, "\n"); ok {
+		if result, ok := strings.CutPrefix(sum, "!\n"); ok {
 			g.Result = []byte(result)
 		}
 	}
