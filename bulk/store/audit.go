@@ -433,10 +433,7 @@ func (a *auditor) readOwners(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := a.hash(ctx, keyChunks, func(field, _ string) {
-		short, _, _ := strings.Cut(field, ":")
-		owned("chunk", short)
-	}); err != nil {
+	if err := a.hash(ctx, keyChunks, func(field, _ string) { owned("chunk", field[:max(0, strings.IndexAny(field, ":/"))]) }); err != nil {
 		return err
 	}
 	if err := a.hash(ctx, keyNames_, func(id, short string) { owned("name "+id, short) }); err != nil {

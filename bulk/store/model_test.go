@@ -332,15 +332,15 @@ func (c *crowd) crash() {
 }
 
 // dispatch does what the dispatcher does until it has no more to do now.
-func (c *crowd) dispatch(gap time.Duration) (next time.Duration) {
-	have, err := c.any().Dispatch(c.ctx, gap)
+func (c *crowd) dispatch() (next time.Duration) {
+	have, err := c.any().Dispatch(c.ctx)
 	for err == nil && have.More {
 		var d Dispatch
-		d, err = c.any().Dispatch(c.ctx, 0)
+		d, err = c.any().Dispatch(c.ctx)
 		have.Moved, have.Recovered, have.Dead = have.Moved+d.Moved, have.Recovered+d.Recovered, have.Dead+d.Dead
 		have.Next, have.More, have.Tend = d.Next, d.More, append(have.Tend, d.Tend...)
 	}
-	want, _ := c.m.Dispatch(c.ctx, gap)
+	want, _ := c.m.Dispatch(c.ctx)
 	sums := func(d Dispatch) string {
 		return fmt.Sprintf("moved %d, recovered %d, dead %d", d.Moved, d.Recovered, d.Dead)
 	}
@@ -523,7 +523,7 @@ func (c *crowd) drain() {
 		}
 	}
 	for range 5_000 {
-		next := c.dispatch(0)
+		next := c.dispatch()
 		if c.finished() {
 			return
 		}
@@ -597,14 +597,18 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string) {
 		"renew":  func(*rapid.T) { c.renew() },
 		"crash":  func(*rapid.T) { c.crash() },
 		"soon":   func(t *rapid.T) { c.now += int64(rapid.IntRange(1, 700_000).Draw(t, "µs")) },
-		"later":  func(t *rapid.T) { c.now += int64(rapid.IntRange(1, 12_000_000).Draw(t, "µs")); c.dispatch(0) },
-		"dispatch": func(t *rapid.T) {
-			c.dispatch(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 3}).Draw(t, "gap")) * time.Second)
+		"later": func(t *rapid.T) {
+			for range rapid.IntRange(1, 12).Draw(t, "rounds") {
+				c.now += int64(rapid.IntRange(1, 1_600_000).Draw(t, "µs"))
+				c.dispatch()
+			}
 		},
-		"redrive": func(*rapid.T) { c.redrive() },
-		"limits":  func(*rapid.T) { c.limits() },
-		"tenant":  func(*rapid.T) { c.tenant() },
-		"audit":   func(*rapid.T) { c.audit() },
+		"gap":      func(t *rapid.T) { c.now += int64(rapid.IntRange(1_000_000, 12_000_000).Draw(t, "µs")); c.dispatch() },
+		"dispatch": func(*rapid.T) { c.dispatch() },
+		"redrive":  func(*rapid.T) { c.redrive() },
+		"limits":   func(*rapid.T) { c.limits() },
+		"tenant":   func(*rapid.T) { c.tenant() },
+		"audit":    func(*rapid.T) { c.audit() },
 	})
 	c.drain()
 	c.compare()
