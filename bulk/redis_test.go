@@ -373,7 +373,7 @@ func TestStoreFaults(t *testing.T) {
 	}
 	ran(300)
 	noticed(server.Stop, server.Cont)
-	ran(runs.Load() + 300)
+	ran(min(runs.Load()+300, n))
 	noticed(server.Kill, func() {
 		if err := e.Resize(8); err != nil {
 			t.Fatal(err)
