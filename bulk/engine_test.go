@@ -226,8 +226,15 @@ func TestResize(t *testing.T) {
 }
 
 func TestAutoscaling(t *testing.T) {
-	m := newMemory(names(3000)...)
-	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 100*time.Millisecond); return nil, nil })
+	for _, took := range []time.Duration{time.Second, 100 * time.Millisecond, 3 * time.Millisecond} {
+		t.Run(took.String(), func(t *testing.T) { autoscaling(t, took) })
+	}
+}
+
+func autoscaling(t *testing.T, took time.Duration) {
+	jobs := int(min(100*time.Second/took, 50_000))
+	m := newMemory(names(jobs)...)
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, took); return nil, nil })
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 1, Min: 2, Max: 40}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
 		if size, _ := e.Workers(); size != 2 {
 			t.Errorf("begins with %d workers, want the least, 2", size)
@@ -237,7 +244,7 @@ func TestAutoscaling(t *testing.T) {
 		if d := time.Since(at); d > 10*time.Second {
 			t.Errorf("grew within %s", d)
 		}
-		until(t, "the work does not end", func() bool { return len(m.done()) == 3000 })
+		until(t, "the work does not end", func() bool { return m.finished() == jobs })
 		until(t, "it does not shrink", func() bool { size, _ := e.Workers(); return size == 2 })
 		if err := e.Resize(100); err != nil {
 			t.Fatal(err)

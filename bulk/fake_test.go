@@ -434,3 +434,8 @@ func (m *memory) status() (s store.Status) {
 	m.under(func() { s = m.group.Status })
 	return s
 }
+
+func (m *memory) finished() (n int) {
+	m.under(func() { n = len(m.outcomes) })
+	return n
+}
