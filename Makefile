@@ -21,7 +21,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: ## Build bin/gateway, bin/loadgen and bin/shop
+build: ## Build bin/gateway, bin/bulkworker, bin/loadgen and bin/shop
 	@mkdir -p bin
 	@for c in $(COMMANDS); do echo "building bin/$$c" >&2; $(GO) build -o "bin/$$c" "./cmd/$$c" || exit 1; done
 	@echo "building bin/shop" >&2; $(GO) build -o bin/shop ./examples/shop

@@ -74,6 +74,7 @@ func (s *shop) handler(delay time.Duration, capacity int) http.Handler {
 		}
 	})
 	work.HandleFunc("POST /checkout", s.checkout)
+	work.HandleFunc("POST /jobs", s.jobs)
 	work.HandleFunc("GET /", s.missing)
 
 	all := http.NewServeMux()

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// jobs is where the bulk worker's webhook handler can send jobs to: messages to customers, as {"to": "…", "text": "…"}. It
+// only says that it has sent them; a job without "to" is refused for good.
+func (s *shop) jobs(w http.ResponseWriter, r *http.Request) {
+	var message struct {
+		To   string `json:"to"`
+		Text string `json:"text"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&message); err != nil || message.To == "" {
+		writeJSON(w, http.StatusUnprocessableEntity, map[string]string{"error": `a job is {"to": "somebody", "text": "…"}`})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"sent_to": message.To, "job": r.Header.Get("X-Bulk-Job")})
+}
