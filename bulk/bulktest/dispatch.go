@@ -41,9 +41,6 @@ func (m *Model) Dispatch(_ context.Context, gap time.Duration) (d store.Dispatch
 		soon(max(j.until, m.hold))
 	}
 	for _, g := range m.list {
-		if g.gate > now {
-			soon(g.gate)
-		}
 		if g.Status == store.Aggregating {
 			d.Tend = append(d.Tend, g.ID)
 		}

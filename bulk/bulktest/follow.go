@@ -40,7 +40,7 @@ func (m *Model) follow(l store.Leased) error {
 	case l.Fence <= m.fence:
 		return fmt.Errorf("fence %d after %d", l.Fence, m.fence)
 	}
-	if global, tenant, own := m.waitsFor(g, j.Cost); max(global, tenant, own) > 0 {
+	if global, tenant, own := m.waitsFor(g, j.Cost); max(global, tenant, own) > 0 && !m.Rerated {
 		return fmt.Errorf("over a limit: to wait are globally %v, for the tenant %v, for the group %v", global, tenant, own)
 	}
 	m.take(g, j.Cost)
@@ -65,7 +65,7 @@ func (m *Model) Rename(from, to string) {
 
 // idle checks that a pull did not leave a worker without a job that could run, nor let it sleep too long.
 func (m *Model) idle(p store.Pulled, want int) error {
-	if m.uneven {
+	if m.uneven || m.Rerated {
 		return nil // a dear job at the head holds cheap ones behind it
 	}
 	soonest, what := never, ""

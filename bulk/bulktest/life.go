@@ -103,3 +103,17 @@ func (m *Model) Groups() []string {
 
 // Tenants gives the names of all tenants.
 func (m *Model) Tenants() []string { return slices.Sorted(maps.Keys(m.tenants)) }
+
+// Rates gives the rates in force, 0 where there is no limit, of each "tenant x" and "group y".
+func (m *Model) Rates() map[string]float64 {
+	all := map[string]float64{}
+	for name, t := range m.tenants {
+		if all["tenant "+name] = t.Rate; t.Rate == 0 {
+			all["tenant "+name] = m.S.PerTenant
+		}
+	}
+	for id, g := range m.groups {
+		all["group "+id] = g.Rate
+	}
+	return all
+}

@@ -20,6 +20,9 @@ type Model struct {
 	// SharedCount is a fault that the figures of the published pipeline show: who refuses a job asks how many wait before others
 	// have added theirs, so that so many checks in a row of a tenant see the same number. 0 and 1: none, as in the store.
 	SharedCount int64
+	// Rerated is for runs in which rates change: when exactly a limiter learns of it is the store's business, so Follow leaves
+	// the limits to the test, which sees the starts.
+	Rerated bool
 
 	groups  map[string]*group
 	list    []*group // in the order in which they were made
@@ -123,16 +126,6 @@ func tolerance(rate, burst float64) int64 {
 	return admission.DefaultBurst(milli(rate))
 }
 
-// rerated is what a live change of a rate does to a limiter: less than a token's fraction is forgotten, or a window begun anew.
-func rerated(m admission.Meter) {
-	switch m := m.(type) {
-	case *admission.GCRA:
-		m.Level = 0
-	case *admission.FixedWindow:
-		m.Level = 0
-	}
-}
-
 func refuse(code store.Code, format string, args ...any) error {
 	return &store.Refusal{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
@@ -216,14 +209,10 @@ func (m *Model) Tenant(name string) store.Congestion {
 func (m *Model) SetLimits(global, perTenant float64) {
 	m.S.Global, m.S.PerTenant = global, perTenant
 	m.global.Rerate(milli(global), tolerance(global, m.S.Burst))
-	rerated(m.global)
 }
 
 // SetTenant changes a tenant's weight and rate live.
 func (m *Model) SetTenant(in store.Tenant) {
 	t := m.tenant(in.Name)
 	t.Weight, t.Rate = in.Weight, in.Rate
-	if t.meter != nil {
-		rerated(t.meter)
-	}
 }

@@ -161,7 +161,6 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	if p.Rate != nil {
 		g.Rate = *p.Rate
 		g.meter.Rerate(milli(g.Rate), tolerance(g.Rate, 0))
-		rerated(g.meter)
 	}
 	m.scored(g)
 	return m.view(g), nil

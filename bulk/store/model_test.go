@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +29,10 @@ type crowd struct {
 	held    []Leased // by whichever process
 	lost    []Leased // by processes that crashed, or whose answer got lost
 	uneven  bool     // jobs of different cost
+	rerate  bool     // rates change
+	starts  map[string]*starts
 	serial  int
+	turn    int
 	reduced map[string]map[string]int // group → status → outcomes, as the reducers saw them
 }
 
@@ -40,7 +45,7 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string) *crowd {
 	set.PerTenant = rapid.SampledFrom([]float64{0, 0, 3, 20.5}).Draw(t, "per_tenant")
 	set.Burst = rapid.SampledFrom([]float64{0, 0, 7}).Draw(t, "burst")
 	set.Limiter = rapid.SampledFrom([]string{"gcra", "gcra", "fixed_window"}).Draw(t, "limiter")
-	set.Policy = rapid.SampledFrom([]string{"fair"}).Draw(t, "policy")
+	set.Policy = rapid.SampledFrom([]string{"fair", "fair", "score"}).Draw(t, "policy")
 	set.Strict = rapid.Bool().Draw(t, "strict")
 	set.Congestion = rapid.IntRange(0, 3).Draw(t, "congestion") > 0
 	set.BaseBackoff = rapid.SampledFrom([]time.Duration{250 * time.Millisecond, time.Second}).Draw(t, "base_backoff")
@@ -50,8 +55,9 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string) *crowd {
 	set.PendingPerTenant = rapid.SampledFrom([]int64{0, 0, 30}).Draw(t, "pending_per_tenant")
 	c := &crowd{
 		t: t, ctx: context.Background(), now: 1_780_000_000_000_000, uneven: rapid.IntRange(0, 3).Draw(t, "uneven") == 0,
-		reduced: map[string]map[string]int{},
+		rerate: rapid.IntRange(0, 2).Draw(t, "rerate") == 0, reduced: map[string]map[string]int{}, starts: map[string]*starts{},
 	}
+	c.rated("", set.Global, set.Burst)
 	for range 3 {
 		s, err := New(Options{Client: client, Prefix: prefix, Timeout: 10 * time.Second, Settings: set, Log: slog.New(slog.DiscardHandler), Now: c.clock})
 		if err != nil {
@@ -60,6 +66,7 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string) *crowd {
 		c.stores = append(c.stores, s)
 	}
 	c.m = bulktest.New(set, c.clock, spread)
+	c.m.Rerated = c.rerate
 	return c
 }
 
@@ -67,7 +74,19 @@ func (c *crowd) clock() int64 { return c.now }
 
 // any is one of the processes.
 func (c *crowd) any() *Store {
+	if c.turn > 0 { // at the end they take turns
+		c.turn++
+		return c.stores[c.turn%len(c.stores)]
+	}
 	return c.stores[rapid.IntRange(0, len(c.stores)-1).Draw(c.t, "process")]
+}
+
+// upTo is a number from 1 to n, n at the end.
+func (c *crowd) upTo(n int) int {
+	if c.turn > 0 {
+		return n
+	}
+	return rapid.IntRange(1, n).Draw(c.t, "n")
 }
 
 func (c *crowd) group() string {
@@ -102,6 +121,9 @@ func (c *crowd) equal(what, have, want string) {
 
 // shown is what of a group has to be equal.
 func shown(g Group) string {
+	if g.Status == Cancelled {
+		g.Result = nil // what its reducer has so far, until the last outcome is in
+	}
 	return fmt.Sprintf("%s %s sealed %t paused %t epoch %d: total %d, pending %d, ready %d, non-ready %d, in flight %d, succeeded %d, failed %d, "+
 		"dead %d, cancelled %d, redriven %d, throttles %d, reduced %d; weight %v rate %v concurrency %d level %s; created %d sealed %d started %d finished %d touched %d; %s",
 		g.ID, g.Status, g.Sealed, g.Paused, g.Epoch, g.Total, g.Pending, g.Ready, g.NonReady, g.InFlight, g.Succeeded, g.Failed,
@@ -177,7 +199,7 @@ func (c *crowd) add() {
 
 // put adds jobs; when the answer gets lost, again.
 func (c *crowd) put(id string, chunk Chunk, jobs []Job) {
-	for range rapid.IntRange(1, 2).Draw(c.t, "times") {
+	for range c.upTo(2) {
 		want, refused := c.m.AddJobs(c.ctx, id, chunk, slices.Clone(jobs))
 		have, err := c.any().AddJobs(c.ctx, id, chunk, slices.Clone(jobs))
 		c.equal("add", c.answer(have, err), c.answer(want, refused))
@@ -197,6 +219,9 @@ func (c *crowd) patch() {
 	case 0:
 		p.Weight = new(rapid.SampledFrom([]float64{0.5, 2}).Draw(c.t, "weight"))
 	case 1:
+		if !c.rerate {
+			c.t.Skip("rates stay")
+		}
 		p.Rate = new(rapid.SampledFrom([]float64{0, 1, 30}).Draw(c.t, "rate"))
 	case 2:
 		p.Concurrency = new(rapid.Int64Range(0, 4).Draw(c.t, "concurrency"))
@@ -240,6 +265,7 @@ func (c *crowd) pull() {
 	if err := c.m.Follow(p, want); err != nil {
 		c.t.Fatal(err)
 	}
+	c.started(p.Jobs)
 	c.held = append(c.held, p.Jobs...)
 }
 
@@ -336,7 +362,7 @@ func (c *crowd) reduce(id string) {
 	want, refused := c.m.BeginReduce(c.ctx, id)
 	c.equal("begin to reduce", c.answer(fmt.Sprint(shown(r.Group), r.Fence, r.Cursor, string(r.State)), err), c.answer(fmt.Sprint(shown(want.Group), want.Fence, want.Cursor, string(want.State)), refused))
 	for {
-		p, err := c.any().Results(c.ctx, id, r.Cursor, rapid.IntRange(1, 20).Draw(c.t, "page"))
+		p, err := c.any().Results(c.ctx, id, r.Cursor, c.upTo(20))
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -344,7 +370,7 @@ func (c *crowd) reduce(id string) {
 			break
 		}
 		fence := r.Fence
-		if rapid.IntRange(0, 9).Draw(c.t, "overtaken") == 0 {
+		if c.turn == 0 && rapid.IntRange(0, 9).Draw(c.t, "overtaken") == 0 {
 			if _, err := c.any().BeginReduce(c.ctx, id); err != nil {
 				c.t.Fatal(err)
 			}
@@ -391,6 +417,9 @@ func (c *crowd) redrive() {
 }
 
 func (c *crowd) limits() {
+	if !c.rerate {
+		c.t.Skip("rates stay")
+	}
 	global, tenant := rapid.SampledFrom([]float64{2, 30, 500}).Draw(c.t, "global"), rapid.SampledFrom([]float64{0, 1.5, 40}).Draw(c.t, "per_tenant")
 	if _, err := c.any().SetLimits(c.ctx, &global, &tenant); err != nil {
 		c.t.Fatal(err)
@@ -407,14 +436,76 @@ func (c *crowd) tenant() {
 		Name: rapid.SampledFrom(names).Draw(c.t, "tenant"), Weight: rapid.SampledFrom([]float64{0.1, 1, 4}).Draw(c.t, "weight"),
 		Rate: rapid.SampledFrom([]float64{0, 0.5, 2, 25}).Draw(c.t, "rate"),
 	}
+	if !c.rerate {
+		in.Rate = 0
+	}
 	if _, err := c.any().SetTenant(c.ctx, in); err != nil {
 		c.t.Fatal(err)
 	}
 	c.m.SetTenant(in)
 }
 
+// starts are those under a limit: of all jobs, of a tenant's, of a group's.
+type starts struct {
+	rate, burst float64 // the most that was ever in force; infinite without a limit
+	log         []start
+}
+
+type start struct{ at, cost int64 }
+
+// rated notes that a rate comes into force.
+func (c *crowd) rated(name string, rate, burst float64) {
+	s := c.starts[name]
+	if s == nil {
+		s = &starts{}
+		c.starts[name] = s
+	}
+	if rate == 0 {
+		rate = math.Inf(1)
+	}
+	if burst == 0 {
+		burst = max(1, rate/10)
+	}
+	s.rate, s.burst = max(s.rate, rate), max(s.burst, burst)
+}
+
+// ratesInForce notes the rates of tenants and groups.
+func (c *crowd) ratesInForce() {
+	c.rated("", c.m.S.Global, c.m.S.Burst)
+	for name, rate := range c.m.Rates() {
+		burst := c.m.S.Burst
+		if strings.HasPrefix(name, "group ") {
+			burst = 0
+		}
+		c.rated(name, rate, burst)
+	}
+}
+
+// started checks that between any start and now no more have started than rate and burst allow, whatever changed meanwhile.
+func (c *crowd) started(jobs []Leased) {
+	for _, j := range jobs {
+		for _, name := range []string{"", "tenant " + j.Tenant, "group " + j.Group} {
+			s := c.starts[name]
+			s.log = append(s.log, start{c.now, j.Cost})
+			sum, dearest := 0.0, 1.0
+			for _, l := range slices.Backward(s.log) {
+				sum, dearest = sum+float64(l.cost), max(dearest, float64(l.cost))
+				dt := float64(c.now-l.at) / 1e6
+				most := s.rate*dt + max(s.burst, dearest) // a cost above the burst is granted when nothing is owed
+				if c.m.S.Limiter == "fixed_window" {
+					most = max(s.rate, dearest) * (math.Floor(float64(c.now)/1e6) - math.Floor(float64(l.at)/1e6) + 1)
+				}
+				if sum > most+1e-6 {
+					c.t.Fatalf("%s: a cost of %v started within %v s; rate %v, burst %v", name, sum, dt, s.rate, s.burst)
+				}
+			}
+		}
+	}
+}
+
 // drain lets everything come to its end: nothing may be lost, nobody may wait for an event that never comes.
 func (c *crowd) drain() {
+	c.turn = 1
 	for _, id := range c.m.Groups() {
 		for key := range 6 { // broken chunks are sent again
 			name := fmt.Sprintf("c%d", key)
@@ -431,7 +522,7 @@ func (c *crowd) drain() {
 			}
 		}
 	}
-	for range 20_000 {
+	for range 5_000 {
 		next := c.dispatch(0)
 		if c.finished() {
 			return
@@ -443,6 +534,7 @@ func (c *crowd) drain() {
 		if err := c.m.Follow(p, 7); err != nil {
 			c.t.Fatal(err)
 		}
+		c.started(p.Jobs)
 		var acks []Ack
 		for _, l := range append(c.held, p.Jobs...) {
 			acks = append(acks, Ack{Key: l.Key, Fence: l.Fence, Verdict: Done, Result: []byte(`{"ok":1}`)})
@@ -454,14 +546,21 @@ func (c *crowd) drain() {
 			continue
 		}
 		if !p.More {
-			wait := next
-			if p.Next > 0 && (wait == 0 || p.Next < wait) {
-				wait = p.Next
+			wait := time.Second // housekeeping has no other clock
+			for _, d := range []time.Duration{next, p.Next} {
+				if d > 0 {
+					wait = min(wait, d)
+				}
 			}
-			c.now += max(1, wait.Microseconds())
+			c.now += wait.Microseconds()
 		}
 	}
 	c.compare()
+	for _, id := range c.m.Groups() {
+		if g, _ := c.m.Group(c.ctx, id); !g.Status.Ended() || g.Reduced != g.Total {
+			c.t.Logf("not at its end: %s", shown(g))
+		}
+	}
 	c.t.Fatal("it does not come to an end")
 }
 
@@ -479,7 +578,7 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string) {
 	c := newCrowd(t, client, prefix)
 	c.create()
 	t.Repeat(map[string]func(*rapid.T){
-		"":       func(*rapid.T) { c.compare() },
+		"":       func(*rapid.T) { c.ratesInForce(); c.compare() },
 		"create": func(*rapid.T) { c.create() },
 		"add":    func(*rapid.T) { c.add() },
 		"add 2":  func(*rapid.T) { c.add() },
