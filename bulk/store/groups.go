@@ -188,7 +188,8 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return Group{}, fmt.Errorf("%w: %w", ErrStore, err)
 		}
-		if _, result, ok := strings.Cut(sum, "\n"); ok {
+		// Before the = there is what the reducer of a cancelled group has so far.
+		if cursor, result, ok := strings.Cut(sum, "\n"); ok && strings.HasPrefix(cursor, "=") {
 			g.Result = []byte(result)
 		}
 	}

@@ -121,9 +121,6 @@ func (c *crowd) equal(what, have, want string) {
 
 // shown is what of a group has to be equal.
 func shown(g Group) string {
-	if g.Status == Cancelled {
-		g.Result = nil // what its reducer has so far, until the last outcome is in
-	}
 	return fmt.Sprintf("%s %s sealed %t paused %t epoch %d: total %d, pending %d, ready %d, non-ready %d, in flight %d, succeeded %d, failed %d, "+
 		"dead %d, cancelled %d, redriven %d, throttles %d, reduced %d; weight %v rate %v concurrency %d level %s; created %d sealed %d started %d finished %d touched %d; %s",
 		g.ID, g.Status, g.Sealed, g.Paused, g.Epoch, g.Total, g.Pending, g.Ready, g.NonReady, g.InFlight, g.Succeeded, g.Failed,

@@ -202,9 +202,10 @@ local function place(g)
   end
 end
 
--- gate_group keeps a group out until a time; a later call may only prolong it.
+-- gate_group keeps a group out until a time; a later call may only prolong it. What the downstream asks for takes the place of
+-- a gate of a rate, which any re-rating opens; should the rate hold longer, the pull after it gates again.
 local function gate_group(g, till, why)
-  if g[G_GATE] >= till then return end
+  if g[G_GATE] >= till and not (why == 'busy' and g[G_WHY] == 'rate') then return end
   g[G_GATE], g[G_WHY] = till, why
   shard.spins = shard.spins + 1
   redis.call('ZADD', K.gates, int(till), 'g/' .. g[G_KEY])
