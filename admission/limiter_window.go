@@ -4,8 +4,9 @@ import "time"
 
 // FixedWindow counts what was taken in the present window, lua/lib/limiter.lua's in Go: Rate thousandths of a token an
 // aligned second, or at rates below one a second one token in as many whole seconds as it takes. It has no burst. At is the
-// start of the window, Level the thousandths of a token taken in it. A cost above a window's is granted when the window is
-// untouched. A clock that went back stays in the newest window.
+// start of the window, Level the thousandths of a token taken in it. A cost above a window's is granted in an
+// untouched one and uses up as many as it takes: At is then the start of the last of them. A clock that went back stays in
+// the newest window.
 type FixedWindow struct {
 	Level, At, Rate int64
 
@@ -42,7 +43,13 @@ func (w *FixedWindow) Admits(cost int64) bool {
 }
 
 // Take counts n tokens.
-func (w *FixedWindow) Take(n int64) { w.Level += n * 1000 }
+func (w *FixedWindow) Take(n int64) {
+	length, most := w.window()
+	if w.Level += n * 1000; n > 0 && w.Level > most {
+		w.At += (w.Level - 1) / most * length
+		w.Level = most
+	}
+}
 
 // Wait is the time until a cost is granted: now or in the next window; -1 at rate 0.
 func (w *FixedWindow) Wait(cost int64) time.Duration {
@@ -52,8 +59,8 @@ func (w *FixedWindow) Wait(cost int64) time.Duration {
 	case w.Admits(cost):
 		return 0
 	}
-	length, _ := w.window()
-	return time.Duration(w.At+length-w.now) * time.Microsecond
+	length, _ := w.window() // At may lie in one that began under another rate
+	return time.Duration(w.At-w.At%length+length-w.now) * time.Microsecond
 }
 
 // Rerate goes on with what was taken in the present window.

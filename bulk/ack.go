@@ -40,6 +40,11 @@ type acker struct {
 	empty chan struct{} // told when there is none left; holds one
 }
 
+func newAcker(s ackTaker, p *pool, runs *registry, m *Metrics, log *slog.Logger, r *role, batch int) *acker {
+	return &acker{store: s, pool: p, runs: runs, metrics: m, log: log, role: r, batch: batch,
+		kick: make(chan struct{}, 1), empty: make(chan struct{}, 1)}
+}
+
 func (a *acker) add(r *run, ack store.Ack) {
 	a.mu.Lock()
 	a.queue = append(a.queue, pendingAck{r, ack})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/anteroom/anteroom/bulk/congestion"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -53,7 +54,7 @@ func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // levels orders the congestion levels.
-var levels = map[string]float64{"none": 0, "low": 1, "moderate": 2, "high": 3, "critical": 4}
+var levels = map[string]float64{congestion.None: 0, congestion.Low: 1, congestion.Moderate: 2, congestion.High: 3, congestion.Critical: 4}
 
 func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {

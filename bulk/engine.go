@@ -213,8 +213,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	m.know(e.Types())
 	h := newHealth(log, m.up)
 	runs := newRegistry()
-	acks := &acker{store: e.store, pool: e.pool, runs: runs, metrics: m, log: log, role: h.role("acker"), batch: 4 * o.Worker.Batch,
-		kick: make(chan struct{}, 1), empty: make(chan struct{}, 1)}
+	acks := newAcker(e.store, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
 	base := context.WithoutCancel(ctx) // what runs ends in an order of its own
 	w := &workers{handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log, timeout: o.Worker.JobTimeout,
 		maxResult: o.MaxResult, base: o.RetryBase, most: o.RetryMost}
@@ -236,7 +235,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			(&scaler{pool: e.pool, min: o.Worker.Min, max: o.Worker.Max}).run(ctx)
 		}
 	})
-	log.Info("running", "workers", e.pool.look(false).size, "types", e.Types())
+	log.Info("running jobs", "workers", e.pool.look(false).size, "types", e.Types())
 	<-ctx.Done()
 
 	// The order of the end. First nothing new comes in, so that what follows is bounded.

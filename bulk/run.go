@@ -218,12 +218,13 @@ func brief(err error) string {
 	if err == nil {
 		return ""
 	}
-	s := err.Error()
-	if len(s) > maxErrorText {
-		s = s[:maxErrorText]
-		for len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]) && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1]
-		}
+	s := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if len(s) <= maxErrorText {
+		return s
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	end := maxErrorText
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
 }

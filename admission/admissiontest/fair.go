@@ -232,6 +232,14 @@ func (t *FairTree) Waiting(level int, tenant string) bool {
 	return ok
 }
 
+// Flows is how many tenants have a place now, each counted in every level in which it has one.
+func (t *FairTree) Flows() (n int) {
+	for _, f := range t.levels {
+		n += len(f.Active)
+	}
+	return n
+}
+
 // first is whose turn it is.
 func (t *FairTree) first() (level int, tenant string, group *FairGroup) {
 	level = -1

@@ -46,7 +46,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	if _, _, err := s.create(ctx, &spec, "bulk", key); err != nil {
 		return refuseUpload(r, err)
 	}
-	u := &upload{to: s.store, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType}
+	u := &upload{to: s.store, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits}
 	state, err := s.store.ChunkState(ctx, spec.ID, u.key)
 	if err != nil {
 		return refuseUpload(r, err)
@@ -72,7 +72,11 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 			return p
 		}
 	}
-	g, err := s.store.Seal(ctx, spec.ID)
+	var g store.Group
+	err = patiently(ctx, outageWaits, func() error {
+		g, err = s.store.Seal(ctx, spec.ID)
+		return err
+	})
 	if err != nil {
 		return u.explainBulk(err)
 	}

@@ -24,7 +24,6 @@ const (
 
 // sink is the part of the store that an upload fills.
 type sink interface {
-	ChunkState(ctx context.Context, group, key string) (store.ChunkState, error)
 	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
 }
 
@@ -57,6 +56,7 @@ type upload struct {
 	key   string // the chunk's; empty: it cannot be resumed
 	ids   lineIDs
 	allow func(kind string) bool
+	waits []time.Duration
 
 	tally
 	sent   int64 // jobs that the store has answered for
@@ -150,7 +150,7 @@ func (u *upload) flush(ctx context.Context) error {
 	b := u.filled
 	u.filled, u.flying = free, b
 	go func() {
-		added, err := u.to.AddJobs(ctx, u.group, store.Chunk{Key: u.key, Offset: b.offset}, b.jobs)
+		added, err := u.add(ctx, store.Chunk{Offset: b.offset}, b.jobs)
 		u.landed <- landing{added, err}
 	}()
 	return nil
@@ -198,8 +198,41 @@ func (u *upload) finish(ctx context.Context) error {
 	if err := u.land(); err != nil || u.key == "" {
 		return err
 	}
-	_, err := u.to.AddJobs(ctx, u.group, store.Chunk{Key: u.key, Offset: u.filled.offset, Last: true, Answer: marshal(u.tally)}, nil)
+	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: marshal(u.tally)}, nil)
 	return err
+}
+
+// add calls the store, and again where it does not answer: of a chunk with a key the same call changes nothing.
+func (u *upload) add(ctx context.Context, c store.Chunk, jobs []store.Job) (added store.Added, err error) {
+	c.Key = u.key
+	waits := u.waits
+	if u.key == "" {
+		waits = nil
+	}
+	err = patiently(ctx, waits, func() error {
+		added, err = u.to.AddJobs(ctx, u.group, c, jobs)
+		return err
+	})
+	return added, err
+}
+
+// outageWaits is how long an upload waits for a store that restarts before it is given back to the client.
+var outageWaits = []time.Duration{100e6, 200e6, 400e6, 800e6, 1600e6, 3200e6}
+
+// patiently calls f again after each of the waits, while the store does not answer.
+func patiently(ctx context.Context, waits []time.Duration, f func() error) error {
+	for {
+		err := f()
+		if len(waits) == 0 || !errors.Is(err, store.ErrStore) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(waits[0]):
+			waits = waits[1:]
+		}
+	}
 }
 
 // uploadKey reads Idempotency-Key; empty: none was sent.
@@ -274,7 +307,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 		return refuseUpload(r, err)
 	}
 	body := moving(w, r, s.o.Limits.Idle)
-	u := &upload{to: s.store, group: g.ID, allow: s.o.AllowType}
+	u := &upload{to: s.store, group: g.ID, allow: s.o.AllowType, waits: outageWaits}
 	if key == "" {
 		if g.Sealed {
 			return refuseUpload(r, sealed(g.ID)) // before it is read for nothing

@@ -108,6 +108,31 @@ func TestAResetConnectionLeavesAGroupThatGoesOn(t *testing.T) {
 	}
 }
 
+// The store is killed and comes back while an upload runs: the upload waits and goes on by itself.
+func TestAnUploadOutlivesARestartOfTheStore(t *testing.T) {
+	t.Parallel()
+	private := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")
+	b := newBenchOn(t, private.Client(), store.Defaults())
+	c := dial(t, b.serve(), "/v1/bulk?tenant=acme&type=mail&id=g")
+	text := lines(4000)
+	chunk(c, text[:len(text)/2])
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if g, err := b.store.Group(t.Context(), "g"); err == nil && g.Total >= 1000 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing came in")
+		}
+	}
+	private.Kill()
+	chunk(c, text[len(text)/2:])
+	private.Restart()
+	chunk(c, "")
+	if status, body := answered(t, c); status != 201 || !strings.Contains(body, `"accepted":4000,"duplicates":0`) {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 // A client that writes all before it reads gets the answer to an upload that is refused at its beginning.
 func TestARefusedUploadIsReadFarEnough(t *testing.T) {
 	t.Parallel()

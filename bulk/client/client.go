@@ -85,7 +85,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	return &Client{base: u, o: o, stall: stallAfter, firstEvent: firstEvent}, nil
 }
 
-// call is one request that is safe to repeat, unless once is set.
+// call is one request. All are safe to repeat.
 type call struct {
 	method string
 	path   []string // segments, unescaped
@@ -94,7 +94,6 @@ type call struct {
 	ndjson bool
 	key    string // Idempotency-Key
 	accept string
-	once   bool
 	stall  time.Duration // 0: the client's
 }
 
@@ -126,28 +125,29 @@ func (c *Client) url(k call) string {
 	return u
 }
 
-// do makes a call, with patience, and decodes its answer into out unless that is nil.
+// do makes a call, with patience, and decodes its answer into out.
 func (c *Client) do(ctx context.Context, k call, out any) error {
-	return c.retry(ctx, k.once, func() error {
-		body, err := c.try(ctx, k)
-		if err != nil {
-			return err
-		}
-		defer body.Close()
-		b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
-		switch {
-		case err != nil:
-			return c.unreachable(err)
-		case len(b) > maxAnswer:
-			return fmt.Errorf("%s %s: the answer is longer than %d MiB", k.method, c.url(k), maxAnswer>>20)
-		case out == nil:
-			return nil
-		}
-		if err := json.Unmarshal(b, out); err != nil {
-			return fmt.Errorf("%s %s: the answer is not what a bulk worker says: %w", k.method, c.url(k), err)
-		}
-		return nil
-	})
+	return c.retry(ctx, func() error { return c.ask(ctx, k, out) })
+}
+
+// ask makes a call once.
+func (c *Client) ask(ctx context.Context, k call, out any) error {
+	body, err := c.try(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return c.unreachable(err)
+	case len(b) > maxAnswer:
+		return fmt.Errorf("%s %s: the answer is longer than %d MiB", k.method, c.url(k), maxAnswer>>20)
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return fmt.Errorf("%s %s: the answer is not what a bulk worker says: %w", k.method, c.url(k), err)
+	}
+	return nil
 }
 
 // try sends a call once. The answer's body is guarded against stalls and is the caller's to close; a refusal is a *Problem.

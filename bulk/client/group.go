@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -190,14 +191,48 @@ func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Group, error) 
 	return c.group(ctx, call{method: http.MethodPatch, path: []string{"v1", "groups", id}}, p)
 }
 
-// Redrive makes a new, sealed group of the dead jobs of a group, at rate jobs a second (0: as the group's). It is not tried
-// again by itself when its answer was lost: list the groups to see whether it was made.
+// Redrive makes a new, sealed group of the dead jobs of a group, at rate jobs a second (0: as the group's). Each dead job goes to one
+// redrive; a group without dead jobs is refused with wrong_state.
 func (c *Client) Redrive(ctx context.Context, id string, rate float64) (*Group, error) {
-	k := post("v1", "groups", id, "redrive")
-	k.once = true
-	return c.group(ctx, k, struct {
+	k, err := post("v1", "groups", id, "redrive").with(struct {
 		Rate float64 `json:"rate,omitempty"`
 	}{rate})
+	if err != nil {
+		return nil, err
+	}
+	var g Group
+	lost := false // an answer was
+	err = c.retry(ctx, func() error {
+		err := c.ask(ctx, k, &g)
+		lost = lost || Passing(err)
+		return err
+	})
+	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "wrong_state" && lost {
+		return c.redriveOf(ctx, id, p) // it was made the first time, and there is nothing left for another
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &g, nil
+}
+
+// redriveOf finds the newest redrive of a group; instead is the error where there is none.
+func (c *Client) redriveOf(ctx context.Context, id string, instead error) (*Group, error) {
+	source, err := c.Group(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for g, err := range c.Groups(ctx, Filter{Tenant: source.Tenant}) {
+		switch {
+		case err != nil:
+			return nil, err
+		case g.RedriveOf == id:
+			return g, nil
+		case g.CreatedAt.Before(source.CreatedAt):
+			return nil, instead
+		}
+	}
+	return nil, instead
 }
 
 func (c *Client) group(ctx context.Context, k call, body any) (*Group, error) {

@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -68,6 +72,33 @@ func TestLifeOfAGroup(t *testing.T) {
 	}
 	if again = end(t, c, again.ID); again.Dead != 1 {
 		t.Errorf("the redrive ended %+v", again)
+	}
+}
+
+// The answer to a redrive is lost; the second try finds what the first has made.
+func TestRedriveThroughABadLine(t *testing.T) {
+	t.Parallel()
+	var made atomic.Int64
+	s := serve(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/redrive") && made.Add(1) == 1 {
+				next.ServeHTTP(httptest.NewRecorder(), r)
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	s.work(t)
+	c := newClient(t, s.URL, Options{})
+	g := end(t, c, submit(t, c, GroupSpec{Type: "nobody"}, lines(3)).ID)
+	create(t, c, GroupSpec{})
+	again, err := c.Redrive(t.Context(), g.ID, 0)
+	if err != nil || again.RedriveOf != g.ID || again.Total != 3 || made.Load() != 2 {
+		t.Errorf("%+v, %v, asked %d times", again, err, made.Load())
+	}
+	_, err = c.Redrive(t.Context(), g.ID, 0)
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Code != "wrong_state" {
+		t.Errorf("nothing left to redrive: %v", err)
 	}
 }
 
@@ -197,5 +228,73 @@ func TestOperators(t *testing.T) {
 	}
 	if past, err := c.History(t.Context(), "acme", 5); err != nil || len(past) != 1 || past[0].Pending != 3 {
 		t.Errorf("history %+v, %v", past, err)
+	}
+}
+
+// Whatever the server says has a field here.
+func TestEveryFieldIsRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.work(t)
+	c := newClient(t, s.URL, Options{})
+	g := submit(t, c, GroupSpec{CallbackURL: "https://example.com/done", Rate: 1e6}, `{"id":"a","payload":1}
+{"id":"b","type":"refuse","payload":1}
+{"id":"c","type":"nobody","payload":1,"cost":2}
+{"id":"d","payload":1,"run_at":"2100-01-01T00:00:00Z"}`)
+	if _, err := c.Cancel(t.Context(), g.ID); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if g.Dead > 0 {
+			if _, err := c.Redrive(t.Context(), g.ID, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g = submit(t, c, GroupSpec{}, `{"id":"a","payload":1}
+{"id":"b","type":"refuse","payload":1}
+{"id":"c","type":"nobody","payload":1,"cost":2}`)
+		g = end(t, c, g.ID)
+	}
+	submit(t, c, GroupSpec{Start: Sealed}, `{"payload":1,"run_at":"2100-01-01T00:00:00Z"}`)
+	if err := s.store.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var summary json.RawMessage
+	for _, row := range []struct {
+		call call
+		into any
+	}{
+		{get("v1", "groups", g.ID), new(Group)},
+		{get("v1", "groups"), &struct {
+			Groups []Group
+			Next   string
+		}{}},
+		{get("v1", "groups", g.ID, "results"), new(Outcome)},
+		{deadCall(g.ID), new(Outcome)},
+		{get("v1", "congestion"), &struct {
+			Summary *json.RawMessage
+			Tenants []Congestion
+		}{Summary: &summary}},
+		{get("v1", "congestion", "acme", "history"), &struct {
+			Tenant  string
+			History []Congestion
+		}{}},
+		{get("v1", "limits"), new(Limits)},
+		{get("v1", "tenants", "acme"), new(Tenant)},
+	} {
+		body, err := c.try(t.Context(), row.call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := json.NewDecoder(body)
+		d.DisallowUnknownFields()
+		n := 0
+		for ; err == nil; n++ {
+			err = d.Decode(row.into)
+		}
+		if !errors.Is(err, io.EOF) || n < 2 {
+			t.Errorf("%s, answer %d: %v", c.url(row.call), n, err)
+		}
+		_ = body.Close()
 	}
 }

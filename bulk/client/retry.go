@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -89,16 +88,12 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	}
 }
 
-// retry calls f until it succeeds, fails for good or patience ends. once: f is repeated only when the server has said that it
-// did nothing.
-func (c *Client) retry(ctx context.Context, once bool, f func() error) error {
+// retry calls f until it succeeds, fails for good or patience ends.
+func (c *Client) retry(ctx context.Context, f func() error) error {
 	for p := c.newPatience(); ; {
 		err := f()
 		if err == nil {
 			return nil
-		}
-		if problem, ok := errors.AsType[*Problem](err); once && (!ok || problem.Status != http.StatusTooManyRequests) {
-			return err
 		}
 		if err := p.wait(ctx, err); err != nil {
 			return err

@@ -22,28 +22,25 @@ func TestPatience(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		patience time.Duration
-		once     bool
 		errs     []error // of the calls, in turn; the last goes on
 		calls    int
 		want     error
 		took     time.Duration // at least; jitter makes up to three times as much
 	}{
-		{"it works", time.Minute, false, []error{nil}, 1, nil, 0},
-		{"a refusal is not repeated", time.Minute, false, []error{errSealed}, 1, errSealed, 0},
-		{"an outage passes", time.Minute, false, []error{errAway, errOutage, nil}, 3, nil, 375 * time.Millisecond},
-		{"the server says when", time.Minute, false, []error{errBusy, errBusy, nil}, 3, nil, 14 * time.Second},
-		{"it says too late", 5 * time.Second, false, []error{errBusy}, 1, errBusy, 0},
-		{"an outage stays", time.Minute, false, []error{errAway}, 0, errAway, 37 * time.Second},
-		{"no patience", -1, false, []error{errAway}, 1, errAway, 0},
-		{"what cannot be repeated", time.Minute, true, []error{errAway}, 1, errAway, 0},
-		{"but was not done", time.Minute, true, []error{errBusy, nil}, 2, nil, 7 * time.Second},
+		{"it works", time.Minute, []error{nil}, 1, nil, 0},
+		{"a refusal is not repeated", time.Minute, []error{errSealed}, 1, errSealed, 0},
+		{"an outage passes", time.Minute, []error{errAway, errOutage, nil}, 3, nil, 375 * time.Millisecond},
+		{"the server says when", time.Minute, []error{errBusy, errBusy, nil}, 3, nil, 14 * time.Second},
+		{"it says too late", 5 * time.Second, []error{errBusy}, 1, errBusy, 0},
+		{"an outage stays", time.Minute, []error{errAway}, 0, errAway, 37 * time.Second},
+		{"no patience", -1, []error{errAway}, 1, errAway, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := newClient(t, "http://x", Options{Patience: row.patience})
 				calls, start := 0, time.Now()
-				err := c.retry(t.Context(), row.once, func() error {
+				err := c.retry(t.Context(), func() error {
 					calls++
 					return row.errs[min(calls, len(row.errs))-1]
 				})
@@ -84,7 +81,7 @@ func TestPatienceEndsWithItsContext(t *testing.T) {
 			told = append(told, fmt.Sprintf("%v %v", err, pause))
 		}})
 		start := time.Now()
-		err := c.retry(ctx, false, func() error { return errBusy })
+		err := c.retry(ctx, func() error { return errBusy })
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errBusy) || time.Since(start) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}

@@ -17,11 +17,17 @@ var (
 	pageHTML string
 	//go:embed page/dashboard.css
 	pageCSS string
-	//go:embed page/dashboard.js
-	pageJS string
+	//go:embed page/core.js
+	coreJS string
+	//go:embed page/list.js
+	listJS string
+	//go:embed page/group.js
+	groupJS string
 
-	style, script = squeeze(pageCSS), squeeze(pageJS)
-	document      = template.Must(template.New("dashboard").Parse(squeeze(pageHTML)))
+	style  = squeeze(pageCSS)
+	script = squeeze("'use strict';\n(() => {\n" + coreJS + listJS + groupJS + "open();\n})();\n")
+
+	document = template.Must(template.New("dashboard").Parse(squeeze(pageHTML)))
 )
 
 // Options of the page; the zero value serves.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +22,7 @@ const (
 	codeNotGood     = 1 // refused, FAILED, CANCELLED, or lines were rejected
 	codeUsage       = 2
 	codeUnreachable = 3
+	codeInterrupted = 130 // as a shell says of a program that SIGINT ended
 )
 
 const (
@@ -133,6 +137,18 @@ func (conn *connection) clients(notice func(format string, args ...any)) (quick,
 	}
 	steady, err = client.New(server, o)
 	return quick, steady, err
+}
+
+// interruptible runs f, and ends its context on SIGINT or SIGTERM, so that it can say where it stopped. The second signal kills.
+func interruptible(ctx context.Context, f func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	err := f(ctx)
+	if err != nil && ctx.Err() != nil {
+		return &coded{codeInterrupted, errors.New("interrupted")}
+	}
+	return err
 }
 
 // writeJSON writes a value as indented JSON.

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -105,4 +107,53 @@ func TestSubmitGoesOnWhereItWasKilled(t *testing.T) {
 	if n := total(); n != jobs {
 		t.Errorf("%v jobs are in; want %d", n, jobs)
 	}
+}
+
+// An interrupt ends an upload with the way to go on, and a watch with the way back; the group goes on by itself.
+func TestInterrupt(t *testing.T) {
+	p := startForClients(t)
+	file := filepath.Join(t.TempDir(), "jobs.ndjson")
+	line := `{"payload":"` + strings.Repeat("x", 2000) + "\",\"run_at\":\"2100-01-01T00:00:00Z\"}\n"
+	if err := os.WriteFile(file, []byte(strings.Repeat(line, 60_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	interrupt := func(want string, ready func(stderr io.Reader), args ...string) {
+		t.Helper()
+		cmd := exec.Command("bulkworker", append(args, "--server", p.url, "--token", operatorsToken)...)
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ready(stderr)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(stderr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // its code is what counts
+		if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.HasSuffix(string(said), want) {
+			t.Errorf("%v: exit code %d, %q", args, code, said)
+		}
+	}
+	someIn := func(io.Reader) {
+		eventually(t, func() error {
+			if _, answer := p.do("GET", "/v1/groups/long", "", "Authorization", "Bearer "+operatorsToken); !strings.Contains(answer, `"total":`) || strings.Contains(answer, `"total":0,`) {
+				return fmt.Errorf("no job is in: %s", answer)
+			}
+			return nil
+		})
+	}
+	firstLine := func(stderr io.Reader) {
+		if _, err := io.ReadFull(stderr, make([]byte, len("long CREATED"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	interrupt("the same command with --id long goes on from there\nbulkworker: interrupted\n", someIn,
+		"submit", "--tenant", "acme", "--type", "webhook", "--id", "long", file)
+	interrupt("group long goes on; bulkworker watch long shows it again\nbulkworker: interrupted\n", firstLine, "watch", "long")
 }

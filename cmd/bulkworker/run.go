@@ -19,6 +19,8 @@ import (
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
+	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/internal/storeopen"
 )
 
 // worker is a running bulk worker.
@@ -64,7 +66,10 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	if err := w.build(metrics); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { w.ending.Store(true) })()
+	defer context.AfterFunc(ctx, func() {
+		w.ending.Store(true)
+		log.Info("ending: no more jobs are taken", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
+	})()
 	defer func() {
 		for _, p := range w.processors {
 			p.replace(nil)
@@ -78,12 +83,10 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
 	parts.AddReloads(func() { w.reload(load) }, func() []string { return w.cfg.Files() })
-	addRun(&parts, w.prepare)
+	addRun(&parts, func(ctx context.Context) error { return w.prepare(ctx, cfg, opened) })
 	addRun(&parts, w.engine.Run)
 	addFront(&parts, w.front, listener, log)
-	err = parts.Run()
-	log.Info("stopped")
-	return err
+	return parts.Run()
 }
 
 // build makes the parts; it starts none.
@@ -127,14 +130,14 @@ func (w *worker) build(metrics *bulk.Metrics) error {
 }
 
 // prepare waits for the store's first answer, and then for the end.
-func (w *worker) prepare(ctx context.Context) error {
+func (w *worker) prepare(ctx context.Context, cfg *config.Bulk, opened *storeopen.Store) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := w.store.Prepare(ctx)
+		again, err := w.claim(ctx, cfg, opened)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, store.ErrStore) {
-			return err // of another version
+		if !again {
+			return err
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -147,6 +150,21 @@ func (w *worker) prepare(ctx context.Context) error {
 	w.answered.Store(true)
 	<-ctx.Done()
 	return nil
+}
+
+// claim gets the store ready, and says whether to try again when it cannot. A
+// store that was away at the start is only now found not to fit.
+func (w *worker) claim(ctx context.Context, cfg *config.Bulk, opened *storeopen.Store) (again bool, err error) {
+	if opened.Away != nil {
+		if err = opened.Fit(ctx); err == nil {
+			err = keeps(ctx, cfg, opened)
+		}
+		if err != nil {
+			return !errors.Is(err, redisurl.ErrUnsuitable), err
+		}
+	}
+	err = w.store.Prepare(ctx)
+	return errors.Is(err, store.ErrStore), err
 }
 
 // addRun adds a part that runs until its context ends.

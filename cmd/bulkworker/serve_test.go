@@ -245,3 +245,52 @@ func TestStoreAwayAtStart(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.end()
 }
+
+// One that is away at the start and then turns out not to fit ends the worker.
+func TestStoreDoesNotFitWhenItComes(t *testing.T) {
+	redis := redistest.Server(t, "--maxmemory-policy", "allkeys-lru")
+	redis.Kill()
+	p := start(t, fmt.Sprintf("store: {url: %q}\n", redis.URL()))
+	redis.Restart()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Fatal("the process does not end")
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	contains(t, p.text(), "bulkworker: store.url unix://", "maxmemory-policy is allkeys-lru")
+}
+
+// The jobs of a worker that was killed run again when their leases have ended, and cost no try.
+func TestKilledWorker(t *testing.T) {
+	stuck := make(chan struct{})
+	to := newReceiver(t, func(_ delivery, gone <-chan struct{}) {
+		select {
+		case <-stuck:
+		case <-gone:
+		}
+	})
+	yaml := fmt.Sprintf("store: {url: %q}\nworker: {count: 2, lease: 1s}\nprocessors: {webhook: {url: \"%s/jobs\"}}\n", redistest.Server(t).URL(), to.URL)
+	p := start(t, yaml)
+	p.submit("g1", "a", "b", "c")
+	to.await(t, "/jobs", 2)
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+	close(stuck)
+
+	next := start(t, yaml)
+	next.group("g1", "COMPLETED")
+	runs := make(map[string]int)
+	for _, d := range to.got("/jobs") {
+		runs[d.header.Get("X-Bulk-Job")]++
+		if d.header.Get("X-Bulk-Attempt") != "1" {
+			t.Errorf("a try was spent on job %s", d.header.Get("X-Bulk-Job"))
+		}
+	}
+	if fmt.Sprint(runs) != "map[a:2 b:2 c:1]" {
+		t.Errorf("runs: %v", runs)
+	}
+	next.audit()
+}

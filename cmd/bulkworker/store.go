@@ -20,14 +20,25 @@ func openStore(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (*storeo
 	if err != nil {
 		return nil, err
 	}
-	if s.Away == nil && cfg.Durability == "disk" {
-		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		if err := redisurl.CheckDisk(asking, s.Client); err != nil {
-			return nil, errors.Join(fmt.Errorf("durability disk: store.url %s: %w", s.URL, err), s.Close())
+	if s.Away == nil {
+		if err := keeps(ctx, cfg, s); errors.Is(err, redisurl.ErrUnsuitable) {
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
+}
+
+// keeps asks the store whether it can do what durability promises.
+func keeps(ctx context.Context, cfg *config.Bulk, s *storeopen.Store) error {
+	if cfg.Durability != "disk" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := redisurl.CheckDisk(ctx, s.Client); err != nil {
+		return fmt.Errorf("durability disk: store.url %s: %w", s.URL, err)
+	}
+	return nil
 }
 
 // tryStore is check-config --store.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -120,14 +121,25 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	shown := &uploading{screen: screen, size: size}
-	// The name of the upload is always the same: who sends the file again to the same group, goes on.
-	sent, err := steady.AddLines(cmd.Context(), group.ID, source, client.Upload{ID: "submit", OnChunk: shown.chunk,
-		OnRejected: func(r client.Rejection) { screen.note("%s:%d: %s", args[0], r.Line, r.Reason) }})
-	if err == nil {
-		_, err = steady.Seal(cmd.Context(), group.ID)
+	var sent client.Uploaded
+	send := func(ctx context.Context) (err error) {
+		// The name of the upload is always the same: who sends the file again to the same group, goes on.
+		sent, err = steady.AddLines(ctx, group.ID, source, client.Upload{ID: "submit", OnChunk: shown.chunk,
+			OnRejected: func(r client.Rejection) { screen.note("%s:%d: %s", args[0], r.Line, r.Reason) }})
+		if err == nil {
+			_, err = steady.Seal(ctx, group.ID)
+		}
+		return err
+	}
+	if args[0] == "-" { // whose reader would not notice a signal
+		err = send(cmd.Context())
+	} else {
+		err = interruptible(cmd.Context(), send)
 	}
 	if err != nil {
-		screen.note("%d lines are in; the same command with --id %s goes on from there", sent.Lines, group.ID)
+		if _, refused := errors.AsType[*client.Problem](err); !refused || client.Passing(err) {
+			screen.note("%d lines are in; the same command with --id %s goes on from there", sent.Lines, group.ID)
+		}
 		return err
 	}
 	shown.end(sent)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -33,18 +34,24 @@ It ends with 0 when the group is COMPLETED and with 1 when it FAILED or was CANC
 func watch(ctx context.Context, c *client.Client, screen *screen, id string) error {
 	defer screen.end()
 	shown := &following{screen: screen}
-	for g, err := range c.Watch(ctx, id) {
-		if err != nil {
-			return err
-		}
-		shown.group(g)
-		if g.Status.Ended() && g.Status != client.Completed {
-			reason := ""
-			if g.Error != "" {
-				reason = ": " + g.Error
+	err := interruptible(ctx, func(ctx context.Context) error {
+		for g, err := range c.Watch(ctx, id) {
+			if err != nil {
+				return err
 			}
-			return fmt.Errorf("group %s is %s%s", g.ID, g.Status, reason)
+			shown.group(g)
+			if g.Status.Ended() && g.Status != client.Completed {
+				reason := ""
+				if g.Error != "" {
+					reason = ": " + g.Error
+				}
+				return fmt.Errorf("group %s is %s%s", g.ID, g.Status, reason)
+			}
 		}
+		return nil
+	})
+	if c, ok := errors.AsType[*coded](err); ok && c.code == codeInterrupted {
+		screen.note("group %s goes on; bulkworker watch %s shows it again", id, id)
 	}
-	return nil
+	return err
 }

@@ -2,7 +2,7 @@ package lifecycle
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -31,35 +31,49 @@ func (g *Group) AddReloads(reload func(), files func() []string) {
 		defer signal.Stop(hup)
 		tick := time.NewTicker(look)
 		defer tick.Stop()
-		seen := marks(files())
+		seen := marksOf(files(), nil)
 		for {
+			told := false
 			select {
 			case <-stop:
 				return nil
 			case <-hup:
+				told = true
 			case <-tick.C:
-				if now := marks(files()); now == seen {
-					continue
-				}
+			}
+			now := marksOf(files(), nil)
+			if !told && maps.Equal(now, seen) {
+				continue
 			}
 			reload()
-			seen = marks(files())
+			// As they were before: what changed while they were read is a change.
+			seen = marksOf(files(), now)
 		}
 	}, func() { close(stop) })
 }
 
-// marks tells whether any of the files has changed: by time, size and, for
-// links that are switched as a whole, the file that they lead to.
-func marks(files []string) string {
-	var all string
+// mark tells whether a file has changed: by time, size and, for links that are
+// switched as a whole, the file that they lead to. A file that is not there has
+// the zero mark.
+type mark struct {
+	time, size int64
+	inode      uint64
+}
+
+// marksOf takes the marks of files, those in known from there.
+func marksOf(files []string, known map[string]mark) map[string]mark {
+	marks := make(map[string]mark, len(files))
 	for _, f := range files {
-		if info, err := os.Stat(f); err == nil {
-			var inode uint64
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				inode = uint64(st.Ino)
+		m, ok := known[f]
+		if !ok {
+			if info, err := os.Stat(f); err == nil {
+				m = mark{time: info.ModTime().UnixNano(), size: info.Size()}
+				if st, ok := info.Sys().(*syscall.Stat_t); ok {
+					m.inode = uint64(st.Ino)
+				}
 			}
-			all += fmt.Sprintln(f, info.ModTime().UnixNano(), info.Size(), inode)
 		}
+		marks[f] = m
 	}
-	return all
+	return marks
 }

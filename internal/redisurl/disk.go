@@ -34,5 +34,5 @@ func checkDisk(ctx context.Context, node doer) error {
 	case strings.Contains(err.Error(), "unknown command"):
 		return fmt.Errorf("%w: it has no WAITAOF, which came with Redis 7.2; use a later one, or durability none or replica", ErrUnsuitable)
 	}
-	return fmt.Errorf("%w: %w; run it with appendonly yes, or use durability none or replica", ErrUnsuitable, err)
+	return fmt.Errorf("%w: WAITAOF says %w; run the store with appendonly yes, or use durability none or replica", ErrUnsuitable, err)
 }

@@ -17,7 +17,7 @@ import (
 const (
 	// start bounds the start of the embedded store, whose file may be long to load.
 	start = 2 * time.Minute
-	// look bounds the first look at a store.
+	// look bounds a look at a store.
 	look = 2 * time.Second
 )
 
@@ -55,14 +55,24 @@ func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error)
 		return nil, errors.Join(err, s.Close())
 	}
 	s.Client = client
-	looking, cancel := context.WithTimeout(ctx, look)
-	defer cancel()
-	err = redisurl.CheckServer(looking, client)
+	err = s.Fit(ctx)
 	if errors.Is(err, redisurl.ErrUnsuitable) {
-		return nil, errors.Join(fmt.Errorf("store.url %s: %w", s.URL, err), s.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	s.Away = err
 	return s, nil
+}
+
+// Fit asks the store whether it can be used; an error that wraps
+// redisurl.ErrUnsuitable is final, any other says that it does not answer.
+func (s *Store) Fit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, look)
+	defer cancel()
+	err := redisurl.CheckServer(ctx, s.Client)
+	if errors.Is(err, redisurl.ErrUnsuitable) {
+		return fmt.Errorf("store.url %s: %w", s.URL, err)
+	}
+	return err
 }
 
 // Close lets go of the store; the last program to do so ends an embedded one.

@@ -134,7 +134,7 @@ local function global_limiter()
 end
 
 local function keep_global(b)
-  shard.at, shard.level, shard.rate = b.at, b.level, b.rate
+  shard.at, shard.level, shard.rate = b.at, b.level, b.rate > 0 and b.rate or shard.rate
 end
 
 local function tenant_limiter(t, share)
@@ -151,7 +151,7 @@ end
 
 -- keep_tenant and keep_group write a limiter's state back.
 local function keep_tenant(t, b)
-  if b then t[T_AT], t[T_FRAC], t[T_RATED] = b.at, b.level, b.rate end
+  if b then t[T_AT], t[T_FRAC], t[T_RATED] = b.at, b.level, b.rate > 0 and b.rate or t[T_RATED] end
 end
 
 local function keep_group(g, b)
@@ -255,7 +255,7 @@ end
 local function charge_turn(g, t, level, flow, tag, cost)
   if not flow then return end
   local v = vname(level)
-  shard[v] = math.max(shard[v], tag)
+  shard[v] = math.max(1, shard[v], tag) -- not 0: a level in use
   fair.advance(K.levels[level], flow, tag, cost, math.max(10, t[T_WEIGHT] * g[G_WEIGHT] / 1000) * fair.LEVELS[level])
   redis.call('ZREM', K.lines, line_of(g))
   local inner = T_V1 - 1 + level

@@ -112,7 +112,8 @@ limiter.gcra = {
 -- fixed_window: at is the start of the window of one second (of as many seconds
 -- as one token takes at a rate below one a second), level the thousandths of a
 -- token used in it. It promises rate a window, so up to twice that in a sliding
--- second.
+-- second. A cost above a window's is granted in an untouched one and uses up as
+-- many as it takes: at is then the start of the last of them.
 local function window(b)
   if b.rate <= 0 or b.rate >= 1000 then return 1000000, b.rate end
   return math.ceil(1000 / b.rate) * 1000000, 1000
@@ -140,14 +141,20 @@ limiter.fixed_window = {
   rerate = function() end, -- what was used in the window stays used
 
   take = function(b, cost)
+    local length, most = window(b)
     b.level = b.level + cost * 1000
+    if b.level > most then
+      b.at = b.at + (math.ceil(b.level / most) - 1) * length
+      b.level = most
+    end
   end,
 
+  -- wait: the window that at lies in may have begun under another rate.
   wait = function(b, cost)
     if b.rate <= 0 then return -1 end
     local length, most = window(b)
     if b.level == 0 or b.level + cost * 1000 <= most then return 0 end
-    return b.at + length - b.now
+    return b.at - b.at % length + length - b.now
   end,
 }
 

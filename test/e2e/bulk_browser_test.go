@@ -185,7 +185,7 @@ func accessible(t *testing.T, ctx context.Context, state string) { //nolint:revi
 		t.Fatal(err)
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{360, 1280} {
+		for _, width := range []int64{360, 1200} {
 			if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}); err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func TestBulkDashboard(t *testing.T) {
 	var free sync.Once
 	letGo := func() { free.Do(func() { close(team.release) }) }
 	defer letGo()
-	site := startBulkworker(t, fmt.Sprintf(`
+	site, stop := startBulkworker(t, fmt.Sprintf(`
 listen: "127.0.0.1:0"
 admin: {token: %q}
 store: {dir: %q}
@@ -255,13 +255,14 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	// Some jobs fail, and their text is text.
 	const evil = `<img src=/x onerror=alert(1)>`
 	api.submit("tenant=acme&id=mixed", `{"id":"good","payload":{}}`, `{"id":"gone","payload":{"do":"refuse"}}`,
-		`{"id":"<b>bad</b>","payload":{"do":"break","text":"`+evil+`"}}`, `{"id":"worse","payload":{"do":"break"}}`)
+		`{"id":"<b>bad</b>","payload":{"do":"break","text":"`+evil+`"}}`, `{"id":"worse","payload":{"do":"break","customer":12345678901234567890}}`)
 	shows(t, ctx, row("mixed", ".tags")+`?.textContent === 'FAILED' && `+row("mixed", "[data-f=dead]")+`.textContent === '2 dead'`)
 	do(t, ctx, chromedp.Click(in("mixed", "a")), chromedp.WaitVisible(chromedp.CSS(`#dead tbody tr`)))
 	shows(t, ctx, `document.activeElement.id === 'grouphead' && document.title.startsWith('mixed')`)
 	shows(t, ctx, `document.querySelectorAll('#dead tbody tr').length === 2`)
 	shows(t, ctx, `[...document.querySelectorAll('#dead tbody th')].some(e => e.textContent === '<b>bad</b>')`)
 	shows(t, ctx, `[...document.querySelectorAll('#dead pre')].some(e => JSON.parse(e.textContent).text === '`+evil+`') && !document.querySelector('img, main b')`)
+	shows(t, ctx, `[...document.querySelectorAll('#dead pre')].some(e => e.textContent.includes('"customer": 12345678901234567890'))`)
 	shows(t, ctx, `document.querySelector('#errors dl').textContent.includes('http_4041')`) // code and number
 	shows(t, ctx, `document.querySelector('#result pre').textContent.includes('"succeeded": 1')`)
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#dead summary`)))
@@ -358,11 +359,15 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	shows(t, ctx, kept+` === '[[["token","`+bulkToken+`"]],0,"",false]'`)
 	do(t, ctx, chromedp.Reload(), chromedp.WaitVisible(in("long", "a")))
 	shows(t, ctx, `!/NaN|undefined|null|Infinity/.test(document.body.innerText)`)
+
+	// The worker goes: what is shown is marked as old, and one can still leave.
+	stop()
+	shows(t, ctx, `document.querySelector('#alarm').checkVisibility() && document.querySelector('#alarm').textContent.includes('does not answer') && !!`+row("long", ""))
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#leave`)), chromedp.WaitVisible(chromedp.CSS(`#token`)))
 	shows(t, ctx, `sessionStorage.length === 0 && document.querySelector('#list').hidden`)
 	for _, c := range complaints() {
-		// Chromium logs each answer of 401 and 422, which were asked for.
-		if !strings.Contains(c, "401 (Unauthorized)") && !strings.Contains(c, "422 (Unprocessable Entity)") {
+		// Chromium logs each answer of 401 and 422, and each request to a worker that is gone.
+		if !strings.Contains(c, "401 (Unauthorized)") && !strings.Contains(c, "422 (Unprocessable Entity)") && !strings.Contains(c, "ERR_CONNECTION_REFUSED") {
 			t.Error(c)
 		}
 	}
@@ -387,9 +392,9 @@ func buildBulkworker() (string, error) {
 	return binary, nil
 }
 
-// startBulkworker starts the program, ready to serve, and gives its address. It ends with the test, which fails if it did
-// not end well.
-func startBulkworker(t *testing.T, yaml string) (url string) {
+// startBulkworker starts the program, ready to serve, and gives its address. It ends with stop or with the test, which fails
+// if it did not end well.
+func startBulkworker(t *testing.T, yaml string) (url string, stop func()) {
 	t.Helper()
 	bulkworker.once.Do(func() { bulkworker.binary, bulkworker.err = buildBulkworker() })
 	if bulkworker.err != nil {
@@ -408,8 +413,12 @@ func startBulkworker(t *testing.T, yaml string) (url string) {
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
+	stop = func() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // no harm where it has ended
+		p.wait()
+	}
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		stop()
 		if code := p.wait(); code != 0 {
 			t.Errorf("after SIGTERM the bulk worker ended with %d, want 0\n%s", code, tail(p.text()))
 		}
@@ -427,7 +436,7 @@ func startBulkworker(t *testing.T, yaml string) (url string) {
 		addr, _ = p.line("listening", "addr")
 		return addr != ""
 	})
-	return "http://" + addr
+	return "http://" + addr, stop
 }
 
 // logOf writes into a process's log.

@@ -132,6 +132,9 @@ func (s *visit) Mail(from string, o *smtp.MailOptions) error {
 	s.box.mu.Lock()
 	s.box.tls = isTLS
 	s.box.mu.Unlock()
+	if s.now.from != "" { // as strict servers are
+		return &smtp.SMTPError{Code: 503, EnhancedCode: smtp.EnhancedCode{5, 5, 1}, Message: "nested MAIL command"}
+	}
 	s.now = message{from: from, utf8: o != nil && o.UTF8}
 	return s.box.refused("MAIL")
 }

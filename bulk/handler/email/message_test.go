@@ -161,6 +161,23 @@ func TestBadPayload(t *testing.T) {
 	}
 }
 
+// A header is folded where it has blanks, and never into a line of blanks alone: some readers take that for the header's end.
+func TestFolding(t *testing.T) {
+	h := handler(t, Options{SMTP: "smtp://127.0.0.1:1"})
+	word := strings.Repeat("l", 100)
+	for _, text := range []string{word + "  " + word, word + "   " + word, " " + word + "     ", strings.Repeat(" ", 300) + word, strings.Repeat("  x", 100)} {
+		l, err := h.compose(job(map[string]any{"subject": text, "headers": map[string]string{"X-A": text}, "to": `"` + text + `" <bob@example.org>`}), time.Unix(1767323045, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLetter(t.Errorf, l)
+		m, err := netmail.ReadMessage(bytes.NewReader(l.body))
+		if err != nil || m.Header.Get("Subject") != strings.Join(strings.Fields(text), " ") {
+			t.Errorf("%q: %v, %q", text, err, m.Header)
+		}
+	}
+}
+
 // written are the headers that a message may have.
 func written(name string) bool {
 	return slices.Contains([]string{"From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-Id", "Mime-Version", "Content-Type",

@@ -268,7 +268,7 @@ func TestReallyCancelled(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			silent, closed := make(chan struct{}), make(chan struct{})
 			addr := script(t, at, silent, closed)
-			h := handler(t, Options{SMTP: "smtp://" + addr})
+			h := handler(t, Options{SMTP: "smtp://" + addr, Timeout: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)

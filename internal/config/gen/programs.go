@@ -76,8 +76,10 @@ live change › command line › environment › file (` + "`--config`" + `) ›
 Durations have a unit (` + "`250ms`" + `, ` + "`30s`" + `, ` + "`1h30m`" + `), sizes may have one (` + "`16KiB`" + `, ` + "`8MiB`" + `, or plain bytes), rates are decimals with at most three places.
 Settings marked **live** can also be changed while the bulk worker runs, by ` + "`PATCH /v1/limits`" + `, for all processes of the store.
 
-On SIGHUP, and when a file that it names changes, the configuration is read again. Tokens, rates and ` + "`worker.count`" + `, the secrets, headers and addresses
-of processors take effect at once; of anything else the log names what a restart is needed for. A bad file keeps the old configuration and says so.
+On SIGHUP, and when a file that it names changes, the configuration is read again, and takes effect at once: all of it, or nothing where something is
+wrong with it. These wait for a restart, and the log names those of them that differ: ` + "`listen`" + `, ` + "`log`" + `, ` + "`store`" + `, ` + "`durability`" + `,
+` + "`congestion.base_backoff`" + ` and ` + "`max_backoff`" + `, ` + "`worker`" + ` but for ` + "`count`" + `, ` + "`max_retries`" + ` and ` + "`max_crashes`" + `, ` + "`limits.result`" + `, and processors that are new, gone
+or of another kind.
 
 Every process of one store should have the same settings for rates, queue, congestion, tries and retention: each passes its own with what it asks the
 store to do.

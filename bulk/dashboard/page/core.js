@@ -1,0 +1,223 @@
+// The dashboard asks the public API under /v1 and shows the answers. It never builds HTML from text, and the token goes into
+// a header only. This file has what its views share; list.js and group.js follow it in the same function, then open().
+
+const every = 2000, groupsAPage = 25, deadAPage = 20;
+const $ = (s, root = document) => root.querySelector(s);
+const ended = g => ['COMPLETED', 'FAILED', 'CANCELLED'].includes(g.status);
+let token = sessionStorage.getItem('token') || '';
+let view = new AbortController(), held = false, again = false, go = () => {};
+
+// -- words
+const whole = v => new Intl.NumberFormat('en').format(v);
+const number = v => new Intl.NumberFormat('en', {maximumFractionDigits: v < 10 ? 2 : v < 1000 ? 1 : 0}).format(v);
+const perSecond = v => new Intl.NumberFormat('en', {maximumFractionDigits: 3}).format(v);
+const span = s => {
+  if (s < 10) return number(s) + ' s';
+  const t = Math.round(s), h = Math.floor(t / 3600), min = Math.floor(t % 3600 / 60);
+  if (t < 60) return t + ' s';
+  if (t < 3600) return min + ' min' + (t < 600 && t % 60 ? ' ' + t % 60 + ' s' : '');
+  return h < 48 ? h + ' h ' + min + ' min' : Math.floor(h / 24) + ' d ' + h % 24 + ' h';
+};
+const moment = t => new Date(t).toLocaleString();
+const tones = {RUNNING: 'on', AGGREGATING: 'on', COMPLETED: 'good', FAILED: 'bad', none: '', low: 'good', moderate: 'warn', high: 'bad', critical: 'bad'};
+
+// -- elements
+const make = (name, text, cls) => {
+  const e = document.createElement(name);
+  if (text !== undefined) e.textContent = text;
+  if (cls) e.className = cls;
+  return e;
+};
+const set = (e, text) => { if (e.textContent !== text) e.textContent = text; };
+const put = (root, texts) => { for (const name in texts) set($('[data-f=' + name + ']', root), texts[name]); };
+const tags = (list, words) => {
+  if (list.textContent !== words.map(w => w[0]).join('')) list.replaceChildren(...words.map(w => make('li', w[0], 'tag ' + (w[1] || ''))));
+};
+// A table that is laid out as cards would lose what it is to some screen readers.
+const role = {TABLE: 'table', THEAD: 'rowgroup', TBODY: 'rowgroup', TR: 'row', TD: 'cell', TH: 'columnheader', row: 'rowheader'};
+const roles = root => {
+  for (const e of [root, ...root.querySelectorAll('*')]) if (role[e.scope || e.tagName]) e.setAttribute('role', role[e.scope || e.tagName]);
+  return root;
+};
+document.querySelectorAll('.cards').forEach(roles);
+const copyOf = id => roles($(id).content.firstElementChild.cloneNode(true));
+// rows keeps a table's rows by their key, so that what has the focus or is open stays.
+const rows = (body, items, key, create) => {
+  const kept = new Map([...body.children].map(e => [e.dataset.key, e])), keys = items.map(key);
+  for (const [k, e] of kept) if (!keys.includes(k)) e.remove();
+  items.forEach((item, i) => {
+    const e = kept.get(keys[i]) || create(item);
+    e.dataset.key = keys[i];
+    e.show?.(item);
+    if (body.children[i] !== e) body.insertBefore(e, body.children[i] || null);
+  });
+};
+const heat = (root, text) => {
+  const e = $('[data-f=congestion]', root);
+  set(e, text);
+  e.className = 'tag ' + (tones[text] || '');
+};
+const say = (text, bad) => { set($('#said'), text); $('#said').classList.toggle('bad', !!bad); };
+const alarm = text => { $('#alarm').hidden = !text; set($('#alarm'), text); };
+const show = (...names) => { for (const n of ['enter', 'totals', 'list', 'group']) $('#' + n).hidden = !names.includes(n); };
+
+// -- the API
+class Refused extends Error {
+  constructor(status, p, after) {
+    const faults = (p.problems || []).map(f => [f.path, f.problem, f.allowed].filter(Boolean).join(': '));
+    super(faults.length ? faults.join('\n') : p.detail || 'The bulk worker answered ' + status + '.');
+    Object.assign(this, {status, after});
+  }
+}
+async function ask(path, {method = 'GET', body, signal, lines} = {}) {
+  const headers = token ? {Authorization: 'Bearer ' + token} : {};
+  if (body) headers['Content-Type'] = 'application/json';
+  const limit = AbortSignal.timeout(method === 'GET' ? 15000 : 600000); // a redrive goes through all its jobs
+  const r = await fetch('/v1/' + path, {method, headers, body: body && JSON.stringify(body), cache: 'no-store', credentials: 'omit',
+    redirect: 'error', signal: signal ? AbortSignal.any([signal, limit]) : limit});
+  if (!r.ok) throw new Refused(r.status, await r.json().catch(() => ({})), r.headers.get('Retry-After'));
+  return lines === undefined ? parse(await r.text()) : first(r.body, lines);
+}
+// parse keeps whole numbers that JavaScript would round, as the ids in many payloads are.
+const parse = text => JSON.parse(text, (k, v, c) => Number.isInteger(v) && !Number.isSafeInteger(v) && c && JSON.rawJSON ? JSON.rawJSON(c.source) : v);
+// first reads up to n lines of NDJSON and leaves the rest unread, however long it is.
+async function first(stream, n) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader(), got = [];
+  let rest = '';
+  for (;;) {
+    const {done, value} = await reader.read();
+    const parts = (rest + (done ? '\n' : value)).split('\n');
+    rest = parts.pop();
+    for (const line of parts) if (line.trim() && got.length < n) got.push(parse(line));
+    if (got.length >= n) reader.cancel().catch(() => {});
+    if (done || got.length >= n) return got;
+  }
+}
+const of = (id, rest = '') => 'groups/' + encodeURIComponent(id) + rest;
+
+// -- coming and going
+const form = $('#enter'), field = $('#token');
+function askForToken(why) {
+  view.abort();
+  sessionStorage.removeItem('token');
+  token = '';
+  show('enter');
+  $('#leave').hidden = $('#hold').hidden = true;
+  alarm('');
+  say('');
+  set($('.error', form), why);
+  set($('#link'), 'Not connected');
+  document.title = 'Anteroom bulk';
+  field.focus();
+}
+form.addEventListener('submit', e => {
+  e.preventDefault();
+  token = field.value.trim();
+  field.value = '';
+  if (/^[\x21-\x7e]*$/.test(token)) open();
+  else askForToken('A token has printable ASCII characters and no blanks.');
+});
+$('#leave').addEventListener('click', () => askForToken(''));
+$('#hold').addEventListener('click', e => {
+  held = !held;
+  e.currentTarget.setAttribute('aria-pressed', held);
+  awake() ? wake() : rest();
+});
+document.addEventListener('visibilitychange', () => { awake() ? wake() : rest(); });
+const awake = () => !document.hidden && !held;
+const wake = () => { again = true; go(); };
+const rest = () => { if (form.hidden) set($('#link'), held ? 'Held: the figures stand still' : 'Paused while this tab is hidden'); };
+
+// loop repeats work, while somebody looks, until the view is left. What is done by hand wakes it.
+async function loop(work, {signal}) {
+  for (;;) {
+    again = false;
+    try {
+      await work(signal);
+      if (signal.aborted) return;
+      if (token) sessionStorage.setItem('token', token);
+      alarm('');
+      awake() ? set($('#link'), 'Connected') : rest();
+    } catch (e) {
+      if (signal.aborted) return;
+      if (e.status === 401 || e.status === 429) {
+        return askForToken(e.status === 401 && !token ? '' : e.message + (e.after ? ' Try again in ' + span(+e.after) + '.' : ''));
+      }
+      set($('#link'), 'Not connected');
+      alarm(e.status ? e.message : 'The bulk worker does not answer; what is shown is old.');
+    }
+    if (!again) await new Promise(r => { go = r; if (awake()) setTimeout(r, every); });
+    if (signal.aborted) return;
+  }
+}
+
+// open shows what the address asks for: #group/<id>, or the list, as #?tenant=acme&status=RUNNING.
+let came = '';
+function open() {
+  view.abort();
+  view = new AbortController();
+  dialog.close('');
+  $('#leave').hidden = !token;
+  $('#hold').hidden = false;
+  say('');
+  const at = location.hash.slice(1);
+  if (at.startsWith('group/')) {
+    let id = at.slice(6);
+    try { id = decodeURIComponent(id); } catch { /* then it is meant as it stands */ }
+    openGroup(id);
+  } else {
+    openList(new URLSearchParams(at.replace(/^\?/, '')));
+  }
+}
+addEventListener('hashchange', open);
+
+// -- actions on a group
+const done = {pause: 'is paused: nothing of it starts.', resume: 'runs again.', cancel: 'is cancelled.'};
+async function act(g, verb, shown) {
+  const here = view; // by the answer, another group may be on the page
+  if (verb === 'cancel' && !await confirmed(g)) return;
+  try {
+    const now = await ask(of(g.id, '/' + verb), {method: 'POST'});
+    say(g.id + ' ' + done[verb]);
+    if (here === view) shown(now);
+  } catch (e) {
+    if (e.status === 401) return askForToken(e.message);
+    say(g.id + ': ' + e.message, true);
+  }
+  wake();
+}
+// A button that is disabled while it works would lose the focus.
+function buttons(root, current, shown) {
+  let busy = false;
+  for (const verb of Object.keys(done)) {
+    $('[data-a=' + verb + ']', root).addEventListener('click', async e => {
+      const b = e.currentTarget;
+      if (busy) return;
+      busy = true;
+      await act(current(), verb, shown);
+      busy = false;
+      if (b.hidden && [b, document.body].includes(document.activeElement)) $('[data-a]:not([hidden])', root)?.focus();
+    });
+  }
+}
+const choose = (root, g) => {
+  $('[data-a=pause]', root).hidden = g.paused || ended(g);
+  $('[data-a=resume]', root).hidden = !g.paused || ended(g);
+  $('[data-a=cancel]', root).hidden = ended(g);
+};
+const dialog = $('#confirm');
+function confirmed(g) {
+  set($('h2', dialog), 'Cancel ' + g.id + '?');
+  set($('p', dialog), whole(waitingOf(g)) + ' jobs that have not begun never will; ' + whole(g.in_flight) + ' in flight end as they do. This cannot be undone.');
+  dialog.returnValue = '';
+  dialog.showModal();
+  return new Promise(settle => dialog.addEventListener('close', () => settle(dialog.returnValue === 'yes'), {once: true}));
+}
+
+// -- figures of a group
+const waitingOf = g => g.pending + g.ready + g.non_ready;
+const doneOf = g => g.succeeded + g.failed + g.dead + g.cancelled;
+const percent = g => Math.floor(g.progress * 1000) / 10 + ' %';
+const etaOf = g => ended(g) ? [g.finished_at ? 'took ' + span((Date.parse(g.finished_at) - Date.parse(g.created_at)) / 1000) : '–', ''] : !g.eta ? [g.paused ? 'paused' : '–', '']
+  : [span(g.eta.seconds), g.eta.high > g.eta.low ? span(g.eta.low) + ' to ' + span(g.eta.high) : ''];
+const stateOf = g => [[g.status, tones[g.status]], ...(g.paused && !ended(g) ? [['paused', 'warn']] : [])];
