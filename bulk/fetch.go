@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
@@ -59,6 +60,8 @@ func (f *fetcher) run(ctx context.Context) {
 		for _, j := range p.Jobs {
 			take(j)
 		}
+		// Handlers that need no time end first, and free their workers for one pull of all of them instead of many of one.
+		runtime.Gosched()
 		f.pool.pulled(p.More)
 		if !p.More && len(p.Jobs) < want {
 			f.ear.wait(ctx, next(p.Next, shortestWait, longestWait))

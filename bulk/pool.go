@@ -95,7 +95,7 @@ func (p *pool) pulled(more bool) {
 type load struct {
 	size, active, unacked, limit int
 	peak                         int  // most active since the look before
-	starved                      bool // all are busy, and there is work for more
+	starved                      bool // all were busy at once, and there is work for more
 }
 
 // look reads the pool; with reset, the peak begins anew.
@@ -103,7 +103,7 @@ func (p *pool) look(reset bool) load {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := load{size: p.size, active: p.active, unacked: p.unacked, limit: p.size + p.window, peak: p.peak,
-		starved: p.more && p.active >= p.size}
+		starved: p.more && p.peak >= p.size}
 	if reset {
 		p.peak = p.active
 	}

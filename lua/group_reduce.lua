@@ -12,32 +12,29 @@ local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 local verb, fence = ARGV[3], tonumber(ARGV[5])
 local state = redis.call('HGET', K.sums, gkey)
-local cursor, sum, finished = '', '', false
+local cursor, sum = '', ''
 if state then
   local stop = string.find(state, '\n', 1, true)
   cursor, sum = string.sub(state, 1, stop - 1), string.sub(state, stop + 1)
-  -- A cursor after = is that of a group that has its result.
-  finished = string.sub(cursor, 1, 1) == '='
-  if finished then cursor = string.sub(cursor, 2) end
 end
 if verb == 'begin' then
   g[G_RFENCE] = g[G_RFENCE] + 1
-elseif g[G_RFENCE] ~= fence or finished then
+elseif g[G_RFENCE] ~= fence then
   return { 0 }
 elseif verb == 'commit' then
   cursor, sum = ARGV[6], ARGV[8]
   redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
   g[G_REDUCED] = g[G_REDUCED] + tonumber(ARGV[7])
 elseif verb == 'finish' then
-  -- A cancelled group has its last outcome when it is swept and nothing of it runs.
-  if g[G_REDUCED] ~= g[G_TOTAL] or ended(g) ~= g[G_TOTAL] or (g[G_STATUS] ~= AGGREGATING and g[G_STATUS] ~= CANCELLED) then return { 0 } end
+  local over = g[G_STATUS] == AGGREGATING or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1)
+  if g[G_REDUCED] ~= ended(g) or not over then return { 0 } end
   if g[G_STATUS] == AGGREGATING then
     move(g, tonumber(ARGV[9]))
     g[G_FINISHED] = now
     shard.open_groups = shard.open_groups - 1
   end
   sum = ARGV[8]
-  redis.call('HSET', K.sums, gkey, '=' .. cursor .. '\n' .. sum)
+  redis.call('HSET', K.sums, gkey, '!\n' .. sum) -- a result, and no longer a reducer's state
   redis.call('ZADD', K.agenda, int(now), gkey)
 end
 bulk_save()

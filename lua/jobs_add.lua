@@ -64,7 +64,7 @@ if fresh > 0 then
   if g[G_QUEUED] == 1 then bell() end
 end
 g[G_TOUCHED] = now
-if g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(now + set.silence), gkey) end
+if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(now + set.silence), gkey) end
 if chunk ~= '' then
   if last then
     g[G_CHUNKS_OPEN] = g[G_CHUNKS_OPEN] - 1

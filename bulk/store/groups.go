@@ -188,8 +188,7 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return Group{}, fmt.Errorf("%w: %w", ErrStore, err)
 		}
-		// Before the = there is what the reducer of a cancelled group has so far.
-		if cursor, result, ok := strings.Cut(sum, "\n"); ok && strings.HasPrefix(cursor, "=") {
+		if result, ok := strings.CutPrefix(sum, "!\n"); ok {
 			g.Result = []byte(result)
 		}
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -293,4 +295,20 @@ func TestKilledWorker(t *testing.T) {
 		t.Errorf("runs: %v", runs)
 	}
 	next.audit()
+}
+
+func TestAuditNamesWhatIsBroken(t *testing.T) {
+	redis := redistest.Server(t)
+	if err := redis.Client().Set(t.Context(), "wr:{bulk:0}:stray", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bulkworker", "audit")
+	cmd.Env = append(os.Environ(), "ANTEROOM_STORE__URL="+redis.URL())
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("it ended with %v", err)
+	}
+	contains(t, string(out), "wr:{bulk:0}:stray")
+	contains(t, string(exit.Stderr), "bulkworker: audit: the invariants above are broken")
 }

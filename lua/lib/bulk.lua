@@ -57,14 +57,14 @@ if now > shard.last then shard.last = now end
 
 local GROUP = { 'key', 'id', 'tenant', 'type', 'level', 'weight', 'rate', 'conc', 'base', 'held', 'status', 'epoch', 'paused', 'sealed',
   'total', 'added', 'taken', 'hp', 'ho', 'tp', 'tn', 'front', 'ready', 'inflight', 'succ', 'fail', 'dead', 'canc', 'redriven', 'redrives',
-  'tag', 'queued', 'gate', 'why', 'at', 'frac', 'rated', 'throttles', 'created', 'sealed_at', 'started', 'finished', 'touched',
+  'tag', 'queued', 'gate', 'why', 'busy', 'at', 'frac', 'rated', 'throttles', 'created', 'sealed_at', 'started', 'finished', 'touched',
   'dp', 'dn', 'reduced', 'rfence', 'chunks_open', 'callback', 'tries', 'swept', 'drop', 'w_at', 'w_n', 'p_at', 'p_n' }
 -- Records are arrays in that order: names are spelled out once, here, and not in every record of every call.
 local G_KEY, G_ID, G_TENANT, G_TYPE, G_LEVEL, G_WEIGHT, G_RATE, G_CONC, G_BASE, G_HELD, G_STATUS, G_EPOCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local G_PAUSED, G_SEALED, G_TOTAL, G_ADDED, G_TAKEN, G_HP, G_HO, G_TP, G_TN, G_FRONT, G_READY, G_INFLIGHT = 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24
-local G_SUCC, G_FAIL, G_DEAD, G_CANC, G_REDRIVEN, G_REDRIVES, G_TAG, G_QUEUED, G_GATE, G_WHY, G_AT, G_FRAC = 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36
-local G_RATED, G_THROTTLES, G_CREATED, G_SEALED_AT, G_STARTED, G_FINISHED, G_TOUCHED, G_DP, G_DN, G_REDUCED, G_RFENCE, G_CHUNKS_OPEN = 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48
-local G_CALLBACK, G_TRIES, G_SWEPT, G_DROP, G_W_AT, G_W_N, G_P_AT, G_P_N = 49, 50, 51, 52, 53, 54, 55, 56
+local G_SUCC, G_FAIL, G_DEAD, G_CANC, G_REDRIVEN, G_REDRIVES, G_TAG, G_QUEUED, G_GATE, G_WHY, G_BUSY, G_AT = 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36
+local G_FRAC, G_RATED, G_THROTTLES, G_CREATED, G_SEALED_AT, G_STARTED, G_FINISHED, G_TOUCHED, G_DP, G_DN, G_REDUCED, G_RFENCE = 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48
+local G_CHUNKS_OPEN, G_CALLBACK, G_TRIES, G_SWEPT, G_DROP, G_W_AT, G_W_N, G_P_AT, G_P_N = 49, 50, 51, 52, 53, 54, 55, 56, 57
 local TENANT = { 'name', 'weight', 'rate', 'at', 'frac', 'rated', 'v1', 'v2', 'v3', 'n1', 'n2', 'n3', 'gate', 'inflight', 'open', 'served', 'groups',
   'jobs', 'mean', 'backoff', 'seen', 'was' }
 local T_NAME, T_WEIGHT, T_RATE, T_AT, T_FRAC, T_RATED, T_V1, T_V2, T_V3, T_N1, T_N2, T_N3 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
@@ -202,19 +202,26 @@ local function place(g)
   end
 end
 
--- gate_group keeps a group out until a time; a later call may only prolong it. What the downstream asks for takes the place of
--- a gate of a rate, which any re-rating opens; should the rate hold longer, the pull after it gates again.
+-- gate_group keeps a group out until a time; a later call may only prolong it. busy is what its downstream asked for: no change
+-- of rate shortens that.
 local function gate_group(g, till, why)
-  if g[G_GATE] >= till and not (why == 'busy' and g[G_WHY] == 'rate') then return end
+  if why == 'busy' then g[G_BUSY] = math.max(g[G_BUSY], till) end
+  if g[G_GATE] >= till then return end
   g[G_GATE], g[G_WHY] = till, why
   shard.spins = shard.spins + 1
   redis.call('ZADD', K.gates, int(till), 'g/' .. g[G_KEY])
   unplace(g)
 end
 
+-- open_group opens a group's gate, or leaves it for as long as its downstream asked.
 local function open_group(g)
   if g[G_GATE] == 0 then return end
-  g[G_GATE], g[G_WHY] = 0, ''
+  if g[G_BUSY] > now then
+    g[G_GATE], g[G_WHY] = g[G_BUSY], 'busy'
+    redis.call('ZADD', K.gates, int(g[G_BUSY]), 'g/' .. g[G_KEY])
+    return
+  end
+  g[G_GATE], g[G_WHY], g[G_BUSY] = 0, '', 0
   redis.call('ZREM', K.gates, 'g/' .. g[G_KEY])
   place(g)
 end
