@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -34,7 +35,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	if err != nil {
 		return refuseUpload(r, err)
 	}
-	body := moving(w, r, s.o.Limits.Idle)
+	body := io.Reader(r.Body)
 	if spec.ID == "" && key == "" {
 		var release func()
 		if body, release, err = s.whole(body, "an id or an Idempotency-Key"); err != nil {

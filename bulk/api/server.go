@@ -167,6 +167,7 @@ func noPath() *problem {
 // public serves what needs no token.
 func (s *Server) public(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, r = s.flowing(w), s.moving(w, r)
 		harden(w.Header())
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			s.wrongMethod(w, r, "GET, HEAD")
@@ -180,6 +181,7 @@ func (s *Server) public(h http.Handler) http.Handler {
 func (s *Server) guarded(m methods) http.Handler {
 	allow := allowed(m)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, r = s.flowing(w), s.moving(w, r)
 		harden(w.Header())
 		who, err := s.guard.admit(r)
 		if err != nil {

@@ -306,7 +306,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	if err != nil {
 		return refuseUpload(r, err)
 	}
-	body := moving(w, r, s.o.Limits.Idle)
+	body := io.Reader(r.Body)
 	u := &upload{to: s.store, group: g.ID, allow: s.o.AllowType, waits: outageWaits}
 	if key == "" {
 		if g.Sealed {
