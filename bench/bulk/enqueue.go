@@ -39,6 +39,7 @@ func enqueueing(ctx context.Context, b *bench) ([]table.Row, error) {
 	var ways []way
 	for _, goroutines := range []int{8, 64, 256} {
 		client := a.clientOf(goroutines)
+		defer client.Close()
 		ways = append(ways, way{fmt.Sprintf("asynq, %d goroutines", goroutines), func(ctx context.Context) error {
 			return a.enqueue(ctx, client, tenantName(0), tenantName(0), b.jobs, goroutines)
 		}})

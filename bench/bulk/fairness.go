@@ -46,7 +46,7 @@ func fairness(ctx context.Context, b *bench) ([]table.Row, error) {
 	return []table.Row{
 		{What: "small tenants' end ÷ fair-share time (asynq: one queue)", Unit: "×", Peers: []float64{fifo.late}, Ours: table.Median(late[1]), Bars: bars},
 		{What: "  (asynq: an equally weighted queue a tenant)", Unit: "×", Peers: []float64{table.Median(late[0])}, Ours: table.Median(late[1]), Bars: bars},
-		{What: "Jain's index while all have work (a queue a tenant)", Unit: "", Peers: []float64{table.Median(jain[0])}, Ours: table.Median(jain[1]), Bars: []table.Bar{{Limit: 0.999}}},
+		{What: "Jain's index while all have work (a queue a tenant)", Unit: "1 at best", Peers: []float64{table.Median(jain[0])}, Ours: table.Median(jain[1]), Bars: []table.Bar{{Limit: 0.999}}},
 	}, nil
 }
 

@@ -109,13 +109,13 @@ func medians(shots []shot) shot {
 	return shot{table.Median(rate), table.Median(store), table.Median(cpu)}
 }
 
-// compared runs drain for both sides in turns.
-func (b *bench) compared(ctx context.Context, what string, rounds, workers int, jobs []int, until int) ([2]shot, error) {
+// compared runs drain for both sides in turns, each until as many jobs have run as until says for it.
+func (b *bench) compared(ctx context.Context, what string, rounds, workers int, jobs []int, until [2]int) ([2]shot, error) {
 	var shots [2][]shot
 	err := inTurns(rounds, func(r, i int) error {
 		var s shot
 		run := func() (err error) {
-			s, err = b.drain(ctx, b.sides[i], workers, jobs, until)
+			s, err = b.drain(ctx, b.sides[i], workers, jobs, until[i])
 			return err
 		}
 		measure := run
@@ -137,8 +137,11 @@ func processing(ctx context.Context, b *bench) ([]table.Row, error) {
 	var rows []table.Row
 	for _, c := range []struct{ workers, tenants int }{{10, 1}, {50, 1}, {200, 1}, {10, 10}, {50, 10}, {50, 100}} {
 		what := fmt.Sprintf("process, %d workers, %d tenants", c.workers, c.tenants)
+		if c.tenants == 1 {
+			what = fmt.Sprintf("process, %d workers, 1 tenant", c.workers)
+		}
 		jobs := evenly(b.jobs, c.tenants)
-		s, err := b.compared(ctx, what, b.rounds, c.workers, jobs, total(jobs))
+		s, err := b.compared(ctx, what, b.rounds, c.workers, jobs, [2]int{total(jobs), total(jobs)})
 		if err != nil {
 			return nil, err
 		}
