@@ -170,7 +170,7 @@ func (w *watcher) judge(ctx context.Context, group string, err error) {
 		return
 	case err == nil:
 	case errors.As(err, &refused):
-		if refused.Code != store.CodeNotFound { // gone meanwhile
+		if refused.Code != store.CodeNotFound && refused.Code != store.CodeState { // gone or at its end meanwhile
 			w.complain(group, "housekeeping of a group was refused", err)
 		}
 	case errors.Is(err, errNoReducer):
