@@ -46,7 +46,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	if _, _, err := s.create(ctx, &spec, "bulk", key); err != nil {
 		return refuseUpload(r, err)
 	}
-	u := &upload{to: s.store, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
+	u := &upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
 	state, err := s.store.ChunkState(ctx, spec.ID, u.key)
 	if err != nil {
 		return refuseUpload(r, err)

@@ -27,6 +27,18 @@ type sink interface {
 	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
 }
 
+// counted tells how many jobs went in.
+type counted struct {
+	sink
+	enqueued func(jobs int64)
+}
+
+func (c counted) AddJobs(ctx context.Context, group string, chunk store.Chunk, jobs []store.Job) (store.Added, error) {
+	added, err := c.sink.AddJobs(ctx, group, chunk, jobs)
+	c.enqueued(added.Accepted)
+	return added, err
+}
+
 // tally is what became of an upload's lines, and its answer.
 type tally struct {
 	Accepted   int64       `json:"accepted"`
@@ -308,7 +320,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 		return refuseUpload(r, err)
 	}
 	var body io.Reader = r.Body
-	u := &upload{to: s.store, group: g.ID, allow: s.o.AllowType, waits: outageWaits}
+	u := &upload{to: counted{s.store, s.o.Enqueued}, group: g.ID, allow: s.o.AllowType, waits: outageWaits}
 	if key == "" {
 		if g.Sealed {
 			return refuseUpload(r, sealed(g.ID)) // before it is read for nothing

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -243,9 +244,18 @@ func TestUploadsThatAreRefused(t *testing.T) {
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"fax"}`), 422, "invalid", "type", "processor")
 }
 
+func TestCallbackThatMayNotBeCalled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(o *Options) { o.CheckCallback = func(string) error { return errors.New("the operator forbids it") } })
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","callback_url":"http://a/"}`), 422, "invalid", "callback_url", "the operator forbids it")
+	wantCode(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&callback_url=http://a/", lines(1)), 422, "invalid", "the operator forbids it")
+	want(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail"}`), 201)
+}
+
 func TestBulk(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	var enqueued atomic.Int64
+	b := newBench(t, func(o *Options) { o.Enqueued = func(n int64) { enqueued.Add(n) } })
 	const path = "/v1/bulk?tenant=acme&type=mail&priority=high&failure_tolerance=5%25"
 	body := lines(1200) + "{}\n"
 	answer := func(w *httptest.ResponseRecorder) (id, counts string) {
@@ -287,6 +297,9 @@ func TestBulk(t *testing.T) {
 	wantCode(t, b.ask("POST", path+"&weight=2", body, key+"two"), 422, "idempotency_key")
 	wantCode(t, b.ask("POST", path+"&id=one", body, key+"another"), 409, "sealed")
 	wantCode(t, b.ask("POST", "/v1/bulk?tenant=acme&wieght=2", body), 422, "invalid", "wieght", "type")
+	if n := enqueued.Load(); n != 4*1200 {
+		t.Errorf("%d jobs were counted, want those of 4 groups once", n)
+	}
 	w = b.ask("GET", "/v1/groups?limit=1000", "")
 	if got := len(decoded(t, w)["groups"].([]any)); got != 4 {
 		t.Errorf("%d groups, want 4: what broke off without a name has none", got)
