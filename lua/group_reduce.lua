@@ -32,6 +32,8 @@ elseif verb == 'finish' then
     move(g, tonumber(ARGV[9]))
     g[G_FINISHED] = now
     shard.open_groups = shard.open_groups - 1
+  else
+    g[G_SWEPT] = 2 -- and it has its result
   end
   sum = ARGV[8]
   redis.call('HSET', K.sums, gkey, '!\n' .. sum) -- a result, and no longer a reducer's state

@@ -79,7 +79,7 @@ if g[G_STATUS] <= AGGREGATING then
 end
 
 -- It has ended. Its outcomes are reduced to the last (a cancelled group's too), its callback is called, its data goes in time.
-if ended(g) > g[G_REDUCED] then
+if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1 and g[G_DROP] == 0) then
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end

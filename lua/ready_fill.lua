@@ -2,17 +2,18 @@
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; what the rate allows goes to READY, the rest waits one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, batch
+-- ARGV: now, settings, want (free workers), batch (looks)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it)}
--- INVARIANT: every job that leaves its line is in READY or waits; READY never grows over its bound.
+-- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 open_gates(200)
-local room = math.min(tonumber(ARGV[3]), set.ready_max - redis.call('LLEN', K.ready))
+local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
+local looks = tonumber(ARGV[4])
 local fetched, admitted, refused = 0, 0, 0
 local global = global_limiter()
 
-while fetched < room do
+while admitted < room and fetched < looks do
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local list, from_front, ends, size = peek(g, 1)
@@ -23,10 +24,11 @@ while fetched < room do
     pop(g, 1, list, from_front, ends, size)
     fetched = fetched + 1
     local cost = read_pending(redis.call('HGET', K.jobs, jobkey)) or 1
-    local theirs = tenant_limiter(t, true)
-    if strategy.admits(global, cost) and strategy.admits(theirs, cost) then
+    local theirs, own = tenant_limiter(t, true), group_limiter(g)
+    if strategy.admits(global, cost) and strategy.admits(theirs, cost) and (not own or strategy.admits(own, cost)) then
       strategy.take(global, cost)
       strategy.take(theirs, cost)
+      if own then strategy.take(own, cost) end
       redis.call('RPUSH', K.ready, jobkey)
       g[G_READY] = g[G_READY] + 1
       admitted = admitted + 1
@@ -44,6 +46,7 @@ while fetched < room do
       end
     end
     keep_tenant(t, theirs)
+    keep_group(g, own)
     charge_turn(g, t, level, flow, tag, cost)
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
     settle(g)

@@ -28,7 +28,7 @@ func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
 		p.Fetched = int64(len(p.Jobs))
 		return p, nil
 	}
-	filled, err := s.run(ctx, "ready_fill", max(want, fillBatch))
+	filled, err := s.run(ctx, "ready_fill", want, max(want, fillBatch))
 	if err != nil {
 		return Pulled{}, err
 	}
