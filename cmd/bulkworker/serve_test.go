@@ -32,6 +32,10 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 `, host, secretFile(t, callbackSecret), to.URL, secretFile(t, hookSecret)))
 	p.ready(http.StatusOK)
 
+	status, answer := p.do("POST", "/v1/groups", `{"tenant":"acme","type":"webhook","callback_url":"http://10.0.0.1/"}`)
+	if status != http.StatusUnprocessableEntity || !strings.Contains(answer, "callbacks.allow") {
+		t.Error("a callback to a private address:", status, answer)
+	}
 	if status, answer := p.do("POST", "/v1/groups", fmt.Sprintf(`{"id":"g1","tenant":"acme","type":"webhook","callback_url":"%s/done"}`, to.URL)); status != http.StatusCreated {
 		t.Fatal(status, answer)
 	}
@@ -62,7 +66,7 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 	_, page := p.do("GET", "/", "")
 	contains(t, page, "<!doctype html>")
 	_, metrics := p.do("GET", "/metrics", "")
-	contains(t, metrics, `bulk_action_job_runs_total{type="webhook",verdict="success"} 1`, "go_goroutines", `bulk_action_store_script_seconds_count{script="jobs_pull"}`)
+	contains(t, metrics, "bulk_action_enqueued_total 1\n", `bulk_action_job_runs_total{type="webhook",verdict="success"} 1`, "go_goroutines", `bulk_action_store_script_seconds_count{script="jobs_pull"}`)
 	p.audit() // on the embedded store that it shares with the worker
 
 	p.signal(syscall.SIGTERM)
