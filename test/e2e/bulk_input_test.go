@@ -111,7 +111,7 @@ func TestBulkBadRequests(t *testing.T) {
 		{"POST", "/v1/groups/done/pause", "", acme, 409, "wrong_state", "done"},
 		{"POST", "/v1/groups/done/redrive", "", acme, 409, "wrong_state", "done"},
 		{"GET", "/v1/groups/open/result", "", acme, 409, "wrong_state", "open"},
-		{"POST", "/v1/groups", `{"id":"done","tenant":"acme","type":"other"}`, acme, 409, "exists", "done"},
+		{"POST", "/v1/groups", `{"id":"done","tenant":"acme","type":"webhook","weight":7}`, acme, 409, "exists", "done"},
 		{"POST", "/v1/groups", `{"id":"x","tenant":"acme","type":"webhook","color":"red"}`, acme, 422, "invalid", "color"},
 		{"POST", "/v1/groups", `{"id":"x","tenant":"acme","type":"webhook","weight":-1,"priority":"urgent"}`, acme, 422, "invalid", "priority"},
 		{"POST", "/v1/groups", `{"id":"x","type":"webhook"}`, acme, 422, "invalid", "tenant"},
