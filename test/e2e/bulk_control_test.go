@@ -58,8 +58,8 @@ func TestBulkControlOfABigGroup(t *testing.T) {
 	if seen := w.group("big"); seen.Status != "CANCELLED" || seen.Cancelled+seen.InFlight+seen.Succeeded != n {
 		t.Errorf("right after the cancel: %+v", seen)
 	}
-	auditBulk(t, w.file) // while its jobs are written down
 	after("cancel", answered)
+	auditBulk(t, w.file) // beside the running worker
 	within(t, bulkPatience(), "every job's outcome is written down", func() bool {
 		return w.ask(http.MethodGet, "/v1/groups/big/result", "").code == http.StatusOK
 	})

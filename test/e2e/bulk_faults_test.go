@@ -110,7 +110,7 @@ func few(t *testing.T, runs []jobRun, n, most int) {
 func TestBulkRedisIsKilled(t *testing.T) {
 	t.Parallel()
 	const workers = 8
-	n := sized(4000, 40_000)
+	n := sized(3000, 40_000)
 	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: %d, lease: 2s}", sized(800, 4000), workers))
 	f.to.answer = held(5 * time.Millisecond)
 	a, b := f.worker(), f.worker()
@@ -156,7 +156,7 @@ func TestBulkRedisHangs(t *testing.T) {
 // answered, and the counts are exact.
 func TestBulkRepliesAreLost(t *testing.T) {
 	t.Parallel()
-	n := sized(4000, 40_000)
+	n := sized(2000, 40_000)
 	redis := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	proxy := redistest.Proxy(t, redis.Socket())
 	f := newFarmOn(t, redis, fmt.Sprintf("{url: %q}", redis.URL()), "rate: {global: 2000}\nworker: {count: 8, lease: 2s}")

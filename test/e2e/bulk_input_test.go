@@ -142,7 +142,7 @@ func TestBulkUploadsThatBreakOff(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "")
 	w := f.worker()
-	const n = 6000
+	const n = 2500
 	text := jobLines(n)
 	w.ask(http.MethodPost, "/v1/groups", `{"id":"g","tenant":"acme","type":"webhook"}`).want(http.StatusCreated)
 	// part sends so much of the chunk and resets the connection.

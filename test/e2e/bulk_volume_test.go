@@ -71,7 +71,7 @@ func memory(t *testing.T, pid int) (now, most int) {
 // A group of very many jobs is uploaded, run, and its results are downloaded, in bounded memory.
 func TestBulkVeryManyJobs(t *testing.T) {
 	t.Parallel()
-	n := sized(20_000, 1_000_000)
+	n := sized(12_000, 1_000_000)
 	f := newFarm(t, "rate: {global: 1000000}\nworker: {count: 32, batch: 200}")
 	w := f.worker()
 	before, _ := memory(t, w.cmd.Process.Pid)
