@@ -38,10 +38,10 @@ func (f *fetcher) run(ctx context.Context) {
 	listening := begin(ctx, f.ear.run)
 	defer listening.stop()
 	for {
-		free, ok := f.pool.wait(ctx)
-		if !ok {
+		if _, ok := f.pool.wait(ctx); !ok {
 			return
 		}
+		free := f.pool.settled()
 		want := min(free, f.batch)
 		f.ear.ignore()
 		// The call itself outlives ctx: jobs that it leased must not be lost to a shutdown.
