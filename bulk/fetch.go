@@ -42,8 +42,7 @@ func (f *fetcher) run(ctx context.Context) {
 	defer listening.stop()
 	unsure := false // a pull may have leased jobs that this process does not know of
 	for {
-		free, ok := f.pool.wait(ctx)
-		if !ok {
+		if _, ok := f.pool.wait(ctx); !ok {
 			return
 		}
 		if unsure {
@@ -53,6 +52,7 @@ func (f *fetcher) run(ctx context.Context) {
 			}
 			unsure = false
 		}
+		free := f.pool.settled()
 		want := min(free, f.batch)
 		f.ear.ignore()
 		// The call itself outlives ctx: jobs that it leased must not be lost to a shutdown.
