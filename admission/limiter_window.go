@@ -11,6 +11,7 @@ type FixedWindow struct {
 	Level, At, Rate int64
 
 	now int64
+	was int64 // the rate that Level and At were counted at, where it is another
 }
 
 // window is its length in microseconds and what it grants in thousandths of a token.
@@ -28,6 +29,25 @@ func (w *FixedWindow) Refill(now int64) {
 	if start := now - now%length; start > w.At {
 		w.At, w.Level = start, 0
 	}
+	if w.was == 0 || w.Rate <= 0 {
+		return
+	}
+	if w.was != w.Rate && w.At > now {
+		before := FixedWindow{Rate: w.was}
+		passed, granted := before.window()
+		w.Level += (w.At - now + passed - 1) / passed * granted
+		w.At = now - now%length
+		w.spread()
+	}
+	w.was = 0
+}
+
+// spread moves what is above one window's to the windows after it.
+func (w *FixedWindow) spread() {
+	if length, most := w.window(); w.Level > most {
+		w.At += (w.Level - 1) / most * length
+		w.Level = most
+	}
 }
 
 // Available is how many whole tokens the window has left.
@@ -44,10 +64,8 @@ func (w *FixedWindow) Admits(cost int64) bool {
 
 // Take counts n tokens.
 func (w *FixedWindow) Take(n int64) {
-	length, most := w.window()
-	if w.Level += n * 1000; n > 0 && w.Level > most {
-		w.At += (w.Level - 1) / most * length
-		w.Level = most
+	if w.Level += n * 1000; n > 0 {
+		w.spread()
 	}
 }
 
@@ -63,5 +81,10 @@ func (w *FixedWindow) Wait(cost int64) time.Duration {
 	return time.Duration(w.At-w.At%length+length-w.now) * time.Microsecond
 }
 
-// Rerate goes on with what was taken in the present window.
-func (w *FixedWindow) Rerate(rate, _ int64) { w.Rate = rate }
+// Rerate goes on with what was taken in the present window, and with what a cost has used up of those to come.
+func (w *FixedWindow) Rerate(rate, _ int64) {
+	if w.was == 0 && rate != w.Rate {
+		w.was = w.Rate
+	}
+	w.Rate = rate
+}

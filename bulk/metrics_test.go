@@ -17,7 +17,7 @@ import (
 )
 
 // gathered reads all metrics, as name{label="value",…}.
-func gathered(t *testing.T, m *Metrics) map[string]float64 {
+func gathered(t testing.TB, m *Metrics) map[string]float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m.collectors...)
@@ -49,7 +49,7 @@ func gathered(t *testing.T, m *Metrics) map[string]float64 {
 	return all
 }
 
-func value(t *testing.T, m *Metrics, key string) float64 {
+func value(t testing.TB, m *Metrics, key string) float64 {
 	t.Helper()
 	v, ok := gathered(t, m)[key]
 	if !ok {

@@ -18,6 +18,7 @@ if state then
   cursor, sum = string.sub(state, 1, stop - 1), string.sub(state, stop + 1)
 end
 if verb == 'begin' then
+  if cursor == '!' then return { 'wrong_state', g[G_STATUS] } end
   g[G_RFENCE] = g[G_RFENCE] + 1
 elseif g[G_RFENCE] ~= fence then
   return { 0 }
@@ -33,6 +34,8 @@ elseif verb == 'finish' then
     move(g, tonumber(ARGV[9]))
     g[G_FINISHED] = now
     shard.open_groups = shard.open_groups - 1
+  else
+    g[G_SWEPT] = 2 -- and it has its result
   end
   sum = ARGV[8]
   redis.call('HSET', K.sums, gkey, '!\n' .. sum) -- a result, and no longer a reducer's state

@@ -84,7 +84,7 @@ if g[G_STATUS] <= AGGREGATING then
 end
 
 -- It has ended. Its outcomes are reduced to the last (a cancelled group's too), its callback is called, its data goes in time.
-if ended(g) > g[G_REDUCED] then
+if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1 and g[G_DROP] == 0) then
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end
@@ -151,6 +151,7 @@ if now >= group_at and now >= jobs_at then
   bulk_save()
   if gone then
     for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g[G_TENANT])) end
+    redis.call('ZREM', K.gates, 't/' .. g[G_TENANT])
     redis.call('ZREMRANGEBYLEX', K.history, '[' .. g[G_TENANT] .. '/', '(' .. g[G_TENANT] .. '0')
     if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
   end

@@ -2,17 +2,18 @@
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; what the rate allows goes to READY, the rest waits one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, batch
+-- ARGV: now, settings, want (free workers), batch (looks)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it)}
--- INVARIANT: every job that leaves its line is in READY or waits; READY never grows over its bound.
+-- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 open_gates(200)
-local room = math.min(tonumber(ARGV[3]), set.ready_max - redis.call('LLEN', K.ready))
+local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
+local looks = tonumber(ARGV[4])
 local fetched, admitted, refused = 0, 0, 0
 local global, settled = global_limiter(), reorder()
 
-while fetched < room and settled do
+while settled and admitted < room and fetched < looks do
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local list, from_front, ends, size = peek(g, 1)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
@@ -65,7 +67,7 @@ func command() *cobra.Command {
 const frontOfLine = 1_500
 
 func run(ctx context.Context, out io.Writer, o options) (err error) {
-	wrk, err := find("wrk")
+	wrk, err := child.Find("wrk")
 	if err != nil {
 		return err
 	}
@@ -143,16 +145,16 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.threads, b.connections, o.rounds, b.seconds); err != nil {
 		return err
 	}
-	return printTable(out, []entry{
-		{What: "request with a pass", Unit: "/s", Nginx: proxying[0].Rate, HAProxy: proxying[1].Rate, We: proxying[2].Rate, Bars: []bar{{Limit: 30_000}, {Limit: 0.8, Ratio: true}}},
-		{What: "request with a pass", Unit: "CPU µs", Nginx: proxying[0].CPU, HAProxy: proxying[1].CPU, We: proxying[2].CPU, Bars: []bar{{Limit: 1.25, AtMost: true, Ratio: true}}},
-		{What: "request with a pass", Unit: "p99 ms", Nginx: proxying[0].P99, HAProxy: proxying[1].P99, We: proxying[2].P99},
-		{What: fmt.Sprintf("status poll, %s waiting", figure(float64(o.waiting))), Unit: "/s", Nginx: polling[0].Rate, We: polling[1].Rate, Bars: []bar{{Limit: 100_000}, {Limit: 0.5, Ratio: true}}},
-		{What: "status poll", Unit: "CPU µs", Nginx: polling[0].CPU, We: polling[1].CPU},
-		{What: "status poll", Unit: "p99 ms", Nginx: polling[0].P99, We: polling[1].P99},
-		{What: "join in a long line", Unit: "/s", We: joining[0].Rate, Bars: []bar{{Limit: 80_000}}},
-		{What: fmt.Sprintf("mix, %s/s asked for", figure(float64(o.mixRate))), Unit: "/s", We: mix.Achieved},
-		{What: "mix", Unit: "p99 ms", We: mix.All.P99, Bars: []bar{{Limit: 10, AtMost: true}}},
+	return table.Print(out, []string{"nginx", "HAProxy"}, "gateway", []table.Row{
+		{What: "request with a pass", Unit: "/s", Peers: []float64{proxying[0].Rate, proxying[1].Rate}, Ours: proxying[2].Rate, Bars: []table.Bar{{Limit: 30_000}, {Limit: 0.8, Ratio: true}}},
+		{What: "request with a pass", Unit: "CPU µs", Peers: []float64{proxying[0].CPU, proxying[1].CPU}, Ours: proxying[2].CPU, Bars: []table.Bar{{Limit: 1.25, AtMost: true, Ratio: true}}},
+		{What: "request with a pass", Unit: "p99 ms", Peers: []float64{proxying[0].P99, proxying[1].P99}, Ours: proxying[2].P99},
+		{What: fmt.Sprintf("status poll, %s waiting", table.Figure(float64(o.waiting))), Unit: "/s", Peers: []float64{polling[0].Rate, 0}, Ours: polling[1].Rate, Bars: []table.Bar{{Limit: 100_000}, {Limit: 0.5, Ratio: true}}},
+		{What: "status poll", Unit: "CPU µs", Peers: []float64{polling[0].CPU, 0}, Ours: polling[1].CPU},
+		{What: "status poll", Unit: "p99 ms", Peers: []float64{polling[0].P99, 0}, Ours: polling[1].P99},
+		{What: "join in a long line", Unit: "/s", Ours: joining[0].Rate, Bars: []table.Bar{{Limit: 80_000}}},
+		{What: fmt.Sprintf("mix, %s/s asked for", table.Figure(float64(o.mixRate))), Unit: "/s", Ours: mix.Achieved},
+		{What: "mix", Unit: "p99 ms", Ours: mix.All.P99, Bars: []table.Bar{{Limit: 10, AtMost: true}}},
 	})
 }
 
@@ -168,7 +170,7 @@ func gather(ctx context.Context, s *stage, room string, tokens, passes int) (*vi
 	defer cancel()
 	p, err := visitor.Gather(ctx, c, 64, tokens, passes)
 	if err != nil {
-		return nil, fmt.Errorf("room %s: %w\n%s", room, err, s.gateway.log)
+		return nil, fmt.Errorf("room %s: %w\n%s", room, err, s.gateway.Log)
 	}
 	return p, nil
 }
@@ -188,7 +190,7 @@ func check(ctx context.Context, s *stage, passes, line *visitor.Pool) (status st
 			return "", err
 		}
 		if !q.ok(code, len(body), room) {
-			return "", fmt.Errorf("GET %s: %d, %d bytes, X-Waiting-Room %q: not what should be measured\n%s\n%s", q.path, code, len(body), room, body, s.gateway.log)
+			return "", fmt.Errorf("GET %s: %d, %d bytes, X-Waiting-Room %q: not what should be measured\n%s\n%s", q.path, code, len(body), room, body, s.gateway.Log)
 		}
 		status = string(body)
 	}
@@ -208,7 +210,7 @@ func pick(from []visitor.Credentials, what func(visitor.Credentials) string) []s
 
 // contest is one server that takes part.
 type contest struct {
-	server *child
+	server *child.Child
 	addr   string
 }
 
@@ -222,13 +224,13 @@ func rounds(ctx context.Context, b *bench, n int, what string, l load, contests 
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", what, err)
 			}
-			say("%s, round %d of %d: %-8s %9.0f/s  %6.2f µs CPU  p99 %.2f ms", what, r+1, n, contests[i].server.name, s.Rate, s.CPU, s.P99)
+			say("%s, round %d of %d: %-8s %9.0f/s  %6.2f µs CPU  p99 %.2f ms", what, r+1, n, contests[i].server.Name, s.Rate, s.CPU, s.P99)
 			rates[i], cpus[i], p99s[i] = append(rates[i], s.Rate), append(cpus[i], s.CPU), append(p99s[i], s.P99)
 		}
 	}
 	all := make([]shot, len(contests))
 	for i := range all {
-		all[i] = shot{Rate: median(rates[i]), CPU: median(cpus[i]), P99: median(p99s[i])}
+		all[i] = shot{Rate: table.Median(rates[i]), CPU: table.Median(cpus[i]), P99: table.Median(p99s[i])}
 	}
 	return all, nil
 }

@@ -7,49 +7,51 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/anteroom/anteroom/bench/child"
 )
 
 // stage is every server of the run. stop ends whatever was started, in reverse.
 type stage struct {
 	dir      string
-	children []*child
+	children []*child.Child
 
-	origin, nginx, haproxy, gateway *child
+	origin, nginx, haproxy, gateway *child.Child
 
 	originAddr, proxyAddr, statusAddr, haproxyAddr, gatewayAddr, adminAddr string
 }
 
 func (s *stage) stop() {
 	for i := len(s.children) - 1; i >= 0; i-- {
-		s.children[i].stop()
+		s.children[i].Stop()
 	}
 }
 
 // launch writes a configuration and starts a server with it.
-func (s *stage) launch(ctx context.Context, name, bin, conf, text, addr string, args ...string) (*child, error) {
+func (s *stage) launch(ctx context.Context, name, bin, conf, text, addr string, args ...string) (*child.Child, error) {
 	path := filepath.Join(s.dir, conf)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	c, err := start(name, bin, append(args, path)...)
+	c, err := child.Start(name, bin, append(args, path)...)
 	if err != nil {
 		return nil, err
 	}
 	s.children = append(s.children, c)
-	return c, c.ready(ctx, addr)
+	return c, c.Ready(ctx, addr)
 }
 
 const originBytes = 1024
 
 // open starts the origin and the three that stand in front of it.
 func (s *stage) open(ctx context.Context, gatewayBin string) error {
-	nginx, err := find("nginx")
-	haproxy, err2 := find("haproxy")
+	nginx, err := child.Find("nginx")
+	haproxy, err2 := child.Find("haproxy")
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
 	for _, addr := range []*string{&s.originAddr, &s.proxyAddr, &s.statusAddr, &s.haproxyAddr, &s.gatewayAddr, &s.adminAddr} {
-		if *addr, err = freePort(); err != nil {
+		if *addr, err = child.FreePort(); err != nil {
 			return err
 		}
 	}
@@ -82,7 +84,7 @@ backend origin
 
 // openNginx starts the proxy and the constant answer, once the size of a status answer is known.
 func (s *stage) openNginx(ctx context.Context, statusBody string) error {
-	nginx, err := find("nginx")
+	nginx, err := child.Find("nginx")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/anteroom/anteroom/bench/child"
 )
 
 // script lets wrk send each request with another credential, the same for every server that is compared, and print its
@@ -66,12 +68,12 @@ type bench struct {
 }
 
 // fire runs wrk against addr and charges the server's processor time to the requests.
-func (b *bench) fire(ctx context.Context, server *child, addr string, l load) (shot, error) {
+func (b *bench) fire(ctx context.Context, server *child.Child, addr string, l load) (shot, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.seconds)*time.Second+30*time.Second)
 	defer cancel()
-	before, cpuErr := cpu(server.cmd.Process.Pid)
-	if cpuErr != nil && !errors.Is(cpuErr, errNoCPU) {
-		return shot{}, fmt.Errorf("%s: %w", server.name, cpuErr)
+	before, cpuErr := child.CPU(server.PID())
+	if cpuErr != nil && !errors.Is(cpuErr, child.ErrNoCPU) {
+		return shot{}, fmt.Errorf("%s: %w", server.Name, cpuErr)
 	}
 	cmd := exec.CommandContext(ctx, b.wrk, "-t", fmt.Sprint(b.threads), "-c", fmt.Sprint(b.connections), "-d", fmt.Sprintf("%ds", b.seconds),
 		"-s", b.script, "http://"+addr+l.Path, "--", l.Credentials, l.Header, l.Method, l.Body)
@@ -79,15 +81,15 @@ func (b *bench) fire(ctx context.Context, server *child, addr string, l load) (s
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return shot{}, fmt.Errorf("wrk against %s: %w\n%s", server.name, err, out)
+		return shot{}, fmt.Errorf("wrk against %s: %w\n%s", server.Name, err, out)
 	}
-	after, err := cpu(server.cmd.Process.Pid)
-	if err != nil && !errors.Is(err, errNoCPU) {
-		return shot{}, fmt.Errorf("%s: %w", server.name, err)
+	after, err := child.CPU(server.PID())
+	if err != nil && !errors.Is(err, child.ErrNoCPU) {
+		return shot{}, fmt.Errorf("%s: %w", server.Name, err)
 	}
 	r, err := parseWrk(out)
 	if err != nil {
-		return shot{}, fmt.Errorf("wrk against %s: %w", server.name, err)
+		return shot{}, fmt.Errorf("wrk against %s: %w", server.Name, err)
 	}
 	s := shot{Rate: float64(r.Requests) / (float64(r.Micros) / 1e6), P99: r.P99 / 1000}
 	if cpuErr == nil {

@@ -17,11 +17,11 @@ const (
 )
 
 // readObject reads a request's body, which has to be one JSON object. An empty body is an empty object where mayBeEmpty.
-func readObject(w http.ResponseWriter, r *http.Request, idle time.Duration, mayBeEmpty bool) ([]byte, error) {
+func readObject(r *http.Request, mayBeEmpty bool) ([]byte, error) {
 	if err := content(r, "application/json", "application/merge-patch+json"); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(moving(w, r, idle), maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		return nil, brokenBody(err)
 	}
@@ -75,14 +75,24 @@ func brokenBody(err error) *problem {
 
 // movingBody lets a body take as long as it likes while it moves.
 type movingBody struct {
-	r      io.Reader
+	io.ReadCloser
 	c      *http.ResponseController
 	idle   time.Duration
 	before time.Time
 }
 
-func moving(w http.ResponseWriter, r *http.Request, idle time.Duration) io.Reader {
-	return &movingBody{r: r.Body, c: http.NewResponseController(w), idle: idle}
+// moving bounds how long a request's body may stand still. Its first deadline holds where no handler reads the body, too:
+// net/http then does, and lets the answer go after it. The request is a copy, since net/http looks into its own for what
+// Expect: 100-continue means.
+func (s *Server) moving(w http.ResponseWriter, r *http.Request) *http.Request {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r
+	}
+	m := &movingBody{ReadCloser: r.Body, c: http.NewResponseController(w), idle: s.o.Limits.Idle, before: time.Now()}
+	_ = m.c.SetReadDeadline(m.before.Add(m.idle))
+	r = r.WithContext(r.Context())
+	r.Body = m
+	return r
 }
 
 func (m *movingBody) Read(p []byte) (int, error) {
@@ -91,9 +101,10 @@ func (m *movingBody) Read(p []byte) (int, error) {
 		_ = m.c.SetReadDeadline(now.Add(m.idle))
 		m.before = now
 	}
-	n, err := m.r.Read(p)
-	if err != nil {
-		// Behind the body the server watches the connection for its end: a deadline would look like one.
+	n, err := m.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		// Behind the body the server watches the connection for its end: a deadline would look like one. One that has passed
+		// stays, or the server would wait for the rest before it answers.
 		_ = m.c.SetReadDeadline(time.Time{})
 	}
 	return n, err

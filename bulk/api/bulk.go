@@ -4,8 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -34,7 +34,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	if err != nil {
 		return refuseUpload(r, err)
 	}
-	body := moving(w, r, s.o.Limits.Idle)
+	var body io.Reader = r.Body
 	if spec.ID == "" && key == "" {
 		var release func()
 		if body, release, err = s.whole(body, "an id or an Idempotency-Key"); err != nil {
@@ -46,13 +46,13 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	if _, _, err := s.create(ctx, &spec, "bulk", key); err != nil {
 		return refuseUpload(r, err)
 	}
-	u := &upload{to: s.store, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits}
+	u := &upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
 	state, err := s.store.ChunkState(ctx, spec.ID, u.key)
 	if err != nil {
 		return refuseUpload(r, err)
 	}
 	if !state.Done {
-		err := u.run(ctx, newLineReader(body, s.o.Limits.Line))
+		err := u.run(ctx, newLineReader(u.body, s.o.Limits.Line))
 		if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
 			state = store.ChunkState{Done: true, Answer: done.Answer}
 		} else if err != nil {
@@ -62,14 +62,8 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	status := http.StatusCreated
 	if state.Done {
 		status = http.StatusOK
-		if err := drain(body, -1); err != nil {
-			return brokenBody(err)
-		}
-		u.tally = tally{}
-		if err := json.Unmarshal(state.Answer, &u.tally); err != nil {
-			p := newProblem(http.StatusInternalServerError, "internal", "the kept answer of this upload does not read; GET /v1/groups/%s shows the group", spec.ID)
-			p.cause = err
-			return p
+		if err := u.recall(state.Answer); err != nil {
+			return err
 		}
 	}
 	var g store.Group

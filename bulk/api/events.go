@@ -83,23 +83,31 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	}
 }
 
-// flow is an answer that goes out bit by bit and may take as long as its reader reads.
+// flow is an answer that may take as long as its reader reads.
 type flow struct {
-	w    http.ResponseWriter
+	http.ResponseWriter
 	c    *http.ResponseController
 	idle time.Duration
 }
+
+// Unwrap is for http.ResponseController.
+func (f *flow) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 func (s *Server) flowing(w http.ResponseWriter) *flow {
 	return &flow{w, http.NewResponseController(w), s.o.Limits.Idle}
 }
 
 func (f *flow) Write(p []byte) (int, error) {
-	_ = f.c.SetWriteDeadline(time.Now().Add(f.idle)) // not to be had in a test's recorder
-	return f.w.Write(p)
+	f.wait()
+	return f.ResponseWriter.Write(p)
 }
 
 func (f *flow) flush() {
-	_ = f.c.SetWriteDeadline(time.Now().Add(f.idle))
+	f.wait()
 	_ = f.c.Flush() // an error comes again with the next write
+}
+
+// wait allows for idle, and once more for the rest of the request's body, which net/http reads before it writes.
+func (f *flow) wait() {
+	_ = f.c.SetWriteDeadline(time.Now().Add(2 * f.idle)) // not to be had in a test's recorder
 }

@@ -177,8 +177,15 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			return wrong
 		}, false},
 		{"callback_url", "an http:// or https:// URL of at most 2048 characters, without user, password and fragment", func(g *spec, raw []byte) (wrong string) {
-			g.CallbackURL, wrong = callback(raw)
-			return wrong
+			if g.CallbackURL, wrong = callback(raw); wrong != "" {
+				return wrong
+			}
+			if s.o.CheckCallback != nil {
+				if err := s.o.CheckCallback(g.CallbackURL); err != nil {
+					return err.Error()
+				}
+			}
+			return ""
 		}, true},
 		{"start", "early (jobs run as they come) or sealed (none before the seal)", func(g *spec, raw []byte) string {
 			if !isText(raw) {

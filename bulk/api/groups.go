@@ -34,7 +34,7 @@ func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identit
 	if err != nil {
 		return err
 	}
-	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	body, err := readObject(r, false)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity
 	if err != nil {
 		return err
 	}
-	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	body, err := readObject(r, false)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (s *Server) plain(do func(context.Context, string) (store.Group, error)) ha
 		if err != nil {
 			return err
 		}
-		body, err := readObject(w, r, s.o.Limits.Idle, true)
+		body, err := readObject(r, true)
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) e
 	if err != nil {
 		return err
 	}
-	body, err := readObject(w, r, s.o.Limits.Idle, true)
+	body, err := readObject(r, true)
 	if err != nil {
 		return err
 	}

@@ -191,7 +191,8 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 
 	const bulk = "/v1/bulk?tenant=acme&type=mail&id=b&priority=low&weight=2&rate=5&concurrency=1&base_priority=1&aggregate=count&failure_tolerance=5%25&start=early&callback_url=http://x/"
 	d.ask(201, "POST", bulk, lines(3)+"x\n", key+"k")
-	d.ask(200, "POST", bulk, "not read", key+"k")
+	d.ask(200, "POST", bulk, lines(3)+"x\n", key+"k")
+	d.ask(422, "POST", bulk, "other", key+"k")
 	d.ask(409, "POST", bulk, lines(3), key+"other")
 	d.ask(201, "POST", "/v1/bulk?tenant=acme&type=mail", lines(3))
 	d.cut(400, "POST", strings.Replace(bulk, "id=b", "id=cut", 1), errCut)

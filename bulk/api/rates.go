@@ -178,7 +178,7 @@ func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identit
 	if err := who.forAll(); err != nil {
 		return err
 	}
-	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	body, err := readObject(r, false)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identit
 	if err != nil {
 		return err
 	}
-	body, err := readObject(w, r, s.o.Limits.Idle, false)
+	body, err := readObject(r, false)
 	if err != nil {
 		return err
 	}

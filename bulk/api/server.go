@@ -49,6 +49,10 @@ type Options struct {
 	ParseAggregate func(json []byte) (canonical []byte, err error)
 	// AllowType says whether a job type has a handler; nil: every type is taken, and a job of an unknown one dies with a reason.
 	AllowType func(kind string) bool
+	// CheckCallback says why a callback_url may not be called, where that is known without asking DNS; nil: each may.
+	CheckCallback func(url string) error
+	// Enqueued is told how many jobs the store has taken, as Metrics.Enqueued of package bulk; nil: nobody is.
+	Enqueued func(jobs int64)
 
 	Ready     func() bool  // nil: always
 	Health    func() error // the process is beyond help; nil: never
@@ -84,6 +88,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.ParseAggregate == nil {
 		o.ParseAggregate = bulk.ParseAggregate
+	}
+	if o.Enqueued == nil {
+		o.Enqueued = func(int64) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -167,6 +174,7 @@ func noPath() *problem {
 // public serves what needs no token.
 func (s *Server) public(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, r = s.flowing(w), s.moving(w, r)
 		harden(w.Header())
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			s.wrongMethod(w, r, "GET, HEAD")
@@ -180,6 +188,7 @@ func (s *Server) public(h http.Handler) http.Handler {
 func (s *Server) guarded(m methods) http.Handler {
 	allow := allowed(m)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, r = s.flowing(w), s.moving(w, r)
 		harden(w.Header())
 		who, err := s.guard.admit(r)
 		if err != nil {

@@ -27,6 +27,18 @@ type sink interface {
 	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
 }
 
+// counted tells how many jobs went in.
+type counted struct {
+	sink
+	enqueued func(jobs int64)
+}
+
+func (c counted) AddJobs(ctx context.Context, group string, chunk store.Chunk, jobs []store.Job) (store.Added, error) {
+	added, err := c.sink.AddJobs(ctx, group, chunk, jobs)
+	c.enqueued(added.Accepted)
+	return added, err
+}
+
 // tally is what became of an upload's lines, and its answer.
 type tally struct {
 	Accepted   int64       `json:"accepted"`
@@ -57,6 +69,7 @@ type upload struct {
 	ids   lineIDs
 	allow func(kind string) bool
 	waits []time.Duration
+	body  *sentBody // with a key
 
 	tally
 	sent   int64 // jobs that the store has answered for
@@ -198,7 +211,7 @@ func (u *upload) finish(ctx context.Context) error {
 	if err := u.land(); err != nil || u.key == "" {
 		return err
 	}
-	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: marshal(u.tally)}, nil)
+	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: marshal(kept{u.tally, u.body.digest()})}, nil)
 	return err
 }
 
@@ -306,8 +319,8 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	if err != nil {
 		return refuseUpload(r, err)
 	}
-	body := moving(w, r, s.o.Limits.Idle)
-	u := &upload{to: s.store, group: g.ID, allow: s.o.AllowType, waits: outageWaits}
+	var body io.Reader = r.Body
+	u := &upload{to: counted{s.store, s.o.Enqueued}, group: g.ID, allow: s.o.AllowType, waits: outageWaits}
 	if key == "" {
 		if g.Sealed {
 			return refuseUpload(r, sealed(g.ID)) // before it is read for nothing
@@ -319,20 +332,21 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 		defer release()
 		u.ids = newLineIDs(drawID())
 	} else {
-		u.key, u.ids = chunkKey(key), newLineIDs(chunkKey(key))
+		u.key, u.ids, u.body = chunkKey(key), newLineIDs(chunkKey(key)), newSentBody(body)
+		body = u.body
 		state, err := s.store.ChunkState(r.Context(), g.ID, u.key)
 		switch {
 		case err != nil:
 			return refuseUpload(r, err)
 		case state.Done:
-			return again(w, body, state.Answer)
+			return u.again(w, state.Answer)
 		case g.Sealed:
 			return refuseUpload(r, sealed(g.ID))
 		}
 	}
 	err = u.run(r.Context(), newLineReader(body, s.o.Limits.Line))
 	if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
-		return again(w, body, done.Answer)
+		return u.again(w, done.Answer)
 	}
 	if err != nil {
 		return refuseUpload(r, u.explain(err))
@@ -341,12 +355,11 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 }
 
 // again answers a chunk that is in already as it was answered then.
-func again(w http.ResponseWriter, body io.Reader, answer []byte) error {
-	if err := drain(body, -1); err != nil {
-		return brokenBody(err)
+func (u *upload) again(w http.ResponseWriter, answer []byte) error {
+	if err := u.recall(answer); err != nil {
+		return err
 	}
-	writeRaw(w, http.StatusOK, "application/json", append(answer, '\n'))
-	return nil
+	return ok(w, u.tally)
 }
 
 func sealed(group string) *problem {

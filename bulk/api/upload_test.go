@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -81,16 +82,18 @@ func TestAChunkThatIsInGetsItsOldAnswer(t *testing.T) {
 	jobs := "/v1/groups/" + id + "/jobs"
 	first := b.ask("POST", jobs, lines(700)+"{}\n", key+"k1")
 	want(t, first, 200, `{"accepted":700,"duplicates":0,"rejected":[{"line":701,"reason":"payload is missing: every job has one, if only null"}],"rejected_total":1}`)
-	again := b.ask("POST", jobs, "something else, that is not read", key+"k1")
+	again := b.ask("POST", jobs, lines(700)+"{}\n", key+"k1")
 	if again.Code != 200 || again.Body.String() != first.Body.String() {
 		t.Errorf("%d %s", again.Code, again.Body)
 	}
+	// Somebody's other lines must not be answered as if they were in.
+	wantCode(t, b.ask("POST", jobs, lines(701), key+"k1"), 422, "idempotency_key", "other lines", id)
 	other := b.ask("POST", jobs, lines(701), key+"k2")
 	want(t, other, 200, `{"accepted":1,"duplicates":700,"rejected":[],"rejected_total":0}`)
 	want(t, b.ask("POST", jobs, "", key+"k3"), 200, `{"accepted":0,"duplicates":0,"rejected":[],"rejected_total":0}`)
 
 	want(t, b.ask("POST", "/v1/groups/"+id+"/seal", ""), 200)
-	if again = b.ask("POST", jobs, "", key+"k1"); again.Code != 200 || again.Body.String() != first.Body.String() {
+	if again = b.ask("POST", jobs, lines(700)+"{}\n", key+"k1"); again.Code != 200 || again.Body.String() != first.Body.String() {
 		t.Errorf("after the seal: %d %s", again.Code, again.Body)
 	}
 	wantCode(t, b.ask("POST", jobs, lines(1), key+"new"), 409, "sealed", id)
@@ -131,14 +134,14 @@ func TestAnOutageInTheMiddleOfAChunk(t *testing.T) {
 			name := fmt.Sprintf("%v%d", after, lost)
 			text := strings.ReplaceAll(lines(2400), `"j`, `"`+name)
 			broken := &faulty{sink: b.store, good: 2, lost: lost, after: after}
-			u := &upload{to: broken, group: id, key: chunkKey(name), ids: newLineIDs(name), waits: []time.Duration{1, 1}}
-			err := u.run(t.Context(), newLineReader(strings.NewReader(text), 1<<10))
+			u := &upload{to: broken, group: id, key: chunkKey(name), ids: newLineIDs(name), waits: []time.Duration{1, 1}, body: newSentBody(strings.NewReader(text))}
+			err := u.run(t.Context(), newLineReader(u.body, 1<<10))
 			if lost > len(u.waits) {
 				if p := asProblem(u.explain(err)); p.Code != "store_unavailable" || *p.Accepted != 1000 || !strings.Contains(p.Detail, "send the same again") {
 					t.Fatalf("%s: %+v", name, p)
 				}
-				u = &upload{to: b.store, group: id, key: chunkKey(name), ids: newLineIDs(name)}
-				err = u.run(t.Context(), newLineReader(strings.NewReader(text), 1<<10))
+				u = &upload{to: b.store, group: id, key: chunkKey(name), ids: newLineIDs(name), body: newSentBody(strings.NewReader(text))}
+				err = u.run(t.Context(), newLineReader(u.body, 1<<10))
 			}
 			if err != nil || u.Accepted != 2400 || u.Duplicates != 0 {
 				t.Errorf("%s: %+v, %v", name, u.tally, err)
@@ -241,9 +244,20 @@ func TestUploadsThatAreRefused(t *testing.T) {
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"fax"}`), 422, "invalid", "type", "processor")
 }
 
+func TestCallbackThatMayNotBeCalled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(o *Options) {
+		o.CheckCallback = func(string) error { return errors.New("the operator forbids it") }
+	})
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","callback_url":"http://a/"}`), 422, "invalid", "callback_url", "the operator forbids it")
+	wantCode(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&callback_url=http://a/", lines(1)), 422, "invalid", "the operator forbids it")
+	want(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail"}`), 201)
+}
+
 func TestBulk(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	var enqueued atomic.Int64
+	b := newBench(t, func(o *Options) { o.Enqueued = func(n int64) { enqueued.Add(n) } })
 	const path = "/v1/bulk?tenant=acme&type=mail&priority=high&failure_tolerance=5%25"
 	body := lines(1200) + "{}\n"
 	answer := func(w *httptest.ResponseRecorder) (id, counts string) {
@@ -267,11 +281,12 @@ func TestBulk(t *testing.T) {
 		if counts != all {
 			t.Errorf("%v: %s", row, counts)
 		}
-		w = b.ask("POST", row.path, "it is not read again", row.header)
+		w = b.ask("POST", row.path, body, row.header)
 		want(t, w, 200)
 		if same, counts := answer(w); same != id || counts != all {
 			t.Errorf("%v again: %s %s", row, same, counts)
 		}
+		wantCode(t, b.ask("POST", row.path, body+lines(1), row.header), 422, "idempotency_key", "other lines", id)
 	}
 	wantCode(t, b.send("POST", path, cut(body)), 400, "bad_body")
 	w := b.ask("POST", path, body)
@@ -284,6 +299,9 @@ func TestBulk(t *testing.T) {
 	wantCode(t, b.ask("POST", path+"&weight=2", body, key+"two"), 422, "idempotency_key")
 	wantCode(t, b.ask("POST", path+"&id=one", body, key+"another"), 409, "sealed")
 	wantCode(t, b.ask("POST", "/v1/bulk?tenant=acme&wieght=2", body), 422, "invalid", "wieght", "type")
+	if n := enqueued.Load(); n != 4*1200 {
+		t.Errorf("%d jobs were counted, want those of 4 groups once", n)
+	}
 	w = b.ask("GET", "/v1/groups?limit=1000", "")
 	if got := len(decoded(t, w)["groups"].([]any)); got != 4 {
 		t.Errorf("%d groups, want 4: what broke off without a name has none", got)

@@ -48,13 +48,21 @@ func (m *Model) BeginReduce(_ context.Context, id string) (store.Reduction, erro
 		return store.Reduction{}, err
 	}
 	g.reducer++
-	return store.Reduction{Group: m.view(g), Fence: g.reducer, Cursor: g.cursor, State: g.sum}, nil
+	return store.Reduction{Group: m.view(g), Fence: g.reducer, Cursor: g.cursor, State: g.state()}, nil
+}
+
+// state is the reducer's, or the result once the group is finished.
+func (g *group) state() []byte {
+	if g.finished {
+		return g.Result
+	}
+	return g.sum
 }
 
 // CommitReduce writes (state, cursor) together.
 func (m *Model) CommitReduce(_ context.Context, id string, fence int64, cursor string, n int64, state []byte) (bool, error) {
 	g, err := m.find(id)
-	if err != nil || g.reducer != fence {
+	if err != nil || g.reducer != fence || g.finished {
 		return false, err
 	}
 	g.cursor, g.sum = cursor, state
@@ -68,7 +76,7 @@ func (m *Model) Finish(_ context.Context, id string, fence int64, result []byte)
 	if err != nil {
 		return store.Group{}, false, err
 	}
-	if g.reducer != fence || g.Reduced != g.ended() || g.Status != store.Aggregating && g.Status != store.Cancelled {
+	if g.reducer != fence || g.finished || g.Reduced != g.Total || g.ended() != g.Total || g.Status != store.Aggregating && g.Status != store.Cancelled {
 		return m.view(g), false, nil
 	}
 	if g.Status == store.Aggregating {
@@ -79,7 +87,7 @@ func (m *Model) Finish(_ context.Context, id string, fence int64, result []byte)
 			m.move(g, store.Completed)
 		}
 	}
-	g.Result = result
+	g.Result, g.finished = result, true
 	return m.view(g), true, nil
 }
 

@@ -97,6 +97,7 @@ type group struct {
 	reducer  int64
 	cursor   string
 	sum      []byte
+	finished bool // has its result
 	redriven map[string]bool
 	redrives int
 }

@@ -39,10 +39,15 @@ func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*Bul
 			seeker = nil // a pipe has the method too
 		}
 	}
+	farthest := int64(0)
 	for p := c.newPatience(); ; {
-		answer, err := c.bulk(ctx, k, body, seeker != nil)
+		answer, read, err := c.bulk(ctx, k, body, seeker != nil)
 		if err == nil {
 			return answer, nil
+		}
+		if read > farthest {
+			farthest = read
+			p.progress()
 		}
 		if seeker == nil {
 			return nil, fmt.Errorf("group %s: %w", spec.ID, err)
@@ -56,9 +61,11 @@ func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*Bul
 	}
 }
 
-func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (*BulkAnswer, error) {
+// bulk sends a body once, and says how many bytes of it were read.
+func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (a *BulkAnswer, read int64, err error) {
 	source := &source{r: body}
 	answer, err := c.send(ctx, k, source)
+	read = source.read.Load()
 	if readErr := source.detach(wait); readErr != nil {
 		err = fmt.Errorf("read the jobs: %w", readErr)
 	}
@@ -66,13 +73,13 @@ func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (*
 		defer answer.Close()
 	}
 	if err != nil {
-		return nil, err
+		return nil, read, err
 	}
-	var a BulkAnswer
-	if err := json.NewDecoder(io.LimitReader(answer, maxAnswer)).Decode(&a); err != nil {
-		return nil, c.unreachable(err)
+	a = new(BulkAnswer)
+	if err := json.NewDecoder(io.LimitReader(answer, maxAnswer)).Decode(a); err != nil {
+		return nil, read, c.unreachable(err)
 	}
-	return &a, nil
+	return a, read, nil
 }
 
 // source stands between the caller's reader and the transport, which may go on reading after it has answered. It has no Close:
@@ -80,6 +87,7 @@ func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (*
 type source struct {
 	r       io.Reader
 	reading sync.Mutex
+	read    atomic.Int64
 	ended   atomic.Bool
 	err     atomic.Pointer[error]
 }
@@ -91,6 +99,7 @@ func (s *source) Read(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	n, err := s.r.Read(p)
+	s.read.Add(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err.Store(&err)
 	}

@@ -29,8 +29,14 @@ type fault func(next http.Handler) http.Handler
 
 func serve(t testing.TB, faults ...fault) *server {
 	t.Helper()
+	return serveWith(t, func(*store.Settings) {}, faults...)
+}
+
+func serveWith(t testing.TB, change func(*store.Settings), faults ...fault) *server {
+	t.Helper()
 	settings := store.Defaults()
 	settings.Global, settings.Lease = 1e6, 5*time.Second
+	change(&settings)
 	st, err := store.New(store.Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Settings: settings})
 	if err != nil {
 		t.Fatal(err)

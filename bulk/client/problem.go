@@ -18,6 +18,8 @@ type Problem struct {
 	Detail string `json:"detail"` // for people
 	// Problems lists what is wrong with the fields of a body.
 	Problems []Fault `json:"problems,omitempty"`
+	// Accepted is how many jobs of a chunk are in all the same.
+	Accepted int64 `json:"accepted,omitempty"`
 	// RetryAfter is how long the server asks to wait; 0 where it does not say.
 	RetryAfter time.Duration `json:"-"`
 }

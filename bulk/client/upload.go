@@ -162,12 +162,23 @@ type added struct {
 	RejectedTotal int64       `json:"rejected_total"` // also those beyond the first 1,000
 }
 
-func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) (added, error) {
+// addChunk sends a chunk until it is answered. A server that is full takes it bit by bit, and as long as it does, patience lasts.
+func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) (a added, err error) {
 	k := post("v1", "groups", group, "jobs")
 	k.body, k.ndjson, k.key = chunk, true, key
-	var a added
-	err := c.do(ctx, k, &a)
-	return a, err
+	in := int64(0)
+	for p := c.newPatience(); ; {
+		if err = c.ask(ctx, k, &a); err == nil {
+			return a, nil
+		}
+		if problem, ok := errors.AsType[*Problem](err); ok && problem.Accepted > in {
+			in = problem.Accepted
+			p.progress()
+		}
+		if err = p.wait(ctx, err); err != nil {
+			return added{}, err
+		}
+	}
 }
 
 // chunkKey names a chunk by the upload, its number and what is in it: when the source was changed between two runs, the answer

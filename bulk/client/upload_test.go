@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
 )
 
 // total is how many jobs a group has by the server's own count.
@@ -220,6 +222,25 @@ func TestUploadWaitsForABusyServer(t *testing.T) {
 	u, err := c.AddLines(t.Context(), g.ID, strings.NewReader(lines(10)), Upload{})
 	if err != nil || u.Accepted != 10 || len(pauses) != 3 || pauses[1] != time.Second {
 		t.Errorf("%+v, %v, pauses %v", u, err, pauses)
+	}
+}
+
+// A tenant's quota takes a chunk in bit by bit, over longer than patience lasts.
+func TestUploadIntoAQuota(t *testing.T) {
+	t.Parallel()
+	s := serveWith(t, func(o *store.Settings) { o.PendingPerTenant = 1000 })
+	s.work(t)
+	var told []string
+	c := newClient(t, s.URL, Options{Patience: 7 * time.Second, OnRetry: func(err error, pause time.Duration) {
+		told = append(told, fmt.Sprintf("%.9s %v", err, pause))
+	}})
+	g := create(t, c, GroupSpec{})
+	u, err := c.AddLines(t.Context(), g.ID, strings.NewReader(lines(3400)), Upload{})
+	if err != nil || u.Accepted != 3400 || u.Duplicates != 0 {
+		t.Errorf("%+v, %v", u, err)
+	}
+	if len(told) == 0 || told[0] != "429 quota 5s" {
+		t.Errorf("told %q", told)
 	}
 }
 

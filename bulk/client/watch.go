@@ -44,8 +44,6 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[*Group, error] 
 				if err = c.poll(ctx, id, see); end {
 					return
 				}
-			case err == nil:
-				continue // the server ended the stream before the group: it is about to stop, or limits their length
 			}
 			if err = p.wait(ctx, err); err != nil {
 				yield(nil, err)
@@ -111,11 +109,11 @@ func (c *Client) poll(ctx context.Context, id string, see func(*Group) bool) err
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()
 	for {
-		g, err := c.Group(ctx, id)
-		if err != nil {
+		var g Group
+		if err := c.ask(ctx, get("v1", "groups", id), &g); err != nil {
 			return err
 		}
-		if !see(g) {
+		if !see(&g) {
 			return nil
 		}
 		select {

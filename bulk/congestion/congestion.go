@@ -78,18 +78,10 @@ func Crash(max time.Duration, crashes int64, chance float64) time.Duration {
 	return min(max, d+time.Duration(chance*float64(d)))
 }
 
-// Retry is how long a job waits after its failed try number tries (from 1): base·2^(tries−1), at most max, of which chance
-// (0 ≤ chance < 1) takes away up to a half; but never less than least.
-func Retry(base, max time.Duration, tries int64, least time.Duration, chance float64) time.Duration {
-	if d := Jitter(double(base, max, tries), chance); d > least {
-		return d
-	}
-	return least
-}
-
-// Jitter is between d/2 (chance 0) and d (chance 1).
-func Jitter(d time.Duration, chance float64) time.Duration {
-	return d/2 + time.Duration(chance*float64(d-d/2))
+// Retry is how long a job waits at least after its failed try number tries (from 1): base·2^(tries−1), at most max, times
+// chance (0 ≤ chance < 1), so that those who failed together do not come back together.
+func Retry(base, max time.Duration, tries int64, chance float64) time.Duration {
+	return time.Duration(chance * float64(double(base, max, tries)))
 }
 
 // double is base·2^(n−1), at most max.

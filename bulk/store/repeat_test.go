@@ -43,13 +43,7 @@ func TestARedriveIntoACancelledGroup(t *testing.T) {
 	if _, err := s.Cancel(t.Context(), "g-r1"); err != nil {
 		t.Fatal(err)
 	}
-	for again := true; again; {
-		tend, err := s.Tend(t.Context(), "g-r1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		again = tend.Again
-	}
+	tendAll(t, s, "g-r1")
 	g, err := s.Redrive(t.Context(), "g", 0)
 	if err != nil || g.ID != "g-r2" || g.Total != 700 || !g.Sealed {
 		t.Fatalf("%+v, %v", g, err)
@@ -58,6 +52,20 @@ func TestARedriveIntoACancelledGroup(t *testing.T) {
 		t.Fatalf("%+v", g)
 	}
 	clean(t, s)
+}
+
+// tendAll does what housekeeping there is at once.
+func tendAll(t *testing.T, s *Store, groups ...string) {
+	t.Helper()
+	for _, id := range groups {
+		for again := true; again; {
+			tend, err := s.Tend(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again = tend.Again
+		}
+	}
 }
 
 // half does one step of a redrive, as one that broke off.
@@ -82,11 +90,7 @@ func TestARedriveThatBrokeOffIsNotDropped(t *testing.T) {
 	dying(t, s, c, "g", 1200, []byte("1"))
 	half(t, s, "g")
 	c.advance(25 * time.Hour)
-	for _, id := range []string{"g", "g-r1"} {
-		if _, err := s.Tend(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tendAll(t, s, "g", "g-r1")
 	if g, err := s.Group(t.Context(), "g-r1"); err != nil || g.Status != Dispatched || g.Total != 500 {
 		t.Fatalf("%+v, %v", g, err)
 	}

@@ -36,3 +36,37 @@ func TestScorePolicyRespectsTheGateOfATenant(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// TestReadyIsShort: in the classic pipeline jobs went to READY, and used up the rate, window after window while no worker was free
+// for them. When workers came they started together what many seconds had allowed.
+func TestReadyIsShort(t *testing.T) {
+	s, c := open(t, func(set *Settings) {
+		set.Policy, set.Limiter, set.Gating, set.Global, set.BaseBackoff = "score", "fixed_window", false, 10, 100*time.Millisecond
+	})
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 300)
+	for range 10 {
+		if p := pull(t, s, 1); len(p.Jobs) != 1 {
+			t.Fatalf("%+v", p)
+		}
+		c.advance(time.Second)
+		for d := dispatch(t, s); d.More; d = dispatch(t, s) {
+		}
+	}
+	if p := pull(t, s, 100); len(p.Jobs) > 10 {
+		t.Errorf("%d jobs start in one window of 10", len(p.Jobs))
+	}
+	clean(t, s)
+}
+
+// TestRateOfAGroupInTheClassicPipeline: the rate of a group, as a redrive's, was not looked at.
+func TestRateOfAGroupInTheClassicPipeline(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false })
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 2})
+	add(t, s, "g", 0, 20)
+	if p := pull(t, s, 20); len(p.Jobs) != 2 {
+		t.Errorf("%d jobs start in one window, the group's rate is 2", len(p.Jobs))
+	}
+	c.advance(time.Second)
+	clean(t, s)
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/anteroom/anteroom/lua"
 )
@@ -72,14 +73,15 @@ type Options struct {
 
 // Store is the bulk engine's data. It starts nothing and may be shared.
 type Store struct {
-	o        Options
-	scripts  *lua.Set
-	runner   *lua.Runner
-	keys     []string
-	settings atomic.Pointer[string]
-	conf     atomic.Pointer[Settings]
-	ready    atomic.Bool
-	locks    *redsync.Redsync
+	o         Options
+	scripts   *lua.Set
+	runner    *lua.Runner
+	keys      []string
+	settings  atomic.Pointer[string]
+	conf      atomic.Pointer[Settings]
+	ready     atomic.Bool
+	preparing singleflight.Group
+	locks     *redsync.Redsync
 }
 
 // layout is the version of the keys and values of the bulk engine. A store that says another is refused.
@@ -161,6 +163,16 @@ func (s *Store) Prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
 	}
+	_, err, _ := s.preparing.Do("", func() (any, error) { return nil, s.prepare(ctx) })
+	return err
+}
+
+// prepareTimeout bounds the loading of all scripts, a round trip each.
+const prepareTimeout = 10 * time.Second
+
+func (s *Store) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(prepareTimeout, s.o.Timeout))
+	defer cancel()
 	res, err := s.runner.Run(ctx, s.scripts.Script("layout_claim"), []string{layoutKey(s.o.Prefix)}, 0, layout)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
@@ -177,11 +189,11 @@ func (s *Store) Prepare(ctx context.Context) error {
 
 // run runs one script of the bulk engine; args are what follows now and settings.
 func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
 	if err := s.Prepare(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
 	line := make([]any, 0, 2+len(args))
 	line = append(line, s.now(), *s.settings.Load())
 	line = append(line, args...)

@@ -14,6 +14,7 @@ import (
 type caller struct{ current atomic.Pointer[calling] }
 
 type calling struct {
+	guard  *outbound.Guard
 	client *http.Client
 	secret []byte
 }
@@ -27,13 +28,19 @@ func newCalling(cfg *config.Bulk) (*calling, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &calling{client: outbound.NewClient(outbound.Options{Guard: guard}), secret: secret}, nil
+	return &calling{guard: guard, client: outbound.NewClient(outbound.Options{Guard: guard}), secret: secret}, nil
 }
 
 func (c *caller) replace(next *calling) {
 	if old := c.current.Swap(next); old != nil {
 		old.client.CloseIdleConnections()
 	}
+}
+
+// check is an api.Options.CheckCallback.
+func (c *caller) check(url string) error {
+	_, err := c.current.Load().guard.CheckURL(url)
+	return err
 }
 
 // post is a bulk.Options.Callback.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -94,7 +95,7 @@ func withCode(err error) error {
 	if _, ok := errors.AsType[*coded](err); ok {
 		return err
 	}
-	if client.Passing(err) {
+	if p, ok := errors.AsType[*client.Problem](err); client.Passing(err) && (!ok || p.Status != http.StatusTooManyRequests) {
 		return &coded{codeUnreachable, err}
 	}
 	return &coded{codeNotGood, err}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -156,4 +157,26 @@ func TestInterrupt(t *testing.T) {
 	interrupt("the same command with --id long goes on from there\nbulkworker: interrupted\n", someIn,
 		"submit", "--tenant", "acme", "--type", "webhook", "--id", "long", file)
 	interrupt("group long goes on; bulkworker watch long shows it again\nbulkworker: interrupted\n", firstLine, "watch", "long")
+}
+
+// docs/bulk-client.md has every command and every flag.
+func TestClientCommandsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/bulk-client.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range clientCommands() {
+		if !strings.Contains(string(doc), "`"+cmd.Name()) {
+			t.Errorf("the command %s is missing", cmd.Name())
+		}
+		flags := regexp.MustCompile("--[a-z-]+").FindAllString(cmd.Flags().FlagUsages(), -1)
+		if len(flags) < 3 {
+			t.Errorf("%s has only %v", cmd.Name(), flags)
+		}
+		for _, flag := range flags {
+			if !strings.Contains(string(doc), "`"+flag) {
+				t.Errorf("%s %s is missing", cmd.Name(), flag)
+			}
+		}
+	}
 }

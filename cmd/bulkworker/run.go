@@ -33,6 +33,7 @@ type worker struct {
 	front      *front
 	said       api.Options // what the front was told of cfg
 	registry   *prometheus.Registry
+	metrics    *bulk.Metrics
 	answered   atomic.Bool // the store has, at least once
 	ending     atomic.Bool
 	log        *slog.Logger
@@ -59,11 +60,11 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	w := &worker{cfg: cfg, callbacks: &caller{}, front: &front{}, registry: prometheus.NewRegistry(), log: log}
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	name, _ := cli.BuildVersion(version)
-	metrics := bulk.NewMetrics(w.registry, name)
-	if w.store, err = newStore(cfg, opened, log, metrics.ObserveStore); err != nil {
+	w.metrics = bulk.NewMetrics(w.registry, name)
+	if w.store, err = newStore(cfg, opened, log, w.metrics.ObserveStore); err != nil {
 		return err
 	}
-	if err := w.build(metrics); err != nil {
+	if err := w.build(); err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() {
@@ -90,7 +91,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 }
 
 // build makes the parts; it starts none.
-func (w *worker) build(metrics *bulk.Metrics) error {
+func (w *worker) build() error {
 	cfg := w.cfg
 	calling, err := newCalling(cfg)
 	if err != nil {
@@ -105,7 +106,7 @@ func (w *worker) build(metrics *bulk.Metrics) error {
 			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
 		},
 		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,
-		Callback: w.callbacks.post, CallbackBody: api.CallbackBody, Metrics: metrics, Log: w.log,
+		Callback: w.callbacks.post, CallbackBody: api.CallbackBody, Metrics: w.metrics, Log: w.log,
 	})
 	if err != nil {
 		return err

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +32,10 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 `, host, secretFile(t, callbackSecret), to.URL, secretFile(t, hookSecret)))
 	p.ready(http.StatusOK)
 
+	status, answer := p.do("POST", "/v1/groups", `{"tenant":"acme","type":"webhook","callback_url":"http://10.0.0.1/"}`)
+	if status != http.StatusUnprocessableEntity || !strings.Contains(answer, "callbacks.allow") {
+		t.Error("a callback to a private address:", status, answer)
+	}
 	if status, answer := p.do("POST", "/v1/groups", fmt.Sprintf(`{"id":"g1","tenant":"acme","type":"webhook","callback_url":"%s/done"}`, to.URL)); status != http.StatusCreated {
 		t.Fatal(status, answer)
 	}
@@ -60,7 +66,7 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 	_, page := p.do("GET", "/", "")
 	contains(t, page, "<!doctype html>")
 	_, metrics := p.do("GET", "/metrics", "")
-	contains(t, metrics, `bulk_action_job_runs_total{type="webhook",verdict="success"} 1`, "go_goroutines", `bulk_action_store_script_seconds_count{script="jobs_pull"}`)
+	contains(t, metrics, "bulk_action_enqueued_total 1\n", `bulk_action_job_runs_total{type="webhook",verdict="success"} 1`, "go_goroutines", `bulk_action_store_script_seconds_count{script="jobs_pull"}`)
 	p.audit() // on the embedded store that it shares with the worker
 
 	p.signal(syscall.SIGTERM)
@@ -293,4 +299,20 @@ func TestKilledWorker(t *testing.T) {
 		t.Errorf("runs: %v", runs)
 	}
 	next.audit()
+}
+
+func TestAuditNamesWhatIsBroken(t *testing.T) {
+	redis := redistest.Server(t)
+	if err := redis.Client().Set(t.Context(), "wr:{bulk:0}:stray", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bulkworker", "audit")
+	cmd.Env = append(os.Environ(), "ANTEROOM_STORE__URL="+redis.URL())
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("it ended with %v", err)
+	}
+	contains(t, string(out), "wr:{bulk:0}:stray")
+	contains(t, string(exit.Stderr), "bulkworker: audit: the invariants above are broken")
 }

@@ -1,27 +1,26 @@
-// Command worker is a complete bulk worker of a team's own, to be copied: it adds up invoices.
+// Command worker is a complete bulk worker of a team's own, to be copied: it adds up invoices. It has its own job type and its
+// own reducer, and beside them the HTTP API, the dashboard and the metrics of bulkworker.
 //
-// It takes jobs of the type "invoice" from the same store as bulkworker, whose HTTP API, command line and dashboard are where
-// groups are submitted, watched and read; jobs are shared out fairly and within the rates whichever process runs them. A job's
-// payload is an order,
+// A job's payload is an order, and its result what the order comes to:
 //
 //	{"country":"DE","items":[{"cents":1999,"count":2},{"cents":500,"count":1}]}
+//	{"country":"DE","cents":4498}
 //
-// and its result {"country":"DE","cents":4498}. A group submitted with
-//
-//	"aggregate": {"op":"reduce","name":"revenue"}
-//
-// has, once it has ended, the revenue and the number of invoices of each country as its result.
-//
-// To try it, with a Redis on port 6379 and bulkworker on the same store:
+// To try it, with a Redis on port 6379:
 //
 //	export ANTEROOM_STORE__URL=redis://127.0.0.1:6379
-//	go run ./examples/worker
+//	go run ./examples/worker &
+//	for i in $(seq 1000); do echo '{"payload":{"country":"DE","items":[{"cents":1999,"count":2}]}}'; done > orders.ndjson
+//	bulkworker submit --type invoice --tenant acme --aggregate '{"op":"reduce","name":"revenue"}' --watch orders.ndjson
 //
-// The environment says where the store is (ANTEROOM_STORE__URL, required; ANTEROOM_STORE__PREFIX, by default wr) and how many
-// jobs run at once (ANTEROOM_WORKER__COUNT, by default 10).
+// The group's result has revenue and number of invoices of each country; http://127.0.0.1:8090/ shows the groups.
 //
-// Two things to know before copying it. Every process that runs jobs of one store has to know all their types, for a job of
-// an unknown type is dead at once: give bulkworker a prefix of its own, or register what it is configured with here, too.
-// And all of them have to have the same store.Settings, because each tells the store its limits with every call; here they
-// are the defaults.
+// The environment says where the store is (ANTEROOM_STORE__URL, required, and ANTEROOM_STORE__PREFIX, by default invoices),
+// where to listen (ANTEROOM_LISTEN, by default 127.0.0.1:8090; ANTEROOM_ADMIN__TOKEN is required for an address that other
+// machines reach) and how many jobs run at once (ANTEROOM_WORKER__COUNT, by default 10). Any number of these processes may run
+// on one store: they share the work, and one takes on what another leaves.
+//
+// Before you copy it: processes with one prefix have to know the same job types, for a job of a type that the process which
+// takes it does not know is dead at once, and to have the same store.Settings, because each tells the store its limits with
+// every call. So a worker with types of its own has a prefix of its own.
 package main

@@ -1,61 +1,73 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/bulk/client"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 
+// environment is one in which a worker runs on the test's store.
+func environment(t *testing.T) map[string]string {
+	return map[string]string{"ANTEROOM_STORE__URL": "unix://" + redistest.SharedSocket(t), "ANTEROOM_STORE__PREFIX": redistest.Prefix(t),
+		"ANTEROOM_LISTEN": "127.0.0.1:0", "ANTEROOM_WORKER__COUNT": "4"}
+}
+
 func TestWorker(t *testing.T) {
-	prefix := redistest.Prefix(t)
-	env := map[string]string{"ANTEROOM_STORE__URL": "unix://" + redistest.SharedSocket(t), "ANTEROOM_STORE__PREFIX": prefix, "ANTEROOM_WORKER__COUNT": "4"}
+	env := environment(t)
+	o, err := fromEnvironment(func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- run(ctx, func(name string) string { return env[name] }, slog.New(slog.DiscardHandler))
-	}()
+	go func() { ended <- run(ctx, l, o, slog.New(slog.DiscardHandler)) }()
 
-	s, err := store.New(store.Options{Client: redistest.Client(t), Prefix: prefix, Settings: store.Defaults()})
+	c, err := client.New("http://"+l.Addr().String(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, _, err := s.CreateGroup(t.Context(), store.GroupSpec{Tenant: "acme", Type: "invoice", Aggregate: `{"op":"reduce","name":"revenue"}`,
-		Tolerance: store.Tolerance{Count: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var jobs []store.Job
+	var orders bytes.Buffer
 	for i := range 100 {
-		jobs = append(jobs, store.Job{ID: fmt.Sprint(i), Payload: fmt.Appendf(nil,
-			`{"country":%q,"items":[{"cents":%d,"count":2},{"cents":500,"count":1}]}`, []string{"DE", "FR"}[i%2], i)})
+		fmt.Fprintf(&orders, "{\"payload\":{\"country\":%q,\"items\":[{\"cents\":%d,\"count\":2},{\"cents\":500,\"count\":1}]}}\n", []string{"DE", "FR"}[i%2], i)
 	}
-	jobs = append(jobs, store.Job{ID: "empty", Payload: []byte(`{"items":[]}`)}, store.Job{ID: "broken", Payload: []byte(`{"items":1}`)})
-	if _, err := s.AddJobs(t.Context(), g.ID, store.Chunk{}, jobs); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Seal(t.Context(), g.ID); err != nil {
-		t.Fatal(err)
+	orders.WriteString("{\"payload\":{\"items\":[]}}\n{\"payload\":{\"items\":1}}\n")
+	answer, err := c.Bulk(t.Context(), client.GroupSpec{ID: "orders", Tenant: "acme", Type: "invoice", FailureTolerance: "2",
+		Aggregate: json.RawMessage(`{"op":"reduce","name":"revenue"}`)}, &orders)
+	if err != nil || answer.Accepted != 102 {
+		t.Fatalf("%+v, %v", answer, err)
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+	g := &client.Group{}
 	for deadline := time.Now().Add(time.Minute); !g.Status.Ended(); <-tick.C {
-		if g, err = s.Group(t.Context(), g.ID); err != nil || time.Now().After(deadline) {
+		if g, err = c.Group(t.Context(), "orders"); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%+v, %v", g, err)
 		}
 	}
+	result, err := c.Result(t.Context(), "orders")
 	// Of each country 50: 2·(0+2+…+98) + 50·500, 2·(1+3+…+99) + 50·500.
 	want := `{"op":"reduce","name":"revenue","value":{"DE":{"invoices":50,"cents":29900},"FR":{"invoices":50,"cents":30000}},` +
 		`"succeeded":100,"failed":2,"dead":0,"cancelled":0,"errors":{"bad_order":1,"empty_order":1}}`
-	if g.Status != store.Completed || string(g.Result) != want {
-		t.Errorf("%s %s\nwant %s", g.Status, g.Result, want)
+	if g.Status != client.Completed || err != nil || string(result) != want {
+		t.Errorf("%s %s, %v\nwant %s", g.Status, result, err, want)
+	}
+	if _, err := c.CreateGroup(t.Context(), client.GroupSpec{Tenant: "acme", Type: "fax"}); err == nil || !strings.Contains(err.Error(), "type") {
+		t.Errorf("a type that it does not know: %v", err)
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -64,16 +76,33 @@ func TestWorker(t *testing.T) {
 }
 
 func TestEnvironmentThatCannotBe(t *testing.T) {
-	for _, row := range []struct{ url, count, says string }{
-		{"", "", "ANTEROOM_STORE__URL is empty"},
-		{"http://127.0.0.1", "", "ANTEROOM_STORE__URL"},
-		{"redis://127.0.0.1:1", "many", `ANTEROOM_WORKER__COUNT "many"`},
-		{"redis://127.0.0.1:1", "20000", "worker.count 20000"},
+	for _, row := range []struct{ name, value, says string }{
+		{"ANTEROOM_STORE__URL", "", "ANTEROOM_STORE__URL is empty"},
+		{"ANTEROOM_STORE__URL", "http://127.0.0.1", "ANTEROOM_STORE__URL"},
+		{"ANTEROOM_WORKER__COUNT", "many", `ANTEROOM_WORKER__COUNT "many"`},
 	} {
-		env := map[string]string{"ANTEROOM_STORE__URL": row.url, "ANTEROOM_WORKER__COUNT": row.count}
-		err := run(t.Context(), func(name string) string { return env[name] }, slog.New(slog.DiscardHandler))
+		env := environment(t)
+		env[row.name] = row.value
+		_, err := fromEnvironment(func(name string) string { return env[name] })
 		if err == nil || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%v: %v, want it to say %q", row, err, row.says)
+			t.Errorf("%s=%s: %v, want it to say %q", row.name, row.value, err, row.says)
 		}
+	}
+}
+
+// TestAPIThatFails ends the worker: it must not run on unseen.
+func TestAPIThatFails(t *testing.T) {
+	env := environment(t)
+	o, err := fromEnvironment(func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	if err := run(t.Context(), l, o, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("it ends without an error")
 	}
 }

@@ -119,6 +119,15 @@ local function window(b)
   return math.ceil(1000 / b.rate) * 1000000, 1000
 end
 
+-- spread_windows moves what is above one window's to the windows after it.
+local function spread_windows(b)
+  local length, most = window(b)
+  if b.level > most then
+    b.at = b.at + (math.ceil(b.level / most) - 1) * length
+    b.level = most
+  end
+end
+
 limiter.fixed_window = {
   refill = function(b, now)
     local length = window(b)
@@ -138,15 +147,19 @@ limiter.fixed_window = {
     return most > 0 and (b.level == 0 or b.level + cost * 1000 <= most)
   end,
 
-  rerate = function() end, -- what was used in the window stays used
+  -- What was used in the window stays used, and so does what a cost has used up of those to come.
+  rerate = function(b, was)
+    if b.rate <= 0 or was <= 0 or was == b.rate or b.at <= b.now then return end
+    local before, granted = window({ rate = was })
+    local length = window(b)
+    b.level = b.level + math.ceil((b.at - b.now) / before) * granted
+    b.at = b.now - b.now % length
+    spread_windows(b)
+  end,
 
   take = function(b, cost)
-    local length, most = window(b)
     b.level = b.level + cost * 1000
-    if b.level > most then
-      b.at = b.at + (math.ceil(b.level / most) - 1) * length
-      b.level = most
-    end
+    spread_windows(b)
   end,
 
   -- wait: the window that at lies in may have begun under another rate.

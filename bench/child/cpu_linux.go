@@ -1,4 +1,4 @@
-package main
+package child
 
 import (
 	"bytes"
@@ -12,11 +12,11 @@ import (
 // tick is the unit of /proc's times: USER_HZ, which Linux fixes at 100 for programs.
 const tick = 10 * time.Millisecond
 
-// cpu is the processor time that pid and all of its descendants have used so far.
-func cpu(pid int) (time.Duration, error) {
+// CPU is the processor time that pid and all of its descendants have used so far.
+func CPU(pid int) (time.Duration, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errNoCPU, err)
+		return 0, fmt.Errorf("%w: %w", ErrNoCPU, err)
 	}
 	type process struct {
 		parent int

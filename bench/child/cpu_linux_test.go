@@ -1,4 +1,4 @@
-package main
+package child
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func TestCPUCountsDescendants(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		used, err := cpu(cmd.Process.Pid)
+		used, err := CPU(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +65,10 @@ func TestCPUCountsDescendants(t *testing.T) {
 			t.Fatalf("the grandchild's work is not seen: %s", used)
 		}
 	}
-	if _, err := cpu(os.Getpid()); err != nil {
+	if _, err := CPU(os.Getpid()); err != nil {
 		t.Errorf("own process: %v", err)
 	}
-	if _, err := cpu(1 << 30); err == nil {
+	if _, err := CPU(1 << 30); err == nil {
 		t.Error("a process that does not exist has a time")
 	}
 }

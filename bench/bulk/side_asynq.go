@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+
+	"github.com/hibiken/asynq"
+	"golang.org/x/sync/errgroup"
+)
+
+// asynqSide is asynq in this process, with its defaults and as many connections as it has use for.
+type asynqSide struct {
+	redis  *redisServer
+	client *asynq.Client
+	// oneQueue puts all tenants into the same queue, as who declares no queues does.
+	oneQueue bool
+	own      string // queue of submit; empty: tenant 0's
+}
+
+func newAsynq(r *redisServer) *asynqSide {
+	a := &asynqSide{redis: r}
+	a.client = a.clientOf(fillers)
+	return a
+}
+
+// fillers is how many goroutines put tasks in.
+const fillers = 64
+
+func (a *asynqSide) options(connections int) asynq.RedisClientOpt {
+	return asynq.RedisClientOpt{Addr: a.redis.addr, PoolSize: connections}
+}
+
+func (a *asynqSide) clientOf(connections int) *asynq.Client {
+	return asynq.NewClient(a.options(connections))
+}
+
+func (a *asynqSide) name() string {
+	if a.oneQueue {
+		return "asynq, one queue"
+	}
+	return "asynq"
+}
+
+func (a *asynqSide) queue(i int) string {
+	if a.oneQueue {
+		i = 0
+	}
+	return tenantName(i)
+}
+
+func (a *asynqSide) fill(ctx context.Context, jobs []int) error {
+	for i, n := range jobs {
+		if err := a.enqueue(ctx, a.client, tenantName(i), a.queue(i), n, min(fillers, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enqueue puts n tasks in, one call each, from so many goroutines. The task's type names the tenant.
+func (a *asynqSide) enqueue(ctx context.Context, client *asynq.Client, tenant, queue string, n, goroutines int) error {
+	parallel, ctx := errgroup.WithContext(ctx)
+	for k := range goroutines {
+		parallel.Go(func() error {
+			for range n/goroutines + (n%goroutines+goroutines-1-k)/goroutines {
+				if _, err := client.EnqueueContext(ctx, asynq.NewTask(tenant, payload), asynq.Queue(queue)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return parallel.Wait()
+}
+
+func (a *asynqSide) start(workers, tenants int, handle func(ctx context.Context, tenant string)) (stop func(), err error) {
+	queues := map[string]int{}
+	if a.own != "" {
+		queues[a.own] = 1
+	} else {
+		for i := range tenants {
+			queues[a.queue(i)] = 1
+		}
+	}
+	s := asynq.NewServer(a.options(workers+10), asynq.Config{Concurrency: workers, Queues: queues, Logger: silent{}, LogLevel: asynq.FatalLevel})
+	err = s.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+		handle(ctx, t.Type())
+		return nil
+	}))
+	return s.Shutdown, err
+}
+
+// left reads the lists that asynq keeps for each queue.
+func (a *asynqSide) left(ctx context.Context, tenants int) (left, running int64, err error) {
+	pipe := a.redis.client.Pipeline()
+	if a.oneQueue {
+		tenants = 1
+	}
+	for i := range tenants {
+		key := "asynq:{" + a.queue(i) + "}:"
+		pipe.LLen(ctx, key+"active")
+		pipe.LLen(ctx, key+"pending")
+	}
+	all, err := pipe.Exec(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i, c := range all {
+		n := lengthOf(c)
+		left += n
+		if i%2 == 0 {
+			running += n
+		}
+	}
+	return left, running, nil
+}
+
+func (a *asynqSide) submit(ctx context.Context) error {
+	queue := a.own
+	if queue == "" {
+		queue = a.queue(0)
+	}
+	_, err := a.client.EnqueueContext(ctx, asynq.NewTask(tenantName(0), payload), asynq.Queue(queue))
+	return err
+}
+
+type silent struct{}
+
+func (silent) Debug(...any) {}
+func (silent) Info(...any)  {}
+func (silent) Warn(...any)  {}
+func (silent) Error(...any) {}
+func (silent) Fatal(...any) {}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const defaultLease = 30 * time.Second
+
+// ours is package bulk in this process.
+type ours struct {
+	redis *redisServer
+	lease time.Duration
+	seq   atomic.Int64
+	group string // of submit
+}
+
+func newOurs(r *redisServer, lease time.Duration) *ours { return &ours{redis: r, lease: lease} }
+
+func (o *ours) name() string { return "ours" }
+
+// open gives a store as bulkworker does, with a rate that limits nothing.
+func (o *ours) open() (*store.Store, error) {
+	settings := store.Defaults()
+	settings.Global, settings.Lease = 1e6, o.lease
+	return store.New(store.Options{Client: o.redis.client, Timeout: 10 * time.Second, Settings: settings})
+}
+
+func (o *ours) fill(ctx context.Context, jobs []int) error {
+	s, err := o.open()
+	if err != nil {
+		return err
+	}
+	o.group = ""
+	parallel, ctx := errgroup.WithContext(ctx)
+	parallel.SetLimit(8)
+	for i, n := range jobs {
+		parallel.Go(func() error {
+			g, _, err := s.CreateGroup(ctx, store.GroupSpec{ID: tenantName(i), Tenant: tenantName(i), Type: "noop"})
+			if err != nil {
+				return err
+			}
+			batch := make([]store.Job, 0, store.MaxAdd)
+			for k := range n {
+				batch = append(batch, store.Job{ID: fmt.Sprintf("%032d", k), Payload: payload})
+				if len(batch) == store.MaxAdd || k == n-1 {
+					if _, err := s.AddJobs(ctx, g.ID, store.Chunk{}, batch); err != nil {
+						return err
+					}
+					batch = batch[:0]
+				}
+			}
+			_, err = s.Seal(ctx, g.ID)
+			return err
+		})
+	}
+	return parallel.Wait()
+}
+
+func (o *ours) start(workers, _ int, handle func(ctx context.Context, tenant string)) (stop func(), err error) {
+	s, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	e, err := bulk.New(bulk.Options{Store: s, Worker: bulk.WorkerOptions{Count: workers, ShutdownGrace: time.Second}})
+	if err != nil {
+		return nil, err
+	}
+	e.Register("noop", bulk.HandlerFunc(func(ctx context.Context, j *bulk.Job) ([]byte, error) {
+		handle(ctx, j.Tenant)
+		return nil, nil
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		_ = e.Run(ctx) // its only error is a second call
+		close(done)
+	}()
+	return func() { cancel(); <-done }, nil
+}
+
+func (o *ours) left(ctx context.Context, _ int) (left, running int64, err error) {
+	s, err := o.open()
+	if err != nil {
+		return 0, 0, err
+	}
+	d, err := s.Depths(ctx)
+	return d.Pending + d.Ready + d.NonReady + d.InFlight, d.InFlight, err
+}
+
+func (o *ours) submit(ctx context.Context) error {
+	s, err := o.open()
+	if err != nil {
+		return err
+	}
+	if o.group == "" {
+		g, _, err := s.CreateGroup(ctx, store.GroupSpec{Tenant: tenantName(0), Type: "noop"})
+		if err != nil {
+			return err
+		}
+		o.group = g.ID
+	}
+	_, err = s.AddJobs(ctx, o.group, store.Chunk{}, []store.Job{{ID: fmt.Sprint(o.seq.Add(1)), Payload: payload}})
+	return err
+}

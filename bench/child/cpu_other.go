@@ -1,0 +1,7 @@
+//go:build !linux
+
+package child
+
+import "time"
+
+func CPU(int) (time.Duration, error) { return 0, ErrNoCPU }

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseWrk(t *testing.T) {
+	const ok = "Running 3s test\n  2 threads\n\nRESULT {\"requests\":3000,\"micros\":3000000,\"p50\":100,\"p99\":2500,\"broken\":0,\"refused\":0}\n"
+	if r, err := parseWrk([]byte(ok)); err != nil || r.Requests != 3000 || r.P99 != 2500 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for name, tt := range map[string]struct{ out, err string }{
+		"no result":        {"unable to connect", "no result"},
+		"not JSON":         {"\nRESULT {", "EOF"},
+		"nothing answered": {"\nRESULT {\"requests\":0,\"micros\":3000000}", "no request was answered"},
+		"refusals":         {"\nRESULT {\"requests\":1000,\"micros\":3000000,\"refused\":2}", "2 of 1000 requests failed"},
+		"broken":           {"\nRESULT {\"requests\":1000,\"micros\":3000000,\"broken\":2}", "2 of 1000 requests failed"},
+	} {
+		if _, err := parseWrk([]byte(tt.out)); err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, want %q", name, err, tt.err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Package table prints what a comparison measured: medians, their ratio to the first peer, and the bars.
+package table
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Median of the runs; the slower middle one where their number is even.
+func Median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(xs))
+	return s[(len(s)-1)/2]
+}
+
+// Bar is what a figure or a ratio has to reach.
+type Bar struct {
+	Limit float64
+	AtMost,
+	Ratio bool // of the ratio to the first peer, rather than of our figure
+}
+
+func (b Bar) text(peer string) string {
+	sign := "≥"
+	if b.AtMost {
+		sign = "≤"
+	}
+	if b.Ratio {
+		return fmt.Sprintf("%s %.2f × %s", sign, b.Limit, peer)
+	}
+	return fmt.Sprintf("%s %s", sign, Figure(b.Limit))
+}
+
+// holds is only for figures that are known.
+func (b Bar) holds(x float64) bool {
+	if b.AtMost {
+		return x <= b.Limit
+	}
+	return x >= b.Limit
+}
+
+// Row is one line of the table. A zero is a figure that was not taken; peers beyond those of the row were not either.
+type Row struct {
+	What, Unit string
+	Peers      []float64
+	Ours       float64
+	Bars       []Bar
+}
+
+func (r Row) cells(peers []string) []string {
+	cells := []string{r.What + ", " + r.Unit}
+	for i := range peers {
+		x := 0.0
+		if i < len(r.Peers) {
+			x = r.Peers[i]
+		}
+		cells = append(cells, Figure(x))
+	}
+	ratio, shown := 0.0, "–"
+	if len(r.Peers) > 0 && r.Peers[0] > 0 && r.Ours > 0 {
+		ratio = r.Ours / r.Peers[0]
+		shown = fmt.Sprintf("%.2f", ratio)
+		if ratio < 0.1 {
+			shown = fmt.Sprintf("%.2g", ratio)
+		}
+	}
+	var bars []string
+	for _, b := range r.Bars {
+		x := r.Ours
+		if b.Ratio {
+			x = ratio
+		}
+		text := b.text(peers[0])
+		switch {
+		case x == 0:
+		case b.holds(x):
+			text += " holds"
+		default:
+			text += " MISSED"
+		}
+		bars = append(bars, text)
+	}
+	return append(cells, Figure(r.Ours), shown, strings.Join(bars, "; "))
+}
+
+// Figure prints three digits, and – for what was not taken.
+func Figure(x float64) string {
+	switch {
+	case x == 0:
+		return "–"
+	case x >= 1000:
+		s := fmt.Sprintf("%.0f", x)
+		for i := len(s) - 3; i > 0; i -= 3 {
+			s = s[:i] + "," + s[i:]
+		}
+		return s
+	default:
+		return fmt.Sprintf("%.3g", x)
+	}
+}
+
+// Print writes the table: a column for each peer, then ours.
+func Print(w io.Writer, peers []string, ours string, rows []Row) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintf(t, "median of the rounds\t%s\t%s\tratio to %s\tbar\n", strings.Join(peers, "\t"), ours, peers[0])
+	for _, r := range rows {
+		_, _ = fmt.Fprintln(t, strings.Join(r.cells(peers), "\t"))
+	}
+	return t.Flush() // reports what a write before it ran into
+}

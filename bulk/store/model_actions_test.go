@@ -1,0 +1,313 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	. "github.com/anteroom/anteroom/bulk/store"
+)
+
+func (c *crowd) create() {
+	c.serial++
+	spec := GroupSpec{
+		ID: fmt.Sprintf("g%d", c.serial), Tenant: rapid.SampledFrom([]string{"acme", "beta", "acme-2"}).Draw(c.t, "tenant"), Type: "webhook",
+		Level:       rapid.SampledFrom([]Level{High, Normal, Low}).Draw(c.t, "level"),
+		Weight:      rapid.SampledFrom([]float64{0.01, 1, 3.5}).Draw(c.t, "weight"),
+		Rate:        rapid.SampledFrom([]float64{0, 0, 2.5, 20}).Draw(c.t, "rate"),
+		Concurrency: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(c.t, "concurrency"),
+		StartSealed: rapid.IntRange(0, 3).Draw(c.t, "start") == 0,
+		Tolerance:   Tolerance{Count: int64(rapid.IntRange(0, 2).Draw(c.t, "tolerance"))},
+	}
+	for range rapid.IntRange(1, 2).Draw(c.t, "times") {
+		have, created, err := c.any().CreateGroup(c.ctx, spec)
+		want, first, _ := c.m.CreateGroup(c.ctx, spec)
+		c.equal("create", c.answer(fmt.Sprint(c.shown(have), created), err), fmt.Sprint(c.shown(want), first))
+	}
+	spec.Tenant = "other"
+	_, _, err := c.any().CreateGroup(c.ctx, spec)
+	_, _, refused := c.m.CreateGroup(c.ctx, spec)
+	c.equal("create another of that id", c.answer(nil, err), c.answer(nil, refused))
+}
+
+func (c *crowd) add() {
+	id := c.group()
+	jobs := make([]Job, rapid.IntRange(0, 8).Draw(c.t, "jobs"))
+	for i := range jobs {
+		jobs[i] = Job{ID: fmt.Sprintf("j%02d", rapid.IntRange(0, 40).Draw(c.t, "id")), Payload: []byte(`{"n":1}`), Type: rapid.SampledFrom([]string{"", "email"}).Draw(c.t, "type"), Cost: 1}
+		if c.uneven {
+			jobs[i].Cost = int64(rapid.IntRange(1, 9).Draw(c.t, "cost"))
+		}
+		if rapid.IntRange(0, 5).Draw(c.t, "later") == 0 {
+			jobs[i].RunAt = time.UnixMicro(c.now + int64(rapid.IntRange(-1, 15_000_000).Draw(c.t, "run_at")))
+		}
+	}
+	chunk := Chunk{}
+	if rapid.Bool().Draw(c.t, "chunk") {
+		chunk = Chunk{Key: fmt.Sprintf("c%d", rapid.IntRange(0, 5).Draw(c.t, "key")), Last: rapid.IntRange(0, 3).Draw(c.t, "last") > 0, Answer: []byte("answer")}
+	}
+	c.put(id, chunk, jobs)
+}
+
+// put adds jobs; when the answer gets lost, again.
+func (c *crowd) put(id string, chunk Chunk, jobs []Job) {
+	for range c.upTo(2) {
+		want, refused := c.m.AddJobs(c.ctx, id, chunk, slices.Clone(jobs))
+		have, err := c.any().AddJobs(c.ctx, id, chunk, slices.Clone(jobs))
+		c.equal("add", c.answer(have, err), c.answer(want, refused))
+	}
+}
+
+func (c *crowd) seal(id string) {
+	want, refused := c.m.Seal(c.ctx, id)
+	have, err := c.any().Seal(c.ctx, id)
+	c.equal("seal", c.answer(c.shown(have), err), c.answer(c.shown(want), refused))
+}
+
+func (c *crowd) patch() {
+	id := c.group()
+	p := Patch{}
+	switch rapid.IntRange(0, 5).Draw(c.t, "field") {
+	case 0:
+		p.Weight = new(rapid.SampledFrom([]float64{0.5, 2}).Draw(c.t, "weight"))
+	case 1:
+		if !c.rerate {
+			c.t.Skip("rates stay")
+		}
+		p.Rate = new(rapid.SampledFrom([]float64{0, 1, 30}).Draw(c.t, "rate"))
+	case 2:
+		p.Concurrency = new(rapid.Int64Range(0, 4).Draw(c.t, "concurrency"))
+	case 3:
+		p.Level = new(rapid.SampledFrom([]Level{High, Normal, Low}).Draw(c.t, "level"))
+	default:
+		p.Paused = new(rapid.Bool().Draw(c.t, "paused"))
+	}
+	want, refused := c.m.Patch(c.ctx, id, p)
+	have, err := c.any().Patch(c.ctx, id, p)
+	c.equal("patch", c.answer(c.shown(have), err), c.answer(c.shown(want), refused))
+}
+
+// cancel ends a group. From that moment nothing of it starts, which the next pull's Follow sees; then it is swept.
+func (c *crowd) cancel() {
+	id := c.group()
+	want, refused := c.m.Cancel(c.ctx, id)
+	have, err := c.any().Cancel(c.ctx, id)
+	c.equal("cancel", c.answer(c.shown(have), err), c.answer(c.shown(want), refused))
+	c.pull()
+	c.tend(id)
+}
+
+// tend does all housekeeping of a group but its reduction.
+func (c *crowd) tend(id string) (t Tended) {
+	for again := true; again; again = t.Again {
+		var err error
+		if t, err = c.any().Tend(c.ctx, id); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return t
+}
+
+func (c *crowd) pull() {
+	want := rapid.IntRange(1, 7).Draw(c.t, "want")
+	p, err := c.any().Pull(c.ctx, want)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.follow(p, want)
+	c.held = append(c.held, p.Jobs...)
+}
+
+func (c *crowd) follow(p Pulled, want int) {
+	err := error(nil)
+	if c.classic {
+		err = c.m.FollowClassic(p)
+	} else {
+		err = c.m.Follow(p, want)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.started(p.Jobs)
+}
+
+var verdicts = []Verdict{Done, Done, Done, Rejected, Retry, Retry, Throttled, Throttled, Returned, Buried}
+
+func (c *crowd) ack() {
+	n := rapid.IntRange(0, min(4, len(c.held))).Draw(c.t, "acks")
+	var acks []Ack
+	for range n {
+		i := rapid.IntRange(0, len(c.held)-1).Draw(c.t, "which")
+		acks = append(acks, c.verdict(c.held[i], rapid.SampledFrom(verdicts).Draw(c.t, "verdict")))
+		c.lost = append(c.lost, c.held[i])
+		c.held = slices.Delete(c.held, i, i+1)
+	}
+	if len(c.lost) > 0 && rapid.Bool().Draw(c.t, "late") {
+		acks = append(acks, c.verdict(rapid.SampledFrom(c.lost).Draw(c.t, "old"), rapid.SampledFrom(verdicts).Draw(c.t, "verdict")))
+	}
+	c.acknowledge(acks)
+}
+
+func (c *crowd) verdict(l Leased, v Verdict) Ack {
+	a := Ack{Key: l.Key, Fence: l.Fence, Verdict: v}
+	switch v {
+	case Done:
+		a.Result = []byte(`{"ok":1}`)
+	case Throttled, Retry:
+		a.After = time.Duration(rapid.SampledFrom([]int{0, 0, 700, 9000}).Draw(c.t, "after")) * time.Millisecond
+		fallthrough
+	default:
+		a.Code, a.Error = "http_500", "it went wrong\nbadly"
+	}
+	return a
+}
+
+func (c *crowd) acknowledge(acks []Ack) {
+	for range rapid.IntRange(1, 2).Draw(c.t, "times") { // the second is of one who lost the answer
+		want, _ := c.m.Ack(c.ctx, acks)
+		have, err := c.any().Ack(c.ctx, acks)
+		if len(acks) > 0 {
+			c.equal("ack", c.answer(have, err), fmt.Sprintf("%+v", want))
+		}
+	}
+}
+
+func (c *crowd) renew() {
+	var leases []Lease
+	for _, l := range slices.Concat(c.held, c.lost) {
+		if rapid.Bool().Draw(c.t, "renew") {
+			leases = append(leases, Lease{l.Key, l.Fence})
+		}
+	}
+	want, _ := c.m.Renew(c.ctx, leases)
+	have, err := c.any().Renew(c.ctx, leases)
+	if len(leases) > 0 {
+		c.equal("renew", c.answer(have, err), fmt.Sprintf("%+v", want))
+	}
+}
+
+// crash forgets what some processes hold.
+func (c *crowd) crash() {
+	n := rapid.IntRange(0, len(c.held)).Draw(c.t, "forgotten")
+	c.lost = append(c.lost, c.held[:n]...)
+	c.held = slices.Clone(c.held[n:])
+}
+
+// dispatch does what the dispatcher does until it has no more to do now.
+func (c *crowd) dispatch() (next time.Duration) {
+	have, err := c.any().Dispatch(c.ctx)
+	for err == nil && have.More {
+		var d Dispatch
+		d, err = c.any().Dispatch(c.ctx)
+		have.Moved, have.Recovered, have.Dead = have.Moved+d.Moved, have.Recovered+d.Recovered, have.Dead+d.Dead
+		have.Next, have.More, have.Tend = d.Next, d.More, append(have.Tend, d.Tend...)
+	}
+	want, _ := c.m.Dispatch(c.ctx)
+	sums := func(d Dispatch) string {
+		return fmt.Sprintf("moved %d, recovered %d, dead %d", d.Moved, d.Recovered, d.Dead)
+	}
+	if c.classic {
+		have.Moved, want.Moved, want.Next = 0, 0, 0
+	}
+	c.equal("dispatch", c.answer(sums(have), err), sums(want))
+	if want.Next > 0 && (have.Next == 0 || have.Next > want.Next) {
+		c.t.Fatalf("dispatch: next in %v (0: never), there is something to do in %v", have.Next, want.Next)
+	}
+	for _, id := range have.Tend {
+		if t := c.tend(id); t.Reduce {
+			c.reduce(id)
+		}
+	}
+	return have.Next
+}
+
+// reduce takes outcomes in, some at a time, and is overtaken by another now and then.
+func (c *crowd) reduce(id string) {
+	r, err := c.any().BeginReduce(c.ctx, id)
+	want, refused := c.m.BeginReduce(c.ctx, id)
+	c.equal("begin to reduce", c.answer(fmt.Sprint(c.shown(r.Group), r.Fence, r.Cursor, string(r.State)), err), c.answer(fmt.Sprint(c.shown(want.Group), want.Fence, want.Cursor, string(want.State)), refused))
+	for {
+		p, err := c.any().Results(c.ctx, id, r.Cursor, c.upTo(20))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(p.Outcomes) == 0 {
+			break
+		}
+		fence := r.Fence
+		if c.turn == 0 && rapid.IntRange(0, 9).Draw(c.t, "overtaken") == 0 {
+			if _, err := c.any().BeginReduce(c.ctx, id); err != nil {
+				c.t.Fatal(err)
+			}
+			_, _ = c.m.BeginReduce(c.ctx, id)
+		}
+		have, err := c.any().CommitReduce(c.ctx, id, fence, p.Next, int64(len(p.Outcomes)), []byte(p.Next))
+		ok, _ := c.m.CommitReduce(c.ctx, id, fence, p.Next, int64(len(p.Outcomes)), []byte(p.Next))
+		c.equal("commit", c.answer(have, err), fmt.Sprint(ok))
+		if !ok {
+			return
+		}
+		r.Cursor = p.Next
+		c.taken(id, p.Outcomes)
+	}
+	result := fmt.Appendf(nil, "%v", c.reduced[id])
+	g, done, err := c.any().Finish(c.ctx, id, r.Fence, result)
+	wanted, ok, _ := c.m.Finish(c.ctx, id, r.Fence, result)
+	c.equal("finish", c.answer(fmt.Sprint(done, c.shown(g)), err), fmt.Sprint(ok, c.shown(wanted)))
+}
+
+// taken counts outcomes, and compares each with the model's.
+func (c *crowd) taken(id string, outcomes []Outcome) {
+	if c.reduced[id] == nil {
+		c.reduced[id] = map[string]int{}
+	}
+	want := c.m.Outcomes(id)
+	for _, o := range outcomes {
+		c.reduced[id][o.Status]++
+		text := func(o Outcome) string {
+			return fmt.Sprintf("%s %s attempts %d code %q result %q at %d cost %d", o.ID, o.Status, o.Attempts, o.Code, o.Result, o.At.UnixMilli(), o.Cost)
+		}
+		c.equal("outcome in group "+id, text(o), text(want[o.ID]))
+	}
+}
+
+func (c *crowd) redrive() {
+	id, rate := c.group(), rapid.SampledFrom([]float64{0, 12}).Draw(c.t, "rate")
+	if len(id) > 8 {
+		c.t.Skip("redriven twice already")
+	}
+	want, refused := c.m.Redrive(c.ctx, id, rate)
+	have, err := c.any().Redrive(c.ctx, id, rate)
+	c.equal("redrive", c.answer(c.shown(have), err), c.answer(c.shown(want), refused))
+}
+
+func (c *crowd) limits() {
+	if !c.rerate {
+		c.t.Skip("rates stay")
+	}
+	global, tenant := rapid.SampledFrom([]float64{2, 30, 500}).Draw(c.t, "global"), rapid.SampledFrom([]float64{0, 1.5, 40}).Draw(c.t, "per_tenant")
+	if _, err := c.any().SetLimits(c.ctx, &global, &tenant); err != nil {
+		c.t.Fatal(err)
+	}
+	c.m.SetLimits(global, tenant)
+}
+
+func (c *crowd) tenant() {
+	names := c.m.Tenants()
+	if len(names) == 0 {
+		c.t.Skip("there is no tenant")
+	}
+	in := Tenant{
+		Name: rapid.SampledFrom(names).Draw(c.t, "tenant"), Weight: rapid.SampledFrom([]float64{0.1, 1, 4}).Draw(c.t, "weight"),
+		Rate: rapid.SampledFrom([]float64{0, 0.5, 2, 25}).Draw(c.t, "rate"),
+	}
+	if !c.rerate {
+		in.Rate = 0
+	}
+	if _, err := c.any().SetTenant(c.ctx, in); err != nil {
+		c.t.Fatal(err)
+	}
+	c.m.SetTenant(in)
+}
