@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -93,6 +94,22 @@ func TestCallbackIsGivenUpAfterADay(t *testing.T) {
 				t.Errorf("%s after the end, try %d: %q, want %q", row.over, row.tries, m.callbacks, row.want)
 			}
 		})
+	}
+}
+
+// A callback's URL may hold a secret, and times are for people.
+func TestCallbackLog(t *testing.T) {
+	m := newMemory()
+	m.group.Status, m.group.CallbackURL, m.group.FinishedAt = store.Completed, "https://example.com/hook?token=s3cret", time.Now()
+	m.group.CallbackState = "pending"
+	log := &journal{}
+	c := &calling{store: m, body: groupBody, metrics: NewMetrics(nil, ""), log: slog.New(slog.NewJSONHandler(log, nil)), slots: make(chan struct{}, 1),
+		send: func(context.Context, string, []byte) error { return errors.New("no route") }}
+	if err := c.back(t.Context(), m, "g"); err != nil {
+		t.Fatal(err)
+	}
+	if log.count(`"again":"2s"`) != 1 || log.count("s3cret") != 0 {
+		t.Errorf("%s", log.b.String())
 	}
 }
 

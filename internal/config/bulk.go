@@ -108,7 +108,7 @@ type PeopleFirst struct {
 
 type BulkLimits struct {
 	Line             Size  `koanf:"line" default:"64KiB" min:"256B" max:"1MiB" doc:"Longest line of a submission, which is one job; above it the line is rejected."`
-	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer answer of a webhook is dropped, and the job is done; with a longer result of a Go handler it has failed."`
+	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer one of a webhook, a mail or a push message is dropped, and the job is done; with a longer one of a team's own Go handler it has failed."`
 	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most jobs of one tenant that wait; above it 429. 0: no limit."`
 }
 
