@@ -228,7 +228,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	watching := begin(base, watch.run)
 	dispatching := begin(base, (&dispatcher{store: e.store, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.store, metrics: m, role: h.role("stats")}).run)
-	fetching := begin(base, (&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, start: w.start, giveBack: w.giveBack,
+	fetching := begin(base, (&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, start: w.start, giveBack: w.giveBack, runs: runs,
 		metrics: m, role: h.role("fetcher"), ear: newEar(e.store, h.role("ear"))}).run)
 	scaling := begin(base, func(ctx context.Context) {
 		if o.Worker.Max > o.Worker.Min {

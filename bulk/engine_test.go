@@ -119,7 +119,7 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// A pull whose answer is lost leaves leased jobs that nobody runs: they come back when the lease has ended.
+// A pull whose answer is lost leaves leased jobs that nobody runs: the next call gives them back, and no lease has to end first.
 func TestLostPull(t *testing.T) {
 	m := newMemory("j")
 	m.fail(true, "Pull")
@@ -129,8 +129,8 @@ func TestLostPull(t *testing.T) {
 		finished(t, m, []string{"j succeeded"})
 		m.under(func() {
 			s := m.starts["j"]
-			if gap := s[1].Sub(s[0]); gap < m.lease || gap > m.lease+time.Second {
-				t.Errorf("recovered after %s, want the lease and at most a second", gap)
+			if gap := s[1].Sub(s[0]); gap > 10*time.Second {
+				t.Errorf("it runs again after %s, a lease is %s", gap, m.lease)
 			}
 		})
 	})

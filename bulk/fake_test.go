@@ -137,6 +137,24 @@ func (m *memory) Pull(_ context.Context, want int) (store.Pulled, error) {
 	return p, after
 }
 
+func (m *memory) Reclaim(_ context.Context, known []int64) (int64, error) {
+	before, after := m.call("Reclaim")
+	if before != nil {
+		return 0, before
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var n int64
+	for fence, j := range m.leases {
+		if !slices.Contains(known, fence) {
+			delete(m.leases, fence)
+			m.pending = append([]*memJob{j}, m.pending...)
+			n++
+		}
+	}
+	return n, after
+}
+
 func (m *memory) Wait(ctx context.Context, d time.Duration) error {
 	if before, _ := m.call("Wait"); before != nil {
 		return before

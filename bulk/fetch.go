@@ -12,6 +12,7 @@ import (
 type source interface {
 	Pull(ctx context.Context, want int) (store.Pulled, error)
 	Wait(ctx context.Context, d time.Duration) error
+	Reclaim(ctx context.Context, known []int64) (int64, error)
 }
 
 const (
@@ -30,6 +31,7 @@ type fetcher struct {
 	batch    int
 	start    func(store.Leased)
 	giveBack func(store.Leased) // to its group, not started
+	runs     *registry
 	metrics  *Metrics
 	role     *role
 	ear      *ear
@@ -38,16 +40,25 @@ type fetcher struct {
 func (f *fetcher) run(ctx context.Context) {
 	listening := begin(ctx, f.ear.run)
 	defer listening.stop()
+	unsure := false // a pull may have leased jobs that this process does not know of
 	for {
-		free, ok := f.pool.wait(ctx)
-		if !ok {
+		if _, ok := f.pool.wait(ctx); !ok {
 			return
 		}
+		if unsure {
+			if _, err := f.store.Reclaim(ctx, f.runs.fences()); err != nil {
+				f.role.failed(ctx, err)
+				continue
+			}
+			unsure = false
+		}
+		free := f.pool.settled()
 		want := min(free, f.batch)
 		f.ear.ignore()
 		// The call itself outlives ctx: jobs that it leased must not be lost to a shutdown.
 		p, err := f.store.Pull(context.WithoutCancel(ctx), want)
 		if err != nil {
+			unsure = true
 			f.role.failed(ctx, err)
 			continue
 		}

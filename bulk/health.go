@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/anteroom/anteroom/bulk/congestion"
 )
 
 // How long a loop pauses after a failed call of the store: twice as long each time, from the first to the last.
@@ -102,9 +104,5 @@ func within(d time.Duration) time.Duration {
 // retryAfter draws the least wait before try attempt+1: full jitter over base·2^(attempt−1), at most most. The store takes
 // the larger of it and the tenant's congestion backoff.
 func retryAfter(base, most time.Duration, attempt int64) time.Duration {
-	d := base
-	for ; attempt > 1 && d < most; attempt-- {
-		d *= 2
-	}
-	return within(min(d, most))
+	return congestion.Retry(base, most, attempt, rand.Float64()) //nolint:gosec // as within
 }

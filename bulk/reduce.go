@@ -33,8 +33,9 @@ type reducing struct {
 	metrics  *Metrics
 }
 
-// group reduces what is there, until the given time at most. moved says that the group came on.
-func (r *reducing) group(ctx context.Context, group string, until time.Time) (moved bool, err error) {
+// group reduces what is there, until the given time at most. more says that there may be more to do at once. The last outcomes
+// of a group that runs are no reason: the store names it again when there are some thousand, and at its end.
+func (r *reducing) group(ctx context.Context, group string, until time.Time) (more bool, err error) {
 	at, err := r.store.BeginReduce(ctx, group)
 	if err != nil {
 		return false, err
@@ -53,39 +54,39 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 	}
 	for cursor, n := at.Cursor, reducePage; n >= reducePage; {
 		if !time.Now().Before(until) || ctx.Err() != nil {
-			return moved, nil
+			return true, nil
 		}
 		page, err := r.outcomes.Results(ctx, group, cursor, reducePage)
 		if err != nil {
-			return moved, err
+			return false, err
 		}
 		if n = len(page.Outcomes); n == 0 {
 			break
 		}
 		state, err := take(red, page.Outcomes)
 		if err != nil {
-			return moved, reducerFailed(err)
+			return false, reducerFailed(err)
 		}
 		ok, err := r.store.CommitReduce(ctx, group, at.Fence, page.Next, int64(n), state)
 		if err != nil || !ok {
-			return moved, err // not ok: another reducer goes on
+			return false, err // not ok: another reducer goes on
 		}
 		r.metrics.reduced.Add(float64(n))
-		moved = true
+		more = all
 		cursor = page.Next
 	}
 	if !all {
-		return moved, nil
+		return false, nil
 	}
 	result, err := conclude(red, "/v1/groups/"+group+"/results")
 	if err != nil {
-		return moved, reducerFailed(err)
+		return false, reducerFailed(err)
 	}
 	ended, ok, err := r.store.Finish(ctx, group, at.Fence, result)
 	if err == nil && ok && g.Status == store.Aggregating {
 		r.metrics.groupEnded(ended.Status)
 	}
-	return moved || ok, err
+	return more || ok, err
 }
 
 // take takes a page in and gives the state after it. A reducer is a team's own code: its panics are errors.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +50,13 @@ func (g *registry) remove(r *run) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.runs, r.leased.Fence)
+}
+
+// fences lists what it holds.
+func (g *registry) fences() []int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(g.runs))
 }
 
 // workers run jobs, each in a goroutine of its own.

@@ -42,13 +42,13 @@ type watcher struct {
 	tending chan struct{} // slots
 
 	mu         sync.Mutex
-	underWay   map[string]struct{}
+	underWay   map[string]bool // groups; true: named again meanwhile
 	complained map[string]time.Time
 }
 
 func newWatcher(s tender, reduce *reducing, call *calling, m *Metrics, log *slog.Logger, h *health) *watcher {
 	return &watcher{store: s, reduce: reduce, call: call, metrics: m, log: log, health: h, named: make(chan []string, 1),
-		tending: make(chan struct{}, tendAtOnce), underWay: map[string]struct{}{}, complained: map[string]time.Time{}}
+		tending: make(chan struct{}, tendAtOnce), underWay: map[string]bool{}, complained: map[string]time.Time{}}
 }
 
 // name is told which groups have housekeeping to do. It never blocks.
@@ -89,10 +89,14 @@ func (w *watcher) run(ctx context.Context) {
 func (w *watcher) claim(group string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, busy := w.underWay[group]; busy || len(w.underWay) >= tendMost {
+	if _, busy := w.underWay[group]; busy {
+		w.underWay[group] = true
 		return false
 	}
-	w.underWay[group] = struct{}{}
+	if len(w.underWay) >= tendMost {
+		return false
+	}
+	w.underWay[group] = false
 	return true
 }
 
@@ -100,6 +104,15 @@ func (w *watcher) leave(group string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.underWay, group)
+}
+
+// again says whether a group that is under way was named since the last time that somebody asked.
+func (w *watcher) again(group string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.underWay[group]
+	w.underWay[group] = false
+	return was
 }
 
 // step does one bounded step.
@@ -144,13 +157,13 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 		if err != nil || t.Removed {
 			return false, err
 		}
-		moved := false
+		more := false
 		if t.Reduce {
-			if moved, err = w.reduce.group(ctx, group, until); err != nil {
+			if more, err = w.reduce.group(ctx, group, until); err != nil {
 				return false, err
 			}
 		}
-		if !t.Again && !moved {
+		if !t.Again && !more && !w.again(group) {
 			return t.Callback, nil
 		}
 	}
@@ -170,7 +183,7 @@ func (w *watcher) judge(ctx context.Context, group string, err error) {
 		return
 	case err == nil:
 	case errors.As(err, &refused):
-		if refused.Code != store.CodeNotFound { // gone meanwhile
+		if refused.Code != store.CodeNotFound && refused.Code != store.CodeState { // gone or at its end meanwhile
 			w.complain(group, "housekeeping of a group was refused", err)
 		}
 	case errors.Is(err, errNoReducer):

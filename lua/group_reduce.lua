@@ -18,6 +18,7 @@ if state then
   cursor, sum = string.sub(state, 1, stop - 1), string.sub(state, stop + 1)
 end
 if verb == 'begin' then
+  if cursor == '!' then return { 'wrong_state', g[G_STATUS] } end
   g[G_RFENCE] = g[G_RFENCE] + 1
 elseif g[G_RFENCE] ~= fence then
   return { 0 }

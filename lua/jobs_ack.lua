@@ -52,7 +52,7 @@ for i = 3, #ARGV, 6 do
         if set.gating == 1 then gate_group(g, now + wait, 'busy') end
       end
     elseif verdict == 'retry' then
-      run.tries = run.tries + 1
+      run.tries, run.since = run.tries + 1, 0 -- it was not refused this time
       if run.tries > set.retries then
         state = 'dead'
         bury(g, t, jobkey, run, code, text)

@@ -2,7 +2,7 @@
 -- jobs_pull: takes jobs through the fair queue and the limits, straight into leases.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, want
+-- ARGV: now, settings, want, process
 -- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, then for each job key, group, tenant, type, attempt, crashes, fence, cost, payload}
 -- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -56,7 +56,7 @@ while taken < want do
     keep_tenant(t, theirs)
     keep_group(g, own)
     if used > 0 then pop(g, used, list, from_front, ends, size) end
-    start(g, t, reply, jobs)
+    start(g, t, reply, jobs, ARGV[4])
     taken = taken + #jobs
     if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum) end
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end

@@ -25,7 +25,7 @@ if now >= shard.hold then
     g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
     touched[g[G_KEY]] = g
     recovered = recovered + 1
-    run.crashes = run.crashes + 1
+    run.crashes, run.since = run.crashes + 1, 0
     if g[G_STATUS] == CANCELLED then
       cancel_job(g, t, jobkey)
     elseif run.crashes > set.crashes then

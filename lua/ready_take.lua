@@ -2,7 +2,7 @@
 -- ready_take: classic pipeline: takes jobs from READY into leases; what was cancelled or paused meanwhile does not start.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, want
+-- ARGV: now, settings, want, process
 -- RETURNS: as jobs_pull
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -25,7 +25,7 @@ for _ = 1, want * 2 do
   else
     local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
     if cost then
-      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload } })
+      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload } }, ARGV[4])
       taken = taken + 1
     end
   end

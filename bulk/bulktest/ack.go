@@ -69,6 +69,7 @@ func (m *Model) ack(a store.Ack) store.AckState {
 		}
 		return store.AckThrottled
 	}
+	j.refused = 0 // not this time
 	if j.tries++; j.tries > m.S.MaxRetries {
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead

@@ -68,6 +68,7 @@ func (m *Model) recover(j *job, d *store.Dispatch) {
 	m.unlease(j)
 	d.Recovered++
 	j.crashes++
+	j.refused = 0
 	switch {
 	case j.g.Status == store.Cancelled:
 		m.cancelled(j)

@@ -578,3 +578,36 @@ func TestClassicPipeline(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+func TestReclaimGivesBackWhatALostAnswerHeld(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, _ := openOn(t, client, nil)
+		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+		add(t, s, "g", 0, 10)
+		known := pull(t, s, 3).Jobs
+		pull(t, s, 4) // its answer never came
+		other, err := New(Options{Client: client, Prefix: s.o.Prefix, Timeout: s.o.Timeout, Settings: s.Settings(), Now: s.o.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := pull(t, other, 1).Jobs
+		fences := []int64{known[0].Fence, known[1].Fence, known[2].Fence}
+		if n, err := s.Reclaim(t.Context(), fences); n != 4 || err != nil {
+			t.Fatalf("%d given back, %v; want the 4 of the lost answer", n, err)
+		}
+		clean(t, s)
+		if n, err := s.Reclaim(t.Context(), fences); n != 0 || err != nil {
+			t.Fatalf("%d given back again, %v", n, err)
+		}
+		again := pull(t, s, 10).Jobs
+		if len(again) != 6 || again[0].ID != "j000003" || again[0].Attempt != 1 || again[0].Crashes != 0 {
+			t.Fatalf("%+v", again)
+		}
+		for _, state := range append(ack(t, s, Done, known...), ack(t, other, Done, theirs...)...) {
+			if state != AckDone {
+				t.Errorf("what was known is %s", state)
+			}
+		}
+		clean(t, s)
+	})
+}

@@ -20,7 +20,7 @@ func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
 		return Pulled{}, nil
 	}
 	if s.conf.Load().Gating {
-		r, err := s.run(ctx, "jobs_pull", want)
+		r, err := s.run(ctx, "jobs_pull", want, s.o.Process)
 		if err != nil {
 			return Pulled{}, err
 		}
@@ -32,7 +32,7 @@ func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
 	if err != nil {
 		return Pulled{}, err
 	}
-	r, err := s.run(ctx, "ready_take", want)
+	r, err := s.run(ctx, "ready_take", want, s.o.Process)
 	if err != nil {
 		return Pulled{}, err
 	}
@@ -43,6 +43,21 @@ func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
 		p.More = true
 	}
 	return p, nil
+}
+
+// reclaimBound is among how many of the newest leases Reclaim looks.
+const reclaimBound = 5000
+
+// Reclaim gives back what this process has leased and does not know of: the jobs of a Pull whose answer was lost. known are the
+// fences of all that it does know. No Pull of this process may be under way.
+func (s *Store) Reclaim(ctx context.Context, known []int64) (int64, error) {
+	args := make([]any, 0, 2+len(known))
+	args = append(args, s.o.Process, reclaimBound)
+	for _, fence := range known {
+		args = append(args, fence)
+	}
+	r, err := s.run(ctx, "leases_reclaim", args...)
+	return r.int(0), err
 }
 
 // fillBatch is how many jobs the classic pipeline looks at in one step.

@@ -8,17 +8,16 @@
 --   R…                                              dead and given to a redrive: as D, without payload
 --   C0 <ms>\n                                       cancelled
 -- An empty type is written as a dash. runs holds what its runs have left behind, for jobs that have run:
---   <fence> <failed tries> <crashes> <refusals> <refused since, ms>
+--   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does>
 
 local function read_run(text)
   if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0 } end
-  local fence, tries, crashes, refusals, since = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local fence, tries, crashes, refusals, since = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)')
   return { fence = tonumber(fence), tries = tonumber(tries), crashes = tonumber(crashes), refusals = tonumber(refusals), since = tonumber(since) }
 end
 
-local function write_run(r)
-  if r.tries == 0 and r.crashes == 0 and r.refusals == 0 and r.since == 0 then return string.format('%d 0 0 0 0', r.fence) end
-  return string.format('%.0f %d %d %d %.0f', r.fence, r.tries, r.crashes, r.refusals, r.since)
+local function write_run(r, owner)
+  return string.format('%d %d %d %d %d %s', r.fence, r.tries, r.crashes, r.refusals, r.since, owner or '')
 end
 
 -- read_pending gives cost, type and payload of a job that has not ended; nil where it has.
@@ -202,14 +201,14 @@ local function pop(g, n, list, from_front, ends, size)
 end
 
 -- start leases jobs: runs and lease for each, and the lines of the reply that Leased is read from.
-local function start(g, t, reply, jobs)
+local function start(g, t, reply, jobs, owner)
   if not jobs[1] then return end
   local till = int(now + set.lease)
   local runs, leases = {}, {}
   for _, j in ipairs(jobs) do
     shard.fence = shard.fence + 1
     j.run.fence = shard.fence
-    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run)
+    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, owner)
     leases[#leases + 1], leases[#leases + 2] = till, j.key
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]

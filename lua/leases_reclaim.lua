@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- leases_reclaim: gives back jobs that a process holds without knowing it: of a pull whose answer it never got.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, process, bound, fence, ...
+-- RETURNS: {jobs given back}
+-- INVARIANT: a job that never reached its worker runs at once, and neither a try nor a crash is counted.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local known, touched, n = {}, {}, 0
+for i = 5, #ARGV do known[ARGV[i]] = true end
+-- The newest leases: those of the lost pull are among them.
+for _, jobkey in ipairs(redis.call('ZREVRANGE', K.leases, 0, tonumber(ARGV[4]) - 1)) do
+  local text = redis.call('HGET', K.runs, jobkey)
+  local fence, owner = string.match(text or '', '^(%d+) .- (%S*)$')
+  if owner == ARGV[3] and not known[fence] then
+    local g = bulk_group(group_of(jobkey))
+    local t = bulk_tenant(g[G_TENANT])
+    redis.call('ZREM', K.leases, jobkey)
+    g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+    touched[g[G_KEY]] = g
+    n = n + 1
+    if g[G_STATUS] == CANCELLED then
+      cancel_job(g, t, jobkey)
+    else
+      redis.call('HSET', K.runs, jobkey, write_run(read_run(text)))
+      to_front(g, jobkey)
+    end
+  end
+end
+for _, g in pairs(touched) do
+  place(g)
+  settle(g)
+end
+if n > 0 then bell() end
+bulk_save()
+return { n }

@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// A worker is killed, again and again: every job runs, each has one outcome, and one that ran twice did so because of a kill.
+func TestBulkKilledTenTimes(t *testing.T) {
+	t.Parallel()
+	const kills, lease = 10, 2 * time.Second
+	n := sized(6000, 100_000)
+	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: 12, lease: 2s}", sized(600, 3000)))
+	f.to.answer = held(10 * time.Millisecond)
+	pair := []*bulkWorker{f.worker(), f.worker()}
+	pair[0].submit("acme", "g", n)
+	killed := map[string]time.Time{}
+	for k := range kills {
+		f.to.reached(t, (k+1)*n/(kills+2))
+		i := k % 2
+		killed[pair[i].name] = pair[i].kill()
+		pair[i] = f.worker()
+	}
+	if g := pair[0].completes("g"); g.Total != n || g.Succeeded != n {
+		t.Errorf("%+v", g)
+	}
+	for job, o := range pair[1].results("g", n) {
+		if o.Status != "succeeded" || o.Attempts != 1 {
+			t.Errorf("job %s: %+v", job, o)
+		}
+	}
+	again, slowest := 0, time.Duration(0)
+	for job, of := range byJob(t, f.to.of("g"), n) {
+		for i := 1; i < len(of); i++ {
+			again++
+			at, died := killed[of[i-1].worker]
+			if !died || of[i].at.Before(at) {
+				t.Errorf("job %s ran again although its worker was not killed: %+v", job, of)
+				continue
+			}
+			slowest = max(slowest, of[i].at.Sub(at))
+		}
+	}
+	t.Logf("%d of %d jobs ran again after %d kills, the last %s after its kill (lease %s)", again, n, kills, slowest, lease)
+	// Recovered within lease + 1 s; then it waits out up to half a second, and its turn. The rest is the machine's.
+	if slowest > lease+time.Second+500*time.Millisecond+10*time.Second {
+		t.Errorf("a job ran again %s after its worker was killed", slowest)
+	}
+	// Each of a process's workers can have had one in hand, and one whose ack was on its way.
+	if most := kills * 2 * 12; again > most {
+		t.Errorf("%d jobs ran again, more than %d that the killed can have had in hand", again, most)
+	}
+}
+
+// chunks submits a group in chunks, each of which is sent until it is answered, and seals it.
+func chunks(t *testing.T, w *bulkWorker, group string, n, size int, between func(chunk int)) {
+	t.Helper()
+	stubborn := func(method, path, body string, h ...headers) answer {
+		var a answer
+		within(t, bulkPatience(), path, func() bool {
+			var err error
+			a, err = w.try(method, path, body, h...)
+			return err == nil && a.code != http.StatusServiceUnavailable
+		})
+		return a
+	}
+	if a := stubborn(http.MethodPost, "/v1/groups", fmt.Sprintf(`{"id":%q,"tenant":"acme","type":"webhook"}`, group)); a.code > 201 {
+		t.Fatal(a.body)
+	}
+	lines := strings.SplitAfter(jobLines(n), "\n")[:n]
+	in := 0
+	for c := 0; c*size < n; c++ {
+		part := lines[c*size : min(n, (c+1)*size)]
+		if between != nil {
+			between(c)
+		}
+		got := into[bulkGroup](stubborn(http.MethodPost, "/v1/groups/"+group+"/jobs", strings.Join(part, ""), headers{"Idempotency-Key": "c" + itoa(c)}).want(http.StatusOK))
+		if got.Accepted != len(part) || got.Duplicates != 0 || len(got.Rejected) != 0 {
+			t.Errorf("chunk %d of %d lines: accepted %d, duplicates %d, rejected %v", c, len(part), got.Accepted, got.Duplicates, got.Rejected)
+		}
+		in += got.Accepted
+	}
+	if g := into[bulkGroup](stubborn(http.MethodPost, "/v1/groups/"+group+"/seal", "").want(http.StatusOK)); g.Total != in || in != n {
+		t.Errorf("%d jobs were accepted of %d, the group has %d", in, n, g.Total)
+	}
+}
+
+// few says how many of n jobs ran more than once; it may be no more than the workers had in hand.
+func few(t *testing.T, runs []jobRun, n, most int) {
+	t.Helper()
+	again := 0
+	for _, of := range byJob(t, runs, n) {
+		again += len(of) - 1
+	}
+	t.Logf("%d of %d jobs ran again", again, n)
+	if again > most {
+		t.Errorf("%d jobs ran again, at most %d were in hand", again, most)
+	}
+}
+
+// Redis is killed and comes back in the middle, while jobs come in and run: all goes on by itself, and nothing is lost.
+func TestBulkRedisIsKilled(t *testing.T) {
+	t.Parallel()
+	const workers = 8
+	n := sized(3000, 40_000)
+	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: %d, lease: 2s}", sized(800, 4000), workers))
+	f.to.answer = held(5 * time.Millisecond)
+	a, b := f.worker(), f.worker()
+	chunks(t, a, "g", n, n/10, func(c int) {
+		if c == 3 || c == 7 {
+			f.to.reached(t, c*n/40)
+			f.redis.Restart()
+		}
+	})
+	f.to.reached(t, n/2)
+	f.redis.Kill()
+	f.redis.Restart()
+	if g := b.completes("g"); g.Total != n || g.Succeeded != n {
+		t.Errorf("%+v", g)
+	}
+	b.results("g", n)
+	few(t, f.to.of("g"), n, 3*2*workers)
+}
+
+// Redis hangs for longer than a lease: no lease ends for that, and all goes on.
+func TestBulkRedisHangs(t *testing.T) {
+	t.Parallel()
+	const workers = 8
+	n := sized(2000, 20_000)
+	f := newFarm(t, fmt.Sprintf("rate: {global: 500}\nworker: {count: %d, lease: 2s}", workers))
+	f.to.answer = held(50 * time.Millisecond)
+	a, b := f.worker(), f.worker()
+	a.submit("acme", "g", n)
+	f.to.reached(t, n/4)
+	f.redis.Stop()
+	<-time.After(4 * time.Second) // twice the lease
+	stopped := f.to.count()
+	f.redis.Cont()
+	f.to.reached(t, stopped+1)
+	if g := b.completes("g"); g.Total != n || g.Succeeded != n {
+		t.Errorf("%+v", g)
+	}
+	a.results("g", n)
+	few(t, f.to.of("g"), n, 2*workers)
+}
+
+// The way to Redis drops replies, cuts them in half and resets connections while chunks come in: each is sent again until it is
+// answered, and the counts are exact.
+func TestBulkRepliesAreLost(t *testing.T) {
+	t.Parallel()
+	n := sized(2000, 40_000)
+	redis := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "everysec")
+	proxy := redistest.Proxy(t, redis.Socket())
+	f := newFarmOn(t, redis, fmt.Sprintf("{url: %q}", redis.URL()), "rate: {global: 2000}\nworker: {count: 8, lease: 2s}")
+	w := f.workerOn(fmt.Sprintf("{url: \"redis://%s\", timeout: 300ms}", proxy.Addr()))
+	var dropped atomic.Int64
+	scripts := func(command []byte) bool { // every third call of a script loses its reply
+		return bytes.Contains(bytes.ToUpper(command[:min(len(command), 64)]), []byte("EVALSHA")) && dropped.Add(1)%3 == 0
+	}
+	faults := []func(){func() { proxy.Drop(scripts) }, proxy.Reset, proxy.Half, func() { proxy.Slice(7) }, proxy.Cut}
+	var heal sync.WaitGroup
+	defer heal.Wait()
+	chunks(t, w, "g", n, n/20, func(c int) {
+		if c%2 == 0 {
+			return
+		}
+		faults[c/2%len(faults)]()
+		heal.Go(func() {
+			<-time.After(400 * time.Millisecond)
+			proxy.Heal()
+		})
+	})
+	heal.Wait()
+	proxy.Heal()
+	if g := w.completes("g"); g.Total != n || g.Succeeded != n {
+		t.Errorf("%+v", g)
+	}
+	w.results("g", n)
+	byJob(t, f.to.of("g"), n)
+	if dropped.Load() == 0 {
+		t.Error("no reply was dropped")
+	}
+}

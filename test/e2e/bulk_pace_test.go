@@ -1,0 +1,268 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// meter reads, again and again, how many jobs each tenant has started as the store counts them, in the same step in which it
+// grants them. Who receives jobs sees them late, and so at moments that are not the limiter's.
+type meter struct {
+	t       *testing.T
+	tenants []string
+	halt    chan struct{}
+	over    chan struct{}
+
+	mu    sync.Mutex
+	ask   *bulkWorker
+	looks []look
+}
+
+// look is one reading. What it counts had started by after; what had started by before is in it.
+type look struct {
+	before, after time.Time
+	served        []int
+	all           int
+}
+
+// startMeter reads through a worker until stop.
+func startMeter(t *testing.T, w *bulkWorker, tenants ...string) *meter {
+	m := &meter{t: t, tenants: tenants, ask: w, halt: make(chan struct{}), over: make(chan struct{})}
+	go m.run()
+	t.Cleanup(m.stop)
+	return m
+}
+
+// through says which worker to ask from now on.
+func (m *meter) through(w *bulkWorker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ask = w
+}
+
+func (m *meter) stop() {
+	select {
+	case <-m.halt:
+	default:
+		close(m.halt)
+	}
+	<-m.over
+}
+
+func (m *meter) run() {
+	defer close(m.over)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.halt:
+			return
+		case <-tick.C:
+		}
+		m.mu.Lock()
+		w := m.ask
+		m.mu.Unlock()
+		l, ok := look{before: time.Now(), served: make([]int, len(m.tenants))}, true
+		for i, tenant := range m.tenants {
+			a, err := w.try(http.MethodGet, "/v1/tenants/"+tenant, "")
+			var state struct{ Served int }
+			if err == nil && a.code == http.StatusOK {
+				err = json.Unmarshal([]byte(a.body), &state)
+			}
+			// A tenant that has sent nothing yet is not known; a worker that is killed, or its store, does not answer.
+			if err != nil || a.code != http.StatusOK && a.code != http.StatusNotFound {
+				ok = false
+				break
+			}
+			l.served[i] = state.Served
+			l.all += state.Served
+		}
+		if l.after = time.Now(); ok {
+			m.mu.Lock()
+			m.looks = append(m.looks, l)
+			m.mu.Unlock()
+		}
+	}
+}
+
+// rated is a limit from a moment on.
+type rated struct {
+	from        time.Time
+	rate, burst float64
+}
+
+// gcra is a limit with the burst that it has unless one is configured.
+func gcra(from time.Time, rate float64) rated { return rated{from, rate, max(1, rate/10)} }
+
+// judge looks at every stretch of at most a second between two readings: no more may have started in it than the highest of
+// the limits in force then allows a second, and its burst. It logs the worst. tenant is −1 for all together.
+func (m *meter) judge(what string, tenant int, limits ...rated) {
+	m.t.Helper()
+	m.stop()
+	count := func(l look) int {
+		if tenant < 0 {
+			return l.all
+		}
+		return l.served[tenant]
+	}
+	worst, allowed, readings := 0, 0.0, 0
+	for i, from := range m.looks {
+		for _, to := range m.looks[i+1:] {
+			if to.after.Sub(from.before) > time.Second {
+				break
+			}
+			readings++
+			limit := 0.0
+			for k, l := range limits {
+				if !l.from.After(to.after) && (k+1 == len(limits) || !limits[k+1].from.Before(from.before)) {
+					limit = max(limit, l.rate+l.burst)
+				}
+			}
+			started := count(to) - count(from)
+			if float64(started) > limit {
+				m.t.Errorf("%s: %d jobs started in %s, at most %.0f may in a second", what, started, to.after.Sub(from.before), limit)
+				return
+			}
+			if float64(started)*allowed >= float64(worst)*limit {
+				worst, allowed = started, limit
+			}
+		}
+	}
+	if readings < 10 {
+		m.t.Errorf("%s: the starts were read too rarely to judge them: %d stretches", what, readings)
+	}
+	m.t.Logf("%s: at most %d jobs started in a second, of %.0f that may; %d stretches", what, worst, allowed, readings)
+}
+
+// densest is how many of these requests came within a second at most.
+func densest(runs []jobRun) int {
+	at := make([]time.Time, len(runs))
+	for i, r := range runs {
+		at[i] = r.at
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	most, first := 0, 0
+	for i := range at {
+		for at[i].Sub(at[first]) >= time.Second {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+// Three tenants at the pace that they are given, or share: no job is turned away, no second holds more than rate and burst, and it takes as long as
+// the rate says.
+func TestBulkThreeTenantsAtTheirPace(t *testing.T) {
+	t.Parallel()
+	const rate = 250.0
+	n := sized(1500, 5000)
+	for _, row := range []struct {
+		name, rates       string
+		global, perTenant float64
+	}{
+		{"each its own rate", "{global: 5000, per_tenant: 250}", 5000, rate},
+		{"a share of one rate", "{global: 750}", 3 * rate, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFarm(t, fmt.Sprintf("rate: %s\nworker: {count: 50}", row.rates))
+			w := f.worker()
+			tenants := []string{"ann", "bob", "cyd"}
+			for _, tenant := range tenants {
+				w.ask(http.MethodPost, "/v1/groups", fmt.Sprintf(`{"id":%q,"tenant":%q,"type":"webhook","start":"sealed"}`, tenant, tenant)).want(http.StatusCreated)
+				w.ask(http.MethodPost, "/v1/groups/"+tenant+"/jobs", jobLines(n)).want(http.StatusOK)
+			}
+			starts := startMeter(t, w, tenants...)
+			var all sync.WaitGroup
+			for _, tenant := range tenants {
+				all.Go(func() { w.ask(http.MethodPost, "/v1/groups/"+tenant+"/seal", "") })
+			}
+			all.Wait()
+			var began, ended time.Time
+			for _, tenant := range tenants {
+				g := w.completes(tenant)
+				if g.Throttles != 0 || g.Succeeded != n {
+					t.Errorf("%+v", g)
+				}
+				if began.IsZero() || g.SealedAt.Before(began) {
+					began = g.SealedAt
+				}
+				if g.FinishedAt.After(ended) {
+					ended = g.FinishedAt
+				}
+				once(t, f.to.of(tenant), n)
+			}
+			took, ideal := ended.Sub(began), time.Duration(float64(n)/rate*float64(time.Second))
+			t.Logf("%d jobs of each took %s, ideal %s: %+.1f %%", n, took, ideal, 100*(took.Seconds()/ideal.Seconds()-1))
+			// What the burst gives at once is all that it may be ahead.
+			if least := ideal - 150*time.Millisecond; took < least {
+				t.Errorf("it took %s, less than the rate allows", took)
+			}
+			starts.judge("all", -1, gcra(time.Time{}, row.global))
+			for i, tenant := range tenants {
+				if row.perTenant > 0 {
+					starts.judge(tenant, i, gcra(time.Time{}, row.perTenant))
+				}
+				t.Logf("%s: at most %d requests came in a second", tenant, densest(f.to.of(tenant)))
+			}
+		})
+	}
+}
+
+// Nine small tenants beside a big one: each gets its share, and waits for no more of the big one than for any other.
+func TestBulkSmallBesideBig(t *testing.T) {
+	t.Parallel()
+	const rate, small, tenants = 400, 150, 10
+	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: 20}", rate))
+	w := f.worker()
+	w.submit("big", "big", sized(30_000, 100_000))
+	within(t, patience, "the big one runs", func() bool { return f.to.count() > 50 })
+	for i := 1; i < tenants; i++ {
+		w.submit(fmt.Sprint("small", i), fmt.Sprint("small", i), small)
+	}
+	fair := time.Duration(float64(small*tenants) / rate * float64(time.Second))
+	var worst time.Duration
+	for i := 1; i < tenants; i++ {
+		g := w.completes(fmt.Sprint("small", i))
+		worst = max(worst, g.FinishedAt.Sub(g.SealedAt))
+	}
+	t.Logf("the slowest small one took %s, its fair share takes %s: %.2f", worst, fair, worst.Seconds()/fair.Seconds())
+	if g := w.group("big"); g.Status != "RUNNING" {
+		t.Fatalf("the big one is no rival any more: %+v", g)
+	}
+	w.ask(http.MethodPost, "/v1/groups/big/cancel", "").want(http.StatusOK)
+
+	// Fences are given in the order of the starts.
+	runs := f.to.of("")
+	slices.SortFunc(runs, func(a, b jobRun) int { return int(a.fence - b.fence) })
+	first, last := map[string]int{}, map[string]int{}
+	for i, r := range runs {
+		if _, ok := first[r.group]; !ok {
+			first[r.group] = i
+		}
+		last[r.group] = i
+	}
+	// One visit of the queue gives a group four jobs at most while ten are there; before, while few were, all that workers were free for.
+	const visit, alone = 4, 20
+	for i := 1; i < tenants; i++ {
+		name := fmt.Sprint("small", i)
+		served := map[string]int{}
+		for _, r := range runs[first[name] : last[name]+1] {
+			served[r.group]++
+		}
+		if served[name] != small {
+			t.Errorf("%s started %d jobs, want %d", name, served[name], small)
+		}
+		for rival, n := range served {
+			if n > small+visit+alone {
+				t.Errorf("while %s started its %d jobs, %s started %d", name, small, rival, n)
+			}
+		}
+	}
+}
