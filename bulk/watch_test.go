@@ -250,3 +250,40 @@ func TestSlowCallbacksHoldUpNobody(t *testing.T) {
 		until(t, "a group that is busy is not moved on in the agenda", func() bool { return many.count("slow3") > before })
 	})
 }
+
+// sweeps has so many steps of 10 ms to do in each group.
+type sweeps struct {
+	manyGroups
+	steps int
+}
+
+func (s *sweeps) Tend(ctx context.Context, group string) (store.Tended, error) {
+	sleep(ctx, 10*time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tended[group]++
+	return store.Tended{Again: s.tended[group] < s.steps}, nil
+}
+
+// Sweeps of many groups at once leave the store three quarters of its time for others.
+func TestSweepsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sweeps{manyGroups{tended: map[string]int{}}, 100}
+		w := newWatcher(s, nil, nil, NewMetrics(nil, ""), discard(), newHealth(discard(), func(bool) {}))
+		l := begin(t.Context(), w.run)
+		defer l.stop()
+		groups := []string{"a", "b", "c", "d"}
+		began := time.Now()
+		w.named <- groups
+		until(t, "a sweep does not end", func() bool {
+			n := 0
+			for _, g := range groups {
+				n += s.count(g)
+			}
+			return n == 4*s.steps
+		})
+		if took, work := time.Since(began), 4*99*10*time.Millisecond; took < 3*work {
+			t.Errorf("%s of steps took %s", work, took)
+		}
+	})
+}
