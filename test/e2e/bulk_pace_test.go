@@ -268,3 +268,48 @@ func TestBulkSmallBesideBig(t *testing.T) {
 		}
 	}
 }
+
+// Who does the jobs turns away what is too much: no try is spent on it, one refusal stands for all jobs of the group, and every
+// job is done in the end.
+func TestBulkDownstreamIsBusy(t *testing.T) {
+	t.Parallel()
+	const n, workers, capacity = 300, 8, 100
+	f := newFarm(t, fmt.Sprintf("rate: {global: 1000}\nworker: {count: %d}\ncongestion: {base_backoff: 200ms}", workers))
+	var mu sync.Mutex
+	var refusals int
+	took := map[int64]int{} // by second
+	f.to.answer = func(w http.ResponseWriter, _ *http.Request, run jobRun) {
+		mu.Lock()
+		defer mu.Unlock()
+		if took[run.at.Unix()] < capacity {
+			took[run.at.Unix()]++
+			return
+		}
+		refusals++
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "later", http.StatusTooManyRequests)
+	}
+	w := f.worker()
+	w.submit("acme", "g", n)
+	g := w.completes("g")
+	for job, of := range byJob(t, f.to.of("g"), n) {
+		if last := of[len(of)-1]; last.attempt != 1 {
+			t.Errorf("a try was spent on job %s: %+v", job, of)
+		}
+	}
+	for id, o := range w.results("g", n) {
+		if o.Status != "succeeded" || o.Attempts != 1 {
+			t.Errorf("job %s: %+v", id, o)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	t.Logf("%d refusals of %d jobs, %.3f a job", refusals, n, g.Throttles)
+	if counted := int(g.Throttles*n + 0.5); counted != refusals {
+		t.Errorf("%d refusals are counted, %d were given", counted, refusals)
+	}
+	// Each time only those who were on their way are turned away.
+	if most := (n/capacity + 2) * 2 * workers; refusals > most {
+		t.Errorf("%d refusals, want at most %d", refusals, most)
+	}
+}
