@@ -246,7 +246,9 @@ func TestUploadsThatAreRefused(t *testing.T) {
 
 func TestCallbackThatMayNotBeCalled(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(o *Options) { o.CheckCallback = func(string) error { return errors.New("the operator forbids it") } })
+	b := newBench(t, func(o *Options) {
+		o.CheckCallback = func(string) error { return errors.New("the operator forbids it") }
+	})
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","callback_url":"http://a/"}`), 422, "invalid", "callback_url", "the operator forbids it")
 	wantCode(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&callback_url=http://a/", lines(1)), 422, "invalid", "the operator forbids it")
 	want(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail"}`), 201)
