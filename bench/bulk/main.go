@@ -30,6 +30,7 @@ func main() {
 type options struct {
 	bulkworker   string
 	rounds, jobs int
+	batch        int
 	aof          bool
 	only         string
 	profiles     string
@@ -53,6 +54,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.bulkworker, "bulkworker", "bin/bulkworker", "the bulk worker's program")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
 	f.IntVar(&o.jobs, "jobs", 50_000, "of one measurement")
+	f.IntVar(&o.batch, "batch", 50, "our worker.batch: most jobs of one pull")
 	f.BoolVar(&o.aof, "aof", false, "let Redis keep an append-only file, synced every second")
 	f.StringVar(&o.only, "only", "", "measure just these, by comma: "+strings.Join(partNames(), ", "))
 	f.StringVar(&o.profiles, "profiles", "", "write a processor profile of our side of each measurement into this directory")
@@ -72,9 +74,13 @@ var parts = []part{
 	{"groups", manyGroups},
 	{"fairness", fairness},
 	{"latency", latency},
+	{scriptsPart, scripts},
 }
 
-const recoveryPart = "recovery"
+const (
+	recoveryPart = "recovery"
+	scriptsPart  = "scripts" // measured only when it is named
+)
 
 func partNames() []string {
 	var names []string
@@ -95,7 +101,7 @@ type bench struct {
 func run(ctx context.Context, out io.Writer, o options) (err error) {
 	wanted := map[string]bool{}
 	for _, name := range partNames() {
-		wanted[name] = o.only == ""
+		wanted[name] = o.only == "" && name != scriptsPart
 	}
 	for name := range strings.SplitSeq(o.only, ",") {
 		if _, is := wanted[name]; is {
@@ -114,7 +120,7 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 	defer redis.stop()
-	b := &bench{options: o, dir: dir, redis: redis, sides: [2]side{newAsynq(redis), newOurs(redis, defaultLease)}}
+	b := &bench{options: o, dir: dir, redis: redis, sides: [2]side{newAsynq(redis), &ours{redis: redis, lease: defaultLease, batch: o.batch}}}
 
 	ctx, cancel := context.WithCancel(ctx)
 	// What takes minutes of waiting runs beside the rest, on a Redis of its own.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ type shot struct {
 
 // drain fills a side and runs its jobs on workers until so many have run; where that is all of them, until the store has
 // their acks too.
-func (b *bench) drain(ctx context.Context, s side, workers int, jobs []int, until int) (shot, error) {
+func (b *bench) drain(ctx context.Context, s side, what string, workers int, jobs []int, until int) (shot, error) {
 	if err := b.redis.empty(ctx); err != nil {
 		return shot{}, err
 	}
@@ -32,6 +33,13 @@ func (b *bench) drain(ctx context.Context, s side, workers int, jobs []int, unti
 		return shot{}, err
 	}
 	runtime.GC()
+	if s == b.sides[1] {
+		end, err := b.profile(what)
+		if err != nil {
+			return shot{}, err
+		}
+		defer end()
+	}
 	var ran atomic.Int64
 	enough := make(chan struct{})
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -83,21 +91,22 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// profiled runs f under a processor profile, where one is asked for.
-func (b *bench) profiled(name string, f func() error) error {
+// profile begins a processor profile, where one is asked for; the last round's is kept.
+func (b *bench) profile(name string) (end func(), err error) {
 	if b.profiles == "" {
-		return f()
+		return func() {}, nil
 	}
-	file, err := os.Create(filepath.Join(b.profiles, strings.ReplaceAll(name, " ", "-")+".pb")) //nolint:gosec // the caller's own directory
+	file, err := os.Create(filepath.Join(b.profiles, strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-")+".pb"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer file.Close()
 	if err := pprof.StartCPUProfile(file); err != nil {
-		return err
+		return nil, errors.Join(err, file.Close())
 	}
-	defer pprof.StopCPUProfile()
-	return f()
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}, nil
 }
 
 // medians of several shots.
@@ -113,16 +122,8 @@ func medians(shots []shot) shot {
 func (b *bench) compared(ctx context.Context, what string, rounds, workers int, jobs []int, until [2]int) ([2]shot, error) {
 	var shots [2][]shot
 	err := inTurns(rounds, func(r, i int) error {
-		var s shot
-		run := func() (err error) {
-			s, err = b.drain(ctx, b.sides[i], workers, jobs, until[i])
-			return err
-		}
-		measure := run
-		if i == 1 {
-			measure = func() error { return b.profiled(what, run) }
-		}
-		if err := measure(); err != nil {
+		s, err := b.drain(ctx, b.sides[i], what, workers, jobs, until[i])
+		if err != nil {
 			return err
 		}
 		say("%s, round %d of %d: %-6s %8.0f/s  %5.1f µs of Redis, %5.1f µs of the worker a job", what, r+1, rounds, b.sides[i].name(), s.Rate, s.StoreCPU, s.CPU)

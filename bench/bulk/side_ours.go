@@ -18,6 +18,7 @@ const defaultLease = 30 * time.Second
 type ours struct {
 	redis *redisServer
 	lease time.Duration
+	batch int // of a pull; 0: the default
 	seq   atomic.Int64
 	group string // of submit
 }
@@ -69,7 +70,7 @@ func (o *ours) start(workers, _ int, handle func(ctx context.Context, tenant str
 	if err != nil {
 		return nil, err
 	}
-	e, err := bulk.New(bulk.Options{Store: s, Worker: bulk.WorkerOptions{Count: workers, ShutdownGrace: time.Second}})
+	e, err := bulk.New(bulk.Options{Store: s, Worker: bulk.WorkerOptions{Count: workers, Batch: o.batch, ShutdownGrace: time.Second}})
 	if err != nil {
 		return nil, err
 	}
