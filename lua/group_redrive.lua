@@ -27,7 +27,11 @@ for _, jobkey in ipairs(list) do
     bytes = bytes + #payload
     if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
     if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
-    redis.call('HSET', K.jobs, jobkey, 'R' .. string.sub(rec, 2, stop + tonumber(size)))
+    if a[G_WHY] == 'purging' then
+      redis.call('HDEL', K.jobs, jobkey) -- its outcome is past its retention
+    else
+      redis.call('HSET', K.jobs, jobkey, 'R' .. string.sub(rec, 2, stop + tonumber(size)))
+    end
   end
 end
 if ids[1] then

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// TestNothingIsLeftOver: a group that was redriven late, a gate that outlives its group and its tenant, chunks among those of
+// others: after every retention nothing is there.
+func TestNothingIsLeftOver(t *testing.T) {
+	client := redistest.Client(t)
+	s, c := openOn(t, client, func(set *Settings) { set.KeepJobs, set.KeepGroups, set.KeepDead = time.Hour, 2*time.Hour, 5*time.Hour })
+	dying(t, s, c, "late", 250, []byte("1"))
+	create(t, s, GroupSpec{ID: "many", Tenant: "beta"})
+	for i := range 700 {
+		jobs := []Job{{ID: fmt.Sprintf("j%d*[?]/:é", i), Payload: []byte("1")}}
+		if _, err := s.AddJobs(t.Context(), "many", Chunk{Key: fmt.Sprintf("*:/%d", i), Last: true, Answer: []byte("{}")}, jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, s, GroupSpec{ID: "gated", Tenant: "gamma", CallbackURL: "http://nobody.example"})
+	add(t, s, "gated", 0, 2)
+	for left := 702; left > 0; c.advance(time.Second) {
+		for _, j := range pull(t, s, 500).Jobs {
+			verdict := Done
+			if j.Group == "gated" && left > 1 {
+				verdict = Throttled
+			}
+			if left--; verdict == Throttled {
+				left = 0
+			}
+			if _, err := s.Ack(t.Context(), []Ack{{Key: j.Key, Fence: j.Fence, Verdict: verdict, After: time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dispatch(t, s)
+	}
+	for _, id := range []string{"many", "gated"} {
+		if _, err := s.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tend := func() {
+		for more := true; more; {
+			more = false
+			for _, id := range dispatch(t, s).Tend {
+				did, err := s.Tend(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if did.Reduce {
+					reduce(t, s, id)
+				}
+				more = true
+			}
+		}
+		clean(t, s)
+	}
+	tend()
+	c.advance(90 * time.Minute) // what was reduced is past its retention, but for the dead letters
+	tend()
+	if g, err := s.Redrive(t.Context(), "late", 0); err != nil || g.Total != 250 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	clean(t, s)
+	ack(t, s, Done, pull(t, s, 500).Jobs...)
+	tend()
+	for range 5 {
+		c.advance(90 * time.Minute)
+		tend()
+	}
+	for i, key := range s.keys {
+		if i == keyState || i == keyBell {
+			continue
+		}
+		if n, err := client.Exists(t.Context(), key).Result(); err != nil || n != 0 {
+			t.Errorf("%s is left over", key)
+		}
+	}
+}
+
+// TestHistoryOfWhoIsIdleGoesToo: it stayed until the tenant's next work.
+func TestHistoryOfWhoIsIdleGoesToo(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, c := openOn(t, client, func(set *Settings) { set.StatsRetention = time.Minute })
+		for _, tenant := range []string{"a", "a-b", "a.b", "ab", "b"} {
+			create(t, s, GroupSpec{ID: tenant, Tenant: tenant})
+			add(t, s, tenant, 0, 1)
+		}
+		snapshots := func(n int) {
+			for range n {
+				if err := s.Snapshot(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.advance(time.Second)
+			}
+		}
+		snapshots(10)
+		for left := 4; left > 0; {
+			for _, j := range pull(t, s, 5).Jobs {
+				if j.Group != "ab" {
+					ack(t, s, Done, j)
+					left--
+				}
+			}
+		}
+		c.advance(time.Minute)
+		snapshots(3)
+		for tenant, want := range map[string]int{"a": 0, "a-b": 0, "a.b": 0, "ab": 3, "b": 0} {
+			h, err := s.History(t.Context(), tenant, time.UnixMicro(0))
+			if err != nil || len(h) != want {
+				t.Errorf("%d entries of %q, want %d, %v", len(h), tenant, want, err)
+			}
+		}
+	})
+}
