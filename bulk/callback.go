@@ -63,15 +63,15 @@ func (c *calling) back(ctx context.Context, t tender, group string) error {
 	}
 	again := min(callbackAgain<<min(g.CallbackTries, 20), callbackMost)
 	last := err != nil && time.Since(g.FinishedAt)+again > callbackFor
-	switch {
+	switch { // the URL is not logged: its path and query may hold a secret
 	case err == nil:
 		c.metrics.callback("done")
 	case last:
 		c.metrics.callback("failed")
-		c.log.Error("a callback failed for the last time", "group", group, "url", g.CallbackURL, "error", err)
+		c.log.Error("a callback failed for the last time", "group", group, "error", err)
 	default:
 		c.metrics.callback("retry")
-		c.log.Warn("a callback failed; it is tried again", "group", group, "url", g.CallbackURL, "again", again.Round(time.Second), "error", err)
+		c.log.Warn("a callback failed; it is tried again", "group", group, "again", again.Round(time.Second).String(), "error", err)
 	}
 	return c.store.CallbackDone(ctx, group, err == nil, last, again)
 }

@@ -15,11 +15,11 @@ const (
 
 // mover returns due jobs to their groups.
 type mover interface {
-	Dispatch(ctx context.Context, gap time.Duration) (store.Dispatch, error)
+	Dispatch(ctx context.Context) (store.Dispatch, error)
 }
 
-// dispatcher returns due jobs and orphans to their groups, every 100 ms or when the next is due. It tells the store how long
-// this process was without it, so that no lease ends for a gap in the store's own service.
+// dispatcher returns due jobs and orphans to their groups, every 100 ms or when the next is due. The store notices
+// from the rounds themselves when it was away, and ends no lease for that.
 type dispatcher struct {
 	store   mover
 	tend    func(groups []string)
@@ -28,20 +28,13 @@ type dispatcher struct {
 }
 
 func (d *dispatcher) run(ctx context.Context) {
-	last, broken := time.Now(), false
 	for ctx.Err() == nil {
-		var gap time.Duration
-		if broken {
-			gap = time.Since(last)
-		}
-		did, err := d.store.Dispatch(ctx, gap)
+		did, err := d.store.Dispatch(ctx)
 		if err != nil {
-			broken = true
 			d.role.failed(ctx, err)
 			continue
 		}
 		d.role.ok()
-		last, broken = time.Now(), false
 		d.metrics.dispatched(did)
 		d.tend(did.Tend)
 		if !did.More {

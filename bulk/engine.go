@@ -14,12 +14,16 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// MaxWorkers is the most workers of one process.
-const MaxWorkers = 10_000
+const (
+	// MaxWorkers is the most workers of one process.
+	MaxWorkers = 10_000
+	// NoWorkers is a WorkerOptions.Count: this process runs no job and keeps house for those that do.
+	NoWorkers = -1
+)
 
 // WorkerOptions say how jobs are run. Zero values stand for the settings.
 type WorkerOptions struct {
-	Count         int           // workers: jobs at once; 10
+	Count         int           // workers: jobs at once; 10. NoWorkers: none
 	Min, Max      int           // bounds between which the number follows the work; both 0: it stays
 	Batch         int           // most jobs of one pull; 50
 	Lease         time.Duration // at most the store's, which is the default
@@ -81,7 +85,7 @@ func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, erro
 	if err := o.complete(settings); err != nil {
 		return nil, fmt.Errorf("bulk: %w", err)
 	}
-	size := o.Worker.Count
+	size := max(0, o.Worker.Count)
 	if o.Worker.Max > 0 {
 		size = min(max(size, o.Worker.Min), o.Worker.Max)
 	}
@@ -123,11 +127,17 @@ func (o *Options) complete(settings store.Settings) error {
 		if *n.value == 0 {
 			*n.value = n.without
 		}
+		if n.value == &w.Count && w.Count == NoWorkers {
+			continue
+		}
 		if *n.value < 0 || *n.value > MaxWorkers {
 			return fmt.Errorf("%s %d: want 1 to %d", n.name, *n.value, MaxWorkers)
 		}
 	}
 	if w.Min != 0 || w.Max != 0 {
+		if w.Count == NoWorkers {
+			return fmt.Errorf("worker.max %d: there are no workers to scale; leave worker.min and worker.max at 0", w.Max)
+		}
 		if w.Min < 1 || w.Max < w.Min || w.Max > MaxWorkers {
 			return fmt.Errorf("worker.min %d and worker.max %d: want 1 ≤ min ≤ max ≤ %d, or both 0 for a fixed number", w.Min, w.Max, MaxWorkers)
 		}
@@ -187,6 +197,9 @@ func (e *Engine) Resize(n int) error {
 	if n < 0 || n > MaxWorkers {
 		return fmt.Errorf("worker.count %d: want 0 to %d", n, MaxWorkers)
 	}
+	if e.o.Worker.Count == NoWorkers {
+		return errors.New("worker.count: this process was started without workers; start it again")
+	}
 	if w := e.o.Worker; w.Max > 0 {
 		n = min(max(n, w.Min), w.Max)
 	}
@@ -228,14 +241,22 @@ func (e *Engine) Run(ctx context.Context) error {
 	watching := begin(base, watch.run)
 	dispatching := begin(base, (&dispatcher{store: e.store, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.store, metrics: m, role: h.role("stats")}).run)
-	fetching := begin(base, (&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, start: w.start, giveBack: w.giveBack, runs: runs,
-		metrics: m, role: h.role("fetcher"), ear: newEar(e.store, h.role("ear"))}).run)
+	fetching := begin(base, func(ctx context.Context) {
+		if o.Worker.Count != NoWorkers {
+			(&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, start: w.start, giveBack: w.giveBack, runs: runs,
+				metrics: m, role: h.role("fetcher"), ear: newEar(e.store, h.role("ear"))}).run(ctx)
+		}
+	})
 	scaling := begin(base, func(ctx context.Context) {
 		if o.Worker.Max > o.Worker.Min {
 			(&scaler{pool: e.pool, min: o.Worker.Min, max: o.Worker.Max}).run(ctx)
 		}
 	})
-	log.Info("running jobs", "workers", e.pool.look(false).size, "types", e.Types())
+	if o.Worker.Count == NoWorkers {
+		log.Info("no jobs run here: worker.count is 0")
+	} else {
+		log.Info("running jobs", "workers", e.pool.look(false).size, "types", e.Types())
+	}
 	<-ctx.Done()
 
 	// The order of the end. First nothing new comes in, so that what follows is bounded.

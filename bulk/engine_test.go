@@ -303,6 +303,25 @@ func TestShutdownGivesWorkBack(t *testing.T) {
 	})
 }
 
+// An engine without workers takes no job, and does the rest.
+func TestNoWorkers(t *testing.T) {
+	m := newMemory("j")
+	m.group.CallbackURL, m.tend = "https://example.com", []string{"g"}
+	o := Options{Worker: WorkerOptions{Count: NoWorkers}}
+	bubble(t, m, o, nil, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		until(t, "no housekeeping", func() bool { return m.count("Dispatch") > 100 && m.count("Tend") > 1 && m.count("Depths") > 1 })
+		if n := m.count("Pull"); n > 0 {
+			t.Errorf("%d pulls", n)
+		}
+		if size, active := e.Workers(); size != 0 || active != 0 {
+			t.Errorf("%d workers, %d active", size, active)
+		}
+		if err := e.Resize(3); err == nil || !strings.Contains(err.Error(), "without workers") {
+			t.Errorf("Resize: %v", err)
+		}
+	})
+}
+
 func TestShutdownWithoutTheStoreEnds(t *testing.T) {
 	m := newMemory("j")
 	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
@@ -329,7 +348,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		o    Options
 		says string
 	}{
-		{Options{Worker: WorkerOptions{Count: -1}}, "worker.count -1"},
+		{Options{Worker: WorkerOptions{Count: -2}}, "worker.count -2"},
+		{Options{Worker: WorkerOptions{Count: NoWorkers, Min: 1, Max: 2}}, "worker.max 2: there are no workers"},
 		{Options{Worker: WorkerOptions{Batch: MaxWorkers + 1}}, "worker.batch 10001"},
 		{Options{Worker: WorkerOptions{Min: 5, Max: 2}}, "worker.min 5 and worker.max 2"},
 		{Options{Worker: WorkerOptions{Min: 5}}, "worker.max 0"},

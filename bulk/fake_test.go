@@ -38,6 +38,7 @@ type memory struct {
 	cursor    string
 	locked    bool
 	gaps      []time.Duration
+	beat      time.Time // the last dispatch
 	callbacks []string
 }
 
@@ -245,7 +246,7 @@ func (m *memory) Renew(_ context.Context, leases []store.Lease) ([]bool, error) 
 	return held, after
 }
 
-func (m *memory) Dispatch(_ context.Context, gap time.Duration) (store.Dispatch, error) {
+func (m *memory) Dispatch(context.Context) (store.Dispatch, error) {
 	before, after := m.call("Dispatch")
 	if before != nil {
 		return store.Dispatch{}, before
@@ -253,9 +254,12 @@ func (m *memory) Dispatch(_ context.Context, gap time.Duration) (store.Dispatch,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if gap > 0 {
+	gap := time.Duration(0)
+	if !m.beat.IsZero() && now.Sub(m.beat) >= m.lease/3 {
+		gap = now.Sub(m.beat)
 		m.gaps = append(m.gaps, gap)
 	}
+	m.beat = now
 	var d store.Dispatch
 	for fence, j := range m.leases {
 		if gap > 0 {

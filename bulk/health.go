@@ -52,7 +52,7 @@ func (h *health) fine(role string) {
 	delete(h.down, role)
 	if len(h.down) == 0 {
 		h.report(true)
-		h.log.Info("the store is back", "after", time.Since(h.since).Round(time.Millisecond))
+		h.log.Info("the store is back", "after", time.Since(h.since).Round(time.Millisecond).String())
 	}
 }
 

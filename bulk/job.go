@@ -34,6 +34,19 @@ type HandlerFunc func(ctx context.Context, job *Job) ([]byte, error)
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, job *Job) ([]byte, error) { return f(ctx, job) }
 
+// Fitting gives the result of a run that has done its work, or, where it is longer than most bytes, a note in its place (and
+// nothing where that is longer, too): to call such a run failed, or to run it again, would both be wrong.
+func Fitting(result []byte, most int) []byte {
+	if len(result) <= most {
+		return result
+	}
+	note := fmt.Appendf(nil, `{"dropped":"result_too_large","limit":%d}`, most)
+	if len(note) > most {
+		return nil
+	}
+	return note
+}
+
 // Kind says what a failed run means for the job.
 type Kind int
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -137,6 +138,19 @@ func TestMetricsAreDocumented(t *testing.T) {
 			labels := strings.Split(c[3], ", ")
 			slices.Sort(labels)
 			want = append(want, fmt.Sprintf("%s %s %s", c[1], c[2], strings.Join(labels, ", ")))
+		}
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := filepath.Glob("../lua/*.lua")
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	for _, s := range scripts { // the values of the label
+		if name := strings.TrimSuffix(filepath.Base(s), ".lua"); !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("not in docs/metrics.md: the script %s", name)
 		}
 	}
 	slices.Sort(got)

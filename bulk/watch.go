@@ -18,6 +18,10 @@ const (
 	tendMost       = 256 // groups under way; the store names the others again
 	tendLock       = 30 * time.Second
 	complainEvery  = time.Minute // about one group
+	// Between steps of sweeps and purges this process rests so many times what the step took: they get a quarter of the
+	// store's time at most, however many groups are cancelled or past their retention.
+	restTimes = 3
+	restMost  = 200 * time.Millisecond
 )
 
 // tender does the housekeeping of a group.
@@ -40,6 +44,7 @@ type watcher struct {
 
 	named   chan []string
 	tending chan struct{} // slots
+	resting chan struct{} // one rests at a time: otherwise several groups together would get all of it
 
 	mu         sync.Mutex
 	underWay   map[string]bool // groups; true: named again meanwhile
@@ -48,7 +53,7 @@ type watcher struct {
 
 func newWatcher(s tender, reduce *reducing, call *calling, m *Metrics, log *slog.Logger, h *health) *watcher {
 	return &watcher{store: s, reduce: reduce, call: call, metrics: m, log: log, health: h, named: make(chan []string, 1),
-		tending: make(chan struct{}, tendAtOnce), underWay: map[string]bool{}, complained: map[string]time.Time{}}
+		tending: make(chan struct{}, tendAtOnce), resting: make(chan struct{}, 1), underWay: map[string]bool{}, complained: map[string]time.Time{}}
 }
 
 // name is told which groups have housekeeping to do. It never blocks.
@@ -153,9 +158,13 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 	defer unlock()
 	// A long reduction lets others go first now and then, and does not outlast its lock.
 	for until := time.Now().Add(tendLock / 2); time.Now().Before(until) && ctx.Err() == nil; {
+		began := time.Now()
 		t, err := w.step(ctx, group)
 		if err != nil || t.Removed {
 			return false, err
+		}
+		if t.Again {
+			w.rest(ctx, time.Since(began))
 		}
 		more := false
 		if t.Reduce {
@@ -168,6 +177,16 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 		}
 	}
 	return false, nil // named again
+}
+
+// rest lets the store's other work go first after a step that took so long.
+func (w *watcher) rest(ctx context.Context, took time.Duration) {
+	select {
+	case w.resting <- struct{}{}:
+		sleep(ctx, min(restTimes*took, restMost))
+		<-w.resting
+	case <-ctx.Done():
+	}
 }
 
 // errReducer marks a failure of a team's own reducer.

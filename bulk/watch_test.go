@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -93,6 +94,22 @@ func TestCallbackIsGivenUpAfterADay(t *testing.T) {
 				t.Errorf("%s after the end, try %d: %q, want %q", row.over, row.tries, m.callbacks, row.want)
 			}
 		})
+	}
+}
+
+// A callback's URL may hold a secret, and times are for people.
+func TestCallbackLog(t *testing.T) {
+	m := newMemory()
+	m.group.Status, m.group.CallbackURL, m.group.FinishedAt = store.Completed, "https://example.com/hook?token=s3cret", time.Now()
+	m.group.CallbackState = "pending"
+	log := &journal{}
+	c := &calling{store: m, body: groupBody, metrics: NewMetrics(nil, ""), log: slog.New(slog.NewJSONHandler(log, nil)), slots: make(chan struct{}, 1),
+		send: func(context.Context, string, []byte) error { return errors.New("no route") }}
+	if err := c.back(t.Context(), m, "g"); err != nil {
+		t.Fatal(err)
+	}
+	if log.count(`"again":"2s"`) != 1 || log.count("s3cret") != 0 {
+		t.Errorf("%s", log.b.String())
 	}
 }
 
@@ -231,5 +248,42 @@ func TestSlowCallbacksHoldUpNobody(t *testing.T) {
 		before := many.count("slow3")
 		w.named <- []string{"slow3"} // while somebody is busy with it
 		until(t, "a group that is busy is not moved on in the agenda", func() bool { return many.count("slow3") > before })
+	})
+}
+
+// sweeps has so many steps of 10 ms to do in each group.
+type sweeps struct {
+	manyGroups
+	steps int
+}
+
+func (s *sweeps) Tend(ctx context.Context, group string) (store.Tended, error) {
+	sleep(ctx, 10*time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tended[group]++
+	return store.Tended{Again: s.tended[group] < s.steps}, nil
+}
+
+// Sweeps of many groups at once leave the store three quarters of its time for others.
+func TestSweepsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sweeps{manyGroups{tended: map[string]int{}}, 100}
+		w := newWatcher(s, nil, nil, NewMetrics(nil, ""), discard(), newHealth(discard(), func(bool) {}))
+		l := begin(t.Context(), w.run)
+		defer l.stop()
+		groups := []string{"a", "b", "c", "d"}
+		began := time.Now()
+		w.named <- groups
+		until(t, "a sweep does not end", func() bool {
+			n := 0
+			for _, g := range groups {
+				n += s.count(g)
+			}
+			return n == 4*s.steps
+		})
+		if took, work := time.Since(began), 4*99*10*time.Millisecond; took < 3*work {
+			t.Errorf("%s of steps took %s", work, took)
+		}
 	})
 }

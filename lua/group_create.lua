@@ -2,7 +2,7 @@
 -- group_create: makes a group. Again with the same content it changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive
 -- RETURNS: {1 made, 0 was there} or {'exists'}
 -- INVARIANT: a group has one record; its spec never changes.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -27,7 +27,7 @@ g[G_KEY] = gkey
 g[G_ID], g[G_TENANT], g[G_TYPE], g[G_WHY] = id, tenant, ARGV[6], ''
 g[G_LEVEL], g[G_WEIGHT], g[G_RATE], g[G_CONC], g[G_BASE] = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 g[G_HELD], g[G_STATUS], g[G_CREATED], g[G_TOUCHED] = tonumber(ARGV[12]), CREATED, now, now
-g[G_CALLBACK] = tonumber(ARGV[13])
+g[G_CALLBACK], g[G_OF] = tonumber(ARGV[13]), tonumber(ARGV[14])
 groups[gkey] = g
 local t = bulk_tenant(tenant)
 t[T_GROUPS] = t[T_GROUPS] + 1

@@ -4,17 +4,19 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
 -- ARGV: now, settings, source, target, bound
 -- RETURNS: {moved, left} or {reason}
--- INVARIANT: a dead letter is given to one redrive at most; its job is pending there in the same step.
+-- INVARIANT: a dead letter is given to one redrive at most; its job is pending there in the same step, and the last one seals it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local from = redis.call('HGET', K.names, ARGV[3])
 local to = redis.call('HGET', K.names, ARGV[4])
 local a, b = from and bulk_group(from), to and bulk_group(to)
 if not a or not b then return { 'not_found' } end
-if b[G_SEALED] == 1 then return { 'sealed' } end
+if b[G_SEALED] == 1 or b[G_STATUS] ~= CREATED or b[G_OF] == 0 then return { 'sealed' } end
 local list = redis.call('ZRANGEBYLEX', K.dead, '[' .. from .. '/', '(' .. from .. '0', 'LIMIT', 0, tonumber(ARGV[5]))
-local ids = {}
+local ids, moved, bytes = {}, 0, 0
 for _, jobkey in ipairs(list) do
+  if bytes > 1000000 then break end -- of payloads in one step
+  moved = moved + 1
   local rec = redis.call('HGET', K.jobs, jobkey) or ''
   local stop = string.find(rec, '\n', 1, true) or 0
   local cost, kind, size = string.match(rec, '^D%d+ %d+ %S+ (%d+) (%S+) (%d+)\n')
@@ -22,6 +24,7 @@ for _, jobkey in ipairs(list) do
   a[G_REDRIVEN] = a[G_REDRIVEN] + 1
   if cost then
     local id, payload = id_of(jobkey), string.sub(rec, stop + 1 + tonumber(size))
+    bytes = bytes + #payload
     if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
     if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
     redis.call('HSET', K.jobs, jobkey, 'R' .. string.sub(rec, 2, stop + tonumber(size)))
@@ -33,11 +36,14 @@ if ids[1] then
   shard.pending = shard.pending + #ids
   tenant_open(bulk_tenant(b[G_TENANT]), #ids)
   b[G_TOUCHED] = now
-  place(b)
-  if b[G_QUEUED] == 1 then bell() end
 end
 local left = redis.call('ZLEXCOUNT', K.dead, '[' .. from .. '/', '(' .. from .. '0')
-if left == 0 then a[G_REDRIVES] = a[G_REDRIVES] + 1 end
+if left == 0 then
+  a[G_REDRIVES] = a[G_REDRIVES] + 1
+  seal(b)
+end
+place(b)
+if b[G_QUEUED] == 1 then bell() end
 plan(a, now)
 bulk_save()
-return { #list, left }
+return { moved, left }

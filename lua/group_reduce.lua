@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- group_reduce: takes over the reduction of a group, commits a step of it, or ends the group with its result.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
@@ -23,9 +23,10 @@ if verb == 'begin' then
 elseif g[G_RFENCE] ~= fence then
   return { 0 }
 elseif verb == 'commit' then
+  -- The same step again (its answer got lost) counts once: a step that takes anything in moves the cursor.
+  if cursor ~= ARGV[6] then g[G_REDUCED] = g[G_REDUCED] + tonumber(ARGV[7]) end
   cursor, sum = ARGV[6], ARGV[8]
   redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
-  g[G_REDUCED] = g[G_REDUCED] + tonumber(ARGV[7])
 elseif verb == 'finish' then
   local over = g[G_STATUS] == AGGREGATING or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1)
   if g[G_REDUCED] ~= ended(g) or not over then return { 0 } end

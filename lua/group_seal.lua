@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- group_seal: ends the submission to a group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
@@ -13,10 +13,7 @@ if not g then return { 'not_found' } end
 if g[G_SEALED] == 1 then return { 1 } end
 if g[G_STATUS] ~= CREATED then return { 'wrong_state', g[G_STATUS] } end
 if g[G_CHUNKS_OPEN] > 0 then return { 'chunk_open', int(g[G_CHUNKS_OPEN]) } end
-g[G_SEALED], g[G_SEALED_AT] = 1, now
-move(g, g[G_STARTED] > 0 and RUNNING or DISPATCHED)
-redis.call('ZREM', K.agenda, gkey)
-settle(g)
+seal(g)
 place(g)
 if g[G_QUEUED] == 1 then bell() end
 bulk_save()

@@ -19,12 +19,17 @@ local function some(key, prefix, n)
 end
 
 local function answer(again, reduce, callback, gone, buried)
+  if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind who has waited for longer
   bulk_save()
   return { again, reduce, callback, gone, buried }
 end
 
--- A submission that was never sealed and has been silent for long.
-if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= g[G_TOUCHED] + set.silence then
+-- A submission that was never sealed and has been silent for long. A redrive holds dead letters, so it ends as if it were sealed.
+local silent = g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= g[G_TOUCHED] + set.silence
+if silent and g[G_OF] == 1 then
+  seal(g)
+  place(g)
+elseif silent then
   unplace(g)
   move(g, CANCELLED)
   g[G_FINISHED], g[G_DROP], g[G_CALLBACK] = now, 1, 0
@@ -83,6 +88,7 @@ if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1 and 
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end
+if g[G_CALLBACK] == 1 and now >= g[G_FINISHED] + set.keep_groups then g[G_CALLBACK] = 3 end -- nobody took it in all that time
 if g[G_CALLBACK] == 1 then
   redis.call('ZADD', K.agenda, int(now + 5000000), gkey)
   return answer(0, 0, 1, 0, 0)
@@ -123,20 +129,21 @@ if now >= jobs_at then
   if g[G_HP] <= g[G_DP] then return answer(1, 0, 0, 0, buried) end
 end
 if now >= group_at and now >= jobs_at then
-  -- Chunks' answers, in steps as well.
-  local left = redis.call('HGET', K.state, 'sweep:' .. gkey) or '0'
-  local scan = redis.call('HSCAN', K.chunks, left, 'MATCH', gkey .. ':*', 'COUNT', bound)
-  for i = 1, #scan[2], 2 do redis.call('HDEL', K.chunks, scan[2][i]) end
-  if scan[1] ~= '0' then
-    redis.call('HSET', K.state, 'sweep:' .. gkey, scan[1])
-    return answer(1, 0, 0, 0, buried)
+  -- Chunks' answers, in steps as well: each is noted under its number.
+  for _ = 1, bound do
+    if g[G_CHUNKS] == 0 then break end
+    local number = gkey .. '/' .. int(g[G_CHUNKS])
+    local chunk = redis.call('HGET', K.chunks, number)
+    redis.call('HDEL', K.chunks, number, gkey .. ':' .. (chunk or ''))
+    g[G_CHUNKS] = g[G_CHUNKS] - 1
   end
-  redis.call('HDEL', K.state, 'sweep:' .. gkey)
+  if g[G_CHUNKS] > 0 then return answer(1, 0, 0, 0, buried) end
   redis.call('HDEL', K.names, g[G_ID])
   redis.call('HDEL', K.groups, gkey)
   redis.call('HDEL', K.sums, gkey)
   redis.call('ZREM', K.index, gkey)
   redis.call('ZREM', K.agenda, gkey)
+  redis.call('ZREM', K.gates, 'g/' .. gkey)
   t[T_GROUPS] = t[T_GROUPS] - 1
   groups[gkey] = false
   redis.call('HDEL', K.flow, gkey)
@@ -144,6 +151,7 @@ if now >= group_at and now >= jobs_at then
   bulk_save()
   if gone then
     for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g[G_TENANT])) end
+    redis.call('ZREM', K.gates, 't/' .. g[G_TENANT])
     redis.call('ZREMRANGEBYLEX', K.history, '[' .. g[G_TENANT] .. '/', '(' .. g[G_TENANT] .. '0')
     if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
   end

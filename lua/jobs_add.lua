@@ -15,10 +15,10 @@ local field, before = gkey .. ':' .. chunk, 0
 if chunk ~= '' then
   local known = redis.call('HGET', K.chunks, field)
   if known and string.sub(known, 1, 1) == '=' then return { 'done', string.sub(known, 2) } end
-  before = tonumber(known or 0)
+  before = known and tonumber(known) or nil -- nil: it begins
   if not known then
     if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
-    g[G_CHUNKS_OPEN] = g[G_CHUNKS_OPEN] + 1
+    g[G_CHUNKS_OPEN], g[G_CHUNKS] = g[G_CHUNKS_OPEN] + 1, g[G_CHUNKS] + 1
   end
 end
 local keys, n = {}, 0
@@ -32,7 +32,7 @@ for i = 1, n do
   seen[keys[i]] = true
   if not there[i] then fresh = fresh + 1 end
 end
-local reply = { fresh, before }
+local reply = { fresh, before or 0 }
 for i = 1, n do reply[i + 2] = there[i] and 1 or 0 end
 local t = bulk_tenant(g[G_TENANT])
 if fresh > 0 then
@@ -66,6 +66,10 @@ end
 g[G_TOUCHED] = now
 if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(now + set.silence), gkey) end
 if chunk ~= '' then
+  if before == nil then
+    before = 0
+    redis.call('HSET', K.chunks, gkey .. '/' .. int(g[G_CHUNKS]), chunk)
+  end
   if last then
     g[G_CHUNKS_OPEN] = g[G_CHUNKS_OPEN] - 1
     redis.call('HSET', K.chunks, field, '=' .. ARGV[7])

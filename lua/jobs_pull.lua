@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- jobs_pull: takes jobs through the fair queue and the limits, straight into leases.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
@@ -10,13 +10,27 @@
 open_gates(200)
 local want, dropped, reply = tonumber(ARGV[3]), 0, {}
 local global, blocked = global_limiter(), nil
-local taken = 0
+local taken, visits, settled = 0, 0, reorder()
+-- What the classic pipeline had let through before the configuration changed.
+for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
+  local g = bulk_group(group_of(jobkey))
+  g[G_READY] = g[G_READY] - 1
+  if g[G_STATUS] == CANCELLED then
+    cancel_job(g, bulk_tenant(g[G_TENANT]), jobkey)
+    settle(g)
+  else
+    to_front(g, jobkey)
+    place(g)
+  end
+end
 
 local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + redis.call('ZCARD', K.levels[2]) + redis.call('ZCARD', K.levels[3])
 -- What one visit gives at most: an even part, and at least four jobs, because a visit costs as much as three of them.
 local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
-while taken < want do
+-- A visit gives jobs, or gates whom it found spent: those have a bound too.
+while taken < want and visits < want + 300 and settled do
+  visits = visits + 1
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local n = math.min(share, want - taken)
@@ -86,7 +100,7 @@ else
   if gate[1] then next_at = math.max(1, tonumber(gate[2]) - now) end
 end
 local more = 0
-if not blocked and shard.queued > 0 and taken >= want then
+if not blocked and shard.queued > 0 and (taken >= want or visits == want + 300 or not settled) then
   more = 1
   bell()
 end

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; what the rate allows goes to READY, the rest waits one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
@@ -11,9 +11,9 @@ open_gates(200)
 local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
 local looks = tonumber(ARGV[4])
 local fetched, admitted, refused = 0, 0, 0
-local global = global_limiter()
+local global, settled = global_limiter(), reorder()
 
-while admitted < room and fetched < looks do
+while settled and admitted < room and fetched < looks do
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local list, from_front, ends, size = peek(g, 1)

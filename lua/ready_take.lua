@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- ready_take: classic pipeline: takes jobs from READY into leases; what was cancelled or paused meanwhile does not start.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy

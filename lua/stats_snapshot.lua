@@ -28,6 +28,18 @@ for _, name in ipairs(redis.call('ZRANGE', K.busy, 0, tonumber(ARGV[3]) - 1)) do
   t[T_WAS], t[T_SEEN] = t[T_SERVED], now
   redis.call('ZADD', K.busy, int(now), name)
 end
+-- Of tenants without work nobody writes any more: one after the other is looked through.
+local at = redis.call('HGET', K.state, 'snap_trim') or '-'
+for _ = 1, 5 do
+  local oldest = redis.call('ZRANGEBYLEX', K.history, at, '+', 'LIMIT', 0, 1)[1]
+  if not oldest then
+    at = '-'
+    break
+  end
+  local name = string.match(oldest, '^[^/]+')
+  at = '[' .. name .. '0'
+  redis.call('ZREMRANGEBYLEX', K.history, '[' .. name .. '/', '(' .. name .. '/' .. string.format('%016.0f', now - set.keep_stats))
+end
 local jain = 1
 if n > 1 and squares > 0 then jain = sum * sum / (n * squares) end
 local accuracy = 0
@@ -36,7 +48,7 @@ local backlog = tonumber(redis.call('HGET', K.state, 'snap_queued') or 0)
 if last > 0 and now - last < 5000000 and shard.queued > 0 and backlog > 0 and set.global > 0 then
   accuracy = (shard.starts - starts) / ((now - last) / 1000000) / (set.global / 1000)
 end
-redis.call('HSET', K.state, 'snap_at', int(now), 'snap_starts', int(shard.starts), 'snap_queued', int(shard.queued),
+redis.call('HSET', K.state, 'snap_trim', at, 'snap_at', int(now), 'snap_starts', int(shard.starts), 'snap_queued', int(shard.queued),
   'jain', int(jain * 1000000), 'accuracy', int(accuracy * 1000000), 'most', int(most),
   'mean', int(counted > 0 and refusals / counted * 1000000 or 0))
 bulk_save()

@@ -13,11 +13,12 @@ import (
 )
 
 // Dispatch recovers orphans and returns due jobs, all there are.
-func (m *Model) Dispatch(_ context.Context, gap time.Duration) (d store.Dispatch, _ error) {
+func (m *Model) Dispatch(context.Context) (d store.Dispatch, _ error) {
 	now := m.Now()
-	if gap > 0 {
+	if m.beat > 0 && now-m.beat >= m.S.Lease.Microseconds()/3 {
 		m.hold = now + m.S.Lease.Microseconds()
 	}
+	m.beat = now
 	if now >= m.hold {
 		lost := slices.DeleteFunc(slices.Collect(maps.Values(m.runs)), func(j *job) bool { return j.until > now })
 		slices.SortFunc(lost, func(a, b *job) int { return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.lease, b.lease)) })

@@ -37,6 +37,7 @@ type Model struct {
 	fence   int64
 	serial  int64
 	hold    int64 // no lease ends before
+	beat    int64 // the last dispatch
 	uneven  bool  // some job costs more than 1
 }
 

@@ -19,7 +19,7 @@ type Engine interface {
 	Group(ctx context.Context, group string) (store.Group, error)
 	Pull(ctx context.Context, want int) (store.Pulled, error)
 	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
-	Dispatch(ctx context.Context, gap time.Duration) (store.Dispatch, error)
+	Dispatch(ctx context.Context) (store.Dispatch, error)
 }
 
 var (
@@ -225,10 +225,10 @@ func (r *run) started(tenant string, now int64) {
 }
 
 func (r *run) dispatch(ctx context.Context) error {
-	d, err := r.engine.Dispatch(ctx, 0)
+	d, err := r.engine.Dispatch(ctx)
 	for err == nil && d.More {
 		var more store.Dispatch
-		more, err = r.engine.Dispatch(ctx, 0)
+		more, err = r.engine.Dispatch(ctx)
 		d.Moved, d.Woken, d.More = d.Moved+more.Moved, d.Woken+more.Woken, more.More
 	}
 	if err != nil {

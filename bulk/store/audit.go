@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -44,10 +44,14 @@ type auditor struct {
 	s      *Store
 	found  map[Violation]bool
 	now    int64
+	score  bool                // the fair queue is in the order of the score policy
+	state  map[string]string   // of the shard
 	groups map[string]*audited // by short name
 	// places are where a job lies that has not ended; outcomes how often it is in the log of outcomes.
 	places   map[string]string
 	outcomes map[string]int
+	letters  map[string]bool  // dead letters
+	gates    map[string]bool  // what has a wake time
 	queued   map[string]int64 // tenant and level → groups in line
 }
 
@@ -56,7 +60,7 @@ type audited struct {
 	found
 	raw                                    map[string]int64
 	order, front, ready, waiting, inflight int64
-	unended, ended, dead                   int64
+	unended, ended, dead, half             int64
 	lines                                  []string
 }
 
@@ -65,12 +69,24 @@ func (a *auditor) bad(invariant, format string, args ...any) {
 }
 
 func (a *auditor) look(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{a.readGroups, a.readPlaces, a.readJobs, a.readLines, a.readTenants, a.readOwners} {
+	for _, step := range []func(context.Context) error{a.readState, a.readGroups, a.readPlaces, a.readJobs, a.readLines, a.readTenants, a.readOwners} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	return a.compare(ctx)
+}
+
+func (a *auditor) readState(ctx context.Context) (err error) {
+	if a.state, err = a.s.o.Client.HGetAll(ctx, a.s.keys[keyState]).Result(); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	a.score = a.state["mode"] == "3"
+	a.letters, a.gates = map[string]bool{}, map[string]bool{}
+	if err := a.zset(ctx, keyDead, func(member string, _ float64) { a.letters[member] = true }); err != nil {
+		return err
+	}
+	return a.zset(ctx, keyGates, func(member string, _ float64) { a.gates[member] = true })
 }
 
 func (a *auditor) readGroups(ctx context.Context) error {
@@ -96,11 +112,15 @@ func (a *auditor) readGroups(ctx context.Context) error {
 			}
 			g, err := parseGroup(line)
 			if err != nil {
-				return err
+				a.bad("record", "%v", err)
+				continue
 			}
 			raw := map[string]int64{}
 			for i := 1; i+1 < len(line); i += 2 {
 				raw[line.string(i)] = line.int(i + 1)
+				if name, is := line.string(i), line.string(i+1); name == "tenant" && is != g.Tenant || name == "id" && is != g.ID {
+					a.bad("record", "group %s of tenant %s has the %s %q in its record", g.ID, g.Tenant, name, is)
+				}
 			}
 			a.now = max(a.now, raw["now"])
 			a.groups[g.key] = &audited{found: g, raw: raw}
@@ -156,6 +176,13 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := a.zset(ctx, keyRefused, func(member string, _ float64) {
+		if _, job, _ := strings.Cut(member, "/"); a.places[job] != "non-ready" {
+			a.bad("one place", "job %s is counted as non-ready, and is in %q", job, a.places[job])
+		}
+	}); err != nil {
+		return err
+	}
 	ready, err := a.s.o.Client.LRange(ctx, a.s.keys[keyReady], 0, -1).Result()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
@@ -188,6 +215,9 @@ func (a *auditor) readJobs(ctx context.Context) error {
 		place, placed := a.places[job]
 		if strings.HasPrefix(rec, "P") {
 			g.unended++
+			if !pendingRecord.MatchString(rec) {
+				a.bad("record", "job %q: record %.40q", job, rec)
+			}
 			if !placed {
 				a.bad("one place", "job %s has not ended and is nowhere", job)
 			}
@@ -197,16 +227,21 @@ func (a *auditor) readJobs(ctx context.Context) error {
 			return
 		}
 		g.ended++
-		if rec[0] == 'D' {
+		letter := strings.HasPrefix(rec, "D")
+		if letter {
 			g.dead++
 		}
+		if letter != a.letters[job] {
+			a.bad("dead letter", "job %s is dead and kept: %t, is among the dead letters: %t", job, letter, a.letters[job])
+		}
+		delete(a.letters, job)
 		if _, err := parseOutcome(job, rec); err != nil {
 			a.bad("record", "%v", err)
 		}
 		if placed {
 			a.bad("one place", "job %s has ended and is in %s", job, place)
 		}
-		if n := a.outcomes[job]; n != 1 && g.raw["why"] == 0 && (n > 1 || a.kept(g)) {
+		if n := a.outcomes[job]; n > 1 || n == 0 && a.kept(g) {
 			a.bad("one outcome", "job %s is %d times among the outcomes", job, n)
 		}
 	}); err != nil {
@@ -223,12 +258,24 @@ func (a *auditor) readJobs(ctx context.Context) error {
 			}
 		}
 	}
-	return a.hash(ctx, keyRuns, func(job, _ string) {
+	for job := range a.letters {
+		a.bad("dead letter", "%s is among the dead letters and has no record", job)
+	}
+	return a.hash(ctx, keyRuns, func(job, run string) {
+		if !runRecord.MatchString(run) {
+			a.bad("record", "runs of job %q: %.40q", job, run)
+		}
 		if a.places[job] == "" || a.places[job] == "order" {
 			a.bad("owner", "runs of job %s, which does not run and does not wait", job)
 		}
 	})
 }
+
+// What lua/lib/bulkjobs.lua has to be able to read.
+var (
+	pendingRecord = regexp.MustCompile(`^P\d+ \S+\n`)
+	runRecord     = regexp.MustCompile(`^\d+ \d+ \d+ \d+ \d+( \S*)?$`)
+)
 
 // kept says whether a group's outcomes must all be there still.
 func (a *auditor) kept(g *audited) bool {
@@ -238,7 +285,7 @@ func (a *auditor) kept(g *audited) bool {
 // readLines notes which groups the fair queue holds.
 func (a *auditor) readLines(ctx context.Context) error {
 	a.queued = map[string]int64{}
-	if a.s.conf.Load().Policy == "score" {
+	if a.score {
 		for i, key := range []int{keyHigh, keyNormal, keyLow} {
 			if err := a.zset(ctx, key, func(short string, _ float64) {
 				if g := a.groups[short]; g != nil {
@@ -258,221 +305,12 @@ func (a *auditor) readLines(ctx context.Context) error {
 			a.bad("owner", "group %s in the fair queue is not there", member)
 			return
 		}
+		if tag := fmt.Sprintf("%020d", a.groups[w[3]].raw["tag"]); tag != w[2] {
+			a.bad("fair queue", "group %s is in line at %s, its tag is %s", a.groups[w[3]].ID, w[2], tag)
+		}
 		a.groups[w[3]].lines = append(a.groups[w[3]].lines, w[0]+"/"+w[1])
 		a.queued[w[0]+"/"+w[1]]++
 	})
-}
-
-// compare holds each group's counts against what was found.
-func (a *auditor) compare(ctx context.Context) error {
-	var pending, inflight, queued, open int64
-	gates := map[string]float64{}
-	if err := a.zset(ctx, keyGates, func(member string, at float64) { gates[member] = at }); err != nil {
-		return err
-	}
-	agenda := map[string]float64{}
-	if err := a.zset(ctx, keyAgenda, func(member string, at float64) { agenda[member] = at }); err != nil {
-		return err
-	}
-	for short, g := range a.groups {
-		n := g.raw
-		equal := func(what string, counted, there int64) {
-			if counted != there {
-				a.bad("counts", "group %s: %s is counted %d, there are %d", g.ID, what, counted, there)
-			}
-		}
-		swept := g.Status != Cancelled || n["swept"] >= 1
-		equal("order", n["added"]-n["taken"], g.order)
-		equal("front", n["front"], g.front)
-		equal("ready", n["ready"], g.ready)
-		equal("non-ready", n["refused"]+n["scheduled"], g.waiting)
-		equal("in-flight", n["inflight"], g.inflight)
-		ended := n["succ"] + n["fail"] + n["dead"] + n["canc"]
-		equal("total", n["total"], g.order+g.front+g.ready+g.waiting+g.inflight+ended)
-		equal("unended", n["total"]-ended, g.unended)
-		if a.kept(g) {
-			equal("ended", ended, g.ended)
-			equal("dead letters", n["dead"]-n["redriven"], g.dead)
-		}
-		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
-			a.bad("cancelled", "group %s: cancelled is %d, swept are %d", g.ID, g.Cancelled, n["canc"])
-		}
-		runnable := !g.Paused && n["gate"] == 0 && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
-			(n["front"] > 0 || n["taken"] < n["added"]) && (n["conc"] == 0 || n["inflight"]+n["ready"] < n["conc"])
-		if want := map[bool]int{true: 1}[runnable]; len(g.lines) != want || n["queued"] != int64(want) {
-			a.bad("fair queue", "group %s: runnable %t, marked %d, in line %v", g.ID, runnable, n["queued"], g.lines)
-		}
-		if _, there := gates["g/"+short]; there != (n["gate"] > 0) {
-			a.bad("gate", "group %s: gated until %d, a wake time is there: %t", g.ID, n["gate"], there)
-		}
-		delete(gates, "g/"+short)
-		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
-			a.bad("retention", "group %s is %s and nobody looks after it", g.ID, g.Status)
-		}
-		if late := a.now - int64(agenda[short]); g.Status.Ended() && agenda[short] > 0 && late > (10*time.Minute).Microseconds() {
-			a.bad("retention", "group %s: housekeeping is %s late", g.ID, duration(late))
-		}
-		if g.Status != Cancelled {
-			pending += g.order + g.front
-		}
-		if !g.Status.Ended() {
-			open++
-		}
-		inflight += g.inflight
-		queued += int64(len(g.lines))
-	}
-	for gate := range gates {
-		if strings.HasPrefix(gate, "g/") {
-			a.bad("gate", "a wake time for group %s, which is not gated or not there", gate)
-		}
-	}
-	state, err := a.s.o.Client.HGetAll(ctx, a.s.keys[keyState]).Result()
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	for name, there := range map[string]int64{"pending": pending, "inflight": inflight, "queued": queued, "open_groups": open} {
-		if counted := asInt(state[name]); counted != there {
-			a.bad("counts", "shard: %s is counted %d, there are %d", name, counted, there)
-		}
-	}
-	return nil
-}
-
-func (a *auditor) readTenants(ctx context.Context) error {
-	type sums struct{ inflight, open, groups int64 }
-	want := map[string]*sums{}
-	for _, g := range a.groups {
-		t := want[g.Tenant]
-		if t == nil {
-			t = &sums{}
-			want[g.Tenant] = t
-		}
-		t.groups++
-		t.inflight += g.inflight
-		t.open += g.order + g.front + g.ready + g.waiting + g.inflight
-	}
-	busy := map[string]bool{}
-	if err := a.zset(ctx, keyBusy, func(member string, _ float64) { busy[member] = true }); err != nil {
-		return err
-	}
-	active := map[string]bool{}
-	for i, key := range []int{keyHigh, keyNormal, keyLow} {
-		if a.s.conf.Load().Policy == "score" {
-			break
-		}
-		if err := a.zset(ctx, key, func(member string, _ float64) {
-			active[member] = true
-			if !strings.HasPrefix(member, strconv.Itoa(i+1)+"/") {
-				a.bad("fair queue", "tenant %s is in level %d", member, i+1)
-			}
-		}); err != nil {
-			return err
-		}
-	}
-	names, err := a.s.tenantNames(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		r, err := a.s.run(ctx, "tenant_read", name)
-		if err != nil {
-			return err
-		}
-		v, t := list(r.at(0)), want[name]
-		if len(v) == 0 {
-			continue
-		}
-		if t == nil {
-			t = &sums{}
-		}
-		delete(want, name)
-		for _, row := range []struct {
-			what  string
-			has   int64
-			there int64
-		}{{"in-flight", v.int(3), t.inflight}, {"jobs to do", v.int(6), t.open}, {"groups", v.int(2), t.groups}} {
-			if row.has != row.there {
-				a.bad("counts", "tenant %s: %s is counted %d, there are %d", name, row.what, row.has, row.there)
-			}
-		}
-		if busy[name] != (t.open > 0) {
-			a.bad("tenant", "tenant %s has %d jobs to do, and is among the busy: %t", name, t.open, busy[name])
-		}
-		delete(busy, name)
-		for level := range 3 {
-			flow := strconv.Itoa(level+1) + "/" + name
-			if a.s.conf.Load().Policy == "score" {
-				continue
-			}
-			if n := v.int(12 + level); n != a.queued[flow] {
-				a.bad("fair queue", "tenant %s: %d groups in line, counted %d", flow, a.queued[flow], n)
-			}
-			if should := a.queued[flow] > 0 && v.int(15) == 0; should != active[flow] {
-				a.bad("fair queue", "tenant %s: should have its turn: %t, is in line: %t", flow, should, active[flow])
-			}
-		}
-	}
-	for name := range want {
-		a.bad("owner", "tenant %s has groups and no record", name)
-	}
-	for name := range busy {
-		a.bad("owner", "tenant %s is among the busy and has no record", name)
-	}
-	return nil
-}
-
-// readOwners looks for data without an owner, and for keys that are neither ours nor end.
-func (a *auditor) readOwners(ctx context.Context) error {
-	owned := func(what, short string) {
-		if a.groups[short] == nil {
-			a.bad("owner", "%s of group %s, which is not there", what, short)
-		}
-	}
-	for what, key := range map[string]int{"spec": keyGroups, "result": keySums} {
-		if err := a.hash(ctx, key, func(field, _ string) { owned(what, field) }); err != nil {
-			return err
-		}
-	}
-	if err := a.hash(ctx, keyChunks, func(field, _ string) {
-		short, _, _ := strings.Cut(field, ":")
-		owned("chunk", short)
-	}); err != nil {
-		return err
-	}
-	if err := a.hash(ctx, keyNames_, func(id, short string) { owned("name "+id, short) }); err != nil {
-		return err
-	}
-	if err := a.zset(ctx, keyDead, func(member string, _ float64) {
-		short, _, _ := strings.Cut(member, "/")
-		owned("dead letter", short)
-	}); err != nil {
-		return err
-	}
-	node, err := a.s.master(ctx)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	known := map[string]bool{layoutKey(a.s.o.Prefix): true}
-	for _, k := range a.s.keys {
-		known[k] = true
-	}
-	prefix := strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`).Replace(strings.TrimSuffix(a.s.keys[keyState], "state"))
-	iter := node.Scan(ctx, 0, prefix+"*", 1000).Iterator()
-	for iter.Next(ctx) {
-		key := iter.Val()
-		if known[key] {
-			continue
-		}
-		if ttl, err := node.PTTL(ctx, key).Result(); err != nil {
-			return fmt.Errorf("%w: %w", ErrStore, err)
-		} else if ttl == -1 { // -2: it is gone by now
-			a.bad("owner", "key %s has neither an owner nor an expiry", key)
-		}
-	}
-	if err := iter.Err(); err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	return nil
 }
 
 // hash reads a hash in steps. A field that a rehash shows twice is seen once.

@@ -150,10 +150,7 @@ func TestOrphansRunAgain(t *testing.T) {
 			t.Fatalf("%+v", again)
 		}
 		for range 2 { // two more crashes are one too many
-			c.advance(31 * time.Second)
-			dispatch(t, s)
-			c.advance(10 * time.Second)
-			dispatch(t, s)
+			rounds(t, s, c, 41*time.Second)
 			pull(t, s, 1)
 		}
 		clean(t, s)
@@ -170,18 +167,16 @@ func TestNoLeaseEndsRightAfterAGap(t *testing.T) {
 	dispatch(t, s)
 	job := pull(t, s, 1).Jobs[0]
 	c.advance(40 * time.Second)
-	if d, err := s.Dispatch(t.Context(), 20*time.Second); err != nil || d.Recovered != 0 {
-		t.Fatalf("%+v %v", d, err)
-	}
-	c.advance(29 * time.Second)
 	if d := dispatch(t, s); d.Recovered != 0 {
+		t.Fatalf("%+v", d)
+	}
+	if d := rounds(t, s, c, 29*time.Second); d.Recovered != 0 {
 		t.Fatalf("%+v", d)
 	}
 	if held, _ := s.Renew(t.Context(), []Lease{{job.Key, job.Fence}}); !held[0] {
 		t.Fatal("its worker could not renew it")
 	}
-	c.advance(31 * time.Second)
-	if d := dispatch(t, s); d.Recovered != 1 {
+	if d := rounds(t, s, c, 31*time.Second); d.Recovered != 1 {
 		t.Fatalf("%+v", d)
 	}
 	clean(t, s)

@@ -79,7 +79,7 @@ func submitted(t *rapid.T, s *Store, tenant string, n int) {
 func crashed(t *rapid.T, s *Store, set Settings, now *int64) {
 	*now += time.Hour.Microseconds()
 	for i := int64(1); ; i++ {
-		if _, err := s.Dispatch(t.Context(), 0); err != nil {
+		if _, err := s.Dispatch(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		p, err := s.Pull(t.Context(), 1)
@@ -102,8 +102,15 @@ func crashed(t *rapid.T, s *Store, set Settings, now *int64) {
 		if j.Crashes != i-1 || j.Attempt != 1 {
 			t.Fatalf("after %d crashes: %+v", i-1, j)
 		}
-		*now += set.Lease.Microseconds()
-		d, err := s.Dispatch(t.Context(), 0)
+		end := *now + set.Lease.Microseconds()
+		for range 3 { // a dispatcher that is alive
+			*now += set.Lease.Microseconds() / 4
+			if _, err := s.Dispatch(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		*now = end
+		d, err := s.Dispatch(t.Context())
 		if err != nil || d.Recovered != 1 {
 			t.Fatal(d, err)
 		}

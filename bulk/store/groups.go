@@ -16,7 +16,7 @@ import (
 var (
 	groupID  = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,140}$`)
 	tenantID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-	typeName = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,64}$`)
+	typeName = regexp.MustCompile(`^[A-Za-z0-9._:/][A-Za-z0-9._:/-]{0,63}$`)
 )
 
 var levelNumbers = map[Level]int{High: 1, Normal: 2, Low: 3}
@@ -81,7 +81,7 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 		return Group{}, false, err
 	}
 	r, err := s.write(ctx, "group_create", g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
-		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""))
+		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""))
 	if err != nil {
 		return Group{}, false, err
 	}

@@ -25,7 +25,7 @@ import "strconv"
 //	refused   ZSET  the same by kind, tenant and group, to be counted
 //	done      HASH  <short name>:<page> → ids in the order of their outcomes
 //	dead      ZSET  dead letters by group
-//	chunks    HASH  <short name>:<idempotency key> → answer, or how many jobs are in
+//	chunks    HASH  <short name>:<idempotency key> → answer, or how many jobs are in; <short name>/<number> → idempotency key
 //	agenda    ZSET  groups with housekeeping by its time
 //	sums      HASH  short name → cursor and state of its reducer, then its result
 //	bell      LIST  wakes who waits for work

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -25,9 +26,9 @@ func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
 	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4)}, nil
 }
 
-// Redrive makes a new group of the dead jobs of group, at the given rate (0: the group's), sealed at once. It takes bounded
-// steps; one that broke off goes on where it stopped when it is called again with the same rate. Each dead letter goes to one
-// redrive; the group keeps its outcomes.
+// Redrive makes a new group of the dead jobs of group, at the given rate (0: the group's), sealed with the last of them. It takes
+// bounded steps; one that broke off goes on where it stopped when it is called again with the same rate, with another rate the
+// rest goes to a group of its own. Each dead letter goes to one redrive; the group keeps its outcomes.
 func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
 	found, err := s.read(ctx, "id", group)
 	if err != nil {
@@ -41,11 +42,22 @@ func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group,
 		return Group{}, refuse(CodeState, "group %q has no dead letters to redrive", group)
 	}
 	spec := source.GroupSpec
-	spec.ID = group + "-r" + strconv.FormatInt(source.redrives+1, 10)
 	spec.RedriveOf, spec.CallbackURL = group, ""
 	if rate > 0 {
 		spec.Rate = rate
 	}
+	for n := source.redrives + 1; ; n++ {
+		spec.ID = group + "-r" + strconv.FormatInt(n, 10)
+		g, err := s.redrive(ctx, group, spec)
+		var taken *Refusal
+		if errors.As(err, &taken) && (taken.Code == CodeExists || taken.Code == CodeSealed) {
+			continue // another group, or a redrive that was ended half way
+		}
+		return g, err
+	}
+}
+
+func (s *Store) redrive(ctx context.Context, group string, spec GroupSpec) (Group, error) {
 	if _, _, err := s.CreateGroup(ctx, spec); err != nil {
 		return Group{}, err
 	}
@@ -58,7 +70,7 @@ func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group,
 			return Group{}, err
 		}
 		if r.int(1) == 0 {
-			return s.Seal(ctx, spec.ID)
+			return s.Group(ctx, spec.ID)
 		}
 	}
 }
@@ -144,6 +156,9 @@ func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock
 		var taken *redsync.ErrTaken
 		if errors.Is(err, redsync.ErrFailed) || errors.As(err, &taken) {
 			return nil, false, nil
+		}
+		if strings.Contains(err.Error(), "OOM ") {
+			return func() {}, true, nil // a full store has no room for locks; housekeeping is what makes room
 		}
 		return nil, false, fmt.Errorf("%w: lock: %w", ErrStore, err)
 	}

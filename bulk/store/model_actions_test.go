@@ -196,15 +196,15 @@ func (c *crowd) crash() {
 }
 
 // dispatch does what the dispatcher does until it has no more to do now.
-func (c *crowd) dispatch(gap time.Duration) (next time.Duration) {
-	have, err := c.any().Dispatch(c.ctx, gap)
+func (c *crowd) dispatch() (next time.Duration) {
+	have, err := c.any().Dispatch(c.ctx)
 	for err == nil && have.More {
 		var d Dispatch
-		d, err = c.any().Dispatch(c.ctx, 0)
+		d, err = c.any().Dispatch(c.ctx)
 		have.Moved, have.Recovered, have.Dead = have.Moved+d.Moved, have.Recovered+d.Recovered, have.Dead+d.Dead
 		have.Next, have.More, have.Tend = d.Next, d.More, append(have.Tend, d.Tend...)
 	}
-	want, _ := c.m.Dispatch(c.ctx, gap)
+	want, _ := c.m.Dispatch(c.ctx)
 	sums := func(d Dispatch) string {
 		return fmt.Sprintf("moved %d, recovered %d, dead %d", d.Moved, d.Recovered, d.Dead)
 	}

@@ -184,7 +184,7 @@ func (c *crowd) drain() {
 		}
 	}
 	for range 5_000 {
-		next := c.dispatch(0)
+		next := c.dispatch()
 		if c.finished() {
 			return
 		}
@@ -255,14 +255,18 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string, classic
 		"renew":  func(*rapid.T) { c.renew() },
 		"crash":  func(*rapid.T) { c.crash() },
 		"soon":   func(t *rapid.T) { c.now += int64(rapid.IntRange(1, 700_000).Draw(t, "µs")) },
-		"later":  func(t *rapid.T) { c.now += int64(rapid.IntRange(1, 12_000_000).Draw(t, "µs")); c.dispatch(0) },
-		"dispatch": func(t *rapid.T) {
-			c.dispatch(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 3}).Draw(t, "gap")) * time.Second)
+		"later": func(t *rapid.T) { // beside a dispatcher that is alive
+			for range rapid.IntRange(1, 12).Draw(t, "rounds") {
+				c.now += int64(rapid.IntRange(1, 1_600_000).Draw(t, "µs"))
+				c.dispatch()
+			}
 		},
-		"redrive": func(*rapid.T) { c.redrive() },
-		"limits":  func(*rapid.T) { c.limits() },
-		"tenant":  func(*rapid.T) { c.tenant() },
-		"audit":   func(*rapid.T) { c.audit() },
+		"gap":      func(t *rapid.T) { c.now += int64(rapid.IntRange(1_000_000, 12_000_000).Draw(t, "µs")); c.dispatch() },
+		"dispatch": func(*rapid.T) { c.dispatch() },
+		"redrive":  func(*rapid.T) { c.redrive() },
+		"limits":   func(*rapid.T) { c.limits() },
+		"tenant":   func(*rapid.T) { c.tenant() },
+		"audit":    func(*rapid.T) { c.audit() },
 	})
 	c.drain()
 	c.compare()

@@ -116,7 +116,10 @@ func parseOutcome(id, rec string) (Outcome, error) {
 		if len(words) != 6 || size > int64(len(body)) || size < 0 {
 			return Outcome{}, fmt.Errorf("job %q: record %.40q", id, rec)
 		}
-		o.Cost, o.Type, o.Error = n(3), strings.TrimPrefix(words[4], "-"), body[:size]
+		o.Cost, o.Type, o.Error = n(3), words[4], body[:size]
+		if o.Type == "-" {
+			o.Type = ""
+		}
 		if head[0] == 'D' {
 			o.Payload = []byte(body[size:])
 		}

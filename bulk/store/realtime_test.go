@@ -76,7 +76,7 @@ func work(t *testing.T, s *store.Store, c bulktest.Scenario) (pulls []call) {
 		}
 		left -= len(acks)
 		if !time.Now().Before(next) {
-			if _, err := s.Dispatch(t.Context(), 0); err != nil {
+			if _, err := s.Dispatch(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			next = time.Now().Add(c.Dispatch)

@@ -126,8 +126,8 @@ func (s *Store) SetLimits(ctx context.Context, global, perTenant *float64) (Limi
 		return strconv.FormatInt(thousandths(*f), 10)
 	}
 	for _, f := range []*float64{global, perTenant} {
-		if f != nil && (*f < 0 || *f > 1e6) {
-			return Limits{}, refuse(CodeInvalid, "rate %v: 0 to 1000000 jobs a second", *f)
+		if f != nil && (*f < 0 || *f > 1e6 || (*f > 0 && *f < 0.001)) {
+			return Limits{}, refuse(CodeInvalid, "rate %v: 0, or 0.001 to 1000000 jobs a second", *f)
 		}
 	}
 	l, _, err := s.rates(ctx, "", "global", value(global), "per_tenant", value(perTenant))
@@ -150,7 +150,7 @@ func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 		return Tenant{}, refuse(CodeInvalid, "tenant %q: 1 to 64 letters, digits and . _ -", t.Name)
 	case t.Weight < 0.01 || t.Weight > 100:
 		return Tenant{}, refuse(CodeInvalid, "weight %v: 0.01 to 100", t.Weight)
-	case t.Rate < 0 || t.Rate > 1e6:
+	case t.Rate < 0 || t.Rate > 1e6 || (t.Rate > 0 && t.Rate < 0.001):
 		return Tenant{}, refuse(CodeInvalid, "rate %v: 0.001 to 1000000 jobs a second, or 0 for the configured", t.Rate)
 	}
 	_, t, err := s.rates(ctx, t.Name, "weight", thousandths(t.Weight), "rate", thousandths(t.Rate))

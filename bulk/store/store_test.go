@@ -106,11 +106,22 @@ func ids(jobs []Leased) []string {
 
 func dispatch(t testing.TB, s *Store) Dispatch {
 	t.Helper()
-	d, err := s.Dispatch(t.Context(), 0)
+	d, err := s.Dispatch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// rounds lets time pass with a dispatcher that is alive, and adds up what it does.
+func rounds(t testing.TB, s *Store, c *clock, d time.Duration) (sum Dispatch) {
+	t.Helper()
+	for end := c.us + d.Microseconds(); c.us < end; {
+		c.us = min(end, c.us+5_000_000)
+		did := dispatch(t, s)
+		sum.Moved, sum.Recovered, sum.Dead = sum.Moved+did.Moved, sum.Recovered+did.Recovered, sum.Dead+did.Dead
+	}
+	return sum
 }
 
 // reduce takes in all outcomes and ends the group.

@@ -169,14 +169,14 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) {
 // dispatchBound is how many jobs one round of the dispatcher moves of each kind.
 const dispatchBound = 500
 
-// Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. gap is how long this
-// process was without the store just now (0: it was not): after a gap no lease ends before a full one has passed.
-func (s *Store) Dispatch(ctx context.Context, gap time.Duration) (Dispatch, error) {
+// Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. After a
+// gap in these rounds of a third of a lease, or on another server than before, no lease ends before a full one has passed.
+func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	id, err := s.runID(ctx)
 	if err != nil {
 		return Dispatch{}, err
 	}
-	r, err := s.run(ctx, "queue_dispatch", gap.Microseconds(), id, dispatchBound)
+	r, err := s.run(ctx, "queue_dispatch", id, dispatchBound)
 	if err != nil {
 		return Dispatch{}, err
 	}

@@ -51,7 +51,9 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 func (w *worker) complete(o api.Options) api.Options {
 	name, _ := cli.BuildVersion(version)
 	o.Store, o.ParseAggregate, o.Log = w.store, bulk.ParseAggregate, w.log
-	o.AllowType = func(kind string) bool { return w.processors[kind] != nil }
+	if w.cfg.Worker.Count > 0 { // otherwise others run the jobs, and know what they run
+		o.AllowType = func(kind string) bool { return w.processors[kind] != nil }
+	}
 	o.CheckCallback, o.Enqueued = w.callbacks.check, w.metrics.Enqueued
 	o.Ready = func() bool { return w.answered.Load() && !w.ending.Load() }
 	o.Metrics = promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{})

@@ -55,6 +55,8 @@ func TestKeepFixed(t *testing.T) {
 			"ANTEROOM_WORKER__LEASE=5s", "ANTEROOM_WORKER__JOB_TIMEOUT=5s", "ANTEROOM_WORKER__SHUTDOWN_GRACE=5s", "ANTEROOM_LIMITS__RESULT=1KiB",
 		}, []string{"listen", "log", "store", "durability", "congestion.base_backoff", "congestion.max_backoff", "worker.min", "worker.max", "worker.batch",
 			"worker.lease", "worker.job_timeout", "worker.shutdown_grace", "limits.result"}},
+		{"no more workers", nil, []string{"ANTEROOM_WORKER__COUNT=0"}, []string{"worker.count"}},
+		{"workers where there were none", []string{"ANTEROOM_WORKER__COUNT=0"}, nil, []string{"worker.count"}},
 		{"a processor that is new", nil, []string{hook}, []string{"processors.webhook"}},
 		{"one that is gone", []string{hook}, nil, []string{"processors.webhook"}},
 		{"one of another kind", []string{other, "ANTEROOM_PROCESSORS__OTHER__URL=http://127.0.0.1:1"},

@@ -34,15 +34,17 @@ func newHandler(cfg *config.Bulk, jobType string, guard *outbound.Guard) (handle
 			Name: jobType, URL: p.URL, Secret: secret, Timeout: p.Timeout, Headers: p.Headers, MaxResult: int(cfg.Limits.Result), MaxPerHost: mostWorkers(cfg),
 		})
 	case config.KindEmail:
-		return email.New(email.Options{Name: jobType, SMTP: p.SMTP, From: p.From, Timeout: p.Timeout})
+		return email.New(email.Options{
+			Name: jobType, SMTP: p.SMTP, From: p.From, Timeout: p.Timeout, MaxResult: int(cfg.Limits.Result), MaxConns: mostWorkers(cfg),
+		})
 	}
 	return push.New(push.Options{
 		Name: jobType, CredentialsFile: p.FCM.CredentialsFile, Endpoint: p.FCM.Endpoint, VAPIDKeyFile: p.WebPush.VAPIDKeyFile,
-		Guard: guard, Timeout: p.Timeout,
+		Guard: guard, Timeout: p.Timeout, MaxResult: int(cfg.Limits.Result), MaxPerHost: mostWorkers(cfg),
 	})
 }
 
-// mostWorkers is how many jobs may run at once: a webhook never keeps a worker waiting for a connection.
+// mostWorkers is how many jobs may run at once: no worker waits for a connection.
 func mostWorkers(cfg *config.Bulk) int { return max(cfg.Worker.Count, cfg.Worker.Max) }
 
 // newHandlers makes the handler of each type that is on.

@@ -99,6 +99,10 @@ func keepFixed(old, next *config.Bulk) []string {
 			to.Set(from)
 		}
 	}
+	if from, to := old.Worker.Count, next.Worker.Count; from != to && (from == 0 || to == 0) {
+		names = append(names, "worker.count")
+		next.Worker.Count = from
+	}
 	// The engine knows its types from the start.
 	was, is := old.Active(), next.Active()
 	for _, jobType := range was {

@@ -99,10 +99,14 @@ func (w *worker) build() error {
 	}
 	w.callbacks.replace(calling)
 	least, most := cfg.Worker.Autoscale()
+	count := cfg.Worker.Count
+	if count == 0 {
+		count = bulk.NoWorkers
+	}
 	w.engine, err = bulk.New(bulk.Options{
 		Store: w.store,
 		Worker: bulk.WorkerOptions{
-			Count: cfg.Worker.Count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
+			Count: count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
 			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
 		},
 		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,

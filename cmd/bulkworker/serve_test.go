@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -79,6 +82,43 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 	if text := p.text(); strings.Contains(text, hookSecret) || strings.Contains(text, callbackSecret) {
 		t.Error("a secret is in the log")
 	}
+}
+
+// A team's own worker runs the jobs of whatever type; the API, the end of groups and callbacks are bulkworker's.
+func TestWithoutWorkers(t *testing.T) {
+	to := newReceiver(t, nil)
+	server := redistest.Server(t)
+	p := start(t, fmt.Sprintf("store: {url: %q}\nworker: {count: 0}\ncallbacks: {allow: [%q]}\n", server.URL(), strings.TrimPrefix(to.URL, "http://")))
+	p.ready(http.StatusOK)
+	status, answer := p.do("POST", "/v1/bulk?id=g1&tenant=acme&type=invoice&callback_url="+to.URL+"/done", "{\"payload\":1}\n{\"payload\":2,\"type\":\"refund\"}\n")
+	if status != http.StatusCreated || !strings.Contains(answer, `"accepted":2`) {
+		t.Fatal(status, answer)
+	}
+	p.said("no jobs run here: worker.count is 0")
+
+	s, err := store.New(store.Options{Client: server.Client(), Prefix: "wr", Settings: store.Defaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	team, err := bulk.New(bulk.Options{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo := bulk.HandlerFunc(func(_ context.Context, job *bulk.Job) ([]byte, error) { return job.Payload, nil })
+	team.Register("invoice", echo)
+	team.Register("refund", echo)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- team.Run(ctx) }()
+	if g := p.group("g1", "COMPLETED"); g["succeeded"] != float64(2) {
+		t.Error(g)
+	}
+	to.await(t, "/done", 1)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	p.audit()
 }
 
 // After SIGTERM no job starts, one that runs ends, and the process says to balancers that it goes.

@@ -76,7 +76,7 @@ type ReadyQueue struct {
 }
 
 type Worker struct {
-	Count         int           `koanf:"count" default:"10" min:"1" max:"10000" unit:"workers" doc:"Jobs that this process runs at once."`
+	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs a team's own workers run: this process serves the API and keeps house, takes jobs of any type, and does not use its processors. Changes from and to 0 need a restart."`
 	Min           int           `koanf:"min" default:"0" min:"0" max:"10000" unit:"workers" doc:"Fewest workers when their number follows the load. 0: 1, or no autoscaling where max is 0 too."`
 	Max           int           `koanf:"max" default:"0" min:"0" max:"10000" unit:"workers" doc:"Most workers when their number follows the load. 0: no autoscaling."`
 	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
@@ -108,7 +108,7 @@ type PeopleFirst struct {
 
 type BulkLimits struct {
 	Line             Size  `koanf:"line" default:"64KiB" min:"256B" max:"1MiB" doc:"Longest line of a submission, which is one job; above it the line is rejected."`
-	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer answer of a webhook is dropped, and the job is done; with a longer result of a Go handler it has failed."`
+	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer one of a webhook, a mail or a push message is dropped, and the job is done; with a longer one of a team's own Go handler it has failed."`
 	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most jobs of one tenant that wait; above it 429. 0: no limit."`
 }
 

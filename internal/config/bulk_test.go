@@ -177,7 +177,8 @@ func TestValidateBulk(t *testing.T) {
 		{"min alone", "worker: {min: 2}", []string{"worker.min: 2 is more than worker.max (0)"}},
 		{"least above most", "worker: {min: 20, max: 10}", []string{"worker.min: 20 is more than worker.max (10)"}},
 		{"count outside", "worker: {count: 5, min: 10, max: 20}", []string{"worker.count: 5 is not between worker.min (10) and worker.max (20)"}},
-		{"no workers", "worker: {count: 0}", []string{"worker.count: 0 is too small; want at least 1"}},
+		{"fewer than no workers", "worker: {count: -1}", []string{"worker.count: -1 is too small; want at least 0"}},
+		{"none to scale", "worker: {count: 0, max: 5}", []string{"worker.count: 0 is not between"}},
 		{"long line", "limits: {line: 2MiB}", []string{"limits.line: 2MiB is too large; want at most 1MiB"}},
 
 		// Callbacks.
@@ -264,6 +265,8 @@ func TestBulkWarnings(t *testing.T) {
 		want       []string
 	}{
 		{"nothing to do", "", []string{"processors: none is on"}},
+		{"nothing to do here", "worker: {count: 0}", nil},
+		{"nothing that does it", "worker: {count: 0}\nprocessors: {webhook: {url: 'http://h'}}", []string{"worker.count: is 0, so the processors webhook", "processors.webhook.secret_file: is empty"}},
 		{"unsigned", "processors: {webhook: {url: 'http://h'}}", []string{"processors.webhook.secret_file: is empty"}},
 		{"all", "admin: {token: short}\nretention: {groups: 1h}\nworker: {lease: 2s}", []string{"processors: none", "admin.token: has fewer",
 			"retention.groups: is less than retention.jobs", "worker.lease: is less than three times store.timeout"}},

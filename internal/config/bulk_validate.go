@@ -26,7 +26,10 @@ func (c *Bulk) Validate() []Problem {
 func (c *Bulk) Warnings() []Problem {
 	var list []Problem
 	warn := func(path, message string) { list = append(list, Problem{Path: path, Message: message}) }
-	if len(c.Active()) == 0 {
+	switch active := c.Active(); {
+	case c.Worker.Count == 0 && len(active) > 0:
+		warn("worker.count", "is 0, so the processors "+strings.Join(active, ", ")+" are not used: no job runs in this process")
+	case c.Worker.Count > 0 && len(active) == 0:
 		warn("processors", "none is on: every job is dead at once; give one its url, smtp, fcm or webpush")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {

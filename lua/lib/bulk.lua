@@ -32,9 +32,10 @@ end
 local strategy = limiter[set.limiter]
 
 -- shard is the record of the whole shard. v1…v3 are the virtual times (v1 alone unless strict), at and level the global
--- limiter, live_* what operators set over the configuration, hold the time before which no lease ends.
+-- limiter, live_* what operators set over the configuration, hold the time before which no lease ends, beat the last round of a
+-- dispatcher, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score.
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
-  'queued', 'taken', 'inflight', 'pending', 'open_groups' }
+  'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat' }
 local shard, shard_was = {}, {}
 do
   local got = redis.call('HMGET', K.state, unpack(SHARD))
@@ -48,6 +49,11 @@ do
   if live[2] then set.per_tenant = tonumber(live[2]) end
 end
 
+-- What is in line is in the order of one mode, whatever this process is configured for; lib bulkjobs brings the two together.
+local wished = set.policy == 'score' and 3 or 1 + set.strict
+if shard.mode == 0 then shard.mode = wished end
+set.policy, set.strict = shard.mode == 3 and 'score' or 'fair', shard.mode == 2 and 1 or 0
+
 -- now is the shard's time: Redis's clock, from which jumps back are taken out.
 local now = clock_now(ARGV[1])
 if shard.adj > 0 and now >= shard.last then shard.adj = 0 end
@@ -58,13 +64,14 @@ if now > shard.last then shard.last = now end
 local GROUP = { 'key', 'id', 'tenant', 'type', 'level', 'weight', 'rate', 'conc', 'base', 'held', 'status', 'epoch', 'paused', 'sealed',
   'total', 'added', 'taken', 'hp', 'ho', 'tp', 'tn', 'front', 'ready', 'inflight', 'succ', 'fail', 'dead', 'canc', 'redriven', 'redrives',
   'tag', 'queued', 'gate', 'why', 'busy', 'at', 'frac', 'rated', 'throttles', 'created', 'sealed_at', 'started', 'finished', 'touched',
-  'dp', 'dn', 'reduced', 'rfence', 'chunks_open', 'callback', 'tries', 'swept', 'drop', 'w_at', 'w_n', 'p_at', 'p_n' }
+  'dp', 'dn', 'reduced', 'rfence', 'chunks_open', 'callback', 'tries', 'swept', 'drop', 'w_at', 'w_n', 'p_at', 'p_n',
+  'of', 'chunks' }
 -- Records are arrays in that order: names are spelled out once, here, and not in every record of every call.
 local G_KEY, G_ID, G_TENANT, G_TYPE, G_LEVEL, G_WEIGHT, G_RATE, G_CONC, G_BASE, G_HELD, G_STATUS, G_EPOCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local G_PAUSED, G_SEALED, G_TOTAL, G_ADDED, G_TAKEN, G_HP, G_HO, G_TP, G_TN, G_FRONT, G_READY, G_INFLIGHT = 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24
 local G_SUCC, G_FAIL, G_DEAD, G_CANC, G_REDRIVEN, G_REDRIVES, G_TAG, G_QUEUED, G_GATE, G_WHY, G_BUSY, G_AT = 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36
 local G_FRAC, G_RATED, G_THROTTLES, G_CREATED, G_SEALED_AT, G_STARTED, G_FINISHED, G_TOUCHED, G_DP, G_DN, G_REDUCED, G_RFENCE = 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48
-local G_CHUNKS_OPEN, G_CALLBACK, G_TRIES, G_SWEPT, G_DROP, G_W_AT, G_W_N, G_P_AT, G_P_N = 49, 50, 51, 52, 53, 54, 55, 56, 57
+local G_CHUNKS_OPEN, G_CALLBACK, G_TRIES, G_SWEPT, G_DROP, G_W_AT, G_W_N, G_P_AT, G_P_N, G_OF, G_CHUNKS = 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59
 local TENANT = { 'name', 'weight', 'rate', 'at', 'frac', 'rated', 'v1', 'v2', 'v3', 'n1', 'n2', 'n3', 'gate', 'inflight', 'open', 'served', 'groups',
   'jobs', 'mean', 'backoff', 'seen', 'was' }
 local T_NAME, T_WEIGHT, T_RATE, T_AT, T_FRAC, T_RATED, T_V1, T_V2, T_V3, T_N1, T_N2, T_N3 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
@@ -148,7 +155,7 @@ local function flow_name(level, tenant) return level .. '/' .. tenant end
 
 -- line_of is a group's member among its tenant's groups: by level and tenant, then by tag.
 local function line_of(g)
-  return g[G_LEVEL] .. '/' .. g[G_TENANT] .. '/' .. string.format('%016.0f', g[G_TAG]) .. '/' .. g[G_KEY]
+  return g[G_LEVEL] .. '/' .. g[G_TENANT] .. '/' .. string.format('%020.0f', g[G_TAG]) .. '/' .. g[G_KEY]
 end
 
 local function ended(g) return g[G_SUCC] + g[G_FAIL] + g[G_DEAD] + g[G_CANC] end
@@ -285,6 +292,14 @@ local function settle(g)
   elseif g[G_STATUS] == CANCELLED and g[G_INFLIGHT] == 0 then
     plan(g, now)
   end
+end
+
+-- seal ends the submission to a group.
+local function seal(g)
+  g[G_SEALED], g[G_SEALED_AT] = 1, now
+  move(g, g[G_STARTED] > 0 and RUNNING or DISPATCHED)
+  redis.call('ZREM', K.agenda, g[G_KEY])
+  settle(g)
 end
 
 -- tenant_open keeps the count of jobs that a tenant has to do, and the set of the tenants that have any.

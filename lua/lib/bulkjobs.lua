@@ -226,6 +226,22 @@ local function start(g, t, reply, jobs, owner)
   if g[G_STATUS] == DISPATCHED then move(g, RUNNING) end
 end
 
+-- reorder follows a change of policy: what is in line by the old one is gated for a moment, and with the line empty the mode
+-- changes. It says whether that is done.
+local function reorder()
+  if wished == shard.mode then return true end
+  for i = 1, 3 do
+    local line = shard.mode == 3 and K.levels[i] or K.lines
+    for _, member in ipairs(redis.call('ZRANGE', line, 0, 99)) do gate_group(bulk_group(string.match(member, '[^/]+$')), now + 1000000, 'mode') end
+  end
+  if shard.queued > 0 then return false end
+  shard.mode = wished
+  set.policy, set.strict = wished == 3 and 'score' or 'fair', wished == 2 and 1 or 0
+  local v = math.max(shard.v1, shard.v2, shard.v3)
+  shard.v1, shard.v2, shard.v3 = v, v, v
+  return true
+end
+
 -- whose_turn gives the group whose turn it is, its tenant and level, and what the fair queue calls its tenant, with its tag.
 local function whose_turn()
   if set.policy == 'score' then

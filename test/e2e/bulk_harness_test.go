@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -336,7 +337,7 @@ func outcomes(t *testing.T, r io.Reader, n int) map[string]outcome {
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err == io.EOF && len(line) == 0 { //nolint:errorlint // bufio gives it as it is
+		if errors.Is(err, io.EOF) && len(line) == 0 {
 			break
 		}
 		var o outcome

@@ -160,18 +160,20 @@ func densest(runs []jobRun) int {
 // the rate says.
 func TestBulkThreeTenantsAtTheirPace(t *testing.T) {
 	t.Parallel()
-	const rate = 250.0
-	n := sized(1500, 5000)
 	for _, row := range []struct {
-		name, rates       string
-		global, perTenant float64
+		name, rates             string
+		rate, global, perTenant float64 // rate is what each should get
+		n                       int
 	}{
-		{"each its own rate", "{global: 5000, per_tenant: 250}", 5000, rate},
-		{"a share of one rate", "{global: 750}", 3 * rate, 0},
+		{"each its own rate", "{global: 5000, per_tenant: 250}", 250, 5000, 250, sized(1500, 5000)},
+		{"a share of one rate", "{global: 750}", 250, 750, 0, sized(1500, 5000)},
+		{"each its own slow rate", "{per_tenant: 10}", 10, 10_000, 10, sized(80, 600)},
+		{"a share of one slow rate", "{global: 30}", 10, 30, 0, sized(80, 600)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFarm(t, fmt.Sprintf("rate: %s\nworker: {count: 50}", row.rates))
+			rate, n := row.rate, row.n
+			f := newFarm(t, fmt.Sprintf("rate: %s\nworker: {count: 100}", row.rates))
 			w := f.worker()
 			tenants := []string{"ann", "bob", "cyd"}
 			for _, tenant := range tenants {
@@ -200,8 +202,8 @@ func TestBulkThreeTenantsAtTheirPace(t *testing.T) {
 			}
 			took, ideal := ended.Sub(began), time.Duration(float64(n)/rate*float64(time.Second))
 			t.Logf("%d jobs of each took %s, ideal %s: %+.1f %%", n, took, ideal, 100*(took.Seconds()/ideal.Seconds()-1))
-			// What the burst gives at once is all that it may be ahead.
-			if least := ideal - 150*time.Millisecond; took < least {
+			// What the burst gives at once is all that it may be ahead; the first ones wait for nothing.
+			if least := ideal - time.Duration((max(1, rate/10)+3)/rate*float64(time.Second)); took < least {
 				t.Errorf("it took %s, less than the rate allows", took)
 			}
 			starts.judge("all", -1, gcra(time.Time{}, row.global))
@@ -264,5 +266,50 @@ func TestBulkSmallBesideBig(t *testing.T) {
 				t.Errorf("while %s started its %d jobs, %s started %d", name, small, rival, n)
 			}
 		}
+	}
+}
+
+// Who does the jobs turns away what is too much: no try is spent on it, one refusal stands for all jobs of the group, and every
+// job is done in the end.
+func TestBulkDownstreamIsBusy(t *testing.T) {
+	t.Parallel()
+	const n, workers, capacity = 300, 8, 100
+	f := newFarm(t, fmt.Sprintf("rate: {global: 1000}\nworker: {count: %d}\ncongestion: {base_backoff: 200ms}", workers))
+	var mu sync.Mutex
+	var refusals int
+	took := map[int64]int{} // by second
+	f.to.answer = func(w http.ResponseWriter, _ *http.Request, run jobRun) {
+		mu.Lock()
+		defer mu.Unlock()
+		if took[run.at.Unix()] < capacity {
+			took[run.at.Unix()]++
+			return
+		}
+		refusals++
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "later", http.StatusTooManyRequests)
+	}
+	w := f.worker()
+	w.submit("acme", "g", n)
+	g := w.completes("g")
+	for job, of := range byJob(t, f.to.of("g"), n) {
+		if last := of[len(of)-1]; last.attempt != 1 {
+			t.Errorf("a try was spent on job %s: %+v", job, of)
+		}
+	}
+	for id, o := range w.results("g", n) {
+		if o.Status != "succeeded" || o.Attempts != 1 {
+			t.Errorf("job %s: %+v", id, o)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	t.Logf("%d refusals of %d jobs, %.3f a job", refusals, n, g.Throttles)
+	if counted := int(g.Throttles*n + 0.5); counted != refusals {
+		t.Errorf("%d refusals are counted, %d were given", counted, refusals)
+	}
+	// Each time only those who were on their way are turned away.
+	if most := (n/capacity + 2) * 2 * workers; refusals > most {
+		t.Errorf("%d refusals, want at most %d", refusals, most)
 	}
 }

@@ -22,7 +22,9 @@ type Options struct {
 	MaxConns int           // connections to the server, and so messages at a time; 0: 8
 	Idle     time.Duration // how long an unused connection is kept; 0: 30 s
 	Timeout  time.Duration // of one message, connecting included but not the wait for one of MaxConns; 0: 30 s
-	TLS      *tls.Config   // further roots; nil: the system's
+	// MaxResult is how many bytes a result may have, longer ones are dropped with a note; 0: 64 KiB.
+	MaxResult int
+	TLS       *tls.Config // further roots; nil: the system's
 }
 
 // Handler is a bulk.Handler that sends mail.
@@ -31,6 +33,7 @@ type Handler struct {
 	from    *netmail.Address
 	domain  string // of from: the right side of Message-IDs
 	timeout time.Duration
+	most    int // bytes of a result
 	pool    *pool
 }
 
@@ -50,6 +53,9 @@ func New(o Options) (*Handler, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
+	if o.MaxResult <= 0 {
+		o.MaxResult = 64 << 10
+	}
 	var problems []error
 	server, err := parseServer(o.SMTP)
 	if err != nil {
@@ -64,7 +70,7 @@ func New(o Options) (*Handler, error) {
 	}
 	server.tls = o.TLS
 	return &Handler{
-		name: o.Name, from: from, domain: domainOf(from.Address), timeout: o.Timeout,
+		name: o.Name, from: from, domain: domainOf(from.Address), timeout: o.Timeout, most: o.MaxResult,
 		pool: newPool(server, o.MaxConns, o.Idle),
 	}, nil
 }
@@ -94,5 +100,6 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	if err != nil {
 		return nil, h.meaning(ctx, err)
 	}
-	return result(letter, reply)
+	done, err := result(letter, reply)
+	return bulk.Fitting(done, h.most), err
 }

@@ -79,6 +79,20 @@ func TestReplies(t *testing.T) {
 	}
 }
 
+// A message that is out has not failed because of how much is said of it.
+func TestLongResultIsDropped(t *testing.T) {
+	box := newMailbox(t, nil)
+	for most, want := range map[int]string{31: "", 63: `{"dropped":"result_too_large","limit":63}`} {
+		h := handler(t, Options{SMTP: "smtp://" + box.addr, MaxResult: most})
+		if result, err := h.Handle(t.Context(), job(nil)); err != nil || string(result) != want {
+			t.Errorf("limit %d: %s, %v, want %s", most, result, err, want)
+		}
+	}
+	if got := box.got(t); len(got) != 2 {
+		t.Errorf("%d messages", len(got))
+	}
+}
+
 // A job has one outcome: where one of its recipients is refused nobody gets the message, so that trying again cannot reach the
 // others twice, and one that is refused for good decides.
 func TestRecipientsStandTogether(t *testing.T) {

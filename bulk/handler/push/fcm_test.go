@@ -132,6 +132,25 @@ func TestFCM(t *testing.T) {
 	}
 }
 
+// A notification that is out has not failed because of how much is said of it.
+func TestLongResultIsDropped(t *testing.T) {
+	g := newFirebase(t)
+	o := g.options(t)
+	for most, want := range map[int]string{31: "", 63: `{"dropped":"result_too_large","limit":63}`} {
+		o.MaxResult = most
+		g.set(func() {
+			g.given = 0
+			g.answer = func(w http.ResponseWriter) bool {
+				_, _ = fmt.Fprintf(w, `{"name":%q}`, strings.Repeat("x", most))
+				return true
+			}
+		})
+		if result, err := handler(t, o).Handle(t.Context(), job(toAnn)); err != nil || string(result) != want {
+			t.Errorf("limit %d: %s, %v, want %s", most, result, err, want)
+		}
+	}
+}
+
 // A token is renewed before it ends, for all callers at once, and when FCM refuses it earlier.
 func TestTokenIsRenewed(t *testing.T) {
 	g := newFirebase(t)

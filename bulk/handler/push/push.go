@@ -26,6 +26,7 @@ type Options struct {
 	// Guard judges the endpoints of Web Push subscriptions, as they come from outside; needed with VAPIDKeyFile.
 	Guard      *outbound.Guard
 	Timeout    time.Duration // of one notification, where ctx allows more; 0: 10 s
+	MaxResult  int           // bytes of a result, longer ones are dropped with a note; 0: 64 KiB
 	MaxPerHost int           // connections to one service; 0: outbound.DefaultMaxPerHost
 	TLS        *tls.Config   // further roots; nil: the system's
 }
@@ -34,6 +35,7 @@ type Options struct {
 type Handler struct {
 	name    string
 	timeout time.Duration
+	most    int      // bytes of a result
 	fcm     *fcm     // nil: not configured
 	webpush *webPush // nil: not configured
 }
@@ -48,7 +50,10 @@ func New(o Options) (*Handler, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 10 * time.Second
 	}
-	h := &Handler{name: o.Name, timeout: o.Timeout}
+	if o.MaxResult <= 0 {
+		o.MaxResult = 64 << 10
+	}
+	h := &Handler{name: o.Name, timeout: o.Timeout, most: o.MaxResult}
 	setting := "processors." + o.Name + "."
 	if o.CredentialsFile == "" && o.VAPIDKeyFile == "" {
 		return nil, fmt.Errorf("%sfcm.credentials_file: empty, and so is webpush.vapid_key_file; give one of them, or both", setting)
@@ -99,6 +104,11 @@ type payload struct {
 
 // Handle sends the job's notification.
 func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
+	result, err := h.send(ctx, job)
+	return bulk.Fitting(result, h.most), err
+}
+
+func (h *Handler) send(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	p, err := parse(job.Payload)
 	if err != nil {
 		return nil, bulk.Permanent("bad_payload", err)

@@ -115,7 +115,7 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	header.Set("X-Bulk-Fence", strconv.FormatInt(job.Fence, 10))
 	header.Set("Idempotency-Key", job.IdempotencyKey)
 	answer, err := outbound.Post(ctx, h.client, outbound.Request{
-		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult), excerptMax),
+		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult)+1, excerptMax), // one more tells that it is too long
 	})
 	switch {
 	case err == nil:
@@ -133,16 +133,8 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 	code := "http_" + strconv.Itoa(a.Status)
 	err := fmt.Errorf("%s answered %d %s%s", h.host, a.Status, http.StatusText(a.Status), excerpt(a.Body))
 	switch {
-	case a.Status >= 200 && a.Status < 300 && (a.TooLarge || len(a.Body) > h.o.MaxResult):
-		// What the job was for has been done: to run it again or to call it failed would both be wrong, and half of a JSON
-		// text is none.
-		note := fmt.Appendf(nil, `{"dropped":"result_too_large","limit":%d}`, h.o.MaxResult)
-		if len(note) > h.o.MaxResult {
-			note = nil
-		}
-		return note, nil
 	case a.Status >= 200 && a.Status < 300:
-		return a.Body, nil
+		return bulk.Fitting(a.Body, h.o.MaxResult), nil
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
 		return nil, bulk.Busy(a.RetryAfter, err)
 	case a.Status >= 400 && a.Status < 500:

@@ -1,0 +1,273 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// compare holds each group's counts against what was found.
+func (a *auditor) compare(ctx context.Context) error {
+	var pending, inflight, queued, open int64
+	agenda := map[string]float64{}
+	if err := a.zset(ctx, keyAgenda, func(member string, at float64) { agenda[member] = at }); err != nil {
+		return err
+	}
+	for short, g := range a.groups {
+		n := g.raw
+		equal := func(what string, counted, there int64) {
+			if counted != there {
+				a.bad("counts", "group %s: %s is counted %d, there are %d", g.ID, what, counted, there)
+			}
+		}
+		swept := g.Status != Cancelled || n["swept"] >= 1
+		equal("order", n["added"]-n["taken"], g.order)
+		equal("front", n["front"], g.front)
+		equal("ready", n["ready"], g.ready)
+		equal("non-ready", n["refused"]+n["scheduled"], g.waiting)
+		equal("in-flight", n["inflight"], g.inflight)
+		ended := n["succ"] + n["fail"] + n["dead"] + n["canc"]
+		equal("total", n["total"], g.order+g.front+g.ready+g.waiting+g.inflight+ended)
+		equal("unended", n["total"]-ended, g.unended)
+		if a.kept(g) {
+			equal("ended", ended, g.ended)
+			equal("dead letters", n["dead"]-n["redriven"], g.dead)
+		}
+		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
+			a.bad("cancelled", "group %s: cancelled is %d, swept are %d", g.ID, g.Cancelled, n["canc"])
+		}
+		runnable := !g.Paused && n["gate"] == 0 && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
+			(n["front"] > 0 || n["taken"] < n["added"]) && (n["conc"] == 0 || n["inflight"]+n["ready"] < n["conc"])
+		if want := map[bool]int{true: 1}[runnable]; len(g.lines) != want || n["queued"] != int64(want) {
+			a.bad("fair queue", "group %s: runnable %t, marked %d, in line %v", g.ID, runnable, n["queued"], g.lines)
+		}
+		if there := a.gates["g/"+short]; there != (n["gate"] > 0) {
+			a.bad("gate", "group %s: gated until %d, a wake time is there: %t", g.ID, n["gate"], there)
+		}
+		delete(a.gates, "g/"+short)
+		equal("chunks half in", n["chunks_open"], g.half)
+		if g.Sealed && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
+			a.bad("life", "group %s is %s and every job has ended", g.ID, g.Status)
+		}
+		if n["reduced"] > ended {
+			a.bad("life", "group %s: %d outcomes are reduced, there are %d", g.ID, n["reduced"], ended)
+		}
+		a.overdue(g, ended)
+		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
+			a.bad("retention", "group %s is %s and nobody looks after it", g.ID, g.Status)
+		}
+		if late := a.now - int64(agenda[short]); g.Status.Ended() && agenda[short] > 0 && late > (10*time.Minute).Microseconds() {
+			a.bad("retention", "group %s: housekeeping is %s late", g.ID, duration(late))
+		}
+		if g.Status != Cancelled {
+			pending += g.order + g.front
+		}
+		if !g.Status.Ended() {
+			open++
+		}
+		inflight += g.inflight
+		queued += int64(len(g.lines))
+	}
+	for gate := range a.gates {
+		a.bad("gate", "a wake time for %s, which is not gated or not there", gate)
+	}
+	for name, there := range map[string]int64{"pending": pending, "inflight": inflight, "queued": queued, "open_groups": open} {
+		if counted := asInt(a.state[name]); counted != there {
+			a.bad("counts", "shard: %s is counted %d, there are %d", name, counted, there)
+		}
+	}
+	return nil
+}
+
+// late is by how much housekeeping may be.
+const late = 10 * time.Minute
+
+// overdue looks for what should be gone.
+func (a *auditor) overdue(g *audited, ended int64) {
+	conf, n := a.s.conf.Load(), g.raw
+	if !g.Status.Ended() || n["reduced"] < ended || n["callback"] == 1 {
+		return
+	}
+	since := duration(a.now-n["finished"]) - late
+	if letters := n["dead"] - n["redriven"]; since > conf.KeepJobs && g.ended > letters || since > conf.KeepDead && letters > 0 ||
+		since > max(conf.KeepJobs, conf.KeepGroups) && letters == 0 {
+		a.bad("retention", "group %s ended at %s, and what is past its retention is still there", g.ID, g.FinishedAt)
+	}
+}
+
+func (a *auditor) readTenants(ctx context.Context) error {
+	type sums struct{ inflight, open, groups int64 }
+	want := map[string]*sums{}
+	for _, g := range a.groups {
+		t := want[g.Tenant]
+		if t == nil {
+			t = &sums{}
+			want[g.Tenant] = t
+		}
+		t.groups++
+		t.inflight += g.inflight
+		t.open += g.order + g.front + g.ready + g.waiting + g.inflight
+	}
+	busy := map[string]bool{}
+	if err := a.zset(ctx, keyBusy, func(member string, _ float64) { busy[member] = true }); err != nil {
+		return err
+	}
+	active := map[string]bool{}
+	for i, key := range []int{keyHigh, keyNormal, keyLow} {
+		if a.score {
+			break
+		}
+		if err := a.zset(ctx, key, func(member string, _ float64) {
+			active[member] = true
+			if !strings.HasPrefix(member, strconv.Itoa(i+1)+"/") {
+				a.bad("fair queue", "tenant %s is in level %d", member, i+1)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	names, err := a.s.tenantNames(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		r, err := a.s.run(ctx, "tenant_read", name)
+		if err != nil {
+			return err
+		}
+		v, t := list(r.at(0)), want[name]
+		if len(v) == 0 {
+			continue
+		}
+		if t == nil {
+			t = &sums{}
+		}
+		delete(want, name)
+		for _, row := range []struct {
+			what  string
+			has   int64
+			there int64
+		}{{"in-flight", v.int(3), t.inflight}, {"jobs to do", v.int(6), t.open}, {"groups", v.int(2), t.groups}} {
+			if row.has != row.there {
+				a.bad("counts", "tenant %s: %s is counted %d, there are %d", name, row.what, row.has, row.there)
+			}
+		}
+		if busy[name] != (t.open > 0) {
+			a.bad("tenant", "tenant %s has %d jobs to do, and is among the busy: %t", name, t.open, busy[name])
+		}
+		delete(busy, name)
+		if there := a.gates["t/"+name]; there != (v.int(15) > 0) {
+			a.bad("gate", "tenant %s: gated until %d, a wake time is there: %t", name, v.int(15), there)
+		}
+		delete(a.gates, "t/"+name)
+		if v.int(0) == 1000 && v.int(1) == 0 && v.int(2) == 0 {
+			a.bad("owner", "tenant %s has neither groups nor settings", name)
+		}
+		for level := range 3 {
+			flow := strconv.Itoa(level+1) + "/" + name
+			if a.score {
+				continue
+			}
+			if n := v.int(12 + level); n != a.queued[flow] {
+				a.bad("fair queue", "tenant %s: %d groups in line, counted %d", flow, a.queued[flow], n)
+			}
+			if should := a.queued[flow] > 0 && v.int(15) == 0; should != active[flow] {
+				a.bad("fair queue", "tenant %s: should have its turn: %t, is in line: %t", flow, should, active[flow])
+			}
+			delete(active, flow)
+		}
+	}
+	for name := range want {
+		a.bad("owner", "tenant %s has groups and no record", name)
+	}
+	for name := range busy {
+		a.bad("owner", "tenant %s is among the busy and has no record", name)
+	}
+	for flow := range active {
+		a.bad("owner", "tenant %s is in the fair queue and has no record", flow)
+	}
+	known := map[string]bool{}
+	for _, name := range names {
+		known[name] = true
+	}
+	if err := a.zset(ctx, keyIdle, func(flow string, _ float64) {
+		if _, name, _ := strings.Cut(flow, "/"); !known[name] {
+			a.bad("owner", "a tag of tenant %s, which is not there", flow)
+		}
+	}); err != nil {
+		return err
+	}
+	return a.zset(ctx, keyHistory, func(entry string, _ float64) {
+		if name, _, _ := strings.Cut(entry, "/"); !known[name] {
+			a.bad("owner", "history of tenant %s, which is not there", name)
+		}
+	})
+}
+
+// readOwners looks for data without an owner, and for keys that are neither ours nor end.
+func (a *auditor) readOwners(ctx context.Context) error {
+	owned := func(what, short string) {
+		if a.groups[short] == nil {
+			a.bad("owner", "%s of group %s, which is not there", what, short)
+		}
+	}
+	for what, key := range map[string]int{"spec": keyGroups, "result": keySums} {
+		if err := a.hash(ctx, key, func(field, _ string) { owned(what, field) }); err != nil {
+			return err
+		}
+	}
+	if err := a.hash(ctx, keyChunks, func(field, value string) {
+		at := max(0, strings.IndexAny(field, ":/"))
+		owned("chunk", field[:at])
+		if g := a.groups[field[:at]]; g != nil && field[at] == ':' && !strings.HasPrefix(value, "=") {
+			g.half++
+		}
+	}); err != nil {
+		return err
+	}
+	named, listed := map[string]string{}, map[string]bool{}
+	if err := a.hash(ctx, keyNames_, func(id, short string) {
+		owned("name "+id, short)
+		named[short] = id
+	}); err != nil {
+		return err
+	}
+	if err := a.zset(ctx, keyIndex, func(short string, _ float64) {
+		owned("place in the index", short)
+		listed[short] = true
+	}); err != nil {
+		return err
+	}
+	for short, g := range a.groups {
+		if named[short] != g.ID || !listed[short] {
+			a.bad("owner", "group %s: its name leads to %q, is it in the index: %t", g.ID, named[short], listed[short])
+		}
+	}
+	node, err := a.s.master(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	known := map[string]bool{layoutKey(a.s.o.Prefix): true}
+	for _, k := range a.s.keys {
+		known[k] = true
+	}
+	prefix := strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`).Replace(strings.TrimSuffix(a.s.keys[keyState], "state"))
+	iter := node.Scan(ctx, 0, prefix+"*", 1000).Iterator()
+	for iter.Next(ctx) {
+		key := iter.Val()
+		if known[key] {
+			continue
+		}
+		if ttl, err := node.PTTL(ctx, key).Result(); err != nil {
+			return fmt.Errorf("%w: %w", ErrStore, err)
+		} else if ttl == -1 { // -2: it is gone by now
+			a.bad("owner", "key %s has neither an owner nor an expiry", key)
+		}
+	}
+	if err := iter.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// TestAnotherConfigurationTakesOver: what is in line, gated, or in READY under one configuration is served under each other one.
+func TestAnotherConfigurationTakesOver(t *testing.T) {
+	modes := map[string]func(*Settings){
+		"fair":    func(*Settings) {},
+		"strict":  func(set *Settings) { set.Strict = true },
+		"score":   func(set *Settings) { set.Policy = "score" },
+		"classic": func(set *Settings) { set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false },
+	}
+	for from, before := range modes {
+		for to, after := range modes {
+			if from == to {
+				continue
+			}
+			t.Run(from+" to "+to, func(t *testing.T) {
+				t.Parallel()
+				s, c := open(t, func(set *Settings) { before(set); set.PerTenant, set.Burst, set.Global = 50, 5, 200 })
+				for i, level := range []Level{High, Normal, Low} {
+					for _, tenant := range []string{"a", "b"} {
+						id := tenant + string(level)
+						create(t, s, GroupSpec{ID: id, Tenant: tenant, Level: level, Rate: []float64{0, 20, 0}[i]})
+						add(t, s, id, 0, 30)
+					}
+				}
+				done := 0
+				work := func(want int) {
+					dispatch(t, s)
+					jobs := pull(t, s, want).Jobs
+					done += len(jobs)
+					ack(t, s, Done, jobs...)
+					c.advance(100 * time.Millisecond)
+				}
+				for range 5 {
+					work(3)
+				}
+				clean(t, s)
+				set := s.Settings()
+				d := Defaults()
+				set.Policy, set.Strict, set.Gating, set.Limiter = d.Policy, d.Strict, d.Gating, d.Limiter
+				after(&set)
+				if err := s.Configure(set); err != nil {
+					t.Fatal(err)
+				}
+				for i := 0; i < 600 && done < 180; i++ {
+					work(10)
+					if i < 20 {
+						clean(t, s)
+					}
+				}
+				if done != 180 {
+					t.Errorf("%d jobs of 180 ran", done)
+				}
+				clean(t, s)
+			})
+		}
+	}
+}
+
+// TestTheClassicPipelineKeepsAGroupsRate: the rate of a group, that of a redrive too, was not looked at.
+func TestTheClassicPipelineKeepsAGroupsRate(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false })
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 5})
+	add(t, s, "g", 0, 100)
+	started := 0
+	for end := c.us + 10_000_000; c.us < end; c.advance(100 * time.Millisecond) {
+		dispatch(t, s)
+		jobs := pull(t, s, 20).Jobs
+		started += len(jobs)
+		ack(t, s, Done, jobs...)
+	}
+	if started == 0 || started > 50 {
+		t.Errorf("%d starts in 10 s at 5/s", started)
+	}
+	clean(t, s)
+}
+
+// TestAPullIsBounded: under the score policy each group of a tenant whose rate is spent is gated when its turn comes, and all of
+// them were in one pull.
+func TestAPullIsBounded(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.Policy, set.PerTenant, set.Burst = "score", 0.001, 1 })
+	for i := range 700 {
+		id := string(rune('a'+i/26%26)) + string(rune('a'+i%26)) + string(rune('a'+i/676))
+		create(t, s, GroupSpec{ID: id, Tenant: "spent"})
+		add(t, s, id, 0, 1)
+	}
+	if p := pull(t, s, 1); len(p.Jobs) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	c.advance(time.Millisecond)
+	p := pull(t, s, 5)
+	gated, err := redistest.Client(t).ZCard(t.Context(), s.keys[keyGates]).Result()
+	if err != nil || gated != 305 || len(p.Jobs) != 0 || !p.More {
+		t.Fatalf("%d groups gated in one pull, %+v, %v", gated, p, err)
+	}
+	for range 2 {
+		p = pull(t, s, 5)
+	}
+	if p.More || p.Next == 0 {
+		t.Fatalf("%+v", p)
+	}
+	clean(t, s)
+}

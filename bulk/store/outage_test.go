@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// TestTheDocumentedACLIsEnough does one of everything as a user who has what docs/bulk.md says and no more.
+func TestTheDocumentedACLIsEnough(t *testing.T) {
+	server := redistest.Server(t)
+	admin := server.Client()
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "bulk", "on", ">secret", "~wr:*", "+@read", "+@write", "+@scripting", "+@blocking",
+		"+info", "+time", "+wait", "+ping").Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "bulk", Password: "secret", MaxRetries: -1, DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := New(Options{Client: client, Prefix: "wr", Timeout: 5 * time.Second, Settings: Defaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 3)
+	if _, err := s.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, Done, pull(t, s, 3).Jobs...)
+	dispatch(t, s)
+	unlock, ok, err := s.Lock(t.Context(), "g", time.Second)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	reduce(t, s, "g")
+	unlock()
+	if err := s.Wait(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Groups(t.Context(), Filter{Limit: 5}); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, s)
+}
+
+// TestAFullStoreDrains: with maxmemory reached submissions are refused, and what is in runs, is written down and goes.
+func TestAFullStoreDrains(t *testing.T) {
+	client := redistest.Server(t).Client()
+	s, c := openOn(t, client, func(set *Settings) { set.KeepJobs, set.KeepGroups = time.Hour, time.Hour })
+	for _, id := range []string{"g", "stop"} {
+		create(t, s, GroupSpec{ID: id, Tenant: "acme"})
+		add(t, s, id, 0, 10)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "more", Payload: []byte("1")}}); !errors.Is(err, ErrStore) {
+		t.Fatalf("a full store takes jobs: %v", err)
+	}
+	if _, err := s.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Cancel(t.Context(), "stop"); err != nil {
+		t.Fatal(err)
+	}
+	p := pull(t, s, 10)
+	if len(p.Jobs) != 10 {
+		t.Fatalf("%d jobs of 10 start", len(p.Jobs))
+	}
+	ack(t, s, Done, p.Jobs...)
+	for range 6 {
+		for _, id := range dispatch(t, s).Tend {
+			unlock, ok, err := s.Lock(t.Context(), id, time.Second)
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			tend, err := s.Tend(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tend.Reduce {
+				reduce(t, s, id)
+			}
+			unlock()
+		}
+		c.advance(30 * time.Minute)
+	}
+	for _, id := range []string{"g", "stop"} {
+		_, err := s.Group(t.Context(), id)
+		refused(t, err, CodeNotFound)
+	}
+}
+
+// TestAReplicaConfirms: durability replica is kept by a real one, and a submission that none confirms is an outage, though
+// repeating it is answered once there is one.
+func TestAReplicaConfirms(t *testing.T) {
+	master := redistest.Server(t, "--repl-diskless-sync-delay", "0")
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := redistest.Server(t, "--replicaof", host+" "+port)
+	linked(t, replica.Client())
+	s, _ := openOn(t, master.Client(), func(set *Settings) { set.WaitReplicas = 1 })
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 3)
+	n, err := replica.Client().HLen(t.Context(), s.keys[keyJobs]).Result()
+	if err != nil || n != 3 {
+		t.Fatalf("the replica has %d jobs, %v", n, err)
+	}
+	replica.Stop()
+	s.o.Timeout = 500 * time.Millisecond
+	_, err = s.AddJobs(t.Context(), "g", Chunk{Key: "k", Last: true}, []Job{{ID: "x", Payload: []byte("1")}})
+	if !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Fatalf("nobody confirmed: %v", err)
+	}
+	replica.Cont()
+	s.o.Timeout = 10 * time.Second
+	var done *ChunkDone
+	if _, err = s.AddJobs(t.Context(), "g", Chunk{Key: "k", Last: true}, []Job{{ID: "x", Payload: []byte("1")}}); !errors.As(err, &done) {
+		t.Fatalf("sent again: %v", err)
+	}
+	clean(t, s)
+}
+
+// TestNobodyConfirmsOnAClusterWithoutReplicas: WAIT goes to the shard's own node.
+func TestNobodyConfirmsOnAClusterWithoutReplicas(t *testing.T) {
+	s, _ := openOn(t, redistest.Cluster(t), func(set *Settings) { set.WaitReplicas = 1 })
+	s.o.Timeout = 500 * time.Millisecond
+	_, _, err := s.CreateGroup(t.Context(), GroupSpec{ID: "g", Tenant: "acme", Type: "webhook"})
+	if !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Fatalf("nobody confirmed: %v", err)
+	}
+}
+
+// linked waits until a replica follows its master.
+func linked(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		info, err := client.Info(ctx, "replication").Result()
+		if err == nil && strings.Contains(info, "master_link_status:up") {
+			tick.Stop()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%v: %s", err, info)
+		case <-tick.C:
+		}
+	}
+}

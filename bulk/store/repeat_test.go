@@ -1,0 +1,210 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// dying gives a group, ended, whose n jobs are all dead.
+func dying(t *testing.T, s *Store, c *clock, id string, n int, payload []byte) {
+	t.Helper()
+	create(t, s, GroupSpec{ID: id, Tenant: "acme", Tolerance: Tolerance{Percent: 100, Share: true}})
+	for i := 0; i < n; i += 100 {
+		jobs := make([]Job, min(100, n-i))
+		for k := range jobs {
+			jobs[k] = Job{ID: fmt.Sprintf("j%04d", i+k), Payload: payload}
+		}
+		if _, err := s.AddJobs(t.Context(), id, Chunk{}, jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Seal(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for left := n; left > 0; c.advance(time.Second) {
+		jobs := pull(t, s, 200).Jobs
+		left -= len(jobs)
+		if len(jobs) > 0 {
+			ack(t, s, Buried, jobs...)
+		}
+	}
+	reduce(t, s, id)
+}
+
+// TestARedriveIntoACancelledGroup: a redrive that had broken off and was cancelled took dead letters in when it was called again;
+// they were swept away, or stayed in it for ever.
+func TestARedriveIntoACancelledGroup(t *testing.T) {
+	s, c := open(t, nil)
+	dying(t, s, c, "g", 1200, []byte("1"))
+	half(t, s, "g")
+	if _, err := s.Cancel(t.Context(), "g-r1"); err != nil {
+		t.Fatal(err)
+	}
+	tendAll(t, s, "g-r1")
+	g, err := s.Redrive(t.Context(), "g", 0)
+	if err != nil || g.ID != "g-r2" || g.Total != 700 || !g.Sealed {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if g, _ := s.Group(t.Context(), "g-r1"); g.Total != 500 || g.Cancelled != 500 {
+		t.Fatalf("%+v", g)
+	}
+	clean(t, s)
+}
+
+// tendAll does what housekeeping there is at once.
+func tendAll(t *testing.T, s *Store, groups ...string) {
+	t.Helper()
+	for _, id := range groups {
+		for again := true; again; {
+			tend, err := s.Tend(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again = tend.Again
+		}
+	}
+}
+
+// half does one step of a redrive, as one that broke off.
+func half(t *testing.T, s *Store, group string) {
+	t.Helper()
+	found, err := s.read(t.Context(), "id", group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := found[0].GroupSpec
+	spec.ID, spec.RedriveOf = group+"-r1", group
+	create(t, s, spec)
+	if _, err := s.run(t.Context(), "group_redrive", group, spec.ID, 500); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestARedriveThatBrokeOffIsNotDropped: a redrive that nobody continued was removed as a submission that is silent, and the dead
+// letters in it with it.
+func TestARedriveThatBrokeOffIsNotDropped(t *testing.T) {
+	s, c := open(t, nil)
+	dying(t, s, c, "g", 1200, []byte("1"))
+	half(t, s, "g")
+	c.advance(25 * time.Hour)
+	tendAll(t, s, "g", "g-r1")
+	if g, err := s.Group(t.Context(), "g-r1"); err != nil || g.Status != Dispatched || g.Total != 500 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	clean(t, s)
+	if g, err := s.Redrive(t.Context(), "g", 7); err != nil || g.ID != "g-r2" || g.Total != 700 || g.Rate != 7 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	clean(t, s)
+}
+
+// TestTheLastStepSealsTheRedrive: between the last dead letter and the seal a redrive could break off, and could not be called again.
+func TestTheLastStepSealsTheRedrive(t *testing.T) {
+	s, c := open(t, nil)
+	dying(t, s, c, "g", 3, []byte("1"))
+	half(t, s, "g")
+	if g, err := s.Group(t.Context(), "g-r1"); err != nil || g.Status != Dispatched || g.Total != 3 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	clean(t, s)
+}
+
+// TestARedriveTakesSmallSteps: 500 large payloads at once held Redis up.
+func TestARedriveTakesSmallSteps(t *testing.T) {
+	s, c := open(t, nil)
+	dying(t, s, c, "g", 300, make([]byte, 10_000))
+	half(t, s, "g")
+	if g, err := s.Group(t.Context(), "g-r1"); err != nil || g.Total == 0 || g.Total > 110 {
+		t.Fatalf("%d jobs in one step, %v", g.Total, err)
+	}
+	if g, err := s.Redrive(t.Context(), "g", 0); err != nil || g.ID != "g-r1" || g.Total != 300 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	clean(t, s)
+}
+
+// TestARedriveSkipsANameThatIsTaken: a group of another tenant that is called g-r1 blocked every redrive of g.
+func TestARedriveSkipsANameThatIsTaken(t *testing.T) {
+	s, c := open(t, nil)
+	dying(t, s, c, "g", 3, []byte("1"))
+	create(t, s, GroupSpec{ID: "g-r1", Tenant: "beta"})
+	if g, err := s.Redrive(t.Context(), "g", 0); err != nil || g.ID != "g-r2" || g.Total != 3 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	clean(t, s)
+}
+
+// TestACommitCountsOnce: a commit whose answer got lost counted its outcomes again, and the group never ended.
+func TestACommitCountsOnce(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 3)
+	if _, err := s.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, Done, pull(t, s, 3).Jobs...)
+	r, err := s.BeginReduce(t.Context(), "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if ok, err := s.CommitReduce(t.Context(), "g", r.Fence, "0:3", 3, []byte("state")); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	if g, ok, err := s.Finish(t.Context(), "g", r.Fence, []byte("{}")); !ok || err != nil || g.Status != Completed {
+		t.Fatalf("%+v, %t, %v", g, ok, err)
+	}
+	clean(t, s)
+}
+
+// TestAHaltedServerEndsNoLease: a round that had been asked for before the server was halted was done when it went on, and took
+// every job whose lease had ended meanwhile from a worker that was alive.
+func TestAHaltedServerEndsNoLease(t *testing.T) {
+	server := redistest.Server(t)
+	set := Defaults()
+	set.Lease = 900 * time.Millisecond
+	s, err := New(Options{Client: server.Client(), Prefix: "wr", Timeout: 200 * time.Millisecond, Settings: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 1)
+	id, err := s.runID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dispatch(t, s)
+	job := pull(t, s, 1).Jobs[0]
+	over := time.NewTimer(time.Second)
+	server.Stop()
+	if _, err := s.run(t.Context(), "queue_dispatch", id, dispatchBound); err == nil {
+		t.Fatal("a halted server answers")
+	}
+	<-over.C
+	server.Cont()
+	s.o.Timeout = 10 * time.Second
+	if d := dispatch(t, s); d.Recovered != 0 {
+		t.Fatalf("%+v", d)
+	}
+	if held, err := s.Renew(t.Context(), []Lease{{job.Key, job.Fence}}); err != nil || !held[0] {
+		t.Fatal("its lease is lost", err)
+	}
+}
+
+// TestOneProcessThatComesAndGoesDoesNotHoldOthersUp: each time that one process had lost the store, orphans of all waited for
+// another lease.
+func TestOneProcessThatComesAndGoesDoesNotHoldOthersUp(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 1)
+	dispatch(t, s)
+	pull(t, s, 1)
+	if d := rounds(t, s, c, 30*time.Second); d.Recovered != 1 {
+		t.Fatalf("%+v", d)
+	}
+	clean(t, s)
+}
