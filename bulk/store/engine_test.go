@@ -606,3 +606,22 @@ func TestReclaimGivesBackWhatALostAnswerHeld(t *testing.T) {
 		clean(t, s)
 	})
 }
+
+// TestAWorkerThatBeginsEndsTheLeasesOfTheDead: where no process ran, nobody made rounds; that is no gap of the store, and the jobs of
+// those who died are recovered when their leases end, not a full lease after the new process came.
+func TestAWorkerThatBeginsEndsTheLeasesOfTheDead(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 1)
+	dispatch(t, s)
+	pull(t, s, 1) // and dies
+	c.advance(31 * time.Second)
+	fresh, err := New(Options{Client: s.o.Client, Prefix: s.o.Prefix, Timeout: s.o.Timeout, Settings: s.Settings(), Now: s.o.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := dispatch(t, fresh); d.Recovered != 1 {
+		t.Fatalf("%+v", d)
+	}
+	clean(t, s)
+}
