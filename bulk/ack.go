@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/anteroom/anteroom/bulk/store"
@@ -32,6 +33,7 @@ type acker struct {
 	log     *slog.Logger
 	role    *role
 	batch   int
+	spare   []pendingAck // room of a batch that was sent, for the next queue; run's own
 
 	mu    sync.Mutex
 	queue []pendingAck
@@ -70,6 +72,8 @@ func (a *acker) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		clear(batch)
+		a.spare = batch[:0]
 	}
 }
 
@@ -87,8 +91,8 @@ func (a *acker) take() []pendingAck {
 	}
 	batch := a.queue[:n:n]
 	a.queue = a.queue[n:]
-	if len(a.queue) == 0 {
-		a.queue = nil
+	if len(a.queue) == 0 && cap(a.spare) > cap(a.queue) {
+		a.queue, a.spare = a.spare, nil
 	}
 	a.busy = n > 0
 	if n == 0 {
@@ -145,6 +149,9 @@ func (a *acker) send(ctx context.Context, batch []pendingAck) {
 
 // dropLost leaves out what belongs to another run by now.
 func (a *acker) dropLost(batch []pendingAck) []pendingAck {
+	if !slices.ContainsFunc(batch, func(p pendingAck) bool { return p.run.lost.Load() }) {
+		return batch
+	}
 	kept := batch[:0:0]
 	var lost []pendingAck
 	for _, p := range batch {

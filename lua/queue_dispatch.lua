@@ -81,7 +81,7 @@ for _, key in ipairs({ K.leases, K.waiting, K.gates }) do
   end
 end
 local reply = { moved, recovered, dead, skipped, opened, int(next_at), more }
-for _, gkey in ipairs(redis.call('ZRANGEBYSCORE', K.agenda, '-inf', int(now), 'LIMIT', 0, 16)) do
+for _, gkey in ipairs(redis.call('ZRANGEBYSCORE', K.agenda, '-inf', int(now), 'LIMIT', 0, 64)) do
   local g = bulk_group(gkey)
   if g then reply[#reply + 1] = g[G_ID] else redis.call('ZREM', K.agenda, gkey) end
 end

@@ -2,14 +2,14 @@
 -- rates_set: changes or reads rates and weights live: of the shard, or of a tenant.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, tenant, field, value, ...
--- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served}; an empty tenant is the shard, an empty value its configuration
--- INVARIANT: whatever a rate has gated is looked at again.
+-- ARGV: now, settings, tenant, from (gates looked at by earlier calls of this change and left), field, value, ...
+-- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none)}; an empty tenant is the shard, an empty value its configuration
+-- INVARIANT: whatever a rate has gated is looked at again, a thousand gates a call.
 -- INCLUDE: clock, limiter, fair, bulk
 
-local name = ARGV[3]
+local name, from, next_from = ARGV[3], tonumber(ARGV[4]), -1
 local t
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], ARGV[i + 1]
   if name == '' then
     local key = field == 'global' and 'live_global' or 'live_tenant'
@@ -19,15 +19,15 @@ for i = 4, #ARGV, 2 do
     t[field == 'weight' and T_WEIGHT or T_RATE] = tonumber(value)
   end
 end
-local changed = #ARGV > 3
+local changed = #ARGV > 4 or from > 0
 if name ~= '' then
   t = bulk_tenant(name)
   if not changed and redis.call('HEXISTS', K.tenants, name) == 0 then return { 'not_found' } end
 end
 if changed then
   if t then open_tenant(t) end
-  -- At most a thousand at once: who is not reached wakes at its own time.
-  for _, gate in ipairs(redis.call('ZRANGE', K.gates, 0, 999)) do
+  local gates, before = redis.call('ZRANGE', K.gates, from, from + 999), redis.call('ZCARD', K.gates)
+  for _, gate in ipairs(gates) do
     local gated = string.sub(gate, 3)
     if string.sub(gate, 1, 1) == 'g' then
       local g = bulk_group(gated)
@@ -36,10 +36,11 @@ if changed then
       open_tenant(bulk_tenant(gated))
     end
   end
+  if #gates == 1000 then next_from = from + 1000 - (before - redis.call('ZCARD', K.gates)) end
   bell()
 end
 if changed then bulk_save() end
 if t and changed and t[T_GROUPS] == 0 and t[T_WEIGHT] == 1000 and t[T_RATE] == 0 then redis.call('HDEL', K.tenants, name) end
 local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant')
 return { int(live[1] and tonumber(live[1]) or set.file_global), int(live[2] and tonumber(live[2]) or set.file_tenant), int(set.burst), (live[1] or live[2]) and 1 or 0,
-  t and int(t[T_WEIGHT]) or 0, t and int(t[T_RATE]) or 0, t and t[T_GROUPS] or 0, t and t[T_INFLIGHT] or 0, t and int(t[T_SERVED]) or 0 }
+  t and int(t[T_WEIGHT]) or 0, t and int(t[T_RATE]) or 0, t and t[T_GROUPS] or 0, t and t[T_INFLIGHT] or 0, t and int(t[T_SERVED]) or 0, next_from }

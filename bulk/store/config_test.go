@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -105,6 +106,39 @@ func TestAPullIsBounded(t *testing.T) {
 	}
 	if p.More || p.Next == 0 {
 		t.Fatalf("%+v", p)
+	}
+	clean(t, s)
+}
+
+// TestReratingReachesEveryGate: of more than a thousand tenants whose rate was spent those beyond the first thousand slept on.
+func TestReratingReachesEveryGate(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.PerTenant, set.Global = 0.001, 1e6 })
+	for i := range 1100 {
+		id := fmt.Sprintf("t%04d", i)
+		create(t, s, GroupSpec{ID: id, Tenant: id})
+		add(t, s, id, 0, 2)
+	}
+	started := 0
+	work := func() {
+		for more := true; more; {
+			p := pull(t, s, 500)
+			started, more = started+len(p.Jobs), p.More || len(p.Jobs) > 0
+			if len(p.Jobs) > 0 {
+				ack(t, s, Done, p.Jobs...)
+			}
+		}
+	}
+	work()
+	fast := 1000.0
+	if _, err := s.SetLimits(t.Context(), nil, &fast); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		c.advance(time.Millisecond)
+		work()
+	}
+	if started != 2200 {
+		t.Errorf("%d jobs of 2200 started", started)
 	}
 	clean(t, s)
 }

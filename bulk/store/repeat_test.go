@@ -167,7 +167,7 @@ func TestAHaltedServerEndsNoLease(t *testing.T) {
 	server := redistest.Server(t)
 	set := Defaults()
 	set.Lease = 900 * time.Millisecond
-	s, err := New(Options{Client: server.Client(), Prefix: "wr", Timeout: 200 * time.Millisecond, Settings: set})
+	s, err := New(Options{Client: server.Client(), Prefix: "wr", Timeout: 10 * time.Second, Settings: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +181,7 @@ func TestAHaltedServerEndsNoLease(t *testing.T) {
 	job := pull(t, s, 1).Jobs[0]
 	over := time.NewTimer(time.Second)
 	server.Stop()
+	s.o.Timeout = 200 * time.Millisecond
 	if _, err := s.run(t.Context(), "queue_dispatch", id, dispatchBound); err == nil {
 		t.Fatal("a halted server answers")
 	}

@@ -167,9 +167,19 @@ func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 }
 
 func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits, Tenant, error) {
-	r, err := s.run(ctx, "rates_set", append([]any{tenant}, fields...)...)
-	if err != nil {
-		return Limits{}, Tenant{}, err
+	var r reply
+	for from, calls := int64(0), 0; from >= 0 && calls < 1000; from, calls = r.int(9), calls+1 {
+		args := append([]any{tenant, from}, fields...)
+		if from > 0 {
+			args = args[:2] // they are set; what they gated is looked at in steps
+		}
+		var err error
+		if r, err = s.run(ctx, "rates_set", args...); err != nil {
+			return Limits{}, Tenant{}, err
+		}
+		if r.refusal() != "" {
+			break
+		}
 	}
 	if r.refusal() != "" {
 		return Limits{}, Tenant{}, refuse(CodeNotFound, "tenant %q: it has no groups and no settings", tenant)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,10 @@ import (
 )
 
 const exitStoreAway = 3
+
+// auditTimeout is the least deadline of an audit's store calls. store.timeout is for those whom somebody waits for; an audit
+// reads much beside them, and that a step of it took a while on a busy store is no reason to give up.
+const auditTimeout = 10 * time.Second
 
 // storeAway is an error that means that the store could not be asked.
 type storeAway struct{ err error }
@@ -42,6 +47,7 @@ ends with 2 where the configuration is wrong, and with 3 where the store is away
 		if err != nil {
 			return err
 		}
+		cfg.Store.Timeout = max(cfg.Store.Timeout, auditTimeout)
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 		defer stop()
 		log := logs.New("warn", cfg.Log.Format, cmd.ErrOrStderr())

@@ -60,8 +60,10 @@ func TestBulkControlOfABigGroup(t *testing.T) {
 	}
 	after("cancel", answered)
 	auditBulk(t, w.file) // beside the running worker
+	// The group is CANCELLED at once; its jobs are written down afterwards, and then there is a result.
 	within(t, bulkPatience(), "every job's outcome is written down", func() bool {
-		return w.ask(http.MethodGet, "/v1/groups/big/result", "").code == http.StatusOK
+		result := w.ask(http.MethodGet, "/v1/groups/big/result", "").want(http.StatusOK)
+		return result.body != "null" && into[struct{ Cancelled int }](result).Cancelled == g.Cancelled
 	})
 	did := map[string]int{}
 	for _, o := range w.results("big", n) {

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,6 +132,45 @@ func TestBulkRedisIsKilled(t *testing.T) {
 	}
 	b.results("g", n)
 	few(t, f.to.of("g"), n, 3*2*workers)
+}
+
+// With a store of its own: the worker is killed, then its Redis is, then both at once. It goes on where it was.
+func TestBulkEmbeddedStoreIsKilled(t *testing.T) {
+	t.Parallel()
+	const n, workers = 1500, 8
+	dir := tempDir(t)
+	f := newFarmOn(t, nil, fmt.Sprintf("{dir: %q}", dir), fmt.Sprintf("rate: {global: 500}\nworker: {count: %d, lease: 1s}", workers))
+	f.to.answer = held(10 * time.Millisecond)
+	killStore := func() {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(dir, "redis.pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil || pid < 2 {
+			t.Fatalf("redis.pid: %q", text)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := f.worker()
+	w.submit("acme", "g", n)
+	f.to.reached(t, n/6)
+	w.kill()
+	w = f.worker()
+	f.to.reached(t, n/3)
+	killStore()
+	f.to.reached(t, n/2)
+	killStore()
+	w.kill()
+	w = f.worker()
+	if g := w.completes("g"); g.Total != n || g.Succeeded != n {
+		t.Errorf("%+v", g)
+	}
+	w.results("g", n)
+	few(t, f.to.of("g"), n, 2*2*workers) // in hand when the worker died, or with their ack on the way
 }
 
 // Redis hangs for longer than a lease: no lease ends for that, and all goes on.
