@@ -309,10 +309,10 @@ func TestReratingWakesWhatItGated(t *testing.T) {
 	}
 	clean(t, s)
 	fast := 50.0
-	if l, err := s.SetLimits(t.Context(), nil, &fast); err != nil || l.PerTenant != 50 || !l.Live {
+	if l, err := s.SetLimits(t.Context(), LimitsPatch{PerTenant: &fast, PerTenantGiven: true}); err != nil || l.PerTenant != 50 || !l.Live {
 		t.Fatalf("%+v %v", l, err)
 	}
-	if l, err := s.SetLimits(t.Context(), nil, nil); err != nil || l.PerTenant != 0.001 || l.Live {
+	if l, err := s.SetLimits(t.Context(), LimitsPatch{GlobalGiven: true, PerTenantGiven: true}); err != nil || l.PerTenant != 0.001 || l.Live {
 		t.Fatalf("%+v %v", l, err)
 	}
 	clean(t, s)
