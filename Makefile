@@ -57,7 +57,7 @@ bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, B
 	@mkdir -p bin && cd bench && $(GO) build -o ../bin/compare ./compare && $(GO) build -o ../bin/bulkbench ./bulk
 	@bin/compare --gateway bin/gateway \
 		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}" --waiting "$${BENCH_WAITING:-20000}"
-	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-50000}"
+	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
 
 .PHONY: lint
 lint: ## gofmt, golangci-lint and the shell scripts' syntax

@@ -30,7 +30,8 @@ type way struct {
 
 // enqueueing measures how fast jobs come in, asynq by one call a task, ours over HTTP, and what Redis keeps of each.
 func enqueueing(ctx context.Context, b *bench) ([]table.Row, error) {
-	front, err := startFront(ctx, b)
+	jobs := b.jobs * 5 / 2 // they come in faster than they run
+	front, err := startFront(ctx, b, jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func enqueueing(ctx context.Context, b *bench) ([]table.Row, error) {
 		client := a.clientOf(goroutines)
 		defer client.Close()
 		ways = append(ways, way{fmt.Sprintf("asynq, %d goroutines", goroutines), func(ctx context.Context) error {
-			return a.enqueue(ctx, client, tenantName(0), tenantName(0), b.jobs, goroutines)
+			return a.enqueue(ctx, client, tenantName(0), tenantName(0), jobs, goroutines)
 		}})
 	}
 	peers := len(ways)
@@ -61,12 +62,12 @@ func enqueueing(ctx context.Context, b *bench) ([]table.Row, error) {
 			if err := ways[i].put(ctx); err != nil {
 				return nil, fmt.Errorf("%s: %w\n%s", ways[i].name, err, front.process.Log)
 			}
-			rate := float64(b.jobs) / time.Since(began).Seconds()
+			rate := float64(jobs) / time.Since(began).Seconds()
 			after, err := b.redis.figure(ctx, "memory", "used_memory")
 			if err != nil {
 				return nil, err
 			}
-			size := (after - before) / float64(b.jobs)
+			size := (after - before) / float64(jobs)
 			say("enqueue, round %d of %d: %-32s %8.0f/s  %4.0f bytes a job", r+1, b.rounds, ways[i].name, rate, size)
 			rates[i], sizes[i] = append(rates[i], rate), append(sizes[i], size)
 		}
@@ -96,7 +97,7 @@ type front struct {
 	seq     int
 }
 
-func startFront(ctx context.Context, b *bench) (*front, error) {
+func startFront(ctx context.Context, b *bench, jobs int) (*front, error) {
 	addr, err := child.FreePort()
 	if err != nil {
 		return nil, err
@@ -116,8 +117,8 @@ func startFront(ctx context.Context, b *bench) (*front, error) {
 	}
 	f := &front{process: p, url: "http://" + addr}
 	line := append(append([]byte(`{"payload":`), payload...), "}\n"...)
-	f.body = bytes.Repeat(line, b.jobs)
-	size := b.jobs / chunks * len(line)
+	f.body = bytes.Repeat(line, jobs)
+	size := jobs / chunks * len(line)
 	for i := range chunks {
 		end := (i + 1) * size
 		if i == chunks-1 {

@@ -24,7 +24,7 @@ type share struct {
 
 // fairness runs small tenants beside a large one that came first.
 func fairness(ctx context.Context, b *bench) ([]table.Row, error) {
-	large := 2 * b.jobs
+	large := 5 * b.jobs
 	one := newAsynq(b.redis)
 	one.oneQueue = true
 	say("fairness: %d jobs of one tenant, then 9 tenants of 150; asynq with one queue", large)

@@ -53,7 +53,7 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.bulkworker, "bulkworker", "bin/bulkworker", "the bulk worker's program")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
-	f.IntVar(&o.jobs, "jobs", 50_000, "of one measurement")
+	f.IntVar(&o.jobs, "jobs", 20_000, "of one measurement of processing")
 	f.IntVar(&o.batch, "batch", 50, "our worker.batch: most jobs of one pull")
 	f.BoolVar(&o.aof, "aof", false, "let Redis keep an append-only file, synced every second")
 	f.StringVar(&o.only, "only", "", "measure just these, by comma: "+strings.Join(partNames(), ", "))

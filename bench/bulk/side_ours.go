@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ type ours struct {
 	lease time.Duration
 	batch int // of a pull; 0: the default
 	seq   atomic.Int64
+	once  sync.Once
+	store *store.Store
+	err   error
 	group string // of submit
 }
 
@@ -27,11 +31,14 @@ func newOurs(r *redisServer, lease time.Duration) *ours { return &ours{redis: r,
 
 func (o *ours) name() string { return "ours" }
 
-// open gives a store as bulkworker does, with a rate that limits nothing.
+// open gives the store as bulkworker opens it, with a rate that limits nothing.
 func (o *ours) open() (*store.Store, error) {
-	settings := store.Defaults()
-	settings.Global, settings.Lease = 1e6, o.lease
-	return store.New(store.Options{Client: o.redis.client, Timeout: 10 * time.Second, Settings: settings})
+	o.once.Do(func() {
+		settings := store.Defaults()
+		settings.Global, settings.Lease = 1e6, o.lease
+		o.store, o.err = store.New(store.Options{Client: o.redis.client, Timeout: 10 * time.Second, Settings: settings})
+	})
+	return o.store, o.err
 }
 
 func (o *ours) fill(ctx context.Context, jobs []int) error {
