@@ -2,7 +2,7 @@
 -- queue_dispatch: does one round: orphans and due jobs back to their groups, gates opened.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, run_id, bound
+-- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, then groups with housekeeping}
 -- INVARIANT: a job whose lease ended runs again; a crash spends no try; after a gap no lease ends before a full one has passed.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -11,10 +11,12 @@ local bound = tonumber(ARGV[4])
 local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
 -- The store was restarted, failed over, or did not answer: who holds leases must be able to renew them first.
 local known = redis.call('HGET', K.state, 'run_id')
--- When the last round was tells how long: a process may have been cut off alone, and a call that a halted server finds in its
--- buffers knows of nothing. Who is alive renews a lease while more than half of it is left, so a short pause ends none.
+-- When the last round was tells how long: a call that a halted server finds in its buffers knows of nothing. Where the caller
+-- has only just begun, nobody made rounds because nobody ran, and the store was there: whoever held leases then is dead.
+-- Who is alive renews a lease while more than half of it is left, so a short pause ends none.
 local moved_on = known and known ~= ARGV[3]
-if moved_on or shard.beat > 0 and now - shard.beat >= set.lease / 3 then shard.hold = now + set.lease end
+local silent = shard.beat > 0 and now - shard.beat >= set.lease / 3 and tonumber(ARGV[5]) >= set.lease / 3
+if moved_on or silent then shard.hold = now + set.lease end
 shard.beat = now
 if known ~= ARGV[3] then redis.call('HSET', K.state, 'run_id', ARGV[3]) end
 if moved_on then shard.fence = shard.fence + 1000000 end -- what a failover has lost may have been given out already

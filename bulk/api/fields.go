@@ -155,7 +155,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 				return wrong
 			}
 			if s.o.AllowType != nil && !s.o.AllowType(g.Type) {
-				return "is not a type that this worker has a processor for"
+				return "has no handler here: switch its processor on, or name a type that has one"
 			}
 			return ""
 		}, true},

@@ -149,20 +149,14 @@ func okLimits(w http.ResponseWriter, l store.Limits) error {
 	return ok(w, limitsView{tidy(l.Global), tidy(l.PerTenant), tidy(l.Burst), l.Live})
 }
 
-// limitsPatch has a value, null (back to the configuration), or nothing (as it is) for each rate.
-type limitsPatch struct {
-	global, perTenant       *float64
-	givenGlobal, givenShare bool
-}
-
-var limitsFields = []field[limitsPatch]{
-	{"global", "a number from 0.001 to 1000000 a second with at most three decimal places, or null: as configured", func(p *limitsPatch, raw []byte) string {
-		p.givenGlobal = true
-		return setOrNil(&p.global, raw, 0.001)
+var limitsFields = []field[store.LimitsPatch]{
+	{"global", "a number from 0.001 to 1000000 a second with at most three decimal places, or null: as configured", func(p *store.LimitsPatch, raw []byte) string {
+		p.GlobalGiven = true
+		return setOrNil(&p.Global, raw, 0.001)
 	}, false},
-	{"per_tenant", "a number from 0 (a guaranteed share, no cap) to 1000000 a second with at most three decimal places, or null: as configured", func(p *limitsPatch, raw []byte) string {
-		p.givenShare = true
-		return setOrNil(&p.perTenant, raw, 0)
+	{"per_tenant", "a number from 0 (a guaranteed share, no cap) to 1000000 a second with at most three decimal places, or null: as configured", func(p *store.LimitsPatch, raw []byte) string {
+		p.PerTenantGiven = true
+		return setOrNil(&p.PerTenant, raw, 0)
 	}, false},
 }
 
@@ -182,29 +176,16 @@ func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identit
 	if err != nil {
 		return err
 	}
-	var p limitsPatch
+	var p store.LimitsPatch
 	if faults := decode(limitsFields, body, &p); len(faults) > 0 {
 		return invalid(faults...)
 	}
-	s.rerating.Lock()
-	defer s.rerating.Unlock()
-	l, err := s.store.Limits(r.Context())
+	l, err := s.store.SetLimits(r.Context(), p)
 	if err != nil {
 		return err
 	}
-	if !p.givenGlobal && !p.givenShare {
+	if !p.GlobalGiven && !p.PerTenantGiven {
 		return okLimits(w, l)
-	}
-	if l.Live { // what is not named stays as it is
-		if !p.givenGlobal {
-			p.global = &l.Global
-		}
-		if !p.givenShare {
-			p.perTenant = &l.PerTenant
-		}
-	}
-	if l, err = s.store.SetLimits(r.Context(), p.global, p.perTenant); err != nil {
-		return err
 	}
 	s.log.InfoContext(r.Context(), "limits changed", "who", who.name, "global", l.Global, "per_tenant", l.PerTenant, "live", l.Live)
 	return okLimits(w, l)

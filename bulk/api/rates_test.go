@@ -14,6 +14,8 @@ func TestLimits(t *testing.T) {
 		{"GET", ``, `{"global":10000,"per_tenant":0,"burst":0,"live":false}`},
 		{"PATCH", `{}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false}`},
 		{"PATCH", `{"global":50.5}`, `{"global":50.5,"per_tenant":0,"burst":0,"live":true}`},
+		{"PATCH", `{"global":null}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false}`},
+		{"PATCH", `{"global":50.5}`, `{"global":50.5,"per_tenant":0,"burst":0,"live":true}`},
 		{"PATCH", `{"per_tenant":7}`, `{"global":50.5,"per_tenant":7,"burst":0,"live":true}`},
 		{"PATCH", `{"global":null}`, `{"global":10000,"per_tenant":7,"burst":0,"live":true}`},
 		{"GET", ``, `{"global":10000,"per_tenant":7,"burst":0,"live":true}`},

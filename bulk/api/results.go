@@ -176,10 +176,9 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request, who identity) er
 	if !g.Status.Ended() {
 		return newProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and has its result when it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
 	}
-	body := slices.Clip(g.Result)
-	if len(body) == 0 {
-		body = []byte("null") // cancelled before anything was reduced
+	if len(g.Result) == 0 {
+		return newProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and its outcomes are still being written down: ask again in a second", g.ID, g.Status)
 	}
-	writeRaw(w, http.StatusOK, "application/json", append(body, '\n'))
+	writeRaw(w, http.StatusOK, "application/json", append(slices.Clip(g.Result), '\n'))
 	return nil
 }

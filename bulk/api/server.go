@@ -73,7 +73,7 @@ type Server struct {
 
 	streams  atomic.Int64 // event streams that are open
 	held     atomic.Int64 // bytes of bodies that are read whole before they are used
-	rerating sync.Mutex   // one change of rates or tenants at a time: the store takes them whole, requests name a part
+	rerating sync.Mutex   // one change of a tenant at a time: the store takes it whole, requests name a part
 	closing  chan struct{}
 	close    sync.Once
 }

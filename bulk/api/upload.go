@@ -120,7 +120,7 @@ func (u *upload) read(ctx context.Context, lines *lineReader) error {
 			continue
 		}
 		if job.Type != "" && u.allow != nil && !u.allow(job.Type) {
-			u.reject(lines.line, fmt.Sprintf("type %q is none that this worker has a processor for", job.Type))
+			u.reject(lines.line, fmt.Sprintf("type %q has no handler here", job.Type))
 			continue
 		}
 		if err := u.put(ctx, job, lines.line); err != nil {

@@ -240,7 +240,7 @@ func TestUploadsThatAreRefused(t *testing.T) {
 		want(t, b.ask("POST", jobs, lines(1), "Content-Type: "+kind), 200)
 	}
 	want(t, b.ask("POST", jobs, `{"type":"fax","payload":1}`), 200,
-		`{"accepted":0,"duplicates":0,"rejected":[{"line":1,"reason":"type \"fax\" is none that this worker has a processor for"}],"rejected_total":1}`)
+		`{"accepted":0,"duplicates":0,"rejected":[{"line":1,"reason":"type \"fax\" has no handler here"}],"rejected_total":1}`)
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"fax"}`), 422, "invalid", "type", "processor")
 }
 

@@ -55,7 +55,7 @@ type Client struct {
 func New(baseURL string, o Options) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil {
-		return nil, fmt.Errorf("the server's URL %q: %w", baseURL, err)
+		return nil, fmt.Errorf("the server's URL %q: want http://host:port or https://host: %w", baseURL, errors.Unwrap(err))
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("the server's URL %q: want http://host:port or https://host", baseURL)

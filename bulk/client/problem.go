@@ -35,11 +35,13 @@ type Fault struct {
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s", p.Status, p.Code)
-	if p.Detail != "" {
+	if p.Detail != "" && len(p.Problems) == 0 { // with problems it only points to them
 		b.WriteString(": " + p.Detail)
 	}
+	separator := ": "
 	for _, f := range p.Problems {
-		fmt.Fprintf(&b, "; %s: %s", f.Path, f.Problem)
+		fmt.Fprintf(&b, "%s%s: %s", separator, f.Path, f.Problem)
+		separator = "; "
 		if f.Allowed != "" {
 			fmt.Fprintf(&b, " (want %s)", f.Allowed)
 		}

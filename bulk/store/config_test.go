@@ -130,7 +130,7 @@ func TestReratingReachesEveryGate(t *testing.T) {
 	}
 	work()
 	fast := 1000.0
-	if _, err := s.SetLimits(t.Context(), nil, &fast); err != nil {
+	if _, err := s.SetLimits(t.Context(), LimitsPatch{PerTenant: &fast, PerTenantGiven: true}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {

@@ -38,7 +38,10 @@ func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group,
 		return Group{}, groupRefusal("not_found", group, nil)
 	}
 	source := found[0]
-	if source.Dead-source.Redriven == 0 {
+	if source.Dead > 0 && source.Dead == source.Redriven {
+		return Group{}, refuse(CodeState, "group %q has no dead letters to redrive any more: a redrive has its %d", group, source.Dead)
+	}
+	if source.Dead == 0 {
 		return Group{}, refuse(CodeState, "group %q has no dead letters to redrive", group)
 	}
 	spec := source.GroupSpec

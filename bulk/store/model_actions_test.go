@@ -288,7 +288,7 @@ func (c *crowd) limits() {
 		c.t.Skip("rates stay")
 	}
 	global, tenant := rapid.SampledFrom([]float64{2, 30, 500}).Draw(c.t, "global"), rapid.SampledFrom([]float64{0, 1.5, 40}).Draw(c.t, "per_tenant")
-	if _, err := c.any().SetLimits(c.ctx, &global, &tenant); err != nil {
+	if _, err := c.any().SetLimits(c.ctx, LimitsPatch{&global, &tenant, true, true}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.m.SetLimits(global, tenant)

@@ -117,20 +117,29 @@ func (s *Store) Limits(ctx context.Context) (Limits, error) {
 	return l, err
 }
 
-// SetLimits changes the rates live, for every process; nil goes back to the configuration.
-func (s *Store) SetLimits(ctx context.Context, global, perTenant *float64) (Limits, error) {
+// SetLimits changes the rates that the patch names live, for every process.
+func (s *Store) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 	value := func(f *float64) any {
 		if f == nil {
 			return ""
 		}
 		return strconv.FormatInt(thousandths(*f), 10)
 	}
-	for _, f := range []*float64{global, perTenant} {
-		if f != nil && (*f < 0 || *f > 1e6 || (*f > 0 && *f < 0.001)) {
-			return Limits{}, refuse(CodeInvalid, "rate %v: 0, or 0.001 to 1000000 jobs a second", *f)
+	var fields []any
+	for _, f := range []struct {
+		name  string
+		given bool
+		rate  *float64
+	}{{"global", p.GlobalGiven, p.Global}, {"per_tenant", p.PerTenantGiven, p.PerTenant}} {
+		if !f.given {
+			continue
 		}
+		if r := f.rate; r != nil && (*r < 0 || *r > 1e6 || (*r > 0 && *r < 0.001)) {
+			return Limits{}, refuse(CodeInvalid, "rate %v: 0, or 0.001 to 1000000 jobs a second", *r)
+		}
+		fields = append(fields, f.name, value(f.rate))
 	}
-	l, _, err := s.rates(ctx, "", "global", value(global), "per_tenant", value(perTenant))
+	l, _, err := s.rates(ctx, "", fields...)
 	return l, err
 }
 

@@ -81,6 +81,8 @@ type Store struct {
 	conf      atomic.Pointer[Settings]
 	ready     atomic.Bool
 	preparing singleflight.Group
+	rounds    dispatching
+	start     time.Time
 	locks     *redsync.Redsync
 }
 
@@ -110,7 +112,7 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, scripts: set, runner: lua.NewRunner(o.Client, set, o.Observe), keys: shardKeys(o.Prefix, 0)}
+	s := &Store{o: o, scripts: set, runner: lua.NewRunner(o.Client, set, o.Observe), keys: shardKeys(o.Prefix, 0), start: time.Now()}
 	s.locks = redsync.New(goredis.NewPool(o.Client))
 	if err := s.Configure(o.Settings); err != nil {
 		return nil, err

@@ -251,6 +251,13 @@ type Limits struct {
 	Live                     bool // an operator set them
 }
 
+// LimitsPatch names the rates to change: those that are given. A given nil goes back to the configuration, and what is not given stays as
+// it is, live or configured.
+type LimitsPatch struct {
+	Global, PerTenant           *float64
+	GlobalGiven, PerTenantGiven bool
+}
+
 // Tenant is what operators may set for a tenant.
 type Tenant struct {
 	Name   string

@@ -3,8 +3,10 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -170,13 +172,16 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) {
 const dispatchBound = 500
 
 // Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. After a
-// gap in these rounds of a third of a lease, or on another server than before, no lease ends before a full one has passed.
+// gap in these rounds of a third of a lease that this process has lived through, or on another server than before, no lease ends
+// before a full one has passed.
 func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
+	alive := s.rounds.alive(s.clock())
 	id, err := s.runID(ctx)
-	if err != nil {
-		return Dispatch{}, err
+	var r reply
+	if err == nil {
+		r, err = s.run(ctx, "queue_dispatch", id, dispatchBound, alive)
 	}
-	r, err := s.run(ctx, "queue_dispatch", id, dispatchBound)
+	s.rounds.ended(err)
 	if err != nil {
 		return Dispatch{}, err
 	}
@@ -205,4 +210,38 @@ func (s *Store) runID(ctx context.Context) (string, error) {
 	_, rest, _ := strings.Cut(info, "run_id:")
 	id, _, _ := strings.Cut(rest, "\r\n")
 	return id, nil
+}
+
+// dispatching knows since when this process dispatches.
+type dispatching struct {
+	mu    sync.Mutex
+	first int64 // µs
+	tried bool  // the last round failed: the store was away
+}
+
+// alive is for how long, in microseconds. Who has met an outage has lived through it, however young.
+func (r *dispatching) alive(now int64) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.first == 0 {
+		r.first = now
+	}
+	if r.tried {
+		return math.MaxInt32 * int64(time.Second/time.Microsecond)
+	}
+	return now - r.first
+}
+
+func (r *dispatching) ended(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tried = err != nil
+}
+
+// clock is this process's own, in microseconds; in tests it follows Now.
+func (s *Store) clock() int64 {
+	if s.o.Now != nil {
+		return s.o.Now()
+	}
+	return int64(time.Since(s.start)/time.Microsecond) + 1
 }

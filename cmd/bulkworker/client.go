@@ -70,7 +70,7 @@ func newClientCommand(conn *connection, use, short string, args cobra.Positional
 	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if err := args(cmd, given); err != nil {
-			return misuse("%w; see %s --help", err, cmd.CommandPath())
+			return misuse("%w: %s; see %s --help", err, cmd.UseLine(), cmd.CommandPath())
 		}
 		return nil
 	}

@@ -34,7 +34,7 @@ func newResults() *cobra.Command {
 		return err
 	})
 	cmd.Long = `results writes the outcomes of a group's jobs to stdout, as far as they are there, one
-JSON object a line: {"id","status","attempts","result","error"}. A download goes on by
+JSON object a line: {"id","status","attempts","result","code","error","at"}. A download goes on by
 itself when the connection breaks.`
 	cmd.Flags().BoolVar(&dead, "dead", false, "the dead jobs instead, with their payloads")
 	cmd.Flags().BoolVar(&aggregate, "aggregate", false, "the group's aggregated result instead")

@@ -24,7 +24,7 @@ type Bulk struct {
 	Limits      BulkLimits           `koanf:"limits" doc:"What one job and one tenant may take."`
 	Callbacks   Callbacks            `koanf:"callbacks" doc:"Requests to the callback_url of a group that has ended."`
 	Retention   Retention            `koanf:"retention" doc:"How long finished things are kept."`
-	Processors  map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A job of a type that is off or not here is dead at once."`
+	Processors  map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A submission of a type that is off or not here is refused; a job that was taken in before is dead at once."`
 }
 
 type BulkAdmin struct {

@@ -224,7 +224,7 @@ func (s *Server) look(now time.Time) error {
 				s.pause = s.times.firstPause
 			}
 			s.next = now.Add(s.pause)
-			s.log.Error("store died; starting it again", "in", s.pause, "log", s.engine.path("redis.log"))
+			s.log.Error("store died; starting it again", "in", s.pause.String(), "log", s.engine.path("redis.log"))
 			s.pause = min(2*s.pause, s.times.longPause)
 		}
 		s.seen, s.lost, s.terminated = false, time.Time{}, false

@@ -373,36 +373,13 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	}
 }
 
-var bulkworker struct {
-	once   sync.Once
-	binary string
-	err    error
-}
-
-func buildBulkworker() (string, error) {
-	dir, err := os.MkdirTemp("", "anteroom-bulk")
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "bulkworker")
-	args := append([]string{"build", "-o", binary}, buildFlags...)
-	if out, err := exec.Command("go", append(args, "../../cmd/bulkworker")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build bulkworker: %w\n%s", err, out)
-	}
-	return binary, nil
-}
-
 // startBulkworker starts the program, ready to serve, and gives its address. It ends with stop or with the test, which fails
 // if it did not end well.
 func startBulkworker(t *testing.T, yaml string) (url string, stop func()) {
 	t.Helper()
-	bulkworker.once.Do(func() { bulkworker.binary, bulkworker.err = buildBulkworker() })
-	if bulkworker.err != nil {
-		t.Fatal(bulkworker.err)
-	}
 	config := filepath.Join(tempDir(t), "bulkworker.yaml")
 	write(t, config, yaml)
-	p := &process{cmd: exec.Command(bulkworker.binary, "--config", config), ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(bulkworkerBinary, "--config", config), ended: make(chan struct{})}
 	p.cmd.Dir = tempDir(t)
 	p.cmd.Stdout, p.cmd.Stderr = logOf{p}, logOf{p}
 	p.cmd.WaitDelay = 2 * time.Second // a store of its own may hold the pipe open for a while longer

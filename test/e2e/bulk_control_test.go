@@ -62,8 +62,8 @@ func TestBulkControlOfABigGroup(t *testing.T) {
 	auditBulk(t, w.file) // beside the running worker
 	// The group is CANCELLED at once; its jobs are written down afterwards, and then there is a result.
 	within(t, bulkPatience(), "every job's outcome is written down", func() bool {
-		result := w.ask(http.MethodGet, "/v1/groups/big/result", "").want(http.StatusOK)
-		return result.body != "null" && into[struct{ Cancelled int }](result).Cancelled == g.Cancelled
+		result := w.ask(http.MethodGet, "/v1/groups/big/result", "")
+		return result.code == http.StatusOK && into[struct{ Cancelled int }](result).Cancelled == g.Cancelled
 	})
 	did := map[string]int{}
 	for _, o := range w.results("big", n) {

@@ -104,7 +104,7 @@ func startWorker(t *testing.T, name, file string, env ...string) *bulkWorker {
 	if file != "" {
 		args = append(args, "--config", file)
 	}
-	cmd := exec.Command(bulkBinary(t), args...)
+	cmd := exec.Command(bulkworkerBinary, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Dir = tempDir(t)
 	w.process = &process{cmd: cmd, ended: make(chan struct{})}
@@ -142,15 +142,6 @@ func startWorker(t *testing.T, name, file string, env ...string) *bulkWorker {
 		return err == nil && a.code == http.StatusOK
 	})
 	return w
-}
-
-func bulkBinary(t *testing.T) string {
-	t.Helper()
-	bulkworker.once.Do(func() { bulkworker.binary, bulkworker.err = buildBulkworker() })
-	if bulkworker.err != nil {
-		t.Fatal(bulkworker.err)
-	}
-	return bulkworker.binary
 }
 
 // stop asks the program to end, unless it has ended already.
@@ -369,7 +360,7 @@ func bulkCommand(t *testing.T, stdin string, args ...string) (code int, stdout, 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bulkPatience())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bulkBinary(t), args...)
+	cmd := exec.CommandContext(ctx, bulkworkerBinary, args...)
 	cmd.Dir = tempDir(t)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs strings.Builder

@@ -10,7 +10,7 @@ import (
 )
 
 // Programs under test, built once.
-var gatewayBinary, shopBinary string
+var gatewayBinary, shopBinary, bulkworkerBinary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -29,8 +29,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	gatewayBinary, shopBinary = filepath.Join(dir, "gateway"), filepath.Join(dir, "shop")
-	for binary, source := range map[string]string{gatewayBinary: "../../cmd/gateway", shopBinary: "../../examples/shop"} {
+	gatewayBinary, shopBinary, bulkworkerBinary = filepath.Join(dir, "gateway"), filepath.Join(dir, "shop"), filepath.Join(dir, "bulkworker")
+	for binary, source := range map[string]string{
+		gatewayBinary: "../../cmd/gateway", shopBinary: "../../examples/shop", bulkworkerBinary: "../../cmd/bulkworker",
+	} {
 		args := append([]string{"build", "-o", binary}, buildFlags...)
 		if out, err := exec.Command("go", append(args, source)...).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "e2e: build %s: %v\n%s", source, err, out)

@@ -75,7 +75,7 @@ function showResult(r) {
   $('#errors dl').replaceChildren(...codes.flatMap(([code, n]) => [make('dt', code), make('dd', whole(n))]));
 }
 function showDead(g, lines) {
-  dead.hidden = !g.dead && !lines.length;
+  dead.hidden = !lines.length; // a redrive has them
   const part = lines.slice(0, wanted);
   set($('.note', dead), whole(g.dead) + (g.dead === 1 ? ' job is' : ' jobs are') + ' dead: out of tries, or nothing can run it. A redrive runs them again as a group of their own.');
   $('[data-a=more]', dead).hidden = lines.length <= wanted;
