@@ -65,7 +65,6 @@ while taken < want and visits < want + 300 and settled do
         used, cost_sum = i, cost_sum + cost
         jobs[#jobs + 1] = { key = jobkey, run = read_run(runs[i]), cost = cost, kind = kind, payload = payload }
       end
-      if stop then break end
     end
     keep_tenant(t, theirs)
     keep_group(g, own)

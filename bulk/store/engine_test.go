@@ -424,3 +424,32 @@ func TestAWorkerThatBeginsEndsTheLeasesOfTheDead(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// TestAnOldFenceDecidesNothing: a worker that had lost its lease ends its run while the job runs again elsewhere. Only the new run's
+// ack may count, and the old worker may not renew what is not its own.
+func TestAnOldFenceDecidesNothing(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 1)
+	old := pull(t, s, 1).Jobs[0]
+	c.advance(31 * time.Second)
+	dispatch(t, s)
+	c.advance(time.Second)
+	dispatch(t, s)
+	now := pull(t, s, 1).Jobs[0]
+	for _, verdict := range []Verdict{Done, Rejected, Retry, Throttled, Returned, Buried} {
+		if state := ack(t, s, verdict, old); state[0] != AckStale {
+			t.Fatalf("%s with the old fence is %s", verdict, state[0])
+		}
+	}
+	if held, err := s.Renew(t.Context(), []Lease{{old.Key, old.Fence}}); err != nil || held[0] {
+		t.Fatalf("the old fence renews the new lease: %v, %v", held, err)
+	}
+	if g, _ := s.Group(t.Context(), "g"); g.InFlight != 1 || g.Succeeded+g.Failed+g.Dead != 0 {
+		t.Fatalf("%+v", g)
+	}
+	if state := ack(t, s, Done, now); state[0] != AckDone {
+		t.Fatalf("the new run's ack is %s", state[0])
+	}
+	clean(t, s)
+}
