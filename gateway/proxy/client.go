@@ -80,6 +80,9 @@ func (c *clientConn) Read(p []byte) (int, error) {
 			return end, nil
 		case end > 0:
 			c.in.load(p[end:n])
+			if c.brokenAhead() {
+				return c.refuse(p, refuseChunks), nil
+			}
 			c.deliver()
 			return end, nil
 		case r != nil:
@@ -108,6 +111,9 @@ func (c *clientConn) readSlow(p []byte) (int, error) {
 				copy(p, b[:end])
 				c.in.skip(end)
 				c.head.raw = p[:end]
+				if c.brokenAhead() {
+					return c.refuse(p, refuseChunks), nil
+				}
 				c.deliver()
 				return end, nil
 			}
