@@ -31,6 +31,31 @@ func (b *body) begin(h *head) {
 
 func (b *body) done() bool { return b.ended }
 
+// brokenAhead looks through what has come of a chunked body with its header, so that one which is broken from the start
+// is refused wherever it leads. Nothing is taken.
+func (c *clientConn) brokenAhead() bool {
+	if c.head.length >= 0 || c.in.buffered() == 0 {
+		return false
+	}
+	chunks, ahead := &c.body.chunks, inbuf{b: c.in.pending(), w: c.in.buffered()}
+	chunks.reset(false)
+	for chunks.state != chunkDone {
+		if chunks.state == chunkData {
+			n := min(chunks.left, uint64(ahead.buffered()))
+			ahead.skip(int(n))
+			if chunks.left -= n; chunks.left > 0 {
+				return false
+			}
+			chunks.state = chunkDataEnd
+			continue
+		}
+		if whole, err := chunks.step(&ahead); err != nil || !whole {
+			return err != nil
+		}
+	}
+	return false
+}
+
 // Read implements io.Reader. A body that ends early or breaks its framing gives an error that
 // stays; an interruption does not.
 func (b *body) Read(p []byte) (int, error) {

@@ -125,6 +125,9 @@ func (c *clientConn) next(p []byte) (int, error) {
 			return end, nil
 		case end > 0:
 			c.in.load(p[end:n])
+			if c.brokenAhead() {
+				return c.refuse(p, refuseChunks), nil
+			}
 			c.deliver()
 			return end, nil
 		case r != nil:
@@ -169,6 +172,9 @@ func (c *clientConn) readSlow(p []byte) (int, error) {
 				copy(p, b[:end])
 				c.in.skip(end)
 				c.head.raw = p[:end]
+				if c.brokenAhead() {
+					return c.refuse(p, refuseChunks), nil
+				}
 				c.deliver()
 				return end, nil
 			}
