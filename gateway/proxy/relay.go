@@ -69,8 +69,13 @@ func (x *exchange) relay() {
 	} else {
 		err = x.relayBody(frame)
 	}
+	if err == nil && x.up.running && a.keepAlive && frame != frameClose && (frame == frameNone || a.length != -2) {
+		x.finishUpload()
+	}
 	x.stopUpload()
 	switch {
+	case err == nil && x.up.clientErr != nil:
+		x.blameClient(x.up.clientErr) // it has the whole answer, the origin not the whole request
 	case err == nil:
 		// An origin that answers early may never read the rest, and take it for a request.
 		x.reuse = a.keepAlive && !x.early && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
