@@ -49,6 +49,7 @@ type exchange struct {
 	srv *server
 
 	a       answer
+	fields  []field // of the answer, after OnHeader
 	chunks  chunkReader
 	req     []byte
 	out     []byte
@@ -126,9 +127,9 @@ func (x *exchange) end() {
 	if c.last || x.closing {
 		x.ctx.SetConnectionClose()
 	}
-	lines, trailers, req := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0]
+	lines, trailers, req, fields := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0], x.fields[:0]
 	back, done, onSlice, peek := x.outBack, x.up.done, x.onSlice, x.peek
-	*x = exchange{outBack: back, req: req, onSlice: onSlice, peek: peek}
+	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, peek: peek}
 	x.a.lines, x.chunks.trailers, x.up.done = lines, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)
