@@ -127,7 +127,7 @@ func (x *exchange) relayBody(frame framing) error {
 	buf := x.outBack[:outSize]
 	head := len(x.out)
 	ended := x.a.length == 0
-	if !ended && x.oc.in.buffered() == 0 {
+	if !ended && !x.ready() {
 		if err := x.flush(x.out); err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (x *exchange) relayBody(frame framing) error {
 		}
 		n := 0
 		var err error
-		for !ended && n < room-at && (n == 0 || x.oc.in.buffered() > 0) {
+		for !ended && n < room-at && (n == 0 || x.ready()) {
 			var m int
 			m, err = x.readBody(buf[at+n : room])
 			n += m
@@ -195,6 +195,15 @@ func frameAfter(buf []byte, head, at, n int) []byte {
 		copy(buf[begin-head:], buf[:head])
 	}
 	return buf[begin-head : at+n+chunkTail]
+}
+
+// ready tells whether readBody would have something to say without waiting.
+func (x *exchange) ready() bool {
+	in := &x.oc.in
+	if in.buffered() == 0 {
+		return false
+	}
+	return x.a.length != -1 || x.chunks.ready(in)
 }
 
 // readBody reads decoded body bytes; io.EOF is a proper end.
