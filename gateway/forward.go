@@ -146,12 +146,14 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	for _, name := range targeted(h) {
 		h.Del(name)
 	}
+	h.Del("Cache-Control") // all its lines: Set replaces but one
 	h.Set("Cache-Control", "private, no-store")
 	h.Del("Expires")
 	for i := range v.cookies[:v.nset] {
 		h.AddBytesV("Set-Cookie", v.cookies[i].value)
 	}
 	if len(v.newPass) > 0 {
+		h.Del("X-Waiting-Room-Pass")
 		h.SetBytesV("X-Waiting-Room-Pass", v.newPass)
 	}
 }

@@ -43,7 +43,7 @@ type clientConn struct {
 
 	bodyAt   time.Time   // when the body was first waited for
 	bodyGot  int64       // bytes of it that had to be waited for
-	replying atomic.Bool // the origin has answered: who talks both ways may take their time
+	replying atomic.Bool // the origin is answering: who talks both ways may take their time
 	unread   atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
 
 	// A 100 Continue goes out when an upload first reads; it must not mingle with an answer that
@@ -58,8 +58,8 @@ const (
 	drainBytes = 256 << 10
 	drainTime  = 3 * time.Second
 	lingerTime = time.Second
-	// Before the answer begins a body has to come at this many bytes a second on average, BodyIdle
-	// apart. A byte now and then would hold a connection to the origin for as long as it likes.
+	// Unless an answer is under way, a body has to come at this many bytes a second on average,
+	// BodyIdle apart. A byte now and then would hold a connection to the origin for as long as it likes.
 	leastBodyRate = 256
 )
 
@@ -277,6 +277,8 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 		}
 		earned := time.Duration(c.bodyGot) * (time.Second / leastBodyRate)
 		most = min(most, max(0, c.bodyAt.Sub(now)+c.lim.BodyIdle+earned))
+	} else {
+		c.bodyAt, c.bodyGot = time.Time{}, 0
 	}
 	if left := c.readBy.Sub(now); left < most*7/8 || left > most {
 		if err := c.setReadBy(now.Add(most)); err != nil {

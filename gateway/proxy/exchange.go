@@ -50,6 +50,7 @@ type exchange struct {
 	ours *fasthttp.ResponseHeader // the answer's header where it is more than passed on
 
 	a       answer
+	fields  []field // of the answer, after OnHeader
 	chunks  chunkReader
 	req     []byte
 	out     []byte
@@ -125,9 +126,9 @@ func (x *exchange) end() {
 	}
 	x.whole.release()
 	c.last = c.last || x.closing
-	lines, trailers, req := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0]
+	lines, trailers, req, fields := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0], x.fields[:0]
 	back, done, onSlice, peek, ours := x.outBack, x.up.done, x.onSlice, x.peek, x.ours
-	*x = exchange{outBack: back, req: req, onSlice: onSlice, peek: peek, ours: ours}
+	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, peek: peek, ours: ours}
 	x.a.lines, x.chunks.trailers, x.up.done = lines, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)
