@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -120,6 +121,9 @@ func New(cfg Config) (*Origin, error) {
 		o.cfg.ConnectTimeout = 10 * time.Second
 	}
 	for i, raw := range cfg.Servers {
+		if slices.Contains(cfg.Servers[:i], raw) {
+			return nil, fmt.Errorf("origin %q: servers: %q is listed twice", cfg.ID, raw)
+		}
 		s, err := o.newServer(raw)
 		if err != nil {
 			return nil, fmt.Errorf("origin %q: %w", cfg.ID, err)

@@ -159,7 +159,7 @@ func (o *Origin) pick(now time.Time, tried uint64, fresh bool) (*server, *origin
 			return nil, nil, false
 		}
 		best = o.servers[0]
-		if best.hurt && !best.up() {
+		if best.down {
 			rank = rankOut
 		}
 	}
