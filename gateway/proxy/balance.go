@@ -86,7 +86,7 @@ func (s *server) rank(now time.Time) (int, int) {
 		load *= usual // about one request at a time
 	case !s.risen.IsZero():
 		if since := now.Sub(s.risen); since < slowStart {
-			load = load * 10 / (1 + int(9*since/slowStart))
+			load = load * 10 * int(slowStart/time.Millisecond) / int((slowStart+9*max(since, 0))/time.Millisecond)
 		}
 		s.recover(now)
 	}

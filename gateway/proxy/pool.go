@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -28,8 +27,6 @@ type waiter struct {
 	prev, next *waiter
 	queued     bool
 }
-
-var waiterPool = sync.Pool{New: func() any { return &waiter{granted: make(chan struct{}, 1)} }}
 
 // queue is who waits, first come first served.
 type queue struct {
@@ -84,10 +81,9 @@ func (o *Origin) enter(wait time.Duration, gone func() error) (bool, error) {
 		}
 		return false, errQueueLong
 	}
-	w := waiterPool.Get().(*waiter)
+	w := &waiter{granted: make(chan struct{}, 1)}
 	o.waiting.push(w)
 	o.mu.Unlock()
-	defer waiterPool.Put(w)
 	err := w.wait(wait, gone)
 	if err == nil {
 		if err = gone(); err != nil {
