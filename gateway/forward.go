@@ -57,7 +57,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	if c := to.metrics.errors[out.Kind]; c != nil {
 		c.Inc()
 	}
-	p := problemOfOrigin(out.Kind)
+	p := problemOfOrigin(&out)
 	if out.Sent || out.Kind == proxy.KindClientGone {
 		v.answered = true
 		if p.status >= 500 {

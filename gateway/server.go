@@ -119,6 +119,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		g.background.Go(func() { g.streams.run(g.life) })
 	})
 	g.opening.Unlock()
+	g.watchOrigins()
 	g.Settle()
 	g.ready.Store(true)
 	return g.server.Serve(ln)
@@ -162,6 +163,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.opening.Unlock()
 	defer g.background.Wait()
 	defer g.end()
+	defer g.closeOrigins()
 	drained := make(chan error, 1)
 	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
 	g.streams.close()
@@ -185,6 +187,12 @@ func (g *Gateway) upgraded() (n int64) {
 		n += int64(o.Upgraded())
 	}
 	return n
+}
+
+func (g *Gateway) closeOrigins() {
+	for o := range g.everyOrigin {
+		o.Close()
+	}
 }
 
 func (g *Gateway) cutUpgraded() {

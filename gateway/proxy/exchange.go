@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/netip"
@@ -66,6 +67,7 @@ type exchange struct {
 	late     bool      // time has passed since started
 	ahead    bool      // the whole chunked body came with the header; whole holds it, decoded
 	whole    inbuf
+	allOut   bool // no server was healthy
 	anyByte  bool // of an answer has come
 	reuse    bool
 	upgraded bool
@@ -115,7 +117,8 @@ func (x *exchange) end() {
 		if now.IsZero() {
 			now = time.Now()
 		}
-		x.o.done(x.srv, x.oc, x.reuse, now)
+		v, why := x.verdict()
+		x.o.done(x.srv, x.oc, x.reuse, v, why, now)
 	} else if x.entered {
 		x.o.leave()
 	}
@@ -164,7 +167,11 @@ func (x *exchange) run() {
 		x.started = time.Now()
 	}
 	var err error
-	if x.late, err = x.o.enter(cfg.QueueTimeout); err != nil {
+	if x.late, err = x.o.enter(cfg.QueueTimeout, x.onSlice); err != nil {
+		if errors.Is(err, errClientLeft) {
+			x.blame(err)
+			return
+		}
 		x.fail(503, KindQueueFull, err)
 		return
 	}
@@ -194,10 +201,11 @@ func (x *exchange) connectAndAsk() bool {
 	fresh := false
 	deadline := x.deadline()
 	for {
-		s, oc := x.o.pick(x.started, tried, fresh)
+		s, oc, out := x.o.pick(x.started, tried, fresh)
 		if s == nil {
 			return false // fail has been called for the last server
 		}
+		x.allOut = x.allOut || out && tried == 0
 		if oc != nil && !oc.usable() {
 			oc.Close()
 			x.o.drop(s)
@@ -211,17 +219,20 @@ func (x *exchange) connectAndAsk() bool {
 			}
 			var kind string
 			var err error
-			if oc, kind, err = x.o.dial(s, deadline); err != nil {
-				x.o.drop(s)
-				x.o.failed(s, time.Now())
-				tried |= x.o.triedBit(s)
+			begun := time.Now()
+			if oc, kind, err = x.o.dial(context.Background(), s, deadline); err != nil {
+				x.o.failed(s, err, begun)
+				tried |= s.bit
+				if x.allOut {
+					err = x.o.noneHealthy(err)
+				}
 				x.fail(502, kind, err)
 				if isTimeout(err) {
 					x.fail(504, kind, err)
 				}
 				continue
 			}
-			x.o.worked(s)
+			x.o.worked(s, time.Now())
 		}
 		x.outcome.Err, x.outcome.Kind = nil, "" // of a server that could not be reached
 		reused := oc.reused
@@ -239,6 +250,9 @@ func (x *exchange) connectAndAsk() bool {
 			continue
 		}
 		x.stopUpload()
+		if x.allOut {
+			err = x.o.noneHealthy(err)
+		}
 		x.blame(err)
 		return false
 	}
@@ -388,7 +402,7 @@ func (x *exchange) blame(err error) {
 		x.fail(400, KindClientGone, err)
 	case errors.Is(err, errResponse):
 		x.fail(502, KindBadResponse, err)
-	case err == errTimeout || isTimeout(err):
+	case errors.Is(err, errTimeout) || isTimeout(err):
 		x.fail(504, KindTimeout, err)
 	default:
 		x.fail(502, KindReset, err)

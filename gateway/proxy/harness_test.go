@@ -72,11 +72,16 @@ func newRecorder(t *testing.T, serve func(*session)) *recorder {
 		t.Fatal(err)
 	}
 	o := &recorder{t: t, ln: ln, serve: serve}
+	o.run()
+	return o
+}
+
+func (o *recorder) run() {
 	o.wg.Add(1)
 	go func() {
 		defer o.wg.Done()
 		for {
-			c, err := ln.Accept()
+			c, err := o.ln.Accept()
 			if err != nil {
 				return
 			}
@@ -87,12 +92,11 @@ func newRecorder(t *testing.T, serve func(*session)) *recorder {
 			go func() {
 				defer o.wg.Done()
 				defer c.Close()
-				serve(&session{Conn: c, r: bufio.NewReader(c), o: o})
+				o.serve(&session{Conn: c, r: bufio.NewReader(c), o: o})
 			}()
 		}
 	}()
-	t.Cleanup(o.close)
-	return o
+	o.t.Cleanup(o.close)
 }
 
 func (o *recorder) close() {
