@@ -17,7 +17,7 @@ type peer struct {
 	secure  bool       // the visitor's side is TLS, ours or the proxy's
 }
 
-// peerOf finds the visitor: the connection's other end or, where that is a trusted proxy, the rightmost hop of
+// peerOf finds the visitor: the connection's other end, which the PROXY protocol may have told, or, where that is a trusted proxy, the rightmost hop of
 // X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
 // was.
 func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
@@ -25,7 +25,7 @@ func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
 	if !addr.IsValid() {
 		addr = addrOf(ctx.RemoteAddr())
 	}
-	p := peer{addr: addr, secure: ctx.IsTLS()}
+	p := peer{addr: addr, secure: proxy.Secure(ctx)}
 	if !contains(trusted, p.addr) {
 		return p
 	}

@@ -42,6 +42,7 @@ type Gateway struct {
 	closed    bool
 
 	ready      atomic.Bool
+	leaving    atomic.Bool  // every answer is its connection's last
 	running    atomic.Int64 // requests between header and end of answer
 	life       context.Context
 	end        context.CancelFunc
@@ -102,11 +103,12 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 
 // Serve answers the connections of ln until Shutdown; it then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
+	socket := newSocket(ln, g.log, g.metrics.acceptErrors.Inc)
+	ln = proxy.PrefaceListener(socket, proxy.PrefaceOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
 	if g.state.Load().tls != nil {
 		ln = g.tlsListener(ln)
 	}
 	ln = proxy.Listener(ln, g.limits)
-	ln = &closing{ln, sync.OnceValue(ln.Close)}
 	g.opening.Lock()
 	if g.closed { // Shutdown was sooner, and the server would not know of it
 		g.opening.Unlock()
@@ -123,14 +125,6 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	return g.server.Serve(ln)
 }
 
-// closing is a listener that may be closed twice: by Shutdown and by the server.
-type closing struct {
-	net.Listener
-	once func() error
-}
-
-func (l *closing) Close() error { return l.once() }
-
 // settling bounds how long requests wait at the start for what the store says of the rooms.
 const settling = 2 * time.Second
 
@@ -146,13 +140,18 @@ func (g *Gateway) Settle() {
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.
 func (g *Gateway) Ready() bool { return g.ready.Load() }
 
-// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first.
-func (g *Gateway) NotReady() { g.ready.Store(false) }
+// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first. Visitors are served as before, but
+// each answer ends its connection, so that they look elsewhere too.
+func (g *Gateway) NotReady() {
+	g.ready.Store(false)
+	g.leaving.Store(true)
+}
 
 // Shutdown stops accepting, lets running requests finish, ends event streams and upgraded connections, and returns when
-// all is done or ctx ends.
+// all is done or ctx ends. A visitor may send a request just as we close their idle connection, and cannot know whether
+// it was heard; so such connections are left for LastRequest first.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.ready.Store(false)
+	g.NotReady()
 	g.opening.Lock()
 	g.closed = true
 	for _, ln := range g.listeners {
@@ -161,11 +160,14 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.opening.Unlock()
 	defer g.background.Wait()
 	defer g.end()
-	drained := make(chan error, 1)
-	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
 	g.streams.close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	for last := time.Now().Add(g.state.Load().options.LastRequest); g.idle() > 0 && time.Now().Before(last) && ctx.Err() == nil; {
+		<-tick.C
+	}
+	drained := make(chan error, 1)
+	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
 	for {
 		select {
 		case err := <-drained:
@@ -178,6 +180,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		}
 	}
 }
+
+// idle is the number of connections without a request.
+func (g *Gateway) idle() int64 { return int64(g.server.GetOpenConnectionsCount()) - g.running.Load() }
 
 func (g *Gateway) upgraded() (n int64) {
 	for o := range g.everyOrigin {
@@ -197,6 +202,9 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	g.running.Add(1)
 	v := g.acquire(ctx)
 	defer g.finish(v)
+	if g.leaving.Load() {
+		proxy.CloseAfter(ctx)
+	}
 	if r := proxy.CheckRequest(ctx); r != nil {
 		v.peer.addr = addrOf(ctx.RemoteAddr()) // of a header that is not let in nothing else is known
 		v.refuse(&problem{r.Status, r.Code, "The request is not served", r.Detail, 0, quiet, r.Close}, "", "")

@@ -163,6 +163,22 @@ func Peer(ctx *fasthttp.RequestCtx) (addr netip.Addr, forwarded bool) {
 	return c.peerAddr(), c.head.forwarded
 }
 
+// Secure tells whether the request came by TLS: ours, or by the word of the PROXY protocol that of the peer before us.
+func Secure(ctx *fasthttp.RequestCtx) bool {
+	if c := clientOf(ctx); c != nil && c.origin.secure {
+		return true
+	}
+	return ctx.IsTLS()
+}
+
+// CloseAfter makes the answer to this request the last on its connection, and say so.
+func CloseAfter(ctx *fasthttp.RequestCtx) {
+	if c := clientOf(ctx); c != nil {
+		c.head.close = true
+	}
+	ctx.SetConnectionClose()
+}
+
 // ErrBodyTooLarge is what ReadBody says of a body over its limit.
 var ErrBodyTooLarge = errors.New("proxy: the request body is larger than allowed")
 

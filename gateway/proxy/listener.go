@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"time"
 
@@ -80,7 +81,7 @@ func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 
 // Listener wraps ln for a server set up by ServerOptions. Its connections give fasthttp one checked
 // request header at a time and keep the bodies for Serve. Wrap TLS and PROXY protocol inside it:
-// Listener(tls.NewListener(ln, cfg), …).
+// Listener(tls.NewListener(PrefaceListener(ln, o), cfg), …).
 func Listener(ln net.Listener, limits Limits) net.Listener {
 	return &listener{Listener: ln, lim: limits.withDefaults()}
 }
@@ -95,8 +96,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cc := &clientConn{Conn: c, lim: &l.lim}
-	cc.sock.of(c)
+	cc := &clientConn{Conn: c, lim: &l.lim, preface: prefaceOf(c)}
+	if cc.preface == c { // without TLS nobody else has to know of it
+		cc.Conn = cc.preface.Conn
+	}
+	cc.sock.of(cc.Conn)
 	cc.in.src = cc
 	cc.body.c = cc
 	if t, ok := c.(handshaker); ok {
@@ -121,8 +125,23 @@ func (c *tlsClientConn) Handshake() error {
 	if err := c.SetDeadline(time.Now().Add(c.lim.HeaderTimeout)); err != nil {
 		return err
 	}
-	return c.tls.Handshake()
+	if c.preface != nil {
+		if err := c.readPreface(); err != nil {
+			return err
+		}
+	}
+	err := c.tls.Handshake()
+	var notTLS tls.RecordHeaderError
+	if errors.As(err, &notTLS) && notTLS.Conn != nil && tokenTable[notTLS.RecordHeader[0]] {
+		notTLS.Conn.Write([]byte(answerNotTLS)) //nolint:errcheck // it is closed next
+		linger(notTLS.Conn)
+	}
+	return err
 }
+
+// answerNotTLS is for those who speak HTTP where TLS is spoken.
+const answerNotTLS = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCache-Control: no-store\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 25\r\n\r\nThis port speaks HTTPS.\r\n"
 
 func (c *tlsClientConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 

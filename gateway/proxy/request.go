@@ -120,7 +120,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	switch {
 	case f.Proto != "":
 		dst = append(dst, f.Proto...)
-	case x.ctx.IsTLS():
+	case Secure(x.ctx):
 		dst = append(dst, "https"...)
 	default:
 		dst = append(dst, "http"...)

@@ -251,7 +251,6 @@ func TestNotAvailable(t *testing.T) {
 		return "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], " + settings + "}]"
 	}
 	rows := map[string]string{ // setting to a file that uses it
-		"proxy_protocol":                     shop + "proxy_protocol: v2",
 		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
 		"origins[].health.path":              origin("health: {path: /health}"),
 		"origins[].budget.rate":              origin("budget: {rate: 5}"),
