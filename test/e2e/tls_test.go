@@ -27,7 +27,6 @@ type authority struct {
 	pem  string
 }
 
-
 func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
 	a := &authority{t: t}
