@@ -14,6 +14,7 @@ import (
 type peer struct {
 	addr    netip.Addr // the visitor's
 	trusted bool       // the connection comes from a trusted proxy
+	told    bool       // … which tells of the visitor in headers
 	secure  bool       // the visitor's side is TLS, ours or the proxy's
 }
 
@@ -30,7 +31,7 @@ func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
 		return p
 	}
 	p.trusted = true
-	if !forwarded {
+	if p.told = forwarded; !p.told {
 		return p
 	}
 	h := &ctx.Request.Header
@@ -51,6 +52,14 @@ func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
 		}
 	}
 	return p
+}
+
+// forwardedTarget is the host and the port that the visitor asked for, as a trusted proxy tells; empty where it does not.
+func forwardedTarget(h *fasthttp.RequestHeader) (host, port []byte) {
+	if host = firstOf(lastLine(h.PeekAll("X-Forwarded-Host"))); len(host) == 0 {
+		host = parameter(firstOf(lastLine(h.PeekAll("Forwarded"))), "host")
+	}
+	return host, firstOf(lastLine(h.PeekAll("X-Forwarded-Port")))
 }
 
 func addrOf(a net.Addr) netip.Addr {
@@ -87,7 +96,10 @@ func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func(
 			} else {
 				line = nil
 			}
-			a, ok := parseHop(address(bytes.TrimSpace(hop)))
+			if hop = bytes.TrimSpace(hop); len(hop) == 0 {
+				continue // an empty element of a list is none (RFC 9110 §5.6.1)
+			}
+			a, ok := parseHop(address(hop))
 			if !ok {
 				return from
 			}

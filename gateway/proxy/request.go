@@ -125,9 +125,16 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	default:
 		dst = append(dst, "http"...)
 	}
+	if len(f.ForwardedHost) > 0 && validHost(f.ForwardedHost) {
+		host = f.ForwardedHost
+	}
 	if len(host) > 0 {
 		dst = append(dst, "\r\nX-Forwarded-Host: "...)
 		dst = append(dst, host...)
+	}
+	if isPort(f.ForwardedPort) {
+		dst = append(dst, "\r\nX-Forwarded-Port: "...)
+		dst = append(dst, f.ForwardedPort...)
 	}
 	if f.Session != "" {
 		dst = append(dst, "\r\nX-Waiting-Room-Session: "...)

@@ -175,13 +175,16 @@ func validHost(b []byte) bool {
 	return true
 }
 
-// validPort reads `:` and 1 to 5 digits up to 65535.
-func validPort(b []byte) bool {
-	if len(b) < 2 || len(b) > 6 || b[0] != ':' {
+// validPort reads `:` and a port.
+func validPort(b []byte) bool { return len(b) > 1 && b[0] == ':' && isPort(b[1:]) }
+
+// isPort reads 1 to 5 digits up to 65535.
+func isPort(b []byte) bool {
+	if len(b) == 0 || len(b) > 5 {
 		return false
 	}
 	n := 0
-	for _, c := range b[1:] {
+	for _, c := range b {
 		if c < '0' || c > '9' {
 			return false
 		}

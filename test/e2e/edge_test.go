@@ -181,3 +181,38 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// What an origin is told of a visitor: the word of trusted proxies, with the last of them added; of others nothing.
+func TestForwardedHeaders(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, enabled: false}"}, more: "trusted_proxies: [127.0.0.1/32, 10.0.0.0/8]\n"})
+	for _, row := range []struct {
+		name, from string
+		lines      []string
+		want       string
+	}{
+		{"trusted, nothing said", "127.0.0.1", nil, "for=[127.0.0.1] real=[127.0.0.1] proto=[http] host=[shop.test] port=[] forwarded=[]"},
+		{"trusted, all said", "127.0.0.1", []string{"X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: www.shop.test:8443", "X-Forwarded-Port: 8443", "X-Real-IP: 6.6.6.6"},
+			"for=[198.51.100.7, 127.0.0.1] real=[198.51.100.7] proto=[https] host=[www.shop.test:8443] port=[8443] forwarded=[]"},
+		{"trusted, in several lines", "127.0.0.1", []string{"X-Forwarded-For: 6.6.6.6", "x-forwarded-for: 198.51.100.7,10.1.1.1"},
+			"for=[6.6.6.6, 198.51.100.7,10.1.1.1, 127.0.0.1] real=[198.51.100.7] proto=[http] host=[shop.test] port=[] forwarded=[]"},
+		{"trusted, by Forwarded", "127.0.0.1", []string{`Forwarded: for="[2001:470::7]:4711";proto=https;host=www.shop.test`},
+			"for=[2001:470::7, 127.0.0.1] real=[2001:470::7] proto=[https] host=[www.shop.test] port=[] forwarded=[]"},
+		{"trusted, nonsense", "127.0.0.1", []string{"X-Forwarded-Proto: gopher", "X-Forwarded-Host: a b", "X-Forwarded-Port: 65536"},
+			"for=[127.0.0.1] real=[127.0.0.1] proto=[http] host=[shop.test] port=[] forwarded=[]"},
+		{"a stranger, all said", "127.0.0.7", []string{"X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.test", "X-Forwarded-Port: 1", "X-Real-IP: 6.6.6.6", "Forwarded: for=6.6.6.6", "X-Forwarded-Server: evil", "X-Forwarded-Prefix: /evil"},
+			"for=[127.0.0.7] real=[127.0.0.7] proto=[http] host=[shop.test] port=[] forwarded=[]"},
+	} {
+		if code, body := dialWire(t, g, row.from).get("/", row.lines...); code != http.StatusOK {
+			t.Fatalf("%s: %d %s", row.name, code, body)
+		}
+		r := site.last()
+		if got := forwardedTo(r); got != row.want {
+			t.Errorf("%s: the origin was told\n%s, want\n%s", row.name, got, row.want)
+		}
+		if extra := r.header["X-Forwarded-Server"]; extra != nil && row.from != "127.0.0.1" {
+			t.Errorf("%s: %q", row.name, extra)
+		}
+	}
+}
