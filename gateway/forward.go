@@ -29,13 +29,16 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	}
 	f.ClientIP = v.peer.addr
 	f.Proto = ""
-	f.ForwardedFor = nil
+	f.ForwardedFor, f.ForwardedHost, f.ForwardedPort = nil, nil, nil
 	if v.peer.trusted {
 		f.Proto = "http"
 		if v.peer.secure {
 			f.Proto = "https"
 		}
 		f.ForwardedFor = v.forwardedFor()
+		if v.peer.told {
+			f.ForwardedHost, f.ForwardedPort = forwardedTarget(v.req)
+		}
 	}
 	f.Session = ""
 	if v.session = session != nil; v.session {
