@@ -58,7 +58,7 @@ func command() *cobra.Command {
 	f.IntVar(&s.workers, "connections", 256, "requests under way at a time")
 	f.DurationVar(&s.to.Timeout, "request-timeout", 10*time.Second, "of one request")
 	f.BoolVar(&s.json, "json", false, "print the report as JSON")
-	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s))
+	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s), slowCommand(&s))
 	return root
 }
 

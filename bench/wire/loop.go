@@ -222,7 +222,7 @@ func (r *run) redial(at int) bool {
 	c := &r.all[r.busy[at]]
 	var err error
 	if c.socket, err = Dial(c.to); err != nil {
-		r.fail(at, "connect: "+cause(err))
+		r.fail(at, "connect: "+Cause(err))
 		return false
 	}
 	c.connecting = true
@@ -239,7 +239,7 @@ func (r *run) push(at int) {
 	}
 	n, err := c.socket.Write(c.out[c.sent:])
 	if err != nil {
-		r.fail(at, "sending: "+cause(err))
+		r.fail(at, "sending: "+Cause(err))
 		return
 	}
 	if c.sent += n; c.sent == len(c.out) {
@@ -290,7 +290,7 @@ func (r *run) collect(now time.Duration) error {
 		case c.connecting:
 			c.connecting = false
 			if err := c.socket.Err(); err != nil {
-				r.fail(at, "connect: "+cause(err))
+				r.fail(at, "connect: "+Cause(err))
 				continue
 			}
 			r.push(at)
@@ -312,7 +312,7 @@ func (r *run) pull(at int) {
 		r.fds[at].Revents = 0
 		return
 	case err != nil:
-		r.fail(at, "broken: "+cause(err))
+		r.fail(at, "broken: "+Cause(err))
 		return
 	case n == 0 && c.answer.ended():
 	case n == 0 && len(c.answer.buf) == 0:
@@ -340,15 +340,4 @@ func (r *run) pull(at int) {
 		c.socket = -1
 	}
 	r.finish(at)
-}
-
-// cause is an error without what differs from one to the next.
-func cause(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
-		err = inner
-	}
 }

@@ -105,3 +105,20 @@ func connectAll(sockets []Socket, timeout time.Duration) error {
 	}
 	return nil
 }
+
+// Connected tells whether a connection attempt has ended, well or not.
+func (s Socket) Connected() bool {
+	fds := [1]unix.PollFd{{Fd: int32(s), Events: unix.POLLOUT}}
+	return look(fds[:]) == nil && fds[0].Revents != 0
+}
+
+// Cause is an error without what differs from one to the next.
+func Cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
