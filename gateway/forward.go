@@ -61,8 +61,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		c.Inc()
 	}
 	p := problemOfOrigin(&out)
-	if out.Sent || out.Kind == proxy.KindClientGone {
-		v.answered = true
+	if out.Sent {
 		if p.status >= 500 {
 			v.outcome = failed
 		}
