@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 // The cases of these files are raw bytes, each tried where a request may lead: through to the site with a pass, into the
 // line, and to the gateway's own endpoints. A name begins with the case's number in the checklist that it is from.
 //
-// In a request PATH is where it leads; a pass or ticket travels behind the line "Host: a".
+// In a request PATH is where it leads; a pass or ticket travels behind the line "Host: a", or where LINE stands.
 
 // edge is one gateway in front of one ledger, for all cases.
 type edge struct {
@@ -90,7 +91,7 @@ func (e *edge) ways() []way { return append([]way{e.through()}, e.apart()...) }
 
 // of is a request as it is sent on its way.
 func (w way) of(raw string) string {
-	raw = strings.ReplaceAll(raw, "PATH", w.path)
+	raw = strings.NewReplacer("PATH", w.path, "LINE", w.line).Replace(raw)
 	return strings.Replace(raw, "\r\nHost: a\r\n", "\r\nHost: a\r\n"+w.line, 1)
 }
 
@@ -202,6 +203,8 @@ func field(head, name string) string {
 	}
 	return strings.Join(found, " | ")
 }
+
+func hexOf(n int) string { return strconv.FormatInt(int64(n), 16) }
 
 // methodOf is the first word of a request.
 func methodOf(raw string) string {
