@@ -58,7 +58,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		c.Inc()
 	}
 	p := problemOfOrigin(out.Kind)
-	if out.Sent || out.Kind == proxy.KindClientGone {
+	if out.Sent {
 		v.answered = true
 		if p.status >= 500 {
 			v.outcome = failed
