@@ -173,7 +173,7 @@ func TestPassed(t *testing.T) {
 }
 
 // pass sends a request, or the rest of one, and looks at what the site gets of it.
-func pass(t *testing.T, e *edge, conn *wire, method, want string, raw ...string) {
+func pass(t *testing.T, e *edge, conn *edgeConn, method, want string, raw ...string) {
 	t.Helper()
 	before := e.origin.mark()
 	for _, part := range raw[:len(raw)-1] {
@@ -193,7 +193,7 @@ func pass(t *testing.T, e *edge, conn *wire, method, want string, raw ...string)
 	}
 }
 
-func after(t *testing.T, e *edge, conn *wire, ends bool) {
+func after(t *testing.T, e *edge, conn *edgeConn, ends bool) {
 	t.Helper()
 	if ends {
 		conn.ended()
