@@ -7,11 +7,9 @@ import (
 	"testing"
 )
 
-// TestBodiesThatBreak sends bodies whose fault comes after the header. The site never has a whole request of it; those
+// tryBodiesThatBreak sends bodies whose fault comes after the header. The site never has a whole request of it; those
 // who would not have reached the site have their answer already. In either case nothing runs that follows.
-func TestBodiesThatBreak(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+func tryBodiesThatBreak(t *testing.T, e *edge) {
 	const begin = "POST PATH HTTP/1.1\r\nHost: a\r\n" + coded + "\r\n2\r\nhi\r\n"
 	for _, c := range refused {
 		if c.form != anyChunks {
@@ -57,10 +55,8 @@ func TestBodiesThatBreak(t *testing.T) {
 	}
 }
 
-// TestBodiesThatStop: P25, a client that goes in the middle.
-func TestBodiesThatStop(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+// tryBodiesThatStop: P25, a client that goes in the middle.
+func tryBodiesThatStop(t *testing.T, e *edge) {
 	for name, raw := range map[string]string{
 		"by length": linePost + "Content-Length: 10\r\n\r\nhello", "in a chunk": linePost + coded + "\r\na\r\nhello", "between chunks": linePost + coded + "\r\n5\r\nhello\r\n",
 		"before the last line": linePost + coded + "\r\n5\r\nhello\r\n0\r\n", "in trailers": linePost + coded + "\r\n5\r\nhello\r\n0\r\nX-A: 1\r\n", "in a size": linePost + coded + "\r\n5\r\nhello\r\n1",
@@ -87,10 +83,8 @@ func TestBodiesThatStop(t *testing.T) {
 	}
 }
 
-// TestBodiesThatAreTooLong: P38 at the site, whose limit is 1 MiB, and P20 where nobody reads them.
-func TestBodiesThatAreTooLong(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+// tryBodiesThatAreTooLong: P38 at the site, whose limit is 1 MiB, and P20 where nobody reads them.
+func tryBodiesThatAreTooLong(t *testing.T, e *edge) {
 	long := strings.Repeat("x", 2<<20) + smuggled
 	byLength := linePost + "Content-Length: " + itoa(len(long)) + "\r\n\r\n" + long
 	inPieces := linePost + coded + "\r\n" + strings.Repeat("8000\r\n"+strings.Repeat("x", 0x8000)+"\r\n", 64) + "0\r\n\r\n"
@@ -116,10 +110,8 @@ func TestBodiesThatAreTooLong(t *testing.T) {
 	}
 }
 
-// TestExpectations: P26, one that is waited for, and P27, one whose request we answer ourselves.
-func TestExpectations(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+// tryExpectations: P26, one that is waited for, and P27, one whose request we answer ourselves.
+func tryExpectations(t *testing.T, e *edge) {
 	const asks = "POST PATH HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
 	for _, framed := range [][2]string{{"Content-Length: 2\r\n\r\n", "{}"}, {coded + "\r\n", "2\r\n{}\r\n0\r\n\r\n"}} {
 		for _, w := range []way{e.through(), {"tickets", "/.waiting-room/out/tickets", ""}} {
@@ -153,10 +145,8 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// TestPipelines: P23, requests that are sent ahead are answered in order, and none after one that is refused.
-func TestPipelines(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+// tryPipelines: P23, requests that are sent ahead are answered in order, and none after one that is refused.
+func tryPipelines(t *testing.T, e *edge) {
 	const bad = "GET /in/bad HTTP/1.1\r\nHost : a\r\n\r\n"
 	get := func(path string) string { return way{path: path, line: e.pass}.of(lineGet + "\r\n") }
 	post := func(path, body string) string {
@@ -194,10 +184,8 @@ func TestPipelines(t *testing.T) {
 	}
 }
 
-// TestByteByByte: P28.
-func TestByteByByte(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+// tryByteByByte: P28.
+func tryByteByByte(t *testing.T, e *edge) {
 	raw := e.through().of(linePost + coded + "Trailer: X-Sum\r\n\r\n5;a=b\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n")
 	want := "POST /in/x HTTP/1.1\r\nHost: a\r\n" + e.own("a", coded+"Trailer: X-Sum\r\n") + "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"
 	conn := e.dial(t)
@@ -217,10 +205,8 @@ func TestByteByByte(t *testing.T) {
 	conn.goesOn(e)
 }
 
-// TestNoHost: HTTP/1.0 needs none, and P35, OPTIONS * has no path: the site's own server answers both.
-func TestNoPath(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+// tryNoPath: HTTP/1.0 needs none, and P35, OPTIONS * has no path: the site's own server answers both.
+func tryNoPath(t *testing.T, e *edge) {
 	own := "X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n"
 	authority := strings.TrimPrefix(e.origin.url(), "http://")
 	for raw, want := range map[string]string{
@@ -241,16 +227,14 @@ func TestNoPath(t *testing.T) {
 	}
 }
 
-// TestWhatProxiesTell: P43 to P45, from an address that is trusted. What the site is told is one chain and one value of each.
-func TestWhatProxiesTell(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
-	for _, row := range []struct{ name, lines, chain, real, proto string }{
-		{"nothing", "", "127.0.0.2", "127.0.0.2", "http"},
-		{"a chain", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n", "192.0.2.1, 127.0.0.2", "192.0.2.1", "https"},
-		{"several lines", "X-Forwarded-For: 198.51.100.1\r\nX: 1\r\nx-forwarded-for: 192.0.2.1, 127.0.0.2\r\n", "198.51.100.1, 192.0.2.1, 127.0.0.2, 127.0.0.2", "192.0.2.1", "http"},
-		{"Forwarded", "Forwarded: for=\"[2001:db8::1]:4711\";proto=https;host=evil\r\n", "2001:db8::1, 127.0.0.2", "2001:db8::1", "https"},
-		{"rubbish", "X-Forwarded-For: evil\r\nX-Forwarded-Proto: gopher\r\nX-Real-IP: 192.0.2.9\r\nX-Forwarded-Host: evil\r\n", "evil, 127.0.0.2", "127.0.0.2", "http"},
+// tryWhatProxiesTell: P43 to P45, from an address that is trusted. What the site is told is one chain and one value of each.
+func tryWhatProxiesTell(t *testing.T, e *edge) {
+	for _, row := range []struct{ name, lines, chain, real, proto, host string }{
+		{"nothing", "", "127.0.0.2", "127.0.0.2", "http", "a"},
+		{"a chain", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n", "192.0.2.1, 127.0.0.2", "192.0.2.1", "https", "a"},
+		{"several lines", "X-Forwarded-For: 198.51.100.1\r\nX: 1\r\nx-forwarded-for: 192.0.2.1, 127.0.0.2\r\n", "198.51.100.1, 192.0.2.1, 127.0.0.2, 127.0.0.2", "192.0.2.1", "http", "a"},
+		{"Forwarded", "Forwarded: for=\"[2001:db8::1]:4711\";proto=https;host=b\r\n", "2001:db8::1, 127.0.0.2", "2001:db8::1", "https", "b"},
+		{"rubbish", "X-Forwarded-For: evil\r\nX-Forwarded-Proto: gopher\r\nX-Real-IP: 192.0.2.9\r\nX-Forwarded-Host: b/evil\r\n", "evil, 127.0.0.2", "127.0.0.2", "http", "a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			before := e.origin.mark()
@@ -265,7 +249,7 @@ func TestWhatProxiesTell(t *testing.T) {
 			}
 			whole, _ := e.origin.since(before)
 			want := "GET /in/x HTTP/1.1\r\nHost: a\r\n" + map[bool]string{true: "X: 1\r\n"}[strings.Contains(row.lines, "X: 1")] +
-				"X-Forwarded-For: " + row.chain + "\r\nX-Real-IP: " + row.real + "\r\nX-Forwarded-Proto: " + row.proto + "\r\nX-Forwarded-Host: a\r\nX-Waiting-Room-Session: " + e.sid + "\r\n\r\n"
+				"X-Forwarded-For: " + row.chain + "\r\nX-Real-IP: " + row.real + "\r\nX-Forwarded-Proto: " + row.proto + "\r\nX-Forwarded-Host: " + row.host + "\r\nX-Waiting-Room-Session: " + e.sid + "\r\n\r\n"
 			if len(whole) != 1 || whole[0] != want {
 				t.Errorf("the site has %q\nwant %q", whole, want)
 			}
@@ -273,10 +257,9 @@ func TestWhatProxiesTell(t *testing.T) {
 	}
 }
 
-// TestNothingButRequests: P36, an end before a request is whole is no request.
-func TestNothingButRequests(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t)
+// tryNothingButRequests: P36, an end before a request is whole is no request.
+func tryNothingButRequests(t *testing.T, e *edge) {
+	before := e.origin.mark()
 	for _, raw := range []string{"", "\r\n", "G", "GET /in/x HTTP/1.1\r\nHost: a\r\n", "GET /in/x HTTP/1.1\r\nHost: a\r\n\r"} {
 		conn := e.dial(t)
 		conn.send(raw)
@@ -286,7 +269,7 @@ func TestNothingButRequests(t *testing.T) {
 			t.Errorf("%q is answered with %q", raw, s)
 		}
 	}
-	if _, begun := e.origin.since(mark{begun: 1}); begun != 0 { // one is newEdge's
+	if _, begun := e.origin.since(before); begun != 0 {
 		t.Errorf("the site heard of %d", begun)
 	}
 }

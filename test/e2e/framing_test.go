@@ -17,6 +17,26 @@ import (
 //
 // In a request PATH is where it leads; a pass or ticket travels behind the line "Host: a", or where LINE stands.
 
+// TestFraming tries them all on one gateway.
+func TestFraming(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	for _, part := range []struct {
+		name string
+		try  func(*testing.T, *edge)
+	}{
+		{"refused", tryRefused}, {"passed", tryPassed}, {"bodies that break", tryBodiesThatBreak}, {"bodies that stop", tryBodiesThatStop},
+		{"bodies that are too long", tryBodiesThatAreTooLong}, {"expectations", tryExpectations}, {"pipelines", tryPipelines}, {"byte by byte", tryByteByByte},
+		{"no path", tryNoPath}, {"what proxies tell", tryWhatProxiesTell}, {"nothing but requests", tryNothingButRequests},
+		{"bad answers", tryBadAnswers}, {"replies", tryReplies}, {"cut answers", tryCutAnswers},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			e.origin.script("", false)
+			part.try(t, e)
+		})
+	}
+}
+
 // edge is one gateway in front of one ledger, for all cases.
 type edge struct {
 	t      *testing.T
@@ -43,8 +63,12 @@ func newEdge(t *testing.T) *edge {
 		},
 	})
 	c := e.dial(t)
-	c.send("GET /in HTTP/1.1\r\nHost: a\r\n\r\n")
-	head, _ := c.whole("GET")
+	var head string
+	until(t, "the room lets in", func() bool { // a store that has just been started may be slow
+		c.send("GET /in HTTP/1.1\r\nHost: a\r\n\r\n")
+		head, _ = c.whole("GET")
+		return code(head) == "200"
+	})
 	e.pass = cookieLine(t, head, "wr_in_pass")
 	c.send("POST /.waiting-room/out/tickets HTTP/1.1\r\nHost: a\r\n\r\n")
 	head, _ = c.whole("POST")
