@@ -2,10 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"net"
 	"net/netip"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
@@ -20,52 +17,32 @@ type peer struct {
 // peerOf finds the visitor: the connection's other end or, where that is a trusted proxy, the rightmost hop of
 // X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
 // was.
-func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
-	addr, forwarded := proxy.Peer(ctx)
-	if !addr.IsValid() {
-		addr = addrOf(ctx.RemoteAddr())
-	}
-	p := peer{addr: addr, secure: ctx.IsTLS()}
+func peerOf(q *proxy.Request, trusted []netip.Prefix) peer {
+	p := peer{addr: q.Peer(), secure: q.Secure()}
 	if !contains(trusted, p.addr) {
 		return p
 	}
 	p.trusted = true
-	if !forwarded {
+	if !q.Forwarded() {
 		return p
 	}
-	h := &ctx.Request.Header
-	if lines := h.PeekAll("X-Forwarded-For"); len(lines) > 0 {
+	if lines := q.PeekAll("x-forwarded-for"); len(lines) > 0 {
 		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return hop })
-		if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+		if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
 			p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
 		}
 		return p
 	}
-	if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+	if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
 		p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
 	}
-	if lines := h.PeekAll("Forwarded"); len(lines) > 0 {
+	if lines := q.PeekAll("forwarded"); len(lines) > 0 {
 		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return parameter(hop, "for") })
 		if proto := parameter(firstOf(lastLine(lines)), "proto"); len(proto) > 0 {
 			p.secure = equalFold(proto, "https")
 		}
 	}
 	return p
-}
-
-func addrOf(a net.Addr) netip.Addr {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		addr, _ := netip.AddrFromSlice(tcp.IP)
-		return addr.Unmap()
-	}
-	if a == nil {
-		return netip.Addr{}
-	}
-	ap, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
 }
 
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {

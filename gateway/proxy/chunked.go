@@ -18,10 +18,10 @@ func (e *chunkFault) Unwrap() error   { return errChunk }
 func (e *chunkFault) Is(t error) bool { return t == errChunk }
 
 const (
-	maxChunkLine   = 512      // size and extensions of one chunk
-	maxTrailers    = 8 << 10  // the trailer section
-	maxChunkWaste  = 16 << 10 // extensions may outweigh the data by this much
-	maxChunkDigits = 15       // 60 bits of length
+	maxChunkLine   = 512     // size and extensions of one chunk
+	maxTrailers    = 8 << 10 // the trailer section
+	maxChunkWaste  = 4 << 10 // extensions may outweigh the data by this much
+	maxChunkDigits = 15      // 60 bits of length
 )
 
 type chunkState uint8

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // relay sends the answer to the client as it arrives.
@@ -21,16 +19,16 @@ func (x *exchange) relay() {
 	default:
 		frame = frameChunked
 	}
-	x.closing = h.close || c.last || frame == frameClose || stopping(x.ctx)
-	ours := &x.ctx.Response.Header
+	x.closing = h.close || c.last || frame == frameClose || c.l.stopping.Load()
+	ours := x.ours
 	plain := x.f.OnlyWith != nil && !a.hasAny(x.f.OnlyWith)
 	if !plain {
 		a.fill(ours)
 		if x.f.OnHeader != nil {
 			x.f.OnHeader(ours)
 		}
+		x.closing = x.closing || ours.ConnectionClose()
 	}
-	x.closing = x.closing || ours.ConnectionClose()
 	var events bool
 	status := a.status
 	if plain {
@@ -58,10 +56,6 @@ func (x *exchange) relay() {
 	}
 	c.answered, x.outcome.Sent = true, true
 	x.outcome.Status = status
-	if !plain {
-		x.ctx.Response.Reset() // fasthttp's own answer is swallowed; only its status is of use, to logs
-	}
-	x.ctx.Response.SetStatusCode(status)
 
 	var err error
 	if frame == frameNone {
@@ -82,16 +76,6 @@ func (x *exchange) relay() {
 			(frame == frameNone || a.length != -2)
 	default:
 		x.relayFailed(err, frame)
-	}
-}
-
-// stopping tells that the server is shutting down.
-func stopping(ctx *fasthttp.RequestCtx) bool {
-	select {
-	case <-ctx.Done():
-		return true
-	default:
-		return false
 	}
 }
 

@@ -166,7 +166,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	switch {
 	case f.Proto != "":
 		dst = append(dst, f.Proto...)
-	case x.ctx.IsTLS():
+	case x.c.secure:
 		dst = append(dst, "https"...)
 	default:
 		dst = append(dst, "http"...)

@@ -234,6 +234,8 @@ func (a *answer) bodiless(toHead bool) bool {
 // fill hands the end-to-end headers to fasthttp's form, which the gateway reads and changes. Date is
 // not among them, because fasthttp takes it for its own; appendAnswer writes it.
 func (a *answer) fill(h *fasthttp.ResponseHeader) {
+	h.Reset()
+	h.SetNoDefaultContentType(true)
 	h.SetStatusCode(a.status)
 	for i := range a.lines {
 		l := &a.lines[i]
@@ -270,7 +272,7 @@ type field struct {
 // appendAnswer writes the response header that the client gets after OnHeader has had its way with it: the origin's
 // lines that are still there as they came, then what is new.
 func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
-	a, h := &x.a, &x.ctx.Response.Header
+	a, h := &x.a, x.ours
 	dst = append(dst, "HTTP/1.1 "...)
 	status := h.StatusCode()
 	dst = strconv.AppendInt(dst, int64(status), 10)
