@@ -51,7 +51,7 @@ func TestBadResponses(t *testing.T) {
 			g := newGate(t, to(o), Limits{}, nil)
 			c := g.dial()
 			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if status, head, body := c.answer("GET"); status != 502 || body != KindBadResponse {
+			if status, head, body := c.final("GET"); status != 502 || body != KindBadResponse {
 				t.Errorf("%s%s", head, body)
 			}
 			if n := len(o.requests()); n != 1 {
