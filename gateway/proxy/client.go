@@ -32,6 +32,8 @@ type clientConn struct {
 	gone      bool // the connection was aborted or is a tunnel's
 	secure    bool // TLS
 	peer      netip.Addr
+	preface   *prefacedConn // still to be read
+	origin    prefaceOrigin // what it said
 
 	state  atomic.Uint32 // connBusy, …
 	values [][]byte      // of Request.PeekAll
@@ -110,6 +112,11 @@ func (c *clientConn) next(p []byte) (int, error) {
 	if c.last || c.gone {
 		return 0, io.EOF
 	}
+	if c.preface != nil {
+		if err := c.begunByPreface(); err != nil {
+			return 0, err
+		}
+	}
 	if c.in.buffered() == 0 {
 		if err := c.await(); err != nil {
 			return 0, err
@@ -144,7 +151,7 @@ func (c *clientConn) wait(p []byte) (int, error) {
 		return c.recv(p)
 	}
 	c.state.CompareAndSwap(connBusy, connWaiting)
-	if c.l.stopping.Load() {
+	if c.l.impatient.Load() {
 		return 0, io.EOF
 	}
 	n, err := c.recv(p)
@@ -456,22 +463,22 @@ func (c *clientConn) closeWaiting() {
 func (c *clientConn) shut() error {
 	c.l.forget(c)
 	if c.unread.CompareAndSwap(true, false) {
-		c.linger()
+		linger(c.Conn)
 	}
 	return c.Conn.Close()
 }
 
-func (c *clientConn) linger() {
-	if !closeWrite(c.Conn) {
+func linger(c net.Conn) {
+	if !closeWrite(c) {
 		return
 	}
-	if c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
 	block := getBlock()
 	defer putBlock(block)
 	for n := 0; n < drainBytes; {
-		m, err := c.Conn.Read(*block)
+		m, err := c.Read(*block)
 		if err != nil {
 			return
 		}
@@ -489,9 +496,7 @@ func (c *clientConn) abort() {
 // abortConn resets a connection: no FIN, no TLS close, so a body that ends with the connection is
 // seen to be cut.
 func abortConn(c net.Conn) {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = t.NetConn()
-	}
+	c = socketOf(c)
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		l.SetLinger(0) //nolint:errcheck // it is closed next
 	}
@@ -500,6 +505,9 @@ func abortConn(c net.Conn) {
 
 // closeWrite sends FIN (or a TLS close) and keeps reading possible.
 func closeWrite(c net.Conn) bool {
+	if p, ok := c.(*prefacedConn); ok {
+		c = p.Conn
+	}
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite() == nil
 	}
@@ -511,10 +519,18 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
+// RemoteAddr is the socket's other end, or what the PROXY protocol said it is.
+func (c *clientConn) RemoteAddr() net.Addr {
+	if c.origin.addr != nil {
+		return c.origin.addr
+	}
+	return c.Conn.RemoteAddr()
+}
+
 // peerAddr is the address of the socket's other end, or what the PROXY protocol said it is.
 func (c *clientConn) peerAddr() netip.Addr {
 	if !c.peer.IsValid() {
-		switch a := c.Conn.RemoteAddr().(type) {
+		switch a := c.RemoteAddr().(type) {
 		case *net.TCPAddr:
 			c.peer, _ = netip.AddrFromSlice(a.IP)
 			c.peer = c.peer.Unmap()

@@ -192,8 +192,11 @@ func frameChunk(buf []byte, at, n int) []byte {
 
 // socketOf finds the socket under TLS and the like.
 func socketOf(c net.Conn) net.Conn {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn()
+	for {
+		t, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = t.NetConn()
 	}
-	return c
 }
