@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -62,5 +63,30 @@ func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A long poll: the origin is silent for many of the slices into which a wait is cut, then answers.
+func TestLongPoll(t *testing.T) {
+	answer := make(chan struct{})
+	o := newRecorder(t, func(s *session) {
+		for s.head() != "" {
+			<-answer
+			s.write(okAnswer)
+		}
+	})
+	g := newGate(t, to(o), Limits{WriteIdle: 500 * time.Millisecond, BodyIdle: 500 * time.Millisecond}, func(g *gate) {
+		g.origin.waitSlice = 5 * time.Millisecond
+	})
+	c := g.dial()
+	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"} {
+		c.send(request)
+		time.AfterFunc(time.Second, func() { answer <- struct{}{} })
+		if status, head, _ := c.answer("GET"); status != 200 {
+			t.Error(head)
+		}
+	}
+	if n := len(o.requests()); n != 2 {
+		t.Errorf("the origin saw %d requests, want 2", n)
 	}
 }

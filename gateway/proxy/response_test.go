@@ -193,14 +193,28 @@ func TestCutBodies(t *testing.T) {
 		{"between chunks", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
 		{"before the last CRLF", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"},
 		{"broken chunk", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzzz\r\n"},
+		{"up to the end, reset", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nhello"},
+		{"up to the end, reset, 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nhello"},
+		{"length, reset", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"},
 		{"chunk, 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := newRecorder(t, scripted(tc.answer))
+			begun := make(chan struct{})
+			o := newRecorder(t, func(s *session) {
+				scripted(tc.answer)(s)
+				<-begun // a reset may overtake what was sent
+				if strings.Contains(tc.name, "reset") {
+					s.Conn.(*net.TCPConn).SetLinger(0)
+				}
+			})
 			g := newGate(t, to(o), Limits{}, nil)
 			c := g.dial()
 			c.send(tc.request)
 			head, err := c.readHead()
+			if err == nil {
+				_, err = c.r.Peek(1)
+			}
+			close(begun)
 			if err == nil {
 				var b []byte
 				b, err = io.ReadAll(c.r)
