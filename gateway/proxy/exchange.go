@@ -360,7 +360,8 @@ func (x *exchange) readHeader() error {
 		if interim == maxInterim {
 			return responseError("it sends informational answers without end")
 		}
-		if x.a.status != 100 && !x.c.head.http10 {
+		// An expectation was ours to answer; a 100 beside it would be the second.
+		if !x.c.head.http10 && (x.a.status != 100 || !x.c.head.expect) {
 			x.out = x.a.appendInterim(x.outBack[:0])
 			if err := x.c.sendInterim(x.out); err != nil {
 				return clientError{err}
