@@ -275,6 +275,12 @@ func TestResolverAway(t *testing.T) {
 	if got := g.ask(); got != "200 127.0.0.2" {
 		t.Errorf("the resolver is silent: %s", got)
 	}
+	n := g.origin.servers[0].name
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.flight == nil {
+		t.Error("the request waited for the lookup's end")
+	}
 }
 
 func TestNameThatIsUnknown(t *testing.T) {
