@@ -29,13 +29,16 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	}
 	f.ClientIP = v.peer.addr
 	f.Proto = ""
-	f.ForwardedFor = nil
+	f.ForwardedFor, f.ForwardedHost, f.ForwardedPort = nil, nil, nil
 	if v.peer.trusted {
 		f.Proto = "http"
 		if v.peer.secure {
 			f.Proto = "https"
 		}
 		f.ForwardedFor = v.forwardedFor()
+		if v.peer.told {
+			f.ForwardedHost, f.ForwardedPort = forwardedTarget(v.req)
+		}
 	}
 	f.Session = ""
 	if v.session = session != nil; v.session {
@@ -58,8 +61,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		c.Inc()
 	}
 	p := problemOfOrigin(&out)
-	if out.Sent || out.Kind == proxy.KindClientGone {
-		v.answered = true
+	if out.Sent {
 		if p.status >= 500 {
 			v.outcome = failed
 		}
@@ -146,12 +148,14 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	for _, name := range targeted(h) {
 		h.Del(name)
 	}
+	h.Del("Cache-Control") // all its lines: Set replaces but one
 	h.Set("Cache-Control", "private, no-store")
 	h.Del("Expires")
 	for i := range v.cookies[:v.nset] {
 		h.AddBytesV("Set-Cookie", v.cookies[i].value)
 	}
 	if len(v.newPass) > 0 {
+		h.Del("X-Waiting-Room-Pass")
 		h.SetBytesV("X-Waiting-Room-Pass", v.newPass)
 	}
 }

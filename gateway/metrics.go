@@ -41,7 +41,9 @@ type Metrics struct {
 	streamsLimit   prometheus.Gauge
 	streamsRefused prometheus.Counter
 	panics         prometheus.Counter
-	none           *roomMetrics // of requests outside all rooms
+	acceptErrors   prometheus.Counter
+	prefaces       map[string]prometheus.Counter // refused, by reason
+	none           *roomMetrics                  // of requests outside all rooms
 
 	mu    sync.Mutex
 	rooms map[string]*roomMetrics
@@ -88,6 +90,8 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
 		streamsRefused: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "event_streams_refused_total", Help: "Event streams refused over the limit."}),
 		panics:         prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "panics_total", Help: "Requests that ended in a fault of the program."}),
+		acceptErrors:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "accept_errors_total", Help: "Times that no connection could be accepted, as when file descriptors run out."}),
+		prefaces:       map[string]prometheus.Counter{},
 		rejected:       map[string]prometheus.Counter{},
 		rooms:          map[string]*roomMetrics{},
 	}
@@ -95,13 +99,17 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	for _, reason := range append([]string{"bind"}, token.Reasons...) {
 		m.rejected[reason] = rejected.WithLabelValues(reason)
 	}
+	prefaces := counter("proxy_protocol_errors_total", "Connections closed for their PROXY header.", "reason")
+	for _, reason := range proxy.PrefaceErrors() {
+		m.prefaces[reason] = prefaces.WithLabelValues(reason)
+	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},
 		[]string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
 		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
-			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, rejected, build)
+			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
 }

@@ -11,10 +11,11 @@ import (
 type peer struct {
 	addr    netip.Addr // the visitor's
 	trusted bool       // the connection comes from a trusted proxy
+	told    bool       // … which tells of the visitor in headers
 	secure  bool       // the visitor's side is TLS, ours or the proxy's
 }
 
-// peerOf finds the visitor: the connection's other end or, where that is a trusted proxy, the rightmost hop of
+// peerOf finds the visitor: the connection's other end, which the PROXY protocol may have told, or, where that is a trusted proxy, the rightmost hop of
 // X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
 // was.
 func peerOf(q *proxy.Request, trusted []netip.Prefix) peer {
@@ -23,7 +24,7 @@ func peerOf(q *proxy.Request, trusted []netip.Prefix) peer {
 		return p
 	}
 	p.trusted = true
-	if !q.Forwarded() {
+	if p.told = q.Forwarded(); !p.told {
 		return p
 	}
 	if lines := q.PeekAll("x-forwarded-for"); len(lines) > 0 {
@@ -45,6 +46,14 @@ func peerOf(q *proxy.Request, trusted []netip.Prefix) peer {
 	return p
 }
 
+// forwardedTarget is the host and the port that the visitor asked for, as a trusted proxy tells; empty where it does not.
+func forwardedTarget(q *proxy.Request) (host, port []byte) {
+	if host = firstOf(lastLine(q.PeekAll("x-forwarded-host"))); len(host) == 0 {
+		host = parameter(firstOf(lastLine(q.PeekAll("forwarded"))), "host")
+	}
+	return host, firstOf(lastLine(q.PeekAll("x-forwarded-port")))
+}
+
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	for _, p := range prefixes {
 		if p.Contains(a) {
@@ -64,7 +73,10 @@ func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func(
 			} else {
 				line = nil
 			}
-			a, ok := parseHop(address(bytes.TrimSpace(hop)))
+			if hop = bytes.TrimSpace(hop); len(hop) == 0 {
+				continue // an empty element of a list is none (RFC 9110 §5.6.1)
+			}
+			a, ok := parseHop(address(hop))
 			if !ok {
 				return from
 			}

@@ -43,6 +43,7 @@ type Gateway struct {
 	closed    bool
 
 	ready      atomic.Bool
+	leaving    atomic.Bool  // every answer is its connection's last
 	running    atomic.Int64 // requests between header and end of answer
 	life       context.Context
 	end        context.CancelFunc
@@ -103,11 +104,12 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 
 // Serve answers the connections of ln until Shutdown; it then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
+	socket := newSocket(ln, g.log, g.metrics.acceptErrors.Inc)
+	ln = proxy.PrefaceListener(socket, proxy.PrefaceOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
 	if g.state.Load().tls != nil {
 		ln = g.tlsListener(ln)
 	}
 	ln = proxy.Direct(ln, g.limits, g.direct)
-	ln = &closing{ln, sync.OnceValue(ln.Close)}
 	g.opening.Lock()
 	if g.closed { // Shutdown was sooner, and the server would not know of it
 		g.opening.Unlock()
@@ -125,14 +127,6 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	return g.server.Serve(ln)
 }
 
-// closing is a listener that may be closed twice: by Shutdown and by the server.
-type closing struct {
-	net.Listener
-	once func() error
-}
-
-func (l *closing) Close() error { return l.once() }
-
 // settling bounds how long requests wait at the start for what the store says of the rooms.
 const settling = 2 * time.Second
 
@@ -148,13 +142,18 @@ func (g *Gateway) Settle() {
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.
 func (g *Gateway) Ready() bool { return g.ready.Load() }
 
-// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first.
-func (g *Gateway) NotReady() { g.ready.Store(false) }
+// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first. Visitors are served as before, but
+// each answer ends its connection, so that they look elsewhere too.
+func (g *Gateway) NotReady() {
+	g.ready.Store(false)
+	g.leaving.Store(true)
+}
 
 // Shutdown stops accepting, lets running requests finish, ends event streams and upgraded connections, and returns when
-// all is done or ctx ends.
+// all is done or ctx ends. A visitor may send a request just as we close their idle connection, and cannot know whether
+// it was heard; so such connections are left for LastRequest first.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.ready.Store(false)
+	g.NotReady()
 	g.opening.Lock()
 	g.closed = true
 	for _, ln := range g.listeners {
@@ -164,11 +163,17 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.background.Wait()
 	defer g.end()
 	defer g.closeOrigins()
-	drained := make(chan error, 1)
-	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
 	g.streams.close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	for last := time.Now().Add(g.state.Load().options.LastRequest); g.idle() > 0 && time.Now().Before(last) && ctx.Err() == nil; {
+		<-tick.C
+	}
+	for _, ln := range g.listeners {
+		proxy.CloseWaiting(ln)
+	}
+	drained := make(chan error, 1)
+	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
 	for {
 		select {
 		case err := <-drained:
@@ -181,6 +186,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		}
 	}
 }
+
+// idle is the number of connections without a request.
+func (g *Gateway) idle() int64 { return int64(g.server.GetOpenConnectionsCount()) - g.running.Load() }
 
 func (g *Gateway) upgraded() (n int64) {
 	for o := range g.everyOrigin {
@@ -207,6 +215,9 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	v := g.acquire(proxy.RequestOf(ctx))
 	v.ctx, v.res = ctx, &ctx.Response
 	defer g.finish(v)
+	if g.leaving.Load() {
+		v.req.CloseAfter()
+	}
 	if r := proxy.CheckRequest(ctx); r != nil {
 		v.peer.addr = v.req.Peer() // of a header that is not let in nothing else is known
 		v.refuse(&problem{r.Status, r.Code, "The request is not served", r.Detail, 0, quiet, r.Close}, "", "")
@@ -220,6 +231,9 @@ func (g *Gateway) direct(req *proxy.Request) (taken bool) {
 	g.running.Add(1)
 	v := g.acquire(req)
 	defer g.finish(v)
+	if g.leaving.Load() {
+		req.CloseAfter()
+	}
 	taken = true // also where a fault ends it
 	at := v.locate()
 	if v.left = at.ours && bytes.HasSuffix(at.own, []byte("/events")); v.left {

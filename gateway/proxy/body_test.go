@@ -383,47 +383,126 @@ func TestReadBody(t *testing.T) {
 	c.closed()
 }
 
-// The origin answers, and ends its answer, while the client is still sending.
+// The origin answers, and ends its answer, while the client is still sending. One that keeps its connection gets the
+// rest, and the client's connection goes on; one that does not is let go.
 func TestOriginAnswersEarly(t *testing.T) {
+	const big = 50 << 20
+	got := make(chan int64, 1)
 	o := newRecorder(t, func(s *session) {
 		for {
 			h := s.head()
 			if h == "" {
 				return
 			}
-			if strings.HasPrefix(h, "GET /probe") {
+			switch {
+			case strings.HasPrefix(h, "GET /probe"):
 				s.write(okAnswer)
 				continue
+			case strings.HasPrefix(h, "POST /announced"):
+				s.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nno!")
+			default:
+				s.write("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
 			}
-			s.write("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
-			if strings.HasPrefix(h, "POST /close") {
+			switch {
+			case strings.HasPrefix(h, "POST /close"):
+				return
+			case strings.HasPrefix(h, "POST /reset"):
+				s.Conn.(*net.TCPConn).SetLinger(0)
 				return
 			}
-			s.body(h)
+			b, _ := s.body(h)
+			got <- int64(len(b))
 		}
 	})
-	for _, target := range []string{"/stay", "/close"} {
-		for _, size := range []int{100_000, 50 << 20} {
+	for _, tc := range []struct {
+		target string
+		size   int
+		goesOn bool
+	}{
+		{"/stay", 100_000, true},
+		{"/stay", big, true},
+		{"/announced", 100_000, true}, // the rest is drained
+		{"/announced", big, false},
+		{"/close", 100_000, true},
+		{"/close", big, false},
+		{"/reset", big, false},
+	} {
+		t.Run(tc.target+" "+itoa(tc.size), func(t *testing.T) {
 			g := newGate(t, to(o), Limits{}, nil)
 			c := g.dial()
+			sent := make(chan struct{})
 			go func() {
-				io.WriteString(c.Conn, "POST "+target+" HTTP/1.1\r\nHost: a\r\nContent-Length: "+itoa(size)+"\r\n\r\n")
-				io.CopyN(c.Conn, zeros{}, int64(size)) // it may be cut off
-				if size < drainBytes {
-					io.WriteString(c.Conn, "GET /probe HTTP/1.1\r\nHost: a\r\n\r\n")
-				}
+				defer close(sent)
+				io.WriteString(c.Conn, "POST "+tc.target+" HTTP/1.1\r\nHost: a\r\nContent-Length: "+itoa(tc.size)+"\r\n\r\n")
+				io.CopyN(c.Conn, zeros{}, int64(tc.size)) // it may be cut off
 			}()
 			if status, head, body := c.answer("POST"); status != 413 || body != "no!" {
 				t.Errorf("%s%s", head, body)
 			}
-			if size < drainBytes {
-				if status, _, _ := c.answer("GET"); status != 200 {
-					t.Errorf("probe: %d", status)
+			if tc.target == "/stay" {
+				if n := <-got; n != int64(tc.size) {
+					t.Errorf("the origin got %d bytes of %d", n, tc.size)
 				}
+			}
+			if tc.target == "/announced" {
+				defer func() { <-got }()
+			}
+			if tc.goesOn {
+				<-sent
+				c.probe()
 			} else {
 				c.closed()
 			}
-		}
+			if out := g.outcome(0); out.Err != nil || out.Status != 413 {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+// An answer that is over does not free the client of what an upload owes: it may neither break off nor drip.
+func TestUploadBeyondItsAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		name, kind string
+		then       func(*client)
+	}{
+		{"stops", KindBodyTimeout, func(*client) {}},
+		{"leaves", KindClientGone, func(c *client) { c.Close() }},
+		{"breaks its framing", KindBadRequest, func(c *client) { c.send("zz\r\n") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ended := make(chan string, 1)
+			o := newRecorder(t, func(s *session) {
+				if h := s.head(); h != "" {
+					s.write(okAnswer)
+					b, err := s.body(h)
+					if err == nil {
+						b = append(b, " whole"...)
+					}
+					ended <- string(b)
+				}
+			})
+			lim := Limits{}
+			if tc.kind == KindBodyTimeout {
+				lim.BodyIdle = 100 * time.Millisecond
+			}
+			g := newGate(t, to(o), lim, nil)
+			c := g.dial()
+			c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+			if status, head, _ := c.answer("POST"); status != 200 {
+				t.Fatal(head)
+			}
+			tc.then(c)
+			if b := <-ended; b != "hello" {
+				t.Errorf("the origin got %q", b)
+			}
+			if out := g.outcome(0); out.Kind != tc.kind || !out.Sent || out.Status != 200 {
+				t.Errorf("%+v", out)
+			}
+			if tc.kind != KindClientGone {
+				c.closed()
+			}
+		})
 	}
 }
 

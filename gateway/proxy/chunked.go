@@ -97,6 +97,20 @@ func (c *chunkReader) read(in *inbuf, p []byte) (int, error) {
 	return n, nil
 }
 
+// ready tells whether read would have something to say without waiting. It looks no further than to the next data.
+func (c *chunkReader) ready(in *inbuf) bool {
+	for c.state != chunkData && c.state != chunkDone {
+		done, err := c.step(in)
+		if err != nil {
+			return true // read comes upon it again
+		}
+		if !done {
+			return false
+		}
+	}
+	return c.state == chunkDone || in.buffered() > 0
+}
+
 // step consumes one line of framing; false means that in does not hold it whole.
 func (c *chunkReader) step(in *inbuf) (bool, error) {
 	b := in.pending()

@@ -32,6 +32,8 @@ type clientConn struct {
 	gone      bool // the connection was aborted or is a tunnel's
 	secure    bool // TLS
 	peer      netip.Addr
+	preface   *prefacedConn // still to be read
+	origin    prefaceOrigin // what it said
 
 	state  atomic.Uint32 // connBusy, …
 	values [][]byte      // of Request.PeekAll
@@ -43,7 +45,7 @@ type clientConn struct {
 
 	bodyAt   time.Time   // when the body was first waited for
 	bodyGot  int64       // bytes of it that had to be waited for
-	replying atomic.Bool // the origin has answered: who talks both ways may take their time
+	replying atomic.Bool // the origin is answering: who talks both ways may take their time
 	unread   atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
 
 	// A 100 Continue goes out when an upload first reads; it must not mingle with an answer that
@@ -58,8 +60,8 @@ const (
 	drainBytes = 256 << 10
 	drainTime  = 3 * time.Second
 	lingerTime = time.Second
-	// Before the answer begins a body has to come at this many bytes a second on average, BodyIdle
-	// apart. A byte now and then would hold a connection to the origin for as long as it likes.
+	// Unless an answer is under way, a body has to come at this many bytes a second on average,
+	// BodyIdle apart. A byte now and then would hold a connection to the origin for as long as it likes.
 	leastBodyRate = 256
 )
 
@@ -110,6 +112,11 @@ func (c *clientConn) next(p []byte) (int, error) {
 	if c.last || c.gone {
 		return 0, io.EOF
 	}
+	if c.preface != nil {
+		if err := c.begunByPreface(); err != nil {
+			return 0, err
+		}
+	}
 	if c.in.buffered() == 0 {
 		if err := c.await(); err != nil {
 			return 0, err
@@ -144,7 +151,7 @@ func (c *clientConn) wait(p []byte) (int, error) {
 		return c.recv(p)
 	}
 	c.state.CompareAndSwap(connBusy, connWaiting)
-	if c.l.stopping.Load() {
+	if c.l.impatient.Load() {
 		return 0, io.EOF
 	}
 	n, err := c.recv(p)
@@ -277,6 +284,8 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 		}
 		earned := time.Duration(c.bodyGot) * (time.Second / leastBodyRate)
 		most = min(most, max(0, c.bodyAt.Sub(now)+c.lim.BodyIdle+earned))
+	} else {
+		c.bodyAt, c.bodyGot = time.Time{}, 0
 	}
 	if left := c.readBy.Sub(now); left < most*7/8 || left > most {
 		if err := c.setReadBy(now.Add(most)); err != nil {
@@ -454,22 +463,22 @@ func (c *clientConn) closeWaiting() {
 func (c *clientConn) shut() error {
 	c.l.forget(c)
 	if c.unread.CompareAndSwap(true, false) {
-		c.linger()
+		linger(c.Conn)
 	}
 	return c.Conn.Close()
 }
 
-func (c *clientConn) linger() {
-	if !closeWrite(c.Conn) {
+func linger(c net.Conn) {
+	if !closeWrite(c) {
 		return
 	}
-	if c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
 	block := getBlock()
 	defer putBlock(block)
 	for n := 0; n < drainBytes; {
-		m, err := c.Conn.Read(*block)
+		m, err := c.Read(*block)
 		if err != nil {
 			return
 		}
@@ -487,9 +496,7 @@ func (c *clientConn) abort() {
 // abortConn resets a connection: no FIN, no TLS close, so a body that ends with the connection is
 // seen to be cut.
 func abortConn(c net.Conn) {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = t.NetConn()
-	}
+	c = socketOf(c)
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		l.SetLinger(0) //nolint:errcheck // it is closed next
 	}
@@ -498,6 +505,9 @@ func abortConn(c net.Conn) {
 
 // closeWrite sends FIN (or a TLS close) and keeps reading possible.
 func closeWrite(c net.Conn) bool {
+	if p, ok := c.(*prefacedConn); ok {
+		c = p.Conn
+	}
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite() == nil
 	}
@@ -509,10 +519,18 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
+// RemoteAddr is the socket's other end, or what the PROXY protocol said it is.
+func (c *clientConn) RemoteAddr() net.Addr {
+	if c.origin.addr != nil {
+		return c.origin.addr
+	}
+	return c.Conn.RemoteAddr()
+}
+
 // peerAddr is the address of the socket's other end, or what the PROXY protocol said it is.
 func (c *clientConn) peerAddr() netip.Addr {
 	if !c.peer.IsValid() {
-		switch a := c.Conn.RemoteAddr().(type) {
+		switch a := c.RemoteAddr().(type) {
 		case *net.TCPAddr:
 			c.peer, _ = netip.AddrFromSlice(a.IP)
 			c.peer = c.peer.Unmap()

@@ -127,7 +127,7 @@ func TestDirectAndNot(t *testing.T) {
 	c.closed()
 }
 
-// A connection that waits for its next request is closed at once when the listener is, one that is being served after
+// A connection that waits for its next request is closed at once when that is asked for, one that is being served after
 // its answer, which says so.
 func TestListenerClosesWhatWaits(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -147,6 +147,7 @@ func TestListenerClosesWhatWaits(t *testing.T) {
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
+	CloseWaiting(ln)
 	idle.closed()
 	close(leave)
 	if status, head, body := busy.answer("GET"); status != 200 || body != "direct" || headerValue(head, "Connection") != "close" {

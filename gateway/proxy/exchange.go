@@ -15,13 +15,16 @@ import (
 
 // Forward says how one request is passed on. Its byte slices are read until it returns.
 type Forward struct {
-	ClientIP     netip.Addr                       // after trusted proxies were resolved; invalid: the peer's
-	Proto        string                           // "http" or "https", as the visitor saw it; "": the connection's
-	ForwardedFor []byte                           // the trusted X-Forwarded-For chain, to which the peer is appended
-	Host         []byte                           // the visitor's Host; empty: the request's
-	Session      string                           // for X-Waiting-Room-Session; "": none is sent
-	DropCookie   func(name []byte) bool           // cookies that never reach the origin
-	OnHeader     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
+	ClientIP     netip.Addr // after trusted proxies were resolved; invalid: the peer's
+	Proto        string     // "http" or "https", as the visitor saw it; "": the connection's
+	ForwardedFor []byte     // the trusted X-Forwarded-For chain, to which the peer is appended
+	// What a trusted proxy says that the visitor asked for; where it is malformed or empty, X-Forwarded-Host is Host and
+	// X-Forwarded-Port is not sent.
+	ForwardedHost, ForwardedPort []byte
+	Host                         []byte                           // the visitor's Host; empty: the request's
+	Session                      string                           // for X-Waiting-Room-Session; "": none is sent
+	DropCookie                   func(name []byte) bool           // cookies that never reach the origin
+	OnHeader                     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
 	// OnlyWith, where set, is asked about the answer's header names: OnHeader is called for those answers alone that have
 	// one of which it says true. The others go on as they came, which costs less.
 	OnlyWith func(name []byte) bool
@@ -51,6 +54,7 @@ type exchange struct {
 	ours *fasthttp.ResponseHeader // the answer's header where it is more than passed on
 
 	a       answer
+	fields  []field // of the answer, after OnHeader
 	chunks  chunkReader
 	req     []byte
 	out     []byte
@@ -128,9 +132,9 @@ func (x *exchange) end() {
 	}
 	x.whole.release()
 	c.last = c.last || x.closing
-	lines, trailers, req := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0]
+	lines, trailers, req, fields := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0], x.fields[:0]
 	back, done, onSlice, peek, ours := x.outBack, x.up.done, x.onSlice, x.peek, x.ours
-	*x = exchange{outBack: back, req: req, onSlice: onSlice, peek: peek, ours: ours}
+	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, peek: peek, ours: ours}
 	x.a.lines, x.chunks.trailers, x.up.done = lines, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -84,7 +85,7 @@ func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 
 // Listener wraps ln for a server set up by ServerOptions. Its connections give fasthttp one checked
 // request header at a time and keep the bodies for Forward. Wrap TLS and PROXY protocol inside it:
-// Listener(tls.NewListener(ln, cfg), …).
+// Listener(tls.NewListener(PrefaceListener(ln, o), cfg), …).
 func Listener(ln net.Listener, limits Limits) net.Listener {
 	return &listener{Listener: ln, lim: limits.withDefaults()}
 }
@@ -99,25 +100,34 @@ func Direct(ln net.Listener, limits Limits, handler func(*Request) bool) net.Lis
 
 type listener struct {
 	net.Listener
-	lim      Limits
-	direct   func(*Request) bool
-	stopping atomic.Bool // no connection outlives its next answer
+	lim       Limits
+	direct    func(*Request) bool
+	stopping  atomic.Bool // no connection outlives its next answer
+	impatient atomic.Bool // nor waits for a next request
 
 	mu    sync.Mutex
 	conns map[*clientConn]struct{}
 }
 
-// Close ends the listener, and with it the connections that have been served and wait for another request.
+// Close ends the listener; each of its connections lives until its next answer.
 func (l *listener) Close() error {
 	l.stopping.Store(true)
-	err := l.Listener.Close()
+	return l.Listener.Close()
+}
+
+// CloseWaiting closes those connections of a Listener or Direct, ln, that have been served and wait for another request.
+func CloseWaiting(ln net.Listener) {
+	l, ok := ln.(*listener)
+	if !ok {
+		return
+	}
+	l.impatient.Store(true)
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	for _, c := range all {
 		c.closeWaiting()
 	}
-	return err
 }
 
 func (l *listener) forget(c *clientConn) {
@@ -131,9 +141,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cc := &clientConn{Conn: c, l: l, lim: &l.lim}
+	cc := &clientConn{Conn: c, l: l, lim: &l.lim, preface: prefaceOf(c)}
 	cc.req.c = cc
-	cc.sock.of(c)
+	if cc.preface == c { // without TLS nobody else has to know of it
+		cc.Conn = cc.preface.Conn
+	}
+	cc.sock.of(cc.Conn)
 	cc.in.src = cc
 	cc.body.c = cc
 	l.mu.Lock()
@@ -165,8 +178,23 @@ func (c *tlsClientConn) Handshake() error {
 	if err := c.SetDeadline(time.Now().Add(c.lim.HeaderTimeout)); err != nil {
 		return err
 	}
-	return c.tls.Handshake()
+	if c.preface != nil {
+		if err := c.readPreface(); err != nil {
+			return err
+		}
+	}
+	err := c.tls.Handshake()
+	var notTLS tls.RecordHeaderError
+	if errors.As(err, &notTLS) && notTLS.Conn != nil && tokenTable[notTLS.RecordHeader[0]] {
+		notTLS.Conn.Write([]byte(answerNotTLS)) //nolint:errcheck // it is closed next
+		linger(notTLS.Conn)
+	}
+	return err
 }
+
+// answerNotTLS is for those who speak HTTP where TLS is spoken.
+const answerNotTLS = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCache-Control: no-store\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 25\r\n\r\nThis port speaks HTTPS.\r\n"
 
 func (c *tlsClientConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 

@@ -63,8 +63,13 @@ func (x *exchange) relay() {
 	} else {
 		err = x.relayBody(frame)
 	}
+	if err == nil && x.up.running && a.keepAlive && frame != frameClose && (frame == frameNone || a.length != -2) {
+		x.finishUpload()
+	}
 	x.stopUpload()
 	switch {
+	case err == nil && x.up.clientErr != nil:
+		x.blameClient(x.up.clientErr) // it has the whole answer, the origin not the whole request
 	case err == nil:
 		// An origin that answers early may never read the rest, and take it for a request.
 		x.reuse = a.keepAlive && !x.early && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
@@ -106,7 +111,7 @@ func (x *exchange) relayBody(frame framing) error {
 	buf := x.outBack[:outSize]
 	head := len(x.out)
 	ended := x.a.length == 0
-	if !ended && x.oc.in.buffered() == 0 {
+	if !ended && !x.ready() {
 		if err := x.flush(x.out); err != nil {
 			return err
 		}
@@ -119,7 +124,7 @@ func (x *exchange) relayBody(frame framing) error {
 		}
 		n := 0
 		var err error
-		for !ended && n < room-at && (n == 0 || x.oc.in.buffered() > 0) {
+		for !ended && n < room-at && (n == 0 || x.ready()) {
 			var m int
 			m, err = x.readBody(buf[at+n : room])
 			n += m
@@ -174,6 +179,15 @@ func frameAfter(buf []byte, head, at, n int) []byte {
 		copy(buf[begin-head:], buf[:head])
 	}
 	return buf[begin-head : at+n+chunkTail]
+}
+
+// ready tells whether readBody would have something to say without waiting.
+func (x *exchange) ready() bool {
+	in := &x.oc.in
+	if in.buffered() == 0 {
+		return false
+	}
+	return x.a.length != -1 || x.chunks.ready(in)
 }
 
 // readBody reads decoded body bytes; io.EOF is a proper end.

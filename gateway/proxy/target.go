@@ -183,13 +183,16 @@ func validHost(b []byte) bool {
 
 const maxHost = 255 + len(":65535") // the longest name of the DNS, and a port
 
-// validPort reads `:` and 1 to 5 digits up to 65535.
-func validPort(b []byte) bool {
-	if len(b) < 2 || len(b) > 6 || b[0] != ':' {
+// validPort reads `:` and a port.
+func validPort(b []byte) bool { return len(b) > 1 && b[0] == ':' && isPort(b[1:]) }
+
+// isPort reads 1 to 5 digits up to 65535.
+func isPort(b []byte) bool {
+	if len(b) == 0 || len(b) > 5 {
 		return false
 	}
 	n := 0
-	for _, c := range b[1:] {
+	for _, c := range b {
 		if c < '0' || c > '9' {
 			return false
 		}

@@ -77,8 +77,8 @@ func (r *Request) Peer() netip.Addr { return r.c.peerAddr() }
 // Forwarded tells whether the request has anything to say of those before the peer (Forwarded, X-Forwarded-…).
 func (r *Request) Forwarded() bool { return r.c.head.forwarded }
 
-// Secure tells whether the connection is TLS.
-func (r *Request) Secure() bool { return r.c.secure }
+// Secure tells whether the request came by TLS: ours, or by the word of the PROXY protocol that of the peer before us.
+func (r *Request) Secure() bool { return r.c.secure || r.c.origin.secure }
 
 // ReadBody reads the whole request body, at most limit bytes of it, into dst's room or more. It answers an expectation
 // first.
@@ -116,7 +116,7 @@ func (r *Request) Drain() (closing bool) {
 	return c.last || c.head.close
 }
 
-// CloseAfter closes the connection after the answer.
+// CloseAfter makes the answer the last on its connection, and say so.
 func (r *Request) CloseAfter() { r.c.last = true }
 
 // ParseRequest reads a header as a connection from peer would, with the default Limits: for whoever wants to know what

@@ -20,7 +20,7 @@ type Config struct {
 	Listen          string         `koanf:"listen" default:":8080" doc:"Address of the visitors' socket. Port 0 lets the system choose one, which the log then names."`
 	TLS             TLS            `koanf:"tls" doc:"TLS on the visitors' socket; off while both files are empty."`
 	TrustedProxies  []netip.Prefix `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-* and Forwarded headers are believed, as CIDR prefixes. From anyone else those headers are replaced."`
-	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"PROXY protocol on the visitors' socket, accepted from trusted_proxies only."`
+	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"Header of the PROXY protocol that every connection from trusted_proxies has to begin with; what it says is then the visitor's address. From anyone else a header is a malformed request."`
 	Limits          Limits         `koanf:"limits" doc:"What one request may cost before it is refused."`
 	ShutdownTimeout time.Duration  `koanf:"shutdown_timeout" default:"30s" min:"0s" max:"1h" doc:"Longest time from SIGTERM to the end of the process."`
 	DefaultOrigin   string         `koanf:"default_origin" doc:"Id of the origin for requests that match no room. Empty: the first of origins, or 421 when every room names its hosts and none fits."`

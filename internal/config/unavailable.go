@@ -18,7 +18,6 @@ type unavailable struct {
 }
 
 var gatewayLater = []unavailable{
-	{"proxy_protocol", []string{"none"}, "leave it at none"},
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
 	{"origins[].budget.rate", nil, "leave it at 0 and give each room its rate"},
 	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},

@@ -254,7 +254,6 @@ func TestNotAvailable(t *testing.T) {
 		return "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], " + settings + "}]"
 	}
 	rows := map[string]string{ // setting to a file that uses it
-		"proxy_protocol":                     shop + "proxy_protocol: v2",
 		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
 		"origins[].budget.rate":              origin("budget: {rate: 5}"),
 		"rooms[].admission.strategy":         room("admission: {strategy: adaptive}"),

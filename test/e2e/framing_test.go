@@ -94,16 +94,16 @@ func (w way) of(raw string) string {
 	return strings.Replace(raw, "\r\nHost: a\r\n", "\r\nHost: a\r\n"+w.line, 1)
 }
 
-// wire is a raw connection to a gateway.
-type wire struct {
+// edgeConn is a raw connection to a gateway.
+type edgeConn struct {
 	net.Conn
 	t *testing.T
 	r *bufio.Reader
 }
 
-func (e *edge) dial(t *testing.T) *wire { return e.dialFrom(t, "127.0.0.1") }
+func (e *edge) dial(t *testing.T) *edgeConn { return e.dialFrom(t, "127.0.0.1") }
 
-func (e *edge) dialFrom(t *testing.T, ip string) *wire {
+func (e *edge) dialFrom(t *testing.T, ip string) *edgeConn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	c, err := d.Dial("tcp", e.g.addr)
@@ -112,14 +112,14 @@ func (e *edge) dialFrom(t *testing.T, ip string) *wire {
 	}
 	_ = c.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { _ = c.Close() })
-	return &wire{c, t, bufio.NewReader(c)}
+	return &edgeConn{c, t, bufio.NewReader(c)}
 }
 
 // send writes what may be cut off by an answer.
-func (c *wire) send(raw string) { _, _ = io.WriteString(c.Conn, raw) }
+func (c *edgeConn) send(raw string) { _, _ = io.WriteString(c.Conn, raw) }
 
 // head reads the header of an answer.
-func (c *wire) head() string {
+func (c *edgeConn) head() string {
 	c.t.Helper()
 	var b strings.Builder
 	for {
@@ -135,7 +135,7 @@ func (c *wire) head() string {
 }
 
 // whole reads an answer: its header as it came, and its body.
-func (c *wire) whole(method string) (head, body string) {
+func (c *edgeConn) whole(method string) (head, body string) {
 	c.t.Helper()
 	head = c.head()
 	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(strings.NewReader(head), oneByte{c.r})), &http.Request{Method: method})
@@ -155,7 +155,7 @@ type oneByte struct{ r io.Reader }
 func (o oneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
 
 // ended asserts that the connection is over, with nothing more on it.
-func (c *wire) ended() {
+func (c *edgeConn) ended() {
 	c.t.Helper()
 	if b, err := io.ReadAll(c.r); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
 		c.t.Errorf("the connection goes on with %q, %v", b, err)
@@ -163,7 +163,7 @@ func (c *wire) ended() {
 }
 
 // goesOn asserts that the next request on the connection is served as what it is.
-func (c *wire) goesOn(e *edge) {
+func (c *edgeConn) goesOn(e *edge) {
 	c.t.Helper()
 	before := e.origin.mark()
 	raw := e.through().of("GET /in/probe HTTP/1.1\r\nHost: a\r\n\r\n")
