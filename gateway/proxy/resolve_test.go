@@ -126,7 +126,6 @@ func (g *gate) expire() {
 // forget drops the idle connections.
 func (g *gate) forget() {
 	s := g.origin.servers[0]
-	eventually(g.t, "no connection is in use", func() bool { return g.origin.InUse() == 0 })
 	g.origin.mu.Lock()
 	defer g.origin.mu.Unlock()
 	for _, c := range s.idle {
@@ -135,12 +134,13 @@ func (g *gate) forget() {
 	s.idle = nil
 }
 
-// ask gives the body of an answer, on a client connection of its own.
+// ask gives status and body of an answer, on a client connection of its own, when its exchange has ended.
 func (g *gate) ask() string {
 	g.t.Helper()
 	c := g.dial()
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	status, _, body := c.answer("GET")
+	eventually(g.t, "no connection is in use", func() bool { return g.origin.InUse() == 0 })
 	return fmt.Sprintf("%d %s", status, body)
 }
 
