@@ -131,9 +131,4 @@ func TestMetricsAreDocumented(t *testing.T) {
 			t.Errorf("not in docs/metrics.md: %s", g)
 		}
 	}
-	for _, w := range want {
-		if !slices.Contains(got, w) {
-			t.Errorf("in docs/metrics.md only: %s", w)
-		}
-	}
 }
