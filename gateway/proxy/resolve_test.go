@@ -347,6 +347,23 @@ func TestLookupAfterClose(t *testing.T) {
 	if got := g.ask(); got != "200 127.0.0.2" {
 		t.Error(got)
 	}
+	// … and for those that were waiting for the first lookup then.
+	held := newZone(t, "127.0.0.2")
+	held.hold = make(chan struct{})
+	h := held.named(t, port)
+	c := h.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	eventually(t, "it looks up the name", func() bool {
+		n := h.origin.servers[0].name
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.flight != nil
+	})
+	h.origin.Close()
+	close(held.hold)
+	if status, _, body := c.answer("GET"); status != 200 || body != "127.0.0.2" {
+		t.Error(status, body)
+	}
 	if n := g.origin.Stats().Servers[0].Idle; n != 0 {
 		t.Errorf("%d connections are kept by a closed origin", n)
 	}
