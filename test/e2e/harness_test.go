@@ -132,7 +132,12 @@ func (g *gateway) begin() {
 // launch starts the program and reads its log.
 func launch(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(gatewayBinary, args...), ended: make(chan struct{})}
+	return launchCommand(t, env, exec.Command(gatewayBinary, args...))
+}
+
+func launchCommand(t testing.TB, env []string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Dir = tempDir(t)
 	out, in, err := os.Pipe()
