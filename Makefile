@@ -59,6 +59,20 @@ bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, B
 		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}" --waiting "$${BENCH_WAITING:-20000}"
 	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
 
+.PHONY: abuse
+abuse: ## Count the ambiguous messages that nginx, HAProxy, a bare fasthttp proxy and the gateway let through
+	@tools/need.sh redis-server nginx haproxy
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/abuse ./abuse
+	@bin/abuse --gateway bin/gateway
+
+.PHONY: soak
+soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fails if it grows or answers wrongly
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/soak ./soak
+	@bin/soak --gateway bin/gateway --loadgen bin/loadgen --duration "$${SOAK_SECONDS:-600}s"
+
 .PHONY: lint
 lint: ## gofmt, golangci-lint and the shell scripts' syntax
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then printf 'gofmt would change:\n%s\n' "$$out" >&2; exit 1; fi

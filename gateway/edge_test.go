@@ -1,12 +1,13 @@
 package gateway
 
 import (
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 func TestPeer(t *testing.T) {
@@ -46,13 +47,7 @@ func TestPeer(t *testing.T) {
 		{"forwarded chain", "10.0.0.1", [][2]string{{"Forwarded", `for=6.6.6.6, For=198.51.100.7`}}, "198.51.100.7", false},
 		{"hidden", "10.0.0.1", [][2]string{{"Forwarded", `for=_secret`}}, "10.0.0.1", false},
 	} {
-		var ctx fasthttp.RequestCtx
-		var req fasthttp.Request
-		for _, f := range row.header {
-			req.Header.Add(f[0], f[1])
-		}
-		ctx.Init(&req, &net.TCPAddr{IP: net.ParseIP(row.from), Port: 4711}, nil)
-		p := peerOf(&ctx, trusted)
+		p := peerOf(request(t, "GET", row.from, row.header...), trusted)
 		if p.addr.String() != row.want || p.secure != row.secure {
 			t.Errorf("%s: %v secure=%v", row.name, p.addr, p.secure)
 		}
@@ -78,13 +73,26 @@ func FuzzParseHop(f *testing.F) {
 	})
 }
 
+// request is one as the proxy hands it on.
+func request(t *testing.T, method, from string, fields ...[2]string) *proxy.Request {
+	t.Helper()
+	text := method + " / HTTP/1.1\r\nHost: shop.test\r\n"
+	for _, f := range fields {
+		text += f[0] + ": " + f[1] + "\r\n"
+	}
+	q, r := proxy.ParseRequest([]byte(text+"\r\n"), netip.MustParseAddr(from).Unmap())
+	if r != nil {
+		t.Fatalf("%s: %v", text, r)
+	}
+	return q
+}
+
 func TestCookies(t *testing.T) {
-	var h fasthttp.RequestHeader
-	h.Add("Cookie", `a=1; wr_sale_ticket=first;wr_sale_pass="quoted"; wr_sales_ticket=no; wr_sale_ticket=second; =; wr_sale_nonce=`)
-	h.Add("Cookie", `__Host-wr_sale_ticket=secure; broken; wr_sale_pass=again`)
+	h := request(t, "GET", "192.0.2.1", [2]string{"Cookie", `a=1; wr_sale_ticket=first;wr_sale_pass="quoted"; wr_sales_ticket=no; wr_sale_ticket=second; =; wr_sale_nonce=`},
+		[2]string{"Cookie", `__Host-wr_sale_ticket=secure; broken; wr_sale_pass=again`})
 	var j jar
 	plain, secure := namesOf("sale", false), namesOf("sale", true)
-	j.read(&h, &plain)
+	j.read(h, &plain)
 	list := func(v values) string {
 		var s []string
 		for _, b := range v.all() {
@@ -95,7 +103,7 @@ func TestCookies(t *testing.T) {
 	if got := list(j.ticket) + " " + list(j.pass) + " " + list(j.nonce); got != "first,second quoted,again " {
 		t.Errorf("plain: %q", got)
 	}
-	j.read(&h, &secure)
+	j.read(h, &secure)
 	if got := list(j.ticket) + " " + list(j.pass); got != "secure " {
 		t.Errorf("on TLS: %q", got)
 	}
@@ -150,15 +158,10 @@ func TestBypass(t *testing.T) {
 		{"one header", "GET", "/", "10.0.0.1", "", [][2]string{{"X-Key", "open"}}, false},
 		{"another value", "GET", "/", "10.0.0.1", "", [][2]string{{"X-Key", "Open"}, {"X-Any", "1"}}, false},
 	} {
-		var h fasthttp.RequestHeader
-		h.SetMethod(row.method)
-		h.SetUserAgent(row.agent)
-		for _, f := range row.header {
-			h.Set(f[0], f[1])
-		}
+		h := request(t, row.method, row.addr, append([][2]string{{"User-Agent", row.agent}}, row.header...)...)
 		got := false
 		for i := range rules {
-			got = got || rules[i].fits(&h, []byte(row.path), netip.MustParseAddr(row.addr))
+			got = got || rules[i].fits(h, []byte(row.path), netip.MustParseAddr(row.addr))
 		}
 		if got != row.want {
 			t.Errorf("%s: %v", row.name, got)

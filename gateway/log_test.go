@@ -48,7 +48,7 @@ func TestHostileBytesInTheAccessLog(t *testing.T) {
 		{"letters from elsewhere", "é", "é", `\xc3\xa9`},
 	} {
 		e := entry{at: at, took: time.Second, addr: netip.MustParseAddr("192.0.2.77"), method: []byte("GET"), host: []byte("shop.test"),
-			target: []byte("/"), proto: []byte("HTTP/1.1"), agent: []byte(row.said), referer: []byte(row.said), outcome: "proxied", status: 200, bytes: 5}
+			target: []byte("/"), proto: "HTTP/1.1", agent: []byte(row.said), referer: []byte(row.said), outcome: "proxied", status: 200, bytes: 5}
 		line := string(e.appendJSON(nil, false))
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil || strings.Count(line, "\n") != 1 || strings.ContainsAny(line, "\r\x1b\x7f") {

@@ -2,10 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"net"
 	"net/netip"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
@@ -21,31 +18,26 @@ type peer struct {
 // peerOf finds the visitor: the connection's other end, which the PROXY protocol may have told, or, where that is a trusted proxy, the rightmost hop of
 // X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
 // was.
-func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
-	addr, forwarded := proxy.Peer(ctx)
-	if !addr.IsValid() {
-		addr = addrOf(ctx.RemoteAddr())
-	}
-	p := peer{addr: addr, secure: proxy.Secure(ctx)}
+func peerOf(q *proxy.Request, trusted []netip.Prefix) peer {
+	p := peer{addr: q.Peer(), secure: q.Secure()}
 	if !contains(trusted, p.addr) {
 		return p
 	}
 	p.trusted = true
-	if p.told = forwarded; !p.told {
+	if p.told = q.Forwarded(); !p.told {
 		return p
 	}
-	h := &ctx.Request.Header
-	if lines := h.PeekAll("X-Forwarded-For"); len(lines) > 0 {
+	if lines := q.PeekAll("x-forwarded-for"); len(lines) > 0 {
 		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return hop })
-		if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+		if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
 			p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
 		}
 		return p
 	}
-	if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+	if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
 		p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
 	}
-	if lines := h.PeekAll("Forwarded"); len(lines) > 0 {
+	if lines := q.PeekAll("forwarded"); len(lines) > 0 {
 		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return parameter(hop, "for") })
 		if proto := parameter(firstOf(lastLine(lines)), "proto"); len(proto) > 0 {
 			p.secure = equalFold(proto, "https")
@@ -55,26 +47,11 @@ func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
 }
 
 // forwardedTarget is the host and the port that the visitor asked for, as a trusted proxy tells; empty where it does not.
-func forwardedTarget(h *fasthttp.RequestHeader) (host, port []byte) {
-	if host = firstOf(lastLine(h.PeekAll("X-Forwarded-Host"))); len(host) == 0 {
-		host = parameter(firstOf(lastLine(h.PeekAll("Forwarded"))), "host")
+func forwardedTarget(q *proxy.Request) (host, port []byte) {
+	if host = firstOf(lastLine(q.PeekAll("x-forwarded-host"))); len(host) == 0 {
+		host = parameter(firstOf(lastLine(q.PeekAll("forwarded"))), "host")
 	}
-	return host, firstOf(lastLine(h.PeekAll("X-Forwarded-Port")))
-}
-
-func addrOf(a net.Addr) netip.Addr {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		addr, _ := netip.AddrFromSlice(tcp.IP)
-		return addr.Unmap()
-	}
-	if a == nil {
-		return netip.Addr{}
-	}
-	ap, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
+	return host, firstOf(lastLine(q.PeekAll("x-forwarded-port")))
 }
 
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {

@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -278,3 +279,22 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 
 // faulty is a line with a fault in it.
 // A crowd at two gateways on one store is one line: nobody is let in before who came earlier, nobody is let in twice.
+
+// A client that ends its side in the middle of a body still listens: it must not hear of success.
+func TestHalfABodyIsNoSuccess(t *testing.T) {
+	b, _ := one(t, Room{ID: "sale", Policy: policy(5)})
+	for _, rest := range []string{"Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
+		c, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: shop.test\r\nAccept: application/json\r\n%s", rest)
+		c.(*net.TCPConn).CloseWrite()
+		said, err := io.ReadAll(c)
+		c.Close()
+		if !strings.HasPrefix(string(said), "HTTP/1.1 400 ") || !strings.Contains(string(said), "Connection: close\r\n") {
+			t.Errorf("%q: %q, %v", rest, said, err)
+		}
+	}
+}

@@ -47,6 +47,9 @@ func (c *Child) Kill() {
 	<-c.done
 }
 
+// Signal sends it a signal, unless it has ended.
+func (c *Child) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
+
 // Stop asks the server to end and, if it has not after ten seconds, ends it.
 func (c *Child) Stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)

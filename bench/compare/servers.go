@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/site"
 )
 
 // stage is every server of the run. stop ends whatever was started, in reverse.
@@ -17,6 +18,8 @@ type stage struct {
 	children []*child.Child
 
 	origin, nginx, haproxy, gateway *child.Child
+	site                            *site.Site
+	mixes                           int // rooms for it that have been used
 
 	originAddr, proxyAddr, statusAddr, haproxyAddr, gatewayAddr, adminAddr string
 }
@@ -24,6 +27,9 @@ type stage struct {
 func (s *stage) stop() {
 	for i := len(s.children) - 1; i >= 0; i-- {
 		s.children[i].Stop()
+	}
+	if s.site != nil {
+		s.site.Close()
 	}
 }
 
@@ -54,6 +60,9 @@ func (s *stage) open(ctx context.Context, gatewayBin string) error {
 		if *addr, err = child.FreePort(); err != nil {
 			return err
 		}
+	}
+	if s.site, err = site.Start(); err != nil {
+		return err
 	}
 	if s.origin, err = s.launch(ctx, "origin", nginx, "origin.conf", s.nginxConf("origin", 1, fmt.Sprintf(`
   server {
@@ -126,18 +135,27 @@ http {
 `, count, s.dir, name, servers)
 }
 
-// gatewayConf has a room that lets everybody in, one with a line, and one with both for the mix. Sessions and places
-// last longer than the run, so that no renewal is measured that a visitor would not cause.
+// mixRooms is how many runs of the mix there can be: each needs passes, of which a room gives its burst.
+const mixRooms = 12
+
+// gatewayConf has a room that lets everybody in, one with a line, some with both for the mix, and one before an origin that
+// reads bodies. Sessions and places last longer than the run, so that no renewal is measured that a visitor would not
+// cause.
 func (s *stage) gatewayConf() string {
+	rooms := ""
+	for i := range mixRooms {
+		rooms += fmt.Sprintf("  - {id: mix%[1]d, paths: [\"/mix%[1]d\"], origin: bench, admission: {rate: 10, burst: 200}, queue: {absence: 1h}, session: {ttl: 1h}}\n", i)
+	}
 	return fmt.Sprintf(`listen: "%s"
 admin: {listen: "%s"}
 log: {level: warn, access: false}
 store: {dir: "%s/store"}
 origins:
   - {id: bench, servers: ["http://%s"]}
+  - {id: site, servers: ["http://%s"]}
 rooms:
   - {id: open, paths: ["/"], origin: bench, admission: {rate: 100000}, session: {ttl: 1h}}
   - {id: line, paths: ["/line"], origin: bench, admission: {rate: 10, burst: 1}, queue: {absence: 1h}, session: {ttl: 1h}}
-  - {id: mix, paths: ["/mix"], origin: bench, admission: {rate: 10, burst: 200}, queue: {absence: 1h}, session: {ttl: 1h}}
-`, s.gatewayAddr, s.adminAddr, s.dir, s.originAddr)
+  - {id: slow, paths: ["/slow"], origin: site, admission: {rate: 100000}, session: {ttl: 1h}}
+%s`, s.gatewayAddr, s.adminAddr, s.dir, s.originAddr, s.site.Addr, rooms)
 }

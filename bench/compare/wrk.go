@@ -55,9 +55,10 @@ type load struct {
 
 // shot is one run of wrk against one server.
 type shot struct {
-	Rate float64 // requests a second
-	CPU  float64 // microseconds of the server's processor time a request; 0: not known
-	P99  float64 // milliseconds
+	Requests float64
+	Rate     float64 // requests a second
+	CPU      float64 // microseconds of the server's processor time a request; 0: not known
+	P99      float64 // milliseconds
 }
 
 type bench struct {
@@ -91,7 +92,7 @@ func (b *bench) fire(ctx context.Context, server *child.Child, addr string, l lo
 	if err != nil {
 		return shot{}, fmt.Errorf("wrk against %s: %w", server.Name, err)
 	}
-	s := shot{Rate: float64(r.Requests) / (float64(r.Micros) / 1e6), P99: r.P99 / 1000}
+	s := shot{Requests: float64(r.Requests), Rate: float64(r.Requests) / (float64(r.Micros) / 1e6), P99: r.P99 / 1000}
 	if cpuErr == nil {
 		s.CPU = float64((after - before).Microseconds()) / float64(r.Requests)
 	}

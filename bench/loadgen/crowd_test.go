@@ -123,6 +123,12 @@ func TestCommandLine(t *testing.T) {
 			out: []string{"polls ", "20 tokens and 0 passes", "errors     0"}},
 		{name: "mix", args: []string{"mix", "--url", url, "--tokens", "20", "--connections", "4", "--rate", "500", "--duration", "200ms"},
 			out: []string{"polls ", "proxied ", "joins ", "errors     0"}},
+		{name: "as fast as answered, two threads", args: []string{"mix", "--url", url, "--tokens", "20", "--passes", "1", "--connections", "4", "--threads", "2", "--rate", "0", "--duration", "100ms"},
+			out: []string{"as fast as answered", "proxied ", "errors     0"}},
+		{name: "ramp", args: []string{"polls", "--url", url, "--tokens", "20", "--connections", "4", "--rate", "500", "--ramp", "100ms", "--duration", "100ms"},
+			out: []string{"polls      50 ", "errors     0"}},
+		{name: "ramp without a rate", args: []string{"mix", "--rate", "0", "--ramp", "1s"}, err: "--ramp 1s"},
+		{name: "TLS", args: []string{"mix", "--url", "https://127.0.0.1"}, err: "plain HTTP"},
 		{name: "arrive", args: []string{"--arrive", "soon"}, err: `--arrive "soon"`},
 		{name: "mode", args: []string{"--mode", "fax"}, err: `--mode "fax"`},
 		{name: "url", args: []string{"--url", "ftp://x"}, err: `url "ftp://x"`},
@@ -173,28 +179,5 @@ func TestBlendIsSpreadEvenly(t *testing.T) {
 	cycle, err := blend{Polls: 60, Proxied: 35, Joins: 5}.cycle()
 	if n := bytes.Count(cycle, []byte("j")); err != nil || len(cycle) != 100 || n != 5 {
 		t.Errorf("%d joins in %d, %v", n, len(cycle), err)
-	}
-}
-
-func TestSharesDoNotOverlap(t *testing.T) {
-	for _, n := range []int{4, 5, 11, 100} {
-		owner := map[int]int{}
-		for w := range 4 {
-			for k := range 60 {
-				i := share(w, 4, k, n)
-				if o, taken := owner[i]; taken && o != w || i < 0 || i >= n {
-					t.Fatalf("n %d: worker %d got %d of worker %d", n, w, i, o)
-				}
-				owner[i] = w
-			}
-		}
-		if len(owner) != n {
-			t.Errorf("n %d: only %d used", n, len(owner))
-		}
-	}
-	for w := range 8 {
-		if i := share(w, 8, 3, 3); i < 0 || i > 2 {
-			t.Errorf("fewer entries than workers: %d", i)
-		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/anteroom/anteroom/bench/wire"
 )
 
 // latency collects how long one kind of request took, from 1 µs to 2 min with three digits.
@@ -14,16 +16,13 @@ type latency struct {
 }
 
 func newLatency() *latency {
-	return &latency{h: hdrhistogram.New(1, int64(2*time.Minute/time.Microsecond), 3)}
+	return &latency{h: wire.NewHistogram()}
 }
 
 func (l *latency) record(d time.Duration) {
-	us := min(max(d.Microseconds(), 1), l.h.HighestTrackableValue())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.h.RecordValue(us); err != nil {
-		panic(err) // clamped to the histogram's range above
-	}
+	wire.Record(l.h, d)
 }
 
 // quantiles is what a report says of a kind of request, in milliseconds.
@@ -38,10 +37,14 @@ type quantiles struct {
 func (l *latency) quantiles() quantiles {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return quantilesOf(l.h)
+}
+
+func quantilesOf(h *hdrhistogram.Histogram) quantiles {
 	ms := func(us int64) float64 { return float64(us) / 1000 }
 	return quantiles{
-		Count: l.h.TotalCount(),
-		P50:   ms(l.h.ValueAtQuantile(50)), P99: ms(l.h.ValueAtQuantile(99)),
-		P999: ms(l.h.ValueAtQuantile(99.9)), Max: ms(l.h.Max()),
+		Count: h.TotalCount(),
+		P50:   ms(h.ValueAtQuantile(50)), P99: ms(h.ValueAtQuantile(99)),
+		P999: ms(h.ValueAtQuantile(99.9)), Max: ms(h.Max()),
 	}
 }

@@ -58,7 +58,7 @@ func command() *cobra.Command {
 	f.IntVar(&s.workers, "connections", 256, "requests under way at a time")
 	f.DurationVar(&s.to.Timeout, "request-timeout", 10*time.Second, "of one request")
 	f.BoolVar(&s.json, "json", false, "print the report as JSON")
-	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s))
+	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s), slowCommand(&s))
 	return root
 }
 
@@ -175,7 +175,7 @@ func fillCommand(s *shared) *cobra.Command {
 }
 
 func pollsCommand(s *shared) *cobra.Command {
-	var loop openLoop
+	var o mixOptions
 	var tokens int
 	var prepare time.Duration
 	cmd := &cobra.Command{
@@ -183,46 +183,50 @@ func pollsCommand(s *shared) *cobra.Command {
 		Short: "Poll the status of many tokens at a steady rate, each poll another token",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.mix(cmd, loop, blend{Polls: 1}, tokens, 0, "", prepare)
+			return s.mix(cmd, o, blend{Polls: 1}, tokens, 0, prepare)
 		},
 	}
-	mixFlags(cmd, &loop, &tokens, &prepare, 15_000)
+	mixFlags(cmd, &o, &tokens, &prepare, 15_000)
 	return cmd
 }
 
 func mixCommand(s *shared) *cobra.Command {
-	var loop openLoop
+	var o mixOptions
 	var b blend
 	var tokens, passes int
-	var path string
 	var prepare time.Duration
 	cmd := &cobra.Command{
 		Use:   "mix",
 		Short: "Send polls, requests with a pass, and joins at a steady rate",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.mix(cmd, loop, b, tokens, passes, path, prepare)
+			return s.mix(cmd, o, b, tokens, passes, prepare)
 		},
 	}
-	mixFlags(cmd, &loop, &tokens, &prepare, 30_000)
+	mixFlags(cmd, &o, &tokens, &prepare, 30_000)
 	f := cmd.Flags()
 	f.IntVar(&b.Polls, "polls", 60, "share of status polls")
 	f.IntVar(&b.Proxied, "proxied", 35, "share of requests with a pass")
 	f.IntVar(&b.Joins, "joins", 5, "share of joins")
 	f.IntVar(&passes, "passes", 50, "passes wanted; fewer do if the room lets fewer in")
-	f.StringVar(&path, "path", "/", "the page that is asked for with a pass")
+	f.StringVar(&o.Path, "path", "/", "the page that is asked for with a pass")
 	return cmd
 }
 
-func mixFlags(cmd *cobra.Command, loop *openLoop, tokens *int, prepare *time.Duration, rate float64) {
+func mixFlags(cmd *cobra.Command, o *mixOptions, tokens *int, prepare *time.Duration, rate float64) {
 	f := cmd.Flags()
-	f.Float64Var(&loop.Rate, "rate", rate, "requests a second; 0: as fast as they are answered")
-	f.DurationVar(&loop.Duration, "duration", 10*time.Second, "how long")
+	f.Float64Var(&o.Schedule.Rate, "rate", rate, "requests a second, all threads together; 0: as fast as they are answered")
+	f.DurationVar(&o.Schedule.Duration, "duration", 10*time.Second, "how long")
+	f.DurationVar(&o.Schedule.Ramp, "ramp", 0, "before that, the rate rises evenly from nothing; of this time only the errors are reported")
+	f.IntVar(&o.Threads, "threads", 1, "that send; one does for some 50,000 requests a second")
 	f.IntVar(tokens, "tokens", 10_000, "waiting tokens to poll with")
 	f.DurationVar(prepare, "prepare", time.Minute, "time to gather tokens and passes")
 }
 
-func (s *shared) mix(cmd *cobra.Command, loop openLoop, b blend, tokens, passes int, path string, prepare time.Duration) error {
+func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes int, prepare time.Duration) error {
+	if r := o.Schedule; r.Rate < 0 || r.Duration <= 0 || r.Ramp < 0 || r.Rate == 0 && r.Ramp > 0 || o.Threads < 1 {
+		return fmt.Errorf("--rate %v, --duration %s, --ramp %s, --threads %d: want at least 0, more than 0s, 0s (and a rate), 1", r.Rate, r.Duration, r.Ramp, o.Threads)
+	}
 	client, err := s.client()
 	if err != nil {
 		return err
@@ -231,23 +235,26 @@ func (s *shared) mix(cmd *cobra.Command, loop openLoop, b blend, tokens, passes 
 	if _, err := b.cycle(); err != nil {
 		return err
 	}
+	if _, _, err := plain(s.to.URLs); err != nil {
+		return err
+	}
 	if b.Polls > 0 {
-		tokens = tokensFor(tokens, s.workers)
+		tokens = max(tokens, o.Threads) // each has its own, since a poll may renew them
 	} else {
 		tokens = 0
 	}
 	if b.Proxied == 0 {
 		passes = 0
 	}
-	loop.Workers = s.workers
 	gathering, cancel := context.WithTimeout(cmd.Context(), prepare)
 	p, err := visitor.Gather(gathering, client, s.workers, tokens, passes)
 	cancel()
 	if err != nil {
 		return err
 	}
+	client.Close() // or they would be connections of which nothing is asked
 	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.Waiting), len(p.LetIn))
-	r, err := runMix(cmd.Context(), client, loop, b, p, path)
+	r, err := runMix(cmd.Context(), s.to, o, b, p)
 	if err != nil {
 		return err
 	}

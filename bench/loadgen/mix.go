@@ -1,16 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/anteroom/anteroom/bench/visitor"
+	"github.com/anteroom/anteroom/bench/wire"
 )
 
 // blend is the shares of the requests, in parts that need not sum up to a hundred.
@@ -44,85 +52,196 @@ func (b blend) cycle() ([]byte, error) {
 
 // mixReport is what an open-loop run came to.
 type mixReport struct {
-	Asked    float64   `json:"asked_per_second"` // 0: as fast as answered
-	Achieved float64   `json:"achieved_per_second"`
-	Seconds  float64   `json:"seconds"`
-	All      quantiles `json:"all"`
-	Polls    quantiles `json:"polls"`
-	Proxied  quantiles `json:"proxied"`
-	Joins    quantiles `json:"joins"`
-	Errors   int64     `json:"errors"`
-	First    string    `json:"first_error,omitempty"`
-	Tokens   int       `json:"tokens"`
-	Passes   int       `json:"passes"`
+	Asked    float64          `json:"asked_per_second"` // 0: as fast as answered
+	Achieved float64          `json:"achieved_per_second"`
+	Seconds  float64          `json:"seconds"`
+	All      quantiles        `json:"all"`
+	Polls    quantiles        `json:"polls"`
+	Proxied  quantiles        `json:"proxied"`
+	Joins    quantiles        `json:"joins"`
+	Sent     quantiles        `json:"sent"`   // how long after it was due a request was sent: what the generator, or a lack of free connections, has added
+	OwnCPU   float64          `json:"cpu_us"` // of the generator, a request
+	Errors   int64            `json:"errors"`
+	Kinds    map[string]int64 `json:"errors_by_kind,omitempty"`
+	Tokens   int              `json:"tokens"`
+	Passes   int              `json:"passes"`
 }
 
-// runMix sends the blend through the loop with the gathered credentials.
-func runMix(ctx context.Context, c *visitor.Client, loop openLoop, b blend, p *visitor.Pool, path string) (mixReport, error) {
+// mixOptions is how the blend is sent.
+type mixOptions struct {
+	Schedule wire.Schedule
+	Threads  int
+	Path     string
+}
+
+// The kinds of requests, as wire counts them.
+const (
+	poll = iota
+	proxied
+	join
+)
+
+// mixer makes every Nth request of the blend, so that the blend holds at every moment, with credentials of its own.
+type mixer struct {
+	cycle          []byte
+	first, step    int
+	polls, visits  int
+	tokens, passes []string
+	before, after  [join + 1]string // of the credential
+}
+
+func newMixer(p *visitor.Pool, cycle []byte, host, room, path string, first, step int) *mixer {
+	m := &mixer{cycle: cycle, first: first, step: step}
+	for i := first; i < len(p.Waiting); i += step {
+		m.tokens = append(m.tokens, p.Waiting[i].Token)
+	}
+	for i := first; i < len(p.LetIn); i += step {
+		m.passes = append(m.passes, p.LetIn[i].Pass)
+	}
+	if len(m.tokens) == 0 && len(p.Waiting) > 0 { // fewer than threads: they share
+		m.tokens = []string{p.Waiting[first%len(p.Waiting)].Token}
+	}
+	if len(m.passes) == 0 && len(p.LetIn) > 0 {
+		m.passes = []string{p.LetIn[first%len(p.LetIn)].Pass}
+	}
+	common := " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: anteroom-loadgen\r\nAccept: application/json\r\n"
+	base := "/.waiting-room/" + room
+	m.before = [...]string{
+		poll:    "GET " + base + "/status" + common + "X-Waiting-Room-Token: ",
+		proxied: "GET " + path + common + "X-Waiting-Room-Pass: ",
+		join:    "POST " + base + "/tickets" + common + "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+	}
+	m.after = [...]string{poll: "\r\n\r\n", proxied: "\r\n\r\n", join: ""}
+	return m
+}
+
+func (m *mixer) Next(k int, b []byte) (req []byte, kind, tag int) {
+	credential := ""
+	switch m.cycle[(k*m.step+m.first)%len(m.cycle)] {
+	case 'p':
+		kind, tag = poll, m.polls%len(m.tokens)
+		m.polls++
+		credential = m.tokens[tag]
+	case 'x':
+		kind, tag = proxied, m.visits%len(m.passes)
+		m.visits++
+		credential = m.passes[tag]
+	default:
+		kind = join
+	}
+	b = append(b, m.before[kind]...)
+	b = append(b, credential...)
+	return append(b, m.after[kind]...), kind, tag
+}
+
+// Answered keeps the newest token or pass, as a visitor would.
+func (m *mixer) Answered(kind, tag int, a *wire.Answer) string {
+	switch kind {
+	case poll:
+		if a.Status != 200 {
+			return fmt.Sprintf("poll: status %d", a.Status)
+		}
+		if _, rest, ok := bytes.Cut(a.Body(), []byte(`"token":"`)); ok {
+			token, _, _ := bytes.Cut(rest, []byte{'"'})
+			m.tokens[tag] = string(token)
+		}
+	case proxied:
+		if a.Status >= 400 || len(a.Room) > 0 {
+			return fmt.Sprintf("with a pass: status %d, X-Waiting-Room %q", a.Status, a.Room)
+		}
+		if len(a.Pass) > 0 {
+			m.passes[tag] = string(a.Pass)
+		}
+	default:
+		if a.Status != 201 {
+			return fmt.Sprintf("join: status %d", a.Status)
+		}
+	}
+	return ""
+}
+
+// runMix sends the blend with the gathered credentials.
+func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *visitor.Pool) (mixReport, error) {
 	cycle, err := b.cycle()
 	if err != nil {
 		return mixReport{}, err
 	}
-	loop.Workers = max(loop.Workers, 1)
-	all, polls, proxied, joins := newLatency(), newLatency(), newLatency(), newLatency()
-	var bad atomic.Int64
-	var first atomic.Pointer[string]
-	turn := make([]struct{ poll, visit int }, loop.Workers)
-	elapsed := loop.run(ctx, func(w, k int, due time.Time) {
-		// Worker w takes every Workers-th request of the cycle, so that the blend holds at every moment.
-		var a visitor.Answer
-		var err error
-		kind, into := cycle[(k*loop.Workers+w)%len(cycle)], polls
-		switch kind {
-		case 'p':
-			i := share(w, loop.Workers, turn[w].poll, len(p.Waiting))
-			turn[w].poll++
-			a, err = c.Status(&p.Waiting[i])
-		case 'x':
-			into = proxied
-			i := share(w, loop.Workers, turn[w].visit, len(p.LetIn))
-			turn[w].visit++
-			cr := visitor.Credentials{Pass: p.LetIn[i].Pass} // a copy: passes may be fewer than workers
-			a, err = c.Visit(&cr, path)
-		default:
-			into = joins
-			a, err = c.Join(&visitor.Credentials{})
-		}
-		took := time.Since(due)
-		all.record(took)
-		into.record(took)
-		if err == nil && (a.HTTP >= 400 || kind == 'x' && a.Room == "waiting") {
-			err = fmt.Errorf("%c: status %d, room %q", kind, a.HTTP, a.Room)
-		}
-		if err != nil {
-			bad.Add(1)
-			s := err.Error()
-			first.CompareAndSwap(nil, &s)
-		}
-	})
+	loop := wire.Loop{Schedule: o.Schedule, Timeout: to.Timeout, Kinds: join + 1}
+	var host string
+	if host, loop.Addrs, err = plain(to.URLs); err != nil {
+		return mixReport{}, err
+	}
+	threads := min(max(o.Threads, 1), to.Connections)
+	loop.Connections = to.Connections / threads
+	loop.Schedule.Rate /= float64(threads)
+	results := make([]wire.Result, threads)
+	group, gctx := errgroup.WithContext(ctx)
+	before := ownCPU()
+	for i := range threads {
+		group.Go(func() (err error) {
+			results[i], err = loop.Run(gctx, newMixer(p, cycle, host, to.Room, o.Path, i, threads))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return mixReport{}, err
+	}
+	used := ownCPU() - before
+	sum := results[0]
+	for _, r := range results[1:] {
+		sum.Merge(r)
+	}
+	all := wire.NewHistogram()
+	for _, h := range sum.Latency {
+		all.Merge(h)
+	}
 	r := mixReport{
-		Asked: loop.Rate, Seconds: elapsed.Seconds(), All: all.quantiles(), Polls: polls.quantiles(),
-		Proxied: proxied.quantiles(), Joins: joins.quantiles(), Errors: bad.Load(), Tokens: len(p.Waiting), Passes: len(p.LetIn),
+		Asked: o.Schedule.Rate, Seconds: sum.Elapsed.Seconds(), All: quantilesOf(all), Polls: quantilesOf(sum.Latency[poll]),
+		Proxied: quantilesOf(sum.Latency[proxied]), Joins: quantilesOf(sum.Latency[join]), Sent: quantilesOf(sum.Sent),
+		Kinds: sum.Errors, Tokens: len(p.Waiting), Passes: len(p.LetIn),
+	}
+	for _, n := range sum.Errors {
+		r.Errors += n
 	}
 	r.Achieved = float64(r.All.Count) / r.Seconds
-	if s := first.Load(); s != nil {
-		r.First = *s
-	}
+	r.OwnCPU = float64(used.Microseconds()) / float64(sum.Asked)
 	return r, nil
 }
 
-// share walks the worker's own entries of a pool of n: w, w+workers, w+2·workers, …; where the pool is smaller than the
-// number of workers, they share. Tokens are not shared, since a poll may renew them: see tokensFor.
-func share(w, workers, k, n int) int {
-	own := (n - w + workers - 1) / workers
-	if own <= 0 {
-		return w % n
+// plain gives the addresses of gateways that speak HTTP without TLS, and the host to ask for.
+func plain(urls []string) (host string, addrs []*net.TCPAddr, err error) {
+	for _, raw := range urls {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return "", nil, fmt.Errorf("--url %q: %w", raw, err)
+		}
+		if u.Scheme != "http" {
+			return "", nil, fmt.Errorf("--url %q: this mode measures over plain HTTP; give an http:// address of the gateway", raw)
+		}
+		port := u.Port()
+		if port == "" {
+			port = "80"
+		}
+		addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(u.Hostname(), port))
+		if err != nil {
+			return "", nil, fmt.Errorf("--url %q: %w", raw, err)
+		}
+		addrs = append(addrs, addr)
+		if host == "" {
+			host = u.Host
+		}
 	}
-	return w + k%own*workers
+	return host, addrs, nil
 }
 
-// tokensFor raises the number of tokens so that no two workers share one.
-func tokensFor(tokens, workers int) int { return max(tokens, workers) }
+// ownCPU is the processor time that this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
 
 func (r mixReport) json(w io.Writer) error {
 	e := json.NewEncoder(w)
@@ -141,11 +260,12 @@ func (r mixReport) text(out io.Writer) error {
 	r.Polls.line(w, "polls")
 	r.Proxied.line(w, "proxied")
 	r.Joins.line(w, "joins")
-	fmt.Fprintf(w, "errors     %d", r.Errors)
-	if r.First != "" {
-		fmt.Fprintf(w, " (the first: %s)", r.First)
+	r.Sent.line(w, "sent late")
+	fmt.Fprintf(w, "generator  %.1f µs of processor time a request\n", r.OwnCPU)
+	fmt.Fprintf(w, "errors     %d\n", r.Errors)
+	for _, k := range slices.Sorted(maps.Keys(r.Kinds)) {
+		fmt.Fprintf(w, "           %6d × %s\n", r.Kinds[k], k)
 	}
-	w.WriteByte('\n')
 	_, err := io.WriteString(out, w.String())
 	return err
 }

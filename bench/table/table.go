@@ -33,6 +33,9 @@ func (b Bar) text(peer string) string {
 	if b.Ratio {
 		return fmt.Sprintf("%s %.2f × %s", sign, b.Limit, peer)
 	}
+	if b.Limit == 0 {
+		return sign + " 0"
+	}
 	return fmt.Sprintf("%s %s", sign, Figure(b.Limit))
 }
 
@@ -49,6 +52,7 @@ type Row struct {
 	What, Unit string
 	Peers      []float64
 	Ours       float64
+	Counted    bool // so that a zero is a figure
 	Bars       []Bar
 }
 
@@ -77,7 +81,7 @@ func (r Row) cells(peers []string) []string {
 		}
 		text := b.text(peers[0])
 		switch {
-		case x == 0:
+		case x == 0 && !r.Counted:
 		case b.holds(x):
 			text += " holds"
 		default:
@@ -85,7 +89,11 @@ func (r Row) cells(peers []string) []string {
 		}
 		bars = append(bars, text)
 	}
-	return append(cells, Figure(r.Ours), shown, strings.Join(bars, "; "))
+	ours := Figure(r.Ours)
+	if r.Counted && r.Ours == 0 {
+		ours = "0"
+	}
+	return append(cells, ours, shown, strings.Join(bars, "; "))
 }
 
 // Figure prints three digits, and – for what was not taken.

@@ -23,6 +23,8 @@ func TestTable(t *testing.T) {
 		{What: "proxying", Unit: "CPU µs", Peers: []float64{10}, Ours: 12, Bars: []Bar{{Limit: 1.25, AtMost: true, Ratio: true}}},
 		{What: "mix", Unit: "p99 ms", Ours: 12.345, Bars: []Bar{{Limit: 10, AtMost: true}}},
 		{What: "proxying", Unit: "CPU µs", Bars: []Bar{{Limit: 1.25, AtMost: true, Ratio: true}}},
+		{What: "mix", Unit: "errors", Counted: true, Bars: []Bar{{AtMost: true}}},
+		{What: "slow", Unit: "errors", Counted: true, Ours: 3, Bars: []Bar{{AtMost: true}}},
 	})
 	const want = `
 median of the rounds   nginx    HAProxy   gateway   ratio to nginx   bar
@@ -30,6 +32,8 @@ proxying, /s           80,000   72,346    60,000    0.75             ≥ 30,000 
 proxying, CPU µs       10       –         12        1.20             ≤ 1.25 × nginx holds
 mix, p99 ms            –        –         12.3      –                ≤ 10 MISSED
 proxying, CPU µs       –        –         –         –                ≤ 1.25 × nginx
+mix, errors            –        –         0         –                ≤ 0 holds
+slow, errors           –        –         3         –                ≤ 0 MISSED
 `
 	if got := "\n" + out.String(); err != nil || got != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)

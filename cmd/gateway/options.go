@@ -47,6 +47,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 			ID: c.ID, Servers: c.Servers, Timeout: c.Timeout, ConnectTimeout: c.ConnectTimeout, FirstByteTimeout: c.FirstByteTimeout,
 			IdleTimeout: c.IdleTimeout, QueueTimeout: c.QueueTimeout, MaxConns: c.MaxConns, MaxBody: int64(c.MaxBody),
 			PreserveHost: c.PreserveHost, TLS: proxy.TLSConfig{CAFile: c.TLS.CAFile, ServerName: c.TLS.ServerName},
+			Health: proxy.HealthConfig{Path: c.Health.Path, Interval: c.Health.Interval},
 		})
 	}
 	for i := range cfg.Rooms {

@@ -210,9 +210,9 @@ func newPorch(t *testing.T, wanted Preface, secure *tls.Config, lim Limits) *por
 			ctx.SetStatusCode(r.Status)
 			return
 		}
-		addr, _ := Peer(ctx)
+		addr := RequestOf(ctx).Peer()
 		proto := "http"
-		if Secure(ctx) {
+		if RequestOf(ctx).Secure() {
 			proto = "https"
 		}
 		body, _ := ReadBody(ctx, nil, 1<<20)

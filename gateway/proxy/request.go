@@ -120,7 +120,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	switch {
 	case f.Proto != "":
 		dst = append(dst, f.Proto...)
-	case Secure(x.ctx):
+	case x.c.req.Secure():
 		dst = append(dst, "https"...)
 	default:
 		dst = append(dst, "http"...)

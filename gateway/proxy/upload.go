@@ -134,6 +134,14 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }
 
+// finishUpload lets an upload go on whose answer is over: an origin that keeps its connection may want the rest, and
+// many clients read nothing before they have sent it all. The client has to be as quick as before the answer began.
+func (x *exchange) finishUpload() {
+	x.c.replying.Store(false)
+	<-x.up.done
+	x.up.running = false
+}
+
 // stopUpload ends an upload that the answer has overtaken and waits for its goroutine.
 func (x *exchange) stopUpload() {
 	if !x.up.running {

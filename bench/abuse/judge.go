@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// judge returns why a case has not been passed, or nothing. got is what the origin received of it, said what the client
+// was told. strict is for the gateway.
+func judge(c abuse, strict bool, got []*message, said string) string {
+	if c.want == clean {
+		if c.want = either; strict {
+			c.want = refuse
+		}
+	}
+	if strings.Contains(said, "POISON") {
+		return "the client was given what the origin sent after an answer's end"
+	}
+	complete := 0
+	for _, m := range got {
+		if strings.Contains(m.first, "/smuggled") {
+			return "the request in the body was executed"
+		}
+		if !m.complete {
+			continue
+		}
+		complete++
+		switch {
+		case c.want == refuse:
+			return fmt.Sprintf("forwarded: %.200q", m.header)
+		case len(m.problems) > 0:
+			return fmt.Sprintf("forwarded ambiguously: %s", strings.Join(m.problems, "; "))
+		case c.absent != "" && strings.Contains(m.header, c.absent):
+			return fmt.Sprintf("%q was forwarded", c.absent)
+		case c.body != "" && c.want != bad && strings.HasPrefix(m.first, "POST") && string(m.body) != c.body:
+			return fmt.Sprintf("its body was forwarded as %.60q", m.body)
+		}
+	}
+	answers := answersOf(said)
+	switch c.want {
+	case refuse:
+		for _, a := range answers {
+			if strings.HasPrefix(a.first, "HTTP/1.1 2") {
+				return fmt.Sprintf("served without the origin: %.200q", said)
+			}
+		}
+	case serve:
+		n := strings.Count(c.send, "X-Case:")
+		if complete != n {
+			return fmt.Sprintf("%d of %d requests were forwarded (%.60q)", complete, n, said)
+		}
+		served := 0
+		for _, a := range answers {
+			if a.complete && len(a.problems) == 0 && strings.HasPrefix(a.first, "HTTP/1.1 200") && string(a.body) == "ok" {
+				served++
+			}
+		}
+		if served != n {
+			return fmt.Sprintf("%d of %d answers were delivered: %.200q", served, n, said)
+		}
+	case bad:
+		for _, a := range answers {
+			switch {
+			case len(a.first) > 9 && a.first[9] == '5':
+			case !a.complete: // it was cut off, which a client notices
+			case len(a.problems) > 0:
+				return fmt.Sprintf("delivered ambiguously: %s", strings.Join(a.problems, "; "))
+			case strings.HasPrefix(a.first, "HTTP/1.1 101"):
+				return "a switch that nobody asked for was delivered"
+			case string(a.body) != c.body:
+				return fmt.Sprintf("delivered as %.60q", a.body)
+			}
+		}
+	}
+	return ""
+}
+
+// answersOf takes apart what a client was told. What follows the last whole answer is one that is not complete.
+func answersOf(said string) (all []*message) {
+	r := bufio.NewReader(strings.NewReader(said))
+	for {
+		m, err := readMessage(r, false)
+		if m != nil {
+			all = append(all, m)
+		}
+		if m == nil || err != nil && err != io.EOF || !m.complete {
+			return all
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package slow
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A server that keeps everybody sees each kind do what its name says.
+func TestCrowd(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	seen := map[string]int{}
+	note := func(what string) { mu.Lock(); seen[what]++; mu.Unlock() }
+	count := func(what string) int { mu.Lock(); defer mu.Unlock(); return seen[what] }
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				note("connection")
+				in := bufio.NewReader(c)
+				line, err := in.ReadString('\n')
+				if err != nil {
+					return
+				}
+				req, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(line), in)))
+				switch {
+				case err != nil: // the header never ends
+					note("header")
+				case req.Method == "POST":
+					if _, err := io.ReadFull(req.Body, make([]byte, 2)); err == nil && req.Header.Get("X-Waiting-Room-Pass") == "p" && req.URL.Path == "/up" {
+						note("body")
+					}
+					return // sent away, to see it come back
+				case req.URL.Path == "/long":
+					note("unread")
+					buf := make([]byte, 1<<20)
+					for err == nil {
+						_, err = c.Write(buf)
+					}
+				}
+			})
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	crowd := New(Options{Addr: ln.Addr().(*net.TCPAddr), Clients: 8, Pass: "p", Upload: "/up", Long: "/long"})
+	done := make(chan Report, 1)
+	go func() { done <- crowd.Run(ctx) }()
+	select {
+	case <-crowd.Ready():
+	case <-ctx.Done():
+		t.Error("they are not all connected")
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for (count("body") < 4 || count("unread") < 2) && ctx.Err() == nil {
+		<-tick.C
+	}
+	cancel()
+	report := <-done
+	_ = ln.Close()
+	serving.Wait()
+	if report.SentAway["body"] < 2 || report.SentAway["idle"]+report.SentAway["header"]+report.SentAway["unread"] > 0 || len(report.Failed) > 0 {
+		t.Errorf("%+v", report)
+	}
+	if count("header") != 2 || count("connection") < 10 {
+		t.Errorf("seen %v", seen)
+	}
+}
+
+func TestNobodyIsThere(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if r := New(Options{Addr: ln.Addr().(*net.TCPAddr), Clients: 4}).Run(ctx); r.Held != 0 || len(r.Failed) == 0 {
+		t.Errorf("%+v", r)
+	}
+}
