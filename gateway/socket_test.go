@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -9,6 +11,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func listen(t *testing.T) net.Listener {
@@ -109,5 +115,44 @@ func TestSocketWaitsForDescriptors(t *testing.T) {
 	s = newSocket(&failing{ln, []error{syscall.EMFILE, syscall.EBADF}}, slog.New(slog.DiscardHandler), func() {})
 	if _, err := s.Accept(); !errors.Is(err, syscall.EBADF) {
 		t.Errorf("an error that does not pass: %v", err)
+	}
+}
+
+// A connection that is idle when the gateway leaves has one more request, whose answer ends it.
+func TestLastRequestOfAnIdleConnection(t *testing.T) {
+	s := newSite(t, "shop", nil)
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", s.URL)}, LastRequest: time.Minute,
+	})
+	c, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := bufio.NewReader(c)
+	if a, err := exchange(c, r, "GET /"); err != nil || a.closed {
+		t.Fatalf("%+v %v", a, err)
+	}
+	down := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { down <- b.Gateway.Shutdown(ctx) }()
+	eventually(t, "nobody new is taken", func() bool {
+		n, err := net.Dial("tcp", b.addr)
+		if err == nil {
+			n.Close()
+		}
+		return err != nil
+	})
+	if a, err := exchange(c, r, "GET /"); err != nil || a.status != 200 || !a.closed {
+		t.Errorf("the last request: %+v %v", a, err)
+	}
+	select {
+	case err := <-down:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it waits though nobody is left")
 	}
 }
