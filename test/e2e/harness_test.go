@@ -129,7 +129,9 @@ func (g *gateway) begin() {
 	g.ready()
 	if g.dir != "" {
 		// Who comes before the store has been heard gets a place that is put in order later: a busy machine is slow to start it.
-		until(g.t, "the store is heard", func() bool { return strings.Contains(adminOf(g.t, g).ask("GET", "/metrics", "").body, "anteroom_store_up 1\n") })
+		until(g.t, "the store is heard", func() bool {
+			return strings.Contains(adminOf(g.t, g).ask("GET", "/metrics", "").body, "anteroom_store_up 1\n")
+		})
 	}
 }
 
