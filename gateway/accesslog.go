@@ -66,7 +66,7 @@ type entry struct {
 	addr           netip.Addr
 	method, host   []byte
 	target         []byte
-	proto          []byte
+	proto          string
 	agent, referer []byte
 	room           string
 	outcome        string
@@ -139,7 +139,7 @@ func (e *entry) appendCombined(b []byte, prefix bool) []byte {
 	}
 	b = append(b, logAddr(e.addr, prefix)...)
 	b = append(e.at.UTC().AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700"), "] "...)
-	quoted(e.method, redact(e.target), e.proto)
+	quoted(e.method, redact(e.target), []byte(e.proto))
 	b = strconv.AppendInt(append(b, ' '), int64(e.status), 10)
 	b = append(strconv.AppendInt(append(b, ' '), e.bytes, 10), ' ')
 	quoted(orDash(redact(e.referer)))

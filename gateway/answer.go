@@ -6,7 +6,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/gateway/page"
-	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 const (
@@ -18,8 +17,12 @@ const (
 
 // begin sets what every answer of ours has.
 func (v *visit) begin(code int, contentType string) *fasthttp.ResponseHeader {
-	h := &v.ctx.Response.Header
-	v.ctx.Response.SetStatusCode(code)
+	h := &v.res.Header
+	if v.ctx == nil {
+		v.res.Reset()
+		h.SetNoDefaultContentType(true)
+	}
+	h.SetStatusCode(code)
 	h.SetContentType(contentType)
 	h.Set("Cache-Control", "no-store")
 	if v.origin {
@@ -37,10 +40,16 @@ func (v *visit) begin(code int, contentType string) *fasthttp.ResponseHeader {
 	return h
 }
 
-// end sends v.body and gives the request's own body, if it was not read, its end.
+// end makes v.body the answer's body. The answer goes out when the request is done with.
 func (v *visit) end() {
-	v.ctx.Response.SetBody(v.body)
-	proxy.Drain(v.ctx)
+	if v.ctx == nil {
+		v.res.SetBodyRaw(v.body)
+	} else {
+		v.res.SetBody(v.body) // it is sent when the visit is somebody else's
+	}
+	if v.req.Drain() {
+		v.res.SetConnectionClose()
+	}
 }
 
 func retryAfter(h *fasthttp.ResponseHeader, seconds int) {
@@ -78,7 +87,7 @@ func (v *visit) sendJSON(code int, s *status) bool {
 		b = append(strconv.AppendInt(append(b, "Retry-After: "...), int64(s.refresh), 10), "\r\n"...)
 	}
 	v.text = b
-	if !proxy.Answer(v.ctx, v.start, code, b, v.body) {
+	if !v.req.Answer(v.start, code, b, v.body) {
 		return false
 	}
 	v.answered, v.code, v.sent = true, code, int64(len(v.body))
@@ -87,7 +96,7 @@ func (v *visit) sendJSON(code int, s *status) bool {
 
 // showPage answers with the waiting page.
 func (v *visit) showPage(code int, view *page.View) {
-	view.AcceptLanguage = string(v.ctx.Request.Header.Peek("Accept-Language"))
+	view.AcceptLanguage = string(v.req.Peek("accept-language"))
 	v.body = v.room.page.Append(v.body[:0], view)
 	h := v.begin(code, typeHTML)
 	h.Set("X-Waiting-Room", view.State)
@@ -101,7 +110,7 @@ func (v *visit) showPage(code int, view *page.View) {
 // replaces the table's; field names what in the request is wrong.
 func (v *visit) refuse(p *problem, detail, field string) {
 	if p.level > quiet {
-		v.g.log.Log(v.ctx, p.level, p.title, "code", p.code, "room", v.roomID())
+		v.g.log.Log(v.g.life, p.level, p.title, "code", p.code, "room", v.roomID())
 	}
 	v.show(p, detail, field)
 }
@@ -113,7 +122,7 @@ func (v *visit) show(p *problem, detail, field string) {
 		v.outcome = failed
 	}
 	if p.close {
-		v.ctx.SetConnectionClose()
+		v.req.CloseAfter()
 	}
 	var h *fasthttp.ResponseHeader
 	switch v.who {
@@ -139,7 +148,7 @@ func (v *visit) show(p *problem, detail, field string) {
 func (v *visit) fail(err error) {
 	p := problemOf(err)
 	if p.level > quiet {
-		v.g.log.Log(v.ctx, p.level, "request failed", "room", v.roomID(), "error", err)
+		v.g.log.Log(v.g.life, p.level, "request failed", "room", v.roomID(), "error", err)
 	}
 	v.show(p, "", "")
 }

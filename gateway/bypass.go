@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/valyala/fasthttp"
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // Bypass lets requests go to the origin without a pass. All that is set must fit; an empty rule fits nothing.
@@ -28,7 +28,7 @@ type bypassRule struct {
 	headers []headerRule
 }
 
-type headerRule struct{ name, value string }
+type headerRule struct{ name, value string } // the name in lower case
 
 func newBypass(rules []Bypass, r *room) ([]bypassRule, error) {
 	var out []bypassRule
@@ -53,7 +53,7 @@ func newBypass(rules []Bypass, r *room) ([]bypassRule, error) {
 			rule.agents = regexp.MustCompile("(?i)" + strings.Join(quoted, "|"))
 		}
 		for name, value := range b.Headers {
-			rule.headers = append(rule.headers, headerRule{name, value})
+			rule.headers = append(rule.headers, headerRule{strings.ToLower(name), value})
 		}
 		slices.SortFunc(rule.headers, func(a, b headerRule) int { return strings.Compare(a.name, b.name) })
 		if rule.paths == nil && rule.methods == nil && rule.ips == nil && rule.agents == nil && rule.headers == nil {
@@ -66,18 +66,18 @@ func newBypass(rules []Bypass, r *room) ([]bypassRule, error) {
 
 // fits tells whether a request may go on without a pass. Every reading of its path has to fit, so that a spelling that
 // servers read in different ways opens nothing.
-func (b *bypassRule) fits(h *fasthttp.RequestHeader, path []byte, addr netip.Addr) bool {
-	if b.methods != nil && !slices.Contains(b.methods, string(h.Method())) {
+func (b *bypassRule) fits(q *proxy.Request, path []byte, addr netip.Addr) bool {
+	if b.methods != nil && !slices.Contains(b.methods, string(q.Method())) {
 		return false
 	}
 	if b.ips != nil && !contains(b.ips, addr) {
 		return false
 	}
-	if b.agents != nil && !b.agents.Match(h.UserAgent()) {
+	if b.agents != nil && !b.agents.Match(q.Peek("user-agent")) {
 		return false
 	}
 	for _, want := range b.headers {
-		got := h.Peek(want.name)
+		got := q.Peek(want.name)
 		if got == nil || want.value != "" && string(got) != want.value {
 			return false
 		}

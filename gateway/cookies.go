@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/valyala/fasthttp"
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // SameSite of the cookies.
@@ -48,9 +48,9 @@ func (v *values) all() [][]byte { return v.list[:v.n] }
 type jar struct{ ticket, nonce, pass values }
 
 // read finds a room's cookies in a request.
-func (j *jar) read(h *fasthttp.RequestHeader, names *cookieNames) {
+func (j *jar) read(q *proxy.Request, names *cookieNames) {
 	*j = jar{}
-	for _, line := range h.PeekAll("Cookie") {
+	for _, line := range q.PeekAll("cookie") {
 		for len(line) > 0 {
 			pair := line
 			if i := bytes.IndexByte(line, ';'); i >= 0 {

@@ -1,12 +1,13 @@
 package gateway
 
 import (
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 func TestPeer(t *testing.T) {
@@ -29,17 +30,24 @@ func TestPeer(t *testing.T) {
 		{"mapped", "::ffff:10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7"}}, "198.51.100.7", false},
 		{"rubbish", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7, unknown, 10.0.0.8"}}, "10.0.0.8", false},
 		{"empty", "10.0.0.1", [][2]string{{"X-Forwarded-For", " , "}}, "10.0.0.1", false},
+		{"empty elements are none", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7, ,, 10.0.0.8,"}}, "198.51.100.7", false},
+		{"three lines, one empty", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7"}, {"X-Forwarded-For", ""}, {"X-Forwarded-For", "10.0.0.8"}}, "198.51.100.7", false},
+		{"the walk does not go past a stranger", "10.0.0.1", [][2]string{{"X-Forwarded-For", "10.0.0.9, 198.51.100.7, 10.0.0.8"}}, "198.51.100.7", false},
+		{"an address that is half one", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7, 10.0.0.300"}}, "10.0.0.1", false},
+		{"a port that is none", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7:99999"}}, "10.0.0.1", false},
+		{"six without brackets", "10.0.0.1", [][2]string{{"X-Forwarded-For", "2001:470::7"}}, "2001:470::7", false},
+		{"six in brackets", "10.0.0.1", [][2]string{{"X-Forwarded-For", "[2001:470::7]"}}, "2001:470::7", false},
+		{"six, mapped", "10.0.0.1", [][2]string{{"X-Forwarded-For", "::ffff:198.51.100.7"}}, "198.51.100.7", false},
+		{"six, trusted", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7, 2001:db8::9"}}, "198.51.100.7", false},
+		{"six with a zone", "10.0.0.1", [][2]string{{"X-Forwarded-For", "fe80::1%eth0"}}, "fe80::1", false},
+		{"both: X-Forwarded-For counts", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7"}, {"Forwarded", "for=6.6.6.6;proto=https"}}, "198.51.100.7", false},
+		{"X-Real-IP alone is nobody's word", "10.0.0.1", [][2]string{{"X-Real-Ip", "198.51.100.7"}}, "10.0.0.1", false},
+		{"proto without an address", "10.0.0.1", [][2]string{{"X-Forwarded-Proto", "HTTPS"}}, "10.0.0.1", true},
 		{"forwarded", "10.0.0.1", [][2]string{{"Forwarded", `for="[2001:470::7]:4711";proto=https;by=10.0.0.1`}}, "2001:470::7", true},
 		{"forwarded chain", "10.0.0.1", [][2]string{{"Forwarded", `for=6.6.6.6, For=198.51.100.7`}}, "198.51.100.7", false},
 		{"hidden", "10.0.0.1", [][2]string{{"Forwarded", `for=_secret`}}, "10.0.0.1", false},
 	} {
-		var ctx fasthttp.RequestCtx
-		var req fasthttp.Request
-		for _, f := range row.header {
-			req.Header.Add(f[0], f[1])
-		}
-		ctx.Init(&req, &net.TCPAddr{IP: net.ParseIP(row.from), Port: 4711}, nil)
-		p := peerOf(&ctx, trusted)
+		p := peerOf(request(t, "GET", row.from, row.header...), trusted)
 		if p.addr.String() != row.want || p.secure != row.secure {
 			t.Errorf("%s: %v secure=%v", row.name, p.addr, p.secure)
 		}
@@ -65,13 +73,26 @@ func FuzzParseHop(f *testing.F) {
 	})
 }
 
+// request is one as the proxy hands it on.
+func request(t *testing.T, method, from string, fields ...[2]string) *proxy.Request {
+	t.Helper()
+	text := method + " / HTTP/1.1\r\nHost: shop.test\r\n"
+	for _, f := range fields {
+		text += f[0] + ": " + f[1] + "\r\n"
+	}
+	q, r := proxy.ParseRequest([]byte(text+"\r\n"), netip.MustParseAddr(from).Unmap())
+	if r != nil {
+		t.Fatalf("%s: %v", text, r)
+	}
+	return q
+}
+
 func TestCookies(t *testing.T) {
-	var h fasthttp.RequestHeader
-	h.Add("Cookie", `a=1; wr_sale_ticket=first;wr_sale_pass="quoted"; wr_sales_ticket=no; wr_sale_ticket=second; =; wr_sale_nonce=`)
-	h.Add("Cookie", `__Host-wr_sale_ticket=secure; broken; wr_sale_pass=again`)
+	h := request(t, "GET", "192.0.2.1", [2]string{"Cookie", `a=1; wr_sale_ticket=first;wr_sale_pass="quoted"; wr_sales_ticket=no; wr_sale_ticket=second; =; wr_sale_nonce=`},
+		[2]string{"Cookie", `__Host-wr_sale_ticket=secure; broken; wr_sale_pass=again`})
 	var j jar
 	plain, secure := namesOf("sale", false), namesOf("sale", true)
-	j.read(&h, &plain)
+	j.read(h, &plain)
 	list := func(v values) string {
 		var s []string
 		for _, b := range v.all() {
@@ -82,7 +103,7 @@ func TestCookies(t *testing.T) {
 	if got := list(j.ticket) + " " + list(j.pass) + " " + list(j.nonce); got != "first,second quoted,again " {
 		t.Errorf("plain: %q", got)
 	}
-	j.read(&h, &secure)
+	j.read(h, &secure)
 	if got := list(j.ticket) + " " + list(j.pass); got != "secure " {
 		t.Errorf("on TLS: %q", got)
 	}
@@ -137,15 +158,10 @@ func TestBypass(t *testing.T) {
 		{"one header", "GET", "/", "10.0.0.1", "", [][2]string{{"X-Key", "open"}}, false},
 		{"another value", "GET", "/", "10.0.0.1", "", [][2]string{{"X-Key", "Open"}, {"X-Any", "1"}}, false},
 	} {
-		var h fasthttp.RequestHeader
-		h.SetMethod(row.method)
-		h.SetUserAgent(row.agent)
-		for _, f := range row.header {
-			h.Set(f[0], f[1])
-		}
+		h := request(t, row.method, row.addr, append([][2]string{{"User-Agent", row.agent}}, row.header...)...)
 		got := false
 		for i := range rules {
-			got = got || rules[i].fits(&h, []byte(row.path), netip.MustParseAddr(row.addr))
+			got = got || rules[i].fits(h, []byte(row.path), netip.MustParseAddr(row.addr))
 		}
 		if got != row.want {
 			t.Errorf("%s: %v", row.name, got)

@@ -292,7 +292,7 @@ func (v *visit) serveEvents() {
 	header = append(fasthttp.AppendHTTPDate(append(header, "Date: "...), time.Now()), "\r\n"...)
 	if v.origin {
 		header = append(header, "Vary: Cookie, Origin\r\nAccess-Control-Allow-Credentials: true\r\nAccess-Control-Allow-Origin: "...)
-		header = append(append(header, v.ctx.Request.Header.Peek("Origin")...), "\r\n"...)
+		header = append(append(header, v.req.Peek("origin")...), "\r\n"...)
 	} else {
 		header = append(header, "Vary: Cookie\r\n"...)
 	}

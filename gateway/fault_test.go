@@ -107,7 +107,7 @@ Vary: Cookie
 X-Content-Type-Options: nosniff
 X-Waiting-Room-Pass: JWT
 
-{"type":"urn:anteroom:problem:bad_gateway","title":"The site does not answer","status":502,"detail":"The site behind this page could not be reached or broke off. Try again in a moment.","code":"bad_gateway"}`)
+{"type":"urn:anteroom:problem:origin_unreachable","title":"The site cannot be reached","status":502,"detail":"No connection to the site behind this page could be made. Try again in a moment.","code":"origin_unreachable"}`)
 	if b.call("GET /", asPage, a.jar()).code(t, 502).header.Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Error("a navigation does not get a page")
 	}

@@ -29,21 +29,24 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	}
 	f.ClientIP = v.peer.addr
 	f.Proto = ""
-	f.ForwardedFor = nil
+	f.ForwardedFor, f.ForwardedHost, f.ForwardedPort = nil, nil, nil
 	if v.peer.trusted {
 		f.Proto = "http"
 		if v.peer.secure {
 			f.Proto = "https"
 		}
 		f.ForwardedFor = v.forwardedFor()
+		if v.peer.told {
+			f.ForwardedHost, f.ForwardedPort = forwardedTarget(v.req)
+		}
 	}
 	f.Session = ""
 	if v.session = session != nil; v.session {
 		v.sid = session.Session
 		text, _ := v.sid.AppendText(v.sidBuf[:0])
-		f.Session = unsafe.String(&text[0], len(text)) // of this visit's own buffer, which Serve outlives
+		f.Session = unsafe.String(&text[0], len(text)) // of this visit's own buffer, which outlives Forward
 	}
-	out := to.Serve(v.ctx, f)
+	out := v.req.Forward(to.Origin, f)
 	v.answered, v.code, v.sent = out.Sent, out.Status, out.BodyBytes
 	if out.FirstByte > 0 {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())
@@ -57,16 +60,16 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	if c := to.metrics.errors[out.Kind]; c != nil {
 		c.Inc()
 	}
-	p := problemOfOrigin(out.Kind)
+	p := problemOfOrigin(&out)
 	if out.Sent {
 		if p.status >= 500 {
 			v.outcome = failed
 		}
-		v.g.log.Log(v.ctx, slog.LevelDebug, "answer cut off", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+		v.g.log.Log(v.g.life, slog.LevelDebug, "answer cut off", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
 		return
 	}
-	v.g.log.Log(v.ctx, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
-	v.who = who(&v.ctx.Request.Header)
+	v.g.log.Log(v.g.life, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+	v.who = who(v.req)
 	v.show(p, "", "")
 	if p.status >= 500 {
 		v.outcome = failed
@@ -86,10 +89,10 @@ func ours(name []byte) bool {
 
 // forwardedFor is the chain that a trusted proxy sent, in one line.
 func (v *visit) forwardedFor() []byte {
-	lines := v.ctx.Request.Header.PeekAll("X-Forwarded-For")
+	lines := v.req.PeekAll("x-forwarded-for")
 	switch len(lines) {
 	case 0:
-		if v.peer.addr == addrOf(v.ctx.RemoteAddr()) {
+		if v.peer.addr == v.req.Peer() {
 			return nil
 		}
 		v.text = v.peer.addr.AppendTo(v.text[:0]) // from Forwarded
@@ -145,12 +148,14 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	for _, name := range targeted(h) {
 		h.Del(name)
 	}
+	h.Del("Cache-Control") // all its lines: Set replaces but one
 	h.Set("Cache-Control", "private, no-store")
 	h.Del("Expires")
 	for i := range v.cookies[:v.nset] {
 		h.AddBytesV("Set-Cookie", v.cookies[i].value)
 	}
 	if len(v.newPass) > 0 {
+		h.Del("X-Waiting-Room-Pass")
 		h.SetBytesV("X-Waiting-Room-Pass", v.newPass)
 	}
 }

@@ -11,30 +11,30 @@ import (
 // gate decides about a request to a protected path (DESIGN §4).
 func (v *visit) gate() {
 	r := v.room
-	h := &v.ctx.Request.Header
+	q := v.req
 	policy := &r.line.Snapshot().Policy
 	if !policy.Enabled || policy.Method == admission.Passthrough {
 		v.forward(r.origin, nil)
 		return
 	}
-	if h.IsOptions() && who(h) == preflight {
+	if q.Is("OPTIONS") && who(q) == preflight {
 		v.forward(r.origin, nil)
 		return
 	}
 	for i := range r.bypass {
-		if r.bypass[i].fits(h, pathOf(v.target), v.peer.addr) {
+		if r.bypass[i].fits(q, pathOf(v.target), v.peer.addr) {
 			v.outcome = bypassed
 			v.forward(r.origin, nil)
 			return
 		}
 	}
 	v.now = r.line.RedisNow()
-	v.jar.read(h, v.names())
+	v.jar.read(q, v.names())
 	if p, ok := v.findPass(); ok {
 		v.proceed(&p, policy)
 		return
 	}
-	v.who = who(h)
+	v.who = who(q)
 	switch {
 	case !v.who.takes():
 		v.passless(policy)
@@ -68,7 +68,7 @@ func (v *visit) renew(p *token.Pass, policy *admission.Policy, now int64) {
 	renewed.Off = v.room.line.Age() > policy.SessionTTL
 	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &renewed)
 	v.cookie(v.names().pass, v.pass, renewed.Expires-now)
-	if len(v.ctx.Request.Header.Peek("X-Waiting-Room-Pass")) > 0 {
+	if len(v.req.Peek("x-waiting-room-pass")) > 0 {
 		v.newPass = v.pass
 	}
 }
@@ -89,7 +89,7 @@ func (v *visit) passless(policy *admission.Policy) {
 		p = problemPrefetch
 	}
 	v.refuse(p, "", "")
-	v.ctx.Response.Header.Set("X-Waiting-Room", stateWaiting)
+	v.res.Header.Set("X-Waiting-Room", stateWaiting)
 	v.outcome = waiting
 }
 
@@ -227,12 +227,12 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 			view.State, view.Reason = "expired", lost
 		}
 		v.showPage(v.room.options.PageStatus, &view)
-		v.ctx.Response.Header.Set("X-Waiting-Room", stateWaiting)
+		v.res.Header.Set("X-Waiting-Room", stateWaiting)
 		return
 	}
 	s.reason = lost
 	code := 503
-	if h := &v.ctx.Request.Header; h.IsGet() || h.IsHead() {
+	if v.req.Is("GET") || v.req.Is("HEAD") {
 		code = 202
 	}
 	v.json(code, &s)
@@ -275,7 +275,7 @@ func (v *visit) reject(why admission.Refusal) {
 	if v.who != navigation || p == problemStore {
 		v.refuse(p, "", "")
 		if p != problemStore {
-			v.ctx.Response.Header.Set("X-Waiting-Room", stateRejected)
+			v.res.Header.Set("X-Waiting-Room", stateRejected)
 		}
 		return
 	}

@@ -26,7 +26,7 @@ const (
 
 // serveTickets takes a place in line, or gives one up.
 func (v *visit) serveTickets() {
-	if v.ctx.Request.Header.IsDelete() {
+	if v.req.Is("DELETE") {
 		v.leave()
 		return
 	}
@@ -39,7 +39,7 @@ func (v *visit) serveTickets() {
 			return
 		}
 	}
-	if key := v.ctx.Request.Header.Peek("Idempotency-Key"); len(key) > 0 {
+	if key := v.req.Peek("idempotency-key"); len(key) > 0 {
 		if !validKey(key) {
 			v.refuse(problemIdempotency, "", "Idempotency-Key")
 			return
@@ -119,7 +119,7 @@ func (v *visit) again(w *token.Waiting) bool {
 
 // readBody reads the body of a request to an endpoint of ours. Where it cannot, it has answered.
 func (v *visit) readBody() (body []byte, ok bool) {
-	body, err := proxy.ReadBody(v.ctx, v.body[:0], bodyLimit)
+	body, err := v.req.ReadBody(v.body[:0], bodyLimit)
 	switch {
 	case errors.Is(err, proxy.ErrBodyTooLarge):
 		v.refuse(problemBodyTooLarge, "", "")

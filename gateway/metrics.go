@@ -41,7 +41,9 @@ type Metrics struct {
 	streamsLimit   prometheus.Gauge
 	streamsRefused prometheus.Counter
 	panics         prometheus.Counter
-	none           *roomMetrics // of requests outside all rooms
+	acceptErrors   prometheus.Counter
+	prefaces       map[string]prometheus.Counter // refused, by reason
+	none           *roomMetrics                  // of requests outside all rooms
 
 	mu    sync.Mutex
 	rooms map[string]*roomMetrics
@@ -88,6 +90,8 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
 		streamsRefused: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "event_streams_refused_total", Help: "Event streams refused over the limit."}),
 		panics:         prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "panics_total", Help: "Requests that ended in a fault of the program."}),
+		acceptErrors:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "accept_errors_total", Help: "Times that no connection could be accepted, as when file descriptors run out."}),
+		prefaces:       map[string]prometheus.Counter{},
 		rejected:       map[string]prometheus.Counter{},
 		rooms:          map[string]*roomMetrics{},
 	}
@@ -95,13 +99,17 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	for _, reason := range append([]string{"bind"}, token.Reasons...) {
 		m.rejected[reason] = rejected.WithLabelValues(reason)
 	}
+	prefaces := counter("proxy_protocol_errors_total", "Connections closed for their PROXY header.", "reason")
+	for _, reason := range proxy.PrefaceErrors() {
+		m.prefaces[reason] = prefaces.WithLabelValues(reason)
+	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},
 		[]string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
 		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
-			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, rejected, build)
+			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
 }
@@ -151,35 +159,64 @@ type collector struct {
 	g                                                        *Gateway
 	waiting, parked, active, admitted, rate, limit, age, up  *prometheus.Desc
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
+
+	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
 }
 
 func newCollector(g *Gateway) *collector {
 	d := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_"+name, help, []string{"room"}, nil)
 	}
+	of := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_upstream_"+name, help, append([]string{"origin"}, labels...), nil)
+	}
 	return &collector{
-		g:          g,
-		waiting:    d("waiting", "People in line."),
-		parked:     d("parked", "Places whose holders were not heard of when their turn neared."),
-		active:     d("active", "Sessions."),
-		admitted:   d("admitted_unclaimed", "Tickets that were let in and not claimed yet."),
-		rate:       d("rate", "Admissions per second over the last ten seconds."),
-		limit:      d("rate_limit", "Admissions per second that the room allows."),
-		age:        d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
-		joins:      d("joins_total", "Places taken, those let in at once included, since the store began."),
-		admissions: d("admissions_total", "Visitors let in, those let in at once included, since the store began."),
-		claims:     d("claims_total", "Admissions claimed, since the store began."),
-		lapsed:     d("lapsed_total", "Admissions not claimed in time, since the store began."),
-		abandoned:  d("abandoned_total", "Places given up or lost by absence, since the store began."),
-		gatewaysIn: d("gateways", "Gateways that serve the room."),
-		up:         prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
+		serverUp:    of("server_up", "1 while the server is among those that are chosen.", "server"),
+		conns:       of("connections", "Connections to a server.", "server", "state"),
+		connsLimit:  of("connections_limit", "Connections in use that an origin may have at once."),
+		queued:      of("queue", "Requests that wait for a connection to the origin."),
+		queuedLimit: of("queue_limit", "Requests that may wait at once."),
+		g:           g,
+		waiting:     d("waiting", "People in line."),
+		parked:      d("parked", "Places whose holders were not heard of when their turn neared."),
+		active:      d("active", "Sessions."),
+		admitted:    d("admitted_unclaimed", "Tickets that were let in and not claimed yet."),
+		rate:        d("rate", "Admissions per second over the last ten seconds."),
+		limit:       d("rate_limit", "Admissions per second that the room allows."),
+		age:         d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
+		joins:       d("joins_total", "Places taken, those let in at once included, since the store began."),
+		admissions:  d("admissions_total", "Visitors let in, those let in at once included, since the store began."),
+		claims:      d("claims_total", "Admissions claimed, since the store began."),
+		lapsed:      d("lapsed_total", "Admissions not claimed in time, since the store began."),
+		abandoned:   d("abandoned_total", "Places given up or lost by absence, since the store began."),
+		gatewaysIn:  d("gateways", "Gateways that serve the room."),
+		up:          prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
 	}
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
-		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.up} {
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
+		c.queuedLimit} {
 		out <- d
+	}
+}
+
+func (c *collector) collectOrigin(out chan<- prometheus.Metric, id string, s proxy.Stats) {
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), append([]string{id}, labels...)...)
+	}
+	gauge(c.connsLimit, s.MaxConns)
+	gauge(c.queued, s.Waiting)
+	gauge(c.queuedLimit, s.MaxWaiting)
+	for _, server := range s.Servers {
+		up := 0
+		if server.Up {
+			up = 1
+		}
+		gauge(c.serverUp, up, server.Server)
+		gauge(c.conns, server.InUse, server.Server, "in_use")
+		gauge(c.conns, server.Idle, server.Server, "idle")
 	}
 }
 
@@ -189,6 +226,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		up = 1
 	}
 	out <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, up)
+	for id, u := range c.g.state.Load().origins {
+		c.collectOrigin(out, id, u.Stats())
+	}
 	for _, r := range c.g.state.Load().rooms {
 		s := r.line.Snapshot()
 		gauge := func(d *prometheus.Desc, v float64) {

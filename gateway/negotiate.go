@@ -3,7 +3,7 @@ package gateway
 import (
 	"bytes"
 
-	"github.com/valyala/fasthttp"
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // asker is who sends a request, which decides what it may take and how it is answered.
@@ -22,18 +22,18 @@ const (
 func (a asker) takes() bool { return a == apiClient || a == navigation }
 
 // who tells who sends a request, in the order of the contract.
-func who(h *fasthttp.RequestHeader) asker {
+func who(q *proxy.Request) asker {
 	switch {
-	case h.IsOptions() && len(h.Peek("Access-Control-Request-Method")) > 0:
+	case q.Is("OPTIONS") && len(q.Peek("access-control-request-method")) > 0:
 		return preflight
-	case hasToken(h.PeekAll("Sec-Purpose"), "prefetch"):
+	case hasToken(q.PeekAll("sec-purpose"), "prefetch"):
 		return prefetch
-	case len(h.Peek("Upgrade")) > 0:
+	case len(q.Peek("upgrade")) > 0:
 		return upgrade
 	}
-	switch dest := h.Peek("Sec-Fetch-Dest"); string(dest) {
+	switch dest := q.Peek("sec-fetch-dest"); string(dest) {
 	case "":
-		return byAccept(h.PeekAll("Accept"))
+		return byAccept(q.PeekAll("accept"))
 	case "document", "iframe":
 		return navigation
 	case "empty":

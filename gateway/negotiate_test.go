@@ -1,10 +1,6 @@
 package gateway
 
-import (
-	"testing"
-
-	"github.com/valyala/fasthttp"
-)
+import "testing"
 
 func TestWhoAsks(t *testing.T) {
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
@@ -46,12 +42,7 @@ func TestWhoAsks(t *testing.T) {
 		{"broken weight", "GET", [][2]string{{"Accept", "text/html;q=x, application/json;q=0.1"}}, apiClient},
 		{"weight too large", "GET", [][2]string{{"Accept", "text/html;q=1.5, application/json;q=0.1"}}, apiClient},
 	} {
-		var h fasthttp.RequestHeader
-		h.SetMethod(row.method)
-		for _, f := range row.header {
-			h.Add(f[0], f[1])
-		}
-		if got := who(&h); got != row.want {
+		if got := who(request(t, row.method, "192.0.2.1", row.header...)); got != row.want {
 			t.Errorf("%s: %d, want %d", row.name, got, row.want)
 		}
 	}

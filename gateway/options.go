@@ -15,7 +15,7 @@ import (
 )
 
 // Options of a Gateway. Core, Ring, IDKey and at least one origin are required. Reload changes all of it but Log, Version,
-// Core, Registerer, Limits, MaxStreams and whether there is TLS at all.
+// Core, Registerer, Limits, MaxStreams, LastRequest and whether there is TLS at all.
 type Options struct {
 	Log        *slog.Logger
 	Version    string // for build_info
@@ -23,12 +23,15 @@ type Options struct {
 	Registerer prometheus.Registerer // nil: metrics are kept and not shown
 	Limits     proxy.Limits
 	MaxStreams int // event streams at once; 0: 10000
+	// LastRequest is how long Shutdown lets connections without a request stay, for one more; 0: not at all.
+	LastRequest time.Duration
 
 	Ring           *token.Ring
 	IDKey          []byte // of the HMAC that derives ids from idempotency keys; the same on every gateway; at least 32 bytes
 	Bind           string // BindNone, BindIP, BindUA
 	SameSite       string // SameSiteLax, …
 	TrustedProxies []netip.Prefix
+	ProxyProtocol  proxy.Preface // what connections from TrustedProxies begin with
 	TLS            TLS
 	Access         Access
 	Origins        []proxy.Config

@@ -2,10 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"net"
 	"net/netip"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
@@ -14,37 +11,33 @@ import (
 type peer struct {
 	addr    netip.Addr // the visitor's
 	trusted bool       // the connection comes from a trusted proxy
+	told    bool       // … which tells of the visitor in headers
 	secure  bool       // the visitor's side is TLS, ours or the proxy's
 }
 
-// peerOf finds the visitor: the connection's other end or, where that is a trusted proxy, the rightmost hop of
+// peerOf finds the visitor: the connection's other end, which the PROXY protocol may have told, or, where that is a trusted proxy, the rightmost hop of
 // X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
 // was.
-func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
-	addr, forwarded := proxy.Peer(ctx)
-	if !addr.IsValid() {
-		addr = addrOf(ctx.RemoteAddr())
-	}
-	p := peer{addr: addr, secure: ctx.IsTLS()}
+func peerOf(q *proxy.Request, trusted []netip.Prefix) peer {
+	p := peer{addr: q.Peer(), secure: q.Secure()}
 	if !contains(trusted, p.addr) {
 		return p
 	}
 	p.trusted = true
-	if !forwarded {
+	if p.told = q.Forwarded(); !p.told {
 		return p
 	}
-	h := &ctx.Request.Header
-	if lines := h.PeekAll("X-Forwarded-For"); len(lines) > 0 {
+	if lines := q.PeekAll("x-forwarded-for"); len(lines) > 0 {
 		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return hop })
-		if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+		if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
 			p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
 		}
 		return p
 	}
-	if proto := firstOf(lastLine(h.PeekAll("X-Forwarded-Proto"))); len(proto) > 0 {
+	if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
 		p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
 	}
-	if lines := h.PeekAll("Forwarded"); len(lines) > 0 {
+	if lines := q.PeekAll("forwarded"); len(lines) > 0 {
 		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return parameter(hop, "for") })
 		if proto := parameter(firstOf(lastLine(lines)), "proto"); len(proto) > 0 {
 			p.secure = equalFold(proto, "https")
@@ -53,19 +46,12 @@ func peerOf(ctx *fasthttp.RequestCtx, trusted []netip.Prefix) peer {
 	return p
 }
 
-func addrOf(a net.Addr) netip.Addr {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		addr, _ := netip.AddrFromSlice(tcp.IP)
-		return addr.Unmap()
+// forwardedTarget is the host and the port that the visitor asked for, as a trusted proxy tells; empty where it does not.
+func forwardedTarget(q *proxy.Request) (host, port []byte) {
+	if host = firstOf(lastLine(q.PeekAll("x-forwarded-host"))); len(host) == 0 {
+		host = parameter(firstOf(lastLine(q.PeekAll("forwarded"))), "host")
 	}
-	if a == nil {
-		return netip.Addr{}
-	}
-	ap, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
+	return host, firstOf(lastLine(q.PeekAll("x-forwarded-port")))
 }
 
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {
@@ -87,7 +73,10 @@ func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func(
 			} else {
 				line = nil
 			}
-			a, ok := parseHop(address(bytes.TrimSpace(hop)))
+			if hop = bytes.TrimSpace(hop); len(hop) == 0 {
+				continue // an empty element of a list is none (RFC 9110 §5.6.1)
+			}
+			a, ok := parseHop(address(hop))
 			if !ok {
 				return from
 			}

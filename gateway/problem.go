@@ -61,8 +61,8 @@ var problems = []*problem{
 	problemTokenInvalid, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
 	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
-	problemInternal, problemNothingServed, problemOriginDown, problemOriginSlow, problemOriginBusy, problemRequestSlow,
-	problemRequest, problemLarge,
+	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,
+	problemOriginBad, problemOriginSlow, problemOriginBusy, problemRequestSlow, problemRequest, problemLarge,
 }
 
 // problemOf maps an error of ours.
@@ -123,8 +123,12 @@ func (p *problem) append(dst []byte, detail, field string) []byte {
 
 // What origins and connections fail with.
 var (
-	problemOriginDown  = &problem{502, "bad_gateway", "The site does not answer", "The site behind this page could not be reached or broke off. Try again in a moment.", 0, slog.LevelWarn, false}
-	problemOriginSlow  = &problem{504, "gateway_timeout", "The site takes too long", "The site behind this page did not answer in time.", 0, slog.LevelWarn, false}
+	problemOriginAway  = &problem{502, "origin_unreachable", "The site cannot be reached", "No connection to the site behind this page could be made. Try again in a moment.", 0, slog.LevelWarn, false}
+	problemOriginFar   = &problem{504, "origin_connect_timeout", "The site cannot be reached", "No connection to the site behind this page could be made in time. Try again in a moment.", 0, slog.LevelWarn, false}
+	problemOriginTLS   = &problem{502, "origin_tls", "The site cannot be reached", "No secure connection to the site behind this page could be made.", 0, slog.LevelWarn, false}
+	problemOriginReset = &problem{502, "origin_closed", "The site broke off", "The site behind this page ended the connection without an answer. Whether it took the request is not known.", 0, slog.LevelWarn, false}
+	problemOriginBad   = &problem{502, "origin_bad_answer", "The site's answer is not understood", "The site behind this page gave an answer that may not be passed on.", 0, slog.LevelWarn, false}
+	problemOriginSlow  = &problem{504, "gateway_timeout", "The site takes too long", "The site behind this page did not answer in time. Whether it took the request is not known.", 0, slog.LevelWarn, false}
 	problemOriginBusy  = &problem{503, "origin_busy", "The site is busy", "All connections to the site are in use.", 1, slog.LevelWarn, false}
 	problemRequestSlow = &problem{408, "request_timeout", "The request took too long", "Its body did not arrive in time.", 0, quiet, true}
 	problemRequest     = &problem{400, "bad_request", "The request is malformed", "Its body's framing is broken.", 0, quiet, true}
@@ -132,8 +136,18 @@ var (
 )
 
 // problemOfOrigin maps why an origin did not answer.
-func problemOfOrigin(kind string) *problem {
-	switch kind {
+func problemOfOrigin(out *proxy.Outcome) *problem {
+	switch out.Kind {
+	case proxy.KindConnect, proxy.KindTLS:
+		switch {
+		case out.Status == 504:
+			return problemOriginFar
+		case out.Kind == proxy.KindTLS:
+			return problemOriginTLS
+		}
+		return problemOriginAway
+	case proxy.KindBadResponse:
+		return problemOriginBad
 	case proxy.KindTimeout:
 		return problemOriginSlow
 	case proxy.KindQueueFull:
@@ -147,5 +161,5 @@ func problemOfOrigin(kind string) *problem {
 	case proxy.KindInternal:
 		return problemInternal
 	}
-	return problemOriginDown
+	return problemOriginReset
 }

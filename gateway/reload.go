@@ -48,7 +48,15 @@ func (g *Gateway) Reload(o Options) error {
 	if old != nil {
 		g.Settle()
 	}
+	if old != nil {
+		for id, u := range next.origins {
+			if before := old.origins[id]; before != nil && before.Origin != u.Origin {
+				u.Adopt(before.Origin)
+			}
+		}
+	}
 	g.state.Store(next)
+	g.watchOrigins()
 	if old == nil {
 		return nil
 	}
@@ -65,6 +73,18 @@ func (g *Gateway) Reload(o Options) error {
 		}
 	}
 	return nil
+}
+
+// watchOrigins has the origins ask their servers for their health, while visitors are served.
+func (g *Gateway) watchOrigins() {
+	g.opening.Lock()
+	defer g.opening.Unlock()
+	if len(g.listeners) == 0 || g.closed {
+		return
+	}
+	for _, u := range g.state.Load().origins {
+		u.Start()
+	}
 }
 
 // everyOrigin yields the origins of the configuration, and those of former ones that may still carry something.
@@ -141,7 +161,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 // origin gives the origin of a configuration: the running one where nothing changed.
 func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
 	if old != nil {
-		if u := old.origins[c.ID]; u != nil && reflect.DeepEqual(u.config, c) {
+		if u := old.origins[c.ID]; u != nil && reflect.DeepEqual(u.config, c) && u.SameFiles() {
 			return u, nil
 		}
 	}
@@ -149,6 +169,15 @@ func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.OnChange(func(change proxy.Change) {
+		switch {
+		case len(c.Servers) == 1 && c.Health.Path == "": // it is used all the same, and its requests say how it does
+		case change.Up:
+			g.log.Info("origin server is back", "origin", c.ID, "server", change.Server)
+		default:
+			g.log.Warn("origin server is out", "origin", c.ID, "server", change.Server, "reason", change.Reason)
+		}
+	})
 	return &upstream{Origin: p, config: c, metrics: g.metrics.origin(c.ID)}, nil
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type Gateway struct {
 	closed    bool
 
 	ready      atomic.Bool
+	leaving    atomic.Bool  // every answer is its connection's last
 	running    atomic.Int64 // requests between header and end of answer
 	life       context.Context
 	end        context.CancelFunc
@@ -67,7 +69,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), random: rand.Float64}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.visits.New = func() any {
-		v := &visit{}
+		v := &visit{direct: &fasthttp.Response{}}
 		v.onHeader = v.originHeader
 		return v
 	}
@@ -102,11 +104,12 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 
 // Serve answers the connections of ln until Shutdown; it then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
+	socket := newSocket(ln, g.log, g.metrics.acceptErrors.Inc)
+	ln = proxy.PrefaceListener(socket, proxy.PrefaceOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
 	if g.state.Load().tls != nil {
 		ln = g.tlsListener(ln)
 	}
-	ln = proxy.Listener(ln, g.limits)
-	ln = &closing{ln, sync.OnceValue(ln.Close)}
+	ln = proxy.Direct(ln, g.limits, g.direct)
 	g.opening.Lock()
 	if g.closed { // Shutdown was sooner, and the server would not know of it
 		g.opening.Unlock()
@@ -118,18 +121,11 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		g.background.Go(func() { g.streams.run(g.life) })
 	})
 	g.opening.Unlock()
+	g.watchOrigins()
 	g.Settle()
 	g.ready.Store(true)
 	return g.server.Serve(ln)
 }
-
-// closing is a listener that may be closed twice: by Shutdown and by the server.
-type closing struct {
-	net.Listener
-	once func() error
-}
-
-func (l *closing) Close() error { return l.once() }
 
 // settling bounds how long requests wait at the start for what the store says of the rooms.
 const settling = 2 * time.Second
@@ -146,13 +142,18 @@ func (g *Gateway) Settle() {
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.
 func (g *Gateway) Ready() bool { return g.ready.Load() }
 
-// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first.
-func (g *Gateway) NotReady() { g.ready.Store(false) }
+// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first. Visitors are served as before, but
+// each answer ends its connection, so that they look elsewhere too.
+func (g *Gateway) NotReady() {
+	g.ready.Store(false)
+	g.leaving.Store(true)
+}
 
 // Shutdown stops accepting, lets running requests finish, ends event streams and upgraded connections, and returns when
-// all is done or ctx ends.
+// all is done or ctx ends. A visitor may send a request just as we close their idle connection, and cannot know whether
+// it was heard; so such connections are left for LastRequest first.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.ready.Store(false)
+	g.NotReady()
 	g.opening.Lock()
 	g.closed = true
 	for _, ln := range g.listeners {
@@ -161,11 +162,18 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.opening.Unlock()
 	defer g.background.Wait()
 	defer g.end()
-	drained := make(chan error, 1)
-	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
+	defer g.closeOrigins()
 	g.streams.close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	for last := time.Now().Add(g.state.Load().options.LastRequest); g.idle() > 0 && time.Now().Before(last) && ctx.Err() == nil; {
+		<-tick.C
+	}
+	for _, ln := range g.listeners {
+		proxy.CloseWaiting(ln)
+	}
+	drained := make(chan error, 1)
+	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
 	for {
 		select {
 		case err := <-drained:
@@ -179,11 +187,20 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 }
 
+// idle is the number of connections without a request.
+func (g *Gateway) idle() int64 { return int64(g.server.GetOpenConnectionsCount()) - g.running.Load() }
+
 func (g *Gateway) upgraded() (n int64) {
 	for o := range g.everyOrigin {
 		n += int64(o.Upgraded())
 	}
 	return n
+}
+
+func (g *Gateway) closeOrigins() {
+	for o := range g.everyOrigin {
+		o.Close()
+	}
 }
 
 func (g *Gateway) cutUpgraded() {
@@ -192,22 +209,51 @@ func (g *Gateway) cutUpgraded() {
 	}
 }
 
-// handle is a request's way in.
+// handle is a request's way in through fasthttp.
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	g.running.Add(1)
-	v := g.acquire(ctx)
+	v := g.acquire(proxy.RequestOf(ctx))
+	v.ctx, v.res = ctx, &ctx.Response
 	defer g.finish(v)
+	if g.leaving.Load() {
+		v.req.CloseAfter()
+	}
 	if r := proxy.CheckRequest(ctx); r != nil {
-		v.peer.addr = addrOf(ctx.RemoteAddr()) // of a header that is not let in nothing else is known
+		v.peer.addr = v.req.Peer() // of a header that is not let in nothing else is known
 		v.refuse(&problem{r.Status, r.Code, "The request is not served", r.Detail, 0, quiet, r.Close}, "", "")
 		return
 	}
-	st, h := v.state, &ctx.Request.Header
-	v.target = proxy.Target(ctx)
-	v.host, v.hostBuf = hostName(h.Host(), v.hostBuf)
-	v.peer = peerOf(ctx, st.options.TrustedProxies)
-	var at place
-	at, v.scratch = st.table.locate(v.host, pathOf(v.target), v.scratch)
+	v.serve(v.locate())
+}
+
+// direct is the way in of requests that fasthttp need not see: all but those that take over their connection.
+func (g *Gateway) direct(req *proxy.Request) (taken bool) {
+	g.running.Add(1)
+	v := g.acquire(req)
+	defer g.finish(v)
+	if g.leaving.Load() {
+		req.CloseAfter()
+	}
+	taken = true // also where a fault ends it
+	at := v.locate()
+	if v.left = at.ours && bytes.HasSuffix(at.own, []byte("/events")); v.left {
+		return false
+	}
+	v.serve(at)
+	return taken
+}
+
+// locate finds out where the request leads.
+func (v *visit) locate() (at place) {
+	v.target = v.req.Target()
+	v.host, v.hostBuf = hostName(v.req.Host(), v.hostBuf)
+	at, v.scratch = v.state.table.locate(v.host, pathOf(v.target), v.scratch)
+	return at
+}
+
+func (v *visit) serve(at place) {
+	st := v.state
+	v.peer = peerOf(v.req, st.options.TrustedProxies)
 	switch {
 	case at.ours:
 		v.visitor(at.own)
@@ -217,7 +263,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	case st.byDefault != nil:
 		v.forward(st.byDefault, nil)
 	case st.table.rooms && !st.table.knows(v.host):
-		v.who = who(h)
+		v.who = who(v.req)
 		v.refuse(problemUnknownHost, "", "")
 	case len(st.order) > 0:
 		v.forward(st.order[0], nil)
@@ -231,14 +277,21 @@ func (g *Gateway) finish(v *visit) {
 	if fault := recover(); fault != nil {
 		g.metrics.panics.Inc()
 		g.log.Error("fault in a request", "room", v.roomID(), "fault", fault, "stack", string(debug.Stack()))
-		v.ctx.SetConnectionClose()
+		v.req.CloseAfter()
 		if !v.answered {
-			v.ctx.Response.Reset()
-			v.ctx.SetConnectionClose()
+			v.res.Reset()
 			v.nset, v.newPass, v.who = 0, nil, apiClient
 			v.show(problemInternal, "", "")
 		}
 		v.outcome = failed
+	}
+	if v.left {
+		g.release(v)
+		g.running.Add(-1)
+		return
+	}
+	if v.ctx == nil && !v.answered {
+		v.req.Send(v.start, v.res)
 	}
 	took := time.Since(v.start)
 	m := g.metrics.none
@@ -255,16 +308,15 @@ func (g *Gateway) finish(v *visit) {
 }
 
 func (g *Gateway) logAccess(v *visit, took time.Duration) {
-	h := &v.ctx.Request.Header
 	e := entry{
 		at: v.start, took: took, addr: v.peer.addr, room: v.roomID(), outcome: outcomeNames[v.outcome], status: v.code, bytes: v.sent,
 	}
 	if len(v.target) > 0 { // else proxy has put a request of its own in the place of what came
-		e.method, e.host, e.target, e.proto = h.Method(), h.Host(), v.target, h.Protocol()
-		e.agent, e.referer = h.UserAgent(), h.Referer()
+		e.method, e.host, e.target, e.proto = v.req.Method(), v.req.Host(), v.target, v.req.Protocol()
+		e.agent, e.referer = v.req.Peek("user-agent"), v.req.Peek("referer")
 	}
 	if !v.answered {
-		e.status, e.bytes = v.ctx.Response.StatusCode(), int64(len(v.ctx.Response.Body()))
+		e.status, e.bytes = v.res.StatusCode(), int64(len(v.res.Body()))
 	}
 	g.access.write(&e)
 }

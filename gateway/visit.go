@@ -18,7 +18,9 @@ import (
 type visit struct {
 	g     *Gateway
 	state *state
-	ctx   *fasthttp.RequestCtx
+	req   *proxy.Request
+	res   *fasthttp.Response   // ours, where the origin does not answer
+	ctx   *fasthttp.RequestCtx // nil where the request is served without fasthttp
 	start time.Time
 
 	target []byte // as it was sent, in origin form
@@ -30,7 +32,8 @@ type visit struct {
 	now    int64 // µs of Redis's clock
 
 	outcome  outcome
-	answered bool  // the origin's answer has gone out; there is no other
+	left     bool  // to fasthttp: nothing was done
+	answered bool  // an answer has gone out; there is no other
 	code     int   // of that answer
 	sent     int64 // its body's bytes
 
@@ -43,6 +46,7 @@ type visit struct {
 	lobby    bool // the page itself was asked for: there is no request to let through
 	to       proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
+	direct   *fasthttp.Response             // res where ctx is nil
 	session  bool                           // sid is set
 	sid      token.ID
 	sidBuf   [22]byte
@@ -54,16 +58,16 @@ type visit struct {
 // setCookie is a Set-Cookie value to send.
 type setCookie struct{ value []byte }
 
-func (g *Gateway) acquire(ctx *fasthttp.RequestCtx) *visit {
+func (g *Gateway) acquire(req *proxy.Request) *visit {
 	v := g.visits.Get().(*visit)
-	v.g, v.ctx, v.state, v.start = g, ctx, g.state.Load(), time.Now()
+	v.g, v.req, v.state, v.start = g, req, g.state.Load(), time.Now()
+	v.res = v.direct
 	return v
 }
 
 func (g *Gateway) release(v *visit) {
 	scratch, hostBuf, body, tok, pass, text, cookies := v.scratch, v.hostBuf, v.body, v.token, v.pass, v.text, v.cookies
-	onHeader := v.onHeader
-	*v = visit{onHeader: onHeader, scratch: scratch[:0], hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}
+	*v = visit{onHeader: v.onHeader, direct: v.direct, scratch: scratch[:0], hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}
 	if cap(body) <= 64<<10 {
 		v.body = body[:0]
 	}
@@ -92,7 +96,7 @@ func (v *visit) client() admission.Client {
 	} else {
 		v.text = append(v.text, "\x00network\x00"...)
 		v.text = network(v.peer.addr).Addr().AppendTo(v.text)
-		v.text = append(append(v.text, 0), v.ctx.UserAgent()...)
+		v.text = append(append(v.text, 0), v.req.Peek("user-agent")...)
 	}
 	sum := sha256.Sum256(v.text)
 	return admission.Client(sum[:16])
@@ -116,7 +120,7 @@ func (v *visit) bind() string {
 	case BindIP:
 		return digest("ip", network(v.peer.addr).String())
 	case BindUA:
-		return digest("ua", string(v.ctx.UserAgent()))
+		return digest("ua", string(v.req.Peek("user-agent")))
 	}
 	return ""
 }
@@ -133,7 +137,7 @@ func (v *visit) bound(bnd string) bool {
 
 // findPass gives the first valid pass among what the request carries.
 func (v *visit) findPass() (token.Pass, bool) {
-	if h := v.ctx.Request.Header.Peek("X-Waiting-Room-Pass"); len(h) > 0 {
+	if h := v.req.Peek("x-waiting-room-pass"); len(h) > 0 {
 		if p, ok := v.verifyPass(h); ok {
 			return p, true
 		}
@@ -162,7 +166,7 @@ func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 // findTicket gives the first valid waiting token among what the request carries, and whether it carries any. The
 // Authorization header is looked at under /.waiting-room/ only: elsewhere it is the origin's.
 func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
-	h := &v.ctx.Request.Header
+	q := v.req
 	try := func(raw []byte) bool {
 		var err error
 		any = true
@@ -176,11 +180,11 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 		}
 		return true
 	}
-	if raw := h.Peek("X-Waiting-Room-Token"); len(raw) > 0 && try(raw) {
+	if raw := q.Peek("x-waiting-room-token"); len(raw) > 0 && try(raw) {
 		return w, true, true
 	}
 	if authorization {
-		if raw := h.Peek("Authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") && try(raw[7:]) {
+		if raw := q.Peek("authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") && try(raw[7:]) {
 			return w, true, true
 		}
 	}

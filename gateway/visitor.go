@@ -31,9 +31,9 @@ const jwks = "jwks.json"
 
 // visitor answers what is asked of the gateway itself. rest is what follows /.waiting-room.
 func (v *visit) visitor(rest []byte) {
-	h := &v.ctx.Request.Header
+	q := v.req
 	v.outcome = waiting
-	if v.who = who(h); v.who != navigation {
+	if v.who = who(q); v.who != navigation {
 		v.who = apiClient // the answers here are JSON for everybody else
 	}
 	if !v.state.table.knows(v.host) {
@@ -55,7 +55,7 @@ func (v *visit) visitor(rest []byte) {
 		return
 	}
 	v.room, v.now = r, r.line.RedisNow()
-	if site := h.Peek("Origin"); len(site) > 0 {
+	if site := q.Peek("origin"); len(site) > 0 {
 		v.origin = r.cors[string(site)]
 	}
 	for i := range endpoints {
@@ -64,15 +64,15 @@ func (v *visit) visitor(rest []byte) {
 			continue
 		}
 		switch {
-		case h.IsOptions():
+		case q.Is("OPTIONS"):
 			v.options(e)
-		case !allows(e.allow, h.Method()):
+		case !allows(e.allow, q.Method()):
 			v.refuse(problemMethod, "", "")
-			v.ctx.Response.Header.Set("Allow", e.allow)
-		case (h.IsPost() || h.IsDelete()) && v.crossSite():
+			v.res.Header.Set("Allow", e.allow)
+		case (q.Is("POST") || q.Is("DELETE")) && v.crossSite():
 			v.refuse(problemCrossSite, "", "")
 		default:
-			v.jar.read(h, v.names())
+			v.jar.read(q, v.names())
 			e.serve(v)
 		}
 		if v.origin {
@@ -94,8 +94,8 @@ func allows(list string, method []byte) bool {
 
 // cors lets the page of a configured site read the answer.
 func (v *visit) cors() {
-	h := &v.ctx.Response.Header
-	h.SetBytesV("Access-Control-Allow-Origin", v.ctx.Request.Header.Peek("Origin"))
+	h := &v.res.Header
+	h.SetBytesV("Access-Control-Allow-Origin", v.req.Peek("origin"))
 	h.Set("Access-Control-Allow-Credentials", "true")
 	h.Set("Access-Control-Expose-Headers", "Retry-After, X-Waiting-Room, X-Waiting-Room-Pass")
 }
@@ -117,20 +117,18 @@ func (v *visit) crossSite() bool {
 	if v.origin {
 		return false
 	}
-	h := &v.ctx.Request.Header
-	site := h.Peek("Origin")
+	site := v.req.Peek("origin")
 	if len(site) == 0 {
-		return string(h.Peek("Sec-Fetch-Site")) == "cross-site"
+		return string(v.req.Peek("sec-fetch-site")) == "cross-site"
 	}
 	_, authority, ok := bytes.Cut(site, []byte("://"))
-	return !ok || !bytes.EqualFold(authority, h.Host())
+	return !ok || !bytes.EqualFold(authority, v.req.Host())
 }
 
 func (v *visit) serveKeys() {
-	h := &v.ctx.Request.Header
-	if !h.IsGet() && !h.IsHead() {
+	if !v.req.Is("GET") && !v.req.Is("HEAD") {
 		v.refuse(problemMethod, "", "")
-		v.ctx.Response.Header.Set("Allow", "GET, HEAD")
+		v.res.Header.Set("Allow", "GET, HEAD")
 		return
 	}
 	v.outcome = proxied
@@ -148,7 +146,7 @@ func (v *visit) need() (token.Waiting, bool) {
 			p = problemTokenInvalid
 		}
 		v.refuse(p, "", "")
-		v.ctx.Response.Header.Set("WWW-Authenticate", `Bearer realm="waiting-room"`)
+		v.res.Header.Set("WWW-Authenticate", `Bearer realm="waiting-room"`)
 	}
 	return w, ok
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"io"
 	"log/slog"
-	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,8 +14,11 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
+// prefaces are the values of proxy_protocol.
+var prefaces = map[string]proxy.Preface{"v1": proxy.PrefaceV1, "v2": proxy.PrefaceV2, "any": proxy.PrefaceV1 | proxy.PrefaceV2}
+
 // gatewayOptions is what the configuration says, in the gateway's words.
-func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry prometheus.Registerer, log *slog.Logger) (gateway.Options, error) {
+func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry prometheus.Registerer, access io.Writer, log *slog.Logger) (gateway.Options, error) {
 	ring, idKey, err := s.keys(cfg)
 	if err != nil {
 		return gateway.Options{}, err
@@ -29,20 +32,22 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 			BodyIdle: l.BodyIdle, WriteIdle: l.WriteIdle, Idle: l.Idle,
 		},
 		Ring: ring, IDKey: idKey, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
-		TrustedProxies: cfg.TrustedProxies,
-		TLS:            gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
-		Access:         gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
+		TrustedProxies: cfg.TrustedProxies, ProxyProtocol: prefaces[cfg.ProxyProtocol],
+		LastRequest: min(lastRequest, cfg.ShutdownTimeout/3),
+		TLS:         gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
+		Access:      gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
 		// Not the first of origins in its place: without one, hosts of no room are refused.
 		DefaultOrigin: cfg.DefaultOrigin,
 	}
 	if cfg.Log.Access {
-		o.Access.Output = os.Stderr
+		o.Access.Output = access
 	}
 	for _, c := range cfg.Origins {
 		o.Origins = append(o.Origins, proxy.Config{
 			ID: c.ID, Servers: c.Servers, Timeout: c.Timeout, ConnectTimeout: c.ConnectTimeout, FirstByteTimeout: c.FirstByteTimeout,
 			IdleTimeout: c.IdleTimeout, QueueTimeout: c.QueueTimeout, MaxConns: c.MaxConns, MaxBody: int64(c.MaxBody),
 			PreserveHost: c.PreserveHost, TLS: proxy.TLSConfig{CAFile: c.TLS.CAFile, ServerName: c.TLS.ServerName},
+			Health: proxy.HealthConfig{Path: c.Health.Path, Interval: c.Health.Interval},
 		})
 	}
 	for i := range cfg.Rooms {
@@ -79,13 +84,13 @@ func policy(cfg *config.Config, r *config.Room) admission.Policy {
 	return p
 }
 
-func newConsole(cfg *config.Config, g *gateway.Gateway, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
+func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
 	tokens, err := operatorTokens(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return console.New(console.Options{
-		Core: core, Listen: cfg.Admin.Listen, Tokens: tokens, Registry: registry, Ready: g.Ready, Log: log,
+		Core: core, Listen: cfg.Admin.Listen, Tokens: tokens, Registry: registry, Ready: ready, Log: log,
 		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
 	})
 }

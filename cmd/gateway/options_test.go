@@ -26,7 +26,7 @@ rooms: [{id: sale, hosts: ["shop.example"]}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := gatewayOptions(cfg, &store{}, nil, nil, slog.New(slog.DiscardHandler))
+	o, err := gatewayOptions(cfg, &store{}, nil, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,14 @@ import (
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
+	"github.com/anteroom/anteroom/internal/logs"
 )
 
 // serve runs the gateway until ctx ends, then drains within
 // cfg.ShutdownTimeout. load reads the configuration again, for SIGHUP and for
-// changed files; its error leaves the configuration in force as it is.
-func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), log *slog.Logger) error {
+// changed files; its error leaves the configuration in force as it is. The
+// access log goes to queue, as log does.
+func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
@@ -37,6 +39,9 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: "anteroom", Name: "log_lines_dropped_total", Help: "Log lines that nobody read in time.",
+	}, func() float64 { return float64(queue.Dropped()) }))
 	name, _ := cli.BuildVersion(version)
 	metrics := gateway.NewMetrics(registry, name)
 	core, err := admission.New(admission.Options{
@@ -45,7 +50,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
-	options, err := gatewayOptions(cfg, s, core, registry, log)
+	options, err := gatewayOptions(cfg, s, core, registry, queue, log)
 	if err != nil {
 		return err
 	}
@@ -53,7 +58,8 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
-	operators, err := newConsole(cfg, g, core, registry, log)
+	probes := newBalancers(g.Ready)
+	operators, err := newConsole(cfg, g, probes.Ready, core, registry, log)
 	if err != nil {
 		return err
 	}
@@ -61,7 +67,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	reload := func() {
 		next, err := load()
 		if err == nil {
-			options, err = gatewayOptions(next, s, core, registry, log)
+			options, err = gatewayOptions(next, s, core, registry, queue, log)
 		}
 		if err == nil {
 			err = setTokens(operators, next)
@@ -94,7 +100,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
 	parts.AddReloads(reload, func() []string { return cfg.Files() })
-	addVisitors(&parts, g, listener, cfg.ShutdownTimeout, log)
+	addVisitors(&parts, g, listener, probes, cfg.ShutdownTimeout, log)
 	addOperators(&parts, operators, admin, log)
 	addCore(&parts, core)
 	err = parts.Run()
@@ -102,8 +108,8 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	return err
 }
 
-// addVisitors serves visitors; its end is: not ready, drain, out.
-func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, timeout time.Duration, log *slog.Logger) {
+// addVisitors serves visitors; its end is: not ready, until balancers know; then drain, out.
+func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, probes *balancers, timeout time.Duration, log *slog.Logger) {
 	ended := make(chan struct{})
 	parts.Add(func() error {
 		g.Settle()
@@ -116,6 +122,8 @@ func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, ti
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		log.Info("draining", "shutdown_timeout", timeout.String())
+		g.NotReady()
+		probes.wait(ctx, timeout/3)
 		if err := g.Shutdown(ctx); err != nil {
 			log.Warn("requests were cut at shutdown_timeout", "error", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,9 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/logs"
 )
+
+// logsEnd is how long the end waits for whoever reads the log.
+const logsEnd = time.Second
 
 func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Args: cli.NoArgs}
@@ -25,7 +29,10 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		log := logs.New(cfg.Log.Level, cfg.Log.Format, cmd.ErrOrStderr())
+		queue := logs.NewQueue(cmd.ErrOrStderr())
+		go queue.Run()
+		defer queue.Stop(logsEnd)
+		log := logs.New(cfg.Log.Level, cfg.Log.Format, queue)
 		for _, w := range cfg.Warnings() {
 			log.Warn("configuration", "setting", w.Path, "warning", w.Message)
 		}
@@ -35,7 +42,7 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		// The first signal ends ctx and gives the signals back to the system:
 		// the second one ends the process at once.
 		defer context.AfterFunc(ctx, stop)()
-		return serve(ctx, cfg, again, log)
+		return serve(ctx, cfg, again, queue, log)
 	}
 	return cmd
 }

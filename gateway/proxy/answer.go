@@ -10,18 +10,14 @@ import (
 
 // Answer sends an answer of the handler's own in one piece, for those that are sent so often that their form matters:
 // lines are its header lines, each with its CRLF, but for Date and those that say how the message travels, which are
-// added. now is the time by the clock, for Date. ctx.Response keeps the status, for logs, and is otherwise not looked at. Where
-// Answer says false nothing was sent, and ctx.Response is to be used.
-func Answer(ctx *fasthttp.RequestCtx, now time.Time, status int, lines, body []byte) bool {
-	c := clientOf(ctx)
-	if c == nil || !c.delivered || c.refusal != nil || c.answered || c.gone || len(lines)+len(body) > blockSize-512 {
+// added. now is the time by the clock, for Date. Where Answer says false nothing was sent, and the handler answers in
+// its other way.
+func (r *Request) Answer(now time.Time, status int, lines, body []byte) bool {
+	c := r.c
+	if !c.delivered || c.refusal != nil || c.answered || c.gone || len(lines)+len(body) > blockSize-512 {
 		return false
 	}
-	Drain(ctx)
-	closing := c.head.close || c.last || ctx.Response.ConnectionClose() || stopping(ctx)
-	if closing {
-		ctx.SetConnectionClose()
-	}
+	closing := r.Drain() || c.l.stopping.Load()
 	block := getBlock()
 	defer putBlock(block)
 	p := append((*block)[:0], "HTTP/1.1 "...)
@@ -34,23 +30,67 @@ func Answer(ctx *fasthttp.RequestCtx, now time.Time, status int, lines, body []b
 	p = append(p, lines...)
 	p = append(p, "Content-Length: "...)
 	p = strconv.AppendInt(p, int64(len(body)), 10)
+	p = append(c.appendConnection(p, closing), "\r\n"...)
+	if !c.head.isHead() {
+		p = append(p, body...)
+	}
+	c.answer(p, closing)
+	return true
+}
+
+// Send sends res, for a request that Direct's handler took: what fasthttp would do after another handler.
+func (r *Request) Send(now time.Time, res *fasthttp.Response) {
+	c := r.c
+	if c.answered || c.gone {
+		return
+	}
+	closing := r.Drain() || c.l.stopping.Load() || res.ConnectionClose()
+	h, body := &res.Header, res.Body()
+	p := append(c.out[:0], "HTTP/1.1 "...)
+	p = strconv.AppendInt(p, int64(h.StatusCode()), 10)
+	p = append(p, ' ')
+	p = append(p, fasthttp.StatusMessage(h.StatusCode())...)
+	p = append(p, "\r\nDate: "...)
+	p = append(append(p, dateAt(now)...), "\r\n"...)
+	for k, v := range h.All() {
+		if !framingName(k) {
+			p = append(append(append(append(p, k...), ": "...), v...), "\r\n"...)
+		}
+	}
+	if bodiless := h.StatusCode() == fasthttp.StatusNoContent || h.StatusCode() == fasthttp.StatusNotModified; !bodiless {
+		p = append(p, "Content-Length: "...)
+		p = append(strconv.AppendInt(p, int64(len(body)), 10), "\r\n"...)
+	} else {
+		body = nil
+	}
+	p = append(c.appendConnection(p[:len(p)-2], closing), "\r\n"...)
+	if !c.head.isHead() {
+		p = append(p, body...)
+	}
+	c.answer(p, closing)
+	if c.out = p[:0]; cap(p) > blockSize {
+		c.out = nil
+	}
+}
+
+// appendConnection ends a header's last line, and says what becomes of the connection.
+func (c *clientConn) appendConnection(p []byte, closing bool) []byte {
 	switch {
 	case closing:
 		p = append(p, "\r\nConnection: close"...)
 	case c.head.http10:
 		p = append(p, "\r\nConnection: keep-alive"...)
 	}
-	p = append(p, "\r\n\r\n"...)
-	if !c.head.isHead() {
-		p = append(p, body...)
-	}
+	return append(p, "\r\n"...)
+}
+
+// answer sends a whole answer.
+func (c *clientConn) answer(p []byte, closing bool) {
 	if _, err := c.Write(p); err != nil {
 		c.gone, c.last = true, true
-		ctx.SetConnectionClose()
 	}
 	c.answered = true
-	ctx.Response.SetStatusCode(status)
-	return true
+	c.last = c.last || closing
 }
 
 // date is the value of Date in a second.

@@ -3,8 +3,6 @@ package proxy
 import (
 	"errors"
 	"io"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -32,6 +30,31 @@ func (b *body) begin(h *head) {
 }
 
 func (b *body) done() bool { return b.ended }
+
+// brokenAhead looks through what has come of a chunked body with its header, so that one which is broken from the start
+// is refused wherever it leads. Nothing is taken.
+func (c *clientConn) brokenAhead() bool {
+	if c.head.length >= 0 || c.in.buffered() == 0 {
+		return false
+	}
+	chunks, ahead := &c.body.chunks, inbuf{b: c.in.pending(), w: c.in.buffered()}
+	chunks.reset(false)
+	for chunks.state != chunkDone {
+		if chunks.state == chunkData {
+			n := min(chunks.left, uint64(ahead.buffered()))
+			ahead.skip(int(n))
+			if chunks.left -= n; chunks.left > 0 {
+				return false
+			}
+			chunks.state = chunkDataEnd
+			continue
+		}
+		if whole, err := chunks.step(&ahead); err != nil || !whole {
+			return err != nil
+		}
+	}
+	return false
+}
 
 // Read implements io.Reader. A body that ends early or breaks its framing gives an error that
 // stays; an interruption does not.
@@ -119,7 +142,7 @@ func (b *body) drain() bool {
 
 // CheckRequest is a handler's first call: it returns why the request is not let in, or nil. After a
 // refusal the connection is closed, whatever is answered. The body, if any, is then
-// ctx.RequestBodyStream; use ReadBody where it has to be in memory.
+// ctx.RequestBodyStream; use Request.ReadBody where it has to be in memory.
 func CheckRequest(ctx *fasthttp.RequestCtx) *Refusal {
 	c := clientOf(ctx)
 	if c == nil {
@@ -140,68 +163,5 @@ func CheckRequest(ctx *fasthttp.RequestCtx) *Refusal {
 	return nil
 }
 
-// Target is the request target in origin form, byte for byte as the client sent it (the authority
-// of an absolute target is cut off). It is valid until the handler returns.
-func Target(ctx *fasthttp.RequestCtx) []byte {
-	c := clientOf(ctx)
-	if c == nil || c.refusal != nil || len(c.head.raw) == 0 {
-		return ctx.Request.Header.RequestURI()
-	}
-	if t := c.head.targetBytes(); len(t) > 0 && t[0] == '/' {
-		return t
-	}
-	return c.head.appendTarget(nil)
-}
-
-// Peer is the address of the connection's other end, and whether the request has anything to say of
-// those before it (Forwarded, X-Forwarded-…).
-func Peer(ctx *fasthttp.RequestCtx) (addr netip.Addr, forwarded bool) {
-	c := clientOf(ctx)
-	if c == nil {
-		return netip.Addr{}, true
-	}
-	return c.peerAddr(), c.head.forwarded
-}
-
-// ErrBodyTooLarge is what ReadBody says of a body over its limit.
+// ErrBodyTooLarge is what Request.ReadBody says of a body over its limit.
 var ErrBodyTooLarge = errors.New("proxy: the request body is larger than allowed")
-
-// ReadBody reads the whole request body, at most limit bytes of it, into dst's room or more. It answers an expectation
-// first.
-func ReadBody(ctx *fasthttp.RequestCtx, dst []byte, limit int) ([]byte, error) {
-	c := clientOf(ctx)
-	if c == nil || c.body.ended && !c.body.consumed {
-		return nil, nil
-	}
-	if c.body.length > int64(limit) {
-		return nil, ErrBodyTooLarge
-	}
-	for b := dst[:0]; ; {
-		b = slices.Grow(b, 256)
-		n, err := c.body.Read(b[len(b):min(cap(b), limit+1)])
-		b = b[:len(b)+n]
-		switch {
-		case len(b) > limit:
-			return nil, ErrBodyTooLarge
-		case err == io.EOF:
-			return b, nil
-		case err != nil:
-			return nil, err
-		}
-	}
-}
-
-// Drain is called after an answer of our own to a request whose body was not read: a body that is
-// too long to be dropped, or that the client holds back, closes the connection, and the answer says
-// so. Anything shorter is dropped after the answer has been sent. Without the call the same
-// happens, but the answer does not announce it.
-func Drain(ctx *fasthttp.RequestCtx) {
-	c := clientOf(ctx)
-	if c == nil || c.body.done() {
-		return
-	}
-	if c.body.err != nil || !c.body.asked || c.body.left > drainBytes {
-		c.last = true
-		ctx.SetConnectionClose()
-	}
-}

@@ -69,7 +69,7 @@ func TestBrokenChunks(t *testing.T) {
 			g := newGate(t, to(o), Limits{}, nil)
 			c := g.dial()
 			c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + tc.body + next)
-			if status, head, body := c.answer("POST"); status != 400 || body != KindBadRequest || headerValue(head, "Connection") != "close" {
+			if status, head, body := c.answer("POST"); status != 400 || body != CodeFraming || headerValue(head, "Connection") != "close" {
 				t.Errorf("%s%s", head, body)
 			}
 			c.closed()
@@ -128,7 +128,7 @@ func TestClientStops(t *testing.T) {
 
 // A body that drips for ever holds nothing for ever; once the origin has answered it may.
 func TestBodyThatDrips(t *testing.T) {
-	const limit = 100 * time.Millisecond
+	const limit, calm = 100 * time.Millisecond, 500 * time.Millisecond // calm: a busy machine keeps to it
 	drip := func(t *testing.T, c *client, over <-chan struct{}) {
 		tick := time.NewTicker(limit / 5)
 		defer tick.Stop()
@@ -165,7 +165,7 @@ func TestBodyThatDrips(t *testing.T) {
 		o := newRecorder(t, func(s *session) {
 			s.head()
 			s.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-			for begun := time.Now(); time.Since(begun) < 4*limit; {
+			for begun := time.Now(); time.Since(begun) < 3*calm; {
 				if _, err := s.r.ReadByte(); err != nil {
 					t.Errorf("the body ended: %v", err)
 					break
@@ -175,7 +175,7 @@ func TestBodyThatDrips(t *testing.T) {
 			close(enough)
 			io.Copy(io.Discard, s.r)
 		})
-		g := newGate(t, to(o), Limits{BodyIdle: limit}, nil)
+		g := newGate(t, to(o), Limits{BodyIdle: calm}, nil)
 		c := g.dial()
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
 		drip(t, c, enough)
@@ -267,8 +267,7 @@ func TestEarlyAnswer(t *testing.T) {
 		{"Content-Length", cl(len(pad+hidden), pad+hidden), true},
 		{"chunked", ch(hex(len(pad+hidden)) + "\r\n" + pad + hidden + "\r\n0\r\n\r\n"), true},
 		{"short", cl(len(hidden), hidden), true},
-		{"chunked, broken", ch("5\r\nhello" + hidden), false},
-		{"chunked, broken later", ch("5\r\nhello\r\n5 \r\n" + hidden), false},
+		{"chunked, broken behind what came with the header", ch("5000\r\n" + strings.Repeat("x", 0x5000) + "\r\n5 \r\n" + hidden), false},
 		{"too long to drain", cl(1<<20, strings.Repeat("x", 1<<20)), false},
 		{"chunked, too long to drain", ch(strings.Repeat("8000\r\n"+strings.Repeat("x", 0x8000)+"\r\n", 20) + "0\r\n\r\n"), false},
 		{"multipart with an epilogue", "POST /ours HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: " + itoa(len("--b--\r\n"+hidden)) + "\r\n\r\n--b--\r\n" + hidden, true},
@@ -374,7 +373,7 @@ func TestReadBody(t *testing.T) {
 		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "hello", 200},
 		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello world", "", 413},
 		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n", "", 413},
-		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense", "", 400},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense", CodeFraming, 400},
 	} {
 		c.send(tc.raw)
 		if status, head, body := c.answer("POST"); status != tc.status || body != tc.body {
@@ -384,47 +383,126 @@ func TestReadBody(t *testing.T) {
 	c.closed()
 }
 
-// The origin answers, and ends its answer, while the client is still sending.
+// The origin answers, and ends its answer, while the client is still sending. One that keeps its connection gets the
+// rest, and the client's connection goes on; one that does not is let go.
 func TestOriginAnswersEarly(t *testing.T) {
+	const big = 50 << 20
+	got := make(chan int64, 1)
 	o := newRecorder(t, func(s *session) {
 		for {
 			h := s.head()
 			if h == "" {
 				return
 			}
-			if strings.HasPrefix(h, "GET /probe") {
+			switch {
+			case strings.HasPrefix(h, "GET /probe"):
 				s.write(okAnswer)
 				continue
+			case strings.HasPrefix(h, "POST /announced"):
+				s.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nno!")
+			default:
+				s.write("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
 			}
-			s.write("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
-			if strings.HasPrefix(h, "POST /close") {
+			switch {
+			case strings.HasPrefix(h, "POST /close"):
+				return
+			case strings.HasPrefix(h, "POST /reset"):
+				s.Conn.(*net.TCPConn).SetLinger(0)
 				return
 			}
-			s.body(h)
+			b, _ := s.body(h)
+			got <- int64(len(b))
 		}
 	})
-	for _, target := range []string{"/stay", "/close"} {
-		for _, size := range []int{100_000, 50 << 20} {
+	for _, tc := range []struct {
+		target string
+		size   int
+		goesOn bool
+	}{
+		{"/stay", 100_000, true},
+		{"/stay", big, true},
+		{"/announced", 100_000, true}, // the rest is drained
+		{"/announced", big, false},
+		{"/close", 100_000, true},
+		{"/close", big, false},
+		{"/reset", big, false},
+	} {
+		t.Run(tc.target+" "+itoa(tc.size), func(t *testing.T) {
 			g := newGate(t, to(o), Limits{}, nil)
 			c := g.dial()
+			sent := make(chan struct{})
 			go func() {
-				io.WriteString(c.Conn, "POST "+target+" HTTP/1.1\r\nHost: a\r\nContent-Length: "+itoa(size)+"\r\n\r\n")
-				io.CopyN(c.Conn, zeros{}, int64(size)) // it may be cut off
-				if size < drainBytes {
-					io.WriteString(c.Conn, "GET /probe HTTP/1.1\r\nHost: a\r\n\r\n")
-				}
+				defer close(sent)
+				io.WriteString(c.Conn, "POST "+tc.target+" HTTP/1.1\r\nHost: a\r\nContent-Length: "+itoa(tc.size)+"\r\n\r\n")
+				io.CopyN(c.Conn, zeros{}, int64(tc.size)) // it may be cut off
 			}()
 			if status, head, body := c.answer("POST"); status != 413 || body != "no!" {
 				t.Errorf("%s%s", head, body)
 			}
-			if size < drainBytes {
-				if status, _, _ := c.answer("GET"); status != 200 {
-					t.Errorf("probe: %d", status)
+			if tc.target == "/stay" {
+				if n := <-got; n != int64(tc.size) {
+					t.Errorf("the origin got %d bytes of %d", n, tc.size)
 				}
+			}
+			if tc.target == "/announced" {
+				defer func() { <-got }()
+			}
+			if tc.goesOn {
+				<-sent
+				c.probe()
 			} else {
 				c.closed()
 			}
-		}
+			if out := g.outcome(0); out.Err != nil || out.Status != 413 {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+// An answer that is over does not free the client of what an upload owes: it may neither break off nor drip.
+func TestUploadBeyondItsAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		name, kind string
+		then       func(*client)
+	}{
+		{"stops", KindBodyTimeout, func(*client) {}},
+		{"leaves", KindClientGone, func(c *client) { c.Close() }},
+		{"breaks its framing", KindBadRequest, func(c *client) { c.send("zz\r\n") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ended := make(chan string, 1)
+			o := newRecorder(t, func(s *session) {
+				if h := s.head(); h != "" {
+					s.write(okAnswer)
+					b, err := s.body(h)
+					if err == nil {
+						b = append(b, " whole"...)
+					}
+					ended <- string(b)
+				}
+			})
+			lim := Limits{}
+			if tc.kind == KindBodyTimeout {
+				lim.BodyIdle = 100 * time.Millisecond
+			}
+			g := newGate(t, to(o), lim, nil)
+			c := g.dial()
+			c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+			if status, head, _ := c.answer("POST"); status != 200 {
+				t.Fatal(head)
+			}
+			tc.then(c)
+			if b := <-ended; b != "hello" {
+				t.Errorf("the origin got %q", b)
+			}
+			if out := g.outcome(0); out.Kind != tc.kind || !out.Sent || out.Status != 200 {
+				t.Errorf("%+v", out)
+			}
+			if tc.kind != KindClientGone {
+				c.closed()
+			}
+		})
 	}
 }
 

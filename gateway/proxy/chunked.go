@@ -18,10 +18,10 @@ func (e *chunkFault) Unwrap() error   { return errChunk }
 func (e *chunkFault) Is(t error) bool { return t == errChunk }
 
 const (
-	maxChunkLine   = 512      // size and extensions of one chunk
-	maxTrailers    = 8 << 10  // the trailer section
-	maxChunkWaste  = 16 << 10 // extensions may outweigh the data by this much
-	maxChunkDigits = 15       // 60 bits of length
+	maxChunkLine   = 512     // size and extensions of one chunk
+	maxTrailers    = 8 << 10 // the trailer section
+	maxChunkWaste  = 4 << 10 // extensions may outweigh the data by this much
+	maxChunkDigits = 15      // 60 bits of length
 )
 
 type chunkState uint8
@@ -95,6 +95,20 @@ func (c *chunkReader) read(in *inbuf, p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// ready tells whether read would have something to say without waiting. It looks no further than to the next data.
+func (c *chunkReader) ready(in *inbuf) bool {
+	for c.state != chunkData && c.state != chunkDone {
+		done, err := c.step(in)
+		if err != nil {
+			return true // read comes upon it again
+		}
+		if !done {
+			return false
+		}
+	}
+	return c.state == chunkDone || in.buffered() > 0
 }
 
 // step consumes one line of framing; false means that in does not hold it whole.

@@ -11,12 +11,14 @@ import (
 )
 
 // clientConn stands between a client's socket and fasthttp. Its Read gives exactly one request
-// header at a time; its Write is what fasthttp answers with, swallowed where Serve has answered
+// header at a time; its Write is what fasthttp answers with, swallowed where Forward has answered
 // already. One goroutine at a time uses it, but for the body reader, which an upload may run apart.
 type clientConn struct {
 	net.Conn
 	sock socket
+	l    *listener
 	lim  *Limits
+	req  Request
 	in   inbuf // bytes read beyond the header
 	head head
 	body body
@@ -25,10 +27,17 @@ type clientConn struct {
 	delivered bool // fasthttp holds a header
 	taken     bool // … and the handler has looked at it
 	served    bool // it is not the connection's first
-	answered  bool // Serve has sent the answer, or its beginning
+	answered  bool // Forward has sent the answer, or its beginning
 	last      bool // no further request may be read
 	gone      bool // the connection was aborted or is a tunnel's
+	secure    bool // TLS
 	peer      netip.Addr
+	preface   *prefacedConn // still to be read
+	origin    prefaceOrigin // what it said
+
+	state  atomic.Uint32 // connBusy, …
+	values [][]byte      // of Request.PeekAll
+	out    []byte        // of Request.Send
 
 	readBy, writeBy time.Time // the deadlines in force
 	ownWriteBy      bool      // the handler has set the one for writing
@@ -36,7 +45,7 @@ type clientConn struct {
 
 	bodyAt   time.Time   // when the body was first waited for
 	bodyGot  int64       // bytes of it that had to be waited for
-	replying atomic.Bool // the origin has answered: who talks both ways may take their time
+	replying atomic.Bool // the origin is answering: who talks both ways may take their time
 	unread   atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
 
 	// A 100 Continue goes out when an upload first reads; it must not mingle with an answer that
@@ -51,25 +60,68 @@ const (
 	drainBytes = 256 << 10
 	drainTime  = 3 * time.Second
 	lingerTime = time.Second
-	// Before the answer begins a body has to come at this many bytes a second on average, BodyIdle
-	// apart. A byte now and then would hold a connection to the origin for as long as it likes.
+	// Unless an answer is under way, a body has to come at this many bytes a second on average,
+	// BodyIdle apart. A byte now and then would hold a connection to the origin for as long as it likes.
 	leastBodyRate = 256
 )
 
-// Read gives fasthttp the next request header, whole and checked. A header that is refused is
-// replaced by an empty request, whose refusal CheckRequest then finds.
+// What a connection is doing, for those who want to close it from elsewhere.
+const (
+	connBusy    = iota // with fasthttp, or with a header
+	connWaiting        // for the next request
+	connDirect         // a direct handler answers: Close waits for it
+	connClosing        // … and Close was called meanwhile
+	connClosed
+)
+
+// Read gives fasthttp the next request header that is not served directly, whole and checked. A
+// header that is refused is replaced by an empty request, whose refusal CheckRequest then finds.
 func (c *clientConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.next(p)
+		if n == 0 || c.l.direct == nil || !c.serveDirectly() {
+			return n, err
+		}
+	}
+}
+
+// serveDirectly lets the direct handler have the request, and tells whether it took it.
+func (c *clientConn) serveDirectly() bool {
+	h := &c.head
+	if t := h.targetBytes(); c.refusal != nil || h.http10 || h.upgrade != -1 || len(t) == 0 || t[0] != '/' {
+		return false
+	}
+	if !c.state.CompareAndSwap(connBusy, connDirect) {
+		c.taken, c.last = true, true // closed as it came
+		return true
+	}
+	taken := c.l.direct(&c.req)
+	if !c.state.CompareAndSwap(connDirect, connBusy) {
+		c.state.Store(connBusy)
+		c.last = true
+	}
+	c.taken = c.taken || taken
+	return taken
+}
+
+// next reads a header.
+func (c *clientConn) next(p []byte) (int, error) {
 	if c.delivered && !c.finish() {
 		return 0, io.EOF
 	}
 	if c.last || c.gone {
 		return 0, io.EOF
 	}
+	if c.preface != nil {
+		if err := c.begunByPreface(); err != nil {
+			return 0, err
+		}
+	}
 	if c.in.buffered() == 0 {
 		if err := c.await(); err != nil {
 			return 0, err
 		}
-		n, err := c.recv(p)
+		n, err := c.wait(p)
 		if n == 0 {
 			return 0, silently(err)
 		}
@@ -80,6 +132,9 @@ func (c *clientConn) Read(p []byte) (int, error) {
 			return end, nil
 		case end > 0:
 			c.in.load(p[end:n])
+			if c.brokenAhead() {
+				return c.refuse(p, refuseChunks), nil
+			}
 			c.deliver()
 			return end, nil
 		case r != nil:
@@ -88,6 +143,22 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		c.in.load(p[:n])
 	}
 	return c.readSlow(p)
+}
+
+// wait reads what comes first of the next request. A connection that has had one may be closed meanwhile.
+func (c *clientConn) wait(p []byte) (int, error) {
+	if !c.served {
+		return c.recv(p)
+	}
+	c.state.CompareAndSwap(connBusy, connWaiting)
+	if c.l.impatient.Load() {
+		return 0, io.EOF
+	}
+	n, err := c.recv(p)
+	if !c.state.CompareAndSwap(connWaiting, connBusy) {
+		return 0, io.EOF
+	}
+	return n, err
 }
 
 // readSlow collects a header that did not come in one piece, or that was sent ahead.
@@ -108,6 +179,9 @@ func (c *clientConn) readSlow(p []byte) (int, error) {
 				copy(p, b[:end])
 				c.in.skip(end)
 				c.head.raw = p[:end]
+				if c.brokenAhead() {
+					return c.refuse(p, refuseChunks), nil
+				}
 				c.deliver()
 				return end, nil
 			}
@@ -210,6 +284,8 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 		}
 		earned := time.Duration(c.bodyGot) * (time.Second / leastBodyRate)
 		most = min(most, max(0, c.bodyAt.Sub(now)+c.lim.BodyIdle+earned))
+	} else {
+		c.bodyAt, c.bodyGot = time.Time{}, 0
 	}
 	if left := c.readBy.Sub(now); left < most*7/8 || left > most {
 		if err := c.setReadBy(now.Add(most)); err != nil {
@@ -361,23 +437,48 @@ func (c *clientConn) sendContinue() error {
 // Close ends the connection. Where the client may still be sending, the answer would be lost to a
 // reset if the socket were closed at once, so it is only half closed and read from for a moment.
 func (c *clientConn) Close() error {
+	for {
+		switch state := c.state.Load(); state {
+		case connDirect:
+			if c.state.CompareAndSwap(connDirect, connClosing) {
+				return nil
+			}
+		case connClosing, connClosed:
+			return nil
+		default:
+			if c.state.CompareAndSwap(state, connClosed) {
+				return c.shut()
+			}
+		}
+	}
+}
+
+// closeWaiting closes the connection if nobody is being served on it.
+func (c *clientConn) closeWaiting() {
+	if c.state.CompareAndSwap(connWaiting, connClosed) {
+		c.shut() //nolint:errcheck // it is gone either way
+	}
+}
+
+func (c *clientConn) shut() error {
+	c.l.forget(c)
 	if c.unread.CompareAndSwap(true, false) {
-		c.linger()
+		linger(c.Conn)
 	}
 	return c.Conn.Close()
 }
 
-func (c *clientConn) linger() {
-	if !closeWrite(c.Conn) {
+func linger(c net.Conn) {
+	if !closeWrite(c) {
 		return
 	}
-	if c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
 	block := getBlock()
 	defer putBlock(block)
 	for n := 0; n < drainBytes; {
-		m, err := c.Conn.Read(*block)
+		m, err := c.Read(*block)
 		if err != nil {
 			return
 		}
@@ -395,9 +496,7 @@ func (c *clientConn) abort() {
 // abortConn resets a connection: no FIN, no TLS close, so a body that ends with the connection is
 // seen to be cut.
 func abortConn(c net.Conn) {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = t.NetConn()
-	}
+	c = socketOf(c)
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		l.SetLinger(0) //nolint:errcheck // it is closed next
 	}
@@ -406,6 +505,9 @@ func abortConn(c net.Conn) {
 
 // closeWrite sends FIN (or a TLS close) and keeps reading possible.
 func closeWrite(c net.Conn) bool {
+	if p, ok := c.(*prefacedConn); ok {
+		c = p.Conn
+	}
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite() == nil
 	}
@@ -417,10 +519,18 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
+// RemoteAddr is the socket's other end, or what the PROXY protocol said it is.
+func (c *clientConn) RemoteAddr() net.Addr {
+	if c.origin.addr != nil {
+		return c.origin.addr
+	}
+	return c.Conn.RemoteAddr()
+}
+
 // peerAddr is the address of the socket's other end, or what the PROXY protocol said it is.
 func (c *clientConn) peerAddr() netip.Addr {
 	if !c.peer.IsValid() {
-		switch a := c.Conn.RemoteAddr().(type) {
+		switch a := c.RemoteAddr().(type) {
 		case *net.TCPAddr:
 			c.peer, _ = netip.AddrFromSlice(a.IP)
 			c.peer = c.peer.Unmap()

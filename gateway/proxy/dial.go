@@ -16,7 +16,7 @@ type originConn struct {
 	sock      socket
 	srv       *server
 	in        inbuf
-	born      time.Time
+	until     time.Time // not kept for reuse after it
 	idleSince time.Time
 	reused    bool
 
@@ -45,16 +45,15 @@ const (
 )
 
 // dial connects to s within the time that is left.
-func (o *Origin) dial(s *server, deadline time.Time) (*originConn, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), o.cfg.ConnectTimeout)
+func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*originConn, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.cfg.ConnectTimeout)
 	defer cancel()
 	if !deadline.IsZero() {
 		var stop context.CancelFunc
 		ctx, stop = context.WithDeadline(ctx, deadline)
 		defer stop()
 	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", s.addr)
+	c, err := o.connect(ctx, s)
 	if err != nil {
 		return nil, KindConnect, err
 	}
@@ -71,7 +70,7 @@ func (o *Origin) dial(s *server, deadline time.Time) (*originConn, string, error
 		}
 		c = t
 	}
-	oc := &originConn{Conn: c, srv: s, born: time.Now(), raw: raw}
+	oc := &originConn{Conn: c, srv: s, until: lifeEnd(time.Now()), raw: raw}
 	oc.sock.of(c)
 	oc.in.src = oc
 	oc.peek = func(fd uintptr) { oc.peeked = peekSocket(fd, oc.probe[:]) }

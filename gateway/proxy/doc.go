@@ -11,8 +11,10 @@
 //
 //	func handler(ctx *fasthttp.RequestCtx) {
 //		if r := proxy.CheckRequest(ctx); r != nil { … answer r.Status, then return }
-//		out := origin.Serve(ctx, &proxy.Forward{…})
+//		out := proxy.RequestOf(ctx).Forward(origin, &proxy.Forward{…})
 //	}
+//
+// With Direct in place of Listener, fasthttp and its handler see only what a handler of ours leaves to them.
 //
 // # How it sits under fasthttp
 //
@@ -22,7 +24,7 @@
 // closed before the next header is looked at, whatever the handler did, so what is in it never runs
 // as a request. And a proxied body streams in both directions at once, because its reader is ours.
 //
-// Serve writes the origin's answer to the client itself, as it arrives, informational answers
-// included; what fasthttp writes after the handler returns is then swallowed. Where Serve has sent
+// Forward writes the origin's answer to the client itself, as it arrives, informational answers
+// included; what fasthttp writes after the handler returns is then swallowed. Where Forward has sent
 // nothing, ctx.Response is untouched and the handler answers as usual.
 package proxy

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/netip"
@@ -12,19 +13,22 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Forward says how one request is passed on. Its byte slices are read until Serve returns.
+// Forward says how one request is passed on. Its byte slices are read until it returns.
 type Forward struct {
-	ClientIP     netip.Addr                       // after trusted proxies were resolved; invalid: the peer's
-	Proto        string                           // "http" or "https", as the visitor saw it; "": the connection's
-	ForwardedFor []byte                           // the trusted X-Forwarded-For chain, to which the peer is appended
-	Host         []byte                           // the visitor's Host; empty: the request's
-	Session      string                           // for X-Waiting-Room-Session; "": none is sent
-	DropCookie   func(name []byte) bool           // cookies that never reach the origin
-	OnHeader     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
+	ClientIP     netip.Addr // after trusted proxies were resolved; invalid: the peer's
+	Proto        string     // "http" or "https", as the visitor saw it; "": the connection's
+	ForwardedFor []byte     // the trusted X-Forwarded-For chain, to which the peer is appended
+	// What a trusted proxy says that the visitor asked for; where it is malformed or empty, X-Forwarded-Host is Host and
+	// X-Forwarded-Port is not sent.
+	ForwardedHost, ForwardedPort []byte
+	Host                         []byte                           // the visitor's Host; empty: the request's
+	Session                      string                           // for X-Waiting-Room-Session; "": none is sent
+	DropCookie                   func(name []byte) bool           // cookies that never reach the origin
+	OnHeader                     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
 	// OnlyWith, where set, is asked about the answer's header names: OnHeader is called for those answers alone that have
 	// one of which it says true. The others go on as they came, which costs less.
 	OnlyWith func(name []byte) bool
-	Started  time.Time // when the request was taken up; zero: when Serve was called
+	Started  time.Time // when the request was taken up; zero: when it was called
 }
 
 // Outcome is what became of a request. With Err nil, or once something was sent, Status is the
@@ -34,7 +38,7 @@ type Outcome struct {
 	FirstByte time.Duration // from the request's being sent to the answer's header; 0 where there was none
 	Err       error
 	Kind      string // one of Kinds, "" without Err
-	Upgraded  bool   // the connection was a tunnel; Serve returned when it ended
+	Upgraded  bool   // the connection was a tunnel; Forward returned when it ended
 	Sent      bool   // the answer's header has gone to the client
 	BodyBytes int64  // of the answer's body (or of a tunnel's both directions)
 }
@@ -42,13 +46,15 @@ type Outcome struct {
 // exchange is one request's way to an origin and back. It is pooled; everything it needs is in it.
 type exchange struct {
 	o   *Origin
-	ctx *fasthttp.RequestCtx
 	c   *clientConn
 	f   *Forward
 	oc  *originConn
 	srv *server
 
+	ours *fasthttp.ResponseHeader // the answer's header where it is more than passed on
+
 	a       answer
+	fields  []field // of the answer, after OnHeader
 	chunks  chunkReader
 	req     []byte
 	out     []byte
@@ -64,6 +70,7 @@ type exchange struct {
 	late     bool      // time has passed since started
 	ahead    bool      // the whole chunked body came with the header; whole holds it, decoded
 	whole    inbuf
+	allOut   bool // no server was healthy
 	anyByte  bool // of an answer has come
 	reuse    bool
 	upgraded bool
@@ -77,27 +84,27 @@ type exchange struct {
 }
 
 var exchangePool = sync.Pool{New: func() any {
-	x := &exchange{outBack: make([]byte, 0, outSize), req: make([]byte, 0, 4096)}
+	x := &exchange{outBack: make([]byte, 0, outSize), req: make([]byte, 0, 4096), ours: &fasthttp.ResponseHeader{}}
 	x.up.done = make(chan struct{}, 1)
 	x.onSlice = x.whileWaiting
 	x.peek = func(fd uintptr) { x.peeked = peekSocket(fd, x.probe[:]) }
 	return x
 }}
 
-// Serve carries the request to the origin and the answer back, streaming both. It returns when the
+// Forward carries the request to the origin and the answer back, streaming both. It returns when the
 // answer has been sent, or the tunnel that it became has ended. With Err set and Sent false nothing
-// has reached the client, ctx.Response is untouched, and the caller answers with Status; it may not
-// read the request's body any more.
-func (o *Origin) Serve(ctx *fasthttp.RequestCtx, f *Forward) Outcome {
-	c := clientOf(ctx)
-	if c == nil || !c.delivered {
+// has reached the client, and the caller answers with Status; it may not read the request's body any
+// more.
+func (r *Request) Forward(o *Origin, f *Forward) Outcome {
+	if r == nil || !r.c.delivered {
 		return Outcome{Status: 500, Kind: KindInternal, Err: errors.New("proxy: the server does not listen through proxy.Listener")}
 	}
+	c := r.c
 	if c.refusal != nil {
 		return Outcome{Status: c.refusal.Status, Kind: KindBadRequest, Err: errors.New("proxy: " + c.refusal.Detail)}
 	}
 	x := exchangePool.Get().(*exchange)
-	x.o, x.ctx, x.c, x.f = o, ctx, c, f
+	x.o, x.c, x.f = o, c, f
 	defer x.end()
 	x.run()
 	return x.outcome
@@ -113,7 +120,8 @@ func (x *exchange) end() {
 		if now.IsZero() {
 			now = time.Now()
 		}
-		x.o.done(x.srv, x.oc, x.reuse, now)
+		v, why := x.verdict()
+		x.o.done(x.srv, x.oc, x.reuse, v, why, now)
 	} else if x.entered {
 		x.o.leave()
 	}
@@ -123,12 +131,10 @@ func (x *exchange) end() {
 		c.in.release()
 	}
 	x.whole.release()
-	if c.last || x.closing {
-		x.ctx.SetConnectionClose()
-	}
-	lines, trailers, req := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0]
-	back, done, onSlice, peek := x.outBack, x.up.done, x.onSlice, x.peek
-	*x = exchange{outBack: back, req: req, onSlice: onSlice, peek: peek}
+	c.last = c.last || x.closing
+	lines, trailers, req, fields := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0], x.fields[:0]
+	back, done, onSlice, peek, ours := x.outBack, x.up.done, x.onSlice, x.peek, x.ours
+	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, peek: peek, ours: ours}
 	x.a.lines, x.chunks.trailers, x.up.done = lines, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)
@@ -151,7 +157,7 @@ func (x *exchange) run() {
 	}
 	if cfg.MaxBody > 0 && h.length > cfg.MaxBody {
 		x.fail(413, KindBodyLarge, ErrBodyTooLarge)
-		Drain(x.ctx)
+		x.c.req.Drain()
 		return
 	}
 	if h.length < 0 && x.c.in.buffered() > 0 {
@@ -164,7 +170,11 @@ func (x *exchange) run() {
 		x.started = time.Now()
 	}
 	var err error
-	if x.late, err = x.o.enter(cfg.QueueTimeout); err != nil {
+	if x.late, err = x.o.enter(cfg.QueueTimeout, x.onSlice); err != nil {
+		if errors.Is(err, errClientLeft) {
+			x.blame(err)
+			return
+		}
 		x.fail(503, KindQueueFull, err)
 		return
 	}
@@ -194,10 +204,11 @@ func (x *exchange) connectAndAsk() bool {
 	fresh := false
 	deadline := x.deadline()
 	for {
-		s, oc := x.o.pick(x.started, tried, fresh)
+		s, oc, out := x.o.pick(x.started, tried, fresh)
 		if s == nil {
 			return false // fail has been called for the last server
 		}
+		x.allOut = x.allOut || out && tried == 0
 		if oc != nil && !oc.usable() {
 			oc.Close()
 			x.o.drop(s)
@@ -211,17 +222,20 @@ func (x *exchange) connectAndAsk() bool {
 			}
 			var kind string
 			var err error
-			if oc, kind, err = x.o.dial(s, deadline); err != nil {
-				x.o.drop(s)
-				x.o.failed(s, time.Now())
-				tried |= x.o.triedBit(s)
+			begun := time.Now()
+			if oc, kind, err = x.o.dial(context.Background(), s, deadline); err != nil {
+				x.o.failed(s, err, begun)
+				tried |= s.bit
+				if x.allOut {
+					err = x.o.noneHealthy(err)
+				}
 				x.fail(502, kind, err)
 				if isTimeout(err) {
 					x.fail(504, kind, err)
 				}
 				continue
 			}
-			x.o.worked(s)
+			x.o.worked(s, time.Now())
 		}
 		x.outcome.Err, x.outcome.Kind = nil, "" // of a server that could not be reached
 		reused := oc.reused
@@ -239,12 +253,15 @@ func (x *exchange) connectAndAsk() bool {
 			continue
 		}
 		x.stopUpload()
+		if x.allOut {
+			err = x.o.noneHealthy(err)
+		}
 		x.blame(err)
 		return false
 	}
 }
 
-var errBodyRead = errors.New("proxy: Serve was called after the request's body had been read")
+var errBodyRead = errors.New("proxy: Forward was called after the request's body had been read")
 
 var errTimeout = errors.New("proxy: the origin did not answer in time")
 
@@ -388,7 +405,7 @@ func (x *exchange) blame(err error) {
 		x.fail(400, KindClientGone, err)
 	case errors.Is(err, errResponse):
 		x.fail(502, KindBadResponse, err)
-	case err == errTimeout || isTimeout(err):
+	case errors.Is(err, errTimeout) || isTimeout(err):
 		x.fail(504, KindTimeout, err)
 	default:
 		x.fail(502, KindReset, err)

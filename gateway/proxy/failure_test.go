@@ -346,7 +346,7 @@ func TestQueue(t *testing.T) {
 	eventually(t, "the third waits", func() bool {
 		g.origin.mu.Lock()
 		defer g.origin.mu.Unlock()
-		return len(g.origin.waiting) == 1
+		return g.origin.waiting.n == 1
 	})
 	close(release)
 	for _, x := range []*client{a, b, c} {

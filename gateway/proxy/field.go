@@ -39,6 +39,22 @@ var tokenTable = func() (t [256]bool) {
 	return
 }()
 
+// nameClass is 0 for what no header name has, 1 for letters, digits and dashes, oddName for the rest.
+var nameClass = func() (t [256]uint8) {
+	for c := range t {
+		switch l := lowerTable[c]; {
+		case !tokenTable[c]:
+		case 'a' <= l && l <= 'z', '0' <= l && l <= '9', l == '-':
+			t[c] = 1
+		default:
+			t[c] = oddName
+		}
+	}
+	return
+}()
+
+const oddName = 2
+
 func isToken(b []byte) bool {
 	for _, c := range b {
 		if !tokenTable[c] {
@@ -150,6 +166,24 @@ func requestKind(name []byte) kind {
 	return kindKeep
 }
 
+// dashed gives the start of a name with a dash in the place of whatever is neither letter nor digit, as CGI and its
+// heirs read it. It is long enough for every name that means something here.
+func dashed(buf *[64]byte, name []byte) []byte {
+	n := copy(buf[:], name)
+	for i, c := range buf[:n] {
+		if nameClass[c] == oddName {
+			buf[i] = '-'
+		}
+	}
+	return buf[:n]
+}
+
+// imitates tells a name that some servers cannot tell from a reserved one.
+func imitates(name []byte) bool {
+	var buf [64]byte
+	return requestKind(dashed(&buf, name)) != kindKeep
+}
+
 // responseKind classifies the name of a response header.
 func responseKind(name []byte) kind {
 	switch lowerTable[name[0]] {
@@ -202,6 +236,8 @@ func responseKind(name []byte) kind {
 // forbiddenTrailer tells a field that may not come after the body: those that frame, route,
 // authenticate or steer the message (RFC 9110 §6.5.1), and those that are ours.
 func forbiddenTrailer(name []byte) bool {
+	var buf [64]byte
+	name = dashed(&buf, name)
 	if requestKind(name) != kindKeep || prefixFold(name, "content-") || prefixFold(name, "if-") {
 		return true
 	}

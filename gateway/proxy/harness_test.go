@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -18,10 +19,26 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(twice{m},
 		// fasthttp refreshes the Date header for the life of the process
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 	)
+}
+
+// directly makes gates serve what they can without fasthttp.
+var directly bool
+
+// twice runs the tests through fasthttp and then past it.
+type twice struct{ *testing.M }
+
+func (m twice) Run() int {
+	code := m.M.Run()
+	once := func(name string) bool { return flag.Lookup("test."+name).Value.String() != "" }
+	if code != 0 || once("fuzz") || once("bench") || once("list") {
+		return code
+	}
+	directly = true
+	return m.M.Run()
 }
 
 // wait is how long a test waits for what should come at once.
@@ -55,11 +72,16 @@ func newRecorder(t *testing.T, serve func(*session)) *recorder {
 		t.Fatal(err)
 	}
 	o := &recorder{t: t, ln: ln, serve: serve}
+	o.run()
+	return o
+}
+
+func (o *recorder) run() {
 	o.wg.Add(1)
 	go func() {
 		defer o.wg.Done()
 		for {
-			c, err := ln.Accept()
+			c, err := o.ln.Accept()
 			if err != nil {
 				return
 			}
@@ -70,12 +92,11 @@ func newRecorder(t *testing.T, serve func(*session)) *recorder {
 			go func() {
 				defer o.wg.Done()
 				defer c.Close()
-				serve(&session{Conn: c, r: bufio.NewReader(c), o: o})
+				o.serve(&session{Conn: c, r: bufio.NewReader(c), o: o})
 			}()
 		}
 	}()
-	t.Cleanup(o.close)
-	return o
+	o.t.Cleanup(o.close)
 }
 
 func (o *recorder) close() {
@@ -190,7 +211,11 @@ func newGate(t *testing.T, cfg Config, lim Limits, set func(*gate)) *gate {
 	}
 	g.addr = ln.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Listener(ln, lim)) }()
+	front := Listener(ln, lim)
+	if directly {
+		front = Direct(ln, lim, g.direct)
+	}
+	go func() { served <- s.Serve(front) }()
 	t.Cleanup(func() {
 		o.CloseUpgraded()
 		if err := s.Shutdown(); err != nil {
@@ -231,6 +256,26 @@ func (g *gate) handle(ctx *fasthttp.RequestCtx) {
 		ctx.SetBodyString(out.Kind)
 		Drain(ctx)
 	}
+	g.note(out)
+}
+
+// direct is handle without fasthttp.
+func (g *gate) direct(r *Request) bool {
+	if g.early != nil || g.forward != nil {
+		return false // they want its context
+	}
+	out := r.Forward(g.origin, &Forward{OnlyWith: none})
+	if out.Err != nil && !out.Sent {
+		var res fasthttp.Response
+		res.SetStatusCode(out.Status)
+		res.SetBodyString(out.Kind)
+		r.Send(time.Now(), &res)
+	}
+	g.note(out)
+	return true
+}
+
+func (g *gate) note(out Outcome) {
 	g.mu.Lock()
 	g.outcomes = append(g.outcomes, out)
 	g.mu.Unlock()
@@ -272,13 +317,18 @@ type client struct {
 
 func (g *gate) dial() *client {
 	g.t.Helper()
-	c, err := net.Dial("tcp", g.addr)
+	return dialGate(g.t, g.addr)
+}
+
+func dialGate(t *testing.T, addr string) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
 	if err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
 	c.SetDeadline(time.Now().Add(wait))
-	g.t.Cleanup(func() { c.Close() })
-	return &client{Conn: c, t: g.t, r: bufio.NewReader(c)}
+	t.Cleanup(func() { c.Close() })
+	return &client{Conn: c, t: t, r: bufio.NewReader(c)}
 }
 
 func (c *client) send(s string) {
@@ -435,4 +485,31 @@ func growth(f func()) uint64 {
 	f()
 	runtime.ReadMemStats(&b)
 	return b.TotalAlloc - a.TotalAlloc
+}
+
+// What most tests' handlers say for RequestOf(ctx) and its methods.
+
+// Serve forwards the request of ctx.
+func (o *Origin) Serve(ctx *fasthttp.RequestCtx, f *Forward) Outcome {
+	return RequestOf(ctx).Forward(o, f)
+}
+
+// Target is the target of ctx's request.
+func Target(ctx *fasthttp.RequestCtx) []byte { return RequestOf(ctx).Target() }
+
+// ReadBody reads the body of ctx's request.
+func ReadBody(ctx *fasthttp.RequestCtx, dst []byte, limit int) ([]byte, error) {
+	return RequestOf(ctx).ReadBody(dst, limit)
+}
+
+// Drain prepares an answer that fasthttp sends.
+func Drain(ctx *fasthttp.RequestCtx) {
+	if RequestOf(ctx).Drain() {
+		ctx.SetConnectionClose()
+	}
+}
+
+// Answer sends an answer in one piece.
+func Answer(ctx *fasthttp.RequestCtx, now time.Time, status int, lines, body []byte) bool {
+	return RequestOf(ctx).Answer(now, status, lines, body)
 }

@@ -2,7 +2,12 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
+	"maps"
 	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -79,15 +84,56 @@ func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 }
 
 // Listener wraps ln for a server set up by ServerOptions. Its connections give fasthttp one checked
-// request header at a time and keep the bodies for Serve. Wrap TLS and PROXY protocol inside it:
-// Listener(tls.NewListener(ln, cfg), …).
+// request header at a time and keep the bodies for Forward. Wrap TLS and PROXY protocol inside it:
+// Listener(tls.NewListener(PrefaceListener(ln, o), cfg), …).
 func Listener(ln net.Listener, limits Limits) net.Listener {
 	return &listener{Listener: ln, lim: limits.withDefaults()}
 }
 
+// Direct is Listener with a handler of its own for nearly all requests: those that have been let in, but for HTTP/1.0
+// and upgrades. The handler answers by Request.Forward, Request.Answer or Request.Send and says true, or says false
+// before it has done anything; fasthttp and its handler then see the request. It saves a second reading of the header
+// and an answer that is written to be thrown away.
+func Direct(ln net.Listener, limits Limits, handler func(*Request) bool) net.Listener {
+	return &listener{Listener: ln, lim: limits.withDefaults(), direct: handler}
+}
+
 type listener struct {
 	net.Listener
-	lim Limits
+	lim       Limits
+	direct    func(*Request) bool
+	stopping  atomic.Bool // no connection outlives its next answer
+	impatient atomic.Bool // nor waits for a next request
+
+	mu    sync.Mutex
+	conns map[*clientConn]struct{}
+}
+
+// Close ends the listener; each of its connections lives until its next answer.
+func (l *listener) Close() error {
+	l.stopping.Store(true)
+	return l.Listener.Close()
+}
+
+// CloseWaiting closes those connections of a Listener or Direct, ln, that have been served and wait for another request.
+func CloseWaiting(ln net.Listener) {
+	l, ok := ln.(*listener)
+	if !ok {
+		return
+	}
+	l.impatient.Store(true)
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.conns))
+	l.mu.Unlock()
+	for _, c := range all {
+		c.closeWaiting()
+	}
+}
+
+func (l *listener) forget(c *clientConn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -95,11 +141,22 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cc := &clientConn{Conn: c, lim: &l.lim}
-	cc.sock.of(c)
+	cc := &clientConn{Conn: c, l: l, lim: &l.lim, preface: prefaceOf(c)}
+	cc.req.c = cc
+	if cc.preface == c { // without TLS nobody else has to know of it
+		cc.Conn = cc.preface.Conn
+	}
+	cc.sock.of(cc.Conn)
 	cc.in.src = cc
 	cc.body.c = cc
+	l.mu.Lock()
+	if l.conns == nil {
+		l.conns = map[*clientConn]struct{}{}
+	}
+	l.conns[cc] = struct{}{}
+	l.mu.Unlock()
 	if t, ok := c.(handshaker); ok {
+		cc.secure = true
 		return &tlsClientConn{cc, t}, nil
 	}
 	return cc, nil
@@ -121,8 +178,23 @@ func (c *tlsClientConn) Handshake() error {
 	if err := c.SetDeadline(time.Now().Add(c.lim.HeaderTimeout)); err != nil {
 		return err
 	}
-	return c.tls.Handshake()
+	if c.preface != nil {
+		if err := c.readPreface(); err != nil {
+			return err
+		}
+	}
+	err := c.tls.Handshake()
+	var notTLS tls.RecordHeaderError
+	if errors.As(err, &notTLS) && notTLS.Conn != nil && tokenTable[notTLS.RecordHeader[0]] {
+		notTLS.Conn.Write([]byte(answerNotTLS)) //nolint:errcheck // it is closed next
+		linger(notTLS.Conn)
+	}
+	return err
 }
+
+// answerNotTLS is for those who speak HTTP where TLS is spoken.
+const answerNotTLS = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCache-Control: no-store\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 25\r\n\r\nThis port speaks HTTPS.\r\n"
 
 func (c *tlsClientConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 

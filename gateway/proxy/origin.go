@@ -1,13 +1,16 @@
 package proxy
 
 import (
+	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,12 +31,19 @@ type Config struct {
 	MaxBody      int64 // bytes of a request body; 0: no limit
 	PreserveHost bool  // send the visitor's Host, else the server's own
 	TLS          TLSConfig
+	Health       HealthConfig
 }
 
 // TLSConfig is how https servers are verified.
 type TLSConfig struct {
 	CAFile     string // PEM; empty: the system's roots
 	ServerName string // empty: the server's host
+}
+
+// HealthConfig is how servers are asked for their health. Without a path traffic alone shows it.
+type HealthConfig struct {
+	Path     string        // asked for with GET; 2xx and 3xx are healthy
+	Interval time.Duration // 0: 5 s
 }
 
 // The kinds of failures, the fixed label set of upstream_errors_total.
@@ -58,42 +68,31 @@ func Kinds() []string {
 		KindClientGone, KindBadRequest, KindBodyTimeout, KindBodyLarge, KindInternal}
 }
 
-// Connections are kept for reuse this long, and no connection lives longer than connLife, so that a
-// changed address or a rebalanced origin is noticed.
-const (
-	keepIdle   = 15 * time.Second
-	connLife   = 5 * time.Minute
-	failedBase = time.Second
-	failedMax  = 30 * time.Second
-	maxServers = 64 // those tried by one request are bits of a word
-)
+const maxServers = 64 // those tried by one request are bits of a word
 
 // Origin is one site behind the gateway: its servers, their connections, its limits. Its methods
 // are safe for concurrent use.
 type Origin struct {
-	cfg       Config
-	servers   []*server
-	waitSlice time.Duration
+	cfg        Config
+	servers    []*server
+	ca         []byte // what tls.ca_file held
+	resolver   resolver
+	waitSlice  time.Duration
+	maxWaiting int
+	onChange   func(Change)
+
+	life context.Context // until Close
+	end  context.CancelFunc
+	work sync.WaitGroup // lookups and checks
 
 	mu       sync.Mutex
 	closed   bool
-	inUse    int // connections in use or being made
-	next     int // where the search for the least loaded server begins
-	waiting  []*waiter
+	watched  bool   // Start was called
+	inUse    int    // connections in use or being made
+	choices  uint64 // of servers so far
+	waiting  queue
 	reaper   *time.Timer
 	upgraded map[*tunnel]struct{}
-}
-
-// server is one address of an origin. Its fields below the blank line belong to Origin.mu.
-type server struct {
-	addr      string // host:port to dial
-	authority string // Host where it is not preserved
-	tls       *tls.Config
-
-	inUse  int
-	idle   []*originConn // oldest first
-	fails  int
-	failed time.Time // not to be used before, unless no other is left
 }
 
 // New checks cfg and returns an origin. It starts nothing and connects nowhere.
@@ -104,21 +103,38 @@ func New(cfg Config) (*Origin, error) {
 	if len(cfg.Servers) > maxServers {
 		return nil, fmt.Errorf("origin %q: servers lists %d; at most %d are used, put a balancer in front of more", cfg.ID, len(cfg.Servers), maxServers)
 	}
-	o := &Origin{cfg: cfg, waitSlice: waitSlice, upgraded: map[*tunnel]struct{}{}}
+	if p := cfg.Health.Path; p != "" && (p[0] != '/' || !validTarget([]byte(p))) {
+		return nil, fmt.Errorf("origin %q: health.path: %q is no path; write it as /healthz, without blanks", cfg.ID, p)
+	}
+	o := &Origin{cfg: cfg, resolver: net.DefaultResolver, waitSlice: waitSlice, maxWaiting: maxWaiting, upgraded: map[*tunnel]struct{}{}}
+	o.life, o.end = context.WithCancel(context.Background())
+	if o.cfg.Health.Interval <= 0 {
+		o.cfg.Health.Interval = 5 * time.Second
+	}
+	if file := cfg.TLS.CAFile; file != "" {
+		var err error
+		if o.ca, err = os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("origin %q: tls.ca_file: %w", cfg.ID, err)
+		}
+	}
 	if o.cfg.ConnectTimeout <= 0 {
 		o.cfg.ConnectTimeout = 10 * time.Second
 	}
-	for _, raw := range cfg.Servers {
-		s, err := newServer(raw, cfg.TLS)
+	for i, raw := range cfg.Servers {
+		if slices.Contains(cfg.Servers[:i], raw) {
+			return nil, fmt.Errorf("origin %q: servers: %q is listed twice", cfg.ID, raw)
+		}
+		s, err := o.newServer(raw)
 		if err != nil {
 			return nil, fmt.Errorf("origin %q: %w", cfg.ID, err)
 		}
+		s.bit = 1 << i
 		o.servers = append(o.servers, s)
 	}
 	return o, nil
 }
 
-func newServer(raw string, t TLSConfig) (*server, error) {
+func (o *Origin) newServer(raw string) (*server, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("servers: %q is not a URL: %w", raw, err)
@@ -127,7 +143,7 @@ func newServer(raw string, t TLSConfig) (*server, error) {
 		return nil, fmt.Errorf("servers: %q: only scheme, host and port are used; write it as http://host:port", raw)
 	}
 	port := u.Port()
-	s := &server{authority: u.Host}
+	s := &server{url: raw, authority: u.Host}
 	switch u.Scheme {
 	case "http":
 		if port == "" {
@@ -137,17 +153,21 @@ func newServer(raw string, t TLSConfig) (*server, error) {
 		if port == "" {
 			port = "443"
 		}
-		if s.tls, err = clientTLS(t, u.Hostname()); err != nil {
+		if s.tls, err = o.clientTLS(u.Hostname()); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, fmt.Errorf("servers: %q: the scheme has to be http or https", raw)
 	}
-	s.addr = net.JoinHostPort(u.Hostname(), port)
+	s.addr, s.port = net.JoinHostPort(u.Hostname(), port), port
+	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
+		s.name = &name{o: o, host: u.Hostname()}
+	}
 	return s, nil
 }
 
-func clientTLS(t TLSConfig, host string) (*tls.Config, error) {
+func (o *Origin) clientTLS(host string) (*tls.Config, error) {
+	t := o.cfg.TLS
 	c := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		NextProtos:         []string{"http/1.1"},
@@ -158,12 +178,8 @@ func clientTLS(t TLSConfig, host string) (*tls.Config, error) {
 		c.ServerName = t.ServerName
 	}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls.ca_file: %w", err)
-		}
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
+		if !c.RootCAs.AppendCertsFromPEM(o.ca) {
 			return nil, fmt.Errorf("tls.ca_file: %q holds no PEM certificate", t.CAFile)
 		}
 	}
@@ -173,6 +189,40 @@ func clientTLS(t TLSConfig, host string) (*tls.Config, error) {
 // ID is the configured one.
 func (o *Origin) ID() string { return o.cfg.ID }
 
+// SameFiles tells whether the files that the configuration names hold what they held when the origin was made.
+func (o *Origin) SameFiles() bool {
+	if o.cfg.TLS.CAFile == "" {
+		return true
+	}
+	now, err := os.ReadFile(o.cfg.TLS.CAFile)
+	return err == nil && bytes.Equal(now, o.ca)
+}
+
+// Stats are figures of an origin, for metrics.
+type Stats struct {
+	InUse, MaxConns     int // connections that carry an exchange, or are being made for one; 0: no limit
+	Waiting, MaxWaiting int // requests in the queue for one
+	Servers             []ServerStats
+}
+
+// ServerStats are those of one of its servers.
+type ServerStats struct {
+	Server      string // as configured
+	Up          bool
+	InUse, Idle int // connections
+}
+
+// Stats gives the figures of now.
+func (o *Origin) Stats() Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	st := Stats{InUse: o.inUse, MaxConns: o.cfg.MaxConns, Waiting: o.waiting.n, MaxWaiting: o.maxWaiting}
+	for _, s := range o.servers {
+		st.Servers = append(st.Servers, ServerStats{Server: s.url, Up: s.up(), InUse: s.inUse, Idle: len(s.idle)})
+	}
+	return st
+}
+
 // InUse is the number of connections that carry an exchange now, for metrics.
 func (o *Origin) InUse() int {
 	o.mu.Lock()
@@ -180,9 +230,35 @@ func (o *Origin) InUse() int {
 	return o.inUse
 }
 
-// Close closes idle connections. Those in use are closed as their exchanges end; CloseUpgraded ends
-// the endless ones.
+// Start begins to ask the servers for their health, where that is configured, until Close.
+func (o *Origin) Start() {
+	o.mu.Lock()
+	started := o.watched
+	o.watched = true
+	o.mu.Unlock()
+	if started || o.cfg.Health.Path == "" {
+		return
+	}
+	for _, s := range o.servers {
+		o.goOn(func() { o.watch(s) })
+	}
+}
+
+// goOn runs f in a goroutine that Close waits for; false: it is too late for that.
+func (o *Origin) goOn(f func()) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return false
+	}
+	o.work.Go(f)
+	return true
+}
+
+// Close ends what runs in the background and closes idle connections. Those in use are closed as their exchanges end,
+// and exchanges that still come are carried; CloseUpgraded ends the endless ones.
 func (o *Origin) Close() {
+	o.end()
 	o.mu.Lock()
 	o.closed = true
 	if o.reaper != nil {
@@ -197,6 +273,7 @@ func (o *Origin) Close() {
 	for _, c := range idle {
 		c.Close()
 	}
+	o.work.Wait()
 }
 
 // CloseUpgraded cuts upgraded connections and event streams, which would outlive any drain. Call it
@@ -219,5 +296,3 @@ func (o *Origin) Upgraded() int {
 	defer o.mu.Unlock()
 	return len(o.upgraded)
 }
-
-var errQueueFull = errors.New("proxy: max_conns connections are in use and queue_timeout has passed")

@@ -26,7 +26,7 @@ func TestPlainRequest(t *testing.T) {
 		if status != 200 || body != "hello" {
 			t.Fatalf("%d %q", status, body)
 		}
-		want := "HTTP/1.1 200 Fine\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/html\r\nServer: shop\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: a=2; Path=/x\r\nSet-Cookie: ours=1\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nContent-Length: 5\r\n\r\n"
+		want := "HTTP/1.1 200 Fine\r\nServer: shop\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: a=2; Path=/x\r\nContent-Type: text/html\r\nSet-Cookie: ours=1\r\nContent-Length: 5\r\n\r\n"
 		if head != want {
 			t.Errorf("answer:\n%s\nwant:\n%s", head, want)
 		}
@@ -43,28 +43,48 @@ func TestPlainRequest(t *testing.T) {
 	}
 }
 
-// An answer that nobody wants to look at travels as it came: order, case and blanks; what is looked for is found in any
-// case, and then OnHeader is asked.
+// An answer travels as it came: order, case, blanks, repeated and empty lines, bytes that are no text. Where a header is
+// looked for, in any case, OnHeader is asked, and what it leaves alone still travels so.
 func TestAnswerAsItCame(t *testing.T) {
-	for _, tc := range []struct{ lines, want string }{
-		{"X-B:2\r\nx-a:  1 \r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-B: 3\r\nContent-Length: 2\r\nContent-Type: text/html\r\n",
-			"X-B:2\r\nx-a:  1 \r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-B: 3\r\nContent-Type: text/html\r\nContent-Length: 2\r\n"},
-		{"Content-Length: 2\r\nConnection: x-hop\r\nX-Hop: 1\r\nX-End: 1\r\n", "X-End: 1\r\nContent-Length: 2\r\n"},
-		{"content-length: 2\r\nx-WANTED: 1\r\n", "Set-Cookie: ours=1\r\nX-Wanted: 1\r\nContent-Length: 2\r\n"},
-		{"Connection: x-wanted\r\nX-Wanted: 1\r\nContent-Length: 2\r\n", "Set-Cookie: ours=1\r\nContent-Length: 2\r\n"},
+	const date = "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+	const lines = "X-B:2\r\nx-a:  1 \r\n" + date + "X-B: 3\r\nset-cookie: a=1\r\nX-Empty:\r\nSet-Cookie: b=\"\xe9\xff\"; Path=/\r\nSET-COOKIE: a=1\r\n" +
+		"Content-type: text/html\r\nserver: one\r\nX-b: 2\r\nserver: two\r\nContent-Encoding:\r\nX-Obs: \xc3\xa9\x80\r\n"
+	for _, tc := range []struct{ name, lines, want string }{
+		{"as it came", lines + "Content-Length: 2\r\n", lines + "Content-Length: 2\r\n"},
+		{"the length in front", date + "Content-Length: 2\r\nX-End: 1\r\n", date + "X-End: 1\r\nContent-Length: 2\r\n"},
+		{"several dates", date + "DATE: 2\r\nContent-Length: 2\r\n", date + "DATE: 2\r\nContent-Length: 2\r\n"},
+		{"named by Connection", date + "Content-Length: 2\r\nConnection: x-hop\r\nX-Hop: 1\r\nX-End: 1\r\n", date + "X-End: 1\r\nContent-Length: 2\r\n"},
+		{"looked for", "content-length: 2\r\nx-WANTED: 1\r\n" + lines, "x-WANTED: 1\r\n" + lines + "Set-Cookie: ours=1\r\nContent-Length: 2\r\n"},
+		{"looked for, changed", "content-length: 2\r\nX-gone: 1\r\nx-WANTED: 1\r\nX-CHANGED: 1\r\nx-changed: new\r\nX-Gone: 2\r\n" + lines,
+			"x-WANTED: 1\r\nx-changed: new\r\n" + lines + "Set-Cookie: ours=1\r\nContent-Length: 2\r\n"},
+		{"looked for, a new kind", "X-Wanted: 1\r\nX-Kind: new\r\nContent-Type: text/html\r\nServer: a\r\n" + date + "Content-Length: 2\r\n",
+			"X-Wanted: 1\r\nX-Kind: new\r\nServer: a\r\n" + date + "Content-Type: text/plain\r\nSet-Cookie: ours=1\r\nContent-Length: 2\r\n"},
+		{"looked for, but of this connection alone", "Connection: x-wanted\r\nX-Wanted: 1\r\nContent-Length: 2\r\n" + date, date + "Set-Cookie: ours=1\r\nContent-Length: 2\r\n"},
 	} {
-		o := newRecorder(t, answering("HTTP/1.1 200 OK\r\n"+tc.lines+"\r\nok"))
-		g := newGate(t, to(o), Limits{}, func(g *gate) {
-			g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
-				f.OnlyWith = func(name []byte) bool { return equalFold(name, "x-wanted") }
-				f.OnHeader = func(h *fasthttp.ResponseHeader) { h.Add("Set-Cookie", "ours=1") }
+		t.Run(tc.name, func(t *testing.T) {
+			o := newRecorder(t, answering("HTTP/1.1 200 OK\r\n"+tc.lines+"\r\nok"))
+			g := newGate(t, to(o), Limits{}, func(g *gate) {
+				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+					f.OnlyWith = func(name []byte) bool { return equalFold(name, "x-wanted") }
+					f.OnHeader = func(h *fasthttp.ResponseHeader) {
+						h.Del("X-Gone")
+						if len(h.Peek("X-Changed")) > 0 {
+							h.Del("X-Changed")
+							h.Set("X-Changed", "new")
+						}
+						if len(h.Peek("X-Kind")) > 0 {
+							h.Set("Content-Type", "text/plain")
+						}
+						h.Add("Set-Cookie", "ours=1")
+					}
+				}
+			})
+			c := g.dial()
+			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if _, head, body := c.answer("GET"); head != "HTTP/1.1 200 OK\r\n"+tc.want+"\r\n" || body != "ok" {
+				t.Errorf("have\n%q %q, want\n%q", head, body, tc.want)
 			}
 		})
-		c := g.dial()
-		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if _, head, body := c.answer("GET"); head != "HTTP/1.1 200 OK\r\n"+tc.want+"\r\n" || body != "ok" {
-			t.Errorf("%q gave\n%q %q, want\n%q", tc.lines, head, body, tc.want)
-		}
 	}
 }
 

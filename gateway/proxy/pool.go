@@ -1,54 +1,132 @@
 package proxy
 
 import (
+	"errors"
+	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 )
 
+// Connections are kept for reuse this long, and no connection lives longer than connLife, so that a
+// changed address or a rebalanced origin is noticed.
+const (
+	keepIdle   = 15 * time.Second
+	connLife   = 5 * time.Minute
+	maxWaiting = 4096                   // requests that may wait for a connection at once
+	lookAfter  = 500 * time.Millisecond // how often one that waits looks whether its client is still there
+)
+
+var (
+	errQueueFull = errors.New("proxy: max_conns connections are in use and queue_timeout has passed")
+	errQueueLong = errors.New("proxy: max_conns connections are in use and as many requests wait as may")
+)
+
 // waiter stands in the queue for a connection slot.
-type waiter struct{ granted chan struct{} }
+type waiter struct {
+	granted    chan struct{}
+	prev, next *waiter
+	queued     bool
+}
 
-var waiterPool = sync.Pool{New: func() any { return &waiter{granted: make(chan struct{}, 1)} }}
+// queue is who waits, first come first served.
+type queue struct {
+	first, last *waiter
+	n           int
+}
 
-// enter takes one of MaxConns slots, waiting its turn for at most wait; it tells whether it waited.
-func (o *Origin) enter(wait time.Duration) (bool, error) {
+func (q *queue) push(w *waiter) {
+	w.prev, w.next, w.queued = q.last, nil, true
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.next = w
+	}
+	q.last = w
+	q.n++
+}
+
+// remove takes w out; it tells whether it was still there.
+func (q *queue) remove(w *waiter) bool {
+	if !w.queued {
+		return false
+	}
+	if w.prev == nil {
+		q.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next, w.queued = nil, nil, false
+	q.n--
+	return true
+}
+
+// enter takes one of MaxConns slots, waiting its turn for at most wait; it tells whether it waited. A client that gone
+// says has left gives up its place, or the slot that it was given.
+func (o *Origin) enter(wait time.Duration, gone func() error) (bool, error) {
 	o.mu.Lock()
 	if o.cfg.MaxConns <= 0 || o.inUse < o.cfg.MaxConns {
 		o.inUse++
 		o.mu.Unlock()
 		return false, nil
 	}
-	if wait <= 0 {
+	if wait <= 0 || o.waiting.n >= o.maxWaiting {
 		o.mu.Unlock()
-		return false, errQueueFull
+		if wait <= 0 {
+			return false, errQueueFull
+		}
+		return false, errQueueLong
 	}
-	w := waiterPool.Get().(*waiter)
-	o.waiting = append(o.waiting, w)
+	w := &waiter{granted: make(chan struct{}, 1)}
+	o.waiting.push(w)
 	o.mu.Unlock()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	defer waiterPool.Put(w)
-	select {
-	case <-w.granted:
-		return true, nil
-	case <-timer.C:
+	err := w.wait(wait, gone)
+	if err == nil {
+		if err = gone(); err != nil {
+			o.leave()
+		}
+		return true, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if i := slices.Index(o.waiting, w); i >= 0 {
-		o.waiting = slices.Delete(o.waiting, i, i+1)
-		return true, errQueueFull
+	if o.waiting.remove(w) {
+		return true, err
 	}
 	<-w.granted // the slot came as the time ran out
+	if err != errQueueFull {
+		o.leaveLocked()
+		return true, err
+	}
 	return true, nil
 }
 
-// leave gives the slot to the one who has waited longest, or back. Call it with mu held.
+func (w *waiter) wait(d time.Duration, gone func() error) error {
+	timer := time.NewTimer(min(d, lookAfter))
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.granted:
+			return nil
+		case <-timer.C:
+		}
+		if d -= lookAfter; d <= 0 {
+			return errQueueFull
+		}
+		if err := gone(); err != nil {
+			return err
+		}
+		timer.Reset(min(d, lookAfter))
+	}
+}
+
+// leaveLocked gives the slot to the one who has waited longest, or back. Call it with mu held.
 func (o *Origin) leaveLocked() {
-	if len(o.waiting) > 0 {
-		w := o.waiting[0]
-		o.waiting = slices.Delete(o.waiting, 0, 1)
+	if w := o.waiting.first; w != nil {
+		o.waiting.remove(w)
 		w.granted <- struct{}{}
 		return
 	}
@@ -61,67 +139,38 @@ func (o *Origin) leave() {
 	o.mu.Unlock()
 }
 
-// pick chooses the server with the fewest connections in use, passing over those that failed lately
-// and those already tried; the slot is counted on it. It returns an idle connection of that server,
-// unless fresh is asked for or there is none.
-func (o *Origin) pick(now time.Time, tried uint64, fresh bool) (*server, *originConn) {
+// pick chooses a server that was not tried yet; the slot is counted on it. It returns an idle connection of that server,
+// unless fresh is asked for or there is none, and tells whether the server is one that should be left alone, as all are.
+func (o *Origin) pick(now time.Time, tried uint64, fresh bool) (*server, *originConn, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var best *server
-	if len(o.servers) == 1 {
+	rank := rankIn
+	if len(o.servers) > 1 {
+		if best, rank = o.choose(now, tried); best == nil {
+			return nil, nil, false
+		}
+	} else {
 		if tried != 0 {
-			return nil, nil
+			return nil, nil, false
 		}
 		best = o.servers[0]
-	} else {
-		best = o.leastLoaded(now, tried)
-		if best == nil {
-			return nil, nil
+		if best.down {
+			rank = rankOut
 		}
 	}
 	best.inUse++
 	n := len(best.idle)
 	if fresh || n == 0 {
-		return best, nil
+		return best, nil, rank != rankIn
 	}
 	c := best.idle[n-1]
 	if now.Sub(c.idleSince) >= keepIdle {
-		return best, nil // so are the others, which are older: the reaper has them
+		return best, nil, rank != rankIn // so are the others, which are older: the reaper has them
 	}
 	best.idle[n-1] = nil
 	best.idle = best.idle[:n-1]
-	return best, c
-}
-
-func (o *Origin) leastLoaded(now time.Time, tried uint64) *server {
-	var best *server
-	bestFailed := false
-	o.next++
-	for i := range o.servers {
-		k := (o.next + i) % len(o.servers)
-		s := o.servers[k]
-		if tried&(1<<(k&63)) != 0 {
-			continue
-		}
-		failed := now.Before(s.failed)
-		switch {
-		case best == nil, bestFailed && !failed:
-		case failed != bestFailed:
-			continue
-		case failed:
-			if !s.failed.Before(best.failed) {
-				continue
-			}
-		case s.inUse >= best.inUse:
-			continue
-		}
-		best, bestFailed = s, failed
-	}
-	return best
-}
-
-func (o *Origin) triedBit(s *server) uint64 {
-	return 1 << (slices.Index(o.servers, s) & 63)
+	return best, c, rank != rankIn
 }
 
 // drop takes a connection, or the attempt at one, off its server's count.
@@ -131,11 +180,16 @@ func (o *Origin) drop(s *server) {
 	o.mu.Unlock()
 }
 
-// done ends an exchange: it gives the slot on and keeps the connection if it may be used again.
-func (o *Origin) done(s *server, c *originConn, reuse bool, now time.Time) {
+// done ends an exchange: it gives the slot on, notes what v says of the server, and keeps the connection if it may be
+// used again.
+func (o *Origin) done(s *server, c *originConn, reuse bool, v verdict, why string, now time.Time) {
 	o.mu.Lock()
 	s.inUse--
-	if reuse && !o.closed && now.Sub(c.born) < connLife {
+	var change *Change
+	if v == faulty || s.hurt {
+		change = o.judge(s, v, why, now)
+	}
+	if reuse && !o.closed && now.Before(c.until) {
 		c.idleSince = now
 		s.idle = append(s.idle, c)
 		if o.reaper == nil {
@@ -148,7 +202,11 @@ func (o *Origin) done(s *server, c *originConn, reuse bool, now time.Time) {
 	if c != nil {
 		c.Close()
 	}
+	o.report(change)
 }
+
+// lifeEnd is when a connection made now is not kept any more. Those made together do not end together.
+func lifeEnd(now time.Time) time.Time { return now.Add(connLife - rand.N(connLife/10)) }
 
 // reap closes what has been idle too long, and comes again while anything is idle.
 func (o *Origin) reap() {
@@ -172,23 +230,4 @@ func (o *Origin) reap() {
 	for _, c := range old {
 		c.Close()
 	}
-}
-
-// failed notes that a server could not be connected to: it is passed over for a while, longer each
-// time. worked ends that.
-func (o *Origin) failed(s *server, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	d := failedMax
-	if s.fails < 5 {
-		d = failedBase << s.fails
-	}
-	s.fails++
-	s.failed = now.Add(d)
-}
-
-func (o *Origin) worked(s *server) {
-	o.mu.Lock()
-	s.fails, s.failed = 0, time.Time{}
-	o.mu.Unlock()
 }

@@ -22,7 +22,7 @@ const (
 	CodeHeader      = "header_field"       // 400: malformed header line
 	CodeHeaderLarge = "header_too_large"   // 431
 	CodeHost        = "host"               // 400: missing, repeated or malformed Host
-	CodeFraming     = "framing"            // 400: Content-Length and Transfer-Encoding
+	CodeFraming     = "framing"            // 400: Content-Length, Transfer-Encoding, chunks that came with the header
 	CodeCoding      = "transfer_coding"    // 501: a transfer coding that is known but not spoken
 	CodeExpect      = "expectation"        // 417
 	CodeTimeout     = "request_timeout"    // 408: the header did not arrive in time
@@ -47,7 +47,7 @@ var (
 	refuseFold        = refuse(400, CodeHeader, "A header line is folded.")
 	refuseName        = refuse(400, CodeHeader, "A header name is not a token.")
 	refuseValue       = refuse(400, CodeHeader, "A header value holds a control character.")
-	refuseUnderscore  = refuse(400, CodeHeader, "A header name imitates a reserved one with underscores.")
+	refuseImitation   = refuse(400, CodeHeader, "A header name can be taken for a reserved one.")
 	refuseHeaderLarge = refuse(431, CodeHeaderLarge, "The request header is too large.")
 	refuseHeaderCount = refuse(431, CodeHeaderLarge, "The request has too many header lines.")
 	refuseNoHost      = refuse(400, CodeHost, "The request has no Host.")
@@ -58,6 +58,7 @@ var (
 	refuseBoth        = refuse(400, CodeFraming, "The request has both Content-Length and Transfer-Encoding.")
 	refuseCoding      = refuse(400, CodeFraming, "Transfer-Encoding is not exactly chunked.")
 	refuseCodingKnown = refuse(501, CodeCoding, "The only transfer coding served here is chunked.")
+	refuseChunks      = refuse(400, CodeFraming, "The chunks of the body are malformed.")
 	refuseCoding10    = refuse(400, CodeFraming, "HTTP/1.0 knows no Transfer-Encoding.")
 	refuseExpect      = refuse(417, CodeExpect, "The only expectation served here is 100-continue.")
 	refuseSlow        = refuse(408, CodeTimeout, "The request header did not arrive in time.")

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // relay sends the answer to the client as it arrives.
@@ -21,16 +19,16 @@ func (x *exchange) relay() {
 	default:
 		frame = frameChunked
 	}
-	x.closing = h.close || c.last || frame == frameClose || stopping(x.ctx)
-	ours := &x.ctx.Response.Header
+	x.closing = h.close || c.last || frame == frameClose || c.l.stopping.Load()
+	ours := x.ours
 	plain := x.f.OnlyWith != nil && !a.hasAny(x.f.OnlyWith)
 	if !plain {
 		a.fill(ours)
 		if x.f.OnHeader != nil {
 			x.f.OnHeader(ours)
 		}
+		x.closing = x.closing || ours.ConnectionClose()
 	}
-	x.closing = x.closing || ours.ConnectionClose()
 	var events bool
 	status := a.status
 	if plain {
@@ -58,10 +56,6 @@ func (x *exchange) relay() {
 	}
 	c.answered, x.outcome.Sent = true, true
 	x.outcome.Status = status
-	if !plain {
-		x.ctx.Response.Reset() // fasthttp's own answer is swallowed; only its status is of use, to logs
-	}
-	x.ctx.Response.SetStatusCode(status)
 
 	var err error
 	if frame == frameNone {
@@ -69,24 +63,19 @@ func (x *exchange) relay() {
 	} else {
 		err = x.relayBody(frame)
 	}
+	if err == nil && x.up.running && a.keepAlive && frame != frameClose && (frame == frameNone || a.length != -2) {
+		x.finishUpload()
+	}
 	x.stopUpload()
 	switch {
+	case err == nil && x.up.clientErr != nil:
+		x.blameClient(x.up.clientErr) // it has the whole answer, the origin not the whole request
 	case err == nil:
 		// An origin that answers early may never read the rest, and take it for a request.
 		x.reuse = a.keepAlive && !x.early && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
 			(frame == frameNone || a.length != -2)
 	default:
 		x.relayFailed(err, frame)
-	}
-}
-
-// stopping tells that the server is shutting down.
-func stopping(ctx *fasthttp.RequestCtx) bool {
-	select {
-	case <-ctx.Done():
-		return true
-	default:
-		return false
 	}
 }
 
@@ -122,7 +111,7 @@ func (x *exchange) relayBody(frame framing) error {
 	buf := x.outBack[:outSize]
 	head := len(x.out)
 	ended := x.a.length == 0
-	if !ended && x.oc.in.buffered() == 0 {
+	if !ended && !x.ready() {
 		if err := x.flush(x.out); err != nil {
 			return err
 		}
@@ -135,7 +124,7 @@ func (x *exchange) relayBody(frame framing) error {
 		}
 		n := 0
 		var err error
-		for !ended && n < room-at && (n == 0 || x.oc.in.buffered() > 0) {
+		for !ended && n < room-at && (n == 0 || x.ready()) {
 			var m int
 			m, err = x.readBody(buf[at+n : room])
 			n += m
@@ -190,6 +179,15 @@ func frameAfter(buf []byte, head, at, n int) []byte {
 		copy(buf[begin-head:], buf[:head])
 	}
 	return buf[begin-head : at+n+chunkTail]
+}
+
+// ready tells whether readBody would have something to say without waiting.
+func (x *exchange) ready() bool {
+	in := &x.oc.in
+	if in.buffered() == 0 {
+		return false
+	}
+	return x.a.length != -1 || x.chunks.ready(in)
 }
 
 // readBody reads decoded body bytes; io.EOF is a proper end.

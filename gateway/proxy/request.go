@@ -120,14 +120,21 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	switch {
 	case f.Proto != "":
 		dst = append(dst, f.Proto...)
-	case x.ctx.IsTLS():
+	case x.c.req.Secure():
 		dst = append(dst, "https"...)
 	default:
 		dst = append(dst, "http"...)
 	}
+	if len(f.ForwardedHost) > 0 && validHost(f.ForwardedHost) {
+		host = f.ForwardedHost
+	}
 	if len(host) > 0 {
 		dst = append(dst, "\r\nX-Forwarded-Host: "...)
 		dst = append(dst, host...)
+	}
+	if isPort(f.ForwardedPort) {
+		dst = append(dst, "\r\nX-Forwarded-Port: "...)
+		dst = append(dst, f.ForwardedPort...)
 	}
 	if f.Session != "" {
 		dst = append(dst, "\r\nX-Waiting-Room-Session: "...)

@@ -234,6 +234,8 @@ func (a *answer) bodiless(toHead bool) bool {
 // fill hands the end-to-end headers to fasthttp's form, which the gateway reads and changes. Date is
 // not among them, because fasthttp takes it for its own; appendAnswer writes it.
 func (a *answer) fill(h *fasthttp.ResponseHeader) {
+	h.Reset()
+	h.SetNoDefaultContentType(true)
 	h.SetStatusCode(a.status)
 	for i := range a.lines {
 		l := &a.lines[i]
@@ -261,9 +263,16 @@ const (
 	frameClose
 )
 
-// appendAnswer writes the response header that the client gets.
+// field is a header of fasthttp's form.
+type field struct {
+	name, value []byte
+	sent        bool
+}
+
+// appendAnswer writes the response header that the client gets after OnHeader has had its way with it: the origin's
+// lines that are still there as they came, then what is new.
 func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
-	a, h := &x.a, &x.ctx.Response.Header
+	a, h := &x.a, x.ours
 	dst = append(dst, "HTTP/1.1 "...)
 	status := h.StatusCode()
 	dst = strconv.AppendInt(dst, int64(status), 10)
@@ -274,20 +283,54 @@ func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
 		dst = append(dst, fasthttp.StatusMessage(status)...)
 	}
 	dst = append(dst, "\r\n"...)
-	if a.date >= 0 {
-		l := &a.lines[a.date]
-		dst = append(dst, a.raw[l.start:l.end]...)
-	}
+	x.fields = x.fields[:0]
 	for k, v := range h.All() {
-		if framingName(k) {
-			continue
+		if !framingName(k) {
+			x.fields = append(x.fields, field{k, v, false})
 		}
-		dst = append(dst, k...)
-		dst = append(dst, ": "...)
-		dst = append(dst, v...)
-		dst = append(dst, "\r\n"...)
+	}
+	for i := range a.lines {
+		l := &a.lines[i]
+		if l.kind == kindDate || l.kind == kindKeep && !(a.named && a.isNamed(a.name(l))) && x.remains(l) {
+			dst = append(dst, a.raw[l.start:l.end]...)
+		}
+	}
+	for i := range x.fields {
+		if f := &x.fields[i]; !f.sent {
+			dst = append(dst, f.name...)
+			dst = append(dst, ": "...)
+			dst = append(dst, f.value...)
+			dst = append(dst, "\r\n"...)
+		}
 	}
 	return x.appendFraming(dst, f)
+}
+
+// remains tells whether a line of the origin's is still among the fields, and takes it from them. Of a field that
+// fasthttp has but once, and not at all where it is empty, all lines remain as long as the last one does.
+func (x *exchange) remains(l *line) bool {
+	a := &x.a
+	name, value := a.name(l), a.val(l)
+	single := equalFold(name, "content-type") || equalFold(name, "content-encoding") || equalFold(name, "server")
+	if single {
+		for i := range a.lines {
+			if m := &a.lines[i]; m.kind == kindKeep && equalFoldBytes(a.name(m), name) {
+				value = a.val(m)
+			}
+		}
+	}
+	there := false
+	for i := range x.fields {
+		f := &x.fields[i]
+		if (single || !f.sent) && equalFoldBytes(f.name, name) {
+			if bytes.Equal(f.value, value) {
+				f.sent = true
+				return true
+			}
+			there = true
+		}
+	}
+	return single && len(value) == 0 && !there
 }
 
 // appendPlain writes it as the origin sent it, lines that travel together in one piece.
@@ -321,6 +364,11 @@ func (x *exchange) appendPlain(dst []byte, f framing) []byte {
 // appendFraming ends a header with the lines that say how its body travels.
 func (x *exchange) appendFraming(dst []byte, f framing) []byte {
 	a := &x.a
+	if a.date < 0 && a.status >= 200 { // RFC 9110 §6.6.1: who passes it on says when it came
+		dst = append(dst, "Date: "...)
+		dst = append(dst, dateAt(x.now)...)
+		dst = append(dst, "\r\n"...)
+	}
 	switch {
 	case f == frameChunked:
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)

@@ -80,9 +80,10 @@ func (h *head) scan(b []byte, lim *Limits) (int, *Refusal) {
 		if b[i] == ' ' || b[i] == '\t' {
 			return 0, refuseFold
 		}
-		c, under := i, false
-		for ; tokenTable[b[c]]; c++ { // ends at the latest at CR
-			under = under || b[c] == '_'
+		c, class := i, uint8(0)
+		for nameClass[b[c]] != 0 { // ends at the latest at CR
+			class |= nameClass[b[c]]
+			c++
 		}
 		if c == i || b[c] != ':' {
 			return 0, refuseName
@@ -101,8 +102,8 @@ func (h *head) scan(b []byte, lim *Limits) (int, *Refusal) {
 		if k == kindDrop && (lowerTable[b[i]] == 'f' || prefixFold(b[i:c], "x-forwarded-")) {
 			h.forwarded = true
 		}
-		if under && imitates(b[i:c]) {
-			return 0, refuseUnderscore
+		if class >= oddName && imitates(b[i:c]) {
+			return 0, refuseImitation
 		}
 		h.lines = append(h.lines, line{uint32(i), uint32(c), uint32(v), uint32(e), uint32(end), k})
 		if k != kindKeep && k != kindDrop {
@@ -233,33 +234,6 @@ func (h *head) conclude(hasCoding bool, hosts int) *Refusal {
 	}
 	h.expect = h.expect && h.length != 0
 	return h.originForm()
-}
-
-// imitates tells a name that becomes a reserved one where underscores are taken for dashes, as CGI
-// and its heirs do.
-func imitates(name []byte) bool {
-	var buf [64]byte
-	if len(name) > len(buf) {
-		return prefixImitates(name)
-	}
-	n := copy(buf[:], name)
-	for i, c := range buf[:n] {
-		if c == '_' {
-			buf[i] = '-'
-		}
-	}
-	return requestKind(buf[:n]) != kindKeep
-}
-
-func prefixImitates(name []byte) bool {
-	var buf [16]byte
-	n := copy(buf[:], name)
-	for i, c := range buf[:n] {
-		if c == '_' {
-			buf[i] = '-'
-		}
-	}
-	return prefixFold(buf[:n], "x-forwarded-") || prefixFold(buf[:n], "x-waiting-room-")
 }
 
 // unfinished answers for a header that b does not hold whole: nothing yet, or a refusal where it

@@ -1,6 +1,9 @@
 package proxy
 
-import "bytes"
+import (
+	"bytes"
+	"net/netip"
+)
 
 // scanRequestLine reads `method SP target SP version CRLF` at b[i:] and returns the offset of the
 // line after it, 0 while there is none.
@@ -149,23 +152,26 @@ func (h *head) appendTarget(dst []byte) []byte {
 }
 
 // validHost tells `reg-name[:port]`, an IPv4 address or a bracketed IPv6 address; no user-info, no
-// path, no list, no escapes.
+// path, no list, no escapes, no zone, no empty label but for a dot at the end.
 func validHost(b []byte) bool {
+	if len(b) > maxHost {
+		return false
+	}
 	if b[0] == '[' {
 		end := bytes.IndexByte(b, ']')
-		if end < 3 {
+		if end < 0 || end != len(b)-1 && !validPort(b[end+1:]) {
 			return false
 		}
-		for _, c := range b[1:end] {
-			if !isHex(c) && c != ':' && c != '.' {
-				return false
-			}
-		}
-		return end == len(b)-1 || validPort(b[end+1:])
+		a, err := netip.ParseAddr(string(b[1:end]))
+		return err == nil && a.Is6() && a.Zone() == ""
 	}
+	label := 0
 	for i, c := range b {
 		switch {
-		case 'a' <= lowerTable[c] && lowerTable[c] <= 'z', '0' <= c && c <= '9', c == '-', c == '.', c == '_', c == '~':
+		case 'a' <= lowerTable[c] && lowerTable[c] <= 'z', '0' <= c && c <= '9', c == '-', c == '_', c == '~':
+			label++
+		case c == '.' && label > 0:
+			label = 0
 		case c == ':' && i > 0:
 			return validPort(b[i:])
 		default:
@@ -175,13 +181,18 @@ func validHost(b []byte) bool {
 	return true
 }
 
-// validPort reads `:` and 1 to 5 digits up to 65535.
-func validPort(b []byte) bool {
-	if len(b) < 2 || len(b) > 6 || b[0] != ':' {
+const maxHost = 255 + len(":65535") // the longest name of the DNS, and a port
+
+// validPort reads `:` and a port.
+func validPort(b []byte) bool { return len(b) > 1 && b[0] == ':' && isPort(b[1:]) }
+
+// isPort reads 1 to 5 digits up to 65535.
+func isPort(b []byte) bool {
+	if len(b) == 0 || len(b) > 5 {
 		return false
 	}
 	n := 0
-	for _, c := range b[1:] {
+	for _, c := range b {
 		if c < '0' || c > '9' {
 			return false
 		}

@@ -48,15 +48,13 @@ func (x *exchange) tunnel() {
 		return
 	}
 	x.upgraded = true
-	a.fill(&x.ctx.Response.Header)
+	a.fill(x.ours)
 	if x.f.OnHeader != nil {
-		x.f.OnHeader(&x.ctx.Response.Header)
+		x.f.OnHeader(x.ours)
 	}
 	x.out = x.appendAnswer(x.outBack[:0], frameNone)
 	c.answered, x.outcome.Sent, x.outcome.Upgraded = true, true, true
 	c.last, x.closing = true, true
-	x.ctx.Response.Reset()
-	x.ctx.Response.SetStatusCode(101)
 	c.gone = true // from here on fasthttp neither reads nor writes
 	t := &tunnel{c: c, oc: oc}
 	x.o.register(t)

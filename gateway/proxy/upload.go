@@ -134,6 +134,14 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }
 
+// finishUpload lets an upload go on whose answer is over: an origin that keeps its connection may want the rest, and
+// many clients read nothing before they have sent it all. The client has to be as quick as before the answer began.
+func (x *exchange) finishUpload() {
+	x.c.replying.Store(false)
+	<-x.up.done
+	x.up.running = false
+}
+
 // stopUpload ends an upload that the answer has overtaken and waits for its goroutine.
 func (x *exchange) stopUpload() {
 	if !x.up.running {
@@ -184,8 +192,11 @@ func frameChunk(buf []byte, at, n int) []byte {
 
 // socketOf finds the socket under TLS and the like.
 func socketOf(c net.Conn) net.Conn {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn()
+	for {
+		t, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = t.NetConn()
 	}
-	return c
 }

@@ -20,7 +20,7 @@ type Config struct {
 	Listen          string         `koanf:"listen" default:":8080" doc:"Address of the visitors' socket. Port 0 lets the system choose one, which the log then names."`
 	TLS             TLS            `koanf:"tls" doc:"TLS on the visitors' socket; off while both files are empty."`
 	TrustedProxies  []netip.Prefix `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-* and Forwarded headers are believed, as CIDR prefixes. From anyone else those headers are replaced."`
-	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"PROXY protocol on the visitors' socket, accepted from trusted_proxies only."`
+	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"Header of the PROXY protocol that every connection from trusted_proxies has to begin with; what it says is then the visitor's address. From anyone else a header is a malformed request."`
 	Limits          Limits         `koanf:"limits" doc:"What one request may cost before it is refused."`
 	ShutdownTimeout time.Duration  `koanf:"shutdown_timeout" default:"30s" min:"0s" max:"1h" doc:"Longest time from SIGTERM to the end of the process."`
 	DefaultOrigin   string         `koanf:"default_origin" doc:"Id of the origin for requests that match no room. Empty: the first of origins, or 421 when every room names its hosts and none fits."`
@@ -106,12 +106,12 @@ type Cookies struct {
 type Origin struct {
 	ID               string        `koanf:"id" doc:"Name that rooms refer to: lower-case letters, digits and dashes, at most 63."`
 	Servers          []string      `koanf:"servers" doc:"Addresses as http://host:port or https://host:port, without a path."`
-	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"Whole exchange, not counting the time in which a body moves."`
+	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"From the arrival of a request to the header of its answer, time in the queue included. A body that is still being sent has idle_timeout instead."`
 	ConnectTimeout   time.Duration `koanf:"connect_timeout" default:"2s" min:"1ms" max:"1h" doc:"Time to open a connection, TLS handshake included."`
 	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"From the end of the request to the first byte of the answer."`
-	IdleTimeout      time.Duration `koanf:"idle_timeout" default:"60s" min:"1ms" max:"24h" doc:"How long an unused connection to the origin is kept."`
-	MaxConns         int           `koanf:"max_conns" default:"4096" min:"1" max:"1000000" unit:"connections" doc:"Most connections to one server at once."`
-	QueueTimeout     time.Duration `koanf:"queue_timeout" default:"1s" min:"0s" max:"1h" doc:"How long a request waits for one of max_conns before it gets 503."`
+	IdleTimeout      time.Duration `koanf:"idle_timeout" default:"60s" min:"1ms" max:"24h" doc:"Longest silence inside the body of an answer or a request, and on upgraded connections."`
+	MaxConns         int           `koanf:"max_conns" default:"4096" min:"1" max:"1000000" unit:"connections" doc:"Most connections to the origin at once, over all its servers; upgraded ones count. Up to 4096 more requests wait."`
+	QueueTimeout     time.Duration `koanf:"queue_timeout" default:"1s" min:"0s" max:"1h" doc:"How long a request waits for one of max_conns before it gets 503. 0: not at all."`
 	MaxBody          Size          `koanf:"max_body" default:"0" min:"0" max:"1PiB" doc:"Largest request body; above it 413. 0: no limit."`
 	PreserveHost     bool          `koanf:"preserve_host" default:"true" doc:"Send the visitor's Host to the origin; false sends the server's own."`
 	TLS              OriginTLS     `koanf:"tls" doc:"How https servers are verified."`
@@ -125,8 +125,8 @@ type OriginTLS struct {
 }
 
 type Health struct {
-	Path     string        `koanf:"path" doc:"Path that is asked for regularly. Empty: health is judged by ordinary traffic only."`
-	Interval time.Duration `koanf:"interval" default:"5s" min:"100ms" max:"1h" doc:"Time between two of those requests."`
+	Path     string        `koanf:"path" doc:"Path that every server is asked for regularly; 2xx and 3xx are healthy. Two failures take a server out, two successes bring it back. Empty: health is judged by ordinary traffic only."`
+	Interval time.Duration `koanf:"interval" default:"5s" min:"100ms" max:"1h" doc:"Time between two of those requests; each has connect_timeout and first_byte_timeout, but no longer than this."`
 }
 
 type Budget struct {

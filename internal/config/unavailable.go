@@ -18,9 +18,7 @@ type unavailable struct {
 }
 
 var gatewayLater = []unavailable{
-	{"proxy_protocol", []string{"none"}, "leave it at none"},
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"origins[].health.path", nil, "leave it empty: health is judged by ordinary traffic"},
 	{"origins[].budget.rate", nil, "leave it at 0 and give each room its rate"},
 	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},
 	{"rooms[].admission.shadow", nil, "leave it false"},

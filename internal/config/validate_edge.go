@@ -35,6 +35,9 @@ func (c *checker) edge(cfg *Config) {
 	if t.ClientCAFile != "" {
 		c.bundle("tls.client_ca_file", t.ClientCAFile)
 	}
+	if cfg.ProxyProtocol != "none" && len(cfg.TrustedProxies) == 0 {
+		c.add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", clip(cfg.ProxyProtocol))
+	}
 	if cfg.Limits.Target > cfg.Limits.Header {
 		c.add("limits.target", "%s is more than limits.header (%s), which holds the target too", cfg.Limits.Target, cfg.Limits.Header)
 	}

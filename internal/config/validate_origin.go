@@ -34,6 +34,9 @@ func (c *checker) origins(cfg *Config) {
 		if o.TLS.CAFile != "" {
 			c.bundle(path+".tls.ca_file", o.TLS.CAFile)
 		}
+		if p := o.Health.Path; p != "" && !healthPath.MatchString(p) {
+			c.add(path+".health.path", "%q is no path; want one such as /healthz, in ASCII and without blanks", clip(p))
+		}
 		if o.TLS.ServerName != "" && !hostPattern.MatchString(strings.ToLower(o.TLS.ServerName)) {
 			c.add(path+".tls.server_name", "%q is no host name", clip(o.TLS.ServerName))
 		}
@@ -70,6 +73,9 @@ func knownOrigins(cfg *Config) string {
 	}
 	return "want " + oneOf(ids)
 }
+
+// healthPath is a path that can be asked for as it is, with or without a query.
+var healthPath = regexp.MustCompile(`^/[!$-;=?-\[\]-~]*$`)
 
 // hostPattern is a DNS name in lower case, in ASCII.
 var hostPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?$`)

@@ -148,6 +148,9 @@ func TestValidate(t *testing.T) {
 		{"server twice", origin("servers: ['http://a', 'http://a']"), []string{`origins[0].servers[1]: "http://a" is there already`}},
 		{"authorities", origin("servers: ['https://a'], tls: {ca_file: DIR/secret, server_name: 'a b'}"),
 			[]string{`origins[0].tls.ca_file: "DIR/secret" holds no PEM certificate`, `origins[0].tls.server_name: "a b" is no host name`}},
+		{"health", origin("servers: ['http://a'], health: {path: '/healthz?deep=1', interval: 1s}"), nil},
+		{"health without a slash", origin("servers: ['http://a'], health: {path: healthz}"), []string{`origins[0].health.path: "healthz" is no path`}},
+		{"health with a blank", origin("servers: ['http://a'], health: {path: '/a b'}"), []string{`origins[0].health.path: "/a b" is no path`}},
 		{"default origin", two + "default_origin: api", nil},
 		{"unknown default origin", two + "default_origin: web", []string{`default_origin: "web" is no origin; want shop or api`}},
 		{"same origin id", "origins: [{id: a, servers: ['http://a']}, {id: a, servers: ['http://b']}]", []string{`origins[1].id: "a" is the id of origins[0] already`}},
@@ -251,9 +254,7 @@ func TestNotAvailable(t *testing.T) {
 		return "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], " + settings + "}]"
 	}
 	rows := map[string]string{ // setting to a file that uses it
-		"proxy_protocol":                     shop + "proxy_protocol: v2",
 		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"origins[].health.path":              origin("health: {path: /health}"),
 		"origins[].budget.rate":              origin("budget: {rate: 5}"),
 		"rooms[].admission.strategy":         room("admission: {strategy: adaptive}"),
 		"rooms[].admission.shadow":           room("admission: {shadow: true}"),

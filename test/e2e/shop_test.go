@@ -16,7 +16,14 @@ import (
 // startShop starts the demo shop and gives its URL.
 func startShop(t *testing.T) string {
 	t.Helper()
-	cmd := exec.Command(shopBinary, "--listen", "127.0.0.1:0")
+	url, _ := startShopAt(t, "127.0.0.1:0")
+	return url
+}
+
+// startShopAt starts it at an address; kill ends it as a crash does.
+func startShopAt(t *testing.T, addr string) (url string, kill func()) {
+	t.Helper()
+	cmd := exec.Command(shopBinary, "--listen", addr)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -24,29 +31,32 @@ func startShop(t *testing.T) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	addr := make(chan string, 1)
+	found := make(chan string, 1)
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			if _, rest, ok := strings.Cut(lines.Text(), "msg=listening addr="); ok {
-				addr <- strings.Fields(rest)[0]
+				found <- strings.Fields(rest)[0]
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		<-read
-		_ = cmd.Wait()
-	})
+	end := func(s syscall.Signal) func() {
+		return func() {
+			_ = cmd.Process.Signal(s)
+			<-read
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(end(syscall.SIGTERM))
 	select {
-	case a := <-addr:
-		return "http://" + a
+	case a := <-found:
+		return "http://" + a, end(syscall.SIGKILL)
 	case <-time.After(patience):
 		t.Fatal("the shop does not listen")
 	}
-	return ""
+	return "", nil
 }
 
 // An ordinary site works behind the gateway: pages, a POST, a WebSocket that lives on, server-sent events.

@@ -1,0 +1,302 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// site is an origin whose health check and other answers can be set apart; an answer "" closes the connection, "hang"
+// stays silent.
+type site struct {
+	*recorder
+	check, other atomic.Value
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{}
+	s.check.Store(okAnswer)
+	s.other.Store(okAnswer)
+	s.recorder = newRecorder(t, func(c *session) {
+		for h := c.head(); h != ""; h = c.head() {
+			answer := s.other.Load().(string)
+			if strings.HasPrefix(h, "GET /healthz ") {
+				answer = s.check.Load().(string)
+			}
+			switch answer {
+			case "":
+				return
+			case "hang":
+				c.head()
+				return
+			}
+			c.write(answer)
+		}
+	})
+	return s
+}
+
+// asked is how often it was asked for something, the header of the last time included.
+func (s *site) asked(path string) (n int, last string) {
+	for _, h := range s.requests() {
+		if strings.HasPrefix(h, "GET "+path+" ") {
+			n, last = n+1, h
+		}
+	}
+	return n, last
+}
+
+const checkEvery = 250 * time.Millisecond // also what a check may take, on a busy machine
+
+func checking(sites ...*site) Config {
+	cfg := Config{ID: "site", PreserveHost: true, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait,
+		Health: HealthConfig{Path: "/healthz", Interval: checkEvery}}
+	for _, s := range sites {
+		cfg.Servers = append(cfg.Servers, s.url())
+	}
+	return cfg
+}
+
+func (g *gate) up(i int) bool { return g.origin.Stats().Servers[i].Up }
+
+func TestChecks(t *testing.T) {
+	for _, tc := range []struct {
+		name, answer string
+		healthy      bool
+	}{
+		{"200", okAnswer, true},
+		{"204", "HTTP/1.1 204 No Content\r\n\r\n", true},
+		{"302", "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", true},
+		{"an informational answer first", "HTTP/1.1 103 Early Hints\r\n\r\n" + okAnswer, true},
+		{"a body that does not end", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", true},
+		{"404", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false},
+		{"500", "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", false},
+		{"no HTTP", "hello\r\n\r\n", false},
+		{"ambiguous framing", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", false},
+		{"closed", "", false},
+		{"silent", "hang", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := newSite(t), newSite(t)
+			a.check.Store(tc.answer)
+			g := newGate(t, checking(a, b), Limits{}, nil)
+			g.origin.Start()
+			if tc.healthy {
+				eventually(t, "it was asked a few times", func() bool { n, _ := a.asked("/healthz"); return n > 2*checksDown })
+				if !g.up(0) {
+					t.Error("it is out")
+				}
+				return
+			}
+			eventually(t, "it is out", func() bool { return !g.up(0) })
+			for range 6 {
+				g.ask()
+			}
+			if n, _ := a.asked("/"); n > 0 {
+				t.Errorf("%d requests went to a server that is out", n)
+			}
+			a.check.Store(okAnswer)
+			eventually(t, "it is back", func() bool { return g.up(0) })
+			if !g.up(1) {
+				t.Error("the other one is out")
+			}
+			eventually(t, "it is asked again", func() bool { g.ask(); n, _ := a.asked("/"); return n > 0 })
+		})
+	}
+}
+
+// One failed check is none, and so is one good one.
+func TestChecksNeedTwo(t *testing.T) {
+	o := serversOf(t, 2)
+	s := o.servers[0]
+	for i, step := range []struct {
+		ok, up bool
+	}{{false, true}, {true, true}, {false, true}, {false, false}, {true, false}, {false, false}, {true, false}, {true, true}} {
+		var err error
+		if !step.ok {
+			err = errTimeout
+		}
+		o.checked(s, err, noon)
+		if up := o.Stats().Servers[0].Up; up != step.up {
+			t.Fatalf("step %d: up %v, want %v", i, up, step.up)
+		}
+	}
+}
+
+func TestCheckRequest(t *testing.T) {
+	a := newSite(t)
+	g := newGate(t, checking(a), Limits{}, nil)
+	g.origin.Start()
+	g.origin.Start() // once is enough
+	eventually(t, "it was asked", func() bool { n, _ := a.asked("/healthz"); return n > 0 })
+	_, head := a.asked("/healthz")
+	want := "GET /healthz HTTP/1.1\r\nHost: " + a.ln.Addr().String() + "\r\nUser-Agent: anteroom-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+	if head != want {
+		t.Errorf("%q\nwant %q", head, want)
+	}
+	if n := g.origin.InUse(); n != 0 {
+		t.Errorf("a check takes %d of max_conns", n)
+	}
+	g.origin.Close()
+	n, _ := a.asked("/healthz")
+	g.ask()
+	if m, _ := a.asked("/healthz"); m != n {
+		t.Error("it was asked after Close")
+	}
+}
+
+// A check that gets no answer does not hold up Close.
+func TestCloseDuringACheck(t *testing.T) {
+	a := newSite(t)
+	a.check.Store("hang")
+	cfg := checking(a)
+	cfg.Health.Interval = time.Hour
+	o, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Start()
+	eventually(t, "it was asked", func() bool { n, _ := a.asked("/healthz"); return n > 0 })
+	closed := make(chan struct{})
+	go func() { o.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(wait):
+		t.Fatal("Close waits for the check")
+	}
+}
+
+// Where all servers are out they are tried all the same, and a failure says that it came of it.
+func TestNoServerHealthy(t *testing.T) {
+	const bad = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
+	a, b := newSite(t), newSite(t)
+	a.check.Store(bad)
+	b.check.Store(bad)
+	g := newGate(t, checking(a, b), Limits{}, nil)
+	g.origin.Start()
+	eventually(t, "both are out", func() bool { return !g.up(0) && !g.up(1) })
+	for range 6 {
+		if got := g.ask(); got != "200 ok" {
+			t.Error(got)
+		}
+	}
+	na, _ := a.asked("/")
+	nb, _ := b.asked("/")
+	if na != 3 || nb != 3 {
+		t.Errorf("%d and %d of 6 requests", na, nb)
+	}
+	a.other.Store("")
+	b.other.Store("")
+	g.forget()
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+	if status, _, body := c.answer("POST"); status != 502 || body != KindReset {
+		t.Errorf("%d %s", status, body)
+	}
+	out := g.outcome(6)
+	if !strings.Contains(out.Err.Error(), "no server was healthy") || !strings.Contains(out.Err.Error(), a.url()+": health check: status 503") {
+		t.Errorf("the cause is not told: %v", out.Err)
+	}
+}
+
+// A server whose answers are faults is left alone, though it accepts connections, for a while that a good answer ends.
+func TestBadAnswersTakeAServerOut(t *testing.T) {
+	for _, tc := range []struct {
+		name, answer string
+		out          bool
+	}{
+		{"502", "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", true},
+		{"503", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", true},
+		{"504", "HTTP/1.1 504 Late\r\nContent-Length: 0\r\n\r\n", true},
+		{"closed", "", true},
+		{"no HTTP", "hello\r\n\r\n", true},
+		{"silent", "hang", true},
+		{"500", "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", false},
+		{"404", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := newSite(t), newSite(t)
+			a.other.Store(tc.answer)
+			cfg := Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}
+			if tc.answer == "hang" {
+				cfg.FirstByteTimeout = 400 * time.Millisecond
+			}
+			var mu sync.Mutex
+			var told []Change
+			g := newGate(t, cfg, Limits{}, func(g *gate) {
+				g.origin.OnChange(func(c Change) { mu.Lock(); told = append(told, c); mu.Unlock() })
+			})
+			bad := 0
+			for range 4 * strikesOut {
+				if g.ask() != "200 ok" {
+					bad++
+				}
+			}
+			if !tc.out {
+				if !g.up(0) || bad != 2*strikesOut {
+					t.Errorf("up %v after %d such answers", g.up(0), bad)
+				}
+				return
+			}
+			if n, _ := a.asked("/"); n < strikesOut || n > 2*strikesOut-1 || bad < n {
+				t.Errorf("it was asked %d times, %d requests failed; want %d or a few more, all of which fail", n, bad, strikesOut)
+			}
+			mu.Lock()
+			if len(told) == 0 || told[0].Up || told[0].Server != a.url() {
+				t.Errorf("told: %+v", told)
+			}
+			mu.Unlock()
+			a.other.Store(okAnswer)
+			eventually(t, "it is back", func() bool { g.ask(); return g.up(0) })
+		})
+	}
+}
+
+// Answers that break off count as faults as well.
+func TestCutAnswersTakeAServerOut(t *testing.T) {
+	a, b := newSite(t), newSite(t)
+	a.other.Store("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nok")
+	a.serve = func(s *session) { s.head(); s.write(a.other.Load().(string)) }
+	g := newGate(t, Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+	n := 0
+	eventually(t, "it is out", func() bool {
+		c := g.dial()
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.tryAnswer("GET")
+		g.outcome(n)
+		n++
+		return !g.up(0)
+	})
+	if n > 3*strikesOut {
+		t.Errorf("after %d requests", n)
+	}
+}
+
+// What is known of a server outlives a change of the configuration.
+func TestAdopt(t *testing.T) {
+	old := serversOf(t, 3)
+	old.servers[1].inUse++
+	old.failed(old.servers[1], fmt.Errorf("refused"), time.Now())
+	old.checked(old.servers[2], errTimeout, time.Now())
+	old.checked(old.servers[2], errTimeout, time.Now())
+	next, err := New(Config{Servers: []string{old.servers[1].url, "http://192.0.2.9", old.servers[2].url, old.servers[0].url}, Health: HealthConfig{Path: "/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Adopt(old)
+	for i, up := range []bool{false, true, false, true} {
+		if s := next.Stats().Servers[i]; s.Up != up {
+			t.Errorf("%s: up %v, want %v", s.Server, s.Up, up)
+		}
+	}
+	unchecked := serversOf(t, 3)
+	unchecked.Adopt(next)
+	if st := unchecked.Stats(); st.Servers[1].Up || !st.Servers[2].Up {
+		t.Errorf("%+v: nobody would bring back a server that a check took out", st)
+	}
+}

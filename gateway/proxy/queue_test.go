@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func still() error { return nil }
+
+// Who waits is served in the order of coming; a place that is given up, for want of time or of a client, moves those
+// behind it up.
+func TestQueueIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.enter(0, nil)
+		type end struct {
+			who int
+			err error
+		}
+		ends := make(chan end, 10)
+		left := errors.New("left")
+		for who, w := range []struct {
+			wait time.Duration
+			gone func() error
+		}{
+			{time.Minute, still}, {time.Second, still}, {time.Minute, func() error { return left }}, {time.Minute, still}, {time.Minute, still},
+		} {
+			go func() {
+				_, err := o.enter(w.wait, w.gone)
+				ends <- end{who, err}
+			}()
+			synctest.Wait()
+		}
+		if n := o.Stats().Waiting; n != 5 {
+			t.Fatalf("%d wait, want 5", n)
+		}
+		if e := <-ends; e.who != 2 || e.err != left {
+			t.Errorf("%+v, want the one whose client has left", e)
+		}
+		if e := <-ends; e.who != 1 || e.err != errQueueFull {
+			t.Errorf("%+v, want the one whose time is over", e)
+		}
+		for _, who := range []int{0, 3, 4} {
+			o.leave()
+			if e := <-ends; e.who != who || e.err != nil {
+				t.Errorf("%+v, want %d", e, who)
+			}
+		}
+		o.leave()
+		if st := o.Stats(); st.InUse != 0 || st.Waiting != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// A slot that is given to somebody who has left meanwhile goes on to the next.
+func TestSlotOfOneWhoHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.enter(0, nil)
+		left := errors.New("left")
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := o.enter(time.Minute, func() error { return left }); first <- err }()
+		synctest.Wait()
+		go func() { _, err := o.enter(time.Minute, still); second <- err }()
+		synctest.Wait()
+		o.leave()
+		if err := <-first; err != left {
+			t.Error(err)
+		}
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Stats().MaxWaiting != 4096 {
+			t.Errorf("%+v", o.Stats())
+		}
+		o.maxWaiting = 2
+		o.enter(0, nil)
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { _, err := o.enter(time.Minute, still); done <- err }()
+		}
+		synctest.Wait()
+		begun := time.Now()
+		if _, err := o.enter(time.Minute, still); err != errQueueLong || time.Since(begun) != 0 {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		if _, err := o.enter(0, still); err != errQueueFull {
+			t.Error(err)
+		}
+		o.leave()
+		o.leave()
+		if a, b := <-done, <-done; a != nil || b != nil {
+			t.Error(a, b)
+		}
+	})
+}
+
+// A client that leaves the queue is not sent to the origin any more.
+func TestQueuedClientLeaves(t *testing.T) {
+	release := make(chan struct{})
+	o := newRecorder(t, func(s *session) {
+		for s.head() != "" {
+			<-release
+			s.write(okAnswer)
+		}
+	})
+	cfg := to(o)
+	cfg.MaxConns, cfg.QueueTimeout = 1, wait
+	g := newGate(t, cfg, Limits{}, nil)
+	a, b, c := g.dial(), g.dial(), g.dial()
+	a.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	eventually(t, "the first is with the origin", func() bool { return len(o.requests()) == 1 })
+	b.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+	eventually(t, "the second waits", func() bool { return g.origin.Stats().Waiting == 1 })
+	c.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n")
+	eventually(t, "the third waits", func() bool { return g.origin.Stats().Waiting == 2 })
+	b.Close()
+	eventually(t, "its place is free", func() bool { return g.origin.Stats().Waiting == 1 })
+	if out := g.outcome(0); out.Kind != KindClientGone {
+		t.Errorf("%+v", out)
+	}
+	close(release)
+	a.answer("GET")
+	c.answer("GET")
+	if n := len(o.requests()); n != 2 {
+		t.Errorf("the origin saw %d requests, want 2", n)
+	}
+}

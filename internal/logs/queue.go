@@ -1,0 +1,95 @@
+package logs
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// queueSize bounds what waits for a reader, in bytes: about half a second of access log at full load.
+const queueSize = 4 << 20
+
+// Queue is a writer that never waits. A log that nobody reads, such as a pipe whose other end hangs, would otherwise
+// stop whoever has something to say. What does not fit is dropped, counted, and told of when the log is read again.
+// Its methods are safe for concurrent use.
+type Queue struct {
+	out     io.Writer
+	dropped atomic.Int64
+	ended   chan struct{} // closed when everything has been written
+
+	mu      sync.Mutex
+	work    sync.Cond
+	pending []byte
+	untold  int64
+	stopped bool
+}
+
+// NewQueue makes a queue before out and starts nothing: Run writes.
+func NewQueue(out io.Writer) *Queue {
+	q := &Queue{out: out, ended: make(chan struct{})}
+	q.work.L = &q.mu
+	return q
+}
+
+// Write takes whole lines. Its error is always nil.
+func (q *Queue) Write(p []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.pending)+len(p) > queueSize || q.stopped {
+		n := int64(bytes.Count(p, []byte("\n")))
+		q.untold += n
+		q.dropped.Add(n)
+		return len(p), nil
+	}
+	q.pending = append(q.pending, p...)
+	q.work.Signal()
+	return len(p), nil
+}
+
+// Dropped is the number of lines that were not written.
+func (q *Queue) Dropped() int64 { return q.dropped.Load() }
+
+// Run writes what comes until Stop.
+func (q *Queue) Run() {
+	defer close(q.ended)
+	var batch []byte
+	for {
+		q.mu.Lock()
+		for len(q.pending) == 0 && !q.stopped {
+			q.work.Wait()
+		}
+		if len(q.pending) == 0 {
+			q.mu.Unlock()
+			return
+		}
+		batch, q.pending = q.pending, batch[:0]
+		lost := q.untold
+		q.untold = 0
+		q.mu.Unlock()
+		if lost > 0 {
+			batch = fmt.Appendf(batch, `{"time":%q,"level":"WARN","msg":"log lines were dropped: nobody read them in time","lines":%d}`+"\n",
+				time.Now().UTC().Format(time.RFC3339Nano), lost)
+		}
+		_, _ = q.out.Write(batch) // the log cannot tell of itself
+		if cap(batch) > queueSize/4 {
+			batch = nil
+		}
+	}
+}
+
+// Stop ends Run when all has been written, and waits for that, at most for the given time.
+func (q *Queue) Stop(most time.Duration) {
+	q.mu.Lock()
+	q.stopped = true
+	q.work.Signal()
+	q.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-q.ended:
+	case <-timer.C:
+	}
+}

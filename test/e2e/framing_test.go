@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The cases of these files are raw bytes, each tried where a request may lead: through to the site with a pass, into the
+// line, and to the gateway's own endpoints. A name begins with the case's number in the checklist that it is from.
+//
+// In a request PATH is where it leads; a pass or ticket travels behind the line "Host: a".
+
+// edge is one gateway in front of one ledger, for all cases.
+type edge struct {
+	t      *testing.T
+	g      *gateway
+	origin *ledger
+	pass   string // Cookie line of a session in room in
+	ticket string // Cookie line of a ticket in room out
+	sid    string // what the site is told of that session
+}
+
+// way is where a request may lead.
+type way struct {
+	name, path, line string
+}
+
+func newEdge(t *testing.T) *edge {
+	t.Helper()
+	e := &edge{t: t, origin: newLedger(t)}
+	e.g = start(t, setup{
+		more: fmt.Sprintf("trusted_proxies: [\"127.0.0.2/32\"]\nlog: {access: true}\norigins: [{id: shop, servers: [%q], max_body: 1MiB}]\n", e.origin.url()),
+		rooms: []string{
+			"{id: in, paths: [/in], admission: {rate: 1000, burst: 1000}, session: {ttl: 1h}}",
+			"{id: out, paths: [/out], admission: {rate: 0}}",
+		},
+	})
+	c := e.dial(t)
+	c.send("GET /in HTTP/1.1\r\nHost: a\r\n\r\n")
+	head, _ := c.whole("GET")
+	e.pass = cookieLine(t, head, "wr_in_pass")
+	c.send("POST /.waiting-room/out/tickets HTTP/1.1\r\nHost: a\r\n\r\n")
+	head, _ = c.whole("POST")
+	e.ticket = cookieLine(t, head, "wr_out_ticket")
+	seen, _ := e.origin.since(mark{})
+	_, rest, _ := strings.Cut(seen[0], "X-Waiting-Room-Session: ")
+	e.sid, _, _ = strings.Cut(rest, "\r\n")
+	if len(e.sid) < 16 {
+		t.Fatalf("no session in %q", seen[0])
+	}
+	return e
+}
+
+func cookieLine(t *testing.T, head, name string) string {
+	t.Helper()
+	for _, l := range strings.Split(head, "\r\n") {
+		if v, ok := strings.CutPrefix(l, "Set-Cookie: "+name+"="); ok {
+			v, _, _ = strings.Cut(v, ";")
+			return "Cookie: " + name + "=" + v + "\r\n"
+		}
+	}
+	t.Fatalf("no %s in\n%s", name, head)
+	return ""
+}
+
+// through leads to the site.
+func (e *edge) through() way { return way{"with a pass", "/in/x", e.pass} }
+
+// apart are the ways that end at the gateway.
+func (e *edge) apart() []way {
+	return []way{
+		{"waiting", "/out/x", ""},
+		{"waiting with a ticket", "/out/x", e.ticket},
+		{"status", "/.waiting-room/out/status", e.ticket},
+		{"tickets", "/.waiting-room/out/tickets", e.ticket},
+		{"claim", "/.waiting-room/out/claim", e.ticket},
+		{"events", "/.waiting-room/out/events", e.ticket},
+		{"page", "/.waiting-room/out/", ""},
+		{"unknown room", "/.waiting-room/nowhere/status", ""},
+	}
+}
+
+func (e *edge) ways() []way { return append([]way{e.through()}, e.apart()...) }
+
+// of is a request as it is sent on its way.
+func (w way) of(raw string) string {
+	raw = strings.ReplaceAll(raw, "PATH", w.path)
+	return strings.Replace(raw, "\r\nHost: a\r\n", "\r\nHost: a\r\n"+w.line, 1)
+}
+
+// edgeConn is a raw connection to a gateway.
+type edgeConn struct {
+	net.Conn
+	t *testing.T
+	r *bufio.Reader
+}
+
+func (e *edge) dial(t *testing.T) *edgeConn { return e.dialFrom(t, "127.0.0.1") }
+
+func (e *edge) dialFrom(t *testing.T, ip string) *edgeConn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	c, err := d.Dial("tcp", e.g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(patience))
+	t.Cleanup(func() { _ = c.Close() })
+	return &edgeConn{c, t, bufio.NewReader(c)}
+}
+
+// send writes what may be cut off by an answer.
+func (c *edgeConn) send(raw string) { _, _ = io.WriteString(c.Conn, raw) }
+
+// head reads the header of an answer.
+func (c *edgeConn) head() string {
+	c.t.Helper()
+	var b strings.Builder
+	for {
+		l, err := c.r.ReadString('\n')
+		b.WriteString(l)
+		if err != nil {
+			c.t.Fatalf("the answer ends with %q: %v", b.String(), err)
+		}
+		if l == "\r\n" {
+			return b.String()
+		}
+	}
+}
+
+// whole reads an answer: its header as it came, and its body.
+func (c *edgeConn) whole(method string) (head, body string) {
+	c.t.Helper()
+	head = c.head()
+	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(strings.NewReader(head), oneByte{c.r})), &http.Request{Method: method})
+	if err != nil {
+		c.t.Fatalf("the answer is %q: %v", head, err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatalf("the answer's body ends with %q: %v\n%s", b, err, head)
+	}
+	return head, string(b)
+}
+
+// oneByte keeps a reader from taking more than was asked for.
+type oneByte struct{ r io.Reader }
+
+func (o oneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
+
+// ended asserts that the connection is over, with nothing more on it.
+func (c *edgeConn) ended() {
+	c.t.Helper()
+	if b, err := io.ReadAll(c.r); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+		c.t.Errorf("the connection goes on with %q, %v", b, err)
+	}
+}
+
+// goesOn asserts that the next request on the connection is served as what it is.
+func (c *edgeConn) goesOn(e *edge) {
+	c.t.Helper()
+	before := e.origin.mark()
+	raw := e.through().of("GET /in/probe HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.send(raw)
+	head, body := c.whole("GET")
+	if !strings.HasPrefix(head, "HTTP/1.1 200 ") || body != "ok" {
+		c.t.Errorf("the probe is answered with\n%s%s", head, body)
+	}
+	want := "GET /in/probe HTTP/1.1\r\nHost: a\r\n" + e.own("a", "")
+	if got, begun := e.origin.since(before); begun != 1 || len(got) != 1 || got[0] != want {
+		c.t.Errorf("the site got %d requests: %q, want the probe alone:\n%q", begun, got, want)
+	}
+}
+
+// own is the end of a header that goes to the site: what the gateway says of a stranger's request to a host, and the
+// lines of framing.
+func (e *edge) own(host, framing string) string {
+	return "X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: " + host +
+		"\r\nX-Waiting-Room-Session: " + e.sid + "\r\n" + framing + "\r\n"
+}
+
+func code(head string) string {
+	if len(head) < 12 {
+		return head
+	}
+	return head[9:12]
+}
+
+// field is a header's only value, empty without one.
+func field(head, name string) string {
+	var found []string
+	for _, l := range strings.Split(head, "\r\n")[1:] {
+		if k, v, ok := strings.Cut(l, ":"); ok && strings.EqualFold(k, name) {
+			found = append(found, strings.TrimSpace(v))
+		}
+	}
+	return strings.Join(found, " | ")
+}
+
+// methodOf is the first word of a request.
+func methodOf(raw string) string {
+	m, _, _ := strings.Cut(strings.TrimLeft(raw, "\r\n"), " ")
+	return m
+}
+
+// smuggled follows a request that is refused, or hides in a body: it must never run.
+const smuggled = "GET /in/smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
