@@ -159,10 +159,12 @@ func (c *edgeConn) head() string {
 	}
 }
 
-// whole reads an answer: its header as it came, and its body.
+// whole reads the final answer: its header as it came, and its body.
 func (c *edgeConn) whole(method string) (head, body string) {
 	c.t.Helper()
-	head = c.head()
+	for head = c.head(); head[9] == '1'; {
+		head = c.head()
+	}
 	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(strings.NewReader(head), oneByte{c.r})), &http.Request{Method: method})
 	if err != nil {
 		c.t.Fatalf("the answer is %q: %v", head, err)
