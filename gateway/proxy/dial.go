@@ -71,6 +71,7 @@ func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*orig
 		c = t
 	}
 	oc := &originConn{Conn: c, srv: s, until: lifeEnd(time.Now()), raw: raw}
+	boundUnsent(socketOf(c))
 	oc.sock.of(c)
 	oc.in.src = oc
 	oc.peek = func(fd uintptr) { oc.peeked = peekSocket(fd, oc.probe[:]) }
