@@ -170,7 +170,11 @@ func (x *exchange) run() {
 		x.started = time.Now()
 	}
 	var err error
-	if x.late, err = x.o.enter(cfg.QueueTimeout, x.onSlice); err != nil {
+	wait := cfg.QueueTimeout
+	if cfg.Timeout > 0 { // what had no time left would reach the origin for nothing
+		wait = min(wait, cfg.Timeout)
+	}
+	if x.late, err = x.o.enter(wait, x.onSlice); err != nil {
 		if errors.Is(err, errClientLeft) {
 			x.blame(err)
 			return

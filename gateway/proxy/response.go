@@ -106,8 +106,14 @@ func (a *answer) scan(b []byte) (int, error) {
 		}
 		a.length = -1
 	}
-	if a.status < 200 || a.status == 204 {
-		a.hasLength = false // RFC 9110 §8.6: neither has one
+	if a.status < 200 || a.status == 204 { // RFC 9110 §8.6: neither has a body
+		if hasCoding || a.length > 0 {
+			if a.status < 200 && a.status != 101 {
+				return 0, responseError("an informational answer announces a body")
+			}
+			a.keepAlive = false // it may come nevertheless, and be taken for the next answer
+		}
+		a.hasLength = false
 	}
 	return i, nil
 }
