@@ -146,6 +146,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if cc.preface == c { // without TLS nobody else has to know of it
 		cc.Conn = cc.preface.Conn
 	}
+	boundUnsent(socketOf(c))
 	cc.sock.of(cc.Conn)
 	cc.in.src = cc
 	cc.body.c = cc
