@@ -51,12 +51,13 @@ browser: ## Run the browser tests alone
 	@tools/browser.sh
 
 .PHONY: bench
-bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, BENCH_SECONDS, BENCH_WAITING, BENCH_JOBS change its length
+bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, BENCH_SECONDS, BENCH_WAITING, BENCH_JOBS, BENCH_ONLY change its length
 	@tools/need.sh redis-server nginx haproxy wrk
 	@$(MAKE) --no-print-directory build
-	@mkdir -p bin && cd bench && $(GO) build -o ../bin/compare ./compare && $(GO) build -o ../bin/bulkbench ./bulk
+	@mkdir -p bin && cd bench && $(GO) build -o ../bin/compare ./compare && $(GO) build -o ../bin/abuse ./abuse && $(GO) build -o ../bin/bulkbench ./bulk
 	@bin/compare --gateway bin/gateway \
-		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}" --waiting "$${BENCH_WAITING:-20000}"
+		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}" --waiting "$${BENCH_WAITING:-20000}" $${BENCH_ONLY:+--only "$$BENCH_ONLY"}
+	@bin/abuse --gateway bin/gateway
 	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
 
 .PHONY: abuse

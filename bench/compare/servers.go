@@ -136,7 +136,7 @@ http {
 }
 
 // mixRooms is how many runs of the mix there can be: each needs passes, of which a room gives its burst.
-const mixRooms = 12
+const mixRooms = mixRounds + 2*slowRounds
 
 // gatewayConf has a room that lets everybody in, one with a line, some with both for the mix, and one before an origin that
 // reads bodies. Sessions and places last longer than the run, so that no renewal is measured that a visitor would not
@@ -152,7 +152,7 @@ log: {level: warn, access: false}
 store: {dir: "%s/store"}
 origins:
   - {id: bench, servers: ["http://%s"]}
-  - {id: site, servers: ["http://%s"]}
+  - {id: site, servers: ["http://%s"], max_conns: 8192}  # half of the slow clients reach it
 rooms:
   - {id: open, paths: ["/"], origin: bench, admission: {rate: 100000}, session: {ttl: 1h}}
   - {id: line, paths: ["/line"], origin: bench, admission: {rate: 10, burst: 1}, queue: {absence: 1h}, session: {ttl: 1h}}

@@ -199,7 +199,6 @@ type porch struct {
 	addr    string
 	mu      sync.Mutex
 	refused []string
-	seen    []string
 }
 
 func newPorch(t *testing.T, wanted Preface, secure *tls.Config, lim Limits) *porch {
