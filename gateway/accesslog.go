@@ -139,7 +139,11 @@ func (e *entry) appendCombined(b []byte, prefix bool) []byte {
 	}
 	b = append(b, logAddr(e.addr, prefix)...)
 	b = append(e.at.UTC().AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700"), "] "...)
-	quoted(e.method, redact(e.target), []byte(e.proto))
+	if len(e.target) > 0 {
+		quoted(e.method, redact(e.target), []byte(e.proto))
+	} else {
+		quoted([]byte("-")) // a header that was not let in
+	}
 	b = strconv.AppendInt(append(b, ' '), int64(e.status), 10)
 	b = append(strconv.AppendInt(append(b, ' '), e.bytes, 10), ' ')
 	quoted(orDash(redact(e.referer)))

@@ -187,8 +187,11 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 }
 
-// idle is the number of connections without a request.
-func (g *Gateway) idle() int64 { return int64(g.server.GetOpenConnectionsCount()) - g.running.Load() }
+// idle is the number of connections without a request, and of sockets that are still closing. The server counts those
+// that accept among its connections, and takes one off for it.
+func (g *Gateway) idle() int64 {
+	return int64(g.server.GetOpenConnectionsCount()) + 1 - g.running.Load()
+}
 
 func (g *Gateway) upgraded() (n int64) {
 	for o := range g.everyOrigin {

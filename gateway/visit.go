@@ -271,7 +271,10 @@ const clockError = 100_000
 
 // logAddr is the visitor's address as the log may have it.
 func logAddr(a netip.Addr, prefix bool) string {
-	if prefix {
+	switch {
+	case !a.IsValid():
+		return "-"
+	case prefix:
 		return network(a).String()
 	}
 	return a.String()

@@ -13,6 +13,19 @@ import (
 	"github.com/anteroom/anteroom/internal/logs"
 )
 
+// fewDescriptors is a limit of which a crowd makes use.
+const fewDescriptors = 8192
+
+// descriptors is how many files and connections the process may have open; the runtime has raised that to the hard limit.
+// 0: not known.
+func descriptors() uint64 {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return limit.Cur
+}
+
 // logsEnd is how long the end waits for whoever reads the log.
 const logsEnd = time.Second
 
@@ -35,6 +48,9 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		log := logs.New(cfg.Log.Level, cfg.Log.Format, queue)
 		for _, w := range cfg.Warnings() {
 			log.Warn("configuration", "setting", w.Path, "warning", w.Message)
+		}
+		if n := descriptors(); n > 0 && n < fewDescriptors {
+			log.Warn("few file descriptors", "limit", n, "advice", "each visitor takes one and each request to an origin another; raise the hard limit (ulimit -Hn, LimitNOFILE=)")
 		}
 
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)

@@ -67,7 +67,9 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	c := b.c
 	if !b.asked && c.in.buffered() == 0 {
-		if err := c.sendContinue(); err != nil {
+		if err := c.sendContinue(); err == errInterrupted {
+			return 0, err
+		} else if err != nil {
 			return 0, b.fail(err)
 		}
 	}
@@ -102,9 +104,9 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// fail makes err the body's end, and with it the connection's: finish finds no other.
 func (b *body) fail(err error) error {
 	b.err = err
-	b.c.last = true
 	return err
 }
 

@@ -429,7 +429,7 @@ func (c *clientConn) sendContinue() error {
 	c.continueMu.Lock()
 	defer c.continueMu.Unlock()
 	if c.started {
-		return nil
+		return errInterrupted // who was not told to continue may never send the body
 	}
 	return c.send([]byte(continueLine), time.Now())
 }

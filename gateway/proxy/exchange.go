@@ -170,7 +170,11 @@ func (x *exchange) run() {
 		x.started = time.Now()
 	}
 	var err error
-	if x.late, err = x.o.enter(cfg.QueueTimeout, x.onSlice); err != nil {
+	wait := cfg.QueueTimeout
+	if cfg.Timeout > 0 { // what had no time left would reach the origin for nothing
+		wait = min(wait, cfg.Timeout)
+	}
+	if x.late, err = x.o.enter(wait, x.onSlice); err != nil {
 		if errors.Is(err, errClientLeft) {
 			x.blame(err)
 			return
@@ -360,7 +364,8 @@ func (x *exchange) readHeader() error {
 		if interim == maxInterim {
 			return responseError("it sends informational answers without end")
 		}
-		if x.a.status != 100 && !x.c.head.http10 {
+		// An expectation was ours to answer; a 100 beside it would be the second.
+		if !x.c.head.http10 && (x.a.status != 100 || !x.c.head.expect) {
 			x.out = x.a.appendInterim(x.outBack[:0])
 			if err := x.c.sendInterim(x.out); err != nil {
 				return clientError{err}

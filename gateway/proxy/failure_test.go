@@ -61,7 +61,7 @@ func TestRetry(t *testing.T) {
 			c.probe()
 			method, _, _ := strings.Cut(tc.request, " ")
 			c.send(tc.request)
-			if status, head, _ := c.answer(method); status != tc.status {
+			if status, head, _ := c.final(method); status != tc.status {
 				t.Errorf("status %d, want %d\n%s", status, tc.status, head)
 			}
 			if out := g.outcome(1); (out.Kind == KindReset) != (tc.status == 502) {

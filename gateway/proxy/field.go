@@ -159,6 +159,12 @@ func requestKind(name []byte) kind {
 			return kindUpgrade
 		}
 	case 'x':
+		switch len(name) {
+		case 13, 14: // some frameworks take the path from these: a way around a room
+			if equalFold(name, "x-rewrite-url") || equalFold(name, "x-original-url") {
+				return kindDrop
+			}
+		}
 		if equalFold(name, "x-real-ip") || prefixFold(name, "x-forwarded-") || prefixFold(name, "x-waiting-room-") {
 			return kindDrop
 		}
@@ -238,7 +244,7 @@ func responseKind(name []byte) kind {
 func forbiddenTrailer(name []byte) bool {
 	var buf [64]byte
 	name = dashed(&buf, name)
-	if requestKind(name) != kindKeep || prefixFold(name, "content-") || prefixFold(name, "if-") {
+	if requestKind(name) != kindKeep || prefixFold(name, "content-") || prefixFold(name, "if-") || prefixFold(name, "x-forwarded") || prefixFold(name, "x-real-ip") {
 		return true
 	}
 	for _, s := range [...]string{"authorization", "set-cookie", "www-authenticate", "location", "range",

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -62,5 +64,52 @@ func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A long poll: the origin is silent for many of the slices into which a wait is cut, then answers.
+func TestLongPoll(t *testing.T) {
+	answer := make(chan struct{})
+	o := newRecorder(t, func(s *session) {
+		for s.head() != "" {
+			<-answer
+			s.write(okAnswer)
+		}
+	})
+	g := newGate(t, to(o), Limits{WriteIdle: 500 * time.Millisecond, BodyIdle: 500 * time.Millisecond}, func(g *gate) {
+		g.origin.waitSlice = 5 * time.Millisecond
+	})
+	c := g.dial()
+	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"} {
+		c.send(request)
+		time.AfterFunc(time.Second, func() { answer <- struct{}{} })
+		if status, head, _ := c.answer("GET"); status != 200 {
+			t.Error(head)
+		}
+	}
+	if n := len(o.requests()); n != 2 {
+		t.Errorf("the origin saw %d requests, want 2", n)
+	}
+}
+
+// An answer that overtakes 100 Continue is not waited behind: the client may never send the body, or send a request in its
+// place, so nothing more is read of it.
+func TestAnswerOvertakesContinue(t *testing.T) {
+	c, s := net.Pipe()
+	defer c.Close()
+	defer s.Close()
+	lim := Limits{}.withDefaults()
+	conn := &clientConn{Conn: s, lim: &lim}
+	conn.in.src, conn.body.c = conn, conn
+	if n, r := conn.head.scan([]byte("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"), &lim); n == 0 || r != nil {
+		t.Fatal(n, r)
+	}
+	conn.body.begin(&conn.head)
+	conn.begin()
+	if n, err := conn.body.Read(make([]byte, 10)); n != 0 || err != errInterrupted {
+		t.Errorf("%d, %v", n, err)
+	}
+	if conn.body.drain() {
+		t.Error("the connection would go on")
 	}
 }

@@ -348,6 +348,16 @@ func (c *client) answer(method string) (int, string, string) {
 	return status, head, body
 }
 
+// final reads answers up to the one that is not informational.
+func (c *client) final(method string) (int, string, string) {
+	c.t.Helper()
+	for {
+		if status, head, body := c.answer(method); status >= 200 {
+			return status, head, body
+		}
+	}
+}
+
 func (c *client) tryAnswer(method string) (int, string, string, error) {
 	head, err := c.readHead()
 	if err != nil {

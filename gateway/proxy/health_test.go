@@ -224,7 +224,7 @@ func TestBadAnswersTakeAServerOut(t *testing.T) {
 			a.other.Store(tc.answer)
 			cfg := Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}
 			if tc.answer == "hang" {
-				cfg.FirstByteTimeout = 400 * time.Millisecond
+				cfg.FirstByteTimeout = 250 * time.Millisecond
 			}
 			var mu sync.Mutex
 			var told []Change
@@ -259,9 +259,11 @@ func TestBadAnswersTakeAServerOut(t *testing.T) {
 
 // Answers that break off count as faults as well.
 func TestCutAnswersTakeAServerOut(t *testing.T) {
-	a, b := newSite(t), newSite(t)
-	a.other.Store("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nok")
-	a.serve = func(s *session) { s.head(); s.write(a.other.Load().(string)) }
+	a := newRecorder(t, func(s *session) {
+		s.head()
+		s.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nok")
+	})
+	b := newSite(t)
 	g := newGate(t, Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
 	n := 0
 	eventually(t, "it is out", func() bool {

@@ -31,7 +31,7 @@ func TestPlainRequest(t *testing.T) {
 			t.Errorf("answer:\n%s\nwant:\n%s", head, want)
 		}
 	}
-	want := "GET /a%2Fb?x=1;y HTTP/1.1\r\nHost: site.example\r\nX-Two: 1\r\naccept: */*\r\nX-Two: 2\r\n" +
+	want := "GET /a%2Fb?x=1;y HTTP/1.1\r\nhost: site.example\r\nX-Two: 1\r\naccept: */*\r\nX-Two: 2\r\n" +
 		"X-Forwarded-For: 192.0.2.7, 192.0.2.8, 127.0.0.1\r\nX-Real-IP: 192.0.2.7\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: site.example\r\nX-Waiting-Room-Session: s1\r\n\r\n"
 	for _, r := range o.requests() {
 		if r != want {

@@ -206,7 +206,7 @@ func (o *Origin) done(s *server, c *originConn, reuse bool, v verdict, why strin
 }
 
 // lifeEnd is when a connection made now is not kept any more. Those made together do not end together.
-func lifeEnd(now time.Time) time.Time { return now.Add(connLife - rand.N(connLife/10)) }
+func lifeEnd(now time.Time) time.Time { return now.Add(connLife - rand.N(connLife/10)) } //nolint:gosec // as in health.go
 
 // reap closes what has been idle too long, and comes again while anything is idle.
 func (o *Origin) reap() {

@@ -33,7 +33,7 @@ func tlv(kind byte, value string) string {
 }
 
 const (
-	from4 = "\xc6\x33\x64\x07\x0a\x00\x00\x01\x12\x67\x01\xbb"                                                                                                        // 198.51.100.7:4711 to 10.0.0.1:443
+	from4 = "\xc6\x33\x64\x07\x0a\x00\x00\x01\x12\x67\x01\xbb"                                                                                                 // 198.51.100.7:4711 to 10.0.0.1:443
 	from6 = "\x20\x01\x04\x70\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x20\x01\x04\x70\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x12\x67\x01\xbb" // 2001:470::7
 )
 
@@ -199,7 +199,6 @@ type porch struct {
 	addr    string
 	mu      sync.Mutex
 	refused []string
-	seen    []string
 }
 
 func newPorch(t *testing.T, wanted Preface, secure *tls.Config, lim Limits) *porch {

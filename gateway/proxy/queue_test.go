@@ -113,6 +113,21 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
+// No time in the queue exceeds that of the whole.
+func TestQueueWithinTimeout(t *testing.T) {
+	o := newRecorder(t, silent)
+	cfg := to(o)
+	cfg.MaxConns, cfg.QueueTimeout, cfg.Timeout = 1, time.Hour, 300*time.Millisecond
+	g := newGate(t, cfg, Limits{}, nil)
+	g.origin.enter(0, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if status, _, body := c.answer("GET"); status != 503 || body != KindQueueFull {
+		t.Errorf("%d %s", status, body)
+	}
+	g.origin.leave()
+}
+
 // A client that leaves the queue is not sent to the origin any more.
 func TestQueuedClientLeaves(t *testing.T) {
 	release := make(chan struct{})

@@ -48,6 +48,7 @@ var (
 	refuseName        = refuse(400, CodeHeader, "A header name is not a token.")
 	refuseValue       = refuse(400, CodeHeader, "A header value holds a control character.")
 	refuseImitation   = refuse(400, CodeHeader, "A header name can be taken for a reserved one.")
+	refuseTrailer     = refuse(400, CodeHeader, "Trailer names a field that may not follow a body.")
 	refuseHeaderLarge = refuse(431, CodeHeaderLarge, "The request header is too large.")
 	refuseHeaderCount = refuse(431, CodeHeaderLarge, "The request has too many header lines.")
 	refuseNoHost      = refuse(400, CodeHost, "The request has no Host.")

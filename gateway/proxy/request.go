@@ -1,33 +1,37 @@
 package proxy
 
-import (
-	"strconv"
-)
+import "bytes"
 
-// appendRequest writes the request header that the origin gets: the visitor's lines as they came,
-// without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never
-// taken from the visitor, no Connection header can strip them.
+// appendRequest writes the request header that the origin gets: the visitor's lines as they came and where they stood,
+// without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never taken from the
+// visitor, no Connection header can strip them.
 func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 	h, f := &x.c.head, x.f
 	dst = append(dst, h.methodBytes()...)
 	dst = append(dst, ' ')
 	dst = h.appendTarget(dst)
-	dst = append(dst, " HTTP/1.1\r\nHost: "...)
+	dst = append(dst, " HTTP/1.1\r\n"...)
 	host := f.Host
 	if len(host) == 0 {
 		host = h.hostBytes()
 	}
-	if x.o.cfg.PreserveHost && len(host) > 0 {
-		dst = append(dst, host...)
-	} else {
-		dst = append(dst, authority...)
+	own := !x.o.cfg.PreserveHost || len(host) == 0
+	if h.hostEnd == 0 { // HTTP/1.0
+		dst = appendHost(dst, host, authority, own)
 	}
-	dst = append(dst, "\r\n"...)
-
-	run := -1 // lines that are kept travel in one piece
+	run, cookies := -1, false // lines that are kept travel in one piece
 	for i := range h.lines {
 		l := &h.lines[i]
-		if l.kind == kindKeep && !(h.named && x.isNamed(h.name(l))) {
+		keep := false
+		switch l.kind {
+		case kindKeep:
+			keep = !h.named || !x.isNamed(h.name(l))
+		case kindHost:
+			keep = !own && len(f.Host) == 0 && h.tidy(l)
+		case kindLength:
+			keep = h.tidy(l)
+		}
+		if keep {
 			if run < 0 {
 				run = i
 			}
@@ -37,14 +41,39 @@ func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 			dst = append(dst, h.raw[h.lines[run].start:l.start]...)
 			run = -1
 		}
+		switch l.kind {
+		case kindHost:
+			dst = appendHost(dst, host, authority, own)
+		case kindLength:
+			dst = append(dst, "Content-Length: "...)
+			dst = append(dst, h.val(l)...)
+			dst = append(dst, "\r\n"...)
+		case kindCookie:
+			if !cookies {
+				cookies = true
+				dst = x.appendCookies(dst, i)
+			}
+		}
 	}
 	if run >= 0 {
 		dst = append(dst, h.raw[h.lines[run].start:h.lines[len(h.lines)-1].end]...)
 	}
-	if h.cookies > 0 {
-		dst = x.appendCookies(dst)
-	}
 	return x.appendOwn(dst, host)
+}
+
+func appendHost(dst, host []byte, authority string, own bool) []byte {
+	dst = append(dst, "Host: "...)
+	if own {
+		dst = append(dst, authority...)
+	} else {
+		dst = append(dst, host...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// tidy tells a line that says what matters in the one way that nobody reads differently: one blank and no other.
+func (h *head) tidy(l *line) bool {
+	return l.value == l.colon+2 && h.raw[l.colon+1] == ' ' && l.end == l.valueEnd+2
 }
 
 func (x *exchange) isNamed(name []byte) bool {
@@ -57,35 +86,52 @@ func (x *exchange) isNamed(name []byte) bool {
 	return false
 }
 
-// appendCookies joins the cookie lines into one (RFC 9112 allows but one) and leaves out what is not
-// for the origin.
-func (x *exchange) appendCookies(dst []byte) []byte {
+// appendCookies joins the cookie lines, of which the first is given, into one (RFC 9112 allows but one) and leaves out
+// what is not for the origin. A single line from which nothing has to go is left as it came.
+func (x *exchange) appendCookies(dst []byte, first int) []byte {
 	h := &x.c.head
-	begin := len(dst)
-	dst = append(dst, "Cookie: "...)
+	begin, dropped := len(dst), false
+	dst = append(dst, h.name(&h.lines[first])...)
+	dst = append(dst, ": "...)
 	empty := len(dst)
-	for i := range h.lines {
-		l := &h.lines[i]
-		if l.kind != kindCookie || h.named && x.isNamed(h.name(l)) {
+	for i := range h.lines[first:] {
+		l := &h.lines[first+i]
+		if l.kind != kindCookie {
 			continue
 		}
-		for rest := h.val(l); len(rest) > 0; {
-			end := 0
-			for end < len(rest) && rest[end] != ';' {
-				end++
+		if h.named && x.isNamed(h.name(l)) {
+			dropped = true
+			continue
+		}
+		between := "; "
+		for rest, more := h.val(l), true; more; {
+			var pair []byte
+			if end := bytes.IndexByte(rest, ';'); end >= 0 {
+				pair, rest = rest[:end], rest[end+1:]
+			} else {
+				pair, more = rest, false
 			}
-			pair := trimOWS(rest[:end])
-			rest = rest[min(end+1, len(rest)):]
-			if len(pair) == 0 || x.f.DropCookie != nil && x.f.DropCookie(cookieName(pair)) {
-				continue
+			bare := trimOWS(pair)
+			switch {
+			case len(bare) > 0 && x.f.DropCookie != nil && x.f.DropCookie(cookieName(bare)):
+				dropped = true
+			case len(dst) == empty:
+				dst = append(dst, bare...)
+				between = ";"
+			default:
+				if dst = append(dst, between...); between != ";" {
+					pair = bare
+				}
+				dst = append(dst, pair...)
+				between = ";"
 			}
-			if len(dst) > empty {
-				dst = append(dst, "; "...)
-			}
-			dst = append(dst, pair...)
 		}
 	}
-	if len(dst) == empty {
+	switch {
+	case h.cookies == 1 && !dropped:
+		l := &h.lines[first]
+		return append(dst[:begin], h.raw[l.start:l.end]...)
+	case len(dst) == empty:
 		return dst[:begin]
 	}
 	return append(dst, "\r\n"...)
@@ -140,22 +186,23 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 		dst = append(dst, "\r\nX-Waiting-Room-Session: "...)
 		dst = append(dst, f.Session...)
 	}
-	if h.teTrailers {
-		dst = append(dst, "\r\nTE: trailers"...)
+	switch {
+	case h.teTrailers && x.upgrade != "":
+		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE, Upgrade"...)
+	case h.teTrailers:
+		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE"...)
+	case x.upgrade != "":
+		dst = append(dst, "\r\nConnection: Upgrade"...)
 	}
 	if x.upgrade != "" {
-		dst = append(dst, "\r\nConnection: Upgrade\r\nUpgrade: "...)
+		dst = append(dst, "\r\nUpgrade: "...)
 		dst = append(dst, x.upgrade...)
 	}
-	switch {
-	case h.length < 0:
+	if h.length < 0 {
 		dst = append(dst, "\r\nTransfer-Encoding: chunked"...)
 		if h.trailer {
 			dst = x.appendTrailerNames(dst)
 		}
-	case h.hasLength:
-		dst = append(dst, "\r\nContent-Length: "...)
-		dst = strconv.AppendInt(dst, h.length, 10)
 	}
 	return append(dst, "\r\n\r\n"...)
 }

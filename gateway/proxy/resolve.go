@@ -60,11 +60,8 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	f := n.flight
 	if f == nil {
 		f = &flight{began: now, done: make(chan struct{})}
-		if !n.o.goOn(func() { n.look(n.o.life, f) }) { // the origin is closed: what still goes on looks for itself
-			n.mu.Unlock()
-			n.look(ctx, f)
-			n.mu.Lock()
-			return n.order(now)
+		if !n.o.goOn(func() { n.look(n.o.life, f) }) {
+			return n.lookAlone(ctx, now)
 		}
 		n.flight = f
 	}
@@ -81,9 +78,21 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	case <-ctx.Done():
 	}
 	n.mu.Lock()
-	if len(n.addrs) == 0 && ctx.Err() != nil {
+	switch {
+	case len(n.addrs) > 0:
+	case ctx.Err() != nil:
 		return nil, fmt.Errorf("proxy: looking up %s: %w", n.host, ctx.Err())
+	case n.o.life.Err() != nil: // which called the lookup off
+		return n.lookAlone(ctx, now)
 	}
+	return n.order(now)
+}
+
+// lookAlone is for what still goes on after Close. Call it with mu held.
+func (n *name) lookAlone(ctx context.Context, now time.Time) ([]netip.Addr, error) {
+	n.mu.Unlock()
+	n.look(ctx, &flight{done: make(chan struct{})})
+	n.mu.Lock()
 	return n.order(now)
 }
 
@@ -104,9 +113,9 @@ func (n *name) look(ctx context.Context, f *flight) {
 	if n.flight == f {
 		n.flight = nil
 	}
-	if n.err = err; err != nil {
+	if n.err = err; err != nil && n.o.life.Err() == nil {
 		n.retry = now.Add(lookupRetry)
-	} else {
+	} else if err == nil {
 		n.addrs, n.at = found, now
 		for a, at := range n.failed {
 			if now.Sub(at) >= addressRest {

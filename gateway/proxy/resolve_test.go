@@ -126,7 +126,6 @@ func (g *gate) expire() {
 // forget drops the idle connections.
 func (g *gate) forget() {
 	s := g.origin.servers[0]
-	eventually(g.t, "no connection is in use", func() bool { return g.origin.InUse() == 0 })
 	g.origin.mu.Lock()
 	defer g.origin.mu.Unlock()
 	for _, c := range s.idle {
@@ -135,12 +134,13 @@ func (g *gate) forget() {
 	s.idle = nil
 }
 
-// ask gives the body of an answer, on a client connection of its own.
+// ask gives status and body of an answer, on a client connection of its own, when its exchange has ended.
 func (g *gate) ask() string {
 	g.t.Helper()
 	c := g.dial()
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	status, _, body := c.answer("GET")
+	eventually(g.t, "no connection is in use", func() bool { return g.origin.InUse() == 0 })
 	return fmt.Sprintf("%d %s", status, body)
 }
 
@@ -275,6 +275,12 @@ func TestResolverAway(t *testing.T) {
 	if got := g.ask(); got != "200 127.0.0.2" {
 		t.Errorf("the resolver is silent: %s", got)
 	}
+	n := g.origin.servers[0].name
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.flight == nil {
+		t.Error("the request waited for the lookup's end")
+	}
 }
 
 func TestNameThatIsUnknown(t *testing.T) {
@@ -340,6 +346,23 @@ func TestLookupAfterClose(t *testing.T) {
 	g.origin.Close()
 	if got := g.ask(); got != "200 127.0.0.2" {
 		t.Error(got)
+	}
+	// … and for those that were waiting for the first lookup then.
+	held := newZone(t, "127.0.0.2")
+	held.hold = make(chan struct{})
+	h := held.named(t, port)
+	c := h.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	eventually(t, "it looks up the name", func() bool {
+		n := h.origin.servers[0].name
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.flight != nil
+	})
+	h.origin.Close()
+	close(held.hold)
+	if status, _, body := c.answer("GET"); status != 200 || body != "127.0.0.2" {
+		t.Error(status, body)
 	}
 	if n := g.origin.Stats().Servers[0].Idle; n != 0 {
 		t.Errorf("%d connections are kept by a closed origin", n)

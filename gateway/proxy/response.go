@@ -106,8 +106,14 @@ func (a *answer) scan(b []byte) (int, error) {
 		}
 		a.length = -1
 	}
-	if a.status < 200 || a.status == 204 {
-		a.hasLength = false // RFC 9110 §8.6: neither has one
+	if a.status < 200 || a.status == 204 { // RFC 9110 §8.6: neither has a body
+		if hasCoding || a.length > 0 {
+			if a.status < 200 && a.status != 101 {
+				return 0, responseError("an informational answer announces a body")
+			}
+			a.keepAlive = false // it may come nevertheless, and be taken for the next answer
+		}
+		a.hasLength = false
 	}
 	return i, nil
 }
@@ -418,7 +424,8 @@ func (x *exchange) appendAnnounced(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendInterim writes an informational answer as the client gets it.
+// appendInterim writes an informational answer as the client gets it. What an origin tells the gateway in a header of
+// its final answer is not for the client here either.
 func (a *answer) appendInterim(dst []byte) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(a.status), 10)
@@ -427,7 +434,8 @@ func (a *answer) appendInterim(dst []byte) []byte {
 	dst = append(dst, "\r\n"...)
 	for i := range a.lines {
 		l := &a.lines[i]
-		if (l.kind == kindKeep || l.kind == kindDate) && !(a.named && a.isNamed(a.name(l))) {
+		name := a.name(l)
+		if (l.kind == kindKeep || l.kind == kindDate) && !(a.named && a.isNamed(name)) && !prefixFold(name, "x-waiting-room-") && !prefixFold(name, "cf-waiting-room-") {
 			dst = append(dst, a.raw[l.start:l.end]...)
 		}
 	}

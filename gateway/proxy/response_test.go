@@ -51,7 +51,7 @@ func TestBadResponses(t *testing.T) {
 			g := newGate(t, to(o), Limits{}, nil)
 			c := g.dial()
 			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if status, head, body := c.answer("GET"); status != 502 || body != KindBadResponse {
+			if status, head, body := c.final("GET"); status != 502 || body != KindBadResponse {
 				t.Errorf("%s%s", head, body)
 			}
 			if n := len(o.requests()); n != 1 {
@@ -99,7 +99,6 @@ func TestResponseFraming(t *testing.T) {
 		{"304", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 1000\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\nContent-Length: 1000\r\n\r\n", "", true},
 		{"206", "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n", "HTTP/1.1 206 Partial Content\r\nContent-Encoding: br\r\nContent-Range: bytes 1-2/9\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 206 Partial Content\r\nContent-Encoding: br\r\nContent-Range: bytes 1-2/9\r\nContent-Length: 2\r\n\r\n", "ok", true},
 		{"hop-by-hop", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: X-Hop, keep-alive\r\nConnection: x-other\r\nX-Hop: 1\r\nX-Other: 2\r\nX-End: 3\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nX-End: 3\r\nContent-Length: 2\r\n\r\n", "ok", true},
-		{"100, then the answer", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n" + okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
 		{"103 to a 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", "ok", false},
 		{"trailers, unannounced", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "ok", true},
 		{"bytes beyond the length", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", okAnswer + "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
@@ -141,28 +140,48 @@ func TestResponseFraming(t *testing.T) {
 	}
 }
 
+// Informational answers go on in their order, all but a 100 where the gateway has answered the expectation itself, and
+// none to a client that would take one for the answer.
 func TestInterimAnswers(t *testing.T) {
-	o := newRecorder(t, answering("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n"+okAnswer))
-	headers := 0
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
-		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
-			f.OnlyWith = nil
-			f.OnHeader = func(h *fasthttp.ResponseHeader) { headers++; h.Set("X-Ours", "1") }
-		}
-	})
-	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	for _, want := range []string{"HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Ours: 1\r\nContent-Length: 2\r\n\r\n"} {
-		head, err := c.readHead()
-		if strings.HasPrefix(head, "HTTP/1.1 200 ") {
-			head = undated(t, head)
-		}
-		if err != nil || head != want {
-			t.Errorf("%q, %v; want %q", head, err, want)
-		}
-	}
-	if headers != 1 {
-		t.Errorf("OnHeader was called %d times", headers)
+	const from = "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Waiting-Room-Command: revoke\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b.css>\r\n\r\nHTTP/1.1 199 \r\n\r\n"
+	const others = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b.css>\r\n\r\nHTTP/1.1 199 \r\n\r\n"
+	const final = "HTTP/1.1 200 OK\r\nX-Ours: 1\r\nContent-Length: 2\r\n"
+	for _, tc := range []struct{ name, request, want string }{
+		{"GET", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\n" + others + final},
+		{"POST", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\n" + others + final},
+		{"who expects", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", continueLine + others + final},
+		{"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", final + "Connection: close\r\n"},
+		{"HTTP/1.0, who expects", "POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", final + "Connection: close\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newRecorder(t, answering(from+okAnswer))
+			headers := 0
+			g := newGate(t, to(o), Limits{}, func(g *gate) {
+				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+					f.OnlyWith = nil
+					f.OnHeader = func(h *fasthttp.ResponseHeader) { headers++; h.Set("X-Ours", "1") }
+				}
+			})
+			c := g.dial()
+			c.send(tc.request)
+			var got string
+			for !strings.Contains(got, "HTTP/1.1 200 ") {
+				head, err := c.readHead()
+				if err != nil {
+					t.Fatalf("%q, %v", got+head, err)
+				}
+				if head == continueLine && tc.name == "who expects" {
+					c.send("hi")
+				}
+				got += head
+			}
+			if got = undated(t, got); got != tc.want+"\r\n" {
+				t.Errorf("%q\nwant %q", got, tc.want)
+			}
+			if headers != 1 {
+				t.Errorf("OnHeader was called %d times", headers)
+			}
+		})
 	}
 }
 
@@ -174,14 +193,28 @@ func TestCutBodies(t *testing.T) {
 		{"between chunks", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
 		{"before the last CRLF", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"},
 		{"broken chunk", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzzz\r\n"},
+		{"up to the end, reset", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nhello"},
+		{"up to the end, reset, 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nhello"},
+		{"length, reset", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"},
 		{"chunk, 1.0 client", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := newRecorder(t, scripted(tc.answer))
+			begun := make(chan struct{})
+			o := newRecorder(t, func(s *session) {
+				scripted(tc.answer)(s)
+				<-begun // a reset may overtake what was sent
+				if strings.Contains(tc.name, "reset") {
+					s.Conn.(*net.TCPConn).SetLinger(0)
+				}
+			})
 			g := newGate(t, to(o), Limits{}, nil)
 			c := g.dial()
 			c.send(tc.request)
 			head, err := c.readHead()
+			if err == nil {
+				_, err = c.r.Peek(1)
+			}
+			close(begun)
 			if err == nil {
 				var b []byte
 				b, err = io.ReadAll(c.r)

@@ -183,6 +183,12 @@ func (h *head) note(k kind, value []byte, v, e int, hasCoding *bool, hosts *int)
 		h.teTrailers = h.teTrailers || listHas(value, "trailers")
 	case kindTrailer:
 		h.trailer = true
+		for rest := value; len(rest) > 0; {
+			var e []byte
+			if e, rest = nextElement(rest); !isToken(e) || forbiddenTrailer(e) {
+				return refuseTrailer
+			}
+		}
 	}
 	return nil
 }

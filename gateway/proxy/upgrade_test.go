@@ -92,6 +92,63 @@ func TestCloseUpgraded(t *testing.T) {
 	}
 }
 
+// A tunnel in which nothing moves ends; one direction may rest for as long as the other does not.
+func TestIdleTunnel(t *testing.T) {
+	const idle = 800 * time.Millisecond
+	o := newRecorder(t, func(s *session) {
+		s.head()
+		s.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+		tick := time.NewTicker(idle / 6)
+		defer tick.Stop()
+		for range 18 {
+			s.write("x")
+			<-tick.C
+		}
+		io.Copy(io.Discard, s.r)
+	})
+	cfg := to(o)
+	cfg.IdleTimeout = idle
+	g := newGate(t, cfg, Limits{}, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if _, err := c.readHead(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c.r); len(b) != 18 || err != nil {
+		t.Errorf("%q, %v; want what the origin sent for three times the limit, then the end", b, err)
+	}
+	if out := g.outcome(0); out.Kind != KindTimeout || !out.Upgraded {
+		t.Errorf("%+v", out)
+	}
+}
+
+// A tunnel holds one of MaxConns.
+func TestTunnelIsCounted(t *testing.T) {
+	o := newRecorder(t, func(s *session) {
+		if h := s.head(); headerValue(h, "Upgrade") == "" {
+			s.write(okAnswer)
+			return
+		}
+		s.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+		io.Copy(io.Discard, s.r)
+	})
+	cfg := to(o)
+	cfg.MaxConns = 1
+	g := newGate(t, cfg, Limits{}, nil)
+	up, c := g.dial(), g.dial()
+	up.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if _, err := up.readHead(); err != nil {
+		t.Fatal(err)
+	}
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if status, head, _ := c.answer("GET"); status != 503 {
+		t.Error(head)
+	}
+	up.Close()
+	g.outcome(1)
+	c.probe()
+}
+
 // Bytes that follow the handshake directly, in either direction, and half-closes, arrive.
 func TestUpgradeHalfClose(t *testing.T) {
 	for _, first := range []string{"client", "origin"} {

@@ -105,8 +105,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 		n, err := c.body.Read(buf[begin:end])
 		total += int64(n)
 		if limit := x.o.cfg.MaxBody; limit > 0 && total > limit {
-			c.last = true
-			return false, ErrBodyTooLarge
+			return false, c.body.fail(ErrBodyTooLarge)
 		}
 		if err != nil && err != io.EOF {
 			return false, err

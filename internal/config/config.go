@@ -46,7 +46,7 @@ type Limits struct {
 	Target        Size          `koanf:"target" default:"8KiB" min:"64B" max:"1MiB" doc:"Longest request target; above it 414."`
 	Headers       int           `koanf:"headers" default:"100" min:"1" max:"10000" unit:"lines" doc:"Most header lines in a request; above it 431."`
 	HeaderTimeout time.Duration `koanf:"header_timeout" default:"10s" min:"1ms" max:"1h" doc:"From the first byte of a request to the end of its header."`
-	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body. Until the answer begins it also has to come at 256 bytes a second on average, beyond one such pause."`
+	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body. While no answer is under way it also has to come at 256 bytes a second on average, beyond one such pause."`
 	WriteIdle     time.Duration `koanf:"write_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest time that a client may leave an answer unread."`
 	Idle          time.Duration `koanf:"idle" default:"75s" min:"1ms" max:"24h" doc:"How long a keep-alive connection may stay without a request."`
 }

@@ -103,6 +103,9 @@ func TestValidate(t *testing.T) {
 		{"client authorities without TLS", shop + "tls: {client_ca_file: DIR/tls.crt}", []string{"tls.client_ca_file: needs tls.cert_file"}},
 		{"client authorities that are none", shop + "tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key, client_ca_file: DIR/secret}",
 			[]string{`tls.client_ca_file: "DIR/secret" holds no PEM certificate`}},
+		{"PROXY protocol", shop + "proxy_protocol: any\ntrusted_proxies: [10.0.0.0/8]", nil},
+		{"PROXY protocol from nobody", shop + "proxy_protocol: v2\ntrusted_proxies: []", []string{`proxy_protocol: "v2" is taken from trusted_proxies only, which is empty`}},
+		{"PROXY protocol of no version", shop + "proxy_protocol: v3", []string{`proxy_protocol: "v3" is not known; want none, v1, v2 or any`}},
 
 		// The store.
 		{"redis", shop + "store: {url: 'redis://127.0.0.1:6379/0'}\ntokens: {keys: [" + goodKey + "]}", nil},

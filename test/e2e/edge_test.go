@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -214,5 +215,43 @@ func TestForwardedHeaders(t *testing.T) {
 		if extra := r.header["X-Forwarded-Server"]; extra != nil && row.from != "127.0.0.1" {
 			t.Errorf("%s: %q", row.name, extra)
 		}
+	}
+}
+
+// Without a file descriptor left the gateway waits for one; it neither ends nor spins, and says so.
+func TestFileDescriptorsRunOut(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := &gateway{t: t, secrets: map[string]bool{}, dir: tempDir(t)}
+	t.Cleanup(g.inspect)
+	g.process = launchCommand(t, []string{"ANTEROOM_STORE__DIR=" + g.dir}, exec.Command("sh", "-c", `ulimit -n 150; exec "$0" "$@"`,
+		gatewayBinary, "--origin", site.URL, "--rate", "1000", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
+	t.Cleanup(g.end)
+	g.ready()
+	if n, ok := g.line("few file descriptors", "limit"); !ok || n != "150" {
+		t.Errorf("a low limit is not told of: %q", n)
+	}
+	first := dialWire(t, g)
+	first.get("/")
+	var crowd []net.Conn
+	for range 200 {
+		c, err := net.DialTimeout("tcp", g.addr, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, c)
+	}
+	until(t, "it says so", func() bool { return strings.Contains(g.text(), "no connection can be accepted for now") })
+	if code, _ := first.get("/"); code != http.StatusOK {
+		t.Errorf("who was there before is served with %d", code)
+	}
+	for _, c := range crowd {
+		_ = c.Close()
+	}
+	if code, _ := dialWire(t, g).get("/"); code != http.StatusOK {
+		t.Errorf("afterwards: %d", code)
+	}
+	if n := strings.Count(g.text(), "no connection can be accepted for now"); n > 8 {
+		t.Errorf("it says so %d times", n)
 	}
 }

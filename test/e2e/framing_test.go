@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,27 @@ import (
 // The cases of these files are raw bytes, each tried where a request may lead: through to the site with a pass, into the
 // line, and to the gateway's own endpoints. A name begins with the case's number in the checklist that it is from.
 //
-// In a request PATH is where it leads; a pass or ticket travels behind the line "Host: a".
+// In a request PATH is where it leads; a pass or ticket travels behind the line "Host: a", or where LINE stands.
+
+// TestFraming tries them all on one gateway.
+func TestFraming(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	for _, part := range []struct {
+		name string
+		try  func(*testing.T, *edge)
+	}{
+		{"refused", tryRefused}, {"passed", tryPassed}, {"bodies that break", tryBodiesThatBreak}, {"bodies that stop", tryBodiesThatStop},
+		{"bodies that are too long", tryBodiesThatAreTooLong}, {"expectations", tryExpectations}, {"pipelines", tryPipelines}, {"byte by byte", tryByteByByte},
+		{"no path", tryNoPath}, {"what proxies tell", tryWhatProxiesTell}, {"nothing but requests", tryNothingButRequests},
+		{"bad answers", tryBadAnswers}, {"replies", tryReplies}, {"cut answers", tryCutAnswers},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			e.origin.script("", false)
+			part.try(t, e)
+		})
+	}
+}
 
 // edge is one gateway in front of one ledger, for all cases.
 type edge struct {
@@ -42,8 +63,12 @@ func newEdge(t *testing.T) *edge {
 		},
 	})
 	c := e.dial(t)
-	c.send("GET /in HTTP/1.1\r\nHost: a\r\n\r\n")
-	head, _ := c.whole("GET")
+	var head string
+	until(t, "the room lets in", func() bool { // a store that has just been started may be slow
+		c.send("GET /in HTTP/1.1\r\nHost: a\r\n\r\n")
+		head, _ = c.whole("GET")
+		return code(head) == "200"
+	})
 	e.pass = cookieLine(t, head, "wr_in_pass")
 	c.send("POST /.waiting-room/out/tickets HTTP/1.1\r\nHost: a\r\n\r\n")
 	head, _ = c.whole("POST")
@@ -90,7 +115,7 @@ func (e *edge) ways() []way { return append([]way{e.through()}, e.apart()...) }
 
 // of is a request as it is sent on its way.
 func (w way) of(raw string) string {
-	raw = strings.ReplaceAll(raw, "PATH", w.path)
+	raw = strings.NewReplacer("PATH", w.path, "LINE", w.line).Replace(raw)
 	return strings.Replace(raw, "\r\nHost: a\r\n", "\r\nHost: a\r\n"+w.line, 1)
 }
 
@@ -202,6 +227,8 @@ func field(head, name string) string {
 	}
 	return strings.Join(found, " | ")
 }
+
+func hexOf(n int) string { return strconv.FormatInt(int64(n), 16) }
 
 // methodOf is the first word of a request.
 func methodOf(raw string) string {

@@ -129,14 +129,21 @@ func (g *gateway) begin() {
 	g.ready()
 	if g.dir != "" {
 		// Who comes before the store has been heard gets a place that is put in order later: a busy machine is slow to start it.
-		until(g.t, "the store is heard", func() bool { return strings.Contains(adminOf(g.t, g).ask("GET", "/metrics", "").body, "anteroom_store_up 1\n") })
+		until(g.t, "the store is heard", func() bool {
+			return strings.Contains(adminOf(g.t, g).ask("GET", "/metrics", "").body, "anteroom_store_up 1\n")
+		})
 	}
 }
 
 // launch starts the program and reads its log.
 func launch(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(gatewayBinary, args...), ended: make(chan struct{})}
+	return launchCommand(t, env, exec.Command(gatewayBinary, args...))
+}
+
+func launchCommand(t testing.TB, env []string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Dir = tempDir(t)
 	out, in, err := os.Pipe()

@@ -3,6 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -404,6 +406,15 @@ func TestMetrics(t *testing.T) {
 	for _, name := range metricNames {
 		if !strings.Contains(text, "# TYPE anteroom_"+name+" ") {
 			t.Errorf("no metric anteroom_%s", name)
+		}
+	}
+	docs, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(anteroom_[a-z_]+)` \\| ([a-z]+) ").FindAllStringSubmatch(string(docs), -1) {
+		if !strings.Contains(text, "# TYPE "+row[1]+" "+row[2]+"\n") {
+			t.Errorf("in docs/metrics.md only: %s %s", row[1], row[2])
 		}
 	}
 	for _, line := range []string{

@@ -30,7 +30,8 @@ var manners = []struct {
 	{"header a byte a second", 2, "GET / HTTP/1.1\r\nHost: a\r\nX-A: ", "v", false},
 	{"body a byte a second", 1, "POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n", "b", false},
 	{"asks and never reads", 1, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
-	{"idle after one request", 3, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
+	{"asks and reads a byte a second", 1, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
+	{"idle after one request", 2, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
 }
 
 // slowHeld is how long a slow client may stay by the settings of the test, with what a busy machine adds.
@@ -60,12 +61,15 @@ func hold(ctx context.Context, addr, from string, manner int, up func()) error {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(slowHeld))
 	over := make(chan error, 1)
-	if m.name == "asks and never reads" {
-		// The other side's reset is seen without reading, by a write that fails.
+	if strings.HasPrefix(m.name, "asks") {
+		// The other side's reset is seen without reading all, by a write that fails.
 		go func() {
-			tick := time.NewTicker(500 * time.Millisecond)
+			tick := time.NewTicker(time.Second)
 			defer tick.Stop()
 			for range tick.C {
+				if m.name != "asks and never reads" {
+					_, _ = c.Read(make([]byte, 1))
+				}
 				if _, err := io.WriteString(c, "\r\n"); err != nil {
 					over <- nil
 					return

@@ -70,7 +70,7 @@ func (c *content) sendBody(w io.Writer, size int64, chunked bool) error {
 
 // take reads a body and gives its length and checksum.
 func take(r *bufio.Reader, size int64, chunked bool) (n int64, sum uint32, err error) {
-	var body io.Reader = io.LimitReader(r, size)
+	body := io.LimitReader(r, size)
 	if chunked {
 		body = httputil.NewChunkedReader(r)
 	}

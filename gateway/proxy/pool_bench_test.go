@@ -1,0 +1,21 @@
+package proxy
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What it costs to take a connection and give it back, by number of servers.
+func BenchmarkPool(b *testing.B) {
+	for _, n := range []int{1, 2, 8} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			o := serversOf(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				o.enter(0, nil)
+				s, _, _ := o.pick(noon, 0, false)
+				o.done(s, nil, false, sound, "", noon)
+			}
+		})
+	}
+}
