@@ -62,7 +62,7 @@ func (j *jar) read(q *proxy.Request, names *cookieNames) {
 			if i < 0 {
 				continue
 			}
-			key, value := bytes.TrimSpace(pair[:i]), bytes.TrimSpace(pair[i+1:])
+			key, value := trimBlanks(pair[:i]), trimBlanks(pair[i+1:])
 			if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
 				value = value[1 : n-1]
 			}
@@ -77,6 +77,10 @@ func (j *jar) read(q *proxy.Request, names *cookieNames) {
 		}
 	}
 }
+
+// trimBlanks cuts off what HTTP calls blank and no more: of a name behind a blank of Unicode browsers do not see how it
+// begins, and any host may set it.
+func trimBlanks(b []byte) []byte { return bytes.Trim(b, " \t") }
 
 // appendCookie appends a Set-Cookie value. maxAge is in seconds; 0 deletes the cookie.
 func appendCookie(dst []byte, name string, value []byte, maxAge int64, sameSite string, secure bool) []byte {

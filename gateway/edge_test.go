@@ -107,6 +107,13 @@ func TestCookies(t *testing.T) {
 	if got := list(j.ticket) + " " + list(j.pass); got != "secure " {
 		t.Errorf("on TLS: %q", got)
 	}
+	// Browsers guard the names that begin with __Host-: a sibling host may set one behind a blank of Unicode.
+	for _, blank := range []string{"\u0085", "\u00a0", "\u2003", "\u3000"} {
+		j.read(request(t, "GET", "192.0.2.1", [2]string{"Cookie", "a=1; " + blank + "__Host-wr_sale_pass=theirs; __Host-wr_sale_nonce" + blank + "=theirs"}), &secure)
+		if got := list(j.pass) + list(j.nonce); got != "" {
+			t.Errorf("%q before or behind a name: %q", blank, got)
+		}
+	}
 	for _, row := range []struct {
 		sameSite string
 		secure   bool
