@@ -46,7 +46,9 @@ func (r *Request) Send(now time.Time, res *fasthttp.Response) {
 	}
 	closing := r.Drain() || c.l.stopping.Load() || res.ConnectionClose()
 	h, body := &res.Header, res.Body()
-	p := append(c.out[:0], "HTTP/1.1 "...)
+	block := getBlock()
+	defer putBlock(block)
+	p := append((*block)[:0], "HTTP/1.1 "...)
 	p = strconv.AppendInt(p, int64(h.StatusCode()), 10)
 	p = append(p, ' ')
 	p = append(p, fasthttp.StatusMessage(h.StatusCode())...)
@@ -68,9 +70,6 @@ func (r *Request) Send(now time.Time, res *fasthttp.Response) {
 		p = append(p, body...)
 	}
 	c.answer(p, closing)
-	if c.out = p[:0]; cap(p) > blockSize {
-		c.out = nil
-	}
 }
 
 // appendConnection ends a header's last line, and says what becomes of the connection.

@@ -39,7 +39,6 @@ type clientConn struct {
 
 	state  atomic.Uint32 // connBusy, …
 	values [][]byte      // of Request.PeekAll
-	out    []byte        // of Request.Send
 
 	readBy, writeBy time.Time // the deadlines in force
 	ownWriteBy      bool      // the handler has set the one for writing
@@ -319,15 +318,22 @@ func (c *clientConn) finish() bool {
 			c.last = true
 			return false
 		}
-		if c.in.buffered() == 0 {
-			c.in.release()
-		}
 	}
+	if c.in.buffered() == 0 {
+		c.in.release()
+	}
+	c.letGo()
 	c.delivered, c.answered = false, false
 	if c.head.length != 0 {
 		c.unread.Store(false)
 	}
 	return true
+}
+
+// letGo forgets where the header was read into, which is somebody else's from now on.
+func (c *clientConn) letGo() {
+	c.head.raw = nil
+	clear(c.values[:cap(c.values)])
 }
 
 // readSome reads body bytes; a silence longer than BodyIdle ends it, and so does next to nothing.
