@@ -407,8 +407,11 @@ func silently(err error) error {
 // SetReadDeadline is for a handler that has its own ideas.
 func (c *clientConn) SetReadDeadline(t time.Time) error { return c.setReadBy(t) }
 
-// SetDeadline is for TLS and hijackers.
+// SetDeadline is for TLS and, once the handler has returned, for hijackers, who need nothing of the request.
 func (c *clientConn) SetDeadline(t time.Time) error {
+	c.settle()
+	c.head.reset()
+	c.letGo()
 	c.readBy, c.writeBy = time.Time{}, time.Time{}
 	return c.Conn.SetDeadline(t)
 }

@@ -3,9 +3,11 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +28,6 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 		{"values", "GET / HTTP/1.1\r\nHost: a\r\nCookie: a=1\r\n\r\n", 0, func(r *Request) { r.PeekAll("cookie") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			const conns = 100
 			addr, _, _ := directGate(t, Limits{}, func(r *Request) bool {
 				tc.handle(r)
 				var res fasthttp.Response
@@ -34,31 +35,69 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 				r.Send(time.Now(), &res)
 				return true
 			})
-			buf := make([]byte, 2*page)
-			heap := func() int {
-				runtime.GC() // pools
-				runtime.GC()
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				return int(m.HeapAlloc)
-			}
-			before := heap()
-			for range conns {
-				c, err := net.Dial("tcp", addr)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(wait))
-				io.WriteString(c, tc.request)
-				if _, err := io.ReadAtLeast(c, buf, tc.answer+1); err != nil {
-					t.Fatal(err)
-				}
-				heap() // the next gets other buffers
-			}
-			if each := (heap() - before) / conns; each > 6<<10 {
-				t.Errorf("%d bytes each", each)
-			}
+			holdsLittle(t, addr, tc.request, tc.answer+1)
 		})
+	}
+}
+
+// Nor does one that a handler took over hold what its request was read into.
+func TestHijackedConnectionsHoldNoBuffers(t *testing.T) {
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken sync.Map
+	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		RequestOf(ctx).PeekAll("cookie")
+		ctx.HijackSetNoResponse(true)
+		ctx.Hijack(func(c net.Conn) {
+			c = c.(interface{ UnsafeConn() net.Conn }).UnsafeConn()
+			io.WriteString(c, "yours")
+			taken.Store(c, true)
+		})
+	}}
+	ServerOptions(s)
+	s.KeepHijackedConns = true
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(Direct(raw, Limits{}, say)) }()
+	defer func() {
+		if err := errors.Join(s.Shutdown(), <-served); err != nil {
+			t.Error(err)
+		}
+		for c := range taken.Range {
+			c.(net.Conn).Close()
+		}
+	}()
+	holdsLittle(t, raw.Addr().String(), "GET /fast HTTP/1.1\r\nHost: a\r\nCookie: a=1\r\n\r\n", 5)
+}
+
+// holdsLittle makes connections that send a request and read so much of an answer, and looks what each of them costs then.
+func holdsLittle(t *testing.T, addr, request string, answer int) {
+	t.Helper()
+	const conns = 100
+	buf := make([]byte, answer+4<<10)
+	heap := func() int {
+		runtime.GC() // pools
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := heap()
+	for range conns {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(wait))
+		io.WriteString(c, request)
+		if _, err := io.ReadAtLeast(c, buf, answer); err != nil {
+			t.Fatal(err)
+		}
+		heap() // the next gets other buffers
+	}
+	if each := (heap() - before) / conns; each > 6<<10 {
+		t.Errorf("%d bytes each", each)
 	}
 }
