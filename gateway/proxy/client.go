@@ -40,8 +40,8 @@ type clientConn struct {
 	state  atomic.Uint32 // connBusy, …
 	values [][]byte      // of Request.PeekAll
 
-	readBy, writeBy time.Time // the deadlines in force
-	ownWriteBy      bool      // the handler has set the one for writing
+	readBy, writeBy time.Time   // the deadlines in force
+	ownWriteBy      atomic.Bool // the handler has set the one for writing
 	interrupted     atomic.Bool
 
 	bodyAt   time.Time   // when the body was first waited for
@@ -277,7 +277,11 @@ func worthScanning(b []byte, from int, lim *Limits) bool {
 
 func (c *clientConn) deliver() {
 	c.delivered, c.served, c.taken, c.answered, c.refusal = true, true, false, false, nil
-	c.started, c.ownWriteBy = false, false
+	c.started = false
+	if c.ownWriteBy.Load() {
+		c.ownWriteBy.Store(false)
+		c.writeBy = time.Time{}
+	}
 	c.body.begin(&c.head)
 	if c.head.length != 0 {
 		c.unread.Store(true)
@@ -416,9 +420,9 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// SetWriteDeadline is for a handler that has its own ideas: its writes then keep to them.
+// SetWriteDeadline is for a handler that has its own ideas: its writes then keep to them. It may be called beside a write.
 func (c *clientConn) SetWriteDeadline(t time.Time) error {
-	c.writeBy, c.ownWriteBy = time.Time{}, !t.IsZero()
+	c.ownWriteBy.Store(true)
 	return c.Conn.SetWriteDeadline(t)
 }
 
@@ -429,7 +433,7 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	}
 	c.begin()
 	c.settle()
-	if c.ownWriteBy {
+	if c.ownWriteBy.Load() {
 		return c.Conn.Write(p)
 	}
 	if err := c.send(p, time.Now()); err != nil {

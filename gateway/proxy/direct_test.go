@@ -191,3 +191,39 @@ func TestDirectHandlerIsCalledOnce(t *testing.T) {
 		t.Errorf("%d calls", n)
 	}
 }
+
+// Whoever took a connection over may cut off a write from elsewhere, as event streams are at the end.
+func TestHijackedWriteIsCutOff(t *testing.T) {
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, cut := make(chan net.Conn, 1), make(chan error, 1)
+	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		ctx.HijackSetNoResponse(true)
+		ctx.Hijack(func(c net.Conn) {
+			c.SetWriteDeadline(time.Now().Add(2 * wait)) //nolint:errcheck // the write tells
+			taken <- c
+			for p := make([]byte, 64<<10); ; {
+				if _, err := c.Write(p); err != nil {
+					cut <- err
+					return
+				}
+			}
+		})
+	}}
+	ServerOptions(s)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(Listener(raw, Limits{})) }()
+	c := dialGate(t, raw.Addr().String())
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if err := (<-taken).SetWriteDeadline(past); err != nil {
+		t.Error(err)
+	}
+	if err := <-cut; !isTimeout(err) {
+		t.Errorf("cut off: %v", err)
+	}
+	if err := errors.Join(s.Shutdown(), <-served); err != nil {
+		t.Error(err)
+	}
+}
