@@ -17,12 +17,13 @@ type body struct {
 	ended    bool
 	asked    bool // 100 Continue was sent, or need not be
 	err      error
-	consumed bool // a byte has left
+	consumed bool      // a byte has left
+	until    time.Time // when what is left is no longer waited for; zero: nothing is dropped yet
 }
 
 func (b *body) begin(h *head) {
 	b.length, b.left = h.length, h.length
-	b.ended, b.err, b.consumed = h.length == 0, nil, false
+	b.ended, b.err, b.consumed, b.until = h.length == 0, nil, false, time.Time{}
 	b.asked = !h.expect
 	if b.length < 0 {
 		b.chunks.reset(false)
@@ -125,11 +126,8 @@ func (b *body) drain() bool {
 	}
 	block := getBlock()
 	defer putBlock(block)
-	until := time.Now().Add(drainTime)
+	b.until = time.Now().Add(drainTime)
 	for n := 0; n <= drainBytes; {
-		if time.Now().After(until) {
-			return false
-		}
 		m, err := b.Read(*block)
 		n += m
 		if err == io.EOF || b.ended {

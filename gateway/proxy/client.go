@@ -71,7 +71,7 @@ const (
 	connBusy    = iota // with fasthttp, or with a header
 	connFresh          // for the first request, before fasthttp knows of it
 	connWaiting        // for the next request
-	connDirect         // a direct handler answers: Close waits for it
+	connDirect         // a direct handler answers, or the rest of a body is dropped: Close waits for it
 	connClosing        // … and Close was called meanwhile
 	connClosed
 )
@@ -106,12 +106,17 @@ func (c *clientConn) serveDirectly() bool {
 		return true
 	}
 	taken := c.l.direct(&c.req)
+	c.resume()
+	c.taken = c.taken || taken
+	return taken
+}
+
+// resume ends what Close had to wait for.
+func (c *clientConn) resume() {
 	if !c.state.CompareAndSwap(connDirect, connBusy) {
 		c.state.Store(connBusy)
 		c.last = true
 	}
-	c.taken = c.taken || taken
-	return taken
 }
 
 // next reads a header.
@@ -318,7 +323,11 @@ func (c *clientConn) finish() bool {
 		return false
 	}
 	if !c.body.done() {
-		if !c.body.drain() {
+		if !c.state.CompareAndSwap(connBusy, connDirect) {
+			return false
+		}
+		drained := c.body.drain()
+		if c.resume(); !drained || c.last {
 			c.last = true
 			return false
 		}
@@ -352,6 +361,9 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 		most = min(most, max(0, c.bodyAt.Sub(now)+c.lim.BodyIdle+earned))
 	} else {
 		c.bodyAt, c.bodyGot = time.Time{}, 0
+	}
+	if until := c.body.until; !until.IsZero() {
+		most = min(most, max(0, until.Sub(now)))
 	}
 	if left := c.readBy.Sub(now); left < most*7/8 || left > most {
 		if err := c.setReadBy(now.Add(most)); err != nil {

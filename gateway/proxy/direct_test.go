@@ -227,3 +227,27 @@ func TestHijackedWriteIsCutOff(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// At the end the server closes idle connections one after the other: those that still drop the rest of a body must not
+// make it wait for each of them.
+func TestShutdownIsNotHeldUpByBodies(t *testing.T) {
+	addr, _, s := directGate(t, Limits{}, say)
+	for range 2 * int(wait/lingerTime) {
+		c := dialGate(t, addr)
+		c.send("GET /fast HTTP/1.1\r\nHost: a\r\n\r\n") // now fasthttp knows of it
+		c.answer("GET")
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
+		c.answer("POST")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(wait):
+		t.Error("it takes as long as all of them together")
+		<-ended
+	}
+}
