@@ -141,8 +141,8 @@ func (b *body) drain() bool {
 }
 
 // CheckRequest is a handler's first call: it returns why the request is not let in, or nil. After a
-// refusal the connection is closed, whatever is answered. The body, if any, is then
-// ctx.RequestBodyStream; use Request.ReadBody where it has to be in memory.
+// refusal the connection is closed, whatever is answered. Of the body, if any, ctx knows nothing: Request.ReadBody and
+// Forward read it.
 func CheckRequest(ctx *fasthttp.RequestCtx) *Refusal {
 	c := clientOf(ctx)
 	if c == nil {
@@ -156,9 +156,6 @@ func CheckRequest(ctx *fasthttp.RequestCtx) *Refusal {
 	}
 	if c.head.close {
 		ctx.SetConnectionClose()
-	}
-	if c.body.length != 0 {
-		ctx.Request.SetBodyStream(&c.body, int(c.body.length))
 	}
 	return nil
 }

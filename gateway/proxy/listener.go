@@ -78,7 +78,7 @@ func ServerOptions(s *fasthttp.Server) {
 // expectation, which is answered when the body is first asked for.
 func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if n := h.ContentLength(); n > 0 || n == -1 {
-		h.SetContentLength(-2) // "none"; CheckRequest sets it right again
+		h.SetContentLength(-2) // "none"
 	}
 	if len(h.Peek(fasthttp.HeaderExpect)) > 0 {
 		h.Del(fasthttp.HeaderExpect)
