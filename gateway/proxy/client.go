@@ -448,8 +448,12 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	if c.ownWriteBy.Load() {
 		return c.Conn.Write(p)
 	}
-	if err := c.send(p, time.Now()); err != nil {
-		return 0, err
+	for rest := p; len(rest) > 0; { // the time is for each part: whoever reads slowly, reads
+		n := min(len(rest), outSize)
+		if err := c.send(rest[:n], time.Now()); err != nil {
+			return len(p) - len(rest), err
+		}
+		rest = rest[n:]
 	}
 	return len(p), nil
 }

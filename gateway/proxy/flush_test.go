@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -134,5 +135,53 @@ func TestSlowButSteadyReader(t *testing.T) {
 		if n, err := io.CopyN(io.Discard, c.Conn, 8<<10); err != nil {
 			t.Fatalf("cut after %s, %d bytes: %v", time.Since(begun), n, err)
 		}
+	}
+}
+
+// So it is with an answer of the handler's own, which is one write.
+func TestSlowButSteadyReaderOfOurs(t *testing.T) {
+	t.Parallel()
+	const limit, size = 2500 * time.Millisecond, 16 << 20
+	for _, path := range []string{"/direct", "/fast"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			raw, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+				CheckRequest(ctx)
+				ctx.SetBody(make([]byte, size))
+			}}
+			ServerOptions(s)
+			served := make(chan error, 1)
+			go func() {
+				served <- s.Serve(Direct(raw, Limits{WriteIdle: limit}, func(r *Request) bool {
+					if string(r.Target()) == "/fast" {
+						return false
+					}
+					var res fasthttp.Response
+					res.SetBodyRaw(make([]byte, size))
+					r.Send(time.Now(), &res)
+					return true
+				}))
+			}()
+			c := dialGate(t, raw.Addr().String())
+			c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for begun := time.Now(); time.Since(begun) < 2*limit; {
+				<-tick.C
+				if n, err := io.CopyN(io.Discard, c.Conn, 8<<10); err != nil {
+					t.Fatalf("cut after %s, %d bytes: %v", time.Since(begun), n, err)
+				}
+			}
+			if _, err := io.Copy(io.Discard, c.Conn); err != nil {
+				t.Errorf("cut when it read all: %v", err)
+			}
+			if err := errors.Join(s.Shutdown(), <-served); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
