@@ -428,6 +428,7 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	c.settle()
 	c.head.reset()
 	c.letGo()
+	c.in.release()
 	c.readBy, c.writeBy = time.Time{}, time.Time{}
 	return c.Conn.SetDeadline(t)
 }

@@ -68,7 +68,9 @@ func TestHijackedConnectionsHoldNoBuffers(t *testing.T) {
 			c.(net.Conn).Close()
 		}
 	}()
-	holdsLittle(t, raw.Addr().String(), "GET /fast HTTP/1.1\r\nHost: a\r\nCookie: a=1\r\n\r\n", 5)
+	for _, ahead := range []string{"", "GET"} {
+		holdsLittle(t, raw.Addr().String(), "GET /fast HTTP/1.1\r\nHost: a\r\nCookie: a=1\r\n\r\n"+ahead, 5)
+	}
 }
 
 // holdsLittle makes connections that send a request and read so much of an answer, and looks what each of them costs then.
