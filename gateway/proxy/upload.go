@@ -150,12 +150,10 @@ func (x *exchange) stopUpload() {
 	case <-x.up.done:
 	default:
 		x.c.interrupted.Store(true)
-		x.c.Conn.SetReadDeadline(past)   //nolint:errcheck // wakes the reader
-		x.oc.Conn.SetWriteDeadline(past) //nolint:errcheck // wakes the writer
+		x.c.Conn.SetReadDeadline(past) //nolint:errcheck // wakes the reader
+		x.oc.Conn.Close()              // wakes the writer, which might set a deadline anew
 		<-x.up.done
 		x.c.interrupted.Store(false)
-		x.oc.writeBy = time.Time{}
-		x.oc.Conn.SetWriteDeadline(time.Time{})         //nolint:errcheck // the next write tells
 		x.c.setReadBy(time.Now().Add(x.c.lim.BodyIdle)) //nolint:errcheck // the next read tells
 	}
 	x.up.running = false
