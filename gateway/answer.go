@@ -44,9 +44,9 @@ func (v *visit) begin(code int, contentType string) *fasthttp.ResponseHeader {
 func (v *visit) end() {
 	if v.ctx == nil {
 		v.res.SetBodyRaw(v.body)
-	} else {
-		v.res.SetBody(v.body) // it is sent when the visit is somebody else's
+		return
 	}
+	v.res.SetBody(v.body) // it is sent when the visit is somebody else's
 	if v.req.Drain() {
 		v.res.SetConnectionClose()
 	}

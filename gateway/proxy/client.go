@@ -335,17 +335,17 @@ func (c *clientConn) finish() bool {
 	if c.in.buffered() == 0 {
 		c.in.release()
 	}
-	c.letGo()
 	c.delivered, c.answered = false, false
 	if c.head.length != 0 {
 		c.unread.Store(false)
 	}
+	c.letGo()
 	return true
 }
 
 // letGo forgets where the header was read into, which is somebody else's from now on.
 func (c *clientConn) letGo() {
-	c.head.raw = nil
+	c.head.reset()
 	clear(c.values[:cap(c.values)])
 }
 
@@ -426,7 +426,6 @@ func (c *clientConn) SetReadDeadline(t time.Time) error { return c.setReadBy(t) 
 // SetDeadline is for TLS and, once the handler has returned, for hijackers, who need nothing of the request.
 func (c *clientConn) SetDeadline(t time.Time) error {
 	c.settle()
-	c.head.reset()
 	c.letGo()
 	c.in.release()
 	c.readBy, c.writeBy = time.Time{}, time.Time{}
