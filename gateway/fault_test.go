@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +41,33 @@ X-Content-Type-Options: nosniff
 	}
 }
 
+// A fault while the origin answers gives back what the request held of the origin.
+func TestFaultInAnAnswer(t *testing.T) {
+	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Waiting-Room-Command", "revoke")
+		io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, "ok")
+	})
+	at := originAt("shop", s.URL)
+	at.MaxConns = 1
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{at}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}})
+	room := b.state.Load().byID["sale"]
+	room.line = faulty{room.line}
+	_, raw := aPass(t, "sale", 0, 300, "")
+	with := "Cookie: wr_sale_pass=" + raw
+	for range 3 {
+		for _, request := range [][]string{{"GET /", with}, {"POST /", with, "", "body"}, {"GET /", with, "Connection: upgrade", "Upgrade: x"}} {
+			if a := b.call(request...).code(t, 500); !a.closed {
+				t.Errorf("%s: the connection goes on", request)
+			}
+		}
+	}
+	eventually(t, "no request is counted", func() bool { return b.running.Load() == 0 })
+}
+
 type faulty struct{ line }
+
+func (faulty) Revoke(admission.ID) { panic("a fault of the test") }
 
 func (faulty) Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error) {
 	panic("a fault of the test")
