@@ -123,6 +123,8 @@ func (v *visit) readBody() (body []byte, ok bool) {
 	switch {
 	case errors.Is(err, proxy.ErrBodyTooLarge):
 		v.refuse(problemBodyTooLarge, "", "")
+	case errors.Is(err, proxy.ErrBodyIdle):
+		v.refuse(problemRequestSlow, "", "")
 	case err != nil:
 		v.refuse(problemBodyBroken, "", "")
 	default:

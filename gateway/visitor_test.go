@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // line returns the room's own line, for what operators do.
@@ -171,6 +173,24 @@ X-Content-Type-Options: nosniff
 `)
 	if a := b.call("POST /.waiting-room/sale/tickets", "Origin: https://shop.example").code(t, 201); a.header.Get("Access-Control-Allow-Origin") != "https://shop.example" {
 		t.Errorf("CORS: %s", a.text())
+	}
+}
+
+func TestBodyThatDoesNotCome(t *testing.T) {
+	s := newSite(t, "shop", nil)
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}, Limits: proxy.Limits{BodyIdle: 50 * time.Millisecond},
+	})
+	for _, path := range []string{"/.waiting-room/sale/tickets", "/.waiting-room/sale/events"} {
+		method := "POST "
+		w := b.call("POST /.waiting-room/sale/tickets").code(t, 201)
+		if strings.HasSuffix(path, "events") {
+			method = "GET "
+		}
+		a := b.call(method+path, "Content-Length: 7", "Authorization: Bearer "+w.field("token")).code(t, 408)
+		if !a.closed || !strings.Contains(a.body, "request_timeout") {
+			t.Errorf("%s: %s", path, a.text())
+		}
 	}
 }
 

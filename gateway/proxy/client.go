@@ -382,7 +382,7 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 		if c.interrupted.Load() {
 			return 0, errInterrupted
 		}
-		return 0, errBodyIdle
+		return 0, ErrBodyIdle
 	}
 	return 0, err
 }
@@ -390,8 +390,10 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 var (
 	past           = time.Unix(1, 0)
 	errInterrupted = errors.New("proxy: the answer came before the body's end")
-	errBodyIdle    = errors.New("proxy: the client stopped sending its body, or sends next to nothing")
 )
+
+// ErrBodyIdle is what ends a body that does not come.
+var ErrBodyIdle = errors.New("proxy: the client stopped sending its body, or sends next to nothing")
 
 func (c *clientConn) setReadBy(t time.Time) error {
 	c.readBy = t

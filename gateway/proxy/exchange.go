@@ -424,7 +424,7 @@ func (x *exchange) blameClient(err error) {
 		x.fail(400, KindBadRequest, err)
 	case err == ErrBodyTooLarge:
 		x.fail(413, KindBodyLarge, err)
-	case err == errBodyIdle:
+	case err == ErrBodyIdle:
 		x.fail(408, KindBodyTimeout, err)
 	default:
 		x.fail(400, KindClientGone, err)
