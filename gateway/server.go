@@ -172,6 +172,8 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	for _, ln := range g.listeners {
 		proxy.CloseWaiting(ln)
 	}
+	fresh := time.NewTimer(firstRequest)
+	defer fresh.Stop()
 	drained := make(chan error, 1)
 	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
 	for {
@@ -179,6 +181,10 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		case err := <-drained:
 			g.cutUpgraded()
 			return err
+		case <-fresh.C:
+			for _, ln := range g.listeners {
+				proxy.CloseFresh(ln)
+			}
 		case <-tick.C:
 			if g.running.Load() <= g.upgraded() { // only endless ones are left
 				g.cutUpgraded()
@@ -186,6 +192,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		}
 	}
 }
+
+// firstRequest is how long a connection that has said nothing yet may still do so at the end.
+const firstRequest = 5 * time.Second
 
 // idle is the number of connections without a request, and of sockets that are still closing. The server counts those
 // that accept among its connections, and takes one off for it.

@@ -156,3 +156,22 @@ func TestLastRequestOfAnIdleConnection(t *testing.T) {
 		t.Error("it waits though nobody is left")
 	}
 }
+
+// A connection that has said nothing when the gateway leaves holds it up for a few seconds, whatever its limits.
+func TestSilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
+	s := newSite(t, "shop", nil)
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Limits: proxy.Limits{HeaderTimeout: time.Hour},
+	})
+	c, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b.call("GET /").code(t, 200) // so that the other one has been accepted
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := b.Gateway.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -85,7 +86,7 @@ func answersOf(said string) (all []*message) {
 		if m != nil {
 			all = append(all, m)
 		}
-		if m == nil || err != nil && err != io.EOF || !m.complete {
+		if m == nil || err != nil && !errors.Is(err, io.EOF) || !m.complete {
 			return all
 		}
 	}

@@ -140,7 +140,7 @@ func converse(addr string, c abuse, send string) (string, error) {
 		defer close(sent)
 		_, _ = io.WriteString(conn, send) // a server may refuse before it has read all
 		if c.stop {
-			_ = conn.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // it was dialled so
+			_ = conn.(*net.TCPConn).CloseWrite()
 		}
 	}()
 	var said []byte

@@ -32,6 +32,8 @@ type clientConn struct {
 	gone      bool // the connection was aborted or is a tunnel's
 	secure    bool // TLS
 	peer      netip.Addr
+	lent      *[]byte       // what a header was read into before fasthttp is asked
+	ahead     int           // … and its length, where it is left to fasthttp
 	preface   *prefacedConn // still to be read
 	origin    prefaceOrigin // what it said
 
@@ -68,6 +70,7 @@ const (
 // What a connection is doing, for those who want to close it from elsewhere.
 const (
 	connBusy    = iota // with fasthttp, or with a header
+	connFresh          // for the first request, before fasthttp knows of it
 	connWaiting        // for the next request
 	connDirect         // a direct handler answers: Close waits for it
 	connClosing        // … and Close was called meanwhile
@@ -77,6 +80,14 @@ const (
 // Read gives fasthttp the next request header that is not served directly, whole and checked. A
 // header that is refused is replaced by an empty request, whose refusal CheckRequest then finds.
 func (c *clientConn) Read(p []byte) (int, error) {
+	if c.lent != nil { // what Handshake has left to fasthttp
+		n := copy(p, (*c.lent)[:c.ahead])
+		if c.refusal == nil {
+			c.head.raw = p[:n]
+		}
+		c.giveBack()
+		return n, nil
+	}
 	for {
 		n, err := c.next(p)
 		if n == 0 || c.l.direct == nil || !c.serveDirectly() {
@@ -125,6 +136,9 @@ func (c *clientConn) next(p []byte) (int, error) {
 		if n == 0 {
 			return 0, silently(err)
 		}
+		if p == nil {
+			p = (*c.lent)[:c.lim.together()]
+		}
 		end, r := c.head.scan(p[:n], c.lim)
 		switch {
 		case end == n:
@@ -142,20 +156,62 @@ func (c *clientConn) next(p []byte) (int, error) {
 		}
 		c.in.load(p[:n])
 	}
+	if p == nil && c.lent == nil {
+		c.lent = getBlock()
+	}
+	if p == nil {
+		p = (*c.lent)[:c.lim.together()]
+	}
 	return c.readSlow(p)
 }
 
-// wait reads what comes first of the next request. A connection that has had one may be closed meanwhile.
-func (c *clientConn) wait(p []byte) (int, error) {
-	if !c.served {
-		return c.recv(p)
+// quietly serves requests before fasthttp has given the connection buffers of its own, for as long as there are none
+// but direct ones: an idle connection then costs little more than its goroutine. What is left to fasthttp stays in lent.
+func (c *clientConn) quietly() {
+	for {
+		n, _ := c.next(nil)
+		if n == 0 {
+			c.giveBack()
+			c.last = true
+			return
+		}
+		if !c.serveDirectly() {
+			c.ahead = n
+			return
+		}
 	}
-	c.state.CompareAndSwap(connBusy, connWaiting)
-	if c.l.impatient.Load() {
+}
+
+// giveBack returns the block that a header was read into.
+func (c *clientConn) giveBack() {
+	if c.lent != nil {
+		putBlock(c.lent)
+		c.lent = nil
+	}
+}
+
+// wait reads what comes first of the next request. A connection that has had one may be closed meanwhile.
+// With p nil the block that it is read into is c.lent.
+func (c *clientConn) wait(p []byte) (n int, err error) {
+	state := uint32(connWaiting)
+	switch {
+	case c.served:
+	case p != nil:
+		return c.recv(p)
+	default:
+		state = connFresh
+	}
+	c.state.CompareAndSwap(connBusy, state)
+	if c.served && c.l.impatient.Load() {
 		return 0, io.EOF
 	}
-	n, err := c.recv(p)
-	if !c.state.CompareAndSwap(connWaiting, connBusy) {
+	if p == nil {
+		c.giveBack()
+		c.lent, n, err = c.sock.readLent(c.lim.together())
+	} else {
+		n, err = c.recv(p)
+	}
+	if !c.state.CompareAndSwap(state, connBusy) {
 		return 0, io.EOF
 	}
 	return n, err
@@ -454,8 +510,8 @@ func (c *clientConn) Close() error {
 }
 
 // closeWaiting closes the connection if nobody is being served on it.
-func (c *clientConn) closeWaiting() {
-	if c.state.CompareAndSwap(connWaiting, connClosed) {
+func (c *clientConn) closeWaiting(state uint32) {
+	if c.state.CompareAndSwap(state, connClosed) {
 		c.shut() //nolint:errcheck // it is gone either way
 	}
 }

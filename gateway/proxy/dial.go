@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 type originConn struct {
 	net.Conn
 	sock      socket
+	under     *underTLS // nil without TLS
 	srv       *server
 	in        inbuf
 	until     time.Time // not kept for reuse after it
@@ -62,20 +64,39 @@ func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*orig
 		c.Close()
 		return nil, KindConnect, err
 	}
+	var under *underTLS
 	if s.tls != nil {
-		t := tls.Client(c, s.tls)
+		under = &underTLS{Conn: c}
+		t := tls.Client(under, s.tls)
 		if err := t.HandshakeContext(ctx); err != nil {
 			c.Close()
 			return nil, KindTLS, err
 		}
 		c = t
 	}
-	oc := &originConn{Conn: c, srv: s, until: lifeEnd(time.Now()), raw: raw}
+	oc := &originConn{Conn: c, under: under, srv: s, until: lifeEnd(time.Now()), raw: raw}
+	boundUnsent(socketOf(c))
 	oc.sock.of(c)
 	oc.in.src = oc
 	oc.peek = func(fd uintptr) { oc.peeked = peekSocket(fd, oc.probe[:]) }
 	return oc, "", nil
 }
+
+// underTLS is a connection that carries TLS. Its own end, without one that TLS announced, says nothing of the answer's:
+// whoever can cut it could shorten what has no other end (RFC 9112 §9.8), which crypto/tls does not tell apart.
+type underTLS struct {
+	net.Conn
+	ended bool
+}
+
+func (c *underTLS) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.ended = c.ended || err == io.EOF
+	return n, err
+}
+
+// NetConn is the connection itself.
+func (c *underTLS) NetConn() net.Conn { return c.Conn }
 
 func rawConn(c net.Conn) (syscall.RawConn, error) {
 	sc, ok := c.(syscall.Conn)
@@ -179,7 +200,11 @@ func (c *originConn) write(p []byte, d time.Duration, now time.Time) error {
 // recv reads once. A request that is still to be sent goes out first.
 func (c *originConn) recv(p []byte) (int, error) {
 	if !c.sock.is() {
-		return c.Conn.Read(p)
+		n, err := c.Conn.Read(p)
+		if err == io.EOF && c.under != nil && c.under.ended {
+			err = io.ErrUnexpectedEOF
+		}
+		return n, err
 	}
 	ask := c.ask
 	if ask == nil {

@@ -113,3 +113,26 @@ func TestAnswerOvertakesContinue(t *testing.T) {
 		t.Error("the connection would go on")
 	}
 }
+
+// Who reads slowly, but reads, is no client that takes nothing, however much the kernel would hold for it.
+func TestSlowButSteadyReader(t *testing.T) {
+	t.Parallel()
+	const limit = 2500 * time.Millisecond
+	o := newRecorder(t, func(s *session) {
+		if s.head() != "" {
+			s.write("HTTP/1.1 200 OK\r\n\r\n")
+			io.Copy(s.Conn, zeros{})
+		}
+	})
+	g := newGate(t, to(o), Limits{WriteIdle: limit}, nil)
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); time.Since(begun) < 2*limit; {
+		<-tick.C
+		if n, err := io.CopyN(io.Discard, c.Conn, 8<<10); err != nil {
+			t.Fatalf("cut after %s, %d bytes: %v", time.Since(begun), n, err)
+		}
+	}
+}

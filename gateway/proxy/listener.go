@@ -45,6 +45,9 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// together is how much is read at once where a header may begin: what comes with it is checked before the origin hears.
+func (l *Limits) together() int { return max(l.Header, 16<<10) }
+
 // ServerOptions sets the fields of s that correctness depends on. Call it before Serve, and serve a
 // Listener, whose Limits take the place of the server's time-outs. MaxConnsPerIP has to stay 0: it
 // would wrap the connections.
@@ -117,16 +120,26 @@ func (l *listener) Close() error {
 
 // CloseWaiting closes those connections of a Listener or Direct, ln, that have been served and wait for another request.
 func CloseWaiting(ln net.Listener) {
-	l, ok := ln.(*listener)
-	if !ok {
-		return
+	if l, ok := ln.(*listener); ok {
+		l.impatient.Store(true)
+		l.closeAll(connWaiting)
 	}
-	l.impatient.Store(true)
+}
+
+// CloseFresh closes those connections of a Direct that have not said anything yet.
+func CloseFresh(ln net.Listener) {
+	if l, ok := ln.(*listener); ok {
+		l.closeAll(connFresh)
+	}
+}
+
+// closeAll closes the connections that are in a state.
+func (l *listener) closeAll(state uint32) {
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	for _, c := range all {
-		c.closeWaiting()
+		c.closeWaiting(state)
 	}
 }
 
@@ -146,6 +159,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if cc.preface == c { // without TLS nobody else has to know of it
 		cc.Conn = cc.preface.Conn
 	}
+	boundUnsent(socketOf(c))
 	cc.sock.of(cc.Conn)
 	cc.in.src = cc
 	cc.body.c = cc
@@ -159,8 +173,22 @@ func (l *listener) Accept() (net.Conn, error) {
 		cc.secure = true
 		return &tlsClientConn{cc, t}, nil
 	}
+	if l.direct != nil && cc.sock.is() && l.lim.together() <= blockSize {
+		return &quietConn{cc}, nil
+	}
 	return cc, nil
 }
+
+// quietConn is a plain connection that fasthttp takes for TLS: in the time of the handshake, before there are buffers
+// for it, it serves all that is served directly.
+type quietConn struct{ *clientConn }
+
+func (c *quietConn) Handshake() error {
+	c.quietly()
+	return nil
+}
+
+func (c *quietConn) ConnectionState() tls.ConnectionState { return tls.ConnectionState{} }
 
 // handshaker is what makes fasthttp take a connection for TLS.
 type handshaker interface {
@@ -203,6 +231,8 @@ func clientOf(ctx *fasthttp.RequestCtx) *clientConn {
 	switch c := ctx.Conn().(type) {
 	case *clientConn:
 		return c
+	case *quietConn:
+		return c.clientConn
 	case *tlsClientConn:
 		return c.clientConn
 	}

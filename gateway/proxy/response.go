@@ -391,6 +391,14 @@ func (x *exchange) appendFraming(dst []byte, f framing) []byte {
 		dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
 		dst = append(dst, a.val(&a.lines[a.upgrade])...)
 		dst = append(dst, "\r\n"...)
+	case a.status == 426 && a.upgrade >= 0: // which without it says nothing (RFC 9110 §15.5.22)
+		dst = append(dst, "Upgrade: "...)
+		dst = append(dst, a.val(&a.lines[a.upgrade])...)
+		dst = append(dst, "\r\nConnection: Upgrade"...)
+		if x.closing {
+			dst = append(dst, ", close"...)
+		}
+		dst = append(dst, "\r\n"...)
 	case x.closing:
 		dst = append(dst, "Connection: close\r\n"...)
 	case x.c.head.http10:

@@ -26,6 +26,8 @@ type socket struct {
 	in    []byte
 	got   int
 	inErr syscall.Errno
+	lend  int     // so much of in is borrowed when there is something to read
+	block *[]byte // … and this is it
 
 	out    []byte
 	outErr syscall.Errno
@@ -60,6 +62,16 @@ func (s *socket) read(p []byte) (int, error) {
 	return s.result(err)
 }
 
+// readLent is read into the first bytes, at most size, of a block from the pool, which is borrowed once there is
+// something to read: whoever waits has none. Give it back, unless it is nil.
+func (s *socket) readLent(size int) (block *[]byte, n int, err error) {
+	s.lend = size
+	err = s.raw.Read(s.onRead)
+	n, err = s.result(err)
+	block, s.block, s.lend = s.block, nil, 0
+	return block, n, err
+}
+
 func (s *socket) result(err error) (int, error) {
 	s.in = nil
 	switch {
@@ -74,12 +86,20 @@ func (s *socket) result(err error) (int, error) {
 }
 
 func (s *socket) tryRead(fd uintptr) bool {
+	if s.lend > 0 {
+		s.block = getBlock()
+		s.in = (*s.block)[:s.lend]
+	}
 	for {
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&s.in[0])), uintptr(len(s.in)), syscall.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case syscall.EINTR:
 			continue
 		case syscall.EAGAIN:
+			if s.lend > 0 {
+				putBlock(s.block)
+				s.block, s.in = nil, nil
+			}
 			return false
 		}
 		s.got, s.inErr = int(n), errno

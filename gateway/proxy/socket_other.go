@@ -13,6 +13,7 @@ type socket struct{}
 func (s *socket) of(net.Conn)                                            {}
 func (s *socket) is() bool                                               { return false }
 func (s *socket) read([]byte) (int, error)                               { panic("proxy: no socket") }
+func (s *socket) readLent(int) (*[]byte, int, error)                     { panic("proxy: no socket") }
 func (s *socket) write([]byte) (int, error)                              { panic("proxy: no socket") }
 func (s *socket) turn(_, _ []byte) (n int, rest []byte, werr, err error) { panic("proxy: no socket") }
 

@@ -226,3 +226,41 @@ func TestShutdownUnderWay(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An answer that ends with the connection is whole only if TLS says so: whoever can cut the connection could shorten it.
+func TestAnswerCutInsideTLS(t *testing.T) {
+	srv := httptest.NewTLSServer(nil) // for its certificate
+	defer srv.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := newRecorder(t, func(s *session) {
+		c := tls.Server(s.Conn, &tls.Config{Certificates: srv.TLS.Certificates})
+		below := s.Conn
+		s.Conn, s.r = c, bufio.NewReader(c)
+		whole := strings.HasPrefix(s.head(), "GET /whole ")
+		s.write("HTTP/1.1 200 OK\r\n\r\nhello")
+		if whole {
+			c.CloseWrite()
+		}
+		below.(*net.TCPConn).CloseWrite()
+		io.Copy(io.Discard, below)
+	})
+	g := newGate(t, Config{Servers: []string{strings.Replace(o.url(), "http:", "https:", 1)}, TLS: TLSConfig{CAFile: ca, ServerName: "example.com"},
+		ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+	for i, whole := range []bool{true, false} {
+		c := g.dial()
+		c.send("GET /" + map[bool]string{true: "whole", false: "cut"}[whole] + " HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, err := c.readHead(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(newChunked(c.r))
+		if string(b) != "hello" || (err == nil) != whole {
+			t.Errorf("whole %t: %q, %v", whole, b, err)
+		}
+		if out := g.outcome(i); (out.Kind == KindBodyCut) != !whole {
+			t.Errorf("whole %t: %+v", whole, out)
+		}
+	}
+}
