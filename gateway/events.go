@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -154,13 +155,21 @@ func (s *streams) run(ctx context.Context) {
 	}
 }
 
-// visit looks at a stream and puts it back, or ends it.
+// visit looks at a stream and puts it back, or ends it. A fault of the program ends the stream, not the process.
 func (s *streams) visit(ctx context.Context, st *stream) {
-	if st.step(ctx, s.g, time.Now()) {
-		s.put(st)
-	} else {
-		s.end(st)
-	}
+	goOn := false
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.g.metrics.panics.Inc()
+			s.g.log.Error("fault in an event stream", "room", st.room.id, "fault", fault, "stack", string(debug.Stack()))
+		}
+		if goOn {
+			s.put(st)
+		} else {
+			s.end(st)
+		}
+	}()
+	goOn = st.step(ctx, s.g, time.Now())
 }
 
 // close ends all streams and takes no more.

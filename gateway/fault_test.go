@@ -65,7 +65,32 @@ func TestFaultInAnAnswer(t *testing.T) {
 	eventually(t, "no request is counted", func() bool { return b.running.Load() == 0 })
 }
 
+// A fault in an event stream ends the stream.
+func TestFaultInAStream(t *testing.T) {
+	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
+	ticket := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
+	room := b.state.Load().byID["sale"]
+	room.line = faulty{room.line}
+	a := b.call("GET /.waiting-room/sale/events", "Authorization: Bearer "+ticket).code(t, 200)
+	if a.body != "retry: 3000\n\n" {
+		t.Errorf("%q", a.body)
+	}
+	eventually(t, "the stream's place is given back", func() bool {
+		s := b.streams
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.count == 0 && len(s.open) == 0
+	})
+	if log := b.logs.String(); !strings.Contains(log, "fault in an event stream") {
+		t.Errorf("the log: %s", log)
+	}
+}
+
 type faulty struct{ line }
+
+func (faulty) Check(context.Context, admission.Ticket) (admission.Standing, error) {
+	panic("a fault of the test")
+}
 
 func (faulty) Revoke(admission.ID) { panic("a fault of the test") }
 
