@@ -420,6 +420,8 @@ func (x *exchange) blame(err error) {
 func (x *exchange) blameClient(err error) {
 	x.c.last = true
 	switch {
+	case errors.Is(err, errFault):
+		x.fail(500, KindInternal, err)
 	case errors.Is(err, errChunk):
 		x.fail(400, KindBadRequest, err)
 	case err == ErrBodyTooLarge:

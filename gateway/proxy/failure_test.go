@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -423,6 +424,66 @@ func TestNewRefusesConfig(t *testing.T) {
 		}
 	}
 	if _, err := New(Config{ID: "shop", Servers: []string{"https://a"}, TLS: TLSConfig{CAFile: "absent.pem"}}); err == nil || !strings.Contains(err.Error(), "ca_file") {
+		t.Error(err)
+	}
+}
+
+// trap is a connection whose second read is a fault of the program.
+type trap struct {
+	net.Conn
+	reads atomic.Int32
+}
+
+func (c *trap) Read(p []byte) (int, error) {
+	if c.reads.Add(1) > 1 {
+		panic("a fault of the test")
+	}
+	return c.Conn.Read(p)
+}
+
+type trapped struct{ net.Listener }
+
+func (l trapped) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &trap{Conn: c}, nil
+}
+
+// A fault in an upload, which has a goroutine of its own, ends the request and is no fault of the client's.
+func TestFaultInAnUpload(t *testing.T) {
+	o := newRecorder(t, func(s *session) { s.body(s.head()) })
+	origin, err := New(to(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer origin.Close()
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	became := make(chan Outcome, 1)
+	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		CheckRequest(ctx)
+		out := origin.Serve(ctx, &Forward{})
+		ctx.SetStatusCode(out.Status)
+		Drain(ctx)
+		became <- out
+	}}
+	ServerOptions(s)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(Listener(trapped{raw}, Limits{})) }()
+	c := dialGate(t, raw.Addr().String())
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+	if status, _, _ := c.answer("POST"); status != 500 {
+		t.Errorf("status %d", status)
+	}
+	c.closed()
+	if out := <-became; out.Kind != KindInternal || origin.InUse() != 0 {
+		t.Errorf("%+v, %d in use", out, origin.InUse())
+	}
+	if err := errors.Join(s.Shutdown(), <-served); err != nil {
 		t.Error(err)
 	}
 }

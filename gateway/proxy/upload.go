@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"strconv"
 	"time"
 )
@@ -70,12 +71,14 @@ func (x *exchange) startUpload() {
 	go x.upload(x.c, x.oc)
 }
 
+var errFault = errors.New("proxy: fault in an upload")
+
 // upload copies the body. A fault of the client's cuts the origin off before the body's end, so that
 // the origin never has a request that was not sent whole.
 func (x *exchange) upload(c *clientConn, oc *originConn) {
 	defer func() {
 		if r := recover(); r != nil {
-			x.up.clientErr = fmt.Errorf("proxy: panic in an upload: %v", r)
+			x.up.clientErr = fmt.Errorf("%w: %v\n%s", errFault, r, debug.Stack())
 			x.up.endedAt.Store(time.Now().UnixNano())
 			oc.Conn.Close()
 		}
