@@ -202,7 +202,7 @@ func TestHijackedWriteIsCutOff(t *testing.T) {
 	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
 		ctx.HijackSetNoResponse(true)
 		ctx.Hijack(func(c net.Conn) {
-			c.SetWriteDeadline(time.Now().Add(2 * wait)) //nolint:errcheck // the write tells
+			c.SetWriteDeadline(time.Now().Add(2 * wait))
 			taken <- c
 			for p := make([]byte, 64<<10); ; {
 				if _, err := c.Write(p); err != nil {
