@@ -5,10 +5,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
@@ -54,6 +57,8 @@ func (s *socket) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			return c, nil
+		case s.isLeaving() && errors.Is(err, os.ErrDeadlineExceeded) && pending(s.Listener):
+			continue // a busy machine looks at the time first, and comes late to it
 		case s.isLeaving():
 			return nil, errors.Join(net.ErrClosed, s.end())
 		case !passing(err):
@@ -91,6 +96,23 @@ func (s *socket) open() bool {
 	s.ended = true
 	_ = s.Listener.Close()
 	return false
+}
+
+// pending tells whether somebody is connected whom nobody has accepted yet.
+func pending(ln net.Listener) (yes bool) {
+	sc, ok := ln.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) //nolint:gosec // descriptors are small
+		yes = err == nil && n > 0
+	})
+	return yes && err == nil
 }
 
 type deadliner interface{ SetDeadline(time.Time) error }

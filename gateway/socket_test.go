@@ -65,6 +65,44 @@ func TestSocketTakesWhoIsThereBeforeItCloses(t *testing.T) {
 	}
 }
 
+// late is a listener on a busy machine: every other time the deadline has passed before Accept looks.
+type late struct {
+	*net.TCPListener
+	calls int
+}
+
+func (l *late) Accept() (net.Conn, error) {
+	if l.calls++; l.calls%2 == 0 {
+		pause(2 * lastCall)
+	}
+	return l.TCPListener.Accept()
+}
+
+func TestSocketTakesWhoIsThereOnABusyMachine(t *testing.T) {
+	ln := listen(t)
+	s := newSocket(&late{TCPListener: ln.(*net.TCPListener)}, slog.New(slog.DiscardHandler), func() {})
+	for range 4 {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for i := range 4 {
+		c, err := s.Accept()
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		c.Close()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("then: %v", err)
+	}
+}
+
 func TestSocketThatNobodyAcceptsFromIsClosed(t *testing.T) {
 	ln := listen(t)
 	s := newSocket(ln, slog.New(slog.DiscardHandler), func() {})
