@@ -298,3 +298,33 @@ func TestHalfABodyIsNoSuccess(t *testing.T) {
 		}
 	}
 }
+
+// The signal may come while a socket is just beginning: the gateway may not call itself ready again.
+func TestNotReadyIsForGood(t *testing.T) {
+	s := newSite(t, "shop", nil)
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(5)}},
+	})
+	b.NotReady()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- b.Serve(ln) }()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if a, err := exchange(c, bufio.NewReader(c), "GET /", asJSON); err != nil || a.status != 200 {
+		t.Fatal(a, err)
+	}
+	if b.Ready() {
+		t.Error("ready again")
+	}
+	b.stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
