@@ -26,6 +26,7 @@ import (
 // changed files; its error leaves the configuration in force as it is. The
 // access log goes to queue, as log does.
 func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
+	hup := lifecycle.Hangups()
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
@@ -99,7 +100,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
-	parts.AddReloads(reload, func() []string { return cfg.Files() })
+	parts.AddReloads(hup, reload, func() []string { return cfg.Files() })
 	addVisitors(&parts, g, listener, probes, cfg.ShutdownTimeout, log)
 	addOperators(&parts, operators, admin, log)
 	addCore(&parts, core)
