@@ -42,6 +42,8 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		// Whoever reads the log may end and come back: that is no reason to end.
+		signal.Ignore(syscall.SIGPIPE)
 		queue := logs.NewQueue(cmd.ErrOrStderr())
 		go queue.Run()
 		defer queue.Stop(logsEnd)

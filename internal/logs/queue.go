@@ -73,7 +73,9 @@ func (q *Queue) Run() {
 			batch = fmt.Appendf(batch, `{"time":%q,"level":"WARN","msg":"log lines were dropped: nobody read them in time","lines":%d}`+"\n",
 				time.Now().UTC().Format(time.RFC3339Nano), lost)
 		}
-		_, _ = q.out.Write(batch) // the log cannot tell of itself
+		if n, err := q.out.Write(batch); err != nil { // the log cannot tell of itself
+			q.dropped.Add(int64(bytes.Count(batch[n:], []byte("\n"))))
+		}
 		if cap(batch) > queueSize/4 {
 			batch = nil
 		}
