@@ -26,7 +26,7 @@ import (
 // changed files; its error leaves the configuration in force as it is. The
 // access log goes to queue, as log does.
 func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
-	hup := lifecycle.Hangups()
+	hup, started := lifecycle.Hangups(), cfg
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
@@ -82,9 +82,10 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
 			return
 		}
-		if later := needRestart(cfg, next); len(later) > 0 {
+		if later := needRestart(started, next); len(later) > 0 {
 			log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
 		}
+		warn(next, log)
 		cfg = next
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
