@@ -45,7 +45,7 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		}
 		// Whoever reads the log may end and come back: that is no reason to end.
 		signal.Ignore(syscall.SIGPIPE)
-		queue := logs.NewQueue(cmd.ErrOrStderr())
+		queue := logs.NewQueue(cfg.Log.Format, cmd.ErrOrStderr())
 		go queue.Run()
 		defer queue.Stop(logsEnd)
 		log := logs.New(cfg.Log.Level, cfg.Log.Format, queue)
