@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/tls"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -101,14 +102,17 @@ func (h *health) recover(now time.Time) {
 }
 
 // choose gives the least loaded server of those with the best rank, and of equal ones the one that was not chosen for
-// the longest. Call it with mu held.
-func (o *Origin) choose(now time.Time, tried uint64) (best *server, bestRank int) {
+// the longest; the server last, if there is one, comes last of its rank. Call it with mu held.
+func (o *Origin) choose(now time.Time, tried uint64, last *server) (best *server, bestRank int) {
 	bestLoad := 0
 	for _, s := range o.servers {
 		if tried&s.bit != 0 {
 			continue
 		}
 		rank, load := s.rank(now)
+		if s == last {
+			load = math.MaxInt
+		}
 		if best == nil || rank < bestRank || rank == bestRank && (load < bestLoad || load == bestLoad && s.used < best.used) {
 			best, bestRank, bestLoad = s, rank, load
 		}

@@ -205,15 +205,15 @@ func (x *exchange) run() {
 // idempotent and has no body, and only once more, on a new connection.
 func (x *exchange) connectAndAsk() bool {
 	var tried uint64
-	fresh := false
+	var after *server // whose kept connection turned out to be closed
 	deadline := x.deadline()
 	for {
-		s, oc, out := x.o.pick(x.started, tried, fresh)
+		s, oc, out := x.o.pick(x.started, tried, after)
 		if s == nil {
 			return false // fail has been called for the last server
 		}
 		x.allOut = x.allOut || out && tried == 0
-		if oc != nil && !oc.usable() {
+		if oc != nil && (!x.started.Before(oc.until) || !oc.usable()) {
 			oc.Close()
 			x.o.drop(s)
 			continue
@@ -248,12 +248,12 @@ func (x *exchange) connectAndAsk() bool {
 		if err == nil {
 			return true
 		}
-		if reused && !fresh && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
+		if reused && after == nil && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
 			oc.in.release()
 			oc.Close()
 			x.o.drop(s)
 			x.oc, x.srv = nil, nil
-			fresh, x.late = true, true
+			after, x.late = s, true
 			continue
 		}
 		x.stopUpload()

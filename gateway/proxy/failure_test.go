@@ -103,6 +103,68 @@ func TestNoSecondRetry(t *testing.T) {
 	}
 }
 
+// A server whose kept connection ends may be dying: the request is sent again to another one, as long as that is as good.
+func TestRetryGoesToAnotherServer(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		out    bool // the other server is known to be out
+		status int
+	}{
+		{"one as good", false, 200},
+		{"one that is out", true, 502},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var conns atomic.Int32
+			dying := newRecorder(t, func(s *session) { // it still accepts, as the system does for a process that ends
+				if s.head() != "" && conns.Add(1) == 1 {
+					s.write(okAnswer)
+					s.head()
+				}
+			})
+			other := newRecorder(t, answering(okAnswer))
+			g := newGate(t, Config{Servers: []string{dying.url(), other.url()}}, Limits{}, nil)
+			c := g.dial()
+			c.probe()
+			g.outcome(0)
+			g.origin.mu.Lock()
+			busy := g.origin.servers[1]
+			busy.inUse += 10
+			busy.hurt, busy.down = tc.out, tc.out
+			g.origin.mu.Unlock()
+			c.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+			if status, _, body := c.answer("GET"); status != tc.status {
+				t.Errorf("%d %s, want %d", status, body, tc.status)
+			}
+			g.origin.drop(busy)
+		})
+	}
+}
+
+// A connection is not kept beyond its life, however short it has been idle.
+func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
+	var conns atomic.Int32
+	o := newRecorder(t, func(s *session) {
+		conns.Add(1)
+		answering(okAnswer)(s)
+	})
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	for i := range 2 {
+		c.probe()
+		g.outcome(i)
+	}
+	if n := conns.Load(); n != 1 {
+		t.Fatalf("%d connections, want 1", n)
+	}
+	g.origin.mu.Lock()
+	g.origin.servers[0].idle[0].until = time.Now()
+	g.origin.mu.Unlock()
+	c.probe()
+	if n := conns.Load(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+}
+
 // Bytes that nobody asked for, or an end, on an idle connection: it is not used again.
 func TestIdleConnections(t *testing.T) {
 	for _, tc := range []struct {
