@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math"
+	"syscall"
 	"time"
 )
 
@@ -182,14 +184,14 @@ func (o *Origin) risen(s *server, now time.Time) *Change {
 }
 
 // failed notes that a server could not be connected to, since begun: it is passed over for a while, longer each time.
-// An attempt that the request's own deadline cut short says nothing.
+// An attempt that the request's own deadline cut short, or for which this machine had no means, says nothing.
 func (o *Origin) failed(s *server, err error, begun time.Time) {
 	now := time.Now()
 	enough := o.cfg.ConnectTimeout
 	if t := o.cfg.Timeout; t > 0 {
 		enough = min(enough, t)
 	}
-	if isTimeout(err) && now.Sub(begun) < enough/2 {
+	if isTimeout(err) && now.Sub(begun) < enough/2 || ownFault(err) {
 		o.drop(s)
 		return
 	}
@@ -201,6 +203,16 @@ func (o *Origin) failed(s *server, err error, begun time.Time) {
 	}
 	o.mu.Unlock()
 	o.report(c)
+}
+
+// ownFault tells that this machine had no descriptor, memory or port for another connection.
+func ownFault(err error) bool {
+	for _, e := range [...]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // worked notes that a server which could not be connected to can be now.

@@ -3,7 +3,10 @@ package proxy
 import (
 	"fmt"
 	"math/bits"
+	"net"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,6 +119,27 @@ func TestTheLastServersStay(t *testing.T) {
 	}
 	if s, _, _ := o.pick(time.Now(), tried, nil); s != nil {
 		t.Error("a server was tried twice")
+	}
+}
+
+// Descriptors, memory or ports that this machine lacks are no server's fault.
+func TestOwnFaultsAreNoServers(t *testing.T) {
+	for _, tc := range []struct {
+		err error
+		out bool
+	}{
+		{syscall.ECONNREFUSED, true},
+		{syscall.EMFILE, false},
+		{syscall.ENFILE, false},
+		{syscall.EADDRNOTAVAIL, false},
+		{syscall.ENOBUFS, false},
+	} {
+		o := serversOf(t, 2)
+		s, _, _ := o.pick(noon, 0, nil)
+		o.failed(s, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", tc.err)}, noon)
+		if out := !s.up(); out != tc.out || s.inUse != 0 {
+			t.Errorf("%v: out %v, want %v; in use: %d", tc.err, out, tc.out, s.inUse)
+		}
 	}
 }
 

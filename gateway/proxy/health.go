@@ -27,7 +27,9 @@ func (o *Origin) watch(s *server) {
 		if o.life.Err() != nil {
 			return
 		}
-		o.checked(s, err, time.Now())
+		if !ownFault(err) {
+			o.checked(s, err, time.Now())
+		}
 		d := o.cfg.Health.Interval
 		timer.Reset(d - d/10 + rand.N(d/5)) //nolint:gosec // spreads load; nothing is kept safe by it
 	}
