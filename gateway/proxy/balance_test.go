@@ -143,6 +143,28 @@ func TestOwnFaultsAreNoServers(t *testing.T) {
 	}
 }
 
+// A request that has used up its time in the queue says nothing of the server that it then had none left for.
+func TestNoTimeToAnswerIsNoFault(t *testing.T) {
+	for _, tc := range []struct {
+		firstByte, timeout, given time.Duration
+		want                      verdict
+	}{
+		{time.Minute, time.Hour, 59 * time.Second, faulty},
+		{time.Minute, time.Hour, 10 * time.Second, unknown},
+		{time.Hour, time.Minute, 59 * time.Second, faulty},
+		{time.Hour, time.Minute, 10 * time.Second, unknown},
+		{0, time.Minute, 10 * time.Second, unknown},
+		{time.Minute, 0, 59 * time.Second, faulty},
+	} {
+		o := serversOf(t, 2)
+		o.cfg.FirstByteTimeout, o.cfg.Timeout = tc.firstByte, tc.timeout
+		x := &exchange{o: o, sentAt: time.Now().Add(-tc.given), outcome: Outcome{Kind: KindTimeout}}
+		if got, _ := x.verdict(); got != tc.want {
+			t.Errorf("%+v: %d", tc, got)
+		}
+	}
+}
+
 // A server is passed over for longer each time, gets about one request at a time afterwards, and is out again at its
 // first fault; in good health for a while it is forgiven.
 func TestPassedOver(t *testing.T) {

@@ -111,6 +111,15 @@ func (o *Origin) check(s *server) error {
 	}
 }
 
+// answerTime is how long a server has for its answer where nothing else took time; 0: as long as it likes.
+func (o *Origin) answerTime() time.Duration {
+	d := o.cfg.FirstByteTimeout
+	if t := o.cfg.Timeout; t > 0 && (t < d || d == 0) {
+		d = t
+	}
+	return d
+}
+
 // verdict is what the exchange showed of its server, and in which words.
 func (x *exchange) verdict() (verdict, string) {
 	switch x.outcome.Kind {
@@ -121,7 +130,8 @@ func (x *exchange) verdict() (verdict, string) {
 		}
 		return sound, ""
 	case KindTimeout:
-		if x.outcome.Sent { // a stream may be silent for longer than we wait
+		// A stream may be silent for longer than we wait, and a request that waited for its turn leaves little time.
+		if x.outcome.Sent || time.Since(x.sentAt) < x.o.answerTime()/2 {
 			return unknown, ""
 		}
 		return faulty, "no answer in time"
