@@ -230,6 +230,7 @@ func (x *exchange) connectAndAsk() bool {
 			if oc, kind, err = x.o.dial(context.Background(), s, deadline); err != nil {
 				x.o.failed(s, err, begun)
 				tried |= s.bit
+				x.late = true
 				if x.allOut {
 					err = x.o.noneHealthy(err)
 				}
@@ -293,7 +294,7 @@ func (x *exchange) ask(deadline time.Time) error {
 		c.body.left, c.body.ended, c.body.asked, c.body.consumed = 0, true, true, true
 	}
 	x.sentAt = x.started
-	if !oc.reused || x.late { // a connection, or a place in the queue, had to be waited for
+	if !oc.reused || x.late { // a connection, another server or a place in the queue had to be waited for
 		x.sentAt = time.Now()
 	}
 	oc.reused = true

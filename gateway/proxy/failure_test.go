@@ -140,6 +140,27 @@ func TestRetryGoesToAnotherServer(t *testing.T) {
 	}
 }
 
+// The time in which a server could not be connected to is not that of the one which then answers.
+func TestTimeOfAnotherServerDoesNotCount(t *testing.T) {
+	mute, o := newRecorder(t, silent), newRecorder(t, answering(okAnswer))
+	cfg := to(o)
+	cfg.Servers, cfg.ConnectTimeout = []string{"https://" + mute.ln.Addr().String(), o.url()}, time.Second
+	g := newGate(t, cfg, Limits{}, nil)
+	c := g.dial()
+	for i := range 2 { // over a new connection, and over a kept one
+		g.origin.mu.Lock()
+		g.origin.servers[0].health = health{}
+		g.origin.mu.Unlock()
+		c.probe()
+		if out := g.outcome(i); out.Err != nil || out.FirstByte >= cfg.ConnectTimeout {
+			t.Errorf("request %d: %+v", i, out)
+		}
+	}
+	if n := g.origin.servers[0].fails; n != 1 {
+		t.Errorf("the first server failed %d times, want once since it was forgiven", n)
+	}
+}
+
 // A connection is not kept beyond its life, however short it has been idle.
 func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
 	var conns atomic.Int32
