@@ -41,7 +41,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: "anteroom", Name: "log_lines_dropped_total", Help: "Log lines that nobody read in time.",
+		Namespace: "anteroom", Name: "log_lines_dropped_total", Help: "Log lines that nobody read, or not in time.",
 	}, func() float64 { return float64(queue.Dropped()) }))
 	name, _ := cli.BuildVersion(version)
 	metrics := gateway.NewMetrics(registry, name)
