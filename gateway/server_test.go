@@ -328,3 +328,20 @@ func TestNotReadyIsForGood(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What operators are shown of an origin's health has nothing of what clients did wrong.
+func TestClientsFaultsAreNotTheOrigins(t *testing.T) {
+	s := newSite(t, "shop", nil)
+	origin := originAt("shop", s.URL)
+	origin.MaxBody = 10
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{origin}})
+	b.call("POST /", asJSON, "", "twenty bytes, or more").code(t, 413)
+	if _, failed := b.OriginStats("shop"); failed != 0 {
+		t.Errorf("%g of its requests failed", failed)
+	}
+	s.Close()
+	b.call("GET /", asJSON).code(t, 502)
+	if _, failed := b.OriginStats("shop"); failed != 1 {
+		t.Errorf("%g of its requests failed, want all", failed)
+	}
+}
