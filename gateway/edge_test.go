@@ -54,6 +54,32 @@ func TestPeer(t *testing.T) {
 	}
 }
 
+// FuzzPeer: whatever a stranger says before a trusted proxy adds what it saw, the visitor is who the proxy saw; and what a
+// stranger says without a proxy is nothing.
+func FuzzPeer(f *testing.F) {
+	for _, s := range []string{"", "6.6.6.6", "6.6.6.6,", "for=6.6.6.6;proto=https", `for="6.6.6.6`, `for="a, for=10.0.0.9"`, "10.0.0.9, 10.0.0.8", "unknown", ",,", `"`, "for=[::1];host=a"} {
+		f.Add(s)
+	}
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	f.Fuzz(func(t *testing.T, said string) {
+		for _, lines := range []string{
+			"X-Forwarded-For: " + said + ", 198.51.100.7\r\n", "X-Forwarded-For: " + said + "\r\nX-Forwarded-For: 198.51.100.7, 10.0.0.2\r\n",
+			"Forwarded: " + said + ", for=198.51.100.7\r\n", "Forwarded: " + said + "\r\nForwarded: for=\"198.51.100.7:1\", for=10.0.0.2\r\n",
+		} {
+			header := []byte("GET / HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n")
+			for from, want := range map[string]string{"10.0.0.1": "198.51.100.7", "192.0.2.1": "192.0.2.1"} {
+				q, r := proxy.ParseRequest(header, netip.MustParseAddr(from))
+				if r != nil || strings.ContainsAny(said, "\r\n") {
+					return // it is refused, or more than a value
+				}
+				if p := peerOf(q, trusted); p.addr.String() != want {
+					t.Fatalf("%q from %s: %v, want %s", lines, from, p.addr, want)
+				}
+			}
+		}
+	})
+}
+
 func FuzzParseHop(f *testing.F) {
 	for _, s := range []string{"1.2.3.4", "1.2.3.4:5", "01.2.3.4", "256.1.1.1", "1.2.3", "[::1]:80", "[::1]", "::ffff:1.2.3.4", "fe80::1%eth0", "unknown", "0.0.0.0", "1..2.3"} {
 		f.Add(s)

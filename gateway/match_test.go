@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 
@@ -178,8 +179,43 @@ func TestNoSpellingDodges(t *testing.T) {
 	})
 }
 
+// servers are how those behind a gateway come to the path that they serve. All resolve dots in the end: one that serves
+// /sale/.. below /sale does not read paths as a room's prefix does.
+var servers = map[string]func(string) string{
+	"resolves, decodes, resolves": func(p string) string { return path.Clean(strings.ToLower(unescaped(path.Clean("/" + p)))) },
+	"decodes, then resolves":      func(p string) string { return path.Clean("/" + strings.ToLower(unescaped(p))) },
+	"takes backslashes for slashes": func(p string) string {
+		return path.Clean("/" + strings.ReplaceAll(strings.ToLower(unescaped(p)), `\`, "/"))
+	},
+	"drops parameters": func(p string) string {
+		segments := strings.Split(p, "/")
+		for i, s := range segments {
+			segments[i], _, _ = strings.Cut(s, ";")
+		}
+		return path.Clean("/" + strings.ToLower(unescaped(strings.Join(segments, "/"))))
+	},
+	"ends at NUL": func(p string) string {
+		p, _, _ = strings.Cut(unescaped(p), "\x00")
+		return path.Clean("/" + strings.ToLower(p))
+	},
+}
+
+// unescaped decodes what can be decoded.
+func unescaped(p string) string {
+	var b strings.Builder
+	for i := 0; i < len(p); i++ {
+		if c, ok := unhex([]byte(p[i:])); ok {
+			b.WriteByte(c)
+			i += 2
+		} else {
+			b.WriteByte(p[i])
+		}
+	}
+	return b.String()
+}
+
 func FuzzLocate(f *testing.F) {
-	for _, s := range []string{"/", "/sale", "//sale", "/%73ale", "/x/../sale", `/x\..\sale`, "/%2e%2e/%00", "/.waiting-room/x", "/a;b/c", "http://h/p?q", "/%", "/%f", "/ÄÖ", "/\u212a"} {
+	for _, s := range []string{"/", "/sale", "//sale", "/%73ale", "/x/../sale", `/x\..\sale`, "/%2e%2e/%00", "/.waiting-room/x", "/a;b/c", "http://h/p?q", "/%", "/%f", "/ÄÖ", "/\u212a", "/sale%2f..", "/x%2f..%2fsale", "/;a/../sale", "/sale;x/..;/y", "/%2e%2e%5csale%00", "/sale%3bx", "/x/..%3b/sale"} {
 		f.Add(s)
 	}
 	tab, err := newTable([]*room{
@@ -189,17 +225,25 @@ func FuzzLocate(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, target string) {
-		path := pathOf([]byte(target))
-		p, _ := tab.locate([]byte("h"), path, nil)
+		sent := pathOf([]byte(target))
+		p, _ := tab.locate([]byte("h"), sent, nil)
 		if !p.ours && p.room == nil {
 			t.Fatalf("%q: the root's room does not hold it", target)
 		}
-		plain := string(appendReading(nil, path, 0))
+		plain := string(appendReading(nil, sent, 0))
 		if again := string(appendReading(nil, []byte(strings.ReplaceAll(plain, "%", "%25")), 0)); again != plain {
 			t.Fatalf("%q: read %q, and again %q", target, plain, again)
 		}
-		if clean, _ := inspect(path); clean && plain != string(path) {
+		if clean, _ := inspect(sent); clean && plain != string(sent) {
 			t.Fatalf("%q counts as its own reading, but reads %q", target, plain)
+		}
+		for how, read := range servers {
+			if target[:min(1, len(target))] != "/" || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r > '~' }) {
+				break // no such target is let in
+			}
+			if path := read(string(sent)); (path == "/sale" || strings.HasPrefix(path, "/sale/")) && !p.ours && p.room.id != "sale" {
+				t.Fatalf("%q: a server that %s reads %s, but it goes to room %s", target, how, path, p.room.id)
+			}
 		}
 		for segment := range strings.SplitSeq(plain[1:], "/") {
 			if segment == "." || segment == ".." {

@@ -273,3 +273,26 @@ func tryNothingButRequests(t *testing.T, e *edge) {
 		t.Errorf("the site heard of %d", begun)
 	}
 }
+
+// tryUpgradeWithoutAPass: P80. Who would have to wait gets no tunnel, and what follows is a request like any other.
+func tryUpgradeWithoutAPass(t *testing.T, e *edge) {
+	e.origin.script("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", false)
+	const ask = lineGet + "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	for _, w := range e.apart()[:2] {
+		before := e.origin.mark()
+		conn := e.dial(t)
+		conn.send(w.of(ask))
+		if head, body := conn.whole("GET"); code(head) != "503" {
+			t.Errorf("%s: answered with\n%s%s", w.name, head, body)
+		}
+		if _, begun := e.origin.since(before); begun != 0 {
+			t.Errorf("%s: the site heard of it", w.name)
+		}
+		conn.goesOn(e)
+	}
+	conn := e.dial(t)
+	conn.send(e.through().of(ask) + "hello")
+	if head := conn.head(); code(head) != "101" {
+		t.Errorf("with a pass: answered with\n%s", head)
+	}
+}

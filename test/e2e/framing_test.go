@@ -27,7 +27,7 @@ func TestFraming(t *testing.T) {
 	}{
 		{"refused", tryRefused}, {"passed", tryPassed}, {"bodies that break", tryBodiesThatBreak}, {"bodies that stop", tryBodiesThatStop},
 		{"bodies that are too long", tryBodiesThatAreTooLong}, {"expectations", tryExpectations}, {"pipelines", tryPipelines}, {"byte by byte", tryByteByByte},
-		{"no path", tryNoPath}, {"what proxies tell", tryWhatProxiesTell}, {"nothing but requests", tryNothingButRequests},
+		{"no path", tryNoPath}, {"what proxies tell", tryWhatProxiesTell}, {"nothing but requests", tryNothingButRequests}, {"upgrade without a pass", tryUpgradeWithoutAPass},
 		{"bad answers", tryBadAnswers}, {"replies", tryReplies}, {"cut answers", tryCutAnswers},
 	} {
 		t.Run(part.name, func(t *testing.T) {

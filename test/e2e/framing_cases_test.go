@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// casesElsewhere are the numbers of the checklist that are no row of a table here, with the test that has them.
+var casesElsewhere = map[int][2]string{
+	23: {"framing_bodies_test.go", "tryPipelines"}, 25: {"framing_bodies_test.go", "tryBodiesThatStop"}, 27: {"framing_bodies_test.go", "tryExpectations"},
+	28: {"framing_bodies_test.go", "tryByteByByte"}, 38: {"framing_bodies_test.go", "tryBodiesThatAreTooLong"}, 45: {"framing_bodies_test.go", "tryWhatProxiesTell"},
+	46: {"edge_test.go", "TestProxyProtocol"}, 53: {"../../gateway/proxy/failure_test.go", "TestIdleConnections"}, 54: {"framing_answers_test.go", "tryCutAnswers"},
+	60: {"../../gateway/proxy/response_test.go", "TestEventStream"}, 66: {"../../gateway/proxy/failure_test.go", "TestRetry"}, 67: {"../../gateway/proxy/failure_test.go", "TestTimeouts"},
+	68: {"failing_test.go", "TestHowOriginsFail"}, 69: {"../../gateway/proxy/failure_test.go", "TestQueue"}, 70: {"failing_test.go", "TestAVisitorLeavesInTheMiddle"},
+	71: {"../../gateway/proxy/failure_test.go", "TestIdleBody"}, 72: {"../../gateway/proxy/resolve_test.go", "TestNameThatMoves"}, 73: {"../../gateway/fault_test.go", "TestFaultEndsTheRequestNotTheProcess"},
+	74: {"leave_test.go", "TestSIGTERMUnderLoadFailsNobody"}, 75: {"slow_test.go", "TestSlowClients"}, 76: {"../../gateway/proxy/upgrade_test.go", "TestWebSocket"},
+	79: {"../../gateway/proxy/upgrade_test.go", "TestUpgradeHalfClose"}, 80: {"framing_bodies_test.go", "tryUpgradeWithoutAPass"},
+}
+
+// TestEveryCaseIsTried counts the inputs by number.
+func TestEveryCaseIsTried(t *testing.T) {
+	count := map[int]int{}
+	inputs := 0
+	note := func(name string, n int) {
+		var number int
+		if _, err := fmt.Sscanf(name, "P%d ", &number); err != nil {
+			t.Fatalf("%s has no number", name)
+		}
+		count[number] += n
+		inputs += n
+	}
+	for _, c := range append(refused, badAnswers...) {
+		note(c.name, len(c.in))
+	}
+	for _, p := range passed {
+		note(p.name, 1)
+	}
+	for _, r := range replies {
+		note(r.name, 1)
+	}
+	for number, at := range casesElsewhere {
+		text, err := os.ReadFile(at[0])
+		if err != nil || !strings.Contains(string(text), "func "+at[1]+"(t ") {
+			t.Errorf("case %d: %s has no %s: %v", number, at[0], at[1], err)
+		}
+		count[number]++
+	}
+	for number := 1; number <= 80; number++ {
+		if count[number] == 0 {
+			t.Errorf("case %d is not tried", number)
+		}
+	}
+	t.Logf("%d cases, %d inputs in tables", len(count), inputs)
+}
