@@ -264,14 +264,21 @@ func (o *Origin) noneHealthy(err error) error {
 	return &errNoneHealthy{err, why}
 }
 
-// Adopt takes over what old knows of the health of those servers that both have.
+// Adopt takes over what old knows of the health of those servers that both have, and which addresses their names had:
+// those are used where a lookup fails. Call it before anything is carried.
 func (o *Origin) Adopt(old *Origin) {
 	known := map[string]health{}
+	names := map[string]*name{}
 	old.mu.Lock()
 	for _, s := range old.servers {
-		known[s.url] = s.health
+		known[s.url], names[s.url] = s.health, s.name
 	}
 	old.mu.Unlock()
+	for _, s := range o.servers {
+		if before := names[s.url]; before != nil {
+			s.name.adopt(before)
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.servers {
