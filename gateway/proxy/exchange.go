@@ -336,6 +336,7 @@ func (x *exchange) ask(deadline time.Time) error {
 // readHeader reads informational answers, passing them on, up to the final one.
 func (x *exchange) readHeader() error {
 	oc := x.oc
+	limit := oc.patience // of the whole header, whatever it comes in
 	for interim := 0; ; interim++ {
 		n, err := 0, error(nil)
 		for {
@@ -346,6 +347,11 @@ func (x *exchange) readHeader() error {
 				}
 				if n > 0 {
 					break
+				}
+			}
+			if x.anyByte {
+				if err = x.allot(limit); err != nil {
+					return err
 				}
 			}
 			if err = oc.in.fill(); err != nil {
@@ -373,6 +379,20 @@ func (x *exchange) readHeader() error {
 			}
 		}
 	}
+}
+
+// allot leaves the next read of an answer's header what is left of the limit since the request was sent.
+func (x *exchange) allot(limit time.Duration) error {
+	if limit == 0 {
+		return x.whileWaiting() // it is the upload that this goes by
+	}
+	now := time.Now()
+	left := limit - now.Sub(x.sentAt)
+	if left <= 0 {
+		return errTimeout
+	}
+	x.oc.begun, x.oc.patience = now, left
+	return nil
 }
 
 // clientError marks an error as the client's.

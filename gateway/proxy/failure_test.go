@@ -239,6 +239,17 @@ func silent(s *session) {
 	}
 }
 
+// dripping answers a line of its header now and then, without end.
+func dripping(s *session) {
+	s.body(s.head())
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for line, err := "HTTP/1.1 200 OK\r\n", error(nil); err == nil; line = "X-A: a\r\n" {
+		_, err = io.WriteString(s.Conn, line)
+		<-tick.C
+	}
+}
+
 func TestTimeouts(t *testing.T) {
 	short := 60 * time.Millisecond
 	for _, tc := range []struct {
@@ -255,6 +266,10 @@ func TestTimeouts(t *testing.T) {
 		{"POST", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", 504, KindTimeout, 1},
 		{"after an upload", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", 504, KindTimeout, 1},
 		{"half a header", func(c *Config) { c.FirstByteTimeout = short }, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A"); silent(s) }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops", func(c *Config) { c.FirstByteTimeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops, the whole", func(c *Config) { c.Timeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops after an upload", func(c *Config) { c.FirstByteTimeout = 4 * short }, dripping,
+			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("a", 100000), 504, KindTimeout, 1},
 		{"closed without an answer", func(*Config) {}, func(s *session) { s.head() }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
 		{"half a header, closed", func(*Config) {}, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A") }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
 	} {
