@@ -83,8 +83,6 @@ func (o *Origin) check(s *server) error {
 		"\r\nUser-Agent: anteroom-health\r\nAccept: */*\r\nConnection: close\r\n\r\n")); err != nil {
 		return err
 	}
-	oc.slice = max(time.Until(by), time.Millisecond)
-	oc.patience = oc.slice
 	for {
 		var a answer
 		n := 0
@@ -98,6 +96,8 @@ func (o *Origin) check(s *server) error {
 			if time.Now().After(by) {
 				return errTimeout
 			}
+			oc.slice = max(time.Until(by), time.Millisecond)
+			oc.patience = oc.slice
 			if err := oc.in.fill(); err != nil {
 				return noEOF(err)
 			}
