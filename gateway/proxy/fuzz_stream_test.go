@@ -83,7 +83,7 @@ func FuzzStream(f *testing.F) {
 			c.taken = true
 			h := &c.head
 			if h.method > 0 {
-				theirs.Discard(int(h.method)) //nolint:errcheck // the empty line before the request
+				theirs.Discard(int(h.method)) // the empty line before the request
 			}
 			req, err := http.ReadRequest(theirs)
 			if err != nil {
