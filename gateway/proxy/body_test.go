@@ -641,3 +641,25 @@ func TestSlowReader(t *testing.T) {
 		t.Error("the answer has a clean end")
 	}
 }
+
+// An origin that does not look for the body of a GET would take it for the next request, so its connection ends with it.
+func TestBodyOfAGetEndsTheConnection(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "POST"} {
+		t.Run(method, func(t *testing.T) {
+			o := newRecorder(t, answering(okAnswer))
+			g := newGate(t, to(o), Limits{}, nil)
+			for range 2 {
+				c := g.dial()
+				c.send(method + " / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab")
+				c.answer(method)
+				eventually(t, "the exchange is over", func() bool { return g.origin.InUse() == 0 })
+			}
+			o.mu.Lock()
+			n := len(o.conns)
+			o.mu.Unlock()
+			if want := map[string]int{"GET": 2, "HEAD": 2, "POST": 1}[method]; n != want {
+				t.Errorf("%d connections, want %d", n, want)
+			}
+		})
+	}
+}

@@ -71,8 +71,9 @@ func (x *exchange) relay() {
 	case err == nil && x.up.clientErr != nil:
 		x.blameClient(x.up.clientErr) // it has the whole answer, the origin not the whole request
 	case err == nil:
-		// An origin that answers early may never read the rest, and take it for a request.
-		x.reuse = a.keepAlive && !x.early && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
+		// An origin that answers early may never read the rest, and take it for a request; so may one that expects no
+		// body with a method that hardly ever has one.
+		x.reuse = a.keepAlive && !x.early && !c.head.oddBody() && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
 			(frame == frameNone || a.length != -2)
 	default:
 		x.relayFailed(err, frame)

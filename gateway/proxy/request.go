@@ -268,6 +268,15 @@ func (h *head) askedUpgrade() []byte {
 	return v
 }
 
+// oddBody tells a request whose body many servers do not look for, and then read as the next request.
+func (h *head) oddBody() bool {
+	if h.length == 0 {
+		return false
+	}
+	m := string(h.methodBytes())
+	return m == "GET" || m == "HEAD"
+}
+
 // idempotent tells a request that may be sent once more when its connection broke before any answer
 // (RFC 9110 §9.2.2).
 func (h *head) idempotent() bool {

@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The cases of these files are raw bytes, each tried where a request may lead: through to the site with a pass, into the
@@ -119,25 +117,14 @@ func (w way) of(raw string) string {
 	return strings.Replace(raw, "\r\nHost: a\r\n", "\r\nHost: a\r\n"+w.line, 1)
 }
 
-// edgeConn is a raw connection to a gateway.
-type edgeConn struct {
-	net.Conn
-	t *testing.T
-	r *bufio.Reader
-}
+// edgeConn is a wire to a gateway that may be cut at any time.
+type edgeConn struct{ *wire }
 
 func (e *edge) dial(t *testing.T) *edgeConn { return e.dialFrom(t, "127.0.0.1") }
 
 func (e *edge) dialFrom(t *testing.T, ip string) *edgeConn {
 	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
-	c, err := d.Dial("tcp", e.g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = c.SetDeadline(time.Now().Add(patience))
-	t.Cleanup(func() { _ = c.Close() })
-	return &edgeConn{c, t, bufio.NewReader(c)}
+	return &edgeConn{dialWire(t, e.g, ip)}
 }
 
 // send writes what may be cut off by an answer.
