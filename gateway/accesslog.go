@@ -85,6 +85,9 @@ func (l *accessLog) write(e *entry) {
 	} else {
 		l.buf = e.appendJSON(l.buf[:0], l.to.Prefix)
 	}
+	if len(l.buf) > l.out.Available() {
+		l.out.Flush() // whole lines only: what others log would come between two parts of one
+	}
 	l.out.Write(l.buf) //nolint:errcheck // the log cannot tell of itself
 }
 

@@ -51,7 +51,9 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	if out.FirstByte > 0 {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())
 	}
-	if out.Kind != proxy.KindClientGone {
+	switch out.Kind {
+	case proxy.KindClientGone, proxy.KindBadRequest, proxy.KindBodyTimeout, proxy.KindBodyLarge: // the client's fault
+	default:
 		to.recent.add(v.start, out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
 	}
 	if out.Err == nil {

@@ -140,10 +140,10 @@ func (g *Gateway) Settle() {
 }
 
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.
-func (g *Gateway) Ready() bool { return g.ready.Load() }
+func (g *Gateway) Ready() bool { return g.ready.Load() && !g.leaving.Load() }
 
-// NotReady makes Ready false ahead of Shutdown, so that balancers look elsewhere first. Visitors are served as before, but
-// each answer ends its connection, so that they look elsewhere too.
+// NotReady makes Ready false for good ahead of Shutdown, also where Serve is just beginning, so that balancers look
+// elsewhere first. Visitors are served as before, but each answer ends its connection, so that they look elsewhere too.
 func (g *Gateway) NotReady() {
 	g.ready.Store(false)
 	g.leaving.Store(true)

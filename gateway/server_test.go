@@ -298,3 +298,50 @@ func TestHalfABodyIsNoSuccess(t *testing.T) {
 		}
 	}
 }
+
+// The signal may come while a socket is just beginning: the gateway may not call itself ready again.
+func TestNotReadyIsForGood(t *testing.T) {
+	s := newSite(t, "shop", nil)
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(5)}},
+	})
+	b.NotReady()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- b.Serve(ln) }()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if a, err := exchange(c, bufio.NewReader(c), "GET /", asJSON); err != nil || a.status != 200 {
+		t.Fatal(a, err)
+	}
+	if b.Ready() {
+		t.Error("ready again")
+	}
+	b.stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// What operators are shown of an origin's health has nothing of what clients did wrong.
+func TestClientsFaultsAreNotTheOrigins(t *testing.T) {
+	s := newSite(t, "shop", nil)
+	origin := originAt("shop", s.URL)
+	origin.MaxBody = 10
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{origin}})
+	b.call("POST /", asJSON, "", "twenty bytes, or more").code(t, 413)
+	if _, failed := b.OriginStats("shop"); failed != 0 {
+		t.Errorf("%g of its requests failed", failed)
+	}
+	s.Close()
+	b.call("GET /", asJSON).code(t, 502)
+	if _, failed := b.OriginStats("shop"); failed != 1 {
+		t.Errorf("%g of its requests failed, want all", failed)
+	}
+}

@@ -43,6 +43,7 @@ type worker struct {
 // that run end within worker.shutdown_grace, and gives the rest back. load reads
 // the configuration again, for SIGHUP and for changed files.
 func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, error), log *slog.Logger) error {
+	hup := lifecycle.Hangups()
 	opened, err := openStore(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	}
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
-	parts.AddReloads(func() { w.reload(load) }, func() []string { return w.cfg.Files() })
+	parts.AddReloads(hup, func() { w.reload(load) }, func() []string { return w.cfg.Files() })
 	addRun(&parts, func(ctx context.Context) error { return w.prepare(ctx, cfg, opened) })
 	addRun(&parts, w.engine.Run)
 	addFront(&parts, w.front, listener, log)

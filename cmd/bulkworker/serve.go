@@ -25,6 +25,8 @@ func newServe(use string, load loader) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		// Whoever reads the log may end and come back: that is no reason to end.
+		signal.Ignore(syscall.SIGPIPE)
 		log := logs.New(cfg.Log.Level, cfg.Log.Format, cmd.ErrOrStderr())
 		for _, w := range cfg.Warnings() {
 			log.Warn("configuration", "setting", w.Path, "warning", w.Message)

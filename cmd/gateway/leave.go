@@ -23,6 +23,7 @@ type balancers struct {
 
 	mu       sync.Mutex
 	asked    time.Time // last
+	leaving  bool      // refusals count; those at the start told balancers nothing that they still know
 	refusals int
 	heard    chan struct{} // closed with enoughRefusals
 }
@@ -37,7 +38,7 @@ func (b *balancers) Ready() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = time.Now()
-	if !ready {
+	if !ready && b.leaving {
 		if b.refusals++; b.refusals == enoughRefusals {
 			close(b.heard)
 		}
@@ -48,6 +49,7 @@ func (b *balancers) Ready() bool {
 // wait returns when no balancer sends visitors any more, as far as can be known. Nobody may be ready when it is called.
 func (b *balancers) wait(ctx context.Context, most time.Duration) {
 	b.mu.Lock()
+	b.leaving = true
 	nobody := b.asked.IsZero() || time.Since(b.asked) > probedLately
 	b.mu.Unlock()
 	if nobody {

@@ -22,10 +22,11 @@ func TestBalancersAreWaitedFor(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ready := true
+				ready := false
 				b := newBalancers(func() bool { return ready })
 				if row.before >= 0 {
-					for range 5 { // while it is ready nothing counts
+					for i := range 10 { // while it starts, and while it is ready, nothing counts
+						ready = i >= 5
 						b.Ready()
 					}
 					<-time.After(row.before)

@@ -128,7 +128,8 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	return rooms
 }
 
-// needRestart names the settings that differ and that a running gateway does not change.
+// needRestart names the settings that differ from those that the gateway was started with, and that it does not change
+// while it runs.
 func needRestart(old, next *config.Config) []string {
 	var names []string
 	for _, s := range []struct {

@@ -26,6 +26,7 @@ import (
 // changed files; its error leaves the configuration in force as it is. The
 // access log goes to queue, as log does.
 func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
+	hup, started := lifecycle.Hangups(), cfg
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
@@ -40,7 +41,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: "anteroom", Name: "log_lines_dropped_total", Help: "Log lines that nobody read in time.",
+		Namespace: "anteroom", Name: "log_lines_dropped_total", Help: "Log lines that nobody read, or not in time.",
 	}, func() float64 { return float64(queue.Dropped()) }))
 	name, _ := cli.BuildVersion(version)
 	metrics := gateway.NewMetrics(registry, name)
@@ -81,9 +82,10 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
 			return
 		}
-		if later := needRestart(cfg, next); len(later) > 0 {
+		if later := needRestart(started, next); len(later) > 0 {
 			log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
 		}
+		warn(next, log)
 		cfg = next
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
@@ -99,7 +101,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
-	parts.AddReloads(reload, func() []string { return cfg.Files() })
+	parts.AddReloads(hup, reload, func() []string { return cfg.Files() })
 	addVisitors(&parts, g, listener, probes, cfg.ShutdownTimeout, log)
 	addOperators(&parts, operators, admin, log)
 	addCore(&parts, core)

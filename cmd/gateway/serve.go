@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os/signal"
 	"syscall"
 	"time"
@@ -42,13 +43,13 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		queue := logs.NewQueue(cmd.ErrOrStderr())
+		// Whoever reads the log may end and come back: that is no reason to end.
+		signal.Ignore(syscall.SIGPIPE)
+		queue := logs.NewQueue(cfg.Log.Format, cmd.ErrOrStderr())
 		go queue.Run()
 		defer queue.Stop(logsEnd)
 		log := logs.New(cfg.Log.Level, cfg.Log.Format, queue)
-		for _, w := range cfg.Warnings() {
-			log.Warn("configuration", "setting", w.Path, "warning", w.Message)
-		}
+		warn(cfg, log)
 		if n := descriptors(); n > 0 && n < fewDescriptors {
 			log.Warn("few file descriptors", "limit", n, "advice", "each visitor takes one and each request to an origin another; raise the hard limit (ulimit -Hn, LimitNOFILE=)")
 		}
@@ -61,4 +62,11 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		return serve(ctx, cfg, again, queue, log)
 	}
 	return cmd
+}
+
+// warn logs what is allowed and perhaps not meant.
+func warn(cfg *config.Config, log *slog.Logger) {
+	for _, w := range cfg.Warnings() {
+		log.Warn("configuration", "setting", w.Path, "warning", w.Message)
+	}
 }

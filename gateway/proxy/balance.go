@@ -2,7 +2,10 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"math"
+	"syscall"
 	"time"
 )
 
@@ -101,14 +104,17 @@ func (h *health) recover(now time.Time) {
 }
 
 // choose gives the least loaded server of those with the best rank, and of equal ones the one that was not chosen for
-// the longest. Call it with mu held.
-func (o *Origin) choose(now time.Time, tried uint64) (best *server, bestRank int) {
+// the longest; the server last, if there is one, comes last of its rank. Call it with mu held.
+func (o *Origin) choose(now time.Time, tried uint64, last *server) (best *server, bestRank int) {
 	bestLoad := 0
 	for _, s := range o.servers {
 		if tried&s.bit != 0 {
 			continue
 		}
 		rank, load := s.rank(now)
+		if s == last {
+			load = math.MaxInt
+		}
 		if best == nil || rank < bestRank || rank == bestRank && (load < bestLoad || load == bestLoad && s.used < best.used) {
 			best, bestRank, bestLoad = s, rank, load
 		}
@@ -178,14 +184,14 @@ func (o *Origin) risen(s *server, now time.Time) *Change {
 }
 
 // failed notes that a server could not be connected to, since begun: it is passed over for a while, longer each time.
-// An attempt that the request's own deadline cut short says nothing.
+// An attempt that the request's own deadline cut short, or for which this machine had no means, says nothing.
 func (o *Origin) failed(s *server, err error, begun time.Time) {
 	now := time.Now()
 	enough := o.cfg.ConnectTimeout
 	if t := o.cfg.Timeout; t > 0 {
 		enough = min(enough, t)
 	}
-	if isTimeout(err) && now.Sub(begun) < enough/2 {
+	if isTimeout(err) && now.Sub(begun) < enough/2 || ownFault(err) {
 		o.drop(s)
 		return
 	}
@@ -197,6 +203,16 @@ func (o *Origin) failed(s *server, err error, begun time.Time) {
 	}
 	o.mu.Unlock()
 	o.report(c)
+}
+
+// ownFault tells that this machine had no descriptor, memory or port for another connection.
+func ownFault(err error) bool {
+	for _, e := range [...]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // worked notes that a server which could not be connected to can be now.
@@ -248,14 +264,21 @@ func (o *Origin) noneHealthy(err error) error {
 	return &errNoneHealthy{err, why}
 }
 
-// Adopt takes over what old knows of the health of those servers that both have.
+// Adopt takes over what old knows of the health of those servers that both have, and which addresses their names had:
+// those are used where a lookup fails. Call it before anything is carried.
 func (o *Origin) Adopt(old *Origin) {
 	known := map[string]health{}
+	names := map[string]*name{}
 	old.mu.Lock()
 	for _, s := range old.servers {
-		known[s.url] = s.health
+		known[s.url], names[s.url] = s.health, s.name
 	}
 	old.mu.Unlock()
+	for _, s := range o.servers {
+		if before := names[s.url]; before != nil {
+			s.name.adopt(before)
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.servers {

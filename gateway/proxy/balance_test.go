@@ -3,7 +3,10 @@ package proxy
 import (
 	"fmt"
 	"math/bits"
+	"net"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +31,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // one carries one exchange.
 func (o *Origin) one(now time.Time, v verdict) *server {
-	s, _, _ := o.pick(now, 0, false)
+	s, _, _ := o.pick(now, 0, nil)
 	o.enter(0, nil)
 	o.done(s, nil, false, v, "test", now)
 	return s
@@ -108,14 +111,57 @@ func TestTheLastServersStay(t *testing.T) {
 	}
 	var tried uint64
 	for range o.servers {
-		s, _, forced := o.pick(time.Now(), tried, false)
+		s, _, forced := o.pick(time.Now(), tried, nil)
 		if s == nil || !forced {
 			t.Fatal("a server was not tried, or without the remark that all are out")
 		}
 		tried |= s.bit
 	}
-	if s, _, _ := o.pick(time.Now(), tried, false); s != nil {
+	if s, _, _ := o.pick(time.Now(), tried, nil); s != nil {
 		t.Error("a server was tried twice")
+	}
+}
+
+// Descriptors, memory or ports that this machine lacks are no server's fault.
+func TestOwnFaultsAreNoServers(t *testing.T) {
+	for _, tc := range []struct {
+		err error
+		out bool
+	}{
+		{syscall.ECONNREFUSED, true},
+		{syscall.EMFILE, false},
+		{syscall.ENFILE, false},
+		{syscall.EADDRNOTAVAIL, false},
+		{syscall.ENOBUFS, false},
+	} {
+		o := serversOf(t, 2)
+		s, _, _ := o.pick(noon, 0, nil)
+		o.failed(s, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", tc.err)}, noon)
+		if out := !s.up(); out != tc.out || s.inUse != 0 {
+			t.Errorf("%v: out %v, want %v; in use: %d", tc.err, out, tc.out, s.inUse)
+		}
+	}
+}
+
+// A request that has used up its time in the queue says nothing of the server that it then had none left for.
+func TestNoTimeToAnswerIsNoFault(t *testing.T) {
+	for _, tc := range []struct {
+		firstByte, timeout, given time.Duration
+		want                      verdict
+	}{
+		{time.Minute, time.Hour, 59 * time.Second, faulty},
+		{time.Minute, time.Hour, 10 * time.Second, unknown},
+		{time.Hour, time.Minute, 59 * time.Second, faulty},
+		{time.Hour, time.Minute, 10 * time.Second, unknown},
+		{0, time.Minute, 10 * time.Second, unknown},
+		{time.Minute, 0, 59 * time.Second, faulty},
+	} {
+		o := serversOf(t, 2)
+		o.cfg.FirstByteTimeout, o.cfg.Timeout = tc.firstByte, tc.timeout
+		x := &exchange{o: o, sentAt: time.Now().Add(-tc.given), outcome: Outcome{Kind: KindTimeout}}
+		if got, _ := x.verdict(); got != tc.want {
+			t.Errorf("%+v: %d", tc, got)
+		}
 	}
 }
 
@@ -137,7 +183,7 @@ func TestPassedOver(t *testing.T) {
 		if got := bad.until.Sub(now); got != d {
 			t.Fatalf("passed over for %v, want %v", got, d)
 		}
-		if s, _, _ := o.pick(now.Add(d-1), 0, false); s == bad {
+		if s, _, _ := o.pick(now.Add(d-1), 0, nil); s == bad {
 			t.Fatal("chosen too early")
 		} else {
 			o.drop(s)
@@ -145,7 +191,7 @@ func TestPassedOver(t *testing.T) {
 		fault() // begun before; it does not count
 		now = bad.until
 		for range 5 { // held, so that loads grow
-			o.pick(now, 0, false)
+			o.pick(now, 0, nil)
 		}
 		if bad.inUse > 1 {
 			t.Fatalf("%d requests at once to a server that has not shown that it works", bad.inUse)
@@ -187,7 +233,7 @@ func TestSlowStart(t *testing.T) {
 		o.mu.Unlock()
 		n := 0
 		for {
-			if s, _, _ := o.pick(noon.Add(tc.after), 0, false); s != back {
+			if s, _, _ := o.pick(noon.Add(tc.after), 0, nil); s != back {
 				break
 			}
 			n++
@@ -230,7 +276,7 @@ func TestBalanceInvariants(t *testing.T) {
 				o.enter(0, nil)
 				var tried uint64
 				for {
-					s, _, forced := o.pick(now, tried, false)
+					s, _, forced := o.pick(now, tried, nil)
 					if s == nil {
 						if bits.OnesCount64(tried) != n {
 							t.Fatal("a server was not tried")

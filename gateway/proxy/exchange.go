@@ -205,15 +205,15 @@ func (x *exchange) run() {
 // idempotent and has no body, and only once more, on a new connection.
 func (x *exchange) connectAndAsk() bool {
 	var tried uint64
-	fresh := false
+	var after *server // whose kept connection turned out to be closed
 	deadline := x.deadline()
 	for {
-		s, oc, out := x.o.pick(x.started, tried, fresh)
+		s, oc, out := x.o.pick(x.started, tried, after)
 		if s == nil {
 			return false // fail has been called for the last server
 		}
 		x.allOut = x.allOut || out && tried == 0
-		if oc != nil && !oc.usable() {
+		if oc != nil && (!x.started.Before(oc.until) || !oc.usable()) {
 			oc.Close()
 			x.o.drop(s)
 			continue
@@ -230,6 +230,7 @@ func (x *exchange) connectAndAsk() bool {
 			if oc, kind, err = x.o.dial(context.Background(), s, deadline); err != nil {
 				x.o.failed(s, err, begun)
 				tried |= s.bit
+				x.late = true
 				if x.allOut {
 					err = x.o.noneHealthy(err)
 				}
@@ -248,12 +249,12 @@ func (x *exchange) connectAndAsk() bool {
 		if err == nil {
 			return true
 		}
-		if reused && !fresh && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
+		if reused && after == nil && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
 			oc.in.release()
 			oc.Close()
 			x.o.drop(s)
 			x.oc, x.srv = nil, nil
-			fresh, x.late = true, true
+			after, x.late = s, true
 			continue
 		}
 		x.stopUpload()
@@ -293,7 +294,7 @@ func (x *exchange) ask(deadline time.Time) error {
 		c.body.left, c.body.ended, c.body.asked, c.body.consumed = 0, true, true, true
 	}
 	x.sentAt = x.started
-	if !oc.reused || x.late { // a connection, or a place in the queue, had to be waited for
+	if !oc.reused || x.late { // a connection, another server or a place in the queue had to be waited for
 		x.sentAt = time.Now()
 	}
 	oc.reused = true
@@ -335,6 +336,7 @@ func (x *exchange) ask(deadline time.Time) error {
 // readHeader reads informational answers, passing them on, up to the final one.
 func (x *exchange) readHeader() error {
 	oc := x.oc
+	limit := oc.patience // of the whole header, whatever it comes in
 	for interim := 0; ; interim++ {
 		n, err := 0, error(nil)
 		for {
@@ -345,6 +347,11 @@ func (x *exchange) readHeader() error {
 				}
 				if n > 0 {
 					break
+				}
+			}
+			if x.anyByte {
+				if err = x.allot(limit); err != nil {
+					return err
 				}
 			}
 			if err = oc.in.fill(); err != nil {
@@ -372,6 +379,20 @@ func (x *exchange) readHeader() error {
 			}
 		}
 	}
+}
+
+// allot leaves the next read of an answer's header what is left of the limit since the request was sent.
+func (x *exchange) allot(limit time.Duration) error {
+	if limit == 0 {
+		return x.whileWaiting() // it is the upload that this goes by
+	}
+	now := time.Now()
+	left := limit - now.Sub(x.sentAt)
+	if left <= 0 {
+		return errTimeout
+	}
+	x.oc.begun, x.oc.patience = now, left
+	return nil
 }
 
 // clientError marks an error as the client's.

@@ -104,6 +104,89 @@ func TestNoSecondRetry(t *testing.T) {
 	}
 }
 
+// A server whose kept connection ends may be dying: the request is sent again to another one, as long as that is as good.
+func TestRetryGoesToAnotherServer(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		out    bool // the other server is known to be out
+		status int
+	}{
+		{"one as good", false, 200},
+		{"one that is out", true, 502},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var conns atomic.Int32
+			dying := newRecorder(t, func(s *session) { // it still accepts, as the system does for a process that ends
+				if s.head() != "" && conns.Add(1) == 1 {
+					s.write(okAnswer)
+					s.head()
+				}
+			})
+			other := newRecorder(t, answering(okAnswer))
+			g := newGate(t, Config{Servers: []string{dying.url(), other.url()}}, Limits{}, nil)
+			c := g.dial()
+			c.probe()
+			g.outcome(0)
+			g.origin.mu.Lock()
+			busy := g.origin.servers[1]
+			busy.inUse += 10
+			busy.hurt, busy.down = tc.out, tc.out
+			g.origin.mu.Unlock()
+			c.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+			if status, _, body := c.answer("GET"); status != tc.status {
+				t.Errorf("%d %s, want %d", status, body, tc.status)
+			}
+			g.origin.drop(busy)
+		})
+	}
+}
+
+// The time in which a server could not be connected to is not that of the one which then answers.
+func TestTimeOfAnotherServerDoesNotCount(t *testing.T) {
+	mute, o := newRecorder(t, silent), newRecorder(t, answering(okAnswer))
+	cfg := to(o)
+	cfg.Servers, cfg.ConnectTimeout = []string{"https://" + mute.ln.Addr().String(), o.url()}, time.Second
+	g := newGate(t, cfg, Limits{}, nil)
+	c := g.dial()
+	for i := range 2 { // over a new connection, and over a kept one
+		g.origin.mu.Lock()
+		g.origin.servers[0].health = health{}
+		g.origin.mu.Unlock()
+		c.probe()
+		if out := g.outcome(i); out.Err != nil || out.FirstByte >= cfg.ConnectTimeout {
+			t.Errorf("request %d: %+v", i, out)
+		}
+	}
+	if n := g.origin.servers[0].fails; n != 1 {
+		t.Errorf("the first server failed %d times, want once since it was forgiven", n)
+	}
+}
+
+// A connection is not kept beyond its life, however short it has been idle.
+func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
+	var conns atomic.Int32
+	o := newRecorder(t, func(s *session) {
+		conns.Add(1)
+		answering(okAnswer)(s)
+	})
+	g := newGate(t, to(o), Limits{}, nil)
+	c := g.dial()
+	for i := range 2 {
+		c.probe()
+		g.outcome(i)
+	}
+	if n := conns.Load(); n != 1 {
+		t.Fatalf("%d connections, want 1", n)
+	}
+	g.origin.mu.Lock()
+	g.origin.servers[0].idle[0].until = time.Now()
+	g.origin.mu.Unlock()
+	c.probe()
+	if n := conns.Load(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+}
+
 // Bytes that nobody asked for, or an end, on an idle connection: it is not used again.
 func TestIdleConnections(t *testing.T) {
 	for _, tc := range []struct {
@@ -157,6 +240,17 @@ func silent(s *session) {
 	}
 }
 
+// dripping answers a line of its header now and then, without end.
+func dripping(s *session) {
+	s.body(s.head())
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for line, err := "HTTP/1.1 200 OK\r\n", error(nil); err == nil; line = "X-A: a\r\n" {
+		_, err = io.WriteString(s.Conn, line)
+		<-tick.C
+	}
+}
+
 func TestTimeouts(t *testing.T) {
 	short := 60 * time.Millisecond
 	for _, tc := range []struct {
@@ -173,6 +267,10 @@ func TestTimeouts(t *testing.T) {
 		{"POST", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", 504, KindTimeout, 1},
 		{"after an upload", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", 504, KindTimeout, 1},
 		{"half a header", func(c *Config) { c.FirstByteTimeout = short }, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A"); silent(s) }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops", func(c *Config) { c.FirstByteTimeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops, the whole", func(c *Config) { c.Timeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops after an upload", func(c *Config) { c.FirstByteTimeout = 4 * short }, dripping,
+			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("a", 100000), 504, KindTimeout, 1},
 		{"closed without an answer", func(*Config) {}, func(s *session) { s.head() }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
 		{"half a header, closed", func(*Config) {}, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A") }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
 	} {

@@ -27,7 +27,9 @@ func (o *Origin) watch(s *server) {
 		if o.life.Err() != nil {
 			return
 		}
-		o.checked(s, err, time.Now())
+		if !ownFault(err) {
+			o.checked(s, err, time.Now())
+		}
 		d := o.cfg.Health.Interval
 		timer.Reset(d - d/10 + rand.N(d/5)) //nolint:gosec // spreads load; nothing is kept safe by it
 	}
@@ -81,8 +83,6 @@ func (o *Origin) check(s *server) error {
 		"\r\nUser-Agent: anteroom-health\r\nAccept: */*\r\nConnection: close\r\n\r\n")); err != nil {
 		return err
 	}
-	oc.slice = max(time.Until(by), time.Millisecond)
-	oc.patience = oc.slice
 	for {
 		var a answer
 		n := 0
@@ -96,6 +96,8 @@ func (o *Origin) check(s *server) error {
 			if time.Now().After(by) {
 				return errTimeout
 			}
+			oc.slice = max(time.Until(by), time.Millisecond)
+			oc.patience = oc.slice
 			if err := oc.in.fill(); err != nil {
 				return noEOF(err)
 			}
@@ -109,6 +111,15 @@ func (o *Origin) check(s *server) error {
 	}
 }
 
+// answerTime is how long a server has for its answer where nothing else took time; 0: as long as it likes.
+func (o *Origin) answerTime() time.Duration {
+	d := o.cfg.FirstByteTimeout
+	if t := o.cfg.Timeout; t > 0 && (t < d || d == 0) {
+		d = t
+	}
+	return d
+}
+
 // verdict is what the exchange showed of its server, and in which words.
 func (x *exchange) verdict() (verdict, string) {
 	switch x.outcome.Kind {
@@ -119,7 +130,8 @@ func (x *exchange) verdict() (verdict, string) {
 		}
 		return sound, ""
 	case KindTimeout:
-		if x.outcome.Sent { // a stream may be silent for longer than we wait
+		// A stream may be silent for longer than we wait, and a request that waited for its turn leaves little time.
+		if x.outcome.Sent || time.Since(x.sentAt) < x.o.answerTime()/2 {
 			return unknown, ""
 		}
 		return faulty, "no answer in time"

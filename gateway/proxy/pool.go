@@ -140,14 +140,16 @@ func (o *Origin) leave() {
 }
 
 // pick chooses a server that was not tried yet; the slot is counted on it. It returns an idle connection of that server,
-// unless fresh is asked for or there is none, and tells whether the server is one that should be left alone, as all are.
-func (o *Origin) pick(now time.Time, tried uint64, fresh bool) (*server, *originConn, bool) {
+// unless there is none, and tells whether the server is one that should be left alone, as all are. Where a kept
+// connection of the server after has just ended, it returns none, and rather chooses another as good: that one may be
+// dying.
+func (o *Origin) pick(now time.Time, tried uint64, after *server) (*server, *originConn, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var best *server
 	rank := rankIn
 	if len(o.servers) > 1 {
-		if best, rank = o.choose(now, tried); best == nil {
+		if best, rank = o.choose(now, tried, after); best == nil {
 			return nil, nil, false
 		}
 	} else {
@@ -161,7 +163,7 @@ func (o *Origin) pick(now time.Time, tried uint64, fresh bool) (*server, *origin
 	}
 	best.inUse++
 	n := len(best.idle)
-	if fresh || n == 0 {
+	if after != nil || n == 0 {
 		return best, nil, rank != rankIn
 	}
 	c := best.idle[n-1]

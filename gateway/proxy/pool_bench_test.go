@@ -13,7 +13,7 @@ func BenchmarkPool(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				o.enter(0, nil)
-				s, _, _ := o.pick(noon, 0, false)
+				s, _, _ := o.pick(noon, 0, nil)
 				o.done(s, nil, false, sound, "", noon)
 			}
 		})

@@ -64,7 +64,7 @@ func (l *prefaceListener) Accept() (net.Conn, error) {
 	if !ok {
 		return c, nil
 	}
-	wanted := l.o.Wanted(tcp.AddrPort().Addr().Unmap())
+	wanted := l.o.Wanted(tcp.AddrPort().Addr().Unmap().WithZone("")) // as peerAddr has it
 	if wanted == 0 {
 		return c, nil
 	}

@@ -88,6 +88,13 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	return n.order(now)
 }
 
+// adopt takes the addresses of the same name over, to be looked up before they are used.
+func (n *name) adopt(old *name) {
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	n.addrs = old.addrs
+}
+
 // lookAlone is for what still goes on after Close. Call it with mu held.
 func (n *name) lookAlone(ctx context.Context, now time.Time) ([]netip.Addr, error) {
 	n.mu.Unlock()

@@ -283,6 +283,27 @@ func TestResolverAway(t *testing.T) {
 	}
 }
 
+// Nor does a change of the configuration take away which addresses a name had.
+func TestResolverAwayAtReload(t *testing.T) {
+	port := twins(t)
+	z := newZone(t, "127.0.0.2")
+	before := z.named(t, port)
+	before.ask()
+	z.set(func() { z.code = dnsmessage.RCodeServerFailure })
+	g := z.named(t, port)
+	g.origin.Adopt(before.origin)
+	if got := g.ask(); got != "200 127.0.0.2" {
+		t.Errorf("the resolver fails: %s", got)
+	}
+	z.set(func() { z.code, z.addrs = dnsmessage.RCodeSuccess, []string{"127.0.0.3"} })
+	g = z.named(t, port)
+	g.origin.Adopt(before.origin)
+	eventually(t, "the resolver's answer serves", func() bool {
+		g.forget()
+		return g.ask() == "200 127.0.0.3"
+	})
+}
+
 func TestNameThatIsUnknown(t *testing.T) {
 	z := newZone(t)
 	z.code = dnsmessage.RCodeNameError

@@ -108,7 +108,7 @@ type Origin struct {
 	Servers          []string      `koanf:"servers" doc:"Addresses as http://host:port or https://host:port, without a path."`
 	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"From the arrival of a request to the header of its answer, time in the queue included. A body that is still being sent has idle_timeout instead."`
 	ConnectTimeout   time.Duration `koanf:"connect_timeout" default:"2s" min:"1ms" max:"1h" doc:"Time to open a connection, TLS handshake included."`
-	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"From the end of the request to the first byte of the answer."`
+	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"From the end of the request to the end of the answer's header."`
 	IdleTimeout      time.Duration `koanf:"idle_timeout" default:"60s" min:"1ms" max:"24h" doc:"Longest silence inside the body of an answer or a request, and on upgraded connections."`
 	MaxConns         int           `koanf:"max_conns" default:"4096" min:"1" max:"1000000" unit:"connections" doc:"Most connections to the origin at once, over all its servers; upgraded ones count. Up to 4096 more requests wait."`
 	QueueTimeout     time.Duration `koanf:"queue_timeout" default:"1s" min:"0s" max:"1h" doc:"How long a request waits for one of max_conns before it gets 503. 0: not at all."`

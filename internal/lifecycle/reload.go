@@ -21,14 +21,19 @@ func (g *Group) AddUntilDone(ctx context.Context) {
 	}, cancel)
 }
 
-// AddReloads adds a part that calls reload at SIGHUP and when one of the files
-// changes, whose list is asked for anew each time.
-func (g *Group) AddReloads(reload func(), files func() []string) {
+// Hangups takes SIGHUP for the rest of the process: one that came before the
+// parts run, or while they end, would otherwise end it at once.
+func Hangups() <-chan os.Signal {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
+	return hup
+}
+
+// AddReloads adds a part that calls reload at SIGHUP, of which Hangups tells, and
+// when one of the files changes, whose list is asked for anew each time.
+func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []string) {
 	stop := make(chan struct{})
 	g.Add(func() error {
-		defer signal.Stop(hup)
 		tick := time.NewTicker(look)
 		defer tick.Stop()
 		seen := marksOf(files(), nil)

@@ -36,7 +36,7 @@ func TestReloads(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var g Group
 	g.AddUntilDone(ctx)
-	g.AddReloads(func() { reloaded <- struct{}{} }, func() []string { return []string{file, link, filepath.Join(dir, "none")} })
+	g.AddReloads(Hangups(), func() { reloaded <- struct{}{} }, func() []string { return []string{file, link, filepath.Join(dir, "none")} })
 	ended := make(chan error)
 	go func() { ended <- g.Run() }()
 
@@ -50,6 +50,10 @@ func TestReloads(t *testing.T) {
 	<-reloaded
 	cancel()
 	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	// One that comes while the others end says nothing, and ends nothing.
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 }

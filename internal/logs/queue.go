@@ -2,7 +2,6 @@ package logs
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ const queueSize = 4 << 20
 // Its methods are safe for concurrent use.
 type Queue struct {
 	out     io.Writer
+	format  string // as New has it, of what it has to say itself
 	dropped atomic.Int64
 	ended   chan struct{} // closed when everything has been written
 
@@ -28,8 +28,8 @@ type Queue struct {
 }
 
 // NewQueue makes a queue before out and starts nothing: Run writes.
-func NewQueue(out io.Writer) *Queue {
-	q := &Queue{out: out, ended: make(chan struct{})}
+func NewQueue(format string, out io.Writer) *Queue {
+	q := &Queue{out: out, format: format, ended: make(chan struct{})}
 	q.work.L = &q.mu
 	return q
 }
@@ -70,10 +70,13 @@ func (q *Queue) Run() {
 		q.untold = 0
 		q.mu.Unlock()
 		if lost > 0 {
-			batch = fmt.Appendf(batch, `{"time":%q,"level":"WARN","msg":"log lines were dropped: nobody read them in time","lines":%d}`+"\n",
-				time.Now().UTC().Format(time.RFC3339Nano), lost)
+			told := bytes.NewBuffer(batch)
+			New("warn", q.format, told).Warn("log lines were dropped: nobody read them in time", "lines", lost)
+			batch = told.Bytes()
 		}
-		_, _ = q.out.Write(batch) // the log cannot tell of itself
+		if n, err := q.out.Write(batch); err != nil { // the log cannot tell of itself
+			q.dropped.Add(int64(bytes.Count(batch[n:], []byte("\n"))))
+		}
 		if cap(batch) > queueSize/4 {
 			batch = nil
 		}

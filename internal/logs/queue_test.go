@@ -13,7 +13,7 @@ func TestQueueDoesNotWaitForItsReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := NewQueue(w)
+	q := NewQueue("text", w)
 	go q.Run()
 	line := strings.Repeat("x", 1023) + "\n"
 	for range 3 * queueSize / len(line) {
@@ -39,7 +39,7 @@ func TestQueueDoesNotWaitForItsReader(t *testing.T) {
 				break
 			}
 		}
-		told <- strings.Contains(all, `"msg":"log lines were dropped`)
+		told <- strings.Contains(all, `level=WARN msg="log lines were dropped: nobody read them in time" lines=`)
 		read <- n
 	}()
 	<-q.ended
@@ -54,7 +54,7 @@ func TestQueueDoesNotWaitForItsReader(t *testing.T) {
 
 func TestQueueWritesAllBeforeItStops(t *testing.T) {
 	var b strings.Builder
-	q := NewQueue(&b)
+	q := NewQueue("json", &b)
 	for range 100 {
 		q.Write([]byte("line\n"))
 	}

@@ -203,6 +203,34 @@ func TestReload(t *testing.T) {
 	until(t, "the new rate lets the first in", func() bool { return c.poll(g, first.Token).Pass != "" })
 }
 
+// What takes a restart is said at every reload, until the file says again what the gateway was started with.
+func TestReloadSaysWhatTakesARestart(t *testing.T) {
+	t.Parallel()
+	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
+	g := start(t, s)
+	s.store = fmt.Sprintf("{dir: %q}", g.dir)
+	const restart, done, warned = "change with a restart only", `"msg":"configuration reloaded"`, `"setting":"trusted_proxies[0]"`
+	for i, row := range []struct {
+		more string
+		want int // reloads so far that say so
+	}{
+		{"limits: {headers: 50}\n", 1},
+		{"limits: {headers: 50}\ntrusted_proxies: [0.0.0.0/0]\n", 2},
+		{"", 2},
+	} {
+		s.more = row.more
+		g.rewrite(s.yaml())
+		g.signal(syscall.SIGHUP)
+		until(t, "it reloads", func() bool { return strings.Count(g.text(), done) == i+1 })
+		if n := strings.Count(g.text(), restart); n != row.want {
+			t.Errorf("after reload %d: %d say that a restart is needed, want %d", i+1, n, row.want)
+		}
+	}
+	if n := strings.Count(g.text(), warned); n != 1 {
+		t.Errorf("%d warnings of what was trusted for a while, want 1", n)
+	}
+}
+
 // Operators' tokens are read again when their file changes.
 func TestOperatorsTokensAreReloaded(t *testing.T) {
 	t.Parallel()

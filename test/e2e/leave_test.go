@@ -142,6 +142,7 @@ func TestSIGTERMWaitsForBalancers(t *testing.T) {
 	g.signal(sigterm)
 	until(t, "it is not ready", func() bool { return strings.Contains(g.process.text(), `"msg":"draining"`) })
 	o.ask(http.MethodGet, "/readyz", "").want(http.StatusServiceUnavailable)
+	g.signal(sighup) // too late for a reload, and no reason to end at once
 	w := dialWire(t, g)
 	if code, _ := w.get("/"); code != http.StatusOK {
 		t.Errorf("a visitor who is still sent here: %d", code)

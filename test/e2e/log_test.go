@@ -13,22 +13,20 @@ import (
 	"time"
 )
 
-// Nobody reads the log: requests go on as ever, lines are dropped and counted, and the end comes in time.
-func TestNobodyReadsTheLog(t *testing.T) {
-	t.Parallel()
-	site := newOrigin(t, nil)
+// heardOnce is a gateway whose log is read up to the line that names its last socket. The reader has what comes then.
+func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
+	t.Helper()
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = out.Close() }()
-	cmd := exec.Command(gatewayBinary, "--origin", site.URL, "--rate", "1000", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	cmd := exec.Command(gatewayBinary, "--origin", site, "--rate", "1000", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	cmd.Dir = tempDir(t)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "ANTEROOM_STORE__DIR="+tempDir(t)), in
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill() }()
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), out.Close() })
 	_ = in.Close()
 	g := &gateway{t: t, process: &process{cmd: cmd}}
 	said := bufio.NewReader(out)
@@ -44,6 +42,40 @@ func TestNobodyReadsTheLog(t *testing.T) {
 			g.addr = m[2]
 		}
 	}
+	return g, out
+}
+
+// endsUnheard tells a gateway whose log nobody reads to end, which takes no reader.
+func (g *gateway) endsUnheard() {
+	g.t.Helper()
+	if err := g.cmd.Process.Signal(sigterm); err != nil {
+		g.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- g.cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			g.t.Error(err)
+		}
+	case <-time.After(patience):
+		g.t.Error("it does not end while nobody reads its log")
+	}
+}
+
+// dropped waits until lines of the log are counted as lost.
+func (g *gateway) dropped() {
+	g.t.Helper()
+	until(g.t, "what is lost is counted", func() bool {
+		metrics := adminOf(g.t, g).ask(http.MethodGet, "/metrics", "").body
+		return regexp.MustCompile(`(?m)^anteroom_log_lines_dropped_total [1-9]`).MatchString(metrics)
+	})
+}
+
+// Nobody reads the log: requests go on as ever, lines are dropped and counted, and the end comes in time.
+func TestNobodyReadsTheLog(t *testing.T) {
+	t.Parallel()
+	g, _ := heardOnce(t, newOrigin(t, nil).URL)
 	w := dialWire(t, g)
 	agent := "User-Agent: " + strings.Repeat("x", 8000)
 	for i := range 1000 { // 8 MB, twice what waits for a reader
@@ -51,23 +83,24 @@ func TestNobodyReadsTheLog(t *testing.T) {
 			t.Fatalf("request %d: %d", i, code)
 		}
 	}
-	until(t, "what is lost is counted", func() bool {
-		metrics := adminOf(t, g).ask(http.MethodGet, "/metrics", "").body
-		return regexp.MustCompile(`(?m)^anteroom_log_lines_dropped_total [1-9]`).MatchString(metrics)
-	})
-	if err := cmd.Process.Signal(sigterm); err != nil {
-		t.Fatal(err)
+	g.dropped()
+	g.endsUnheard()
+}
+
+// Whoever reads the log ends: the gateway does not.
+func TestTheLogsReaderEnds(t *testing.T) {
+	t.Parallel()
+	g, out := heardOnce(t, newOrigin(t, nil).URL)
+	_ = out.Close()
+	w := dialWire(t, g)
+	if code, _ := w.get("/missing", "Accept: */*"); code != http.StatusOK {
+		t.Error(code)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Error("it does not end while nobody reads its log")
+	g.dropped()
+	if code, _ := w.get("/missing", "Accept: */*"); code != http.StatusOK {
+		t.Error(code)
 	}
+	g.endsUnheard()
 }
 
 // The access log in the combined format, with networks in the place of addresses.
