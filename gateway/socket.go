@@ -17,8 +17,8 @@ import (
 )
 
 // socket accepts visitors. Where the system has no descriptor or memory for one more it waits for some to be given back,
-// rather than spin or give up. When it closes it takes those first who are connected already: the system would reset
-// them.
+// rather than spin or give up. When it closes it hears nobody new, and takes those first who are connected already: the
+// system would reset them.
 type socket struct {
 	net.Listener
 	log    *slog.Logger
@@ -147,6 +147,7 @@ func (s *socket) Close() error {
 	s.until = now.Add(lastCallLong)
 	close(s.leaving)
 	if d, ok := s.Listener.(deadliner); ok && s.begun {
+		hush(s.Listener)
 		return d.SetDeadline(now.Add(lastCall))
 	}
 	s.ended = true

@@ -90,7 +90,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
 
-	listener, err := net.Listen("tcp", cfg.Listen)
+	listener, err := listen(cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen %s: %w", cfg.Listen, err)
 	}
@@ -108,6 +108,13 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	err = parts.Run()
 	log.Info("stopped")
 	return err
+}
+
+// listen opens the visitors' socket. It speaks no multipath TCP, whose sockets cannot be told to hear nobody new.
+func listen(addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	return lc.Listen(context.Background(), "tcp", addr)
 }
 
 // addVisitors serves visitors; its end is: not ready, until balancers know; then drain, out.
