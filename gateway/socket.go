@@ -109,7 +109,7 @@ func pending(ln net.Listener) (yes bool) {
 		return false
 	}
 	err = raw.Control(func(fd uintptr) {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) //nolint:gosec // descriptors are small
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		yes = err == nil && n > 0
 	})
 	return yes && err == nil
