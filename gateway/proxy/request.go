@@ -1,291 +1,135 @@
 package proxy
 
-import "bytes"
+import (
+	"io"
+	"net/netip"
+	"slices"
 
-// appendRequest writes the request header that the origin gets: the visitor's lines as they came and where they stood,
-// without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never taken from the
-// visitor, no Connection header can strip them.
-func (x *exchange) appendRequest(dst []byte, authority string) []byte {
-	h, f := &x.c.head, x.f
-	dst = append(dst, h.methodBytes()...)
-	dst = append(dst, ' ')
-	dst = h.appendTarget(dst)
-	dst = append(dst, " HTTP/1.1\r\n"...)
-	host := f.Host
-	if len(host) == 0 {
-		host = h.hostBytes()
+	"github.com/valyala/fasthttp"
+)
+
+// Request is a request whose header has been let in, until its handler returns. Its byte slices are parts of that
+// header, as the client sent it, and may be kept no longer. It is used by one goroutine at a time.
+type Request struct{ c *clientConn }
+
+// RequestOf is the request of a handler whose server listens through Listener, nil of any other. Call CheckRequest
+// first: of a request that is not let in only the peer is known.
+func RequestOf(ctx *fasthttp.RequestCtx) *Request {
+	if c := clientOf(ctx); c != nil {
+		return &c.req
 	}
-	own := !x.o.cfg.PreserveHost || len(host) == 0
-	if h.hostEnd == 0 { // HTTP/1.0
-		dst = appendHost(dst, host, authority, own)
+	return nil
+}
+
+// Method is the request's method.
+func (r *Request) Method() []byte { return r.c.head.methodBytes() }
+
+// Is tells whether the method is m.
+func (r *Request) Is(m string) bool { return string(r.c.head.methodBytes()) == m }
+
+// Host is the value of Host; empty only on HTTP/1.0.
+func (r *Request) Host() []byte { return r.c.head.hostBytes() }
+
+// Protocol is "HTTP/1.1" or "HTTP/1.0".
+func (r *Request) Protocol() string {
+	if r.c.head.http10 {
+		return "HTTP/1.0"
 	}
-	run, cookies := -1, false // lines that are kept travel in one piece
+	return "HTTP/1.1"
+}
+
+// Target is the request's target in origin form, byte for byte (the authority of an absolute target is cut off).
+func (r *Request) Target() []byte {
+	h := &r.c.head
+	if t := h.targetBytes(); len(t) > 0 && t[0] == '/' || len(h.raw) == 0 {
+		return t
+	}
+	return h.appendTarget(nil)
+}
+
+// Peek is the value of the first field of that name, nil without one. The name is in lower case.
+func (r *Request) Peek(name string) []byte {
+	h := &r.c.head
 	for i := range h.lines {
-		l := &h.lines[i]
-		keep := false
-		switch l.kind {
-		case kindKeep:
-			keep = !h.named || !x.isNamed(h.name(l))
-		case kindHost:
-			keep = !own && len(f.Host) == 0 && h.tidy(l)
-		case kindLength:
-			keep = h.tidy(l)
-		}
-		if keep {
-			if run < 0 {
-				run = i
-			}
-			continue
-		}
-		if run >= 0 {
-			dst = append(dst, h.raw[h.lines[run].start:l.start]...)
-			run = -1
-		}
-		switch l.kind {
-		case kindHost:
-			dst = appendHost(dst, host, authority, own)
-		case kindLength:
-			dst = append(dst, "Content-Length: "...)
-			dst = append(dst, h.val(l)...)
-			dst = append(dst, "\r\n"...)
-		case kindCookie:
-			if !cookies {
-				cookies = true
-				dst = x.appendCookies(dst, i)
-			}
+		if l := &h.lines[i]; int(l.colon-l.start) == len(name) && equalFold(h.name(l), name) {
+			return h.val(l)
 		}
 	}
-	if run >= 0 {
-		dst = append(dst, h.raw[h.lines[run].start:h.lines[len(h.lines)-1].end]...)
-	}
-	return x.appendOwn(dst, host)
+	return nil
 }
 
-func appendHost(dst, host []byte, authority string, own bool) []byte {
-	dst = append(dst, "Host: "...)
-	if own {
-		dst = append(dst, authority...)
-	} else {
-		dst = append(dst, host...)
-	}
-	return append(dst, "\r\n"...)
-}
-
-// tidy tells a line that says what matters in the one way that nobody reads differently: one blank and no other.
-func (h *head) tidy(l *line) bool {
-	return l.value == l.colon+2 && h.raw[l.colon+1] == ' ' && l.end == l.valueEnd+2
-}
-
-func (x *exchange) isNamed(name []byte) bool {
-	h := &x.c.head
+// PeekAll are the values of all fields of that name, which is in lower case, in their order. It is valid until the next
+// call.
+func (r *Request) PeekAll(name string) [][]byte {
+	h, c := &r.c.head, r.c
+	c.values = c.values[:0]
 	for i := range h.lines {
-		if l := &h.lines[i]; l.kind == kindConnection && listNames(h.val(l), name) {
-			return true
+		if l := &h.lines[i]; int(l.colon-l.start) == len(name) && equalFold(h.name(l), name) {
+			c.values = append(c.values, h.val(l))
 		}
 	}
-	return false
+	return c.values
 }
 
-// appendCookies joins the cookie lines, of which the first is given, into one (RFC 9112 allows but one) and leaves out
-// what is not for the origin. A single line from which nothing has to go is left as it came.
-func (x *exchange) appendCookies(dst []byte, first int) []byte {
-	h := &x.c.head
-	begin, dropped := len(dst), false
-	dst = append(dst, h.name(&h.lines[first])...)
-	dst = append(dst, ": "...)
-	empty := len(dst)
-	for i := range h.lines[first:] {
-		l := &h.lines[first+i]
-		if l.kind != kindCookie {
-			continue
-		}
-		if h.named && x.isNamed(h.name(l)) {
-			dropped = true
-			continue
-		}
-		between := "; "
-		for rest, more := h.val(l), true; more; {
-			var pair []byte
-			if end := bytes.IndexByte(rest, ';'); end >= 0 {
-				pair, rest = rest[:end], rest[end+1:]
-			} else {
-				pair, more = rest, false
-			}
-			bare := trimOWS(pair)
-			switch {
-			case len(bare) > 0 && x.f.DropCookie != nil && x.f.DropCookie(cookieName(bare)):
-				dropped = true
-			case len(dst) == empty:
-				dst = append(dst, bare...)
-				between = ";"
-			default:
-				if dst = append(dst, between...); between != ";" {
-					pair = bare
-				}
-				dst = append(dst, pair...)
-				between = ";"
-			}
+// Peer is the address of the connection's other end.
+func (r *Request) Peer() netip.Addr { return r.c.peerAddr() }
+
+// Forwarded tells whether the request has anything to say of those before the peer (Forwarded, X-Forwarded-…).
+func (r *Request) Forwarded() bool { return r.c.head.forwarded }
+
+// Secure tells whether the request came by TLS: ours, or by the word of the PROXY protocol that of the peer before us.
+func (r *Request) Secure() bool { return r.c.secure || r.c.origin.secure }
+
+// ReadBody reads the whole request body, at most limit bytes of it, into dst's room or more. It answers an expectation
+// first.
+func (r *Request) ReadBody(dst []byte, limit int) ([]byte, error) {
+	body := &r.c.body
+	if body.ended && !body.consumed {
+		return nil, nil
+	}
+	if body.length > int64(limit) {
+		return nil, ErrBodyTooLarge
+	}
+	for b := dst[:0]; ; {
+		b = slices.Grow(b, 256)
+		n, err := body.Read(b[len(b):min(cap(b), limit+1)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > limit:
+			return nil, ErrBodyTooLarge
+		case err == io.EOF:
+			return b, nil
+		case err != nil:
+			return nil, err
 		}
 	}
-	switch {
-	case h.cookies == 1 && !dropped:
-		l := &h.lines[first]
-		return append(dst[:begin], h.raw[l.start:l.end]...)
-	case len(dst) == empty:
-		return dst[:begin]
-	}
-	return append(dst, "\r\n"...)
 }
 
-func cookieName(pair []byte) []byte {
-	for i, c := range pair {
-		if c == '=' {
-			return trimOWS(pair[:i])
-		}
+// Drain is called before an answer of our own to a request whose body was not read. It tells whether the connection
+// ends with the answer, which has to say so: it does where the body is too long to be dropped, or the client holds it
+// back. Anything shorter is dropped after the answer has been sent.
+func (r *Request) Drain() (closing bool) {
+	c := r.c
+	if !c.body.done() && (c.body.err != nil || !c.body.asked || c.body.left > drainBytes) {
+		c.last = true
 	}
-	return pair
+	return c.last || c.head.close
 }
 
-// appendOwn writes what the gateway vouches for, and the framing.
-func (x *exchange) appendOwn(dst, host []byte) []byte {
-	h, f := &x.c.head, x.f
-	peer := x.c.peerAddr()
-	client := f.ClientIP
-	if !client.IsValid() {
-		client = peer
-	}
-	dst = append(dst, "X-Forwarded-For: "...)
-	if len(f.ForwardedFor) > 0 {
-		dst = append(dst, f.ForwardedFor...)
-		dst = append(dst, ", "...)
-	}
-	dst = peer.AppendTo(dst)
-	dst = append(dst, "\r\nX-Real-IP: "...)
-	dst = client.AppendTo(dst)
-	dst = append(dst, "\r\nX-Forwarded-Proto: "...)
-	switch {
-	case f.Proto != "":
-		dst = append(dst, f.Proto...)
-	case x.c.req.Secure():
-		dst = append(dst, "https"...)
-	default:
-		dst = append(dst, "http"...)
-	}
-	if len(f.ForwardedHost) > 0 && validHost(f.ForwardedHost) {
-		host = f.ForwardedHost
-	}
-	if len(host) > 0 {
-		dst = append(dst, "\r\nX-Forwarded-Host: "...)
-		dst = append(dst, host...)
-	}
-	if isPort(f.ForwardedPort) {
-		dst = append(dst, "\r\nX-Forwarded-Port: "...)
-		dst = append(dst, f.ForwardedPort...)
-	}
-	if f.Session != "" {
-		dst = append(dst, "\r\nX-Waiting-Room-Session: "...)
-		dst = append(dst, f.Session...)
-	}
-	switch {
-	case h.teTrailers && x.upgrade != "":
-		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE, Upgrade"...)
-	case h.teTrailers:
-		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE"...)
-	case x.upgrade != "":
-		dst = append(dst, "\r\nConnection: Upgrade"...)
-	}
-	if x.upgrade != "" {
-		dst = append(dst, "\r\nUpgrade: "...)
-		dst = append(dst, x.upgrade...)
-	}
-	if h.length < 0 {
-		dst = append(dst, "\r\nTransfer-Encoding: chunked"...)
-		if h.trailer {
-			dst = x.appendTrailerNames(dst)
-		}
-	}
-	return append(dst, "\r\n\r\n"...)
-}
+// CloseAfter makes the answer the last on its connection, and say so.
+func (r *Request) CloseAfter() { r.c.last = true }
 
-// appendTrailerNames announces those of the client's trailers that may travel.
-func (x *exchange) appendTrailerNames(dst []byte) []byte {
-	h := &x.c.head
-	n := 0
-	for i := range h.lines {
-		l := &h.lines[i]
-		if l.kind != kindTrailer {
-			continue
-		}
-		dst, n = appendAllowedNames(dst, h.val(l), n)
+// ParseRequest reads a header as a connection from peer would, with the default Limits: for whoever wants to know what
+// a handler would see. The result can only be looked at.
+func ParseRequest(header []byte, peer netip.Addr) (*Request, *Refusal) {
+	l := &listener{lim: Limits{}.withDefaults()}
+	c := &clientConn{l: l, lim: &l.lim, peer: peer}
+	c.req.c = c
+	switch n, r := c.head.scan(header, c.lim); {
+	case r != nil:
+		return nil, r
+	case n == 0:
+		return nil, refuseSlow
 	}
-	return dst
-}
-
-func appendAllowedNames(dst, list []byte, n int) ([]byte, int) {
-	for len(list) > 0 {
-		var e []byte
-		if e, list = nextElement(list); !isToken(e) || forbiddenTrailer(e) {
-			continue
-		}
-		if n == 0 {
-			dst = append(dst, "\r\nTrailer: "...)
-		} else {
-			dst = append(dst, ", "...)
-		}
-		dst = append(dst, e...)
-		n++
-	}
-	return dst, n
-}
-
-// announced tells whether the request's Trailer names a field.
-func (h *head) announced(name []byte) bool {
-	for i := range h.lines {
-		if l := &h.lines[i]; l.kind == kindTrailer && listNames(h.val(l), name) {
-			return true
-		}
-	}
-	return false
-}
-
-// askedUpgrade is the protocol that the client asks to change to, where that can be passed on: one
-// protocol, in a bodiless HTTP/1.1 GET that says so in Connection. HTTP/2 and TLS would make of the
-// connection something that we no longer understand, so they are never passed on (the request is,
-// without them).
-func (h *head) askedUpgrade() []byte {
-	if h.upgrade < 0 || !h.upgradeOption || h.http10 || h.length != 0 || string(h.methodBytes()) != "GET" {
-		return nil
-	}
-	v := h.val(&h.lines[h.upgrade])
-	for i, c := range v {
-		if !tokenTable[c] && !(c == '/' && i > 0) {
-			return nil
-		}
-	}
-	if len(v) == 0 || len(v) > 64 || prefixFold(v, "h2") || prefixFold(v, "http/") || prefixFold(v, "tls/") || equalFold(v, "http") || equalFold(v, "tls") {
-		return nil
-	}
-	return v
-}
-
-// oddBody tells a request whose body many servers do not look for, and then read as the next request.
-func (h *head) oddBody() bool {
-	if h.length == 0 {
-		return false
-	}
-	m := string(h.methodBytes())
-	return m == "GET" || m == "HEAD"
-}
-
-// idempotent tells a request that may be sent once more when its connection broke before any answer
-// (RFC 9110 §9.2.2).
-func (h *head) idempotent() bool {
-	if h.length != 0 {
-		return false
-	}
-	switch string(h.methodBytes()) {
-	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
-		return true
-	}
-	return false
+	return &c.req, nil
 }

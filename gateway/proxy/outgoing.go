@@ -1,0 +1,291 @@
+package proxy
+
+import "bytes"
+
+// appendRequest writes the request header that the origin gets: the visitor's lines as they came and where they stood,
+// without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never taken from the
+// visitor, no Connection header can strip them.
+func (x *exchange) appendRequest(dst []byte, authority string) []byte {
+	h, f := &x.c.head, x.f
+	dst = append(dst, h.methodBytes()...)
+	dst = append(dst, ' ')
+	dst = h.appendTarget(dst)
+	dst = append(dst, " HTTP/1.1\r\n"...)
+	host := f.Host
+	if len(host) == 0 {
+		host = h.hostBytes()
+	}
+	own := !x.o.cfg.PreserveHost || len(host) == 0
+	if h.hostEnd == 0 { // HTTP/1.0
+		dst = appendHost(dst, host, authority, own)
+	}
+	run, cookies := -1, false // lines that are kept travel in one piece
+	for i := range h.lines {
+		l := &h.lines[i]
+		keep := false
+		switch l.kind {
+		case kindKeep:
+			keep = !h.named || !x.isNamed(h.name(l))
+		case kindHost:
+			keep = !own && len(f.Host) == 0 && h.tidy(l)
+		case kindLength:
+			keep = h.tidy(l)
+		}
+		if keep {
+			if run < 0 {
+				run = i
+			}
+			continue
+		}
+		if run >= 0 {
+			dst = append(dst, h.raw[h.lines[run].start:l.start]...)
+			run = -1
+		}
+		switch l.kind {
+		case kindHost:
+			dst = appendHost(dst, host, authority, own)
+		case kindLength:
+			dst = append(dst, "Content-Length: "...)
+			dst = append(dst, h.val(l)...)
+			dst = append(dst, "\r\n"...)
+		case kindCookie:
+			if !cookies {
+				cookies = true
+				dst = x.appendCookies(dst, i)
+			}
+		}
+	}
+	if run >= 0 {
+		dst = append(dst, h.raw[h.lines[run].start:h.lines[len(h.lines)-1].end]...)
+	}
+	return x.appendOwn(dst, host)
+}
+
+func appendHost(dst, host []byte, authority string, own bool) []byte {
+	dst = append(dst, "Host: "...)
+	if own {
+		dst = append(dst, authority...)
+	} else {
+		dst = append(dst, host...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// tidy tells a line that says what matters in the one way that nobody reads differently: one blank and no other.
+func (h *head) tidy(l *line) bool {
+	return l.value == l.colon+2 && h.raw[l.colon+1] == ' ' && l.end == l.valueEnd+2
+}
+
+func (x *exchange) isNamed(name []byte) bool {
+	h := &x.c.head
+	for i := range h.lines {
+		if l := &h.lines[i]; l.kind == kindConnection && listNames(h.val(l), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendCookies joins the cookie lines, of which the first is given, into one (RFC 9112 allows but one) and leaves out
+// what is not for the origin. A single line from which nothing has to go is left as it came.
+func (x *exchange) appendCookies(dst []byte, first int) []byte {
+	h := &x.c.head
+	begin, dropped := len(dst), false
+	dst = append(dst, h.name(&h.lines[first])...)
+	dst = append(dst, ": "...)
+	empty := len(dst)
+	for i := range h.lines[first:] {
+		l := &h.lines[first+i]
+		if l.kind != kindCookie {
+			continue
+		}
+		if h.named && x.isNamed(h.name(l)) {
+			dropped = true
+			continue
+		}
+		between := "; "
+		for rest, more := h.val(l), true; more; {
+			var pair []byte
+			if end := bytes.IndexByte(rest, ';'); end >= 0 {
+				pair, rest = rest[:end], rest[end+1:]
+			} else {
+				pair, more = rest, false
+			}
+			bare := trimOWS(pair)
+			switch {
+			case len(bare) > 0 && x.f.DropCookie != nil && x.f.DropCookie(cookieName(bare)):
+				dropped = true
+			case len(dst) == empty:
+				dst = append(dst, bare...)
+				between = ";"
+			default:
+				if dst = append(dst, between...); between != ";" {
+					pair = bare
+				}
+				dst = append(dst, pair...)
+				between = ";"
+			}
+		}
+	}
+	switch {
+	case h.cookies == 1 && !dropped:
+		l := &h.lines[first]
+		return append(dst[:begin], h.raw[l.start:l.end]...)
+	case len(dst) == empty:
+		return dst[:begin]
+	}
+	return append(dst, "\r\n"...)
+}
+
+func cookieName(pair []byte) []byte {
+	for i, c := range pair {
+		if c == '=' {
+			return trimOWS(pair[:i])
+		}
+	}
+	return pair
+}
+
+// appendOwn writes what the gateway vouches for, and the framing.
+func (x *exchange) appendOwn(dst, host []byte) []byte {
+	h, f := &x.c.head, x.f
+	peer := x.c.peerAddr()
+	client := f.ClientIP
+	if !client.IsValid() {
+		client = peer
+	}
+	dst = append(dst, "X-Forwarded-For: "...)
+	if len(f.ForwardedFor) > 0 {
+		dst = append(dst, f.ForwardedFor...)
+		dst = append(dst, ", "...)
+	}
+	dst = peer.AppendTo(dst)
+	dst = append(dst, "\r\nX-Real-IP: "...)
+	dst = client.AppendTo(dst)
+	dst = append(dst, "\r\nX-Forwarded-Proto: "...)
+	switch {
+	case f.Proto != "":
+		dst = append(dst, f.Proto...)
+	case x.c.req.Secure():
+		dst = append(dst, "https"...)
+	default:
+		dst = append(dst, "http"...)
+	}
+	if len(f.ForwardedHost) > 0 && validHost(f.ForwardedHost) {
+		host = f.ForwardedHost
+	}
+	if len(host) > 0 {
+		dst = append(dst, "\r\nX-Forwarded-Host: "...)
+		dst = append(dst, host...)
+	}
+	if isPort(f.ForwardedPort) {
+		dst = append(dst, "\r\nX-Forwarded-Port: "...)
+		dst = append(dst, f.ForwardedPort...)
+	}
+	if f.Session != "" {
+		dst = append(dst, "\r\nX-Waiting-Room-Session: "...)
+		dst = append(dst, f.Session...)
+	}
+	switch {
+	case h.teTrailers && x.upgrade != "":
+		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE, Upgrade"...)
+	case h.teTrailers:
+		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE"...)
+	case x.upgrade != "":
+		dst = append(dst, "\r\nConnection: Upgrade"...)
+	}
+	if x.upgrade != "" {
+		dst = append(dst, "\r\nUpgrade: "...)
+		dst = append(dst, x.upgrade...)
+	}
+	if h.length < 0 {
+		dst = append(dst, "\r\nTransfer-Encoding: chunked"...)
+		if h.trailer {
+			dst = x.appendTrailerNames(dst)
+		}
+	}
+	return append(dst, "\r\n\r\n"...)
+}
+
+// appendTrailerNames announces those of the client's trailers that may travel.
+func (x *exchange) appendTrailerNames(dst []byte) []byte {
+	h := &x.c.head
+	n := 0
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.kind != kindTrailer {
+			continue
+		}
+		dst, n = appendAllowedNames(dst, h.val(l), n)
+	}
+	return dst
+}
+
+func appendAllowedNames(dst, list []byte, n int) ([]byte, int) {
+	for len(list) > 0 {
+		var e []byte
+		if e, list = nextElement(list); !isToken(e) || forbiddenTrailer(e) {
+			continue
+		}
+		if n == 0 {
+			dst = append(dst, "\r\nTrailer: "...)
+		} else {
+			dst = append(dst, ", "...)
+		}
+		dst = append(dst, e...)
+		n++
+	}
+	return dst, n
+}
+
+// announced tells whether the request's Trailer names a field.
+func (h *head) announced(name []byte) bool {
+	for i := range h.lines {
+		if l := &h.lines[i]; l.kind == kindTrailer && listNames(h.val(l), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// askedUpgrade is the protocol that the client asks to change to, where that can be passed on: one
+// protocol, in a bodiless HTTP/1.1 GET that says so in Connection. HTTP/2 and TLS would make of the
+// connection something that we no longer understand, so they are never passed on (the request is,
+// without them).
+func (h *head) askedUpgrade() []byte {
+	if h.upgrade < 0 || !h.upgradeOption || h.http10 || h.length != 0 || string(h.methodBytes()) != "GET" {
+		return nil
+	}
+	v := h.val(&h.lines[h.upgrade])
+	for i, c := range v {
+		if !tokenTable[c] && !(c == '/' && i > 0) {
+			return nil
+		}
+	}
+	if len(v) == 0 || len(v) > 64 || prefixFold(v, "h2") || prefixFold(v, "http/") || prefixFold(v, "tls/") || equalFold(v, "http") || equalFold(v, "tls") {
+		return nil
+	}
+	return v
+}
+
+// oddBody tells a request whose body many servers do not look for, and then read as the next request.
+func (h *head) oddBody() bool {
+	if h.length == 0 {
+		return false
+	}
+	m := string(h.methodBytes())
+	return m == "GET" || m == "HEAD"
+}
+
+// idempotent tells a request that may be sent once more when its connection broke before any answer
+// (RFC 9110 §9.2.2).
+func (h *head) idempotent() bool {
+	if h.length != 0 {
+		return false
+	}
+	switch string(h.methodBytes()) {
+	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
+		return true
+	}
+	return false
+}
