@@ -135,6 +135,7 @@ type rounds struct {
 	paths
 	due      []time.Duration // of each path; -1: under way
 	left     []int
+	pick     int // of the last Due
 	refused  int
 	answered int
 }
