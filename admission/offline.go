@@ -84,14 +84,16 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 		p.OnStoreError == OnErrorLocal && r.local.share(p, snap.Gateways, r.c.mono()):
 		return r.activeOffline(t), Granted, nil
 	}
-	if r.anchor.Load() == nil {
+	// A gateway may have heard the store without having a snapshot yet.
+	t.Fence = max(snap.Fence, r.knowledge().fence)
+	if r.anchor.Load() == nil || t.Fence == 0 {
 		r.mu.Lock()
 		r.lastOrd = max(r.c.mono()/1e6, r.lastOrd+1)
 		t.Order = r.lastOrd
 		r.mu.Unlock()
 		t.Epoch = neverHeard
 	} else {
-		t.Order, t.Fence = r.nextOrder(), snap.Fence
+		t.Order = r.nextOrder()
 	}
 	if r.length(snap) < frontSize(p.Rate) {
 		r.signed.add(t)
