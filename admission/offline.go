@@ -85,10 +85,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 		return r.activeOffline(t), Granted, nil
 	}
 	if r.anchor.Load() == nil {
-		r.mu.Lock()
-		r.lastOrd = max(r.c.mono()/1e6, r.lastOrd+1)
-		t.Order = r.lastOrd
-		r.mu.Unlock()
+		t.Order = r.ascend(r.c.mono() / 1e6)
 		t.Epoch = neverHeard
 	} else {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence

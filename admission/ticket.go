@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,7 +79,17 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 		}
 		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence)
 	}
-	return r.ask(ctx, "room_enter", args, len(qs))
+	answers, err := r.ask(ctx, "room_enter", args, len(qs))
+	var orders []int64
+	for i, a := range answers {
+		if qs[i].kind == "arrive" && a.code == "W" && a.ord > r.Snapshot().RoomTime {
+			orders = append(orders, a.ord)
+		}
+	}
+	if len(orders) > 0 {
+		r.change(func(b *beyond) { b.recent = b.recent.with(orders) })
+	}
+	return answers, err
 }
 
 func (r *Room) sendSeen(ctx context.Context, qs []seenQ) ([]reply, error) {
@@ -182,9 +193,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if !a.Keyed && r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
-		r.mu.Lock()
-		r.pending[t.Order/1e6]++
-		r.mu.Unlock()
+		r.arrived.add(t.Order/1e6, &r.beyond.Load().taken)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}
@@ -205,11 +214,6 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if ans.code == "W" {
 		r.wake()
-		r.mu.Lock()
-		if ans.ord > r.snap.Load().RoomTime {
-			r.recent.add(ans.ord)
-		}
-		r.mu.Unlock()
 	} else if ans.code == "A" {
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
@@ -223,18 +227,7 @@ func (r *Room) length(s *Snapshot) int64 {
 	for _, p := range s.Pending {
 		n += p.Count
 	}
-	return n + r.unsent()
-}
-
-// unsent counts the arrivals that the store was not told of.
-func (r *Room) unsent() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var n int64
-	for _, k := range r.pending {
-		n += k
-	}
-	return n
+	return n + r.untold(r.beyond.Load(), math.MaxInt64)
 }
 
 // Check answers a poll: from the snapshot or from memory where DESIGN §4 allows
