@@ -137,7 +137,7 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 	adj := r.knowledge().adj
 	now := r.c.mono()
 	r.timed(rest[2], &r.known.since, func(id ID, at int64) {
-		if m, ok := r.memory.get(id); ok && m.standing.State != Waiting {
+		if m, ok := r.memory.get(id, now); ok && m.standing.State != Waiting {
 			return
 		}
 		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: at - adj, Ticket: Ticket{ID: id}}, at: now, seenRoom: at})
