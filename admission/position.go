@@ -21,20 +21,17 @@ func (r *Room) inFront(s *Snapshot, order int64) bool {
 // the snapshot or through this gateway since, and those that arrived before it and are not enrolled yet. For 90 s after the store
 // lost its data it is counted from the last snapshot before.
 func (r *Room) Ahead(order int64) int64 {
-	s := r.Snapshot()
-	n := s.ahead(order) + s.unenrolled(order)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n += r.recent.ahead(order)
-	for sec, k := range r.pending {
-		if sec < order/1e6 {
-			n += k
+	for {
+		b := r.beyond.Load()
+		s := b.snap
+		n := s.ahead(order) + s.unenrolled(order) + b.recent.ahead(order) + r.untold(b, order/1e6)
+		if f := b.before; f != nil && r.c.mono() < f.until {
+			n = max(n, f.snap.ahead(order)+f.snap.unenrolled(order)-(s.Admissions-f.base))
+		}
+		if r.beyond.Load() == b { // else arrivals may have been counted by another's reckoning
+			return max(0, n)
 		}
 	}
-	if b := r.before; b != nil && r.c.mono() < b.until {
-		n = max(n, b.snap.ahead(order)+b.snap.unenrolled(order)-(s.Admissions-b.base))
-	}
-	return max(0, n)
 }
 
 // ahead counts the enrolled before an order: exact in the front, interpolated
