@@ -158,8 +158,6 @@ func TestProgramsTakeTheirConfiguration(t *testing.T) {
 
 // TestABadConfigurationIsFound: check-config is what the last test believes; it has to be able to say no.
 func TestABadConfigurationIsFound(t *testing.T) {
-	values := examples(t)[0].values
-	_ = values
 	r := render(t, override(t, "redis", `gateway: {config: {rooms: [{id: sale, origin: shop, queue: {absence: 1s}}]}}`))
 	m := mount(t, r, programs(r)[0])
 	if out, err := m.command(t, m.args("check-config")...).CombinedOutput(); err == nil || !strings.Contains(string(out), "absence") {

@@ -45,7 +45,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{`bulkworker: {admintoken: {name: a}}`, "admintoken"},
 		{`store: {URL: "redis://a"}`, "URL"},
 		{`store: {tls: {secretName: a}}`, "secretName"},
-		{`valkey: {persistance: {size: 1Gi}}`, "persistance"},
+		{`valkey: {persistent: {size: 1Gi}}`, "persistent"},
 		{`networkPolicy: {origins: [{from: []}]}`, "from"},
 		{`networkPolicy: {visitors: [{namespace: a}]}`, "namespace"},
 		{`networkPolicy: {dns: [{ipBlock: {cird: 10.0.0.0/8}}]}`, "cird"},
