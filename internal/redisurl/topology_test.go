@@ -126,6 +126,28 @@ func TestSentinelsThatAreDown(t *testing.T) {
 	}
 }
 
+// TestTheDocumentedUsersAreEnough follows a failover as the users that docs/store.md describes, of servers and sentinels.
+func TestTheDocumentedUsersAreEnough(t *testing.T) {
+	t.Parallel()
+	const page = "../../docs/store.md"
+	trio := redistest.SentinelTrio(t)
+	redistest.DocumentedUser(t, page, "anteroom", trio.Servers...)
+	redistest.DocumentedUser(t, page, "anteroom-sentinel", trio.Sentinels...)
+	c := open(t, strings.Replace(trio.URL(), "://", "://anteroom:PASSWORD@", 1)+"?sentinel_user=anteroom-sentinel&sentinel_password=PASSWORD")
+	if err := c.Set(t.Context(), "wr:k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckServer(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	trio.Servers[0].Kill()
+	eventually(t, func() error { return c.Set(t.Context(), "wr:k", "after", 0).Err() })
+	log, err := trio.Sentinels[1].Client().Do(t.Context(), "ACL", "LOG").Slice()
+	if err != nil || len(log) > 0 {
+		t.Errorf("the sentinel refused something: %v, %v", log, err)
+	}
+}
+
 // TestAMasterThatWasReplacedIsLeft: connections to a server that is no longer the master, and lives, are given up.
 func TestAMasterThatWasReplacedIsLeft(t *testing.T) {
 	t.Parallel()
