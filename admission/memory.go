@@ -2,6 +2,7 @@ package admission
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,7 @@ type remembered struct {
 	at       int64 // mono, ns
 	client   Client
 	seenRoom int64 // room time of the answer
+	asked    bool  // the store was asked to claim a waiting ticket less than a second ago
 }
 
 // memory holds the last answers: polls within a second cost the store nothing,
@@ -18,10 +20,28 @@ type remembered struct {
 // it is what this gateway offers.
 type memory struct {
 	shards [64]struct {
-		mu sync.Mutex
-		m  map[ID]remembered
+		mu   sync.Mutex
+		line map[ID]place      // those that wait; most of what there is
+		m    map[ID]remembered // all others
 	}
 	sweep int
+	terms atomic.Pointer[[]term]
+	marks atomic.Pointer[marks]
+}
+
+// place is what is remembered of a ticket that waits. There may be a million: it is small, and holds nothing that the
+// collector has to follow.
+type place struct {
+	order, seen int64
+	at          uint32 // mono, ms
+	asked       uint32 // likewise, of the last claim that went to the store; 0: none
+	term        int32  // index
+}
+
+// term is what the tickets of one epoch share.
+type term struct {
+	epoch string
+	fence int64
 }
 
 // memoryMost bounds a shard; beyond it new waiting tickets are not remembered.
@@ -29,16 +49,51 @@ const memoryMost = 1 << 15
 
 func (m *memory) init() {
 	for i := range m.shards {
-		m.shards[i].m = map[ID]remembered{}
+		m.shards[i].line, m.shards[i].m = map[ID]place{}, map[ID]remembered{}
+	}
+	m.terms.Store(&[]term{})
+}
+
+// millis is mono in the form in which places keep it: never sooner than it was, and never 0.
+func millis(mono int64) uint32 { return max(1, uint32((mono+999_999)/1_000_000)) }
+
+// since is how long ago that was, from 0 to some days.
+func since(mono int64, ms uint32) time.Duration {
+	return time.Duration(max(0, int32(uint32(mono/1_000_000)-ms))) * time.Millisecond
+}
+
+// termOf gives the index of an epoch and fence. There are few: one a reset or loss of the store.
+func (m *memory) termOf(epoch string, fence int64) int32 {
+	for {
+		old := m.terms.Load()
+		for i := len(*old) - 1; i >= 0; i-- {
+			if t := (*old)[i]; t.fence == fence && t.epoch == epoch {
+				return int32(i)
+			}
+		}
+		all := append((*old)[:len(*old):len(*old)], term{epoch, fence})
+		if m.terms.CompareAndSwap(old, &all) {
+			return int32(len(all) - 1)
+		}
 	}
 }
 
-func (m *memory) get(id ID) (remembered, bool) {
+func (m *memory) get(id ID, now int64) (remembered, bool) {
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
-	v, ok := s.m[id]
+	p, waits := s.line[id]
+	if !waits {
+		v, ok := s.m[id]
+		s.mu.Unlock()
+		return v, ok
+	}
 	s.mu.Unlock()
-	return v, ok
+	t := (*m.terms.Load())[p.term]
+	return remembered{
+		standing: Standing{State: Waiting, Ticket: Ticket{ID: id, Order: p.order, Seen: p.seen, Epoch: t.epoch, Fence: t.fence}},
+		at:       now - int64(since(now, p.at)),
+		asked:    p.asked != 0 && since(now, p.asked) < time.Second,
+	}, true
 }
 
 func (m *memory) put(id ID, v remembered) {
@@ -46,11 +101,30 @@ func (m *memory) put(id ID, v remembered) {
 		return // nothing is answered from it, and whoever hoarded tokens would fill it
 	}
 	s := &m.shards[id[0]&63]
+	if v.standing.State == Waiting {
+		t := &v.standing.Ticket
+		p := place{order: t.Order, seen: t.Seen, at: millis(v.at), term: m.termOf(t.Epoch, t.Fence)}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		old, known := s.line[id]
+		if p.asked = old.asked; v.asked {
+			p.asked = p.at
+		}
+		if known || len(s.line) < memoryMost {
+			s.line[id] = p
+		}
+		delete(s.m, id)
+		return
+	}
 	s.mu.Lock()
-	if _, ok := s.m[id]; ok || len(s.m) < memoryMost || v.standing.State != Waiting {
+	delete(s.line, id)
+	old, known := s.m[id]
+	stolen := known && old.standing.State == Active && v.standing.Reason == ReasonClaimed && v.client != old.client
+	if !stolen { // what somebody else was answered says nothing about who claimed it
 		s.m[id] = v
 	}
 	s.mu.Unlock()
+	m.mark(id)
 }
 
 // forget drops what is no longer of use from one shard; called in turn.
@@ -58,12 +132,14 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	s := &m.shards[m.sweep&63]
 	m.sweep++
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	for id, p := range s.line {
+		if since(now, p.at) > absence/4 {
+			delete(s.line, id)
+		}
+	}
 	for id, v := range s.m {
 		keep := absence + endedMemory
 		switch v.standing.State {
-		case Waiting:
-			keep = absence / 4
 		case Admitted:
 			keep = claimWindow
 		case Active:
@@ -71,14 +147,22 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 		}
 		if now-v.at > int64(keep) {
 			delete(s.m, id)
+			continue
 		}
+		if b := m.marks.Load(); b != nil {
+			b.next.set(id)
+		}
+	}
+	s.mu.Unlock()
+	if m.sweep&63 == 0 {
+		m.turn()
 	}
 }
 
 // endedMemory is for how long beyond absence an ended ticket is remembered.
 const endedMemory = 15 * time.Minute
 
-// all calls f for every entry.
+// all calls f for every entry but those that wait.
 func (m *memory) all(f func(ID, remembered)) {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -92,13 +176,14 @@ func (m *memory) all(f func(ID, remembered)) {
 
 // answer gives the remembered standing when it still holds for t: any answer
 // for a second, the end of a ticket for good. A claimed ticket is asked about
-// again, because the same client may repeat its claim.
+// again after that, because the same client may repeat its claim.
 func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	s := v.standing
+	fresh := now-v.at < int64(time.Second)
 	switch s.State {
 	case Waiting:
 		// A token that another gateway renewed in another epoch is news; an old one that a client kept is not.
-		if now-v.at >= int64(time.Second) || t.Epoch != s.Ticket.Epoch && t.Seen > s.Ticket.Seen {
+		if !fresh || t.Epoch != s.Ticket.Epoch && t.Seen > s.Ticket.Seen {
 			return Standing{}, false
 		}
 		k := s.Ticket
@@ -106,15 +191,22 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 		k.Client, k.Interval = t.Client, t.Interval
 		s.Ticket = k
 		return s, true
-	case Admitted, Active:
-		return Standing{}, false
+	case Admitted:
+		s.Ticket = t
+		return s, fresh
+	case Active:
+		s.Ticket = t
+		if v.client != t.Client || t.Client == (Client{}) {
+			return Standing{State: Ended, Reason: ReasonClaimed, AdmittedAt: s.AdmittedAt, Ticket: t}, fresh && !s.Offline
+		}
+		return s, fresh && !s.Offline
 	case Expired:
 		s.Ticket = t
 		return s, s.Reason == ReasonRemoved
 	case Ended:
 		s.Ticket = t
 		if s.Reason == ReasonClaimed {
-			return s, now-v.at < int64(time.Second) && v.client == t.Client
+			return s, fresh && v.client == t.Client
 		}
 		return s, true
 	case Lapsed:
@@ -122,4 +214,48 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 		return s, true
 	}
 	return Standing{}, false
+}
+
+// marks tell without a lock that an id is not among those that are remembered and do not wait, which is so for nearly
+// every poll. A bit that is set may be another's. Each sweep through the shards makes them anew.
+type marks struct{ now, next *bits }
+
+type bits [1 << 13]atomic.Uint64
+
+func (b *bits) at(id ID) (word *atomic.Uint64, bit uint64) {
+	n := uint(id[1]) | uint(id[2])<<8 | uint(id[3])<<16
+	return &b[n>>6%uint(len(b))], 1 << (n & 63)
+}
+
+func (b *bits) set(id ID) {
+	if word, bit := b.at(id); word.Load()&bit == 0 {
+		word.Or(bit)
+	}
+}
+
+func (m *memory) mark(id ID) {
+	b := m.marks.Load()
+	for b == nil {
+		m.marks.CompareAndSwap(nil, &marks{&bits{}, &bits{}})
+		b = m.marks.Load()
+	}
+	b.now.set(id)
+	b.next.set(id)
+}
+
+// turn begins with the marks that the last round of sweeps has made.
+func (m *memory) turn() {
+	if b := m.marks.Load(); b != nil {
+		m.marks.Store(&marks{b.next, &bits{}})
+	}
+}
+
+// settled tells whether something may be remembered of an id other than that it waits.
+func (m *memory) settled(id ID) bool {
+	b := m.marks.Load()
+	if b == nil {
+		return false
+	}
+	word, bit := b.now.at(id)
+	return word.Load()&bit != 0
 }

@@ -130,10 +130,17 @@ func (c *crowd) claim() {
 		t.Client = Client{9, 9}
 	}
 	g := c.any()
-	entered := g.enters
+	before, entered := g.calls, g.enters
 	s, err := g.room.Claim(context.Background(), t)
 	if err != nil && !errors.Is(err, ErrNotYet) {
 		c.t.Fatal(err)
+	}
+	if g.calls == before { // repeated within a second: nothing was claimed, and nobody else's claim is told
+		grant := c.model.Grants[t.ID]
+		if s.State == Active && (grant == nil || grant.What != ReasonClaimed || grant.Client != t.Client) {
+			c.t.Fatalf("memory gives a session to a claim of %v, model %+v", t.ID, grant)
+		}
+		return
 	}
 	if g.enters > entered {
 		c.model.Refill()

@@ -1,6 +1,28 @@
 package admission
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// beyond is what this process knows of the line and its snapshot does not show. Immutable: every poll asks how many are
+// ahead, and waits for nobody. room.mu is held to put another in its place.
+type beyond struct {
+	snap   *Snapshot
+	recent newcomers
+	taken  tally     // arrivals signed here that the store was told of
+	told   []arrived // those of them that snap does not hold yet
+	before *former
+}
+
+// change replaces what is known beyond the snapshot.
+func (r *Room) change(f func(*beyond)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := *r.beyond.Load()
+	f(&b)
+	r.beyond.Store(&b)
+}
 
 // newcomers are the orders, ascending, that the store has enrolled for this
 // process since the snapshot was built: the snapshot does not show them yet,
@@ -11,22 +33,90 @@ type newcomers []int64
 // longer counted one by one.
 const mostNewcomers = 4096
 
-func (n *newcomers) add(order int64) {
-	at, known := slices.BinarySearch(*n, order)
-	if known || len(*n) >= mostNewcomers {
-		return
+// with gives the newcomers and those of a batch.
+func (n newcomers) with(orders []int64) newcomers {
+	if room := mostNewcomers - len(n); len(orders) > room {
+		orders = orders[:room]
 	}
-	*n = slices.Insert(*n, at, order)
+	all := slices.Concat(n, orders)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-// forget drops those that a snapshot of that room time holds.
-func (n *newcomers) forget(roomTime int64) {
-	at, _ := slices.BinarySearch(*n, roomTime+1)
-	*n = slices.Delete(*n, 0, at)
+// after gives those that a snapshot of that room time does not hold.
+func (n newcomers) after(roomTime int64) newcomers {
+	at, _ := slices.BinarySearch(n, roomTime+1)
+	return n[at:]
 }
 
 // ahead counts those with a smaller order.
 func (n newcomers) ahead(order int64) int64 {
 	at, _ := slices.BinarySearch(n, order)
 	return int64(at)
+}
+
+// arrivals counts those that this process has signed a place, by second of their order: a word for a second, which is its
+// upper half. Counts only grow; a word is used again for another second once the store was told of all in it.
+type arrivals [8]atomic.Uint64
+
+// tally is what arrivals held at some time.
+type tally [len(arrivals{})]uint64
+
+// arrived is a second's arrivals, and the seq under which the store was told of them.
+type arrived struct{ seq, second, count int64 }
+
+func (a *arrivals) add(second int64, taken *tally) {
+	for i := range int64(len(a)) {
+		at := uint64(second+i) % uint64(len(a))
+		for {
+			w := a[at].Load()
+			next := w + 1
+			if !sameSecond(w, uint64(second)<<32) {
+				if w != taken[at] {
+					break // to the next word
+				}
+				next = uint64(second)<<32 | 1
+			}
+			if a[at].CompareAndSwap(w, next) {
+				return
+			}
+		}
+	}
+	// The store was told of none for so many seconds: when exactly they came is not what matters now.
+	a[uint64(second)%uint64(len(a))].Add(1)
+}
+
+func (a *arrivals) tally() (t tally) {
+	for i := range a {
+		t[i] = a[i].Load()
+	}
+	return t
+}
+
+// since gives what word i counted since an earlier tally.
+func (t *tally) since(earlier *tally, i int) (second, count int64) {
+	w := t[i]
+	n := uint32(w)
+	if sameSecond(w, earlier[i]) {
+		n -= uint32(earlier[i])
+	}
+	return int64(w >> 32), int64(n)
+}
+
+func sameSecond(a, b uint64) bool { return a>>32 == b>>32 }
+
+// untold counts the arrivals of the seconds before one that were signed here and that the snapshot does not hold.
+func (r *Room) untold(b *beyond, before int64) (n int64) {
+	for _, t := range b.told {
+		if t.second < before {
+			n += t.count
+		}
+	}
+	now := r.arrived.tally()
+	for i := range now {
+		if second, count := now.since(&b.taken, i); second < before {
+			n += count
+		}
+	}
+	return n
 }

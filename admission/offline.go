@@ -70,7 +70,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
 	lined := snap.Waiting > 0 || len(snap.Pending) > 0
-	if m, ok := r.memory.get(t.ID); ok { // an account or a key that was here before
+	if m, ok := r.memory.get(t.ID, r.c.mono()); ok { // an account or a key that was here before
 		if s, spent := r.spentOffline(t, m); spent {
 			return s, Granted, nil
 		}
@@ -87,10 +87,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	// A gateway may have heard the store without having a snapshot yet.
 	t.Fence = max(snap.Fence, r.knowledge().fence)
 	if r.anchor.Load() == nil || t.Fence == 0 {
-		r.mu.Lock()
-		r.lastOrd = max(r.c.mono()/1e6, r.lastOrd+1)
-		t.Order = r.lastOrd
-		r.mu.Unlock()
+		t.Order = r.ascend(r.c.mono() / 1e6)
 		t.Epoch = neverHeard
 	} else {
 		t.Order = r.nextOrder()
@@ -105,7 +102,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 // on_store_error says so, in the order of the last snapshot. A gateway that has
 // none serves whoever brings a token: newcomers may not pass them.
 func (r *Room) checkOffline(t Ticket) Standing {
-	if m, ok := r.memory.get(t.ID); ok {
+	if m, ok := r.memory.get(t.ID, r.c.mono()); ok {
 		if s, spent := r.spentOffline(t, m); spent {
 			return s
 		}

@@ -1,6 +1,9 @@
 package admission
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // frontSize is how much of the head of a line is exact and checked with the
 // store on every poll: 10 s of the rate, from 1,000 to 20,000.
@@ -18,45 +21,52 @@ func (r *Room) inFront(s *Snapshot, order int64) bool {
 // the snapshot or through this gateway since, and those that arrived before it and are not enrolled yet. For 90 s after the store
 // lost its data it is counted from the last snapshot before.
 func (r *Room) Ahead(order int64) int64 {
-	s := r.Snapshot()
-	n := s.ahead(order) + s.unenrolled(order)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n += r.recent.ahead(order)
-	for sec, k := range r.pending {
-		if sec < order/1e6 {
-			n += k
+	for {
+		b := r.beyond.Load()
+		s := b.snap
+		n := s.ahead(order) + s.unenrolled(order) + b.recent.ahead(order) + r.untold(b, order/1e6)
+		if f := b.before; f != nil && r.c.mono() < f.until {
+			n = max(n, f.snap.ahead(order)+f.snap.unenrolled(order)-(s.Admissions-f.base))
+		}
+		if r.beyond.Load() == b { // else arrivals may have been counted by another's reckoning
+			return max(0, n)
 		}
 	}
-	if b := r.before; b != nil && r.c.mono() < b.until {
-		n = max(n, b.snap.ahead(order)+b.snap.unenrolled(order)-(s.Admissions-b.base))
-	}
-	return max(0, n)
 }
 
 // ahead counts the enrolled before an order: exact in the front, interpolated
-// between the points of the sketch beyond it.
+// between the knots of the sketch beyond it.
 func (s *Snapshot) ahead(order int64) int64 {
+	n, _ := s.told(order)
+	return n
+}
+
+// told is ahead with the value that came had when that was counted.
+func (s *Snapshot) told(order int64) (n, came int64) {
 	f := s.Front
 	if len(f) == 0 {
-		return 0
+		return 0, s.came
 	}
 	if order <= f[len(f)-1] || len(s.Sketch) == 0 {
-		return int64(sort.Search(len(f), func(i int) bool { return f[i] >= order }))
+		n, _ := slices.BinarySearch(f, order)
+		return s.ceiling(order, int64(n)), s.came
 	}
 	i := sort.Search(len(s.Sketch), func(i int) bool { return s.Sketch[i].Order >= order })
 	if i == len(s.Sketch) {
-		return s.Waiting
+		return s.Waiting, s.came
 	}
 	to := s.Sketch[i]
-	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1]}
+	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1], came: s.came}
 	if i > 0 {
 		from = s.Sketch[i-1]
 	}
-	if to.Order <= from.Order {
-		return to.Rank
+	if came = min(from.came, to.came); to.Rank-from.Rank > 2+from.Rank/200 {
+		came = 0 // the knots between are still to be set: it was a guess, and no promise
 	}
-	return from.Rank + int64(float64(to.Rank-from.Rank)*float64(order-from.Order)/float64(to.Order-from.Order)+0.5)
+	if to.Order <= from.Order {
+		return to.Rank, came
+	}
+	return from.Rank + int64(float64(to.Rank-from.Rank)*float64(order-from.Order)/float64(to.Order-from.Order)+0.5), came
 }
 
 // unenrolled counts the arrivals before an order that the line does not hold

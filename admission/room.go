@@ -20,6 +20,9 @@ type Room struct {
 	anchor  atomic.Pointer[anchor]
 	down    atomic.Bool
 	failing atomic.Int64 // mono of the first of the calls that failed in a row; 0: none
+	beyond  atomic.Pointer[beyond]
+	arrived arrivals
+	lastOrd atomic.Int64
 
 	enter *batcher[enterQ, reply]
 	near  *batcher[seenQ, reply] // at the front: a client waits for each
@@ -36,10 +39,6 @@ type Room struct {
 
 	mu       sync.Mutex
 	known    knowledge
-	pending  map[int64]int64 // arrivals signed here and not told to the store, by second
-	recent   newcomers
-	lastOrd  int64
-	before   *former // the last snapshot before an epoch change
 	flow     []Flow
 	restores chan struct{} // holds one while a restore runs
 	offer    *offer        // what is left of it; restores holds one
@@ -76,13 +75,11 @@ type former struct {
 
 func newRoom(c *Core, id string, p Policy) *Room {
 	r := &Room{
-		c:       c,
-		id:      id,
-		keys:    roomKeys(c.o.Prefix, id),
-		kick:    make(chan struct{}, 1),
-		first:   make(chan struct{}),
-		pending: map[int64]int64{},
-
+		c:        c,
+		id:       id,
+		keys:     roomKeys(c.o.Prefix, id),
+		kick:     make(chan struct{}, 1),
+		first:    make(chan struct{}),
 		restores: make(chan struct{}, 1),
 	}
 	r.memory.init()
@@ -93,6 +90,7 @@ func newRoom(c *Core, id string, p Policy) *Room {
 	r.claim = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
 	r.setPolicy(p)
 	r.snap.Store(&Snapshot{Policy: p})
+	r.beyond.Store(&beyond{snap: r.Snapshot()})
 	return r
 }
 
@@ -205,10 +203,17 @@ func (r *Room) nextOrder() int64 {
 		// Not before room time: the store may have been heard for the first time since it was found down.
 		now = max(now, r.local.order(r.c.mono()))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lastOrd = max(now, r.lastOrd+1)
-	return r.lastOrd
+	return r.ascend(now)
+}
+
+func (r *Room) ascend(to int64) int64 {
+	for {
+		last := r.lastOrd.Load()
+		next := max(to, last+1)
+		if r.lastOrd.CompareAndSwap(last, next) {
+			return next
+		}
+	}
 }
 
 // failed notes a call that the store did not answer. When none was answered
@@ -235,9 +240,7 @@ func (r *Room) goDown(err error) {
 	if a := r.anchor.Load(); a != nil {
 		at = a.room
 	}
-	r.mu.Lock()
-	at = max(at, r.lastOrd)
-	r.mu.Unlock()
+	at = max(at, r.lastOrd.Load())
 	r.local.begin(at, r.c.mono()) // first: whoever sees down takes orders from it
 	if r.down.CompareAndSwap(false, true) {
 		r.wake() // an idle room would be late to find the store back

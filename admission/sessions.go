@@ -137,7 +137,7 @@ func (r *Room) beat(ctx context.Context) error {
 		for _, id := range batch {
 			var client string
 			var wall int64
-			if m, ok := r.memory.get(id); ok && m.standing.State == Active && m.standing.Offline {
+			if m, ok := r.memory.get(id, r.c.mono()); ok && m.standing.State == Active && m.standing.Offline {
 				client, wall = m.client.arg(), m.standing.AdmittedAt
 			}
 			args = append(args, string(id[:]), client, wall)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -87,30 +88,38 @@ func (r *Room) Tick(ctx context.Context) error {
 // sessions are left to fetch.
 func (r *Room) advance(ctx context.Context) (more bool, err error) {
 	r.mu.Lock()
-	sent := r.pending
-	r.pending = map[int64]int64{}
 	cursor, since := r.known.cursor, r.known.since
 	r.mu.Unlock()
 
+	taken, before := r.arrived.tally(), r.beyond.Load().taken
+	var sent []arrived
+	for i := range taken {
+		if second, n := taken.since(&before, i); n > 0 {
+			sent = append(sent, arrived{second: second, count: n})
+		}
+	}
 	have := r.Snapshot()
 	gap := r.c.o.Tick * 7 / 10
 	args := make([]any, 0, 6+2*len(sent))
 	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since)
-	for sec, n := range sent {
-		args = append(args, sec, n)
+	for _, a := range sent {
+		args = append(args, a.second, a.count)
 	}
-	_, rest, err := r.do(ctx, r.tickTimeout(), "room_advance", args...)
+	h, rest, err := r.do(ctx, r.tickTimeout(), "room_advance", args...)
 	if err != nil {
 		// The call may have run: told twice, the arrivals would push everybody's
 		// position back for 15 s; not told, they are too good for as long.
-		if !errors.Is(err, ErrStore) {
-			r.mu.Lock()
-			for sec, n := range sent {
-				r.pending[sec] += n
-			}
-			r.mu.Unlock()
+		if errors.Is(err, ErrStore) {
+			r.change(func(b *beyond) { b.taken = taken })
 		}
 		return false, err
+	}
+	if len(sent) > 0 {
+		for i := range sent {
+			sent[i].seq = h.seq
+		}
+		// Where another gateway has done this tick, the snapshot shows them only after the next.
+		r.change(func(b *beyond) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
 	}
 	if len(rest) < 3 {
 		return false, errors.New("admission: room_advance answered too little")
@@ -128,7 +137,7 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 	adj := r.knowledge().adj
 	now := r.c.mono()
 	r.timed(rest[2], &r.known.since, func(id ID, at int64) {
-		if m, ok := r.memory.get(id); ok && m.standing.State != Waiting {
+		if m, ok := r.memory.get(id, now); ok && m.standing.State != Waiting {
 			return
 		}
 		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: at - adj, Ticket: Ticket{ID: id}}, at: now, seenRoom: at})
@@ -177,18 +186,24 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 		r.setFlow(flow)
 	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
+	s.follow(old)
 
 	r.mu.Lock()
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
 	r.known.adj, r.known.tick = k.adj, k.tick
-	r.recent.forget(s.RoomTime)
-	if old.Known && old.Epoch != s.Epoch {
-		r.before = &former{snap: old, until: now + int64(90*time.Second), base: s.Admissions}
-	}
-	if r.before != nil && now > r.before.until {
-		r.before = nil
-	}
 	r.mu.Unlock()
+	r.change(func(b *beyond) {
+		b.snap, b.recent = s, b.recent.after(s.RoomTime)
+		b.told = slices.DeleteFunc(slices.Clone(b.told), func(t arrived) bool {
+			return t.seq <= s.Seq || s.Epoch != old.Epoch
+		})
+		if old.Known && old.Epoch != s.Epoch {
+			b.before = &former{snap: old, until: now + int64(90*time.Second), base: s.Admissions}
+		}
+		if b.before != nil && now > b.before.until {
+			b.before = nil
+		}
+	})
 	r.snap.Store(s)
 	return nil
 }

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,7 +79,17 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 		}
 		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence)
 	}
-	return r.ask(ctx, "room_enter", args, len(qs))
+	answers, err := r.ask(ctx, "room_enter", args, len(qs))
+	var orders []int64
+	for i, a := range answers {
+		if qs[i].kind == "arrive" && a.code == "W" && a.ord > r.Snapshot().RoomTime {
+			orders = append(orders, a.ord)
+		}
+	}
+	if len(orders) > 0 {
+		r.change(func(b *beyond) { b.recent = b.recent.with(orders) })
+	}
+	return answers, err
 }
 
 func (r *Room) sendSeen(ctx context.Context, qs []seenQ) ([]reply, error) {
@@ -182,9 +193,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if !a.Keyed && r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
-		r.mu.Lock()
-		r.pending[t.Order/1e6]++
-		r.mu.Unlock()
+		r.arrived.add(t.Order/1e6, &r.beyond.Load().taken)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}
@@ -205,11 +214,6 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if ans.code == "W" {
 		r.wake()
-		r.mu.Lock()
-		if ans.ord > r.snap.Load().RoomTime {
-			r.recent.add(ans.ord)
-		}
-		r.mu.Unlock()
 	} else if ans.code == "A" {
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
@@ -223,18 +227,7 @@ func (r *Room) length(s *Snapshot) int64 {
 	for _, p := range s.Pending {
 		n += p.Count
 	}
-	return n + r.unsent()
-}
-
-// unsent counts the arrivals that the store was not told of.
-func (r *Room) unsent() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var n int64
-	for _, k := range r.pending {
-		n += k
-	}
-	return n
+	return n + r.untold(r.beyond.Load(), math.MaxInt64)
 }
 
 // Check answers a poll: from the snapshot or from memory where DESIGN §4 allows
@@ -246,9 +239,13 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	if snap.Known && t.Epoch != neverHeard && t.Fence < snap.Fence {
 		return Standing{State: Expired, Reason: ReasonReset, Ticket: t}, nil
 	}
-	presented := t
-	if m, ok := r.memory.get(t.ID); ok {
-		if s, final := m.answer(t, r.c.mono()); final {
+	near := r.inFront(snap, t.Order)
+	if !near && r.confirmed(snap, t) && !r.memory.settled(t.ID) {
+		return Standing{State: Waiting, Ticket: t}, nil
+	}
+	presented, now := t, r.c.mono()
+	if m, ok := r.memory.get(t.ID, now); ok {
+		if s, final := m.answer(t, now); final {
 			return s, nil
 		}
 		if m.standing.State == Waiting && m.standing.Ticket.Seen > t.Seen {
@@ -257,9 +254,8 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 			t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
 		}
 	}
-	near := r.inFront(snap, t.Order)
-	stale := r.Now()-t.Seen > r.quarter().Microseconds()
-	if snap.Known && t.Epoch == snap.Epoch && !near && !stale {
+	near = r.inFront(snap, t.Order)
+	if !near && r.confirmed(snap, t) {
 		return Standing{State: Waiting, Ticket: t, Renewed: t.Seen != presented.Seen}, nil
 	}
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
@@ -293,10 +289,22 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	return s, nil
 }
 
+// confirmed says whether the store has confirmed a ticket lately enough, so that nothing has to be asked as long as it is
+// not in the front.
+func (r *Room) confirmed(s *Snapshot, t Ticket) bool {
+	return s.Known && t.Epoch == s.Epoch && r.Now()-t.Seen <= r.quarter().Microseconds()
+}
+
 // Claim turns an admitted ticket into a session. The State is Active for the
 // claimer (again within the claim window for the same Client), Waiting with
 // ErrNotYet before its turn, else Lapsed, Ended or Expired with no error.
 func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
+	if s, known := r.claimed(t); known {
+		if s.State == Waiting {
+			return s, ErrNotYet
+		}
+		return s, nil
+	}
 	ans, err := r.claim.ask(ctx, claimQ{id: t.ID, client: t.Client})
 	if err != nil {
 		return Standing{}, err
@@ -310,10 +318,34 @@ func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
 		}
 		return s, err
 	case "W":
-		return r.waitingAt(t, ans), ErrNotYet
+		s := r.waitingAt(t, ans)
+		r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), asked: true})
+		return s, ErrNotYet
 	}
 	return r.standing(t, ans), nil
 }
+
+// claimed answers a claim without the store: one of a ticket far from the front, one that is repeated within a second, and
+// one of a ticket that is over.
+func (r *Room) claimed(t Ticket) (Standing, bool) {
+	snap, now := r.Snapshot(), r.c.mono()
+	m, ok := r.memory.get(t.ID, now)
+	switch {
+	case !ok:
+	case m.standing.State == Admitted: // the store was not asked to claim it
+		return Standing{}, false
+	case m.standing.State != Waiting:
+		return m.answer(t, now)
+	case m.asked:
+		return Standing{State: Waiting, Ticket: t}, true
+	}
+	far := now-snap.ReadAt < int64(farAge) && !r.inFront(snap, t.Order) && r.confirmed(snap, t)
+	return Standing{State: Waiting, Ticket: t}, far
+}
+
+// farAge is how old a snapshot may be that says that nobody behind the front has been admitted: the front is 10 s of the
+// rate or more.
+const farAge = 5 * time.Second
 
 // waitingAt is a standing in line that the store did not renew.
 func (r *Room) waitingAt(t Ticket, a reply) Standing {

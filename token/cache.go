@@ -7,7 +7,8 @@ import (
 )
 
 // Cache remembers tokens that a Ring has verified, so that a token shown again costs a hash and a comparison instead of
-// a signature. A hit takes no lock and allocates nothing.
+// a signature. A hit takes no lock and allocates nothing. Waiting tokens of HS256 it passes on to the Ring: with more of
+// them than it holds, to keep and to look for one costs more than to verify it, and a line may have millions.
 //
 // What it remembers is only that the signature and the claims are good; the room, the type and the time are compared on
 // every hit. Forged tokens are never kept. It holds at most the number of tokens it was made for, about half a kilobyte
@@ -83,6 +84,9 @@ func (c *Cache) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 // VerifyWaiting is Ring.VerifyWaiting, remembered.
 func (c *Cache) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error) {
 	s := c.state.Load()
+	if s.ring != nil && s.ring.symmetric {
+		return s.ring.VerifyWaiting(raw, room, now)
+	}
 	e, hash, err := s.lookup(raw, room, now)
 	if err != nil {
 		return Waiting{}, err

@@ -16,7 +16,12 @@ func newTestCache(t testing.TB, size int, keys ...Key) *Cache {
 }
 
 func TestACacheAnswersAsItsRingDoes(t *testing.T) {
-	c := newTestCache(t, 64, hsKey("k1", true))
+	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+		t.Run(key.Alg, func(t *testing.T) { answersAsItsRing(t, newTestCache(t, 64, key)) })
+	}
+}
+
+func answersAsItsRing(t *testing.T, c *Cache) {
 	w, p := testWaiting(), testPass()
 	rawWaiting, rawPass := c.Ring().AppendWaiting(nil, &w), c.Ring().AppendPass(nil, &p)
 	for round := range 3 { // the first fills, the others hit

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 )
@@ -34,6 +35,9 @@ type Ring struct {
 	headers map[string]header // by the header's base64url text, as we write it
 	active  *ringKey
 	jwks    []byte
+
+	symmetric bool // all keys are HS256
+	epochs    [16]atomic.Pointer[string]
 }
 
 // header is what a token's header says.
@@ -92,6 +96,7 @@ func NewRing(issuer string, keys []Key) (*Ring, error) {
 		return nil, errors.Join(errs...)
 	}
 	r.active = r.keys[active[0]]
+	r.symmetric = !slices.ContainsFunc(keys, func(k Key) bool { return k.Alg != HS256 })
 	for _, k := range r.keys {
 		for i, head := range k.heads {
 			r.headers[string(head[:len(head)-1])] = header{key: k, kind: kind(i)}
@@ -122,6 +127,20 @@ func (k *ringKey) sign(text []byte) *mac {
 	m.hash.Write(text)
 	strict64.Encode(m.text[:], m.hash.Sum(m.sum[:0]))
 	return m
+}
+
+// epoch gives the string of an epoch. Nearly all tokens of a room have the same one, so it is not made for each.
+func (r *Ring) epoch(text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
+	kept := &r.epochs[int(text[len(text)-1])%len(r.epochs)]
+	if s := kept.Load(); s != nil && *s == string(text) {
+		return *s
+	}
+	s := string(text)
+	kept.Store(&s)
+	return s
 }
 
 // JWKS is the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` where there is

@@ -21,7 +21,7 @@ func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error
 	if !parseIDBytes(&w.ID, c.jti) {
 		return Waiting{}, ErrClaims
 	}
-	w.Epoch, w.AddrHash, w.Bind = string(c.ep), string(c.ah), string(c.bnd)
+	w.Epoch, w.AddrHash, w.Bind = r.epoch(c.ep), string(c.ah), string(c.bnd)
 	return w, nil
 }
 

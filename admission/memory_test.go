@@ -1,0 +1,119 @@
+package admission
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// Whoever asks again and again about one ticket costs the store one call a second.
+func TestATicketIsAskedAboutOnceASecond(t *testing.T) {
+	clock := newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst = 1000, 1000
+	calls := 0
+	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 2 * time.Second, Log: quiet(), Now: clock.now,
+		Observe: func(string, time.Duration, error) { calls++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := core.Room("sale", p)
+	tick := func() {
+		t.Helper()
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick()
+	mustJoin(t, r, testID(), testClient(9)) // takes the burst
+	id, client := testID(), testClient(1)
+	ticket := mustJoin(t, r, id, client).Ticket
+	ticket.ID, ticket.Client = id, client
+	check := func(want State) {
+		t.Helper()
+		if s, err := r.Check(ctx5(t), ticket); err != nil || s.State != want {
+			t.Fatalf("%+v %v, want %d", s, err, want)
+		}
+	}
+	claim := func(want State) {
+		t.Helper()
+		s, err := r.Claim(ctx5(t), ticket)
+		if s.State != want || (want == Waiting) != errors.Is(err, ErrNotYet) {
+			t.Fatalf("%+v %v, want %d", s, err, want)
+		}
+	}
+	costs := func(what string, most int, f func()) {
+		t.Helper()
+		before := calls
+		for range 50 {
+			f()
+		}
+		if n := calls - before; n > most {
+			t.Errorf("50 %s within a second: %d calls, want at most %d", what, n, most)
+		}
+	}
+	clock.pass(300 * time.Millisecond)
+	costs("polls of one who waits", 0, func() { check(Waiting) }) // the join was heard
+	costs("claims of one who waits", 1, func() { claim(Waiting) })
+	clock.pass(time.Second)
+	costs("claims and polls a second later", 2, func() { check(Waiting); claim(Waiting) })
+	clock.pass(time.Second)
+	tick()
+	clock.pass(1100 * time.Millisecond)
+	costs("polls of one who is admitted", 1, func() { check(Admitted) })
+	costs("claims of one who is admitted", 1, func() { claim(Active) })
+	costs("polls of one who has claimed", 0, func() { check(Active) })
+	thief := ticket
+	thief.Client = testClient(2)
+	costs("claims with a copied token", 0, func() {
+		if s, err := r.Claim(ctx5(t), thief); err != nil || s.State != Ended || s.Reason != ReasonClaimed {
+			t.Fatalf("%+v %v", s, err)
+		}
+	})
+	clock.pass(time.Second)
+	costs("polls and claims a second later, with copies", 3, func() {
+		_, _ = r.Check(ctx5(t), thief)
+		check(Active)
+		claim(Active)
+	})
+}
+
+// A million remembered places are not to be followed by the collector, and are given back as they were.
+func TestMemoryGivesBackWhatItWasGiven(t *testing.T) {
+	var m memory
+	m.init()
+	now := newTestClock().now() * 1000
+	waits := Ticket{ID: testID(), Order: 5, Seen: 7, Epoch: "1.a", Fence: 3}
+	m.put(waits.ID, remembered{standing: Standing{State: Waiting, Ticket: waits}, at: now})
+	other := waits
+	other.ID, other.Epoch, other.Fence = testID(), "2.b", 4
+	m.put(other.ID, remembered{standing: Standing{State: Waiting, Ticket: other}, at: now})
+	for _, want := range []Ticket{waits, other} {
+		got, ok := m.get(want.ID, now)
+		if !ok || got.standing.Ticket != want || got.standing.State != Waiting || got.asked {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		if m.settled(want.ID) {
+			t.Error("who waits is taken for settled")
+		}
+	}
+	ended := remembered{standing: Standing{State: Ended, Reason: ReasonLeft, Ticket: waits}, at: now}
+	m.put(waits.ID, ended)
+	for range 200 { // rounds of sweeps
+		if got, ok := m.get(waits.ID, now); !ok || got != ended || !m.settled(waits.ID) {
+			t.Fatalf("%+v, settled %t", got, m.settled(waits.ID))
+		}
+		m.forget(now, 10*time.Minute, time.Minute)
+	}
+	for range 200 {
+		m.forget(now+int64(time.Hour), 10*time.Minute, time.Minute)
+	}
+	if _, ok := m.get(waits.ID, now); ok || m.settled(waits.ID) {
+		t.Error("an hour later it is still remembered")
+	}
+	if _, ok := m.get(other.ID, now); ok {
+		t.Error("an hour later a place is still remembered")
+	}
+}

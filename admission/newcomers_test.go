@@ -1,0 +1,101 @@
+package admission
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+func TestArrivalsAreCountedOnceHoweverOftenTheyAreTold(t *testing.T) {
+	const each, who = 20_000, 4
+	var a arrivals
+	var mu sync.Mutex
+	var taken tally
+	told := map[int64]int64{}
+	tell := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		now := a.tally()
+		for i := range now {
+			second, n := now.since(&taken, i)
+			told[second] += n
+		}
+		taken = now
+	}
+	var all sync.WaitGroup
+	for range who {
+		all.Go(func() {
+			for i := range int64(each) {
+				mu.Lock()
+				before := taken
+				mu.Unlock()
+				a.add(i/1000, &before)
+				if i%777 == 0 {
+					tell()
+				}
+			}
+		})
+	}
+	all.Wait()
+	tell()
+	var n int64
+	for _, k := range told {
+		n += k
+	}
+	if n != each*who {
+		t.Errorf("%d arrivals were told as %d", each*who, n)
+	}
+}
+
+// A gateway that comes second in a tick tells the store of its arrivals, but the tick's snapshot was built before.
+func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
+	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst = 0, 1000
+	first := testRoom(t, client, prefix, clock, p)
+	second := testRoom(t, client, prefix, clock, p)
+	tick := func(r *Room, after time.Duration) {
+		t.Helper()
+		clock.pass(after)
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		qs := make([]enterQ, 500)
+		for i := range qs {
+			qs[i] = enterQ{kind: "arrive", id: testID(), grace: 255}
+		}
+		if _, err := first.sendEnter(ctx5(t), qs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick(first, time.Second)
+	tick(second, 0)
+	const arrived = 100
+	for range arrived {
+		if s := mustJoin(t, second, testID(), testClient(1)); s.Ticket.Epoch != "" {
+			t.Fatal("a place in a long line was not signed but enrolled")
+		}
+	}
+	last := clock.now()
+	is := func(r *Room, when string, want int64) {
+		t.Helper()
+		if n := r.Ahead(last + 1e6); n != want {
+			t.Errorf("%s: %d ahead, want %d", when, n, want)
+		}
+	}
+	is(second, "signed", 1500+arrived)
+	tick(first, 250*time.Millisecond)
+	tick(second, time.Millisecond) // too late for this one's snapshot
+	is(second, "told", 1500+arrived)
+	tick(first, 250*time.Millisecond)
+	is(first, "in the snapshot, elsewhere", 1500+arrived)
+	tick(second, time.Millisecond)
+	is(second, "in the snapshot", 1500+arrived)
+	if n := second.length(second.Snapshot()); n != 1500+arrived {
+		t.Errorf("%d in line, want %d", n, 1500+arrived)
+	}
+}
