@@ -289,6 +289,10 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	return s, nil
 }
 
+// Settled says whether a ticket may have been heard to wait no longer: admitted, here or elsewhere, or ended here. Where it
+// says so, Check knows. It asks and waits for nothing.
+func (r *Room) Settled(id ID) bool { return r.memory.settled(id) }
+
 // confirmed says whether the store has confirmed a ticket lately enough, so that nothing has to be asked as long as it is
 // not in the front.
 func (r *Room) confirmed(s *Snapshot, t Ticket) bool {

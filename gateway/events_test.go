@@ -23,7 +23,10 @@ func (c *slowEnd) Close() error {
 }
 
 func TestStreamThatEndsSlowlyHoldsUpNoOther(t *testing.T) {
-	s := &streams{g: &Gateway{metrics: NewMetrics(nil, "")}, limit: 2, count: 1, open: map[*stream]struct{}{}, wake: make(chan struct{}, 1)}
+	s := newStreams(&Gateway{metrics: NewMetrics(nil, "")}, 2)
+	if p := s.reserve(); p != nil {
+		t.Fatal(p.code)
+	}
 	c := &slowEnd{closing: make(chan struct{}), release: make(chan struct{})}
 	ended, reserved := make(chan struct{}), make(chan *problem, 1)
 	go func() {
