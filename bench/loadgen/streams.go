@@ -87,7 +87,7 @@ type listeners struct {
 	bytes     atomic.Int64
 	admitted  atomic.Int64
 	ended     atomic.Int64 // by the gateway, before the turn came
-	refused   atomic.Int64
+	failed    atomic.Int64 // to open
 	behind    atomic.Int64 // told a larger position than before
 	unclaimed atomic.Int64 // claims
 
@@ -327,7 +327,7 @@ func (l *listeners) hear(me *listener, event string, s *visitor.Status) (done bo
 	}
 	if event == "admitted" {
 		me.over.Store(true)
-		if at, err := time.Parse(time.RFC3339Nano, s.AdmittedAt); err == nil {
+		if at, err := time.Parse(time.RFC3339Nano, s.AdmittedAt); err == nil && me.position > 0 { // else it was before the stream
 			l.turns.record(max(0, time.Since(at)))
 		}
 		l.admitted.Add(1)
