@@ -364,3 +364,33 @@ func TestRestartedDuringAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// TestAGatewayThatHeardTheStoreOnlyOnce: the first call of a gateway was answered and its first look was not, so that it
+// has no snapshot. The places that it then gives are not from before a reset.
+func TestAGatewayThatHeardTheStoreOnlyOnce(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst = 1000, 1000
+	s := newStage(t)
+	other := s.gateway(p)
+	other.tick()
+	other.arrives()
+	if err := other.room.Reset(other.ctx(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	g := s.gateway(p)
+	if _, err := g.room.Lookup(g.ctx(), ID{1}); !errors.Is(err, ErrUnknown) {
+		t.Fatal(err)
+	}
+	s.cutOff(g)
+	k := g.waits()
+	s.pass(tick)
+	other.tick()
+	s.pass(tick)
+	g.back()
+	for i, gw := range []*stagedGateway{g, other} {
+		if got := gw.poll(&k); got.State != Waiting || got.Offline {
+			t.Fatalf("gateway %d: %+v", i, got)
+		}
+	}
+}

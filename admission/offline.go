@@ -84,11 +84,13 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 		p.OnStoreError == OnErrorLocal && r.local.share(p, snap.Gateways, r.c.mono()):
 		return r.activeOffline(t), Granted, nil
 	}
-	if r.anchor.Load() == nil {
+	// A gateway may have heard the store without having a snapshot yet.
+	t.Fence = max(snap.Fence, r.knowledge().fence)
+	if r.anchor.Load() == nil || t.Fence == 0 {
 		t.Order = r.ascend(r.c.mono() / 1e6)
 		t.Epoch = neverHeard
 	} else {
-		t.Order, t.Fence = r.nextOrder(), snap.Fence
+		t.Order = r.nextOrder()
 	}
 	if r.length(snap) < frontSize(p.Rate) {
 		r.signed.add(t)

@@ -8,19 +8,25 @@ import (
 	"time"
 )
 
-// parseSnapshot reads what lua/room_advance.lua wrote: seven parts, one a line,
-// the message last.
+// parseSnapshot reads what lua/room_advance.lua wrote: five parts, one a line, the
+// message last, and behind them what is packed.
 func parseSnapshot(text string, file Policy) (*Snapshot, knowledge, error) {
-	parts := strings.SplitN(text, "\n", 7)
-	if len(parts) != 7 {
-		return nil, knowledge{}, fmt.Errorf("snapshot: %d lines of 7", len(parts))
-	}
-	head := strings.Fields(parts[0])
-	if len(head) != 22 || head[0] != "1" {
-		return nil, knowledge{}, fmt.Errorf("snapshot: header %q", parts[0])
+	line, _, _ := strings.Cut(text, "\n")
+	head := strings.Fields(line)
+	if len(head) != 23 || head[0] != "2" {
+		return nil, knowledge{}, fmt.Errorf("snapshot: header %q", line)
 	}
 	p := &intParser{}
 	n := func(i int) int64 { return p.int(head[i]) }
+	size := n(22)
+	if size < 0 || size > int64(len(text)-len(line)) {
+		return nil, knowledge{}, fmt.Errorf("snapshot: %d packed bytes of %d", size, len(text))
+	}
+	text, packed := text[:int64(len(text))-size], text[int64(len(text))-size:]
+	parts := strings.SplitN(text, "\n", 5)
+	if len(parts) != 5 {
+		return nil, knowledge{}, fmt.Errorf("snapshot: %d lines of 5", len(parts))
+	}
 	s := &Snapshot{
 		Known: true, Seq: n(1), Epoch: head[2], Fence: n(3), RoomTime: n(4), RedisTime: n(5),
 		Waiting: n(6), Parked: n(7), Admitted: n(8), Active: n(9), Oldest: n(10), Version: n(11), Since: n(12),
@@ -28,22 +34,13 @@ func parseSnapshot(text string, file Policy) (*Snapshot, knowledge, error) {
 	}
 	k := knowledge{adj: n(19), tick: n(20)}
 	s.Hold = n(21)
-	s.overlay(file, parts[1], parts[6], p)
-	var ord int64
+	s.overlay(file, parts[1], parts[4], p)
 	for f := range fields(parts[2]) {
-		ord += p.int(f)
-		s.Front = append(s.Front, ord)
-	}
-	for f := range fields(parts[3]) {
-		rank, o, _ := strings.Cut(f, ":")
-		s.Sketch = append(s.Sketch, Rank{Rank: p.int(rank), Order: p.int(o)})
-	}
-	for f := range fields(parts[4]) {
 		sec, c, _ := strings.Cut(f, ":")
 		s.Pending = append(s.Pending, Pending{Second: p.int(sec), Count: p.int(c)})
 	}
 	slices.SortFunc(s.Pending, func(a, b Pending) int { return int(a.Second - b.Second) })
-	for f := range fields(parts[5]) {
+	for f := range fields(parts[3]) {
 		w := strings.Split(f, ":")
 		if len(w) != 3 {
 			return nil, k, fmt.Errorf("snapshot: flow %q", f)
@@ -52,6 +49,9 @@ func parseSnapshot(text string, file Policy) (*Snapshot, knowledge, error) {
 	}
 	if p.err != nil {
 		return nil, k, fmt.Errorf("snapshot: %w", p.err)
+	}
+	if err := s.unpack(packed); err != nil {
+		return nil, k, fmt.Errorf("snapshot: %w", err)
 	}
 	return s, k, nil
 }

@@ -1,6 +1,9 @@
 package admission
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // frontSize is how much of the head of a line is exact and checked with the
 // store on every poll: 10 s of the rate, from 1,000 to 20,000.
@@ -32,28 +35,38 @@ func (r *Room) Ahead(order int64) int64 {
 }
 
 // ahead counts the enrolled before an order: exact in the front, interpolated
-// between the points of the sketch beyond it.
+// between the knots of the sketch beyond it.
 func (s *Snapshot) ahead(order int64) int64 {
+	n, _ := s.told(order)
+	return n
+}
+
+// told is ahead with the value that came had when that was counted.
+func (s *Snapshot) told(order int64) (n, came int64) {
 	f := s.Front
 	if len(f) == 0 {
-		return 0
+		return 0, s.came
 	}
 	if order <= f[len(f)-1] || len(s.Sketch) == 0 {
-		return int64(sort.Search(len(f), func(i int) bool { return f[i] >= order }))
+		n, _ := slices.BinarySearch(f, order)
+		return s.ceiling(order, int64(n)), s.came
 	}
 	i := sort.Search(len(s.Sketch), func(i int) bool { return s.Sketch[i].Order >= order })
 	if i == len(s.Sketch) {
-		return s.Waiting
+		return s.Waiting, s.came
 	}
 	to := s.Sketch[i]
-	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1]}
+	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1], came: s.came}
 	if i > 0 {
 		from = s.Sketch[i-1]
 	}
-	if to.Order <= from.Order {
-		return to.Rank
+	if came = min(from.came, to.came); to.Rank-from.Rank > 2+from.Rank/200 {
+		came = 0 // the knots between are still to be set: it was a guess, and no promise
 	}
-	return from.Rank + int64(float64(to.Rank-from.Rank)*float64(order-from.Order)/float64(to.Order-from.Order)+0.5)
+	if to.Order <= from.Order {
+		return to.Rank, came
+	}
+	return from.Rank + int64(float64(to.Rank-from.Rank)*float64(order-from.Order)/float64(to.Order-from.Order)+0.5), came
 }
 
 // unenrolled counts the arrivals before an order that the line does not hold

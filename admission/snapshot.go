@@ -23,10 +23,13 @@ type Snapshot struct {
 	Version int64    // of the live changes
 	Live    []string // names of the fields that are changed live
 
-	// Front holds the orders at the head, exactly; Sketch the orders at ranks
-	// SketchStep apart beyond it, the last being the tail.
+	// Front holds the orders at the head, exactly; Sketch knots beyond it, at most
+	// 0.5 % of their rank apart, the last being the tail.
 	Front  []int64
 	Sketch []Rank
+	// ceilings are orders of the front that were told a smaller rank before than is theirs.
+	ceilings []Rank
+	came     int64 // tickets that were put into the line since the room began
 	// Pending counts arrivals by second of their order that are signed and not
 	// enrolled yet.
 	Pending []Pending
@@ -40,8 +43,11 @@ type Snapshot struct {
 	Joins, Admissions, Claims, Lapses, Abandons int64
 }
 
-// Rank is a point of the sketch.
-type Rank struct{ Rank, Order int64 }
+// Rank is an order and how many in line have a smaller one.
+type Rank struct {
+	Rank, Order int64
+	came        int64 // Snapshot.came when it was counted
+}
 
 // Pending is a second's arrivals that are not enrolled yet.
 type Pending struct{ Second, Count int64 }

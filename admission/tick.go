@@ -186,6 +186,7 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 		r.setFlow(flow)
 	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
+	s.follow(old)
 
 	r.mu.Lock()
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)

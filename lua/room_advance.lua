@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, limiter, room, sketch
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
@@ -71,24 +71,30 @@ if #forget > 0 then
 end
 drop(REVOKED, due(REVOKED, s.now - 3600000000 - p.ttl, 2000))
 drop(GATEWAYS, due(GATEWAYS, s.now - 5000000, 100))
--- Reap: unheard of for longer than absence. The score is a millisecond times 256.
-local gone = redis.call('ZRANGEBYSCORE', SEEN, '-inf', str((math.floor((s.now - p.absence) / 1000) - 1000) * 256), 'LIMIT', 0, 1000)
-if #gone > 0 then
-  redis.call('ZREM', LINE, unpack(gone))
-  redis.call('ZREM', PARKED, unpack(gone))
-  redis.call('ZREM', SEEN, unpack(gone))
-  s.abandons = s.abandons + #gone
-  count_minute(s, 'x', #gone)
+-- sweep looks through a bounded part of a set for those who were not heard of for
+-- absence, and returns where the next tick goes on. Few are left to it: whoever
+-- comes to the head or back is looked at there.
+local function sweep(key, from)
+  local ids = redis.call('ZRANGE', key, str(from), str(from + 99))
+  if #ids == 0 then return 0 end
+  local fields, kept = {}, 0
+  for i, id in ipairs(ids) do fields[i] = bag_of(id) end
+  local bags = redis.call('HMGET', SEEN, unpack(fields))
+  for i, id in ipairs(ids) do
+    if absent(s, p, (read_record(bags[i], string.sub(id, 3)))) then
+      reap(s, id)
+    else
+      kept = kept + 1
+    end
+  end
+  return #ids < 100 and 0 or from + kept
 end
+s.swept = sweep(LINE, s.swept)
+s.swept_parked = sweep(PARKED, s.swept_parked)
 
 local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
 local bucket = limiter.token_bucket
 bucket.refill(b, s.now)
-
-local function present(id)
-  local score = tonumber(redis.call('ZSCORE', SEEN, id) or 0)
-  return math.floor(score / 256) * 1000 + (score % 256) * 1000000 >= s.now
-end
 
 -- Nobody is parked while the room holds its breath after a gap.
 local function admit()
@@ -108,9 +114,15 @@ local function admit()
     if #heads == 0 then return n end
     for i = 1, #heads, 2 do
       local id, ord = heads[i], tonumber(heads[i + 1])
-      if not present(id) then
-        redis.call('ZREM', LINE, id)
-        redis.call('ZADD', PARKED, heads[i + 1], id)
+      local ms, grace = last_heard(id)
+      if ms * 1000 + grace * 1000000 < s.now then
+        if absent(s, p, ms) then
+          reap(s, id)
+        else
+          redis.call('ZREM', LINE, id)
+          redis.call('ZADD', PARKED, heads[i + 1], id)
+        end
+        s.gone = s.gone + 1
         parked = parked + 1
       elseif n >= k or ord + p.min_wait > s.now then
         return n
@@ -118,7 +130,8 @@ local function admit()
         redis.call('ZADD', ADMITTED, str(s.now), id)
         put_grant(id, 'admitted', s.wall, 0, '')
         redis.call('ZREM', LINE, id)
-        redis.call('ZREM', SEEN, id)
+        unrecord(id)
+        s.gone = s.gone + 1
         count_wait(s, s.now - ord)
         n = n + 1
       end
@@ -190,26 +203,25 @@ if minute > s.minute then
   end
 end
 
--- The snapshot, lines of text; Go's parse.go reads it.
+-- The snapshot: lines of text, and behind them what is packed: the front's orders
+-- (each less the one before), the sketch, its ends. Go's parse.go reads it.
 local front = math.min(20000, math.max(1000, math.floor(p.rate / 100)))
-local orders, prev = {}, 0
+local orders, edge = {}, 0
 local heads = redis.call('ZRANGE', LINE, 0, front - 1, 'WITHSCORES')
 for i = 2, #heads, 2 do
   local ord = tonumber(heads[i])
-  orders[#orders + 1] = str(ord - prev)
-  prev = ord
+  orders[i / 2] = ord - edge
+  edge = ord
 end
 local oldest = heads[2] or '0'
-local sketch = {}
-if length > front then
-  local step = math.max(1, math.floor((length - front) / 100))
-  local rank = front
-  while rank < length - 1 do
-    sketch[#sketch + 1] = str(rank) .. ':' .. redis.call('ZRANGE', LINE, rank, rank, 'WITHSCORES')[2]
-    rank = rank + step
-  end
-  sketch[#sketch + 1] = str(length - 1) .. ':' .. redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]
+local chunks, ends, came, left = {}, {}, 0, 0
+if snapshot then
+  local size = tonumber(string.match(snapshot, '^[^\n]* (%d+)\n'))
+  chunks, ends, came, left = unpack(cmsgpack.unpack(string.sub(snapshot, -size)), 2)
 end
+chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
+local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
+local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail })
 local flow = {}
 for sec = second - 9, second do
   local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')
@@ -230,16 +242,14 @@ end
 -- The seq that save_state is about to write.
 built = str(s.seq + 1)
 snapshot = table.concat({
-  table.concat({ '1', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
+  table.concat({ '2', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
     str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
-    str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold) }, ' '),
+    str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold), str(#packed) }, ' '),
   table.concat(live, ' '),
-  table.concat(orders, ','),
-  table.concat(sketch, ','),
   table.concat(pending, ','),
   table.concat(flow, ','),
   message,
-}, '\n')
+}, '\n') .. packed
 redis.call('SET', SNAPSHOT, snapshot, 'EX', KEEP)
 save_state(s)
 local answer = head(s)

@@ -34,7 +34,7 @@ end
 local function arrive(id, client, grace)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
-  local ord = waiting(s, id, grace)
+  local ord = waiting(s, p, id, grace)
   if ord then return put('W', ord, 0, '') end
   joined = joined + 1
   s.busy = 1
@@ -51,8 +51,7 @@ local function arrive(id, client, grace)
   -- Orders of one call ascend, so that arrivals of one microsecond keep theirs.
   ord = math.max(s.now, last + 1)
   last = ord
-  redis.call('ZADD', LINE, str(ord), id)
-  heard(s, id, grace)
+  enrolled(s, id, ord, grace)
   line = line + 1
   put('W', ord, 0, '')
 end
@@ -61,7 +60,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn)
   if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
-  local have = waiting(s, id, grace)
+  local have = waiting(s, p, id, grace)
   if have then return put('W', have, 0, '') end
   if ep == '?' then
     ord = s.tick + s.adj + ord
@@ -76,8 +75,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn)
   end
   if ord > s.now then ord = s.now end
   s.busy = 1
-  redis.call('ZADD', LINE, str(ord), id)
-  heard(s, id, grace)
+  enrolled(s, id, ord, grace)
   line = line + 1
   if ep == '' then
     redis.call('HINCRBY', PENDING, str(math.floor(ord / 1000000)), -1)

@@ -12,7 +12,7 @@ if not s then return err end
 local id = ARGV[5]
 local state, ord, rank, wall, reason = '', 0, 0, 0, ''
 local line, parked = redis.call('ZSCORE', LINE, id), redis.call('ZSCORE', PARKED, id)
-local seen = math.floor(num(redis.call('ZSCORE', SEEN, id)) / 256) * 1000
+local seen = last_heard(id) * 1000
 if line then
   state, ord, rank = 'line', tonumber(line), redis.call('ZRANK', LINE, id)
 elseif parked then

@@ -18,7 +18,7 @@ for i = 5, #ARGV, 3 do
   if code then
     out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, '0', str(wall), reason
   else
-    local ord = waiting(s, id, num(ARGV[i + 2]))
+    local ord = waiting(s, p, id, num(ARGV[i + 2]))
     out[n + 1], out[n + 2], out[n + 3], out[n + 4] = ord and 'W' or 'U', str(ord or 0), '0', ''
   end
 end

@@ -41,6 +41,9 @@ func Start(name, bin string, args ...string) (*Child, error) {
 // PID is its process number.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
+// Ended is closed when the server has ended.
+func (c *Child) Ended() <-chan struct{} { return c.done }
+
 // Kill ends the server at once, as kill -9 does, and waits until it is gone.
 func (c *Child) Kill() {
 	_ = c.cmd.Process.Kill()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -101,7 +102,8 @@ lost a place or was overtaken, or if the rate was exceeded; 2 if the run itself 
 			defer cancel()
 			c := newCrowd(opt, client, s.workers)
 			watched(ctx, c, c.run)
-			return s.finish(cmd.OutOrStdout(), c.report(r, b))
+			report := c.report(r, b)
+			return s.finish(cmd.OutOrStdout(), report, report.Kept)
 		},
 	}
 	f := cmd.Flags()
@@ -121,73 +123,23 @@ lost a place or was overtaken, or if the rate was exceeded; 2 if the run itself 
 	return cmd
 }
 
-func fillCommand(s *shared) *cobra.Command {
-	var tickets int
-	var hold, timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "fill",
-		Short: "Join as many tickets as fast as possible and keep them polling",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if tickets < 1 {
-				return fmt.Errorf("--tickets %d: want at least 1", tickets)
-			}
-			client, err := s.client()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout+hold)
-			defer cancel()
-			c := newCrowd(crowdOptions{Visitors: tickets}, client, s.workers)
-			var filled time.Duration
-			watched(ctx, c, func(ctx context.Context) {
-				ctx, stop := context.WithCancel(ctx)
-				defer stop()
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					select {
-					case <-c.allJoined:
-						filled = time.Since(c.started)
-						fmt.Fprintf(os.Stderr, "joined %d in %s: %.0f/s\n", tickets, filled.Round(time.Millisecond), float64(tickets)/filled.Seconds())
-					case <-ctx.Done():
-						return
-					}
-					select {
-					case <-time.After(hold):
-						stop()
-					case <-ctx.Done():
-					}
-				})
-				c.run(ctx)
-				stop()
-				wg.Wait()
-			})
-			r := c.report(-1, 0)
-			r.Kept = filled > 0 && len(r.Lost) == 0
-			return s.finish(cmd.OutOrStdout(), r)
-		},
-	}
-	f := cmd.Flags()
-	f.IntVar(&tickets, "tickets", 10_000, "how many join")
-	f.DurationVar(&hold, "hold", 0, "keep them polling as advised for this long after the last has joined")
-	f.DurationVar(&timeout, "timeout", 10*time.Minute, "for all to join")
-	return cmd
-}
-
 func pollsCommand(s *shared) *cobra.Command {
 	var o mixOptions
 	var tokens int
 	var prepare time.Duration
+	var file string
 	cmd := &cobra.Command{
 		Use:   "polls",
 		Short: "Poll the status of many tokens at a steady rate, each poll another token",
-		Args:  cobra.NoArgs,
+		Long: `The tokens are gathered by joining, or come from a file that fill --tokens-out has written. A file is read once and not
+written: tokens that the gateway renews meanwhile are kept in memory, as a visitor would keep them.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.mix(cmd, o, blend{Polls: 1}, tokens, 0, prepare)
+			return s.mix(cmd, o, blend{Polls: 1}, tokens, 0, prepare, file)
 		},
 	}
 	mixFlags(cmd, &o, &tokens, &prepare, 15_000)
+	cmd.Flags().StringVar(&file, "tokens-in", "", "take the tokens from this file, one a line, in place of joining; --tokens and --prepare are then of no account")
 	return cmd
 }
 
@@ -201,7 +153,7 @@ func mixCommand(s *shared) *cobra.Command {
 		Short: "Send polls, requests with a pass, and joins at a steady rate",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.mix(cmd, o, b, tokens, passes, prepare)
+			return s.mix(cmd, o, b, tokens, passes, prepare, "")
 		},
 	}
 	mixFlags(cmd, &o, &tokens, &prepare, 30_000)
@@ -224,7 +176,7 @@ func mixFlags(cmd *cobra.Command, o *mixOptions, tokens *int, prepare *time.Dura
 	f.DurationVar(prepare, "prepare", time.Minute, "time to gather tokens and passes")
 }
 
-func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes int, prepare time.Duration) error {
+func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes int, prepare time.Duration, file string) error {
 	if r := o.Schedule; r.Rate < 0 || r.Duration <= 0 || r.Ramp < 0 || r.Rate == 0 && r.Ramp > 0 || o.Threads < 1 {
 		return fmt.Errorf("--rate %v, --duration %s, --ramp %s, --threads %d: want at least 0, more than 0s, 0s (and a rate), 1", r.Rate, r.Duration, r.Ramp, o.Threads)
 	}
@@ -247,27 +199,29 @@ func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes i
 	if b.Proxied == 0 {
 		passes = 0
 	}
-	gathering, cancel := context.WithTimeout(cmd.Context(), prepare)
-	p, err := visitor.Gather(gathering, client, s.workers, tokens, passes)
-	cancel()
-	if err != nil {
-		return err
+	threads := min(o.Threads, s.workers)
+	var h hand
+	if file != "" {
+		if h.tokens, h.total, err = loadTokens(file, threads); err != nil {
+			return fmt.Errorf("--tokens-in: %w", err)
+		}
+	} else {
+		gathering, cancel := context.WithTimeout(cmd.Context(), prepare)
+		p, err := visitor.Gather(gathering, client, s.workers, tokens, passes)
+		cancel()
+		if err != nil {
+			return err
+		}
+		h = deal(p, threads)
 	}
 	client.Close() // or they would be connections of which nothing is asked
-	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.Waiting), len(p.LetIn))
-	r, err := runMix(cmd.Context(), s.to, o, b, p)
+	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", h.total, len(h.passes))
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // a million tokens have no pointers in them; their garbage need not pile up to their size
+	r, err := runMix(cmd.Context(), s.to, o, b, h)
 	if err != nil {
 		return err
 	}
-	if s.json {
-		err = r.json(cmd.OutOrStdout())
-	} else {
-		err = r.text(cmd.OutOrStdout())
-	}
-	if err == nil && r.Errors > 0 {
-		return errBroken
-	}
-	return err
+	return s.finish(cmd.OutOrStdout(), r, r.Errors == 0)
 }
 
 // watched runs the crowd with its progress line on stderr.
@@ -280,14 +234,20 @@ func watched(ctx context.Context, c *crowd, run func(context.Context)) {
 	wg.Wait()
 }
 
-func (s *shared) finish(w io.Writer, r report) error {
+// printed is a report.
+type printed interface {
+	json(io.Writer) error
+	text(io.Writer) error
+}
+
+func (s *shared) finish(w io.Writer, r printed, kept bool) error {
 	var err error
 	if s.json {
 		err = r.json(w)
 	} else {
 		err = r.text(w)
 	}
-	if err == nil && !r.Kept {
+	if err == nil && !kept {
 		return errBroken
 	}
 	return err

@@ -83,26 +83,44 @@ const (
 
 // mixer makes every Nth request of the blend, so that the blend holds at every moment, with credentials of its own.
 type mixer struct {
-	cycle          []byte
-	first, step    int
-	polls, visits  int
-	tokens, passes []string
-	before, after  [join + 1]string // of the credential
+	cycle         []byte
+	first, step   int
+	polls, visits int
+	tokens        *shelf
+	passes        []string
+	before, after [join + 1]string // of the credential
 }
 
-func newMixer(p *visitor.Pool, cycle []byte, host, room, path string, first, step int) *mixer {
-	m := &mixer{cycle: cycle, first: first, step: step}
-	for i := first; i < len(p.Waiting); i += step {
-		m.tokens = append(m.tokens, p.Waiting[i].Token)
+// hand is what the threads of a mix hold: a shelf of tokens each, and all passes.
+type hand struct {
+	tokens []*shelf
+	total  int
+	passes []string
+}
+
+// deal hands gathered credentials out to threads.
+func deal(p *visitor.Pool, threads int) hand {
+	h := hand{total: len(p.Waiting), tokens: make([]*shelf, threads)}
+	for i := range h.tokens {
+		h.tokens[i] = newShelf((len(p.Waiting) + threads - 1 - i) / threads)
 	}
-	for i := first; i < len(p.LetIn); i += step {
-		m.passes = append(m.passes, p.LetIn[i].Pass)
+	for k, c := range p.Waiting {
+		h.tokens[k%threads].put(k/threads, c.Token)
 	}
-	if len(m.tokens) == 0 && len(p.Waiting) > 0 { // fewer than threads: they share
-		m.tokens = []string{p.Waiting[first%len(p.Waiting)].Token}
+	share(h.tokens, len(p.Waiting))
+	for _, c := range p.LetIn {
+		h.passes = append(h.passes, c.Pass)
 	}
-	if len(m.passes) == 0 && len(p.LetIn) > 0 {
-		m.passes = []string{p.LetIn[first%len(p.LetIn)].Pass}
+	return h
+}
+
+func newMixer(h hand, cycle []byte, host, room, path string, first, step int) *mixer {
+	m := &mixer{cycle: cycle, first: first, step: step, tokens: h.tokens[first]}
+	for i := first; i < len(h.passes); i += step {
+		m.passes = append(m.passes, h.passes[i])
+	}
+	if len(m.passes) == 0 && len(h.passes) > 0 { // fewer than threads: they share
+		m.passes = []string{h.passes[first%len(h.passes)]}
 	}
 	common := " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: anteroom-loadgen\r\nAccept: application/json\r\n"
 	base := "/.waiting-room/" + room
@@ -116,21 +134,19 @@ func newMixer(p *visitor.Pool, cycle []byte, host, room, path string, first, ste
 }
 
 func (m *mixer) Next(k int, b []byte) (req []byte, kind, tag int) {
-	credential := ""
 	switch m.cycle[(k*m.step+m.first)%len(m.cycle)] {
 	case 'p':
-		kind, tag = poll, m.polls%len(m.tokens)
+		kind, tag = poll, m.polls%m.tokens.slots
 		m.polls++
-		credential = m.tokens[tag]
+		b = m.tokens.add(append(b, m.before[kind]...), tag)
 	case 'x':
 		kind, tag = proxied, m.visits%len(m.passes)
 		m.visits++
-		credential = m.passes[tag]
+		b = append(append(b, m.before[kind]...), m.passes[tag]...)
 	default:
 		kind = join
+		b = append(b, m.before[kind]...)
 	}
-	b = append(b, m.before[kind]...)
-	b = append(b, credential...)
 	return append(b, m.after[kind]...), kind, tag
 }
 
@@ -143,7 +159,7 @@ func (m *mixer) Answered(kind, tag int, a *wire.Answer) string {
 		}
 		if _, rest, ok := bytes.Cut(a.Body(), []byte(`"token":"`)); ok {
 			token, _, _ := bytes.Cut(rest, []byte{'"'})
-			m.tokens[tag] = string(token)
+			m.tokens.put(tag, string(token))
 		}
 	case proxied:
 		if a.Status >= 400 || len(a.Room) > 0 {
@@ -161,7 +177,7 @@ func (m *mixer) Answered(kind, tag int, a *wire.Answer) string {
 }
 
 // runMix sends the blend with the gathered credentials.
-func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *visitor.Pool) (mixReport, error) {
+func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, h hand) (mixReport, error) {
 	cycle, err := b.cycle()
 	if err != nil {
 		return mixReport{}, err
@@ -171,7 +187,7 @@ func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *v
 	if host, loop.Addrs, err = plain(to.URLs); err != nil {
 		return mixReport{}, err
 	}
-	threads := min(max(o.Threads, 1), to.Connections)
+	threads := len(h.tokens)
 	loop.Connections = to.Connections / threads
 	loop.Schedule.Rate /= float64(threads)
 	results := make([]wire.Result, threads)
@@ -179,7 +195,7 @@ func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *v
 	before := ownCPU()
 	for i := range threads {
 		group.Go(func() (err error) {
-			results[i], err = loop.Run(gctx, newMixer(p, cycle, host, to.Room, o.Path, i, threads))
+			results[i], err = loop.Run(gctx, newMixer(h, cycle, host, to.Room, o.Path, i, threads))
 			return err
 		})
 	}
@@ -198,7 +214,7 @@ func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *v
 	r := mixReport{
 		Asked: o.Schedule.Rate, Seconds: sum.Elapsed.Seconds(), All: quantilesOf(all), Polls: quantilesOf(sum.Latency[poll]),
 		Proxied: quantilesOf(sum.Latency[proxied]), Joins: quantilesOf(sum.Latency[join]), Sent: quantilesOf(sum.Sent),
-		Kinds: sum.Errors, Tokens: len(p.Waiting), Passes: len(p.LetIn),
+		Kinds: sum.Errors, Tokens: h.total, Passes: len(h.passes),
 	}
 	for _, n := range sum.Errors {
 		r.Errors += n

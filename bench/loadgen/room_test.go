@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 type room struct {
 	mu     sync.Mutex
 	fault  string
+	every  time.Duration
+	pause  float64          // s between polls
 	full   time.Time        // until when what was admitted uses up the rate
 	orders map[string]int64 // jti → order
 	in     map[string]time.Time
@@ -40,7 +42,7 @@ const (
 )
 
 func newRoom(t *testing.T, fault string) (*room, string) {
-	r := &room{fault: fault, orders: map[string]int64{}, in: map[string]time.Time{}, left: map[string]bool{}}
+	r := &room{fault: fault, every: roomEvery, pause: 0.01, orders: map[string]int64{}, in: map[string]time.Time{}, left: map[string]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /.waiting-room/default/tickets", r.join)
 	mux.HandleFunc("GET /.waiting-room/default/status", r.status)
@@ -79,7 +81,7 @@ func (r *room) join(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	jti := r.place()
-	answer(w, http.StatusCreated, map[string]any{"state": "waiting", "refresh_after": 0.01, "token": token(jti, r.orders[jti])})
+	answer(w, http.StatusCreated, map[string]any{"state": "waiting", "refresh_after": r.pause, "token": token(jti, r.orders[jti])})
 }
 
 func (r *room) page(w http.ResponseWriter, q *http.Request) {
@@ -130,12 +132,12 @@ func (r *room) status(w http.ResponseWriter, q *http.Request) {
 		case "a place expires":
 			fresh := r.place()
 			r.left[jti] = true
-			answer(w, 200, map[string]any{"state": "expired", "reason": "late", "refresh_after": 0.01, "token": token(fresh, r.orders[fresh])})
+			answer(w, 200, map[string]any{"state": "expired", "reason": "late", "refresh_after": r.pause, "token": token(fresh, r.orders[fresh])})
 			return
 		case "a place moves back":
 			r.next++
 			r.orders[jti] = r.next * 10
-			answer(w, 200, map[string]any{"state": "waiting", "refresh_after": 0.01, "token": token(jti, r.orders[jti])})
+			answer(w, 200, map[string]any{"state": "waiting", "refresh_after": r.pause, "token": token(jti, r.orders[jti])})
 			return
 		}
 	}
@@ -144,13 +146,40 @@ func (r *room) status(w http.ResponseWriter, q *http.Request) {
 		answer(w, 200, map[string]any{"state": "admitted", "pass": "pass", "admitted_at": at.UTC().Format("2006-01-02T15:04:05.000000Z07:00")})
 		return
 	}
-	answer(w, 200, map[string]any{"state": "waiting", "refresh_after": 0.01})
+	position, waiting := r.rank(jti)
+	switch {
+	case r.fault == "a position grows" && r.polls%50 == 49:
+		position += 7
+	case r.fault == "positions are told backwards":
+		position = waiting + 1 - position
+	case r.fault == "positions are off by a tenth":
+		position = position*9/10 + 1
+	case r.fault == "tokens are renewed":
+		answer(w, 200, map[string]any{"state": "waiting", "position": position, "waiting": waiting, "refresh_after": r.pause, "token": token(jti, r.orders[jti])})
+		return
+	}
+	answer(w, 200, map[string]any{"state": "waiting", "position": position, "waiting": waiting, "refresh_after": r.pause})
+}
+
+// rank is jti's place among those who wait.
+func (r *room) rank(jti string) (position, waiting int) {
+	position = 1
+	for id, o := range r.orders {
+		if _, in := r.in[id]; in || r.left[id] {
+			continue
+		}
+		waiting++
+		if o < r.orders[jti] {
+			position++
+		}
+	}
+	return position, waiting
 }
 
 // admit lets heads in as a GCRA allows, and says whether jti is among them by now.
 func (r *room) admit(jti string) (time.Time, bool) {
 	now := time.Now().Truncate(time.Microsecond)
-	for r.fault == "too fast" || !r.full.After(now.Add((roomBurst-1)*roomEvery)) {
+	for r.fault == "too fast" || !r.full.After(now.Add((roomBurst-1)*r.every)) {
 		head := ""
 		for id, o := range r.orders {
 			if _, in := r.in[id]; in || r.left[id] {
@@ -167,7 +196,7 @@ func (r *room) admit(jti string) (time.Time, bool) {
 		if r.full.Before(now) {
 			r.full = now
 		}
-		r.full = r.full.Add(roomEvery)
+		r.full = r.full.Add(r.every)
 	}
 	at, ok := r.in[jti]
 	return at, ok

@@ -11,12 +11,14 @@ import (
 // ErrToken says that a string is not a JWT with a JSON payload.
 var ErrToken = errors.New("not a token")
 
-// Claims is what a waiting token says about its place.
+// Claims is what a waiting token says about its place, or a pass about its session.
 type Claims struct {
 	ID    string          `json:"jti"`
 	Room  string          `json:"aud"`
 	Order *int64          `json:"ord"` // microseconds of room time; nil before a lottery's draw
 	Epoch json.RawMessage `json:"ep"`  // absent until the store has confirmed the place
+	// Session is a pass's.
+	Session string `json:"sid"`
 }
 
 // Confirmed reports whether the store has enrolled the place at least once.

@@ -21,6 +21,18 @@ type Source interface {
 	Answered(kind, tag int, a *Answer) string
 }
 
+// Timetable is a source that knows itself when its requests are due; the loop's schedule is then of no account. All
+// times are since the start of the loop.
+type Timetable interface {
+	Source
+	// Due says since when the next request has been due; not ok: none is yet.
+	Due(now time.Duration) (since time.Duration, ok bool)
+	// Over says that nothing will be due any more. What is under way is waited for.
+	Over(now time.Duration) bool
+	// Failed hears that a request got no answer.
+	Failed(kind, tag int)
+}
+
 // Loop sends requests when they are due, however fast they are answered. One that finds no connection free waits for it,
 // and its latency counts from when it was due; so does whatever the loop itself is late by.
 type Loop struct {
@@ -85,6 +97,7 @@ type connection struct {
 type run struct {
 	Loop
 	src    Source
+	table  Timetable // src, where it is one
 	start  time.Time
 	all    []connection
 	free   []int32 // a ring, so that connections take turns
@@ -99,6 +112,7 @@ type run struct {
 // Run sends the source's requests and waits for their answers.
 func (l Loop) Run(ctx context.Context, src Source) (Result, error) {
 	r := &run{Loop: l, src: src}
+	r.table, _ = src.(Timetable)
 	r.result.Errors = map[string]int64{}
 	r.result.Sent = NewHistogram()
 	for range l.Kinds {
@@ -135,7 +149,10 @@ func (l Loop) Run(ctx context.Context, src Source) (Result, error) {
 	r.start = time.Now()
 	err := r.drive(ctx)
 	r.result.Asked = r.k
-	r.result.Elapsed = time.Since(r.start) - l.Schedule.Ramp
+	r.result.Elapsed = time.Since(r.start)
+	if r.table == nil {
+		r.result.Elapsed -= l.Schedule.Ramp
+	}
 	return r.result, err
 }
 
@@ -145,6 +162,9 @@ func (r *run) release(i int32) {
 }
 
 func (r *run) drive(ctx context.Context) error {
+	if r.table != nil {
+		return r.follow(ctx)
+	}
 	s := r.Schedule
 	total, end := s.Total(), s.Ramp+s.Duration
 	for {
@@ -188,6 +208,31 @@ func (r *run) drive(ctx context.Context) error {
 	}
 }
 
+// follow is drive by a timetable.
+func (r *run) follow(ctx context.Context) error {
+	var over time.Duration // when nothing more was to be sent; 0: not yet
+	for {
+		now := time.Since(r.start)
+		if over == 0 && (ctx.Err() != nil || r.table.Over(now)) {
+			over = max(1, now)
+		}
+		for over == 0 && r.nfree > 0 {
+			since, ok := r.table.Due(now)
+			if !ok {
+				break
+			}
+			r.issue(since)
+		}
+		if over > 0 && len(r.busy) == 0 {
+			return nil
+		}
+		if err := r.collect(now); err != nil {
+			return err
+		}
+		pause(quantum)
+	}
+}
+
 // issue sends the next request on the connection that has been free for longest.
 func (r *run) issue(due time.Duration) {
 	i := r.free[r.first]
@@ -211,7 +256,7 @@ func (r *run) issue(due time.Duration) {
 			return
 		}
 	}
-	if due >= r.Schedule.Ramp {
+	if due >= r.Schedule.Ramp || r.table != nil {
 		Record(r.result.Sent, now-due)
 	}
 	r.push(at)
@@ -255,6 +300,9 @@ func (r *run) fail(at int, why string) {
 		c.socket = -1
 	}
 	r.result.Errors[why]++
+	if r.table != nil {
+		r.table.Failed(c.kind, c.tag)
+	}
 	r.finish(at)
 }
 
@@ -264,7 +312,7 @@ func (r *run) finish(at int) {
 	c := &r.all[i]
 	c.connecting = false
 	c.used = time.Since(r.start)
-	if c.due >= r.Schedule.Ramp {
+	if c.due >= r.Schedule.Ramp || r.table != nil {
 		Record(r.result.Latency[c.kind], c.used-c.due)
 	}
 	r.busy[at], r.fds[at] = r.busy[last], r.fds[last]

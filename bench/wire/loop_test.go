@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,6 +128,82 @@ func TestLoop(t *testing.T) {
 			t.Errorf("%d asked, %d held, %v", r.Asked, held.Load(), r.Errors)
 		}
 	})
+}
+
+// rounds asks for each path three times, in turns 20 ms apart, and again for what failed.
+type rounds struct {
+	paths
+	due      []time.Duration // of each path; -1: under way
+	left     []int
+	pick     int // of the last Due
+	refused  int
+	answered int
+}
+
+func (r *rounds) next(now time.Duration) int {
+	for i, due := range r.due {
+		if due >= 0 && due <= now && r.left[i] > 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func (r *rounds) Due(now time.Duration) (time.Duration, bool) {
+	if r.pick = r.next(now); r.pick >= 0 {
+		return r.due[r.pick], true
+	}
+	return 0, false
+}
+
+func (r *rounds) Over(time.Duration) bool { return slices.Max(r.left) == 0 }
+
+func (r *rounds) Next(_ int, b []byte) ([]byte, int, int) {
+	i := r.pick
+	b, kind, _ := r.paths.Next(i, b)
+	r.due[i] = -1
+	return b, kind, i
+}
+
+func (r *rounds) Answered(kind, i int, a *Answer) string {
+	r.answered++
+	r.left[i]--
+	r.due[i] = time.Duration(4-r.left[i]) * 20 * time.Millisecond
+	return r.paths.Answered(kind, i, a)
+}
+
+func (r *rounds) Failed(_, i int) {
+	r.refused++
+	r.due[i] = 0
+}
+
+func TestTimetable(t *testing.T) {
+	var n atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/break" && n.Add(1) <= 2 {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			_ = c.Close()
+			return
+		}
+		_, _ = w.Write([]byte("hello"))
+	}))
+	defer s.Close()
+	src := &rounds{paths: paths{all: []string{"/hello", "/other", "/break"}}, due: make([]time.Duration, 3), left: []int{3, 3, 3}}
+	loop := Loop{Addrs: []*net.TCPAddr{s.Listener.Addr().(*net.TCPAddr)}, Connections: 2, Timeout: 20 * time.Second, Kinds: 3}
+	r, err := loop.Run(t.Context(), src)
+	if err != nil || src.answered != 9 || src.refused != 2 || r.Asked != 11 || r.Errors["broken: closed without an answer"] != 2 {
+		t.Errorf("%d answered, %d failed, %d asked, errors %v, %v", src.answered, src.refused, r.Asked, r.Errors, err)
+	}
+	if r.Elapsed < 60*time.Millisecond || r.Latency[0].TotalCount() != 3 || r.Sent.TotalCount() != 11 {
+		t.Errorf("%s for requests that are due over 60 ms, %d hellos, %d sent", r.Elapsed, r.Latency[0].TotalCount(), r.Sent.TotalCount())
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	src = &rounds{paths: src.paths, due: make([]time.Duration, 3), left: []int{3, 3, 3}}
+	if r, err := loop.Run(ctx, src); err != nil || r.Asked != 0 {
+		t.Errorf("a loop that is over has asked %d times, %v", r.Asked, err)
+	}
 }
 
 func TestNobodyListens(t *testing.T) {

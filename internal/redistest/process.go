@@ -68,7 +68,17 @@ func newProcess(config string, args []string) (*process, error) {
 	return p, nil
 }
 
+// chosen names another server to run the tests on, by its path or by its name in PATH.
+const chosen = "ANTEROOM_TEST_REDIS"
+
 func find() (string, error) {
+	if name := os.Getenv(chosen); name != "" {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return "", fmt.Errorf("%w (%s=%s: %w)", errNoBinary, chosen, name, err)
+		}
+		return path, nil
+	}
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil

@@ -16,6 +16,9 @@ type PrivateServer struct {
 	t  testing.TB
 	mu sync.Mutex
 	p  *process
+
+	asking sync.Once
+	asked  redis.UniversalClient // its own, for what this package asks
 }
 
 // Server starts a private server on a unix socket and a loopback port, with args after the usual ones, as
@@ -43,6 +46,11 @@ func private(t testing.TB, config string, args []string) *PrivateServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return own(t, p)
+}
+
+// own gives a test the server that it ends with.
+func own(t testing.TB, p *process) *PrivateServer {
 	s := &PrivateServer{t: t, p: p}
 	t.Cleanup(func() {
 		s.mu.Lock()
@@ -50,6 +58,11 @@ func private(t testing.TB, config string, args []string) *PrivateServer {
 		s.p.remove()
 	})
 	return s
+}
+
+func (s *PrivateServer) client() redis.UniversalClient {
+	s.asking.Do(func() { s.asked = newClient(s.t, s.p.socket) })
+	return s.asked
 }
 
 // Socket is the path of the unix socket. It stays the same over Restart.

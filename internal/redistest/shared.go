@@ -95,13 +95,7 @@ func SharedSocket(t testing.TB) string {
 // closed when the test ends.
 func Cluster(t testing.TB) *redis.ClusterClient {
 	t.Helper()
-	c := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{ClusterAddr(t)}, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
-		MaintNotificationsConfig: maintOff(),
-	})
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return clusterClient(t, []string{ClusterAddr(t)})
 }
 
 // ClusterAddr returns the shared cluster's host:port, for tests that hand a store URL to a program.

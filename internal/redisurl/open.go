@@ -52,7 +52,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			DisableIdentity: true,
 		}), nil
 	case cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{
+		c := redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: t.addrs, Username: t.user, Password: t.pass, TLSConfig: tlsConfig,
 			MaxRetries: -1, MaxRedirects: 3, ClusterStateReloadInterval: 5 * time.Second,
 			// What goes to every node is sent so by name (ForEachMaster). The policies would ask for the table of all commands,
@@ -62,7 +62,9 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,
-		}), nil
+		})
+		c.AddHook(relearn{c})
+		return c, nil
 	default:
 		network := "tcp"
 		if t.kind == socket {
@@ -75,6 +77,28 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,
 		}), nil
+	}
+}
+
+// relearn asks who serves which slots after a call that no master has answered. The client library does so only where it
+// is sent elsewhere, and a dead master sends nobody anywhere: until the next interval every call would go to it
+// (https://github.com/redis/go-redis/issues/3979). One such question is under way at a time.
+type relearn struct{ cluster *redis.ClusterClient }
+
+func (relearn) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (relearn) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r relearn) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		var said redis.Error
+		if err != nil && (!errors.As(err, &said) || redis.HasErrorPrefix(err, "CLUSTERDOWN")) {
+			r.cluster.ReloadState(ctx)
+		}
+		return err
 	}
 }
 

@@ -1,6 +1,7 @@
 // Command gen writes each program's reference (docs/config.md and
 // docs/bulk-config.md) and example (examples/gateway.yaml and bulkworker.yaml)
-// from the tags of its configuration. Its argument is the root of the repository.
+// from the tags of its configuration, and the schema of the Helm chart's values.
+// Its argument is the root of the repository.
 package main
 
 import (
@@ -23,6 +24,8 @@ type program struct {
 	// commented are lists whose element is shown as a comment, because an element
 	// means something by being there.
 	commented map[string]bool
+	// chartSets are the settings that the Helm chart writes itself.
+	chartSets []string
 }
 
 // outputs are the generated files, relative to the root.
@@ -31,6 +34,8 @@ var outputs = map[string]func() string{
 	"docs/bulk-config.md":      bulkworker.reference,
 	"examples/gateway.yaml":    gateway.example,
 	"examples/bulkworker.yaml": bulkworker.example,
+
+	"deploy/helm/anteroom/values.schema.json": valuesSchema,
 }
 
 func main() {

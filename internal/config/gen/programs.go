@@ -3,8 +3,9 @@ package main
 import "github.com/anteroom/anteroom/internal/config"
 
 var gateway = &program{
-	settings: config.Settings(),
-	rateUnit: "visitors/s",
+	settings:  config.Settings(),
+	rateUnit:  "visitors/s",
+	chartSets: gatewayChartSets,
 	shown: map[string]string{
 		"origins[].id":      "shop",
 		"origins[].servers": `["http://127.0.0.1:9000"]`,
@@ -47,6 +48,7 @@ else changes with the file, on SIGHUP. No change loses anybody's place.
 var bulkworker = &program{
 	settings:  config.BulkSettings(),
 	rateUnit:  "jobs/s",
+	chartSets: bulkChartSets,
 	commented: map[string]bool{"api_tokens": true},
 	head: `# Every setting of the bulk worker with its default.
 # Leave out whatever you do not change. docs/bulk-config.md explains each at length.

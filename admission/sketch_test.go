@@ -1,0 +1,187 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// audience of a long line, seen through two gateways of which the second misses most ticks.
+type longLine struct {
+	t     *rapid.T
+	clock *testClock
+	rooms []*Room
+	line  []Ticket // ascending by order
+	told  []map[ID]int64
+	left  []int // in the middle of the line, by tick
+}
+
+func (l *longLine) ctx() context.Context { return context.Background() }
+
+func (l *longLine) enrol(orders []int64) {
+	for chunk := range slices.Chunk(orders, batchMost) {
+		qs := make([]enterQ, len(chunk))
+		for i, o := range chunk {
+			qs[i] = enterQ{kind: "enrol", id: testID(), client: testClient(1), grace: 255, t: Ticket{Order: o, Fence: 1}}
+		}
+		replies, err := l.rooms[0].sendEnter(l.ctx(), qs)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for i, a := range replies {
+			if a.code != "W" || a.ord != qs[i].t.Order {
+				l.t.Fatalf("enrolled at %d with %+v", qs[i].t.Order, a)
+			}
+			l.line = append(l.line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.room, Epoch: a.h.epoch, Fence: a.h.fence})
+		}
+	}
+	slices.SortFunc(l.line, func(a, b Ticket) int { return int(a.Order - b.Order) })
+}
+
+// leave takes n out from rank on.
+func (l *longLine) leave(from, n int) {
+	n = min(n, len(l.line)-from)
+	for i := from; i < from+n; i++ {
+		if err := l.rooms[0].Leave(l.ctx(), l.line[i]); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.line = slices.Delete(l.line, from, from+n)
+	l.left[len(l.left)-1] += n
+}
+
+func (l *longLine) tick(second bool) {
+	l.clock.pass(250 * time.Millisecond)
+	for i, r := range l.rooms {
+		if i == 1 && !second {
+			continue
+		}
+		if err := r.Tick(l.ctx()); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	waiting := l.rooms[0].Snapshot().Waiting
+	l.line = l.line[len(l.line)-int(waiting):] // admitted, from the head
+	l.left = append(l.left, 0)
+}
+
+// check compares what sampled tickets are told with where they are; exact says that the sketch was counted anew since
+// anybody left.
+func (l *longLine) check(exact bool) {
+	snap := l.rooms[0].Snapshot()
+	slack := int64(2)
+	if !exact {
+		for _, n := range l.left {
+			slack += int64(n)
+		}
+	}
+	for i := 0; i < len(l.line); i += 1 + len(l.line)/400 {
+		t, rank := l.line[i], int64(i)
+		at := l.rooms[0].Ahead(t.Order)
+		allowed := rank/200 + slack
+		if i < len(snap.Front) {
+			allowed = 0
+			if _, ok := slices.BinarySearchFunc(snap.ceilings, t.Order, func(r Rank, o int64) int { return int(r.Order - o) }); ok {
+				allowed = 10 // it was told so before
+			}
+		}
+		if at < rank-allowed || at > rank+allowed {
+			l.t.Fatalf("rank %d of %d is told as %d (front %d, %d knots)", rank, len(l.line), at, len(snap.Front), len(snap.Sketch))
+		}
+	}
+	for g, r := range l.rooms {
+		for i := 0; i < len(l.line); i += 1 + len(l.line)/400 {
+			t := l.line[i]
+			at := r.Ahead(t.Order)
+			if before, ok := l.told[g][t.ID]; ok && at > before {
+				l.t.Fatalf("gateway %d: order %d (rank %d) was told %d, now %d", g, t.Order, i, before, at)
+			}
+			l.told[g][t.ID] = at
+		}
+	}
+}
+
+// TestPositions: in the front exact, behind it within 0.5 %, and never growing while nobody joins.
+func TestPositions(t *testing.T) {
+	client := redistest.Client(t)
+	rapid.Check(t, func(t *rapid.T) {
+		clock := newTestClock()
+		prefix := "positions" + testID().String()
+		policy := basePolicy
+		policy.Rate, policy.Burst = rapid.Int64Range(0, 200_000).Draw(t, "rate"), 1000
+		l := &longLine{t: t, clock: clock, left: []int{0}}
+		for _, name := range []string{"a", "b"} {
+			core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second, Log: quiet(), Now: clock.now, Gateway: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.rooms = append(l.rooms, core.Room("sale", policy))
+			l.told = append(l.told, map[ID]int64{})
+		}
+		defer func() {
+			client.Unlink(context.Background(), l.rooms[0].keys...)
+		}()
+		l.tick(true)
+		// Arrivals in clumps: seconds of silence, and a thousand in a millisecond.
+		var orders []int64
+		at := clock.us - 5*60*1e6
+		arrivals := func(n int, until int64) {
+			for len(orders) < n {
+				clump := rapid.IntRange(1, 800).Draw(t, "clump")
+				spacing := rapid.SampledFrom([]int64{1, 30, 4000}).Draw(t, "spacing")
+				at = min(at+rapid.Int64Range(1, 3e6).Draw(t, "pause"), until-int64(clump)*spacing)
+				for range clump {
+					at += spacing
+					orders = append(orders, at)
+				}
+			}
+			slices.Sort(orders)
+			l.enrol(slices.Compact(orders))
+			orders = orders[:0]
+		}
+		arrivals(rapid.IntRange(1500, 6000).Draw(t, "visitors"), clock.us-1)
+		rotate := func(ticks int) {
+			for range ticks {
+				l.tick(rapid.IntRange(0, 3).Draw(t, "second gateway") == 0)
+				l.check(false)
+			}
+		}
+		for range 30 {
+			l.tick(true)
+		}
+		l.left = []int{0}
+		l.check(true)
+		for range rapid.IntRange(1, 4).Draw(t, "steps") {
+			step := rapid.SampledFrom([]string{"leave", "leave", "pass", "join"}).Draw(t, "step")
+			switch step {
+			case "leave":
+				for range rapid.IntRange(1, 10).Draw(t, "groups") {
+					if len(l.line) > 10 {
+						l.leave(rapid.IntRange(0, len(l.line)-1).Draw(t, "from"), rapid.IntRange(1, 40).Draw(t, "how many"))
+					}
+				}
+				rotate(4)
+			case "join":
+				at = max(at, clock.us-1e6)
+				arrivals(rapid.IntRange(100, 1500).Draw(t, "more"), clock.us-1)
+			case "pass":
+				rotate(rapid.IntRange(1, 20).Draw(t, "ticks"))
+			}
+			// By now every knot is counted anew.
+			for range 30 {
+				l.tick(step == "join")
+			}
+			if step == "join" { // the line grew
+				clear(l.told[0])
+				clear(l.told[1])
+			}
+			l.left = []int{0}
+			l.check(true)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package admission_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/lua"
+)
+
+// TestARoomMovesBetweenMasters moves the slot of a room key by key while people come. Its scripts name all of a room's
+// keys, so the cluster answers TRYAGAIN until the last is over; then the room goes on at once.
+func TestARoomMovesBetweenMasters(t *testing.T) {
+	t.Parallel()
+	c := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
+	p := steady
+	p.Rate = 30_000
+	s := siteAt(t, p, c.URL(), topologyRoom)
+	a := s.send(60, 15*time.Millisecond)
+	s.await("some are in", func() bool { return a.in.Load() >= 10 })
+	key := ofRoom(topologyRoom)
+	for _, to := range []*redistest.PrivateServer{another(c, key), c.Master(key)} { // there and back
+		m := c.Move(key, to)
+		for m.Left() > 0 {
+			m.Step(1)
+			wait(t, 20*time.Millisecond)
+		}
+		s.await("a script finds its keys divided", func() bool { return s.said("TRYAGAIN") })
+		in := a.in.Load()
+		m.Finish()
+		if c.Master(key) != to {
+			t.Fatal("the slot was not moved")
+		}
+		awaitWithin(t, faultRecovery+faultSlack, "the rooms are back", s.up)
+		s.await("the next are in", func() bool { return a.in.Load() > in })
+	}
+	a.judge(p)
+	if s.said("CROSSSLOT") {
+		t.Error("a script took keys of several slots")
+	}
+}
+
+// another is a master that does not serve key.
+func another(c *redistest.PrivateCluster, key string) *redistest.PrivateServer {
+	for _, n := range c.Nodes[:3] {
+		if n != c.Master(key) {
+			return n
+		}
+	}
+	return nil
+}
+
+// TestRoomsLiveOnDifferentMasters: with rooms on every master each of these has every script; and one that is promoted,
+// and has none, gets those that are called.
+func TestRoomsLiveOnDifferentMasters(t *testing.T) {
+	t.Parallel()
+	c := redistest.ThreeMasters(t, 1)
+	s := siteAt(t, steady, c.URL(), topologyRoom)
+	ids := map[*redistest.PrivateServer]string{}
+	for i := 0; len(ids) < 3; i++ {
+		id := fmt.Sprintf("room-%d", i)
+		if m := c.Master(ofRoom(id)); ids[m] == "" {
+			ids[m] = id
+		}
+	}
+	scripts := lua.MustLoad()
+	var shas []string
+	for _, name := range scripts.Names() {
+		shas = append(shas, scripts.Script(name).SHA)
+	}
+	for m, id := range ids {
+		for _, core := range s.cores {
+			r := core.Room(id, steady)
+			s.await("the room is known", func() bool { return r.Snapshot().Known })
+		}
+		exist, err := m.Client().ScriptExists(t.Context(), shas...).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, has := range exist {
+			if !has {
+				t.Errorf("the master of %s has no %s", id, scripts.Names()[i])
+			}
+		}
+		if n, err := m.Client().DBSize(t.Context()).Result(); err != nil || n == 0 {
+			t.Errorf("the master of %s holds %d keys, %v", id, n, err)
+		}
+	}
+}

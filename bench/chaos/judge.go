@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/anteroom/anteroom/bench/verdict"
+)
+
+// judgement is what the guests' records say about the room's promises.
+type judgement struct {
+	Rate       verdict.Rate  `json:"rate"`  // in room time
+	Order      verdict.Order `json:"order"` // of those whose join the store confirmed
+	Late       int           `json:"confirmed_late"`
+	LateOver   int           `json:"confirmed_late_overtaken"`
+	Examples   []string      `json:"examples,omitempty"`
+	Untold     int           `json:"order_never_told"` // let in without having heard that the store held the place
+	MostActive int           `json:"most_admitted_and_active"`
+	Early      int           `json:"admitted_within_the_hold"`
+	Unheard    int           `json:"admitted_and_never_heard"`
+	Excused    int           `json:"of_these_may_be"` // places given up, and joins whose answer was lost
+}
+
+// judge looks at guests, the silences of Redis, and how many admissions the room counts.
+func judge(o options, guests []*guest, frozen []span, counted int) judgement {
+	var j judgement
+	slices.SortFunc(frozen, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	rate, _ := verdict.ToMilli(o.rate) // options were checked
+	burst, _ := verdict.ToMilli(o.burst)
+
+	var at []int64
+	var line, late []*guest
+	var all []verdict.Admission
+	for _, g := range guests {
+		j.Excused += g.lostJoins
+		if g.at == 0 && g.left {
+			j.Excused++
+		}
+		if g.at == 0 {
+			if g.waiting && g.confirmed > 0 {
+				line = append(line, g)
+			}
+			continue
+		}
+		at = append(at, g.at)
+		line = append(line, g)
+		switch {
+		case !g.waited || g.confirmed == g.answered:
+		case g.confirmed > 0:
+			late = append(late, g)
+		default:
+			// In before it heard of a place in the store: what its token says is what a gateway guessed.
+			j.Untold++
+			continue
+		}
+		a := verdict.Admission{At: g.at, Ordered: g.waited, Absent: g.absent || g.confirmed != g.answered, Sent: g.sent, Answered: g.answered}
+		if g.waited {
+			a.Order = *g.place.Order
+		} else {
+			a.Absent = g.absent
+		}
+		all = append(all, a)
+	}
+	for i := range at {
+		for _, s := range frozen {
+			if at[i] > s.from && at[i] < s.to-grain {
+				j.Early++ // while Redis stood still
+			}
+			if s.to-s.from > gap.Microseconds() && at[i] >= s.to && at[i] < s.to+hold.Microseconds() {
+				j.Early++
+			}
+		}
+	}
+	j.Unheard = max(0, counted-len(at))
+	room := make([]int64, len(at))
+	for i := range at {
+		room[i] = roomTime(at[i], frozen)
+	}
+	j.Rate = verdict.JudgeRate(room, rate, burst)
+	j.Order = verdict.JudgeOrder(all)
+	// Those still waiting, and those who were confirmed late, pair by pair: overtaken by whoever has a later order and was
+	// admitted first, after the store is known to have held the place.
+	j.Late = len(late)
+	for _, x := range line {
+		xAt := x.at
+		if xAt == 0 {
+			xAt = math.MaxInt64
+		} else if !slices.Contains(late, x) {
+			continue
+		}
+		if x.absent {
+			continue
+		}
+		for _, y := range line {
+			if y.at > 0 && y.at < xAt && y.at > x.confirmed && y.confirmed > 0 && *y.place.Order > *x.place.Order {
+				j.LateOver++
+				j.Examples = append(j.Examples, fmt.Sprintf("order %d, held since %d, let in at %d, after order %d (confirmed %d, answered %d) at %d",
+					*x.place.Order, x.confirmed, x.at, *y.place.Order, y.confirmed, y.answered, y.at))
+				break
+			}
+		}
+	}
+	j.MostActive = mostActive(guests)
+	return j
+}
+
+// grain is how far a signal may be late.
+const grain = 1000
+
+// roomTime maps a time of Redis's clock to room time, from what was done to Redis alone: a silence over gap counts for a
+// second and a thousandth of itself. The room's own silence begins a little before the signal and ends a little after
+// it, so its time is never ahead of this.
+func roomTime(at int64, frozen []span) int64 {
+	t := at
+	for _, s := range frozen {
+		if length := s.to - s.from; length > gap.Microseconds() && at >= s.to {
+			t -= length - 1_000_000 - length/1000
+		}
+	}
+	return t
+}
+
+// mostActive is the largest number who were certainly in at once: from admitted_at until they began to leave.
+func mostActive(guests []*guest) int {
+	type event struct {
+		at    int64
+		delta int
+	}
+	var events []event
+	for _, g := range guests {
+		if g.at == 0 {
+			continue
+		}
+		events = append(events, event{g.at, 1})
+		if g.out > 0 {
+			events = append(events, event{g.out, -1})
+		}
+	}
+	slices.SortFunc(events, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta)) })
+	n, most := 0, 0
+	for _, e := range events {
+		n += e.delta
+		most = max(most, n)
+	}
+	return most
+}
+
+// broken names what was not kept.
+func (j judgement) broken(o options) []string {
+	var out []string
+	if !j.Rate.Kept() {
+		out = append(out, "over the limit")
+	}
+	if !j.Order.Kept() || j.LateOver > 0 {
+		out = append(out, "out of order")
+	}
+	if o.maxActive > 0 && j.MostActive > o.maxActive {
+		out = append(out, "over max_active")
+	}
+	if j.Early > 0 {
+		out = append(out, "admitted while Redis stood still, or before those in front could be heard")
+	}
+	if j.Unheard > j.Excused {
+		out = append(out, "admitted and never told")
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/anteroom/anteroom/bench/visitor"
+)
+
+// What a fill says of a room that keeps its promises, and of rooms that break one each.
+func TestFillJudges(t *testing.T) {
+	const tickets = 60
+	tests := []struct {
+		fault string
+		kept  bool
+		lost  string
+		check func(*testing.T, fillReport)
+	}{
+		{fault: "none", kept: true},
+		{fault: "tokens are renewed", kept: true},
+		{fault: "closed at first", kept: true, check: func(t *testing.T, r fillReport) {
+			if r.Errors["join: status 503"] == 0 {
+				t.Errorf("no join was refused: %v", r.Errors)
+			}
+		}},
+		{fault: "connections break", kept: true, check: func(t *testing.T, r fillReport) {
+			if r.Errors["broken: closed without an answer"] == 0 {
+				t.Errorf("no connection broke: %v", r.Errors)
+			}
+		}},
+		{fault: "a position grows", check: func(t *testing.T, r fillReport) {
+			if g := r.Grew; g.Polls == 0 || g.By == 0 || g.By > 7 {
+				t.Errorf("grew %+v, want polls by up to 7", g)
+			}
+		}},
+		{fault: "positions are told backwards", check: func(t *testing.T, r fillReport) {
+			if k := r.Ranks[0]; k.Kept || k.Swapped == 0 || k.Max < 0.5 {
+				t.Errorf("%+v", k)
+			}
+		}},
+		{fault: "positions are off by a tenth", kept: true, check: func(t *testing.T, r fillReport) {
+			if k := r.Ranks[0]; !k.Compared || k.Max < 0.05 {
+				t.Errorf("%+v", k)
+			}
+		}},
+		{fault: "last come first served", check: func(t *testing.T, r fillReport) {
+			if r.Order.Kept() {
+				t.Errorf("%+v", r.Order)
+			}
+		}},
+		{fault: "a token is refused", lost: "token refused (401)"},
+		{fault: "a place expires", lost: "expired: late"},
+		{fault: "a place moves back", lost: "moved back"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.fault, func(t *testing.T) {
+			t.Parallel()
+			room, url := newRoom(t, tt.fault)
+			room.mu.Lock() // the race detector does not see what a raw socket orders
+			room.pause = 0.1
+			if tt.fault != "last come first served" {
+				room.every = time.Hour // or nobody is left of whom to take a sample
+			}
+			room.mu.Unlock()
+			threads := 1
+			if tt.fault == "none" {
+				threads = 2
+			}
+			o := fillOptions{Tickets: tickets, Threads: threads, Sample: 40, Timeout: 30 * time.Second, Hold: 300 * time.Millisecond, TokensOut: filepath.Join(t.TempDir(), "tokens")}
+			r, err := runFill(t.Context(), visitor.Options{URLs: []string{url}, Room: "default", Connections: 8, Timeout: 5 * time.Second}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Ranks) == 0 && r.Waiting > 0 {
+				t.Fatalf("no sample was taken: %+v", r)
+			}
+			if r.Kept != tt.kept || r.Joined != tickets || r.FillSeconds == 0 || r.JoinSeconds > r.FillSeconds {
+				t.Errorf("%+v", r)
+			}
+			if n := r.Lost[tt.lost]; tt.lost != "" && n != 1 || tt.lost == "" && len(r.Lost) != 0 {
+				t.Errorf("lost %v, want %q", r.Lost, tt.lost)
+			}
+			if _, n, err := loadTokens(o.TokensOut, 1); err != nil || n < int(r.Waiting) {
+				t.Errorf("%d tokens were written, %v; %d wait", n, err, r.Waiting)
+			}
+			if tt.check != nil {
+				tt.check(t, r)
+			}
+		})
+	}
+}
+
+func TestFillGivesUp(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	to := visitor.Options{URLs: []string{s.URL}, Room: "default", Connections: 4, Timeout: 5 * time.Second}
+	if _, err := runFill(t.Context(), to, fillOptions{Tickets: 10, Threads: 1, Timeout: time.Minute}); err == nil || !strings.Contains(err.Error(), "status 404") {
+		t.Errorf("%v, want the status of the joins", err)
+	}
+	_, to.URLs[0] = newRoom(t, "none")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, err := runFill(ctx, to, fillOptions{Tickets: 10, Threads: 1, Timeout: time.Minute, Hold: time.Hour})
+	if err != nil || r.Kept {
+		t.Errorf("an interrupted fill counts as kept: %+v, %v", r, err)
+	}
+}
+
+// Positions that are the ranks agree with the orders exactly; an error of each up to e, as a share of the line, is found
+// and is not larger.
+func TestRanksAreJudged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 3000).Draw(t, "waiting")
+		e := rapid.SampledFrom([]float64{0, 0.001, 0.1}).Draw(t, "error")
+		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)) //nolint:gosec // a test
+		orders := make([]int64, n)
+		var sample []told
+		worst := int64(0)
+		for i := range orders {
+			orders[i] = int64(i) * 7
+			if draw.IntN(3) == 0 {
+				by := int64(e * float64(n) * (2*draw.Float64() - 1))
+				worst = max(worst, by, -by)
+				sample = append(sample, told{orders[i], max(1, int64(i)+1+by)})
+			}
+		}
+		draw.Shuffle(len(sample), func(i, j int) { sample[i], sample[j] = sample[j], sample[i] })
+		r := judgeRanks(sample, orders, int64(n))
+		if r.Sampled > 0 && (!r.Compared || r.Max > float64(worst)/float64(n)+1e-9 || e == 0 && (r.Swapped > 0 || !r.Kept)) {
+			t.Fatalf("%+v, the worst is off by %d of %d", r, worst, n)
+		}
+		if stranger := judgeRanks(sample, orders, int64(2*n)+20); stranger.Compared {
+			t.Fatalf("compared with ranks, though others wait too: %+v", stranger)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is what the sentinels of a Trio call their master.
+const MasterName = "tickets"
+
+// Trio is a master with two replicas under three sentinels that one test has for itself.
+type Trio struct {
+	t         testing.TB
+	Servers   []*PrivateServer // the master first; what they were at the start
+	Sentinels []*PrivateServer
+}
+
+// SentinelTrio starts a master, two replicas and three sentinels, two of which have to agree that the master is down
+// after 1 s of silence, and waits until all know of each other and the replicas are in step. args follow the usual ones
+// of each server. It ends with the test.
+func SentinelTrio(t testing.TB, args ...string) *Trio {
+	t.Helper()
+	s := &Trio{t: t}
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	master := Server(t, args...)
+	host, port, _ := net.SplitHostPort(master.Addr())
+	s.Servers = []*PrivateServer{master}
+	for range 2 {
+		s.Servers = append(s.Servers, Server(t, append([]string{"--replicaof", host, port}, args...)...))
+	}
+	for _, replica := range s.Servers[1:] {
+		replica.await("it is in step", func(c redis.UniversalClient) bool { return inStep(t, c) })
+	}
+	config := fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
+		"sentinel failover-timeout %[1]s 4000\n", MasterName, host, port)
+	for range 3 {
+		sentinel := private(t, config, []string{"--sentinel"})
+		// They tell each other every 2 s otherwise, and after a stall of the machine stay out of it for 30.
+		sentinel.do("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 100, "INFO-PERIOD", 500, "TILT-PERIOD", 1000)
+		s.Sentinels = append(s.Sentinels, sentinel)
+	}
+	for _, sentinel := range s.Sentinels {
+		sentinel.await("it knows the others", func(c redis.UniversalClient) bool {
+			info := c.Info(t.Context(), "sentinel").Val()
+			return strings.Contains(info, "slaves=2,sentinels=3") &&
+				c.Do(t.Context(), "SENTINEL", "CKQUORUM", MasterName).Err() == nil
+		})
+	}
+	return s
+}
+
+// URL names the sentinels.
+func (s *Trio) URL() string {
+	addrs := make([]string, len(s.Sentinels))
+	for i, n := range s.Sentinels {
+		addrs[i] = n.Addr()
+	}
+	return "redis-sentinel://" + strings.Join(addrs, ",") + "/" + MasterName
+}
+
+// Master returns the server that the first sentinel to answer calls the master; nil when none does.
+func (s *Trio) Master() *PrivateServer {
+	for _, sentinel := range s.Sentinels {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		addr, err := sentinel.client().Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
+		cancel()
+		if err != nil {
+			continue
+		}
+		for _, n := range s.Servers {
+			if n.Addr() == strings.Join(addr, ":") {
+				return n
+			}
+		}
+	}
+	return nil
+}
