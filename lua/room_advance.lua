@@ -205,7 +205,7 @@ end
 
 -- The snapshot: lines of text, and behind them what is packed: the front's orders
 -- (each less the one before), the sketch, its ends. Go's parse.go reads it.
-local front = math.min(20000, math.max(1000, math.floor(p.rate / 100)))
+local front = front(p)
 local orders, edge = {}, 0
 local heads = redis.call('ZRANGE', LINE, 0, front - 1, 'WITHSCORES')
 for i = 2, #heads, 2 do
