@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -226,13 +227,13 @@ func (p *prospect) near() bool {
 	if p.wait.known && p.wait.seconds <= lastMinute {
 		return true
 	}
-	return p.position > 0 && (p.position <= nearest || !p.wait.known && p.position <= front)
+	return p.position > 0 && (p.position <= nearest || !p.wait.known && p.position <= pace.Front)
 }
 
 // ask looks a stream's ticket up and tells what changed. goOn is false once the stream has nothing more to tell.
 func (st *stream) ask(ctx context.Context, g *Gateway, o *outlook, p *prospect, near bool, now time.Time) (goOn bool, err error) {
 	r := st.room
-	seconds := o.pace.spread(p.interval, g.random())
+	seconds := o.pace.Spread(p.interval, g.random())
 	st.ticket.Interval = time.Duration(seconds) * time.Second
 	standing, err := r.line.Check(ctx, st.ticket)
 	if err != nil {
