@@ -20,6 +20,7 @@ type line interface {
 	Now() int64
 	Age() time.Duration
 	Ahead(order int64) int64
+	Settled(admission.ID) bool
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
 	Claim(context.Context, admission.Ticket) (admission.Standing, error)
