@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,6 +85,12 @@ func startValkey(t *testing.T, r *release) (socket, password string) {
 		env = append(env, e.Name+"="+password)
 	}
 
+	// The server hides its arguments after a while; the shell never does.
+	for line := range strings.Lines(c.Command[2]) {
+		if strings.Contains(line, "PASSWORD") && !strings.HasPrefix(line, "requirepass ") {
+			t.Errorf("the password is in the arguments of a command: %s", line)
+		}
+	}
 	script := strings.ReplaceAll(c.Command[2], "/etc/valkey", filepath.Join(dir, "etc"))
 	cmd := exec.Command(c.Command[0], c.Command[1], script)
 	cmd.Env, cmd.Stderr = env, os.Stderr
@@ -114,12 +118,6 @@ func startValkey(t *testing.T, r *release) (socket, password string) {
 	without.Env = env[:1]
 	if without.Run() == nil {
 		t.Error("valkey answers without its password")
-	}
-	if runtime.GOOS == "linux" {
-		arguments, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/cmdline")
-		if err != nil || strings.Contains(string(arguments), password) || !strings.Contains(string(arguments), "-server") {
-			t.Errorf("valkey's arguments, %v: %q", err, arguments)
-		}
 	}
 	return socket, password
 }
