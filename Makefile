@@ -18,7 +18,7 @@ COMMANDS := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build bin/gateway, bin/bulkworker, bin/loadgen and bin/shop
@@ -60,6 +60,14 @@ bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, B
 	@bin/abuse --gateway bin/gateway
 	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
 
+.PHONY: bench-million
+bench-million: ## Measure a line of BENCH_MILLION (default 1000000) tickets: bytes, polls, joins, Redis's time of a tick
+	@tools/need.sh redis-server nginx haproxy wrk
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/compare ./compare
+	@exec bin/compare --gateway bin/gateway --only million --million "$${BENCH_MILLION:-1000000}" \
+		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}"
+
 .PHONY: abuse
 abuse: ## Count the ambiguous messages that nginx, HAProxy, a bare fasthttp proxy and the gateway let through
 	@tools/need.sh redis-server nginx haproxy
@@ -73,6 +81,13 @@ soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fail
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/soak ./soak
 	@bin/soak --gateway bin/gateway --loadgen bin/loadgen --duration "$${SOAK_SECONDS:-600}s"
+
+.PHONY: chaos
+chaos: ## Let a crowd in through 8 gateways that are killed and stopped over a Redis that is stopped, for CHAOS_SECONDS (default 60), and judge it; CHAOS_SEED repeats a run
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/chaos ./chaos
+	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"}
 
 .PHONY: lint
 lint: ## gofmt, golangci-lint and the shell scripts' syntax

@@ -88,3 +88,22 @@ func TestRoomsLiveOnDifferentMasters(t *testing.T) {
 		}
 	}
 }
+
+// TestAShardThatIsGone takes a master without replicas away that serves neither the room nor the layout. With
+// cluster-require-full-coverage no the room does not notice, and gateways that start meanwhile serve it too.
+func TestAShardThatIsGone(t *testing.T) {
+	t.Parallel()
+	c := redistest.ThreeMasters(t, 0, "--cluster-require-full-coverage", "no")
+	s := siteAt(t, steady, c.URL(), topologyRoom)
+	a := s.send(40, 10*time.Millisecond)
+	s.await("some are in", func() bool { return a.in.Load() >= 10 })
+	for _, n := range c.Nodes {
+		if n != c.Master(ofRoom(topologyRoom)) && n != c.Master("wr:layout") {
+			n.Kill()
+			break
+		}
+	}
+	a.judge(steady)
+	b := siteAt(t, steady, c.URL(), topologyRoom).send(5, 0)
+	b.s.await("those who come to the new gateways are in", func() bool { return b.in.Load() == 5 })
+}

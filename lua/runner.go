@@ -31,28 +31,36 @@ func NewRunner(client redis.UniversalClient, set *Set, observe func(script strin
 }
 
 // LoadAll puts every script into every master. Run does not need it, but without it the first call of each script is
-// longer, and a script that does not compile is found only then.
+// longer, and a script that does not compile is found only then. Masters of a cluster that do not answer are left out:
+// the rooms of the others are not to wait for them.
 func (r *Runner) LoadAll(ctx context.Context) error {
 	if cluster, ok := r.client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			return r.loadNode(ctx, node)
+			if answers, err := r.loadNode(ctx, node); answers {
+				return err
+			}
+			return nil
 		})
 	}
-	return r.loadNode(ctx, r.client)
+	_, err := r.loadNode(ctx, r.client)
+	return err
 }
 
-func (r *Runner) loadNode(ctx context.Context, node redis.Scripter) error {
+// loadNode also tells whether the node answered, an error or not.
+func (r *Runner) loadNode(ctx context.Context, node redis.Scripter) (answers bool, err error) {
 	for _, name := range r.set.names {
 		sc := r.set.byName[name]
 		sha, err := node.ScriptLoad(ctx, sc.Source).Result()
 		if err != nil {
-			return sc.explain(fmt.Errorf("load script %s: %w", name, err))
+			var said redis.Error
+			busy := redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "BUSY")
+			return errors.As(err, &said) && !busy, sc.explain(fmt.Errorf("load script %s: %w", name, err))
 		}
 		if sha != sc.SHA {
-			return fmt.Errorf("load script %s: the store calls it %s, we call it %s", name, sha, sc.SHA)
+			return true, fmt.Errorf("load script %s: the store calls it %s, we call it %s", name, sha, sc.SHA)
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // once keeps go-redis from sending a script a second time after an error that leaves open whether it has run.

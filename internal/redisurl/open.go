@@ -52,7 +52,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			DisableIdentity: true,
 		}), nil
 	case cluster:
-		c := redis.NewClusterClient(&redis.ClusterOptions{
+		return newCluster(&redis.ClusterOptions{
 			Addrs: t.addrs, Username: t.user, Password: t.pass, TLSConfig: tlsConfig,
 			MaxRetries: -1, MaxRedirects: 3, ClusterStateReloadInterval: 5 * time.Second,
 			// What goes to every node is sent so by name (ForEachMaster). The policies would ask for the table of all commands,
@@ -62,9 +62,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,
-		})
-		c.AddHook(relearn{c})
-		return c, nil
+		}), nil
 	default:
 		network := "tcp"
 		if t.kind == socket {
@@ -78,6 +76,12 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			DisableIdentity: true, MaintNotificationsConfig: maint,
 		}), nil
 	}
+}
+
+func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
+	c := redis.NewClusterClient(o)
+	c.AddHook(relearn{c})
+	return c
 }
 
 // relearn asks who serves which slots after a call that no master has answered. The client library does so only where it
