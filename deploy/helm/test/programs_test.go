@@ -11,6 +11,8 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"os"
 	"os/exec"
@@ -41,10 +43,18 @@ var binaries = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // helm's warnings, as of values that a test means to be wrong
 	code := m.Run()
 	if dir, _ := binaries(); dir != "" {
 		_ = os.RemoveAll(dir)
 	}
+	var lines []string
+	rendered.Range(func(name, objects any) bool {
+		lines = append(lines, fmt.Sprintf("%s (%d objects)", name, objects))
+		return true
+	})
+	slices.Sort(lines)
+	fmt.Println("rendered:", strings.Join(lines, ", "))
 	os.Exit(code)
 }
 
