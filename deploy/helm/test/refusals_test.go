@@ -73,3 +73,16 @@ func TestAllRefusalsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestReleaseNames that helm takes and a Service does not.
+func TestReleaseNames(t *testing.T) {
+	for _, name := range []string{"2nd-sale", "sale.eu"} {
+		_, err := renderAs(t, name, override(t, "redis", ""))
+		if err == nil || !strings.Contains(err.Error(), "fullnameOverride is empty, and the release makes it") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := renderAs(t, name, override(t, "redis", `fullnameOverride: sale`)); err != nil {
+			t.Errorf("%s with a fullnameOverride: %v", name, err)
+		}
+	}
+}

@@ -21,7 +21,8 @@ import (
 const patience = 40 * time.Second
 
 // TestTrialRuns starts what the trial installs, on this machine: Valkey by the command, the file and the variables of its
-// container, and both programs by theirs. Readiness is asked for as the kubelet would ask, and SIGTERM ends each with 0.
+// container, and both programs by theirs. Readiness is asked for as the kubelet would ask, a changed Secret is taken while
+// the program runs, and SIGTERM ends each with 0.
 func TestTrialRuns(t *testing.T) {
 	t.Parallel()
 	r := render(t, override(t, "trial", `bulkworker: {enabled: true}`))
@@ -151,14 +152,20 @@ func runProgram(t *testing.T, m mounted) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	addresses := make(chan [2]string, 8)
+	addresses, reloaded := make(chan [2]string, 8), make(chan struct{}, 8)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			var line struct{ Msg, Addr string }
-			if json.Unmarshal(lines.Bytes(), &line) == nil && listening.MatchString(line.Msg) {
+			if json.Unmarshal(lines.Bytes(), &line) != nil {
+				continue
+			}
+			if listening.MatchString(line.Msg) {
 				addresses <- [2]string{line.Msg, line.Addr}
+			}
+			if line.Msg == "configuration reloaded" {
+				reloaded <- struct{}{}
 			}
 		}
 	}()
@@ -184,6 +191,16 @@ func runProgram(t *testing.T, m mounted) {
 			_ = answer.Body.Close()
 			return answer.StatusCode == http.StatusOK
 		})
+	}
+	if m.container.Name == "gateway" { // in the trial the bulk worker has no file that is a secret
+		switchTo2(t, m.here("/etc/anteroom/secrets"))
+		select {
+		case <-reloaded:
+		case <-ended:
+			t.Fatal("the gateway ended when a Secret changed")
+		case <-time.After(patience):
+			t.Errorf("the gateway did not take a changed Secret within %s", patience)
+		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,10 @@
 {{- $g := $v.gateway -}}
 {{- $b := $v.bulkworker -}}
 
+{{- $full := include "anteroom.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $full) -}}
+{{- $p = append $p (printf "fullnameOverride is empty, and the release makes it %q, which no Service can be called; give one of lower-case letters, digits and dashes that begins with a letter" $full) -}}
+{{- end -}}
 {{- if not (or $g.enabled $b.enabled) -}}
 {{- $p = append $p "gateway.enabled and bulkworker.enabled are both false: there is nothing to install; turn one on" -}}
 {{- end -}}
