@@ -58,8 +58,8 @@ polling, and what they took is printed beside what was worked out.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.gateway, "gateway", "../bin/gateway", "the gateway's program")
-	f.StringVar(&o.loadgen, "loadgen", "../bin/loadgen", "the load generator's program")
+	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
+	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.StringVar(&o.calibration, "calibration", "", "read what operations cost from this file in place of measuring it")
 	f.StringVar(&o.save, "save", "", "write what was measured to this file")
 	f.IntSliceVar(&o.sizes, "sizes", []int{1_000, 10_000, 100_000, 1_000_000}, "lines whose costs in the store are measured")

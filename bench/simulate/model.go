@@ -119,6 +119,9 @@ func (r Room) crowd() crowd {
 // renewal is the mean time between two polls of one visitor that renew the place: the first one after a quarter of
 // absence, where intervals are spread by ± 15 % and never longer than that quarter.
 func renewal(interval, quarter float64) float64 {
+	if interval < quarter/16 { // the mean of what is left of an interval when the quarter has passed
+		return quarter + interval/2*(1+0.3*0.3/12)
+	}
 	const cells, draws = 256, 16
 	var left [cells + 1]float64 // from an age, until the poll that renews
 	for i := cells; i >= 0; i-- {
