@@ -55,7 +55,7 @@ store: {url: "%s"}
 tokens: {keys: [{id: k1, alg: HS256, secret: "%s", active: true}]}
 origins: [{id: site, servers: ["http://%s"]}]
 rooms:
-  - {id: line, paths: ["/"], origin: site, admission: {rate: %v, burst: 1}, queue: {absence: %s}}
+  - {id: line, paths: ["/"], origin: site, admission: {rate: %v}, queue: {absence: %s}}
   - {id: open, paths: ["/open"], origin: site, admission: {rate: 100000}, session: {ttl: 1h}}
 `, b.addr, b.admin, b.redis.URL, fmt.Sprintf("%x%x", randomID(), randomID()), b.site.Addr, rate, absence), 0o600)
 		if err == nil {
