@@ -18,7 +18,7 @@ COMMANDS := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build bin/gateway, bin/bulkworker, bin/loadgen and bin/shop
@@ -60,6 +60,14 @@ bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, B
 	@bin/abuse --gateway bin/gateway
 	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
 
+.PHONY: bench-million
+bench-million: ## Measure a line of BENCH_MILLION (default 1000000) tickets: bytes, polls, joins, Redis's time of a tick
+	@tools/need.sh redis-server nginx haproxy wrk
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/compare ./compare
+	@exec bin/compare --gateway bin/gateway --only million --million "$${BENCH_MILLION:-1000000}" \
+		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}"
+
 .PHONY: abuse
 abuse: ## Count the ambiguous messages that nginx, HAProxy, a bare fasthttp proxy and the gateway let through
 	@tools/need.sh redis-server nginx haproxy
@@ -80,6 +88,7 @@ lint: ## gofmt, golangci-lint and the shell scripts' syntax
 	@for s in $$(git ls-files '*.sh'); do bash -n "$$s" || exit 1; done
 	$(GO) run $(GOLANGCI) run ./...
 	cd bench && $(GO) run $(GOLANGCI) run ./...
+	cd deploy/helm/test && $(GO) run $(GOLANGCI) run ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s)

@@ -214,14 +214,14 @@ for i = 2, #heads, 2 do
   edge = ord
 end
 local oldest = heads[2] or '0'
-local chunks, ends, came = {}, {}, 0
+local chunks, ends, came, left = {}, {}, 0, 0
 if snapshot then
   local size = tonumber(string.match(snapshot, '^[^\n]* (%d+)\n'))
-  chunks, ends, came = unpack(cmsgpack.unpack(string.sub(snapshot, -size)), 2)
+  chunks, ends, came, left = unpack(cmsgpack.unpack(string.sub(snapshot, -size)), 2)
 end
-chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came)
+chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
 local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
-local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.gone, tail })
+local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail })
 local flow = {}
 for sec = second - 9, second do
   local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')

@@ -112,6 +112,10 @@ func runFill(ctx context.Context, to visitor.Options, o fillOptions) (report fil
 // held is what follows when all are in.
 func (f *fill) held(ctx context.Context) error {
 	fmt.Fprintf(os.Stderr, "all %d are in after %s\n", f.o.Tickets, time.Duration(f.tally.settledAt.Load())*time.Millisecond)
+	select {
+	case <-time.After(time.Second): // by then the snapshot holds the last of them
+	case <-ctx.Done():
+	}
 	if err := f.rank(ctx); err != nil {
 		return err
 	}
