@@ -97,7 +97,7 @@ func failOver(t *testing.T, f failure, top topology) {
 	if f.slow > 0 {
 		top.patient(f.slow)
 	}
-	a := s.send(90, 5*time.Millisecond)
+	a := s.send(75, 5*time.Millisecond)
 	s.await("some are in", func() bool { return a.in.Load() >= 10 })
 	old := top.master()
 	began := s.clock()
