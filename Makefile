@@ -82,6 +82,13 @@ soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fail
 	@cd bench && $(GO) build -o ../bin/soak ./soak
 	@bin/soak --gateway bin/gateway --loadgen bin/loadgen --duration "$${SOAK_SECONDS:-600}s"
 
+.PHONY: chaos
+chaos: ## Let a crowd in through 8 gateways that are killed and stopped over a Redis that is stopped, for CHAOS_SECONDS (default 60), and judge it; CHAOS_SEED repeats a run
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/chaos ./chaos
+	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"}
+
 .PHONY: lint
 lint: ## gofmt, golangci-lint and the shell scripts' syntax
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then printf 'gofmt would change:\n%s\n' "$$out" >&2; exit 1; fi
