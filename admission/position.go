@@ -74,20 +74,22 @@ func (s *Snapshot) told(order int64) (n, came int64) {
 // second's rate is carried on after the snapshot.
 func (s *Snapshot) unenrolled(order int64) int64 {
 	sec := order / 1e6
-	var n, last int64
-	for _, p := range s.Pending {
-		switch {
-		case p.Second < sec:
-			n += p.Count
-		case p.Second == sec:
-			n += p.Count * (order % 1e6) / 1e6
+	var n int64
+	for _, p := range s.Pending { // none for nearly all who poll: they are enrolled before the first
+		if p.Second >= sec {
+			if p.Second == sec {
+				n += p.Count * (order % 1e6) / 1e6
+			}
+			break
 		}
-		if p.Second == s.RoomTime/1e6-1 {
-			last = p.Count
-		}
+		n += p.Count
 	}
 	if after := order - s.RoomTime; after > 0 {
-		n += last * min(after, 2e6) / 1e6
+		for _, p := range s.Pending {
+			if p.Second == s.RoomTime/1e6-1 {
+				n += p.Count * min(after, 2e6) / 1e6
+			}
+		}
 	}
 	return n
 }

@@ -230,12 +230,16 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 }
 
 // length of the line with those that are not enrolled yet.
-func (r *Room) length(s *Snapshot) int64 {
-	n := s.Waiting
-	for _, p := range s.Pending {
+func (r *Room) length(s *Snapshot) int64 { return s.Waiting + r.Arriving() }
+
+// Arriving is how many arrived lately and are not enrolled yet: most of them will poll for the first time soon.
+func (r *Room) Arriving() int64 {
+	b := r.beyond.Load()
+	n := r.untold(b, math.MaxInt64)
+	for _, p := range b.snap.Pending {
 		n += p.Count
 	}
-	return n + r.untold(r.beyond.Load(), math.MaxInt64)
+	return n
 }
 
 // Check answers a poll: from the snapshot or from memory where DESIGN §4 allows

@@ -227,7 +227,7 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 	for i := range all {
 		us.Add(1000)
 		id := admission.ID(randomID())
-		s, refusal, err := line.Join(t.Context(), admission.Arrival{ID: id, Interval: longestFirstPoll})
+		s, refusal, err := line.Join(t.Context(), admission.Arrival{ID: id, Interval: firstMost})
 		if err != nil || refusal != admission.Granted {
 			t.Fatal(refusal, err)
 		}

@@ -102,7 +102,7 @@ func (v *visit) queue() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := o.pace.spread(p.interval, v.g.random())
+	seconds := spread(p.interval, p.most, v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -158,7 +158,7 @@ func (v *visit) join(lost string) {
 	if v.who == navigation {
 		v.remember()
 	}
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: longestFirstPoll}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: firstMost}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	switch {
 	case err != nil:
@@ -181,7 +181,7 @@ func (v *visit) join(lost string) {
 	}
 	v.remember()
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
-	v.wait(v.room.outlook(), &w, firstPoll(v.g.random()), lost)
+	v.wait(v.room.outlook(), &w, 0, lost)
 }
 
 // enter lets a visitor who has just got a session through with this request.
@@ -212,10 +212,13 @@ func (v *visit) observeWait(s *admission.Standing, w *token.Waiting) {
 	}
 }
 
-// wait tells somebody where they stand. seconds is when they are to ask again.
+// wait tells somebody where they stand. seconds is when they are to ask again; 0: for the first time.
 func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 	v.outcome = waiting
 	p := v.room.prospect(o, w.Order)
+	if seconds == 0 {
+		seconds = v.room.firstPoll(o, w, &p, v.g.random())
+	}
 	s := v.status(o, w, &p, stateWaiting)
 	s.refresh, s.token = seconds, v.token
 	if len(v.token) > 0 && p.wait.known {

@@ -21,42 +21,59 @@ type pace struct {
 	quarter float64 // of absence: no place may be lost by polling as advised
 	cutoff  float64 // seconds of wait; +Inf: the budget is not reached
 	crowded bool    // the waits are not known, and the budget is reached
+	first   float64 // first polls a second that the budget has room for; 0: there is none
 }
 
-// newPace plans for a line of that many, of whom the last waits for tail seconds (0: not known).
-func newPace(absence time.Duration, budget int, waiting int64, tail float64) pace {
+// newPace plans for a line of that many, of whom the last waits for tail seconds (0: not known), and arriving others, who
+// will poll for the first time soon.
+func newPace(absence time.Duration, budget int, waiting, arriving int64, tail float64) pace {
 	p := pace{quarter: absence.Seconds() / 4, cutoff: math.Inf(1)}
-	if budget <= 0 || waiting <= 0 {
+	if budget <= 0 {
 		return p
 	}
+	all := float64(budget)
+	// First polls may take half of it; that they take it is planned for.
+	least := p.plan(all-min(all/2, float64(arriving)/soonest), waiting, tail)
+	p.first = max(all/4, all-least)
+	return p
+}
+
+// plan sets from where on polls are as seldom as is allowed, and gives how many a second it comes to.
+func (p *pace) plan(budget float64, waiting int64, tail float64) (sum float64) {
+	if waiting <= 0 {
+		return 0
+	}
 	if tail <= 0 {
-		p.crowded = float64(waiting)/min(unsureRest, p.quarter) > float64(budget)
-		return p
+		ahead := float64(min(waiting, front)) / unsureFront
+		rest := float64(max(0, waiting-front))
+		if p.crowded = ahead+rest/min(unsureRest, p.quarter) > budget; p.crowded {
+			return ahead + rest/p.mean(p.quarter, p.quarter)
+		}
+		return ahead + rest/min(unsureRest, p.quarter)
 	}
 	// The line in slices of waits, each 1/steps of the tail's wait or finer towards the front, where people poll
 	// fastest: slice i lies between tail*q^(i+1) and tail*q^i.
-	const steps, q = 96, 0.9
+	const steps, q = 192, 0.95
 	var polls [steps]float64
-	var sum float64
-	each := func(i int) (lo, hi, people float64) {
-		hi = tail * math.Pow(q, float64(i))
+	each := func(i int) (lo, wait, people float64) {
+		hi := tail * math.Pow(q, float64(i))
 		lo = hi * q
 		if i == steps-1 {
 			lo = 0
 		}
-		return lo, hi, float64(waiting) * (hi - lo) / tail
+		return lo, (lo + hi) / 2, float64(waiting) * (hi - lo) / tail
 	}
 	for i := range steps {
-		lo, hi, people := each(i)
-		polls[i] = people / p.base((lo+hi)/2)
+		_, wait, people := each(i)
+		polls[i] = people / p.mean(p.base(wait), p.most(wait))
 		sum += polls[i]
 	}
-	for i := 0; i < steps && sum > float64(budget); i++ { // the far end first
-		lo, hi, people := each(i)
-		sum += people/p.raised((lo+hi)/2) - polls[i]
+	for i := 0; i < steps && sum > budget; i++ { // the far end first
+		lo, wait, people := each(i)
+		sum += people/p.mean(p.raised(wait), p.most(wait)) - polls[i]
 		p.cutoff = lo
 	}
-	return p
+	return sum
 }
 
 // base is the interval without regard to the budget.
@@ -64,39 +81,72 @@ func (p *pace) base(wait float64) float64 {
 	return min(max(wait/10, shortest), longest, p.quarter)
 }
 
-// raised is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
-func (p *pace) raised(wait float64) float64 {
-	return max(p.base(wait), min(wait/2, p.quarter))
-}
+// most is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
+func (p *pace) most(wait float64) float64 { return min(max(wait/2, shortest), p.quarter) }
 
-// interval is what a ticket is advised, in seconds, before it is spread.
-func (p *pace) interval(ahead int64, w wait) float64 {
-	switch {
-	case w.known && float64(w.seconds) > p.cutoff:
-		return p.raised(float64(w.seconds))
-	case w.known:
-		return p.base(float64(w.seconds))
-	case p.crowded && ahead >= front:
-		return p.quarter
-	case ahead >= front:
-		return min(unsureRest, p.quarter)
+// raised is the interval where the budget is reached.
+func (p *pace) raised(wait float64) float64 { return max(p.base(wait), p.most(wait)) }
+
+// mean is what spread makes of an interval that may not be longer than most.
+func (p *pace) mean(interval, most float64) float64 {
+	lo, hi := interval*(1-jitter), interval*(1+jitter)
+	if hi <= most {
+		return interval
 	}
-	return unsureFront
+	cut := min(max(most, lo), hi)
+	return ((lo+cut)/2*(cut-lo) + most*(hi-cut)) / (hi - lo)
 }
 
-// spread makes whole seconds of an interval, ± 15 %, so that those who came together do not poll together. random lies
-// in [0, 1). What is left of a second is rounded up or down by chance, so that the mean is kept.
-func (p *pace) spread(interval, random float64) int {
-	v := interval * (0.85 + 0.3*random)
+// interval is what a ticket is advised, in seconds, before it is spread, and the longest that it may be.
+func (p *pace) interval(ahead int64, w wait) (seconds, most float64) {
+	switch wait := float64(w.seconds); {
+	case w.known && wait > p.cutoff:
+		return p.raised(wait), p.most(wait)
+	case w.known:
+		return p.base(wait), p.most(wait)
+	case p.crowded && ahead >= front:
+		return p.quarter, p.quarter
+	case ahead >= front:
+		return min(unsureRest, p.quarter), p.quarter
+	}
+	return unsureFront, p.quarter
+}
+
+// jitter is by how much polls are spread, so that those who came together do not poll together.
+const jitter = 0.15
+
+// spread makes whole seconds of an interval, ± 15 % and at most most. random lies in [0, 1). What is left of a second is
+// rounded up or down by chance, so that the mean is kept.
+func spread(interval, most, random float64) int {
+	v := min(interval*(1-jitter+2*jitter*random), most)
 	whole := math.Floor(v)
 	if rest := random*1009 - math.Floor(random*1009); rest < v-whole {
 		whole++
 	}
-	return int(max(1, min(whole, math.Floor(p.quarter))))
+	return int(max(1, min(whole, math.Floor(most))))
 }
 
-// firstPoll is when a new ticket polls first: within 1 to 3 s.
-func firstPoll(random float64) int { return 1 + int(random*3) }
+// When a ticket polls first, which enrols it: after one to three seconds. Where more arrive than the budget has room for,
+// each first poll is due when those of all who came before have been made. It is never later than a minute: until then
+// arrivals count as ahead.
+const (
+	soonest   = 3.0
+	latest    = 60.0
+	firstMost = 3 * time.Second // what the line is told to expect of whom it enrols at once
+)
 
-// longestFirstPoll bounds firstPoll.
-const longestFirstPoll = 3 * time.Second
+func (p *pace) firstPoll(arriving int64, w wait, random float64) int {
+	usual := 1 + int(random*soonest)
+	if p.first <= 0 || float64(arriving) <= soonest*p.first {
+		return usual
+	}
+	most := min(latest, p.quarter)
+	if w.known {
+		most = min(most, max(float64(w.seconds)/2, soonest))
+	}
+	due := 1 + float64(arriving)/p.first // those before take the seconds from 1 on
+	if due > most { // nothing orders them any more but chance
+		return int(most * (1 - 2*jitter*random))
+	}
+	return spread(due, most, random)
+}

@@ -159,7 +159,7 @@ func (v *visit) serveStatus() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := o.pace.spread(p.interval, v.g.random())
+	seconds := spread(p.interval, p.most, v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -229,7 +229,7 @@ func (v *visit) tellAdmitted(code int, w *token.Waiting, s *admission.Standing, 
 
 // tellExpired answers that a place is lost, with a new one.
 func (v *visit) tellExpired(code int, reason string) {
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: longestFirstPoll}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: firstMost}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	o := v.room.outlook()
 	if err != nil || refusal != admission.Granted {
@@ -247,7 +247,7 @@ func (v *visit) tellExpired(code int, reason string) {
 		p = v.room.prospect(o, w.Order)
 	}
 	out := v.status(o, &w, &p, "expired")
-	out.reason, out.token, out.refresh = reason, v.token, firstPoll(v.g.random())
+	out.reason, out.token, out.refresh = reason, v.token, v.room.firstPoll(o, &w, &p, v.g.random())
 	v.json(code, &out)
 }
 
