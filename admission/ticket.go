@@ -87,6 +87,9 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 		}
 		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence)
 	}
+	// One at a time: whoever is told a place must know of all who were enrolled before.
+	r.entering.Lock()
+	defer r.entering.Unlock()
 	answers, err := r.ask(ctx, "room_enter", args, len(qs))
 	var orders []int64
 	for i, a := range answers {
@@ -201,7 +204,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if !a.Keyed && r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
-		r.arrived.add(t.Order/1e6, &r.beyond.Load().taken)
+		r.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}

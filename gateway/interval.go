@@ -145,7 +145,7 @@ func (p *pace) firstPoll(arriving int64, w wait, random float64) int {
 		most = min(most, max(float64(w.seconds)/2, soonest))
 	}
 	due := 1 + float64(arriving)/p.first // those before take the seconds from 1 on
-	if due > most { // nothing orders them any more but chance
+	if due > most {                      // nothing orders them any more but chance
 		return int(most * (1 - 2*jitter*random))
 	}
 	return spread(due, most, random)
