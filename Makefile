@@ -34,7 +34,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 	@exec tools/run-demo.sh
 
 .PHONY: test
-test: ## Run every test that CI runs: race, browser, cluster
+test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm
 	@tools/npm.sh
 	# -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
@@ -82,6 +82,13 @@ soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fail
 	@cd bench && $(GO) build -o ../bin/soak ./soak
 	@bin/soak --gateway bin/gateway --loadgen bin/loadgen --duration "$${SOAK_SECONDS:-600}s"
 
+.PHONY: chaos
+chaos: ## Let a crowd in through 8 gateways that are killed and stopped over a Redis that is stopped, for CHAOS_SECONDS (default 60), and judge it; CHAOS_SEED repeats a run
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/chaos ./chaos
+	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"}
+
 .PHONY: lint
 lint: ## gofmt, golangci-lint and the shell scripts' syntax
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then printf 'gofmt would change:\n%s\n' "$$out" >&2; exit 1; fi
@@ -99,9 +106,11 @@ chart: ## Render and validate the Helm chart
 	@tools/chart.sh
 
 .PHONY: simulate
-simulate: ## Run the scaling simulation
-	@if [ ! -d bench/simulate ]; then echo "make simulate: there is no simulation in this tree yet (bench/simulate)" >&2; exit 1; fi
-	cd bench && $(GO) run ./simulate
+simulate: ## Work out what a line of up to ten million takes; SIMULATE_CHECK=10000,1000000 fills such lines and compares, SIMULATE_FLAGS: bin/simulate --help
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/simulate ./simulate
+	@bin/simulate $${SIMULATE_CHECK:+--check "$$SIMULATE_CHECK"} $${SIMULATE_FLAGS:-}
 
 .PHONY: verify
 verify: ## Regenerate the generated files and fail if that changes one

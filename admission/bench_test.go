@@ -39,7 +39,7 @@ func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 	line := make([]Ticket, 0, benchLine)
 	for len(line) < benchLine {
 		for i := range qs {
-			qs[i] = enterQ{kind: "arrive", id: testID(), client: testClient(1), grace: 255}
+			qs[i] = enterQ{kind: "keyed", id: testID(), client: testClient(1), grace: 255}
 		}
 		replies, err := r.sendEnter(ctx, qs)
 		if err != nil {

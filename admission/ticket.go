@@ -19,7 +19,7 @@ type reply struct {
 }
 
 type enterQ struct {
-	kind   string // arrive, enrol, charge
+	kind   string // arrive, keyed, enrol, signed, charge
 	id     ID
 	client Client
 	grace  int64 // seconds
@@ -93,7 +93,7 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	answers, err := r.ask(ctx, "room_enter", args, len(qs))
 	var orders []int64
 	for i, a := range answers {
-		if qs[i].kind == "arrive" && a.code == "W" && a.ord > r.Snapshot().RoomTime {
+		if (qs[i].kind == "arrive" || qs[i].kind == "keyed") && (a.code == "W" || a.code == "S") && a.ord > r.Snapshot().RoomTime {
 			orders = append(orders, a.ord)
 		}
 	}
@@ -202,12 +202,15 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.joinOffline(t)
 	}
-	if !a.Keyed && r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 {
+	if !a.Keyed && (r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 || r.long.Load() == snap) {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
 		r.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}
+	if a.Keyed {
+		q.kind = "keyed"
+	}
 	ans, err := r.enter.ask(ctx, q)
 	// A late answer is no outage, and the place may have been given: asking again finds it. Without, it would be taken
 	// with the first poll, behind those who came meanwhile.
@@ -223,9 +226,15 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	if err != nil {
 		return Standing{}, Granted, err
 	}
-	if ans.code == "W" {
+	switch ans.code {
+	case "W":
 		r.wake()
-	} else if ans.code == "A" {
+	case "S":
+		r.long.Store(snap)
+		r.wake()
+		t.Order, t.Fence = ans.ord, ans.h.fence
+		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
+	case "A":
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
 	}
@@ -384,8 +393,14 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 
 // out takes a ticket out of the line for good.
 func (r *Room) out(ctx context.Context, who, reason string, id ID) (found bool, err error) {
+	if r.down.Load() {
+		return false, ErrStore
+	}
 	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, id.String(), string(id[:]))
 	if err != nil {
+		if errors.Is(err, ErrStore) {
+			r.failed(err)
+		}
 		return false, err
 	}
 	state := Ended

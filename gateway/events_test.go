@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -229,7 +230,7 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 	for i := range all {
 		us.Add(1000)
 		id := admission.ID(randomID())
-		s, refusal, err := line.Join(t.Context(), admission.Arrival{ID: id, Interval: firstMost})
+		s, refusal, err := line.Join(t.Context(), admission.Arrival{ID: id, Interval: pace.LongestFirst})
 		if err != nil || refusal != admission.Granted {
 			t.Fatal(refusal, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -102,7 +103,7 @@ func (v *visit) queue() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := spread(p.interval, p.most, v.g.random())
+	seconds := pace.Spread(p.interval, p.most, v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -158,7 +159,7 @@ func (v *visit) join(lost string) {
 	if v.who == navigation {
 		v.remember()
 	}
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: firstMost}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	switch {
 	case err != nil:

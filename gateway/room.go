@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -75,7 +76,7 @@ type outlooks struct {
 type outlook struct {
 	snapshot *admission.Snapshot
 	forecast *eta.Forecast
-	pace     pace
+	pace     pace.Plan
 }
 
 // outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
@@ -105,7 +106,7 @@ func (r *room) outlook() *outlook {
 	if e := o.forecast.At(s.Waiting); e.Known {
 		tail = e.Seconds
 	}
-	o.pace = newPace(s.Policy.Absence, r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
+	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
 	r.latest.Store(o)
 	return o
 }
@@ -137,7 +138,7 @@ type prospect struct {
 func (r *room) prospect(o *outlook, order int64) prospect {
 	var p prospect
 	if !o.snapshot.Known || order == 0 {
-		p.interval, p.most = o.pace.interval(0, p.wait)
+		p.interval, p.most = o.pace.Interval(0, 0, false), o.pace.Most(0, false)
 		return p
 	}
 	ahead := max(r.line.Ahead(order), 0)
@@ -149,7 +150,7 @@ func (r *room) prospect(o *outlook, order int64) prospect {
 		}
 		p.wait = wait{true, max(ceil(e.Seconds), least), max(ceil(e.Low), least), max(ceil(e.High), least)}
 	}
-	p.interval, p.most = o.pace.interval(ahead, p.wait)
+	p.interval, p.most = o.pace.Interval(ahead, float64(p.wait.seconds), p.wait.known), o.pace.Most(float64(p.wait.seconds), p.wait.known)
 	return p
 }
 
@@ -164,9 +165,9 @@ func ceil(f float64) int64 {
 // firstPoll is when the holder of a new ticket is to poll first, in seconds.
 func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float64) int {
 	if w.Epoch != "" { // it is enrolled, and polls to be let in
-		return o.pace.firstPoll(0, p.wait, random)
+		return o.pace.First(0, float64(p.wait.seconds), p.wait.known, random)
 	}
-	return o.pace.firstPoll(r.line.Arriving(), p.wait, random)
+	return o.pace.First(r.line.Arriving(), float64(p.wait.seconds), p.wait.known, random)
 }
 
 // newRoom makes a room ready. old is the room of that id so far, or nil.

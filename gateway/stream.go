@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -117,7 +118,7 @@ func (p *prospect) near() bool {
 	if p.wait.known && p.wait.seconds <= lastMinute {
 		return true
 	}
-	return p.position > 0 && (p.position <= nearest || !p.wait.known && p.position <= front)
+	return p.position > 0 && (p.position <= nearest || !p.wait.known && p.position <= pace.Front)
 }
 
 // ask looks a stream's ticket up, which counts as hearing of the visitor, and appends what is to be told. goOn is false once
@@ -128,7 +129,7 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow()) // the room holds nobody up now
 		return out.event(b, "admitted"), false
 	}
-	seconds := spread(p.interval, p.most, g.random())
+	seconds := pace.Spread(p.interval, p.most, g.random())
 	standing, err := r.line.Check(ctx, admission.Ticket{
 		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
 		Interval: time.Duration(seconds) * time.Second, Client: st.client,

@@ -94,7 +94,14 @@ func (c *crowd) last(ctx context.Context) {
 	for _, g := range c.guests {
 		switch {
 		case g.waiting && g.cred.Token != "":
-			all.Go(func() { g.poll(ctx) })
+			// An answer that was lost meanwhile comes with the next: a gateway looks a ticket up once a second.
+			all.Go(func() {
+				for range 3 {
+					if !g.poll(ctx) || g.at != 0 || !sleep(ctx, 1500*time.Millisecond) {
+						return
+					}
+				}
+			})
 		case g.left:
 			all.Go(func() {
 				a, ok := g.ask(ctx, func(v *visitor.Client) (visitor.Answer, error) { return v.Status(&g.cred) })

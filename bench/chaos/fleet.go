@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,7 +33,20 @@ type fleet struct {
 	mu       sync.Mutex
 	gateways []*child.Child // nil while one is out
 	frozen   []span
+	faults   []string // logs that tell of a fault of the program
+	stopped  bool
 	counts   struct{ kills, pauses, short, long int }
+}
+
+// ours are faults of the program.
+var ours = regexp.MustCompile(`DATA RACE|(?m)^panic:|fault in a request|fatal error:`)
+
+// end kills a gateway and reads its last words; f.mu is held.
+func (f *fleet) end(g *child.Child) {
+	g.Kill()
+	if log := g.Log.String(); ours.MatchString(log) {
+		f.faults = append(f.faults, g.Name+":\n"+log)
+	}
 }
 
 const config = `listen: "%s"
@@ -55,11 +71,11 @@ func (f *fleet) start(ctx context.Context, o options, origin string) error {
 	}
 	f.gateways = make([]*child.Child, o.gateways)
 	for i := range o.gateways {
-		addr, err := child.FreePort()
+		addr, err := lastingPort()
 		if err != nil {
 			return err
 		}
-		admin, err := child.FreePort()
+		admin, err := lastingPort()
 		if err != nil {
 			return err
 		}
@@ -92,13 +108,17 @@ func (f *fleet) launch(i int) error {
 	return nil
 }
 
-// stop ends everything, whatever state it is in.
+// stop ends everything, whatever state it is in. It may be called again.
 func (f *fleet) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.stopped {
+		return
+	}
+	f.stopped = true
 	for _, g := range f.gateways {
 		if g != nil {
-			g.Kill()
+			f.end(g)
 		}
 	}
 	if f.redis != nil {
@@ -168,12 +188,27 @@ func (f *fleet) inflict(ctx context.Context, p fault) error {
 		return fmt.Errorf("%s ended by itself:\n%s", g.Name, g.Log)
 	default:
 	}
-	g.Kill()
 	f.mu.Lock()
+	f.end(g)
 	f.counts.kills++
 	f.mu.Unlock()
 	sleep(ctx, p.last)
 	return f.launch(p.who)
+}
+
+// lastingPort is a free loopback port below those that systems give to outgoing connections: one of these would have it
+// while its gateway is down.
+func lastingPort() (string, error) {
+	var last error
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))) //nolint:gosec // any port will do
+		if err != nil {
+			last = err
+			continue
+		}
+		return l.Addr().String(), l.Close()
+	}
+	return "", last
 }
 
 // metric reads one figure from the first gateway that tells it.

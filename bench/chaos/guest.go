@@ -39,6 +39,16 @@ type guest struct {
 	waiting bool  // at the end
 
 	thief thief
+	trace []string // what it asked and was told, for a report that has to explain itself
+}
+
+// note keeps one line of the trace.
+func (g *guest) note(began time.Time, gateway int, a visitor.Answer, err error) {
+	what := fmt.Sprintf("%d %s %s position %d", a.HTTP, a.Status.State, a.Status.Code, a.Status.Position)
+	if err != nil {
+		what = err.Error()
+	}
+	g.trace = append(g.trace, fmt.Sprintf("%s +%d ms, gateway %d: %s", began.Format("05.000"), time.Since(began).Milliseconds(), gateway, what))
 }
 
 // thief is somebody with a copy of a token and another nonce.
@@ -77,9 +87,10 @@ func (g *guest) visit(ctx context.Context) {
 // ask makes a request through gateways at random until one answers it.
 func (g *guest) ask(ctx context.Context, request func(*visitor.Client) (visitor.Answer, error)) (visitor.Answer, bool) {
 	for {
-		c := g.crowd.clients[g.rng.IntN(len(g.crowd.clients))]
+		n := g.rng.IntN(len(g.crowd.clients))
 		began := time.Now()
-		a, err := request(c)
+		a, err := request(g.crowd.clients[n])
+		g.note(began, n, a, err)
 		if err == nil && a.HTTP != http.StatusServiceUnavailable && a.HTTP != http.StatusBadGateway {
 			g.crowd.took(time.Since(began))
 			return a, true

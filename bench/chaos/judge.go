@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/anteroom/anteroom/bench/verdict"
 )
@@ -97,7 +98,7 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 			if y.at > 0 && y.at < xAt && y.at > x.confirmed && y.confirmed > 0 && *y.place.Order > *x.place.Order {
 				j.LateOver++
 				j.Examples = append(j.Examples, fmt.Sprintf("order %d, held since %d, let in at %d, after order %d (confirmed %d, answered %d) at %d",
-					*x.place.Order, x.confirmed, x.at, *y.place.Order, y.confirmed, y.answered, y.at))
+					*x.place.Order, x.confirmed, x.at, *y.place.Order, y.confirmed, y.answered, y.at), strings.Join(x.trace, "\n\t"))
 				break
 			}
 		}

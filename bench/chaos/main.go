@@ -155,11 +155,13 @@ func run(ctx context.Context, o options) (r report, err error) {
 	if err != nil {
 		return r, err
 	}
-	active, _ := f.metric(ctx, `anteroom_active{room="sale"}`)
-	fmt.Fprintln(os.Stderr, "active", active)
 	asking, cancel := context.WithTimeout(ctx, 30*time.Second)
 	c.last(asking)
 	cancel()
+	f.stop()
+	for _, log := range f.faults {
+		c.fault("a fault of the gateway: %s", log)
+	}
 	return c.report(f, int(counted)), ctx.Err()
 }
 

@@ -1,4 +1,5 @@
-package gateway
+// Package pace says how often those who wait are told to poll. It is pure: what it knows of a line is passed in.
+package pace
 
 import (
 	"math"
@@ -12,22 +13,24 @@ const (
 	// unsure is advised while nobody can tell how long the wait is, for those in front of and beyond the first
 	// thousand.
 	unsureFront, unsureRest = 5.0, 30.0
-	front                   = 1000
 )
 
-// pace is how a room's polls are spread: those whose wait is beyond cutoff poll as seldom as is allowed, so that the
+// Front is how many of a line are told to poll often while nobody can tell how long the wait is.
+const Front = 1000
+
+// Plan is how a room's polls are spread: those whose wait is beyond cutoff poll as seldom as is allowed, so that the
 // room's budget holds.
-type pace struct {
+type Plan struct {
 	quarter float64 // of absence: no place may be lost by polling as advised
 	cutoff  float64 // seconds of wait; +Inf: the budget is not reached
 	crowded bool    // the waits are not known, and the budget is reached
 	first   float64 // first polls a second that the budget has room for; 0: there is none
 }
 
-// newPace plans for a line of that many, of whom the last waits for tail seconds (0: not known), and arriving others, who
-// will poll for the first time soon.
-func newPace(absence time.Duration, budget int, waiting, arriving int64, tail float64) pace {
-	p := pace{quarter: absence.Seconds() / 4, cutoff: math.Inf(1)}
+// New plans for a line of that many, of whom the last waits for tail seconds (0: not known), and arriving others, who will
+// poll for the first time soon; for at most budget polls a second (0: any number).
+func New(absence time.Duration, budget int, waiting, arriving int64, tail float64) Plan {
+	p := Plan{quarter: absence.Seconds() / 4, cutoff: math.Inf(1)}
 	if budget <= 0 {
 		return p
 	}
@@ -39,13 +42,13 @@ func newPace(absence time.Duration, budget int, waiting, arriving int64, tail fl
 }
 
 // plan sets from where on polls are as seldom as is allowed, and gives how many a second it comes to.
-func (p *pace) plan(budget float64, waiting int64, tail float64) (sum float64) {
+func (p *Plan) plan(budget float64, waiting int64, tail float64) (sum float64) {
 	if waiting <= 0 {
 		return 0
 	}
 	if tail <= 0 {
-		ahead := float64(min(waiting, front)) / unsureFront
-		rest := float64(max(0, waiting-front))
+		ahead := float64(min(waiting, Front)) / unsureFront
+		rest := float64(max(0, waiting-Front))
 		if p.crowded = ahead+rest/min(unsureRest, p.quarter) > budget; p.crowded {
 			return ahead + rest/p.mean(p.quarter, p.quarter)
 		}
@@ -77,18 +80,18 @@ func (p *pace) plan(budget float64, waiting int64, tail float64) (sum float64) {
 }
 
 // base is the interval without regard to the budget.
-func (p *pace) base(wait float64) float64 {
+func (p *Plan) base(wait float64) float64 {
 	return min(max(wait/10, shortest), longest, p.quarter)
 }
 
 // most is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
-func (p *pace) most(wait float64) float64 { return min(max(wait/2, shortest), p.quarter) }
+func (p *Plan) most(wait float64) float64 { return min(max(wait/2, shortest), p.quarter) }
 
 // raised is the interval where the budget is reached.
-func (p *pace) raised(wait float64) float64 { return max(p.base(wait), p.most(wait)) }
+func (p *Plan) raised(wait float64) float64 { return max(p.base(wait), p.most(wait)) }
 
-// mean is what spread makes of an interval that may not be longer than most.
-func (p *pace) mean(interval, most float64) float64 {
+// mean is what Spread makes of an interval that may not be longer than most.
+func (p *Plan) mean(interval, most float64) float64 {
 	lo, hi := interval*(1-jitter), interval*(1+jitter)
 	if hi <= most {
 		return interval
@@ -97,27 +100,36 @@ func (p *pace) mean(interval, most float64) float64 {
 	return ((lo+cut)/2*(cut-lo) + most*(hi-cut)) / (hi - lo)
 }
 
-// interval is what a ticket is advised, in seconds, before it is spread, and the longest that it may be.
-func (p *pace) interval(ahead int64, w wait) (seconds, most float64) {
-	switch wait := float64(w.seconds); {
-	case w.known && wait > p.cutoff:
-		return p.raised(wait), p.most(wait)
-	case w.known:
-		return p.base(wait), p.most(wait)
-	case p.crowded && ahead >= front:
-		return p.quarter, p.quarter
-	case ahead >= front:
-		return min(unsureRest, p.quarter), p.quarter
+// Interval is what somebody is advised, in seconds, before it is spread: with so many ahead, and that many seconds to
+// wait where that is known.
+func (p *Plan) Interval(ahead int64, wait float64, known bool) float64 {
+	switch {
+	case known && wait > p.cutoff:
+		return p.raised(wait)
+	case known:
+		return p.base(wait)
+	case p.crowded && ahead >= Front:
+		return p.quarter
+	case ahead >= Front:
+		return min(unsureRest, p.quarter)
 	}
-	return unsureFront, p.quarter
+	return unsureFront
+}
+
+// Most is the longest that the interval may be once it is spread.
+func (p *Plan) Most(wait float64, known bool) float64 {
+	if !known {
+		return p.quarter
+	}
+	return p.most(wait)
 }
 
 // jitter is by how much polls are spread, so that those who came together do not poll together.
 const jitter = 0.15
 
-// spread makes whole seconds of an interval, ± 15 % and at most most. random lies in [0, 1). What is left of a second is
+// Spread makes whole seconds of an interval, ± 15 % and at most most. random lies in [0, 1). What is left of a second is
 // rounded up or down by chance, so that the mean is kept.
-func spread(interval, most, random float64) int {
+func Spread(interval, most, random float64) int {
 	v := min(interval*(1-jitter+2*jitter*random), most)
 	whole := math.Floor(v)
 	if rest := random*1009 - math.Floor(random*1009); rest < v-whole {
@@ -126,27 +138,29 @@ func spread(interval, most, random float64) int {
 	return int(max(1, min(whole, math.Floor(most))))
 }
 
-// When a ticket polls first, which enrols it: after one to three seconds. Where more arrive than the budget has room for,
-// each first poll is due when those of all who came before have been made. It is never later than a minute: until then
-// arrivals count as ahead.
 const (
-	soonest   = 3.0
-	latest    = 60.0
-	firstMost = 3 * time.Second // what the line is told to expect of whom it enrols at once
+	soonest = 3.0
+	latest  = 60.0
 )
 
-func (p *pace) firstPoll(arriving int64, w wait, random float64) int {
+// LongestFirst bounds First where few arrive.
+const LongestFirst = soonest * time.Second
+
+// First is when a new ticket polls first, which enrols it, in seconds: after one to three. Where more arrive than the budget
+// has room for, each first poll is due when those of all who came before have been made (arriving: how many have not). It is
+// never later than a minute: until then arrivals count as ahead.
+func (p *Plan) First(arriving int64, wait float64, known bool, random float64) int {
 	usual := 1 + int(random*soonest)
 	if p.first <= 0 || float64(arriving) <= soonest*p.first {
 		return usual
 	}
 	most := min(latest, p.quarter)
-	if w.known {
-		most = min(most, max(float64(w.seconds)/2, soonest))
+	if known {
+		most = min(most, max(wait/2, soonest))
 	}
 	due := 1 + float64(arriving)/p.first // those before take the seconds from 1 on
 	if due > most {                      // nothing orders them any more but chance
 		return int(most * (1 - 2*jitter*random))
 	}
-	return spread(due, most, random)
+	return Spread(due, most, random)
 }
