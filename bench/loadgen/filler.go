@@ -153,8 +153,10 @@ func (f *filler) Next(_ int, b []byte) ([]byte, int, int) {
 }
 
 // Failed asks again after a while, as Answered does where the gateway is busy: a quarter of a second that doubles up to four.
-func (f *filler) Failed(_, tag int) {
-	f.pause = f.now + 100
+func (f *filler) Failed(kind, tag int) {
+	if kind == fillJoin {
+		f.pause = f.now + 100
+	}
 	f.later(tag)
 }
 
