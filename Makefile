@@ -34,7 +34,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 	@exec tools/run-demo.sh
 
 .PHONY: test
-test: ## Run every test that CI runs: race, browser, cluster
+test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm
 	@tools/npm.sh
 	# -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.

@@ -10,7 +10,7 @@ import (
 )
 
 // TestARoomMovesBetweenMasters moves the slot of a room key by key while people come. Its scripts name all of a room's
-// keys, so the cluster answers TRYAGAIN until the last is over; then the room goes on at once.
+// keys, so the cluster answers TRYAGAIN until the last is over, and they wait for that; then the room goes on at once.
 func TestARoomMovesBetweenMasters(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
@@ -24,7 +24,7 @@ func TestARoomMovesBetweenMasters(t *testing.T) {
 		m := c.Move(key, to)
 		for m.Left() > 0 {
 			m.Step(1)
-			wait(t, 20*time.Millisecond)
+			wait(t, 40*time.Millisecond)
 		}
 		s.await("a script finds its keys divided", func() bool { return s.said("TRYAGAIN") })
 		in := a.in.Load()

@@ -97,7 +97,7 @@ func failOver(t *testing.T, f failure, top topology) {
 	if f.slow > 0 {
 		top.patient(f.slow)
 	}
-	a := s.send(90, 5*time.Millisecond)
+	a := s.send(75, 5*time.Millisecond)
 	s.await("some are in", func() bool { return a.in.Load() >= 10 })
 	old := top.master()
 	began := s.clock()
@@ -174,8 +174,10 @@ func TestWhatAFailoverMayRepeat(t *testing.T) {
 				over, bound := excess(sudden, before, after), float64(repeated(sudden, first-gone))/1000
 				t.Logf("over the limit by %.1f, the bound is %.1f", over, bound)
 				switch {
-				case row.fresh && (over > bound+0.01 || over == 0):
-					t.Errorf("over the limit by %.1f; what was lost should show, and no more than %.1f of it", over, bound)
+				case row.fresh && over > bound+0.01:
+					t.Errorf("over the limit by %.1f, the bound is %.1f", over, bound)
+				case row.fresh && over == 0 && bound > 30: // after a short outage
+					t.Error("nothing was over the limit; the burst that was lost should show")
 				case !row.fresh && over > 0:
 					t.Errorf("over the limit by %.1f, although the gateways knew", over)
 				}

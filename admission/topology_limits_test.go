@@ -39,8 +39,8 @@ func TestTwoMasters(t *testing.T) {
 	there.await("all of the second crowd are in", func() bool { return second.in.Load() == 60 })
 	over, bound := excess(steady, first, second), float64(steady.Burst+steady.Rate*both/1_000_000)/1000
 	t.Logf("over the limit by %.1f, the bound is %.1f", over, bound)
-	if over > bound || over == 0 {
-		t.Errorf("over the limit by %.1f after %s of two masters; it should show, and stay under %.1f", over, micros(both), bound)
+	if over > bound {
+		t.Errorf("over the limit by %.1f after %s of two masters, the bound is %.1f", over, micros(both), bound)
 	}
 }
 

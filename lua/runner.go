@@ -71,16 +71,17 @@ func (once) NoRetry() bool { return true }
 // Run runs a script: keys in the order of its header, args from now on, each a string, []byte, int or int64.
 // The result is what go-redis makes of the reply (int64, string, []any; nil for Lua's false).
 //
-// A node that lacks the script (new, restarted, promoted, flushed) says so before it runs anything, and then gets its text
-// in a second and last call. After any other error the script may have run; whether to repeat it is the caller's decision.
+// A node that lacks the script (new, restarted, promoted, flushed) says so before it runs anything, and then gets its text.
+// So does one that has some of the keys while a cluster moves their slot: it is asked again until ctx ends. After any other
+// error the script may have run; whether to repeat it is the caller's decision.
 func (r *Runner) Run(ctx context.Context, script *Script, keys []string, args ...any) (any, error) {
 	if err := script.check(keys, args); err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	res, err := r.eval(ctx, "evalsha", script.SHA, keys, args)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		res, err = r.eval(ctx, "eval", script.Source, keys, args)
+	res, err := r.evalLoaded(ctx, script, keys, args)
+	for redis.HasErrorPrefix(err, "TRYAGAIN") && time.Since(start) < longestMove && pause(ctx, movePause) {
+		res, err = r.evalLoaded(ctx, script, keys, args)
 	}
 	if errors.Is(err, redis.Nil) {
 		res, err = nil, nil
@@ -89,6 +90,34 @@ func (r *Runner) Run(ctx context.Context, script *Script, keys []string, args ..
 		err = script.explain(fmt.Errorf("run script %s: %w", script.Name, err))
 	}
 	r.observe(script.Name, time.Since(start), err)
+	return res, err
+}
+
+const (
+	movePause   = 10 * time.Millisecond
+	longestMove = 5 * time.Second // for a caller without a deadline
+)
+
+// pause waits for d; false: ctx will have ended by then.
+func pause(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (r *Runner) evalLoaded(ctx context.Context, script *Script, keys []string, args []any) (any, error) {
+	res, err := r.eval(ctx, "evalsha", script.SHA, keys, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		res, err = r.eval(ctx, "eval", script.Source, keys, args)
+	}
 	return res, err
 }
 

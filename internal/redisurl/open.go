@@ -39,6 +39,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 		lifetime = 10 * time.Minute // so that connections spread again over what is behind a balancer
 		jitter   = time.Minute
 		idle     = 5 * time.Minute
+		ownPool  = -1 // pipelines (ASK, WAIT) have no connections beside the others: conns bounds them all
 	)
 
 	switch t.kind {
@@ -47,7 +48,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			MasterName: t.master, SentinelAddrs: t.addrs, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPass,
 			Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
 			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true,
 		}), nil
@@ -59,7 +60,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			// again at each call where the user's ACL refuses it.
 			DisableRoutingPolicies: true,
 			ContextTimeoutEnabled:  true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,
 		}), nil
@@ -71,7 +72,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 		return redis.NewClient(&redis.Options{
 			Network: network, Addr: t.addrs[0], Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
 			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,
 		}), nil

@@ -16,6 +16,9 @@ func TestACrowdOverACluster(t *testing.T) {
 	store := redistest.ThreeMasters(t, 1)
 	s := setup{origin: site.URL, rooms: []string{room(admission(12, 12))}}.withRedis(store.URL())
 	a, b := start(t, s), start(t, s)
+	if code, _, errs := command(t, nil, "check-config", "--config", a.config, "--store"); code != 0 {
+		t.Errorf("check-config --store: %d %s", code, errs)
+	}
 	crowd := sendCrowd(t, a, 80, func(visitor, try int) *gateway { return []*gateway{a, b}[(visitor+try)%2] })
 	crowd.waitInside(20)
 	const key = "wr:{room:sale}:state"
@@ -44,6 +47,9 @@ func TestACrowdUnderSentinels(t *testing.T) {
 	store := redistest.SentinelTrio(t)
 	s := setup{origin: site.URL, rooms: []string{room(admission(12, 12))}}.withRedis(store.URL())
 	a, b := start(t, s), start(t, s)
+	if code, _, errs := command(t, nil, "check-config", "--config", a.config, "--store"); code != 0 {
+		t.Errorf("check-config --store: %d %s", code, errs)
+	}
 	crowd := sendCrowd(t, a, 80, func(visitor, try int) *gateway { return []*gateway{a, b}[(visitor+try)%2] })
 	crowd.waitInside(25)
 	store.Sentinels[0].Kill()
