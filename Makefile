@@ -34,7 +34,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 	@exec tools/run-demo.sh
 
 .PHONY: test
-test: ## Run every test that CI runs: race, browser, cluster
+test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm
 	@tools/npm.sh
 	# -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
@@ -106,9 +106,11 @@ chart: ## Render and validate the Helm chart
 	@tools/chart.sh
 
 .PHONY: simulate
-simulate: ## Run the scaling simulation
-	@if [ ! -d bench/simulate ]; then echo "make simulate: there is no simulation in this tree yet (bench/simulate)" >&2; exit 1; fi
-	cd bench && $(GO) run ./simulate
+simulate: ## Work out what a line of up to ten million takes; SIMULATE_CHECK=10000,1000000 fills such lines and compares, SIMULATE_FLAGS: bin/simulate --help
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/simulate ./simulate
+	@bin/simulate $${SIMULATE_CHECK:+--check "$$SIMULATE_CHECK"} $${SIMULATE_FLAGS:-}
 
 .PHONY: verify
 verify: ## Regenerate the generated files and fail if that changes one

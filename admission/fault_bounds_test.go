@@ -35,9 +35,7 @@ func TestNoPileUp(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000
 	r := core.Room("sale", p)
-	if err := r.Tick(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	awaitWithin(t, patience, "the first look", func() bool { return r.Tick(t.Context()) == nil })
 	before := runtime.NumGoroutine()
 	var longest, most atomic.Int64
 	crowd := func(wave byte) {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -98,8 +99,15 @@ type Found struct {
 
 // Lookup tells of one ticket without touching it; ErrUnknown.
 func (r *Room) Lookup(ctx context.Context, id ID) (Found, error) {
-	_, v, err := r.do(ctx, r.tickTimeout(), "room_lookup", string(id[:]))
+	// A join with a key looks its place up first, so this is on the request path.
+	if r.down.Load() {
+		return Found{}, ErrStore
+	}
+	_, v, err := r.do(ctx, r.c.o.Timeout, "room_lookup", string(id[:]))
 	if err != nil {
+		if errors.Is(err, ErrStore) {
+			r.failed(err)
+		}
 		return Found{}, err
 	}
 	if len(v) != 6 {

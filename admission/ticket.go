@@ -386,8 +386,14 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 
 // out takes a ticket out of the line for good.
 func (r *Room) out(ctx context.Context, who, reason string, id ID) (found bool, err error) {
+	if r.down.Load() {
+		return false, ErrStore
+	}
 	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, id.String(), string(id[:]))
 	if err != nil {
+		if errors.Is(err, ErrStore) {
+			r.failed(err)
+		}
 		return false, err
 	}
 	state := Ended

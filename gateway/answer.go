@@ -110,7 +110,7 @@ func (v *visit) showPage(code int, view *page.View) {
 // replaces the table's; field names what in the request is wrong.
 func (v *visit) refuse(p *problem, detail, field string) {
 	if p.level > quiet {
-		v.g.log.Log(v.g.life, p.level, p.title, "code", p.code, "room", v.roomID())
+		v.fault(p.level, p.title, p.code, v.roomID(), "code", p.code, "room", v.roomID())
 	}
 	v.show(p, detail, field)
 }
@@ -148,7 +148,7 @@ func (v *visit) show(p *problem, detail, field string) {
 func (v *visit) fail(err error) {
 	p := problemOf(err)
 	if p.level > quiet {
-		v.g.log.Log(v.g.life, p.level, "request failed", "room", v.roomID(), "error", err)
+		v.fault(p.level, "request failed", p.code, v.roomID(), "room", v.roomID(), "error", err)
 	}
 	v.show(p, "", "")
 }

@@ -70,7 +70,11 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		v.g.log.Log(v.g.life, slog.LevelDebug, "answer cut off", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
 		return
 	}
-	v.g.log.Log(v.g.life, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+	if p.level > quiet {
+		v.fault(p.level, "origin failed", p.code, to.ID(), "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+	} else {
+		v.g.log.Log(v.g.life, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+	}
 	v.who = who(v.req)
 	v.show(p, "", "")
 	if p.status >= 500 {

@@ -23,6 +23,7 @@ import (
 // Gateway serves visitors. Its methods are safe for concurrent use.
 type Gateway struct {
 	log     *slog.Logger
+	faults  faultLog
 	core    *admission.Core
 	metrics *Metrics
 	server  *fasthttp.Server

@@ -120,7 +120,7 @@ type filled struct {
 	Lost        map[string]int   `json:"lost_places"`
 	Memory      int64            `json:"peak_bytes"`
 	Errors      map[string]int64 `json:"errors"`
-	GrewFirst   grown            `json:"positions_grew_at_first_poll"`
+	GrewEarly   grown            `json:"positions_grew_in_the_rush"`
 	Grew        grown            `json:"positions_grew"`
 	Ranks       []struct {
 		Waiting  int64   `json:"waiting"`
@@ -181,7 +181,7 @@ func (l *longLine) fill(ctx context.Context) ([]table.Row, error) {
 		rank = max(rank, k.Max)
 		say("ranks: %+v", k)
 	}
-	say("%d wait; %v errors of the fill; positions grew in %d polls by up to %d, then in %d by up to %d", r.Waiting, r.Errors, r.GrewFirst.Polls, r.GrewFirst.By, r.Grew.Polls, r.Grew.By)
+	say("%d wait; %v errors of the fill; positions grew in %d polls in the rush by up to %d, then in %d by up to %d", r.Waiting, r.Errors, r.GrewEarly.Polls, r.GrewEarly.By, r.Grew.Polls, r.Grew.By)
 	rows := []table.Row{
 		{What: fmt.Sprintf("fill with %s tickets: each joins and polls", table.Figure(float64(l.o.million))), Unit: "s", Ours: r.FillSeconds},
 		{What: "… of which the generator needs", Unit: "bytes a ticket", Ours: float64(r.Memory) / float64(l.o.million)},

@@ -67,6 +67,7 @@ func (s *Server) Stop() {
 // Stats is what a server has done so far, and what it holds.
 type Stats struct {
 	Memory   int64         // used_memory, bytes
+	Clients  int64         // of it, what its clients' connections take
 	CPU      time.Duration // user and system
 	Calls    int64         // of scripts, as its clients made them
 	Commands int64         // all, those within scripts included
@@ -76,7 +77,7 @@ type Stats struct {
 
 // Since is what was done from then on; Memory is the difference.
 func (a Stats) Since(b Stats) Stats {
-	return Stats{a.Memory - b.Memory, a.CPU - b.CPU, a.Calls - b.Calls, a.Commands - b.Commands, a.In - b.In, a.Out - b.Out, b.At}
+	return Stats{a.Memory - b.Memory, a.Clients - b.Clients, a.CPU - b.CPU, a.Calls - b.Calls, a.Commands - b.Commands, a.In - b.In, a.Out - b.Out, b.At}
 }
 
 // Stats asks INFO.
@@ -101,6 +102,8 @@ func parseInfo(text string) (Stats, error) {
 		case name == "used_memory":
 			st.Memory, err = strconv.ParseInt(value, 10, 64)
 			seen++
+		case name == "mem_clients_normal":
+			st.Clients, err = strconv.ParseInt(value, 10, 64)
 		case name == "used_cpu_user" || name == "used_cpu_sys":
 			var x float64
 			x, err = strconv.ParseFloat(value, 64)

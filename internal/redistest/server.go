@@ -112,6 +112,14 @@ func (s *PrivateServer) Restart() {
 	}
 }
 
+// RestartWith is Restart with more args, from now on.
+func (s *PrivateServer) RestartWith(args ...string) {
+	s.mu.Lock()
+	s.p.args = append(s.p.args, args...)
+	s.mu.Unlock()
+	s.Restart()
+}
+
 func newClient(t testing.TB, socket string) redis.UniversalClient {
 	c := redis.NewClient(clientOptions(socket))
 	t.Cleanup(func() { _ = c.Close() })

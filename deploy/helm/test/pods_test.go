@@ -2,6 +2,7 @@ package chart
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,6 +92,26 @@ func TestPodsMayDoNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// image is a name with a tag or a digest.
+var image = regexp.MustCompile(`^[a-z0-9.-]+(/[a-z0-9._-]+)+(:[A-Za-z0-9._-]+|@sha256:[0-9a-f]{64})$`)
+
+func TestImages(t *testing.T) {
+	forPods(t, func(t *testing.T, p pod) {
+		for _, c := range p.spec.Containers {
+			if !image.MatchString(c.Image) {
+				t.Errorf("%q is no image with a tag or a digest", c.Image)
+			}
+		}
+	})
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	r := render(t, override(t, "trial", `{image: {digest: "`+digest+`"}, valkey: {image: {digest: "`+digest+`"}}}`))
+	for _, p := range pods(r) {
+		if c := p.spec.Containers[0]; !image.MatchString(c.Image) || !strings.HasSuffix(c.Image, "@"+digest) {
+			t.Errorf("%s: %q; want it by its digest", p.name, c.Image)
+		}
+	}
 }
 
 // TestPodsHaveResources: requests for the scheduler, a limit of memory, and a collector that knows of it.

@@ -11,6 +11,8 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"os"
 	"os/exec"
@@ -41,10 +43,18 @@ var binaries = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // helm's warnings, as of values that a test means to be wrong
 	code := m.Run()
 	if dir, _ := binaries(); dir != "" {
 		_ = os.RemoveAll(dir)
 	}
+	var lines []string
+	rendered.Range(func(name, objects any) bool {
+		lines = append(lines, fmt.Sprintf("%s (%d objects)", name, objects))
+		return true
+	})
+	slices.Sort(lines)
+	fmt.Println("rendered:", strings.Join(lines, ", "))
 	os.Exit(code)
 }
 
@@ -77,17 +87,18 @@ func mount(t *testing.T, r *release, p pod) mounted {
 			for _, c := range of[*core.ConfigMap](r) {
 				for file, text := range c.Data {
 					if c.Name == v.ConfigMap.Name {
-						write(t, filepath.Join(place[v.Name], file), m.here(text))
+						write(t, filepath.Join(place[v.Name], "..1", file), m.here(text))
 					}
 				}
 			}
-			continue
-		}
-		for _, source := range v.Projected.Sources {
-			for _, item := range source.Secret.Items {
-				write(t, filepath.Join(place[v.Name], item.Path), secretValue(t, r, source.Secret.Name, item.Key))
+		} else {
+			for _, source := range v.Projected.Sources {
+				for _, item := range source.Secret.Items {
+					write(t, filepath.Join(place[v.Name], "..1", item.Path), secretValue(t, r, source.Secret.Name, item.Key))
+				}
 			}
 		}
+		link(t, place[v.Name])
 	}
 	known := map[string]string{}
 	for _, e := range m.container.Env {
@@ -99,6 +110,39 @@ func mount(t *testing.T, r *release, p pod) mounted {
 		m.env = append(m.env, e.Name+"="+known[e.Name])
 	}
 	return m
+}
+
+// link shows the first version of a volume as the kubelet does: what a program opens leads through the link ..data.
+func link(t *testing.T, volume string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(volume, "..1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	symlink(t, "..1", filepath.Join(volume, "..data"))
+	for _, e := range entries {
+		symlink(t, filepath.Join("..data", e.Name()), filepath.Join(volume, e.Name()))
+	}
+}
+
+// switchTo2 gives a volume a second version, as the kubelet does when a Secret has changed.
+func switchTo2(t *testing.T, volume string) {
+	t.Helper()
+	if err := os.CopyFS(filepath.Join(volume, "..2"), os.DirFS(filepath.Join(volume, "..1"))); err != nil {
+		t.Fatal(err)
+	}
+	next := filepath.Join(volume, "..data_tmp")
+	symlink(t, "..2", next)
+	if err := os.Rename(next, filepath.Join(volume, "..data")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func symlink(t *testing.T, to, name string) {
+	t.Helper()
+	if err := os.Symlink(to, name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (m mounted) here(text string) string { return strings.ReplaceAll(text, "/etc/anteroom", m.dir) }

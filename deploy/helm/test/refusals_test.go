@@ -38,6 +38,13 @@ func TestRefusals(t *testing.T) {
 		{"Valkey without a limit", "trial", `valkey: {resources: {limits: {memory: null}}}`, "valkey.resources.limits.memory is missing"},
 		{"no origin", "redis", `gateway: {config: {origins: []}}`, "gateway.config.origins is empty"},
 		{"nothing at all", "redis", `gateway: {enabled: false}`, "there is nothing to install"},
+		{"a policy for traffic from outside, and none comes", "sentinel", `gateway: {service: {externalTrafficPolicy: Local}}`,
+			`gateway.service.externalTrafficPolicy is "Local"`},
+		{"ranges that nothing would keep", "sentinel", `gateway: {service: {loadBalancerSourceRanges: [10.0.0.0/8]}}`, "the ranges would not be kept"},
+		{"a second store URL", "redis", `gateway: {secretSettings: [{setting: store.url, secret: {name: a, key: b}}]}`, "gateway.secretSettings: store.url is set by the chart; use store.urlSecret"},
+		{"a second operator", "cluster", `bulkworker: {secretSettings: [{setting: admin.token, secret: {name: a, key: b}}]}`, "use bulkworker.adminToken"},
+		{"one setting twice", "redis", `gateway: {secretSettings: [{setting: log.level, secret: {name: a, key: b}}, {setting: log.level, secret: {name: a, key: c}}]}`,
+			`gateway.secretSettings: the setting "log.level" is there twice`},
 		{"an Ingress whose addresses nobody knows", "sentinel", `gateway: {config: {trusted_proxies: null}}`, "gateway.config.trusted_proxies is not set"},
 		{"an Ingress without hosts", "sentinel", `gateway: {ingress: {hosts: []}}`, "gateway.ingress.hosts is empty"},
 		{"an Ingress that keeps the page from asking", "sentinel", `gateway: {ingress: {hosts: [{host: a.example, paths: [/sale]}]}}`, "add /.waiting-room"},
@@ -63,6 +70,19 @@ func TestAllRefusalsAtOnce(t *testing.T) {
 	for _, want := range []string{"4 of the values cannot work", "store.url", "gateway.config.origins", "gateway.tokenKeys", "gateway.adminTokens"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %s", err, want)
+		}
+	}
+}
+
+// TestReleaseNames that helm takes and a Service does not.
+func TestReleaseNames(t *testing.T) {
+	for _, name := range []string{"2nd-sale", "sale.eu"} {
+		_, err := renderAs(t, name, override(t, "redis", ""))
+		if err == nil || !strings.Contains(err.Error(), "fullnameOverride is empty, and the release makes it") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := renderAs(t, name, override(t, "redis", `fullnameOverride: sale`)); err != nil {
+			t.Errorf("%s with a fullnameOverride: %v", name, err)
 		}
 	}
 }

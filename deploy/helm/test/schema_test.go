@@ -91,6 +91,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{`gateway: {adminTokens: [{name: "../a", secret: {name: a, key: b}}]}`, "name"},
 		{`gateway: {secretFiles: [{path: "../keys/k1", secret: {name: a, key: b}}]}`, "path"},
 		// The chart's own to set.
+		{`gateway: {podLabels: {app.kubernetes.io/name: a}}`, "app.kubernetes.io/name"},
 		{`gateway: {config: {listen: ":80"}}`, "listen"},
 		{`gateway: {config: {admin: {listen: ":9091"}}}`, "admin"},
 		{`gateway: {config: {shutdown_timeout: 10s}}`, "shutdown_timeout"},

@@ -1,0 +1,330 @@
+package admission_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/redisurl"
+)
+
+// history is what several clients did in one room through several gateways, and what each was told.
+type history struct {
+	rooms []*Room // the same one, of every gateway
+	start time.Time
+
+	mu      sync.Mutex
+	left    []pair // yet to be used
+	ids     []ID
+	tickets []Ticket // newest
+	has     []bool
+	orders  []int64 // that the store has told
+	ops     []porcupine.Operation
+	gaps    int // answers that are not known
+	moved   bool
+
+	sessions int // told
+}
+
+// pair is a ticket and a gateway. A gateway repeats what it knows of a ticket for a second, which no history can tell
+// from a gateway that is wrong: so each is asked about each ticket once.
+type pair struct{ ticket, gateway int }
+
+// The size of one history: enough to meet, few enough to be checked.
+const (
+	linearTickets  = 6
+	linearGateways = 10
+	linearClients  = 5
+	linearMost     = 2 // max_active
+	// linearTimeout is what a busy machine seldom needs: each call without an answer doubles what there is to search.
+	linearTimeout = 200 * time.Millisecond
+)
+
+func newHistory(rooms []*Room) *history {
+	h := &history{
+		rooms: rooms, start: time.Now(), ids: make([]ID, linearTickets), tickets: make([]Ticket, linearTickets),
+		has: make([]bool, linearTickets), orders: make([]int64, linearTickets),
+	}
+	for i := range h.ids {
+		_, _ = rand.Read(h.ids[i][:])
+		for g := range rooms {
+			h.left = append(h.left, pair{i, g})
+		}
+	}
+	mrand.Shuffle(len(h.left), func(i, j int) { h.left[i], h.left[j] = h.left[j], h.left[i] })
+	return h
+}
+
+// play lets every client do random things, one after the other.
+func (h *history) play(ctx context.Context) {
+	var all sync.WaitGroup
+	for c := range linearClients {
+		all.Go(func() {
+			for {
+				h.mu.Lock()
+				if len(h.left) == 0 {
+					h.mu.Unlock()
+					return
+				}
+				next := h.left[0]
+				h.left = h.left[1:]
+				h.mu.Unlock()
+				h.once(ctx, c, next)
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(time.Duration(1+mrand.IntN(8)) * time.Millisecond):
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// once is one call by client c.
+func (h *history) once(ctx context.Context, c int, p pair) {
+	t, r := p.ticket, h.rooms[p.gateway]
+	client := byte('a' + c)
+	who := Client{1, client}
+	h.mu.Lock()
+	has, ticket := h.has[t], h.tickets[t]
+	h.mu.Unlock()
+	ticket.Client, ticket.Interval = who, 2*time.Second
+	q := asked{ticket: t, client: client}
+	var s Standing
+	var err error
+	call := int64(time.Since(h.start))
+	switch n := mrand.IntN(20); {
+	case !has || n < 3:
+		q.what = "enter"
+		var refusal Refusal
+		s, refusal, err = r.Join(ctx, Arrival{ID: h.ids[t], Client: who, Keyed: true, Interval: 2 * time.Second})
+		if refusal != Granted {
+			err = errors.New(string(refusal))
+		}
+		s.Ticket.ID = h.ids[t]
+	case n < 6:
+		q.what = "check"
+		s, err = r.Check(ctx, ticket)
+	case n < 14:
+		q.what = "claim"
+		s, err = r.Claim(ctx, ticket)
+	case n < 17:
+		q.what = "look"
+		var f Found
+		f, err = r.Lookup(ctx, h.ids[t])
+		s = Standing{State: f.State, Ticket: Ticket{Order: f.Order}}
+		if f.Parked {
+			err = errors.New("parked")
+		}
+	case n < 19:
+		q.what = "leave"
+		if err = r.Leave(ctx, ticket); errors.Is(err, ErrUnknown) {
+			err = nil
+		}
+	default:
+		q.what = "revoke"
+		err = r.RevokeSession(ctx, "ann", h.ids[t])
+	}
+	h.note(q, call, s, err)
+}
+
+// note records an answer. Those that say nothing about the store are left out: looks and checks without it, and checks
+// that say "waiting" or "admitted": a gateway may have that from its snapshot.
+func (h *history) note(q asked, call int64, s Standing, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	op := porcupine.Operation{Input: q, Call: call, Return: int64(time.Since(h.start)), Output: told(unknown)}
+	switch {
+	case err != nil && !errors.Is(err, ErrNotYet) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrStore):
+		op.Output = told('!') // nothing that the model knows
+	case errors.Is(err, ErrStore) || s.Offline:
+		op.Return = never
+		h.gaps++
+	case q.what == "leave" || q.what == "revoke":
+		op.Output = told(done)
+	case errors.Is(err, ErrUnknown):
+		op.Output = told(nowhere)
+	case s.State == Waiting:
+		op.Output = told(waits)
+	case s.State == Admitted:
+		op.Output = told(admitted)
+	case s.State == Active:
+		op.Output = told(active)
+	default:
+		op.Output = told(over)
+	}
+	if op.Output == told(active) {
+		h.sessions++
+	}
+	t := q.ticket
+	if s.State == Waiting && q.what != "look" {
+		if !h.has[t] || !s.Offline && s.Ticket.Epoch != "" {
+			h.tickets[t], h.has[t] = s.Ticket, true
+		}
+	}
+	if s.State == Waiting && !s.Offline && s.Ticket.Order > 0 && (q.what == "look" || s.Ticket.Epoch != "" && q.what != "claim") {
+		if h.orders[t] != 0 && h.orders[t] != s.Ticket.Order {
+			h.moved = true
+		}
+		h.orders[t] = s.Ticket.Order
+	}
+	if op.Output == told(unknown) && (q.what == "look" || q.what == "check" && h.tickets[t].Epoch != "") ||
+		q.what == "check" && (op.Output == told(waits) || op.Output == told(admitted)) {
+		return
+	}
+	h.ops = append(h.ops, op)
+}
+
+// linearFaults are what happens on the way to the store while histories are made.
+var linearFaults = []struct {
+	name string
+	run  func(ctx context.Context, p *redistest.FaultProxy)
+}{
+	{"none", func(context.Context, *redistest.FaultProxy) {}},
+	{"replies lost", func(ctx context.Context, p *redistest.FaultProxy) {
+		scripts := []string{"room_claim", "room_enter", "room_leave", "room_revoke", "room_seen", "room_advance"}
+		alternate(ctx, func() { p.Drop(calls(scripts[mrand.IntN(len(scripts))])) }, p.Heal)
+	}},
+	{"connections reset", func(ctx context.Context, p *redistest.FaultProxy) { alternate(ctx, p.Reset, func() {}) }},
+	{"held back and let go when nobody waits for them any more", func(ctx context.Context, p *redistest.FaultProxy) {
+		alternate(ctx, p.Hold, p.Heal)
+	}},
+}
+
+// alternate does one and the other by turns, ending with the other.
+func alternate(ctx context.Context, one, other func()) {
+	for {
+		for _, f := range []func(){one, other} {
+			select {
+			case <-ctx.Done():
+				other()
+				return
+			case <-time.After(time.Duration(50+mrand.IntN(200)) * time.Millisecond):
+				f()
+			}
+		}
+	}
+}
+
+// TestLinearizable lets clients enter, check, claim, leave and revoke at once, through ten gateways with a way to the
+// store of their own that breaks, and looks for an order of all these calls in which a room without any concurrency
+// would have answered the same.
+func TestLinearizable(t *testing.T) {
+	for _, f := range linearFaults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			cores := linearCores(t, f.run)
+			var sum struct{ rounds, histories, calls, gaps, in, decided int }
+			// A fault that hits no call says nothing.
+			for ; sum.rounds == 0 || f.name != "none" && sum.gaps < 10 && sum.rounds < 30; sum.rounds++ {
+				for _, h := range linearRound(t, cores, sum.rounds) {
+					sum.histories, sum.calls, sum.gaps, sum.in = sum.histories+1, sum.calls+len(h.ops), sum.gaps+h.gaps, sum.in+h.sessions
+					if h.judge(t) {
+						sum.decided++
+					}
+				}
+			}
+			t.Logf("%+v", sum)
+			if sum.decided < sum.histories/3 && !t.Failed() {
+				t.Errorf("only %d of %d histories could be decided", sum.decided, sum.histories)
+			}
+			if sum.in == 0 || f.name != "none" && sum.gaps == 0 {
+				t.Errorf("nothing was tried: %d sessions, %d calls without an answer", sum.in, sum.gaps)
+			}
+		})
+	}
+}
+
+// linearCores starts the gateways, each with a proxy that fault breaks until the test ends.
+func linearCores(t *testing.T, fault func(context.Context, *redistest.FaultProxy)) []*Core {
+	server := redistest.Server(t)
+	ctx, stop := context.WithCancel(context.Background())
+	var runs sync.WaitGroup
+	t.Cleanup(func() { stop(); runs.Wait() })
+	cores := make([]*Core, linearGateways)
+	for i := range cores {
+		proxy := redistest.Proxy(t, server.Socket())
+		client, err := redisurl.Open("redis://"+proxy.Addr(), linearTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		cores[i], err = New(Options{Client: client, Timeout: linearTimeout, Tick: 3 * faultTick, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs.Go(func() { _ = cores[i].Run(ctx) })
+		runs.Go(func() { fault(ctx, proxy) })
+	}
+	return cores
+}
+
+// linearRound makes some histories, in rooms of their own.
+func linearRound(t *testing.T, cores []*Core, round int) []*history {
+	p := faultPolicy
+	p.Rate, p.Burst, p.MaxActive = 1_000_000, 1000, linearMost
+	var all sync.WaitGroup
+	list := make([]*history, 6)
+	for i := range list {
+		id := fmt.Sprintf("sale-%d-%d", round, i)
+		rooms := make([]*Room, len(cores))
+		for k, core := range cores {
+			rooms[k] = core.Room(id, p)
+			defer core.Remove(id)
+		}
+		awaitWithin(t, patience, "the room is known", func() bool {
+			for _, r := range rooms {
+				if !r.Snapshot().Known {
+					return false
+				}
+			}
+			return true
+		})
+		list[i] = newHistory(rooms)
+	}
+	for _, h := range list {
+		all.Go(func() { h.play(t.Context()) })
+	}
+	all.Wait()
+	return list
+}
+
+// judge says whether there is an order that explains the history; one that takes too long to look for is left open.
+func (h *history) judge(t *testing.T) (decided bool) {
+	if h.moved {
+		t.Errorf("an order that the store told has changed:\n%s", h.text(porcupine.LinearizationInfo{}))
+	}
+	m := sequential{most: linearMost, orders: h.orders}
+	result, info := porcupine.CheckOperationsVerbose(m.model(), h.ops, 10*time.Second)
+	if result == porcupine.Illegal {
+		t.Errorf("not linearizable:\n%s", h.text(info))
+	}
+	return result != porcupine.Unknown
+}
+
+// text is the history as it was called, with the orders, and how far it can be explained.
+func (h *history) text(info porcupine.LinearizationInfo) string {
+	out := fmt.Sprintf("orders %d\n", h.orders)
+	m := sequential{most: linearMost, orders: h.orders}.model()
+	for i, op := range h.ops {
+		out += fmt.Sprintf("%3d %9d–%9d µs  %s\n", i, op.Call/1000, min(op.Return, 1e15)/1000, m.DescribeOperation(op.Input, op.Output))
+	}
+	longest := 0
+	for _, part := range info.PartialLinearizations() {
+		for _, p := range part {
+			longest = max(longest, len(p))
+		}
+	}
+	return out + fmt.Sprintf("at most %d of %d calls fit", longest, len(h.ops))
+}
