@@ -18,7 +18,7 @@ COMMANDS := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build bin/gateway, bin/bulkworker, bin/loadgen and bin/shop
@@ -34,7 +34,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 	@exec tools/run-demo.sh
 
 .PHONY: test
-test: ## Run every test that CI runs: race, browser, cluster
+test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm
 	@tools/npm.sh
 	# -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
@@ -59,6 +59,14 @@ bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, B
 		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}" --waiting "$${BENCH_WAITING:-20000}" $${BENCH_ONLY:+--only "$$BENCH_ONLY"}
 	@bin/abuse --gateway bin/gateway
 	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
+
+.PHONY: bench-million
+bench-million: ## Measure a line of BENCH_MILLION (default 1000000) tickets: bytes, polls, joins, Redis's time of a tick
+	@tools/need.sh redis-server nginx haproxy wrk
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/compare ./compare
+	@exec bin/compare --gateway bin/gateway --only million --million "$${BENCH_MILLION:-1000000}" \
+		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}"
 
 .PHONY: abuse
 abuse: ## Count the ambiguous messages that nginx, HAProxy, a bare fasthttp proxy and the gateway let through
@@ -87,6 +95,7 @@ lint: ## gofmt, golangci-lint and the shell scripts' syntax
 	@for s in $$(git ls-files '*.sh'); do bash -n "$$s" || exit 1; done
 	$(GO) run $(GOLANGCI) run ./...
 	cd bench && $(GO) run $(GOLANGCI) run ./...
+	cd deploy/helm/test && $(GO) run $(GOLANGCI) run ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
@@ -97,9 +106,11 @@ chart: ## Render and validate the Helm chart
 	@tools/chart.sh
 
 .PHONY: simulate
-simulate: ## Run the scaling simulation
-	@if [ ! -d bench/simulate ]; then echo "make simulate: there is no simulation in this tree yet (bench/simulate)" >&2; exit 1; fi
-	cd bench && $(GO) run ./simulate
+simulate: ## Work out what a line of up to ten million takes; SIMULATE_CHECK=10000,1000000 fills such lines and compares, SIMULATE_FLAGS: bin/simulate --help
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/simulate ./simulate
+	@bin/simulate $${SIMULATE_CHECK:+--check "$$SIMULATE_CHECK"} $${SIMULATE_FLAGS:-}
 
 .PHONY: verify
 verify: ## Regenerate the generated files and fail if that changes one

@@ -18,6 +18,7 @@ type Room struct {
 	config  atomic.Pointer[configured]
 	snap    atomic.Pointer[Snapshot]
 	anchor  atomic.Pointer[anchor]
+	long    atomic.Pointer[Snapshot] // the one since which the store found the front full
 	down    atomic.Bool
 	failing atomic.Int64 // mono of the first of the calls that failed in a row; 0: none
 	beyond  atomic.Pointer[beyond]

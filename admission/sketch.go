@@ -16,7 +16,8 @@ type packedLine struct {
 	Chunks []string // of the sketch (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn
 	Ends   []int64  // the last order of each chunk
 	Came   int64    // tickets put into the line since the room began
-	Gone   int64    // and such as left it at its head
+	Left   int64    // tickets that were given up or given back
+	Gone   int64    // and such as left the line at its head
 	Tail   int64    // the last order; 0 where the front is the whole line
 }
 

@@ -151,7 +151,7 @@ func TestPositions(t *testing.T) {
 				l.check(false)
 			}
 		}
-		for range 12 {
+		for range 30 {
 			l.tick(true)
 		}
 		l.left = []int{0}
@@ -173,7 +173,7 @@ func TestPositions(t *testing.T) {
 				rotate(rapid.IntRange(1, 20).Draw(t, "ticks"))
 			}
 			// By now every knot is counted anew.
-			for range 12 {
+			for range 30 {
 				l.tick(step == "join")
 			}
 			if step == "join" { // the line grew

@@ -19,7 +19,7 @@ type reply struct {
 }
 
 type enterQ struct {
-	kind   string // arrive, enrol, charge
+	kind   string // arrive, keyed, enrol, signed, charge
 	id     ID
 	client Client
 	grace  int64 // seconds
@@ -48,6 +48,14 @@ func grace(interval time.Duration) int64 {
 		interval = 10 * time.Second
 	}
 	return max(30, int64((2*interval+10*time.Second+time.Second-1)/time.Second))
+}
+
+// patienceFor is for how many seconds somebody counts as present who was silent for that long before and came back.
+// Browsers let a hidden page wake once a minute, whatever it is advised: its next poll is waited for likewise. Whoever is
+// gone for longer is no such page.
+func patienceFor(silence time.Duration) int64 {
+	const minute, late = 75 * time.Second, 15 * time.Second
+	return int64((min(silence, minute) + late) / time.Second)
 }
 
 func (c Client) arg() string {
@@ -82,7 +90,7 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	answers, err := r.ask(ctx, "room_enter", args, len(qs))
 	var orders []int64
 	for i, a := range answers {
-		if qs[i].kind == "arrive" && a.code == "W" && a.ord > r.Snapshot().RoomTime {
+		if (qs[i].kind == "arrive" || qs[i].kind == "keyed") && (a.code == "W" || a.code == "S") && a.ord > r.Snapshot().RoomTime {
 			orders = append(orders, a.ord)
 		}
 	}
@@ -191,12 +199,15 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.joinOffline(t)
 	}
-	if !a.Keyed && r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 {
+	if !a.Keyed && (r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 || r.long.Load() == snap) {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
 		r.arrived.add(t.Order/1e6, &r.beyond.Load().taken)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}
+	if a.Keyed {
+		q.kind = "keyed"
+	}
 	ans, err := r.enter.ask(ctx, q)
 	// A late answer is no outage, and the place may have been given: asking again finds it. Without, it would be taken
 	// with the first poll, behind those who came meanwhile.
@@ -212,9 +223,15 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	if err != nil {
 		return Standing{}, Granted, err
 	}
-	if ans.code == "W" {
+	switch ans.code {
+	case "W":
 		r.wake()
-	} else if ans.code == "A" {
+	case "S":
+		r.long.Store(snap)
+		r.wake()
+		t.Order, t.Fence = ans.ord, ans.h.fence
+		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
+	case "A":
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
 	}
@@ -244,6 +261,7 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 		return Standing{State: Waiting, Ticket: t}, nil
 	}
 	presented, now := t, r.c.mono()
+	patience := grace(t.Interval)
 	if m, ok := r.memory.get(t.ID, now); ok {
 		if s, final := m.answer(t, now); final {
 			return s, nil
@@ -253,6 +271,7 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 			k := m.standing.Ticket
 			t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
 		}
+		patience = max(patience, patienceFor(time.Duration(now-m.at)))
 	}
 	near = r.inFront(snap, t.Order)
 	if !near && r.confirmed(snap, t) {
@@ -269,11 +288,11 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 		if near {
 			lane = r.near
 		}
-		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, grace: grace(t.Interval)})
+		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, grace: patience})
 		enrol = err == nil && ans.code == "U"
 	}
 	if enrol {
-		ans, err = r.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, grace: grace(t.Interval), t: t})
+		ans, err = r.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, grace: patience, t: t})
 	}
 	if errors.Is(err, ErrStore) {
 		return r.checkOffline(t), nil
@@ -288,6 +307,10 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	}
 	return s, nil
 }
+
+// Settled says whether a ticket may have been heard to wait no longer: admitted, here or elsewhere, or ended here. Where it
+// says so, Check knows. It asks and waits for nothing.
+func (r *Room) Settled(id ID) bool { return r.memory.settled(id) }
 
 // confirmed says whether the store has confirmed a ticket lately enough, so that nothing has to be asked as long as it is
 // not in the front.

@@ -10,7 +10,7 @@ import (
 )
 
 // TestARoomMovesBetweenMasters moves the slot of a room key by key while people come. Its scripts name all of a room's
-// keys, so the cluster answers TRYAGAIN until the last is over; then the room goes on at once.
+// keys, so the cluster answers TRYAGAIN until the last is over, and they wait for that; then the room goes on at once.
 func TestARoomMovesBetweenMasters(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
@@ -24,7 +24,7 @@ func TestARoomMovesBetweenMasters(t *testing.T) {
 		m := c.Move(key, to)
 		for m.Left() > 0 {
 			m.Step(1)
-			wait(t, 20*time.Millisecond)
+			wait(t, 40*time.Millisecond)
 		}
 		s.await("a script finds its keys divided", func() bool { return s.said("TRYAGAIN") })
 		in := a.in.Load()
@@ -87,4 +87,23 @@ func TestRoomsLiveOnDifferentMasters(t *testing.T) {
 			t.Errorf("the master of %s holds %d keys, %v", id, n, err)
 		}
 	}
+}
+
+// TestAShardThatIsGone takes a master without replicas away that serves neither the room nor the layout. With
+// cluster-require-full-coverage no the room does not notice, and gateways that start meanwhile serve it too.
+func TestAShardThatIsGone(t *testing.T) {
+	t.Parallel()
+	c := redistest.ThreeMasters(t, 0, "--cluster-require-full-coverage", "no")
+	s := siteAt(t, steady, c.URL(), topologyRoom)
+	a := s.send(40, 10*time.Millisecond)
+	s.await("some are in", func() bool { return a.in.Load() >= 10 })
+	for _, n := range c.Nodes {
+		if n != c.Master(ofRoom(topologyRoom)) && n != c.Master("wr:layout") {
+			n.Kill()
+			break
+		}
+	}
+	a.judge(steady)
+	b := siteAt(t, steady, c.URL(), topologyRoom).send(5, 0)
+	b.s.await("those who come to the new gateways are in", func() bool { return b.in.Load() == 5 })
 }

@@ -16,28 +16,32 @@ func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecon
 // TestAHandoverInOrder: a switch of roles that operators ask for loses no place, nor a script that the next master has
 // never seen. In a cluster it loses nothing at all; sentinels promote the next master before the old one stops.
 func TestAHandoverInOrder(t *testing.T) {
-	topologies(t, func(t *testing.T, top topology) {
-		s := siteAt(t, steady, top.url, topologyRoom)
-		a := s.send(60, 10*time.Millisecond)
-		s.await("some are in", func() bool { return a.in.Load() >= 10 })
-		old := top.master()
-		asked := s.clock()
-		top.handover()
-		writable := s.promoted(top, old)
-		first := a.admittedAfter(writable)
-		sha := lua.MustLoad().Script("room_advance").SHA
-		s.await("the new master has room_advance", func() bool {
-			has, err := top.master().Client().ScriptExists(t.Context(), sha).Result()
-			return err == nil && has[0]
-		})
-		t.Logf("the first admission %s after the new master", micros(first-writable))
-		if top.clustered {
-			a.judge(steady)
-			return
-		}
-		both := s.clock() - asked // for no longer there were two masters
-		a.judgeAfter(steady, loss{from: asked, till: asked + both, visitors: steady.Burst + steady.Rate*both/1_000_000})
+	for range max(1, rounds) {
+		topologies(t, handOver)
+	}
+}
+
+func handOver(t *testing.T, top topology) {
+	s := siteAt(t, steady, top.url, topologyRoom)
+	a := s.send(60, 10*time.Millisecond)
+	s.await("some are in", func() bool { return a.in.Load() >= 10 })
+	old := top.master()
+	asked := s.clock()
+	top.handover()
+	writable := s.promoted(top, old)
+	first := a.admittedAfter(writable)
+	sha := lua.MustLoad().Script("room_advance").SHA
+	s.await("the new master has room_advance", func() bool {
+		has, err := top.master().Client().ScriptExists(t.Context(), sha).Result()
+		return err == nil && has[0]
 	})
+	t.Logf("the first admission %s after the new master", micros(first-writable))
+	if top.clustered {
+		a.judge(steady)
+		return
+	}
+	both := s.clock() - asked // for no longer there were two masters
+	a.judgeAfter(steady, loss{from: asked, till: asked + both, visitors: steady.Burst + steady.Rate*both/1_000_000})
 }
 
 // failure is one way of losing a master.
@@ -93,7 +97,7 @@ func failOver(t *testing.T, f failure, top topology) {
 	if f.slow > 0 {
 		top.patient(f.slow)
 	}
-	a := s.send(90, 5*time.Millisecond)
+	a := s.send(75, 5*time.Millisecond)
 	s.await("some are in", func() bool { return a.in.Load() >= 10 })
 	old := top.master()
 	began := s.clock()
@@ -170,8 +174,10 @@ func TestWhatAFailoverMayRepeat(t *testing.T) {
 				over, bound := excess(sudden, before, after), float64(repeated(sudden, first-gone))/1000
 				t.Logf("over the limit by %.1f, the bound is %.1f", over, bound)
 				switch {
-				case row.fresh && (over > bound+0.01 || over == 0):
-					t.Errorf("over the limit by %.1f; what was lost should show, and no more than %.1f of it", over, bound)
+				case row.fresh && over > bound+0.01:
+					t.Errorf("over the limit by %.1f, the bound is %.1f", over, bound)
+				case row.fresh && over == 0 && bound > 30: // after a short outage
+					t.Error("nothing was over the limit; the burst that was lost should show")
 				case !row.fresh && over > 0:
 					t.Errorf("over the limit by %.1f, although the gateways knew", over)
 				}

@@ -78,10 +78,13 @@ func ofRoom(id string) string { return "wr:{room:" + id + "}:state" }
 
 func clustered(t testing.TB, args ...string) topology {
 	c := redistest.ThreeMasters(t, 1, args...)
+	master := func() *redistest.PrivateServer { return c.Master(ofRoom(topologyRoom)) }
 	return topology{
-		url: c.URL(), clustered: true, replicas: 1,
-		master:   func() *redistest.PrivateServer { return c.Master(ofRoom(topologyRoom)) },
-		handover: func() { order(t, c.Replica(c.Master(ofRoom(topologyRoom))), "CLUSTER", "FAILOVER") },
+		url: c.URL(), clustered: true, replicas: 1, master: master,
+		handover: func() {
+			old := master()
+			handOverTo(t, func() bool { return master() != old }, c.Replica(old), "CLUSTER", "FAILOVER")
+		},
 		patient: func(d time.Duration) {
 			for _, n := range c.Nodes {
 				order(t, n, "CONFIG", "SET", "cluster-node-timeout", d.Milliseconds())
@@ -94,13 +97,32 @@ func watched(t testing.TB, args ...string) topology {
 	s := redistest.SentinelTrio(t, args...)
 	return topology{
 		url: s.URL(), replicas: 2, master: s.Master,
-		handover: func() { order(t, s.Sentinels[0], "SENTINEL", "FAILOVER", redistest.MasterName) },
+		handover: func() {
+			old := s.Master()
+			handOverTo(t, func() bool { return s.Master() != old }, s.Sentinels[0], "SENTINEL", "FAILOVER", redistest.MasterName)
+		},
 		patient: func(d time.Duration) {
 			for _, n := range s.Sentinels {
 				order(t, n, "SENTINEL", "SET", redistest.MasterName, "down-after-milliseconds", d.Milliseconds())
 			}
 		},
 	}
+}
+
+// handOverTo asks until it is done: on a busy machine a server may give up.
+func handOverTo(t testing.TB, done func() bool, whom *redistest.PrivateServer, command ...any) {
+	t.Helper()
+	client := whom.Client()
+	var asked time.Time
+	awaitWithin(t, 2*failoverPatience, "the switch", func() bool {
+		if time.Since(asked) > 12*time.Second {
+			if err := client.Do(t.Context(), command...).Err(); err != nil || !asked.IsZero() {
+				t.Logf("%v, asked again: %t: %v", command, !asked.IsZero(), err)
+			}
+			asked = time.Now()
+		}
+		return done()
+	})
 }
 
 func order(t testing.TB, to *redistest.PrivateServer, command ...any) {

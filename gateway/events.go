@@ -1,67 +1,68 @@
 package gateway
 
 import (
-	"container/heap"
 	"context"
 	"net"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/token"
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 const (
-	defaultStreams = 10_000
-	heartbeat      = 15 * time.Second // between two signs of life of a stream
-	lastMinute     = 60               // seconds of wait from which on every change is told
-	nearest        = 50               // places from the head for which the same holds
-	closeLook      = time.Second      // between two looks then
-	farLook        = 2 * time.Second  // and otherwise
-	streamWrite    = 5 * time.Second  // the longest that a client may leave an event unread
-	streamWorkers  = 128              // streams that are looked at in the same moment
+	streamWorkers = 128                    // streams that are told something in the same moment
+	streamsOfOne  = 4                      // that a ticket may have; the oldest makes room
+	wheelStep     = 250 * time.Millisecond // between two looks at what is due
+	wheelSlots    = 64                     // 16 s, more than the longest time between two looks at a stream
 )
 
-// streams are the open event streams. A stream is a connection taken from the server and a place in a heap, so that it
-// costs no goroutine while nothing happens: one loop starts what is due.
+// streams are the open event streams. One that has nothing to be told is a socket and a place in a wheel: it costs no
+// goroutine, and one loop looks at those that are due, which takes no lock and no call. What there is to tell is told by a
+// few workers, who never wait for a client.
 type streams struct {
 	g     *Gateway
 	limit int
+	start time.Time
 
-	mu     sync.Mutex
-	queue  queue
-	count  int // with those that are being opened and looked at
-	open   map[*stream]struct{}
-	closed bool
-	wake   chan struct{}
-	work   sync.WaitGroup
-}
-
-// stream is one client's.
-type stream struct {
-	conn    net.Conn
-	room    *room
-	waiting token.Waiting
-	ticket  admission.Ticket
-
-	due   time.Time // when it is looked at next
-	tell  time.Time // when it is told how it stands, whether that changed or not
-	beat  time.Time // when it gets a sign of life at the latest
-	shown int64     // the position last told
-	index int       // in the queue
-	buf   []byte
+	mu      sync.Mutex
+	wheel   [wheelSlots][]*stream
+	at      int                      // the slot that is next
+	ready   []*stream                // to be told, the first in line first
+	workers int                      // at it
+	count   int                      // streams, with those that are being opened
+	open    map[admission.ID]*stream // the newest of each ticket
+	closed  bool
+	wake    chan struct{}
+	work    sync.WaitGroup
 }
 
 func newStreams(g *Gateway, limit int) *streams {
 	if limit <= 0 {
-		limit = defaultStreams
+		limit = streamLimit()
 	}
 	g.metrics.streamsLimit.Set(float64(limit))
-	return &streams{g: g, limit: limit, open: map[*stream]struct{}{}, wake: make(chan struct{}, 1)}
+	return &streams{g: g, limit: limit, start: time.Now(), open: map[admission.ID]*stream{}, wake: make(chan struct{}, 1)}
 }
+
+// mostStreams is the limit where descriptors are plenty: some 60 MB of the program's memory and 250 MB of the system's.
+const mostStreams = 50_000
+
+// streamLimit is how many streams are taken by default. Each is a descriptor, of which a sixteenth is left to all else.
+func streamLimit() int {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil {
+		return mostStreams
+	}
+	return int(min(mostStreams, files.Cur-files.Cur/16))
+}
+
+func (s *streams) now() time.Duration { return time.Since(s.start) }
 
 // reserve takes a place for one more stream.
 func (s *streams) reserve() *problem {
@@ -79,37 +80,94 @@ func (s *streams) reserve() *problem {
 	return nil
 }
 
-// put queues a stream, whose place was reserved. Where streams have been closed meanwhile it ends it.
-func (s *streams) put(st *stream) {
+// add begins with a stream, whose place was reserved: it is told how it stands at once. A client that has come back may
+// have left a connection that nobody knows to be dead; so where a ticket has too many, it is the oldest that goes, and it is
+// asked not to be back at once, should it live.
+func (s *streams) add(st *stream) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		s.end(st)
 		return
 	}
+	id := admission.ID(st.waiting.ID)
+	st.older, s.open[id] = s.open[id], st
+	var oldest *stream
+	n := 1
+	for at := st.older; at != nil; at = at.older {
+		oldest = at
+		n++
+	}
+	s.mu.Unlock()
+	if n > streamsOfOne {
+		oldest.farewell(30*time.Second, s.g.random())
+		s.end(oldest)
+	}
+	s.tell(st)
+}
+
+// tell has a worker tell a stream what there is. Where streams have been closed meanwhile it ends it.
+func (s *streams) tell(list ...*stream) {
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[st] = struct{}{}
-	heap.Push(&s.queue, st)
-	if st.index == 0 {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+	if s.closed {
+		return // close has ended them
+	}
+	s.ready = append(s.ready, list...)
+	for n := min(len(s.ready), streamWorkers) - s.workers; n > 0; n-- {
+		s.workers++
+		s.work.Go(s.worker)
 	}
 }
 
-// end ends a stream. Its connection is closed without mu: a client can make that take seconds, and all other streams
-// would wait.
+// later puts a stream into the wheel.
+func (s *streams) later(st *stream, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(st, after)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put is later with mu held.
+func (s *streams) put(st *stream, after time.Duration) {
+	steps := min(max(int(after/wheelStep), 0), wheelSlots-2)
+	slot := &s.wheel[(s.at+steps)%wheelSlots]
+	*slot = append(*slot, st)
+}
+
+// end ends a stream, once. Its connection is closed without mu: that can take a while, and all other streams would wait.
 func (s *streams) end(st *stream) {
 	s.mu.Lock()
-	s.forget(st)
+	over := st.ended
+	st.ended = true
+	if !over {
+		s.forget(st)
+	}
 	s.mu.Unlock()
-	st.conn.Close()
+	if !over {
+		st.conn.Close()
+	}
 }
 
 // forget takes a stream off the books; mu is held.
 func (s *streams) forget(st *stream) {
-	delete(s.open, st)
+	id := admission.ID(st.waiting.ID)
+	switch at := s.open[id]; {
+	case at == st && st.older == nil:
+		delete(s.open, id)
+	case at == st:
+		s.open[id] = st.older
+	default:
+		for at != nil && at.older != st {
+			at = at.older
+		}
+		if at != nil { // else it was never opened
+			at.older = st.older
+		}
+	}
 	s.count--
 	s.g.metrics.streams.Set(float64(s.count))
 }
@@ -118,45 +176,90 @@ func (s *streams) forget(st *stream) {
 func (s *streams) run(ctx context.Context) {
 	defer s.work.Wait()
 	defer s.close()
-	slots := make(chan struct{}, streamWorkers)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
-		now := time.Now()
-		s.mu.Lock()
-		var next *stream
-		sleep := time.Hour
-		if len(s.queue) > 0 {
-			if sleep = s.queue[0].due.Sub(now); sleep <= 0 {
-				next = heap.Pop(&s.queue).(*stream)
-			}
-		}
-		s.mu.Unlock()
-		if next != nil {
+	for next := s.now(); ; {
+		if s.idle() {
 			select {
-			case slots <- struct{}{}:
+			case <-s.wake:
 			case <-ctx.Done():
-				s.end(next)
 				return
 			}
-			s.work.Go(func() {
-				defer func() { <-slots }()
-				s.visit(ctx, next)
-			})
-			continue
+			next = s.now()
 		}
-		timer.Reset(sleep)
+		next += wheelStep
+		timer.Reset(next - s.now())
 		select {
 		case <-timer.C:
-		case <-s.wake:
 		case <-ctx.Done():
 			return
+		}
+		s.turn()
+	}
+}
+
+func (s *streams) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.wheel {
+		if len(s.wheel[i]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// turn looks at the streams of one slot.
+func (s *streams) turn() {
+	s.mu.Lock()
+	slot := s.at
+	due := s.wheel[slot]
+	s.at = (s.at + 1) % wheelSlots
+	s.mu.Unlock()
+	now := s.now()
+	var told []*stream
+	for i, st := range due {
+		if st.due(now) {
+			told = append(told, st)
+			due[i] = nil
+		}
+	}
+	s.mu.Lock()
+	for _, st := range due {
+		if st != nil && !st.ended {
+			s.put(st, st.next)
+		}
+	}
+	clear(due)
+	s.wheel[slot] = due[:0] // nothing was put there: it is a whole turn away
+	s.mu.Unlock()
+	if len(told) > 0 {
+		s.tell(told...)
+	}
+}
+
+// worker tells streams what there is until all are told.
+func (s *streams) worker() {
+	for {
+		s.mu.Lock()
+		if len(s.ready) == 0 || s.closed {
+			s.ready = nil
+			s.workers--
+			s.mu.Unlock()
+			return
+		}
+		st := s.ready[0]
+		s.ready = s.ready[1:]
+		ended := st.ended
+		s.mu.Unlock()
+		if !ended {
+			s.visit(st)
 		}
 	}
 }
 
-// visit looks at a stream and puts it back, or ends it. A fault of the program ends the stream, not the process.
-func (s *streams) visit(ctx context.Context, st *stream) {
+// visit tells a stream and puts it back, or ends it. A fault of the program ends the stream, not the process.
+func (s *streams) visit(st *stream) {
 	goOn := false
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -164,123 +267,45 @@ func (s *streams) visit(ctx context.Context, st *stream) {
 			s.g.log.Error("fault in an event stream", "room", st.room.id, "fault", fault, "stack", string(debug.Stack()))
 		}
 		if goOn {
-			s.put(st)
+			s.later(st, st.next)
 		} else {
 			s.end(st)
 		}
 	}()
-	goOn = st.step(ctx, s.g, time.Now())
+	goOn = st.step(s.g.life, s.g, s.now())
 }
 
-// close ends all streams and takes no more.
+// close ends all streams and takes no more. Clients are asked to come back spread over a time that fits their number, for
+// they will come to the gateways that are left.
 func (s *streams) close() {
 	s.mu.Lock()
 	s.closed = true
-	idle := s.queue
-	for _, st := range idle {
-		s.forget(st)
+	var all []*stream
+	for _, st := range s.open {
+		for ; st != nil; st = st.older {
+			all = append(all, st)
+		}
 	}
-	s.queue = nil
-	for st := range s.open { // being looked at: cut off a write
-		st.conn.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // it is closed next
-	}
+	s.wheel = [wheelSlots][]*stream{}
 	s.mu.Unlock()
+	spread := min(time.Second+time.Duration(len(all))*time.Second/backAtOnce, longestBack)
+	slots := make(chan struct{}, streamWorkers)
 	var ends sync.WaitGroup
-	for _, st := range idle { // side by side, because each may take its time
+	for _, st := range all { // side by side, because each may take its time
+		slots <- struct{}{}
 		ends.Go(func() {
-			st.conn.Close()
+			defer func() { <-slots }()
+			st.farewell(spread, s.g.random())
+			s.end(st)
 		})
 	}
 	ends.Wait()
 }
 
-// step tells a client what there is to tell, and whether the stream goes on. Asking the line counts as hearing of the
-// visitor; it is done when they are told how they stand, and at every look when their turn is near.
-func (st *stream) step(ctx context.Context, g *Gateway, now time.Time) bool {
-	o := st.room.outlook()
-	p := st.room.prospect(o, st.waiting.Order)
-	near := p.near()
-	var err error
-	switch {
-	case near || !now.Before(st.tell):
-		goOn, failed := st.ask(ctx, g, o, &p, near, now)
-		if !goOn {
-			return false
-		}
-		err = failed
-	case !now.Before(st.beat):
-		err = st.write(append(st.buf[:0], ":\n\n"...), now)
-	}
-	st.due = now.Add(farLook)
-	if near {
-		st.due = now.Add(closeLook)
-	}
-	if st.tell.Before(st.due) {
-		st.due = st.tell
-	}
-	return err == nil
-}
-
-// near tells whether the turn may come before long.
-func (p *prospect) near() bool {
-	if p.wait.known && p.wait.seconds <= lastMinute {
-		return true
-	}
-	return p.position > 0 && (p.position <= nearest || !p.wait.known && p.position <= front)
-}
-
-// ask looks a stream's ticket up and tells what changed. goOn is false once the stream has nothing more to tell.
-func (st *stream) ask(ctx context.Context, g *Gateway, o *outlook, p *prospect, near bool, now time.Time) (goOn bool, err error) {
-	r := st.room
-	seconds := o.pace.spread(p.interval, g.random())
-	st.ticket.Interval = time.Duration(seconds) * time.Second
-	standing, err := r.line.Check(ctx, st.ticket)
-	if err != nil {
-		standing = admission.Standing{State: admission.Waiting, Ticket: st.ticket}
-	}
-	out := r.status(o, &st.waiting, p, stateName(standing.State), r.line.RedisNow())
-	switch {
-	case standing.State == admission.Waiting:
-	case standing.State == admission.Admitted, standing.State == admission.Active:
-		out.state, out.position, out.eta = stateAdmitted, 0, wait{}
-		out.admittedAt = standing.AdmittedAt
-		return false, st.send("admitted", &out, now)
-	default:
-		out.position, out.eta, out.reason = 0, wait{}, reasonOf(&standing)
-		return false, st.send("status", &out, now)
-	}
-	if standing.Renewed {
-		t, w := standing.Ticket, &st.waiting
-		w.Order, w.Seen, w.Epoch, w.Fence, w.Expires = t.Order, t.Seen, t.Epoch, t.Fence, r.line.RedisNow()/1e6+day
-		out.token = g.cache.Ring().AppendWaiting(nil, w)
-		t.Client = st.ticket.Client
-		st.ticket = t
-		*p = r.prospect(o, t.Order)
-		out.position, out.eta = p.position, p.wait
-	}
-	out.refresh = seconds
-	if now.Before(st.tell) && len(out.token) == 0 && (!near || p.position == st.shown) && now.Before(st.beat) {
-		return true, nil
-	}
-	st.tell, st.shown = now.Add(st.ticket.Interval), p.position
-	return true, st.send("status", &out, now)
-}
-
-func (st *stream) send(event string, s *status, now time.Time) error {
-	b := append(append(append(st.buf[:0], "event: "...), event...), "\ndata: "...)
-	b = append(s.append(b), "\n\n"...)
-	return st.write(b, now)
-}
-
-func (st *stream) write(b []byte, now time.Time) error {
-	st.buf = b[:0]
-	st.beat = now.Add(heartbeat)
-	if err := st.conn.SetWriteDeadline(now.Add(streamWrite)); err != nil {
-		return err
-	}
-	_, err := st.conn.Write(b)
-	return err
-}
+const (
+	backAtOnce  = 1500             // streams that come back in a second
+	longestBack = 20 * time.Second // whoever is at the head counts as present for 30 s
+)
 
 // serveEvents turns the connection into an event stream.
 func (v *visit) serveEvents() {
@@ -295,7 +320,7 @@ func (v *visit) serveEvents() {
 		v.refuse(p, "", "")
 		return
 	}
-	st := &stream{room: v.room, waiting: w, ticket: v.ticket(&w, 0)}
+	st := &stream{room: v.room, waiting: w, client: v.client()}
 	header := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-store\r\n" +
 		"X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nX-Waiting-Room: waiting\r\nConnection: close\r\n")
 	header = append(fasthttp.AppendHTTPDate(append(header, "Date: "...), time.Now()), "\r\n"...)
@@ -305,45 +330,36 @@ func (v *visit) serveEvents() {
 	} else {
 		header = append(header, "Vary: Cookie\r\n"...)
 	}
-	header = append(header, "\r\nretry: 3000\n\n"...)
+	// Should this process be killed, its clients do not all come back in the same second.
+	header = appendRetry(append(header, "\r\n"...), 2*time.Second+time.Duration(v.g.random()*float64(8*time.Second)))
 	v.ctx.HijackSetNoResponse(true)
 	s := v.g.streams
 	v.ctx.Hijack(func(c net.Conn) {
-		if h, ok := c.(interface{ UnsafeConn() net.Conn }); ok {
-			c = h.UnsafeConn() // so that nothing of the server's is held while the stream lasts
+		st.conn = proxy.TakeOver(c)
+		if st.conn.SetWriteDeadline(time.Now().Add(streamWrite)) == nil {
+			if _, err := st.conn.Write(header); err == nil {
+				s.add(st)
+				return
+			}
 		}
-		st.conn = c
-		if st.write(header, time.Now()) != nil {
-			s.end(st)
-			return
-		}
-		st.buf = nil
-		s.put(st)
+		s.end(st)
 	})
 }
 
-// queue is a heap of streams by when they are due.
-type queue []*stream
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (q *queue) Push(x any) {
-	st := x.(*stream)
-	st.index = len(*q)
-	*q = append(*q, st)
-}
-
-// Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	old := *q
-	st := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return st
+// takes tells whether a connection takes an event at once.
+func takes(c net.Conn) bool {
+	sc, ok := proxy.Socket(c).(syscall.Conn)
+	if !ok {
+		return true
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return true // the write tells
+	}
+	full := false
+	err = raw.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+		full = n == 0 && err == nil
+	})
+	return err != nil || !full
 }

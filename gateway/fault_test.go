@@ -72,7 +72,7 @@ func TestFaultInAStream(t *testing.T) {
 	room := b.state.Load().byID["sale"]
 	room.line = faulty{room.line}
 	a := b.call("GET /.waiting-room/sale/events", "Authorization: Bearer "+ticket).code(t, 200)
-	if a.body != "retry: 3000\n\n" {
+	if !strings.HasPrefix(a.body, "retry: ") || strings.Contains(a.body, "event:") {
 		t.Errorf("%q", a.body)
 	}
 	eventually(t, "the stream's place is given back", func() bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -102,7 +103,7 @@ func (v *visit) queue() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := o.pace.spread(p.interval, v.g.random())
+	seconds := o.pace.Spread(p.interval, v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -158,7 +159,7 @@ func (v *visit) join(lost string) {
 	if v.who == navigation {
 		v.remember()
 	}
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: longestFirstPoll}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	switch {
 	case err != nil:
@@ -181,7 +182,7 @@ func (v *visit) join(lost string) {
 	}
 	v.remember()
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
-	v.wait(v.room.outlook(), &w, firstPoll(v.g.random()), lost)
+	v.wait(v.room.outlook(), &w, pace.First(v.g.random()), lost)
 }
 
 // enter lets a visitor who has just got a session through with this request.

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -51,7 +52,7 @@ func (v *visit) serveTickets() {
 	if nonce != "" {
 		id = mixed(id, nonce)
 	}
-	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: longestFirstPoll}
+	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: pace.LongestFirst}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	v.joined(201, &a, s, refusal, err)
 }
@@ -91,7 +92,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		v.room.promises.make(a.ID, v.now, p.wait.seconds)
 	}
 	out := v.status(o, &w, &p, stateWaiting)
-	out.refresh, out.token = firstPoll(v.g.random()), v.token
+	out.refresh, out.token = pace.First(v.g.random()), v.token
 	v.json(code, &out)
 }
 
@@ -99,7 +100,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 func (v *visit) again(w *token.Waiting) bool {
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := o.pace.spread(p.interval, v.g.random())
+	seconds := o.pace.Spread(p.interval, v.g.random())
 	t := v.ticket(w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -224,7 +225,7 @@ func (v *visit) joinKeyed(key []byte) {
 	client := v.client()
 	for generation := range generations {
 		a := admission.Arrival{
-			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: longestFirstPoll,
+			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst,
 		}
 		code := 200
 		found, err := v.room.line.Lookup(v.g.life, a.ID)

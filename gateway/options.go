@@ -22,7 +22,7 @@ type Options struct {
 	Core       *admission.Core
 	Registerer prometheus.Registerer // nil: metrics are kept and not shown
 	Limits     proxy.Limits
-	MaxStreams int // event streams at once; 0: 10000
+	MaxStreams int // event streams at once; 0: 15/16 of the file descriptors, at most 50000
 	// LastRequest is how long Shutdown lets connections without a request stay, for one more; 0: not at all.
 	LastRequest time.Duration
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 )
 
@@ -19,6 +20,7 @@ type line interface {
 	Now() int64
 	Age() time.Duration
 	Ahead(order int64) int64
+	Settled(admission.ID) bool
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
 	Claim(context.Context, admission.Ticket) (admission.Standing, error)
@@ -72,7 +74,7 @@ type outlooks struct {
 type outlook struct {
 	snapshot *admission.Snapshot
 	forecast *eta.Forecast
-	pace     pace
+	pace     pace.Plan
 }
 
 // outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
@@ -102,7 +104,7 @@ func (r *room) outlook() *outlook {
 	if e := o.forecast.At(s.Waiting); e.Known {
 		tail = e.Seconds
 	}
-	o.pace = newPace(s.Policy.Absence, r.options.PollBudget, s.Waiting, tail)
+	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, tail)
 	r.latest.Store(o)
 	return o
 }
@@ -133,7 +135,7 @@ type prospect struct {
 func (r *room) prospect(o *outlook, order int64) prospect {
 	var p prospect
 	if !o.snapshot.Known || order == 0 {
-		p.interval = o.pace.interval(0, p.wait)
+		p.interval = o.pace.Interval(0, 0, false)
 		return p
 	}
 	ahead := max(r.line.Ahead(order), 0)
@@ -145,7 +147,7 @@ func (r *room) prospect(o *outlook, order int64) prospect {
 		}
 		p.wait = wait{true, max(ceil(e.Seconds), least), max(ceil(e.Low), least), max(ceil(e.High), least)}
 	}
-	p.interval = o.pace.interval(ahead, p.wait)
+	p.interval = o.pace.Interval(ahead, float64(p.wait.seconds), p.wait.known)
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -159,7 +160,7 @@ func (v *visit) serveStatus() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := o.pace.spread(p.interval, v.g.random())
+	seconds := o.pace.Spread(p.interval, v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -229,7 +230,7 @@ func (v *visit) tellAdmitted(code int, w *token.Waiting, s *admission.Standing, 
 
 // tellExpired answers that a place is lost, with a new one.
 func (v *visit) tellExpired(code int, reason string) {
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: longestFirstPoll}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	o := v.room.outlook()
 	if err != nil || refusal != admission.Granted {
@@ -247,7 +248,7 @@ func (v *visit) tellExpired(code int, reason string) {
 		p = v.room.prospect(o, w.Order)
 	}
 	out := v.status(o, &w, &p, "expired")
-	out.reason, out.token, out.refresh = reason, v.token, firstPoll(v.g.random())
+	out.reason, out.token, out.refresh = reason, v.token, pace.First(v.g.random())
 	v.json(code, &out)
 }
 

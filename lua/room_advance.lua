@@ -32,6 +32,7 @@ for i = 11, #ARGV, 2 do
   count_minute(s, 'j', n)
 end
 
+-- since lists a set from a time on, with those of that very time again: a tick gives most of them the same at most.
 local function since(key, from, n)
   return redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, n)
 end
@@ -44,7 +45,7 @@ if snapshot and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
   local answer = head(s)
   answer[7] = built == ARGV[9] and '' or snapshot
   answer[8] = since(REVOKED, ARGV[7], 1000)
-  answer[9] = since(ADMITTED, ARGV[10], most)
+  answer[9] = since(ADMITTED, ARGV[10], most + 1000)
   return answer
 end
 
@@ -205,7 +206,7 @@ end
 
 -- The snapshot: lines of text, and behind them what is packed: the front's orders
 -- (each less the one before), the sketch, its ends. Go's parse.go reads it.
-local front = math.min(20000, math.max(1000, math.floor(p.rate / 100)))
+local front = front(p)
 local orders, edge = {}, 0
 local heads = redis.call('ZRANGE', LINE, 0, front - 1, 'WITHSCORES')
 for i = 2, #heads, 2 do
@@ -214,14 +215,14 @@ for i = 2, #heads, 2 do
   edge = ord
 end
 local oldest = heads[2] or '0'
-local chunks, ends, came = {}, {}, 0
+local chunks, ends, came, left = {}, {}, 0, 0
 if snapshot then
   local size = tonumber(string.match(snapshot, '^[^\n]* (%d+)\n'))
-  chunks, ends, came = unpack(cmsgpack.unpack(string.sub(snapshot, -size)), 2)
+  chunks, ends, came, left = unpack(cmsgpack.unpack(string.sub(snapshot, -size)), 2)
 end
-chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came)
+chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
 local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
-local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.gone, tail })
+local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail })
 local flow = {}
 for sec = second - 9, second do
   local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')
@@ -255,5 +256,5 @@ save_state(s)
 local answer = head(s)
 answer[7] = snapshot
 answer[8] = since(REVOKED, ARGV[7], 1000)
-answer[9] = since(ADMITTED, ARGV[10], most)
+answer[9] = since(ADMITTED, ARGV[10], most + 1000)
 return answer

@@ -7,12 +7,15 @@
 -- INCLUDE: clock, limiter, room
 
 -- Groups of eight: kind, id, client, grace, order, seen, ep, fn.
---   arrive  a new or keyed id; order, seen, ep, fn are empty
+--   arrive  a new id; order, seen, ep, fn are empty
+--   keyed   likewise, of an id that the store may know
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
 --           its gateway had never heard the store: order is then µs to put behind the last tick
 --   signed  the same, by the gateway itself: it gave the place while the store was away
 --   charge  one unit of the limiter without a session; id is empty
--- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge.
+-- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; S for an arrival
+-- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
+-- many gateways see a line that is shorter still.
 local s, err = open()
 if not s then return err end
 local p = policy()
@@ -21,17 +24,17 @@ local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
 local bucket = limiter.token_bucket
 bucket.refill(b, s.now)
 
-local line = redis.call('ZCARD', LINE)
+local line, full = redis.call('ZCARD', LINE), front(p)
 local may = not p.paused and not p.reject and p.min_wait == 0
 local slots = p.max_active > 0 and p.max_active - active(s) or math.huge
-local last, let_in, joined = 0, 0, 0
+local last, let_in, joined, signed = 0, 0, 0, {}
 
 local function put(code, ord, wall, reason)
   local n = #out
   out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(ord), str(wall), reason
 end
 
-local function arrive(id, client, grace)
+local function arrive(kind, id, client, grace)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local ord = waiting(s, p, id, grace)
@@ -51,6 +54,11 @@ local function arrive(id, client, grace)
   -- Orders of one call ascend, so that arrivals of one microsecond keep theirs.
   ord = math.max(s.now, last + 1)
   last = ord
+  if kind == 'arrive' and line >= full then
+    local second = math.floor(ord / 1000000)
+    signed[second] = (signed[second] or 0) + 1
+    return put('S', ord, 0, '')
+  end
   enrolled(s, id, ord, grace)
   line = line + 1
   put('W', ord, 0, '')
@@ -85,8 +93,8 @@ end
 
 for i = 5, #ARGV, 8 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
-  if kind == 'arrive' then
-    arrive(id, client, grace)
+  if kind == 'arrive' or kind == 'keyed' then
+    arrive(kind, id, client, grace)
   elseif kind == 'enrol' or kind == 'signed' then
     -- The room was idle when the store went away, and was not meanwhile: other
     -- gateways' visitors are to be heard too.
@@ -104,6 +112,7 @@ s.level, s.at = b.level, b.at
 s.joins = s.joins + joined
 s.claims = s.claims + let_in
 if joined > 0 then count_minute(s, 'j', joined) end
+for second, n in pairs(signed) do redis.call('HINCRBY', PENDING, str(second), n) end
 count_admissions(s, let_in)
 save_state(s)
 local answer = head(s)

@@ -31,28 +31,36 @@ func NewRunner(client redis.UniversalClient, set *Set, observe func(script strin
 }
 
 // LoadAll puts every script into every master. Run does not need it, but without it the first call of each script is
-// longer, and a script that does not compile is found only then.
+// longer, and a script that does not compile is found only then. Masters of a cluster that do not answer are left out:
+// the rooms of the others are not to wait for them.
 func (r *Runner) LoadAll(ctx context.Context) error {
 	if cluster, ok := r.client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			return r.loadNode(ctx, node)
+			if answers, err := r.loadNode(ctx, node); answers {
+				return err
+			}
+			return nil
 		})
 	}
-	return r.loadNode(ctx, r.client)
+	_, err := r.loadNode(ctx, r.client)
+	return err
 }
 
-func (r *Runner) loadNode(ctx context.Context, node redis.Scripter) error {
+// loadNode also tells whether the node answered, an error or not.
+func (r *Runner) loadNode(ctx context.Context, node redis.Scripter) (answers bool, err error) {
 	for _, name := range r.set.names {
 		sc := r.set.byName[name]
 		sha, err := node.ScriptLoad(ctx, sc.Source).Result()
 		if err != nil {
-			return sc.explain(fmt.Errorf("load script %s: %w", name, err))
+			var said redis.Error
+			busy := redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "BUSY")
+			return errors.As(err, &said) && !busy, sc.explain(fmt.Errorf("load script %s: %w", name, err))
 		}
 		if sha != sc.SHA {
-			return fmt.Errorf("load script %s: the store calls it %s, we call it %s", name, sha, sc.SHA)
+			return true, fmt.Errorf("load script %s: the store calls it %s, we call it %s", name, sha, sc.SHA)
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // once keeps go-redis from sending a script a second time after an error that leaves open whether it has run.
@@ -63,16 +71,17 @@ func (once) NoRetry() bool { return true }
 // Run runs a script: keys in the order of its header, args from now on, each a string, []byte, int or int64.
 // The result is what go-redis makes of the reply (int64, string, []any; nil for Lua's false).
 //
-// A node that lacks the script (new, restarted, promoted, flushed) says so before it runs anything, and then gets its text
-// in a second and last call. After any other error the script may have run; whether to repeat it is the caller's decision.
+// A node that lacks the script (new, restarted, promoted, flushed) says so before it runs anything, and then gets its text.
+// So does one that has some of the keys while a cluster moves their slot: it is asked again until ctx ends. After any other
+// error the script may have run; whether to repeat it is the caller's decision.
 func (r *Runner) Run(ctx context.Context, script *Script, keys []string, args ...any) (any, error) {
 	if err := script.check(keys, args); err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	res, err := r.eval(ctx, "evalsha", script.SHA, keys, args)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		res, err = r.eval(ctx, "eval", script.Source, keys, args)
+	res, err := r.evalLoaded(ctx, script, keys, args)
+	for redis.HasErrorPrefix(err, "TRYAGAIN") && time.Since(start) < longestMove && pause(ctx, movePause) {
+		res, err = r.evalLoaded(ctx, script, keys, args)
 	}
 	if errors.Is(err, redis.Nil) {
 		res, err = nil, nil
@@ -81,6 +90,34 @@ func (r *Runner) Run(ctx context.Context, script *Script, keys []string, args ..
 		err = script.explain(fmt.Errorf("run script %s: %w", script.Name, err))
 	}
 	r.observe(script.Name, time.Since(start), err)
+	return res, err
+}
+
+const (
+	movePause   = 10 * time.Millisecond
+	longestMove = 5 * time.Second // for a caller without a deadline
+)
+
+// pause waits for d; false: ctx will have ended by then.
+func pause(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (r *Runner) evalLoaded(ctx context.Context, script *Script, keys []string, args []any) (any, error) {
+	res, err := r.eval(ctx, "evalsha", script.SHA, keys, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		res, err = r.eval(ctx, "eval", script.Source, keys, args)
+	}
 	return res, err
 }
 

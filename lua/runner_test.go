@@ -107,6 +107,51 @@ func TestRunAfterRestart(t *testing.T) {
 	}
 }
 
+// TestRunWhileTheKeysMove: half-way through the move of a slot the call waits, and runs once, where the keys then are.
+func TestRunWhileTheKeysMove(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
+	set := fixtures(t)
+	client, err := redisurl.Open(cluster.URL(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	r := NewRunner(client, set, nil)
+	keys := []string{"{a}1", "{a}2"}
+	for _, k := range keys {
+		if err := client.Set(t.Context(), k, k, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := cluster.Nodes[0]
+	if cluster.Master("{a}") == to {
+		to = cluster.Nodes[1]
+	}
+	move := cluster.Move("{a}", to)
+	move.Step(1)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if got, err := r.Run(short, set.Script("test_two"), keys, 0); !redis.HasErrorPrefix(err, "TRYAGAIN") {
+		t.Fatalf("with half of its keys: %v, %v", got, err)
+	}
+	type answer struct {
+		got any
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		got, err := r.Run(ctx, set.Script("test_two"), keys, 0)
+		answered <- answer{got, err}
+	}()
+	move.Finish()
+	if a := <-answered; a.err != nil || !reflect.DeepEqual(a.got, []any{"{a}1", "{a}2"}) {
+		t.Fatalf("after the move: %v, %v", a.got, a.err)
+	}
+}
+
 func TestRunRefusesACallThatDoesNotFit(t *testing.T) {
 	set := fixtures(t)
 	observed := 0

@@ -73,3 +73,17 @@ func parseStat(raw []byte) (parent int, used time.Duration, err error) {
 	}
 	return parent, used, nil
 }
+
+// Memory is what pid holds resident, in bytes.
+func Memory(pid int) (int64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	f := strings.Fields(string(raw))
+	if len(f) < 2 {
+		return 0, fmt.Errorf("cannot read %q", raw)
+	}
+	n, err := strconv.ParseInt(f[1], 10, 64)
+	return n * int64(os.Getpagesize()), err
+}

@@ -36,14 +36,20 @@ type options struct {
 	gateway, loadgen         string
 	rounds, seconds, waiting int
 	connections, mixRate     int
-	slow                     int
+	slow, million            int
 	only                     []string
 }
 
 // parts are what --only can name.
-var parts = []string{"pass", "poll", "join", "mix", "slow"}
+var parts = []string{"pass", "poll", "join", "mix", "slow", "million"}
 
-func (o options) wants(part string) bool { return len(o.only) == 0 || slices.Contains(o.only, part) }
+// wants says whether a part is run: all but the million are, where none is named.
+func (o options) wants(part string) bool {
+	if len(o.only) == 0 {
+		return part != "million"
+	}
+	return slices.Contains(o.only, part)
+}
 
 func command() *cobra.Command {
 	var o options
@@ -53,8 +59,8 @@ func command() *cobra.Command {
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.rounds < 1 || o.seconds < 1 || o.waiting < 100 || o.connections < 1 || o.slow < 1 {
-				return fmt.Errorf("--rounds %d, --seconds %d, --waiting %d, --connections %d, --slow %d: want at least 1, 1, 100, 1, 1", o.rounds, o.seconds, o.waiting, o.connections, o.slow)
+			if o.rounds < 1 || o.seconds < 1 || o.waiting < 100 || o.connections < 1 || o.slow < 1 || o.million < 10_000 {
+				return fmt.Errorf("--rounds %d, --seconds %d, --waiting %d, --connections %d, --slow %d, --million %d: want at least 1, 1, 100, 1, 1, 10000", o.rounds, o.seconds, o.waiting, o.connections, o.slow, o.million)
 			}
 			for _, part := range o.only {
 				if !slices.Contains(parts, part) {
@@ -70,6 +76,7 @@ func command() *cobra.Command {
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
 	f.IntVar(&o.seconds, "seconds", 3, "how long each measurement takes")
 	f.IntVar(&o.waiting, "waiting", 20_000, "tickets that wait beyond the front while statuses are polled")
+	f.IntVar(&o.million, "million", 1_000_000, "tickets that wait in the part of that name")
 	f.IntVar(&o.connections, "connections", 64, "of wrk")
 	f.IntVar(&o.slow, "slow", 10_000, "clients that hang on the gateway while others are served")
 	f.StringSliceVar(&o.only, "only", nil, "run only these parts: "+strings.Join(parts, ", "))
@@ -110,6 +117,7 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		{[]string{"pass", "poll", "join"}, besides},
 		{[]string{"mix"}, mixRows},
 		{[]string{"slow"}, slowRows},
+		{[]string{"million"}, millionRows},
 	} {
 		if !slices.ContainsFunc(part.names, o.wants) {
 			continue

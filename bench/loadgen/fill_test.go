@@ -22,6 +22,7 @@ func TestFillJudges(t *testing.T) {
 		fault string
 		kept  bool
 		lost  string
+		hold  time.Duration // longer than the others
 		check func(*testing.T, fillReport)
 	}{
 		{fault: "none", kept: true},
@@ -36,9 +37,14 @@ func TestFillJudges(t *testing.T) {
 				t.Errorf("no connection broke: %v", r.Errors)
 			}
 		}},
-		{fault: "a position grows", check: func(t *testing.T, r fillReport) {
+		{fault: "a position grows", hold: calm*time.Millisecond + time.Second, check: func(t *testing.T, r fillReport) {
 			if g := r.Grew; g.Polls == 0 || g.By == 0 || g.By > 7 {
 				t.Errorf("grew %+v, want polls by up to 7", g)
+			}
+		}},
+		{fault: "a position grows in the rush", kept: true, check: func(t *testing.T, r fillReport) {
+			if r.GrewEarly.Polls == 0 {
+				t.Error("nothing grew")
 			}
 		}},
 		{fault: "positions are told backwards", check: func(t *testing.T, r fillReport) {
@@ -74,7 +80,7 @@ func TestFillJudges(t *testing.T) {
 			if tt.fault == "none" {
 				threads = 2
 			}
-			o := fillOptions{Tickets: tickets, Threads: threads, Sample: 40, Timeout: 30 * time.Second, Hold: 300 * time.Millisecond, TokensOut: filepath.Join(t.TempDir(), "tokens")}
+			o := fillOptions{Tickets: tickets, Threads: threads, Sample: 40, Timeout: 30 * time.Second, Hold: max(tt.hold, 300*time.Millisecond), TokensOut: filepath.Join(t.TempDir(), "tokens")}
 			r, err := runFill(t.Context(), visitor.Options{URLs: []string{url}, Room: "default", Connections: 8, Timeout: 5 * time.Second}, o)
 			if err != nil {
 				t.Fatal(err)

@@ -46,7 +46,7 @@ type tally struct {
 	joinedAt, settledAt            atomic.Int64 // ms: when the last had joined, and was polled first
 	joined, settled, inside, lost  atomic.Int64
 	polls, returned, waiting       atomic.Int64
-	grewFirst, grewLater           growth       // from what was told at joining to the first poll; from poll to poll
+	grewEarly, grewLater           growth       // over what was told in the rush; over what was told when all were in
 	newest, swapped, swappedMicros atomic.Int64 // the highest order answered; joins that got one below it, by how much at most
 }
 
@@ -190,7 +190,7 @@ func (f *filler) Answered(kind, i int, a *wire.Answer) string {
 		f.later(i)
 		return "join: neither a token nor a pass"
 	}
-	f.heardOf(t)
+	before := f.heardOf(t)
 	if kind == fillPoll {
 		f.polls.Add(1)
 	} else if t.joined = f.now; f.joined.Add(1) == f.total {
@@ -209,13 +209,16 @@ func (f *filler) Answered(kind, i int, a *wire.Answer) string {
 		f.letIn(t, &s)
 		return ""
 	}
-	grew := &f.grewLater
 	switch {
 	case kind == fillJoin:
 		t.state = signed
 	case t.state == signed:
-		t.state, grew = enrolled, &f.grewFirst
+		t.state = enrolled
 		f.settle()
+	}
+	grew := &f.grewEarly
+	if all := f.settledAt.Load(); all > 0 && int64(before) > all+calm {
+		grew = &f.grewLater
 	}
 	f.moved(t, &s, grew)
 	t.interval = uint16(min(max(s.RefreshAfter, 0), 1<<15))
@@ -226,13 +229,19 @@ func (f *filler) Answered(kind, i int, a *wire.Answer) string {
 	return ""
 }
 
-// heardOf notes who was out of touch for longer than presence lasts and has come back.
-func (f *filler) heardOf(t *ticket) {
+// calm is after how many ms every gateway knows of everybody who has joined at another. A position that was told before
+// may be short of those who came in the same moments.
+const calm = 2000
+
+// heardOf notes who was out of touch for longer than presence lasts and has come back, and gives the time of the answer
+// before.
+func (f *filler) heardOf(t *ticket) (before uint32) {
 	present := max(30, 2*uint32(t.interval)+10) * 1000
 	if t.state >= signed && f.now-t.heard > present {
 		f.returned.Add(1)
 	}
-	t.heard, t.fails = f.now, 0
+	before, t.heard, t.fails = t.heard, f.now, 0
+	return before
 }
 
 // keep notes a newly heard token, and says how the place changed if it did so for the worse.

@@ -24,9 +24,9 @@ type fillReport struct {
 	FillSeconds   float64          `json:"fill_seconds"` // until the last had polled too, so that the store holds all
 	Seconds       float64          `json:"seconds"`
 	Lost          map[string]int   `json:"lost_places"`
-	GrewFirst     grown            `json:"positions_grew_at_first_poll"` // over what was told at joining
-	Grew          grown            `json:"positions_grew"`               // from poll to poll
-	Returned      int64            `json:"came_back"`                    // tickets that were out of touch for longer than presence lasts
+	GrewEarly     grown            `json:"positions_grew_in_the_rush"` // over what was told before all were in: not judged
+	Grew          grown            `json:"positions_grew"`             // over what was told after
+	Returned      int64            `json:"came_back"`                  // tickets that were out of touch for longer than presence lasts
 	Swapped       int64            `json:"joined_out_of_order"`
 	SwappedMicros int64            `json:"joined_out_of_order_us_at_most"`
 	Ranks         []ranking        `json:"ranks"`
@@ -50,10 +50,8 @@ type grown struct {
 
 func (g *growth) grown() grown { return grown{g.polls.Load(), g.worst.Load(), g.of.Load()} }
 
-func (g grown) line(w io.Writer, when string) {
-	if g.Polls > 0 {
-		fmt.Fprintf(w, "positions  GREW in %d polls, %s, by at most %d where %d waited (%.3f %%)\n", g.Polls, when, g.By, g.Of, 100*float64(g.By)/float64(max(1, g.Of)))
-	}
+func (g grown) text() string {
+	return fmt.Sprintf("in %d polls, by at most %d where %d waited (%.3f %%)", g.Polls, g.By, g.Of, 100*float64(g.By)/float64(max(1, g.Of)))
 }
 
 func (f *fill) report(used time.Duration) fillReport {
@@ -61,7 +59,7 @@ func (f *fill) report(used time.Duration) fillReport {
 	r := fillReport{
 		Tickets: f.o.Tickets, Joined: t.joined.Load(), LetIn: t.inside.Load(),
 		JoinSeconds: float64(t.joinedAt.Load()) / 1000, FillSeconds: float64(t.settledAt.Load()) / 1000, Seconds: time.Since(f.started).Seconds(),
-		Lost: map[string]int{}, GrewFirst: t.grewFirst.grown(), Grew: t.grewLater.grown(), Returned: t.returned.Load(),
+		Lost: map[string]int{}, GrewEarly: t.grewEarly.grown(), Grew: t.grewLater.grown(), Returned: t.returned.Load(),
 		Swapped: t.swapped.Load(), SwappedMicros: t.swappedMicros.Load(), Ranks: f.ranks,
 		Joins: quantilesOf(f.result.Latency[fillJoin]), Polls: quantilesOf(f.result.Latency[fillPoll]), Sent: quantilesOf(f.result.Sent),
 		OwnCPU: float64(used.Microseconds()) / float64(max(1, f.result.Asked)), Errors: f.result.Errors, Memory: peakMemory(),
@@ -78,7 +76,7 @@ func (f *fill) report(used time.Duration) fillReport {
 	r.PerTicket = float64(bytes) / float64(f.o.Tickets)
 	r.Waiting = r.Joined - r.LetIn - t.lost.Load()
 	r.Order = verdict.JudgeOrder(in)
-	r.Kept = r.FillSeconds > 0 && len(r.Lost) == 0 && r.GrewFirst.Polls+r.Grew.Polls == 0 && r.SwappedMicros < swapAllowed && r.Order.Kept() &&
+	r.Kept = r.FillSeconds > 0 && len(r.Lost) == 0 && r.Grew.Polls == 0 && r.SwappedMicros < swapAllowed && r.Order.Kept() &&
 		!slices.ContainsFunc(r.Ranks, func(k ranking) bool { return !k.Kept })
 	return r
 }
@@ -131,11 +129,16 @@ func (r fillReport) text(out io.Writer) error {
 		fmt.Fprintf(w, " · %d were out of touch and came back", r.Returned)
 	}
 	fmt.Fprintln(w)
-	if r.GrewFirst.Polls+r.Grew.Polls == 0 {
-		fmt.Fprintln(w, "positions  none grew")
+	fmt.Fprint(w, "positions  ")
+	if r.Grew.Polls == 0 {
+		fmt.Fprint(w, "none grew")
+	} else {
+		fmt.Fprint(w, "GREW ", r.Grew.text())
 	}
-	r.GrewFirst.line(w, "over what was told at joining")
-	r.Grew.line(w, "over the poll before")
+	if r.GrewEarly.Polls > 0 {
+		fmt.Fprint(w, " · over what was told in the rush, ", r.GrewEarly.text())
+	}
+	fmt.Fprintln(w)
 	for _, k := range r.Ranks {
 		say("ranks", k.Kept, "BROKEN")
 		fmt.Fprintf(w, ": %d of %d tickets asked after %.1f s, within %.2f s: %d out of order, by at most %d places", k.Sampled, k.Tickets, k.After, k.Seconds, k.Swapped, k.SwappedBy)

@@ -60,6 +60,7 @@ func command() *cobra.Command {
 	f.DurationVar(&s.to.Timeout, "request-timeout", 10*time.Second, "of one request")
 	f.BoolVar(&s.json, "json", false, "print the report as JSON")
 	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s), slowCommand(&s))
+	root.AddCommand(streamsCommand(&s))
 	return root
 }
 

@@ -81,7 +81,11 @@ func (r *room) join(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	jti := r.place()
-	answer(w, http.StatusCreated, map[string]any{"state": "waiting", "refresh_after": r.pause, "token": token(jti, r.orders[jti])})
+	body := map[string]any{"state": "waiting", "refresh_after": r.pause, "token": token(jti, r.orders[jti])}
+	if r.fault == "a position grows in the rush" {
+		body["position"], body["waiting"] = 1, 1
+	}
+	answer(w, http.StatusCreated, body)
 }
 
 func (r *room) page(w http.ResponseWriter, q *http.Request) {

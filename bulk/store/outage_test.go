@@ -13,48 +13,6 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestTheDocumentedACLIsEnough does one of everything as a user who has what docs/bulk.md says and no more.
-func TestTheDocumentedACLIsEnough(t *testing.T) {
-	server := redistest.Server(t)
-	admin := server.Client()
-	if err := admin.Do(t.Context(), "ACL", "SETUSER", "bulk", "on", ">secret", "~wr:*", "+@read", "+@write", "+@scripting", "+@blocking",
-		"+info", "+time", "+wait", "+ping").Err(); err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "bulk", Password: "secret", MaxRetries: -1, DisableIdentity: true})
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := New(Options{Client: client, Prefix: "wr", Timeout: 5 * time.Second, Settings: Defaults()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
-	add(t, s, "g", 0, 3)
-	if _, err := s.Seal(t.Context(), "g"); err != nil {
-		t.Fatal(err)
-	}
-	ack(t, s, Done, pull(t, s, 3).Jobs...)
-	dispatch(t, s)
-	unlock, ok, err := s.Lock(t.Context(), "g", time.Second)
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	reduce(t, s, "g")
-	unlock()
-	if err := s.Wait(t.Context(), time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Snapshot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := s.Groups(t.Context(), Filter{Limit: 5}); err != nil {
-		t.Fatal(err)
-	}
-	clean(t, s)
-}
-
 // TestAFullStoreDrains: with maxmemory reached submissions are refused, and what is in runs, is written down and goes.
 func TestAFullStoreDrains(t *testing.T) {
 	client := redistest.Server(t).Client()

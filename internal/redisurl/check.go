@@ -2,9 +2,11 @@ package redisurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -17,14 +19,24 @@ const oldest = 7
 // any other says that the store could not be asked.
 func CheckServer(ctx context.Context, client redis.UniversalClient) error {
 	if c, ok := client.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			if err := checkNode(ctx, node); err != nil {
-				return fmt.Errorf("node %s: %w", node.Options().Addr, err)
-			}
-			return nil
-		})
+		return eachMaster(ctx, c, func(ctx context.Context, node *redis.Client) error { return checkNode(ctx, node) })
 	}
 	return checkNode(ctx, client)
+}
+
+// eachMaster joins what is said of each master: one that does not answer is not to hide that another is unsuitable.
+func eachMaster(ctx context.Context, c *redis.ClusterClient, f func(context.Context, *redis.Client) error) error {
+	var mu sync.Mutex
+	var bad []error
+	err := c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		if err := f(ctx, node); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			bad = append(bad, fmt.Errorf("node %s: %w", node.Options().Addr, err))
+		}
+		return nil
+	})
+	return errors.Join(append(bad, err)...)
 }
 
 func checkNode(ctx context.Context, node redis.Cmdable) error {

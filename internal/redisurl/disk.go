@@ -13,7 +13,7 @@ import (
 // append-only file. An error that wraps ErrUnsuitable is final; any other says that the store could not be asked.
 func CheckDisk(ctx context.Context, client redis.UniversalClient) error {
 	if c, ok := client.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return checkDisk(ctx, node) })
+		return eachMaster(ctx, c, func(ctx context.Context, node *redis.Client) error { return checkDisk(ctx, node) })
 	}
 	return checkDisk(ctx, client)
 }

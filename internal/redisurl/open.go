@@ -39,6 +39,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 		lifetime = 10 * time.Minute // so that connections spread again over what is behind a balancer
 		jitter   = time.Minute
 		idle     = 5 * time.Minute
+		ownPool  = -1 // pipelines (ASK, WAIT) have no connections beside the others: conns bounds them all
 	)
 
 	switch t.kind {
@@ -47,24 +48,22 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 			MasterName: t.master, SentinelAddrs: t.addrs, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPass,
 			Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
 			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true,
 		}), nil
 	case cluster:
-		c := redis.NewClusterClient(&redis.ClusterOptions{
+		return newCluster(&redis.ClusterOptions{
 			Addrs: t.addrs, Username: t.user, Password: t.pass, TLSConfig: tlsConfig,
 			MaxRetries: -1, MaxRedirects: 3, ClusterStateReloadInterval: 5 * time.Second,
 			// What goes to every node is sent so by name (ForEachMaster). The policies would ask for the table of all commands,
 			// again at each call where the user's ACL refuses it.
 			DisableRoutingPolicies: true,
 			ContextTimeoutEnabled:  true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,
-		})
-		c.AddHook(relearn{c})
-		return c, nil
+		}), nil
 	default:
 		network := "tcp"
 		if t.kind == socket {
@@ -73,11 +72,17 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 		return redis.NewClient(&redis.Options{
 			Network: network, Addr: t.addrs[0], Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
 			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PoolTimeout: wait,
+			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
 			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
 			DisableIdentity: true, MaintNotificationsConfig: maint,
 		}), nil
 	}
+}
+
+func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
+	c := redis.NewClusterClient(o)
+	c.AddHook(relearn{c})
+	return c
 }
 
 // relearn asks who serves which slots after a call that no master has answered. The client library does so only where it

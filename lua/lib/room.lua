@@ -106,6 +106,9 @@ local function policy()
   return p
 end
 
+-- front is how much of the head of a line is exact: 10 s of the rate.
+local function front(p) return math.min(20000, math.max(1000, math.floor(p.rate / 100))) end
+
 -- active counts what max_active limits.
 local function active(s)
   local n = redis.call('ZCARD', SESSIONS)

@@ -17,22 +17,22 @@ local RECENT = 10000000 -- orders so young may still be joining: a first poll co
 local function allowed(rank) return math.max(1, math.floor(rank / 400)) end
 
 -- sketch renews chunks, a list of packed ones with the last order of each in ends.
--- front is how many the exact front has, edge its last order, fresh whether
--- somebody joined since the last time. It returns both lists.
-local function sketch(s, chunks, ends, front, edge, length, fresh)
+-- front is how many the exact front has, edge its last order; joined and left say
+-- whether somebody did since the last time. It returns both lists.
+local function sketch(s, chunks, ends, front, edge, length, joined, left)
   while ends[1] and (ends[1] <= edge or length <= front) do
     table.remove(chunks, 1)
     table.remove(ends, 1)
   end
   if length <= front then return chunks, ends end
-  local left = CALLS
+  local calls = CALLS
 
   local function count(order)
-    left = left - 1
+    calls = calls - 1
     return redis.call('ZCOUNT', LINE, '-inf', '(' .. str(order))
   end
   local function order_at(rank)
-    left = left - 1
+    calls = calls - 1
     return tonumber(redis.call('ZRANGE', LINE, rank, rank, 'WITHSCORES')[2])
   end
 
@@ -84,7 +84,7 @@ local function sketch(s, chunks, ends, front, edge, length, fresh)
         local from, gap = rank, r - rank
         local parts = math.ceil(gap / allowed(rank))
         for j = 1, parts - 1 do
-          if left <= 0 then break end
+          if calls <= 0 then break end
           local at = from + math.floor(j * gap / parts)
           local mid = order_at(at)
           if mid > order and mid < o then add(mid, at) end
@@ -103,15 +103,15 @@ local function sketch(s, chunks, ends, front, edge, length, fresh)
 
   -- From the tail on, so that a chunk that is split or dropped moves none that is still to come.
   local i = #chunks
-  if fresh then
-    while i >= 1 and left > CALLS / 4 and ends[i] > s.now - RECENT do
+  if joined then
+    while i >= 1 and calls > CALLS / 4 and ends[i] > s.now - RECENT do
       renew(i)
       i = i - 1
     end
   end
   if s.turn > i or s.turn < 1 then s.turn = i end
-  for _ = 1, 2 do
-    if s.turn >= 1 and left > 0 then
+  for _ = 1, (joined or left) and 2 or 1 do
+    if s.turn >= 1 and calls > 0 then
       renew(s.turn)
       s.turn = s.turn - 1
     end
@@ -124,7 +124,7 @@ local function sketch(s, chunks, ends, front, edge, length, fresh)
     rank = count(order)
   end
   local knots
-  while left > 0 and length - 1 - rank > allowed(rank) do
+  while calls > 0 and length - 1 - rank > allowed(rank) do
     local at = rank + allowed(rank)
     local o = order_at(at)
     if o > order then

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -95,15 +96,22 @@ func tryRender(t *testing.T, values map[string]any) (map[string]string, error) {
 
 func renderAs(t *testing.T, name string, values map[string]any) (map[string]string, error) {
 	t.Helper()
+	c, all, err := prepare(t, name, values)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, all)
+}
+
+// prepare checks values against the schema and completes them.
+func prepare(t *testing.T, name string, values map[string]any) (*helm.Chart, chartutil.Values, error) {
+	t.Helper()
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v" + kubernetes, Major: "1", Minor: "30"}
 	options := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
 	c := loadChart(t)
 	all, err := chartutil.ToRenderValues(c, values, options, capabilities)
-	if err != nil {
-		return nil, err
-	}
-	return engine.Render(c, all)
+	return c, all, err
 }
 
 func render(t *testing.T, values map[string]any) *release {
@@ -204,7 +212,12 @@ func forExamples(t *testing.T, check func(t *testing.T, e example, r *release)) 
 	for _, e := range examples(t) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
-			check(t, e, render(t, e.values))
+			r := render(t, e.values)
+			rendered.Store(e.name, len(r.objects))
+			check(t, e, r)
 		})
 	}
 }
+
+// rendered has the examples and the number of their objects, for the last line of the output.
+var rendered sync.Map

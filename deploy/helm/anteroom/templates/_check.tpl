@@ -5,6 +5,10 @@
 {{- $g := $v.gateway -}}
 {{- $b := $v.bulkworker -}}
 
+{{- $full := include "anteroom.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $full) -}}
+{{- $p = append $p (printf "fullnameOverride is empty, and the release makes it %q, which no Service can be called; give one of lower-case letters, digits and dashes that begins with a letter" $full) -}}
+{{- end -}}
 {{- if not (or $g.enabled $b.enabled) -}}
 {{- $p = append $p "gateway.enabled and bulkworker.enabled are both false: there is nothing to install; turn one on" -}}
 {{- end -}}
@@ -61,6 +65,12 @@
 {{- if not (or $g.adminTokens $v.generateSecrets) -}}
 {{- $p = append $p "gateway.adminTokens is empty: the admin port is open to the cluster and needs a token; make one with: kubectl create secret generic anteroom-admin --from-literal=ops=\"$(openssl rand -hex 32)\" and set gateway.adminTokens=[{name: ops, secret: {name: anteroom-admin, key: ops}}], or for a trial generateSecrets=true" -}}
 {{- end -}}
+{{- if and $g.service.externalTrafficPolicy (eq $g.service.type "ClusterIP") -}}
+{{- $p = append $p (printf "gateway.service.externalTrafficPolicy is %q, which a Service of type ClusterIP cannot have; leave it out, or set gateway.service.type" $g.service.externalTrafficPolicy) -}}
+{{- end -}}
+{{- if and $g.service.loadBalancerSourceRanges (ne $g.service.type "LoadBalancer") -}}
+{{- $p = append $p (printf "gateway.service.loadBalancerSourceRanges holds for type LoadBalancer only, and the type is %s: the ranges would not be kept; leave them out, or set gateway.service.type" $g.service.type) -}}
+{{- end -}}
 {{- if $g.ingress.enabled -}}
 {{- if not $g.ingress.hosts -}}
 {{- $p = append $p "gateway.ingress.hosts is empty; give for instance [{host: shop.example.com, paths: [/]}]" -}}
@@ -96,6 +106,15 @@
 
 {{- if and $v.networkPolicy.enabled (not $v.valkey.enabled) (not $v.networkPolicy.store) -}}
 {{- $p = append $p "networkPolicy.store is empty: no pod would reach the store; give egress rules, for instance [{to: [{ipBlock: {cidr: 10.1.2.0/24}}], ports: [{port: 6379}, {port: 26379}]}]" -}}
+{{- end -}}
+
+{{- range $program := list "gateway" "bulkworker" -}}
+{{- range (index $v $program).secretSettings -}}
+{{- if or (eq .setting "store.url") (eq .setting "admin.token") (hasPrefix "tokens." .setting) -}}
+{{- $p = append $p (printf "%s.secretSettings: %s is set by the chart; use %s" $program .setting (ternary "store.urlSecret" (ternary "gateway.adminTokens or gateway.tokenKeys" "bulkworker.adminToken" (eq $program "gateway")) (eq .setting "store.url"))) -}}
+{{- end -}}
+{{- end -}}
+{{- $p = concat $p (include "anteroom.check.twice" (dict "name" (printf "%s.secretSettings" $program) "list" (index $v $program).secretSettings "by" "setting") | fromYamlArray) -}}
 {{- end -}}
 
 {{- if $p -}}

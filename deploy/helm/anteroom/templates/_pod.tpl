@@ -123,6 +123,11 @@ priorityClassName: {{ . }}
 {{- define "anteroom.deployment.strategy" -}}
 {{- if not .values.autoscaling.enabled }}
 replicas: {{ int .values.replicas }}
+{{- else }}
+{{- /* Left out, it would fall to 1 in the upgrade that turns autoscaling on. So it is what it is, as far as helm can ask. */}}
+{{- with lookup "apps/v1" "Deployment" .root.Release.Namespace (printf "%s-%s" (include "anteroom.fullname" .root) .component) }}
+replicas: {{ int .spec.replicas }}
+{{- end }}
 {{- end }}
 revisionHistoryLimit: 5
 # Ready for so long before the next one is replaced.

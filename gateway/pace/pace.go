@@ -1,4 +1,5 @@
-package gateway
+// Package pace says how often those who wait are told to poll. It is pure: what it knows of a line is passed in.
+package pace
 
 import (
 	"math"
@@ -12,20 +13,23 @@ const (
 	// unsure is advised while nobody can tell how long the wait is, for those in front of and beyond the first
 	// thousand.
 	unsureFront, unsureRest = 5.0, 30.0
-	front                   = 1000
 )
 
-// pace is how a room's polls are spread: those whose wait is beyond cutoff poll as seldom as is allowed, so that the
+// Front is how many of a line are told to poll often while nobody can tell how long the wait is.
+const Front = 1000
+
+// Plan is how a room's polls are spread: those whose wait is beyond cutoff poll as seldom as is allowed, so that the
 // room's budget holds.
-type pace struct {
+type Plan struct {
 	quarter float64 // of absence: no place may be lost by polling as advised
 	cutoff  float64 // seconds of wait; +Inf: the budget is not reached
 	crowded bool    // the waits are not known, and the budget is reached
 }
 
-// newPace plans for a line of that many, of whom the last waits for tail seconds (0: not known).
-func newPace(absence time.Duration, budget int, waiting int64, tail float64) pace {
-	p := pace{quarter: absence.Seconds() / 4, cutoff: math.Inf(1)}
+// New plans for a line of that many, of whom the last waits for tail seconds (0: not known), and for at most budget
+// polls a second (0: any number).
+func New(absence time.Duration, budget int, waiting int64, tail float64) Plan {
+	p := Plan{quarter: absence.Seconds() / 4, cutoff: math.Inf(1)}
 	if budget <= 0 || waiting <= 0 {
 		return p
 	}
@@ -60,33 +64,34 @@ func newPace(absence time.Duration, budget int, waiting int64, tail float64) pac
 }
 
 // base is the interval without regard to the budget.
-func (p *pace) base(wait float64) float64 {
+func (p *Plan) base(wait float64) float64 {
 	return min(max(wait/10, shortest), longest, p.quarter)
 }
 
 // raised is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
-func (p *pace) raised(wait float64) float64 {
+func (p *Plan) raised(wait float64) float64 {
 	return max(p.base(wait), min(wait/2, p.quarter))
 }
 
-// interval is what a ticket is advised, in seconds, before it is spread.
-func (p *pace) interval(ahead int64, w wait) float64 {
+// Interval is what somebody is advised, in seconds, before it is spread: with so many ahead, and that many seconds to
+// wait where that is known.
+func (p *Plan) Interval(ahead int64, wait float64, known bool) float64 {
 	switch {
-	case w.known && float64(w.seconds) > p.cutoff:
-		return p.raised(float64(w.seconds))
-	case w.known:
-		return p.base(float64(w.seconds))
-	case p.crowded && ahead >= front:
+	case known && wait > p.cutoff:
+		return p.raised(wait)
+	case known:
+		return p.base(wait)
+	case p.crowded && ahead >= Front:
 		return p.quarter
-	case ahead >= front:
+	case ahead >= Front:
 		return min(unsureRest, p.quarter)
 	}
 	return unsureFront
 }
 
-// spread makes whole seconds of an interval, ± 15 %, so that those who came together do not poll together. random lies
+// Spread makes whole seconds of an interval, ± 15 %, so that those who came together do not poll together. random lies
 // in [0, 1). What is left of a second is rounded up or down by chance, so that the mean is kept.
-func (p *pace) spread(interval, random float64) int {
+func (p *Plan) Spread(interval, random float64) int {
 	v := interval * (0.85 + 0.3*random)
 	whole := math.Floor(v)
 	if rest := random*1009 - math.Floor(random*1009); rest < v-whole {
@@ -95,8 +100,8 @@ func (p *pace) spread(interval, random float64) int {
 	return int(max(1, min(whole, math.Floor(p.quarter))))
 }
 
-// firstPoll is when a new ticket polls first: within 1 to 3 s.
-func firstPoll(random float64) int { return 1 + int(random*3) }
+// First is when a new ticket polls first: within 1 to 3 s.
+func First(random float64) int { return 1 + int(random*3) }
 
-// longestFirstPoll bounds firstPoll.
-const longestFirstPoll = 3 * time.Second
+// LongestFirst bounds First.
+const LongestFirst = 3 * time.Second

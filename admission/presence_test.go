@@ -1,0 +1,218 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// stagedVisitor polls by its own habits, whatever it is advised.
+type stagedVisitor struct {
+	name     string
+	t        Ticket
+	every    time.Duration // between two polls
+	asleep   time.Duration // from joining on, it does not poll until then
+	advised  time.Duration
+	next     time.Duration
+	state    State
+	admitted int64
+}
+
+// stagedLine lets visitors wait in a room whose time is staged, and gives the order in which they were let in.
+func stagedLine(t *testing.T, p Policy, lasts time.Duration, visitors ...*stagedVisitor) (order []string) {
+	t.Helper()
+	clock := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), clock, p)
+	mustJoin(t, r, testID(), testClient(9)) // takes the burst
+	for _, v := range visitors {
+		clock.pass(time.Millisecond)
+		id, client := testID(), testClient(1)
+		s, refusal, err := r.Join(ctx5(t), Arrival{ID: id, Client: client, Interval: v.advised})
+		if err != nil || refusal != Granted || s.State != Waiting {
+			t.Fatalf("%s: %+v %q %v", v.name, s, refusal, err)
+		}
+		v.t, v.next = s.Ticket, max(v.every, v.asleep)
+		v.t.ID, v.t.Client, v.t.Interval = id, client, v.advised
+	}
+	const step = time.Second
+	for now := step; now < lasts; now += step {
+		clock.pass(step)
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range visitors {
+			if v.admitted > 0 || now < v.next {
+				continue
+			}
+			v.next = now + v.every
+			s, err := r.Check(ctx5(t), v.t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.state = s.State; s.State == Waiting && s.Renewed {
+				v.t.Order, v.t.Seen, v.t.Epoch, v.t.Fence = s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence
+			}
+			v.admitted = s.AdmittedAt
+		}
+	}
+	in := slices.DeleteFunc(slices.Clone(visitors), func(v *stagedVisitor) bool { return v.admitted == 0 })
+	slices.SortStableFunc(in, func(a, b *stagedVisitor) int { return int(a.admitted - b.admitted) })
+	for _, v := range in {
+		order = append(order, v.name)
+	}
+	return order
+}
+
+func presencePolicy(rate int64) Policy {
+	p := basePolicy
+	p.Rate, p.Burst, p.ClaimWindow = rate, 1000, 10*time.Minute
+	return p
+}
+
+// A hidden tab is woken once a minute, however soon its turn comes. It is not overtaken.
+func TestHiddenTabThatWakesOnceAMinuteIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	var line []*stagedVisitor
+	var want []string
+	for i := range 30 {
+		v := &stagedVisitor{name: fmt.Sprintf("visible %d", i), every: 4 * time.Second, advised: 4 * time.Second}
+		if i == 10 || i == 17 {
+			v = &stagedVisitor{name: fmt.Sprintf("hidden %d", i), every: time.Minute, advised: 2 * time.Second}
+		}
+		line = append(line, v)
+		want = append(want, v.name)
+	}
+	if got := stagedLine(t, presencePolicy(70), 8*time.Minute, line...); !slices.Equal(got, want) { // one in 14.3 s
+		t.Errorf("let in: %s", strings.Join(got, ", "))
+	}
+}
+
+// A phone that was frozen for nine minutes is passed over meanwhile, and is the next to be let in when it is back.
+func TestPhoneFrozenForNineMinutesIsNextWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	line := []*stagedVisitor{
+		{name: "frozen", every: 4 * time.Second, advised: 4 * time.Second, asleep: 9 * time.Minute},
+		{name: "gone", every: 4 * time.Second, advised: 4 * time.Second, asleep: 12 * time.Minute},
+	}
+	for i := range 25 {
+		line = append(line, &stagedVisitor{name: fmt.Sprintf("there %d", i), every: 4 * time.Second, advised: 4 * time.Second})
+	}
+	got := stagedLine(t, presencePolicy(33), 14*time.Minute, line...) // one in 30.3 s
+	at := slices.Index(got, "frozen")
+	if at < 16 || at > 18 {
+		t.Errorf("back after 9 minutes, in which 17 are let in, it was let in as number %d: %s", at, strings.Join(got, ", "))
+	}
+	if line[0].t.Order >= line[2].t.Order {
+		t.Error("its order is not what it was")
+	}
+	if slices.Contains(got, "gone") || line[1].state != Expired {
+		t.Errorf("12 minutes are beyond absence: state %d, let in %s", line[1].state, strings.Join(got, ", "))
+	}
+	if n := len(got); n != 26 {
+		t.Errorf("%d were let in", n)
+	}
+}
+
+// commandCalls counts the scripts that a Redis server has run for clients.
+func commandCalls(t *testing.T, client redis.UniversalClient) (n int) {
+	t.Helper()
+	info, err := client.Info(ctx5(t), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"evalsha", "eval", "fcall"} {
+		if _, rest, ok := strings.Cut(info, "cmdstat_"+name+":calls="); ok {
+			var calls int
+			if _, err := fmt.Sscanf(rest, "%d", &calls); err != nil {
+				t.Fatal(err)
+			}
+			n += calls
+		}
+	}
+	return n
+}
+
+// Who waits far from the front costs the store one check in a quarter of absence, together with others; whoever does not
+// keep the renewed token costs no more.
+func TestFarPollsAskTheStoreOnceInAQuarterOfAbsence(t *testing.T) {
+	srv := redistest.Server(t)
+	client, clock := srv.Client(), newTestClock()
+	r := testRoom(t, client, "wr", clock, presencePolicy(0))
+	const crowd, front = 1500, 1000
+	tickets := make([]Ticket, crowd)
+	for i := range tickets {
+		tickets[i].ID = testID()
+	}
+	for from := 0; from < crowd; from += batchMost {
+		qs := make([]enterQ, batchMost)
+		for i := range qs {
+			qs[i] = enterQ{kind: "arrive", id: tickets[from+i].ID, grace: 255}
+		}
+		clock.pass(time.Millisecond)
+		replies, err := r.sendEnter(ctx5(t), qs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range replies {
+			k := &tickets[from+i]
+			k.Order, k.Seen, k.Epoch, k.Fence, k.Interval = a.ord, a.h.room, a.h.epoch, a.h.fence, time.Minute
+		}
+	}
+	clock.pass(time.Second)
+	if err := r.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	pass := func(seconds int) {
+		t.Helper()
+		for range seconds { // a room that nobody looks at for 5 s stands still
+			clock.pass(time.Second)
+			if err := r.Tick(ctx5(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	far := tickets[front+50:]
+	round := func() (calls, renewed int) {
+		t.Helper()
+		before := commandCalls(t, client)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		for _, k := range far {
+			all.Go(func() {
+				s, err := r.Check(ctx5(t), k)
+				if err != nil || s.State != Waiting || s.Ticket.Order != k.Order {
+					t.Errorf("%+v %v", s, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if s.Renewed {
+					renewed++
+				}
+			})
+		}
+		all.Wait()
+		return commandCalls(t, client) - before, renewed
+	}
+	for range 4 { // until 140 s
+		if calls, renewed := round(); calls != 0 || renewed != 0 {
+			t.Fatalf("far polls of confirmed tickets: %d calls, %d renewed", calls, renewed)
+		}
+		pass(35)
+	}
+	pass(11)
+	calls, renewed := round()
+	if calls == 0 || calls > len(far)/4 || renewed != len(far) {
+		t.Errorf("%d renewals took %d calls, %d were renewed", len(far), calls, renewed)
+	}
+	pass(2) // with the old tokens again
+	if calls, renewed = round(); calls != 0 || renewed != len(far) {
+		t.Errorf("polls with tokens that are not the newest: %d calls, %d got theirs", calls, renewed)
+	}
+}

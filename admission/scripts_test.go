@@ -1,0 +1,167 @@
+package admission_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/lua"
+)
+
+// oneOfEverything does each thing that a gateway does with the rooms of these names, and fails unless every script that
+// this package calls has run, and none was refused.
+func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string) {
+	t.Helper()
+	ran := map[string]bool{}
+	gateway := func() *Core {
+		core, err := New(Options{
+			Client: client, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Observe: func(script string, _ time.Duration, err error) {
+				ran[script] = true
+				if err != nil {
+					t.Errorf("%s: %v", script, err)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return core
+	}
+	core, peer := gateway(), gateway()
+	ctx, ok := t.Context(), func(err error) {
+		t.Helper()
+		if err != nil && !errors.Is(err, ErrNotYet) {
+			t.Fatal(err)
+		}
+	}
+	p := steady
+	p.Rate, p.Burst = 1, 1_000
+	for i, name := range rooms {
+		r := core.Room(name, p)
+		ok(r.Tick(ctx))
+		var all []Standing
+		for n := range 3 {
+			s, refusal, err := r.Join(ctx, Arrival{ID: ID{byte(i), byte(n)}, Client: Client{byte(n)}})
+			if err != nil || refusal != Granted {
+				t.Fatal(err, refusal)
+			}
+			s.Ticket.ID, s.Ticket.Client = ID{byte(i), byte(n)}, Client{byte(n)}
+			all = append(all, s)
+		}
+		if all[0].State != Active || all[2].State != Waiting {
+			t.Fatalf("joined as %+v", all)
+		}
+		r.Touch(all[0].Ticket.ID, true)
+		ok(r.Tick(ctx))
+		ok(peer.Room(name, p).Tick(ctx))
+		_, err := peer.Room(name, p).Check(ctx, all[1].Ticket) // which has not answered about it a moment ago
+		ok(err)
+		_, err = r.Claim(ctx, all[1].Ticket)
+		ok(err)
+		_, err = r.Lookup(ctx, all[1].Ticket.ID)
+		ok(err)
+		ok(r.Leave(ctx, all[2].Ticket))
+		ok(r.Pause(ctx, "ann"))
+		ok(r.RevokeSession(ctx, "ann", all[0].Ticket.ID))
+		ok(r.RemoveTicket(ctx, "ann", all[1].Ticket.ID))
+		ok(r.Reset(ctx, "ann"))
+		_, err = r.History(ctx, 5)
+		ok(err)
+		_, err = core.Limiter(LimiterKey("wr", "origin:"+name, "budget")).Take(ctx, 1, 1000, 1000)
+		ok(err)
+		q := core.FairQueue("origin:"+name, "budget")
+		ok(q.Put(ctx, FairFlow{ID: "a", Units: 3, Weight: 1000}))
+		_, err = q.Pull(ctx, 1, 1)
+		ok(err)
+	}
+	entries, err := core.Audit(ctx, 100)
+	if ok(err); len(entries) < 4*len(rooms) {
+		t.Errorf("%d entries of the audit log", len(entries))
+	}
+	for _, name := range lua.MustLoad().Names() {
+		family, _, _ := strings.Cut(name, "_")
+		switch family {
+		case "room", "fair", "limiter", "layout":
+			if !ran[name] {
+				t.Errorf("%s did not run", name)
+			}
+		}
+	}
+}
+
+// TestEveryScriptKeepsToOneSlot runs all scripts for rooms on each of three masters, where a key of another slot is
+// refused: by the node that is asked if it is elsewhere, and by Redis for scripts with #!lua if it is not.
+func TestEveryScriptKeepsToOneSlot(t *testing.T) {
+	t.Parallel()
+	c := redistest.ThreeMasters(t, 0)
+	masters := map[*redistest.PrivateServer]bool{}
+	var rooms []string
+	for i := 0; len(masters) < 3; i++ {
+		id := fmt.Sprintf("room-%d", i)
+		if m := c.Master(ofRoom(id)); !masters[m] {
+			masters[m] = true
+			rooms = append(rooms, id)
+		}
+	}
+	// Errors that redirect are not for scripts to meet in a cluster that stands still.
+	client, err := redisurl.Open(c.URL(), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	oneOfEverything(t, client, rooms...)
+}
+
+const storePage = "../docs/store.md"
+
+// TestTheDocumentedUserIsEnough does one of everything as a user who may do what docs/store.md says and no more: on a
+// server, and in a cluster where the room moves meanwhile.
+func TestTheDocumentedUserIsEnough(t *testing.T) {
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Server(t)
+		redistest.DocumentedUser(t, storePage, "anteroom", server)
+		client, err := redisurl.Open("redis://anteroom:PASSWORD@"+server.Addr()+"/1", 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		if err := redisurl.CheckServer(t.Context(), client); err != nil {
+			t.Fatal(err)
+		}
+		oneOfEverything(t, client, "sale")
+		for _, forbidden := range [][]any{{"GET", "other"}, {"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"SCRIPT", "FLUSH"}, {"PUBLISH", "c", "m"}} {
+			if err := client.Do(t.Context(), forbidden...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+				t.Errorf("%v: %v", forbidden, err)
+			}
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.ThreeMasters(t, 0)
+		redistest.DocumentedUser(t, storePage, "anteroom", c.Nodes...)
+		client, err := redisurl.Open(strings.Replace(c.URL(), "://", "://anteroom:PASSWORD@", 1), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		oneOfEverything(t, client, "sale", "other")
+		key := ofRoom("sale")
+		m := c.Move(key, another(c, key))
+		m.Step(1 << 10)
+		if err := client.Get(t.Context(), key+"-none").Err(); !errors.Is(err, redis.Nil) { // by ASK
+			t.Errorf("half-way: %v", err)
+		}
+		m.Finish()
+		oneOfEverything(t, client, "third")
+	})
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+)
+
+// Cost is what Redis spends on something, and the gateway that asks for it.
+type Cost struct {
+	CPU      float64 `json:"cpu_us"`
+	Caller   float64 `json:"caller_us"` // of the gateway's processor time
+	Commands float64 `json:"commands"`  // those within scripts too
+	In       float64 `json:"bytes_in"`
+	Out      float64 `json:"bytes_out"`
+}
+
+func (c Cost) plus(o Cost, times float64) Cost {
+	return Cost{c.CPU + o.CPU*times, c.Caller + o.Caller*times, c.Commands + o.Commands*times, c.In + o.In*times, c.Out + o.Out*times}
+}
+
+// Script is what a script costs: each call, and each ticket or session in it.
+type Script struct {
+	Call Cost `json:"call"`
+	Item Cost `json:"item"`
+}
+
+func (s Script) mix(o Script, part float64) Script {
+	return Script{mix(s.Call, o.Call, part), mix(s.Item, o.Item, part)}
+}
+
+func mix(a, b Cost, part float64) Cost { return Cost{}.plus(a, 1-part).plus(b, part) }
+
+// Size is what depends on how many wait.
+type Size struct {
+	Waiting float64 `json:"waiting"`
+	Bytes   float64 `json:"bytes_a_visitor"` // of Redis
+	Seen    Script  `json:"seen"`
+	Enrol   Script  `json:"enrol"`
+	Tick    Cost    `json:"tick"` // one that is done, with its snapshot
+	Read    Cost    `json:"read"` // one that another gateway has done
+}
+
+// Calibration is what one operation costs on one machine.
+type Calibration struct {
+	Machine   string  `json:"machine"`
+	Sizes     []Size  `json:"sizes"` // ascending
+	Claim     Script  `json:"claim"`
+	Beat      Script  `json:"heartbeat"`
+	Admission Cost    `json:"admission"`  // of one ticket, in a tick
+	Gone      float64 `json:"gone_bytes"` // of Redis, of one who was let in: session, grant, memory of the id
+	RedisBase float64 `json:"redis_base_bytes"`
+	Gateway   Gateway `json:"gateway"`
+}
+
+// Gateway is what a gateway spends, in µs of processor time and in bytes.
+type Gateway struct {
+	Idle       float64    `json:"idle_us"` // a second, with nothing to do
+	Polls      []PollCost `json:"polls"`   // far from the front, by how many there are; ascending
+	Join       float64    `json:"join_us"`
+	Sign       float64    `json:"sign_us"`    // a renewed token: to sign, and to send in the body and as a cookie
+	Claim      float64    `json:"claim_us"`   // to sign a pass and to send it
+	Pass       float64    `json:"pass_us"`    // of a request with a pass
+	Base       float64    `json:"base_bytes"` // resident
+	Ticket     float64    `json:"ticket_bytes"`
+	Connection float64    `json:"connection_bytes"`
+	PollIn     float64    `json:"poll_in_bytes"`
+	PollOut    float64    `json:"poll_out_bytes"`
+	TokenOut   float64    `json:"token_out_bytes"` // more, where the token is renewed: in the body and as a cookie
+	JoinIn     float64    `json:"join_in_bytes"`
+	JoinOut    float64    `json:"join_out_bytes"`
+}
+
+// PollCost is what a poll costs a gateway that serves so many a second: few are dearer, since each wakes it.
+type PollCost struct {
+	Rate float64 `json:"rate"`
+	CPU  float64 `json:"cpu_us"`
+}
+
+// poll reads the cost off between the rates that were measured.
+func (g *Gateway) poll(rate float64) float64 {
+	p := g.Polls
+	if len(p) == 0 {
+		return 0
+	}
+	if rate <= p[0].Rate {
+		return p[0].CPU
+	}
+	for i := 1; i < len(p); i++ {
+		if rate <= p[i].Rate {
+			part := math.Log(rate/p[i-1].Rate) / math.Log(p[i].Rate/p[i-1].Rate)
+			return p[i-1].CPU + part*(p[i].CPU-p[i-1].CPU)
+		}
+	}
+	return p[len(p)-1].CPU
+}
+
+// at reads off what holds for a line of that length: between two that were measured by the logarithm, beyond the last
+// one likewise, but bytes a visitor, which stay.
+func (c *Calibration) at(waiting float64) Size {
+	s := c.Sizes
+	if waiting <= s[0].Waiting || len(s) == 1 {
+		return s[0]
+	}
+	i := 1
+	for i < len(s)-1 && waiting > s[i].Waiting {
+		i++
+	}
+	a, b := s[i-1], s[i]
+	part := math.Log(waiting/a.Waiting) / math.Log(b.Waiting/a.Waiting)
+	bytes := b.Bytes
+	if part < 1 {
+		bytes = a.Bytes + part*(b.Bytes-a.Bytes)
+	}
+	// A cost that has fallen from one size to the next, by chance, falls no further beyond the last.
+	if part > 1 {
+		part = 1 + (part-1)*beyond(a, b)
+	}
+	return Size{
+		Waiting: waiting, Bytes: bytes, Seen: a.Seen.mix(b.Seen, part), Enrol: a.Enrol.mix(b.Enrol, part),
+		Tick: mix(a.Tick, b.Tick, part), Read: mix(a.Read, b.Read, part),
+	}
+}
+
+// beyond is 0 where anything would fall, else 1.
+func beyond(a, b Size) float64 {
+	for _, d := range []float64{b.Seen.Call.CPU - a.Seen.Call.CPU, b.Seen.Item.CPU - a.Seen.Item.CPU, b.Enrol.Call.CPU - a.Enrol.Call.CPU,
+		b.Enrol.Item.CPU - a.Enrol.Item.CPU, b.Tick.CPU - a.Tick.CPU, b.Read.CPU - a.Read.CPU} {
+		if d < 0 {
+			return 0
+		}
+	}
+	return 1
+}
+
+func loadCalibration(path string) (*Calibration, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Calibration{}
+	if err := json.Unmarshal(raw, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(c.Sizes) == 0 || len(c.Gateway.Polls) == 0 {
+		return nil, fmt.Errorf("%s: lacks sizes or the gateway's polls; --save writes a whole one", path)
+	}
+	return c, nil
+}
+
+func (c *Calibration) save(path string) error {
+	raw, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(raw, '\n'), 0o644) //nolint:gosec // for everybody to read
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"math"
+	"time"
+
+	"github.com/anteroom/anteroom/gateway/pace"
+)
+
+// Room is a room in a steady state: as many join as are let in.
+type Room struct {
+	Waiting  float64
+	Rate     float64 // let in a second
+	Arrivals float64 // a second that join and poll; in a steady state the rate
+	Absence  time.Duration
+	Budget   int           // polls a second
+	Visit    time.Duration // how long a session is used
+	Requests float64       // a second that a session makes; each a heartbeat at most every quarter of TTL
+	TTL      time.Duration
+	Gateways int     // 0: as many as are needed, and at least two
+	Cores    float64 // of one gateway
+	Direct   bool    // visitors' connections end at the gateways and not at a balancer in front of them
+}
+
+// Outcome is what a room takes. Rates are a second, all gateways together unless it says otherwise.
+type Outcome struct {
+	Tail      float64 // s that the last in line waits
+	Polls     float64 // of waiting visitors, without the first of each
+	Front     float64 // polls that are checked with the store because they are at the front
+	Renewals  float64 // … because the confirmation is older than a quarter of absence
+	Calls     float64 // scripts
+	Commands  float64 // all that Redis does, those within scripts too
+	RedisCPU  float64 // of one core
+	RedisMem  float64 // bytes
+	RedisIn   float64 // bytes
+	RedisOut  float64
+	Gateways  int
+	CPU       float64 // cores, all gateways together
+	Memory    float64 // bytes, of one gateway
+	Connected float64 // visitors' connections of one gateway
+	In, Out   float64 // bytes of visitors' polls and joins, headers included
+	Fits      bool    // one Redis core is enough
+}
+
+// What a machine may be loaded with in the steady state, so that a burst finds room: of a gateway's cores, and of the one
+// core that a Redis has for a room.
+const (
+	gatewayShare = 0.6
+	redisShare   = 0.7
+)
+
+// The gateway's own times.
+const (
+	tick       = 0.25  // s between two looks of one gateway at a room
+	tickGap    = 0.175 // s after a tick in which others only read
+	nearWait   = 0.001 // s that a check at the front, or an enrolment, waits for company
+	farWait    = 0.008 // s that a renewal does
+	batchMost  = 500
+	idleClose  = 75.0 // s after which a gateway ends an idle connection
+	endedExtra = 900  // s beyond absence for which an ended ticket is remembered
+)
+
+// Front is how many of a line are exact: ten seconds of the rate, from a thousand to twenty thousand.
+func (r Room) Front() float64 { return min(r.Waiting, max(1000, min(20000, 10*r.Rate))) }
+
+// Outcome works out what the room takes.
+func (r Room) Outcome(c *Calibration) Outcome {
+	if r.Gateways > 0 {
+		return r.with(r.Gateways, c)
+	}
+	for g := 2; ; g++ {
+		o := r.with(g, c)
+		if o.CPU <= gatewayShare*r.Cores*float64(g) || g == 10_000 {
+			return o
+		}
+		g = max(g, int(o.CPU/(gatewayShare*r.Cores))-1) // near: more gateways tick more
+	}
+}
+
+// crowd is what the waiting do in a second.
+type crowd struct{ tail, polls, front, renewals float64 }
+
+// slices is into how many parts of equal growth the line is cut; the head's are single people.
+const slices = 400
+
+// crowd walks along the line: who stands where waits for so long, is told to poll so often, and is checked with the store
+// at the front always, elsewhere when a quarter of absence has passed.
+func (r Room) crowd() crowd {
+	if r.Waiting < 1 || r.Rate <= 0 {
+		return crowd{}
+	}
+	cr := crowd{tail: r.Waiting / r.Rate}
+	plan := pace.New(r.Absence, r.Budget, int64(r.Waiting), cr.tail)
+	quarter, front := r.Absence.Seconds()/4, r.Front()
+	renewed := map[float64]float64{}
+	growth := math.Pow(r.Waiting+1, 1.0/slices)
+	for i, lo := 0, 0.0; i < slices; i++ {
+		hi := min(math.Pow(growth, float64(i+1))-1, r.Waiting)
+		if i == slices-1 {
+			hi = r.Waiting
+		}
+		people := hi - lo
+		interval := plan.Interval(int64(lo), math.Floor((lo+hi)/2/r.Rate), true)
+		polls := people / interval
+		cr.polls += polls
+		near := max(0, min(hi, front)-lo) / max(people, 1e-9)
+		cr.front += polls * near
+		every, ok := renewed[interval]
+		if !ok {
+			every = renewal(interval, quarter)
+			renewed[interval] = every
+		}
+		cr.renewals += people * (1 - near) / every
+		lo = hi
+	}
+	return cr
+}
+
+// renewal is the mean time between two polls of one visitor that renew the place: the first one after a quarter of
+// absence, where intervals are spread by ± 15 % and never longer than that quarter.
+func renewal(interval, quarter float64) float64 {
+	if interval < quarter/16 { // the mean of what is left of an interval when the quarter has passed
+		return quarter + interval/2*(1+0.3*0.3/12)
+	}
+	const cells, draws = 256, 16
+	var left [cells + 1]float64 // from an age, until the poll that renews
+	for i := cells; i >= 0; i-- {
+		age := float64(i) * quarter / cells
+		sum := 0.0
+		for d := range draws {
+			step := min(interval*(0.85+0.3*(float64(d)+0.5)/draws), quarter)
+			sum += step
+			if at := (age + step) / quarter * cells; at < cells {
+				lo := int(at)
+				lo = max(lo, i+1) // a step is longer than a cell, but for rounding
+				part := max(0, at-float64(lo))
+				sum += left[lo]*(1-part) + left[min(lo+1, cells)]*part
+			}
+		}
+		left[i] = sum / draws
+	}
+	return left[0]
+}
+
+// batches is how many script calls so many requests a second of one gateway make: the first of a batch waits for company.
+func batches(requests, wait float64) float64 {
+	if requests <= 0 {
+		return 0
+	}
+	return max(requests/(1+requests*wait), requests/batchMost)
+}
+
+// ticks is how often a second the room's tick is done, by whichever gateway comes first after the last one's gap.
+func ticks(gateways int) float64 {
+	apart := tick / float64(gateways)
+	return 1 / (math.Ceil(tickGap/apart-1e-9) * apart)
+}
+
+func (r Room) with(gateways int, c *Calibration) Outcome {
+	g := float64(gateways)
+	cr := r.crowd()
+	o := Outcome{Tail: cr.tail, Polls: cr.polls, Front: cr.front, Renewals: cr.renewals, Gateways: gateways}
+	at := c.at(r.Waiting)
+
+	sessions := r.Rate * r.Visit.Seconds()
+	beats := 0.0
+	if r.Requests > 0 {
+		beats = sessions * min(r.Requests, 4/r.TTL.Seconds())
+	}
+	var sum Cost
+	calls := 0.0
+	script := func(s Script, calledEach, items float64) {
+		n := g * calledEach
+		calls += n
+		sum = sum.plus(s.Call, n).plus(s.Item, items)
+	}
+	script(at.Seen, batches(cr.front/g, nearWait)+batches(cr.renewals/g, farWait), cr.front+cr.renewals)
+	script(at.Enrol, batches(r.Arrivals/g, nearWait), r.Arrivals)
+	script(c.Claim, batches(r.Rate/g, nearWait), r.Rate)
+	script(c.Beat, min(beats/g, 1/tick), beats)
+	done := 0.0
+	if r.Waiting > 0 || sessions > 0 {
+		done = ticks(gateways)
+		calls += g / tick
+		sum = sum.plus(at.Tick, done).plus(at.Read, max(0, g/tick-done)).plus(c.Admission, r.Rate)
+	}
+	o.Calls, o.Commands, o.RedisCPU, o.RedisIn, o.RedisOut = calls, sum.Commands, sum.CPU/1e6, sum.In, sum.Out
+	o.RedisMem = c.RedisBase + r.Waiting*at.Bytes + (sessions+r.Rate*(r.Absence.Seconds()+endedExtra))*c.Gone
+	o.Fits = o.RedisCPU <= redisShare
+
+	q := &c.Gateway
+	// What asking the store costs the gateways is in sum.
+	o.CPU = (g*q.Idle + sum.Caller + cr.polls*q.poll(cr.polls/g) + cr.renewals*q.Sign +
+		r.Arrivals*(q.Join+q.poll((cr.polls+r.Arrivals)/g)+q.Sign) + r.Rate*q.Claim + sessions*r.Requests*q.Pass) / 1e6
+	o.Connected = min(r.Waiting/g, 256)
+	if r.Direct {
+		// A page polls over the connection of the poll before, if that was not too long ago.
+		o.Connected = r.Waiting / g
+		if mean := r.Waiting / max(cr.polls, 1e-9); mean > idleClose {
+			o.Connected *= idleClose / mean
+		}
+	}
+	o.Memory = q.Base + r.Waiting/g*q.Ticket + o.Connected*q.Connection
+	o.In = cr.polls*q.PollIn + r.Arrivals*(q.JoinIn+q.PollIn)
+	o.Out = cr.polls*q.PollOut + cr.renewals*q.TokenOut + r.Arrivals*(q.JoinOut+q.PollOut+q.TokenOut)
+	return o
+}

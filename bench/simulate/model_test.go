@@ -1,0 +1,266 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// flat is a calibration in which everything costs one of its unit, so that an outcome counts operations.
+func flat() *Calibration {
+	one := Script{Call: Cost{CPU: 10, Commands: 3}, Item: Cost{CPU: 1, Commands: 2}}
+	size := Size{Bytes: 150, Seen: one, Enrol: one, Tick: Cost{CPU: 1000, Commands: 100}, Read: Cost{CPU: 10, Commands: 5}}
+	c := &Calibration{Claim: one, Beat: one, Admission: Cost{CPU: 5, Commands: 4}, Gone: 300, RedisBase: 1e6}
+	for _, n := range []float64{1e3, 1e6} {
+		size.Waiting = n
+		c.Sizes = append(c.Sizes, size)
+	}
+	c.Gateway = Gateway{Idle: 1000, Polls: []PollCost{{100, 60}, {10_000, 10}}, Join: 10, Sign: 2, Claim: 4, Pass: 15, Base: 30e6, Ticket: 48, Connection: 5000,
+		PollIn: 500, PollOut: 700, TokenOut: 600, JoinIn: 400, JoinOut: 900}
+	return c
+}
+
+func sale(waiting, rate float64) Room {
+	return Room{Waiting: waiting, Rate: rate, Arrivals: rate, Absence: 10 * time.Minute, Budget: 20_000, Visit: 5 * time.Minute, TTL: 5 * time.Minute, Cores: 2}
+}
+
+func TestWhoPollsHowOften(t *testing.T) {
+	for _, tt := range []struct {
+		name                         string
+		room                         Room
+		tail, polls, front, renewals [2]float64 // from, to
+	}{
+		// 100,000 at 10/s: the front's 1,000 wait up to 100 s and poll every 2 to 10 s; nearly all others wait over ten
+		// minutes and poll every minute, and every third of these polls renews.
+		{"a minute for nearly all", sale(100_000, 10), [2]float64{10_000, 10_000}, [2]float64{1900, 2100}, [2]float64{240, 310}, [2]float64{540, 580}},
+		// Over the budget the far end polls less often, at most every quarter of absence: then most polls renew.
+		{"the budget is reached", sale(2_000_000, 200), [2]float64{10_000, 10_000}, [2]float64{18_000, 22_000}, [2]float64{900, 1100}, [2]float64{9_000, 13_000}},
+		{"all are at the front", sale(800, 4), [2]float64{200, 200}, [2]float64{100, 140}, [2]float64{100, 140}, [2]float64{0, 0.001}},
+		{"nobody is let in", sale(1000, 0), [2]float64{}, [2]float64{}, [2]float64{}, [2]float64{}},
+		{"nobody waits", sale(0, 10), [2]float64{}, [2]float64{}, [2]float64{}, [2]float64{}},
+	} {
+		c := tt.room.crowd()
+		for _, x := range []struct {
+			name string
+			got  float64
+			want [2]float64
+		}{{"tail", c.tail, tt.tail}, {"polls", c.polls, tt.polls}, {"front", c.front, tt.front}, {"renewals", c.renewals, tt.renewals}} {
+			if x.got < x.want[0] || x.got > x.want[1] {
+				t.Errorf("%s: %s %.1f, want %v to %v", tt.name, x.name, x.got, x.want[0], x.want[1])
+			}
+		}
+	}
+}
+
+// The mean time between renewals, worked out, is what visitors do who draw their intervals.
+func TestRenewalIsWhatVisitorsDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		quarter := rapid.Float64Range(45, 900).Draw(t, "quarter")
+		interval := min(rapid.Float64Range(2, 900).Draw(t, "interval"), quarter)
+		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)) //nolint:gosec // a test
+		sum := 0.0
+		const rounds = 3000
+		for range rounds {
+			age := 0.0
+			for age < quarter {
+				age += min(interval*(0.85+0.3*draw.Float64()), quarter)
+			}
+			sum += age
+		}
+		if got, want := renewal(interval, quarter), sum/rounds; math.Abs(got-want) > 0.03*want {
+			t.Fatalf("every %.1f s with a quarter of %.1f s: worked out %.1f, played %.1f", interval, quarter, got, want)
+		}
+	})
+}
+
+func TestBatches(t *testing.T) {
+	for _, tt := range []struct{ requests, wait, want float64 }{
+		{0, nearWait, 0},
+		{10, nearWait, 9.9},
+		{1000, nearWait, 500},      // as many come within a batch as lie between two
+		{1000, farWait, 111.1},     // eight more company
+		{10_000_000, farWait, 2e4}, // full batches
+	} {
+		if got := batches(tt.requests, tt.wait); math.Abs(got-tt.want) > 0.01*tt.want+0.001 {
+			t.Errorf("%v a second, %v s: %v batches, want %v", tt.requests, tt.wait, got, tt.want)
+		}
+	}
+}
+
+// However many gateways race, a tick is done once, at least every 250 ms and not sooner than its gap allows.
+func TestTicks(t *testing.T) {
+	if ticks(1) != 4 || ticks(2) != 4 || math.Abs(ticks(8)-1/0.1875) > 1e-9 {
+		t.Errorf("%v, %v, %v ticks a second", ticks(1), ticks(2), ticks(8))
+	}
+	for g := 1; g < 300; g++ {
+		if n := ticks(g); n < 4-1e-9 || n > 1/tickGap+1e-9 {
+			t.Errorf("%d gateways: %v ticks a second", g, n)
+		}
+	}
+}
+
+func TestOutcomeAddsUp(t *testing.T) {
+	r := sale(100_000, 10)
+	r.Gateways, r.Requests = 1, 0.2
+	c := flat()
+	cr := r.crowd()
+	o := r.Outcome(c)
+	near, far, ten := batches(cr.front, nearWait), batches(cr.renewals, farWait), batches(10, nearWait)
+	beats := 3000 * 4 / 300.0
+	calls := near + far + 2*ten + 4 + 4 // enrolments and claims; heartbeats and ticks
+	items := cr.front + cr.renewals + 20 + beats
+	for _, x := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"scripts", o.Calls, calls},
+		{"commands", o.Commands, 3*(calls-4) + 2*items + 4*100 + 10*4},
+		{"Redis CPU", o.RedisCPU, (10*(calls-4) + items + 4*1000 + 10*5) / 1e6},
+		{"Redis memory", o.RedisMem, 1e6 + 100_000*150 + (3000+10*1500)*300},
+		{"gateway CPU", o.CPU, (1000 + cr.polls*c.Gateway.poll(cr.polls) + cr.renewals*2 + 10*(10+2+c.Gateway.poll(cr.polls+10)) + 40 + 600*15) / 1e6},
+		{"gateway memory", o.Memory, 30e6 + 100_000*48 + 256*5000},
+		{"visitors' bytes in", o.In, cr.polls*500 + 10*900},
+	} {
+		if math.Abs(x.got-x.want) > 1e-6*x.want {
+			t.Errorf("%s: %v, want %v", x.name, x.got, x.want)
+		}
+	}
+	r.Direct = true
+	if d := r.Outcome(c); d.Connected < 99_000 || d.Memory < o.Memory+99_000*4900 {
+		t.Errorf("with the visitors' own connections: %v of them, %v bytes", d.Connected, d.Memory)
+	}
+}
+
+// More people never cost less, the store's work is far below a check for each poll, gateways are as many as their plan
+// allows and no more, and a longer absence spares the store.
+func TestOutcomeIsSane(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := flat()
+		within := rapid.Float64Range(600, 20_000).Draw(t, "within")
+		n := math.Floor(math.Exp(rapid.Float64Range(math.Log(100), math.Log(1e7)).Draw(t, "waiting (log)")))
+		r := sale(n, n/within)
+		r.Absence = time.Duration(rapid.IntRange(180, 3600).Draw(t, "absence")) * time.Second
+		r.Budget = rapid.IntRange(1000, 100_000).Draw(t, "budget")
+		o := r.Outcome(c)
+		more := r
+		more.Waiting, more.Rate, more.Arrivals = 1.5*n, 1.5*r.Rate, 1.5*r.Arrivals
+		m := more.Outcome(c)
+		if m.RedisMem < o.RedisMem || m.Gateways < o.Gateways || m.Front+m.Renewals < 0.95*(o.Front+o.Renewals) {
+			t.Fatalf("half as many again cost less: %+v, then %+v", o, m)
+		}
+		if checks := o.Front + o.Renewals; checks > o.Polls*1.0001 || o.Renewals > n/(r.Absence.Seconds()/4)*1.0001 {
+			t.Fatalf("%v checks of %v polls, %v of them renewals of %v places", checks, o.Polls, o.Renewals, n)
+		}
+		if o.CPU > gatewayShare*r.Cores*float64(o.Gateways) || o.Gateways < 2 {
+			t.Fatalf("%d gateways for %v cores", o.Gateways, o.CPU)
+		}
+		fewer := r
+		fewer.Gateways = o.Gateways - 1
+		if f := fewer.Outcome(c); o.Gateways > 2 && f.CPU < 0.9*gatewayShare*r.Cores*float64(f.Gateways) {
+			t.Fatalf("%d gateways, though %v cores would do for %d", o.Gateways, f.CPU, f.Gateways)
+		}
+		longer := r
+		longer.Absence *= 2
+		if l := longer.crowd(); l.renewals > o.Renewals*1.001 {
+			t.Fatalf("twice the absence: %v renewals, then %v", o.Renewals, l.renewals)
+		}
+	})
+}
+
+// What two runs cost gives back the parts that they were made of.
+func TestSplit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.Float64Range(0, 500)
+		want := Script{Cost{part.Draw(t, "call"), part.Draw(t, "caller"), part.Draw(t, "commands"), 0, 7}, Cost{part.Draw(t, "item"), 1, 2, 3, 0}}
+		run := func(calls, items float64) Cost { return Cost{}.plus(want.Call, calls).plus(want.Item, items) }
+		calls := rapid.Float64Range(20, 1000).Draw(t, "calls")
+		got := split(run(200, 200), 200, 200, run(calls, 20_000), calls, 20_000)
+		a, b := reflect.ValueOf(got), reflect.ValueOf(want)
+		for i := range 2 {
+			for j := range 5 {
+				if x, y := a.Field(i).Field(j).Float(), b.Field(i).Field(j).Float(); math.Abs(x-y) > 1e-6*(1+y) {
+					t.Fatalf("%+v, want %+v", got, want)
+				}
+			}
+		}
+	})
+	if s := split(Cost{CPU: 100}, 10, 10, Cost{CPU: 5000}, 10, 100); s.Call.CPU != 0 || s.Item.CPU != 50 {
+		t.Errorf("a call that would cost less than nothing: %+v", s)
+	}
+}
+
+func TestCostsBetweenSizes(t *testing.T) {
+	c := flat()
+	c.Sizes[1].Bytes, c.Sizes[1].Seen.Item.CPU = 140, 4
+	for _, tt := range []struct{ waiting, bytes, item float64 }{
+		{10, 150, 1}, {1e3, 150, 1}, {31_622.8, 145, 2.5}, {1e6, 140, 4}, {1e7, 140, 5},
+	} {
+		if s := c.at(tt.waiting); math.Abs(s.Bytes-tt.bytes) > 0.01 || math.Abs(s.Seen.Item.CPU-tt.item) > 0.01 {
+			t.Errorf("%v: %v bytes, %v µs an item; want %v, %v", tt.waiting, s.Bytes, s.Seen.Item.CPU, tt.bytes, tt.item)
+		}
+	}
+	c.Sizes[1].Tick.CPU = 900 // by chance
+	if s := c.at(1e8); s.Tick.CPU != 900 || s.Seen.Item.CPU != 4 {
+		t.Errorf("beyond the last size: %+v", s)
+	}
+	for rate, want := range map[float64]float64{1: 60, 100: 60, 1000: 35, 10_000: 10, 1e6: 10} {
+		if got := c.Gateway.poll(rate); math.Abs(got-want) > 1e-9 {
+			t.Errorf("a poll of %v/s: %v µs, want %v", rate, got, want)
+		}
+	}
+}
+
+func TestCalibrationFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.json")
+	c := flat()
+	if err := c.save(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := loadCalibration(path); err != nil || !reflect.DeepEqual(got, c) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := (&Calibration{}).save(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadCalibration(path); err == nil {
+		t.Error("a calibration without sizes was read")
+	}
+}
+
+// The program, with costs from a file.
+func TestCommand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.json")
+	if err := flat().save(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		want []string
+		err  string
+	}{
+		{args: "--calibration " + path, want: []string{"10,000,000", "The opening", "behind a balancer"}},
+		{args: "--calibration " + path + " --direct --waiting 5000", want: []string{"5,000", "own connections"}},
+		{args: "--absence 1m", err: "--absence 1m"},
+		{args: "--calibration /nonexistent", err: "/nonexistent"},
+	} {
+		cmd := command()
+		var out strings.Builder
+		cmd.SetOut(&out)
+		cmd.SetArgs(strings.Fields(tt.args))
+		err := cmd.Execute()
+		if tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) || tt.err == "" && err != nil {
+			t.Errorf("%s: %v, want %q", tt.args, err, tt.err)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: no %q in\n%s", tt.args, want, &out)
+			}
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/lua"
+)
+
+// oneOfEverything does each thing that a bulk worker does with its store, and fails unless every script that this package
+// calls has run, and none was refused.
+func oneOfEverything(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	ran := map[string]bool{}
+	set := Defaults()
+	set.WaitReplicas = 0
+	s, err := New(Options{
+		Client: client, Prefix: "wr", Timeout: 5 * time.Second, Settings: set,
+		Observe: func(script string, _ time.Duration, err error) {
+			ran[script] = true
+			if err != nil {
+				t.Errorf("%s: %v", script, err)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, ok := t.Context(), func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(s.Ping(ctx))
+	_, err = s.SetLimits(ctx, LimitsPatch{Global: new(500.0), GlobalGiven: true})
+	ok(err)
+	_, err = s.SetTenant(ctx, Tenant{Name: "acme", Weight: 2})
+	ok(err)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", CallbackURL: "http://127.0.0.1:1/"})
+	add(t, s, "g", 0, 4)
+	_, err = s.Patch(ctx, "g", Patch{Weight: new(2.0)})
+	ok(err)
+	_, err = s.Seal(ctx, "g")
+	ok(err)
+	jobs := pull(t, s, 2).Jobs
+	_, err = s.Renew(ctx, []Lease{{Key: jobs[0].Key, Fence: jobs[0].Fence}})
+	ok(err)
+	ack(t, s, Done, jobs...)
+	set.Gating = false
+	ok(s.Configure(set))
+	ack(t, s, Buried, pull(t, s, 2).Jobs...)
+	_, err = s.Reclaim(ctx, nil)
+	ok(err)
+	dispatch(t, s)
+	unlock, held, err := s.Lock(ctx, "g", time.Second)
+	if ok(err); !held {
+		t.Fatal("the group is locked")
+	}
+	_, err = s.Tend(ctx, "g")
+	ok(err)
+	reduce(t, s, "g")
+	unlock()
+	ok(s.CallbackDone(ctx, "g", true, false, 0))
+	_, err = s.Redrive(ctx, "g", 0)
+	ok(err)
+	ok(s.Wait(ctx, time.Millisecond))
+	ok(s.Snapshot(ctx))
+	_, err = s.Depths(ctx)
+	ok(err)
+	_, err = s.Tenant(ctx, "acme")
+	ok(err)
+	_, _, err = s.Groups(ctx, Filter{Limit: 5})
+	ok(err)
+	_, err = s.Dead(ctx, "g", "", 10)
+	ok(err)
+	_, err = s.Congestion(ctx, "")
+	ok(err)
+	_, err = s.History(ctx, "acme", time.Time{})
+	ok(err)
+	clean(t, s)
+	for _, name := range lua.MustLoad().Names() {
+		switch family, _, _ := strings.Cut(name, "_"); family {
+		case "room", "fair", "limiter": // admission's
+		default:
+			if !ran[name] {
+				t.Errorf("%s did not run", name)
+			}
+		}
+	}
+}
+
+// TestTheDocumentedUserIsEnough does one of everything as a user who may do what docs/store.md says and no more, on a
+// server and in a cluster of three masters, where a key of another slot is refused.
+func TestTheDocumentedUserIsEnough(t *testing.T) {
+	const page = "../../docs/store.md"
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Server(t)
+		redistest.DocumentedUser(t, page, "anteroom", server)
+		client, err := redisurl.Open("redis://anteroom:PASSWORD@"+server.Addr(), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		oneOfEverything(t, client)
+		if err := client.Do(t.Context(), "WAIT", 0, 1).Err(); err != nil { // for durability replica
+			t.Error(err)
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.ThreeMasters(t, 0)
+		redistest.DocumentedUser(t, page, "anteroom", c.Nodes...)
+		client, err := redisurl.Open(strings.Replace(c.URL(), "://", "://anteroom:PASSWORD@", 1), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		oneOfEverything(t, client)
+	})
+}

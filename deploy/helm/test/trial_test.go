@@ -1,0 +1,223 @@
+package chart
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+)
+
+// patience bounds every wait; it only decides how long a failure takes.
+const patience = 40 * time.Second
+
+// TestTrialRuns starts what the trial installs, on this machine: Valkey by the command, the file and the variables of its
+// container, and both programs by theirs. Readiness is asked for as the kubelet would ask, a changed Secret is taken while
+// the program runs, and SIGTERM ends each with 0.
+func TestTrialRuns(t *testing.T) {
+	t.Parallel()
+	r := render(t, override(t, "trial", `bulkworker: {enabled: true}`))
+	socket, password := startValkey(t, r)
+
+	for _, d := range of[*apps.Deployment](r) {
+		p := pod{d.Name, d.Spec.Template.Labels, d.Spec.Template.Spec, nil}
+		m := mount(t, r, p)
+		here := 0
+		for i, e := range m.env {
+			if strings.HasPrefix(e, "ANTEROOM_STORE__URL=") {
+				if !strings.Contains(e, ":"+password+"@"+d.Labels["app.kubernetes.io/instance"]+"-anteroom-valkey:6379") {
+					t.Fatalf("%s has %s", d.Name, e)
+				}
+				m.env[i] = "ANTEROOM_STORE__URL=unix://:" + password + "@" + socket
+				here++
+			}
+		}
+		if here != 1 {
+			t.Fatalf("%s has %d store URLs", d.Name, here)
+		}
+		if out, err := m.command(t, append(m.args("check-config"), "--store")...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", d.Name, err, out)
+		}
+		runProgram(t, m)
+	}
+}
+
+// startValkey gives the socket and the password of what the StatefulSet would run.
+func startValkey(t *testing.T, r *release) (socket, password string) {
+	t.Helper()
+	server := findServer(t)
+	set := of[*apps.StatefulSet](r)[0]
+	c := set.Spec.Template.Spec.Containers[0]
+	dir, err := os.MkdirTemp("", "vk") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket = filepath.Join(dir, "s")
+
+	config := configMap(t, r, "valkey.conf")
+	for from, to := range map[string]string{"port 6379": "port 0\nunixsocket " + socket, "dir /data": "dir " + dir} {
+		if !strings.Contains(config, from) {
+			t.Fatalf("valkey.conf has no %s:\n%s", from, config)
+		}
+		config = strings.Replace(config, from, to, 1)
+	}
+	write(t, filepath.Join(dir, "etc", "valkey.conf"), config)
+	tools := filepath.Join(dir, "bin")
+	write(t, filepath.Join(tools, "valkey-cli"), "#!/bin/sh\nexec "+strings.Replace(server, "-server", "-cli", 1)+" -s "+socket+` "$@"`)
+	if err := os.Chmod(filepath.Join(tools, "valkey-cli"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(server, filepath.Join(tools, "valkey-server")); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + tools + ":/usr/bin:/bin"}
+	for _, e := range c.Env {
+		password = secretValue(t, r, e.ValueFrom.SecretKeyRef.Name, e.ValueFrom.SecretKeyRef.Key)
+		env = append(env, e.Name+"="+password)
+	}
+
+	// The server hides its arguments after a while; the shell never does.
+	for line := range strings.Lines(c.Command[2]) {
+		if strings.Contains(line, "PASSWORD") && !strings.HasPrefix(line, "requirepass ") {
+			t.Errorf("the password is in the arguments of a command: %s", line)
+		}
+	}
+	script := strings.ReplaceAll(c.Command[2], "/etc/valkey", filepath.Join(dir, "etc"))
+	cmd := exec.Command(c.Command[0], c.Command[1], script)
+	cmd.Env, cmd.Stderr = env, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := <-ended; err != nil { // the shell has made way for the server, which gets the signal
+			t.Errorf("valkey ended with %v", err)
+		}
+	})
+	ready := c.ReadinessProbe.Exec.Command
+	waitFor(t, "valkey's readiness", func() bool {
+		if len(ended) > 0 {
+			t.Fatal("valkey has ended")
+		}
+		probe := exec.Command(ready[0], ready[1:]...)
+		probe.Env = env
+		return probe.Run() == nil
+	})
+	without := exec.Command(ready[0], ready[1:]...)
+	without.Env = env[:1]
+	if without.Run() == nil {
+		t.Error("valkey answers without its password")
+	}
+	return socket, password
+}
+
+func findServer(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"valkey-server", "redis-server"} {
+		if file, err := exec.LookPath(name); err == nil {
+			return file
+		}
+	}
+	t.Fatal("neither valkey-server nor redis-server is here; tools/need.sh redis-server installs one")
+	return ""
+}
+
+var listening = regexp.MustCompile(`^(admin )?listening$`)
+
+// runProgram starts a program with its container's arguments, asks its probes, and ends it.
+func runProgram(t *testing.T, m mounted) {
+	t.Helper()
+	args := append(m.args("serve"), "--listen", "127.0.0.1:0")
+	if m.container.Name == "gateway" {
+		args = append(args, "--admin-listen", "127.0.0.1:0")
+	}
+	cmd := m.command(t, args...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	addresses, reloaded := make(chan [2]string, 8), make(chan struct{}, 8)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			var line struct{ Msg, Addr string }
+			if json.Unmarshal(lines.Bytes(), &line) != nil {
+				continue
+			}
+			if listening.MatchString(line.Msg) {
+				addresses <- [2]string{line.Msg, line.Addr}
+			}
+			if line.Msg == "configuration reloaded" {
+				reloaded <- struct{}{}
+			}
+		}
+	}()
+	ports := map[string]string{}
+	names := map[string]string{"listening": "http", "admin listening": "admin"}
+	for range m.container.Ports {
+		select {
+		case a := <-addresses:
+			ports[names[a[0]]] = a[1]
+		case <-ended:
+			t.Fatalf("%s ended: %v", m.container.Name, cmd.Wait())
+		case <-time.After(patience):
+			t.Fatalf("%s listens on %v only", m.container.Name, ports)
+		}
+	}
+	for _, probe := range []*core.Probe{m.container.LivenessProbe, m.container.ReadinessProbe} {
+		url := "http://" + ports[probe.HTTPGet.Port.StrVal] + probe.HTTPGet.Path
+		waitFor(t, url, func() bool {
+			answer, err := http.Get(url)
+			if err != nil {
+				return false
+			}
+			_ = answer.Body.Close()
+			return answer.StatusCode == http.StatusOK
+		})
+	}
+	if m.container.Name == "gateway" { // in the trial the bulk worker has no file that is a secret
+		switchTo2(t, m.here("/etc/anteroom/secrets"))
+		select {
+		case <-reloaded:
+		case <-ended:
+			t.Fatal("the gateway ended when a Secret changed")
+		case <-time.After(patience):
+			t.Errorf("the gateway did not take a changed Secret within %s", patience)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%s ended with %v", m.container.Name, err)
+	}
+}
+
+func waitFor(t *testing.T, what string, there func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !there(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s within %s", what, patience)
+		}
+	}
+}

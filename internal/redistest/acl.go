@@ -1,0 +1,32 @@
+package redistest
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// DocumentedUser makes the user of that name on each server as a page describes it: in a line "user NAME RULES", as in
+// users.acl, whose password is PASSWORD.
+func DocumentedUser(t testing.TB, page, name string, servers ...*PrivateServer) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		rules, ok := strings.CutPrefix(strings.TrimSpace(line), "user "+name+" ")
+		if !ok {
+			continue
+		}
+		command := []any{"ACL", "SETUSER", name}
+		for _, rule := range strings.Fields(rules) {
+			command = append(command, rule)
+		}
+		for _, s := range servers {
+			s.do(command...)
+		}
+		return
+	}
+	t.Fatalf("%s does not describe the user %s", page, name)
+}

@@ -1,0 +1,188 @@
+package redisurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// TestADeadMasterIsNotAskedUntilTheNextInterval: what the cluster looks like is asked again when nobody answers. Here
+// the interval is longer than the test.
+func TestADeadMasterIsNotAskedUntilTheNextInterval(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.ThreeMasters(t, 1)
+	o := cluster.Client().Options()
+	c := newCluster(&redis.ClusterOptions{
+		Addrs: o.Addrs, MaxRetries: -1, ClusterStateReloadInterval: time.Hour, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialTimeout: 500 * time.Millisecond, DialerRetries: 1, ReadTimeout: 250 * time.Millisecond, DisableRoutingPolicies: true,
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	// As scripts are sent: the library then neither repeats a call nor looks elsewhere.
+	set := func() error {
+		cmd := unrepeated{redis.NewStatusCmd(t.Context(), "set", "{a}k", "v")}
+		return c.Process(t.Context(), cmd)
+	}
+	if err := set(); err != nil {
+		t.Fatal(err)
+	}
+	master := cluster.Master("{a}")
+	master.Kill()
+	if err := set(); err == nil {
+		t.Fatal("a killed master answers")
+	}
+	eventually(t, set)
+	if cluster.Master("{a}") == master {
+		t.Fatal("there was no failover")
+	}
+}
+
+type unrepeated struct{ *redis.StatusCmd }
+
+func (unrepeated) NoRetry() bool { return true }
+
+// TestSeedsThatAreDown: one node of those in the URL is enough to find all, whatever the others do.
+func TestSeedsThatAreDown(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
+	dead, frozen := redistest.Server(t), redistest.Server(t)
+	dead.Kill()
+	frozen.Stop()
+	for name, seeds := range map[string]string{
+		"one is dead": dead.Addr() + "," + cluster.Nodes[0].Addr(),
+		"one hangs":   frozen.Addr() + "," + cluster.Nodes[0].Addr(),
+		"both":        dead.Addr() + "," + frozen.Addr() + "," + cluster.Nodes[0].Addr(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Open("redis-cluster://"+seeds, 250*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			for _, key := range []string{"{a}", "{b}", "{c}", "{room:sale}"} {
+				eventually(t, func() error {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second) // as a tick's
+					defer cancel()
+					return c.Set(ctx, key, "v", 0).Err()
+				})
+			}
+		})
+	}
+}
+
+// TestEveryMasterIsChecked: one that is unsuitable is named although another does not answer.
+func TestEveryMasterIsChecked(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
+	c := open(t, cluster.URL())
+	if err := CheckServer(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	bad := cluster.Nodes[1]
+	if err := bad.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Nodes[2].Kill()
+	err := CheckServer(t.Context(), c)
+	if !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "node "+bad.Addr()) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestSentinelsThatAreDown: the URL names one sentinel, which tells of the others, and then dies or hangs. The client
+// still hears from them that the master has changed.
+func TestSentinelsThatAreDown(t *testing.T) {
+	for name, suffer := range map[string]func(*redistest.PrivateServer){
+		"it dies":  (*redistest.PrivateServer).Kill,
+		"it hangs": (*redistest.PrivateServer).Stop,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trio := redistest.SentinelTrio(t)
+			c, err := Open("redis-sentinel://"+trio.Sentinels[2].Addr()+"/"+redistest.MasterName, 250*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			suffer(trio.Sentinels[2])
+			trio.Servers[0].Kill()
+			eventually(t, func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return c.Set(ctx, "k", "after", 0).Err()
+			})
+			if m := trio.Master(); m == nil || m == trio.Servers[0] {
+				t.Fatal("there was no failover")
+			}
+		})
+	}
+}
+
+// TestTheDocumentedUsersAreEnough follows a failover as the users that docs/store.md describes, of servers and sentinels.
+func TestTheDocumentedUsersAreEnough(t *testing.T) {
+	t.Parallel()
+	const page = "../../docs/store.md"
+	trio := redistest.SentinelTrio(t)
+	redistest.DocumentedUser(t, page, "anteroom", trio.Servers...)
+	redistest.DocumentedUser(t, page, "anteroom-sentinel", trio.Sentinels...)
+	c := open(t, strings.Replace(trio.URL(), "://", "://anteroom:PASSWORD@", 1)+"?sentinel_user=anteroom-sentinel&sentinel_password=PASSWORD")
+	if err := c.Set(t.Context(), "wr:k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckServer(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	trio.Servers[0].Kill()
+	eventually(t, func() error { return c.Set(t.Context(), "wr:k", "after", 0).Err() })
+	log, err := trio.Sentinels[1].Client().Do(t.Context(), "ACL", "LOG").Slice()
+	if err != nil || len(log) > 0 {
+		t.Errorf("the sentinel refused something: %v, %v", log, err)
+	}
+}
+
+// TestAMasterThatWasReplacedIsLeft: connections to a server that is no longer the master, and lives, are given up.
+func TestAMasterThatWasReplacedIsLeft(t *testing.T) {
+	t.Parallel()
+	trio := redistest.SentinelTrio(t)
+	c, err := Open(trio.URL(), 250*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	old := trio.Servers[0]
+	old.Stop()
+	eventually(t, func() error {
+		if m := trio.Master(); m == nil || m == old || !m.IsMaster() {
+			return errors.New("no other master")
+		}
+		return nil
+	})
+	old.Cont()
+	// For a moment the old one may still take writes; they are lost.
+	eventually(t, func() error {
+		err := c.Set(t.Context(), "k", "after", 0).Err()
+		if got, _ := trio.Master().Client().Get(t.Context(), "k").Result(); got != "after" {
+			return fmt.Errorf("the new master holds %q; the last write: %w", got, err)
+		}
+		return nil
+	})
+	eventually(t, func() error {
+		if role, _ := old.Client().Do(t.Context(), "ROLE").Slice(); len(role) == 0 || role[0] != "slave" {
+			return errors.New("the old master is none of its replicas")
+		}
+		return nil
+	})
+	eventually(t, func() error { return c.Set(t.Context(), "k", "last", 0).Err() })
+}
