@@ -107,8 +107,14 @@ func (m *memory) put(id ID, v remembered) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		old, known := s.line[id]
-		if p.asked = old.asked; v.asked {
-			p.asked = p.at
+		switch {
+		case !v.asked:
+			p.asked = old.asked
+		case known: // a claim before the turn answers no poll: the store did not hear of the visitor
+			old.asked = p.at
+			p = old
+		default:
+			p.asked, p.at = p.at, millis(v.at-int64(time.Second))
 		}
 		if known || len(s.line) < memoryMost {
 			s.line[id] = p

@@ -117,3 +117,35 @@ func TestMemoryGivesBackWhatItWasGiven(t *testing.T) {
 		t.Error("an hour later a place is still remembered")
 	}
 }
+
+// A claim before the turn says nothing of presence: one in every second, between the polls, does not keep these from the store.
+func TestEarlyClaimsHideNoPolls(t *testing.T) {
+	clock := newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst = 0, 1000
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), clock, p)
+	mustJoin(t, r, testID(), testClient(9)) // takes the burst
+	id, client := testID(), testClient(1)
+	ticket := mustJoin(t, r, id, client).Ticket
+	ticket.ID, ticket.Client = id, client
+	for range 60 {
+		clock.pass(500 * time.Millisecond)
+		if s, err := r.Claim(ctx5(t), ticket); s.State != Waiting || !errors.Is(err, ErrNotYet) {
+			t.Fatalf("%+v %v", s, err)
+		}
+		clock.pass(500 * time.Millisecond)
+		if s, err := r.Check(ctx5(t), ticket); s.State != Waiting || err != nil {
+			t.Fatalf("%+v %v", s, err)
+		}
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := r.Lookup(ctx5(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if silent := time.Duration(clock.us-f.Seen) * time.Microsecond; silent > 2*time.Second || f.Parked {
+		t.Errorf("polled every second, it was last heard of %s ago (parked: %t)", silent, f.Parked)
+	}
+}
