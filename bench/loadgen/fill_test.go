@@ -27,6 +27,11 @@ func TestFillJudges(t *testing.T) {
 	}{
 		{fault: "none", kept: true},
 		{fault: "tokens are renewed", kept: true},
+		{fault: "the store is slow", kept: true, check: func(t *testing.T, r fillReport) {
+			if r.Unconfirmed == 0 {
+				t.Error("every first poll was confirmed")
+			}
+		}},
 		{fault: "closed at first", kept: true, check: func(t *testing.T, r fillReport) {
 			if r.Errors["join: status 503"] == 0 {
 				t.Errorf("no join was refused: %v", r.Errors)
