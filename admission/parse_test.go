@@ -68,7 +68,7 @@ func FuzzParseSnapshot(f *testing.F) {
 			}
 			s.ahead(k.Order - 1)
 		}
-		s.unenrolled(s.RoomTime + 1)
+		s.unenrolled(s.RoomTime+1, s.RoomTime)
 		again, _, _ := parseSnapshot(text, basePolicy)
 		again.follow(s)
 	})

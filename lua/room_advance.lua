@@ -171,11 +171,13 @@ while s.trimmed < second - 900 do
   redis.call('HDEL', FLOW, str(s.trimmed) .. 'a', str(s.trimmed) .. 'b')
 end
 
+-- Who was told to poll first after a minute is overdue by now.
+local overdue = second - 75
 local pending, ahead = {}, 0
 local flat = redis.call('HGETALL', PENDING)
 for i = 1, #flat, 2 do
   local sec, count = tonumber(flat[i]), tonumber(flat[i + 1])
-  if sec < second - 15 then
+  if sec < overdue then
     redis.call('HDEL', PENDING, flat[i])
   elseif count > 0 then
     pending[#pending + 1] = flat[i] .. ':' .. flat[i + 1]

@@ -25,3 +25,14 @@ func TestLint(t *testing.T) {
 		})
 	}
 }
+
+// TestKubernetesVersions: before 1.30 the sleep of preStop is refused by the API server, in the middle of an installation.
+func TestKubernetesVersions(t *testing.T) {
+	for version, fits := range map[string]bool{
+		"v1.29.15": false, "v1.30.0": true, "v1.30.4-eks-a1b2c3d": true, "v1.31.0-gke.100": true, "v1.36.2": true,
+	} {
+		if got := chartutil.IsCompatibleRange(loadChart(t).Metadata.KubeVersion, version); got != fits {
+			t.Errorf("Kubernetes %s is taken: %t; want %t", version, got, fits)
+		}
+	}
+}
