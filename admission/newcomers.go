@@ -56,7 +56,7 @@ func (n newcomers) ahead(order int64) int64 {
 }
 
 // arrivals counts those that this process has signed a place, by second of their order: a word for a second, which is its
-// upper half. Counts only grow; a word is used again for another second once the store was told of all in it.
+// upper half. Words grow; one is used again for a later second once the store was told of all in it.
 type arrivals [8]atomic.Uint64
 
 // tally is what arrivals held at some time.
@@ -72,7 +72,7 @@ func (a *arrivals) add(second int64, taken *tally) {
 			w := a[at].Load()
 			next := w + 1
 			if !sameSecond(w, uint64(second)<<32) {
-				if w != taken[at] {
+				if w != taken[at] || w>>32-uint64(second) < 60 { // which is later, but where room time went back
 					break // to the next word
 				}
 				next = uint64(second)<<32 | 1

@@ -49,6 +49,36 @@ func TestArrivalsAreCountedOnceHoweverOftenTheyAreTold(t *testing.T) {
 	}
 }
 
+// Whoever was held up between two looks takes no count away: a word that has come back to what it was is another's by now.
+func TestArrivalsAreKeptFromWhoWasHeldUp(t *testing.T) {
+	var a arrivals
+	var told int64
+	var before tally
+	tell := func() tally {
+		now := a.tally()
+		for i := range now {
+			_, n := now.since(&before, i)
+			told += n
+		}
+		before = now
+		return now
+	}
+	add := func(n int, second int64, taken tally) {
+		for range n {
+			a.add(second, &taken)
+		}
+	}
+	add(5, 1, tally{})
+	old := tell()
+	add(1, 1+int64(len(a)), old) // in its place
+	add(5, 1, tell())            // which comes late
+	add(1, 1+2*int64(len(a)), old)
+	tell()
+	if told != 12 {
+		t.Errorf("12 arrivals were told as %d", told)
+	}
+}
+
 // A gateway that comes second in a tick tells the store of its arrivals, but the tick's snapshot was built before.
 func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
 	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -66,7 +96,7 @@ func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
 	for range 3 {
 		qs := make([]enterQ, 500)
 		for i := range qs {
-			qs[i] = enterQ{kind: "arrive", id: testID(), grace: 255}
+			qs[i] = enterQ{kind: "keyed", id: testID(), grace: 255}
 		}
 		if _, err := first.sendEnter(ctx5(t), qs); err != nil {
 			t.Fatal(err)
