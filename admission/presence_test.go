@@ -153,7 +153,7 @@ func TestFarPollsAskTheStoreOnceInAQuarterOfAbsence(t *testing.T) {
 	for from := 0; from < crowd; from += batchMost {
 		qs := make([]enterQ, batchMost)
 		for i := range qs {
-			qs[i] = enterQ{kind: "arrive", id: tickets[from+i].ID, grace: 255}
+			qs[i] = enterQ{kind: "keyed", id: tickets[from+i].ID, grace: 255}
 		}
 		clock.pass(time.Millisecond)
 		replies, err := r.sendEnter(ctx5(t), qs)

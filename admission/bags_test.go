@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// TestBagsHoldWhoIsInLineAndNobodyElse: whatever happens to tickets that share two bags, each of those in line or parked has
+// one record, nobody else has, and whoever is heard of in time is not given up with the others.
+func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
+	client := redistest.Client(t)
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, clock := context.Background(), newTestClock()
+		p := basePolicy
+		p.Rate, p.Burst, p.Absence = rapid.Int64Range(0, 2000).Draw(t, "rate"), 1000, 2*time.Minute
+		core, err := New(Options{Client: client, Prefix: "bags" + testID().String(), Timeout: 5 * time.Second, Log: quiet(), Now: clock.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := core.Room("sale", p)
+		defer func() { client.Unlink(ctx, r.keys...) }()
+		script := func(name string, args ...any) []any {
+			_, rest, err := r.do(ctx, 5*time.Second, name, args...)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return rest
+		}
+		tick := func() {
+			if err := r.Tick(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tick()
+		// Ids of few values: a record may begin within the end of one and the beginning of the next.
+		id := rapid.Custom(func(t *rapid.T) string {
+			id := strings.Repeat("\x00", 15) + string(rune(rapid.IntRange(0, 15).Draw(t, "last")))
+			if rapid.Bool().Draw(t, "other bag") {
+				id = id[:2] + "\x80" + id[3:]
+			}
+			return id
+		})
+		heard := map[string]int64{} // room time
+		for range rapid.IntRange(10, 60).Draw(t, "steps") {
+			who := id.Draw(t, "who")
+			switch rapid.SampledFrom([]string{"join", "join", "join", "hear", "hear", "leave", "revoke", "beat", "pass", "pass", "reset", "restore"}).Draw(t, "step") {
+			case "join":
+				if code := script("room_enter", "keyed", who, "", 30, 0, 0, "", 0)[0]; code == "W" {
+					heard[who] = r.Now()
+				}
+			case "hear":
+				code := script("room_seen", who, "", 30)[0]
+				if at, known := heard[who]; known && code == "U" && r.Now()-at < p.Absence.Microseconds() {
+					t.Fatalf("%x was heard of %d µs ago and is not in line", who, r.Now()-at)
+				}
+				if heard[who] = r.Now(); code != "W" {
+					delete(heard, who)
+				}
+			case "leave":
+				script("room_leave", "", r.id, ReasonLeft, "", who)
+				delete(heard, who)
+			case "revoke":
+				script("room_revoke", "", r.id, "", who)
+				delete(heard, who)
+			case "beat":
+				script("room_heartbeat", who, "", 0)
+				delete(heard, who)
+			case "reset":
+				if rapid.IntRange(0, 5).Draw(t, "rarely") == 0 {
+					if err := r.Reset(ctx, "ann"); err != nil {
+						t.Fatal(err)
+					}
+					clear(heard)
+				}
+			case "restore": // by a gateway that knew another epoch
+				args := []any{clock.us, "0.x", 1, r.policyArg(), "y", 0, clock.us, 1, 0, 0, 0, "A", who, clock.us, clock.us, ""}
+				if _, err := core.runner.Run(ctx, core.scripts.Script("room_restore"), r.keys, args...); err != nil {
+					t.Fatal(err)
+				}
+				delete(heard, who)
+			case "pass":
+				for range rapid.IntRange(1, 40).Draw(t, "seconds") {
+					clock.pass(time.Second)
+					tick()
+				}
+			}
+			line, err := client.ZRange(ctx, r.keys[2], 0, -1).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			parked, err := client.ZRange(ctx, r.keys[3], 0, -1).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			bags, err := client.HGetAll(ctx, r.keys[4]).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var records []string
+			for field, bag := range bags {
+				for record := range slices.Chunk([]byte(bag), 21) {
+					records = append(records, field[:2]+string(record[:14]))
+					if (record[0] >= 128) != (field[2] == '1') || len(record) != 21 {
+						t.Fatalf("bag %q holds %x", field, record)
+					}
+				}
+			}
+			want := slices.Concat(line, parked)
+			slices.Sort(want)
+			slices.Sort(records)
+			if !slices.Equal(records, want) {
+				t.Fatalf("records of %x, in line %x, parked %x", records, line, parked)
+			}
+		}
+	})
+}
