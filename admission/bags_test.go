@@ -121,3 +121,42 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 		}
 	})
 }
+
+// Whoever is heard of gives up those beside them who were absent, some at a time, and nobody who was not.
+func TestTheLivingGiveUpTheDeadBesideThem(t *testing.T) {
+	client, clock := redistest.Client(t), newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst, p.Absence = 0, 1000, 2*time.Minute
+	r := testRoom(t, client, redistest.Prefix(t), clock, p)
+	ids := make([]ID, 8)
+	for i := range ids {
+		ids[i] = ID{1, 2, 3, byte(i)}
+		if s, _, err := r.Join(ctx5(t), Arrival{ID: ids[i], Keyed: true}); err != nil || s.State != Waiting {
+			t.Fatalf("%+v %v", s, err)
+		}
+	}
+	hear := func(id ID) {
+		t.Helper()
+		if a, err := r.sendSeen(ctx5(t), []seenQ{{id: id, grace: 30}}); err != nil || a[0].code != "W" {
+			t.Fatalf("%+v %v", a, err)
+		}
+	}
+	for range 30 { // until absence
+		clock.pass(4 * time.Second)
+		hear(ids[0])
+		hear(ids[6])
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.pass(4 * time.Second) // no tick looks at anybody from here on
+	for _, want := range []int64{5, 3, 2} {
+		hear(ids[0])
+		line, _ := client.ZCard(ctx5(t), r.keys[2]).Result()
+		parked, _ := client.ZCard(ctx5(t), r.keys[3]).Result()
+		if line+parked != want {
+			t.Errorf("%d are left, want %d", line+parked, want)
+		}
+	}
+	hear(ids[6])
+}
