@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,5 +220,59 @@ func TestAJoinThatIsFoundAdmitted(t *testing.T) {
 	}
 	if got, err := g.room.Claim(g.ctx(), again.Ticket); err != nil || got.State != Active {
 		t.Fatalf("claimed: %+v %v", got, err)
+	}
+}
+
+// TestResetIsBounded: more are admitted and have not claimed than one call forgets; none of them gets in, who comes next
+// does, and sessions stay.
+func TestResetIsBounded(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst = 20_000_000, 20_000_000
+	s := newStage(t)
+	g := s.gateway(p)
+	g.tick()
+	inside, _ := g.arrives()
+	if err := g.room.Pause(g.ctx(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]Ticket, 6000)
+	var all sync.WaitGroup
+	for i := range line {
+		line[i] = Ticket{ID: ID{1, byte(i), byte(i >> 8), 7}, Client: Client{1, byte(i), byte(i >> 8)}}
+		all.Go(func() {
+			st, refusal, err := g.room.Join(g.ctx(), Arrival{ID: line[i].ID, Client: line[i].Client, Keyed: true})
+			if err != nil || refusal != Granted || st.State != Waiting {
+				t.Errorf("%+v %q %v", st, refusal, err)
+			}
+			st.Ticket.Client = line[i].Client
+			line[i] = st.Ticket
+		})
+	}
+	all.Wait()
+	if err := g.room.Resume(g.ctx(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	s.lives(time.Second, g)
+	s.lives(time.Second, g)
+	if n := g.room.Snapshot().Admitted; n != 6000 {
+		t.Fatalf("%d admitted", n)
+	}
+	if err := g.room.Reset(g.ctx(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if snap := g.room.Snapshot(); snap.Admitted != 0 || snap.Active != 1 {
+		t.Fatalf("%d admitted, %d active", snap.Admitted, snap.Active)
+	}
+	for _, i := range []int{0, 1, 4999, 5000, 5999} {
+		if got, err := g.room.Claim(g.ctx(), line[i]); err == nil && got.State == Active {
+			t.Fatalf("ticket %d: %+v", i, got)
+		}
+	}
+	if got, err := g.room.Claim(g.ctx(), Ticket{ID: inside.Ticket.ID, Client: inside.Ticket.Client}); err != nil || got.State != Active {
+		t.Fatalf("the session: %+v %v", got, err)
+	}
+	if got, _ := g.arrives(); got.State != Active {
+		t.Fatalf("who comes next: %+v", got)
 	}
 }

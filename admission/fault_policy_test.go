@@ -394,3 +394,56 @@ func TestAGatewayThatHeardTheStoreOnlyOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestLocalKeepsToMaxActive: what was free in the last snapshot is shared by the gateways; a session that its origin ends
+// meanwhile makes room for one more.
+func TestLocalKeepsToMaxActive(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst, p.MaxActive, p.OnStoreError = 10_000, 3000, 7, OnErrorLocal
+	s := newStage(t)
+	gs := []*stagedGateway{s.gateway(p), s.gateway(p)}
+	gs[0].tick()
+	gs[1].tick()
+	var inside []ID
+	for range 3 {
+		got, _ := gs[0].arrives()
+		if got.State != Active {
+			t.Fatalf("%+v", got)
+		}
+		inside = append(inside, got.Ticket.ID)
+	}
+	gs[0].tick2()
+	gs[1].tick()
+	if snap := gs[1].room.Snapshot(); snap.Active != 3 || snap.Gateways != 2 {
+		t.Fatalf("%d active, %d gateways", snap.Active, snap.Gateways)
+	}
+	s.cutOff(gs...)
+	minute := func() (in int) {
+		for range 60 {
+			s.pass(time.Second)
+			for _, g := range gs {
+				if got, _ := g.arrives(); got.State == Active {
+					in++
+				}
+			}
+		}
+		return in
+	}
+	if n := minute(); n != 4 {
+		t.Fatalf("%d were let in where 4 had room", n)
+	}
+	gs[1].room.Revoke(inside[0])
+	gs[1].room.Revoke(inside[0])
+	if n := minute(); n != 1 {
+		t.Fatalf("%d were let in when one had gone", n)
+	}
+	for _, g := range gs {
+		g.back()
+	}
+	s.pass(tick)
+	gs[0].tick2()
+	if n := gs[0].room.Snapshot().Active; n != 7 {
+		t.Fatalf("%d active", n)
+	}
+}

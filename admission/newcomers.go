@@ -105,18 +105,49 @@ func (t *tally) since(earlier *tally, i int) (second, count int64) {
 
 func sameSecond(a, b uint64) bool { return a>>32 == b>>32 }
 
-// untold counts the arrivals of the seconds before one that were signed here and that the snapshot does not hold.
-func (r *Room) untold(b *beyond, before int64) (n int64) {
-	for _, t := range b.told {
-		if t.second < before {
-			n += t.count
+// untold counts the arrivals before an order that were signed here and that the snapshot does not hold.
+func (r *Room) untold(b *beyond, order int64) (n int64) {
+	at := order / 1e6
+	same := int64(-1) // in the order's own second, without itself
+	count := func(second, count int64) {
+		switch {
+		case second < at:
+			n += count
+		case second == at:
+			same += count
 		}
+	}
+	for _, t := range b.told {
+		count(t.second, t.count)
 	}
 	now := r.arrived.tally()
 	for i := range now {
-		if second, count := now.since(&b.taken, i); second < before {
-			n += count
-		}
+		count(now.since(&b.taken, i))
+	}
+	if same > 0 {
+		n += share(same, order, r.signedFrom.Load(), r.Now())
 	}
 	return n
+}
+
+// share is how many of the arrivals of an order's second came before it, when it is now: they are taken to have come
+// evenly, from when this process began to sign places, should that be in the same second.
+func share(count, order, from, now int64) int64 {
+	second := order / 1e6 * 1e6
+	from, till := max(from, second), min(now, second+1e6)
+	switch {
+	case order <= from:
+		return 0
+	case order >= till:
+		return count
+	}
+	return count * (order - from) / (till - from)
+}
+
+// sign counts somebody who was signed a place.
+func (r *Room) sign(order int64) {
+	if last := r.signedLast.Swap(order); order-last > 2e6 {
+		r.signedFrom.Store(order)
+	}
+	r.arrived.add(order/1e6, &r.beyond.Load().taken)
 }

@@ -13,12 +13,13 @@ type local struct {
 	base  int64 // room time then; orders given since are packed behind it
 	level int64 // of this gateway's share, billionths of a token
 	at    int64 // mono of the last refill, ns
+	given int64 // let in since, less the sessions that origins ended here
 }
 
 func (l *local) begin(base, mono int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.at, l.base, l.level = mono, mono, base, 0
+	l.since, l.at, l.base, l.level, l.given = mono, mono, base, 0, 0
 }
 
 // order packs a millisecond of the outage into a microsecond behind the last
@@ -29,19 +30,31 @@ func (l *local) order(mono int64) int64 {
 	return l.base + (mono-l.since)/1e6 + 1
 }
 
-// share takes one visitor from this gateway's part of the room's rate.
-func (l *local) share(p *Policy, gateways, mono int64) bool {
+// share takes one visitor from this gateway's part of the room's rate, and of what max_active left free in the last
+// snapshot. Other gateways do the same; sessions that merely go quiet free nothing before the store is back.
+func (l *local) share(s *Snapshot, mono int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := max(1, gateways)
+	p, g := &s.Policy, max(1, s.Gateways)
+	if p.MaxActive > 0 && l.given >= max(0, p.MaxActive-s.Active-s.Admitted)/g {
+		return false
+	}
 	b := TokenBucket{Level: l.level, At: l.at / 1000, Rate: p.Rate / g, Burst: max(1000, p.Burst/g)}
 	b.Refill(mono / 1000)
 	ok := b.Available() >= 1
 	if ok {
 		b.Take(1)
+		l.given++
 	}
 	l.level, l.at = b.Level, mono
 	return ok
+}
+
+// ended frees the place of a session that its origin ended here.
+func (l *local) ended() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.given--
 }
 
 // reached is how far into the last snapshot's line the whole room has come by now.
@@ -81,7 +94,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	case lined || !p.admits() || p.MinWait > 0:
 		// A newcomer never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
-		p.OnStoreError == OnErrorLocal && r.local.share(p, snap.Gateways, r.c.mono()):
+		p.OnStoreError == OnErrorLocal && r.local.share(snap, r.c.mono()):
 		return r.activeOffline(t), Granted, nil
 	}
 	// A gateway may have heard the store without having a snapshot yet.
@@ -114,7 +127,7 @@ func (r *Room) checkOffline(t Ticket) Standing {
 		case OnErrorOpen:
 			return r.activeOffline(t)
 		case OnErrorLocal:
-			if r.aheadOffline(t, snap) < r.local.reached(p, r.c.mono()) && r.local.share(p, snap.Gateways, r.c.mono()) {
+			if r.aheadOffline(t, snap) < r.local.reached(p, r.c.mono()) && r.local.share(snap, r.c.mono()) {
 				return r.activeOffline(t)
 			}
 		}

@@ -69,12 +69,23 @@ func (r *Room) Drain(ctx context.Context, who string) error {
 	return r.patch(ctx, who, "drain", Live{Draining: &yes})
 }
 
+// resetMost is how many admitted tickets one call of room_reset forgets.
+const resetMost = 5000
+
 // Reset empties the line. Tokens from before are expired; sessions stay.
 func (r *Room) Reset(ctx context.Context, who string) error {
-	if _, _, err := r.do(ctx, r.tickTimeout(), "room_reset", who, r.id); err != nil {
-		return err
+	for since := int64(0); ; {
+		h, rest, err := r.do(ctx, r.tickTimeout(), "room_reset", who, r.id, since, resetMost)
+		if err != nil {
+			return err
+		}
+		if since == 0 {
+			since = h.room
+		}
+		if len(rest) == 0 || asInt(rest[0]) == 0 {
+			return r.Tick(ctx)
+		}
 	}
-	return r.Tick(ctx)
 }
 
 // RemoveTicket takes a ticket out of the line; ErrUnknown when it is not there.

@@ -23,10 +23,10 @@ func (r *Room) inFront(s *Snapshot, order int64) bool {
 func (r *Room) Ahead(order int64) int64 {
 	for {
 		b := r.beyond.Load()
-		s := b.snap
-		n := s.ahead(order) + s.unenrolled(order) + b.recent.ahead(order) + r.untold(b, order/1e6)
+		s, from := b.snap, r.signedFrom.Load()
+		n := s.ahead(order) + s.unenrolled(order, from) + b.recent.ahead(order) + max(s.carried(order), r.untold(b, order))
 		if f := b.before; f != nil && r.c.mono() < f.until {
-			n = max(n, f.snap.ahead(order)+f.snap.unenrolled(order)-(s.Admissions-f.base))
+			n = max(n, f.snap.ahead(order)+f.snap.unenrolled(order, from)-(s.Admissions-f.base))
 		}
 		if r.beyond.Load() == b { // else arrivals may have been counted by another's reckoning
 			return max(0, n)
@@ -70,24 +70,33 @@ func (s *Snapshot) told(order int64) (n, came int64) {
 }
 
 // unenrolled counts the arrivals before an order that the line does not hold
-// yet; within a second they are taken to be spread evenly, and the last full
-// second's rate is carried on after the snapshot.
-func (s *Snapshot) unenrolled(order int64) int64 {
+// yet; within a second they are taken to be spread evenly.
+func (s *Snapshot) unenrolled(order, from int64) int64 {
 	sec := order / 1e6
-	var n, last int64
-	for _, p := range s.Pending {
-		switch {
-		case p.Second < sec:
-			n += p.Count
-		case p.Second == sec:
-			n += p.Count * (order % 1e6) / 1e6
+	var n int64
+	for _, p := range s.Pending { // none for nearly all who poll: they are enrolled before the first
+		if p.Second >= sec {
+			if p.Second == sec {
+				n += share(p.Count, order, from, s.RoomTime)
+			}
+			break
 		}
-		if p.Second == s.RoomTime/1e6-1 {
-			last = p.Count
-		}
-	}
-	if after := order - s.RoomTime; after > 0 {
-		n += last * min(after, 2e6) / 1e6
+		n += p.Count
 	}
 	return n
+}
+
+// carried is how many arrived between the snapshot and an order, at the rate of
+// the last full second.
+func (s *Snapshot) carried(order int64) int64 {
+	after := order - s.RoomTime
+	if after <= 0 {
+		return 0
+	}
+	for _, p := range s.Pending {
+		if p.Second == s.RoomTime/1e6-1 {
+			return p.Count * min(after, 2e6) / 1e6
+		}
+	}
+	return 0
 }

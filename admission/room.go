@@ -23,12 +23,17 @@ type Room struct {
 	failing atomic.Int64 // mono of the first of the calls that failed in a row; 0: none
 	beyond  atomic.Pointer[beyond]
 	arrived arrivals
+
+	signedFrom, signedLast atomic.Int64 // orders: since when places are signed, without a pause, and the last
+
 	lastOrd atomic.Int64
 
 	enter *batcher[enterQ, reply]
 	near  *batcher[seenQ, reply] // at the front: a client waits for each
 	far   *batcher[seenQ, reply] // renewals from farther back
 	claim *batcher[claimQ, reply]
+
+	entering sync.Mutex // a room_enter is under way
 
 	kick   chan struct{} // wakes the loop of an idle room
 	first  chan struct{} // closed when the first tick has ended, well or not

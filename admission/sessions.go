@@ -80,6 +80,9 @@ func (r *Room) markRevoked(sid ID) {
 // Revoke ends a session: here at once, elsewhere within a second. The store is
 // told with the next tick, which is woken; while it is away, when it is back.
 func (r *Room) Revoke(sid ID) {
+	if r.down.Load() && !r.Revoked(sid) {
+		r.local.ended()
+	}
 	r.markRevoked(sid)
 	r.sess.mu.Lock()
 	first := len(r.sess.revoking) == 0

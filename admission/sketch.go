@@ -1,39 +1,89 @@
 package admission
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// packedLine is what lua/room_advance.lua packs of a line, an array.
-type packedLine struct {
-	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // it tells the decoder
-
-	Orders []int64  // of the front, each less the one before
-	Chunks []string // of the sketch (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn
-	Ends   []int64  // the last order of each chunk
-	Came   int64    // tickets put into the line since the room began
-	Left   int64    // tickets that were given up or given back
-	Gone   int64    // and such as left the line at its head
-	Tail   int64    // the last order; 0 where the front is the whole line
-}
-
 var errSketch = errors.New("the packed line makes no sense")
 
-// unpack reads front and sketch.
-func (s *Snapshot) unpack(packed string) error {
-	var l packedLine
-	if err := msgpack.Unmarshal([]byte(packed), &l); err != nil {
-		return err
+// unpacker reads what lua/room_advance.lua packed, and keeps the first error. (msgpack.Unmarshal makes room for as many
+// integers as an array says that it has, however few follow.)
+type unpacker struct {
+	*msgpack.Decoder
+	left *strings.Reader
+	err  error
+}
+
+func newUnpacker(packed string) *unpacker {
+	r := strings.NewReader(packed)
+	return &unpacker{Decoder: msgpack.NewDecoder(r), left: r}
+}
+
+// array gives the length of an array, of whose members each takes a byte at least.
+func (u *unpacker) array() int {
+	n, err := u.DecodeArrayLen()
+	if err == nil && (n < 0 || n > u.left.Len()) {
+		err = errSketch
 	}
-	s.came = l.Came
-	s.Front = l.Orders
+	if u.err = cmp.Or(u.err, err); u.err != nil {
+		return 0
+	}
+	return n
+}
+
+func (u *unpacker) int() int64 {
+	if u.err != nil {
+		return 0
+	}
+	n, err := u.DecodeInt64()
+	u.err = err
+	return n
+}
+
+func (u *unpacker) ints() []int64 {
+	all := make([]int64, u.array())
+	for i := range all {
+		all[i] = u.int()
+	}
+	return all
+}
+
+func (u *unpacker) strings() []string {
+	all := make([]string, u.array())
+	for i := range all {
+		if u.err == nil {
+			all[i], u.err = u.DecodeString()
+		}
+	}
+	return all
+}
+
+// unpack reads front and sketch: an array of the orders of the front, each less the one before; of the sketch's chunks
+// (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn; and of their last orders; then of how many
+// tickets were put into the line since the room began, were given up or given back, and left the line at its head; and of
+// the last order, 0 where the front is the whole line.
+func (s *Snapshot) unpack(packed string) error {
+	u := newUnpacker(packed)
+	if n := u.array(); u.err == nil && n != 7 {
+		return errSketch
+	}
+	orders, chunks := u.ints(), u.strings()
+	u.ints()
+	came, _, gone, tail := u.int(), u.int(), u.int(), u.int()
+	if u.err != nil {
+		return u.err
+	}
+	s.came = came
+	s.Front = orders
 	var edge int64
-	for i, d := range l.Orders {
-		if d < 0 {
+	for i, d := range orders {
+		if d < 0 || edge+d < edge {
 			return errSketch
 		}
 		edge += d
@@ -42,16 +92,17 @@ func (s *Snapshot) unpack(packed string) error {
 	// Chunks were counted at different ticks. Who left the head since is taken off; others who left in the middle may
 	// make a newer rank smaller than an older one before it.
 	least := int64(len(s.Front)) - 1
-	for _, text := range l.Chunks {
-		var chunk []int64
-		if err := msgpack.Unmarshal([]byte(text), &chunk); err != nil {
-			return err
+	for _, text := range chunks {
+		u := newUnpacker(text)
+		chunk := u.ints()
+		if u.err != nil {
+			return u.err
 		}
 		if len(chunk) < 2 || len(chunk)%2 != 0 {
 			return errSketch
 		}
 		for i := 2; i < len(chunk); i += 2 {
-			order, rank := chunk[i], chunk[i+1]-(l.Gone-chunk[0])
+			order, rank := chunk[i], chunk[i+1]-(gone-chunk[0])
 			if order <= edge {
 				continue
 			}
@@ -60,8 +111,8 @@ func (s *Snapshot) unpack(packed string) error {
 			s.Sketch = append(s.Sketch, Rank{Rank: least, Order: order, came: chunk[1]})
 		}
 	}
-	if l.Tail > edge {
-		s.Sketch = append(s.Sketch, Rank{Rank: max(least, s.Waiting-1), Order: l.Tail, came: l.Came})
+	if tail > edge {
+		s.Sketch = append(s.Sketch, Rank{Rank: max(least, s.Waiting-1), Order: tail, came: came})
 	}
 	return nil
 }

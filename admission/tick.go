@@ -108,7 +108,7 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 	h, rest, err := r.do(ctx, r.tickTimeout(), "room_advance", args...)
 	if err != nil {
 		// The call may have run: told twice, the arrivals would push everybody's
-		// position back for 15 s; not told, they are too good for as long.
+		// position back for a minute; not told, they are too good for as long.
 		if errors.Is(err, ErrStore) {
 			r.change(func(b *beyond) { b.taken = taken })
 		}

@@ -87,6 +87,9 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 		}
 		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence)
 	}
+	// One at a time: whoever is told a place must know of all who were enrolled before.
+	r.entering.Lock()
+	defer r.entering.Unlock()
 	answers, err := r.ask(ctx, "room_enter", args, len(qs))
 	var orders []int64
 	for i, a := range answers {
@@ -201,7 +204,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	if !a.Keyed && (r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 || r.long.Load() == snap) {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
-		r.arrived.add(t.Order/1e6, &r.beyond.Load().taken)
+		r.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}
@@ -239,12 +242,16 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 }
 
 // length of the line with those that are not enrolled yet.
-func (r *Room) length(s *Snapshot) int64 {
-	n := s.Waiting
-	for _, p := range s.Pending {
+func (r *Room) length(s *Snapshot) int64 { return s.Waiting + r.Arriving() }
+
+// Arriving is how many arrived lately and are not enrolled yet: most of them will poll for the first time soon.
+func (r *Room) Arriving() int64 {
+	b := r.beyond.Load()
+	n := r.untold(b, math.MaxInt64)
+	for _, p := range b.snap.Pending {
 		n += p.Count
 	}
-	return n + r.untold(r.beyond.Load(), math.MaxInt64)
+	return n
 }
 
 // Check answers a poll: from the snapshot or from memory where DESIGN §4 allows

@@ -147,6 +147,7 @@ func TestNewestStreamsOfATicketStay(t *testing.T) {
 
 // Clients that do not read are passed over, then ended: more of them than there are workers delay nobody.
 func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
+	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	room := b.state.Load().byID["sale"]
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -189,6 +190,7 @@ func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
 
 // Nobody polls for twenty minutes, which is twice absence: all are let in who have a stream, in their order.
 func TestStreamAloneKeepsThePlace(t *testing.T) {
+	t.Parallel()
 	var us atomic.Int64
 	us.Store(1_780_000_000_000_000)
 	core, err := admission.New(admission.Options{

@@ -103,7 +103,7 @@ func (v *visit) queue() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := o.pace.Spread(p.interval, v.g.random())
+	seconds := pace.Spread(p.interval, p.most, v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -182,7 +182,7 @@ func (v *visit) join(lost string) {
 	}
 	v.remember()
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
-	v.wait(v.room.outlook(), &w, pace.First(v.g.random()), lost)
+	v.wait(v.room.outlook(), &w, 0, lost)
 }
 
 // enter lets a visitor who has just got a session through with this request.
@@ -213,10 +213,13 @@ func (v *visit) observeWait(s *admission.Standing, w *token.Waiting) {
 	}
 }
 
-// wait tells somebody where they stand. seconds is when they are to ask again.
+// wait tells somebody where they stand. seconds is when they are to ask again; 0: for the first time.
 func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 	v.outcome = waiting
 	p := v.room.prospect(o, w.Order)
+	if seconds == 0 {
+		seconds = v.room.firstPoll(o, w, &p, v.g.random())
+	}
 	s := v.status(o, w, &p, stateWaiting)
 	s.refresh, s.token = seconds, v.token
 	if len(v.token) > 0 && p.wait.known {

@@ -11,6 +11,7 @@ import (
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/token"
 )
 
 // line is what the request path asks of a room's line.
@@ -20,6 +21,7 @@ type line interface {
 	Now() int64
 	Age() time.Duration
 	Ahead(order int64) int64
+	Arriving() int64
 	Settled(admission.ID) bool
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
@@ -104,7 +106,7 @@ func (r *room) outlook() *outlook {
 	if e := o.forecast.At(s.Waiting); e.Known {
 		tail = e.Seconds
 	}
-	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, tail)
+	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
 	r.latest.Store(o)
 	return o
 }
@@ -129,13 +131,14 @@ type prospect struct {
 	position int64 // from 1; 0: not known
 	wait     wait
 	interval float64 // s
+	most     float64 // s; the longest that the interval may be
 }
 
 // prospect of a ticket of that order. It is the same on every gateway that has read the same snapshot.
 func (r *room) prospect(o *outlook, order int64) prospect {
 	var p prospect
 	if !o.snapshot.Known || order == 0 {
-		p.interval = o.pace.Interval(0, 0, false)
+		p.interval, p.most = o.pace.Interval(0, 0, false), o.pace.Most(0, false)
 		return p
 	}
 	ahead := max(r.line.Ahead(order), 0)
@@ -147,7 +150,7 @@ func (r *room) prospect(o *outlook, order int64) prospect {
 		}
 		p.wait = wait{true, max(ceil(e.Seconds), least), max(ceil(e.Low), least), max(ceil(e.High), least)}
 	}
-	p.interval = o.pace.Interval(ahead, float64(p.wait.seconds), p.wait.known)
+	p.interval, p.most = o.pace.Interval(ahead, float64(p.wait.seconds), p.wait.known), o.pace.Most(float64(p.wait.seconds), p.wait.known)
 	return p
 }
 
@@ -157,6 +160,14 @@ func ceil(f float64) int64 {
 		n++
 	}
 	return n
+}
+
+// firstPoll is when the holder of a new ticket is to poll first, in seconds.
+func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float64) int {
+	if w.Epoch != "" { // it is enrolled, and polls to be let in
+		return o.pace.First(0, float64(p.wait.seconds), p.wait.known, random)
+	}
+	return o.pace.First(r.line.Arriving(), float64(p.wait.seconds), p.wait.known, random)
 }
 
 // newRoom makes a room ready. old is the room of that id so far, or nil.

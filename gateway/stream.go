@@ -129,7 +129,7 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow()) // the room holds nobody up now
 		return out.event(b, "admitted"), false
 	}
-	seconds := o.pace.Spread(p.interval, g.random())
+	seconds := pace.Spread(p.interval, p.most, g.random())
 	standing, err := r.line.Check(ctx, admission.Ticket{
 		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
 		Interval: time.Duration(seconds) * time.Second, Client: st.client,

@@ -160,7 +160,7 @@ func (v *visit) serveStatus() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := o.pace.Spread(p.interval, v.g.random())
+	seconds := pace.Spread(p.interval, p.most, v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -248,7 +248,7 @@ func (v *visit) tellExpired(code int, reason string) {
 		p = v.room.prospect(o, w.Order)
 	}
 	out := v.status(o, &w, &p, "expired")
-	out.reason, out.token, out.refresh = reason, v.token, pace.First(v.g.random())
+	out.reason, out.token, out.refresh = reason, v.token, v.room.firstPoll(o, &w, &p, v.g.random())
 	v.json(code, &out)
 }
 

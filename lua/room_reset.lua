@@ -1,21 +1,31 @@
 #!lua flags=allow-oom
 -- room_reset: empties the line; tokens from before are refused by their fence. Sessions stay.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
--- ARGV: now, epoch, seq, policy, who, room
--- RETURNS: {OK, epoch, seq, fence, room time, wall}
+-- ARGV: now, epoch, seq, policy, who, room, since, most
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, how many are left to forget}
 -- INVARIANT: no ticket from before is admitted afterwards.
 -- INCLUDE: clock, room
+
+-- since is 0 for the reset itself, and the room time of that for the calls that go on with it: those who are admitted and
+-- have not claimed, as many as the rate times the claim window, are forgotten most at a time.
 local s, err = open()
 if not s then return err end
-local n = redis.call('ZCARD', LINE) + redis.call('ZCARD', PARKED) + redis.call('ZCARD', ADMITTED)
--- Admitted and not claimed: at most the rate times the claim window.
-local ids = redis.call('ZRANGE', ADMITTED, 0, -1)
-for i = 1, #ids, 1000 do
-  redis.call('HDEL', GRANTS, unpack(ids, i, math.min(#ids, i + 999)))
+local since, most = tonumber(ARGV[7]), tonumber(ARGV[8])
+if since == 0 then
+  since = s.now
+  local n = redis.call('ZCARD', LINE) + redis.call('ZCARD', PARKED) + redis.call('ZCARD', ADMITTED)
+  redis.call('UNLINK', LINE, PARKED, SEEN, PENDING)
+  redis.call('DEL', SNAPSHOT)
+  s.fence = s.fence + 1
+  audit(s, ARGV[5], ARGV[6], 'reset', { { 'tickets', str(n), '0' } })
 end
-redis.call('UNLINK', LINE, PARKED, SEEN, ADMITTED, PENDING)
-redis.call('DEL', SNAPSHOT)
-s.fence = s.fence + 1
-audit(s, ARGV[5], ARGV[6], 'reset', { { 'tickets', str(n), '0' } })
+local ids = redis.call('ZRANGEBYSCORE', ADMITTED, '-inf', str(since), 'LIMIT', 0, most)
+for i = 1, #ids, 1000 do
+  local last = math.min(#ids, i + 999)
+  redis.call('HDEL', GRANTS, unpack(ids, i, last))
+  redis.call('ZREM', ADMITTED, unpack(ids, i, last))
+end
 save_state(s)
-return head(s)
+local answer = head(s)
+answer[7] = redis.call('ZCOUNT', ADMITTED, '-inf', str(since))
+return answer

@@ -30,8 +30,10 @@ type fleet struct {
 	admins       []string
 	config       []string // files
 
+	turn []sync.Mutex // of each gateway, held while it has a fault
+
 	mu       sync.Mutex
-	gateways []*child.Child // nil while one is out
+	gateways []*child.Child
 	frozen   []span
 	faults   []string // logs that tell of a fault of the program
 	stopped  bool
@@ -69,7 +71,7 @@ func (f *fleet) start(ctx context.Context, o options, origin string) error {
 		"--maxmemory-policy", "noeviction"); err != nil {
 		return err
 	}
-	f.gateways = make([]*child.Child, o.gateways)
+	f.gateways, f.turn = make([]*child.Child, o.gateways), make([]sync.Mutex, o.gateways)
 	for i := range o.gateways {
 		addr, err := lastingPort()
 		if err != nil {
@@ -170,6 +172,9 @@ func (f *fleet) inflict(ctx context.Context, p fault) error {
 		f.mu.Unlock()
 		return f.redis.Signal(syscall.SIGCONT)
 	}
+	// On a machine that is late a fault may begin before the one before it has ended.
+	f.turn[p.who].Lock()
+	defer f.turn[p.who].Unlock()
 	f.mu.Lock()
 	g := f.gateways[p.who]
 	f.mu.Unlock()

@@ -27,6 +27,11 @@ func TestFillJudges(t *testing.T) {
 	}{
 		{fault: "none", kept: true},
 		{fault: "tokens are renewed", kept: true},
+		{fault: "the store is slow", kept: true, check: func(t *testing.T, r fillReport) {
+			if r.Unconfirmed == 0 {
+				t.Error("every first poll was confirmed")
+			}
+		}},
 		{fault: "closed at first", kept: true, check: func(t *testing.T, r fillReport) {
 			if r.Errors["join: status 503"] == 0 {
 				t.Errorf("no join was refused: %v", r.Errors)
@@ -126,7 +131,7 @@ func TestRanksAreJudged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3000).Draw(t, "waiting")
 		e := rapid.SampledFrom([]float64{0, 0.001, 0.1}).Draw(t, "error")
-		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)) //nolint:gosec // a test
+		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		orders := make([]int64, n)
 		var sample []told
 		worst := int64(0)

@@ -46,6 +46,7 @@ type tally struct {
 	joinedAt, settledAt            atomic.Int64 // ms: when the last had joined, and was polled first
 	joined, settled, inside, lost  atomic.Int64
 	polls, returned, waiting       atomic.Int64
+	unconfirmed                    atomic.Int64 // first polls that were answered without the store
 	grewEarly, grewLater           growth       // over what was told in the rush; over what was told when all were in
 	newest, swapped, swappedMicros atomic.Int64 // the highest order answered; joins that got one below it, by how much at most
 }
@@ -153,8 +154,10 @@ func (f *filler) Next(_ int, b []byte) ([]byte, int, int) {
 }
 
 // Failed asks again after a while, as Answered does where the gateway is busy: a quarter of a second that doubles up to four.
-func (f *filler) Failed(_, tag int) {
-	f.pause = f.now + 100
+func (f *filler) Failed(kind, tag int) {
+	if kind == fillJoin {
+		f.pause = f.now + 100
+	}
 	f.later(tag)
 }
 
@@ -212,6 +215,11 @@ func (f *filler) Answered(kind, i int, a *wire.Answer) string {
 	switch {
 	case kind == fillJoin:
 		t.state = signed
+	case t.state == signed && !f.tokens.place(i).Confirmed: // the store was too slow for the gateway
+		f.unconfirmed.Add(1)
+		f.moved(t, &s, &f.grewEarly)
+		f.again(i, 1000)
+		return ""
 	case t.state == signed:
 		t.state = enrolled
 		f.settle()
@@ -225,7 +233,9 @@ func (f *filler) Answered(kind, i int, a *wire.Answer) string {
 	if t.interval == 0 {
 		t.interval = 2
 	}
-	f.again(i, uint32(max(s.RefreshAfter, 0.01)*1000))
+	// A page's timer and its network are late by some: whole seconds after the same answer would keep those together for
+	// good who once were.
+	f.again(i, uint32(max(s.RefreshAfter, 0.01)*1000)+rand.Uint32N(250)) //nolint:gosec // as above
 	return ""
 }
 

@@ -18,15 +18,17 @@ import (
 type fillReport struct {
 	Tickets       int              `json:"tickets"`
 	Joined        int64            `json:"joined"`
+	Settled       int64            `json:"settled"` // in the store, let in or lost
 	Waiting       int64            `json:"waiting"` // of these tickets, not let in and not lost
 	LetIn         int64            `json:"let_in"`
 	JoinSeconds   float64          `json:"join_seconds"` // until the last had joined; 0: not all have
 	FillSeconds   float64          `json:"fill_seconds"` // until the last had polled too, so that the store holds all
 	Seconds       float64          `json:"seconds"`
 	Lost          map[string]int   `json:"lost_places"`
-	GrewEarly     grown            `json:"positions_grew_in_the_rush"` // over what was told before all were in: not judged
-	Grew          grown            `json:"positions_grew"`             // over what was told after
-	Returned      int64            `json:"came_back"`                  // tickets that were out of touch for longer than presence lasts
+	GrewEarly     grown            `json:"positions_grew_in_the_rush"`    // over what was told before all were in: not judged
+	Grew          grown            `json:"positions_grew"`                // over what was told after
+	Unconfirmed   int64            `json:"first_polls_without_the_store"` // and asked again
+	Returned      int64            `json:"came_back"`                     // tickets that were out of touch for longer than presence lasts
 	Swapped       int64            `json:"joined_out_of_order"`
 	SwappedMicros int64            `json:"joined_out_of_order_us_at_most"`
 	Ranks         []ranking        `json:"ranks"`
@@ -57,9 +59,9 @@ func (g grown) text() string {
 func (f *fill) report(used time.Duration) fillReport {
 	t := &f.tally
 	r := fillReport{
-		Tickets: f.o.Tickets, Joined: t.joined.Load(), LetIn: t.inside.Load(),
+		Tickets: f.o.Tickets, Joined: t.joined.Load(), Settled: t.settled.Load(), LetIn: t.inside.Load(),
 		JoinSeconds: float64(t.joinedAt.Load()) / 1000, FillSeconds: float64(t.settledAt.Load()) / 1000, Seconds: time.Since(f.started).Seconds(),
-		Lost: map[string]int{}, GrewEarly: t.grewEarly.grown(), Grew: t.grewLater.grown(), Returned: t.returned.Load(),
+		Lost: map[string]int{}, GrewEarly: t.grewEarly.grown(), Grew: t.grewLater.grown(), Returned: t.returned.Load(), Unconfirmed: t.unconfirmed.Load(),
 		Swapped: t.swapped.Load(), SwappedMicros: t.swappedMicros.Load(), Ranks: f.ranks,
 		Joins: quantilesOf(f.result.Latency[fillJoin]), Polls: quantilesOf(f.result.Latency[fillPoll]), Sent: quantilesOf(f.result.Sent),
 		OwnCPU: float64(used.Microseconds()) / float64(max(1, f.result.Asked)), Errors: f.result.Errors, Memory: peakMemory(),
@@ -109,7 +111,10 @@ func (r fillReport) text(out io.Writer) error {
 		fmt.Fprintf(w, "filled     joined in %.1f s (%.0f/s), all in the store after %.1f s (%.0f/s)\n",
 			r.JoinSeconds, float64(r.Tickets)/max(r.JoinSeconds, 0.001), r.FillSeconds, float64(r.Tickets)/max(r.FillSeconds, 0.001))
 	} else {
-		fmt.Fprintf(w, "filled     NOT: %d have not joined\n", int64(r.Tickets)-r.Joined)
+		fmt.Fprintf(w, "filled     NOT: %d have not joined, or are not in the store yet\n", int64(r.Tickets)-r.Settled)
+	}
+	if r.Unconfirmed > 0 {
+		fmt.Fprintf(w, "           %d first polls were answered without the store, which was too slow, and asked again\n", r.Unconfirmed)
 	}
 	say := func(name string, kept bool, bad string) {
 		if kept {

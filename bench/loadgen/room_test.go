@@ -63,6 +63,12 @@ func token(jti string, order int64) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString(payload) + ".c2ln"
 }
 
+// unconfirmed is a token of a place that the store does not hold yet.
+func unconfirmed(jti string, order int64) string {
+	payload, _ := json.Marshal(map[string]any{"jti": jti, "aud": "default", "ord": order})
+	return "e30." + base64.RawURLEncoding.EncodeToString(payload) + ".c2ln"
+}
+
 func (r *room) place() (jti string) {
 	r.next++
 	jti = fmt.Sprintf("v%d", r.next)
@@ -82,6 +88,9 @@ func (r *room) join(w http.ResponseWriter, _ *http.Request) {
 	}
 	jti := r.place()
 	body := map[string]any{"state": "waiting", "refresh_after": r.pause, "token": token(jti, r.orders[jti])}
+	if r.fault == "the store is slow" && r.next%10 == 0 {
+		body["token"] = unconfirmed(jti, r.orders[jti])
+	}
 	if r.fault == "a position grows in the rush" {
 		body["position"], body["waiting"] = 1, 1
 	}
@@ -158,7 +167,7 @@ func (r *room) status(w http.ResponseWriter, q *http.Request) {
 		position = waiting + 1 - position
 	case r.fault == "positions are off by a tenth":
 		position = position*9/10 + 1
-	case r.fault == "tokens are renewed":
+	case r.fault == "tokens are renewed" || r.fault == "the store is slow" && r.polls > 100:
 		answer(w, 200, map[string]any{"state": "waiting", "position": position, "waiting": waiting, "refresh_after": r.pause, "token": token(jti, r.orders[jti])})
 		return
 	}

@@ -24,43 +24,59 @@ type Plan struct {
 	quarter float64 // of absence: no place may be lost by polling as advised
 	cutoff  float64 // seconds of wait; +Inf: the budget is not reached
 	crowded bool    // the waits are not known, and the budget is reached
+	first   float64 // first polls a second that the budget has room for; 0: there is none
 }
 
-// New plans for a line of that many, of whom the last waits for tail seconds (0: not known), and for at most budget
-// polls a second (0: any number).
-func New(absence time.Duration, budget int, waiting int64, tail float64) Plan {
+// New plans for a line of that many, of whom the last waits for tail seconds (0: not known), and arriving others, who will
+// poll for the first time soon; for at most budget polls a second (0: any number).
+func New(absence time.Duration, budget int, waiting, arriving int64, tail float64) Plan {
 	p := Plan{quarter: absence.Seconds() / 4, cutoff: math.Inf(1)}
-	if budget <= 0 || waiting <= 0 {
+	if budget <= 0 {
 		return p
 	}
+	all := float64(budget)
+	// First polls may take half of it; that they take it is planned for.
+	least := p.plan(all-min(all/2, float64(arriving)/soonest), waiting, tail)
+	p.first = max(all/4, all-least)
+	return p
+}
+
+// plan sets from where on polls are as seldom as is allowed, and gives how many a second it comes to.
+func (p *Plan) plan(budget float64, waiting int64, tail float64) (sum float64) {
+	if waiting <= 0 {
+		return 0
+	}
 	if tail <= 0 {
-		p.crowded = float64(waiting)/min(unsureRest, p.quarter) > float64(budget)
-		return p
+		ahead := float64(min(waiting, Front)) / unsureFront
+		rest := float64(max(0, waiting-Front))
+		if p.crowded = ahead+rest/min(unsureRest, p.quarter) > budget; p.crowded {
+			return ahead + rest/p.mean(p.quarter, p.quarter)
+		}
+		return ahead + rest/min(unsureRest, p.quarter)
 	}
 	// The line in slices of waits, each 1/steps of the tail's wait or finer towards the front, where people poll
 	// fastest: slice i lies between tail*q^(i+1) and tail*q^i.
-	const steps, q = 96, 0.9
+	const steps, q = 192, 0.95
 	var polls [steps]float64
-	var sum float64
-	each := func(i int) (lo, hi, people float64) {
-		hi = tail * math.Pow(q, float64(i))
+	each := func(i int) (lo, wait, people float64) {
+		hi := tail * math.Pow(q, float64(i))
 		lo = hi * q
 		if i == steps-1 {
 			lo = 0
 		}
-		return lo, hi, float64(waiting) * (hi - lo) / tail
+		return lo, (lo + hi) / 2, float64(waiting) * (hi - lo) / tail
 	}
 	for i := range steps {
-		lo, hi, people := each(i)
-		polls[i] = people / p.base((lo+hi)/2)
+		_, wait, people := each(i)
+		polls[i] = people / p.mean(p.base(wait), p.most(wait))
 		sum += polls[i]
 	}
-	for i := 0; i < steps && sum > float64(budget); i++ { // the far end first
-		lo, hi, people := each(i)
-		sum += people/p.raised((lo+hi)/2) - polls[i]
+	for i := 0; i < steps && sum > budget; i++ { // the far end first
+		lo, wait, people := each(i)
+		sum += people/p.mean(p.raised(wait), p.most(wait)) - polls[i]
 		p.cutoff = lo
 	}
-	return p
+	return sum
 }
 
 // base is the interval without regard to the budget.
@@ -68,9 +84,20 @@ func (p *Plan) base(wait float64) float64 {
 	return min(max(wait/10, shortest), longest, p.quarter)
 }
 
-// raised is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
-func (p *Plan) raised(wait float64) float64 {
-	return max(p.base(wait), min(wait/2, p.quarter))
+// most is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
+func (p *Plan) most(wait float64) float64 { return min(max(wait/2, shortest), p.quarter) }
+
+// raised is the interval where the budget is reached.
+func (p *Plan) raised(wait float64) float64 { return max(p.base(wait), p.most(wait)) }
+
+// mean is what Spread makes of an interval that may not be longer than most.
+func (p *Plan) mean(interval, most float64) float64 {
+	lo, hi := interval*(1-jitter), interval*(1+jitter)
+	if hi <= most {
+		return interval
+	}
+	cut := min(max(most, lo), hi)
+	return ((lo+cut)/2*(cut-lo) + most*(hi-cut)) / (hi - lo)
 }
 
 // Interval is what somebody is advised, in seconds, before it is spread: with so many ahead, and that many seconds to
@@ -89,19 +116,51 @@ func (p *Plan) Interval(ahead int64, wait float64, known bool) float64 {
 	return unsureFront
 }
 
-// Spread makes whole seconds of an interval, ± 15 %, so that those who came together do not poll together. random lies
-// in [0, 1). What is left of a second is rounded up or down by chance, so that the mean is kept.
-func (p *Plan) Spread(interval, random float64) int {
-	v := interval * (0.85 + 0.3*random)
+// Most is the longest that the interval may be once it is spread.
+func (p *Plan) Most(wait float64, known bool) float64 {
+	if !known {
+		return p.quarter
+	}
+	return p.most(wait)
+}
+
+// jitter is by how much polls are spread, so that those who came together do not poll together.
+const jitter = 0.15
+
+// Spread makes whole seconds of an interval, ± 15 % and at most most. random lies in [0, 1). What is left of a second is
+// rounded up or down by chance, so that the mean is kept.
+func Spread(interval, most, random float64) int {
+	v := min(interval*(1-jitter+2*jitter*random), most)
 	whole := math.Floor(v)
 	if rest := random*1009 - math.Floor(random*1009); rest < v-whole {
 		whole++
 	}
-	return int(max(1, min(whole, math.Floor(p.quarter))))
+	return int(max(1, min(whole, math.Floor(most))))
 }
 
-// First is when a new ticket polls first: within 1 to 3 s.
-func First(random float64) int { return 1 + int(random*3) }
+const (
+	soonest = 3.0
+	latest  = 60.0
+)
 
-// LongestFirst bounds First.
-const LongestFirst = 3 * time.Second
+// LongestFirst bounds First where few arrive.
+const LongestFirst = soonest * time.Second
+
+// First is when a new ticket polls first, which enrols it, in seconds: after one to three. Where more arrive than the budget
+// has room for, each first poll is due when those of all who came before have been made (arriving: how many have not). It is
+// never later than a minute: until then arrivals count as ahead.
+func (p *Plan) First(arriving int64, wait float64, known bool, random float64) int {
+	usual := 1 + int(random*soonest)
+	if p.first <= 0 || float64(arriving) <= soonest*p.first {
+		return usual
+	}
+	most := min(latest, p.quarter)
+	if known {
+		most = min(most, max(wait/2, soonest))
+	}
+	due := 1 + float64(arriving)/p.first // those before take the seconds from 1 on
+	if due > most {                      // nothing orders them any more but chance
+		return int(most * (1 - 2*jitter*random))
+	}
+	return Spread(due, most, random)
+}

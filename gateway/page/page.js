@@ -232,4 +232,4 @@ if (+opens) put("opens", say("opens", {t: opens.toLocaleString(root.lang, {dateS
 if (data.joined && +data.place) place({position: +data.place, joined_at: data.joined});
 put("note", note);
 link();
-timer = setTimeout(poll, 1e3 + 2e3 * Math.random());
+timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * Math.random()) : 1 + 2 * Math.random()));

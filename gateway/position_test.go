@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"bufio"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// A line of thousands moves on while some leave and nobody comes: nobody is ever told a larger position than before, neither
+// by the front, nor by the sketch behind it, nor from memory, nor with a renewed token.
+func TestPositionNeverGrows(t *testing.T) {
+	t.Parallel()
+	p := policy(1)
+	p.Rate = 100_000
+	b, _ := one(t, Room{ID: "sale", Policy: p})
+	b.call("GET /", asJSON).code(t, 200) // takes the burst
+	if err := b.state.Load().byID["sale"].line.(*admission.Room).Pause(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	const crowd, askers, lasts = 5000, 16, 40 * time.Second // at most: a busy machine takes longer to let enough of them move on
+	type visitor struct {
+		token    string
+		position int64
+		over     bool
+	}
+	all := make([]visitor, crowd)
+	var work, joined sync.WaitGroup
+	joined.Add(askers)
+	begin := make(chan time.Time)
+	var moved atomic.Int64
+	for k := range askers {
+		work.Go(func() {
+			c, err := net.Dial("tcp", b.addr)
+			if err != nil {
+				t.Error(err)
+				joined.Done()
+				return
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(2 * time.Minute))
+			r := bufio.NewReader(c)
+			settled := false // until then the line grows, also by those who came sooner and poll later
+			ask := func(v *visitor, request string) (ok bool) {
+				header := []string{request}
+				if v.token != "" {
+					header = append(header, "X-Waiting-Room-Token: "+v.token)
+				}
+				a, err := exchange(c, r, header...)
+				if err != nil || a.status >= 300 {
+					t.Errorf("%s: %v %+v", request, err, a)
+					return false
+				}
+				if fresh := a.field("token"); fresh != "" {
+					v.token = fresh
+				}
+				state := a.field("state")
+				if v.over = state != "waiting"; v.over {
+					moved.Add(1)
+					return true
+				}
+				n, err := strconv.ParseInt(a.field("position"), 10, 64)
+				if err != nil || settled && n > v.position {
+					t.Errorf("told position %d and then %s (%v)", v.position, a.body, err)
+					return false
+				}
+				v.position = n
+				return true
+			}
+			mine := func(do func(*visitor) bool) bool {
+				for i := k; i < crowd; i += askers {
+					if !all[i].over && !do(&all[i]) {
+						return false
+					}
+				}
+				return true
+			}
+			ok := mine(func(v *visitor) bool { return ask(v, "POST /.waiting-room/sale/tickets") })
+			for range 2 { // enrols them all
+				ok = ok && mine(func(v *visitor) bool { return ask(v, "GET /.waiting-room/sale/status") })
+			}
+			joined.Done()
+			until := <-begin
+			ok = ok && mine(func(v *visitor) bool { return ask(v, "GET /.waiting-room/sale/status") })
+			settled = true
+			for ok && time.Now().Before(until) && moved.Load() < 700 {
+				ok = mine(func(v *visitor) bool {
+					if rand.IntN(50) == 0 {
+						v.over = true
+						moved.Add(1)
+						_, err := exchange(c, r, "DELETE /.waiting-room/sale/tickets", "X-Waiting-Room-Token: "+v.token)
+						if err != nil {
+							t.Error(err)
+						}
+						return err == nil
+					}
+					return ask(v, "GET /.waiting-room/sale/status")
+				})
+			}
+		})
+	}
+	joined.Wait()
+	line := b.state.Load().byID["sale"].line
+	// Each part of the sketch is to be counted anew since the last of them came: until then one more of them may be ahead.
+	var last *admission.Snapshot
+	deadline := time.Now().Add(time.Minute)
+	for counted := 0; counted < 40; pause(10 * time.Millisecond) {
+		if now := line.Snapshot(); now != last && sketched(now) {
+			last = now
+			counted++
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the line has no whole sketch after a minute")
+		}
+	}
+	if err := line.(*admission.Room).Resume(t.Context(), "test"); err != nil {
+		t.Error(err)
+	}
+	until := time.Now().Add(lasts)
+	for range askers {
+		select {
+		case begin <- until:
+		case <-time.After(time.Minute):
+			t.Error("somebody has stopped asking")
+		}
+	}
+	work.Wait()
+	if n := moved.Load(); n < 100 {
+		t.Errorf("only %d of %d have moved on", n, crowd)
+	}
+}
+
+// sketched tells whether positions behind the front are no guesses any more.
+func sketched(s *admission.Snapshot) bool {
+	last := int64(len(s.Front)) - 1
+	for _, k := range s.Sketch {
+		if k.Rank-last > 2+last/200 {
+			return false
+		}
+		last = k.Rank
+	}
+	return len(s.Sketch) > 0
+}
