@@ -67,7 +67,8 @@ func FuzzParseSnapshot(f *testing.F) {
 			}
 			s.ahead(k.Order - 1)
 		}
-		s.unenrolled(s.RoomTime + 1)
+		s.unenrolled(s.RoomTime+1, 0)
+		s.carried(s.RoomTime + 1)
 		again, _, _ := parseSnapshot(text, basePolicy)
 		again.follow(s)
 	})
