@@ -69,20 +69,24 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 	}
 	s.Ticket.ID = a.ID
 	o := v.room.outlook()
-	if s.State != admission.Waiting {
+	switch s.State {
+	case admission.Active:
 		w := token.Waiting{ID: token.ID(a.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
-		t := s.Ticket
-		t.Client = a.Client
-		if s.State == admission.Active {
-			v.outcome = letIn
-			state := stateAdmitted
-			if code == 200 {
-				state = stateActive
-			}
-			v.tellAdmitted(code, &w, &s, state)
-			return
+		v.outcome = letIn
+		state := stateAdmitted
+		if code == 200 {
+			state = stateActive
 		}
-		v.tell(code, o, &w, &s, &t, 1)
+		v.tellAdmitted(code, &w, &s, state)
+		return
+	case admission.Admitted:
+		// Its turn has come, and a poll will claim it. A repeated join does not: it may be one that was held up on its way,
+		// made before its client had the nonce with which it polls, which would find its ticket spent.
+		v.remember()
+		w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+		out := v.status(o, &w, &prospect{}, stateWaiting)
+		out.refresh, out.token = 1, v.token
+		v.json(code, &out)
 		return
 	}
 	v.remember()

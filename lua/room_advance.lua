@@ -40,7 +40,7 @@ end
 local snapshot = redis.call('GET', SNAPSHOT)
 local built, at = string.match(snapshot or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 -- After a silence the last tick counts as now (keep_time), but what the room looked like before it is of no use.
-if snapshot and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
+if at and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
   if #ARGV > 10 or s.moved then save_state(s) end
   local answer = head(s)
   answer[7] = built == ARGV[9] and '' or snapshot
@@ -217,12 +217,18 @@ for i = 2, #heads, 2 do
   edge = ord
 end
 local oldest = heads[2] or '0'
-local chunks, ends, came, left = {}, {}, 0, 0
-if snapshot then
-  local size = tonumber(string.match(snapshot, '^[^\n]* (%d+)\n'))
-  chunks, ends, came, left = unpack(cmsgpack.unpack(string.sub(snapshot, -size)), 2)
+-- A sketch that cannot be read is begun anew: an error would end the tick here, after it has admitted and before the limiter
+-- is told, and the next one likewise.
+local function drawn(text)
+  local chunks, ends, came, left = {}, {}, 0, 0
+  if text then
+    local size = tonumber(string.match(text, '^[^\n]* (%d+)\n'))
+    chunks, ends, came, left = unpack(cmsgpack.unpack(string.sub(text, -size)), 2)
+  end
+  return sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
 end
-chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
+local read, chunks, ends = pcall(drawn, snapshot)
+if not read then chunks, ends = drawn(nil) end
 local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
 local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail })
 local flow = {}

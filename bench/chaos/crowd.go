@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type crowd struct {
 	doubles map[string]int // tickets spent twice
 	odd     map[string]int // refusals that were tried again
 	times   []time.Duration
+	traces  []string
 }
 
 func newCrowd(o options, addrs []string) (*crowd, error) {
@@ -105,8 +107,10 @@ func (c *crowd) last(ctx context.Context) {
 		case g.left:
 			all.Go(func() {
 				a, ok := g.ask(ctx, func(v *visitor.Client) (visitor.Answer, error) { return v.Status(&g.cred) })
-				if ok && a.Status.State != "ended" {
+				// Where the answer to a claim was lost it had become a session before.
+				if ok && a.Status.State != "ended" && a.Status.State != "active" {
 					c.double("a ticket that was given up is %s", a.Status.State)
+					c.explain(g)
 				}
 			})
 		}
@@ -138,6 +142,15 @@ func (c *crowd) took(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.times = append(c.times, d)
+}
+
+// explain keeps what a few of those were told who were treated wrongly.
+func (c *crowd) explain(g *guest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.traces) < 3 {
+		c.traces = append(c.traces, fmt.Sprintf("ticket %s, cookies %t, key %t\n\t%s", g.place.ID, g.cred.Cookies, g.cred.Key != "", strings.Join(g.trace, "\n\t")))
+	}
 }
 
 // quantile of the times of answers.

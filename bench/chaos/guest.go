@@ -150,6 +150,7 @@ func (g *guest) hear(ctx context.Context, a visitor.Answer, now time.Time) bool 
 			return g.robbed()
 		}
 		g.crowd.lose("a place became %s %s", a.Status.State, a.Status.Reason)
+		g.crowd.explain(g)
 		return false
 	}
 	if g.cred.Token != "" && !g.keep(now) {
@@ -263,7 +264,7 @@ func (g *guest) leave(ctx context.Context) {
 	if ok && a.HTTP != http.StatusNoContent {
 		g.crowd.fault("leaving was answered %d %s", a.HTTP, a.Status.Code)
 	}
-	g.left = true
+	g.left = ok
 }
 
 // shop, by whoever has the session, uses it through any gateway, whatever state the store is in, and ends it.

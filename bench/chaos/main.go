@@ -109,6 +109,7 @@ type report struct {
 	Doubles    map[string]int `json:"tickets_spent_twice"`
 	Wrong      map[string]int `json:"wrong_answers"`
 	Odd        map[string]int `json:"refusals_tried_again"`
+	Traces     []string       `json:"traces,omitempty"` // of a few who were treated wrongly
 	Broken     []string       `json:"broken"`
 }
 
@@ -155,6 +156,13 @@ func run(ctx context.Context, o options) (r report, err error) {
 	if err != nil {
 		return r, err
 	}
+	for i, admin := range f.admins {
+		up, err := metricOf(ctx, admin, "anteroom_store_up")
+		age, err2 := metricOf(ctx, admin, `anteroom_snapshot_age_seconds{room="sale"}`)
+		if up != 1 || age > 2 || err != nil || err2 != nil {
+			c.fault("gateway %d at the end: store_up %g, snapshot %.1f s old %v\n%s", i, up, age, errors.Join(err, err2), f.gateways[i].Log)
+		}
+	}
 	asking, cancel := context.WithTimeout(ctx, 30*time.Second)
 	c.last(asking)
 	cancel()
@@ -172,7 +180,7 @@ func (c *crowd) report(f *fleet, counted int) report {
 		Visitors: len(c.guests), In: c.in.Load(), Polls: c.polls.Load(), Passes: c.passes.Load(), Repeated: c.repeated.Load(),
 		Robbed: c.robbed.Load(), Unanswered: c.unanswered.Load(),
 		P50: float64(c.quantile(0.5)) / 1e6, P99: float64(c.quantile(0.99)) / 1e6,
-		Judgement: j, Lost: c.lost, Doubles: c.doubles, Wrong: c.wrong, Odd: c.odd, Broken: j.broken(c.o),
+		Judgement: j, Lost: c.lost, Doubles: c.doubles, Wrong: c.wrong, Odd: c.odd, Traces: c.traces, Broken: j.broken(c.o),
 	}
 	for _, s := range f.frozen {
 		r.Frozen += float64(s.to-s.from) / 1e6
@@ -225,7 +233,13 @@ func (r report) print(out io.Writer, asJSON bool) error {
 			row("  "+what, "%d times", m[what])
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, t := range r.Traces {
+		fmt.Fprintln(out, t)
+	}
+	return nil
 }
 
 func sum(m map[string]int) (n int) {

@@ -233,7 +233,9 @@ func (f *filler) Answered(kind, i int, a *wire.Answer) string {
 	if t.interval == 0 {
 		t.interval = 2
 	}
-	f.again(i, uint32(max(s.RefreshAfter, 0.01)*1000))
+	// A page's timer and its network are late by some: whole seconds after the same answer would keep those together for
+	// good who once were.
+	f.again(i, uint32(max(s.RefreshAfter, 0.01)*1000)+rand.Uint32N(250)) //nolint:gosec // as above
 	return ""
 }
 

@@ -1,7 +1,8 @@
 package main
 
-// wheel orders tickets by when they are due, in 16 ms and in four bytes each: a list for each spoke, its links in the
-// tickets. What is due in a later turn is hung up again when its spoke comes by.
+// wheel orders tickets by when they are due, to the millisecond and in four bytes each: a list for each spoke, its links
+// in the tickets. What is due in a later turn is hung up again when its spoke comes by. Coarser spokes would send polls
+// in clumps, which a gateway would ask the store about in one go: a crowd does not come in clumps.
 type wheel struct {
 	spokes  []int32 // the first ticket of each; -1: none
 	turned  uint32  // spokes that have come by
@@ -11,8 +12,8 @@ type wheel struct {
 }
 
 const (
-	spokeBits = 4 // 16 ms
-	spokes    = 1 << 13
+	spokeBits = 0       // of a time in ms that a spoke leaves out
+	spokes    = 1 << 17 // two minutes
 	nobody    = -1
 )
 

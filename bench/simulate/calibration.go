@@ -154,5 +154,5 @@ func (c *Calibration) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(raw, '\n'), 0o644) //nolint:gosec // for everybody to read
+	return os.WriteFile(path, append(raw, '\n'), 0o644)
 }

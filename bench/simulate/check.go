@@ -24,7 +24,7 @@ const (
 
 // measured is what a line of real tickets took, in the units of an Outcome.
 type measured struct {
-	polls, calls, commands, redisCPU, redisMem, redisIn, redisOut, cpu, memory float64
+	polls, calls, commands, redisCPU, redisMem, redisIn, redisOut, cpu, memory, letIn float64
 }
 
 // check fills lines, keeps them polling, and prints what they took beside what the model says.
@@ -37,6 +37,7 @@ func check(ctx context.Context, out io.Writer, c *Calibration, o options, dir st
 		}
 		r := Room{Waiting: float64(n), Rate: checkRate, Absence: checkAbsence, Budget: 20_000, Visit: 450 * time.Second, TTL: 5 * time.Minute, Gateways: 1, Cores: 2}
 		u := r.Outcome(c)
+		u.RedisMem = c.RedisBase + r.Waiting*c.at(r.Waiting).Bytes + m.letIn*c.Gone // nobody has been forgotten yet
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintf(w, "%s waiting\tsimulated\tmeasured\terror\t\n", number(float64(n)))
 		for _, row := range []struct {
@@ -68,6 +69,7 @@ func fillAndWatch(ctx context.Context, o options, n int, dir string) (m measured
 		return m, err
 	}
 	defer b.close()
+	opened := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -121,7 +123,7 @@ func fillAndWatch(ctx context.Context, o options, n int, dir string) (m measured
 	per := func(x int64) float64 { return float64(x) / s }
 	return measured{
 		polls: (more - answered) / s, calls: per(d.Calls), commands: per(d.Commands), redisCPU: d.CPU.Seconds() / s, redisMem: float64(after.Memory - after.Clients),
-		redisIn: per(d.In), redisOut: per(d.Out), cpu: µs / 1e6 / s, memory: float64(mem),
+		redisIn: per(d.In), redisOut: per(d.Out), cpu: µs / 1e6 / s, memory: float64(mem), letIn: checkRate * time.Since(opened).Seconds(),
 	}, nil
 }
 

@@ -147,11 +147,6 @@ func measureGateway(ctx context.Context, t tools, dir string) (g Gateway, err er
 	if g.Idle, err = b.idle(ctx, 2*time.Second); err != nil {
 		return g, err
 	}
-	base, err := child.Memory(b.gateway.PID())
-	if err != nil {
-		return g, err
-	}
-	g.Base = float64(base)
 	tokens := filepath.Join(dir, "tokens")
 	var filled filledReport
 	if err := b.load(ctx, &filled, "fill", "--room", "line", "--tickets", fmt.Sprint(line), "--sample", "0", "--tokens-out", tokens, "--connections", "256"); err != nil {
@@ -204,6 +199,12 @@ func measureGateway(ctx context.Context, t tools, dir string) (g Gateway, err er
 	// A join reads a body of two bytes and draws a number; what it costs more than a poll is its token.
 	g.Sign = max(0, g.Join-g.poll(5000))
 	g.Claim = 2 * g.Sign // a pass, in the body, a header and a cookie
+	// With its caches filled and its heap as large as load makes it; less what the line takes, which is counted apart.
+	base, err := child.Memory(b.gateway.PID())
+	if err != nil {
+		return g, err
+	}
+	g.Base = float64(base) - line*ticketBytes
 	if err := b.connections(ctx, far, &g); err != nil {
 		return g, err
 	}

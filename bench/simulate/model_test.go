@@ -63,7 +63,7 @@ func TestRenewalIsWhatVisitorsDo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		quarter := rapid.Float64Range(45, 900).Draw(t, "quarter")
 		interval := min(rapid.Float64Range(2, 900).Draw(t, "interval"), quarter)
-		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)) //nolint:gosec // a test
+		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		sum := 0.0
 		const rounds = 3000
 		for range rounds {
@@ -137,7 +137,7 @@ func TestOutcomeAddsUp(t *testing.T) {
 	}
 }
 
-// More people never cost less, the store's work is far below a check for each poll, gateways are as many as their plan
+// More people take more memory and poll no less, the store's work is far below a check for each poll, gateways are as many as their plan
 // allows and no more, and a longer absence spares the store.
 func TestOutcomeIsSane(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -151,7 +151,7 @@ func TestOutcomeIsSane(t *testing.T) {
 		more := r
 		more.Waiting, more.Rate, more.Arrivals = 1.5*n, 1.5*r.Rate, 1.5*r.Arrivals
 		m := more.Outcome(c)
-		if m.RedisMem < o.RedisMem || m.Gateways < o.Gateways || m.Front+m.Renewals < 0.95*(o.Front+o.Renewals) {
+		if m.RedisMem < o.RedisMem || m.Polls < 0.85*o.Polls { // a budget that is reached keeps polls where they are
 			t.Fatalf("half as many again cost less: %+v, then %+v", o, m)
 		}
 		if checks := o.Front + o.Renewals; checks > o.Polls*1.0001 || o.Renewals > n/(r.Absence.Seconds()/4)*1.0001 {

@@ -597,3 +597,30 @@ func TestABodyIsNoRequest(t *testing.T) {
 		}
 	}
 }
+
+// A repeated join that comes late, from before its client had a nonce, finds the ticket admitted: it does not claim it, for
+// nobody may be there to hear, and the client itself would find it spent.
+func TestALateRepeatOfAJoinClaimsNothing(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 2, burst: 1}")}})
+	newClient(t, g).join(g)
+	key := headers{"Idempotency-Key": "a-key-of-a-join-that-is-repeated"}
+	browser, late := newBrowser(t, g), newClient(t, g)
+	first := browser.ask(g, http.MethodPost, "/.waiting-room/sale/tickets", "", key).want(http.StatusCreated).status()
+	if first.State != "waiting" {
+		t.Fatalf("joined: %v", first)
+	}
+	adminOf(t, g).rooms("sale", func(r roomInfo) bool { return r.Admitted == 1 })
+	repeat := late.ask(g, http.MethodPost, "/.waiting-room/sale/tickets", "", key).want(http.StatusOK).status()
+	if repeat.State != "waiting" || repeat.Pass != "" || repeat.Token == "" {
+		t.Errorf("the repeat: %v", repeat)
+	}
+	until(t, "the browser is let in", func() bool {
+		s := browser.get(g, "/.waiting-room/sale/status").want(http.StatusOK).status()
+		if s.State == "ended" {
+			t.Fatalf("its ticket is spent: %v", s)
+		}
+		return s.Pass != ""
+	})
+}
