@@ -351,6 +351,8 @@ func (r *Room) claimed(t Ticket) (Standing, bool) {
 	snap, now := r.Snapshot(), r.c.mono()
 	m, ok := r.memory.get(t.ID, now)
 	switch {
+	case t.Fence < snap.Fence:
+		return Standing{}, false
 	case !ok:
 	case m.standing.State == Admitted: // the store was not asked to claim it
 		return Standing{}, false
