@@ -85,12 +85,12 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	answers, err := r.ask(ctx, "room_enter", args, len(qs))
 	var orders []int64
 	for i, a := range answers {
-		if (qs[i].kind == "arrive" || qs[i].kind == "keyed") && (a.code == "W" || a.code == "S") && a.ord > r.Snapshot().RoomTime {
+		if (qs[i].kind == "arrive" || qs[i].kind == "keyed") && (a.code == "W" || a.code == "S") {
 			orders = append(orders, a.ord)
 		}
 	}
-	if len(orders) > 0 {
-		r.change(func(b *beyond) { b.recent = b.recent.with(orders) })
+	if len(orders) > 0 { // but for those that a newer snapshot holds by now
+		r.change(func(b *beyond) { b.recent = b.recent.with(orders).after(b.snap.RoomTime) })
 	}
 	return answers, err
 }

@@ -336,6 +336,7 @@ func (v *visit) serveEvents() {
 	s := v.g.streams
 	v.ctx.Hijack(func(c net.Conn) {
 		st.conn = proxy.TakeOver(c)
+		giveUp(proxy.Socket(st.conn), streamSilent)
 		if st.conn.SetWriteDeadline(time.Now().Add(streamWrite)) == nil {
 			if _, err := st.conn.Write(header); err == nil {
 				s.add(st)

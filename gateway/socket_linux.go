@@ -3,6 +3,7 @@ package gateway
 import (
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,5 +23,20 @@ func hush(ln net.Listener) {
 	_ = raw.Control(func(fd uintptr) {
 		// Where that is not to be had, the socket is closed a little less politely.
 		_ = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	})
+}
+
+// giveUp has the system end a connection whose other end has not acknowledged for that long what it was sent.
+func giveUp(c net.Conn, after time.Duration) {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return // the first write tells
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
 	})
 }

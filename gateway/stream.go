@@ -21,6 +21,10 @@ const (
 	closeTell   = time.Second      // and between two events
 	farLook     = 2 * time.Second  // between two looks otherwise
 	streamWrite = 5 * time.Second  // the longest that a client may leave events unread
+
+	// streamSilent is how long nothing may come back from a client's machine for what it was sent. A stream counts as hearing
+	// of its visitor, and the system by itself would try to reach one that is gone for a quarter of an hour.
+	streamSilent = time.Minute
 )
 
 // stream is one client's. It belongs to the loop while it is in the wheel, and to a worker from when it is due; mu of streams
