@@ -138,7 +138,7 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	s := &m.shards[m.sweep&63]
 	m.sweep++
 	s.mu.Lock()
-	keep := max(absence/4, 90*time.Second) // patienceFor asks how long ago it was
+	keep := absence / 4
 	for id, p := range s.line {
 		if since(now, p.at) > keep {
 			delete(s.line, id)

@@ -69,6 +69,7 @@ func FuzzParseSnapshot(f *testing.F) {
 			s.ahead(k.Order - 1)
 		}
 		s.unenrolled(s.RoomTime+1, s.RoomTime)
+		s.carried(s.RoomTime + 1)
 		again, _, _ := parseSnapshot(text, basePolicy)
 		again.follow(s)
 	})

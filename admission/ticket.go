@@ -50,14 +50,6 @@ func grace(interval time.Duration) int64 {
 	return max(30, int64((2*interval+10*time.Second+time.Second-1)/time.Second))
 }
 
-// patienceFor is for how many seconds somebody counts as present who was silent for that long before and came back.
-// Browsers let a hidden page wake once a minute, whatever it is advised: its next poll is waited for likewise. Whoever is
-// gone for longer is no such page.
-func patienceFor(silence time.Duration) int64 {
-	const minute, late = 75 * time.Second, 15 * time.Second
-	return int64((min(silence, minute) + late) / time.Second)
-}
-
 func (c Client) arg() string {
 	if c == (Client{}) {
 		return ""
@@ -268,7 +260,6 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 		return Standing{State: Waiting, Ticket: t}, nil
 	}
 	presented, now := t, r.c.mono()
-	patience := grace(t.Interval)
 	if m, ok := r.memory.get(t.ID, now); ok {
 		if s, final := m.answer(t, now); final {
 			return s, nil
@@ -278,7 +269,6 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 			k := m.standing.Ticket
 			t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
 		}
-		patience = max(patience, patienceFor(time.Duration(now-m.at)))
 	}
 	near = r.inFront(snap, t.Order)
 	if !near && r.confirmed(snap, t) {
@@ -295,11 +285,11 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 		if near {
 			lane = r.near
 		}
-		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, grace: patience})
+		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, grace: grace(t.Interval)})
 		enrol = err == nil && ans.code == "U"
 	}
 	if enrol {
-		ans, err = r.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, grace: patience, t: t})
+		ans, err = r.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, grace: grace(t.Interval), t: t})
 	}
 	if errors.Is(err, ErrStore) {
 		return r.checkOffline(t), nil
@@ -361,6 +351,8 @@ func (r *Room) claimed(t Ticket) (Standing, bool) {
 	snap, now := r.Snapshot(), r.c.mono()
 	m, ok := r.memory.get(t.ID, now)
 	switch {
+	case t.Fence < snap.Fence:
+		return Standing{}, false
 	case !ok:
 	case m.standing.State == Admitted: // the store was not asked to claim it
 		return Standing{}, false

@@ -156,7 +156,8 @@ func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
 	}
 	defer ln.Close()
 	const deaf = streamWorkers + 20
-	for i := range deaf {
+	var full []net.Conn
+	for range deaf {
 		client, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -176,14 +177,17 @@ func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
 			err = nil
 			return !takes(server)
 		})
+		full = append(full, server)
+	}
+	for i, server := range full {
 		if p := b.streams.reserve(); p != nil {
 			t.Fatal(p.code)
 		}
 		b.streams.add(&stream{conn: server, room: room, waiting: token.Waiting{ID: token.ID{byte(i), byte(i >> 8), 7}, Room: "sale", Order: int64(i + 1)}})
 	}
 	listenTo(t, b.addr, b.call("POST /.waiting-room/sale/tickets").field("token"))
-	if n := b.streams.counted(); n != deaf+1 {
-		t.Errorf("%d streams are open when one was told, want %d: it waited for those who do not read", n, deaf+1)
+	if n := b.streams.counted(); n < deaf/2 { // had it waited for workers, most were ended by now
+		t.Errorf("%d streams of %d are open when one was told: it waited for those who do not read", n, deaf+1)
 	}
 	eventually(t, "only the one who reads is left", func() bool { return b.streams.counted() == 1 })
 }

@@ -164,7 +164,13 @@ func (m *Model) end(now int64, id admission.ID, what string) {
 	delete(m.Line, id)
 }
 
+// heard renews a place. Who was silent before and came back is waited for as long the next time, up to 90 s: a browser
+// may let a hidden page wake once a minute only.
 func (m *Model) heard(now int64, p *Place, grace time.Duration) {
+	if p.Seen > 0 {
+		silence := time.Duration((now/1000-p.Seen/1000)/1000) * time.Second
+		grace = max(grace, 15*time.Second+min(75*time.Second, silence))
+	}
 	p.Seen = now / 1000 * 1000
 	p.Until = p.Seen + grace.Microseconds()
 	p.Parked = false

@@ -25,7 +25,7 @@ import (
 func streamsCommand(s *shared) *cobra.Command {
 	var n int
 	var open float64
-	var hold time.Duration
+	var hold, opening time.Duration
 	cmd := &cobra.Command{
 		Use:   "streams",
 		Short: "Join, and wait for the turn on event streams that stay open, without a poll",
@@ -50,7 +50,7 @@ Exit status 1 if a stream was told nothing, a place was lost, or somebody was le
 			showing, stop := context.WithCancel(cmd.Context())
 			var shown sync.WaitGroup
 			shown.Go(func() { progress(showing, os.Stderr, l.line) })
-			err = l.run(cmd.Context(), open, hold)
+			err = l.run(cmd.Context(), open, hold, opening)
 			stop()
 			shown.Wait()
 			if err != nil {
@@ -69,6 +69,7 @@ Exit status 1 if a stream was told nothing, a place was lost, or somebody was le
 	f.IntVar(&n, "streams", 20_000, "how many; each needs a file descriptor here and one in the gateway")
 	f.Float64Var(&open, "open-rate", 2000, "streams opened a second")
 	f.DurationVar(&hold, "hold", 30*time.Second, "how long they stay open after the last was opened, unless all are let in sooner")
+	f.DurationVar(&opening, "open-wait", time.Minute, "how long the last may take to be told something")
 	return cmd
 }
 
@@ -108,7 +109,7 @@ type listener struct {
 // perAddress is how many connections come from one address of this machine: it has no more ports.
 const perAddress = 20_000
 
-func (l *listeners) run(ctx context.Context, rate float64, hold time.Duration) error {
+func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Duration) error {
 	if err := l.join(ctx); err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (l *listeners) run(ctx context.Context, rate float64, hold time.Duration) e
 	go func() { over.Wait(); close(allOver) }()
 	select {
 	case <-allOpen:
-	case <-time.After(time.Minute):
+	case <-time.After(opening):
 	}
 	l.mostOpen = l.nowOpen.Load()
 	fmt.Fprintf(os.Stderr, "%d streams are open after %s\n", l.mostOpen, time.Since(began).Round(time.Millisecond))

@@ -281,10 +281,14 @@ local function waiting(s, p, id, grace)
   if not ord and not parked then return nil end
   local field, rest = bag_of(id)
   local bag = redis.call('HGET', SEEN, field)
-  if absent(s, p, (read_record(bag, rest))) then
+  local ms = read_record(bag, rest)
+  if absent(s, p, ms) then
     reap(s, id)
     return nil
   end
+  -- Browsers let a hidden page wake once a minute, whatever it is advised: for somebody who was silent for so
+  -- long and came back, the next poll is waited for likewise.
+  grace = math.max(grace, 15 + math.min(75, math.floor((s.now / 1000 - ms) / 1000)))
   if parked then
     join(s, id, parked)
     redis.call('ZREM', PARKED, id)

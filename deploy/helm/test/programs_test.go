@@ -52,7 +52,9 @@ func TestMain(m *testing.M) {
 		return true
 	})
 	slices.Sort(lines)
-	fmt.Println("rendered:", strings.Join(lines, ", "))
+	if len(lines) > 0 {
+		fmt.Println("rendered:", strings.Join(lines, ", "))
+	}
 	os.Exit(code)
 }
 
