@@ -118,7 +118,7 @@ func TestAnswerOvertakesContinue(t *testing.T) {
 // Who reads slowly, but reads, is no client that takes nothing, however much the kernel would hold for it.
 func TestSlowButSteadyReader(t *testing.T) {
 	t.Parallel()
-	const limit = 2500 * time.Millisecond
+	const limit = 4 * time.Second
 	o := newRecorder(t, func(s *session) {
 		if s.head() != "" {
 			s.write("HTTP/1.1 200 OK\r\n\r\n")
@@ -141,7 +141,7 @@ func TestSlowButSteadyReader(t *testing.T) {
 // So it is with an answer of the handler's own, which is one write.
 func TestSlowButSteadyReaderOfOurs(t *testing.T) {
 	t.Parallel()
-	const limit, size = 2500 * time.Millisecond, 16 << 20
+	const limit, size = 4 * time.Second, 16 << 20
 	for _, path := range []string{"/direct", "/fast"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
