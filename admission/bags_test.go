@@ -160,3 +160,49 @@ func TestTheLivingGiveUpTheDeadBesideThem(t *testing.T) {
 	}
 	hear(ids[6])
 }
+
+// Who is absent behind somebody who is there, or parked, is given up by a tick: nobody comes to them, and nobody is beside them.
+func TestTicksGiveUpWhoIsAbsentBehindThoseWhoAreThere(t *testing.T) {
+	client, clock := redistest.Client(t), newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst, p.Absence = 0, 1000, 2*time.Minute
+	r := testRoom(t, client, redistest.Prefix(t), clock, p)
+	ids := []ID{{1}, {2}, {3}}
+	for _, id := range ids {
+		clock.pass(time.Millisecond)
+		if s, _, err := r.Join(ctx5(t), Arrival{ID: id, Keyed: true}); err != nil || s.State != Waiting {
+			t.Fatalf("%+v %v", s, err)
+		}
+	}
+	in := func() (all [2]int64) {
+		t.Helper()
+		for i := range all {
+			n, err := client.ZCard(ctx5(t), r.keys[2+i]).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i] = n
+		}
+		return all
+	}
+	pass := func(ticks int) {
+		t.Helper()
+		for range ticks {
+			clock.pass(4 * time.Second)
+			if a, err := r.sendSeen(ctx5(t), []seenQ{{id: ids[1], grace: 30}}); err != nil || a[0].code != "W" {
+				t.Fatalf("%+v %v", a, err)
+			}
+			if err := r.Tick(ctx5(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pass(30)
+	if n := in(); n != [2]int64{2, 1} {
+		t.Errorf("before absence: %d in line and parked", n)
+	}
+	pass(2)
+	if n := in(); n != [2]int64{1, 0} {
+		t.Errorf("after absence: %d in line and parked", n)
+	}
+}
