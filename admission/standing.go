@@ -67,6 +67,8 @@ type Standing struct {
 	// AdmittedAt is Redis's clock in microseconds, set by the store when the
 	// ticket was admitted; 0 for Waiting and Expired.
 	AdmittedAt int64
+	// First marks the claim that made the session; its repeats are Active as well.
+	First bool
 	// Offline marks an answer that was made without the store.
 	Offline bool
 }

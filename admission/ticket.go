@@ -151,9 +151,17 @@ func (r *Room) standing(t Ticket, a reply) Standing {
 	default:
 		s.State = Ended
 	}
+	first := a.code == "C" && a.reason == claimedFirst
+	if first {
+		s.Reason = ""
+	}
 	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenRoom: a.h.room})
+	s.First = first
 	return s
 }
+
+// claimedFirst is the reason of the claim that makes a session.
+const claimedFirst = "first"
 
 // quarter of absence: how old a confirmation may be before it is renewed.
 func (r *Room) quarter() time.Duration { return r.config.Load().policy.Absence / 4 }

@@ -188,7 +188,7 @@ func (v *visit) join(lost string) {
 // enter lets a visitor who has just got a session through with this request.
 func (v *visit) enter(s *admission.Standing, w *token.Waiting) {
 	if w != nil {
-		v.observeWait(s, w)
+		v.firstTime(s, w)
 	}
 	p := v.admit(s)
 	if v.who == apiClient {

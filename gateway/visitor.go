@@ -172,9 +172,7 @@ func (v *visit) serveStatus() {
 
 // tell answers with the status object of a ticket that was checked.
 func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standing, t *admission.Ticket, seconds int) {
-	// Without the store a session is made at once, and nobody knows whether the client was told before.
-	first := s.State == admission.Admitted || s.Offline && s.State == admission.Active
-	if (first || s.State == admission.Active) && !s.Offline {
+	if (s.State == admission.Admitted || s.State == admission.Active) && !s.Offline {
 		claimed, err := v.claim(s.Ticket, t.Client)
 		if err != nil && !errors.Is(err, admission.ErrNotYet) {
 			v.fail(err)
@@ -184,12 +182,7 @@ func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standi
 	}
 	switch s.State {
 	case admission.Active:
-		state := stateActive
-		if first {
-			state = stateAdmitted
-			v.observeWait(s, w)
-		}
-		v.tellAdmitted(code, w, s, state)
+		v.tellAdmitted(code, w, s, v.firstTime(s, w))
 	case admission.Waiting, admission.Admitted:
 		v.tellWaiting(code, o, w, s, seconds)
 	case admission.Expired:
@@ -219,6 +212,16 @@ func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission
 	out := v.status(o, w, &p, state)
 	out.refresh, out.token = seconds, v.token
 	v.json(code, &out)
+}
+
+// firstTime gives the state that a session's client is told, admitted with the first pass and active with later ones, and
+// measures the wait with the first. Without the store a session is made at once, and nobody knows who was told before.
+func (v *visit) firstTime(s *admission.Standing, w *token.Waiting) string {
+	if !s.First && !s.Offline {
+		return stateActive
+	}
+	v.observeWait(s, w)
+	return stateAdmitted
 }
 
 func (v *visit) tellAdmitted(code int, w *token.Waiting, s *admission.Standing, state string) {
@@ -274,8 +277,7 @@ func (v *visit) serveClaim() {
 		return
 	}
 	t := v.ticket(&w, 0)
-	before, err := v.room.line.Check(v.g.life, t)
-	if err != nil {
+	if _, err := v.room.line.Check(v.g.life, t); err != nil { // it enrols, and hears of the visitor
 		v.fail(err)
 		return
 	}
@@ -284,13 +286,7 @@ func (v *visit) serveClaim() {
 	case err != nil:
 		v.fail(err)
 	case s.State == admission.Active:
-		state := stateAdmitted
-		if before.State == admission.Active {
-			state = stateActive
-		} else {
-			v.observeWait(&s, &w)
-		}
-		v.tellAdmitted(200, &w, &s, state)
+		v.tellAdmitted(200, &w, &s, v.firstTime(&s, &w))
 	case s.State == admission.Waiting, s.State == admission.Admitted:
 		v.refuse(problemNotYet, "", "")
 	default:

@@ -7,7 +7,8 @@
 -- INCLUDE: clock, room
 
 -- Groups of two: id, client. Codes: C claimed, W not yet (nor within SETTLE after
--- a loss of data, room_restore), L, E, X as in room_enter, U unknown.
+-- a loss of data, room_restore), L, E, X as in room_enter, U unknown. The reason of
+-- the claim that makes the session is first, that of a repeat ''.
 local s, err = open()
 if not s then return err end
 local p = policy()
@@ -25,7 +26,7 @@ for i = 5, #ARGV, 2 do
     redis.call('ZREM', ADMITTED, id)
     s.claims = s.claims + 1
     s.busy = 1
-    code = 'C'
+    code, reason = 'C', 'first'
   elseif not code then
     ord = num(redis.call('ZSCORE', LINE, id) or redis.call('ZSCORE', PARKED, id))
     code, wall, reason = ord > 0 and 'W' or 'U', 0, ''

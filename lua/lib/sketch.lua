@@ -23,6 +23,7 @@ local function sketch(s, chunks, ends, front, edge, length, joined, left)
   while ends[1] and (ends[1] <= edge or length <= front) do
     table.remove(chunks, 1)
     table.remove(ends, 1)
+    s.turn = s.turn - 1
   end
   if length <= front then return chunks, ends end
   local calls = CALLS
