@@ -58,12 +58,12 @@ func answered(t *testing.T, c net.Conn) (status int, body string) {
 // An upload that takes longer than Idle is not cut while it moves; one that stands still is told so.
 func TestUploadsMayBeSlowButNotStandStill(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(o *Options) { o.Limits.Idle = time.Second })
+	b := newBench(t, func(o *Options) { o.Limits.Idle = 3 * time.Second })
 	addr := b.serve()
 	stalled := dial(t, addr, "/v1/bulk?tenant=acme&type=mail&id=stalled")
 	chunk(stalled, lines(1))
 	slow := dial(t, addr, "/v1/bulk?tenant=acme&type=mail&id=slow")
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 15 {
 		<-tick.C
