@@ -34,13 +34,13 @@ func FuzzParseSnapshot(f *testing.F) {
 		}
 		return string(b)
 	}
-	f.Add(packText(packLine(f, []int64{}, []string{}, []int64{}, 0, 0, 0, 0)))
-	f.Add(packText(packLine(f, []int64{100, 5, 0, 7}, []string{chunk(0, 1, 200, 4, 300, 9), chunk(2, 3, 500, 20)}, []int64{300, 500}, 9, 1, 2, 900)))
-	f.Add(packText(packLine(f, []int64{100, -5}, []string{}, []int64{}, 0, 0, 0, 0)))
-	f.Add(packText(packLine(f, []int64{1 << 62, 1 << 62}, []string{chunk(-1<<63, 1, 200, 1<<62)}, []int64{300}, -1, 0, 1<<62, 0)))
-	f.Add(packText(packLine(f, []int64{100}, []string{chunk(0)}, []int64{}, 0, 0, 0, 0)))
+	f.Add(packText(packLine(f, []int64{}, []string{}, []int64{}, 0, 0, 0, 0, 0)))
+	f.Add(packText(packLine(f, []int64{100, 5, 0, 7}, []string{chunk(0, 1, 200, 4, 300, 9), chunk(2, 3, 500, 20)}, []int64{300, 500}, 9, 1, 2, 900, 0)))
+	f.Add(packText(packLine(f, []int64{100, -5}, []string{}, []int64{}, 0, 0, 0, 0, 0)))
+	f.Add(packText(packLine(f, []int64{1 << 62, 1 << 62}, []string{chunk(-1<<63, 1, 200, 1<<62)}, []int64{300}, -1, 0, 1<<62, 0, 3)))
+	f.Add(packText(packLine(f, []int64{100}, []string{chunk(0)}, []int64{}, 0, 0, 0, 0, 0)))
 	f.Add(packText("\xdd\xff\xff\xff\xff"))
-	f.Add(packText("\x97\xdd\xff\xff\xff\xff"))
+	f.Add(packText("\x98\xdd\xff\xff\xff\xff"))
 	f.Add(strings.Replace(packText(""), " 0\n", " -1\n", 1))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {

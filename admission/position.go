@@ -60,9 +60,7 @@ func (s *Snapshot) told(order int64) (n, came int64) {
 	if i > 0 {
 		from = s.Sketch[i-1]
 	}
-	if came = min(from.came, to.came); to.Rank-from.Rank > 2+from.Rank/200 {
-		came = 0 // the knots between are still to be set: it was a guess, and no promise
-	}
+	came = min(from.came, to.came)
 	if to.Order <= from.Order {
 		return to.Rank, came
 	}

@@ -67,19 +67,19 @@ func (u *unpacker) strings() []string {
 // unpack reads front and sketch: an array of the orders of the front, each less the one before; of the sketch's chunks
 // (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn; and of their last orders; then of how many
 // tickets were put into the line since the room began, were given up or given back, and left the line at its head; and of
-// the last order, 0 where the front is the whole line.
+// the last order, 0 where the front is the whole line; and of how many ticks yet the sketch may be coarser than it should.
 func (s *Snapshot) unpack(packed string) error {
 	u := newUnpacker(packed)
-	if n := u.array(); u.err == nil && n != 7 {
+	if n := u.array(); u.err == nil && n != 8 {
 		return errSketch
 	}
 	orders, chunks := u.ints(), u.strings()
 	u.ints()
-	came, _, gone, tail := u.int(), u.int(), u.int(), u.int()
+	came, _, gone, tail, rough := u.int(), u.int(), u.int(), u.int(), u.int()
 	if u.err != nil {
 		return u.err
 	}
-	s.came = came
+	s.came, s.rough = came, rough > 0
 	s.Front = orders
 	var edge int64
 	for i, d := range orders {
@@ -120,7 +120,7 @@ func (s *Snapshot) unpack(packed string) error {
 // follow sees to it that nobody is told a larger rank than old told them, but for those who joined since: a knot that
 // is set anew, and the exact front, know better than what was read off between the knots before.
 func (s *Snapshot) follow(old *Snapshot) {
-	if !old.Known || old.Epoch != s.Epoch || old.Fence != s.Fence || len(old.Sketch) == 0 || s.came < old.came {
+	if !old.Known || old.Epoch != s.Epoch || old.Fence != s.Fence || len(old.Sketch) == 0 || old.rough || s.came < old.came {
 		return
 	}
 	// most is the largest rank that an order may be told.

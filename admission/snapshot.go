@@ -30,6 +30,7 @@ type Snapshot struct {
 	// ceilings are orders of the front that were told a smaller rank before than is theirs.
 	ceilings []Rank
 	came     int64 // tickets that were put into the line since the room began
+	rough    bool  // the sketch has gaps still: what is read off there is a guess, and no promise
 	// Pending counts arrivals by second of their order that are signed and not
 	// enrolled yet.
 	Pending []Pending

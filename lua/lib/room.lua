@@ -19,7 +19,7 @@ local str = int
 
 local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
   'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle', 'gapped',
-  'gone', 'came', 'turn', 'swept', 'swept_parked' }
+  'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked' }
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))

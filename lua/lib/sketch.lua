@@ -19,6 +19,7 @@ local function allowed(rank) return math.max(1, math.floor(rank / 400)) end
 -- sketch renews chunks, a list of packed ones with the last order of each in ends.
 -- front is how many the exact front has, edge its last order; joined and left say
 -- whether somebody did since the last time. It returns both lists.
+-- s.rough is for how many ticks yet they may be coarser than promised.
 local function sketch(s, chunks, ends, front, edge, length, joined, left)
   while ends[1] and (ends[1] <= edge or length <= front) do
     table.remove(chunks, 1)
@@ -143,5 +144,7 @@ local function sketch(s, chunks, ends, front, edge, length, joined, left)
     rank = at
   end
   if knots then put(#chunks, knots) end
+  -- Where it ran out of calls there may be wide gaps until every chunk has had its turn.
+  s.rough = calls <= 0 and #chunks + 8 or math.max(0, s.rough - 1)
   return chunks, ends
 end
