@@ -38,8 +38,7 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm
 	@tools/npm.sh
 	# -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
-	# -parallel: tests that wait for clocks and other processes are most of the time.
-	$(GO) test -race -count=1 -parallel 4 -vet=off -timeout $(TEST_TIMEOUT) ./...
+	$(GO) test -race -count=1 -vet=off -timeout $(TEST_TIMEOUT) ./...
 	# What the race detector cannot follow: the proxy's own system calls, and allocations.
 	$(GO) test -vet=off -timeout 3m ./gateway ./gateway/proxy ./token ./eta
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...

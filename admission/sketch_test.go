@@ -144,7 +144,7 @@ func TestPositions(t *testing.T) {
 			l.enrol(slices.Compact(orders))
 			orders = orders[:0]
 		}
-		arrivals(rapid.IntRange(1500, 6000).Draw(t, "visitors"), clock.us-1)
+		arrivals(rapid.IntRange(1500, 4000).Draw(t, "visitors"), clock.us-1)
 		rotate := func(ticks int) {
 			for range ticks {
 				l.tick(rapid.IntRange(0, 3).Draw(t, "second gateway") == 0)

@@ -188,7 +188,7 @@ func TestStoreTroubles(t *testing.T) {
 					fmt.Sprintf("{id: %s-quiet, paths: [/%s-quiet], on_store_error: %s, admission: {rate: 50, burst: 50}}", p.policy, p.policy, p.policy),
 					fmt.Sprintf("{id: %s-line, paths: [/%s-line], on_store_error: %s, admission: {rate: 0.001, burst: 1}}", p.policy, p.policy, p.policy))
 			}
-			rooms = append(rooms, "{id: turn, paths: [/turn], admission: {rate: 20, burst: 1}}")
+			rooms = append(rooms, "{id: turn, paths: [/turn], admission: {rate: 20, burst: 1, min_wait: 1ms}}")
 			conf := setup{origin: site.URL, rooms: rooms, more: "log: {access: false}"}.withRedis("redis://" + s.proxy.Addr())
 			conf.store = fmt.Sprintf("{url: %q, timeout: %s}", "redis://"+s.proxy.Addr(), timeout)
 			g := start(t, conf)
@@ -209,7 +209,6 @@ func TestStoreTroubles(t *testing.T) {
 				all = append(all, v)
 				o.rooms(v.room, func(r roomInfo) bool { return r.Waiting == 1 })
 			}
-			joins(c, g, "turn")
 			turn := joins(c, g, "turn")
 			o.rooms("turn", func(r roomInfo) bool { return r.Admitted == 1 })
 
