@@ -203,7 +203,7 @@ func (l *listeners) listen(ctx context.Context, i int, opened func()) {
 			return
 		}
 		select {
-		case <-time.After(me.retry/2 + time.Duration(rand.Int64N(int64(me.retry)))): // as asked, and a little spread
+		case <-time.After(me.retry/2 + time.Duration(rand.Int64N(int64(me.retry)))): //nolint:gosec // as asked, and a little spread: no secret
 		case <-ctx.Done():
 		}
 	}
