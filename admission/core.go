@@ -20,7 +20,7 @@ import (
 
 // layout is the version of the keys and values that this program reads and
 // writes. A store that says another is refused.
-const layout = 2
+const layout = 3
 
 // Options of a Core. Client is required.
 type Options struct {

@@ -6,7 +6,7 @@ import "strings"
 // them. They share one hash tag, so that a room lives in one slot.
 var keyNames = []string{
 	"state", "live", "line", "parked", "seen", "admitted", "sessions", "ended",
-	"grants", "revoked", "flow", "pending", "minutes", "gateways", "snapshot", "audit",
+	"grants", "revoked", "flow", "pending", "minutes", "gateways", "snapshot", "audit", "joins",
 }
 
 // Indexes into roomKeys of those that Go reads itself.

@@ -18,6 +18,8 @@ const (
 	StrategyTokenBucket Strategy = "token_bucket"
 	StrategyGCRA        Strategy = "gcra"
 	StrategyFixedWindow Strategy = "fixed_window"
+	StrategyLeakyBucket Strategy = "leaky_bucket" // of rooms
+	StrategyAdaptive    Strategy = "adaptive"     // of rooms: a token bucket whose rate follows the origin's health
 )
 
 // Meter is a limiter's state and rule, without a store. Refill comes first, with the time of the call: the others judge by

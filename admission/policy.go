@@ -5,6 +5,7 @@ import "time"
 // Methods of a room's queue.
 const (
 	FIFO        = "fifo"
+	Lottery     = "lottery"     // drawn at OpensAt from those who gathered before
 	Passthrough = "passthrough" // everybody goes through; the room only measures
 	Reject      = "reject"      // closed
 )
@@ -21,13 +22,21 @@ const (
 // Snapshot.Policy is that with the live changes of operators over it.
 type Policy struct {
 	Enabled      bool
-	Method       string        // fifo, passthrough, reject
-	Rate         int64         // thousandths of a visitor per second
+	Method       string        // fifo, lottery, passthrough, reject
+	Strategy     Strategy      // "": token_bucket
+	Rate         int64         // thousandths of a visitor per second; in a snapshot the rate in force
 	Burst        int64         // thousandths of a visitor
 	MaxActive    int64         // admitted + active; 0: no limit
 	HeadWindow   int64         // only the first n of the line; 0: no limit
 	Capacity     int64         // longest line; 0: no limit
 	MinWait      time.Duration // a floor on waiting
+	MinRate      int64         // of an adaptive strategy, thousandths
+	MaxRate      int64
+	PrequeueAt   int64 // of a lottery, µs of Redis's clock: from when people gather; 0: always
+	OpensAt      int64 // and when it is drawn; 0: there is none
+	Budgeted     bool  // admissions need a lease of the origin's budget
+	Joins        int64 // places of one address in JoinsPer; 0: no limit
+	JoinsPer     time.Duration
 	Absence      time.Duration // how long a place is kept unheard of
 	ClaimWindow  time.Duration // admitted to claimed at most
 	SessionTTL   time.Duration // life of a pass

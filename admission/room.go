@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,9 +105,11 @@ func newRoom(c *Core, id string, p Policy) *Room {
 func (r *Room) ID() string { return r.id }
 
 func (r *Room) setPolicy(p Policy) {
-	ints := []int64{
+	ints := []int64{ // NAMES of lua/lib/room.lua
 		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
+		int64(max(0, slices.Index(roomStrategies, p.Strategy))), p.MinRate, p.MaxRate,
+		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {
@@ -114,6 +117,16 @@ func (r *Room) setPolicy(p Policy) {
 	}
 	r.config.Store(&configured{policy: p, arg: strings.Join(words, " ")})
 	r.wake()
+}
+
+// roomStrategies are STRATEGIES of lua/lib/room.lua.
+var roomStrategies = []Strategy{StrategyTokenBucket}
+
+func oneIf(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func (r *Room) policyArg() string { return r.config.Load().arg }

@@ -18,6 +18,11 @@ type Snapshot struct {
 	Active   int64
 	Oldest   int64 // order of the head; 0 when nobody waits
 	Hold     int64 // nobody is admitted before this room time
+	Rate     int64 // in force, thousandths a second: the policy's, or what an adaptive one has come to
+
+	Opens     int64 // a lottery's opening that the store has seen, µs of Redis's clock; 0: none
+	Drawn     int64 // the room time at it
+	Prequeued int64 // tickets that were confirmed before it
 
 	Policy  Policy   // in force: configuration with live changes over it
 	Version int64    // of the live changes

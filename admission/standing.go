@@ -54,6 +54,8 @@ type Ticket struct {
 	Interval time.Duration
 	// Client lets a repeated claim be told from a copied token.
 	Client Client
+	// Address is a hash of the client's, which join limits count; "": none.
+	Address string
 }
 
 // Standing is the answer about a ticket.

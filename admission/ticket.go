@@ -71,13 +71,13 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 }
 
 func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
-	args := make([]any, 0, 8*len(qs))
+	args := make([]any, 0, 9*len(qs))
 	for _, q := range qs {
 		if q.kind == "charge" {
-			args = append(args, q.kind, "", "", 0, 0, 0, "", 0)
+			args = append(args, q.kind, "", "", 0, 0, 0, "", 0, "")
 			continue
 		}
-		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence)
+		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
 	}
 	// One at a time: whoever is told a place must know of all who were enrolled before.
 	r.entering.Lock()

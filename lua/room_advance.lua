@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- room_advance: one tick: parks absent heads, admits present ones, takes back what lapsed or ended, reaps, and builds the snapshot.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
@@ -93,16 +93,14 @@ end
 s.swept = sweep(LINE, s.swept)
 s.swept_parked = sweep(PARKED, s.swept_parked)
 
-local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
-local bucket = limiter.token_bucket
-bucket.refill(b, s.now)
+local bucket = meter(s, p)
 
 -- Nobody is parked while the room holds its breath after a gap.
 local function admit()
   if s.now < s.hold then return 0 end
   local k = 0
   if not p.paused and not p.reject then
-    k = bucket.available(b)
+    k = bucket.available()
     if p.max_active > 0 then k = math.min(k, p.max_active - active(s)) end
     if p.head_window > 0 then k = math.min(k, p.head_window) end
     k = math.max(0, math.min(k, most))
@@ -143,8 +141,8 @@ end
 
 local had = redis.call('ZCARD', LINE)
 local n = admit()
-bucket.take(b, n)
-s.level, s.at = b.level, b.at
+bucket.take(n)
+bucket.save()
 count_admissions(s, n)
 local length = redis.call('ZCARD', LINE)
 local parked = redis.call('ZCARD', PARKED)
@@ -251,9 +249,10 @@ end
 -- The seq that save_state is about to write.
 built = str(s.seq + 1)
 snapshot = table.concat({
-  table.concat({ '2', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
+  table.concat({ '3', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
     str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
-    str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold), str(#packed) }, ' '),
+    str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold), str(p.rate), str(s.opens),
+    str(s.drawn), str(s.prequeued), str(#packed) }, ' '),
   table.concat(live, ' '),
   table.concat(pending, ','),
   table.concat(flow, ','),

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_claim: exchanges admitted tickets for sessions.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a ticket is spent once (4); the same client may repeat its claim within the claim window.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- Groups of two: id, client. Codes: C claimed, W not yet (nor within SETTLE after
 -- a loss of data, room_restore), L, E, X as in room_enter, U unknown. The reason of

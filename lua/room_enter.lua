@@ -1,12 +1,12 @@
 #!lua
 -- room_enter: gives arrivals a place or lets them in at once, and enrols tickets that the line does not hold.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4).
 -- INCLUDE: clock, limiter, room
 
--- Groups of eight: kind, id, client, grace, order, seen, ep, fn.
+-- Groups of nine: kind, id, client, grace, order, seen, ep, fn, ah.
 --   arrive  a new id; order, seen, ep, fn are empty
 --   keyed   likewise, of an id that the store may know
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
@@ -20,9 +20,7 @@ local s, err = open()
 if not s then return err end
 local p = policy()
 local out = {}
-local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
-local bucket = limiter.token_bucket
-bucket.refill(b, s.now)
+local bucket = meter(s, p)
 
 local line, full = redis.call('ZCARD', LINE), front(p)
 local may = not p.paused and not p.reject and p.min_wait == 0
@@ -41,8 +39,8 @@ local function arrive(kind, id, client, grace)
   if ord then return put('W', ord, 0, '') end
   joined = joined + 1
   s.busy = 1
-  if may and line == 0 and s.now >= s.hold and slots >= 1 and bucket.available(b) >= 1 then
-    bucket.take(b, 1)
+  if may and line == 0 and s.now >= s.hold and slots >= 1 and bucket.available() >= 1 then
+    bucket.take(1)
     slots = slots - 1
     let_in = let_in + 1
     redis.call('ZADD', SESSIONS, str(s.now + 1.5 * p.ttl), id)
@@ -78,7 +76,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn)
   if ep ~= '' and ep ~= '?' and ep ~= s.epoch and s.virgin == 1 then
     -- The store is new but the room is not: nobody remembered it.
     s.virgin = 0
-    b.level = 0
+    bucket.empty()
     s.hold = s.now + HOLD
   end
   if ord > s.now then ord = s.now end
@@ -91,7 +89,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn)
   put('W', ord, 0, '')
 end
 
-for i = 5, #ARGV, 8 do
+for i = 5, #ARGV, 9 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
   if kind == 'arrive' or kind == 'keyed' then
     arrive(kind, id, client, grace)
@@ -100,15 +98,15 @@ for i = 5, #ARGV, 8 do
     -- gateways' visitors are to be heard too.
     if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
     enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]))
-  elseif may and line == 0 and s.now >= s.hold and bucket.available(b) >= 1 and slots >= 1 then
-    bucket.take(b, 1)
+  elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
+    bucket.take(1)
     put('Y', 0, 0, '')
   else
     put('N', 0, 0, '')
   end
 end
 
-s.level, s.at = b.level, b.at
+bucket.save()
 s.joins = s.joins + joined
 s.claims = s.claims + let_in
 if joined > 0 then count_minute(s, 'j', joined) end

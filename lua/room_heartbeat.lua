@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_heartbeat: keeps sessions, and registers those whose pass was minted while the store was away.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then the ids that are revoked}
 -- INVARIANT: max_active counts every session that is alive (1); a revoked session stays revoked.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- Groups of three: id, client, wall of admission; client and wall are '' and 0 but for
 -- a session that was made without the store, whose client may repeat its claim.

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_leave: takes tickets out of the line for good, by their owner or an operator.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, reason, label, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, how many were there}
 -- INVARIANT: a ticket is spent once (4): an id that left is remembered, whether the line held it or not.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- reason is left or removed; then ids. who is '' for a visitor, else the operator,
 -- and label the id as people write it, for the audit log.

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- room_lookup: tells of one ticket without touching it.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, id
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, state, order, seen, rank, wall of admission, reason}
 -- INVARIANT: looking changes nothing.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- state: line, parked, admitted, claimed (a session), ended, or '' when unknown.
 local s, err = open()

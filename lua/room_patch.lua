@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- room_patch: changes a room's live fields and writes the audit log.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, action, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, version}
 -- INVARIANT: the version only grows, so that after a loss the newest change wins.
@@ -11,9 +11,7 @@ local s, err = open()
 if not s then return err end
 -- What was earned so far was earned at the old rate.
 local p = policy()
-local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
-limiter.token_bucket.refill(b, s.now)
-s.level, s.at = b.level, b.at
+meter(s, p).save()
 
 local changes = {}
 for i = 8, #ARGV, 3 do

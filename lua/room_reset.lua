@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_reset: empties the line; tokens from before are refused by their fence. Sessions stay.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, since, most
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, how many are left to forget}
 -- INVARIANT: no ticket from before is admitted afterwards.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- since is 0 for the reset itself, and the room time of that for the calls that go on with it: those who are admitted and
 -- have not claimed, as many as the rate times the claim window, are forgotten most at a time.

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_restore: begins a room in this store, or gives it back what a gateway knows when the store lost it.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, fresh, adj, tick, fence, version, active, live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall}
 -- INVARIANT: a place survives (3), and the limit holds (1): what was admitted, ended or revoked stays so, the limiter starts empty.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- epoch is '' for a gateway that knows nothing. After live_count pairs (field,
 -- value) come groups of five: kind, id, wall, at, client; kind is A admitted

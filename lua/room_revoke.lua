@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_revoke: ends sessions for every gateway.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, label, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall}
 -- INVARIANT: a ticket is spent once (4): its pass stops working and its ticket makes no other.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- Then ids. who is '' when an origin asks, else the operator, and label the id as people write it, for the audit log.
 local s, err = open()

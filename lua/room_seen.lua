@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_seen: hears of enrolled tickets: renews their presence, un-parks them, tells who is admitted or ended.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit
+-- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a place survives while it is heard of (3); nothing is enrolled here, so it may run beyond maxmemory.
--- INCLUDE: clock, room
+-- INCLUDE: clock, limiter, room
 
 -- Groups of three: id, client, grace. Codes as in room_enter, and U: the line does not hold it.
 local s, err = open()

@@ -2,12 +2,13 @@
 -- room time, and knows where a ticket stands.
 --
 -- ARGV[1] now (µs; 0: Redis's clock), ARGV[2] epoch and ARGV[3] seq that the
--- caller knows, ARGV[4] the configured policy, eight integers joined by blanks:
--- rate burst max_active head_window min_wait absence claim_window session_ttl.
+-- caller knows, ARGV[4] the configured policy, integers joined by blanks, in the
+-- order of NAMES.
 
 local STATE, LIVE, LINE, PARKED, SEEN, ADMITTED, SESSIONS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local ENDED, GRANTS, REVOKED, FLOW, PENDING, MINUTES, GATEWAYS, SNAPSHOT, AUDIT =
   KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local JOINS = KEYS[17]
 
 local GAP = 5000000      -- a longer silence is taken out of room time
 local HOLD = 5000000     -- after such a gap nobody is admitted for as long
@@ -19,7 +20,13 @@ local str = int
 
 local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
   'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle', 'gapped',
-  'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked' }
+  'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked',
+  -- the limiter's strategy and rate when it was last used; the rate of an adaptive one and the fence of who set it
+  'strategy', 'was', 'target', 'target_fence',
+  -- a lottery's opening (wall), the room time at it, and how many were confirmed before it
+  'opens', 'drawn', 'prequeued',
+  -- what is left of the lease of the origin's budget, till when (wall), and its number
+  'lease', 'lease_till', 'lease_number' }
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
@@ -86,13 +93,20 @@ local function head(s)
   return { 'OK', s.epoch, str(s.seq), str(s.fence), str(s.now), str(s.wall) }
 end
 
+-- NAMES are the fields of a policy: rates and burst in thousandths, durations in
+-- microseconds, opens and gathers in microseconds of Redis's clock; strategy is an
+-- index of STRATEGIES; lottery and budgeted are 0 or 1; joins and joins_per: so many
+-- places of one address in so many microseconds, 0 without a limit.
+local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
+  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per' }
+local STRATEGIES = { 'token_bucket' }
+
 -- policy is the configured one with the operators' live changes over it.
 local function policy()
   local p, i = {}, 0
-  local names = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl' }
   for v in string.gmatch(ARGV[4], '%-?%d+') do
     i = i + 1
-    p[names[i]] = tonumber(v)
+    p[NAMES[i]] = tonumber(v)
   end
   local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method', 'enabled')
   if h[1] then p.rate = tonumber(h[1]) end
@@ -104,6 +118,20 @@ local function policy()
   p.paused = h[5] == '1'
   p.reject = h[6] == 'reject'
   return p
+end
+
+-- meter is the room's limiter, brought to now. available() is how many may be
+-- admitted, take(n) takes them, save() puts its state back into s.
+local function meter(s, p)
+  local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
+  local strategy = limiter[STRATEGIES[p.strategy + 1]]
+  strategy.refill(b, s.now)
+  return {
+    available = function() return strategy.available(b) end,
+    take = function(n) strategy.take(b, n) end,
+    empty = function() b.level = 0 end,
+    save = function() s.level, s.at = b.level, b.at end,
+  }
 end
 
 -- front is how much of the head of a line is exact: 10 s of the rate.
