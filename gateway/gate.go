@@ -36,6 +36,7 @@ func (v *visit) gate() {
 		return
 	}
 	v.who = who(q)
+	v.identify()
 	switch {
 	case !v.who.takes():
 		v.passless(policy)
@@ -101,6 +102,7 @@ func (v *visit) queue() {
 		v.join("")
 		return
 	}
+	v.adopt(&w)
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
 	seconds := pace.Spread(p.interval, p.most, v.g.random())
@@ -159,7 +161,10 @@ func (v *visit) join(lost string) {
 	if v.who == navigation {
 		v.remember()
 	}
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst}
+	a, ok := v.arrival()
+	if !ok {
+		return
+	}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	switch {
 	case err != nil:
@@ -169,7 +174,6 @@ func (v *visit) join(lost string) {
 		v.reject(refusal)
 		return
 	}
-	s.Ticket.ID = a.ID
 	if s.State == admission.Admitted {
 		if s, err = v.claim(s.Ticket, a.Client); err != nil {
 			v.fail(err)

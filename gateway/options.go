@@ -73,6 +73,15 @@ type Room struct {
 	PageStatus  int          // of the page; 0: 200
 	Compat      string       // CompatNone, CompatCloudflare
 	Estimator   string       // of package eta; empty: window
+	Identity    Identity
+}
+
+// Identity says where a request's account stands, and that an account has one place. The zero value: there are none.
+type Identity struct {
+	OnePlace  bool
+	Header    string // that trusted proxies set; from others it is neither read nor forwarded
+	LoginURL  string // where the page sends those without an account; empty: nowhere
+	Anonymous bool   // those without an account get places of their own
 }
 
 // Additions to the JSON for clients of another product.

@@ -32,6 +32,9 @@ var (
 	problemMethod        = &problem{405, "method_not_allowed", "Method not allowed", "The Allow header names the methods of this address.", 0, quiet, false}
 	problemTokenMissing  = &problem{401, "token_missing", "A token is needed", "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", 0, quiet, false}
 	problemTokenInvalid  = &problem{401, "token_invalid", "The token does not verify", "Join again with POST tickets.", 0, quiet, false}
+	problemAccount       = &problem{401, "account_required", "Please log in", "There is one place for each account here. Log in on the site, then come back to this page.", 0, quiet, false}
+	problemOtherAccount  = &problem{401, "token_account", "Another account's place", "The token belongs to another account than the one that you are logged in with. Join again with POST tickets.", 0, quiet, false}
+	problemSpentAccount  = &problem{429, "account_spent", "Too many places", "This account has given up too many places lately. Try again in a quarter of an hour.", 900, quiet, false}
 	problemCrossSite     = &problem{403, "cross_site", "Not from this site", "Another site's page may not do this; cors_origins names those that may.", 0, quiet, false}
 	problemBodyTooLarge  = &problem{413, "body_too_large", "The body is too large", "A body here has at most 4096 bytes.", 0, quiet, true}
 	problemBodyBroken    = &problem{400, "body_broken", "The body broke off", "The body ended before its length, or its chunks are malformed.", 0, quiet, true}
@@ -58,7 +61,7 @@ var (
 // problems lists the table, for its tests and for the description of the API.
 var problems = []*problem{
 	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
-	problemTokenInvalid, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
+	problemTokenInvalid, problemAccount, problemOtherAccount, problemSpentAccount, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
 	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,
@@ -87,6 +90,8 @@ func problemOfRefusal(r admission.Refusal) *problem {
 		return problemDraining
 	case admission.Full:
 		return problemFull
+	case admission.Spent:
+		return problemSpentAccount
 	}
 	return problemStore
 }

@@ -23,6 +23,8 @@ type state struct {
 	order     []*upstream
 	byDefault *upstream
 	tls       *tls.Config
+	// untrusted tells a header that names an account and is forwarded for trusted proxies only; nil: there is none.
+	untrusted func(name []byte) bool
 }
 
 // Reload takes another configuration. Where anything is wrong the old one stays, and the error names every problem. No
@@ -151,6 +153,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 		s.rooms = append(s.rooms, r)
 	}
 	var err error
+	s.untrusted = accountHeaders(s.rooms)
 	s.table, err = newTable(s.rooms)
 	bad(err)
 	s.tls, err = loadTLS(o.TLS)

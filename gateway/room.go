@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,8 @@ type room struct {
 	bypass  []bypassRule
 	cors    map[string]bool
 	metrics *roomMetrics
+	// identity is nil where places are no accounts'.
+	identity *identified
 	*outlooks
 }
 
@@ -191,6 +194,9 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 	}
 	for _, site := range o.CORSOrigins {
 		r.cors[site] = true
+	}
+	if o.Identity.OnePlace {
+		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header)}
 	}
 	var err error
 	if r.bypass, err = newBypass(o.Bypass, r); err != nil {

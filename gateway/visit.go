@@ -47,7 +47,9 @@ type visit struct {
 	to       proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
 	direct   *fasthttp.Response             // res where ctx is nil
-	session  bool                           // sid is set
+	account  account
+	unfit    *problem // why a token that verifies does not count
+	session  bool     // sid is set
 	sid      token.ID
 	sidBuf   [22]byte
 
@@ -79,19 +81,31 @@ func (v *visit) names() *cookieNames { return v.room.names(v.peer.secure) }
 
 // cookie puts a cookie on the answer.
 func (v *visit) cookie(name string, value []byte, maxAge int64) {
-	c := &v.cookies[v.nset]
+	at := v.nset
+	for i := range v.cookies[:v.nset] { // the newest of a name counts
+		if sameCookie(v.cookies[i].value, name) {
+			at = i
+		}
+	}
+	c := &v.cookies[at]
 	c.value = appendCookie(c.value[:0], name, value, maxAge, v.state.options.SameSite, v.peer.secure)
-	v.nset++
+	v.nset = max(v.nset, at+1)
+}
+
+func sameCookie(value []byte, name string) bool {
+	return len(value) > len(name) && value[len(name)] == '=' && string(value[:len(name)]) == name
 }
 
 // day is how long a waiting token and its cookies live after the last renewal, in seconds.
 const day = 24 * 3600
 
-// client tells who may repeat a claim: whoever holds the nonce cookie or, without cookies, the same network with the
-// same user agent.
+// client tells who may repeat a claim: whoever brings the account, else whoever holds the nonce cookie or, without
+// cookies, the same network with the same user agent.
 func (v *visit) client() admission.Client {
 	v.text = append(v.text[:0], v.room.id...)
-	if nonce := v.jar.nonce.list[0]; len(nonce) > 0 && len(nonce) <= 64 {
+	if v.account.state == accountKnown {
+		v.text = append(append(v.text, "\x00account\x00"...), v.account.base[:]...)
+	} else if nonce := v.jar.nonce.list[0]; len(nonce) > 0 && len(nonce) <= 64 {
 		v.text = append(append(v.text, "\x00nonce\x00"...), nonce...)
 	} else {
 		v.text = append(v.text, "\x00network\x00"...)
@@ -178,6 +192,10 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 			v.g.metrics.reject("bind")
 			return false
 		}
+		if w.Account && v.account.state == accountKnown && !v.owns(&w) {
+			v.unfit = problemOtherAccount
+			return false
+		}
 		return true
 	}
 	if raw := q.Peek("x-waiting-room-token"); len(raw) > 0 && try(raw) {
@@ -209,7 +227,7 @@ func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
 func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 	w := token.Waiting{
 		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Epoch: t.Epoch, Fence: t.Fence,
-		IssuedAt: joined, Expires: v.now/1e6 + day, Bind: v.bind(),
+		IssuedAt: joined, Expires: v.now/1e6 + day, Bind: v.bind(), Account: v.account.state == accountKnown && v.ours(t.ID),
 	}
 	v.token = v.g.cache.Ring().AppendWaiting(v.token[:0], &w)
 	v.cookie(v.names().ticket, v.token, day)

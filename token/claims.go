@@ -12,6 +12,7 @@ type Waiting struct {
 	Expires  int64  // exp: seconds of the store's clock
 	AddrHash string // ah: hash of the client's address, for join limits; may be empty
 	Bind     string // bnd: hash of what the token is bound to; may be empty
+	Account  bool   // acc: the place is an account's, and jti derived from it
 }
 
 // Pass lets a visitor reach the origin.
@@ -51,12 +52,13 @@ const (
 	hasAH
 	hasBND
 	hasOFF
+	hasACC
 )
 
 // claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
 type claimSet struct {
 	has                        uint16
-	off                        bool
+	off, acc                   bool
 	iss, aud, jti, sid         []byte
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
@@ -115,12 +117,9 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 	case "fn":
 		return s.integerClaim(c, hasFN, &c.fence)
 	case "off":
-		if err := c.once(hasOFF); err != nil {
-			return err
-		}
-		v, err := s.boolean()
-		c.off = v
-		return err
+		return s.booleanClaim(c, hasOFF, &c.off)
+	case "acc":
+		return s.booleanClaim(c, hasACC, &c.acc)
 	case "nbf": // never ours; a check that passes later would not fit a cache of verified tokens
 		return ErrClaims
 	}
@@ -155,6 +154,15 @@ func (s *scanner) integerClaim(c *claimSet, bit uint16, into *int64) error {
 		return err
 	}
 	v, err := s.integer()
+	*into = v
+	return err
+}
+
+func (s *scanner) booleanClaim(c *claimSet, bit uint16, into *bool) error {
+	if err := c.once(bit); err != nil {
+		return err
+	}
+	v, err := s.boolean()
 	*into = v
 	return err
 }

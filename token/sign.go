@@ -33,6 +33,9 @@ func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	if w.Bind != "" {
 		b = appendJSON(append(b, `,"bnd":`...), w.Bind)
 	}
+	if w.Account {
+		b = append(b, `,"acc":true`...)
+	}
 	dst = r.appendSigned(dst, waiting, append(b, '}'))
 	scratches.Put(s)
 	return dst

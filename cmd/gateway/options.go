@@ -65,6 +65,8 @@ func roomOptions(cfg *config.Config, r *config.Room) gateway.Room {
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin = origin.ID
 	}
+	i := r.Identity
+	room.Identity = gateway.Identity{OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow"}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
 	}

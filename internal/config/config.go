@@ -206,10 +206,15 @@ type Bypass struct {
 }
 
 type Identity struct {
-	Header   string `koanf:"header" doc:"Request header from a trusted proxy that names the account."`
-	JWTClaim string `koanf:"jwt_claim" doc:"Claim of the site's own JWT that names the account."`
-	JWKSURL  string `koanf:"jwks_url" doc:"Keys of that JWT."`
-	OnePlace bool   `koanf:"one_place" default:"false" doc:"An account has one place, however many browsers it uses."`
+	Header      string `koanf:"header" doc:"Request header in which a trusted proxy names the account. From anyone else it is neither read nor forwarded."`
+	JWTClaim    string `koanf:"jwt_claim" doc:"Claim of the site's own JWT that names the account, as sub. It comes as Authorization: Bearer, or in the cookie jwt_cookie."`
+	JWKSURL     string `koanf:"jwks_url" secret:"url" doc:"Where the public keys of that JWT are (RFC 7517): RS256, ES256 and EdDSA."`
+	JWTCookie   string `koanf:"jwt_cookie" doc:"Cookie that holds that JWT; browsers send no Authorization header with a page. Empty: none."`
+	JWTIssuer   string `koanf:"jwt_issuer" doc:"The iss that the JWT must have. Empty: any."`
+	JWTAudience string `koanf:"jwt_audience" doc:"The aud that the JWT must have among others. Empty: any."`
+	OnePlace    bool   `koanf:"one_place" default:"false" doc:"An account has one place, however many browsers it uses."`
+	Anonymous   string `koanf:"anonymous" default:"refuse" enum:"refuse,allow" doc:"Those without an account: refuse gives them no place (401 account_required), allow gives each browser a place of its own."`
+	LoginURL    string `koanf:"login_url" doc:"Where the page that refuses them leads: a path of the site outside the room, or an https address. Empty: nowhere."`
 }
 
 type Guard struct {

@@ -35,6 +35,7 @@ func (c *checker) rooms(cfg *Config) {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
 		c.page(at+".page", &room.Page)
+		c.identity(at+".identity", cfg, &room.Identity)
 	}
 }
 
