@@ -1,12 +1,18 @@
 package gateway
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/identity"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -21,6 +27,7 @@ type accountState uint8
 const (
 	accountNone accountState = iota // the room asks for none, or the request names none
 	accountKnown
+	accountUnclear // there is a token, and no key yet to check it with
 )
 
 // accountMost is the longest name of an account, in bytes.
@@ -29,7 +36,8 @@ const accountMost = 256
 // identified is how a room finds a request's account.
 type identified struct {
 	Identity
-	header string // in lower case
+	header string       // in lower case
+	keys   *accountKeys // nil: no JWT names an account
 }
 
 // identify finds the request's account. It is not asked of requests with a pass.
@@ -40,7 +48,81 @@ func (v *visit) identify() {
 	}
 	if name := v.headerAccount(i); len(name) > 0 {
 		v.account = account{accountKnown, admission.ID(v.derived("account", name))}
+		return
 	}
+	if i.keys == nil {
+		return
+	}
+	for _, raw := range v.siteTokens(i) {
+		name, err := i.keys.Account(v.g.life, raw, &i.JWT, v.now/1e6)
+		switch {
+		case err == nil:
+			v.account = account{accountKnown, admission.ID(v.derived("account", []byte(name)))}
+			return
+		case errors.Is(err, identity.ErrNoKeys):
+			v.account.state = accountUnclear
+			v.g.metrics.rejectAccount("no_keys")
+		default:
+			v.g.metrics.rejectAccount(token.Reason(err))
+		}
+	}
+}
+
+// siteTokens are the JWTs of the site's own that a request carries, at most as many as are looked at of one cookie.
+func (v *visit) siteTokens(i *identified) [][]byte {
+	var list [][]byte
+	if raw := bearer(v.req); len(raw) > 0 && !token.Ours(raw) {
+		list = append(list, raw)
+	}
+	if i.JWTCookie == "" {
+		return list
+	}
+	for _, line := range v.req.PeekAll("cookie") {
+		for pair := range bytes.SplitSeq(line, []byte(";")) {
+			name, value, _ := bytes.Cut(trimBlanks(pair), []byte("="))
+			if string(name) == i.JWTCookie && len(value) > 0 && len(list) <= sameName {
+				list = append(list, bytes.Trim(value, `"`))
+			}
+		}
+	}
+	return list
+}
+
+// bearer is the token of a request's Authorization, nil without one.
+func bearer(q *proxy.Request) []byte {
+	if raw := q.Peek("authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") {
+		return bytes.TrimLeft(raw[7:], " ")
+	}
+	return nil
+}
+
+// accountKeys are the keys of one jwks_url and what fetches them.
+type accountKeys struct {
+	*identity.Keys
+	once sync.Once
+	stop context.CancelFunc
+	life context.Context
+}
+
+// keysOf gives the keys of a room's jwks_url: the running ones where there are any, nil where it has none.
+func (g *Gateway) keysOf(i Identity, s, old *state) *accountKeys {
+	if i.JWKSURL == "" || !i.OnePlace {
+		return nil
+	}
+	k := s.keys[i.JWKSURL]
+	if k == nil && old != nil {
+		k = old.keys[i.JWKSURL]
+	}
+	if k == nil {
+		k = &accountKeys{Keys: identity.New(i.JWKSURL, g.log, g.metrics.fetchedKeys)}
+		k.life, k.stop = context.WithCancel(g.life)
+	}
+	s.keys[i.JWKSURL] = k
+	return k
+}
+
+func (k *accountKeys) start(g *Gateway) {
+	k.once.Do(func() { g.background.Go(func() { k.Run(k.life) }) })
 }
 
 // headerAccount is the account that a trusted proxy names. A name that came twice may be the visitor's own word beside
@@ -69,6 +151,8 @@ func (v *visit) place() (admission.Arrival, *problem) {
 		a.ID, a.Keyed, a.Account = v.account.base, true, true
 	case i == nil || i.Anonymous:
 		a.ID = admission.ID(randomID())
+	case v.account.state == accountUnclear:
+		return a, problemAccounts
 	default:
 		return a, problemAccount
 	}
@@ -96,10 +180,14 @@ func (v *visit) refuseAccount(p *problem) {
 			e.Detail = words
 		}
 		v.body = page.ErrorPage(v.body[:0], &e)
-		v.begin(p.status, typeHTML).Set("Content-Security-Policy", page.ErrorHeader())
+		h := v.begin(p.status, typeHTML)
+		h.Set("Content-Security-Policy", page.ErrorHeader())
+		retryAfter(h, p.retry)
 		v.end()
 	}
-	v.res.Header.Set("WWW-Authenticate", `Bearer realm="account"`)
+	if p.status == 401 {
+		v.res.Header.Set("WWW-Authenticate", `Bearer realm="account"`)
+	}
 	v.res.Header.Set("X-Waiting-Room", stateRejected)
 }
 

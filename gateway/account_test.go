@@ -192,7 +192,9 @@ X-Waiting-Room: rejected
 // What only a trusted proxy may say is neither believed from others nor passed on.
 func TestForgedAccount(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%q %q %q", r.Header["X-Account"], r.Header["X_account"], r.Header["X-Account-Kind"]) })
+	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q %q %q", r.Header["X-Account"], r.Header["X_account"], r.Header["X-Account-Kind"])
+	})
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)},
 		Rooms:   []Room{members(policy(0)), {ID: "open", Paths: []string{"/open"}, Policy: policy(5)}},

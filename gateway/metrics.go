@@ -40,6 +40,8 @@ type Metrics struct {
 	streams        prometheus.Gauge
 	streamsLimit   prometheus.Gauge
 	streamsRefused prometheus.Counter
+	accounts       map[string]prometheus.Counter // refused JWTs, by reason
+	keyFetches     map[bool]prometheus.Counter
 	panics         prometheus.Counter
 	acceptErrors   prometheus.Counter
 	prefaces       map[string]prometheus.Counter // refused, by reason
@@ -93,12 +95,19 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		acceptErrors:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "accept_errors_total", Help: "Times that no connection could be accepted, as when file descriptors run out."}),
 		prefaces:       map[string]prometheus.Counter{},
 		rejected:       map[string]prometheus.Counter{},
+		accounts:       map[string]prometheus.Counter{},
 		rooms:          map[string]*roomMetrics{},
 	}
 	rejected := counter("tokens_rejected_total", "Tokens that did not verify.", "reason")
 	for _, reason := range append([]string{"bind"}, token.Reasons...) {
 		m.rejected[reason] = rejected.WithLabelValues(reason)
 	}
+	accounts := counter("accounts_rejected_total", "JWTs of the site that name no account.", "reason")
+	for _, reason := range append([]string{"no_keys"}, token.Reasons...) {
+		m.accounts[reason] = accounts.WithLabelValues(reason)
+	}
+	fetches := counter("account_keys_fetches_total", "Fetches of a jwks_url.", "result")
+	m.keyFetches = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("failed")}
 	prefaces := counter("proxy_protocol_errors_total", "Connections closed for their PROXY header.", "reason")
 	for _, reason := range proxy.PrefaceErrors() {
 		m.prefaces[reason] = prefaces.WithLabelValues(reason)
@@ -109,7 +118,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	m.none = m.newRoom("")
 	if reg != nil {
 		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
-			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
+			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, accounts, fetches, build)
 	}
 	return m
 }
@@ -144,6 +153,10 @@ func (m *Metrics) origin(id string) originMetrics {
 }
 
 func (m *Metrics) reject(reason string) { m.rejected[reason].Inc() }
+
+func (m *Metrics) rejectAccount(reason string) { m.accounts[reason].Inc() }
+
+func (m *Metrics) fetchedKeys(ok bool) { m.keyFetches[ok].Inc() }
 
 // ObserveStore is told of every store call; it fits admission.Options.Observe.
 func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {

@@ -80,6 +80,9 @@ type Room struct {
 type Identity struct {
 	OnePlace  bool
 	Header    string // that trusted proxies set; from others it is neither read nor forwarded
+	JWKSURL   string // keys of the site's own JWTs; empty: they name nobody
+	JWTCookie string // that holds one; empty: Authorization alone
+	JWT       token.AccountRules
 	LoginURL  string // where the page sends those without an account; empty: nowhere
 	Anonymous bool   // those without an account get places of their own
 }

@@ -33,6 +33,7 @@ var (
 	problemTokenMissing  = &problem{401, "token_missing", "A token is needed", "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", 0, quiet, false}
 	problemTokenInvalid  = &problem{401, "token_invalid", "The token does not verify", "Join again with POST tickets.", 0, quiet, false}
 	problemAccount       = &problem{401, "account_required", "Please log in", "There is one place for each account here. Log in on the site, then come back to this page.", 0, quiet, false}
+	problemAccounts      = &problem{503, "accounts_unavailable", "Temporarily unavailable", "Who you are cannot be checked right now. A place in line is kept.", 5, slog.LevelWarn, false}
 	problemOtherAccount  = &problem{401, "token_account", "Another account's place", "The token belongs to another account than the one that you are logged in with. Join again with POST tickets.", 0, quiet, false}
 	problemSpentAccount  = &problem{429, "account_spent", "Too many places", "This account has given up too many places lately. Try again in a quarter of an hour.", 900, quiet, false}
 	problemCrossSite     = &problem{403, "cross_site", "Not from this site", "Another site's page may not do this; cors_origins names those that may.", 0, quiet, false}
@@ -61,7 +62,7 @@ var (
 // problems lists the table, for its tests and for the description of the API.
 var problems = []*problem{
 	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
-	problemTokenInvalid, problemAccount, problemOtherAccount, problemSpentAccount, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
+	problemTokenInvalid, problemAccount, problemAccounts, problemOtherAccount, problemSpentAccount, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
 	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,

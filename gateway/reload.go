@@ -20,6 +20,7 @@ type state struct {
 	byID      map[string]*room
 	table     *table
 	origins   map[string]*upstream
+	keys      map[string]*accountKeys // by jwks_url
 	order     []*upstream
 	byDefault *upstream
 	tls       *tls.Config
@@ -62,6 +63,11 @@ func (g *Gateway) Reload(o Options) error {
 	if old == nil {
 		return nil
 	}
+	for url, k := range old.keys {
+		if next.keys[url] != k {
+			k.stop()
+		}
+	}
 	for id := range old.byID {
 		if next.byID[id] == nil {
 			o.Core.Remove(id)
@@ -77,15 +83,20 @@ func (g *Gateway) Reload(o Options) error {
 	return nil
 }
 
-// watchOrigins has the origins ask their servers for their health, while visitors are served.
+// watchOrigins has the origins ask their servers for their health, and the keys of accounts be fetched, while visitors
+// are served.
 func (g *Gateway) watchOrigins() {
 	g.opening.Lock()
 	defer g.opening.Unlock()
 	if len(g.listeners) == 0 || g.closed {
 		return
 	}
-	for _, u := range g.state.Load().origins {
+	st := g.state.Load()
+	for _, u := range st.origins {
 		u.Start()
+	}
+	for _, k := range st.keys {
+		k.start(g)
 	}
 }
 
@@ -122,7 +133,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if o.Bind == "" {
 		o.Bind = BindNone
 	}
-	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}}
+	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}, keys: map[string]*accountKeys{}}
 	for _, c := range o.Origins {
 		u, err := g.origin(c, old)
 		if err != nil {
@@ -199,7 +210,7 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 	if old != nil {
 		before = old.byID[o.ID]
 	}
-	return newRoom(o, nil, to, g.metrics, before)
+	return newRoom(o, nil, to, g.metrics, g.keysOf(o.Identity, s, old), before)
 }
 
 // loadTLS reads the certificate; nil without one.

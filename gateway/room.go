@@ -173,8 +173,8 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 	return o.pace.First(r.line.Arriving(), float64(p.wait.seconds), p.wait.known, random)
 }
 
-// newRoom makes a room ready. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, error) {
+// newRoom makes a room ready. keys are those of its jwks_url, nil without one. old is the room of that id so far, or nil.
+func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, old *room) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -196,7 +196,7 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 		r.cors[site] = true
 	}
 	if o.Identity.OnePlace {
-		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header)}
+		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}
 	}
 	var err error
 	if r.bypass, err = newBypass(o.Bypass, r); err != nil {

@@ -202,7 +202,9 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 		return w, true, true
 	}
 	if authorization {
-		if raw := q.Peek("authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") && try(raw[7:]) {
+		raw := bearer(q)
+		theirs := v.room.identity != nil && v.room.identity.keys != nil && !token.Ours(raw)
+		if len(raw) > 0 && !theirs && try(raw) {
 			return w, true, true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/token"
 )
 
 // prefaces are the values of proxy_protocol.
@@ -66,7 +67,10 @@ func roomOptions(cfg *config.Config, r *config.Room) gateway.Room {
 		room.Origin = origin.ID
 	}
 	i := r.Identity
-	room.Identity = gateway.Identity{OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow"}
+	room.Identity = gateway.Identity{
+		OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow",
+		JWKSURL: i.JWKSURL, JWTCookie: i.JWTCookie, JWT: token.AccountRules{Claim: i.JWTClaim, Issuer: i.JWTIssuer, Audience: i.JWTAudience},
+	}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
 	}

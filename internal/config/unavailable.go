@@ -29,8 +29,6 @@ var gatewayLater = []unavailable{
 	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
 	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
 	{"rooms[].eta.estimator", []string{"window"}, "use window"},
-	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
-	{"rooms[].identity.jwks_url", nil, "leave it empty"},
 	{"rooms[].guard.joins_per_ip", nil, "leave it empty"},
 	{"rooms[].guard.requests_per_session", nil, "leave it empty"},
 	{"rooms[].guard.proof_of_work", []string{"none"}, "leave it at none"},

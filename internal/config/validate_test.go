@@ -267,8 +267,6 @@ func TestNotAvailable(t *testing.T) {
 		"rooms[].queue.opens_at":             room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
 		"rooms[].queue.prequeue_at":          room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
 		"rooms[].queue.draw_secret_file":     room("queue: {draw_secret_file: x}"),
-		"rooms[].identity.jwt_claim":         room("identity: {jwt_claim: sub}"),
-		"rooms[].identity.jwks_url":          room("identity: {jwks_url: 'https://a.example/jwks'}"),
 		"rooms[].guard.joins_per_ip":         room("guard: {joins_per_ip: 20/1m}"),
 		"rooms[].guard.requests_per_session": room("guard: {requests_per_session: 100/10s}"),
 		"rooms[].guard.captcha.provider":     room("guard: {captcha: {provider: turnstile}}"),
