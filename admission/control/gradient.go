@@ -4,16 +4,18 @@ import "time"
 
 // Of the gradient; rates of change are a second's. Found by the plant simulation beside this file.
 const (
-	growth   = 0.05      // at most so much of the rate
-	ramp     = 1.0 / 30  // nor more than this share of the range
-	slowly   = 0.01      // of the rate, around the last ceiling
-	quickly  = 0.10      // of the rate, well below it
-	cooldown = 5_000_000 // µs; a cut is felt so late: the window of the measurements and their way
-	used     = 0.85      // share of the rate that has to be used for it to grow
-	eased    = 0.6       // share of the target below which there is room for more
-	cutLeast = 0.93      // factors of a cut
-	cutMost  = 0.5
-	draining = 0.85 // of the rate that was borne: what piled up has to drain
+	growth    = 0.05      // at most so much of the rate
+	ramp      = 1.0 / 30  // nor more than this share of the range
+	slowly    = 0.012     // of the rate, around the last ceiling
+	quickly   = 0.10      // of the rate, well below it
+	cooldown  = 6_000_000 // µs; a cut is felt so late: the window of the measurements and their way
+	again     = 2_000_000 // µs from one look at a queue that drains to the next
+	used      = 0.85      // share of the rate that has to be used for it to grow
+	eased     = 0.85      // share of the target below which there is room for more
+	cutLeast  = 0.93      // factors of a cut
+	cutMost   = 0.5
+	draining  = 0.85 // of the rate that was borne: what piled up has to drain
+	improving = 0.9  // the pain is less than so much of what it was
 )
 
 // gradient grows additively and cuts multiplicatively, as TCP does and for the same reason: several who share an origin come to
@@ -24,17 +26,23 @@ func (p Policy) gradient(s State, dt float64, level Level, h Health, u Usage) St
 	case Unknown:
 		return s
 	case Strained, Unhealthy:
-		s.Settled = 0
-		if s.Cut > 0 && s.At-s.Cut < cooldown {
-			return s // the last cut is not felt yet
+		pain := p.pain(h)
+		switch {
+		case s.Cut > 0 && s.At-s.Cut < cooldown:
+			s.Pain = max(s.Pain, pain) // the last cut is not felt yet
+		case s.Pain > 0 && pain < int64(improving*float64(s.Pain)):
+			s.Pain, s.Cut = pain, s.At-cooldown+again // what piled up drains
+		default:
+			s.Ceiling = s.Rate
+			if s.Pain > 0 {
+				s.Ceiling = 0 // what it bore was less than that, and nobody knows by how much
+			}
+			s.Cut, s.Pain = s.At, pain
+			s.Rate = int64(float64(s.Rate) * p.cut(h))
 		}
-		s.Ceiling, s.Cut = s.Rate, s.At
-		s.Rate = int64(float64(s.Rate) * p.cut(h))
 		return s
 	}
-	if s.Settled == 0 {
-		s.Settled = max(1, s.At)
-	}
+	s.Pain = 0
 	p95 := h.P95.Microseconds()
 	if s.Baseline == 0 || p95 < s.Baseline {
 		s.Baseline = p95
@@ -48,19 +56,24 @@ func (p Policy) gradient(s State, dt float64, level Level, h Health, u Usage) St
 	return s
 }
 
+// pain is how far an origin is beyond what it should keep, in thousandths.
+func (p Policy) pain(h Health) int64 {
+	return int64(1000 * min(1e6, max(float64(h.P95)/float64(p.TargetP95), 20*h.ErrorRate())))
+}
+
 // cut is the factor of a cut: by how far p95 is over the target, or what share of the requests was answered.
 func (p Policy) cut(h Health) float64 {
 	f := cutLeast
 	if h.P95 > p.TargetP95 {
-		f = min(f, max(cutMost, 1-0.15*float64(h.P95-p.TargetP95)/float64(p.TargetP95)))
+		f = min(f, 1-0.07*float64(h.P95)/float64(p.TargetP95))
 	}
 	if h.Requests >= Enough && h.ErrorRate() > p.MaxErrorRate {
-		f = min(f, max(cutMost, (1-h.ErrorRate())*draining))
+		f = min(f, (1-h.ErrorRate())*draining)
 	}
 	if h.Scored && score(h) < 0.75 {
-		f = min(f, max(cutMost, score(h)/0.75))
+		f = min(f, score(h)/0.75)
 	}
-	return f
+	return max(cutMost, f)
 }
 
 // grow is by how much the rate grows in a second, thousandths.
@@ -69,9 +82,9 @@ func (p Policy) grow(s State, h Health) float64 {
 	step := min(growth*rate, ramp*float64(p.MaxRate-p.MinRate))
 	if s.Ceiling > 0 {
 		switch ceiling := float64(s.Ceiling); {
-		case rate < 0.75*ceiling:
+		case rate < 0.8*ceiling:
 			step = max(step, quickly*rate)
-		case rate < 1.1*ceiling:
+		case rate < 1.05*ceiling:
 			step = min(step, slowly*rate)
 		}
 	}
@@ -88,5 +101,5 @@ func (p Policy) headroom(s State, h Health) float64 {
 	if h.P95 >= most || base >= most {
 		return 0
 	}
-	return min(1, float64(most-h.P95)/float64(most-base))
+	return min(1, 1.5*float64(most-h.P95)/float64(most-base))
 }

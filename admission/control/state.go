@@ -17,7 +17,7 @@ type State struct {
 	Cut      int64 `json:"cut,omitempty"`      // when it was cut last
 	Ceiling  int64 `json:"ceiling,omitempty"`  // the rate at which the origin was overloaded last; 0: none is known
 	Baseline int64 `json:"baseline,omitempty"` // µs; p95 of a healthy origin, frozen while it is not
-	Settled  int64 `json:"settled,omitempty"`  // since when it is healthy again after the last cut; 0: it is not
+	Pain     int64 `json:"pain,omitempty"`     // how far it was beyond its targets when that was looked at last, thousandths
 
 	// Of the steps.
 	Better int64 `json:"better,omitempty"` // since when the origin looks better than Level
@@ -59,10 +59,10 @@ const latest = 1 << 60
 
 // clean drops what cannot be: a text may come from a store that others write to, and from a clock that was ahead.
 func (s State) clean(now int64) State {
-	for _, v := range []*int64{&s.Rate, &s.At, &s.Cut, &s.Ceiling, &s.Baseline, &s.Settled, &s.Better, &s.Raised, &s.Hold} {
+	for _, v := range []*int64{&s.Rate, &s.At, &s.Cut, &s.Ceiling, &s.Baseline, &s.Pain, &s.Better, &s.Raised, &s.Hold} {
 		*v = min(latest, max(0, *v))
 	}
-	for _, v := range []*int64{&s.At, &s.Cut, &s.Settled, &s.Better, &s.Raised} {
+	for _, v := range []*int64{&s.At, &s.Cut, &s.Better, &s.Raised} {
 		*v = min(*v, max(0, now))
 	}
 	return s
