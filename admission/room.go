@@ -120,7 +120,7 @@ func (r *Room) setPolicy(p Policy) {
 }
 
 // roomStrategies are STRATEGIES of lua/lib/room.lua.
-var roomStrategies = []Strategy{StrategyTokenBucket}
+var roomStrategies = []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow, StrategyAdaptive}
 
 func oneIf(b bool) int64 {
 	if b {

@@ -142,6 +142,7 @@ end
 local had = redis.call('ZCARD', LINE)
 local n = admit()
 bucket.take(n)
+bucket.rest()
 bucket.save()
 count_admissions(s, n)
 local length = redis.call('ZCARD', LINE)
