@@ -39,7 +39,7 @@ func (l *local) share(s *Snapshot, mono int64) bool {
 	if p.MaxActive > 0 && l.given >= max(0, p.MaxActive-s.Active-s.Admitted)/g {
 		return false
 	}
-	b := TokenBucket{Level: l.level, At: l.at / 1000, Rate: p.Rate / g, Burst: max(1000, p.Burst/g)}
+	b := TokenBucket{Level: l.level, At: l.at / 1000, Rate: p.rateAlone() / g, Burst: max(1000, p.burstAlone()/g)}
 	b.Refill(mono / 1000)
 	ok := b.Available() >= 1
 	if ok {
@@ -61,7 +61,7 @@ func (l *local) ended() {
 func (l *local) reached(p *Policy, mono int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (mono - l.since) / 1e6 * p.Rate / 1e6
+	return (mono - l.since) / 1e6 * p.rateAlone() / 1e6
 }
 
 // waited is for how long the holder of an order has waited by now.
