@@ -65,6 +65,14 @@ end
 redis.call('ZADD', HEARD, int(now), room)
 redis.call('HSET', WEIGHTS, room, int(weight))
 local v = tonumber(redis.call('GET', CLOCK) or 0)
+if v > 4000000000000000 then -- tags stay below 2^53
+  for _, set in ipairs({ ACTIVE, IDLE }) do
+    local tags = redis.call('ZRANGE', set, 0, -1, 'WITHSCORES')
+    for i = 1, #tags, 2 do redis.call('ZADD', set, int(tonumber(tags[i + 1]) - v), tags[i]) end
+  end
+  v = 0
+  redis.call('SET', CLOCK, '0')
+end
 if want > 0 then
   redis.call('HSET', BACKLOG, room, int(want))
   fair.enter(ACTIVE, IDLE, v, room)
