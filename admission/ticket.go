@@ -234,6 +234,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	switch ans.code {
 	case "W":
+		r.lease.joined.Add(1)
 		r.wake()
 	case "S":
 		r.long.Store(snap)
