@@ -45,8 +45,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	case ans.reason == "spent":
 		return Standing{}, Spent, nil
 	}
-	fresh := ans.reason[0] == 'n'
-	id, ok := toID(ans.reason[1:])
+	fresh, id, ok := named(ans.reason)
 	if !ok {
 		return Standing{}, Granted, errors.New("admission: room_enter named no id for an account")
 	}
@@ -63,6 +62,15 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	s := r.standing(t, ans)
 	s.New = fresh
 	return s, Granted, nil
+}
+
+// named reads the reason of an account's place.
+func named(reason string) (fresh bool, id ID, ok bool) {
+	if reason == "" {
+		return false, id, false
+	}
+	id, ok = toID(reason[1:])
+	return reason[0] == 'n', id, ok
 }
 
 // joinAccountOffline finds the account's place among what this gateway remembers. What it cannot know is put right when

@@ -17,7 +17,7 @@
 --           its gateway had never heard the store: order is then µs to put behind the last tick
 --   signed  the same, by the gateway itself: it gave the place while the store was away
 --   charge  one unit of the limiter without a session; id is empty
--- The reason of account and held is n for a place that was given now, else o, and its id.
+-- With W, A and C the reason of account and held is n for a place that was given now, else o, and its id.
 -- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; S for an arrival
 -- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
 -- many gateways see a line that is shorter still.
@@ -126,7 +126,8 @@ local function account(kind, base, client, grace, from)
   elseif not adopt(from, id, grace) then
     return put('U', 0, 0, '')
   end
-  out[#out] = (joined > before and 'n' or 'o') .. id
+  local code = out[#out - 3]
+  if code == 'W' or code == 'A' or code == 'C' then out[#out] = (joined > before and 'n' or 'o') .. id end
 end
 
 for i = 5, #ARGV, 9 do
