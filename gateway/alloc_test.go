@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -74,7 +75,7 @@ func keepAsking(t testing.TB, addr, request string, end []byte) func() {
 func passPath(t testing.TB) func() {
 	t.Helper()
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
-		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true}},
+		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true, SessionRequests: Quota{1_000_000, time.Second}}},
 		TrustedProxies: loopback(),
 	})
 	_, raw := aPass(t, "sale", 0, 300, "")

@@ -51,6 +51,12 @@ func (v *visit) gate() {
 func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 	r := v.room
 	now := v.now / 1e6
+	if q := r.options.SessionRequests; q.N > 0 {
+		if wait := v.g.metered.take(p.Session, v.start.Sub(v.g.began), q, r.line.Snapshot().Gateways); wait > 0 {
+			v.tooMany(wait)
+			return
+		}
+	}
 	ttl := int64(policy.SessionTTL.Seconds())
 	if r.options.Renew && 2*(p.Expires-now) < ttl {
 		v.renew(p, policy, now)

@@ -38,6 +38,7 @@ type Metrics struct {
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
+	overQuota      *prometheus.CounterVec
 	streams        prometheus.Gauge
 	streamsLimit   prometheus.Gauge
 	streamsRefused prometheus.Counter
@@ -54,10 +55,11 @@ type Metrics struct {
 
 // roomMetrics are a room's, resolved once.
 type roomMetrics struct {
-	requests [outcomes]prometheus.Counter
-	seconds  [outcomes]prometheus.Observer
-	wait     prometheus.Observer
-	etaError prometheus.Observer
+	requests  [outcomes]prometheus.Counter
+	seconds   [outcomes]prometheus.Observer
+	wait      prometheus.Observer
+	etaError  prometheus.Observer
+	overQuota prometheus.Counter // requests of sessions beyond SessionRequests
 }
 
 // originMetrics are an origin's, resolved once.
@@ -103,6 +105,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	for _, reason := range append([]string{"bind"}, token.Reasons...) {
 		m.rejected[reason] = rejected.WithLabelValues(reason)
 	}
+	m.overQuota = counter("session_requests_refused_total", "Requests of sessions beyond guard.requests_per_session.", "room")
 	accounts := counter("accounts_rejected_total", "JWTs of the site that name no account.", "reason")
 	for _, reason := range append([]string{"no_keys"}, token.Reasons...) {
 		m.accounts[reason] = accounts.WithLabelValues(reason)
@@ -119,7 +122,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	m.none = m.newRoom("")
 	if reg != nil {
 		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
-			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, accounts, fetches, build)
+			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, accounts, fetches, m.overQuota, build)
 	}
 	return m
 }
@@ -137,7 +140,7 @@ func (m *Metrics) room(id string) *roomMetrics {
 }
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
-	r := &roomMetrics{wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	r := &roomMetrics{overQuota: m.overQuota.WithLabelValues(id), wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
 	for i, name := range outcomeNames {
 		r.requests[i] = m.requests.WithLabelValues(id, name)
 		r.seconds[i] = m.requestSeconds.WithLabelValues(id, name)

@@ -74,6 +74,8 @@ type Room struct {
 	Compat      string       // CompatNone, CompatCloudflare
 	Estimator   string       // of package eta; empty: window
 	Identity    Identity
+	// SessionRequests is how many requests one session may make, over all gateways.
+	SessionRequests Quota
 }
 
 // Identity says where a request's account stands, and that an account has one place. The zero value: there are none.

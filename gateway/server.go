@@ -32,6 +32,8 @@ type Gateway struct {
 	streams *streams
 	cache   *token.Cache
 	touched touches
+	metered *requests
+	began   time.Time
 	visits  sync.Pool
 	random  func() float64
 
@@ -67,7 +69,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 	if metrics == nil {
 		metrics = NewMetrics(o.Registerer, o.Version)
 	}
-	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), random: rand.Float64}
+	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), metered: &requests{}, began: time.Now(), random: rand.Float64}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.visits.New = func() any {
 		v := &visit{direct: &fasthttp.Response{}}

@@ -66,6 +66,9 @@ func roomOptions(cfg *config.Config, r *config.Room) gateway.Room {
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin = origin.ID
 	}
+	if q, err := r.Guard.Requests(); err == nil { // else Validate has said so
+		room.SessionRequests = gateway.Quota{N: q.N, Per: q.Per}
+	}
 	i := r.Identity
 	room.Identity = gateway.Identity{
 		OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow",

@@ -219,7 +219,7 @@ type Identity struct {
 
 type Guard struct {
 	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) takes, as 20/1m."`
-	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session, as 100/10s."`
+	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests that one session makes in a time, over all gateways, as 100/10s: so many at once after a quiet time, and then as many in each such time. Beyond it 429 session_requests; the session goes on. Empty: no limit."`
 	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none" doc:"Work that a client does for a place."`
 	Captcha            Captcha `koanf:"captcha" doc:"A CAPTCHA before a place is given."`
 }

@@ -29,7 +29,6 @@ var gatewayLater = []unavailable{
 	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
 	{"rooms[].eta.estimator", []string{"window"}, "use window"},
 	{"rooms[].guard.joins_per_ip", nil, "leave it empty"},
-	{"rooms[].guard.requests_per_session", nil, "leave it empty"},
 	{"rooms[].guard.proof_of_work", []string{"none"}, "leave it at none"},
 	{"rooms[].guard.captcha.provider", nil, "leave it empty"},
 	{"rooms[].guard.captcha.site_key", nil, "leave it empty"},

@@ -51,6 +51,17 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 	}
 }
 
+// mostRequests is the largest number in guard.requests_per_session.
+const mostRequests = 100_000
+
+// Requests is the limit of requests_per_session; the zero value is none.
+func (g *Guard) Requests() (Quota, error) {
+	if g.RequestsPerSession == "" {
+		return Quota{}, nil
+	}
+	return ParseQuota(g.RequestsPerSession, mostRequests)
+}
+
 // identityWarnings tells what of a room's identity is rarely meant.
 func identityWarnings(path string, room *Room, warn func(path, message string)) {
 	i := &room.Identity

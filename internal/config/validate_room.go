@@ -35,6 +35,9 @@ func (c *checker) rooms(cfg *Config) {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
 		c.page(at+".page", &room.Page)
+		if _, err := room.Guard.Requests(); err != nil {
+			c.add(at+".guard.requests_per_session", "%q: %v", clip(room.Guard.RequestsPerSession), err)
+		}
 		c.identity(at+".identity", cfg, &room.Identity)
 	}
 }

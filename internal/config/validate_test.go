@@ -264,7 +264,6 @@ func TestNotAvailable(t *testing.T) {
 		"rooms[].queue.prequeue_at":          room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
 		"rooms[].queue.draw_secret_file":     room("queue: {draw_secret_file: x}"),
 		"rooms[].guard.joins_per_ip":         room("guard: {joins_per_ip: 20/1m}"),
-		"rooms[].guard.requests_per_session": room("guard: {requests_per_session: 100/10s}"),
 		"rooms[].guard.captcha.provider":     room("guard: {captcha: {provider: turnstile}}"),
 		"rooms[].guard.captcha.site_key":     room("guard: {captcha: {site_key: x}}"),
 		"rooms[].guard.captcha.secret_file":  room("guard: {captcha: {secret_file: x}}"),
