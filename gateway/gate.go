@@ -58,8 +58,11 @@ func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 		}
 	}
 	ttl := int64(policy.SessionTTL.Seconds())
-	if r.options.Renew && 2*(p.Expires-now) < ttl {
-		v.renew(p, policy, now)
+	switch {
+	case r.options.Renew && 2*(p.Expires-now) < ttl:
+		v.renew(p, now+v.life(policy, p.IssuedAt, now))
+	case v.rebinds(p.Bind):
+		v.renew(p, p.Expires)
 	}
 	if v.g.touched.due(p.Session, now, max(1, ttl/4)) {
 		r.line.Touch(admission.ID(p.Session), p.Off)
@@ -67,15 +70,16 @@ func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 	v.forward(r.origin, p)
 }
 
-func (v *visit) renew(p *token.Pass, policy *admission.Policy, now int64) {
+// renew signs a pass anew, until expires.
+func (v *visit) renew(p *token.Pass, expires int64) {
 	renewed := *p
-	renewed.Expires = now + v.life(policy, p.IssuedAt, now)
-	if renewed.Expires <= p.Expires {
+	if expires <= p.Expires && !v.rebinds(p.Bind) {
 		return // it has reached session.max
 	}
-	renewed.Off = v.room.line.Age() > policy.SessionTTL
+	renewed.Expires, renewed.Bind = max(expires, p.Expires), string(v.bind())
+	renewed.Off = v.room.line.Age() > v.room.line.Snapshot().Policy.SessionTTL
 	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &renewed)
-	v.cookie(v.names().pass, v.pass, renewed.Expires-now)
+	v.cookie(v.names().pass, v.pass, renewed.Expires-v.now/1e6)
 	if len(v.req.Peek("x-waiting-room-pass")) > 0 {
 		v.newPass = v.pass
 	}
@@ -128,7 +132,7 @@ func (v *visit) queue() {
 	case admission.Active:
 		v.enter(&s, &w)
 	case admission.Waiting, admission.Admitted:
-		if s.Renewed {
+		if s.Renewed || v.rebinds(w.Bind) {
 			w = v.sign(&s.Ticket, w.IssuedAt)
 		}
 		v.wait(o, &w, seconds, "")

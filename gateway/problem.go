@@ -32,6 +32,7 @@ var (
 	problemMethod          = &problem{405, "method_not_allowed", "Method not allowed", "The Allow header names the methods of this address.", 0, quiet, false}
 	problemTokenMissing    = &problem{401, "token_missing", "A token is needed", "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", 0, quiet, false}
 	problemTokenInvalid    = &problem{401, "token_invalid", "The token does not verify", "Join again with POST tickets.", 0, quiet, false}
+	problemBound           = &problem{401, "token_bound", "Somebody else's token", "It was given to another network or another browser, and counts there alone. Join again with POST tickets.", 0, quiet, false}
 	problemAccount         = &problem{401, "account_required", "Please log in", "There is one place for each account here. Log in on the site, then come back to this page.", 0, quiet, false}
 	problemAccounts        = &problem{503, "accounts_unavailable", "Temporarily unavailable", "Who you are cannot be checked right now. A place in line is kept.", 5, slog.LevelWarn, false}
 	problemOtherAccount    = &problem{401, "token_account", "Another account's place", "The token belongs to another account than the one that you are logged in with. Join again with POST tickets.", 0, quiet, false}
@@ -63,7 +64,7 @@ var (
 // problems lists the table, for its tests and for the description of the API.
 var problems = []*problem{
 	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
-	problemTokenInvalid, problemAccount, problemAccounts, problemOtherAccount, problemSpentAccount, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
+	problemTokenInvalid, problemBound, problemAccount, problemAccounts, problemOtherAccount, problemSpentAccount, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
 	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemSessionRequests, problemPassNeeded, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,

@@ -55,6 +55,9 @@ type visit struct {
 
 	scratch, hostBuf, body, token, pass, text []byte
 	nonceBuf                                  [22]byte
+	bindText                                  []byte // of bindBuf
+	bindBuf                                   [bindSize]byte
+	bindKnown                                 bool
 }
 
 // setCookie is a Set-Cookie value to send.
@@ -128,27 +131,6 @@ func (v *visit) remember() {
 	v.cookie(v.names().nonce, v.nonceBuf[:], day)
 }
 
-// bind is what this visitor's tokens are bound to, as the claim bnd has it.
-func (v *visit) bind() string {
-	switch v.state.options.Bind {
-	case BindIP:
-		return digest("ip", network(v.peer.addr).String())
-	case BindUA:
-		return digest("ua", string(v.req.Peek("user-agent")))
-	}
-	return ""
-}
-
-func digest(kind, what string) string {
-	sum := sha256.Sum256([]byte(kind + "\x00" + what))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
-}
-
-// bound tells whether a token's binding fits this visitor. A token from before the setting was changed does not.
-func (v *visit) bound(bnd string) bool {
-	return v.state.options.Bind == BindNone && bnd == "" || bnd == v.bind()
-}
-
 // findPass gives the first valid pass among what the request carries.
 func (v *visit) findPass() (token.Pass, bool) {
 	if h := v.req.Peek("x-waiting-room-pass"); len(h) > 0 {
@@ -170,7 +152,7 @@ func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 		v.g.metrics.reject(token.Reason(err))
 		return p, false
 	}
-	if !v.bound(p.Bind) {
+	if !v.fitsPass(&p) {
 		v.g.metrics.reject("bind")
 		return p, false
 	}
@@ -188,8 +170,9 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 			v.g.metrics.reject(token.Reason(err))
 			return false
 		}
-		if !v.bound(w.Bind) {
+		if !v.fitsWaiting(&w) {
 			v.g.metrics.reject("bind")
+			v.unfit = problemBound
 			return false
 		}
 		if w.Account && v.account.state == accountKnown && !v.owns(&w) {
@@ -229,7 +212,7 @@ func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
 func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 	w := token.Waiting{
 		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Epoch: t.Epoch, Fence: t.Fence,
-		IssuedAt: joined, Expires: v.now/1e6 + day, Bind: v.bind(), Account: v.account.state == accountKnown && v.ours(t.ID),
+		IssuedAt: joined, Expires: v.now/1e6 + day, Bind: string(v.bind()), Account: v.account.state == accountKnown && v.ours(t.ID),
 	}
 	v.token = v.g.cache.Ring().AppendWaiting(v.token[:0], &w)
 	v.cookie(v.names().ticket, v.token, day)
@@ -242,7 +225,7 @@ func (v *visit) admit(s *admission.Standing) token.Pass {
 	now := v.now / 1e6
 	p := token.Pass{
 		ID: randomID(), Session: token.ID(s.Ticket.ID), Room: v.room.id, IssuedAt: now,
-		Expires: now + v.life(policy, now, now), Bind: v.bind(), Off: s.Offline,
+		Expires: now + v.life(policy, now, now), Bind: string(v.bind()), Off: s.Offline,
 	}
 	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &p)
 	v.cookie(v.names().pass, v.pass, p.Expires-now)

@@ -211,7 +211,7 @@ func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission
 		v.json(code, &out)
 		return
 	}
-	if s.Renewed {
+	if s.Renewed || v.rebinds(w.Bind) {
 		*w = v.sign(&s.Ticket, w.IssuedAt)
 	}
 	p := v.room.prospect(o, s.Ticket.Order)
