@@ -31,5 +31,8 @@ func LimiterKey(prefix, tag, name string) string {
 	return strings.Join([]string{prefix, ":{", tag, "}:limit:", name}, "")
 }
 
+// healthKey is where gateways tell how an origin was lately.
+func healthKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:health" }
+
 // layoutKey holds the version of the data layout.
 func layoutKey(prefix string) string { return prefix + ":layout" }
