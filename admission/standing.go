@@ -62,6 +62,9 @@ type Ticket struct {
 	Address string
 }
 
+// Counted says whether the place was counted among its address's joins, or need not be: the store has confirmed it.
+func (t *Ticket) Counted() bool { return t.Epoch != "" && t.Epoch != neverHeard }
+
 // Standing is the answer about a ticket.
 type Standing struct {
 	State  State
