@@ -99,9 +99,10 @@ end
 -- NAMES are the fields of a policy: rates and burst in thousandths, durations in
 -- microseconds, opens and gathers in microseconds of Redis's clock; strategy is an
 -- index of STRATEGIES; lottery and budgeted are 0 or 1; joins and joins_per: so many
--- places of one address in so many microseconds, 0 without a limit.
+-- places of one address in so many microseconds, 0 without a limit; wide likewise, of
+-- the network around it.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
-  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per' }
+  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- policy is the configured one with the operators' live changes over it.
