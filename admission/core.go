@@ -53,6 +53,8 @@ type Core struct {
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
 
+	uses uses // of origins' budgets
+
 	preparing singleflight.Group // one check of the layout at a time, for all rooms
 	ready     atomic.Bool        // the layout was checked
 }
@@ -88,6 +90,7 @@ func New(o Options) (*Core, error) {
 		start:   time.Now(),
 		rooms:   map[string]*Room{},
 		origins: map[string]*origin{},
+		uses:    uses{m: map[string]BudgetUse{}},
 	}, nil
 }
 

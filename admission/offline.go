@@ -39,12 +39,12 @@ func (l *local) share(s *Snapshot, mono int64) bool {
 	if p.MaxActive > 0 && l.given >= max(0, p.MaxActive-s.Active-s.Admitted)/g {
 		return false
 	}
-	if rate := p.Rate / g; l.meter == nil || l.rate != rate {
+	if rate := p.rateAlone() / g; l.meter == nil || l.rate != rate {
 		at := mono
 		if l.meter == nil {
 			at = l.since
 		}
-		l.meter, l.rate = spentMeter(p.Strategy, rate, max(1000, p.Burst/g), at/1000), rate
+		l.meter, l.rate = spentMeter(p.Strategy, rate, max(1000, p.burstAlone()/g), at/1000), rate
 	}
 	l.meter.Refill(mono / 1000)
 	ok := l.meter.Available() >= 1
@@ -80,7 +80,7 @@ func (l *local) ended() {
 func (l *local) reached(p *Policy, mono int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (mono - l.since) / 1e6 * p.Rate / 1e6
+	return (mono - l.since) / 1e6 * p.rateAlone() / 1e6
 }
 
 // waited is for how long the holder of an order has waited by now.

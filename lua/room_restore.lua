@@ -45,6 +45,7 @@ if lost then
     s.settle = s.now + SETTLE
     s.at = s.now
   end
+  s.lease = 0 -- some of it may be spent
   s.born = s.now
   s.trimmed = math.floor(s.now / 1000000) - 900
   redis.call('DEL', SNAPSHOT)

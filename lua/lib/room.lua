@@ -99,9 +99,10 @@ end
 -- NAMES are the fields of a policy: rates and burst in thousandths, durations in
 -- microseconds, opens and gathers in microseconds of Redis's clock; strategy is an
 -- index of STRATEGIES; lottery and budgeted are 0 or 1; joins and joins_per: so many
--- places of one address in so many microseconds, 0 without a limit.
+-- places of one address in so many microseconds, 0 without a limit; wide likewise, of
+-- the network around it.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
-  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per' }
+  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- policy is the configured one with the operators' live changes over it.
@@ -125,6 +126,39 @@ local function policy()
   p.paused = h[5] == '1'
   p.reject = h[6] == 'reject'
   return p
+end
+
+-- active counts what max_active limits.
+local function active(s)
+  local n = redis.call('ZCARD', SESSIONS)
+  if s.now < s.held_until and s.held > n then n = s.held end
+  return n + redis.call('ZCARD', ADMITTED)
+end
+
+-- leased is a meter that gives no more than is left of the lease of the origin's budget.
+-- A lease ends by this store's clock: where that was set, nobody knows how old it is.
+local function leased(s, m)
+  if s.wall >= s.lease_till or s.moved then s.lease = 0 end
+  local available, take = m.available, m.take
+  m.available = function() return math.min(available(), s.lease) end
+  m.take = function(n)
+    take(n)
+    s.lease = s.lease - n
+  end
+  return m
+end
+
+-- take_lease adds a lease, given as 'number units till', to what is left. One that comes
+-- late is void, and each counts once, whoever brings it. No lease is for longer than MOST.
+local MOST = 1500000
+local function take_lease(s, text)
+  local number, units, till = string.match(text, '^(%d+) (%d+) (%d+)$')
+  if not number or tonumber(number) <= s.lease_number then return end
+  s.lease_number = tonumber(number)
+  if s.wall >= s.lease_till or s.moved then s.lease = 0 end
+  if s.wall >= tonumber(till) then return end
+  s.lease = s.lease + tonumber(units)
+  s.lease_till = math.min(math.max(s.lease_till, tonumber(till)), s.wall + MOST)
 end
 
 -- LEAK: what a leaky bucket lets out at once, µs of the rate; ticks are that far apart when a gateway is busy.
@@ -168,24 +202,48 @@ local function meter(s, p)
     strategy.refill(b, s.now)
     b.rate = p.rate
   end
-  return {
+  local m = {
     available = function() return strategy.available(b) end,
     take = function(n) if n > 0 then strategy.take(b, n) end end,
     empty = function() b.level = spent(p) end,
     rest = function() if leaky then strategy.take(b, 0) end end,
     save = function() s.level, s.at, s.strategy, s.was = b.level, s.now, p.strategy, p.rate end,
+    -- ahead is how many will be available in so many µs, if none is taken.
+    ahead = function(us)
+      local c = {}
+      for k, x in pairs(b) do c[k] = x end
+      strategy.refill(c, s.now + us)
+      return strategy.available(c)
+    end,
   }
+  return p.budgeted == 1 and leased(s, m) or m
+end
+
+-- appetite is how many units of the budget the room could use by its next tick beyond its
+-- lease; and, where nobody waits, how many it likes to hold for those who come.
+local AHEAD = 350000
+local function appetite(s, p)
+  if p.budgeted == 0 or p.paused or p.reject or s.now + AHEAD < s.hold then return 0, 0 end
+  local most = meter(s, p).ahead(AHEAD)
+  if p.max_active > 0 then most = math.min(most, p.max_active - active(s)) end
+  local line
+  if p.min_wait > 0 then
+    line = redis.call('ZCOUNT', LINE, '-inf', str(s.now + AHEAD - p.min_wait))
+  else
+    line = redis.call('ZCARD', LINE)
+  end
+  if line > 0 then
+    if p.head_window > 0 then most = math.min(most, p.head_window) end
+    return math.max(0, math.min(most, line) - s.lease), 0
+  end
+  if p.min_wait > 0 then return 0, 0 end
+  -- 100 ms of the room's own rate, and twice what came in as much of the last second.
+  local lately = num(redis.call('HGET', FLOW, str(math.floor(s.now / 1000000) - 1) .. 'a'))
+  return 0, math.max(0, math.min(most, 1 + math.ceil(p.rate / 10000 + 2 * lately * AHEAD / 1000000)))
 end
 
 -- front is how much of the head of a line is exact: 10 s of the rate.
 local function front(p) return math.min(20000, math.max(1000, math.floor(p.rate / 100))) end
-
--- active counts what max_active limits.
-local function active(s)
-  local n = redis.call('ZCARD', SESSIONS)
-  if s.now < s.held_until and s.held > n then n = s.held end
-  return n + redis.call('ZCARD', ADMITTED)
-end
 
 local function remember(s, p, id)
   redis.call('ZADD', ENDED, str(s.now + p.absence + MEMORY), id)
