@@ -94,6 +94,7 @@ anteroom_upstream_server_up{origin="shop",server="URL"} 1
 func TestMetricsAreDocumented(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	p := policy(50)
+	p.Rate = 50_000
 	p.Budgeted, p.Budget = true, admission.Budget{Origin: "shop", Rate: 100_000, Burst: 100_000, Weight: 1000, Weights: 1000}
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: p}},
