@@ -171,7 +171,9 @@ func TestXRates(t *testing.T) {
 			s.join(0, 0, min(18000, int(60*rate/1000+10)))
 			s.run(2*time.Second, nil)
 			d := 40 * time.Second
-			if rate > 1_000_000 { d = time.Second }
+			if rate > 1_000_000 {
+				d = time.Second
+			}
 			got := s.run(d, nil)
 			fmt.Println(rate, gateways, got, float64(got[0])/(float64(rate)/1000*d.Seconds()))
 		}

@@ -43,6 +43,7 @@ type Room struct {
 	sess   sessions
 	local  local  // what this gateway does without the store
 	signed signed // and the places that it gave meanwhile
+	sieve  sieve  // of joins
 
 	lease lease // of the origin's budget
 
@@ -116,6 +117,7 @@ func (r *Room) setPolicy(p Policy) {
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
 		int64(max(0, slices.Index(roomStrategies, p.Strategy))), p.MinRate, p.MaxRate,
 		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
+		p.Wide, p.WidePer.Microseconds(),
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {
@@ -126,7 +128,7 @@ func (r *Room) setPolicy(p Policy) {
 }
 
 // roomStrategies are STRATEGIES of lua/lib/room.lua.
-var roomStrategies = []Strategy{StrategyTokenBucket}
+var roomStrategies = []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow, StrategyAdaptive}
 
 func oneIf(b bool) int64 {
 	if b {

@@ -35,6 +35,7 @@ type Metrics struct {
 	upstreamErrors *prometheus.CounterVec
 	waitSeconds    *prometheus.HistogramVec
 	etaError       *prometheus.HistogramVec
+	joinsRefused   *prometheus.CounterVec
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
@@ -56,6 +57,7 @@ type roomMetrics struct {
 	seconds  [outcomes]prometheus.Observer
 	wait     prometheus.Observer
 	etaError prometheus.Observer
+	refused  map[string]prometheus.Counter // joins, by reason
 }
 
 // originMetrics are an origin's, resolved once.
@@ -86,6 +88,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 			[]float64{.1, .25, .5, .75, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}, "room"),
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
+		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
 		storeErrors:    counter("store_errors_total", "Calls to the store that failed.", "script"),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Event streams that are open."}),
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
@@ -109,7 +112,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.joinsRefused,
 			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
@@ -129,6 +132,10 @@ func (m *Metrics) room(id string) *roomMetrics {
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
 	r := &roomMetrics{wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	r.refused = make(map[string]prometheus.Counter, len(refusals))
+	for _, reason := range refusals {
+		r.refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
+	}
 	for i, name := range outcomeNames {
 		r.requests[i] = m.requests.WithLabelValues(id, name)
 		r.seconds[i] = m.requestSeconds.WithLabelValues(id, name)

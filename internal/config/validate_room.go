@@ -34,6 +34,7 @@ func (c *checker) rooms(cfg *Config) {
 		for j, origin := range room.CORSOrigins {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
+		c.guard(at+".guard", &room.Guard)
 		c.page(at+".page", &room.Page)
 	}
 }

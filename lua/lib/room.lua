@@ -28,12 +28,15 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level'
   -- what is left of the lease of the origin's budget, till when (wall), and its number
   'lease', 'lease_till', 'lease_number' }
 
+local target -- the state's, for policy()
+
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
   local s = {}
   for i, f in ipairs(FIELDS) do
     if f == 'epoch' then s[f] = h[i] or '' else s[f] = num(h[i]) end
   end
+  target = s.target
   return s
 end
 
@@ -96,10 +99,11 @@ end
 -- NAMES are the fields of a policy: rates and burst in thousandths, durations in
 -- microseconds, opens and gathers in microseconds of Redis's clock; strategy is an
 -- index of STRATEGIES; lottery and budgeted are 0 or 1; joins and joins_per: so many
--- places of one address in so many microseconds, 0 without a limit.
+-- places of one address in so many microseconds, 0 without a limit; wide likewise, of
+-- the network around it.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
-  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per' }
-local STRATEGIES = { 'token_bucket' }
+  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per' }
+local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- policy is the configured one with the operators' live changes over it.
 local function policy()
@@ -109,6 +113,10 @@ local function policy()
     p[NAMES[i]] = tonumber(v)
   end
   local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method', 'enabled')
+  if STRATEGIES[p.strategy + 1] == 'adaptive' then
+    p.rate = math.min(p.max_rate, math.max(p.min_rate, target > 0 and target or p.rate))
+  end
+  -- An operator's word holds above what was found.
   if h[1] then p.rate = tonumber(h[1]) end
   if h[2] then p.burst = tonumber(h[2]) end
   -- 0: not configured, it follows the rate.
@@ -153,17 +161,53 @@ local function take_lease(s, text)
   s.lease_till = math.min(math.max(s.lease_till, tonumber(till)), s.wall + MOST)
 end
 
--- meter is the room's limiter, brought to now. available() is how many may be
--- admitted, take(n) takes them, save() puts its state back into s.
+-- LEAK: what a leaky bucket lets out at once, µs of the rate; ticks are that far apart when a gateway is busy.
+local LEAK = 500000
+
+local function fixed(strategy) return STRATEGIES[strategy + 1] == 'fixed_window' end
+
+-- spent is the level of a limiter that has nothing to give, full that of one that has granted nothing.
+local function spent(p)
+  local _, most = window(p)
+  return fixed(p.strategy) and most or 0
+end
+
+local function full(p) return fixed(p.strategy) and 0 or p.burst * 1000000 end
+
+-- begin_limiter gives the room a new limiter at that level; it earns from its first use on.
+local function begin_limiter(s, p, level)
+  s.level, s.strategy, s.was = level, p.strategy, 0
+end
+
+-- meter is the room's limiter, brought to now. available() is how many may be admitted, take(n) takes them, rest() ends a
+-- tick, save() puts its state back into s. s.at is the time of its last use: a window's begins before it.
+--
+-- Until now it earned what it did when it was used last: a rate that was changed since counts from now on. Another strategy
+-- begins with nothing to give, but for those whose level is in tokens alike.
 local function meter(s, p)
-  local b = { level = s.level, at = s.at, rate = p.rate, burst = p.burst }
+  local b = { level = s.level, at = s.at, rate = s.was, burst = p.burst }
   local strategy = limiter[STRATEGIES[p.strategy + 1]]
-  strategy.refill(b, s.now)
+  local leaky = STRATEGIES[p.strategy + 1] == 'leaky_bucket'
+  if leaky then b.burst = math.max(1000, math.floor(p.rate * LEAK / 1000000)) end
+  if fixed(p.strategy) then
+    if fixed(s.strategy) then
+      b.at = s.at - s.at % window(b)
+    else
+      b.at, b.level = s.now - s.now % window(p), spent(p)
+    end
+    b.rate = p.rate
+    strategy.refill(b, s.now)
+  else
+    if fixed(s.strategy) then b.at, b.level = s.now, 0 end
+    strategy.refill(b, s.now)
+    b.rate = p.rate
+  end
   local m = {
     available = function() return strategy.available(b) end,
-    take = function(n) strategy.take(b, n) end,
-    empty = function() b.level = 0 end,
-    save = function() s.level, s.at = b.level, b.at end,
+    take = function(n) if n > 0 then strategy.take(b, n) end end,
+    empty = function() b.level = spent(p) end,
+    rest = function() if leaky then strategy.take(b, 0) end end,
+    save = function() s.level, s.at, s.strategy, s.was = b.level, s.now, p.strategy, p.rate end,
     -- ahead is how many will be available in so many µs, if none is taken.
     ahead = function(us)
       local c = {}
