@@ -26,7 +26,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.joinAccountOffline(a, t, held)
 	}
-	q := enterQ{kind: "account", id: a.ID, client: a.Client, grace: grace(a.Interval)}
+	q := enterQ{kind: "account", id: a.ID, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
 	if a.Held || held != Granted {
 		q.kind = "held"
 	} else if a.From != (ID{}) {
@@ -42,6 +42,8 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 		return Standing{}, held, nil
 	case ans.code == "U": // there is none, or From waits no longer
 		return Standing{State: Ended, Ticket: t}, Granted, nil
+	case ans.code == codeTooMany:
+		return r.refused(t, ans), TooMany, nil
 	case ans.reason == "spent":
 		return Standing{}, Spent, nil
 	}

@@ -145,7 +145,7 @@ func (v *visit) ours(id admission.ID) bool { return id.Of(v.account.base) }
 
 // place is what asks for this visitor's place, or why there is none for them.
 func (v *visit) place() (admission.Arrival, *problem) {
-	a := admission.Arrival{Client: v.client(), Interval: pace.LongestFirst}
+	a := admission.Arrival{Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	switch i := v.room.identity; {
 	case v.account.state == accountKnown:
 		a.ID, a.Keyed, a.Account = v.account.base, true, true
@@ -171,6 +171,7 @@ func (v *visit) arrival() (admission.Arrival, bool) {
 
 // refuseAccount answers those who have to log in first.
 func (v *visit) refuseAccount(p *problem) {
+	v.refusedJoin("account")
 	if v.who != navigation {
 		v.refuse(p, "", "")
 	} else {

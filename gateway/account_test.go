@@ -37,7 +37,7 @@ func fleetOf(t testing.TB, n int, r Room) ([]*bench, *site) {
 	return all, s
 }
 
-func ticketOf(t testing.TB, a *answer) token.Waiting {
+func waitingIn(t testing.TB, a *answer) token.Waiting {
 	t.Helper()
 	w, err := testRing(t).VerifyWaiting([]byte(a.field("token")), "sale", time.Now().Unix())
 	if err != nil {
@@ -76,7 +76,7 @@ func TestOneAccountHasOnePlace(t *testing.T) {
 		if a.status == 201 {
 			taken++
 		}
-		if a.field("position") != "1" || a.field("joined_at") != answers[0].field("joined_at") || ticketOf(t, a).ID != ticketOf(t, answers[0]).ID {
+		if a.field("position") != "1" || a.field("joined_at") != answers[0].field("joined_at") || waitingIn(t, a).ID != waitingIn(t, answers[0]).ID {
 			t.Fatalf("another place:\n%s\n%s", answers[0].text(), a.text())
 		}
 	}
@@ -85,7 +85,7 @@ func TestOneAccountHasOnePlace(t *testing.T) {
 	}
 	other := fleet[0].call(tickets, as("bob")).code(t, 201)
 	eventually(t, "the line is two long", func() bool { return fleet[0].line("sale").Snapshot().Waiting == 2 })
-	if ticketOf(t, other).ID == ticketOf(t, answers[0]).ID {
+	if waitingIn(t, other).ID == waitingIn(t, answers[0]).ID {
 		t.Error("two accounts share a place")
 	}
 
@@ -223,11 +223,11 @@ func TestLoggingInKeepsThePlace(t *testing.T) {
 	first := b.call(tickets).code(t, 201)
 	b.call(tickets).code(t, 201)
 	in := b.call("GET /.waiting-room/sale/status", as("ann"), bearing(first)).code(t, 200)
-	w := ticketOf(t, in)
-	if in.field("position") != "1" || in.field("joined_at") != first.field("joined_at") || !w.Account || w.ID == ticketOf(t, first).ID {
+	w := waitingIn(t, in)
+	if in.field("position") != "1" || in.field("joined_at") != first.field("joined_at") || !w.Account || w.ID == waitingIn(t, first).ID {
 		t.Errorf("%s", in.text())
 	}
-	if a := fleet[1].call(tickets, as("ann")).code(t, 200); ticketOf(t, a).ID != w.ID || ticketOf(t, a).Order != w.Order {
+	if a := fleet[1].call(tickets, as("ann")).code(t, 200); waitingIn(t, a).ID != w.ID || waitingIn(t, a).Order != w.Order {
 		t.Errorf("the other device: %s", a.text())
 	}
 	// The former ticket is spent: nobody else gets in with it, nor does another account take it over.
@@ -239,7 +239,7 @@ func TestLoggingInKeepsThePlace(t *testing.T) {
 	}
 	// An account that has a place keeps that one.
 	second := b.call(tickets).code(t, 201)
-	if a := b.call("GET /.waiting-room/sale/status", as("ann"), bearing(second)).code(t, 200); ticketOf(t, a).ID != w.ID || a.field("position") != "1" {
+	if a := b.call("GET /.waiting-room/sale/status", as("ann"), bearing(second)).code(t, 200); waitingIn(t, a).ID != w.ID || a.field("position") != "1" {
 		t.Errorf("ann with another browser's ticket: %s", a.text())
 	}
 }
@@ -252,7 +252,7 @@ func TestAnAccountsNextPlace(t *testing.T) {
 	seen := map[token.ID]bool{}
 	for n := range 32 {
 		a := b.call(tickets, as("ann")).code(t, 201)
-		w := ticketOf(t, a)
+		w := waitingIn(t, a)
 		if seen[w.ID] {
 			t.Fatal("a place that has ended is given again")
 		}

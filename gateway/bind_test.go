@@ -22,8 +22,6 @@ func boundTo(t testing.TB, bind string) *bench {
 	})
 }
 
-func from(ip string) string { return "X-Forwarded-For: " + ip }
-
 // A copied token is worth nothing on another network or in another browser: 401 for a poll, a new place for a page.
 func TestACopiedTokenIsBound(t *testing.T) {
 	t.Parallel()
@@ -95,7 +93,7 @@ func TestChangingTheBindingLosesNoPlace(t *testing.T) {
 					t.Fatal(err)
 				}
 				a := ask("GET /.waiting-room/sale/status", bearing(w)).code(t, 200)
-				next, first := ticketOf(t, a), ticketOf(t, w)
+				next, first := waitingIn(t, a), waitingIn(t, w)
 				if next.ID != first.ID || next.Order != first.Order || a.field("position") != "1" || (next.Bind != "") != (after != BindNone) || next.Bind == first.Bind {
 					t.Errorf("it waited as %+v, and is %+v: %s", first, next, a.text())
 				}
@@ -147,7 +145,7 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 func TestAnUnboundTicketEnds(t *testing.T) {
 	t.Parallel()
 	b := boundTo(t, BindNone)
-	w := ticketOf(t, b.call(tickets).code(t, 201))
+	w := waitingIn(t, b.call(tickets).code(t, 201))
 	o := b.o
 	o.Bind = BindIP
 	if err := b.Reload(o); err != nil {

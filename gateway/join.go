@@ -77,7 +77,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		v.fail(err)
 		return
 	case refusal != admission.Granted:
-		v.reject(refusal)
+		v.reject(refusal, &s)
 		return
 	}
 	o := v.room.outlook()
@@ -247,7 +247,7 @@ func (v *visit) joinKeyed(key []byte) {
 	client := v.client()
 	for generation := range generations {
 		a := admission.Arrival{
-			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst,
+			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst, Address: v.address(),
 		}
 		code := 200
 		found, err := v.room.line.Lookup(v.g.life, a.ID)

@@ -35,6 +35,7 @@ type Metrics struct {
 	upstreamErrors *prometheus.CounterVec
 	waitSeconds    *prometheus.HistogramVec
 	etaError       *prometheus.HistogramVec
+	joinsRefused   *prometheus.CounterVec
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
@@ -59,7 +60,8 @@ type roomMetrics struct {
 	seconds   [outcomes]prometheus.Observer
 	wait      prometheus.Observer
 	etaError  prometheus.Observer
-	overQuota prometheus.Counter // requests of sessions beyond SessionRequests
+	refused   map[string]prometheus.Counter // joins, by reason
+	overQuota prometheus.Counter            // requests of sessions beyond SessionRequests
 }
 
 // originMetrics are an origin's, resolved once.
@@ -90,6 +92,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 			[]float64{.1, .25, .5, .75, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}, "room"),
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
+		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
 		storeErrors:    counter("store_errors_total", "Calls to the store that failed.", "script"),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Event streams that are open."}),
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
@@ -121,8 +124,9 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
-			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, accounts, fetches, m.overQuota, build)
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.joinsRefused, m.overQuota,
+			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected,
+			accounts, fetches, build)
 	}
 	return m
 }
@@ -141,6 +145,10 @@ func (m *Metrics) room(id string) *roomMetrics {
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
 	r := &roomMetrics{overQuota: m.overQuota.WithLabelValues(id), wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	r.refused = make(map[string]prometheus.Counter, len(refusals))
+	for _, reason := range refusals {
+		r.refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
+	}
 	for i, name := range outcomeNames {
 		r.requests[i] = m.requests.WithLabelValues(id, name)
 		r.seconds[i] = m.requestSeconds.WithLabelValues(id, name)

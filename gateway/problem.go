@@ -25,50 +25,58 @@ const quiet = slog.LevelDebug
 
 // The one table of refusals and faults.
 var (
-	problemUnknownHost     = &problem{421, "unknown_host", "Unknown host", "This host is not served here.", 0, quiet, false}
-	problemUnknownRoom     = &problem{404, "unknown_room", "No such room", "There is no room of this name on this host.", 0, quiet, false}
-	problemUnknownPath     = &problem{404, "unknown_path", "Not found", "There is nothing at this address.", 0, quiet, false}
-	problemNoDraw          = &problem{404, "no_draw", "No draw", "This room is not a lottery.", 0, quiet, false}
-	problemMethod          = &problem{405, "method_not_allowed", "Method not allowed", "The Allow header names the methods of this address.", 0, quiet, false}
-	problemTokenMissing    = &problem{401, "token_missing", "A token is needed", "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", 0, quiet, false}
-	problemTokenInvalid    = &problem{401, "token_invalid", "The token does not verify", "Join again with POST tickets.", 0, quiet, false}
-	problemBound           = &problem{401, "token_bound", "Somebody else's token", "It was given to another network or another browser, and counts there alone. Join again with POST tickets.", 0, quiet, false}
-	problemAccount         = &problem{401, "account_required", "Please log in", "There is one place for each account here. Log in on the site, then come back to this page.", 0, quiet, false}
-	problemAccounts        = &problem{503, "accounts_unavailable", "Temporarily unavailable", "Who you are cannot be checked right now. A place in line is kept.", 5, slog.LevelWarn, false}
-	problemOtherAccount    = &problem{401, "token_account", "Another account's place", "The token belongs to another account than the one that you are logged in with. Join again with POST tickets.", 0, quiet, false}
-	problemSpentAccount    = &problem{429, "account_spent", "Too many places", "This account has given up too many places lately. Try again in a quarter of an hour.", 900, quiet, false}
-	problemCrossSite       = &problem{403, "cross_site", "Not from this site", "Another site's page may not do this; cors_origins names those that may.", 0, quiet, false}
-	problemBodyTooLarge    = &problem{413, "body_too_large", "The body is too large", "A body here has at most 4096 bytes.", 0, quiet, true}
-	problemBodyBroken      = &problem{400, "body_broken", "The body broke off", "The body ended before its length, or its chunks are malformed.", 0, quiet, true}
-	problemBody            = &problem{422, "invalid_body", "The body is not understood", "", 0, quiet, false}
-	problemIdempotency     = &problem{422, "idempotency_key", "The Idempotency-Key is not accepted", "It has 22 to 128 characters of printable ASCII without blanks.", 0, quiet, false}
-	problemSpentKey        = &problem{409, "idempotency_key_spent", "The Idempotency-Key is used up", "Too many tickets of this key have ended; use a new key.", 0, quiet, false}
-	problemNotYet          = &problem{409, "not_admitted", "Not yet", "This ticket is still waiting.", 0, quiet, false}
-	problemLapsed          = &problem{410, "lapsed", "The turn has passed", "This ticket was admitted and not claimed in time; join again.", 0, quiet, false}
-	problemClaimed         = &problem{410, "claimed", "Claimed already", "This ticket was used by another client; join again.", 0, quiet, false}
-	problemEnded           = &problem{410, "ended", "The ticket has ended", "Join again.", 0, quiet, false}
-	problemExpired         = &problem{410, "expired", "The ticket has expired", "Join again.", 0, quiet, false}
-	problemClosed          = &problem{503, "room_closed", "Closed", "This room is closed.", 30, quiet, false}
-	problemDraining        = &problem{503, "room_draining", "No new visitors", "This room takes nobody new at the moment; those in line are still served.", 30, quiet, false}
-	problemFull            = &problem{503, "room_full", "The line is full", "Try again in a while.", 30, quiet, false}
-	problemStore           = &problem{503, "store_unavailable", "Temporarily unavailable", "New visitors cannot be taken right now. A place in line is kept.", 5, slog.LevelWarn, false}
-	problemStreams         = &problem{503, "streams_full", "Too many event streams", "Poll the status instead, or try again.", 15, quiet, false}
-	problemShuttingDown    = &problem{503, "shutting_down", "Restarting", "Try again; a place in line is kept.", 1, quiet, true}
-	problemSessionRequests = &problem{429, "session_requests", "Too many requests", "This session makes more requests than it may. It goes on; wait for as long as Retry-After says.", 1, quiet, false}
-	problemPassNeeded      = &problem{503, "pass_needed", "Waiting room", "This request needs a pass.", 10, quiet, false}
-	problemPrefetch        = &problem{503, "prefetch", "Waiting room", "Prefetches are not served while people wait.", 10, quiet, false}
-	problemInternal        = &problem{500, "internal", "Something broke", "It was not your request; it has been logged.", 0, slog.LevelError, false}
-	problemNothingServed   = &problem{502, "no_origin", "Nothing to show", "No origin is configured for this request.", 0, slog.LevelError, false}
+	problemUnknownHost   = &problem{421, "unknown_host", "Unknown host", "This host is not served here.", 0, quiet, false}
+	problemUnknownRoom   = &problem{404, "unknown_room", "No such room", "There is no room of this name on this host.", 0, quiet, false}
+	problemUnknownPath   = &problem{404, "unknown_path", "Not found", "There is nothing at this address.", 0, quiet, false}
+	problemNoDraw        = &problem{404, "no_draw", "No draw", "This room is not a lottery.", 0, quiet, false}
+	problemMethod        = &problem{405, "method_not_allowed", "Method not allowed", "The Allow header names the methods of this address.", 0, quiet, false}
+	problemTokenMissing  = &problem{401, "token_missing", "A token is needed", "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", 0, quiet, false}
+	problemTokenInvalid  = &problem{401, "token_invalid", "The token does not verify", "Join again with POST tickets.", 0, quiet, false}
+	problemBound         = &problem{401, "token_bound", "Somebody else's token", "It was given to another network or another browser, and counts there alone. Join again with POST tickets.", 0, quiet, false}
+	problemAccount       = &problem{401, "account_required", "Please log in", "There is one place for each account here. Log in on the site, then come back to this page.", 0, quiet, false}
+	problemAccounts      = &problem{503, "accounts_unavailable", "Temporarily unavailable", "Who you are cannot be checked right now. A place in line is kept.", 5, slog.LevelWarn, false}
+	problemOtherAccount  = &problem{401, "token_account", "Another account's place", "The token belongs to another account than the one that you are logged in with. Join again with POST tickets.", 0, quiet, false}
+	problemSpentAccount  = &problem{429, "account_spent", "Too many places", "This account has given up too many places lately. Try again in a quarter of an hour.", 900, quiet, false}
+	problemCrossSite     = &problem{403, "cross_site", "Not from this site", "Another site's page may not do this; cors_origins names those that may.", 0, quiet, false}
+	problemBodyTooLarge  = &problem{413, "body_too_large", "The body is too large", "A body here has at most 4096 bytes.", 0, quiet, true}
+	problemBodyBroken    = &problem{400, "body_broken", "The body broke off", "The body ended before its length, or its chunks are malformed.", 0, quiet, true}
+	problemBody          = &problem{422, "invalid_body", "The body is not understood", "", 0, quiet, false}
+	problemIdempotency   = &problem{422, "idempotency_key", "The Idempotency-Key is not accepted", "It has 22 to 128 characters of printable ASCII without blanks.", 0, quiet, false}
+	problemSpentKey      = &problem{409, "idempotency_key_spent", "The Idempotency-Key is used up", "Too many tickets of this key have ended; use a new key.", 0, quiet, false}
+	problemNotYet        = &problem{409, "not_admitted", "Not yet", "This ticket is still waiting.", 0, quiet, false}
+	problemLapsed        = &problem{410, "lapsed", "The turn has passed", "This ticket was admitted and not claimed in time; join again.", 0, quiet, false}
+	problemClaimed       = &problem{410, "claimed", "Claimed already", "This ticket was used by another client; join again.", 0, quiet, false}
+	problemEnded         = &problem{410, "ended", "The ticket has ended", "Join again.", 0, quiet, false}
+	problemExpired       = &problem{410, "expired", "The ticket has expired", "Join again.", 0, quiet, false}
+	problemClosed        = &problem{503, "room_closed", "Closed", "This room is closed.", 30, quiet, false}
+	problemDraining      = &problem{503, "room_draining", "No new visitors", "This room takes nobody new at the moment; those in line are still served.", 30, quiet, false}
+	problemTooMany       = &problem{429, "too_many_joins", "Too many places", "Too many places were taken from this address or its network. Try again when Retry-After has passed; places that were given stay.", 30, quiet, false}
+	problemFull          = &problem{503, "room_full", "The line is full", "Try again in a while.", 30, quiet, false}
+	problemStore         = &problem{503, "store_unavailable", "Temporarily unavailable", "New visitors cannot be taken right now. A place in line is kept.", 5, slog.LevelWarn, false}
+	problemStreams       = &problem{503, "streams_full", "Too many event streams", "Poll the status instead, or try again.", 15, quiet, false}
+	problemShuttingDown  = &problem{503, "shutting_down", "Restarting", "Try again; a place in line is kept.", 1, quiet, true}
+	problemRequests      = &problem{429, "session_requests", "Too many requests", "This session makes more requests than it may. It goes on; wait for as long as Retry-After says.", 1, quiet, false}
+	problemPassNeeded    = &problem{503, "pass_needed", "Waiting room", "This request needs a pass.", 10, quiet, false}
+	problemPrefetch      = &problem{503, "prefetch", "Waiting room", "Prefetches are not served while people wait.", 10, quiet, false}
+	problemInternal      = &problem{500, "internal", "Something broke", "It was not your request; it has been logged.", 0, slog.LevelError, false}
+	problemNothingServed = &problem{502, "no_origin", "Nothing to show", "No origin is configured for this request.", 0, slog.LevelError, false}
 )
 
 // problems lists the table, for its tests and for the description of the API.
 var problems = []*problem{
 	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
-	problemTokenInvalid, problemBound, problemAccount, problemAccounts, problemOtherAccount, problemSpentAccount, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
+	problemTokenInvalid, problemBound, problemAccount, problemAccounts, problemOtherAccount, problemSpentAccount, problemRequests, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
-	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemSessionRequests, problemPassNeeded, problemPrefetch,
+	problemDraining, problemTooMany, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,
 	problemOriginBad, problemOriginSlow, problemOriginBusy, problemRequestSlow, problemRequest, problemLarge,
+}
+
+// after is the problem with another Retry-After.
+func (p *problem) after(seconds int) *problem {
+	q := *p
+	q.retry = seconds
+	return &q
 }
 
 // problemOf maps an error of ours.
@@ -93,6 +101,8 @@ func problemOfRefusal(r admission.Refusal) *problem {
 		return problemDraining
 	case admission.Full:
 		return problemFull
+	case admission.TooMany:
+		return problemTooMany
 	case admission.Spent:
 		return problemSpentAccount
 	}

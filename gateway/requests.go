@@ -68,7 +68,5 @@ func (r *requests) take(sid token.ID, now time.Duration, q Quota, gateways int64
 func (v *visit) tooMany(wait time.Duration) {
 	v.who = who(v.req)
 	v.room.metrics.overQuota.Inc()
-	p := *problemSessionRequests
-	p.retry = int((wait + time.Second - 1) / time.Second)
-	v.refuse(&p, "", "")
+	v.refuse(problemRequests.after(seconds(wait)), "", "")
 }

@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise,
 --   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
--- INCLUDE: clock, limiter, room, sketch
+-- INCLUDE: clock, limiter, room, joins, sketch
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
@@ -82,6 +82,7 @@ if #forget > 0 then
 end
 drop(REVOKED, due(REVOKED, s.now - 3600000000 - p.ttl, 2000))
 drop(GATEWAYS, due(GATEWAYS, s.now - 5000000, 100))
+forget_joins(s, p)
 -- sweep looks through a bounded part of a set for those who were not heard of for
 -- absence, and returns where the next tick goes on. Few are left to it: whoever
 -- comes to the head or back is looked at there.
@@ -263,7 +264,7 @@ snapshot = table.concat({
   table.concat({ '3', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
     str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
     str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold), str(p.rate), str(s.opens),
-    str(s.drawn), str(s.prequeued), str(#packed) }, ' '),
+    str(s.drawn), str(s.prequeued), str(s.target), str(#packed) }, ' '),
   table.concat(live, ' '),
   table.concat(pending, ','),
   table.concat(flow, ','),

@@ -55,6 +55,7 @@ type Model struct {
 	Fence           int64
 	fresh           bool  // a snapshot was built since the last change by an operator
 	built           int64 // when, by the wall
+	joins           map[string]joins
 }
 
 // New is a room that begins now with a full bucket.
@@ -62,7 +63,7 @@ func New(p admission.Policy, wall int64) *Model {
 	m := &Model{
 		P: p, Wall: wall, tick: wall, Fence: 1,
 		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
-		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{},
+		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{},
 	}
 	m.limiter = limiter{strategy: p.Strategy, at: wall, level: m.full()}
 	return m
@@ -192,6 +193,11 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 		m.heard(now, p, Grace(a.Interval))
 		return admission.Waiting
 	}
+	count, _, ok := m.places(a.Address, now, now)
+	if !ok {
+		return admission.Refused
+	}
+	count()
 	m.busy = true
 	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
 		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
@@ -226,7 +232,16 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if now-from > m.P.Absence.Microseconds() {
 			return admission.Expired, admission.ReasonLate
 		}
-		p = &Place{Order: min(t.Order, now)}
+		order := min(t.Order, now)
+		if t.Epoch == "" {
+			count, fits, ok := m.places(t.Address, order, now)
+			if !ok {
+				return admission.Refused, ""
+			}
+			count()
+			order = fits
+		}
+		p = &Place{Order: order}
 		m.Line[t.ID] = p
 		m.busy = true
 	}
@@ -283,6 +298,7 @@ func (m *Model) Reset() {
 	m.Fence++
 	m.fresh = false
 	clear(m.Line)
+	clear(m.joins)
 	for id, g := range m.Grants {
 		if g.What == "admitted" {
 			delete(m.Grants, id)
@@ -320,6 +336,7 @@ func (m *Model) Tick(apart int64) []admission.ID {
 			delete(m.Line, id)
 		}
 	}
+	m.forgetJoins(now)
 	meter := m.meter(now)
 	in := m.admit(now, meter)
 	meter.Take(int64(len(in)))

@@ -19,20 +19,11 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},
-	{"rooms[].admission.shadow", nil, "leave it false"},
-	{"rooms[].admission.prometheus.url", nil, "leave it empty"},
-	{"rooms[].admission.prometheus.query", nil, "leave it empty"},
 	{"rooms[].queue.method", []string{"fifo", "passthrough", "reject"}, "use fifo, passthrough or reject"},
 	{"rooms[].queue.opens_at", nil, "leave it empty"},
 	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
 	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
 	{"rooms[].eta.estimator", []string{"window"}, "use window"},
-	{"rooms[].guard.joins_per_ip", nil, "leave it empty"},
-	{"rooms[].guard.proof_of_work", []string{"none"}, "leave it at none"},
-	{"rooms[].guard.captcha.provider", nil, "leave it empty"},
-	{"rooms[].guard.captcha.site_key", nil, "leave it empty"},
-	{"rooms[].guard.captcha.secret_file", nil, "leave it empty"},
 	{"rooms[].events", nil, "leave the list empty"},
 }
 
