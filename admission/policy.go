@@ -35,8 +35,11 @@ type Policy struct {
 	PrequeueAt   int64 // of a lottery, µs of Redis's clock: from when people gather; 0: always
 	OpensAt      int64 // and when it is drawn; 0: there is none
 	Budgeted     bool  // admissions need a lease of the origin's budget
-	Joins        int64 // places of one address in JoinsPer; 0: no limit
+	Budget       Budget
+	Joins        int64 // places of one address (/64 for IPv6) in JoinsPer, at most MostJoins; 0: no limit
 	JoinsPer     time.Duration
+	Wide         int64 // places of the network around it (/24, /48) in WidePer; with Joins only
+	WidePer      time.Duration
 	Absence      time.Duration // how long a place is kept unheard of
 	ClaimWindow  time.Duration // admitted to claimed at most
 	SessionTTL   time.Duration // life of a pass
@@ -45,6 +48,9 @@ type Policy struct {
 	Draining     bool          // no new tickets
 	OnStoreError string        // wait, open, closed, local
 }
+
+// MostJoins is the largest Joins and Wide that the store counts to.
+const MostJoins = 100_000
 
 // Live is a change by an operator. nil leaves a field as it is; a name in
 // Clear returns it to the configuration.

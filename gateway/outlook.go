@@ -71,16 +71,13 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 	for _, f := range s.Flow {
 		r.buckets = append(r.buckets, eta.Bucket{Second: f.Second, Admitted: f.Admitted, Busy: float64(f.Busy) / 1000})
 	}
-	rate, hold := s.Rate, s.Hold
-	if rate == 0 {
-		rate = s.Policy.Rate
-	}
+	hold := s.Hold
 	if p := &s.Policy; p.Method == admission.Lottery && p.OpensAt > s.RedisTime {
 		hold = max(hold, s.RoomTime+p.OpensAt-s.RedisTime)
 	}
 	f := r.predictor.Forecast(eta.Input{
 		Now: s.RoomTime, Wall: s.RedisTime, Since: s.Since, Hold: hold, Buckets: r.buckets,
-		Rate: float64(rate) / 1000, Paused: s.Policy.Paused,
+		Rate: float64(r.line.Expected()) / 1000, Paused: s.Policy.Paused,
 		Waiting: s.Waiting, Parked: s.Parked, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
 		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Head: s.Oldest, Ahead: r.line.Ahead,
 	})

@@ -19,6 +19,7 @@ type line interface {
 	Age() time.Duration
 	Ahead(order int64) int64
 	Arriving() int64
+	Expected() int64
 	Settled(admission.ID) bool
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)

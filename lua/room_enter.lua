@@ -3,8 +3,9 @@
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
--- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4).
--- INCLUDE: clock, limiter, room
+-- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4); an address
+-- takes no more places than its window holds, each counted once, where it begins.
+-- INCLUDE: clock, limiter, room, joins
 
 -- Groups of nine: kind, id, client, grace, order, seen, ep, fn, ah.
 --   arrive  a new id; order, seen, ep, fn are empty
@@ -13,7 +14,9 @@
 --           its gateway had never heard the store: order is then µs to put behind the last tick
 --   signed  the same, by the gateway itself: it gave the place while the store was away
 --   charge  one unit of the limiter without a session; id is empty
--- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; S for an arrival
+-- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
+-- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
+-- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
 -- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
 -- many gateways see a line that is shorter still.
 local s, err = open()
@@ -32,14 +35,17 @@ local function put(code, ord, wall, reason)
   out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(ord), str(wall), reason
 end
 
-local function arrive(kind, id, client, grace)
+local function arrive(kind, id, client, grace, ah)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local ord = waiting(s, p, id, grace)
   if ord then return put('W', ord, 0, '') end
+  local count, wait, which = places(s, p, ah, s.now)
+  if not count then return put('J', wait, 0, which) end
   joined = joined + 1
   s.busy = 1
   if may and line == 0 and s.now >= s.hold and slots >= 1 and bucket.available() >= 1 then
+    count()
     bucket.take(1)
     slots = slots - 1
     let_in = let_in + 1
@@ -57,12 +63,13 @@ local function arrive(kind, id, client, grace)
     signed[second] = (signed[second] or 0) + 1
     return put('S', ord, 0, '')
   end
+  count()
   enrolled(s, id, ord, grace)
   line = line + 1
   put('W', ord, 0, '')
 end
 
-local function enrol(id, client, grace, ord, seen, ep, fn)
+local function enrol(id, client, grace, ord, seen, ep, fn, ah)
   if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
@@ -80,24 +87,29 @@ local function enrol(id, client, grace, ord, seen, ep, fn)
     s.hold = s.now + HOLD
   end
   if ord > s.now then ord = s.now end
+  local second = math.floor(ord / 1000000)
+  if ep == '' or ep == '?' then
+    local count, fits, which = places(s, p, ah, ord)
+    if not count then return put('J', fits, 0, which) end
+    count()
+    ord = fits
+  end
   s.busy = 1
   enrolled(s, id, ord, grace)
   line = line + 1
-  if ep == '' then
-    redis.call('HINCRBY', PENDING, str(math.floor(ord / 1000000)), -1)
-  end
+  if ep == '' then redis.call('HINCRBY', PENDING, str(second), -1) end
   put('W', ord, 0, '')
 end
 
 for i = 5, #ARGV, 9 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
   if kind == 'arrive' or kind == 'keyed' then
-    arrive(kind, id, client, grace)
+    arrive(kind, id, client, grace, ARGV[i + 8])
   elseif kind == 'enrol' or kind == 'signed' then
     -- The room was idle when the store went away, and was not meanwhile: other
     -- gateways' visitors are to be heard too.
     if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
-    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]))
+    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
   elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
     bucket.take(1)
     put('Y', 0, 0, '')

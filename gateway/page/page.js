@@ -130,6 +130,7 @@ function hear(status) {
   const state = status.state;
   if (state === "admitted" || state === "active") return goOn();
   if (state === "lapsed" || state === "ended") return rejoin(state);
+  if (status.reason === "joins") return load(location.href);
   if (state === "expired") note = lost(status.reason);
   show(status);
 }
@@ -168,9 +169,11 @@ async function ask() {
     signal: AbortSignal.timeout?.(1e4),
   });
   if (shut) {
-    if (answer.status < 500) return load(location.href);
+    if (answer.status < 500 && answer.status !== 429) return load(location.href);
     if (answer.status > 503) throw answer;
-    return show({state: "rejected", reason: data.reason});
+    refresh = +answer.headers.get("Retry-After") || 30;
+    failures = 0;
+    return link();
   }
   if (answer.status === 401 || answer.status === 404) return rejoin("missing");
   let status = await answer.json();

@@ -35,6 +35,7 @@ func (c *checker) rooms(cfg *Config) {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
 		c.eta(at+".eta", &room.ETA)
+		c.guard(at+".guard", &room.Guard)
 		c.page(at+".page", &room.Page)
 	}
 }
