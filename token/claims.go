@@ -13,6 +13,9 @@ type Waiting struct {
 	AddrHash string // ah: hash of the client's address, for join limits; may be empty
 	Bind     string // bnd: hash of what the token is bound to; may be empty
 	Account  bool   // acc: the place is an account's, and jti derived from it
+
+	// eta, elo, ehi: the wait that its holder was promised on joining, and its range, s; absent where eta is 0.
+	Promised, PromisedLow, PromisedHigh int64
 }
 
 // Pass lets a visitor reach the origin.
@@ -53,15 +56,19 @@ const (
 	hasBND
 	hasOFF
 	hasACC
+	hasETA
+	hasELO
+	hasEHI
 )
 
 // claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
 type claimSet struct {
-	has                        uint16
+	has                        uint32
 	off, acc                   bool
 	iss, aud, jti, sid         []byte
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
+	eta, elo, ehi              int64
 }
 
 // parseClaims reads the claims from one JSON object, decoding escapes in place: buf is spent afterwards.
@@ -116,6 +123,12 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.integerClaim(c, hasSEEN, &c.seen)
 	case "fn":
 		return s.integerClaim(c, hasFN, &c.fence)
+	case "eta":
+		return s.integerClaim(c, hasETA, &c.eta)
+	case "elo":
+		return s.integerClaim(c, hasELO, &c.elo)
+	case "ehi":
+		return s.integerClaim(c, hasEHI, &c.ehi)
 	case "off":
 		return s.booleanClaim(c, hasOFF, &c.off)
 	case "acc":
@@ -129,7 +142,7 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 	return s.skipScalar()
 }
 
-func (c *claimSet) once(bit uint16) error {
+func (c *claimSet) once(bit uint32) error {
 	if c.has&bit != 0 {
 		return ErrClaims
 	}
@@ -137,7 +150,7 @@ func (c *claimSet) once(bit uint16) error {
 	return nil
 }
 
-func (s *scanner) textClaim(c *claimSet, bit uint16, into *[]byte, wrongType error) error {
+func (s *scanner) textClaim(c *claimSet, bit uint32, into *[]byte, wrongType error) error {
 	if err := c.once(bit); err != nil {
 		return err
 	}
@@ -149,7 +162,7 @@ func (s *scanner) textClaim(c *claimSet, bit uint16, into *[]byte, wrongType err
 	return err
 }
 
-func (s *scanner) integerClaim(c *claimSet, bit uint16, into *int64) error {
+func (s *scanner) integerClaim(c *claimSet, bit uint32, into *int64) error {
 	if err := c.once(bit); err != nil {
 		return err
 	}
@@ -158,7 +171,7 @@ func (s *scanner) integerClaim(c *claimSet, bit uint16, into *int64) error {
 	return err
 }
 
-func (s *scanner) booleanClaim(c *claimSet, bit uint16, into *bool) error {
+func (s *scanner) booleanClaim(c *claimSet, bit uint32, into *bool) error {
 	if err := c.once(bit); err != nil {
 		return err
 	}
