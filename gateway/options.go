@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
@@ -73,6 +74,9 @@ type Room struct {
 	PageStatus  int          // of the page; 0: 200
 	Compat      string       // CompatNone, CompatCloudflare
 	Estimator   string       // of package eta; empty: window
+	ETA         eta.Options  // of the estimator
+	// LearnWeights has an estimator by hours use the weights that it has seen, once it has.
+	LearnWeights bool
 }
 
 // Additions to the JSON for clients of another product.

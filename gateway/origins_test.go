@@ -95,13 +95,20 @@ anteroom_upstream_server_up{origin="shop",server="URL"} 1
 func TestMetricsAreDocumented(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	p := policy(50)
+	p.Rate = 50_000
 	p.Budgeted, p.Budget = true, admission.Budget{Origin: "shop", Rate: 100_000, Burst: 100_000, Weight: 1000, Weights: 1000}
-	p.Strategy, p.Origin, p.MinRate, p.MaxRate = admission.StrategyAdaptive, "shop", 1, 1000
+	p.Strategy, p.Origin, p.MinRate, p.MaxRate = admission.StrategyAdaptive, "shop", 1000, 50_000
 	p.Adaptive = admission.Adaptive{TargetP95: time.Minute, MaxErrorRate: 1}
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: p}},
 	})
-	eventually(t, "somebody is let in", func() bool { return b.call("GET /", asJSON).status == 200 })
+	eventually(t, "the room holds a lease", func() bool {
+		use, _ := b.core.BudgetUse("shop")
+		return use.Granted > 0
+	})
+	before := b.line("sale").Snapshot().Seq
+	eventually(t, "the room has it", func() bool { return b.line("sale").Snapshot().Seq > before+2 })
+	b.call("GET /", asJSON).code(t, 200)
 	eventually(t, "the origin is judged", func() bool {
 		for range 20 {
 			b.call("GET /", asJSON)

@@ -40,6 +40,7 @@ func (g *Gateway) Reload(o Options) error {
 	}
 	for _, r := range next.rooms { // nothing can fail any more
 		r.line = o.Core.Room(r.id, r.options.Policy)
+		r.use(r.estimator, r.options.LearnWeights, g.log)
 	}
 	if g.cache.Ring() != o.Ring {
 		g.cache.Swap(o.Ring)

@@ -57,6 +57,10 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		if err != nil {
 			return gateway.Options{}, err
 		}
+		var setting string
+		if room.ETA, setting, err = estimates(&cfg.Rooms[i].ETA); err != nil {
+			return gateway.Options{}, fmt.Errorf("rooms.%s.eta.%s: %w", room.ID, setting, err)
+		}
 		o.Rooms = append(o.Rooms, room)
 	}
 	return o, nil
@@ -66,7 +70,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: policy(cfg, r),
 		PollBudget: r.PollBudget, Renew: r.Session.Renew, MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
-		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator,
+		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin, room.Policy.Origin = origin.ID, origin.ID
@@ -149,7 +153,7 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	views := g.Views()
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
-		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError}
+		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
 	}
 	return rooms
 }

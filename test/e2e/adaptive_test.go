@@ -237,7 +237,7 @@ func TestAdaptiveSettles(t *testing.T) {
 			rate, _ := metric(t, g, "anteroom_rate_limit")
 			samples = append(samples, sample{rate, site.asked.Load(), site.failed.Load()})
 			if i%5 == 4 {
-				p95, _ := metric(t, g, "anteroom_adaptive_p95_seconds")
+				p95, _ := metric(t, g, "anteroom_adaptive_latency_seconds")
 				lately, _ := metric(t, g, "anteroom_rate")
 				t.Logf("%3d s: capacity %3.0f, rate %6.1f, admitted %5.1f/s, p95 %4.0f ms, %d entered, %d failed", k*part+i+1, capacity, rate, lately, p95*1000, c.entered.Load(), site.failed.Load())
 			}
