@@ -201,7 +201,7 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 	if r.page, err = page.New(o.Page); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}
-	estimator, err := eta.New(o.Estimator)
+	estimator, err := eta.New(o.Estimator, eta.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
 	}
