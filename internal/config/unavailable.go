@@ -19,10 +19,6 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},
-	{"rooms[].admission.shadow", nil, "leave it false"},
-	{"rooms[].admission.prometheus.url", nil, "leave it empty"},
-	{"rooms[].admission.prometheus.query", nil, "leave it empty"},
 	{"rooms[].queue.method", []string{"fifo", "passthrough", "reject"}, "use fifo, passthrough or reject"},
 	{"rooms[].queue.opens_at", nil, "leave it empty"},
 	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
