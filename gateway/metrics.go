@@ -35,6 +35,9 @@ type Metrics struct {
 	waitSeconds    *prometheus.HistogramVec
 	etaError       *prometheus.HistogramVec
 	joinsRefused   *prometheus.CounterVec
+	challenges     *prometheus.CounterVec
+	proofs         *prometheus.CounterVec
+	captcha        *prometheus.CounterVec
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
@@ -57,6 +60,10 @@ type roomMetrics struct {
 	wait     prometheus.Observer
 	etaError prometheus.Observer
 	refused  map[string]prometheus.Counter // joins, by reason
+
+	challenges prometheus.Counter
+	proofs     map[string]prometheus.Counter // by outcome
+	captcha    map[string]prometheus.Counter // by outcome
 }
 
 // originMetrics are an origin's, resolved once.
@@ -88,6 +95,9 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
+		challenges:     counter("proof_challenges_total", "Challenges given.", "room"),
+		proofs:         counter("proofs_total", "Proofs of work that came with joins.", "room", "outcome"),
+		captcha:        counter("captcha_total", "CAPTCHA answers that came with joins.", "room", "outcome"),
 		storeErrors:    counter("store_errors_total", "Calls to the store that failed.", "script"),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Event streams that are open."}),
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
@@ -111,7 +121,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.joinsRefused,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.joinsRefused, m.challenges, m.proofs, m.captcha,
 			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
@@ -134,6 +144,13 @@ func (m *Metrics) newRoom(id string) *roomMetrics {
 	r.refused = make(map[string]prometheus.Counter, len(refusals))
 	for _, reason := range refusals {
 		r.refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
+	}
+	r.challenges, r.proofs, r.captcha = m.challenges.WithLabelValues(id), map[string]prometheus.Counter{}, map[string]prometheus.Counter{}
+	for _, outcome := range proofOutcomes {
+		r.proofs[outcome] = m.proofs.WithLabelValues(id, outcome)
+	}
+	for _, outcome := range captchaOutcomes {
+		r.captcha[outcome] = m.captcha.WithLabelValues(id, outcome)
 	}
 	for i, name := range outcomeNames {
 		r.requests[i] = m.requests.WithLabelValues(id, name)
@@ -168,6 +185,8 @@ type collector struct {
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
 
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
+
+	number *prometheus.Desc
 }
 
 func newCollector(g *Gateway) *collector {
@@ -197,13 +216,14 @@ func newCollector(g *Gateway) *collector {
 		lapsed:      d("lapsed_total", "Admissions not claimed in time, since the store began."),
 		abandoned:   d("abandoned_total", "Places given up or lost by absence, since the store began."),
 		gatewaysIn:  d("gateways", "Gateways that serve the room."),
+		number:      d("proof_number", "Tries that a proof of work takes at most; 0 while none is asked for."),
 		up:          prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
 	}
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
-		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit} {
 		out <- d
 	}
@@ -245,6 +265,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), r.id)
 		}
 		gauge(c.limit, float64(s.Policy.Rate)/1000)
+		gauge(c.number, float64(r.numberNow()))
 		if !s.Known {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
@@ -53,6 +54,7 @@ type room struct {
 	bypass  []bypassRule
 	cors    map[string]bool
 	metrics *roomMetrics
+	proofs  *guard.Proofs // nil where none are asked for
 	*outlooks
 }
 
@@ -70,6 +72,7 @@ type outlooks struct {
 	mu        sync.Mutex // held while the next is made
 	buckets   []eta.Bucket
 	promises  promises
+	joins     guard.Rate
 }
 
 // outlook is what one snapshot says about waiting.
@@ -77,6 +80,7 @@ type outlook struct {
 	snapshot *admission.Snapshot
 	forecast *eta.Forecast
 	pace     pace.Plan
+	joining  float64 // joins a second
 }
 
 // outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
@@ -102,6 +106,9 @@ func (r *room) outlook() *outlook {
 		prev = o.forecast
 	}
 	o = &outlook{snapshot: s, forecast: r.forecast(prev, s)}
+	if s.Known {
+		o.joining = r.joins.Observe(s.RedisTime, s.Joins)
+	}
 	var tail float64
 	if e := o.forecast.At(s.Waiting); e.Known {
 		tail = e.Seconds
@@ -171,7 +178,7 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 }
 
 // newRoom makes a room ready. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, error) {
+func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room, idKey []byte) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -197,6 +204,13 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
+	if r.options.Guard.asks() {
+		o.Page.Guard.Script = func(lang string) string { return own + "/" + scripts().Name(lang) }
+		o.Page.Guard.Scripts, o.Page.Guard.Frames = o.Guard.Captcha.Sources()
+	}
+	if p := o.Guard.Proof; p != "" && p != ProofNone {
+		r.proofs = guard.NewProofs(derive(idKey, "altcha", o.ID))
+	}
 	if r.page, err = page.New(o.Page); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}

@@ -63,13 +63,13 @@ func (p *Proofs) sign(challenge string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// payloadMost is the longest solution, in characters of base64.
-const payloadMost = 1024
+// ProofMost is the longest solution, in characters of base64.
+const ProofMost = 1024
 
 // Verify checks a solution as ALTCHA's clients send it, base64 of JSON, at now (seconds since 1970), and gives the challenge
 // that it solves: the same for each repetition of the proof. The signature comes first: whatever is not ours costs one HMAC.
 func (p *Proofs) Verify(payload string, now int64) (challenge string, err error) {
-	if len(payload) > payloadMost {
+	if len(payload) > ProofMost {
 		return "", ErrProof
 	}
 	text, err := base64.StdEncoding.DecodeString(payload)
