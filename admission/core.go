@@ -52,6 +52,8 @@ type Core struct {
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
 
+	uses uses // of origins' budgets
+
 	preparing singleflight.Group // one check of the layout at a time, for all rooms
 	ready     atomic.Bool        // the layout was checked
 }
@@ -86,6 +88,7 @@ func New(o Options) (*Core, error) {
 		runner:  lua.NewRunner(o.Client, set, o.Observe),
 		start:   time.Now(),
 		rooms:   map[string]*Room{},
+		uses:    uses{m: map[string]BudgetUse{}},
 	}, nil
 }
 

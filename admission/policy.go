@@ -35,6 +35,7 @@ type Policy struct {
 	PrequeueAt   int64 // of a lottery, µs of Redis's clock: from when people gather; 0: always
 	OpensAt      int64 // and when it is drawn; 0: there is none
 	Budgeted     bool  // admissions need a lease of the origin's budget
+	Budget       Budget
 	Joins        int64 // places of one address (/64 for IPv6) in JoinsPer, at most MostJoins; 0: no limit
 	JoinsPer     time.Duration
 	Wide         int64 // places of the network around it (/24, /48) in WidePer; with Joins only

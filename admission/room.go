@@ -45,6 +45,8 @@ type Room struct {
 	signed signed // and the places that it gave meanwhile
 	sieve  sieve  // of joins
 
+	lease lease // of the origin's budget
+
 	mu       sync.Mutex
 	known    knowledge
 	flow     []Flow
@@ -72,7 +74,11 @@ type knowledge struct {
 }
 
 // anchor ties this process's clock to the room's.
-type anchor struct{ room, wall, mono int64 }
+type anchor struct {
+	room, wall int64
+	mono       int64 // half-way between the call and its answer
+	heard      int64 // mono of the answer: the clocks were read before
+}
 
 // former is the last snapshot before an epoch change.
 type former struct {
@@ -122,7 +128,7 @@ func (r *Room) setPolicy(p Policy) {
 }
 
 // roomStrategies are STRATEGIES of lua/lib/room.lua.
-var roomStrategies = []Strategy{StrategyTokenBucket}
+var roomStrategies = []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow, StrategyAdaptive}
 
 func oneIf(b bool) int64 {
 	if b {
@@ -204,7 +210,8 @@ func (r *Room) knowledge() knowledge {
 }
 
 // learn takes in what an answer says of epoch, seq and clocks.
-func (r *Room) learn(h header, mono int64) {
+func (r *Room) learn(h header, sent, heard int64) {
+	mono := (sent + heard) / 2
 	r.mu.Lock()
 	if r.known.epoch == h.epoch {
 		r.known.seq = max(r.known.seq, h.seq)
@@ -213,7 +220,7 @@ func (r *Room) learn(h header, mono int64) {
 	r.mu.Unlock()
 	r.failing.Store(0)
 	if old := r.anchor.Load(); old == nil || mono >= old.mono {
-		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono})
+		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono, heard: heard})
 	}
 }
 

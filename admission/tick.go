@@ -67,14 +67,17 @@ func (r *Room) Tick(ctx context.Context) error {
 	if err := r.enrolSigned(ctx); err != nil {
 		return err
 	}
-	for {
-		more, err := r.advance(ctx)
-		if err != nil {
+	granted, err := r.borrow(ctx, true)
+	if err != nil {
+		return err
+	}
+	for more := true; more; granted = "" {
+		if more, err = r.advance(ctx, granted); err != nil {
 			return err
 		}
-		if !more {
-			break
-		}
+	}
+	if err := r.repay(ctx); err != nil {
+		return err
 	}
 	r.goUp()
 	now := r.c.mono()
@@ -84,9 +87,9 @@ func (r *Room) Tick(ctx context.Context) error {
 	return nil
 }
 
-// advance runs the script and takes in its answer; more says that revoked
+// advance runs the script with a lease of the origin's budget, or none, and takes in its answer; more says that revoked
 // sessions are left to fetch.
-func (r *Room) advance(ctx context.Context) (more bool, err error) {
+func (r *Room) advance(ctx context.Context, lease string) (more bool, err error) {
 	r.mu.Lock()
 	cursor, since := r.known.cursor, r.known.since
 	r.mu.Unlock()
@@ -100,8 +103,8 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 	}
 	have := r.Snapshot()
 	gap := r.c.o.Tick * 7 / 10
-	args := make([]any, 0, 6+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since)
+	args := make([]any, 0, 7+2*len(sent))
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease)
 	for _, a := range sent {
 		args = append(args, a.second, a.count)
 	}
@@ -121,9 +124,10 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 		// Where another gateway has done this tick, the snapshot shows them only after the next.
 		r.change(func(b *beyond) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
 	}
-	if len(rest) < 3 {
+	if len(rest) < 7 {
 		return false, errors.New("admission: room_advance answered too little")
 	}
+	r.borrowed(rest)
 	if text := asString(rest[0]); text != "" {
 		if err := r.adopt(ctx, text); err != nil {
 			return false, err

@@ -78,11 +78,17 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 	return out, nil
 }
 
-func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
+// enterArgs are the groups of room_enter.
+func enterArgs(qs []enterQ) []any {
 	args := make([]any, 0, 9*len(qs))
 	for i := range qs {
 		args = qs[i].args(args)
 	}
+	return args
+}
+
+func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
+	args := enterArgs(qs)
 	// One at a time: whoever is told a place must know of all who were enrolled before.
 	r.entering.Lock()
 	defer r.entering.Unlock()
@@ -258,6 +264,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		s := r.refused(t, ans)
 		return s, TooMany, nil
 	case "W":
+		r.lease.joined.Add(1)
 		r.wake()
 	case "S":
 		r.long.Store(snap)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -186,7 +187,8 @@ type collector struct {
 
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
 
-	number *prometheus.Desc
+	budgetRate, budgetSpare, budgetGranted, budgetShort, budgetLines *prometheus.Desc
+	number                                                           *prometheus.Desc
 }
 
 func newCollector(g *Gateway) *collector {
@@ -196,7 +198,16 @@ func newCollector(g *Gateway) *collector {
 	of := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_upstream_"+name, help, append([]string{"origin"}, labels...), nil)
 	}
+	budget := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_origin_budget_"+name, help, []string{"origin"}, nil)
+	}
 	return &collector{
+		budgetRate:    budget("rate", "Admissions a second that all rooms of the origin may make together."),
+		budgetSpare:   budget("spare", "Visitors that rooms of the origin could be granted at this moment."),
+		budgetGranted: budget("granted_total", "Admissions granted to rooms of the origin, since the store began."),
+		budgetShort:   budget("short_total", "Times that a room was granted less than its line could have used, since the store began."),
+		budgetLines:   budget("rooms_waiting", "Rooms of the origin that have a line."),
+
 		serverUp:    of("server_up", "1 while the server is among those that are chosen.", "server"),
 		conns:       of("connections", "Connections to a server.", "server", "state"),
 		connsLimit:  of("connections_limit", "Connections in use that an origin may have at once."),
@@ -224,7 +235,7 @@ func newCollector(g *Gateway) *collector {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
 		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
-		c.queuedLimit} {
+		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
 	}
 }
@@ -247,6 +258,18 @@ func (c *collector) collectOrigin(out chan<- prometheus.Metric, id string, s pro
 	}
 }
 
+// collectBudget shows what the store last said of an origin's budget.
+func (c *collector) collectBudget(out chan<- prometheus.Metric, origin string, u admission.BudgetUse) {
+	put := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
+		out <- prometheus.MustNewConstMetric(d, kind, v, origin)
+	}
+	put(c.budgetRate, prometheus.GaugeValue, float64(u.Rate)/1000)
+	put(c.budgetSpare, prometheus.GaugeValue, float64(u.Spare))
+	put(c.budgetGranted, prometheus.CounterValue, float64(u.Granted))
+	put(c.budgetShort, prometheus.CounterValue, float64(u.Short))
+	put(c.budgetLines, prometheus.GaugeValue, float64(u.Lines))
+}
+
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	up := 0.0
 	if c.g.core.Up() {
@@ -256,7 +279,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for id, u := range c.g.state.Load().origins {
 		c.collectOrigin(out, id, u.Stats())
 	}
+	told := map[string]bool{}
 	for _, r := range c.g.state.Load().rooms {
+		if b := r.options.Policy.Budget; r.options.Policy.Budgeted && !told[b.Origin] {
+			told[b.Origin] = true
+			if use, ok := c.g.core.BudgetUse(b.Origin); ok {
+				c.collectBudget(out, b.Origin, use)
+			}
+		}
 		s := r.line.Snapshot()
 		gauge := func(d *prometheus.Desc, v float64) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, r.id)

@@ -46,7 +46,7 @@ type Model struct {
 
 	adj, tick, hold int64
 	busy            bool
-	bucket          admission.TokenBucket
+	limiter         limiter
 	Line            map[admission.ID]*Place
 	Grants          map[admission.ID]*Grant
 	Sessions        map[admission.ID]int64 // until, room time
@@ -65,7 +65,7 @@ func New(p admission.Policy, wall int64) *Model {
 		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
 		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{},
 	}
-	m.bucket = admission.TokenBucket{At: wall, Rate: p.Rate, Burst: m.burst(), Level: m.burst() * 1_000_000}
+	m.limiter = limiter{strategy: p.Strategy, at: wall, level: m.full()}
 	return m
 }
 
@@ -89,17 +89,12 @@ func (m *Model) Room() int64 {
 		m.adj -= d
 		m.tick = m.Wall
 	}
-	m.adj = max(m.adj, m.bucket.At-m.Wall)
+	m.adj = max(m.adj, m.limiter.at-m.Wall)
 	return m.Wall + m.adj
 }
 
-func (m *Model) refill(now int64) {
-	m.bucket.Rate, m.bucket.Burst = m.P.Rate, m.burst()
-	m.bucket.Refill(now)
-}
-
 // Refill is what room_enter does to the limiter whatever it is asked.
-func (m *Model) Refill() { m.refill(m.Room()) }
+func (m *Model) Refill() { m.meter(m.Room()).save() }
 
 func (m *Model) active() int64 {
 	n := int64(len(m.Sessions))
@@ -189,7 +184,8 @@ func Grace(interval time.Duration) time.Duration {
 // Arrive is a newcomer.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
 	now := m.Room()
-	m.refill(now)
+	meter := m.meter(now)
+	defer func() { meter.save() }()
 	if s, ok := m.settled(now, a.ID, a.Client); ok {
 		return s
 	}
@@ -204,8 +200,8 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	count()
 	m.busy = true
 	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
-		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && m.bucket.Available() >= 1 {
-		m.bucket.Take(1)
+		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
+		meter.Take(1)
 		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
 		m.remember(now, m.Grants[a.ID])
 		m.Sessions[a.ID] = now + m.P.SessionTTL.Microseconds()*3/2
@@ -275,7 +271,7 @@ func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, o
 
 // Patch changes the policy; what was earned so far was earned at the old rate.
 func (m *Model) Patch(change func(*admission.Policy)) {
-	m.refill(m.Room())
+	m.meter(m.Room()).save()
 	change(&m.P)
 	m.fresh = false
 }
@@ -341,9 +337,11 @@ func (m *Model) Tick(apart int64) []admission.ID {
 		}
 	}
 	m.forgetJoins(now)
-	m.refill(now)
-	in := m.admit(now)
-	m.bucket.Take(int64(len(in)))
+	meter := m.meter(now)
+	in := m.admit(now, meter)
+	meter.Take(int64(len(in)))
+	meter.rest()
+	meter.save()
 	m.busy = len(m.Line)+len(m.Sessions) > 0
 	for _, g := range m.Grants {
 		m.busy = m.busy || g.What == "admitted"
@@ -351,13 +349,13 @@ func (m *Model) Tick(apart int64) []admission.ID {
 	return in
 }
 
-func (m *Model) admit(now int64) (in []admission.ID) {
+func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 	if now < m.hold {
 		return nil
 	}
 	var k int64
 	if !m.P.Paused {
-		k = m.bucket.Available()
+		k = meter.Available()
 		if m.P.MaxActive > 0 {
 			k = min(k, m.P.MaxActive-m.active())
 		}

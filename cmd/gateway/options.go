@@ -101,6 +101,12 @@ func policy(cfg *config.Config, r *config.Room) admission.Policy {
 		MinWait: r.Admission.MinWait, Absence: r.Queue.Absence, ClaimWindow: r.Queue.ClaimWindow,
 		SessionTTL: r.Session.TTL, Message: r.Page.Message, OnStoreError: cfg.OnStoreErrorOf(r),
 	}
+	if b, weights := cfg.BudgetOf(r); b != nil {
+		p.Budgeted = true
+		p.Budget = admission.Budget{
+			Origin: cfg.OriginOf(r).ID, Rate: int64(b.Rate), Burst: int64(b.MostBurst()), Weight: int64(r.Weight), Weights: int64(weights),
+		}
+	}
 	// Validate has read it.
 	address, network, _ := r.Guard.Joins()
 	p.Joins, p.JoinsPer, p.Wide, p.WidePer = address.N, address.Per, network.N, network.Per

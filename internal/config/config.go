@@ -131,7 +131,7 @@ type Health struct {
 
 type Budget struct {
 	Rate  Rate `koanf:"rate" default:"0" min:"0" max:"1000000" doc:"Admissions a second over all rooms of the origin. 0: no budget."`
-	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions at one moment."`
+	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions of all those rooms at one moment, after a quiet time. 0: max(1, rate). Of less than three quarters of the rate not all of the rate can be used."`
 }
 
 type Room struct {
@@ -146,7 +146,7 @@ type Room struct {
 	Queue        Queue     `koanf:"queue" doc:"The line."`
 	Session      Session   `koanf:"session" doc:"An admitted visitor's use of the origin."`
 	ETA          ETA       `koanf:"eta" doc:"The estimate that visitors see."`
-	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
+	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
 	Bypass       []Bypass  `koanf:"bypass" doc:"Requests that go to the origin uncounted. A rule fits when each of its conditions fits."`
 	Identity     Identity  `koanf:"identity" doc:"Accounts instead of browsers."`
 	Guard        Guard     `koanf:"guard" doc:"Measures against those who take many places."`

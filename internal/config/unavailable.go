@@ -19,7 +19,6 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"origins[].budget.rate", nil, "leave it at 0 and give each room its rate"},
 	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},
 	{"rooms[].admission.shadow", nil, "leave it false"},
 	{"rooms[].admission.prometheus.url", nil, "leave it empty"},

@@ -253,12 +253,8 @@ func TestValidate(t *testing.T) {
 // What this version does not have is refused, setting by setting.
 func TestNotAvailable(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
-	origin := func(settings string) string {
-		return "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], " + settings + "}]"
-	}
 	rows := map[string]string{ // setting to a file that uses it
 		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"origins[].budget.rate":              origin("budget: {rate: 5}"),
 		"rooms[].admission.strategy":         room("admission: {strategy: adaptive}"),
 		"rooms[].admission.shadow":           room("admission: {shadow: true}"),
 		"rooms[].admission.prometheus.url":   room("admission: {prometheus: {url: 'http://127.0.0.1:9091'}}"),

@@ -33,6 +33,7 @@ func (c *Config) Warnings() []Problem {
 		if !https && (o.TLS.CAFile != "" || o.TLS.ServerName != "") {
 			warn(element("origins", i)+".tls", "no server of this origin is https, so these settings are not used")
 		}
+		c.warnBudget(element("origins", i)+".budget", o, warn)
 	}
 	for i := range c.Rooms {
 		room, path := &c.Rooms[i], element("rooms", i)
@@ -40,6 +41,9 @@ func (c *Config) Warnings() []Problem {
 			if strings.HasPrefix(host, "*.") {
 				warn(element(path+".hosts", j), host+" covers many hosts, and cookies are per host: a person has a place on each subdomain")
 			}
+		}
+		if b, _ := c.BudgetOf(room); b == nil && room.Weight != 1000 && room.Weight != 0 {
+			warn(path+".weight", "the origin of this room has no budget.rate, so there is nothing to share by weight")
 		}
 		guarded := room.Identity.OnePlace || room.Guard.JoinsPerIP != "" || room.Guard.ProofOfWork != "none" || room.Guard.Captcha.Provider != ""
 		if room.Queue.Method == "lottery" && !guarded {
@@ -50,4 +54,17 @@ func (c *Config) Warnings() []Problem {
 		}
 	}
 	return list
+}
+
+// warnBudget warns of a budget that nobody or not all of it can use.
+func (c *Config) warnBudget(path string, o *Origin, warn func(path, message string)) {
+	if o.Budget.Rate == 0 {
+		return
+	}
+	if !slices.ContainsFunc(c.Rooms, func(r Room) bool { return c.OriginOf(&r) == o }) {
+		warn(path, "no room has this origin: its requests are proxied uncounted")
+	}
+	if b := o.Budget.Burst; b > 0 && 4*b < 3*o.Budget.Rate {
+		warn(path+".burst", b.String()+" is less than three quarters of a second of the rate ("+o.Budget.Rate.String()+"): rooms that take turns cannot use all of the rate")
+	}
 }
