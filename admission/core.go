@@ -49,6 +49,7 @@ type Core struct {
 
 	mu      sync.Mutex
 	rooms   map[string]*Room
+	origins map[string]*origin
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
 
@@ -88,6 +89,7 @@ func New(o Options) (*Core, error) {
 		runner:  lua.NewRunner(o.Client, set, o.Observe),
 		start:   time.Now(),
 		rooms:   map[string]*Room{},
+		origins: map[string]*origin{},
 		uses:    uses{m: map[string]BudgetUse{}},
 	}, nil
 }
@@ -151,6 +153,7 @@ func (c *Core) launch(r *Room) {
 		defer stop()
 		r.loop(ctx)
 	})
+	c.loops.Go(func() { r.steer(ctx) })
 }
 
 // Run ticks the rooms until ctx ends; it then sends what is pending
@@ -165,6 +168,7 @@ func (c *Core) Run(ctx context.Context) error {
 	for _, r := range c.rooms {
 		c.launch(r)
 	}
+	c.loops.Go(func() { c.tell(ctx) })
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()

@@ -43,7 +43,8 @@ type Room struct {
 	sess   sessions
 	local  local  // what this gateway does without the store
 	signed signed // and the places that it gave meanwhile
-	sieve  sieve  // of joins
+	steers steering
+	sieve  sieve // of joins
 
 	lease lease // of the origin's budget
 
@@ -115,7 +116,7 @@ func (r *Room) setPolicy(p Policy) {
 	ints := []int64{ // NAMES of lua/lib/room.lua
 		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
-		int64(max(0, slices.Index(roomStrategies, p.Strategy))), p.MinRate, p.MaxRate,
+		int64(max(0, slices.Index(roomStrategies, p.strategy()))), p.MinRate, p.MaxRate,
 		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
 		p.Wide, p.WidePer.Microseconds(),
 	}

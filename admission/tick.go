@@ -44,6 +44,9 @@ func (r *Room) loop(ctx context.Context) {
 // pause is the time to the next tick.
 func (r *Room) pause() time.Duration {
 	s := r.Snapshot()
+	if r.lease.left == 0 && r.lease.keep > 0 {
+		return r.c.o.Tick // it has nothing to let the next one in with
+	}
 	if s.Known && !r.down.Load() && s.Waiting+s.Parked+s.Admitted+s.Active == 0 && r.length(s) == 0 {
 		return idle
 	}

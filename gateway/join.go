@@ -97,11 +97,9 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		return
 	}
 	v.remember()
+	p := v.room.prospect(o, s.Ticket.Order)
+	v.promised = p.wait
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
-	p := v.room.prospect(o, w.Order)
-	if p.wait.known {
-		v.room.promises.make(a.ID, v.now, p.wait.seconds)
-	}
 	out := v.status(o, &w, &p, stateWaiting)
 	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token
 	v.json(code, &out)

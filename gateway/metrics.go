@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -27,6 +28,16 @@ const (
 
 var outcomeNames = [outcomes]string{"proxied", "let_in", "waiting", "bypass", "refused", "error"}
 
+// kept is what became of the range that somebody was promised on joining.
+const (
+	below = iota // the wait was shorter
+	within
+	above // the wait was longer
+	kept
+)
+
+var keptNames = [kept]string{"below", "within", "above"}
+
 // Metrics are the request path's. Names and labels are those of docs/metrics.md.
 type Metrics struct {
 	requests       *prometheus.CounterVec
@@ -35,6 +46,7 @@ type Metrics struct {
 	upstreamErrors *prometheus.CounterVec
 	waitSeconds    *prometheus.HistogramVec
 	etaError       *prometheus.HistogramVec
+	promises       *prometheus.CounterVec
 	joinsRefused   *prometheus.CounterVec
 	challenges     *prometheus.CounterVec
 	proofs         *prometheus.CounterVec
@@ -60,6 +72,7 @@ type roomMetrics struct {
 	seconds  [outcomes]prometheus.Observer
 	wait     prometheus.Observer
 	etaError prometheus.Observer
+	promises [kept]prometheus.Counter
 	refused  map[string]prometheus.Counter // joins, by reason
 
 	challenges prometheus.Counter
@@ -93,6 +106,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 			[]float64{1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400}, "room"),
 		etaError: histogram("eta_error_ratio", "Promised wait over real wait, of waits of a second or more.",
 			[]float64{.1, .25, .5, .75, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}, "room"),
+		promises: counter("eta_promises_total", "Waits of a second or more, by where they lay in the range that was promised on joining.", "room", "wait"),
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
@@ -122,7 +136,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.joinsRefused, m.challenges, m.proofs, m.captcha,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.promises, m.joinsRefused, m.challenges, m.proofs, m.captcha,
 			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
@@ -142,6 +156,9 @@ func (m *Metrics) room(id string) *roomMetrics {
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
 	r := &roomMetrics{wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	for i, name := range keptNames {
+		r.promises[i] = m.promises.WithLabelValues(id, name)
+	}
 	r.refused = make(map[string]prometheus.Counter, len(refusals))
 	for _, reason := range refusals {
 		r.refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
@@ -184,6 +201,7 @@ type collector struct {
 	g                                                        *Gateway
 	waiting, parked, active, admitted, rate, limit, age, up  *prometheus.Desc
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
+	coverage, fallback                                       *prometheus.Desc
 
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
 
@@ -228,13 +246,15 @@ func newCollector(g *Gateway) *collector {
 		abandoned:   d("abandoned_total", "Places given up or lost by absence, since the store began."),
 		gatewaysIn:  d("gateways", "Gateways that serve the room."),
 		number:      d("proof_number", "Tries that a proof of work takes at most; 0 while none is asked for."),
+		coverage:    d("eta_coverage", "Share of the last 1024 ranges, of places followed through the line, that held."),
+		fallback:    prometheus.NewDesc(namespace+"_eta_fallback", "1 while the model is not used for estimates, for that reason.", []string{"room", "reason"}, nil),
 		up:          prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
 	}
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
-		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
 	}
@@ -255,6 +275,26 @@ func (c *collector) collectOrigin(out chan<- prometheus.Metric, id string, s pro
 		gauge(c.serverUp, up, server.Server)
 		gauge(c.conns, server.InUse, server.Server, "in_use")
 		gauge(c.conns, server.Idle, server.Server, "idle")
+	}
+}
+
+func (c *collector) collectEstimates(out chan<- prometheus.Metric, r *room) {
+	r.mu.Lock()
+	held, all := r.predictor.Held()
+	why := r.fallback
+	r.mu.Unlock()
+	if all > 0 {
+		out <- prometheus.MustNewConstMetric(c.coverage, prometheus.GaugeValue, float64(held)/float64(all), r.id)
+	}
+	if r.options.Estimator != "model" {
+		return
+	}
+	for _, reason := range eta.Fallbacks() {
+		on := 0.0
+		if reason == why {
+			on = 1
+		}
+		out <- prometheus.MustNewConstMetric(c.fallback, prometheus.GaugeValue, on, r.id, reason)
 	}
 }
 
@@ -296,6 +336,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(c.limit, float64(s.Policy.Rate)/1000)
 		gauge(c.number, float64(r.numberNow()))
+		c.collectEstimates(out, r)
 		if !s.Known {
 			continue
 		}

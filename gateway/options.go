@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
@@ -75,6 +76,9 @@ type Room struct {
 	Compat      string       // CompatNone, CompatCloudflare
 	Estimator   string       // of package eta; empty: window
 	Guard       Guard
+	ETA         eta.Options // of the estimator
+	// LearnWeights has an estimator by hours use the weights that it has seen, once it has.
+	LearnWeights bool
 }
 
 // Guard is what a place costs whoever joins.

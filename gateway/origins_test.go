@@ -94,11 +94,18 @@ anteroom_upstream_server_up{origin="shop",server="URL"} 1
 func TestMetricsAreDocumented(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	p := policy(50)
+	p.Rate = 50_000
 	p.Budgeted, p.Budget = true, admission.Budget{Origin: "shop", Rate: 100_000, Burst: 100_000, Weight: 1000, Weights: 1000}
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: p}},
 	})
-	eventually(t, "somebody is let in", func() bool { return b.call("GET /", asJSON).status == 200 })
+	eventually(t, "the room holds a lease", func() bool {
+		use, _ := b.core.BudgetUse("shop")
+		return use.Granted > 0
+	})
+	before := b.line("sale").Snapshot().Seq
+	eventually(t, "the room has it", func() bool { return b.line("sale").Snapshot().Seq > before+2 })
+	b.call("GET /", asJSON).code(t, 200)
 	eventually(t, "the room is known", func() bool { return b.line("sale").Snapshot().Known })
 	families, err := b.reg.Gather()
 	if err != nil {

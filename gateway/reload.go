@@ -40,6 +40,7 @@ func (g *Gateway) Reload(o Options) error {
 	}
 	for _, r := range next.rooms { // nothing can fail any more
 		r.line = o.Core.Room(r.id, r.options.Policy)
+		r.use(r.estimator, r.options.LearnWeights, g.log)
 	}
 	if g.cache.Ring() != o.Ring {
 		g.cache.Swap(o.Ring)
@@ -178,7 +179,7 @@ func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
 			g.log.Warn("origin server is out", "origin", c.ID, "server", change.Server, "reason", change.Reason)
 		}
 	})
-	return &upstream{Origin: p, config: c, metrics: g.metrics.origin(c.ID)}, nil
+	return &upstream{Origin: p, config: c, metrics: g.metrics.origin(c.ID), health: g.core.Origin(c.ID)}, nil
 }
 
 func (g *Gateway) room(o Room, s, old *state) (*room, error) {

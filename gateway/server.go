@@ -140,6 +140,11 @@ func (g *Gateway) Settle() {
 	ctx, cancel := context.WithTimeout(g.life, settling)
 	defer cancel()
 	g.core.Settle(ctx)
+	for _, r := range g.state.Load().rooms {
+		if err := r.teach(ctx); err != nil {
+			g.log.Warn("the store's history teaches no hours; they are learnt from now on", "room", r.id, "error", err)
+		}
+	}
 }
 
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.

@@ -262,11 +262,12 @@ func (v *visit) tellExpired(code int, reason string) {
 	if s.Ticket.Order == 0 {
 		s.Ticket.Order = v.room.line.Now()
 	}
-	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
 	var p prospect
 	if s.State == admission.Waiting {
-		p = v.room.prospect(o, w.Order)
+		p = v.room.prospect(o, s.Ticket.Order)
 	}
+	v.promised = p.wait
+	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
 	out := v.status(o, &w, &p, "expired")
 	out.reason, out.token, out.refresh = reason, v.token, v.room.firstPoll(o, &w, &p, v.g.random())
 	v.json(code, &out)

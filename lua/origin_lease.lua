@@ -10,7 +10,7 @@ local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
 
 -- number, left: of its leases up to that number the room has so many units left.
 -- want: units that the room could use by its next call, beyond what is left;
--- keep: how many a room without a line likes to hold for those who come.
+-- keep: how many it likes to hold besides for those who come.
 local LIFE, IDLE_LIFE = 500000, 1500000 -- two ticks of a busy room, two of an idle one
 local QUIET = 1500000                   -- a room that was not heard of for so long has no share
 local VISITS = 64
@@ -122,11 +122,14 @@ end
 local granted, short = tonumber(h[4] or 0), tonumber(h[5] or 0)
 if me and granting and units < want then short = short + 1 end
 -- Only what nobody in a line wants is there for those who come.
-if not me and spare > 0 and keep > sum then units = math.min(keep - sum, spare) end
+local content = not me or me.units == 0
+if content and granting and spare > 0 then
+  units = units + math.min(math.max(0, keep - (me and 0 or sum)), spare)
+end
 local have = 0
 for _, e in ipairs(rest) do have = have + e[2] end
-local number, life = 0, want > 0 and LIFE or IDLE_LIFE
-if granting and (units > 0 or not me and spare > 0 and have > 0 and keep > 0) then
+local number, life = 0, me and LIFE or IDLE_LIFE
+if granting and (units > 0 or content and spare > 0 and have > 0 and keep > 0) then
   number = math.max(tonumber(h[3] or 0), known, now - 1) + 1
   rest[#rest + 1] = { number, units }
   mine.till = math.max(mine.till, now + life)

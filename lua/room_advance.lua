@@ -264,7 +264,7 @@ snapshot = table.concat({
   table.concat({ '3', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
     str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
     str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold), str(p.rate), str(s.opens),
-    str(s.drawn), str(s.prequeued), str(#packed) }, ' '),
+    str(s.drawn), str(s.prequeued), str(s.target), str(#packed) }, ' '),
   table.concat(live, ' '),
   table.concat(pending, ','),
   table.concat(flow, ','),

@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/promscore"
 )
 
 // prefaces are the values of proxy_protocol.
@@ -57,6 +58,10 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		if err != nil {
 			return gateway.Options{}, err
 		}
+		var setting string
+		if room.ETA, setting, err = estimates(&cfg.Rooms[i].ETA); err != nil {
+			return gateway.Options{}, fmt.Errorf("rooms.%s.eta.%s: %w", room.ID, setting, err)
+		}
 		o.Rooms = append(o.Rooms, room)
 	}
 	return o, nil
@@ -66,10 +71,17 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: policy(cfg, r),
 		PollBudget: r.PollBudget, Renew: r.Session.Renew, MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
-		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator,
+		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
-		room.Origin = origin.ID
+		room.Origin, room.Policy.Origin = origin.ID, origin.ID
+	}
+	if prom := r.Admission.Prometheus; prom.URL != "" {
+		scorer, err := promscore.New(prom.URL, prom.Query)
+		if err != nil {
+			return room, fmt.Errorf("room %q: admission.prometheus: %w", r.ID, err)
+		}
+		room.Policy.Adaptive.Scorer = scorer
 	}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
@@ -100,6 +112,10 @@ func policy(cfg *config.Config, r *config.Room) admission.Policy {
 		MaxActive: r.Admission.MaxActive, HeadWindow: r.Admission.HeadWindow, Capacity: r.Queue.Capacity,
 		MinWait: r.Admission.MinWait, Absence: r.Queue.Absence, ClaimWindow: r.Queue.ClaimWindow,
 		SessionTTL: r.Session.TTL, Message: r.Page.Message, OnStoreError: cfg.OnStoreErrorOf(r),
+		Strategy: admission.Strategy(r.Admission.Strategy), MinRate: int64(r.Admission.MinRate), MaxRate: int64(r.Admission.MaxRate),
+		Adaptive: admission.Adaptive{
+			Mode: r.Admission.Mode, TargetP95: r.Admission.TargetP95, MaxErrorRate: r.Admission.MaxErrorRate, Shadow: r.Admission.Shadow,
+		},
 	}
 	if b, weights := cfg.BudgetOf(r); b != nil {
 		p.Budgeted = true
@@ -155,7 +171,7 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	views := g.Views()
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
-		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError}
+		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
 	}
 	return rooms
 }

@@ -25,6 +25,7 @@ type roomView struct {
 	OldestWait float64     `json:"oldest_wait_seconds"`
 	ETA        *etaView    `json:"eta,omitempty"`
 	ETAError   *float64    `json:"eta_error,omitempty"`
+	Coverage   *float64    `json:"eta_coverage,omitempty"`
 	Origin     originView  `json:"origin"`
 	Budget     *budgetView `json:"budget,omitempty"`
 	StoreAge   *float64    `json:"store_age_seconds,omitempty"`
@@ -174,6 +175,11 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	if room.WaitError != nil {
 		if ratio, known := room.WaitError(); known && finite(ratio) {
 			v.ETAError = new(tidy(ratio))
+		}
+	}
+	if room.WaitCoverage != nil {
+		if share, known := room.WaitCoverage(); known && finite(share) {
+			v.Coverage = new(tidy(share))
 		}
 	}
 	if c.o.OriginStats != nil {

@@ -19,15 +19,10 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},
-	{"rooms[].admission.shadow", nil, "leave it false"},
-	{"rooms[].admission.prometheus.url", nil, "leave it empty"},
-	{"rooms[].admission.prometheus.query", nil, "leave it empty"},
 	{"rooms[].queue.method", []string{"fifo", "passthrough", "reject"}, "use fifo, passthrough or reject"},
 	{"rooms[].queue.opens_at", nil, "leave it empty"},
 	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
 	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
-	{"rooms[].eta.estimator", []string{"window"}, "use window"},
 	{"rooms[].identity.header", nil, "leave it empty"},
 	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
 	{"rooms[].identity.jwks_url", nil, "leave it empty"},

@@ -34,6 +34,7 @@ func (c *checker) rooms(cfg *Config) {
 		for j, origin := range room.CORSOrigins {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
+		c.eta(at+".eta", &room.ETA)
 		c.guard(at+".guard", &room.Guard)
 		c.page(at+".page", &room.Page)
 	}
@@ -145,6 +146,40 @@ func (c *checker) admission(at string, room *Room) {
 	}
 	if a.MinRate > a.MaxRate {
 		c.add(at+".admission.min_rate", "%s is more than max_rate (%s)", a.MinRate, a.MaxRate)
+	}
+	if a.Strategy == "adaptive" {
+		if a.MinRate == 0 {
+			c.add(at+".admission.min_rate", "is 0: a rate that has come to it could not grow any more, for want of requests to judge by; want at least 0.001")
+		}
+		if a.MinRate <= a.MaxRate && (a.Rate < a.MinRate || a.Rate > a.MaxRate) {
+			c.add(at+".admission.rate", "%s, with which an adaptive room begins, is not within min_rate (%s) and max_rate (%s)", a.Rate, a.MinRate, a.MaxRate)
+		}
+	}
+	switch prom := a.Prometheus; {
+	case prom.URL == "" && prom.Query == "":
+	case prom.URL == "":
+		c.add(at+".admission.prometheus.url", "is empty, and query is not; give the server's address, such as http://127.0.0.1:9091")
+	case prom.Query == "":
+		c.add(at+".admission.prometheus.query", "is empty, and url is not; give PromQL with a result from 0 (unhealthy) to 1 (healthy)")
+	default:
+		c.httpURL(at+".admission.prometheus.url", prom.URL)
+	}
+}
+
+// httpURL wants an address of http or https; it may hold a password, and is not shown.
+func (c *checker) httpURL(at, text string) {
+	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		c.add(at, "is no address; want http://host:port or https://host:port")
+	}
+}
+
+// eta checks what can be known without the estimators; cmd/gateway asks package eta for the rest.
+func (c *checker) eta(at string, e *ETA) {
+	if _, err := time.LoadLocation(e.TimeZone); err != nil || e.TimeZone == "" || e.TimeZone == "Local" {
+		c.add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", clip(e.TimeZone))
+	}
+	if e.Estimator == "model" && e.ModelFile == "" {
+		c.add(at+".model_file", "is missing, and estimator is model; give the file that tools/eta-train has made, or use window")
 	}
 }
 

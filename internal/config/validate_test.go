@@ -255,10 +255,6 @@ func TestNotAvailable(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
 	rows := map[string]string{ // setting to a file that uses it
 		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"rooms[].admission.strategy":         room("admission: {strategy: adaptive}"),
-		"rooms[].admission.shadow":           room("admission: {shadow: true}"),
-		"rooms[].admission.prometheus.url":   room("admission: {prometheus: {url: 'http://127.0.0.1:9091'}}"),
-		"rooms[].admission.prometheus.query": room("admission: {prometheus: {query: up}}"),
 		"rooms[].queue.method":               room("queue: {method: lottery}"),
 		"rooms[].queue.opens_at":             room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
 		"rooms[].queue.prequeue_at":          room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
@@ -272,9 +268,6 @@ func TestNotAvailable(t *testing.T) {
 	}
 	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]
-		if row.setting == "rooms[].eta.estimator" {
-			continue // the only word there is
-		}
 		if !ok {
 			t.Errorf("no example uses %s", row.setting)
 			continue

@@ -49,11 +49,34 @@ func (c *Config) Warnings() []Problem {
 		if room.Queue.Method == "lottery" && !guarded {
 			warn(path+".queue.method", "a lottery without identity.one_place or a guard: whoever takes many places has many lots")
 		}
+		warnStrategy(warn, path+".admission", &room.Admission)
 		if room.Admission.MaxActive > 0 && !room.Session.Renew {
 			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the line")
 		}
 	}
 	return list
+}
+
+// warnStrategy tells of settings that the strategy does not use.
+func warnStrategy(warn func(path, message string), at string, a *Admission) {
+	switch a.Strategy {
+	case "leaky_bucket", "fixed_window":
+		if a.Burst != nil {
+			warn(at+".burst", a.Strategy+" has no burst: it is not used")
+		}
+	case "adaptive":
+		if a.MinRate == a.MaxRate {
+			warn(at+".max_rate", "is min_rate: there is nothing to adapt")
+		}
+	}
+	if a.Strategy != "adaptive" {
+		if a.Shadow {
+			warn(at+".shadow", "is of the adaptive strategy, which the room does not use: no rate is found")
+		}
+		if a.Prometheus.URL != "" {
+			warn(at+".prometheus", "is of the adaptive strategy, which the room does not use: it is not asked")
+		}
+	}
 }
 
 // warnBudget warns of a budget that nobody or not all of it can use.

@@ -220,7 +220,7 @@ local function meter(s, p)
 end
 
 -- appetite is how many units of the budget the room could use by its next tick beyond its
--- lease; and, where nobody waits, how many it likes to hold for those who come.
+-- lease; and how many it likes to hold besides for those who come.
 local AHEAD = 350000
 local function appetite(s, p)
   if p.budgeted == 0 or p.paused or p.reject or s.now + AHEAD < s.hold then return 0, 0 end
@@ -232,14 +232,13 @@ local function appetite(s, p)
   else
     line = redis.call('ZCARD', LINE)
   end
-  if line > 0 then
-    if p.head_window > 0 then most = math.min(most, p.head_window) end
-    return math.max(0, math.min(most, line) - s.lease), 0
-  end
-  if p.min_wait > 0 then return 0, 0 end
+  if p.head_window > 0 then line = math.min(line, p.head_window) end
+  line = math.min(line, most)
+  local want = math.max(0, line - s.lease)
+  if p.min_wait > 0 then return want, 0 end
   -- 100 ms of the room's own rate, and twice what came in as much of the last second.
   local lately = num(redis.call('HGET', FLOW, str(math.floor(s.now / 1000000) - 1) .. 'a'))
-  return 0, math.max(0, math.min(most, 1 + math.ceil(p.rate / 10000 + 2 * lately * AHEAD / 1000000)))
+  return want, math.max(0, math.min(most - line, 1 + math.ceil(p.rate / 10000 + 2 * lately * AHEAD / 1000000)))
 end
 
 -- front is how much of the head of a line is exact: 10 s of the rate.

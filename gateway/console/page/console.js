@@ -282,7 +282,7 @@
         const share = limit > 0 ? Math.min(1, r.rate / limit) : 0;
         $r('.bar i').style.width = (100 * share).toFixed(1) + '%';
         set($r('.health'), [r.oldest_wait_seconds ? 'Longest wait so far ' + span(r.oldest_wait_seconds) : '',
-          r.eta_error ? 'promised / real wait ' + measured(r.eta_error) : '',
+          r.eta_error ? 'promised / real wait ' + measured(r.eta_error) + ', in range ' + Math.round(100 * (r.eta_coverage || 0)) + ' %' : '',
           'origin p95 ' + Math.round(r.origin.p95_seconds * 1000) + ' ms, errors ' + measured(r.origin.error_rate * 100) + ' %'].filter(Boolean).join(' · '));
         button('pause').hidden = r.paused;
         button('drain').hidden = r.draining;
