@@ -48,7 +48,10 @@ func TestAPlaceCostsAProof(t *testing.T) {
 		Room{ID: "other", Paths: []string{"/other"}, Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}},
 		Room{ID: "free", Paths: []string{"/free"}, Policy: policy(0)})
 	tickets := "POST /.waiting-room/sale/tickets"
-	b.call(tickets).code(t, 428).is(t, `
+	_, api := visitorAPI(t)
+	conforms(t, api, b.call("GET /.waiting-room/sale/challenge"), "GET /.waiting-room/sale/challenge")
+	conforms(t, api, b.call(tickets).code(t, 428), tickets)
+	b.call(tickets).is(t, `
 428
 Cache-Control: no-store
 Content-Type: application/problem+json
@@ -197,6 +200,8 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	if a := join("sale", "{}").code(t, 428); a.field("code") != "captcha_required" || a.field("challenge") != "/.waiting-room/sale/challenge" {
 		t.Error(a.text())
 	}
+	_, api := visitorAPI(t)
+	conforms(t, api, b.call("GET /.waiting-room/both/challenge"), "GET /.waiting-room/both/challenge")
 	if a := b.call("GET /.waiting-room/sale/challenge").code(t, 200); a.body != `{"captcha":{"provider":"turnstile","site_key":"0x4"}}` {
 		t.Error(a.text())
 	}
