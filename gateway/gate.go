@@ -180,8 +180,17 @@ func (v *visit) join(lost string) {
 	if !ok {
 		return
 	}
+	asks := v.room.asks()
+	if asks && !a.Account {
+		v.askFirst(lost)
+		return
+	}
+	a.Held = asks // a place that an account has costs nothing more
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	switch {
+	case asks && err == nil && refusal == admission.Granted && s.State == admission.Ended:
+		v.askFirst(lost)
+		return
 	case err != nil:
 		v.fail(err)
 		return

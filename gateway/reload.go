@@ -211,7 +211,7 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 	if old != nil {
 		before = old.byID[o.ID]
 	}
-	return newRoom(o, nil, to, g.metrics, g.keysOf(o.Identity, s, old), before)
+	return newRoom(o, nil, to, g.metrics, g.keysOf(o.Identity, s, old), before, s.options.IDKey)
 }
 
 // loadTLS reads the certificate; nil without one.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -52,6 +53,7 @@ type room struct {
 	bypass  []bypassRule
 	cors    map[string]bool
 	metrics *roomMetrics
+	proofs  *guard.Proofs // nil where none are asked for
 	// identity is nil where places are no accounts'.
 	identity *identified
 
@@ -111,7 +113,7 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 }
 
 // newRoom makes a room ready. keys are those of its jwks_url, nil without one. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, old *room) (*room, error) {
+func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -140,6 +142,13 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, ol
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
+	if r.options.Guard.asks() {
+		o.Page.Guard.Script = func(lang string) string { return own + "/" + scripts().Name(lang) }
+		o.Page.Guard.Scripts, o.Page.Guard.Frames = o.Guard.Captcha.Sources()
+	}
+	if p := o.Guard.Proof; p != "" && p != ProofNone {
+		r.proofs = guard.NewProofs(derive(idKey, "altcha", o.ID))
+	}
 	if r.page, err = page.New(o.Page); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}

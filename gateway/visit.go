@@ -52,6 +52,7 @@ type visit struct {
 	account  account
 	unfit    *problem // why a token that verifies does not count
 	session  bool     // sid is set
+	hint     string   // where a problem says that its challenge is
 	sid      token.ID
 	sidBuf   [22]byte
 
