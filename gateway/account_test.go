@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,23 +279,28 @@ func TestOneTicketForManyAccounts(t *testing.T) {
 	fleet, _ := fleetOf(t, 2, r)
 	early := fleet[0].call(tickets).code(t, 201)
 	fleet[0].call(tickets).code(t, 201)
-	var first atomic.Int64
+	answers := make([]*answer, 50)
 	var all sync.WaitGroup
-	for i := range 50 {
+	for i := range answers {
 		all.Go(func() {
-			a, err := fleet[i%2].try(tickets, as(fmt.Sprint("account ", i)), bearing(early))
-			if err != nil {
+			var err error
+			if answers[i], err = fleet[i%2].try(tickets, as(fmt.Sprint("account ", i)), bearing(early)); err != nil {
 				t.Error(err)
-				return
-			}
-			if w := waitingIn(t, a); w.Account && w.Order == waitingIn(t, early).Order {
-				first.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	if n := first.Load(); n != 1 {
-		t.Errorf("%d accounts took over one place", n)
+	if t.Failed() {
+		t.FailNow()
+	}
+	first := 0
+	for _, a := range answers {
+		if w := waitingIn(t, a); w.Account && w.Order == waitingIn(t, early).Order {
+			first++
+		}
+	}
+	if first != 1 {
+		t.Errorf("%d accounts took over one place", first)
 	}
 }
 
