@@ -15,6 +15,7 @@ const (
 	eased     = 0.85      // share of the target below which there is room for more
 	cutMost   = 0.35      // a cut leaves at least so much
 	draining  = 0.93      // of what was borne: what piled up has to drain
+	insisting = 0.85      // once more, where a cut was of no use
 	improving = 0.9       // the pain is less than so much of what it was
 )
 
@@ -44,7 +45,11 @@ func (p Policy) gradient(s State, dt float64, level Level, h Health, u Usage) St
 		case s.Pain > 0 && pain < int64(improving*float64(s.Pain)):
 			s.Pain, s.Cut = pain, s.At-cooldown+again // what piled up drains
 		default:
-			s.From, s.Cut, s.Pain = s.Rate, s.At, pain
+			s.From = s.Rate
+			if s.Pain > 0 && level == Unhealthy {
+				s.From = int64(insisting * float64(s.Rate)) // the last one has helped nothing
+			}
+			s.Cut, s.Pain = s.At, pain
 			s = p.cutTo(s, h)
 		}
 		return s
