@@ -78,7 +78,7 @@ func (p Policy) pain(h Health) int64 {
 func (p Policy) cutTo(s State, h Health) State {
 	borne := 1 / (1 + max(0, float64(s.Slope)/1e6))
 	if h.Requests >= Enough && h.ErrorRate() > p.MaxErrorRate {
-		borne *= 1 - h.ErrorRate()
+		borne = min(borne, 1-h.ErrorRate())
 	}
 	if h.Scored && score(h) < 0.75 {
 		borne = min(borne, score(h)/0.75)
