@@ -161,6 +161,10 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 // join takes a ticket, or lets the request itself through at once. lost, when not empty, is why a former ticket is
 // replaced.
 func (v *visit) join(lost string) {
+	if v.room.asks() {
+		v.askFirst(lost)
+		return
+	}
 	if v.who == navigation {
 		v.remember()
 	}

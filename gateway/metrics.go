@@ -49,6 +49,9 @@ type Metrics struct {
 	etaError       *prometheus.HistogramVec
 	promises       *prometheus.CounterVec
 	joinsRefused   *prometheus.CounterVec
+	challenges     *prometheus.CounterVec
+	proofs         *prometheus.CounterVec
+	captcha        *prometheus.CounterVec
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
@@ -72,6 +75,10 @@ type roomMetrics struct {
 	etaError prometheus.Observer
 	promises [kept]prometheus.Counter
 	refused  map[string]prometheus.Counter // joins, by reason
+
+	challenges prometheus.Counter
+	proofs     map[string]prometheus.Counter // by outcome
+	captcha    map[string]prometheus.Counter // by outcome
 }
 
 // originMetrics are an origin's, resolved once.
@@ -104,6 +111,9 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
+		challenges:     counter("proof_challenges_total", "Challenges given.", "room"),
+		proofs:         counter("proofs_total", "Proofs of work that came with joins.", "room", "outcome"),
+		captcha:        counter("captcha_total", "CAPTCHA answers that came with joins.", "room", "outcome"),
 		storeErrors:    counter("store_errors_total", "Calls to the store that failed.", "script"),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Event streams that are open."}),
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
@@ -127,7 +137,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.promises, m.joinsRefused,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.promises, m.joinsRefused, m.challenges, m.proofs, m.captcha,
 			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
@@ -153,6 +163,13 @@ func (m *Metrics) newRoom(id string) *roomMetrics {
 	r.refused = make(map[string]prometheus.Counter, len(refusals))
 	for _, reason := range refusals {
 		r.refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
+	}
+	r.challenges, r.proofs, r.captcha = m.challenges.WithLabelValues(id), map[string]prometheus.Counter{}, map[string]prometheus.Counter{}
+	for _, outcome := range proofOutcomes {
+		r.proofs[outcome] = m.proofs.WithLabelValues(id, outcome)
+	}
+	for _, outcome := range captchaOutcomes {
+		r.captcha[outcome] = m.captcha.WithLabelValues(id, outcome)
 	}
 	for i, name := range outcomeNames {
 		r.requests[i] = m.requests.WithLabelValues(id, name)
@@ -191,6 +208,7 @@ type collector struct {
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
 
 	budgetRate, budgetSpare, budgetGranted, budgetShort, budgetLines *prometheus.Desc
+	number                                                           *prometheus.Desc
 }
 
 func newCollector(g *Gateway) *collector {
@@ -234,6 +252,7 @@ func newCollector(g *Gateway) *collector {
 		lapsed:         d("lapsed_total", "Admissions not claimed in time, since the store began."),
 		abandoned:      d("abandoned_total", "Places given up or lost by absence, since the store began."),
 		gatewaysIn:     d("gateways", "Gateways that serve the room."),
+		number:         d("proof_number", "Tries that a proof of work takes at most; 0 while none is asked for."),
 		coverage:       d("eta_coverage", "Share of the last 1024 ranges, of places followed through the line, that held."),
 		fallback:       prometheus.NewDesc(namespace+"_eta_fallback", "1 while the model is not used for estimates, for that reason.", []string{"room", "reason"}, nil),
 		up:             prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
@@ -242,7 +261,7 @@ func newCollector(g *Gateway) *collector {
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
-		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
 	}
@@ -344,6 +363,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), r.id)
 		}
 		gauge(c.limit, float64(s.Policy.Rate)/1000)
+		gauge(c.number, float64(r.numberNow()))
 		c.collectEstimates(out, r)
 		if !s.Known {
 			continue

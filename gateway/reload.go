@@ -197,7 +197,7 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 	if old != nil {
 		before = old.byID[o.ID]
 	}
-	return newRoom(o, nil, to, g.metrics, before)
+	return newRoom(o, nil, to, g.metrics, before, s.options.IDKey)
 }
 
 // loadTLS reads the certificate; nil without one.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -51,6 +52,7 @@ type room struct {
 	bypass  []bypassRule
 	cors    map[string]bool
 	metrics *roomMetrics
+	proofs  *guard.Proofs // nil where none are asked for
 
 	estimator eta.Estimator
 	*outlooks
@@ -108,7 +110,7 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 }
 
 // newRoom makes a room ready. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, error) {
+func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room, idKey []byte) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -134,6 +136,13 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
+	if r.options.Guard.asks() {
+		o.Page.Guard.Script = func(lang string) string { return own + "/" + scripts().Name(lang) }
+		o.Page.Guard.Scripts, o.Page.Guard.Frames = o.Guard.Captcha.Sources()
+	}
+	if p := o.Guard.Proof; p != "" && p != ProofNone {
+		r.proofs = guard.NewProofs(derive(idKey, "altcha", o.ID))
+	}
 	if r.page, err = page.New(o.Page); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}

@@ -50,6 +50,7 @@ type visit struct {
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
 	direct   *fasthttp.Response             // res where ctx is nil
 	session  bool                           // sid is set
+	hint     string                         // where a problem says that its challenge is
 	sid      token.ID
 	sidBuf   [22]byte
 
