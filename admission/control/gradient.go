@@ -7,6 +7,7 @@ const (
 	growth    = 0.05      // at most so much of the rate
 	ramp      = 1.0 / 30  // nor more than this share of the range
 	slowly    = 0.012     // of the rate, around the last ceiling
+	steep     = 0.04      // seconds a second (or of the target, where that is longer) by which p95 grows, and the rate no more
 	quickly   = 0.10      // of the rate, well below it
 	evidence  = 4_000_000 // µs after a cut in which what is measured is still of before: the window, and its way
 	cooldown  = 8_000_000 // µs in which a cut is felt: visitors hear of their admission, and stay a while
@@ -102,7 +103,9 @@ func (p Policy) grow(s State, h Health) float64 {
 			step = min(step, slowly*rate)
 		}
 	}
-	return max(1000.0/30, step) * p.headroom(s, h)
+	// A queue that grows says so before p95 is anywhere near the target.
+	brake := 1 - float64(s.Slope)/1e6/max(steep, p.TargetP95.Seconds()*steep)
+	return max(1000.0/30, step) * p.headroom(s, h) * min(1, max(0, brake))
 }
 
 // headroom is 1 while p95 is near what it is without a load, and 0 from eased of the target on.
