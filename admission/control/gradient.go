@@ -93,19 +93,19 @@ func (p Policy) cutTo(s State, h Health) State {
 
 // grow is by how much the rate grows in a second, thousandths.
 func (p Policy) grow(s State, h Health) float64 {
-	rate := float64(s.Rate)
+	rate, room := float64(s.Rate), p.headroom(s, h)
 	step := min(growth*rate, ramp*float64(p.MaxRate-p.MinRate))
 	if s.Ceiling > 0 {
 		switch ceiling := float64(s.Ceiling); {
 		case rate < 0.8*ceiling:
 			step = max(step, quickly*rate)
-		case rate < 1.05*ceiling:
+		case rate < 1.05*ceiling, rate < 1.25*ceiling && room < 0.9: // sooner where nothing shows of the load
 			step = min(step, slowly*rate)
 		}
 	}
 	// A queue that grows says so before p95 is anywhere near the target.
 	brake := 1 - float64(s.Slope)/1e6/max(steep, p.TargetP95.Seconds()*steep)
-	return max(1000.0/30, step) * p.headroom(s, h) * min(1, max(0, brake))
+	return max(1000.0/30, step) * room * min(1, max(0, brake))
 }
 
 // headroom is 1 while p95 is near what it is without a load, and 0 from eased of the target on.
