@@ -44,7 +44,7 @@ type Options struct {
 	// Pace is how the global rate is found; SetPace changes it.
 	Pace Pace
 	// People reads how visitors of an origin fare; required where Pace.People is set.
-	People func(ctx context.Context, origin string) (admission.OriginHealth, error)
+	People   func(ctx context.Context, origin string) (admission.OriginHealth, error)
 	Callback func(ctx context.Context, url string, body []byte) error
 	// CallbackBody writes the group as the API shows it. It is required with Callback.
 	CallbackBody func(g store.Group) ([]byte, error)

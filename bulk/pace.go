@@ -109,20 +109,20 @@ func (s *pacing) giveWay(p control.Policy, now int64, h admission.OriginHealth, 
 	}
 }
 
-// mergeReports gives what the reports of all processes say of the downstream: of the last seconds or, where these have too few runs, of half a minute.
-// rate is how many runs ended a second in that time.
-func mergeReports(reports []string) (h control.Health, rate float64, err error) {
+// mergeReports gives what the reports of all processes say of the downstream: of the last seconds or, where these have too few
+// runs, of half a minute.
+func mergeReports(reports []string) (control.Health, error) {
 	var short, long control.Histogram
 	for _, text := range reports {
 		var s, l control.Histogram
 		if err := readReport(text, &s, &l); err != nil {
-			return control.Health{}, 0, err
+			return control.Health{}, err
 		}
 		short.Merge(&s)
 		long.Merge(&l)
 	}
 	if short.Requests >= control.Enough {
-		return short.Health(), float64(short.Requests) / shortSpan, nil
+		return short.Health(), nil
 	}
-	return long.Health(), float64(long.Requests) / longSpan, nil
+	return long.Health(), nil
 }

@@ -68,6 +68,25 @@ type steerStore interface {
 	Steer(ctx context.Context, report string, fence, rate int64, control string) (store.Steering, error)
 }
 
+// started is how many jobs had been started at a time.
+type started struct{ at, jobs int64 }
+
+// startRate is how many jobs a second were started of late; 0 where that is not known. It looks back on as many seconds as it
+// takes for 15 at that rate (thousandths), so that chance says little.
+func startRate(lately []started, rate int64) float64 {
+	if len(lately) == 0 {
+		return 0
+	}
+	last := lately[len(lately)-1]
+	span := min(int64(longSpan), max(shortSpan, 15_000/max(1, rate)))
+	for i := len(lately) - 1; i >= 0; i-- {
+		if dt := last.at - lately[i].at; dt >= span*1e6-500_000 {
+			return float64(last.jobs-lately[i].jobs) / (float64(dt) / 1e6)
+		}
+	}
+	return 0
+}
+
 // steerer finds the global rate, together with the other processes.
 type steerer struct {
 	store   steerStore
@@ -78,10 +97,11 @@ type steerer struct {
 	log     *slog.Logger
 	role    *role
 
-	fence int64
-	state pacing
-	found int64 // the last rate that any process found
-	mute  bool  // gateways say nothing, which was logged
+	fence  int64
+	state  pacing
+	lately []started
+	found  int64 // the last rate that any process found
+	mute   bool  // gateways say nothing, which was logged
 }
 
 func (s *steerer) run(ctx context.Context) {
@@ -116,7 +136,11 @@ func (s *steerer) steer(ctx context.Context) error {
 		}
 		s.hearing(p.People, people.Gateways > 0)
 	}
-	jobs, rate, err := mergeReports(got.Reports)
+	s.lately = append(s.lately, started{got.Now, got.Starts})
+	if len(s.lately) > 2*longSpan {
+		s.lately = s.lately[longSpan:]
+	}
+	jobs, err := mergeReports(got.Reports)
 	if err != nil {
 		return fmt.Errorf("reports of other processes: %w", err)
 	}
@@ -128,7 +152,7 @@ func (s *steerer) steer(ctx context.Context) error {
 	if s.fence == 0 || got.Pinned {
 		return nil
 	}
-	s.state = s.state.next(p, got.Now, jobs, people, control.Usage{Rate: rate, Wanted: got.Queued > 0})
+	s.state = s.state.next(p, got.Now, jobs, people, control.Usage{Rate: startRate(s.lately, s.state.rate(p)), Wanted: got.Queued > 0})
 	text, err := s.state.MarshalText()
 	if err != nil {
 		return err

@@ -2,7 +2,7 @@
 -- rates_steer: tells the other processes how the downstream was to one of them, makes one the leader that finds the global rate, and takes it.
 -- KEYS: steer, state
 -- ARGV: now, process, report ('': none), fence (of the caller's lead; 0: none), rate (thousandths; 0: as it is), control
--- RETURNS: {fence of the leader (0: it is another), rate that was found (thousandths; 0: none yet), control, 1 if operators set the rate, groups in line, now, report, ...}
+-- RETURNS: {fence of the leader (0: it is another), rate that was found (thousandths; 0: none yet), control, 1 if operators set the rate, groups in line, starts so far, now, report, ...}
 -- INVARIANT: of two that take themselves for the leader, only the one with the newer fence is heard.
 -- INCLUDE: clock
 
@@ -27,8 +27,10 @@ if leader == me or not leader or till <= now or till > now + LEASE then
   leads = newest
   redis.call('HSET', STEER, 'leader', me, 'till', int(now + LEASE), 'fence', int(newest))
 end
-local found, live, queued = unpack(redis.call('HMGET', STATE, 'found_global', 'live_global', 'queued'))
-local answer = { int(leads), int(tonumber(found or 0)), control, live and 1 or 0, int(tonumber(queued or 0)), int(now) }
+local found, live, queued, starts = unpack(redis.call('HMGET', STATE, 'found_global', 'live_global', 'queued', 'starts'))
+local answer = { int(leads), int(tonumber(found or 0)), control, live and 1 or 0, int(tonumber(queued or 0)),
+  int(tonumber(starts or 0)), int(now) }
+redis.call('EXPIRE', STEER, 2592000)
 local all = redis.call('HGETALL', STEER)
 for i = 1, #all, 2 do
   if string.sub(all[i], 1, 2) == 'p:' then

@@ -15,6 +15,7 @@ type Steering struct {
 	Control string   // where the last leader stood; for one who has just become it
 	Pinned  bool     // operators set the rate, which holds over the one that is found
 	Queued  int64    // groups that have jobs to start
+	Starts  int64    // jobs that were started so far
 	Now     int64    // of the store's clock, µs
 	Reports []string // of all processes that were heard lately
 }
@@ -36,12 +37,12 @@ func (s *Store) Steer(ctx context.Context, report string, fence, rate int64, con
 		return Steering{}, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	r := list(res)
-	if len(r) < 6 {
+	if len(r) < 7 {
 		return Steering{}, fmt.Errorf("rates_steer answered %v", res)
 	}
-	st := Steering{Fence: r.int(0), Found: r.int(1), Control: r.string(2), Pinned: r.int(3) == 1, Queued: r.int(4), Now: r.int(5)}
-	for i := range r[6:] {
-		st.Reports = append(st.Reports, r.string(6+i))
+	st := Steering{Fence: r.int(0), Found: r.int(1), Control: r.string(2), Pinned: r.int(3) == 1, Queued: r.int(4), Starts: r.int(5), Now: r.int(6)}
+	for i := range r[7:] {
+		st.Reports = append(st.Reports, r.string(7+i))
 	}
 	return st, nil
 }
