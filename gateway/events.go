@@ -313,13 +313,14 @@ func (v *visit) serveEvents() {
 	if !ok {
 		return
 	}
-	if _, ok := v.readBody(); !ok { // nothing of the request may be left on a connection that is the stream's from now on
+	if _, ok := v.readBody(bodyLimit); !ok { // nothing of the request may be left on a connection that is the stream's from now on
 		return
 	}
 	if p := v.g.streams.reserve(); p != nil {
 		v.refuse(p, "", "")
 		return
 	}
+	w.Bind = string(v.bind()) // its next token has it
 	st := &stream{room: v.room, waiting: w, client: v.client()}
 	header := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-store\r\n" +
 		"X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nX-Waiting-Room: waiting\r\nConnection: close\r\n")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
@@ -74,10 +75,39 @@ type Room struct {
 	PageStatus  int          // of the page; 0: 200
 	Compat      string       // CompatNone, CompatCloudflare
 	Estimator   string       // of package eta; empty: window
-	ETA         eta.Options  // of the estimator
+	Guard       Guard
+	ETA         eta.Options // of the estimator
 	// LearnWeights has an estimator by hours use the weights that it has seen, once it has.
 	LearnWeights bool
+	Identity     Identity
+	// SessionRequests is how many requests one session may make, over all gateways.
+	SessionRequests Quota
 }
+
+// Identity says where a request's account stands, and that an account has one place. The zero value: there are none.
+type Identity struct {
+	OnePlace  bool
+	Header    string // that trusted proxies set; from others it is neither read nor forwarded
+	JWKSURL   string // keys of the site's own JWTs; empty: they name nobody
+	JWTCookie string // that holds one; empty: Authorization alone
+	JWT       token.AccountRules
+	LoginURL  string // where the page sends those without an account; empty: nowhere
+	Anonymous bool   // those without an account get places of their own
+}
+
+// Guard is what a place costs whoever joins.
+type Guard struct {
+	Proof   string       // ProofNone, …; empty: none
+	Effort  guard.Effort // of a proof
+	Captcha guard.Captcha
+}
+
+// When a proof of work is asked for.
+const (
+	ProofNone   = "none"
+	ProofAuto   = "auto" // while there is a line, or many join
+	ProofAlways = "always"
+)
 
 // Additions to the JSON for clients of another product.
 const (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/token"
 )
@@ -22,6 +23,7 @@ type outlooks struct {
 	learns    bool // the weights of hours
 	taught    bool
 	buckets   []eta.Bucket
+	joins     guard.Rate
 	fallback  string       // of the last forecast
 	errors    recent       // promised over real of those let in lately
 	kept      recent       // failed: the wait lay outside the range that was promised
@@ -33,6 +35,7 @@ type outlook struct {
 	snapshot *admission.Snapshot
 	forecast *eta.Forecast
 	pace     pace.Plan
+	joining  float64 // joins a second
 }
 
 // outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
@@ -54,6 +57,9 @@ func (r *room) outlook() *outlook {
 		return o
 	}
 	o = &outlook{snapshot: s, forecast: r.forecast(s)}
+	if s.Known {
+		o.joining = r.joins.Observe(s.RedisTime, s.Joins)
+	}
 	var tail float64
 	if e := o.forecast.At(s.Waiting); e.Known {
 		tail = e.Seconds

@@ -32,6 +32,11 @@ var (
 	problemMethod        = &problem{405, "method_not_allowed", "Method not allowed", "The Allow header names the methods of this address.", 0, quiet, false}
 	problemTokenMissing  = &problem{401, "token_missing", "A token is needed", "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", 0, quiet, false}
 	problemTokenInvalid  = &problem{401, "token_invalid", "The token does not verify", "Join again with POST tickets.", 0, quiet, false}
+	problemBound         = &problem{401, "token_bound", "Somebody else's token", "It was given to another network or another browser, and counts there alone. Join again with POST tickets.", 0, quiet, false}
+	problemAccount       = &problem{401, "account_required", "Please log in", "There is one place for each account here. Log in on the site, then come back to this page.", 0, quiet, false}
+	problemAccounts      = &problem{503, "accounts_unavailable", "Temporarily unavailable", "Who you are cannot be checked right now. A place in line is kept.", 5, slog.LevelWarn, false}
+	problemOtherAccount  = &problem{401, "token_account", "Another account's place", "The token belongs to another account than the one that you are logged in with. Join again with POST tickets.", 0, quiet, false}
+	problemSpentAccount  = &problem{429, "account_spent", "Too many places", "This account has given up too many places lately. Try again in a quarter of an hour.", 900, quiet, false}
 	problemCrossSite     = &problem{403, "cross_site", "Not from this site", "Another site's page may not do this; cors_origins names those that may.", 0, quiet, false}
 	problemBodyTooLarge  = &problem{413, "body_too_large", "The body is too large", "A body here has at most 4096 bytes.", 0, quiet, true}
 	problemBodyBroken    = &problem{400, "body_broken", "The body broke off", "The body ended before its length, or its chunks are malformed.", 0, quiet, true}
@@ -46,10 +51,19 @@ var (
 	problemClosed        = &problem{503, "room_closed", "Closed", "This room is closed.", 30, quiet, false}
 	problemDraining      = &problem{503, "room_draining", "No new visitors", "This room takes nobody new at the moment; those in line are still served.", 30, quiet, false}
 	problemTooMany       = &problem{429, "too_many_joins", "Too many places", "Too many places were taken from this address or its network. Try again when Retry-After has passed; places that were given stay.", 30, quiet, false}
+	problemProofNeeded   = &problem{428, "proof_required", "A proof of work is needed", "GET the challenge, solve it, and POST tickets with the solution as altcha.", 0, quiet, false}
+	problemProof         = &problem{422, "proof_invalid", "The proof does not verify", "GET a new challenge of this room and solve that.", 0, quiet, false}
+	problemProofLate     = &problem{422, "proof_expired", "The proof came too late", "GET a new challenge; the expires in its salt says how long it may be answered.", 0, quiet, false}
+	problemProofSpent    = &problem{409, "proof_spent", "The proof is used up", "Its place has ended, and a proof makes one place. GET a new challenge.", 0, quiet, false}
+	problemCaptchaNeeded = &problem{428, "captcha_required", "A CAPTCHA is needed", "The challenge names its provider and site key; POST tickets with the answer as captcha.", 0, quiet, false}
+	problemCaptcha       = &problem{422, "captcha_failed", "The CAPTCHA's answer does not count", "Ask for another one.", 0, quiet, false}
+	problemCaptchaAway   = &problem{503, "captcha_unavailable", "The CAPTCHA cannot be checked", "Its provider does not answer. Try again in a moment.", 5, slog.LevelWarn, false}
+	problemNoChallenge   = &problem{404, "no_challenge", "No challenge", "This room asks for none.", 0, quiet, false}
 	problemFull          = &problem{503, "room_full", "The line is full", "Try again in a while.", 30, quiet, false}
 	problemStore         = &problem{503, "store_unavailable", "Temporarily unavailable", "New visitors cannot be taken right now. A place in line is kept.", 5, slog.LevelWarn, false}
 	problemStreams       = &problem{503, "streams_full", "Too many event streams", "Poll the status instead, or try again.", 15, quiet, false}
 	problemShuttingDown  = &problem{503, "shutting_down", "Restarting", "Try again; a place in line is kept.", 1, quiet, true}
+	problemRequests      = &problem{429, "session_requests", "Too many requests", "This session makes more requests than it may. It goes on; wait for as long as Retry-After says.", 1, quiet, false}
 	problemPassNeeded    = &problem{503, "pass_needed", "Waiting room", "This request needs a pass.", 10, quiet, false}
 	problemPrefetch      = &problem{503, "prefetch", "Waiting room", "Prefetches are not served while people wait.", 10, quiet, false}
 	problemInternal      = &problem{500, "internal", "Something broke", "It was not your request; it has been logged.", 0, slog.LevelError, false}
@@ -59,8 +73,9 @@ var (
 // problems lists the table, for its tests and for the description of the API.
 var problems = []*problem{
 	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
-	problemTokenInvalid, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
+	problemTokenInvalid, problemBound, problemAccount, problemAccounts, problemOtherAccount, problemSpentAccount, problemRequests, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
+	problemProofNeeded, problemProof, problemProofLate, problemProofSpent, problemCaptchaNeeded, problemCaptcha, problemCaptchaAway, problemNoChallenge,
 	problemDraining, problemTooMany, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,
 	problemOriginBad, problemOriginSlow, problemOriginBusy, problemRequestSlow, problemRequest, problemLarge,
@@ -97,6 +112,8 @@ func problemOfRefusal(r admission.Refusal) *problem {
 		return problemFull
 	case admission.TooMany:
 		return problemTooMany
+	case admission.Spent:
+		return problemSpentAccount
 	}
 	return problemStore
 }

@@ -3,10 +3,12 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -51,6 +53,9 @@ type room struct {
 	bypass  []bypassRule
 	cors    map[string]bool
 	metrics *roomMetrics
+	proofs  *guard.Proofs // nil where none are asked for
+	// identity is nil where places are no accounts'.
+	identity *identified
 
 	estimator eta.Estimator
 	*outlooks
@@ -107,8 +112,8 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 	return o.pace.First(r.line.Arriving(), float64(p.wait.seconds), p.wait.known, random)
 }
 
-// newRoom makes a room ready. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, error) {
+// newRoom makes a room ready. keys are those of its jwks_url, nil without one. old is the room of that id so far, or nil.
+func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -129,11 +134,21 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 	for _, site := range o.CORSOrigins {
 		r.cors[site] = true
 	}
+	if o.Identity.OnePlace {
+		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}
+	}
 	var err error
 	if r.bypass, err = newBypass(o.Bypass, r); err != nil {
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
+	if r.options.Guard.asks() {
+		o.Page.Guard.Script = func(lang string) string { return own + "/" + scripts().Name(lang) }
+		o.Page.Guard.Scripts, o.Page.Guard.Frames = o.Guard.Captcha.Sources()
+	}
+	if p := o.Guard.Proof; p != "" && p != ProofNone {
+		r.proofs = guard.NewProofs(derive(idKey, "altcha", o.ID))
+	}
 	if r.page, err = page.New(o.Page); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}

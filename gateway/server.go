@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -32,6 +33,9 @@ type Gateway struct {
 	streams *streams
 	cache   *token.Cache
 	touched touches
+	captcha *guard.Verifier
+	metered *requests
+	began   time.Time
 	visits  sync.Pool
 	random  func() float64
 
@@ -67,7 +71,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 	if metrics == nil {
 		metrics = NewMetrics(o.Registerer, o.Version)
 	}
-	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), random: rand.Float64}
+	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), metered: &requests{}, began: time.Now(), random: rand.Float64, captcha: guard.NewVerifier()}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.visits.New = func() any {
 		v := &visit{direct: &fasthttp.Response{}}
@@ -169,6 +173,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.background.Wait()
 	defer g.end()
 	defer g.closeOrigins()
+	defer g.captcha.Close()
 	g.streams.close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -10,10 +10,12 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/promscore"
+	"github.com/anteroom/anteroom/token"
 )
 
 // prefaces are the values of proxy_protocol.
@@ -82,10 +84,35 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 		}
 		room.Policy.Adaptive.Scorer = scorer
 	}
+	if q, err := r.Guard.Requests(); err == nil { // else Validate has said so
+		room.SessionRequests = gateway.Quota{N: q.N, Per: q.Per}
+	}
+	i := r.Identity
+	room.Identity = gateway.Identity{
+		OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow",
+		JWKSURL: i.JWKSURL, JWTCookie: i.JWTCookie, JWT: token.AccountRules{Claim: i.JWTClaim, Issuer: i.JWTIssuer, Audience: i.JWTAudience},
+	}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
 	}
-	return room, nil
+	var err error
+	room.Guard, err = guardOptions(&r.Guard)
+	return room, err
+}
+
+func guardOptions(g *config.Guard) (gateway.Guard, error) {
+	secret, err := g.Captcha.Secret()
+	if err != nil {
+		return gateway.Guard{}, fmt.Errorf("guard.captcha.secret_file: %w", err)
+	}
+	return gateway.Guard{
+		Proof:  g.ProofOfWork,
+		Effort: guard.Effort{Number: g.Proof.Number, Most: g.Proof.Most, JoinRate: g.Proof.JoinRate.PerSecond()},
+		Captcha: guard.Captcha{
+			Provider: g.Captcha.Provider, SiteKey: g.Captcha.SiteKey, Secret: secret, VerifyURL: g.Captcha.VerifyURL,
+			Open: g.Captcha.OnFail == "open", Timeout: g.Captcha.Timeout,
+		},
+	}, nil
 }
 
 func policy(cfg *config.Config, r *config.Room) admission.Policy {

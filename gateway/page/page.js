@@ -21,7 +21,7 @@ const remember = (store, value) => {
   try { window[store].setItem(key, JSON.stringify(value)); return true; } catch { return false; }
 };
 
-let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone, doubted, back, milestone, sound;
+let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone = data.state === "proof", doubted, back, milestone, sound;
 let line = recall("localStorage");
 let visit = recall("sessionStorage");
 let note = data.state === "expired" ? read("note") : visit.why ? lost(visit.why) : "";
@@ -130,6 +130,7 @@ function hear(status) {
   const state = status.state;
   if (state === "admitted" || state === "active") return goOn();
   if (state === "lapsed" || state === "ended") return rejoin(state);
+  if (state === "expired" && !status.token) return rejoin(status.reason);
   if (status.reason === "joins") return load(location.href);
   if (state === "expired") note = lost(status.reason);
   show(status);
@@ -235,4 +236,4 @@ if (+opens) put("opens", say("opens", {t: opens.toLocaleString(root.lang, {dateS
 if (data.joined && +data.place) place({position: +data.place, joined_at: data.joined});
 put("note", note);
 link();
-timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * Math.random()) : 1 + 2 * Math.random()));
+if (!gone) timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * Math.random()) : 1 + 2 * Math.random()));

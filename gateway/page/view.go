@@ -9,7 +9,7 @@ import (
 
 // View is what one visitor's page shows. Numbers that are zero are unknown and are not shown.
 type View struct {
-	State        string // waiting, admitted, prequeue, rejected, expired; anything else reads as waiting
+	State        string // waiting, admitted, prequeue, rejected, expired, proof (something has to be done first); anything else reads as waiting
 	Reason       string // rejected: closed, draining, full, joins; expired: late, reset, removed, lapsed, ended, missing
 	Position     int64  // from 1
 	Ahead        int64  // people before this visitor
@@ -38,6 +38,7 @@ type Data struct {
 	Site      string // the title of the site
 	Absence   string // seconds that a place is kept
 	Keep      string // says so
+	Guard     string // address of the script that a room with a guard needs; else empty
 
 	// What differs from one visitor to the next; all may be empty but State, PageTitle, Heading, Refresh and Reload.
 	PageTitle   string
@@ -79,6 +80,10 @@ func (d *Data) fill(w *words, v *View) {
 	kind := v.State
 	switch v.State {
 	case "admitted", "prequeue":
+	case "proof":
+		if reasons[v.Reason] {
+			d.Note = w.plain[v.Reason]
+		}
 	case "rejected":
 		if kind = v.Reason; kind != "draining" && kind != "full" && kind != "joins" {
 			kind = "closed"
