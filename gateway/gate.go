@@ -173,14 +173,14 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 // join takes a ticket, or lets the request itself through at once. lost, when not empty, is why a former ticket is
 // replaced.
 func (v *visit) join(lost string) {
-	if v.who == navigation {
+	asks := v.room.asks()
+	if v.who == navigation && (!asks || v.account.state == accountKnown) {
 		v.remember()
 	}
 	a, ok := v.arrival()
 	if !ok {
 		return
 	}
-	asks := v.room.asks()
 	if asks && !a.Account {
 		v.askFirst(lost)
 		return
