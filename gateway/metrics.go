@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/control"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
@@ -201,6 +202,7 @@ type collector struct {
 	g                                                        *Gateway
 	waiting, parked, active, admitted, rate, limit, age, up  *prometheus.Desc
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
+	target, adaptiveP95, adaptiveErrors, adaptiveHealth      *prometheus.Desc
 	coverage, fallback                                       *prometheus.Desc
 
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
@@ -238,23 +240,28 @@ func newCollector(g *Gateway) *collector {
 		admitted:    d("admitted_unclaimed", "Tickets that were let in and not claimed yet."),
 		rate:        d("rate", "Admissions per second over the last ten seconds."),
 		limit:       d("rate_limit", "Admissions per second that the room allows."),
-		age:         d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
-		joins:       d("joins_total", "Places taken, those let in at once included, since the store began."),
-		admissions:  d("admissions_total", "Visitors let in, those let in at once included, since the store began."),
-		claims:      d("claims_total", "Admissions claimed, since the store began."),
-		lapsed:      d("lapsed_total", "Admissions not claimed in time, since the store began."),
-		abandoned:   d("abandoned_total", "Places given up or lost by absence, since the store began."),
-		gatewaysIn:  d("gateways", "Gateways that serve the room."),
-		number:      d("proof_number", "Tries that a proof of work takes at most; 0 while none is asked for."),
-		coverage:    d("eta_coverage", "Share of the last 1024 ranges, of places followed through the line, that held."),
-		fallback:    prometheus.NewDesc(namespace+"_eta_fallback", "1 while the model is not used for estimates, for that reason.", []string{"room", "reason"}, nil),
-		up:          prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
+		target:      d("rate_target", "Admissions per second that the controller of an adaptive room has come to."),
+
+		adaptiveP95:    d("adaptive_latency_seconds", "The origin's time to first byte that an adaptive room goes by."),
+		adaptiveErrors: d("adaptive_error_ratio", "The origin's share of failed requests that an adaptive room goes by."),
+		adaptiveHealth: d("adaptive_health", "What an adaptive room makes of it: 1 healthy, 0.5 strained, 0 unhealthy; absent while it cannot tell."),
+		age:            d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
+		joins:          d("joins_total", "Places taken, those let in at once included, since the store began."),
+		admissions:     d("admissions_total", "Visitors let in, those let in at once included, since the store began."),
+		claims:         d("claims_total", "Admissions claimed, since the store began."),
+		lapsed:         d("lapsed_total", "Admissions not claimed in time, since the store began."),
+		abandoned:      d("abandoned_total", "Places given up or lost by absence, since the store began."),
+		gatewaysIn:     d("gateways", "Gateways that serve the room."),
+		coverage:       d("eta_coverage", "Share of the last 1024 ranges, of places followed through the line, that held."),
+		fallback:       prometheus.NewDesc(namespace+"_eta_fallback", "1 while the model is not used for estimates, for that reason.", []string{"room", "reason"}, nil),
+		up:             prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
+		number:         d("proof_number", "Tries that a proof of work takes at most; 0 while none is asked for."),
 	}
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
-		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
 	}
@@ -310,6 +317,27 @@ func (c *collector) collectBudget(out chan<- prometheus.Metric, origin string, u
 	put(c.budgetLines, prometheus.GaugeValue, float64(u.Lines))
 }
 
+func (c *collector) collectAdaptive(gauge func(*prometheus.Desc, float64), r *room, s *admission.Snapshot) {
+	line, ok := r.line.(*admission.Room)
+	if !ok {
+		return
+	}
+	at := line.Steering()
+	if at == nil {
+		return
+	}
+	if s.Target > 0 {
+		gauge(c.target, float64(s.Target)/1000)
+	}
+	if at.Origin.Gateways > 0 {
+		gauge(c.adaptiveP95, at.Origin.P95.Seconds())
+		gauge(c.adaptiveErrors, at.Origin.ErrorRate())
+	}
+	if at.Level != control.Unknown {
+		gauge(c.adaptiveHealth, float64(control.Unhealthy-at.Level)/2)
+	}
+}
+
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	up := 0.0
 	if c.g.core.Up() {
@@ -341,6 +369,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			continue
 		}
 		gauge(c.waiting, float64(s.Waiting))
+		c.collectAdaptive(gauge, r, s)
 		gauge(c.parked, float64(s.Parked))
 		gauge(c.active, float64(s.Active))
 		gauge(c.admitted, float64(s.Admitted))
