@@ -31,6 +31,10 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		f.OnlyWith = nil // there is something to add
 	}
 	f.ClientIP = v.peer.addr
+	f.DropField = nil
+	if !v.peer.trusted {
+		f.DropField = v.state.untrusted
+	}
 	f.Proto = ""
 	f.ForwardedFor, f.ForwardedHost, f.ForwardedPort = nil, nil, nil
 	if v.peer.trusted {

@@ -254,17 +254,12 @@ func TestValidate(t *testing.T) {
 func TestNotAvailable(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
 	rows := map[string]string{ // setting to a file that uses it
-		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"rooms[].queue.method":               room("queue: {method: lottery}"),
-		"rooms[].queue.opens_at":             room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.prequeue_at":          room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.draw_secret_file":     room("queue: {draw_secret_file: x}"),
-		"rooms[].identity.header":            room("identity: {header: X-User}"),
-		"rooms[].identity.jwt_claim":         room("identity: {jwt_claim: sub}"),
-		"rooms[].identity.jwks_url":          room("identity: {jwks_url: 'https://a.example/jwks'}"),
-		"rooms[].identity.one_place":         room("identity: {one_place: true}"),
-		"rooms[].guard.requests_per_session": room("guard: {requests_per_session: 100/10s}"),
-		"rooms[].events":                     room("events: [{name: x}]"),
+		"tracing.otlp_endpoint":          shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
+		"rooms[].queue.method":           room("queue: {method: lottery}"),
+		"rooms[].queue.opens_at":         room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
+		"rooms[].queue.prequeue_at":      room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
+		"rooms[].queue.draw_secret_file": room("queue: {draw_secret_file: x}"),
+		"rooms[].events":                 room("events: [{name: x}]"),
 	}
 	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]
