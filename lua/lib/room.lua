@@ -206,7 +206,8 @@ local function meter(s, p)
     available = function() return strategy.available(b) end,
     take = function(n) if n > 0 then strategy.take(b, n) end end,
     empty = function() b.level = spent(p) end,
-    rest = function() if leaky then strategy.take(b, 0) end end,
+    -- Of what nobody took a leaky bucket keeps one: whoever comes to a quiet room is let in at once.
+    rest = function() if leaky then b.level = math.min(b.level, TOKEN) end end,
     save = function() s.level, s.at, s.strategy, s.was = b.level, s.now, p.strategy, p.rate end,
     -- ahead is how many will be available in so many µs, if none is taken.
     ahead = function(us)
