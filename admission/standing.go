@@ -54,6 +54,9 @@ type Ticket struct {
 	Interval time.Duration
 	// Client lets a repeated claim be told from a copied token.
 	Client Client
+	// Joined is when it was signed, in seconds of Redis's clock; it is the place of a ticket without an Order in a room that
+	// is no lottery any more.
+	Joined int64
 	// Address is a hash of the client's, which join limits count; "": none.
 	Address string
 }
@@ -71,6 +74,8 @@ type Standing struct {
 	AdmittedAt int64
 	// First marks the claim that made the session; its repeats are Active as well.
 	First bool
+	// Gathering: the ticket has no Order before a lottery opens.
+	Gathering bool
 	// Offline marks an answer that was made without the store.
 	Offline bool
 }
