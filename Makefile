@@ -37,8 +37,8 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm
 	@tools/npm.sh
-	# -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
-	$(GO) test -race -count=1 -vet=off -timeout $(TEST_TIMEOUT) ./...
+	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
+	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) ./...
 	# What the race detector cannot follow: the proxy's own system calls, and allocations.
 	$(GO) test -vet=off -timeout 3m ./gateway ./gateway/proxy ./token ./eta
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...

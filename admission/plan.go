@@ -55,6 +55,19 @@ func (p *Plan) Draw(opens int64) *Draw {
 	return p.draws[opens]
 }
 
+// DrawAfter gives the first lottery that opens after a time; nil where none is planned.
+func (p *Plan) DrawAfter(now int64) (next *Draw) {
+	if p == nil {
+		return nil
+	}
+	for opens, d := range p.draws {
+		if opens > now && (next == nil || opens < next.Opens) {
+			next = d
+		}
+	}
+	return next
+}
+
 // Events gives the one in force, which for a lottery it is from when people gather, and the next one; nil for none.
 func (p *Plan) Events(now int64) (current, next *Event) {
 	if p == nil {
@@ -90,6 +103,30 @@ func (p Policy) At(now int64) Policy {
 		p.MinRate, p.MaxRate = min(p.MinRate, e.Rate), e.Rate
 	}
 	return p
+}
+
+// NextOpening is when a policy that is closed now opens by itself, and, should it then be a lottery, from when people gather
+// for that; 0: that is not known.
+func (p Policy) NextOpening(now int64) (opens, gathers int64) {
+	for _, at := range p.Plan.moments() {
+		if q := p.At(at); at > now && q.Method != Reject {
+			if q.Method == Lottery && q.OpensAt > at {
+				return q.OpensAt, q.PrequeueAt
+			}
+			return at, 0
+		}
+	}
+	return 0, 0
+}
+
+// NextClosing is when a policy that is open now closes by itself; 0: that is not known.
+func (p Policy) NextClosing(now int64) int64 {
+	for _, at := range p.Plan.moments() {
+		if at > now && p.At(at).Method == Reject {
+			return at
+		}
+	}
+	return 0
 }
 
 // moments are when the policy becomes another by itself.

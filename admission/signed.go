@@ -37,11 +37,7 @@ func (r *Room) enrolSigned(ctx context.Context) error {
 		if len(qs) == 0 {
 			return nil
 		}
-		args := make([]any, 0, 9*len(qs))
-		for _, q := range qs {
-			args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
-		}
-		if _, _, err := r.do(ctx, r.c.tickTimeout(), "room_enter", args...); redis.IsOOMError(err) {
+		if _, _, err := r.do(ctx, r.c.tickTimeout(), "room_enter", enterArgs(qs)...); redis.IsOOMError(err) {
 			return nil // later: a full store takes nobody new, and admits those it has
 		} else if err != nil {
 			return err

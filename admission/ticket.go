@@ -70,7 +70,8 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 	return out, nil
 }
 
-func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
+// enterArgs are the groups of room_enter.
+func enterArgs(qs []enterQ) []any {
 	args := make([]any, 0, 9*len(qs))
 	for _, q := range qs {
 		if q.kind == "charge" {
@@ -79,6 +80,11 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 		}
 		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
 	}
+	return args
+}
+
+func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
+	args := enterArgs(qs)
 	// One at a time: whoever is told a place must know of all who were enrolled before.
 	r.entering.Lock()
 	defer r.entering.Unlock()

@@ -103,7 +103,7 @@ func (v *visit) queue() {
 	}
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := pace.Spread(p.interval, p.most, v.g.random())
+	seconds := p.poll(v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -220,7 +220,7 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 	if seconds == 0 {
 		seconds = v.room.firstPoll(o, w, &p, v.g.random())
 	}
-	s := v.status(o, w, &p, stateWaiting)
+	s := v.status(o, w, &p, o.stateOf(w.Order))
 	s.refresh, s.token = seconds, v.token
 	if len(v.token) > 0 && p.wait.known {
 		v.room.promises.make(admission.ID(w.ID), v.now, p.wait.seconds)
@@ -231,7 +231,7 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 			view.State, view.Reason = "expired", lost
 		}
 		v.showPage(v.room.options.PageStatus, &view)
-		v.res.Header.Set("X-Waiting-Room", stateWaiting)
+		v.res.Header.Set("X-Waiting-Room", s.state)
 		return
 	}
 	s.reason = lost
@@ -250,11 +250,20 @@ func (v *visit) status(o *outlook, w *token.Waiting, p *prospect, state string) 
 // status of a ticket at now, in µs of Redis's clock.
 func (r *room) status(o *outlook, w *token.Waiting, p *prospect, state string, now int64) status {
 	policy := &o.snapshot.Policy
-	return status{
-		room: r.id, state: state, position: p.position, waiting: o.snapshot.Waiting, eta: p.wait,
+	s := status{
+		room: r.id, state: state, position: p.position, waiting: o.snapshot.Waiting + o.unheard, eta: p.wait,
 		joinedAt: joinedAt(w), message: policy.Message, paused: policy.Paused,
-		compat: r.options.Compat == CompatCloudflare, now: now,
+		compat: r.options.Compat == CompatCloudflare, policy: policy, inEvent: o.event, now: now,
 	}
+	switch state {
+	case statePrequeue:
+		s.waiting, s.opensAt = o.snapshot.Prequeued, o.opens
+	case stateRejected:
+		s.opensAt = o.opens
+	case stateWaiting:
+		s.closesAt = o.closes
+	}
+	return s
 }
 
 // view is the page's form of a status.
@@ -267,6 +276,12 @@ func (s *status) view() page.View {
 	if s.position > 0 {
 		view.Ahead = s.position - 1
 	}
+	if s.opensAt > 0 {
+		view.OpensAt = formatTime(s.opensAt)
+	}
+	if s.closesAt > 0 {
+		view.ClosesAt = formatTime(s.closesAt)
+	}
 	if s.joinedAt > 0 {
 		view.JoinedAt = formatTime(s.joinedAt)
 	}
@@ -276,6 +291,10 @@ func (s *status) view() page.View {
 // reject answers that no ticket is given.
 func (v *visit) reject(why admission.Refusal) {
 	p := problemOfRefusal(why)
+	if p == problemClosed {
+		v.shut = v.room.outlook().coming
+		p = p.until(&v.shut, v.now)
+	}
 	if v.who != navigation || p == problemStore {
 		v.refuse(p, "", "")
 		if p != problemStore {
@@ -285,6 +304,9 @@ func (v *visit) reject(why admission.Refusal) {
 	}
 	policy := &v.room.line.Snapshot().Policy
 	v.outcome = refused
-	view := page.View{State: stateRejected, Reason: p.code[len("room_"):], RefreshAfter: p.retry, Message: policy.Message, Paused: policy.Paused}
+	view := page.View{State: stateRejected, Reason: p.code[len("room_"):], RefreshAfter: min(p.retry, problemClosed.retry), Message: policy.Message, Paused: policy.Paused}
+	if v.shut.opens > 0 {
+		view.OpensAt = formatTime(v.shut.opens)
+	}
 	v.showPage(p.status, &view)
 }

@@ -50,7 +50,7 @@ func (v *visit) serveTickets() {
 	}
 	id := randomID()
 	if nonce != "" {
-		id = mixed(id, nonce)
+		id = mixed(id, []byte(nonce))
 	}
 	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: pace.LongestFirst}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
@@ -95,7 +95,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 	if p.wait.known {
 		v.room.promises.make(a.ID, v.now, p.wait.seconds)
 	}
-	out := v.status(o, &w, &p, stateWaiting)
+	out := v.status(o, &w, &p, o.stateOf(w.Order))
 	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token
 	v.json(code, &out)
 }
@@ -104,7 +104,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 func (v *visit) again(w *token.Waiting) bool {
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := pace.Spread(p.interval, p.most, v.g.random())
+	seconds := p.poll(v.g.random())
 	t := v.ticket(w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -185,11 +185,13 @@ func parseJoin(body []byte) (nonce, field, detail string) {
 	return *text, "", ""
 }
 
-// mixed is an id in which the client's nonce has a say.
-func mixed(id token.ID, nonce string) token.ID {
-	h := hmac.New(sha256.New, id[:])
-	h.Write([]byte(nonce))
-	return token.ID(h.Sum(nil)[:len(id)])
+// mixed is an id in which the client's nonce has a say: its last eight bytes are the first of HMAC-SHA256 over the nonce by its
+// first eight, so whoever knows the nonce sees in the id that it was used.
+func mixed(id token.ID, nonce []byte) token.ID {
+	h := hmac.New(sha256.New, id[:len(id)/2])
+	h.Write(nonce)
+	copy(id[len(id)/2:], h.Sum(nil))
+	return id
 }
 
 func validKey(key []byte) bool {
@@ -221,7 +223,7 @@ func (v *visit) keyedID(key []byte, generation int) token.ID {
 	var g [8]byte
 	binary.BigEndian.PutUint64(g[:], uint64(generation))
 	field(g[:])
-	return token.ID(h.Sum(nil)[:16])
+	return mixed(token.ID(h.Sum(nil)[:16]), key)
 }
 
 // joinKeyed gives the place that a key holds, or the next one where the former has ended.
@@ -242,6 +244,9 @@ func (v *visit) joinKeyed(key []byte) {
 		s, refusal, err := v.room.line.Join(v.g.life, a)
 		if err == nil && refusal == admission.Granted && s.State > admission.Active {
 			continue
+		}
+		if s.Gathering && !s.First && !s.Offline {
+			code = 200 // it was confirmed before; the line holds nothing of it
 		}
 		v.joined(code, &a, s, refusal, err)
 		return

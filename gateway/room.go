@@ -22,6 +22,7 @@ type line interface {
 	Age() time.Duration
 	Ahead(order int64) int64
 	Arriving() int64
+	UnheardBefore(order int64) int64
 	Settled(admission.ID) bool
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
@@ -77,6 +78,9 @@ type outlook struct {
 	snapshot *admission.Snapshot
 	forecast *eta.Forecast
 	pace     pace.Plan
+
+	gathering pace.Gathering // before the opening of a lottery; Left is as of then
+	coming
 }
 
 // outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
@@ -107,6 +111,12 @@ func (r *room) outlook() *outlook {
 		tail = e.Seconds
 	}
 	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
+	if o.gathers = s.Gathering(); o.gathers {
+		o.gathering = pace.Gathering{
+			Spread: s.Policy.Spread(s.Prequeued).Seconds(), People: s.Prequeued, Budget: r.options.PollBudget, Quarter: s.Policy.Absence.Seconds() / 4,
+		}
+	}
+	o.coming = r.coming(s)
 	r.latest.Store(o)
 	return o
 }
@@ -132,18 +142,37 @@ type prospect struct {
 	wait     wait
 	interval float64 // s
 	most     float64 // s; the longest that the interval may be
+
+	gathering *pace.Gathering // before the opening of a lottery
+}
+
+// poll is when to poll next, in seconds.
+func (p *prospect) poll(random float64) int {
+	if p.gathering != nil {
+		return p.gathering.Next(random)
+	}
+	return pace.Spread(p.interval, p.most, random)
 }
 
 // prospect of a ticket of that order. It is the same on every gateway that has read the same snapshot.
 func (r *room) prospect(o *outlook, order int64) prospect {
 	var p prospect
+	if o.gathers && order == 0 {
+		g := o.gathering
+		g.Left = float64(o.snapshot.Policy.OpensAt-r.line.RedisNow()) / 1e6
+		p.gathering = &g
+		return p
+	}
 	if !o.snapshot.Known || order == 0 {
 		p.interval, p.most = o.pace.Interval(0, 0, false), o.pace.Most(0, false)
 		return p
 	}
-	ahead := max(r.line.Ahead(order), 0)
+	ahead := max(r.line.Ahead(order), 0) + r.line.UnheardBefore(order)
 	p.position = ahead + 1
-	if e := o.forecast.At(ahead); e.Known {
+	if e := o.forecast.At(ahead); e.Known && !o.gathers {
+		if rest := float64(o.snapshot.Hold-r.line.Now()) / 1e6; o.drawing && rest > 0 { // nobody is let in before
+			e.Seconds, e.Low, e.High = e.Seconds+rest, e.Low+rest, e.High+rest
+		}
 		least := int64(0)
 		if floor := o.snapshot.Policy.MinWait; floor > 0 {
 			least = max(0, (order+floor.Microseconds()-r.line.Now()+999_999)/1e6)
@@ -164,6 +193,12 @@ func ceil(f float64) int64 {
 
 // firstPoll is when the holder of a new ticket is to poll first, in seconds.
 func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float64) int {
+	if p.gathering != nil && w.Epoch != "" {
+		return p.poll(random)
+	}
+	if p.gathering != nil { // what nobody has confirmed is not drawn
+		return min(o.pace.First(0, 0, false, random), max(1, int(p.gathering.Left)))
+	}
 	if w.Epoch != "" { // it is enrolled, and polls to be let in
 		return o.pace.First(0, float64(p.wait.seconds), p.wait.known, random)
 	}

@@ -43,7 +43,8 @@ type visit struct {
 	private bool   // a first pass is among the cookies: the answer is for nobody else
 	newPass []byte // for X-Waiting-Room-Pass
 
-	lobby    bool // the page itself was asked for: there is no request to let through
+	shut     coming // of a room that is closed: until when
+	lobby    bool   // the page itself was asked for: there is no request to let through
 	to       proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
 	direct   *fasthttp.Response             // res where ctx is nil
@@ -200,7 +201,7 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
 	return admission.Ticket{
 		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
-		Interval: time.Duration(seconds) * time.Second, Client: v.client(),
+		Interval: time.Duration(seconds) * time.Second, Client: v.client(), Joined: w.IssuedAt,
 	}
 }
 

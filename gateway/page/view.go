@@ -22,7 +22,8 @@ type View struct {
 	Message      string // the operator's, plain text
 	Paused       bool
 	JoinedAt     string // RFC 3339, as in the status object: tells one place from another
-	OpensAt      string // RFC 3339; prequeue only
+	OpensAt      string // RFC 3339; prequeue, and rejected where it is known
+	ClosesAt     string // RFC 3339, where it is known
 
 	AcceptLanguage string // the request header
 }

@@ -24,10 +24,6 @@ var gatewayLater = []unavailable{
 	{"rooms[].admission.shadow", nil, "leave it false"},
 	{"rooms[].admission.prometheus.url", nil, "leave it empty"},
 	{"rooms[].admission.prometheus.query", nil, "leave it empty"},
-	{"rooms[].queue.method", []string{"fifo", "passthrough", "reject"}, "use fifo, passthrough or reject"},
-	{"rooms[].queue.opens_at", nil, "leave it empty"},
-	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
-	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
 	{"rooms[].eta.estimator", []string{"window"}, "use window"},
 	{"rooms[].identity.header", nil, "leave it empty"},
 	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
@@ -39,7 +35,6 @@ var gatewayLater = []unavailable{
 	{"rooms[].guard.captcha.provider", nil, "leave it empty"},
 	{"rooms[].guard.captcha.site_key", nil, "leave it empty"},
 	{"rooms[].guard.captcha.secret_file", nil, "leave it empty"},
-	{"rooms[].events", nil, "leave the list empty"},
 }
 
 func (c *checker) unavailable(cfg any, later []unavailable) {

@@ -1,0 +1,238 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// plant is an origin under visitors, on a virtual clock of 50 ms a step. Every visitor makes some requests over a few seconds;
+// the origin answers so many visitors' worth of them a second. What it cannot answer queues up, and what would queue for too
+// long fails at once.
+type plant struct {
+	capacity func(t float64) float64 // visitors a second
+	smooth   bool                    // latency grows on the way to the capacity; else only beyond it
+	noise    float64                 // σ of the logarithm of a latency
+	spread   float64                 // seconds over which a visitor's requests come
+	demand   float64                 // visitors a second that want in; 0: any number
+	delay    int                     // seconds by which the measurements are late
+	gateways int
+	policy   Policy
+	start    int64
+	rng      *rand.Rand
+}
+
+const (
+	plantStep = 0.05
+	requests  = 4     // a visitor
+	service   = 0.020 // seconds, without a load
+	patience  = 1.5   // seconds of queue beyond which requests fail
+	plantSpan = 3     // seconds of the sliding window
+)
+
+// second is what was seen in one.
+type second struct {
+	rate, capacity, admitted float64
+	errors, requests         int64
+	p95                      time.Duration
+	level                    Level
+}
+
+func (p plant) run(seconds int) []second {
+	s := State{Rate: p.start}
+	policy := p.policy
+	var out []second
+	due := make([]float64, int((p.spread+2)/plantStep)+2) // requests by the step in which they come, a ring
+	var backlog, credit, utilized float64
+	perGateway := make([][]Histogram, seconds) // by second
+	var admitted []float64
+	for sec := range seconds {
+		hs := make([]Histogram, max(1, p.gateways))
+		row := second{rate: float64(s.Rate) / 1000}
+		for i := range int(1 / plantStep) {
+			t := float64(sec) + float64(i)*plantStep
+			c := p.capacity(t) * requests
+			row.capacity = p.capacity(t)
+			want := float64(s.Rate) / 1000 * plantStep
+			if p.demand > 0 {
+				want = min(want, p.demand*plantStep)
+			}
+			credit += want
+			at := sec*int(1/plantStep) + i
+			for ; credit >= 1; credit-- {
+				row.admitted++
+				due[at%len(due)]++
+				for range requests - 1 {
+					due[(at+int(p.rng.Float64()*p.spread/plantStep))%len(due)]++
+				}
+			}
+			n := due[at%len(due)]
+			due[at%len(due)] = 0
+			utilized += (n/(c*plantStep) - utilized) * plantStep // over a second
+			for range int(n) {
+				h := &hs[p.rng.IntN(len(hs))]
+				wait := backlog / c
+				if wait > patience {
+					h.Add(time.Millisecond, true)
+					row.errors++
+				} else {
+					backlog++
+					latency := service
+					if p.smooth {
+						latency /= 1 - min(0.97, utilized)
+					}
+					latency = (latency + wait) * math.Exp(p.noise*p.rng.NormFloat64())
+					h.Add(time.Duration(latency*float64(time.Second)), false)
+				}
+				row.requests++
+			}
+			backlog = max(0, backlog-c*plantStep)
+		}
+		perGateway[sec] = hs
+		admitted = append(admitted, row.admitted)
+		var merged Histogram
+		for back := range plantSpan {
+			if at := sec - p.delay - back; at >= 0 {
+				for i := range perGateway[at] {
+					merged.Merge(&perGateway[at][i])
+				}
+			}
+		}
+		var lately float64
+		for _, n := range admitted[max(0, len(admitted)-5):] {
+			lately += n
+		}
+		h := merged.Health()
+		s = Next(policy, s, int64(sec+1)*1_000_000, h, Usage{Rate: lately / float64(min(5, len(admitted))), Wanted: p.demand == 0 || p.demand > float64(s.Rate)/1000})
+		row.p95, row.level = h.P95, s.Level
+		out = append(out, row)
+	}
+	return out
+}
+
+// settled is after how many seconds from a change on the rate stays between the shares of the capacity.
+func settled(rows []second, from, to int, low, high float64) int {
+	for i := to - 1; i >= from; i-- {
+		if r := rows[i].rate / rows[i].capacity; r < low || r > high {
+			return i + 1 - from
+		}
+	}
+	return 0
+}
+
+// turns counts changes of direction of more than 3 % of the rate, and says how far apart its extremes are.
+func turns(rows []second) (n int, swing float64) {
+	low, high := rows[0].rate, rows[0].rate
+	up, down := false, false
+	least, most := low, high
+	for _, r := range rows {
+		least, most = min(least, r.rate), max(most, r.rate)
+		low, high = min(low, r.rate), max(high, r.rate)
+		if r.rate > low*1.03 && !up {
+			n, up, down, high = n+1, true, false, r.rate
+		}
+		if r.rate < high*0.97 && !down {
+			n, down, up, low = n+1, true, false, r.rate
+		}
+		if up {
+			low = max(low, r.rate*0.97)
+		}
+		if down {
+			high = min(high, r.rate*1.03)
+		}
+	}
+	return n, (most - least) / rows[0].capacity
+}
+
+func TestGradientFollowsTheCapacity(t *testing.T) {
+	capacity := func(t float64) float64 {
+		if t >= 90 && t < 180 {
+			return 40
+		}
+		return 100
+	}
+	base := plant{capacity: capacity, spread: 3, start: 50_000, noise: 0.15,
+		policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
+	// low is what counts as settled from below, as a share of the capacity: with the target at five times the latency of an
+	// origin without a load, one whose latency grows with its load is to be kept at little more than half of it, and so is
+	// one of which every twentieth request is slow anyhow.
+	for _, row := range []struct {
+		name  string
+		low   float64
+		after int // seconds
+		with  func(p *plant)
+	}{
+		{"latency grows beyond the capacity", 0.7, 30, func(*plant) {}},
+		{"latency grows with the load", 0.5, 30, func(p *plant) { p.smooth = true }},
+		{"noise", 0.55, 30, func(p *plant) { p.noise = 0.4 }},
+		{"noise and load", 0.33, 30, func(p *plant) { p.noise, p.smooth = 0.4, true }},
+		{"eight gateways", 0.7, 30, func(p *plant) { p.gateways = 8 }},
+		{"1 s late", 0.7, 30, func(p *plant) { p.delay = 1 }},
+		{"2 s late", 0.7, 50, func(p *plant) { p.delay = 2 }},
+		{"2 s late, with the load", 0.5, 30, func(p *plant) { p.delay, p.smooth = 2, true }},
+		{"long visits", 0.7, 30, func(p *plant) { p.spread = 8 }},
+		{"long visits, with the load", 0.5, 30, func(p *plant) { p.spread, p.smooth = 8, true }},
+		{"a narrow range", 0.7, 30, func(p *plant) { p.policy.MaxRate, p.policy.MinRate = 110_000, 20_000 }},
+		{"a wide range", 0.7, 30, func(p *plant) { p.policy.MaxRate, p.policy.MinRate = 1_000_000, 1_000 }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for seed := range uint64(5) {
+				p := base
+				p.rng = rand.New(rand.NewPCG(seed, 7))
+				row.with(&p)
+				rows := p.run(270)
+				for k, span := range [][2]int{{0, 90}, {90, 180}, {180, 270}} {
+					after := settled(rows, span[0], span[1], row.low, 1.2)
+					var errs, reqs int64
+					var most float64
+					for _, r := range rows[span[0]+row.after : span[1]] {
+						errs, reqs, most = errs+r.errors, reqs+r.requests, max(most, r.rate/r.capacity)
+					}
+					n, swing := turns(rows[span[0]+row.after : span[1]])
+					text := fmt.Sprintf("seed %d, %3.0f visitors/s: settled after %2d s, then at most %.2f of it, %.3f %% errors, %d turns, swing %.2f",
+						seed, rows[span[0]].capacity, after, most, 100*float64(errs)/float64(reqs), n, swing)
+					if after > row.after || most > 1.2 || errs*100 > reqs || n > 12 || swing > 0.4 {
+						t.Errorf("part %d, %s", k, text)
+						for i, r := range rows[span[0]:span[1]] {
+							t.Logf("%3d s: rate %6.1f admitted %3.0f p95 %6.0f ms errors %d/%d %v", i, r.rate, r.admitted, r.p95.Seconds()*1000, r.errors, r.requests, r.level)
+						}
+					} else if seed == 0 {
+						t.Log(text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestIdleLineTeachesNothing: what is not used does not grow, and is there when the crowd comes.
+func TestIdleLineTeachesNothing(t *testing.T) {
+	p := plant{capacity: func(float64) float64 { return 100 }, spread: 3, start: 60_000, demand: 10, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
+		policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
+	for i, r := range p.run(120) {
+		if r.rate != 60 {
+			t.Fatalf("after %d s the rate is %v, though 10 a second came", i, r.rate)
+		}
+	}
+}
+
+// TestStepsDoNotFlap: an origin that bears the lower rate and not the higher is tried ever more rarely.
+func TestStepsDoNotFlap(t *testing.T) {
+	p := plant{capacity: func(float64) float64 { return 60 }, spread: 3, start: 50_000, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
+		policy: Policy{Mode: ModeStep, MinRate: 10_000, MaxRate: 90_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
+	rows := p.run(1200)
+	changes := [2]int{}
+	for i, r := range rows[1:] {
+		if r.rate != 10 && r.rate != 50 && r.rate != 90 {
+			t.Fatalf("a rate of %v is no step", r.rate)
+		}
+		if r.rate != rows[i].rate {
+			changes[i/600]++
+		}
+	}
+	if changes[1] > 24 || changes[1] > changes[0] {
+		t.Fatalf("%d changes in the first ten minutes, %d in the next", changes[0], changes[1])
+	}
+}
