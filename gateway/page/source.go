@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"regexp"
 	"strings"
 )
 
@@ -52,8 +53,26 @@ func squeezeJS(s string) string {
 		squeeze(&out, line, "{}()[]=,;:?&|<>*/%+-!")
 		out.WriteByte('\n')
 	}
-	return strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String())
+	return shorten(strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String()))
 }
+
+// names are those of the script's own variables that are long, often used, and nowhere a property or a part of a text.
+var names = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|channel|chime|delay|digits|doubted|failures|heading|line|milestone|number|parts|plural|recall|rejoin|relative|remember|visit)\b`)
+
+// shorten gives these names of two characters.
+func shorten(s string) string {
+	short := map[string]string{}
+	return names.ReplaceAllStringFunc(s, func(found string) string {
+		name := found[1:]
+		if short[name] == "" {
+			short[name] = "$" + string(rune('a'+len(short)))
+		}
+		return found[:1] + short[name]
+	})
+}
+
+// variable is a CSS variable; their first letters differ.
+var variable = regexp.MustCompile(`--(\w)\w+`)
 
 // squeezeCSS drops whole-line comments, line ends and the blanks that separate nothing.
 func squeezeCSS(s string) string {
@@ -65,7 +84,7 @@ func squeezeCSS(s string) string {
 		}
 		squeeze(&out, line, "{};,")
 	}
-	return strings.NewReplacer(";}", "}", ": ", ":").Replace(out.String())
+	return variable.ReplaceAllString(strings.NewReplacer(";}", "}", ": ", ":").Replace(out.String()), "--$1")
 }
 
 // squeeze appends line without the blanks beside any of marks, strings left as they are.

@@ -46,7 +46,7 @@ type Data struct {
 	Reason      string
 	Heading     string
 	Lead        string
-	Opens       string // when the room opens, in words
+	Opens       string // when the room opens, or closes, in words
 	Note        string // why a place was lost
 	Paused      string // says that the room is paused
 	Message     string // the operator's
@@ -56,7 +56,7 @@ type Data struct {
 	Waiting     string // 50,210
 	Wait        string // about 10 to 15 minutes
 	JoinedAt    string
-	OpensAt     string // RFC 3339
+	OpensAt     string // RFC 3339, of Opens
 	Refresh     string // seconds to the next poll of the script
 	Reload      string // seconds to the next reload of a page without JavaScript
 }
@@ -99,15 +99,23 @@ func (d *Data) fill(w *words, v *View) {
 	if v.Paused {
 		d.Paused = w.plain["paused"]
 	}
-	if v.State == "prequeue" {
-		if at, err := time.Parse(time.RFC3339, v.OpensAt); err == nil {
-			at = at.UTC()
-			d.OpensAt = at.Format(time.RFC3339)
-			d.Opens = w.say("opens", "t", at.Format("2006-01-02 15:04 UTC"))
-		}
+	switch v.State {
+	case "prequeue", "rejected":
+		d.when(w, "opens", v.OpensAt)
+	case "waiting":
+		d.when(w, "closes", v.ClosesAt)
 	}
 	if kind == "waiting" {
 		d.line(w, v)
+	}
+}
+
+// when sets what the page says of a time to come.
+func (d *Data) when(w *words, key, text string) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		at = at.UTC()
+		d.OpensAt = at.Format(time.RFC3339)
+		d.Opens = w.say(key, "t", at.Format("2006-01-02 15:04 UTC"))
 	}
 }
 
