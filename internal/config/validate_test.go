@@ -263,10 +263,6 @@ func TestNotAvailable(t *testing.T) {
 		"rooms[].admission.shadow":           room("admission: {shadow: true}"),
 		"rooms[].admission.prometheus.url":   room("admission: {prometheus: {url: 'http://127.0.0.1:9091'}}"),
 		"rooms[].admission.prometheus.query": room("admission: {prometheus: {query: up}}"),
-		"rooms[].queue.method":               room("queue: {method: lottery}"),
-		"rooms[].queue.opens_at":             room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.prequeue_at":          room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.draw_secret_file":     room("queue: {draw_secret_file: x}"),
 		"rooms[].identity.header":            room("identity: {header: X-User}"),
 		"rooms[].identity.jwt_claim":         room("identity: {jwt_claim: sub}"),
 		"rooms[].identity.jwks_url":          room("identity: {jwks_url: 'https://a.example/jwks'}"),
@@ -276,7 +272,6 @@ func TestNotAvailable(t *testing.T) {
 		"rooms[].guard.captcha.provider":     room("guard: {captcha: {provider: turnstile}}"),
 		"rooms[].guard.captcha.site_key":     room("guard: {captcha: {site_key: x}}"),
 		"rooms[].guard.captcha.secret_file":  room("guard: {captcha: {secret_file: x}}"),
-		"rooms[].events":                     room("events: [{name: x}]"),
 	}
 	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]
@@ -330,7 +325,7 @@ rooms:
 	if got := cfg.Warnings(); len(got) != 1 || got[0].Path != "rooms" {
 		t.Errorf("without a room: %v", got)
 	}
-	cfg.Rooms = []Room{{Queue: Queue{Method: "lottery"}, Guard: Guard{ProofOfWork: "none"}}}
+	cfg.Rooms = []Room{{Queue: Queue{Method: "lottery", OpensAt: "2099-01-01T00:00:00Z"}, Guard: Guard{ProofOfWork: "none"}}}
 	if got := cfg.Warnings(); len(got) != 1 || got[0].Path != "rooms[0].queue.method" {
 		t.Errorf("a lottery that anyone can flood: %v", got)
 	}
@@ -338,4 +333,14 @@ rooms:
 	if got := cfg.Warnings(); len(got) != 0 {
 		t.Errorf("a lottery with one place for each: %v", got)
 	}
+	cfg.Rooms[0].Queue.OpensAt = "2020-01-01T00:00:00Z"
+	cfg.Rooms[0].Events = []Event{{StartsAt: "2020-01-01T00:00:00Z", EndsAt: "2020-01-02T00:00:00Z"}, {StartsAt: "2020-01-01T00:00:00Z", EndsAt: "2099-01-02T00:00:00Z"}}
+	wantProblems(t, lists(cfg.Warnings()), "rooms[0].queue.opens_at: 2020-01-01T00:00:00Z has passed", "rooms[0].events[0]: has ended (2020-01-02T00:00:00Z)")
+}
+
+func lists(problems []Problem) (lines []string) {
+	for _, p := range problems {
+		lines = append(lines, p.String())
+	}
+	return lines
 }
