@@ -45,7 +45,7 @@ func (r *Room) call(ctx context.Context, name string, args ...any) (header, []an
 		return header{}, nil, epochError{k.epoch}
 	}
 	h := header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), room: asInt(reply[4]), wall: asInt(reply[5])}
-	r.learn(h, (sent+r.c.mono())/2)
+	r.learn(h, sent, r.c.mono())
 	return h, reply[6:], nil
 }
 

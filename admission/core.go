@@ -49,8 +49,11 @@ type Core struct {
 
 	mu      sync.Mutex
 	rooms   map[string]*Room
+	origins map[string]*origin
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
+
+	uses uses // of origins' budgets
 
 	preparing singleflight.Group // one check of the layout at a time, for all rooms
 	ready     atomic.Bool        // the layout was checked
@@ -86,6 +89,8 @@ func New(o Options) (*Core, error) {
 		runner:  lua.NewRunner(o.Client, set, o.Observe),
 		start:   time.Now(),
 		rooms:   map[string]*Room{},
+		origins: map[string]*origin{},
+		uses:    uses{m: map[string]BudgetUse{}},
 	}, nil
 }
 
@@ -148,6 +153,7 @@ func (c *Core) launch(r *Room) {
 		defer stop()
 		r.loop(ctx)
 	})
+	c.loops.Go(func() { r.steer(ctx) })
 }
 
 // Run ticks the rooms until ctx ends; it then sends what is pending
@@ -162,6 +168,7 @@ func (c *Core) Run(ctx context.Context) error {
 	for _, r := range c.rooms {
 		c.launch(r)
 	}
+	c.loops.Go(func() { c.tell(ctx) })
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()

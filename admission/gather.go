@@ -8,6 +8,11 @@ import (
 // checkUnordered is Check for a ticket that was signed before the opening of a lottery: it is confirmed, or has an order now.
 func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (Standing, error) {
 	presented, now := t, r.c.mono()
+	if t.Address != "" {
+		if wait := r.sieve.blocked(string(t.ID[:]), now); wait > 0 {
+			return Standing{State: Refused, Retry: wait, Ticket: t}, nil
+		}
+	}
 	m, ok := r.memory.get(t.ID, now)
 	if k := m.standing.Ticket; ok && m.standing.State == Waiting && k.Seen > t.Seen {
 		// A client that does not keep its renewed token costs no more.
@@ -37,6 +42,10 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		return r.checkOffline(t), nil
 	case err != nil:
 		return Standing{}, err
+	case ans.code == codeTooMany:
+		s := r.refused(t, ans)
+		r.sieve.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
+		return s, nil
 	case ans.code == "O":
 		r.wake() // for the snapshot that says so too
 		named, _ = r.order(snap, t, ans.wall, ans.ord)

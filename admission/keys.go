@@ -31,5 +31,15 @@ func LimiterKey(prefix, tag, name string) string {
 	return strings.Join([]string{prefix, ":{", tag, "}:limit:", name}, "")
 }
 
+// healthKey is where gateways tell how an origin was lately.
+func healthKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:health" }
+
+// budgetKeys builds the keys of an origin's budget, in the order in which origin_lease takes them.
+func budgetKeys(prefix, origin string) []string {
+	tag := "origin:" + origin
+	keys := []string{LimiterKey(prefix, tag, "budget"), prefix + ":{" + tag + "}:leases", prefix + ":{" + tag + "}:heard"}
+	return append(keys, fairKeys(prefix, tag, "budget")...)
+}
+
 // layoutKey holds the version of the data layout.
 func layoutKey(prefix string) string { return prefix + ":layout" }

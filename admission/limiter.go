@@ -13,13 +13,14 @@ const billion = 1_000_000_000
 type Strategy string
 
 // The strategies. In any interval dt a token bucket and a GCRA grant at most rate·dt + burst, a fixed window at most
-// rate in each aligned second, so up to twice that in one that is not aligned.
+// rate in each aligned second, so up to twice that in one that is not aligned, a leaky bucket one token at a time and a burst
+// only of what came due between two looks.
 const (
 	StrategyTokenBucket Strategy = "token_bucket"
 	StrategyGCRA        Strategy = "gcra"
 	StrategyFixedWindow Strategy = "fixed_window"
-	StrategyLeakyBucket Strategy = "leaky_bucket" // of rooms
-	StrategyAdaptive    Strategy = "adaptive"     // of rooms: a token bucket whose rate follows the origin's health
+	StrategyLeakyBucket Strategy = "leaky_bucket"
+	StrategyAdaptive    Strategy = "adaptive" // of rooms: a token bucket whose rate follows the origin's health
 )
 
 // Meter is a limiter's state and rule, without a store. Refill comes first, with the time of the call: the others judge by
@@ -43,14 +44,17 @@ var (
 	_ Meter = (*TokenBucket)(nil)
 	_ Meter = (*GCRA)(nil)
 	_ Meter = (*FixedWindow)(nil)
+	_ Meter = (*LeakyBucket)(nil)
 )
 
 // NewMeter is a meter that has granted nothing yet: rate in thousandths of a token a second, burst in thousandths of a
 // token. An unknown strategy is a programming error and panics.
 func NewMeter(s Strategy, rate, burst int64) Meter {
 	switch s {
-	case StrategyTokenBucket:
+	case StrategyTokenBucket, StrategyAdaptive:
 		return &TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}
+	case StrategyLeakyBucket:
+		return &LeakyBucket{TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}}
 	case StrategyGCRA:
 		return &GCRA{Rate: rate, Burst: burst}
 	case StrategyFixedWindow:

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-var strategies = []Strategy{StrategyTokenBucket, StrategyGCRA, StrategyFixedWindow}
+var strategies = []Strategy{StrategyTokenBucket, StrategyGCRA, StrategyFixedWindow, StrategyLeakyBucket, StrategyAdaptive}
 
 // stored is a limiter in a store, for the conformance suite.
 type stored struct {
@@ -76,6 +76,8 @@ func TestLimitersConform(t *testing.T) {
 func state(m Meter) (level, at int64) {
 	switch m := m.(type) {
 	case *TokenBucket:
+		return m.Level, m.At
+	case *LeakyBucket:
 		return m.Level, m.At
 	case *GCRA:
 		return m.Level, m.At

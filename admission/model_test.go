@@ -35,9 +35,11 @@ type crowd struct {
 	model    *admissiontest.Model
 	visitors []*visitor
 	serial   byte
+	live     bool // an operator has changed the rate
 }
 
 type gateway struct {
+	core   *Core
 	room   *Room
 	calls  int // store calls
 	enters int // of them room_enter
@@ -58,7 +60,7 @@ func (c *crowd) newGateway() *gateway {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	g.room = core.Room("sale", c.policy)
+	g.core, g.room = core, core.Room("sale", c.policy)
 	return g
 }
 
@@ -67,6 +69,20 @@ func (c *crowd) tick(g *gateway) {
 		c.t.Fatal(err)
 	}
 	c.model.Tick(int64(tick/time.Microsecond) * 7 / 10)
+}
+
+// configure gives every gateway the policy that a reload would; a rate that was changed live stays in force.
+func (c *crowd) configure(p Policy) {
+	if c.live {
+		p.Rate = c.model.P.Rate
+	}
+	c.policy = p
+	for _, g := range c.gateways {
+		g.core.Room("sale", p)
+	}
+	paused := c.model.P.Paused
+	c.model.P = p
+	c.model.P.Paused = paused
 }
 
 func (c *crowd) any() *gateway {
@@ -235,13 +251,16 @@ func (c *crowd) invariants() {
 
 func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 	rate := int64(rapid.IntRange(200, 20000).Draw(t, "rate"))
+	strategies := []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow, StrategyAdaptive}
+	strategy := rapid.SampledFrom(strategies).Draw(t, "strategy")
 	c := &crowd{
 		t: t, client: client, prefix: prefix, now: 1_780_000_000_000_000,
 		policy: Policy{
-			Enabled: true, Method: FIFO, Rate: rate, Burst: int64(rapid.SampledFrom([]int{0, 1000, 3500, 8000}).Draw(t, "burst")),
-			MaxActive: int64(rapid.SampledFrom([]int{0, 0, 3, 8}).Draw(t, "max_active")),
-			MinWait:   rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Second}).Draw(t, "min_wait"),
-			Absence:   3 * time.Minute, ClaimWindow: time.Minute, SessionTTL: 2 * time.Minute, OnStoreError: OnErrorWait,
+			Enabled: true, Method: FIFO, Strategy: strategy, Rate: rate, MinRate: 200, MaxRate: 30000, Burst: int64(rapid.SampledFrom([]int{0, 1000, 3500, 8000}).Draw(t, "burst")),
+			MaxActive:  int64(rapid.SampledFrom([]int{0, 0, 3, 8}).Draw(t, "max_active")),
+			HeadWindow: int64(rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "head_window")),
+			MinWait:    rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Second}).Draw(t, "min_wait"),
+			Absence:    3 * time.Minute, ClaimWindow: time.Minute, SessionTTL: 2 * time.Minute, OnStoreError: OnErrorWait,
 		},
 	}
 	c.model = admissiontest.New(c.policy, c.now)
@@ -317,8 +336,16 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 			if err := c.any().room.Patch(context.Background(), "ann", Live{Rate: &rate}); err != nil {
 				c.t.Fatal(err)
 			}
+			c.live = true
 			c.model.Patch(func(p *Policy) { p.Rate = rate })
 			c.model.Tick(175_000)
+		},
+		"another configuration": func(t *rapid.T) {
+			patched = true
+			p := c.policy
+			p.Strategy = rapid.SampledFrom(strategies).Draw(t, "strategy")
+			p.Rate = int64(rapid.IntRange(200, 30000).Draw(t, "rate"))
+			c.configure(p)
 		},
 		"reset": func(t *rapid.T) {
 			if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
@@ -338,6 +365,12 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 		burst := c.policy.Burst
 		if burst == 0 {
 			burst = max(1000, c.policy.Rate)
+		}
+		switch strategy {
+		case StrategyLeakyBucket:
+			burst = max(1000, c.policy.Rate/2)
+		case StrategyFixedWindow:
+			burst = 2 * max(1000, c.policy.Rate)
 		}
 		if err := admissiontest.OverRate(c.model.Admissions, c.policy.Rate, burst); err != nil {
 			t.Fatal(err)

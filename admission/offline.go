@@ -11,15 +11,15 @@ type local struct {
 	mu    sync.Mutex
 	since int64 // mono when the store went away, ns
 	base  int64 // room time then; orders given since are packed behind it
-	level int64 // of this gateway's share, billionths of a token
-	at    int64 // mono of the last refill, ns
+	meter Meter // of this gateway's share; nil before its first use
+	rate  int64 // that it was made for
 	given int64 // let in since, less the sessions that origins ended here
 }
 
 func (l *local) begin(base, mono int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.at, l.base, l.level, l.given = mono, mono, base, 0, 0
+	l.since, l.base, l.meter, l.given = mono, base, nil, 0
 }
 
 // order packs a millisecond of the outage into a microsecond behind the last
@@ -39,15 +39,34 @@ func (l *local) share(s *Snapshot, mono int64) bool {
 	if p.MaxActive > 0 && l.given >= max(0, p.MaxActive-s.Active-s.Admitted)/g {
 		return false
 	}
-	b := TokenBucket{Level: l.level, At: l.at / 1000, Rate: p.Rate / g, Burst: max(1000, p.Burst/g)}
-	b.Refill(mono / 1000)
-	ok := b.Available() >= 1
+	if rate := p.rateAlone() / g; l.meter == nil || l.rate != rate {
+		at := mono
+		if l.meter == nil {
+			at = l.since
+		}
+		l.meter, l.rate = spentMeter(p.Strategy, rate, max(1000, p.burstAlone()/g), at/1000), rate
+	}
+	l.meter.Refill(mono / 1000)
+	ok := l.meter.Available() >= 1
 	if ok {
-		b.Take(1)
+		l.meter.Take(1)
 		l.given++
 	}
-	l.level, l.at = b.Level, mono
 	return ok
+}
+
+// spentMeter has nothing to give at that time, µs, whatever was given before it.
+func spentMeter(s Strategy, rate, burst, at int64) Meter {
+	switch s {
+	case StrategyFixedWindow:
+		w := &FixedWindow{Rate: rate}
+		w.Refill(at)
+		_, w.Level = w.window()
+		return w
+	case StrategyLeakyBucket:
+		return &LeakyBucket{TokenBucket{At: at, Rate: rate, Burst: 1000}}
+	}
+	return &TokenBucket{At: at, Rate: rate, Burst: burst}
 }
 
 // ended frees the place of a session that its origin ended here.
@@ -61,7 +80,7 @@ func (l *local) ended() {
 func (l *local) reached(p *Policy, mono int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (mono - l.since) / 1e6 * p.Rate / 1e6
+	return (mono - l.since) / 1e6 * p.rateAlone() / 1e6
 }
 
 // waited is for how long the holder of an order has waited by now.

@@ -13,12 +13,12 @@ import (
 func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	head := strings.Fields(line)
-	if len(head) != 27 || head[0] != "3" {
+	if len(head) != 28 || head[0] != "3" {
 		return nil, knowledge{}, fmt.Errorf("snapshot: header %q", line)
 	}
 	p := &intParser{}
 	n := func(i int) int64 { return p.int(head[i]) }
-	size := n(26)
+	size := n(27)
 	if size < 0 || size > int64(len(text)-len(line)) {
 		return nil, knowledge{}, fmt.Errorf("snapshot: %d packed bytes of %d", size, len(text))
 	}
@@ -34,7 +34,7 @@ func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) 
 	}
 	k := knowledge{adj: n(19), tick: n(20)}
 	s.Hold = n(21)
-	s.Rate, s.Opens, s.Drawn, s.Prequeued = n(22), n(23), n(24), n(25)
+	s.Rate, s.Opens, s.Drawn, s.Prequeued, s.Target = n(22), n(23), n(24), n(25), n(26)
 	s.overlay(file.at(s.RedisTime).policy, parts[1], parts[4], p)
 	for f := range fields(parts[2]) {
 		sec, c, _ := strings.Cut(f, ":")
@@ -60,6 +60,9 @@ func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) 
 // overlay lays the live changes over the configured policy.
 func (s *Snapshot) overlay(file Policy, line, message string, p *intParser) {
 	s.Policy = file
+	if file.adapts() {
+		s.Policy.Rate = s.Rate
+	}
 	for f := range strings.FieldsSeq(line) {
 		name, v, _ := strings.Cut(f, "=")
 		s.Live = append(s.Live, name)

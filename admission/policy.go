@@ -1,6 +1,11 @@
 package admission
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/anteroom/anteroom/admission/control"
+)
 
 // Methods of a room's queue.
 const (
@@ -32,13 +37,18 @@ type Policy struct {
 	MinWait      time.Duration // a floor on waiting
 	MinRate      int64         // of an adaptive strategy, thousandths
 	MaxRate      int64
+	Origin       string // id of the one behind the room
+	Adaptive     Adaptive
 	PrequeueAt   int64 // of a lottery, µs of Redis's clock: from when people gather; 0: always
 	OpensAt      int64 // and when it is drawn; 0: there is none
 	PollBudget   int64 // polls a second that all who wait are told to make at most; 0: any number
 	Plan         *Plan // events and draws; nil: none
 	Budgeted     bool  // admissions need a lease of the origin's budget
-	Joins        int64 // places of one address in JoinsPer; 0: no limit
+	Budget       Budget
+	Joins        int64 // places of one address (/64 for IPv6) in JoinsPer, at most MostJoins; 0: no limit
 	JoinsPer     time.Duration
+	Wide         int64 // places of the network around it (/24, /48) in WidePer; with Joins only
+	WidePer      time.Duration
 	Absence      time.Duration // how long a place is kept unheard of
 	ClaimWindow  time.Duration // admitted to claimed at most
 	SessionTTL   time.Duration // life of a pass
@@ -47,6 +57,41 @@ type Policy struct {
 	Draining     bool          // no new tickets
 	OnStoreError string        // wait, open, closed, local
 }
+
+// Adaptive is what an adaptive strategy holds the origin to.
+type Adaptive struct {
+	Mode         string // control.ModeGradient, control.ModeStep
+	TargetP95    time.Duration
+	MaxErrorRate float64
+	Shadow       bool   // find the rate and tell it, but admit at Rate
+	Scorer       Scorer // nil: none
+}
+
+// Scorer is a second opinion of the origin's health.
+type Scorer interface {
+	// Score is 1 for healthy, 0 for unhealthy. It is asked by one gateway of the room at a time, every few seconds.
+	Score(ctx context.Context) (float64, error)
+}
+
+// adapts says whether the rate in force is the one that was found.
+func (p *Policy) adapts() bool { return p.Strategy == StrategyAdaptive && !p.Adaptive.Shadow }
+
+// strategy is the limiter's: one in the shadow acts as a token bucket.
+func (p *Policy) strategy() Strategy {
+	if p.Strategy == StrategyAdaptive && p.Adaptive.Shadow {
+		return StrategyTokenBucket
+	}
+	return p.Strategy
+}
+
+// control is the controller's.
+func (p *Policy) control() control.Policy {
+	a := p.Adaptive
+	return control.Policy{Mode: a.Mode, MinRate: p.MinRate, MaxRate: p.MaxRate, TargetP95: a.TargetP95, MaxErrorRate: a.MaxErrorRate}
+}
+
+// MostJoins is the largest Joins and Wide that the store counts to.
+const MostJoins = 100_000
 
 // Live is a change by an operator. nil leaves a field as it is; a name in
 // Clear returns it to the configuration.

@@ -59,7 +59,8 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 			return fmt.Errorf("room_restore answered %v", res)
 		}
 		h = header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), room: asInt(reply[4]), wall: asInt(reply[5])}
-		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: (sent + r.c.mono()) / 2})
+		heard := r.c.mono()
+		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: (sent + heard) / 2, heard: heard})
 		if o.given != "" && o.given != h.epoch {
 			r.offer = nil // lost again: what was given before is gone too
 			return fmt.Errorf("%w: the store lost its data while they were restored", ErrStore)

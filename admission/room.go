@@ -44,6 +44,10 @@ type Room struct {
 	sess   sessions
 	local  local  // what this gateway does without the store
 	signed signed // and the places that it gave meanwhile
+	steers steering
+	sieve  sieve // of joins
+
+	lease lease // of the origin's budget
 
 	mu       sync.Mutex
 	known    knowledge
@@ -87,7 +91,11 @@ type knowledge struct {
 }
 
 // anchor ties this process's clock to the room's.
-type anchor struct{ room, wall, mono int64 }
+type anchor struct {
+	room, wall int64
+	mono       int64 // half-way between the call and its answer
+	heard      int64 // mono of the answer: the clocks were read before
+}
 
 // former is the last snapshot before an epoch change.
 type former struct {
@@ -136,8 +144,9 @@ func (p *Policy) arg() string {
 	ints := []int64{ // NAMES of lua/lib/room.lua
 		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
-		int64(max(0, slices.Index(roomStrategies, p.Strategy))), p.MinRate, p.MaxRate,
-		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(), p.PollBudget,
+		int64(max(0, slices.Index(roomStrategies, p.strategy()))), p.MinRate, p.MaxRate,
+		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
+		p.Wide, p.WidePer.Microseconds(), p.PollBudget,
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {
@@ -147,7 +156,7 @@ func (p *Policy) arg() string {
 }
 
 // roomStrategies are STRATEGIES of lua/lib/room.lua.
-var roomStrategies = []Strategy{StrategyTokenBucket}
+var roomStrategies = []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow, StrategyAdaptive}
 
 func oneIf(b bool) int64 {
 	if b {
@@ -229,7 +238,8 @@ func (r *Room) knowledge() knowledge {
 }
 
 // learn takes in what an answer says of epoch, seq and clocks.
-func (r *Room) learn(h header, mono int64) {
+func (r *Room) learn(h header, sent, heard int64) {
+	mono := (sent + heard) / 2
 	r.mu.Lock()
 	if r.known.epoch == h.epoch {
 		r.known.seq = max(r.known.seq, h.seq)
@@ -238,7 +248,7 @@ func (r *Room) learn(h header, mono int64) {
 	r.mu.Unlock()
 	r.failing.Store(0)
 	if old := r.anchor.Load(); old == nil || mono >= old.mono {
-		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono})
+		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono, heard: heard})
 	}
 }
 

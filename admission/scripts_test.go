@@ -90,7 +90,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 	for _, name := range lua.MustLoad().Names() {
 		family, _, _ := strings.Cut(name, "_")
 		switch family {
-		case "room", "fair", "limiter", "layout":
+		case "room", "origin", "fair", "limiter", "layout":
 			if !ran[name] {
 				t.Errorf("%s did not run", name)
 			}

@@ -20,6 +20,8 @@ type Snapshot struct {
 	Hold     int64 // nobody is admitted before this room time
 	Rate     int64 // in force, thousandths a second: the policy's, or what an adaptive one has come to
 
+	Target int64 // what an adaptive one has come to, whether it is in force or not; 0: nothing yet
+
 	Opens     int64 // a lottery's opening that the store has seen, µs of Redis's clock; 0: none
 	Drawn     int64 // the room time at it
 	Prequeued int64 // tickets that were confirmed before it

@@ -28,6 +28,7 @@ const (
 	Expired                   // absent too long, or from before a reset
 	Lapsed                    // admitted and not claimed in time
 	Ended                     // claimed by another client, left, removed or revoked
+	Refused                   // signed, and not enrolled: its address has taken too many places
 )
 
 // Why a ticket is Expired, Lapsed or Ended. The first three are shown to visitors.
@@ -39,6 +40,8 @@ const (
 	ReasonLeft    = "left"
 	ReasonClaimed = "claimed"
 	ReasonRevoked = "revoked"
+	ReasonAddress = "address" // of Refused
+	ReasonNetwork = "network"
 )
 
 // Ticket is what a waiting token says of a place. Order and Seen are room time
@@ -57,14 +60,20 @@ type Ticket struct {
 	// Joined is when it was signed, in seconds of Redis's clock; it is the place of a ticket without an Order in a room that
 	// is no lottery any more.
 	Joined int64
-	// Address is a hash of the client's, which join limits count; "": none.
+	// Address is a hash of the client's, which join limits count, and behind it one of its network, 9 bytes each; "":
+	// none, as in a ticket that was enrolled before and is not counted again.
 	Address string
 }
+
+// Counted says whether the place was counted among its address's joins, or need not be: the store has confirmed it.
+func (t *Ticket) Counted() bool { return t.Epoch != "" && t.Epoch != neverHeard }
 
 // Standing is the answer about a ticket.
 type Standing struct {
 	State  State
-	Reason string // of Expired, Lapsed, Ended
+	Reason string // of Expired, Lapsed, Ended, Refused
+	// Retry is the time until the address may have another place; of Refused and TooMany.
+	Retry time.Duration
 	// Ticket as the store now holds it; Order may have been corrected, Seen,
 	// Epoch and Fence renewed. The caller signs a new token when Renewed.
 	Ticket  Ticket
@@ -90,6 +99,7 @@ const (
 	Draining    Refusal = "room_draining"
 	Full        Refusal = "room_full"
 	Unavailable Refusal = "store_unavailable" // on_store_error: closed
+	TooMany     Refusal = "too_many_joins"    // of the address or its network, as the Standing's Reason says
 )
 
 // ErrStore means that the store did not answer in time; the call may or may

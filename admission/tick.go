@@ -44,6 +44,9 @@ func (r *Room) loop(ctx context.Context) {
 // pause is the time to the next tick.
 func (r *Room) pause() time.Duration {
 	s := r.Snapshot()
+	if r.lease.left == 0 && r.lease.keep > 0 {
+		return r.c.o.Tick // it has nothing to let the next one in with
+	}
 	if s.Known && !r.down.Load() && s.Waiting+s.Parked+s.Admitted+s.Active == 0 && r.length(s) == 0 {
 		if s.Gathering() { // the opening is to be noted soon
 			return min(idle, max(r.c.o.Tick/10, time.Duration(s.Policy.OpensAt-r.RedisNow())*time.Microsecond))
@@ -70,14 +73,17 @@ func (r *Room) Tick(ctx context.Context) error {
 	if err := r.enrolSigned(ctx); err != nil {
 		return err
 	}
-	for {
-		more, err := r.advance(ctx)
-		if err != nil {
+	granted, err := r.borrow(ctx, true)
+	if err != nil {
+		return err
+	}
+	for more := true; more; granted = "" {
+		if more, err = r.advance(ctx, granted); err != nil {
 			return err
 		}
-		if !more {
-			break
-		}
+	}
+	if err := r.repay(ctx); err != nil {
+		return err
 	}
 	r.goUp()
 	now := r.c.mono()
@@ -87,9 +93,9 @@ func (r *Room) Tick(ctx context.Context) error {
 	return nil
 }
 
-// advance runs the script and takes in its answer; more says that revoked
+// advance runs the script with a lease of the origin's budget, or none, and takes in its answer; more says that revoked
 // sessions are left to fetch.
-func (r *Room) advance(ctx context.Context) (more bool, err error) {
+func (r *Room) advance(ctx context.Context, lease string) (more bool, err error) {
 	r.mu.Lock()
 	cursor, since := r.known.cursor, r.known.since
 	r.mu.Unlock()
@@ -103,8 +109,8 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 	}
 	have := r.Snapshot()
 	gap := r.c.o.Tick * 7 / 10
-	args := make([]any, 0, 6+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since)
+	args := make([]any, 0, 7+2*len(sent))
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease)
 	for _, a := range sent {
 		args = append(args, a.second, a.count)
 	}
@@ -124,9 +130,10 @@ func (r *Room) advance(ctx context.Context) (more bool, err error) {
 		// Where another gateway has done this tick, the snapshot shows them only after the next.
 		r.change(func(b *beyond) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
 	}
-	if len(rest) < 3 {
+	if len(rest) < 7 {
 		return false, errors.New("admission: room_advance answered too little")
 	}
+	r.borrowed(rest)
 	if text := asString(rest[0]); text != "" {
 		if err := r.adopt(ctx, text); err != nil {
 			return false, err

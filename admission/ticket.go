@@ -26,6 +26,14 @@ type enterQ struct {
 	t      Ticket
 }
 
+// args is one of room_enter's groups of nine.
+func (q *enterQ) args(dst []any) []any {
+	if q.kind == "charge" {
+		return append(dst, q.kind, "", "", 0, 0, 0, "", 0, "")
+	}
+	return append(dst, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
+}
+
 type seenQ struct {
 	id     ID
 	client Client
@@ -73,12 +81,8 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 // enterArgs are the groups of room_enter.
 func enterArgs(qs []enterQ) []any {
 	args := make([]any, 0, 9*len(qs))
-	for _, q := range qs {
-		if q.kind == "charge" {
-			args = append(args, q.kind, "", "", 0, 0, 0, "", 0, "")
-			continue
-		}
-		args = append(args, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
+	for i := range qs {
+		args = qs[i].args(args)
 	}
 	return args
 }
@@ -169,6 +173,23 @@ func (r *Room) standing(t Ticket, a reply) Standing {
 	return s
 }
 
+// codeTooMany is room_enter's answer that an address has too many places.
+const codeTooMany = "J"
+
+// refusedMemory is for how long a refused ticket is not asked about again.
+const refusedMemory = 10 * time.Second
+
+// refused is the answer to a place that was not given, and lets the sieve know.
+func (r *Room) refused(t Ticket, a reply) Standing {
+	s := Standing{State: Refused, Reason: a.reason, Retry: time.Duration(a.ord) * time.Microsecond, Ticket: t}
+	key := addressKey(t.Address)
+	if a.reason == ReasonNetwork {
+		key = networkKey(t.Address)
+	}
+	r.sieve.block(key, r.c.mono()+int64(s.Retry))
+	return s
+}
+
 // claimedFirst is the reason of the claim that makes a session.
 const claimedFirst = "first"
 
@@ -182,6 +203,7 @@ type Arrival struct {
 	// Keyed: the id is derived, so the store may know it; it is always asked.
 	Keyed    bool
 	Interval time.Duration // first advised polling interval
+	Address  string        // as Ticket.Address
 }
 
 // joinAgain is how often an arrival that the store did not answer asks again, while the breaker is closed.
@@ -194,6 +216,13 @@ const joinAgain = 2
 func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
+	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && snap.Gathering() && k.standing.State == Waiting {
+		// The line holds nothing of it before the opening.
+		t := k.standing.Ticket
+		if t.Client, t.Interval = a.Client, a.Interval; r.confirmed(snap, t) && t.Fence == snap.Fence {
+			return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: t.Order == 0}, Granted, nil
+		}
+	}
 	switch {
 	case p.Method == Reject:
 		return Standing{}, Closed, nil
@@ -209,7 +238,12 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 			return Standing{}, Full, nil //nolint:nilerr // a new place is what is refused, known or not
 		}
 	}
-	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval}
+	if !a.Keyed { // whether a keyed one is a new place, the store decides
+		if wait, reason := r.sieve.join(a.Address, p, r.c.mono()); wait > 0 {
+			return Standing{Reason: reason, Retry: wait}, TooMany, nil
+		}
+	}
+	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.joinOffline(t)
 	}
@@ -222,14 +256,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		r.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
-	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && snap.Gathering() && k.standing.State == Waiting {
-		t.Order, t.Seen, t.Epoch, t.Fence = k.standing.Ticket.Order, k.standing.Ticket.Seen, k.standing.Ticket.Epoch, k.standing.Ticket.Fence
-		if r.confirmed(snap, t) && t.Fence == snap.Fence {
-			return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: t.Order == 0}, Granted, nil
-		}
-		t.Order, t.Seen, t.Epoch, t.Fence = 0, 0, "", 0
-	}
-	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval)}
+	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
 	if a.Keyed {
 		q.kind = "keyed"
 	}
@@ -249,7 +276,11 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		return Standing{}, Granted, err
 	}
 	switch ans.code {
+	case codeTooMany:
+		s := r.refused(t, ans)
+		return s, TooMany, nil
 	case "W":
+		r.lease.joined.Add(1)
 		r.wake()
 	case "S":
 		r.long.Store(snap)
@@ -311,6 +342,11 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 		return Standing{State: Waiting, Ticket: t}, nil
 	}
 	presented, now := t, r.c.mono()
+	if t.Address != "" {
+		if wait := r.sieve.blocked(string(t.ID[:]), now); wait > 0 {
+			return Standing{State: Refused, Retry: wait, Ticket: t}, nil
+		}
+	}
 	if m, ok := r.memory.get(t.ID, now); ok {
 		unplaced := m.standing.State == Waiting && m.standing.Ticket.Order == 0 // it was confirmed before the opening
 		if s, final := m.answer(t, now); final && !unplaced {
@@ -349,6 +385,12 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	}
 	if err != nil {
 		return Standing{}, err
+	}
+	if ans.code == codeTooMany {
+		s := r.refused(t, ans)
+		// It polls again when it was told to. Till then nobody else enrols it either.
+		r.sieve.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
+		return s, nil
 	}
 	s := r.standing(t, ans)
 	s.Renewed = s.Renewed || fresh && s.State == Waiting || s.Ticket.Seen != presented.Seen

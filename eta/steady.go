@@ -4,10 +4,14 @@ import "math"
 
 // memory is what one forecast tells the next.
 type memory struct {
-	now       int64    // room time of the forecast, µs
-	policy    float64  // the policy's rate under which Forecast.rate was expected
-	changes   []change // the policy's rates during the history
-	following bool     // a real change is being followed
+	now       int64           // room time of the forecast, µs
+	policy    float64         // the policy's rate under which Forecast.rate was expected
+	changes   []change        // the policy's rates during the history
+	following bool            // a real change is being followed
+	wall      int64           // Input.Wall of the forecast
+	factors   *[knots]float64 // of a model, as natural logarithms; nil: none
+	leavers   leavers
+	churn     churn
 }
 
 const (
@@ -29,13 +33,18 @@ const (
 //   - A new rate of the policy that matters acts at once, in proportion to what it changes; a small one is like noise.
 //
 // Both directions are treated alike, else noise would ratchet the estimate to one side.
-func (f *Forecast) steady(prev *Forecast, now observation, in *Input, elapsed float64) {
+func (f *Forecast) steady(s source, prev *Forecast, now observation, in *Input, elapsed float64) {
 	band := math.Log1p(min(max(bandErrors*now.sampling, leastBand), mostBand))
 	held := prev.rate
+	if hours, ok := s.(clock); ok && prev.memory.wall != 0 {
+		weight, _ := hours.weightAt(in.wall())
+		was, _ := hours.weightAt(prev.memory.wall)
+		held *= weight / was
+	}
 	if old := prev.memory.policy; old != in.Rate && old > 0 {
 		before := *in
 		before.Rate = old
-		if was := observe(&before, f.memory.changes).rate; was > 0 {
+		if was := s.observe(&before, f.memory.changes).rate; was > 0 {
 			if ratio := now.rate / was; math.Abs(math.Log(ratio)) > band {
 				held *= ratio
 			}

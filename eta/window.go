@@ -17,9 +17,14 @@ import "math"
 //     and by over 10 to 25 %), the longer windows lose their weight: a change is believed within about a minute.
 //
 // The rate that people see follows that estimate with hysteresis, see steady.
-type Window struct{}
+type Window struct {
+	SecondsPerPlace float64 // what is believed before anything was seen; 0: one over the rate in force
+}
 
 var _ Estimator = Window{}
+
+// Forecast implements Estimator. It takes about as long as reading 900 buckets a few times.
+func (w Window) Forecast(prev *Forecast, in Input) *Forecast { return forecast(w, prev, in) }
 
 var windows = [...]struct {
 	seconds int
@@ -35,50 +40,14 @@ const (
 	mostRate        = 1e9  // keeps products of rates finite, whatever is given
 )
 
-// Forecast implements Estimator. It takes about as long as reading 900 buckets a few times.
-func (Window) Forecast(prev *Forecast, in Input) *Forecast {
-	if !(in.Rate >= leastRate) || math.IsInf(in.Rate, 0) {
-		in.Rate = 0
-	}
-	in.Rate = min(in.Rate, mostRate)
-	var old memory
-	if prev != nil {
-		old = prev.memory
-	}
-	elapsed := float64(in.Now-old.now) / 1e6
-	if elapsed < 0 || elapsed > MaxBuckets { // another time line: nothing of the last forecast can be compared
-		prev, old, elapsed = nil, memory{}, 0
-	}
-	f := &Forecast{memory: memory{now: in.Now, policy: in.Rate, changes: notedChanges(old.changes, floorSeconds(in.Now), in.Rate)}}
-	if in.Rate == 0 || in.Paused {
-		if prev != nil && prev.rate > 0 { // to go on from afterwards
-			f.rate, f.dispersion, f.spread, f.memory.policy = prev.rate, prev.dispersion, prev.spread, old.policy
-		}
-		return f
-	}
-	now := observe(&in, f.memory.changes)
-	if now.rate < leastRate {
-		return f
-	}
-	f.known = true
-	f.rate, f.dispersion, f.spread = now.rate, now.dispersion, now.spread
-	if prev != nil && prev.rate > 0 {
-		f.steady(prev, now, &in, elapsed)
-	}
-	return f
-}
-
-// observation is what a room's history says by itself.
-type observation struct {
-	rate       float64
-	dispersion float64
-	sampling   float64 // relative standard error of rate from the finite number of admissions
-	spread     float64 // all of rate's relative error
-}
-
-func observe(in *Input, changes []change) observation {
+func (w Window) observe(in *Input, changes []change) observation {
 	var h history
 	h.read(in, changes)
+	return w.weigh(in, &h)
+}
+
+// weigh makes one rate of the windows.
+func (w Window) weigh(in *Input, h *history) observation {
 	o := observation{dispersion: h.dispersion()}
 	age := float64(in.Now-in.Since) / 1e6
 
@@ -111,7 +80,7 @@ func observe(in *Input, changes []change) observation {
 	if in.MaxActive > 0 && in.Active >= in.MaxActive && total > 0 { // full: the rate says little about who leaves
 		prior *= 1 - min(minute.busy/grainSeconds, 1)
 	}
-	o.rate = min(prior*in.Rate+(1-prior)*observed, in.Rate)
+	o.rate = min(prior*rateOf(w.SecondsPerPlace, in)+(1-prior)*observed, in.Rate)
 	if o.rate > 0 {
 		o.errors(parts[:], weights[:], observed, prior)
 	}

@@ -291,11 +291,11 @@ func TestTheRatesOfThePastAreBounded(t *testing.T) {
 }
 
 func TestEstimatorsByName(t *testing.T) {
-	e, err := New("window")
+	e, err := New("window", Options{})
 	if _, ok := e.(Window); !ok || err != nil {
 		t.Errorf("%T, %v", e, err)
 	}
-	if _, err := New("oracle"); err == nil || !strings.Contains(err.Error(), `"oracle"`) || !strings.Contains(err.Error(), "window") {
+	if _, err := New("oracle", Options{}); err == nil || !strings.Contains(err.Error(), `"oracle"`) || !strings.Contains(err.Error(), "window") {
 		t.Errorf("an unknown name: %v", err)
 	}
 }

@@ -3,11 +3,13 @@ package gateway
 import (
 	"bytes"
 	"log/slog"
+	"time"
 	"unsafe"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/control"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -18,6 +20,7 @@ type upstream struct {
 	config  proxy.Config
 	metrics originMetrics
 	recent  recent // times to first byte, for operators
+	health  *control.Recorder
 }
 
 // forward carries the request to an origin and its answer back. session is the visitor's, if there is one.
@@ -54,7 +57,9 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	switch out.Kind {
 	case proxy.KindClientGone, proxy.KindBadRequest, proxy.KindBodyTimeout, proxy.KindBodyLarge: // the client's fault
 	default:
-		to.recent.add(v.start, out.FirstByte.Seconds(), out.Err != nil || out.Status >= 500)
+		failed := out.Err != nil || out.Status >= 500
+		to.recent.add(v.start, out.FirstByte.Seconds(), failed)
+		to.measure(&out, failed, v.start)
 	}
 	if out.Err == nil {
 		return
@@ -80,6 +85,18 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	if p.status >= 500 {
 		v.outcome = failed
 	}
+}
+
+// stale is how long a request may have taken for its time to first byte to be news.
+const stale = 10 * time.Second
+
+// measure counts a request for the controller of adaptive rates. A tunnel says nothing of how busy the origin is, nor does a
+// stream or a download that began long ago; what failed counts whenever it did.
+func (u *upstream) measure(out *proxy.Outcome, failed bool, start time.Time) {
+	if !failed && (out.Upgraded || out.FirstByte <= 0 || time.Since(start) > out.FirstByte+stale) {
+		return
+	}
+	u.health.Add(out.FirstByte, failed)
 }
 
 // ours tells which cookies never reach an origin: those of every room.

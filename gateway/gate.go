@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/pace"
@@ -40,7 +41,7 @@ func (v *visit) gate() {
 	case !v.who.takes():
 		v.passless(policy)
 	case policy.Method == admission.Reject:
-		v.reject(admission.Closed)
+		v.reject(admission.Closed, nil)
 	default:
 		v.queue()
 	}
@@ -80,7 +81,7 @@ func (v *visit) passless(policy *admission.Policy) {
 	p := problemPassNeeded
 	switch {
 	case policy.Method == admission.Reject:
-		v.reject(admission.Closed)
+		v.reject(admission.Closed, nil)
 		return
 	case v.who == upgrade:
 	case r.line.Charge(v.g.life):
@@ -124,6 +125,8 @@ func (v *visit) queue() {
 			w = v.sign(&s.Ticket, w.IssuedAt)
 		}
 		v.wait(o, &w, seconds, "")
+	case admission.Refused:
+		v.reject(admission.TooMany, &s)
 	default:
 		v.join(reasonOf(&s))
 	}
@@ -132,6 +135,8 @@ func (v *visit) queue() {
 // reasonOf is why a ticket is over, as visitors are told.
 func reasonOf(s *admission.Standing) string {
 	switch {
+	case s.State == admission.Refused:
+		return "joins"
 	case s.State == admission.Lapsed:
 		return "lapsed"
 	case s.Reason == admission.ReasonLate, s.Reason == admission.ReasonReset, s.Reason == admission.ReasonRemoved:
@@ -159,14 +164,14 @@ func (v *visit) join(lost string) {
 	if v.who == navigation {
 		v.remember()
 	}
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	switch {
 	case err != nil:
 		v.fail(err)
 		return
 	case refusal != admission.Granted:
-		v.reject(refusal)
+		v.reject(refusal, &s)
 		return
 	}
 	s.Ticket.ID = a.ID
@@ -289,12 +294,16 @@ func (s *status) view() page.View {
 }
 
 // reject answers that no ticket is given.
-func (v *visit) reject(why admission.Refusal) {
+func (v *visit) reject(why admission.Refusal, s *admission.Standing) {
 	p := problemOfRefusal(why)
 	if p == problemClosed {
 		v.shut = v.room.outlook().coming
 		p = p.until(&v.shut, v.now)
 	}
+	if why == admission.TooMany {
+		p = p.after(seconds(s.Retry))
+	}
+	v.refusedJoin(refusalReason(why, s))
 	if v.who != navigation || p == problemStore {
 		v.refuse(p, "", "")
 		if p != problemStore {
@@ -304,9 +313,9 @@ func (v *visit) reject(why admission.Refusal) {
 	}
 	policy := &v.room.line.Snapshot().Policy
 	v.outcome = refused
-	view := page.View{State: stateRejected, Reason: p.code[len("room_"):], RefreshAfter: min(p.retry, problemClosed.retry), Message: policy.Message, Paused: policy.Paused}
+	view := page.View{State: stateRejected, Reason: p.code[strings.LastIndexByte(p.code, '_')+1:], RefreshAfter: p.retry, Message: policy.Message, Paused: policy.Paused}
 	if v.shut.opens > 0 {
-		view.OpensAt = formatTime(v.shut.opens)
+		view.OpensAt, view.RefreshAfter = formatTime(v.shut.opens), min(p.retry, problemClosed.retry)
 	}
 	v.showPage(p.status, &view)
 }

@@ -52,7 +52,7 @@ func (v *visit) serveTickets() {
 	if nonce != "" {
 		id = mixed(id, []byte(nonce))
 	}
-	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: pace.LongestFirst}
+	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	v.joined(201, &a, s, refusal, err)
 }
@@ -64,7 +64,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		v.fail(err)
 		return
 	case refusal != admission.Granted:
-		v.reject(refusal)
+		v.reject(refusal, &s)
 		return
 	}
 	s.Ticket.ID = a.ID
@@ -231,7 +231,7 @@ func (v *visit) joinKeyed(key []byte) {
 	client := v.client()
 	for generation := range generations {
 		a := admission.Arrival{
-			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst,
+			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst, Address: v.address(),
 		}
 		code := 200
 		found, err := v.room.line.Lookup(v.g.life, a.ID)

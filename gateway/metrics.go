@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -34,6 +35,7 @@ type Metrics struct {
 	upstreamErrors *prometheus.CounterVec
 	waitSeconds    *prometheus.HistogramVec
 	etaError       *prometheus.HistogramVec
+	joinsRefused   *prometheus.CounterVec
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
@@ -55,6 +57,7 @@ type roomMetrics struct {
 	seconds  [outcomes]prometheus.Observer
 	wait     prometheus.Observer
 	etaError prometheus.Observer
+	refused  map[string]prometheus.Counter // joins, by reason
 }
 
 // originMetrics are an origin's, resolved once.
@@ -85,6 +88,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 			[]float64{.1, .25, .5, .75, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}, "room"),
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
+		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
 		storeErrors:    counter("store_errors_total", "Calls to the store that failed.", "script"),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Event streams that are open."}),
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
@@ -108,7 +112,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.joinsRefused,
 			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
@@ -128,6 +132,10 @@ func (m *Metrics) room(id string) *roomMetrics {
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
 	r := &roomMetrics{wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	r.refused = make(map[string]prometheus.Counter, len(refusals))
+	for _, reason := range refusals {
+		r.refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
+	}
 	for i, name := range outcomeNames {
 		r.requests[i] = m.requests.WithLabelValues(id, name)
 		r.seconds[i] = m.requestSeconds.WithLabelValues(id, name)
@@ -161,6 +169,8 @@ type collector struct {
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
 
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
+
+	budgetRate, budgetSpare, budgetGranted, budgetShort, budgetLines *prometheus.Desc
 }
 
 func newCollector(g *Gateway) *collector {
@@ -170,7 +180,16 @@ func newCollector(g *Gateway) *collector {
 	of := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_upstream_"+name, help, append([]string{"origin"}, labels...), nil)
 	}
+	budget := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_origin_budget_"+name, help, []string{"origin"}, nil)
+	}
 	return &collector{
+		budgetRate:    budget("rate", "Admissions a second that all rooms of the origin may make together."),
+		budgetSpare:   budget("spare", "Visitors that rooms of the origin could be granted at this moment."),
+		budgetGranted: budget("granted_total", "Admissions granted to rooms of the origin, since the store began."),
+		budgetShort:   budget("short_total", "Times that a room was granted less than its line could have used, since the store began."),
+		budgetLines:   budget("rooms_waiting", "Rooms of the origin that have a line."),
+
 		serverUp:    of("server_up", "1 while the server is among those that are chosen.", "server"),
 		conns:       of("connections", "Connections to a server.", "server", "state"),
 		connsLimit:  of("connections_limit", "Connections in use that an origin may have at once."),
@@ -197,7 +216,7 @@ func newCollector(g *Gateway) *collector {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
 		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
-		c.queuedLimit} {
+		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
 	}
 }
@@ -220,6 +239,18 @@ func (c *collector) collectOrigin(out chan<- prometheus.Metric, id string, s pro
 	}
 }
 
+// collectBudget shows what the store last said of an origin's budget.
+func (c *collector) collectBudget(out chan<- prometheus.Metric, origin string, u admission.BudgetUse) {
+	put := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
+		out <- prometheus.MustNewConstMetric(d, kind, v, origin)
+	}
+	put(c.budgetRate, prometheus.GaugeValue, float64(u.Rate)/1000)
+	put(c.budgetSpare, prometheus.GaugeValue, float64(u.Spare))
+	put(c.budgetGranted, prometheus.CounterValue, float64(u.Granted))
+	put(c.budgetShort, prometheus.CounterValue, float64(u.Short))
+	put(c.budgetLines, prometheus.GaugeValue, float64(u.Lines))
+}
+
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	up := 0.0
 	if c.g.core.Up() {
@@ -229,7 +260,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for id, u := range c.g.state.Load().origins {
 		c.collectOrigin(out, id, u.Stats())
 	}
+	told := map[string]bool{}
 	for _, r := range c.g.state.Load().rooms {
+		if b := r.options.Policy.Budget; r.options.Policy.Budgeted && !told[b.Origin] {
+			told[b.Origin] = true
+			if use, ok := c.g.core.BudgetUse(b.Origin); ok {
+				c.collectBudget(out, b.Origin, use)
+			}
+		}
 		s := r.line.Snapshot()
 		gauge := func(d *prometheus.Desc, v float64) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, r.id)

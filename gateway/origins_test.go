@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -92,9 +93,18 @@ anteroom_upstream_server_up{origin="shop",server="URL"} 1
 // docs/metrics.md lists what a gateway shows: names, types, labels.
 func TestMetricsAreDocumented(t *testing.T) {
 	s := newSite(t, "shop", nil)
+	p := policy(50)
+	p.Rate = 50_000
+	p.Budgeted, p.Budget = true, admission.Budget{Origin: "shop", Rate: 100_000, Burst: 100_000, Weight: 1000, Weights: 1000}
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
-		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(1)}},
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: p}},
 	})
+	eventually(t, "the room holds a lease", func() bool {
+		use, _ := b.core.BudgetUse("shop")
+		return use.Granted > 0
+	})
+	before := b.line("sale").Snapshot().Seq
+	eventually(t, "the room has it", func() bool { return b.line("sale").Snapshot().Seq > before+2 })
 	b.call("GET /", asJSON).code(t, 200)
 	eventually(t, "the room is known", func() bool { return b.line("sale").Snapshot().Known })
 	families, err := b.reg.Gather()

@@ -62,6 +62,7 @@ var (
 	problemExpired       = &problem{410, "expired", "The ticket has expired", "Join again.", 0, quiet, false}
 	problemClosed        = &problem{503, "room_closed", "Closed", "This room is closed.", 30, quiet, false}
 	problemDraining      = &problem{503, "room_draining", "No new visitors", "This room takes nobody new at the moment; those in line are still served.", 30, quiet, false}
+	problemTooMany       = &problem{429, "too_many_joins", "Too many places", "Too many places were taken from this address or its network. Try again when Retry-After has passed; places that were given stay.", 30, quiet, false}
 	problemFull          = &problem{503, "room_full", "The line is full", "Try again in a while.", 30, quiet, false}
 	problemStore         = &problem{503, "store_unavailable", "Temporarily unavailable", "New visitors cannot be taken right now. A place in line is kept.", 5, slog.LevelWarn, false}
 	problemStreams       = &problem{503, "streams_full", "Too many event streams", "Poll the status instead, or try again.", 15, quiet, false}
@@ -77,9 +78,16 @@ var problems = []*problem{
 	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
 	problemTokenInvalid, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
-	problemDraining, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
+	problemDraining, problemTooMany, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,
 	problemOriginBad, problemOriginSlow, problemOriginBusy, problemRequestSlow, problemRequest, problemLarge,
+}
+
+// after is the problem with another Retry-After.
+func (p *problem) after(seconds int) *problem {
+	q := *p
+	q.retry = seconds
+	return &q
 }
 
 // problemOf maps an error of ours.
@@ -104,6 +112,8 @@ func problemOfRefusal(r admission.Refusal) *problem {
 		return problemDraining
 	case admission.Full:
 		return problemFull
+	case admission.TooMany:
+		return problemTooMany
 	}
 	return problemStore
 }

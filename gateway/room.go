@@ -23,6 +23,7 @@ type line interface {
 	Ahead(order int64) int64
 	Arriving() int64
 	UnheardBefore(order int64) int64
+	Expected() int64
 	Settled(admission.ID) bool
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
@@ -131,7 +132,7 @@ func (r *room) forecast(prev *eta.Forecast, s *admission.Snapshot) *eta.Forecast
 	}
 	return r.estimator.Forecast(prev, eta.Input{
 		Now: s.RoomTime, Since: s.Since, Buckets: r.buckets,
-		Rate: float64(s.Policy.Rate) / 1000, Paused: s.Policy.Paused,
+		Rate: float64(r.line.Expected()) / 1000, Paused: s.Policy.Paused,
 		Waiting: s.Waiting, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
 	})
 }
@@ -235,7 +236,7 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 	if r.page, err = page.New(o.Page); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}
-	estimator, err := eta.New(o.Estimator)
+	estimator, err := eta.New(o.Estimator, eta.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
 	}

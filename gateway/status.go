@@ -29,6 +29,8 @@ func stateName(s admission.State) string {
 		return "lapsed"
 	case admission.Ended:
 		return "ended"
+	case admission.Refused:
+		return stateRejected
 	}
 	return stateWaiting
 }

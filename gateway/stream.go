@@ -143,11 +143,8 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow()) // the room holds nobody up now
 		return out.event(b, "admitted"), false
 	}
-	seconds := p.poll(g.random())
-	standing, err := r.line.Check(ctx, admission.Ticket{
-		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
-		Interval: time.Duration(seconds) * time.Second, Client: st.client, Joined: w.IssuedAt,
-	})
+	next := p.poll(g.random())
+	standing, err := r.line.Check(ctx, ticketOf(w, next, st.client))
 	if err != nil {
 		standing = admission.Standing{State: admission.Waiting}
 	}
@@ -159,7 +156,7 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 		return out.event(b, "admitted"), false
 	default:
 		out := r.status(o, w, &prospect{}, stateName(standing.State), r.line.RedisNow())
-		out.reason = reasonOf(&standing)
+		out.reason, out.refresh = reasonOf(&standing), seconds(standing.Retry)
 		return out.event(b, "status"), false
 	}
 	again := now < st.tell // only because something may have been settled
@@ -167,18 +164,19 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 	if standing.Renewed {
 		t, unordered := &standing.Ticket, w.Order == 0
 		w.Order, w.Seen, w.Epoch, w.Fence, w.Expires = t.Order, t.Seen, t.Epoch, t.Fence, r.line.RedisNow()/1e6+day
+		w.AddrHash = addressOf(t)
 		renewed = g.cache.Ring().AppendWaiting(make([]byte, 0, 512), w)
 		*p = r.prospect(o, t.Order)
 		if unordered {
-			seconds = p.poll(g.random())
+			next = p.poll(g.random())
 		}
 	}
 	if again && len(renewed) == 0 && (!p.near() || p.position == st.shown) {
 		return b, true
 	}
-	st.tell = now + time.Duration(seconds)*time.Second
+	st.tell = now + time.Duration(next)*time.Second
 	out := st.state(o, p)
-	out.refresh, out.token = seconds, renewed
+	out.refresh, out.token = next, renewed
 	return out.event(b, "status"), true
 }
 

@@ -199,10 +199,28 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 
 // ticket is what a waiting token says, for the line.
 func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
-	return admission.Ticket{
+	return ticketOf(w, seconds, v.client())
+}
+
+func ticketOf(w *token.Waiting, seconds int, client admission.Client) admission.Ticket {
+	t := admission.Ticket{
 		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
-		Interval: time.Duration(seconds) * time.Second, Client: v.client(), Joined: w.IssuedAt,
+		Interval: time.Duration(seconds) * time.Second, Client: client, Joined: w.IssuedAt,
 	}
+	if w.AddrHash != "" && !t.Counted() {
+		if raw, err := base64.RawURLEncoding.DecodeString(w.AddrHash); err == nil {
+			t.Address = string(raw)
+		}
+	}
+	return t
+}
+
+// addressOf is the claim ah of a ticket's token: one that was counted needs none.
+func addressOf(t *admission.Ticket) string {
+	if t.Address == "" || t.Counted() {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(t.Address))
 }
 
 // sign makes the waiting token of a ticket and puts it into v.token and its cookie. joined is in seconds of Redis's
@@ -210,7 +228,7 @@ func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
 func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 	w := token.Waiting{
 		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Epoch: t.Epoch, Fence: t.Fence,
-		IssuedAt: joined, Expires: v.now/1e6 + day, Bind: v.bind(),
+		IssuedAt: joined, Expires: v.now/1e6 + day, AddrHash: addressOf(t), Bind: v.bind(),
 	}
 	v.token = v.g.cache.Ring().AppendWaiting(v.token[:0], &w)
 	v.cookie(v.names().ticket, v.token, day)

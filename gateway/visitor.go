@@ -187,6 +187,8 @@ func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standi
 		v.tellWaiting(code, o, w, s, seconds)
 	case admission.Expired:
 		v.tellExpired(code, reasonOf(s))
+	case admission.Refused:
+		v.tellRefused(code, o, w, s)
 	default:
 		out := v.status(o, w, &prospect{}, stateName(s.State))
 		out.admittedAt = s.AdmittedAt
@@ -234,12 +236,17 @@ func (v *visit) tellAdmitted(code int, w *token.Waiting, s *admission.Standing, 
 
 // tellExpired answers that a place is lost, with a new one.
 func (v *visit) tellExpired(code int, reason string) {
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst}
+	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	o := v.room.outlook()
 	if err != nil || refusal != admission.Granted {
 		policy := &o.snapshot.Policy
-		v.json(code, &status{room: v.room.id, state: "expired", reason: reason, refresh: problemFull.retry, message: policy.Message, paused: policy.Paused})
+		retry := problemFull.retry
+		if refusal == admission.TooMany {
+			v.refusedJoin(refusalReason(refusal, &s))
+			retry = seconds(s.Retry)
+		}
+		v.json(code, &status{room: v.room.id, state: "expired", reason: reason, refresh: retry, message: policy.Message, paused: policy.Paused})
 		return
 	}
 	s.Ticket.ID = a.ID
@@ -290,6 +297,8 @@ func (v *visit) serveClaim() {
 		v.tellAdmitted(200, &w, &s, v.firstTime(&s, &w))
 	case s.State == admission.Waiting, s.State == admission.Admitted:
 		v.refuse(problemNotYet, "", "")
+	case s.State == admission.Refused:
+		v.refuse(problemTooMany.after(seconds(s.Retry)), "", "")
 	default:
 		v.refuse(problemOfStanding(&s), "", "")
 	}
@@ -309,7 +318,7 @@ func (v *visit) servePage() {
 		return
 	}
 	if policy.Method == admission.Reject {
-		v.reject(admission.Closed)
+		v.reject(admission.Closed, nil)
 		return
 	}
 	v.queue()

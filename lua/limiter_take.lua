@@ -12,7 +12,7 @@ local want, whole = tonumber(ARGV[5]), ARGV[6] == '1'
 local h = redis.call('HMGET', KEYS[1], 'level', 'at', 'rate')
 local b = { rate = tonumber(ARGV[3]), burst = tonumber(ARGV[4]) }
 -- A new one has granted nothing: a bucket is full, the others have counted nothing.
-b.level = tonumber(h[1] or (ARGV[2] == 'token_bucket' and b.burst * 1000000 or 0))
+b.level = tonumber(h[1] or ((ARGV[2] ~= 'gcra' and ARGV[2] ~= 'fixed_window') and b.burst * 1000000 or 0))
 b.at = tonumber(h[2] or 0)
 local was = tonumber(h[3] or 0)
 strategy.refill(b, now)

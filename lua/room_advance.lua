@@ -1,16 +1,18 @@
 #!lua flags=allow-oom
 -- room_advance: one tick: parks absent heads, admits present ones, takes back what lapsed or ended, reaps, and builds the snapshot.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise}
+-- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, lease, ...
+-- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise,
+--   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
--- INCLUDE: clock, limiter, room, sketch
+-- INCLUDE: clock, limiter, room, joins, sketch
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
 -- have: the seq of the snapshot that the caller holds (it is not sent again);
 -- since: room time from which admissions are wanted, so that every gateway can
--- give them back to a store that lost them before they were claimed.
+-- give them back to a store that lost them before they were claimed; lease: one of the
+-- origin's budget (room.lua: take_lease), or ''.
 -- Then pairs (second, count): arrivals that this gateway signed and that are not enrolled yet.
 local s, err = open()
 if not s then return err end
@@ -25,7 +27,7 @@ if not fresh or s.now - tonumber(fresh) > 1000000 then
   redis.call('ZADD', GATEWAYS, str(s.now), ARGV[6])
 end
 
-for i = 11, #ARGV, 2 do
+for i = 12, #ARGV, 2 do
   local n = tonumber(ARGV[i + 1])
   redis.call('HINCRBY', PENDING, ARGV[i], n)
   s.joins = s.joins + n
@@ -38,16 +40,24 @@ local function since(key, from, n)
   return redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, n)
 end
 
+take_lease(s, ARGV[11])
+
+local function answer(text)
+  local a = head(s)
+  a[7] = text
+  a[8] = since(REVOKED, ARGV[7], 1000)
+  a[9] = since(ADMITTED, ARGV[10], most + 1000)
+  local want, keep = appetite(s, p)
+  a[10], a[11], a[12], a[13] = str(s.lease_number), str(s.lease), str(want), str(keep)
+  return a
+end
+
 local snapshot = redis.call('GET', SNAPSHOT)
 local built, at = string.match(snapshot or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 -- After a silence the last tick counts as now (keep_time), but what the room looked like before it is of no use.
 if at and not opened and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
-  if #ARGV > 10 or s.moved then save_state(s) end
-  local answer = head(s)
-  answer[7] = built == ARGV[9] and '' or snapshot
-  answer[8] = since(REVOKED, ARGV[7], 1000)
-  answer[9] = since(ADMITTED, ARGV[10], most + 1000)
-  return answer
+  if #ARGV > 11 or ARGV[11] ~= '' or s.moved then save_state(s) end
+  return answer(built == ARGV[9] and '' or snapshot)
 end
 
 local before = s.tick + s.adj -- room time of the last tick
@@ -73,6 +83,7 @@ if #forget > 0 then
 end
 drop(REVOKED, due(REVOKED, s.now - 3600000000 - p.ttl, 2000))
 drop(GATEWAYS, due(GATEWAYS, s.now - 5000000, 100))
+forget_joins(s, p)
 -- sweep looks through a bounded part of a set for those who were not heard of for
 -- absence, and returns where the next tick goes on. Few are left to it: whoever
 -- comes to the head or back is looked at there.
@@ -143,6 +154,7 @@ end
 local had = redis.call('ZCARD', LINE)
 local n = admit()
 bucket.take(n)
+bucket.rest()
 bucket.save()
 count_admissions(s, n)
 local length = redis.call('ZCARD', LINE)
@@ -253,7 +265,7 @@ snapshot = table.concat({
   table.concat({ '3', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
     str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
     str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold), str(p.rate), str(s.opens),
-    str(s.drawn), str(s.prequeued), str(#packed) }, ' '),
+    str(s.drawn), str(s.prequeued), str(s.target), str(#packed) }, ' '),
   table.concat(live, ' '),
   table.concat(pending, ','),
   table.concat(flow, ','),
@@ -261,8 +273,4 @@ snapshot = table.concat({
 }, '\n') .. packed
 redis.call('SET', SNAPSHOT, snapshot, 'EX', KEEP)
 save_state(s)
-local answer = head(s)
-answer[7] = snapshot
-answer[8] = since(REVOKED, ARGV[7], 1000)
-answer[9] = since(ADMITTED, ARGV[10], most + 1000)
-return answer
+return answer(snapshot)

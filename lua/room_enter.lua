@@ -3,8 +3,9 @@
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
--- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4).
--- INCLUDE: clock, limiter, room
+-- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4); an address
+-- takes no more places than its window holds, each counted once, where it begins.
+-- INCLUDE: clock, limiter, room, joins
 
 -- Groups of nine: kind, id, client, grace, order, seen, ep, fn, ah.
 --   arrive  a new id; order, seen, ep, fn are empty
@@ -16,10 +17,12 @@
 --   gather  a token without an order, before the opening of a lottery: it is confirmed,
 --           and nothing is kept of it but their number
 --   charge  one unit of the limiter without a session; id is empty
+-- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
 -- Codes: P confirmed before a lottery, O its opening (order: the room time, wall: when it was to be), W waiting,
--- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; S for an arrival that finds the front full:
--- its place is the order alone until its first poll, and nothing is kept of it, however many gateways see a line that
--- is shorter still.
+-- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
+-- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
+-- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
+-- many gateways see a line that is shorter still.
 local s, err = open()
 if not s then return err end
 local p = policy()
@@ -43,17 +46,20 @@ local function next_order()
   return last
 end
 
--- gathered counts those who are confirmed for the first time.
-local function gathered(first)
+-- gathered confirms somebody before a lottery; first: for the first time, which counts.
+local function gathered(first, ah)
   s.busy = 1
   if first then
+    local count, wait, which = places(s, p, ah, s.now)
+    if not count then return put('J', wait, 0, which) end
+    count()
     joined = joined + 1
     s.prequeued = s.prequeued + 1
   end
   put('P', 0, 0, first and 'first' or '')
 end
 
-local function gather(id, client, grace, ep, fn)
+local function gather(id, client, grace, ep, fn, ah)
   if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
@@ -62,18 +68,21 @@ local function gather(id, client, grace, ep, fn)
   -- Confirmed now it would not be drawn, though it may have been confirmed before.
   if p.lottery == 1 and s.drawn > 0 then return put('O', s.drawn, s.opens, '') end
   -- In a store that is new, and the room is not, nobody has counted them.
-  gathered(ep == '' or ep == '?' or ep ~= s.epoch and s.virgin == 1)
+  gathered(ep == '' or ep == '?' or ep ~= s.epoch and s.virgin == 1, ah)
 end
 
-local function arrive(kind, id, client, grace)
+local function arrive(kind, id, client, grace, ah)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local ord = waiting(s, p, id, grace)
   if ord then return put('W', ord, 0, '') end
-  if p.gathering then return gathered(true) end
+  if p.gathering then return gathered(true, ah) end
+  local count, wait, which = places(s, p, ah, s.now)
+  if not count then return put('J', wait, 0, which) end
   joined = joined + 1
   s.busy = 1
   if may and line == 0 and s.now >= s.hold and slots >= 1 and bucket.available() >= 1 then
+    count()
     bucket.take(1)
     slots = slots - 1
     let_in = let_in + 1
@@ -89,12 +98,13 @@ local function arrive(kind, id, client, grace)
     signed[second] = (signed[second] or 0) + 1
     return put('S', ord, 0, '')
   end
+  count()
   enrolled(s, id, ord, grace)
   line = line + 1
   put('W', ord, 0, '')
 end
 
-local function enrol(id, client, grace, ord, seen, ep, fn)
+local function enrol(id, client, grace, ord, seen, ep, fn, ah)
   if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
@@ -102,7 +112,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn)
   if have then return put('W', have, 0, '') end
   local fresh = ord == 0 and ep ~= '?'
   if fresh then
-    if ep == '' then joined, seen = joined + 1, s.now end
+    if ep == '' then seen = s.now end
     ord = next_order()
   end
   if ep == '?' then
@@ -117,26 +127,32 @@ local function enrol(id, client, grace, ord, seen, ep, fn)
     s.hold = s.now + HOLD
   end
   if ord > s.now and not fresh then ord = s.now end
+  local second = math.floor(ord / 1000000)
+  if ep == '' or ep == '?' then
+    local count, fits, which = places(s, p, ah, ord)
+    if not count then return put('J', fits, 0, which) end
+    count()
+    ord = fits
+  end
+  if fresh and ep == '' then joined = joined + 1 end
   s.busy = 1
   enrolled(s, id, ord, grace)
   line = line + 1
-  if ep == '' and not fresh then
-    redis.call('HINCRBY', PENDING, str(math.floor(ord / 1000000)), -1)
-  end
+  if ep == '' and not fresh then redis.call('HINCRBY', PENDING, str(second), -1) end
   put('W', ord, 0, '')
 end
 
 for i = 5, #ARGV, 9 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
   if kind == 'arrive' or kind == 'keyed' then
-    arrive(kind, id, client, grace)
+    arrive(kind, id, client, grace, ARGV[i + 8])
   elseif kind == 'enrol' or kind == 'signed' then
     -- The room was idle when the store went away, and was not meanwhile: other
     -- gateways' visitors are to be heard too.
     if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
-    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]))
+    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
   elseif kind == 'gather' then
-    gather(id, client, grace, ARGV[i + 6], tonumber(ARGV[i + 7]))
+    gather(id, client, grace, ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
   elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
     bucket.take(1)
     put('Y', 0, 0, '')

@@ -14,7 +14,7 @@ local since, most = tonumber(ARGV[7]), tonumber(ARGV[8])
 if since == 0 then
   since = s.now
   local n = redis.call('ZCARD', LINE) + redis.call('ZCARD', PARKED) + redis.call('ZCARD', ADMITTED)
-  redis.call('UNLINK', LINE, PARKED, SEEN, PENDING)
+  redis.call('UNLINK', LINE, PARKED, SEEN, PENDING, JOINS)
   redis.call('DEL', SNAPSHOT)
   s.fence = s.fence + 1
   s.prequeued = 0

@@ -30,14 +30,14 @@ if lost then
     s.tick = s.wall
     s.adj = 0
     s.at = s.wall
-    s.level = p.burst * 1000000
+    begin_limiter(s, p, full(p))
   else
     s.virgin = 0
     s.busy = 1
     s.seq = math.max(s.seq, seq) + 1000
     s.adj = tonumber(ARGV[6])
     s.tick = tonumber(ARGV[7])
-    s.level = 0
+    begin_limiter(s, p, spent(p))
   end
   keep_time(s)
   if known ~= '' then
@@ -45,6 +45,7 @@ if lost then
     s.settle = s.now + SETTLE
     s.at = s.now
   end
+  s.lease = 0 -- some of it may be spent
   s.born = s.now
   s.trimmed = math.floor(s.now / 1000000) - 900
   redis.call('DEL', SNAPSHOT)
@@ -57,7 +58,8 @@ s.fence = math.max(s.fence, tonumber(ARGV[8]), 1)
 if known ~= '' and known ~= s.epoch or lost and known ~= '' then
   if s.virgin == 1 then
     -- A gateway that knew nothing was first.
-    s.virgin, s.level, s.busy = 0, 0, 1
+    s.virgin, s.busy = 0, 1
+    begin_limiter(s, p, spent(p))
     s.adj = tonumber(ARGV[6])
     s.tick = tonumber(ARGV[7])
     -- It ran on the clock without adj. Were its room time kept, as the limiter's mark asks, everybody who

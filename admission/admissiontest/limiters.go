@@ -108,7 +108,7 @@ func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited
 		for _, back := range []int64{1, 1000, 400_000, 5_000_000, 3_600_000_000} {
 			n, wait := l.Take(epoch-back, 1, rate, burst)
 			// A bucket that was told of a later time counts from that one on.
-			if n != 0 || wait <= 0 || s != admission.StrategyTokenBucket && wait < time.Duration(back)*time.Microsecond {
+			if n != 0 || wait <= 0 || !bucket(s) && wait < time.Duration(back)*time.Microsecond {
 				t.Fatalf("%d µs earlier: took %d, next in %v", back, n, wait)
 			}
 		}
@@ -126,6 +126,15 @@ func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited
 	t.Run("a cost above the burst", func(t *testing.T) {
 		aboveTheBurst(t, s, fresh(t))
 	})
+}
+
+// bucket says whether a strategy counts in tokens that are there.
+func bucket(s admission.Strategy) bool {
+	switch s {
+	case admission.StrategyTokenBucket, admission.StrategyLeakyBucket, admission.StrategyAdaptive:
+		return true
+	}
+	return false
 }
 
 // event is one grant. at is the latest time that the limiter was told until then: time that went back is no time.
@@ -203,6 +212,21 @@ func neverMore(t *rapid.T, s admission.Strategy, l Limited) {
 		} else {
 			overInterval(t, events, rate, burst)
 		}
+		if s == admission.StrategyLeakyBucket {
+			unevenly(t, events, rate)
+		}
+	}
+}
+
+// unevenly finds a grant that came sooner after the one before than its tokens take to come due.
+func unevenly(t *rapid.T, events []event, rate int64) {
+	if len(events) < 2 {
+		return
+	}
+	before, last := events[len(events)-2], events[len(events)-1]
+	// What was under way when something was taken is less than a token.
+	if dt := last.at - before.at; float64(last.n-1)*1e9 > float64(dt)*float64(rate) {
+		t.Fatalf("%d granted %d µs after the last, at %d/1000 a second", last.n, dt, rate)
 	}
 }
 
@@ -218,6 +242,8 @@ func everyToken(t *testing.T, s admission.Strategy, l Limited, rate int64) {
 			if w := k / most; w > 0 {
 				want = epoch - epoch%length + w*length
 			}
+		} else if s == admission.StrategyLeakyBucket { // what was not taken with the first is lost
+			want += (k*1_000_000_000 + rate - 1) / rate
 		} else if k >= burst {
 			want += ((k-burst+1)*1_000_000_000 + rate - 1) / rate
 		}
@@ -242,7 +268,7 @@ func waitIsExact(t *rapid.T, s admission.Strategy, l Limited) {
 		cost := rapid.Int64Range(1, 60).Draw(t, "cost")
 		var n int64
 		n, wait = l.TakeCost(now, cost, rate, burst)
-		never := s == admission.StrategyTokenBucket && cost*1000 > burst
+		never := bucket(s) && cost*1000 > burst
 		switch {
 		case (wait < 0) != never:
 			t.Fatalf("a cost of %d with a burst of %d/1000: wait %v", cost, burst, wait)
@@ -333,7 +359,7 @@ func aboveTheBurst(t *testing.T, s admission.Strategy, l Limited) {
 	}
 	n, wait := l.TakeCost(epoch, cost, rate, burst)
 	switch s {
-	case admission.StrategyTokenBucket:
+	case admission.StrategyTokenBucket, admission.StrategyLeakyBucket, admission.StrategyAdaptive:
 		if n != 0 || wait >= 0 {
 			t.Fatalf("a bucket of 5 gave %d, next in %v", n, wait)
 		}

@@ -46,7 +46,7 @@ type Model struct {
 
 	adj, tick, hold int64
 	busy            bool
-	bucket          admission.TokenBucket
+	limiter         limiter
 	Line            map[admission.ID]*Place
 	Grants          map[admission.ID]*Grant
 	Sessions        map[admission.ID]int64 // until, room time
@@ -55,6 +55,7 @@ type Model struct {
 	Fence           int64
 	fresh           bool  // a snapshot was built since the last change by an operator
 	built           int64 // when, by the wall
+	joins           map[string]joins
 }
 
 // New is a room that begins now with a full bucket.
@@ -62,9 +63,9 @@ func New(p admission.Policy, wall int64) *Model {
 	m := &Model{
 		P: p, Wall: wall, tick: wall, Fence: 1,
 		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
-		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{},
+		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{},
 	}
-	m.bucket = admission.TokenBucket{At: wall, Rate: p.Rate, Burst: m.burst(), Level: m.burst() * 1_000_000}
+	m.limiter = limiter{strategy: p.Strategy, at: wall, level: m.full()}
 	return m
 }
 
@@ -88,17 +89,12 @@ func (m *Model) Room() int64 {
 		m.adj -= d
 		m.tick = m.Wall
 	}
-	m.adj = max(m.adj, m.bucket.At-m.Wall)
+	m.adj = max(m.adj, m.limiter.at-m.Wall)
 	return m.Wall + m.adj
 }
 
-func (m *Model) refill(now int64) {
-	m.bucket.Rate, m.bucket.Burst = m.P.Rate, m.burst()
-	m.bucket.Refill(now)
-}
-
 // Refill is what room_enter does to the limiter whatever it is asked.
-func (m *Model) Refill() { m.refill(m.Room()) }
+func (m *Model) Refill() { m.meter(m.Room()).save() }
 
 func (m *Model) active() int64 {
 	n := int64(len(m.Sessions))
@@ -188,7 +184,8 @@ func Grace(interval time.Duration) time.Duration {
 // Arrive is a newcomer.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
 	now := m.Room()
-	m.refill(now)
+	meter := m.meter(now)
+	defer func() { meter.save() }()
 	if s, ok := m.settled(now, a.ID, a.Client); ok {
 		return s
 	}
@@ -196,10 +193,15 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 		m.heard(now, p, Grace(a.Interval))
 		return admission.Waiting
 	}
+	count, _, ok := m.places(a.Address, now, now)
+	if !ok {
+		return admission.Refused
+	}
+	count()
 	m.busy = true
 	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
-		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && m.bucket.Available() >= 1 {
-		m.bucket.Take(1)
+		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
+		meter.Take(1)
 		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
 		m.remember(now, m.Grants[a.ID])
 		m.Sessions[a.ID] = now + m.P.SessionTTL.Microseconds()*3/2
@@ -230,7 +232,16 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if now-from > m.P.Absence.Microseconds() {
 			return admission.Expired, admission.ReasonLate
 		}
-		p = &Place{Order: min(t.Order, now)}
+		order := min(t.Order, now)
+		if t.Epoch == "" {
+			count, fits, ok := m.places(t.Address, order, now)
+			if !ok {
+				return admission.Refused, ""
+			}
+			count()
+			order = fits
+		}
+		p = &Place{Order: order}
 		m.Line[t.ID] = p
 		m.busy = true
 	}
@@ -260,7 +271,7 @@ func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, o
 
 // Patch changes the policy; what was earned so far was earned at the old rate.
 func (m *Model) Patch(change func(*admission.Policy)) {
-	m.refill(m.Room())
+	m.meter(m.Room()).save()
 	change(&m.P)
 	m.fresh = false
 }
@@ -287,6 +298,7 @@ func (m *Model) Reset() {
 	m.Fence++
 	m.fresh = false
 	clear(m.Line)
+	clear(m.joins)
 	for id, g := range m.Grants {
 		if g.What == "admitted" {
 			delete(m.Grants, id)
@@ -324,9 +336,12 @@ func (m *Model) Tick(apart int64) []admission.ID {
 			delete(m.Line, id)
 		}
 	}
-	m.refill(now)
-	in := m.admit(now)
-	m.bucket.Take(int64(len(in)))
+	m.forgetJoins(now)
+	meter := m.meter(now)
+	in := m.admit(now, meter)
+	meter.Take(int64(len(in)))
+	meter.rest()
+	meter.save()
 	m.busy = len(m.Line)+len(m.Sessions) > 0
 	for _, g := range m.Grants {
 		m.busy = m.busy || g.What == "admitted"
@@ -334,13 +349,13 @@ func (m *Model) Tick(apart int64) []admission.ID {
 	return in
 }
 
-func (m *Model) admit(now int64) (in []admission.ID) {
+func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 	if now < m.hold {
 		return nil
 	}
 	var k int64
 	if !m.P.Paused {
-		k = m.bucket.Available()
+		k = meter.Available()
 		if m.P.MaxActive > 0 {
 			k = min(k, m.P.MaxActive-m.active())
 		}

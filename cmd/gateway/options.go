@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/promscore"
 )
 
 // prefaces are the values of proxy_protocol.
@@ -73,7 +74,14 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
-		room.Origin = origin.ID
+		room.Origin, room.Policy.Origin = origin.ID, origin.ID
+	}
+	if prom := r.Admission.Prometheus; prom.URL != "" {
+		scorer, err := promscore.New(prom.URL, prom.Query)
+		if err != nil {
+			return room, fmt.Errorf("room %q: admission.prometheus: %w", r.ID, err)
+		}
+		room.Policy.Adaptive.Scorer = scorer
 	}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
@@ -87,7 +95,20 @@ func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 		MaxActive: r.Admission.MaxActive, HeadWindow: r.Admission.HeadWindow, Capacity: r.Queue.Capacity,
 		MinWait: r.Admission.MinWait, Absence: r.Queue.Absence, ClaimWindow: r.Queue.ClaimWindow,
 		SessionTTL: r.Session.TTL, Message: r.Page.Message, OnStoreError: cfg.OnStoreErrorOf(r),
+		Strategy: admission.Strategy(r.Admission.Strategy), MinRate: int64(r.Admission.MinRate), MaxRate: int64(r.Admission.MaxRate),
+		Adaptive: admission.Adaptive{
+			Mode: r.Admission.Mode, TargetP95: r.Admission.TargetP95, MaxErrorRate: r.Admission.MaxErrorRate, Shadow: r.Admission.Shadow,
+		},
 	}
+	if b, weights := cfg.BudgetOf(r); b != nil {
+		p.Budgeted = true
+		p.Budget = admission.Budget{
+			Origin: cfg.OriginOf(r).ID, Rate: int64(b.Rate), Burst: int64(b.MostBurst()), Weight: int64(r.Weight), Weights: int64(weights),
+		}
+	}
+	// Validate has read it.
+	address, network, _ := r.Guard.Joins()
+	p.Joins, p.JoinsPer, p.Wide, p.WidePer = address.N, address.Per, network.N, network.Per
 	if r.Admission.Burst != nil {
 		p.Burst = int64(*r.Admission.Burst)
 	}

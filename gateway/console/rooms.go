@@ -14,27 +14,35 @@ import (
 // roomView is a room as the API shows it. A field without a known value is
 // absent.
 type roomView struct {
-	ID         string     `json:"id"`
-	Policy     policyView `json:"policy"`
-	Live       policyView `json:"live"`
-	Waiting    int64      `json:"waiting"`
-	Parked     int64      `json:"parked"`
-	Admitted   int64      `json:"admitted"`
-	Active     int64      `json:"active"`
-	Rate       thousandth `json:"rate"`
-	OldestWait float64    `json:"oldest_wait_seconds"`
-	ETA        *etaView   `json:"eta,omitempty"`
-	ETAError   *float64   `json:"eta_error,omitempty"`
-	Origin     originView `json:"origin"`
-	StoreAge   *float64   `json:"store_age_seconds,omitempty"`
-	Paused     bool       `json:"paused"`
-	Draining   bool       `json:"draining"`
+	ID         string      `json:"id"`
+	Policy     policyView  `json:"policy"`
+	Live       policyView  `json:"live"`
+	Waiting    int64       `json:"waiting"`
+	Parked     int64       `json:"parked"`
+	Admitted   int64       `json:"admitted"`
+	Active     int64       `json:"active"`
+	Rate       thousandth  `json:"rate"`
+	OldestWait float64     `json:"oldest_wait_seconds"`
+	ETA        *etaView    `json:"eta,omitempty"`
+	ETAError   *float64    `json:"eta_error,omitempty"`
+	Origin     originView  `json:"origin"`
+	Budget     *budgetView `json:"budget,omitempty"`
+	StoreAge   *float64    `json:"store_age_seconds,omitempty"`
+	Paused     bool        `json:"paused"`
+	Draining   bool        `json:"draining"`
 }
 
 type etaView struct {
 	Seconds int64 `json:"seconds"`
 	Low     int64 `json:"low"`
 	High    int64 `json:"high"`
+}
+
+// budgetView is the origin's budget, and what of it the room may count on while it has a line.
+type budgetView struct {
+	Rate     thousandth `json:"rate"`
+	Expected thousandth `json:"expected"`
+	Lines    int64      `json:"rooms_waiting"`
 }
 
 type originView struct {
@@ -173,6 +181,10 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		if finite(p95) && finite(errorRate) {
 			v.Origin = originView{P95: tidy(p95), ErrorRate: tidy(errorRate)}
 		}
+	}
+	if b := room.File.Budget; room.File.Budgeted {
+		use, _ := c.o.Core.BudgetUse(b.Origin)
+		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Line.Expected()), Lines: use.Lines}
 	}
 	if s.Known {
 		v.StoreAge = new(tidy(age.Seconds()))

@@ -152,6 +152,7 @@ function hear(status) {
   const state = status.state;
   if (state === "admitted" || state === "active") return goOn();
   if (state === "lapsed" || state === "ended") return rejoin(state);
+  if (status.reason === "joins") return load(location.href);
   if (state === "expired") note = lost(status.reason);
   show(status);
 }
@@ -192,9 +193,12 @@ async function ask() {
     signal: AbortSignal.timeout?.(1e4),
   });
   if (shut) {
-    if (answer.status < 500) return load(location.href);
+    if (answer.status < 500 && answer.status !== 429) return load(location.href);
     if (answer.status > 503) throw answer;
-    return show({state: "rejected", reason: data.reason, opens_at: data.begins});
+    refresh = +answer.headers.get("Retry-After") || 30;
+    if (+opens) refresh = min(refresh, 30);
+    failures = 0;
+    return link();
   }
   skew = Date.parse(answer.headers.get("Date")) - Date.now() || 0;
   if (answer.status === 401 || answer.status === 404) return rejoin("missing");

@@ -10,7 +10,7 @@ import (
 // View is what one visitor's page shows. Numbers that are zero are unknown and are not shown.
 type View struct {
 	State        string // waiting, admitted, prequeue, rejected, expired; anything else reads as waiting
-	Reason       string // rejected: closed, draining, full; expired: late, reset, removed, lapsed, ended, missing
+	Reason       string // rejected: closed, draining, full, joins; expired: late, reset, removed, lapsed, ended, missing
 	Position     int64  // from 1
 	Ahead        int64  // people before this visitor
 	Waiting      int64  // people in line
@@ -81,7 +81,7 @@ func (d *Data) fill(w *words, v *View) {
 	switch v.State {
 	case "admitted", "prequeue":
 	case "rejected":
-		if kind = v.Reason; kind != "draining" && kind != "full" {
+		if kind = v.Reason; kind != "draining" && kind != "full" && kind != "joins" {
 			kind = "closed"
 		}
 	case "expired":

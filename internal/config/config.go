@@ -131,7 +131,7 @@ type Health struct {
 
 type Budget struct {
 	Rate  Rate `koanf:"rate" default:"0" min:"0" max:"1000000" doc:"Admissions a second over all rooms of the origin. 0: no budget."`
-	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions at one moment."`
+	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions of all those rooms at one moment, after a quiet time. 0: max(1, rate). Of less than three quarters of the rate not all of the rate can be used."`
 }
 
 type Room struct {
@@ -146,7 +146,7 @@ type Room struct {
 	Queue        Queue     `koanf:"queue" doc:"The line."`
 	Session      Session   `koanf:"session" doc:"An admitted visitor's use of the origin."`
 	ETA          ETA       `koanf:"eta" doc:"The estimate that visitors see."`
-	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
+	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
 	Bypass       []Bypass  `koanf:"bypass" doc:"Requests that go to the origin uncounted. A rule fits when each of its conditions fits."`
 	Identity     Identity  `koanf:"identity" doc:"Accounts instead of browsers."`
 	Guard        Guard     `koanf:"guard" doc:"Measures against those who take many places."`
@@ -213,17 +213,26 @@ type Identity struct {
 }
 
 type Guard struct {
-	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) takes, as 20/1m."`
+	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) takes in a time, as 20/1m; behind a comma the same of the network around it (/24, /48 for IPv6), as 20/1m,200/1m. Without that a network takes ten times as many. Empty: no limit."`
 	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session, as 100/10s."`
-	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none" doc:"Work that a client does for a place."`
+	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none,auto,always" doc:"Work (ALTCHA) that a client does for a place. auto: while there is a line, more join than proof.join_rate, or a lottery gathers. always: for every place, also where nobody would have to wait."`
+	Proof              Proof   `koanf:"proof" doc:"How much work that is."`
 	Captcha            Captcha `koanf:"captcha" doc:"A CAPTCHA before a place is given."`
 }
 
+type Proof struct {
+	Number   int64 `koanf:"number" default:"2000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client tries for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of a laptop's browser."`
+	JoinRate Rate  `koanf:"join_rate" default:"50" min:"0.001" max:"1000000" unit:"joins/s" doc:"Joins a second, over all gateways, up to which the number stays; each doubling doubles it."`
+	Most     int64 `koanf:"most" default:"16000000" min:"1000" max:"100000000" unit:"hashes" doc:"Where the doubling ends."`
+}
+
 type Captcha struct {
-	Provider   string `koanf:"provider" doc:"Who makes it. Empty: none."`
-	SiteKey    string `koanf:"site_key" doc:"Public key of the site."`
-	SecretFile string `koanf:"secret_file" doc:"File with the secret key."`
-	OnFail     string `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"What happens while the provider does not answer."`
+	Provider   string        `koanf:"provider" enum:",turnstile,hcaptcha,recaptcha" doc:"Who makes it. The page then loads the provider's script, the one request that leaves the site. Empty: none."`
+	SiteKey    string        `koanf:"site_key" doc:"Public key of the site, from the provider."`
+	SecretFile string        `koanf:"secret_file" doc:"File with the secret key, from the provider; blanks and line ends around it are ignored."`
+	OnFail     string        `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"What those who join get while the provider does not answer: closed refuses them, open gives them their place."`
+	VerifyURL  string        `koanf:"verify_url" doc:"Address that is asked about an answer, for a proxy in front of the provider. Empty: the provider's own."`
+	Timeout    time.Duration `koanf:"timeout" default:"3s" min:"100ms" max:"1m" doc:"How long the provider has to answer."`
 }
 
 type Page struct {

@@ -14,6 +14,28 @@ func (r *Room) Burst() Rate {
 	return max(1000, r.Admission.Rate)
 }
 
+// MostBurst is how many visitors the rooms of a budget together admit at one moment after a quiet time: burst, or max(1, rate).
+func (b *Budget) MostBurst() Rate {
+	if b.Burst > 0 {
+		return b.Burst
+	}
+	return max(1000, b.Rate)
+}
+
+// BudgetOf gives the budget of a room's origin and the weights of all rooms that share it; nil without a budget.
+func (c *Config) BudgetOf(r *Room) (b *Budget, weights Rate) {
+	o := c.OriginOf(r)
+	if o == nil || o.Budget.Rate == 0 {
+		return nil, 0
+	}
+	for i := range c.Rooms {
+		if c.OriginOf(&c.Rooms[i]) == o {
+			weights += c.Rooms[i].Weight
+		}
+	}
+	return &o.Budget, weights
+}
+
 // OnStoreErrorOf is what new visitors of a room get while the store is away:
 // the room's own choice, or the gateway's.
 func (c *Config) OnStoreErrorOf(r *Room) string {

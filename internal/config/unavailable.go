@@ -19,22 +19,12 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"origins[].budget.rate", nil, "leave it at 0 and give each room its rate"},
-	{"rooms[].admission.strategy", []string{"token_bucket"}, "use token_bucket"},
-	{"rooms[].admission.shadow", nil, "leave it false"},
-	{"rooms[].admission.prometheus.url", nil, "leave it empty"},
-	{"rooms[].admission.prometheus.query", nil, "leave it empty"},
 	{"rooms[].eta.estimator", []string{"window"}, "use window"},
 	{"rooms[].identity.header", nil, "leave it empty"},
 	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
 	{"rooms[].identity.jwks_url", nil, "leave it empty"},
 	{"rooms[].identity.one_place", nil, "leave it false"},
-	{"rooms[].guard.joins_per_ip", nil, "leave it empty"},
 	{"rooms[].guard.requests_per_session", nil, "leave it empty"},
-	{"rooms[].guard.proof_of_work", []string{"none"}, "leave it at none"},
-	{"rooms[].guard.captcha.provider", nil, "leave it empty"},
-	{"rooms[].guard.captcha.site_key", nil, "leave it empty"},
-	{"rooms[].guard.captcha.secret_file", nil, "leave it empty"},
 }
 
 func (c *checker) unavailable(cfg any, later []unavailable) {

@@ -34,6 +34,11 @@ func (c *checker) origins(cfg *Config) {
 		if o.TLS.CAFile != "" {
 			c.bundle(path+".tls.ca_file", o.TLS.CAFile)
 		}
+		if b := o.Budget; b.Rate > 0 && b.Burst > 0 && b.Burst < 1000 {
+			c.add(path+".budget.burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", b.Burst)
+		} else if b.Rate == 0 && b.Burst > 0 {
+			c.add(path+".budget.burst", "there is no budget without budget.rate; give one, or leave burst out")
+		}
 		if p := o.Health.Path; p != "" && !healthPath.MatchString(p) {
 			c.add(path+".health.path", "%q is no path; want one such as /healthz, in ASCII and without blanks", clip(p))
 		}

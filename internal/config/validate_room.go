@@ -34,6 +34,7 @@ func (c *checker) rooms(cfg *Config) {
 		for j, origin := range room.CORSOrigins {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
+		c.guard(at+".guard", &room.Guard)
 		c.page(at+".page", &room.Page)
 	}
 }
@@ -144,6 +145,30 @@ func (c *checker) admission(at string, room *Room) {
 	}
 	if a.MinRate > a.MaxRate {
 		c.add(at+".admission.min_rate", "%s is more than max_rate (%s)", a.MinRate, a.MaxRate)
+	}
+	if a.Strategy == "adaptive" {
+		if a.MinRate == 0 {
+			c.add(at+".admission.min_rate", "is 0: a rate that has come to it could not grow any more, for want of requests to judge by; want at least 0.001")
+		}
+		if a.MinRate <= a.MaxRate && (a.Rate < a.MinRate || a.Rate > a.MaxRate) {
+			c.add(at+".admission.rate", "%s, with which an adaptive room begins, is not within min_rate (%s) and max_rate (%s)", a.Rate, a.MinRate, a.MaxRate)
+		}
+	}
+	switch prom := a.Prometheus; {
+	case prom.URL == "" && prom.Query == "":
+	case prom.URL == "":
+		c.add(at+".admission.prometheus.url", "is empty, and query is not; give the server's address, such as http://127.0.0.1:9091")
+	case prom.Query == "":
+		c.add(at+".admission.prometheus.query", "is empty, and url is not; give PromQL with a result from 0 (unhealthy) to 1 (healthy)")
+	default:
+		c.httpURL(at+".admission.prometheus.url", prom.URL)
+	}
+}
+
+// httpURL wants an address of http or https; it may hold a password, and is not shown.
+func (c *checker) httpURL(at, text string) {
+	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		c.add(at, "is no address; want http://host:port or https://host:port")
 	}
 }
 

@@ -253,29 +253,17 @@ func TestValidate(t *testing.T) {
 // What this version does not have is refused, setting by setting.
 func TestNotAvailable(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
-	origin := func(settings string) string {
-		return "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], " + settings + "}]"
-	}
 	rows := map[string]string{ // setting to a file that uses it
 		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"origins[].budget.rate":              origin("budget: {rate: 5}"),
-		"rooms[].admission.strategy":         room("admission: {strategy: adaptive}"),
-		"rooms[].admission.shadow":           room("admission: {shadow: true}"),
-		"rooms[].admission.prometheus.url":   room("admission: {prometheus: {url: 'http://127.0.0.1:9091'}}"),
-		"rooms[].admission.prometheus.query": room("admission: {prometheus: {query: up}}"),
 		"rooms[].identity.header":            room("identity: {header: X-User}"),
 		"rooms[].identity.jwt_claim":         room("identity: {jwt_claim: sub}"),
 		"rooms[].identity.jwks_url":          room("identity: {jwks_url: 'https://a.example/jwks'}"),
 		"rooms[].identity.one_place":         room("identity: {one_place: true}"),
-		"rooms[].guard.joins_per_ip":         room("guard: {joins_per_ip: 20/1m}"),
 		"rooms[].guard.requests_per_session": room("guard: {requests_per_session: 100/10s}"),
-		"rooms[].guard.captcha.provider":     room("guard: {captcha: {provider: turnstile}}"),
-		"rooms[].guard.captcha.site_key":     room("guard: {captcha: {site_key: x}}"),
-		"rooms[].guard.captcha.secret_file":  room("guard: {captcha: {secret_file: x}}"),
 	}
 	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]
-		if row.setting == "rooms[].eta.estimator" || row.setting == "rooms[].guard.proof_of_work" {
+		if row.setting == "rooms[].eta.estimator" {
 			continue // the only word there is
 		}
 		if !ok {

@@ -34,6 +34,7 @@ func (c *Config) Warnings() []Problem {
 		if !https && (o.TLS.CAFile != "" || o.TLS.ServerName != "") {
 			warn(element("origins", i)+".tls", "no server of this origin is https, so these settings are not used")
 		}
+		c.warnBudget(element("origins", i)+".budget", o, warn)
 	}
 	for i := range c.Rooms {
 		room, path := &c.Rooms[i], element("rooms", i)
@@ -41,6 +42,9 @@ func (c *Config) Warnings() []Problem {
 			if strings.HasPrefix(host, "*.") {
 				warn(element(path+".hosts", j), host+" covers many hosts, and cookies are per host: a person has a place on each subdomain")
 			}
+		}
+		if b, _ := c.BudgetOf(room); b == nil && room.Weight != 1000 && room.Weight != 0 {
+			warn(path+".weight", "the origin of this room has no budget.rate, so there is nothing to share by weight")
 		}
 		guarded := room.Identity.OnePlace || room.Guard.JoinsPerIP != "" || room.Guard.ProofOfWork != "none" || room.Guard.Captcha.Provider != ""
 		now := time.Now()
@@ -55,9 +59,45 @@ func (c *Config) Warnings() []Problem {
 		if room.Queue.Method == methodLottery && !guarded {
 			warn(path+".queue.method", "a lottery without identity.one_place or a guard: whoever takes many places has many lots")
 		}
+		warnStrategy(warn, path+".admission", &room.Admission)
 		if room.Admission.MaxActive > 0 && !room.Session.Renew {
 			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the line")
 		}
 	}
 	return list
+}
+
+// warnStrategy tells of settings that the strategy does not use.
+func warnStrategy(warn func(path, message string), at string, a *Admission) {
+	switch a.Strategy {
+	case "leaky_bucket", "fixed_window":
+		if a.Burst != nil {
+			warn(at+".burst", a.Strategy+" has no burst: it is not used")
+		}
+	case "adaptive":
+		if a.MinRate == a.MaxRate {
+			warn(at+".max_rate", "is min_rate: there is nothing to adapt")
+		}
+	}
+	if a.Strategy != "adaptive" {
+		if a.Shadow {
+			warn(at+".shadow", "is of the adaptive strategy, which the room does not use: no rate is found")
+		}
+		if a.Prometheus.URL != "" {
+			warn(at+".prometheus", "is of the adaptive strategy, which the room does not use: it is not asked")
+		}
+	}
+}
+
+// warnBudget warns of a budget that nobody or not all of it can use.
+func (c *Config) warnBudget(path string, o *Origin, warn func(path, message string)) {
+	if o.Budget.Rate == 0 {
+		return
+	}
+	if !slices.ContainsFunc(c.Rooms, func(r Room) bool { return c.OriginOf(&r) == o }) {
+		warn(path, "no room has this origin: its requests are proxied uncounted")
+	}
+	if b := o.Budget.Burst; b > 0 && 4*b < 3*o.Budget.Rate {
+		warn(path+".burst", b.String()+" is less than three quarters of a second of the rate ("+o.Budget.Rate.String()+"): rooms that take turns cannot use all of the rate")
+	}
 }

@@ -64,6 +64,24 @@ limiter.token_bucket = {
   end,
 }
 
+-- leaky_bucket lets out what has come due, evenly spaced: like a token bucket, but what is not taken when something is taken is
+-- lost, so that a quiet time saves nothing up. burst is what may come due between two looks, as between two ticks of a room;
+-- with a burst of one token the spacing is exact.
+limiter.leaky_bucket = {
+  refill = limiter.token_bucket.refill,
+  rerate = limiter.token_bucket.rerate,
+  available = limiter.token_bucket.available,
+  admits = limiter.token_bucket.admits,
+  wait = limiter.token_bucket.wait,
+
+  take = function(b, n)
+    b.level = (b.level - n * TOKEN) % TOKEN
+  end,
+}
+
+-- adaptive is a token bucket; what it adapts is its rate.
+limiter.adaptive = limiter.token_bucket
+
 -- gcra, the generic cell rate algorithm: at is the theoretical arrival time in
 -- microseconds, level its fraction in units of 1/rate of one. What is owed at
 -- now, (at - now) * rate + level, is then in billionths of a token. A cost above

@@ -260,7 +260,7 @@
       root,
       show(r) {
         room = r;
-        const p = r.policy, limit = p.rate;
+        const p = r.policy, limit = r.budget ? Math.min(p.rate, r.budget.expected) : p.rate;
         const tags = [];
         if (!p.enabled) tags.push(['switched off', 'bad']);
         if (p.method === 'reject') tags.push(['closed', 'bad']);
@@ -276,7 +276,7 @@
         set(f('active'), whole.format(r.active));
         set(f('admitted'), [p.max_active ? 'of ' + whole.format(p.max_active) : '', r.admitted ? whole.format(r.admitted) + ' on their way in' : ''].filter(Boolean).join(', '));
         set(f('rate'), measured(r.rate));
-        set(f('limit'), 'of ' + some.format(limit) + '/s, burst ' + some.format(p.burst));
+        set(f('limit'), r.budget ? 'of ' + some.format(limit) + '/s, budget ' + some.format(r.budget.rate) + '/s' : 'of ' + some.format(limit) + '/s, burst ' + some.format(p.burst));
         set(f('eta'), r.eta ? span(r.eta.seconds) : '–');
         set(f('oldest'), r.eta && r.eta.seconds ? span(r.eta.low) + ' to ' + span(r.eta.high) : r.oldest_wait_seconds ? 'longest so far ' + span(r.oldest_wait_seconds) : '');
         const share = limit > 0 ? Math.min(1, r.rate / limit) : 0;

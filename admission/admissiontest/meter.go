@@ -1,0 +1,90 @@
+package admissiontest
+
+import "github.com/anteroom/anteroom/admission"
+
+// limiter is a room's between two uses, as lua/lib/room.lua keeps it: the strategy and the rate are those of the last one, at
+// is its time.
+type limiter struct {
+	strategy       admission.Strategy
+	level, at, was int64
+}
+
+// leak is what a leaky bucket of a room lets out at once, as a share of the rate: half a second of it.
+const leak = 2
+
+// meter is the model's limiter, brought to now.
+type meter struct {
+	admission.Meter
+	m   *Model
+	now int64
+}
+
+// full is the level of a limiter that has granted nothing yet.
+func (m *Model) full() int64 {
+	if m.P.Strategy == admission.StrategyFixedWindow {
+		return 0
+	}
+	return m.burst() * 1_000_000
+}
+
+// window is the length of a fixed window of that rate in microseconds, and what it grants in thousandths.
+func windowOf(rate int64) (length, most int64) {
+	if rate <= 0 || rate >= 1000 {
+		return 1_000_000, rate
+	}
+	return (1000 + rate - 1) / rate * 1_000_000, 1000
+}
+
+func (m *Model) meter(now int64) meter {
+	const windows = admission.StrategyFixedWindow
+	l, rate := m.limiter, m.P.Rate
+	out := meter{m: m, now: now}
+	if m.P.Strategy == windows {
+		w := &admission.FixedWindow{Rate: rate}
+		length, most := windowOf(rate)
+		if l.strategy == windows {
+			before, _ := windowOf(l.was)
+			w.At, w.Level = l.at-l.at%before, l.level
+		} else {
+			w.At, w.Level = now-now%length, most
+		}
+		w.Refill(now)
+		out.Meter = w
+		return out
+	}
+	b := admission.TokenBucket{Level: l.level, At: l.at, Rate: l.was, Burst: m.burst()}
+	leaky := m.P.Strategy == admission.StrategyLeakyBucket
+	if leaky {
+		b.Burst = max(1000, rate/leak)
+	}
+	if l.strategy == windows {
+		b.Level, b.At = 0, now
+	}
+	b.Refill(now)
+	b.Rate = rate
+	if out.Meter = &b; leaky {
+		out.Meter = &admission.LeakyBucket{TokenBucket: b}
+	}
+	return out
+}
+
+// rest ends a tick.
+func (b meter) rest() {
+	if l, ok := b.Meter.(*admission.LeakyBucket); ok {
+		l.Rest()
+	}
+}
+
+// save puts the state back into the model.
+func (b meter) save() {
+	l := limiter{strategy: b.m.P.Strategy, at: b.now, was: b.m.P.Rate}
+	switch x := b.Meter.(type) {
+	case *admission.FixedWindow:
+		l.level = x.Level
+	case *admission.TokenBucket:
+		l.level = x.Level
+	case *admission.LeakyBucket:
+		l.level = x.Level
+	}
+	b.m.limiter = l
+}

@@ -1,0 +1,157 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Budget is what all rooms of an origin may admit together, as one of them sees it: a token bucket in the store, of which
+// rooms get leases by weight (lua/origin_lease.lua). In any interval dt all rooms together admit at most Rate·dt + Burst.
+type Budget struct {
+	Origin      string // its id
+	Rate, Burst int64  // thousandths of a visitor a second, and of a visitor
+	Weight      int64  // of this room, thousandths
+	Weights     int64  // of all rooms of the origin in the configuration; for the time without the store
+}
+
+// alone is this room's part of a figure of the budget without the store, where nobody knows who has a line.
+func (b *Budget) alone(of int64) int64 {
+	return int64(float64(of) * float64(b.Weight) / float64(max(b.Weights, b.Weight, 1)))
+}
+
+// rateAlone and burstAlone are the room's without the store.
+func (p *Policy) rateAlone() int64 {
+	if p.Budgeted {
+		return min(p.Rate, p.Budget.alone(p.Budget.Rate))
+	}
+	return p.Rate
+}
+
+func (p *Policy) burstAlone() int64 {
+	if p.Budgeted {
+		return min(p.Burst, p.Budget.alone(p.Budget.Burst))
+	}
+	return p.Burst
+}
+
+// BudgetUse is what the store last said of an origin's budget.
+type BudgetUse struct {
+	Rate, Burst int64 // thousandths
+	Spare       int64 // visitors that could be admitted now, beyond what rooms hold leases for
+	Granted     int64 // since the store began
+	Short       int64 // times that a room wanted more than it got, since the store began
+	Lines       int64 // rooms with a line
+}
+
+// lease is what this process knows of a room's leases.
+type lease struct {
+	// Of whoever holds Room.ticking: the number of the newest lease that the room has, what is left, what it wants by the
+	// next tick and likes to hold where nobody waits.
+	number, left, want, keep int64
+	asked                    int64 // mono of the last call
+	tight                    bool  // what is spent is to be reported at once
+
+	joined   atomic.Int64 // enrolled here since the last tick
+	expected atomic.Int64 // thousandths a second; 0: not known
+}
+
+// uses holds the newest BudgetUse of each origin.
+type uses struct {
+	mu sync.Mutex
+	m  map[string]BudgetUse
+}
+
+// BudgetUse gives what the store last said of the budget of an origin; false before a room of it was looked at.
+func (c *Core) BudgetUse(origin string) (BudgetUse, bool) {
+	c.uses.mu.Lock()
+	defer c.uses.mu.Unlock()
+	u, ok := c.uses.m[origin]
+	return u, ok
+}
+
+// Expected is the rate at which the room may count on to admit while it has a line: its own or, where that is less, its
+// part of the origin's budget beside those that have a line too. Thousandths a second.
+func (r *Room) Expected() int64 {
+	s := r.Snapshot()
+	rate := s.Policy.Rate
+	if s.Rate > 0 {
+		rate = s.Rate
+	}
+	if !s.Policy.Budgeted {
+		return rate
+	}
+	if e := r.lease.expected.Load(); e > 0 {
+		return min(rate, e)
+	}
+	return min(rate, s.Policy.Budget.Rate)
+}
+
+// chunk is the least time between two leases that a process asks for, unless somebody came to a room without a line.
+const chunk = 100 * time.Millisecond
+
+// borrow asks for a lease of the origin's budget and gives it in the form that room_advance takes; "" where the room has
+// no budget or there is nothing to have. A lease that is lost on its way costs its units; a late one is void: it ends by
+// the clock of the room's own node, reckoned from before it was asked for.
+func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
+	p := r.config.Load().policy
+	if !p.Budgeted {
+		return "", nil
+	}
+	l, asked := &r.lease, r.c.mono()
+	want := l.want
+	if grant {
+		joined := l.joined.Swap(0)
+		came := joined > 0 && want == 0 && l.keep > 0
+		if came {
+			want = min(joined, l.keep)
+		}
+		if asked-l.asked < int64(chunk) && !came && l.asked > 0 {
+			return "", nil
+		}
+		l.asked = asked
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
+	defer cancel()
+	res, err := r.c.runner.Run(ctx, r.c.scripts.Script("origin_lease"), budgetKeys(r.c.o.Prefix, p.Budget.Origin), r.c.now(),
+		r.id, p.Budget.Rate, p.Budget.Burst, p.Budget.Weight, want, l.keep, l.number, l.left, oneIf(grant))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	v, ok := res.([]any)
+	if !ok || len(v) != 9 {
+		return "", fmt.Errorf("origin_lease answered %v", res)
+	}
+	number, units, life := asInt(v[0]), asInt(v[1]), asInt(v[2])
+	l.tight = asInt(v[3]) == 1
+	l.expected.Store(asInt(v[4]))
+	r.c.uses.mu.Lock()
+	r.c.uses.m[p.Budget.Origin] = BudgetUse{
+		Rate: p.Budget.Rate, Burst: p.Budget.Burst, Spare: asInt(v[5]), Granted: asInt(v[6]), Short: asInt(v[7]), Lines: asInt(v[8]),
+	}
+	r.c.uses.mu.Unlock()
+	a := r.anchor.Load()
+	if number == 0 || a == nil {
+		return "", nil
+	}
+	till := a.wall + (asked-a.heard)/int64(time.Microsecond) + life
+	return itoa(number) + " " + itoa(units) + " " + itoa(till), nil
+}
+
+// borrowed takes in what room_advance says of the leases.
+func (r *Room) borrowed(rest []any) {
+	l := &r.lease
+	l.number, l.left, l.want, l.keep = asInt(rest[3]), asInt(rest[4]), asInt(rest[5]), asInt(rest[6])
+}
+
+// repay tells the budget at once what was spent of a lease that would otherwise keep it from filling up.
+func (r *Room) repay(ctx context.Context) error {
+	if !r.lease.tight || r.lease.left > 0 {
+		return nil
+	}
+	r.lease.tight = false
+	_, err := r.borrow(ctx, false)
+	return err
+}

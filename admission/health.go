@@ -1,0 +1,163 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anteroom/anteroom/admission/control"
+)
+
+// What is measured of an origin counts for so many seconds: the short span, or the long one where the short has too few
+// requests to judge by.
+const (
+	shortSpan = 3
+	longSpan  = 30
+)
+
+// healthAge is after how long nothing counts that a gateway said; it says it every second.
+const healthAge = 5 * time.Second
+
+// origin is what this gateway measures of one.
+type origin struct {
+	recorder control.Recorder
+	seconds  [longSpan]*control.Histogram // a ring; nil: nothing
+	next     int
+}
+
+// turn ends a second. It gives the sums of the last short and long span.
+func (o *origin) turn() (short, long control.Histogram) {
+	h := o.recorder.Take()
+	if o.seconds[o.next] = h; h.Requests == 0 {
+		o.seconds[o.next] = nil
+	}
+	o.next = (o.next + 1) % longSpan
+	for i := range longSpan {
+		h := o.seconds[(o.next-1-i+2*longSpan)%longSpan]
+		if h == nil {
+			continue
+		}
+		if i < shortSpan {
+			short.Merge(h)
+		}
+		long.Merge(h)
+	}
+	return short, long
+}
+
+// Origin is where requests to that origin are counted, for all gateways to know. It may be used from any goroutine.
+func (c *Core) Origin(id string) *control.Recorder {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.origins[id]
+	if o == nil {
+		o = &origin{}
+		c.origins[id] = o
+	}
+	return &o.recorder
+}
+
+// tell publishes the health of the origins once a second, until ctx ends.
+func (c *Core) tell(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := c.TellHealth(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
+			c.o.Log.Error("the health of origins was not published", "error", err)
+		}
+	}
+}
+
+// TellHealth ends a second of measuring and publishes it; of an origin that was asked nothing and for which nobody waits
+// there is nothing to say. Run calls it; tests may.
+func (c *Core) TellHealth(ctx context.Context) error {
+	waiting := map[string]int64{}
+	for _, r := range c.all() {
+		s := r.Snapshot()
+		waiting[r.config.Load().policy.Origin] += s.Waiting
+	}
+	c.mu.Lock()
+	type said struct {
+		id   string
+		text []byte
+	}
+	var all []said
+	for id, o := range c.origins {
+		short, long := o.turn()
+		if long.Requests == 0 && waiting[id] == 0 {
+			continue
+		}
+		text, _ := short.AppendText(nil)
+		text, _ = long.AppendText(append(text, '|'))
+		all = append(all, said{id, text})
+	}
+	c.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	if err := c.prepare(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	for _, s := range all {
+		if err := c.tellOne(ctx, s.id, waiting[s.id], s.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
+	defer cancel()
+	if _, err := c.runner.Run(ctx, c.scripts.Script("origin_health"), []string{healthKey(c.o.Prefix, id)}, c.now(), c.o.Gateway, waiting, text); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return nil
+}
+
+// OriginHealth is how an origin was to all gateways together.
+type OriginHealth struct {
+	control.Health
+	Span     time.Duration // that it is of: 3 s, or 30 s where those had too few requests
+	Gateways int           // that have said something in the last seconds; 0: nothing is known
+	Waiting  int64         // visitors in the lines in front of it
+}
+
+// OriginHealth merges what gateways said of an origin in the last seconds. A bulk worker asks it too.
+func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
+	defer cancel()
+	res, err := c.runner.Run(ctx, c.scripts.Script("origin_read"), []string{healthKey(c.o.Prefix, id)}, c.now(), healthAge.Microseconds())
+	if err != nil {
+		return OriginHealth{}, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	said, ok := res.([]any)
+	if !ok || len(said)%2 != 0 {
+		return OriginHealth{}, fmt.Errorf("origin_read answered %v", res)
+	}
+	var short, long control.Histogram
+	var h OriginHealth
+	for pair := range slices.Chunk(said, 2) {
+		first, second, _ := strings.Cut(asString(pair[1]), "|")
+		var s, l control.Histogram
+		if err := errors.Join(s.UnmarshalText([]byte(first)), l.UnmarshalText([]byte(second))); err != nil {
+			return OriginHealth{}, fmt.Errorf("health of origin %q: %w", id, err)
+		}
+		short.Merge(&s)
+		long.Merge(&l)
+		h.Gateways++
+		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
+	}
+	if h.Health, h.Span = short.Health(), shortSpan*time.Second; h.Requests < control.Enough {
+		h.Health, h.Span = long.Health(), longSpan*time.Second
+	}
+	return h, nil
+}

@@ -1,0 +1,215 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/admission/control"
+)
+
+const (
+	scoreEvery = 5 * time.Second  // the scorer is asked so often
+	scoreFor   = 15 * time.Second // and what it said counts so long
+	scoreLimit = 4 * time.Second  // within which it has to answer
+)
+
+// steering is how this gateway follows an origin's health. The leader's part is of the loop's goroutine alone.
+type steering struct {
+	fence int64         // that this gateway leads with; 0: it does not
+	state control.State // of the controller, while it leads
+	found int64         // the last rate that any leader found
+
+	seen atomic.Pointer[Steering]
+
+	scoring sync.Mutex // held while the scorer is asked
+	score   atomic.Pointer[scored]
+	asked   int64 // mono
+	failed  int64 // mono of the last error that was logged
+}
+
+type scored struct {
+	value float64
+	at    int64 // mono
+}
+
+// Steering is what an adaptive room goes by.
+type Steering struct {
+	Origin OriginHealth
+	Level  control.Level // unknown where there were too few requests: the rate is held
+	Leader bool          // this gateway finds the rate at present
+}
+
+// Steering is the newest; nil unless the room is adaptive.
+func (r *Room) Steering() *Steering { return r.steers.seen.Load() }
+
+// steer follows the origin's health once a second until ctx ends.
+func (r *Room) steer(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := r.Steer(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
+			r.c.o.Log.Error("the rate was not adapted", "room", r.id, "error", err)
+		}
+	}
+}
+
+// Steer looks at the origin once and, where this gateway leads, sets the rate. Run calls it once a second; tests may.
+func (r *Room) Steer(ctx context.Context) error {
+	st, p := &r.steers, r.config.Load().policy
+	snap := r.Snapshot()
+	if p.Strategy != StrategyAdaptive {
+		st.fence = 0
+		st.seen.Store(nil)
+		return nil
+	}
+	if !snap.Known || r.down.Load() {
+		return nil
+	}
+	if snap.Target > 0 {
+		st.found = snap.Target
+	}
+	origin, err := r.c.OriginHealth(ctx, p.Origin)
+	if err != nil {
+		return err
+	}
+	if st.fence == 0 {
+		if err := r.lead(ctx, &p); err != nil {
+			return err
+		}
+	} else {
+		r.consult(ctx, p.Adaptive.Scorer)
+	}
+	if s := st.score.Load(); s != nil && p.Adaptive.Scorer != nil && r.c.mono()-s.at < int64(scoreFor) {
+		origin.Score, origin.Scored = s.value, true
+	}
+	policy := p.control()
+	seen := &Steering{Origin: origin, Level: policy.Level(origin.Health), Leader: st.fence != 0}
+	if st.fence != 0 {
+		rate := int64(0) // keep the lease, hold the rate
+		if next := control.Next(policy, st.state, r.RedisNow(), origin.Health, r.usage(snap)); !r.holds(snap) {
+			rate, st.state = next.Rate, next
+		}
+		if err := r.setRate(ctx, rate); err != nil {
+			return err
+		}
+	}
+	st.seen.Store(seen)
+	return nil
+}
+
+// holds says whether the rate is not to be found now: nobody is admitted, or not by it.
+func (r *Room) holds(s *Snapshot) bool {
+	p := &s.Policy
+	return p.Paused || p.Method == Reject || p.Method == Passthrough || !p.Enabled || s.RoomTime < s.Hold || slices.Contains(s.Live, "rate")
+}
+
+// usage is how much of the rate was made use of in the last full seconds.
+func (r *Room) usage(s *Snapshot) control.Usage {
+	// As many as it takes for 15 admissions, so that chance says little.
+	span := int64(30)
+	if s.Policy.Rate > 0 {
+		span = min(30, max(3, 15_000/s.Policy.Rate))
+	}
+	now := s.RoomTime / 1e6
+	var admitted int64
+	for i := len(s.Flow) - 1; i >= 0 && s.Flow[i].Second >= now-span; i-- {
+		if s.Flow[i].Second < now {
+			admitted += s.Flow[i].Admitted
+		}
+	}
+	return control.Usage{Rate: float64(admitted) / float64(span), Wanted: s.Waiting > 0}
+}
+
+// lead tries to become the one that sets the rate.
+func (r *Room) lead(ctx context.Context, p *Policy) error {
+	st := &r.steers
+	fence, found, text, err := r.callRate(ctx, 0, 0, "")
+	if err != nil || fence == 0 {
+		return err
+	}
+	var state control.State
+	if text != "" {
+		if err := state.UnmarshalText([]byte(text)); err != nil {
+			r.c.o.Log.Warn("the controller begins anew", "room", r.id, "error", err)
+		}
+	}
+	if state.Rate == 0 {
+		// A store that lost it, or a new room: what anyone here knew last, else the rate of the configuration.
+		for _, rate := range []int64{found, st.found, p.Rate} {
+			if state.Rate == 0 {
+				state.Rate = rate
+			}
+		}
+	}
+	st.fence, st.state = fence, state
+	return nil
+}
+
+// setRate renews the lease and, unless rate is 0, sets the rate.
+func (r *Room) setRate(ctx context.Context, rate int64) error {
+	st := &r.steers
+	text, err := st.state.MarshalText()
+	if err != nil {
+		return err
+	}
+	fence, found, _, err := r.callRate(ctx, st.fence, rate, string(text))
+	if err != nil {
+		return err
+	}
+	if st.fence != fence {
+		st.fence = 0 // another one leads, or the store lost it: begin with what it says
+	}
+	if found > 0 {
+		st.found = found
+	}
+	return nil
+}
+
+func (r *Room) callRate(ctx context.Context, fence, rate int64, text string) (leads, found int64, state string, err error) {
+	_, v, err := r.do(ctx, r.tickTimeout(), "room_rate", r.c.o.Gateway, fence, rate, text)
+	if err != nil {
+		return 0, 0, "", err
+	}
+	if len(v) != 3 {
+		return 0, 0, "", fmt.Errorf("room_rate answered %v", v)
+	}
+	return asInt(v[0]), asInt(v[1]), asString(v[2]), nil
+}
+
+// consult has the scorer asked, aside: it may be slow.
+func (r *Room) consult(ctx context.Context, scorer Scorer) {
+	st, now := &r.steers, r.c.mono()
+	if scorer == nil || st.asked != 0 && now-st.asked < int64(scoreEvery) || !st.scoring.TryLock() {
+		return
+	}
+	st.asked = max(1, now)
+	r.c.loops.Go(func() {
+		defer st.scoring.Unlock()
+		asking, cancel := context.WithTimeout(ctx, scoreLimit)
+		defer cancel()
+		v, err := scorer.Score(asking)
+		if err == nil && (math.IsNaN(v) || v < 0 || v > 1) {
+			err = fmt.Errorf("a score of %v is not within 0 and 1", v)
+		}
+		if err != nil {
+			if mono := r.c.mono(); ctx.Err() == nil && (st.failed == 0 || mono-st.failed > int64(time.Minute)) {
+				st.failed = max(1, mono)
+				r.c.o.Log.Error("the origin's score is unknown", "room", r.id, "error", err, "counts_for", scoreFor.String())
+			}
+			return
+		}
+		st.failed = 0
+		st.score.Store(&scored{v, r.c.mono()})
+	})
+}

@@ -1,0 +1,232 @@
+package backtest
+
+import (
+	"math"
+	"time"
+
+	"github.com/anteroom/anteroom/eta"
+)
+
+// Contender is an estimator that takes part.
+type Contender struct {
+	Name      string
+	Estimator eta.Estimator
+	Learn     bool // the weights of hours
+}
+
+// Score is how an estimator did in sales of one kind. Add several to judge them together.
+type Score struct {
+	Asked    int     // estimates that could be held against a wait of at least five seconds
+	Unknown  int     // times that nothing was said
+	Percent  float64 // sum of |promised − real| / real
+	Seconds  float64 // sum of |promised − real|
+	Under    int     // promised less than it took
+	Within   int     // the wait lay within the range
+	Updates  int     // figures that followed another one
+	Jumps    int     // of these, more than a fifth higher
+	After    int     // estimates that were asked from one to three minutes after the step
+	AfterSum float64 // of their |promised − real| / real
+	First    int     // within the first minute after it
+	FirstSum float64
+}
+
+// Add adds another score.
+func (s *Score) Add(o Score) {
+	s.Asked, s.Unknown, s.Percent, s.Seconds = s.Asked+o.Asked, s.Unknown+o.Unknown, s.Percent+o.Percent, s.Seconds+o.Seconds
+	s.Under, s.Within, s.Updates, s.Jumps = s.Under+o.Under, s.Within+o.Within, s.Updates+o.Updates, s.Jumps+o.Jumps
+	s.After, s.AfterSum, s.First, s.FirstSum = s.After+o.After, s.AfterSum+o.AfterSum, s.First+o.First, s.FirstSum+o.FirstSum
+}
+
+func share(n float64, of int) float64 {
+	if of == 0 {
+		return math.NaN()
+	}
+	return n / float64(of)
+}
+
+// MAPE is the mean absolute error over the real wait; NaN where nothing could be judged, here and below.
+func (s Score) MAPE() float64 { return share(s.Percent, s.Asked) }
+
+// MAE is the mean absolute error, s.
+func (s Score) MAE() float64 { return share(s.Seconds, s.Asked) }
+
+// UnderShare is the share of estimates that were too low.
+func (s Score) UnderShare() float64 { return share(float64(s.Under), s.Asked) }
+
+// Coverage is the share of waits that lay within the range.
+func (s Score) Coverage() float64 { return share(float64(s.Within), s.Asked) }
+
+// JumpShare is the share of figures more than a fifth above the one before.
+func (s Score) JumpShare() float64 { return share(float64(s.Jumps), s.Updates) }
+
+// AfterMAPE is MAPE of what was asked from one to three minutes after the step.
+func (s Score) AfterMAPE() float64 { return share(s.AfterSum, s.After) }
+
+const (
+	leastWait = 5.0  // s; shorter ones are not judged: a percentage of little says little
+	followed  = 1500 // visitors who are followed in one sale, about
+)
+
+// account is what one visitor was told.
+type account struct {
+	at   []float64
+	told [][]eta.Estimate // by poll, by contender
+}
+
+// Observer is told of each estimate that came true.
+type Observer func(in *eta.Input, f *eta.Forecast, told eta.Estimate, real float64)
+
+// Run plays a sale with all contenders at once, each of which sees what a gateway sees, and gives their scores in order.
+// Visitors poll as a gateway advises by the first one's estimates: every tenth of the wait, from 2 s to a minute, ± 15 %.
+func Run(s Sale, seed uint64, contenders []Contender) []Score {
+	scores, _ := run(s, seed, contenders, false)
+	return scores
+}
+
+func run(s Sale, seed uint64, contenders []Contender, examples bool) ([]Score, []Example) {
+	l := newLine(&s, seed)
+	predictors := make([]*eta.Predictor, len(contenders))
+	for i, c := range contenders {
+		predictors[i] = eta.NewPredictor(c.Estimator, c.Learn)
+	}
+	scores := make([]Score, len(contenders))
+	var accounts []account
+	var asked []Example
+	pending := map[int][]int{} // examples by account
+	var made []Example
+	l.done = func(i int, t float64) {
+		judge(&s, &accounts[i], t, scores)
+		accounts[i] = account{}
+		for _, e := range pending[i] {
+			asked[e].finish(t)
+			if asked[e].real >= leastWait {
+				made = append(made, asked[e])
+			}
+		}
+		delete(pending, i)
+	}
+	expected := float64(s.Initial)
+	for t := 0.0; t < s.Seconds; t += 60 {
+		expected += at(s.Arrivals, t, 0) * 60
+	}
+	every := max(1, int(expected)/followed)
+	agenda := make([][]int, int(75/s.Tick)) // visitors by the tick of their next poll
+	tick := 0
+	forecasts := make([]*eta.Forecast, len(contenders))
+	ask := func(i int) {
+		v := &l.all[i]
+		if !v.in || v.leaves > 0 && l.t > v.leaves {
+			return
+		}
+		a := &accounts[v.followed]
+		told := make([]eta.Estimate, len(forecasts))
+		ahead := l.before(i)
+		for j, f := range forecasts {
+			told[j] = f.At(ahead)
+		}
+		a.at, a.told = append(a.at, l.t), append(a.told, told)
+		if examples && told[0].Known {
+			in := l.input()
+			pending[v.followed] = append(pending[v.followed], len(asked))
+			asked = append(asked, Example{At: l.t, X: eta.Features(forecasts[0], &in, time.UTC).Then(told[0].Seconds, &in, time.UTC), Window: told[0].Seconds})
+		}
+		wait := 2.0
+		if told[0].Known {
+			wait = min(max(told[0].Seconds/10, 2), 60)
+		}
+		due := tick + max(1, int(wait*(0.85+0.3*l.rng.Float64())/s.Tick))
+		agenda[due%len(agenda)] = append(agenda[due%len(agenda)], i)
+	}
+	joins, count := 0.0, 0
+	enter := func(spread float64) {
+		i := l.join(spread)
+		if count++; count%every == 0 {
+			l.all[i].followed = len(accounts)
+			accounts = append(accounts, account{})
+			if forecasts[0] != nil {
+				ask(i)
+			} else {
+				agenda[1] = append(agenda[1], i)
+			}
+		}
+	}
+	l.t = -s.Tick
+	for range s.Initial {
+		enter(0)
+	}
+	l.t = 0
+	l.tokens = 0
+	for l.t < s.Seconds {
+		l.step()
+		tick++
+		in := l.input()
+		for i, p := range predictors {
+			forecasts[i] = p.Forecast(in)
+		}
+		n := l.many(at(s.Arrivals, l.t, 0)*s.Tick, &joins)
+		for j := range n {
+			enter(s.Tick * float64(j) / float64(n))
+		}
+		due := agenda[tick%len(agenda)]
+		agenda[tick%len(agenda)] = nil
+		for _, i := range due {
+			ask(i)
+		}
+	}
+	return scores, made
+}
+
+// judge holds what a visitor was told against when they were let in.
+func judge(s *Sale, a *account, t float64, scores []Score) {
+	last := make([]float64, len(scores))
+	for i, at := range a.at {
+		real := t - at
+		if real < leastWait {
+			return
+		}
+		for j := range scores {
+			score, e := &scores[j], a.told[i][j]
+			if !e.Known {
+				score.Unknown++
+				continue
+			}
+			off := math.Abs(e.Seconds - real)
+			score.Asked++
+			score.Percent += off / real
+			score.Seconds += off
+			if e.Seconds < real {
+				score.Under++
+			}
+			if e.Low <= real && real <= e.High {
+				score.Within++
+			}
+			if last[j] > 0 {
+				score.Updates++
+				if e.Seconds > 1.2*last[j] {
+					score.Jumps++
+				}
+			}
+			last[j] = e.Seconds
+			if s.Step > 0 && at >= s.Step {
+				switch since := at - s.Step; {
+				case since < 60:
+					score.First++
+					score.FirstSum += off / real
+				case since < 180:
+					score.After++
+					score.AfterSum += off / real
+				}
+			}
+		}
+	}
+}
+
+// Example is what a model is trained with.
+type Example struct {
+	At     float64
+	X      eta.Example
+	Window float64 // s
+	real   float64
+}
+
+func (e *Example) finish(t float64) { e.real = t - e.At }

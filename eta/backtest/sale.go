@@ -1,0 +1,139 @@
+package backtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Sale is what happens to a room. Functions take seconds since its beginning; nil ones are 0, or no limit.
+type Sale struct {
+	Name     string
+	Start    time.Time // in UTC; the room's zone is UTC
+	Seconds  float64
+	Tick     float64               // s between two snapshots
+	Initial  int64                 // people in line when it begins
+	Arrivals func(float64) float64 // joins/s
+	Rate     func(float64) float64 // of the policy, visitors/s: what a gateway knows
+	Flow     func(float64) float64 // visitors/s that something else lets through: what a gateway cannot know
+	Losses   func(float64) float64 // people/s who leave from anywhere in the line
+	Paused   func(float64) bool
+	Leave    float64 // share of visitors who go before their turn, half of them without a word
+	NoShow   float64 // share of visitors who are let in and do not come
+	Active   int64   // max_active; 0: no limit
+	Session  float64 // s, mean length of a session
+	Exact    bool    // arrivals and flow come evenly and not at random
+	Step     float64 // s: when the flow changes; 0: it does not
+	Clocked  bool    // the hour of the day has a say
+}
+
+const (
+	absence     = 600 // s, as the default of queue.absence
+	claimWindow = 300 // s, as the default of queue.claim_window
+	grace       = 30  // s after the last poll in which somebody is present
+)
+
+func at(f func(float64) float64, t, otherwise float64) float64 {
+	if f == nil {
+		return otherwise
+	}
+	return f(t)
+}
+
+func constant(x float64) func(float64) float64 { return func(float64) float64 { return x } }
+
+func steps(first float64, more ...float64) func(float64) float64 { // at, value, at, value…
+	return func(t float64) float64 {
+		value := first
+		for i := 0; i < len(more); i += 2 {
+			if t >= more[i] {
+				value = more[i+1]
+			}
+		}
+		return value
+	}
+}
+
+// Synthetic lists the sales that are made up, for one seed. Those of one seed are always the same.
+func Synthetic(seed uint64) []Sale {
+	begin := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	hour := Sale{Start: begin, Seconds: 3600, Tick: 0.25, Initial: 4000, NoShow: 0.03,
+		Arrivals: constant(18), Rate: constant(20)}
+	with := func(name string, change func(*Sale)) Sale {
+		s := hour
+		s.Name = name
+		change(&s)
+		return s
+	}
+	return []Sale{
+		with("steady", func(*Sale) {}),
+		with("ramp", func(s *Sale) {
+			s.Rate, s.Flow = constant(100), func(t float64) float64 { return 12 + 12*t/3600 }
+		}),
+		with("step up", func(s *Sale) {
+			s.Rate, s.Flow, s.Step, s.Initial, s.Arrivals = constant(100), steps(15, 1500, 30), 1500, 6000, steps(14, 1500, 26)
+		}),
+		with("step down", func(s *Sale) {
+			s.Rate, s.Flow, s.Step, s.Arrivals = constant(100), steps(30, 1500, 15), 1500, steps(28, 1500, 14)
+		}),
+		with("new rate", func(s *Sale) {
+			s.Rate, s.Step, s.Arrivals = steps(20, 1500, 40), 1500, steps(18, 1500, 36)
+		}),
+		with("pause", func(s *Sale) { s.Paused = func(t float64) bool { return t >= 1200 && t < 1320 } }),
+		with("abandonment", func(s *Sale) { s.Leave, s.Arrivals = 0.3, constant(26) }),
+		with("origin stall", func(s *Sale) {
+			s.Rate, s.Flow = constant(50), steps(20, 1500, 2, 1560, 20)
+		}),
+		with("full site", func(s *Sale) {
+			s.Rate, s.Active, s.Session, s.Initial, s.Arrivals = constant(50), 6000, 300, 6000, constant(18)
+		}),
+		TimeOfDay(seed),
+	}
+}
+
+// TimeOfDay is half a day and more of a room whose flow follows the hours, more or less: each day has its own height and
+// timing, its hours run into each other, and what is let in wanders by some per cent.
+func TimeOfDay(seed uint64) Sale {
+	rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a simulation
+	day := [24]float64{}
+	for h := range day {
+		switch {
+		case h >= 22:
+			day[h] = 0.8
+		case h >= 18:
+			day[h] = 2
+		case h >= 12:
+			day[h] = 1.5
+		case h >= 9:
+			day[h] = 1
+		default:
+			day[h] = 0.3
+		}
+		day[h] *= 0.9 + 0.2*rng.Float64()
+	}
+	shift, height := 0.5*(rng.Float64()-0.5), 3*(0.8+0.4*rng.Float64())
+	wander := make([]float64, 24*60+1) // by minutes, an autoregressive process
+	for i := 1; i < len(wander); i++ {
+		wander[i] = 0.98*wander[i-1] + 0.012*rng.NormFloat64()
+	}
+	start := time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC).AddDate(0, 0, int(seed%7))
+	weight := func(hour float64) float64 { // straight between half an hour before and after a border
+		hour = math.Mod(hour+shift+48, 24)
+		h := math.Floor(hour)
+		into, here := hour-h, day[int(h)]
+		if into < 0.25 {
+			before := day[(int(h)+23)%24]
+			return before + (here-before)*(0.5+2*into)
+		}
+		if into > 0.75 {
+			return here + (day[(int(h)+1)%24]-here)*(2*into-1.5)
+		}
+		return here
+	}
+	hours := float64(start.Hour())
+	flow := func(t float64) float64 {
+		return height * weight(hours+t/3600) * math.Exp(wander[int(t/60)%len(wander)])
+	}
+	return Sale{Name: "time of day", Start: start, Seconds: 16 * 3600, Tick: 1, Initial: 12000, NoShow: 0.03, Clocked: true,
+		Rate: constant(50), Flow: flow, Arrivals: func(t float64) float64 { return 0.97 * flow(t) }}
+}

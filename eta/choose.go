@@ -1,0 +1,58 @@
+package eta
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options are an estimator's settings; the zero value of each is its default.
+type Options struct {
+	SecondsPerPlace float64        // of fixed, and what all others begin with; 0: one over the rate in force
+	Weights         Weights        // of hourly; the zero value: DefaultWeights
+	Zone            *time.Location // in which hours of the day are meant; nil: UTC
+	Model           *Model         // of model; nil: it is window
+	ModelMaxAge     time.Duration  // a model older than this is not used; 0: at any age
+}
+
+// estimators by their name in the configuration.
+var estimators = map[string]func(Options) Estimator{
+	"window": func(o Options) Estimator { return Window{SecondsPerPlace: o.SecondsPerPlace} },
+	"fixed":  func(o Options) Estimator { return Fixed{SecondsPerPlace: o.SecondsPerPlace} },
+	"ema":    func(o Options) Estimator { return EMA{SecondsPerPlace: o.SecondsPerPlace} },
+	"hourly": func(o Options) Estimator {
+		if o.Weights == (Weights{}) {
+			o.Weights = DefaultWeights
+		}
+		return Hourly{SecondsPerPlace: o.SecondsPerPlace, Weights: o.Weights, Zone: zone(o.Zone)}
+	},
+	"model": func(o Options) Estimator {
+		return Modelled{Window: Window{SecondsPerPlace: o.SecondsPerPlace}, Model: o.Model, MaxAge: o.ModelMaxAge, Zone: zone(o.Zone)}
+	},
+}
+
+func zone(z *time.Location) *time.Location {
+	if z == nil {
+		return time.UTC
+	}
+	return z
+}
+
+// Names lists the estimators that New knows, sorted.
+func Names() []string {
+	names := make([]string, 0, len(estimators))
+	for name := range estimators {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// New gives the estimator of a name.
+func New(name string, o Options) (Estimator, error) {
+	if e, ok := estimators[name]; ok {
+		return e(o), nil
+	}
+	return nil, fmt.Errorf("eta: estimator %q is not known; use one of: %s", name, strings.Join(Names(), ", "))
+}

@@ -1,0 +1,74 @@
+package eta
+
+import "math"
+
+// EMA averages admissions with weights that fall exponentially with their age, over two horizons: of 30 s and of 300 s of
+// busy time (R. G. Brown, Statistical Forecasting for Inventory Control, 1959: simple exponential smoothing). The long one
+// is believed, because it is the less noisy; where the short one differs from it by more than chance allows (over 2 to 4
+// standard deviations, and by over 10 to 25 %), the flow has changed, and the short one is believed. As in Window, the rate
+// in force stands in for what has not been seen, acts at once when it changes, and is never exceeded.
+type EMA struct {
+	SecondsPerPlace float64 // as in Window
+}
+
+var _ Estimator = EMA{}
+
+const (
+	fastTime = 30.0  // s of busy time
+	slowTime = 300.0 // s of busy time
+)
+
+// Forecast implements Estimator.
+func (e EMA) Forecast(prev *Forecast, in Input) *Forecast { return forecast(e, prev, in) }
+
+// faded are weighted sums, and the sum of the squared weights of the admissions.
+type faded struct{ admitted, counted, busy, squares float64 }
+
+func (s *faded) rate() float64 { return s.admitted / s.busy }
+
+func (s *faded) add(h *history, i int, w float64) {
+	s.admitted += w * h.admitted[i]
+	s.counted += w * h.counted[i]
+	s.busy += w * h.busy[i]
+	s.squares += w * w * h.counted[i]
+}
+
+func (e EMA) observe(in *Input, changes []change) observation {
+	var h history
+	h.read(in, changes)
+	o := observation{dispersion: h.dispersion()}
+	var fast, slow faded
+	age := 0.0 // in busy time
+	for i := range h.busy {
+		if h.busy[i] == 0 {
+			continue
+		}
+		fast.add(&h, i, math.Exp(-age/fastTime))
+		slow.add(&h, i, math.Exp(-age/slowTime))
+		age += h.busy[i]
+	}
+	prior := 1 - evidence(sums{busy: age}, in.Rate)
+	if in.MaxActive > 0 && in.Active >= in.MaxActive && age > 0 {
+		prior *= 1 - min(age/grainSeconds, 1)
+	}
+	observed, sampling := 0.0, 0.0
+	if age > 0 {
+		apart := math.Abs(fast.rate() - slow.rate())
+		deviation := math.Sqrt(o.dispersion*max(fast.squares, 1)) / fast.busy
+		changed := ramp(apart/deviation, 2, 4) * ramp(apart/max(fast.rate(), slow.rate(), leastRate), 0.10, 0.25)
+		if age < fastTime {
+			changed = 0
+		}
+		observed = changed*fast.rate() + (1-changed)*slow.rate()
+		believed := slow
+		if changed > 0.5 {
+			believed = fast
+		}
+		sampling = math.Sqrt(o.dispersion*max(believed.squares, 1)) / max(believed.counted, 1)
+	}
+	o.rate = min(prior*rateOf(e.SecondsPerPlace, in)+(1-prior)*observed, in.Rate)
+	o.sampling = sampling
+	seen := (1 - prior) * (1 - prior)
+	o.spread = min(1, math.Sqrt(seen*sampling*sampling+prior*prior*priorError*priorError+leastError*leastError))
+	return o
+}

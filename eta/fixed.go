@@ -1,0 +1,25 @@
+package eta
+
+// Fixed knows what a place takes and does not learn: SecondsPerPlace, or one over the rate in force, and never less than
+// that. In a room that is full it goes by what was admitted in the last minute, for there nobody can know beforehand.
+type Fixed struct {
+	SecondsPerPlace float64 // 0: one over the rate in force
+}
+
+var _ Estimator = Fixed{}
+
+// Forecast implements Estimator.
+func (x Fixed) Forecast(prev *Forecast, in Input) *Forecast { return forecast(x, prev, in) }
+
+func (x Fixed) observe(in *Input, changes []change) observation {
+	o := observation{rate: rateOf(x.SecondsPerPlace, in), dispersion: 1, spread: priorError}
+	if in.MaxActive > 0 && in.Active >= in.MaxActive {
+		var h history
+		h.read(in, changes)
+		if s := h.sum(0, blockSeconds); s.busy > 0 {
+			known := min(1, s.busy/priorSeconds)
+			o.rate = min((1-known)*o.rate+known*s.rate(), in.Rate)
+		}
+	}
+	return o
+}

@@ -1,0 +1,160 @@
+package eta
+
+import "math"
+
+// Forecast is what is expected of one room's line from one moment on. It is immutable.
+type Forecast struct {
+	known      bool
+	rate       float64   // admissions per second that are expected now
+	dispersion float64   // variance over mean of the number admitted in a long time; 1 for a Poisson process
+	spread     float64   // relative standard deviation of rate
+	hold       float64   // s until anybody is admitted
+	absent     float64   // share of those who come to the head of the line and are not there
+	leaving    float64   // of those in line, the share that leaves in a second
+	course     []stretch // how the rate goes on; empty: as it is
+	knots      []knot    // corrections and ranges by seconds, ascending; empty: none
+	fallback   string
+	memory     memory // for the next forecast
+}
+
+// stretch is a time with one expected rate.
+type stretch struct {
+	until float64 // s from now; the last is +Inf
+	rate  float64 // admissions/s
+}
+
+// knot says what becomes of an expected wait.
+type knot struct{ at, seconds, low, high float64 }
+
+// Rate is the admissions per second that the forecast expects now; 0 where it knows nothing.
+func (f *Forecast) Rate() float64 {
+	if f == nil || !f.known {
+		return 0
+	}
+	return f.rate
+}
+
+// Absent is the share of the line that is expected to be gone when it comes to the head, and Leaving the share of the line
+// that leaves it in a second.
+func (f *Forecast) Absent() float64 { return f.absent }
+
+// Leaving see Absent.
+func (f *Forecast) Leaving() float64 { return f.leaving }
+
+// Fallback says why the forecast is not the configured estimator's but window's; empty: it is.
+func (f *Forecast) Fallback() string {
+	if f == nil {
+		return ""
+	}
+	return f.fallback
+}
+
+// quantile of the standard normal distribution between which and its negative lie four fifths.
+const quantile = 1.2816
+
+// At estimates the wait of a visitor with that many people ahead; 0 is the next to be admitted. All three figures grow
+// with ahead. A nil forecast knows nothing.
+//
+// The line is a fluid: with n = ahead+1 people before and including the visitor, a share a of whom is not there when
+// their turn comes, each of whom leaves with hazard θ, and admissions at rate r,
+//
+//	dn/dt = −r/(1−a) − θn,   so that   T = ln(1 + θn(1−a)/r)/θ,   and n(1−a)/r where nobody leaves
+//
+// (the fluid limit of a queue with impatient customers: O. Garnett, A. Mandelbaum, M. Reiman, Designing a Call Center with
+// Impatient Customers, 2002, §4). Where r is expected to change, the same is done stretch by stretch.
+//
+// Without learnt errors the range is that of the admissions' randomness. With k = n people, index of dispersion D of the
+// admissions and relative error s of r, the k-th admission comes after k/r on average, and by the central limit theorem for
+// renewal processes (D. R. Cox, Renewal Theory, 1962, §3.3) its variance for a known r is D·k/r². With an r that is itself
+// uncertain the relative deviation is
+//
+//	ρ = √(D/k + s²)        (to first order: law of total variance)
+//
+// and Low = T/(1 + zρ), High = T·(1 + zρ) with z = 1.28 for four chances in five: a ratio, because a rate that turns out at
+// half its estimate doubles the wait while one at twice halves it.
+func (f *Forecast) At(ahead int64) Estimate {
+	if f == nil || !f.known {
+		return Estimate{}
+	}
+	k := float64(max(ahead, 0)) + 1
+	seconds := f.seconds(k)
+	if math.IsInf(seconds, 1) { // nobody is admitted any more before that
+		return Estimate{}
+	}
+	if len(f.knots) > 0 {
+		return f.corrected(seconds)
+	}
+	factor := f.factor(k)
+	return Estimate{Seconds: seconds, Low: seconds / factor, High: seconds * factor, Known: true}
+}
+
+func (f *Forecast) factor(k float64) float64 {
+	return 1 + quantile*math.Sqrt(f.dispersion/k+f.spread*f.spread)
+}
+
+// seconds until n people have left the line.
+func (f *Forecast) seconds(n float64) float64 {
+	if len(f.course) == 0 {
+		return f.hold + f.through(n, f.rate)
+	}
+	begin := f.hold
+	for _, s := range f.course {
+		if s.until <= begin {
+			continue
+		}
+		t := f.through(n, s.rate)
+		if begin+t <= s.until {
+			return begin + t
+		}
+		n = f.left(n, s.rate, s.until-begin)
+		begin = s.until
+	}
+	return begin
+}
+
+// through is the time in which n people leave the line at one rate of admissions.
+func (f *Forecast) through(n, rate float64) float64 {
+	if rate < leastRate {
+		return math.Inf(1)
+	}
+	speed := rate / (1 - f.absent)
+	if x := f.leaving * n / speed; x > 1e-6 {
+		return math.Log1p(x) / f.leaving
+	}
+	return n / speed
+}
+
+// left is how many of n are left after a time at one rate.
+func (f *Forecast) left(n, rate, seconds float64) float64 {
+	speed := rate / (1 - f.absent)
+	if x := f.leaving * seconds; x > 1e-9 {
+		stay := math.Exp(-x)
+		return max(0, n*stay-speed/f.leaving*(1-stay))
+	}
+	return max(0, n-speed*seconds)
+}
+
+// corrected reads the knots off, in straight lines between them and in proportion beyond.
+func (f *Forecast) corrected(seconds float64) Estimate {
+	first, last := f.knots[0], f.knots[len(f.knots)-1]
+	switch {
+	case seconds <= first.at:
+		x := seconds / first.at
+		return Estimate{Seconds: first.seconds * x, Low: first.low * x, High: first.high * x, Known: true}
+	case seconds >= last.at:
+		x := seconds / last.at
+		return Estimate{Seconds: last.seconds * x, Low: last.low * x, High: last.high * x, Known: true}
+	}
+	low, high := 0, len(f.knots)-1
+	for high-low > 1 {
+		if mid := (low + high) / 2; f.knots[mid].at <= seconds {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	a, b := f.knots[low], f.knots[high]
+	x := (seconds - a.at) / (b.at - a.at)
+	between := func(p, q float64) float64 { return p + (q-p)*x }
+	return Estimate{Seconds: between(a.seconds, b.seconds), Low: between(a.low, b.low), High: between(a.high, b.high), Known: true}
+}

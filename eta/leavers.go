@@ -1,0 +1,90 @@
+package eta
+
+import "math"
+
+const (
+	leaveTime  = 300.0 // s: time constant over which it is learnt who leaves
+	leaveFew   = 20.0  // people; fewer prove little
+	mostAbsent = 0.95  // of those who come to the head
+)
+
+// leavers counts who leaves the line without being admitted, fading with leaveTime. At the head of the line those are found
+// out who went without a word; elsewhere they gave their place up, or were not heard of for too long.
+type leavers struct {
+	came, gone, admitted, waiting int64 // totals at the last forecast
+	heads                         float64
+	let                           float64 // of heads: admitted
+	others                        float64 // left elsewhere
+	exposure                      float64 // people × s in line
+}
+
+// after is l after another look at the room.
+func (l leavers) after(in *Input, elapsed float64) leavers {
+	next := leavers{came: in.Came, gone: in.Gone, admitted: in.Admitted, waiting: max(in.Waiting, 0)}
+	heads, let := float64(in.Gone-l.gone), float64(in.Admitted-l.admitted)
+	others := float64(in.Came-l.came) - heads - float64(next.waiting-l.waiting)
+	switch {
+	case elapsed == 0 || in.Came < l.came || heads < 0 || let < 0:
+		return next // the beginning, or another one
+	case others > leaveFew && others > float64(l.waiting)/2:
+		return next // the line was emptied by hand
+	}
+	fade := math.Exp(-elapsed / leaveTime)
+	next.heads, next.let = l.heads*fade, l.let*fade
+	next.others, next.exposure = l.others*fade, l.exposure*fade+float64(next.waiting)*elapsed
+	if l.waiting > 0 { // else those who were let in never stood in line
+		next.heads += heads
+		next.let += min(let, heads)
+	}
+	next.others += max(0, others)
+	return next
+}
+
+// shares gives the share of those who come to the head that is not there, and the share of the line that leaves in a second.
+// What few people did counts little.
+func (l *leavers) shares() (absent, leaving float64) {
+	if l.heads > 0 {
+		absent = min((l.heads-l.let)/l.heads*min(1, l.heads/leaveFew), mostAbsent)
+	}
+	if l.exposure > 0 {
+		leaving = l.others / l.exposure * min(1, l.others/leaveFew)
+	}
+	return absent, leaving
+}
+
+const (
+	churnTime = 600.0 // s
+	churnFew  = 20.0  // sessions that have to end before their length is believed
+)
+
+// churn counts sessions that end, fading with churnTime.
+type churn struct {
+	admitted, active int64 // at the last forecast
+	ended, exposure  float64
+}
+
+func (c churn) after(in *Input, elapsed float64) churn {
+	next := churn{admitted: in.Admitted, active: in.Active}
+	ended := float64(in.Admitted-c.admitted) - float64(in.Active-c.active)
+	if elapsed == 0 || in.Admitted < c.admitted {
+		return next
+	}
+	fade := math.Exp(-elapsed / churnTime)
+	next.ended, next.exposure = c.ended*fade+ended, c.exposure*fade+float64(in.Active)*elapsed
+	return next
+}
+
+// full says after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by
+// what is known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never, or not known. A
+// room that is full already is forecast by what was admitted lately.
+func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
+	if in.MaxActive <= 0 || in.Active >= in.MaxActive || c.ended < churnFew || c.exposure <= 0 {
+		return math.Inf(1), 0
+	}
+	hazard := c.ended / c.exposure
+	flow = hazard * float64(in.MaxActive)
+	if rate <= flow {
+		return math.Inf(1), 0
+	}
+	return math.Log((rate-hazard*float64(in.Active))/(rate-flow)) / hazard, flow
+}

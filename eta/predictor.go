@@ -1,0 +1,70 @@
+package eta
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Predictor makes a room's forecasts one after the other, and learns from how they came true. It is not for concurrent use,
+// but for Held.
+type Predictor struct {
+	estimator Estimator
+	learn     bool // the weights of hours
+	given     Weights
+	zone      *time.Location
+	last      *Forecast
+	ledger    ledger
+	hours     hours
+	recent    atomic.Uint64
+}
+
+// NewPredictor makes a Predictor. With learn, an estimator by hours uses the weights that it has seen, once it has.
+func NewPredictor(e Estimator, learn bool) *Predictor {
+	p := &Predictor{estimator: e, learn: learn, zone: time.UTC}
+	if x, ok := e.(Hourly); ok {
+		p.given, p.zone = x.Weights, x.Zone
+	} else {
+		p.learn = false
+	}
+	return p
+}
+
+// Replace puts another estimator in the place of the one so far. What was learnt of the room's errors stays.
+func (p *Predictor) Replace(e Estimator, learn bool) {
+	next := NewPredictor(e, learn)
+	p.estimator, p.learn, p.given = next.estimator, next.learn, next.given
+	if next.zone.String() != p.zone.String() {
+		p.zone, p.hours = next.zone, hours{}
+	}
+}
+
+// Forecast makes the next forecast. in.Buckets is not kept.
+func (p *Predictor) Forecast(in Input) *Forecast {
+	if p.learn {
+		p.hours.note(&in, p.zone)
+		in.hours = p.hours.weights(p.given)
+	}
+	f := p.estimator.Forecast(p.last, in)
+	if in.Ahead != nil {
+		p.ledger.settle(&in)
+		p.ledger.ranges(f)
+		p.ledger.promise(&in, f)
+		within, all := p.ledger.held()
+		p.recent.Store(uint64(within)<<32 | uint64(all))
+	}
+	p.last = f
+	return f
+}
+
+// Taught adds what a minute of the past teaches about hours: its begin (µs since 1970), how many were let in, and for how
+// many seconds of it the line stood.
+func (p *Predictor) Taught(wall int64, admitted int64, busy float64) {
+	p.hours.add(wall, p.zone, float64(max(admitted, 0)), min(max(busy, 0), 60))
+}
+
+// Held gives how many of the last promises of a range were kept, and how many there were, up to 1024.
+func (p *Predictor) Held() (within, all int) {
+	n := p.recent.Load()
+	return int(n >> 32), int(n & math.MaxUint32)
+}

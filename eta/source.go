@@ -1,0 +1,152 @@
+package eta
+
+import "math"
+
+// source is what estimators differ in.
+type source interface {
+	// observe says what the room's history says by itself.
+	observe(in *Input, changes []change) observation
+}
+
+// clock is a source whose rate follows the time of day.
+type clock interface {
+	// weightAt is the weight of a moment (µs since 1970), and the moment from which another one holds.
+	weightAt(wall int64) (weight float64, until int64)
+}
+
+// observation is what a room's history says by itself.
+type observation struct {
+	rate       float64
+	dispersion float64
+	sampling   float64 // relative standard error of rate from the finite number of admissions
+	spread     float64 // all of rate's relative error
+}
+
+// rateOf is what is believed of a room's rate before anything was seen, and never more than the rate in force.
+func rateOf(secondsPerPlace float64, in *Input) float64 {
+	if secondsPerPlace > 0 {
+		return min(1/secondsPerPlace, in.Rate)
+	}
+	return in.Rate
+}
+
+// forecast is what all estimators have in common: who leaves, what stands still, what the policy will do, and that figures
+// do not jump.
+func forecast(s source, prev *Forecast, in Input) *Forecast {
+	if !(in.Rate >= leastRate) || math.IsInf(in.Rate, 0) {
+		in.Rate = 0
+	}
+	in.Rate = min(in.Rate, mostRate)
+	var old memory
+	if prev != nil {
+		old = prev.memory
+	}
+	elapsed := float64(in.Now-old.now) / 1e6
+	if elapsed < 0 || elapsed > MaxBuckets { // another time line: nothing of the last forecast can be compared
+		prev, old, elapsed = nil, memory{}, 0
+	}
+	f := &Forecast{memory: memory{now: in.Now, wall: in.wall(), policy: in.Rate, changes: notedChanges(old.changes, floorSeconds(in.Now), in.Rate)}}
+	f.memory.leavers = old.leavers.after(&in, elapsed)
+	f.memory.churn = old.churn.after(&in, elapsed)
+	f.absent, f.leaving = f.memory.leavers.shares()
+	f.hold = max(0, float64(in.Hold-in.Now)/1e6)
+	keep := func() {
+		if prev != nil && prev.rate > 0 { // to go on from afterwards
+			f.rate, f.dispersion, f.spread = prev.rate, prev.dispersion, prev.spread
+			f.memory.policy, f.memory.wall = old.policy, old.wall
+		}
+	}
+	if in.Paused {
+		keep()
+		return f
+	}
+	if in.Rate == 0 {
+		keep()
+		f.opening(&in)
+		return f
+	}
+	now := s.observe(&in, f.memory.changes)
+	if now.rate < leastRate {
+		return f
+	}
+	f.known = true
+	f.rate, f.dispersion, f.spread = now.rate, now.dispersion, now.spread
+	if prev != nil && prev.rate > 0 {
+		f.steady(s, prev, now, &in, elapsed)
+	}
+	f.plan(s, &in)
+	return f
+}
+
+// opening forecasts a room that admits nobody yet, but has a time from which it will.
+func (f *Forecast) opening(in *Input) {
+	for i, step := range in.Schedule {
+		if step.At > in.Now && step.Rate >= leastRate && !math.IsInf(step.Rate, 0) {
+			at := *in
+			at.Rate, at.Schedule = step.Rate, in.Schedule[i+1:]
+			f.known, f.rate, f.dispersion, f.spread = true, step.Rate, 1, priorError
+			f.hold = max(f.hold, float64(step.At-in.Now)/1e6)
+			f.plan(nil, &at)
+			return
+		}
+	}
+}
+
+// mostStretches bounds a course.
+const mostStretches = 64
+
+// plan lays out how the rate goes on: by the hour of the day, by the steps that the policy will take, and by the limit of
+// active visitors, once that is reached. What the rate in force does not limit now, a higher one will not change.
+func (f *Forecast) plan(s source, in *Input) {
+	hours, _ := s.(clock)
+	full, flow := f.memory.churn.full(in, f.rate)
+	if len(in.Schedule) == 0 && hours == nil && math.IsInf(full, 1) {
+		return
+	}
+	limited := ramp(f.rate/in.Rate, 0.8, 0.95)
+	wall := in.wall()
+	weight := 1.0
+	if hours != nil {
+		weight, _ = hours.weightAt(wall)
+	}
+	begin, policy, steps := 0.0, in.Rate, in.Schedule
+	for len(f.course) < mostStretches {
+		next, m := math.Inf(1), 1.0
+		if hours != nil {
+			w, until := hours.weightAt(wall + int64(begin*1e6))
+			next, m = float64(until-wall)/1e6, w/weight
+		}
+		for len(steps) > 0 && float64(steps[0].At-in.Now)/1e6 <= begin {
+			if r := steps[0].Rate; r >= leastRate && r <= mostRate {
+				policy = r
+			} else {
+				policy = 0
+			}
+			steps = steps[1:]
+		}
+		if len(steps) > 0 {
+			next = min(next, float64(steps[0].At-in.Now)/1e6)
+		}
+		rate := min(f.rate*m*(limited*policy/in.Rate+1-limited), policy)
+		if begin >= full {
+			rate = min(rate, flow)
+		} else {
+			next = min(next, full)
+		}
+		if len(f.course) == mostStretches-1 {
+			next = math.Inf(1)
+		}
+		f.course = append(f.course, stretch{next, rate})
+		if math.IsInf(next, 1) {
+			return
+		}
+		begin = max(next, begin+1e-3)
+	}
+}
+
+func (in *Input) wall() int64 {
+	if in.Wall != 0 {
+		return in.Wall
+	}
+	return in.Now
+}

@@ -1,0 +1,169 @@
+package eta
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+)
+
+// Model is a set of regression trees that tools/eta-train has learnt: from what a room is like and what window says, by what
+// factor window will be wrong. It is immutable.
+type Model struct {
+	Trained time.Time
+	base    float64 // natural logarithm of real over window, on average
+	most    float64 // of the absolute sum
+	low     [features]float64
+	high    [features]float64
+	trees   [][]node
+}
+
+type node struct {
+	feature     int16 // negative: a leaf
+	left, right int16
+	value       float64 // of a leaf; else the threshold: left where the feature is not more
+}
+
+// features of a model, in this order.
+const features = 9
+
+// FeatureNames are what a model looks at, as its file and the examples for its training name them.
+//
+//	log_seconds  natural logarithm of window's estimate, s
+//	hour         of the day now, 0 to 24, in the room's time zone
+//	hour_then    of the day at the end of window's estimate
+//	minute       natural logarithm of the last minute's rate over window's
+//	five         of the last five minutes' rate over window's
+//	quarter      of the last fifteen minutes' rate over window's
+//	used         window's rate over the rate in force
+//	full         active over max_active, 0 without a limit
+//	gone         share of those who come to the head that is not there
+var FeatureNames = [features]string{"log_seconds", "hour", "hour_then", "minute", "five", "quarter", "used", "full", "gone"}
+
+// Bounds of a model's file.
+const (
+	maxModelBytes = 1 << 20
+	maxTrees      = 512
+	maxNodes      = 1 << 10 // of one tree
+	maxLog        = 2.0     // a model changes a wait by at most e² either way
+)
+
+type modelFile struct {
+	Format   string     `json:"format"`
+	Version  int        `json:"version"`
+	Trained  time.Time  `json:"trained_at"`
+	Features []string   `json:"features"`
+	Low      []float64  `json:"low"`
+	High     []float64  `json:"high"`
+	Base     float64    `json:"base"`
+	Most     float64    `json:"most"`
+	Trees    []treeFile `json:"trees"`
+}
+
+type treeFile struct {
+	Feature []int     `json:"feature"` // -1: a leaf
+	Value   []float64 `json:"value"`
+	Left    []int     `json:"left"`
+	Right   []int     `json:"right"`
+}
+
+// ReadModel reads a model's file (docs/eta.md has its form). It refuses what is longer than a megabyte, what has unknown
+// members, and trees in which not every node lies behind its parent.
+func ReadModel(r io.Reader) (*Model, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxModelBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxModelBytes {
+		return nil, fmt.Errorf("eta: the model has more than %d bytes; train one with fewer trees", maxModelBytes)
+	}
+	var f modelFile
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return nil, fmt.Errorf("eta: no model: %w; make one with tools/eta-train", err)
+	}
+	if d.More() {
+		return nil, errors.New("eta: there is something behind the model")
+	}
+	return f.model()
+}
+
+func (f *modelFile) model() (*Model, error) {
+	switch {
+	case f.Format != "anteroom-eta-model" || f.Version != 1:
+		return nil, fmt.Errorf("eta: format %q version %d is not known; want anteroom-eta-model version 1, as tools/eta-train writes it", f.Format, f.Version)
+	case f.Trained.Year() < 2000 || f.Trained.Year() > 9999:
+		return nil, fmt.Errorf("eta: trained_at %s is no time of training", f.Trained.Format(time.RFC3339))
+	case !slices.Equal(f.Features, FeatureNames[:]):
+		return nil, fmt.Errorf("eta: the model looks at %q, and this version gives %q; train it anew", f.Features, FeatureNames)
+	case len(f.Low) != features || len(f.High) != features:
+		return nil, fmt.Errorf("eta: low and high need a bound for each of the %d features", features)
+	case !(math.Abs(f.Base) <= maxLog) || !(f.Most > 0 && f.Most <= maxLog):
+		return nil, fmt.Errorf("eta: base %v and most %v have to lie within ±%v", f.Base, f.Most, maxLog)
+	case len(f.Trees) > maxTrees:
+		return nil, fmt.Errorf("eta: %d trees are more than %d", len(f.Trees), maxTrees)
+	}
+	m := &Model{Trained: f.Trained, base: f.Base, most: f.Most, trees: make([][]node, len(f.Trees))}
+	for i := range m.low {
+		if !(f.Low[i] <= f.High[i]) || math.IsInf(f.Low[i], 0) || math.IsInf(f.High[i], 0) {
+			return nil, fmt.Errorf("eta: feature %s: low %v is not below high %v", FeatureNames[i], f.Low[i], f.High[i])
+		}
+		m.low[i], m.high[i] = f.Low[i], f.High[i]
+	}
+	for i := range f.Trees {
+		tree, err := f.Trees[i].nodes()
+		if err != nil {
+			return nil, fmt.Errorf("eta: tree %d: %w", i, err)
+		}
+		m.trees[i] = tree
+	}
+	return m, nil
+}
+
+func (t *treeFile) nodes() ([]node, error) {
+	n := len(t.Feature)
+	if n == 0 || n > maxNodes || len(t.Value) != n || len(t.Left) != n || len(t.Right) != n {
+		return nil, fmt.Errorf("feature, value, left and right need one entry a node, from 1 to %d", maxNodes)
+	}
+	nodes := make([]node, n)
+	for i := range nodes {
+		feature, value, left, right := t.Feature[i], t.Value[i], t.Left[i], t.Right[i]
+		switch {
+		case math.IsInf(value, 0) || math.IsNaN(value):
+			return nil, fmt.Errorf("node %d: value %v", i, value)
+		case feature < -1 || feature >= features:
+			return nil, fmt.Errorf("node %d: there is no feature %d", i, feature)
+		case feature == -1:
+			if math.Abs(value) > maxLog {
+				return nil, fmt.Errorf("node %d: a leaf of %v is more than ±%v", i, value, maxLog)
+			}
+			left, right = 0, 0
+		case left <= i || left >= n || right <= i || right >= n: // behind their parent: no walk is endless
+			return nil, fmt.Errorf("node %d: its branches %d and %d do not lie behind it", i, left, right)
+		}
+		nodes[i] = node{int16(feature), int16(left), int16(right), value}
+	}
+	return nodes, nil
+}
+
+// predict is the expected natural logarithm of real over window.
+func (m *Model) predict(x *[features]float64) float64 {
+	sum := m.base
+	for _, tree := range m.trees {
+		i := int16(0)
+		for tree[i].feature >= 0 {
+			if x[tree[i].feature] <= tree[i].value {
+				i = tree[i].left
+			} else {
+				i = tree[i].right
+			}
+		}
+		sum += tree[i].value
+	}
+	return min(max(sum, -m.most), m.most)
+}

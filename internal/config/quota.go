@@ -1,0 +1,59 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Quota is so many of something in a time, written as 20/1m.
+type Quota struct {
+	N   int64
+	Per time.Duration
+}
+
+// ParseQuota reads a whole number, a slash and a duration; the number may be from 1 to most, the time from a second to a day.
+func ParseQuota(text string, most int64) (Quota, error) {
+	count, per, ok := strings.Cut(text, "/")
+	if !ok || !allDigits(count) {
+		return Quota{}, errors.New("want a number, a slash and a time, such as 20/1m")
+	}
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || n < 1 || n > most {
+		return Quota{}, fmt.Errorf("want a number from 1 to %d before the slash", most)
+	}
+	d, err := parseDuration(per)
+	if err != nil || d < time.Second || d > 24*time.Hour {
+		return Quota{}, errors.New("want a time from 1s to 24h behind the slash, such as 1m")
+	}
+	return Quota{N: n, Per: d}, nil
+}
+
+const (
+	mostJoins = 100_000
+	// wideShare is how many times an address's places its network takes where nothing is said of it.
+	wideShare = 10
+)
+
+// Joins are the limits of joins_per_ip: of an address, and of the network around it. Zero values: none.
+func (g *Guard) Joins() (address, network Quota, err error) {
+	if g.JoinsPerIP == "" {
+		return Quota{}, Quota{}, nil
+	}
+	first, second, both := strings.Cut(g.JoinsPerIP, ",")
+	if address, err = ParseQuota(strings.TrimSpace(first), mostJoins); err != nil {
+		return Quota{}, Quota{}, err
+	}
+	network = Quota{N: min(mostJoins, wideShare*address.N), Per: address.Per}
+	if both {
+		if network, err = ParseQuota(strings.TrimSpace(second), mostJoins); err != nil {
+			return Quota{}, Quota{}, fmt.Errorf("the network's limit, behind the comma: %w", err)
+		}
+	}
+	if network.Per <= address.Per && network.N < address.N {
+		return Quota{}, Quota{}, errors.New("a network would take fewer places than one of its addresses; want the larger limit behind the comma, as 20/1m,200/1m")
+	}
+	return address, network, nil
+}

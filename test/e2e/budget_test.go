@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// Two rooms on two gateways share what their origin bears: three to one while both have a line, all of it for the one that
+// has, and never more.
+func TestRoomsShareTheBudgetOfTheirOrigin(t *testing.T) {
+	t.Parallel()
+	const rate, burst = 40, 40
+	site := newOrigin(t, nil)
+	s := setup{rooms: []string{
+		"{id: big, paths: [/big], weight: 3, admission: {rate: 1000}}",
+		"{id: small, paths: [/small], weight: 1, admission: {rate: 1000}}",
+	}}.withRedis(redistest.Server(t).URL())
+	s.more += fmt.Sprintf("origins: [{id: shop, servers: [%q], budget: {rate: %d, burst: %d}}]\n", site.URL, rate, burst)
+	gateways := []*gateway{start(t, s), start(t, s)}
+	const big, small = 240, 200
+	at := map[string][]int64{} // admissions, µs
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	visit := func(room string, i int) {
+		c := newClient(t, gateways...)
+		st := c.ask(gateways[i%2], http.MethodPost, "/.waiting-room/"+room+"/tickets", "").status()
+		token := st.Token
+		for try := i; st.AdmittedAt == ""; try++ {
+			timer := time.NewTimer(500 * time.Millisecond)
+			select {
+			case <-t.Context().Done():
+				return
+			case <-timer.C:
+			}
+			st = c.ask(gateways[try%2], http.MethodGet, "/.waiting-room/"+room+"/status", "", headers{"X-Waiting-Room-Token": token}).status()
+			if st.Token != "" {
+				token = st.Token
+			}
+		}
+		when, err := time.Parse(time.RFC3339Nano, st.AdmittedAt)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		at[room] = append(at[room], when.UnixMicro())
+		mu.Unlock()
+	}
+	for i := range big {
+		all.Go(func() { visit("big", i) })
+		if i < small {
+			all.Go(func() { visit("small", i) })
+		}
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	places := make([]place, 0, big+small)
+	for _, room := range []string{"big", "small"} {
+		slices.Sort(at[room])
+		for _, us := range at[room] {
+			places = append(places, place{at: time.UnixMicro(us)})
+		}
+	}
+	judgeRate(t, places, rate, burst)
+	// While both had a line: from when the crowd stood there till the big room's was empty.
+	from, till := max(at["big"][60], at["small"][20]), at["big"][big-20]
+	in := func(room string) (n float64) {
+		for _, us := range at[room] {
+			if us >= from && us < till {
+				n++
+			}
+		}
+		return n
+	}
+	if b, s := in("big"), in("small"); b < 2*s || b > 4.5*s {
+		t.Errorf("while both had a line %v and %v were admitted, want three to one", b, s)
+	}
+	t.Log(in("big"), in("small"), float64(till-from)/1e6)
+	// And after it the small one had everything.
+	rest := at["small"][slices.IndexFunc(at["small"], func(us int64) bool { return us > at["big"][big-1] })+10:]
+	if took := float64(rest[len(rest)-1]-rest[0]) / 1e6; took > 2*float64(len(rest))/rate {
+		t.Errorf("alone the small room took %.1f s for %d, at %d/s", took, len(rest), rate)
+	}
+	t.Log(len(rest), float64(rest[len(rest)-1]-rest[0])/1e6)
+}
