@@ -6,6 +6,7 @@ replace github.com/molecule-man/go-brrr => github.com/molecule-man/go-brrr v1.0.
 
 require (
 	github.com/SherClockHolmes/webpush-go v1.4.0
+	github.com/altcha-org/altcha-lib-go v1.0.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/chromedp/cdproto v0.159.0
@@ -43,7 +44,6 @@ require (
 )
 
 require (
-	github.com/altcha-org/altcha-lib-go v1.0.0 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.8 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/maypok86/otter/v2 v2.4.0 // indirect

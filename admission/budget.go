@@ -44,6 +44,8 @@ type BudgetUse struct {
 	Granted     int64 // since the store began
 	Short       int64 // times that a room wanted more than it got, since the store began
 	Lines       int64 // rooms with a line
+
+	number int64 // the greatest of the leases that this process was given
 }
 
 // lease is what this process knows of a room's leases.
@@ -113,10 +115,11 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 		}
 		l.asked = asked
 	}
+	before, _ := r.c.BudgetUse(p.Budget.Origin)
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
 	res, err := r.c.runner.Run(ctx, r.c.scripts.Script("origin_lease"), budgetKeys(r.c.o.Prefix, p.Budget.Origin), r.c.now(),
-		r.id, p.Budget.Rate, p.Budget.Burst, p.Budget.Weight, want, l.keep, l.number, l.left, oneIf(grant))
+		r.id, p.Budget.Rate, p.Budget.Burst, p.Budget.Weight, want, l.keep, l.number, l.left, oneIf(grant), before.number)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrStore, err)
 	}
@@ -130,6 +133,7 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 	r.c.uses.mu.Lock()
 	r.c.uses.m[p.Budget.Origin] = BudgetUse{
 		Rate: p.Budget.Rate, Burst: p.Budget.Burst, Spare: asInt(v[5]), Granted: asInt(v[6]), Short: asInt(v[7]), Lines: asInt(v[8]),
+		number: max(number, r.c.uses.m[p.Budget.Origin].number),
 	}
 	r.c.uses.mu.Unlock()
 	a := r.anchor.Load()

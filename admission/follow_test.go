@@ -5,7 +5,7 @@ import "testing"
 // Nobody is told more than before but for those who joined, though knots that were set anew, and the front, know better.
 func TestASnapshotTellsNobodyMoreThanTheOneBefore(t *testing.T) {
 	line := func(came int64, front []int64, sketch ...Rank) *Snapshot {
-		return &Snapshot{Known: true, Epoch: "1.a", Waiting: 16, came: came, Front: front, Sketch: sketch}
+		return &Snapshot{Known: true, Epoch: "1.a", Waiting: 16, Came: came, Front: front, Sketch: sketch}
 	}
 	short := []int64{10, 20, 30, 40, 50, 60, 70, 80, 90, 100}
 	old := line(7, short, Rank{11, 1000, 7}, Rank{13, 2000, 7}, Rank{15, 3000, 7})

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // flowSeconds is how far back admissions are kept second by second.
@@ -96,12 +98,25 @@ type Minute struct {
 func (r *Room) History(ctx context.Context, minutes int) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
-	h, err := r.c.o.Client.HGetAll(ctx, r.keys[keyMinutes]).Result()
+	return readMinutes(ctx, r.c.o.Client, r.keys[keyMinutes], r.RedisNow(), minutes)
+}
+
+// ReadHistory gives the last n minutes of a room, as Room.History, without taking part in it.
+func ReadHistory(ctx context.Context, client redis.UniversalClient, prefix, room string, minutes int) ([]Minute, error) {
+	now, err := client.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return readMinutes(ctx, client, roomKeys(prefix, room)[keyMinutes], now.UnixMicro(), minutes)
+}
+
+func readMinutes(ctx context.Context, client redis.UniversalClient, key string, now int64, minutes int) ([]Minute, error) {
+	h, err := client.HGetAll(ctx, key).Result()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	minutes = max(1, min(1440, minutes))
-	last := r.RedisNow() / 60e6
+	last := now / 60e6
 	out := make([]Minute, minutes)
 	waits := make([]map[int]int64, minutes)
 	for i := range out {

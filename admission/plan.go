@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 )
 
@@ -127,6 +128,21 @@ func (p Policy) NextClosing(now int64) int64 {
 		}
 	}
 	return 0
+}
+
+// Rates are those to come, thousandths, by the time from which they hold; 0 while the room is closed or a lottery gathers.
+func (p Policy) Rates(now int64) iter.Seq2[int64, int64] {
+	return func(yield func(int64, int64) bool) {
+		for _, at := range p.Plan.moments() {
+			q := p.At(at)
+			if q.Method == Reject || q.Method == Lottery && q.OpensAt > at {
+				q.Rate = 0
+			}
+			if at > now && !yield(at, q.Rate) {
+				return
+			}
+		}
+	}
 }
 
 // moments are when the policy becomes another by itself.

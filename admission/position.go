@@ -45,18 +45,18 @@ func (s *Snapshot) ahead(order int64) int64 {
 func (s *Snapshot) told(order int64) (n, came int64) {
 	f := s.Front
 	if len(f) == 0 {
-		return 0, s.came
+		return 0, s.Came
 	}
 	if order <= f[len(f)-1] || len(s.Sketch) == 0 {
 		n, _ := slices.BinarySearch(f, order)
-		return s.ceiling(order, int64(n)), s.came
+		return s.ceiling(order, int64(n)), s.Came
 	}
 	i := sort.Search(len(s.Sketch), func(i int) bool { return s.Sketch[i].Order >= order })
 	if i == len(s.Sketch) {
-		return s.Waiting, s.came
+		return s.Waiting, s.Came
 	}
 	to := s.Sketch[i]
-	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1], came: s.came}
+	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1], came: s.Came}
 	if i > 0 {
 		from = s.Sketch[i-1]
 	}

@@ -78,6 +78,11 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		ok(err)
 		_, err = core.Limiter(LimiterKey("wr", "origin:"+name, "budget")).Take(ctx, 1, 1000, 1000)
 		ok(err)
+		core.Origin(name).Add(time.Millisecond, false)
+		ok(core.TellHealth(ctx))
+		adaptive := p
+		adaptive.Strategy, adaptive.Origin, adaptive.MinRate, adaptive.MaxRate = StrategyAdaptive, name, 1, 2
+		ok(core.Room(name, adaptive).Steer(ctx))
 		q := core.FairQueue("origin:"+name, "budget")
 		ok(q.Put(ctx, FairFlow{ID: "a", Units: 3, Weight: 1000}))
 		_, err = q.Pull(ctx, 1, 1)

@@ -79,7 +79,7 @@ func (s *Snapshot) unpack(packed string) error {
 	if u.err != nil {
 		return u.err
 	}
-	s.came, s.rough = came, rough > 0
+	s.Came, s.Gone, s.rough = came, gone, rough > 0
 	s.Front = orders
 	var edge int64
 	for i, d := range orders {
@@ -120,13 +120,13 @@ func (s *Snapshot) unpack(packed string) error {
 // follow sees to it that nobody is told a larger rank than old told them, but for those who joined since: a knot that
 // is set anew, and the exact front, know better than what was read off between the knots before.
 func (s *Snapshot) follow(old *Snapshot) {
-	if !old.Known || old.Epoch != s.Epoch || old.Fence != s.Fence || len(old.Sketch) == 0 || old.rough || s.came < old.came {
+	if !old.Known || old.Epoch != s.Epoch || old.Fence != s.Fence || len(old.Sketch) == 0 || old.rough || s.Came < old.Came {
 		return
 	}
 	// most is the largest rank that an order may be told.
 	most := func(order int64) int64 {
 		rank, came := old.told(order)
-		return rank + s.came - came
+		return rank + s.Came - came
 	}
 	tail := old.Sketch[len(old.Sketch)-1].Order
 	for i := range s.Sketch {

@@ -14,6 +14,8 @@ type Snapshot struct {
 
 	Waiting  int64 // enrolled and present or not yet found absent
 	Parked   int64
+	Came     int64 // tickets that were put into the line since the room began
+	Gone     int64 // tickets that left it at its head since then: admitted, or not heard of there
 	Admitted int64 // not claimed yet
 	Active   int64
 	Oldest   int64 // order of the head; 0 when nobody waits
@@ -36,8 +38,7 @@ type Snapshot struct {
 	Sketch []Rank
 	// ceilings are orders of the front that were told a smaller rank before than is theirs.
 	ceilings []Rank
-	came     int64 // tickets that were put into the line since the room began
-	rough    bool  // the sketch has gaps still: what is read off there is a guess, and no promise
+	rough    bool // the sketch has gaps still: what is read off there is a guess, and no promise
 	// Pending counts arrivals by second of their order that are signed and not
 	// enrolled yet.
 	Pending []Pending

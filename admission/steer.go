@@ -23,7 +23,8 @@ const (
 type steering struct {
 	fence int64         // that this gateway leads with; 0: it does not
 	state control.State // of the controller, while it leads
-	found int64         // the last rate that any leader found
+	found int64         // the rate that the store has, as far as this gateway knows
+	last  int64         // the last one that any leader found
 
 	seen atomic.Pointer[Steering]
 
@@ -77,7 +78,7 @@ func (r *Room) Steer(ctx context.Context) error {
 		return nil
 	}
 	if snap.Target > 0 {
-		st.found = snap.Target
+		st.last = snap.Target
 	}
 	origin, err := r.c.OriginHealth(ctx, p.Origin)
 	if err != nil {
@@ -97,8 +98,11 @@ func (r *Room) Steer(ctx context.Context) error {
 	seen := &Steering{Origin: origin, Level: policy.Level(origin.Health), Leader: st.fence != 0}
 	if st.fence != 0 {
 		rate := int64(0) // keep the lease, hold the rate
-		if next := control.Next(policy, st.state, r.RedisNow(), origin.Health, r.usage(snap)); !r.holds(snap) {
-			rate, st.state = next.Rate, next
+		if !r.holds(snap) {
+			st.state = control.Next(policy, st.state, r.RedisNow(), origin.Health, r.usage(snap))
+			rate = st.state.Rate
+		} else if st.found != st.state.Rate {
+			rate = st.state.Rate // the store has lost it
 		}
 		if err := r.setRate(ctx, rate); err != nil {
 			return err
@@ -146,13 +150,13 @@ func (r *Room) lead(ctx context.Context, p *Policy) error {
 	}
 	if state.Rate == 0 {
 		// A store that lost it, or a new room: what anyone here knew last, else the rate of the configuration.
-		for _, rate := range []int64{found, st.found, p.Rate} {
+		for _, rate := range []int64{found, st.last, p.Rate} {
 			if state.Rate == 0 {
 				state.Rate = rate
 			}
 		}
 	}
-	st.fence, st.state = fence, state
+	st.fence, st.state, st.found = fence, state, found
 	return nil
 }
 
@@ -170,9 +174,7 @@ func (r *Room) setRate(ctx context.Context, rate int64) error {
 	if st.fence != fence {
 		st.fence = 0 // another one leads, or the store lost it: begin with what it says
 	}
-	if found > 0 {
-		st.found = found
-	}
+	st.found = found
 	return nil
 }
 

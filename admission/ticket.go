@@ -392,8 +392,11 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 		r.sieve.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
 	}
+	if fresh {
+		t.Order = 0 // of the token in hand
+	}
 	s := r.standing(t, ans)
-	s.Renewed = s.Renewed || fresh && s.State == Waiting || s.Ticket.Seen != presented.Seen
+	s.Renewed = s.Renewed || s.Ticket.Seen != presented.Seen
 	if ans.code == "W" && !snap.Known {
 		r.wake()
 	}

@@ -7,38 +7,32 @@ import (
 
 const (
 	mostTracers = 512  // places that are followed at once
-	keptErrors  = 96   // of a knot
-	errorTime   = 1800 // s: time constant with which errors fade
-	priorErrors = 8.0  // errors that the range of chance alone counts for
 	nextPromise = 0.7  // of the last one, when a place is promised something again
 	leastTraced = 2.0  // s; less is not followed
-	outcomes    = 1024
+	outcomes    = 1024 // that are counted
 	missed      = 0.10 // share of waits that may lie below a range, and above
-	gain        = 0.01 // of the levels, for each wait that came true
-	leastLevel  = 0.005
-	lookAgain   = 10e6 // µs of room time after which the errors are sorted again
-	mostLevel   = 0.35
+	gain        = 0.16 // of a usual error, by which a miss widens a range
+	scaleShare  = 0.05 // of a new error in the usual one
+	leastScale  = 0.002
+	mostWidth   = 3.0  // natural logarithm of the widest range
+	hourError   = 0.10 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
 // ledger holds what was promised against what came. It follows places through the line, none of which needs a visitor: one
 // at the tail every now and then, promised something when it is made and again each time that its wait has shrunk by three
 // tenths, until the head of the line has passed it. Their errors, by the length of the wait that was promised, make the
-// range of the next promises: what lies between the tenth and the ninetieth hundredth of real over promised (split
-// conformal prediction: V. Vovk, A. Gammerman, G. Shafer, Algorithmic Learning in a Random World, 2005), where the tenths
-// are moved so that a tenth of the waits does lie below and above (I. Gibbs, E. Candès, Adaptive Conformal Inference Under
-// Distribution Shift, 2021).
+// range of the next promises: each end widens by a miss and narrows by a hit, ten to one by the size of a usual error, so
+// that a tenth of the waits comes to lie below and a tenth above, whatever their distribution (I. Gibbs, E. Candès, Adaptive
+// Conformal Inference Under Distribution Shift, 2021; as quantile tracking: A. Angelopoulos, E. Candès, R. Tibshirani,
+// Conformal PID Control for Time Series Prediction, 2023).
 type ledger struct {
 	tracers []tracer // by order
-	errors  [knots]errorRing
-	below   float64 // level of the lower end; 0: missed
-	above   float64
+	errors  [knots]spread
 	outcome [outcomes]bool
 	counted int
 	within  int
 	made    int64 // when the last tracer was, µs of room time
 	now     int64
-	learnt  [knots]struct{ below, above, weight float64 }
-	looked  int64 // when learnt was worked out
 }
 
 type tracer struct {
@@ -54,12 +48,11 @@ type promised struct {
 	seconds, low, high float64
 }
 
-type errorRing struct {
-	ring [keptErrors]struct {
-		at  int64
-		log float64 // of real over promised
-	}
-	n int // ever
+// spread is that of the errors of waits of one length, as natural logarithms of real over promised.
+type spread struct {
+	known        bool
+	below, above float64 // ends of the range: below is not positive, above not negative
+	usual        float64 // absolute error
 }
 
 // settle closes the accounts of those places that the head has passed.
@@ -80,32 +73,41 @@ func (l *ledger) settle(in *Input) {
 
 // came notes that a promise came true.
 func (l *ledger) came(p *promised, real float64) {
-	real = max(real, 0.1)
-	e := &l.errors[knotOf(p.seconds)]
-	slot := &e.ring[e.n%keptErrors]
-	slot.at, slot.log = l.now, math.Log(real/p.seconds)
-	e.n++
-	miss := func(level *float64, out bool) {
-		if *level == 0 {
-			*level = missed
+	off := math.Log(max(real, 0.1) / p.seconds)
+	low, high := math.Log(p.low/p.seconds), math.Log(p.high/p.seconds)
+	at := knotOf(p.seconds)
+	for i := max(at-1, 0); i <= min(at+1, knots-1); i++ {
+		weight := 1.0
+		if i != at {
+			weight = 0.5
 		}
-		*level += gain * missed
-		if out {
-			*level -= gain
-		}
-		*level = min(max(*level, leastLevel), mostLevel)
+		l.errors[i].note(off, low, high, weight)
 	}
-	miss(&l.below, real < p.low)
-	miss(&l.above, real > p.high)
 	i := l.counted % outcomes
 	if l.counted >= outcomes && l.outcome[i] {
 		l.within--
 	}
-	l.outcome[i] = real >= p.low && real <= p.high
+	l.outcome[i] = off >= low && off <= high
 	if l.outcome[i] {
 		l.within++
 	}
 	l.counted++
+}
+
+// note moves the ends by an error that fell into, or out of, the range from low to high.
+func (e *spread) note(off, low, high, weight float64) {
+	if !e.known {
+		*e = spread{known: true, below: low, above: high, usual: (high - low) / 2 / quantile}
+	}
+	e.usual = max(e.usual+(min(math.Abs(off), mostWidth)-e.usual)*scaleShare*weight, leastScale)
+	step := func(end float64) float64 { return gain * weight * max(e.usual, end/4) }
+	move := func(end float64, out bool) float64 {
+		if out {
+			return min(end+step(end)*(1-missed), mostWidth)
+		}
+		return max(end-step(end)*missed, 0)
+	}
+	e.above, e.below = move(e.above, off > high), -move(-e.below, off < low)
 }
 
 // held is how many of the last promises were kept.
@@ -127,7 +129,7 @@ func (l *ledger) promise(in *Input, f *Forecast) {
 			t.next = math.Inf(-1)
 		}
 	}
-	tail := f.At(in.Waiting)
+	tail := f.At(in.Ahead(in.Now))
 	if in.Waiting < 1 || !tail.Known || tail.Seconds < leastTraced || len(l.tracers) >= mostTracers {
 		return
 	}
@@ -145,9 +147,10 @@ func (t *tracer) note(now int64, e Estimate) {
 	t.at, t.seconds, t.next = now, e.Seconds, e.Seconds*nextPromise
 }
 
-// ranges gives a new forecast its range.
+// ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it; waits
+// longer than any that came true have at least the range of the longest that did.
 func (l *ledger) ranges(f *Forecast) {
-	if !f.known || l.counted == 0 {
+	if !f.known {
 		return
 	}
 	if len(f.knots) == 0 {
@@ -157,78 +160,19 @@ func (l *ledger) ranges(f *Forecast) {
 			f.knots[i] = knot{at: at, seconds: at}
 		}
 	}
-	if l.looked == 0 || l.now-l.looked >= lookAgain {
-		l.looked = l.now
-		for i := range l.learnt {
-			l.learnt[i].below, l.learnt[i].above, l.learnt[i].weight = l.quantiles(i)
-		}
-	}
 	var low, high float64
+	var longest *spread
 	for i := range f.knots {
 		k := &f.knots[i]
-		chance := f.factor(k.at * f.rate)
-		errors := &l.learnt[knotOf(k.seconds)]
-		share := errors.weight / (errors.weight + priorErrors)
-		below := min(share*errors.below-(1-share)*math.Log(chance), 0)
-		above := max(share*errors.above+(1-share)*math.Log(chance), 0)
+		chance := math.Log1p(quantile * math.Sqrt(f.dispersion/(k.at*f.rate+1)+f.spread*f.spread+hourError*hourError*k.at/3600))
+		below, above := -chance, chance
+		if e := &l.errors[knotOf(k.seconds)]; e.known {
+			below, above = e.below, e.above
+			longest = e
+		} else if longest != nil {
+			below, above = min(below, longest.below), max(above, longest.above)
+		}
 		low, high = max(low, k.seconds*math.Exp(below)), max(high, k.seconds*math.Exp(above))
 		k.low, k.high = low, high
 	}
-}
-
-// quantiles of the errors of waits about as long as those of a knot, as logarithms, and how many errors they are made of.
-// Where there are none of that length, those of shorter waits stand in.
-func (l *ledger) quantiles(at int) (below, above, weight float64) {
-	type weighted struct{ log, weight float64 }
-	var list [3 * keptErrors]weighted
-	n := 0
-	for ; at > 0; at-- {
-		for i := max(at-1, 0); i <= min(at+1, knots-1); i++ {
-			e := &l.errors[i]
-			for j := range min(e.n, keptErrors) {
-				w := math.Exp(-float64(l.now-e.ring[j].at) / 1e6 / errorTime)
-				list[n] = weighted{e.ring[j].log, w}
-				weight += w
-				n++
-			}
-		}
-		if n > 0 {
-			break
-		}
-	}
-	if n == 0 {
-		return 0, 0, 0
-	}
-	sorted := list[:n]
-	slices.SortFunc(sorted, func(a, b weighted) int {
-		switch {
-		case a.log < b.log:
-			return -1
-		case a.log > b.log:
-			return 1
-		}
-		return 0
-	})
-	level := func(level float64) float64 {
-		if level == 0 {
-			level = missed
-		}
-		return level
-	}
-	want, sum := level(l.below)*weight, 0.0
-	below, above = sorted[0].log, sorted[n-1].log
-	for _, x := range sorted {
-		if sum += x.weight; sum >= want {
-			below = x.log
-			break
-		}
-	}
-	want, sum = level(l.above)*weight, 0
-	for i := n - 1; i >= 0; i-- {
-		if sum += sorted[i].weight; sum >= want {
-			above = sorted[i].log
-			break
-		}
-	}
-	return below, above, weight
 }

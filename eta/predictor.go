@@ -1,13 +1,10 @@
 package eta
 
 import (
-	"math"
-	"sync/atomic"
 	"time"
 )
 
-// Predictor makes a room's forecasts one after the other, and learns from how they came true. It is not for concurrent use,
-// but for Held.
+// Predictor makes a room's forecasts one after the other, and learns from how they came true. It is not for concurrent use.
 type Predictor struct {
 	estimator Estimator
 	learn     bool // the weights of hours
@@ -16,7 +13,6 @@ type Predictor struct {
 	last      *Forecast
 	ledger    ledger
 	hours     hours
-	recent    atomic.Uint64
 }
 
 // NewPredictor makes a Predictor. With learn, an estimator by hours uses the weights that it has seen, once it has.
@@ -50,8 +46,6 @@ func (p *Predictor) Forecast(in Input) *Forecast {
 		p.ledger.settle(&in)
 		p.ledger.ranges(f)
 		p.ledger.promise(&in, f)
-		within, all := p.ledger.held()
-		p.recent.Store(uint64(within)<<32 | uint64(all))
 	}
 	p.last = f
 	return f
@@ -64,7 +58,4 @@ func (p *Predictor) Taught(wall int64, admitted int64, busy float64) {
 }
 
 // Held gives how many of the last promises of a range were kept, and how many there were, up to 1024.
-func (p *Predictor) Held() (within, all int) {
-	n := p.recent.Load()
-	return int(n >> 32), int(n & math.MaxUint32)
-}
+func (p *Predictor) Held() (within, all int) { return p.ledger.held() }

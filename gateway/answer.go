@@ -138,6 +138,9 @@ func (v *visit) show(p *problem, detail, field string) {
 		h = v.begin(p.status, typeText)
 	default:
 		v.body = v.shut.append(p.append(v.body[:0], detail, field))
+		if v.hint != "" {
+			v.body = append(appendString(append(v.body[:len(v.body)-1], `,"challenge":`...), v.hint), '}')
+		}
 		h = v.begin(p.status, typeProblem)
 	}
 	retryAfter(h, p.retry)

@@ -4,13 +4,13 @@ import (
 	"slices"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 )
 
 // coming is what a snapshot says of the room's near future. Times are µs of Redis's clock; 0: nothing is known.
 type coming struct {
 	gathers bool  // a lottery before its opening
-	drawing bool  // those who were drawn are only being heard
-	unheard int64 // how many of them were not yet
+	unheard int64 // how many of those who were drawn may still come
 	opens   int64 // while it is closed, or a lottery gathers
 	joins   int64 // while a lottery takes nobody yet: when it does
 	closes  int64 // while it is open
@@ -22,7 +22,7 @@ func (r *room) coming(s *admission.Snapshot) coming {
 	if !s.Known {
 		now = r.line.RedisNow()
 	}
-	c := coming{gathers: s.Gathering(), drawing: s.Drawn > 0 && s.Hold > s.RoomTime, unheard: s.Unheard()}
+	c := coming{gathers: s.Gathering(), unheard: s.Unheard()}
 	file := r.options.Policy
 	current, _ := file.Plan.Events(now)
 	c.event = current != nil
@@ -39,6 +39,18 @@ func (r *room) coming(s *admission.Snapshot) coming {
 		c.closes = file.NextClosing(now)
 	}
 	return c
+}
+
+// steps are the rates to come by the plan, unless an operator holds the rate or the method.
+func (r *room) steps(s *admission.Snapshot) []eta.Step {
+	if slices.Contains(s.Live, "rate") || slices.Contains(s.Live, "method") {
+		return nil
+	}
+	var steps []eta.Step
+	for at, rate := range r.options.Policy.Rates(s.RedisTime) {
+		steps = append(steps, eta.Step{At: s.RoomTime + at - s.RedisTime, Rate: float64(rate) / 1000})
+	}
+	return steps
 }
 
 // stateOf is the state of somebody who waits with a ticket of that order.

@@ -313,7 +313,7 @@ func (v *visit) serveEvents() {
 	if !ok {
 		return
 	}
-	if _, ok := v.readBody(); !ok { // nothing of the request may be left on a connection that is the stream's from now on
+	if _, ok := v.readBody(bodyLimit); !ok { // nothing of the request may be left on a connection that is the stream's from now on
 		return
 	}
 	if p := v.g.streams.reserve(); p != nil {

@@ -161,6 +161,10 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 // join takes a ticket, or lets the request itself through at once. lost, when not empty, is why a former ticket is
 // replaced.
 func (v *visit) join(lost string) {
+	if v.room.asks() {
+		v.askFirst(lost)
+		return
+	}
 	if v.who == navigation {
 		v.remember()
 	}
@@ -186,8 +190,10 @@ func (v *visit) join(lost string) {
 		return
 	}
 	v.remember()
+	o := v.room.outlook()
+	v.promised = v.room.prospect(o, s.Ticket.Order).wait
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
-	v.wait(v.room.outlook(), &w, 0, lost)
+	v.wait(o, &w, 0, lost)
 }
 
 // enter lets a visitor who has just got a session through with this request.
@@ -212,10 +218,9 @@ func (v *visit) observeWait(s *admission.Standing, w *token.Waiting) {
 	if s.AdmittedAt == 0 {
 		return
 	}
-	v.room.metrics.wait.Observe(max(0, float64(s.AdmittedAt-joinedAt(w))/1e6))
-	if ratio := v.room.promises.due(admission.ID(w.ID), s.AdmittedAt); ratio > 0 {
-		v.room.metrics.etaError.Observe(ratio)
-	}
+	real := max(0, float64(s.AdmittedAt-joinedAt(w))/1e6)
+	v.room.metrics.wait.Observe(real)
+	v.room.cameTrue(promise(w), real)
 }
 
 // wait tells somebody where they stand. seconds is when they are to ask again; 0: for the first time.
@@ -227,9 +232,6 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 	}
 	s := v.status(o, w, &p, o.stateOf(w.Order))
 	s.refresh, s.token = seconds, v.token
-	if len(v.token) > 0 && p.wait.known {
-		v.room.promises.make(admission.ID(w.ID), v.now, p.wait.seconds)
-	}
 	if v.who == navigation {
 		view := s.view()
 		if lost != "" {

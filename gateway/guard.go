@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"net/netip"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
@@ -12,7 +11,10 @@ import (
 )
 
 // refusals are the reasons of joins_refused_total.
-var refusals = []string{"closed", "draining", "full", "store", admission.ReasonAddress, admission.ReasonNetwork}
+var refusals = []string{
+	"closed", "draining", "full", "store", admission.ReasonAddress, admission.ReasonNetwork,
+	"proof_missing", "proof_invalid", "captcha_missing", "captcha_failed", "captcha_unavailable",
+}
 
 func refusalReason(why admission.Refusal, s *admission.Standing) string {
 	switch why {
@@ -55,20 +57,21 @@ func (v *visit) address() string {
 		if err != nil {
 			return ""
 		}
-		out = append(out, v.hash("join", prefix)...)
+		out = append(out, derive(v.state.options.IDKey, "join", v.room.id, prefix.String())[:addressHash]...)
 	}
 	return string(out)
 }
 
-func (v *visit) hash(purpose string, prefix netip.Prefix) []byte {
-	h := hmac.New(sha256.New, v.state.options.IDKey)
-	for _, field := range []string{purpose, v.room.id, prefix.String()} {
+// derive is an HMAC over length-prefixed fields, so that no two lists of them share one.
+func derive(key []byte, fields ...string) []byte {
+	h := hmac.New(sha256.New, key)
+	for _, field := range fields {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(field)))
 		h.Write(n[:])
 		h.Write([]byte(field))
 	}
-	return h.Sum(nil)[:addressHash]
+	return h.Sum(nil)
 }
 
 // tellRefused answers a poll of a ticket that was signed while the line was long, and that the line did not take.

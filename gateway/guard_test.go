@@ -102,6 +102,8 @@ func TestAPlaceThatWasSignedIsCountedWhenItComes(t *testing.T) {
 	}
 	for range 2 {
 		a := status(tokens[2])
+		_, api := visitorAPI(t)
+		conforms(t, api, a, "GET /.waiting-room/sale/status")
 		if a.field("state") != "rejected" || a.field("reason") != "joins" || a.field("refresh_after") == "" || a.field("position") != "" {
 			t.Errorf("the third: %s", a.text())
 		}

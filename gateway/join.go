@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
@@ -31,7 +34,7 @@ func (v *visit) serveTickets() {
 		v.leave()
 		return
 	}
-	nonce, ok := v.joinBody()
+	body, ok := v.joinBody()
 	if !ok {
 		return
 	}
@@ -40,17 +43,21 @@ func (v *visit) serveTickets() {
 			return
 		}
 	}
-	if key := v.req.Peek("idempotency-key"); len(key) > 0 {
-		if !validKey(key) {
-			v.refuse(problemIdempotency, "", "Idempotency-Key")
-			return
-		}
+	key := v.req.Peek("idempotency-key")
+	if len(key) > 0 && !validKey(key) {
+		v.refuse(problemIdempotency, "", "Idempotency-Key")
+		return
+	}
+	if v.room.options.Guard.asks() && v.prove(&body, key) {
+		return
+	}
+	if len(key) > 0 {
 		v.joinKeyed(key)
 		return
 	}
 	id := randomID()
-	if nonce != "" {
-		id = mixed(id, []byte(nonce))
+	if body.nonce != "" {
+		id = mixed(id, []byte(body.nonce))
 	}
 	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
@@ -90,11 +97,9 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		return
 	}
 	v.remember()
+	p := v.room.prospect(o, s.Ticket.Order)
+	v.promised = p.wait
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
-	p := v.room.prospect(o, w.Order)
-	if p.wait.known {
-		v.room.promises.make(a.ID, v.now, p.wait.seconds)
-	}
 	out := v.status(o, &w, &p, o.stateOf(w.Order))
 	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token
 	v.json(code, &out)
@@ -123,11 +128,11 @@ func (v *visit) again(w *token.Waiting) bool {
 }
 
 // readBody reads the body of a request to an endpoint of ours. Where it cannot, it has answered.
-func (v *visit) readBody() (body []byte, ok bool) {
-	body, err := v.req.ReadBody(v.body[:0], bodyLimit)
+func (v *visit) readBody(limit int) (body []byte, ok bool) {
+	body, err := v.req.ReadBody(v.body[:0], limit)
 	switch {
 	case errors.Is(err, proxy.ErrBodyTooLarge):
-		v.refuse(problemBodyTooLarge, "", "")
+		v.refuse(problemBodyTooLarge, "A body here has at most "+strconv.Itoa(limit)+" bytes.", "")
 	case errors.Is(err, proxy.ErrBodyIdle):
 		v.refuse(problemRequestSlow, "", "")
 	case err != nil:
@@ -138,28 +143,39 @@ func (v *visit) readBody() (body []byte, ok bool) {
 	return nil, false
 }
 
-// joinBody reads the body of a join: nothing, or a JSON object with a nonce. Where it cannot, it has answered.
-func (v *visit) joinBody() (nonce string, ok bool) {
-	body, ok := v.readBody()
-	if !ok {
-		return "", false
-	}
-	nonce, field, detail := parseJoin(body)
-	if detail != "" {
-		v.refuse(problemBody, detail, field)
-		return "", false
-	}
-	return nonce, true
+// joining is the body of a join.
+type joining struct {
+	nonce   string
+	altcha  string // a proof of work
+	captcha string // an answer
 }
 
-// parseJoin reads {"nonce":"…"}; detail, when not empty, says what is wrong, and field where.
-func parseJoin(body []byte) (nonce, field, detail string) {
+// joinBody reads the body of a join: nothing, or a JSON object. Where it cannot, it has answered.
+func (v *visit) joinBody() (j joining, ok bool) {
+	limit := bodyLimit
+	if v.room.options.Guard.Captcha.Provider != "" {
+		limit += 2 * guard.TokenMost
+	}
+	body, ok := v.readBody(limit)
+	if !ok {
+		return joining{}, false
+	}
+	j, field, detail := parseJoin(body)
+	if detail != "" {
+		v.refuse(problemBody, detail, field)
+		return joining{}, false
+	}
+	return j, true
+}
+
+// parseJoin reads {"nonce":"…","altcha":"…","captcha":"…"}; detail, when not empty, says what is wrong, and field where.
+func parseJoin(body []byte) (j joining, field, detail string) {
 	if len(body) == 0 || string(body) == "{}" {
-		return "", "", ""
+		return joining{}, "", ""
 	}
 	var members map[string]json.RawMessage
 	if !utf8.Valid(body) || json.Unmarshal(body, &members) != nil || members == nil {
-		return "", "", "The body is not a JSON object."
+		return joining{}, "", "The body is not a JSON object."
 	}
 	names := make([]string, 0, len(members))
 	for name := range members {
@@ -167,22 +183,28 @@ func parseJoin(body []byte) (nonce, field, detail string) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if name != "nonce" {
+		var into *string
+		most, what := guard.TokenMost, "The answer is a string of 1 to 8192 characters."
+		switch name {
+		case "nonce":
+			into, most, what = &j.nonce, nonceMax, "The nonce is a string of 1 to 128 characters."
+		case "altcha":
+			into, most, what = &j.altcha, guard.ProofMost, "The proof is a string of 1 to 1024 characters, base64 of JSON as ALTCHA has it."
+		case "captcha":
+			into = &j.captcha
+		default:
 			if len(name) > 64 {
-				name = name[:64]
+				name = strings.ToValidUTF8(name[:64], "")
 			}
-			return "", name, "There is no field of this name; the only one is nonce."
+			return joining{}, name, "There is no field of this name; those that there are: nonce, altcha, captcha."
 		}
+		var text *string
+		if json.Unmarshal(members[name], &text) != nil || text == nil || utf8.RuneCountInString(*text) > most || *text == "" {
+			return joining{}, name, what
+		}
+		*into = *text
 	}
-	raw, given := members["nonce"]
-	if !given {
-		return "", "", ""
-	}
-	var text *string
-	if json.Unmarshal(raw, &text) != nil || text == nil || utf8.RuneCountInString(*text) > nonceMax || *text == "" {
-		return "", "nonce", "The nonce is a string of 1 to 128 characters."
-	}
-	return *text, "", ""
+	return j, "", ""
 }
 
 // mixed is an id in which the client's nonce has a say: its last eight bytes are the first of HMAC-SHA256 over the nonce by its

@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -27,6 +29,16 @@ const (
 
 var outcomeNames = [outcomes]string{"proxied", "let_in", "waiting", "bypass", "refused", "error"}
 
+// kept is what became of the range that somebody was promised on joining.
+const (
+	below = iota // the wait was shorter
+	within
+	above // the wait was longer
+	kept
+)
+
+var keptNames = [kept]string{"below", "within", "above"}
+
 // Metrics are the request path's. Names and labels are those of docs/metrics.md.
 type Metrics struct {
 	requests       *prometheus.CounterVec
@@ -35,7 +47,11 @@ type Metrics struct {
 	upstreamErrors *prometheus.CounterVec
 	waitSeconds    *prometheus.HistogramVec
 	etaError       *prometheus.HistogramVec
+	promises       *prometheus.CounterVec
 	joinsRefused   *prometheus.CounterVec
+	challenges     *prometheus.CounterVec
+	proofs         *prometheus.CounterVec
+	captcha        *prometheus.CounterVec
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
@@ -57,7 +73,12 @@ type roomMetrics struct {
 	seconds  [outcomes]prometheus.Observer
 	wait     prometheus.Observer
 	etaError prometheus.Observer
+	promises [kept]prometheus.Counter
 	refused  map[string]prometheus.Counter // joins, by reason
+
+	challenges prometheus.Counter
+	proofs     map[string]prometheus.Counter // by outcome
+	captcha    map[string]prometheus.Counter // by outcome
 }
 
 // originMetrics are an origin's, resolved once.
@@ -86,9 +107,13 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 			[]float64{1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400}, "room"),
 		etaError: histogram("eta_error_ratio", "Promised wait over real wait, of waits of a second or more.",
 			[]float64{.1, .25, .5, .75, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}, "room"),
+		promises: counter("eta_promises_total", "Waits of a second or more, by where they lay in the range that was promised on joining.", "room", "wait"),
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
+		challenges:     counter("proof_challenges_total", "Challenges given.", "room"),
+		proofs:         counter("proofs_total", "Proofs of work that came with joins.", "room", "outcome"),
+		captcha:        counter("captcha_total", "CAPTCHA answers that came with joins.", "room", "outcome"),
 		storeErrors:    counter("store_errors_total", "Calls to the store that failed.", "script"),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Event streams that are open."}),
 		streamsLimit:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Event streams that may be open at once."}),
@@ -112,7 +137,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.joinsRefused,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.promises, m.joinsRefused, m.challenges, m.proofs, m.captcha,
 			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
 	}
 	return m
@@ -132,9 +157,19 @@ func (m *Metrics) room(id string) *roomMetrics {
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
 	r := &roomMetrics{wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	for i, name := range keptNames {
+		r.promises[i] = m.promises.WithLabelValues(id, name)
+	}
 	r.refused = make(map[string]prometheus.Counter, len(refusals))
 	for _, reason := range refusals {
 		r.refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
+	}
+	r.challenges, r.proofs, r.captcha = m.challenges.WithLabelValues(id), map[string]prometheus.Counter{}, map[string]prometheus.Counter{}
+	for _, outcome := range proofOutcomes {
+		r.proofs[outcome] = m.proofs.WithLabelValues(id, outcome)
+	}
+	for _, outcome := range captchaOutcomes {
+		r.captcha[outcome] = m.captcha.WithLabelValues(id, outcome)
 	}
 	for i, name := range outcomeNames {
 		r.requests[i] = m.requests.WithLabelValues(id, name)
@@ -168,10 +203,13 @@ type collector struct {
 	waiting, parked, active, admitted, rate, limit, age, up  *prometheus.Desc
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
 	gathered                                                 *prometheus.Desc
+	target, adaptiveP95, adaptiveErrors, adaptiveHealth      *prometheus.Desc
+	coverage, fallback                                       *prometheus.Desc
 
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
 
 	budgetRate, budgetSpare, budgetGranted, budgetShort, budgetLines *prometheus.Desc
+	number                                                           *prometheus.Desc
 }
 
 func newCollector(g *Gateway) *collector {
@@ -204,20 +242,28 @@ func newCollector(g *Gateway) *collector {
 		admitted:    d("admitted_unclaimed", "Tickets that were let in and not claimed yet."),
 		rate:        d("rate", "Admissions per second over the last ten seconds."),
 		limit:       d("rate_limit", "Admissions per second that the room allows."),
-		age:         d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
-		joins:       d("joins_total", "Places taken, those let in at once included, since the store began."),
-		admissions:  d("admissions_total", "Visitors let in, those let in at once included, since the store began."),
-		claims:      d("claims_total", "Admissions claimed, since the store began."),
-		lapsed:      d("lapsed_total", "Admissions not claimed in time, since the store began."),
-		abandoned:   d("abandoned_total", "Places given up or lost by absence, since the store began."),
-		gatewaysIn:  d("gateways", "Gateways that serve the room."),
-		up:          prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
+		target:      d("rate_target", "Admissions per second that the controller of an adaptive room has come to."),
+
+		adaptiveP95:    d("adaptive_latency_seconds", "The origin's time to first byte that an adaptive room goes by."),
+		adaptiveErrors: d("adaptive_error_ratio", "The origin's share of failed requests that an adaptive room goes by."),
+		adaptiveHealth: d("adaptive_health", "What an adaptive room makes of it: 1 healthy, 0.5 strained, 0 unhealthy; absent while it cannot tell."),
+		age:            d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
+		joins:          d("joins_total", "Places taken, those let in at once included, since the store began."),
+		admissions:     d("admissions_total", "Visitors let in, those let in at once included, since the store began."),
+		claims:         d("claims_total", "Admissions claimed, since the store began."),
+		lapsed:         d("lapsed_total", "Admissions not claimed in time, since the store began."),
+		abandoned:      d("abandoned_total", "Places given up or lost by absence, since the store began."),
+		gatewaysIn:     d("gateways", "Gateways that serve the room."),
+		number:         d("proof_number", "Tries that a proof of work takes at most; 0 while none is asked for."),
+		coverage:       d("eta_coverage", "Share of the last 1024 ranges, of places followed through the line, that held."),
+		fallback:       prometheus.NewDesc(namespace+"_eta_fallback", "1 while the model is not used for estimates, for that reason.", []string{"room", "reason"}, nil),
+		up:             prometheus.NewDesc(namespace+"_store_up", "1 while the store answers.", nil, nil),
 	}
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.gathered, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
-		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
 	}
@@ -241,6 +287,26 @@ func (c *collector) collectOrigin(out chan<- prometheus.Metric, id string, s pro
 	}
 }
 
+func (c *collector) collectEstimates(out chan<- prometheus.Metric, r *room) {
+	r.mu.Lock()
+	held, all := r.predictor.Held()
+	why := r.fallback
+	r.mu.Unlock()
+	if all > 0 {
+		out <- prometheus.MustNewConstMetric(c.coverage, prometheus.GaugeValue, float64(held)/float64(all), r.id)
+	}
+	if r.options.Estimator != "model" {
+		return
+	}
+	for _, reason := range eta.Fallbacks() {
+		on := 0.0
+		if reason == why {
+			on = 1
+		}
+		out <- prometheus.MustNewConstMetric(c.fallback, prometheus.GaugeValue, on, r.id, reason)
+	}
+}
+
 // collectBudget shows what the store last said of an origin's budget.
 func (c *collector) collectBudget(out chan<- prometheus.Metric, origin string, u admission.BudgetUse) {
 	put := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
@@ -251,6 +317,27 @@ func (c *collector) collectBudget(out chan<- prometheus.Metric, origin string, u
 	put(c.budgetGranted, prometheus.CounterValue, float64(u.Granted))
 	put(c.budgetShort, prometheus.CounterValue, float64(u.Short))
 	put(c.budgetLines, prometheus.GaugeValue, float64(u.Lines))
+}
+
+func (c *collector) collectAdaptive(gauge func(*prometheus.Desc, float64), r *room, s *admission.Snapshot) {
+	line, ok := r.line.(*admission.Room)
+	if !ok {
+		return
+	}
+	at := line.Steering()
+	if at == nil {
+		return
+	}
+	if s.Target > 0 {
+		gauge(c.target, float64(s.Target)/1000)
+	}
+	if at.Origin.Gateways > 0 {
+		gauge(c.adaptiveP95, at.Origin.P95.Seconds())
+		gauge(c.adaptiveErrors, at.Origin.ErrorRate())
+	}
+	if at.Level != control.Unknown {
+		gauge(c.adaptiveHealth, float64(control.Unhealthy-at.Level)/2)
+	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
@@ -278,10 +365,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), r.id)
 		}
 		gauge(c.limit, float64(s.Policy.Rate)/1000)
+		gauge(c.number, float64(r.numberNow()))
+		c.collectEstimates(out, r)
 		if !s.Known {
 			continue
 		}
 		gauge(c.waiting, float64(s.Waiting))
+		c.collectAdaptive(gauge, r, s)
 		gauge(c.parked, float64(s.Parked))
 		gauge(c.gathered, float64(s.Prequeued))
 		gauge(c.active, float64(s.Active))

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
@@ -73,7 +75,25 @@ type Room struct {
 	PageStatus  int          // of the page; 0: 200
 	Compat      string       // CompatNone, CompatCloudflare
 	Estimator   string       // of package eta; empty: window
+	Guard       Guard
+	ETA         eta.Options // of the estimator
+	// LearnWeights has an estimator by hours use the weights that it has seen, once it has.
+	LearnWeights bool
 }
+
+// Guard is what a place costs whoever joins.
+type Guard struct {
+	Proof   string       // ProofNone, …; empty: none
+	Effort  guard.Effort // of a proof
+	Captcha guard.Captcha
+}
+
+// When a proof of work is asked for.
+const (
+	ProofNone   = "none"
+	ProofAuto   = "auto" // while there is a line, or many join
+	ProofAlways = "always"
+)
 
 // Additions to the JSON for clients of another product.
 const (

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/control"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -96,6 +97,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	p := policy(50)
 	p.Rate = 50_000
 	p.Budgeted, p.Budget = true, admission.Budget{Origin: "shop", Rate: 100_000, Burst: 100_000, Weight: 1000, Weights: 1000}
+	p.Strategy, p.Origin, p.MinRate, p.MaxRate = admission.StrategyAdaptive, "shop", 1000, 50_000
+	p.Adaptive = admission.Adaptive{TargetP95: time.Minute, MaxErrorRate: 1}
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: p}},
 	})
@@ -106,6 +109,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 	before := b.line("sale").Snapshot().Seq
 	eventually(t, "the room has it", func() bool { return b.line("sale").Snapshot().Seq > before+2 })
 	b.call("GET /", asJSON).code(t, 200)
+	eventually(t, "the origin is judged", func() bool {
+		for range 20 {
+			b.call("GET /", asJSON)
+		}
+		at := b.core.Room("sale", p).Steering()
+		return at != nil && at.Level == control.Healthy && b.line("sale").Snapshot().Target > 0
+	})
 	eventually(t, "the room is known", func() bool { return b.line("sale").Snapshot().Known })
 	families, err := b.reg.Gather()
 	if err != nil {

@@ -63,6 +63,14 @@ var (
 	problemClosed        = &problem{503, "room_closed", "Closed", "This room is closed.", 30, quiet, false}
 	problemDraining      = &problem{503, "room_draining", "No new visitors", "This room takes nobody new at the moment; those in line are still served.", 30, quiet, false}
 	problemTooMany       = &problem{429, "too_many_joins", "Too many places", "Too many places were taken from this address or its network. Try again when Retry-After has passed; places that were given stay.", 30, quiet, false}
+	problemProofNeeded   = &problem{428, "proof_required", "A proof of work is needed", "GET the challenge, solve it, and POST tickets with the solution as altcha.", 0, quiet, false}
+	problemProof         = &problem{422, "proof_invalid", "The proof does not verify", "GET a new challenge of this room and solve that.", 0, quiet, false}
+	problemProofLate     = &problem{422, "proof_expired", "The proof came too late", "GET a new challenge; the expires in its salt says how long it may be answered.", 0, quiet, false}
+	problemProofSpent    = &problem{409, "proof_spent", "The proof is used up", "Its place has ended, and a proof makes one place. GET a new challenge.", 0, quiet, false}
+	problemCaptchaNeeded = &problem{428, "captcha_required", "A CAPTCHA is needed", "The challenge names its provider and site key; POST tickets with the answer as captcha.", 0, quiet, false}
+	problemCaptcha       = &problem{422, "captcha_failed", "The CAPTCHA's answer does not count", "Ask for another one.", 0, quiet, false}
+	problemCaptchaAway   = &problem{503, "captcha_unavailable", "The CAPTCHA cannot be checked", "Its provider does not answer. Try again in a moment.", 5, slog.LevelWarn, false}
+	problemNoChallenge   = &problem{404, "no_challenge", "No challenge", "This room asks for none.", 0, quiet, false}
 	problemFull          = &problem{503, "room_full", "The line is full", "Try again in a while.", 30, quiet, false}
 	problemStore         = &problem{503, "store_unavailable", "Temporarily unavailable", "New visitors cannot be taken right now. A place in line is kept.", 5, slog.LevelWarn, false}
 	problemStreams       = &problem{503, "streams_full", "Too many event streams", "Poll the status instead, or try again.", 15, quiet, false}
@@ -78,6 +86,7 @@ var problems = []*problem{
 	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
 	problemTokenInvalid, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
+	problemProofNeeded, problemProof, problemProofLate, problemProofSpent, problemCaptchaNeeded, problemCaptcha, problemCaptchaAway, problemNoChallenge,
 	problemDraining, problemTooMany, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,
 	problemOriginBad, problemOriginSlow, problemOriginBusy, problemRequestSlow, problemRequest, problemLarge,

@@ -40,6 +40,7 @@ func (g *Gateway) Reload(o Options) error {
 	}
 	for _, r := range next.rooms { // nothing can fail any more
 		r.line = o.Core.Room(r.id, r.options.Policy)
+		r.use(r.estimator, r.options.LearnWeights, g.log)
 	}
 	if g.cache.Ring() != o.Ring {
 		g.cache.Swap(o.Ring)
@@ -196,7 +197,7 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 	if old != nil {
 		before = old.byID[o.ID]
 	}
-	return newRoom(o, nil, to, g.metrics, before)
+	return newRoom(o, nil, to, g.metrics, before, s.options.IDKey)
 }
 
 // loadTLS reads the certificate; nil without one.

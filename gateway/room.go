@@ -3,12 +3,11 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
@@ -55,6 +54,9 @@ type room struct {
 	bypass  []bypassRule
 	cors    map[string]bool
 	metrics *roomMetrics
+	proofs  *guard.Proofs // nil where none are asked for
+
+	estimator eta.Estimator
 	*outlooks
 }
 
@@ -63,78 +65,6 @@ func (r *room) names(secure bool) *cookieNames {
 		return &r.secure
 	}
 	return &r.plain
-}
-
-// outlooks holds a room's newest outlook.
-type outlooks struct {
-	estimator eta.Estimator
-	latest    atomic.Pointer[outlook]
-	mu        sync.Mutex // held while the next is made
-	buckets   []eta.Bucket
-	promises  promises
-}
-
-// outlook is what one snapshot says about waiting.
-type outlook struct {
-	snapshot *admission.Snapshot
-	forecast *eta.Forecast
-	pace     pace.Plan
-
-	gathering pace.Gathering // before the opening of a lottery; Left is as of then
-	coming
-}
-
-// outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
-// meanwhile get the one before.
-func (r *room) outlook() *outlook {
-	s := r.line.Snapshot()
-	o := r.latest.Load()
-	if o != nil && o.snapshot == s {
-		return o
-	}
-	if o != nil && !r.mu.TryLock() {
-		return o
-	}
-	if o == nil {
-		r.mu.Lock()
-	}
-	defer r.mu.Unlock()
-	if o = r.latest.Load(); o != nil && o.snapshot == s {
-		return o
-	}
-	var prev *eta.Forecast
-	if o != nil {
-		prev = o.forecast
-	}
-	o = &outlook{snapshot: s, forecast: r.forecast(prev, s)}
-	var tail float64
-	if e := o.forecast.At(s.Waiting); e.Known {
-		tail = e.Seconds
-	}
-	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
-	if o.gathers = s.Gathering(); o.gathers {
-		o.gathering = pace.Gathering{
-			Spread: s.Policy.Spread(s.Prequeued).Seconds(), People: s.Prequeued, Budget: r.options.PollBudget, Quarter: s.Policy.Absence.Seconds() / 4,
-		}
-	}
-	o.coming = r.coming(s)
-	r.latest.Store(o)
-	return o
-}
-
-func (r *room) forecast(prev *eta.Forecast, s *admission.Snapshot) *eta.Forecast {
-	if !s.Known {
-		return nil
-	}
-	r.buckets = r.buckets[:0]
-	for _, f := range s.Flow {
-		r.buckets = append(r.buckets, eta.Bucket{Second: f.Second, Admitted: f.Admitted, Busy: float64(f.Busy) / 1000})
-	}
-	return r.estimator.Forecast(prev, eta.Input{
-		Now: s.RoomTime, Since: s.Since, Buckets: r.buckets,
-		Rate: float64(r.line.Expected()) / 1000, Paused: s.Policy.Paused,
-		Waiting: s.Waiting, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
-	})
 }
 
 // prospect is where a ticket stands and what its holder is told to do.
@@ -170,10 +100,7 @@ func (r *room) prospect(o *outlook, order int64) prospect {
 	}
 	ahead := max(r.line.Ahead(order), 0) + r.line.UnheardBefore(order)
 	p.position = ahead + 1
-	if e := o.forecast.At(ahead); e.Known && !o.gathers {
-		if rest := float64(o.snapshot.Hold-r.line.Now()) / 1e6; o.drawing && rest > 0 { // nobody is let in before
-			e.Seconds, e.Low, e.High = e.Seconds+rest, e.Low+rest, e.High+rest
-		}
+	if e := o.forecast.At(ahead); e.Known {
 		least := int64(0)
 		if floor := o.snapshot.Policy.MinWait; floor > 0 {
 			least = max(0, (order+floor.Microseconds()-r.line.Now()+999_999)/1e6)
@@ -207,7 +134,7 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 }
 
 // newRoom makes a room ready. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, error) {
+func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room, idKey []byte) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -233,17 +160,24 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room) (*room, er
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
+	if r.options.Guard.asks() {
+		o.Page.Guard.Script = func(lang string) string { return own + "/" + scripts().Name(lang) }
+		o.Page.Guard.Scripts, o.Page.Guard.Frames = o.Guard.Captcha.Sources()
+	}
+	if p := o.Guard.Proof; p != "" && p != ProofNone {
+		r.proofs = guard.NewProofs(derive(idKey, "altcha", o.ID))
+	}
 	if r.page, err = page.New(o.Page); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}
-	estimator, err := eta.New(o.Estimator, eta.Options{})
+	r.estimator, err = eta.New(o.Estimator, o.ETA)
 	if err != nil {
 		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
 	}
-	if old != nil && old.options.Estimator == o.Estimator {
-		r.outlooks = old.outlooks
+	if old != nil {
+		r.outlooks = old.outlooks // Reload has it use the estimator
 	} else {
-		r.outlooks = &outlooks{estimator: estimator}
+		r.outlooks = &outlooks{predictor: eta.NewPredictor(r.estimator, o.LearnWeights), learns: o.LearnWeights}
 	}
 	return r, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -32,6 +33,7 @@ type Gateway struct {
 	streams *streams
 	cache   *token.Cache
 	touched touches
+	captcha *guard.Verifier
 	visits  sync.Pool
 	random  func() float64
 
@@ -67,7 +69,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 	if metrics == nil {
 		metrics = NewMetrics(o.Registerer, o.Version)
 	}
-	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), random: rand.Float64}
+	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), random: rand.Float64, captcha: guard.NewVerifier()}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.visits.New = func() any {
 		v := &visit{direct: &fasthttp.Response{}}
@@ -138,6 +140,11 @@ func (g *Gateway) Settle() {
 	ctx, cancel := context.WithTimeout(g.life, settling)
 	defer cancel()
 	g.core.Settle(ctx)
+	for _, r := range g.state.Load().rooms {
+		if err := r.teach(ctx); err != nil {
+			g.log.Warn("the store's history teaches no hours; they are learnt from now on", "room", r.id, "error", err)
+		}
+	}
 }
 
 // Ready tells whether the visitors' socket accepts: from Serve to Shutdown, store or not.
@@ -164,6 +171,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.background.Wait()
 	defer g.end()
 	defer g.closeOrigins()
+	defer g.captcha.Close()
 	g.streams.close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

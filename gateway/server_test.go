@@ -153,7 +153,7 @@ func TestReloadLosesNoPlaceAndNoConnection(t *testing.T) {
 	err = b.Reload(bad)
 	const want = `default_origin: there is no origin "none"
 rooms.a.origin: there is no origin "gone"
-rooms.c.eta.estimator: eta: estimator "guess" is not known; use one of: window
+rooms.c.eta.estimator: eta: estimator "guess" is not known; use one of: ema, fixed, hourly, model, window
 rooms.d.bypass[0]: the rule is empty; name paths, methods, ips, user_agents or headers
 rooms.b.paths: "x": a path begins with / and a regular expression with ~`
 	if err == nil || err.Error() != want {

@@ -39,8 +39,18 @@ func (v View) Wait() eta.Estimate {
 
 // WaitError is the median of promised over real waits in the last quarter of an hour; false while nobody was let in who had been promised anything.
 func (v View) WaitError() (float64, bool) {
-	ratio, _, ok := v.room.promises.recent.look(time.Now(), 15*time.Minute, 0.5)
+	ratio, _, ok := v.room.errors.look(time.Now(), errorWindow, 0.5)
 	return ratio, ok
+}
+
+// errorWindow is how far back the errors of estimates count for operators.
+const errorWindow = 15 * time.Minute
+
+// WaitCoverage is the share of those let in in the last quarter of an hour whose wait lay within the range that they were
+// promised on joining; false where WaitError is.
+func (v View) WaitCoverage() (float64, bool) {
+	_, missed, ok := v.room.kept.look(time.Now(), errorWindow, 0.5)
+	return 1 - missed, ok
 }
 
 // OriginStats gives an origin's p95 time to first byte (seconds) and share of failed requests over the last minute; zeros

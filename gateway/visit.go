@@ -31,6 +31,8 @@ type visit struct {
 	who    asker
 	now    int64 // µs of Redis's clock
 
+	promised wait // on joining, for the token
+
 	outcome  outcome
 	left     bool  // to fasthttp: nothing was done
 	answered bool  // an answer has gone out; there is no other
@@ -49,6 +51,7 @@ type visit struct {
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
 	direct   *fasthttp.Response             // res where ctx is nil
 	session  bool                           // sid is set
+	hint     string                         // where a problem says that its challenge is
 	sid      token.ID
 	sidBuf   [22]byte
 
@@ -179,6 +182,7 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 			v.g.metrics.reject("bind")
 			return false
 		}
+		v.promised = promise(&w)
 		return true
 	}
 	if raw := q.Peek("x-waiting-room-token"); len(raw) > 0 && try(raw) {
@@ -229,6 +233,9 @@ func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 	w := token.Waiting{
 		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Epoch: t.Epoch, Fence: t.Fence,
 		IssuedAt: joined, Expires: v.now/1e6 + day, AddrHash: addressOf(t), Bind: v.bind(),
+	}
+	if p := &v.promised; p.known {
+		w.Promised, w.PromisedLow, w.PromisedHigh = p.seconds, p.low, p.high
 	}
 	v.token = v.g.cache.Ring().AppendWaiting(v.token[:0], &w)
 	v.cookie(v.names().ticket, v.token, day)

@@ -24,6 +24,7 @@ var endpoints = []endpoint{
 	{"tickets", "POST, DELETE, OPTIONS", (*visit).serveTickets},
 	{"events", "GET, OPTIONS", (*visit).serveEvents},
 	{"claim", "POST, OPTIONS", (*visit).serveClaim},
+	{"challenge", "GET, HEAD, OPTIONS", (*visit).serveChallenge},
 	{"draw", "GET, HEAD, OPTIONS", (*visit).serveDraw},
 	{"", "GET, HEAD, OPTIONS", (*visit).servePage},
 }
@@ -44,6 +45,9 @@ func (v *visit) visitor(rest []byte) {
 	id, name, _ := bytes.Cut(bytes.TrimPrefix(rest, []byte("/")), []byte("/"))
 	if string(id) == jwks && len(name) == 0 {
 		v.serveKeys()
+		return
+	}
+	if len(name) == 0 && bytes.HasPrefix(id, []byte("pow-")) && v.serveScript(string(id)) {
 		return
 	}
 	r := v.state.byID[string(id)]
@@ -236,9 +240,15 @@ func (v *visit) tellAdmitted(code int, w *token.Waiting, s *admission.Standing, 
 
 // tellExpired answers that a place is lost, with a new one.
 func (v *visit) tellExpired(code int, reason string) {
+	o := v.room.outlook()
+	if v.room.asks() { // a new place costs what it costs everybody
+		policy := &o.snapshot.Policy
+		v.json(code, &status{room: v.room.id, state: "expired", reason: reason, refresh: 1, message: policy.Message, paused: policy.Paused})
+		return
+	}
 	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
-	o := v.room.outlook()
+	o = v.room.outlook()
 	if err != nil || refusal != admission.Granted {
 		policy := &o.snapshot.Policy
 		retry := problemFull.retry
@@ -253,11 +263,12 @@ func (v *visit) tellExpired(code int, reason string) {
 	if s.Ticket.Order == 0 && !s.Gathering {
 		s.Ticket.Order = v.room.line.Now()
 	}
-	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
 	var p prospect
 	if s.State == admission.Waiting {
-		p = v.room.prospect(o, w.Order)
+		p = v.room.prospect(o, s.Ticket.Order)
 	}
+	v.promised = p.wait
+	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
 	out := v.status(o, &w, &p, "expired")
 	out.reason, out.token, out.refresh = reason, v.token, v.room.firstPoll(o, &w, &p, v.g.random())
 	v.json(code, &out)

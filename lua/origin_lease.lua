@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- origin_lease: gives a room a lease of its origin's budget: its share, by weight, of what is there.
 -- KEYS: budget, leases, heard, active, idle, backlog, weights, clock
--- ARGV: now, room, rate, burst, weight, want, keep, number, left, grant (0: takes in the report alone)
+-- ARGV: now, room, rate, burst, weight, want, keep, number, left, grant (0: takes in the report alone), seen
 -- RETURNS: {number (0: no lease), units, life (µs), tight, expected (thousandths a second), spare (whole tokens), granted, short, in line}
 -- INVARIANT: the bucket's tokens and what leases may still spend are together never above burst; a number is given once.
 -- INCLUDE: clock, limiter, fair
@@ -9,6 +9,7 @@ local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 
 -- number, left: of its leases up to that number the room has so many units left.
+-- seen: the greatest number of a lease of this budget that the caller has heard of.
 -- want: units that the room could use by its next call, beyond what is left;
 -- keep: how many it likes to hold besides for those who come.
 local LIFE, IDLE_LIFE = 500000, 1500000 -- two ticks of a busy room, two of an idle one
@@ -18,7 +19,7 @@ local VISITS = 64
 local now, room = clock_now(ARGV[1]), ARGV[2]
 local rate, burst, weight = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local want, keep = tonumber(ARGV[6]), tonumber(ARGV[7])
-local known, left = tonumber(ARGV[8]), tonumber(ARGV[9])
+local known, left, seen = tonumber(ARGV[8]), tonumber(ARGV[9]), math.max(tonumber(ARGV[8]), tonumber(ARGV[11]))
 
 -- A room's entry in LEASES: till|number:units,… of the leases that it has not reported on yet, and what is left of those
 -- that it has, as one. A new lease prolongs what is left of those before it, so all have one end.
@@ -39,8 +40,8 @@ end
 -- has run out since the last call kept it lower all the while.
 local h = redis.call('HMGET', BUDGET, 'level', 'at', 'number', 'granted', 'short')
 local b = { rate = rate, burst = burst - 1000 * held, level = tonumber(h[1] or 0) }
--- It starts empty; where a room had leases before, they have to end first: the store lost the account of them.
-b.at = tonumber(h[2] or now + (known > 0 and IDLE_LIFE or 0))
+-- It starts empty; where there were leases before, they have to end first: the store lost the account of them.
+b.at = tonumber(h[2] or now + (seen > 0 and IDLE_LIFE or 0))
 limiter.token_bucket.refill(b, now)
 
 if #over > 0 then redis.call('HDEL', LEASES, unpack(over)) end
@@ -130,7 +131,7 @@ local have = 0
 for _, e in ipairs(rest) do have = have + e[2] end
 local number, life = 0, me and LIFE or IDLE_LIFE
 if granting and (units > 0 or content and spare > 0 and have > 0 and keep > 0) then
-  number = math.max(tonumber(h[3] or 0), known, now - 1) + 1
+  number = math.max(tonumber(h[3] or 0), seen, now - 1) + 1
   rest[#rest + 1] = { number, units }
   mine.till = math.max(mine.till, now + life)
   limiter.token_bucket.take(b, units)

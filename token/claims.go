@@ -12,6 +12,9 @@ type Waiting struct {
 	Expires  int64  // exp: seconds of the store's clock
 	AddrHash string // ah: hash of the client's address, for join limits; may be empty
 	Bind     string // bnd: hash of what the token is bound to; may be empty
+
+	// eta, elo, ehi: the wait that its holder was promised on joining, and its range, s; absent where eta is 0.
+	Promised, PromisedLow, PromisedHigh int64
 }
 
 // Pass lets a visitor reach the origin.
@@ -51,15 +54,19 @@ const (
 	hasAH
 	hasBND
 	hasOFF
+	hasETA
+	hasELO
+	hasEHI
 )
 
 // claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
 type claimSet struct {
-	has                        uint16
+	has                        uint32
 	off                        bool
 	iss, aud, jti, sid         []byte
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
+	eta, elo, ehi              int64
 }
 
 // parseClaims reads the claims from one JSON object, decoding escapes in place: buf is spent afterwards.
@@ -114,6 +121,12 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.integerClaim(c, hasSEEN, &c.seen)
 	case "fn":
 		return s.integerClaim(c, hasFN, &c.fence)
+	case "eta":
+		return s.integerClaim(c, hasETA, &c.eta)
+	case "elo":
+		return s.integerClaim(c, hasELO, &c.elo)
+	case "ehi":
+		return s.integerClaim(c, hasEHI, &c.ehi)
 	case "off":
 		if err := c.once(hasOFF); err != nil {
 			return err
@@ -130,7 +143,7 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 	return s.skipScalar()
 }
 
-func (c *claimSet) once(bit uint16) error {
+func (c *claimSet) once(bit uint32) error {
 	if c.has&bit != 0 {
 		return ErrClaims
 	}
@@ -138,7 +151,7 @@ func (c *claimSet) once(bit uint16) error {
 	return nil
 }
 
-func (s *scanner) textClaim(c *claimSet, bit uint16, into *[]byte, wrongType error) error {
+func (s *scanner) textClaim(c *claimSet, bit uint32, into *[]byte, wrongType error) error {
 	if err := c.once(bit); err != nil {
 		return err
 	}
@@ -150,7 +163,7 @@ func (s *scanner) textClaim(c *claimSet, bit uint16, into *[]byte, wrongType err
 	return err
 }
 
-func (s *scanner) integerClaim(c *claimSet, bit uint16, into *int64) error {
+func (s *scanner) integerClaim(c *claimSet, bit uint32, into *int64) error {
 	if err := c.once(bit); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ type scratch struct{ buf [MaxLength]byte }
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // AppendWaiting appends the signed token for w to dst. With an HS256 key and room in dst (about 400 bytes) it allocates
-// nothing. Order, Seen and Fence must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
+// nothing. Order, Seen, Fence and what was promised must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
 func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	s := scratches.Get().(*scratch)
 	b := r.appendCommon(s.buf[:0], w.Room, w.ID, w.IssuedAt, w.Expires)
@@ -32,6 +32,11 @@ func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	}
 	if w.Bind != "" {
 		b = appendJSON(append(b, `,"bnd":`...), w.Bind)
+	}
+	if w.Promised > 0 {
+		b = strconv.AppendInt(append(b, `,"eta":`...), w.Promised, 10)
+		b = strconv.AppendInt(append(b, `,"elo":`...), w.PromisedLow, 10)
+		b = strconv.AppendInt(append(b, `,"ehi":`...), w.PromisedHigh, 10)
 	}
 	dst = r.appendSigned(dst, waiting, append(b, '}'))
 	scratches.Put(s)

@@ -21,6 +21,7 @@ func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error
 	if !parseIDBytes(&w.ID, c.jti) {
 		return Waiting{}, ErrClaims
 	}
+	w.Promised, w.PromisedLow, w.PromisedHigh = c.eta, c.elo, c.ehi
 	w.Epoch, w.AddrHash, w.Bind = r.epoch(c.ep), string(c.ah), string(c.bnd)
 	return w, nil
 }

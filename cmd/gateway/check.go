@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/anteroom/anteroom/gateway/page"
@@ -12,7 +13,7 @@ import (
 // checkParts asks the packages that will use the configuration what they think
 // of it, so that check-config and the start know all that is wrong at once.
 func checkParts(cfg *config.Config) []config.Problem {
-	return append(checkKeys(cfg), checkPages(cfg)...)
+	return slices.Concat(checkKeys(cfg), checkPages(cfg), checkEstimates(cfg))
 }
 
 // checkKeys looks at each key by itself: that one is active, and that the

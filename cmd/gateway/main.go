@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // for eta.time_zone, also where the system has none
 
 	"github.com/anteroom/anteroom/internal/cli"
 )

@@ -11,6 +11,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
@@ -58,6 +59,10 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		if err != nil {
 			return gateway.Options{}, err
 		}
+		var setting string
+		if room.ETA, setting, err = estimates(&cfg.Rooms[i].ETA); err != nil {
+			return gateway.Options{}, fmt.Errorf("rooms.%s.eta.%s: %w", room.ID, setting, err)
+		}
 		o.Rooms = append(o.Rooms, room)
 	}
 	return o, nil
@@ -71,7 +76,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: p,
 		PollBudget: r.PollBudget, Renew: r.Session.Renew, MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
-		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator,
+		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin, room.Policy.Origin = origin.ID, origin.ID
@@ -86,7 +91,23 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
 	}
-	return room, nil
+	room.Guard, err = guardOptions(&r.Guard)
+	return room, err
+}
+
+func guardOptions(g *config.Guard) (gateway.Guard, error) {
+	secret, err := g.Captcha.Secret()
+	if err != nil {
+		return gateway.Guard{}, fmt.Errorf("guard.captcha.secret_file: %w", err)
+	}
+	return gateway.Guard{
+		Proof:  g.ProofOfWork,
+		Effort: guard.Effort{Number: g.Proof.Number, Most: g.Proof.Most, JoinRate: g.Proof.JoinRate.PerSecond()},
+		Captcha: guard.Captcha{
+			Provider: g.Captcha.Provider, SiteKey: g.Captcha.SiteKey, Secret: secret, VerifyURL: g.Captcha.VerifyURL,
+			Open: g.Captcha.OnFail == "open", Timeout: g.Captcha.Timeout,
+		},
+	}, nil
 }
 
 func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
@@ -178,7 +199,7 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	views := g.Views()
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
-		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError}
+		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
 	}
 	return rooms
 }

@@ -73,17 +73,15 @@ type account struct {
 	told [][]eta.Estimate // by poll, by contender
 }
 
-// Observer is told of each estimate that came true.
-type Observer func(in *eta.Input, f *eta.Forecast, told eta.Estimate, real float64)
-
 // Run plays a sale with all contenders at once, each of which sees what a gateway sees, and gives their scores in order.
 // Visitors poll as a gateway advises by the first one's estimates: every tenth of the wait, from 2 s to a minute, ± 15 %.
 func Run(s Sale, seed uint64, contenders []Contender) []Score {
-	scores, _ := run(s, seed, contenders, false)
+	scores, _ := run(s, seed, contenders, nil)
 	return scores
 }
 
-func run(s Sale, seed uint64, contenders []Contender, examples bool) ([]Score, []Example) {
+// run plays a sale, and gives examples with hours of a zone, if that is not nil.
+func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Score, []Example) {
 	l := newLine(&s, seed)
 	predictors := make([]*eta.Predictor, len(contenders))
 	for i, c := range contenders {
@@ -98,8 +96,8 @@ func run(s Sale, seed uint64, contenders []Contender, examples bool) ([]Score, [
 		judge(&s, &accounts[i], t, scores)
 		accounts[i] = account{}
 		for _, e := range pending[i] {
-			asked[e].finish(t)
-			if asked[e].real >= leastWait {
+			asked[e].Real = t - asked[e].at
+			if asked[e].Real >= leastWait {
 				made = append(made, asked[e])
 			}
 		}
@@ -125,10 +123,10 @@ func run(s Sale, seed uint64, contenders []Contender, examples bool) ([]Score, [
 			told[j] = f.At(ahead)
 		}
 		a.at, a.told = append(a.at, l.t), append(a.told, told)
-		if examples && told[0].Known {
+		if zone != nil && told[0].Known {
 			in := l.input()
 			pending[v.followed] = append(pending[v.followed], len(asked))
-			asked = append(asked, Example{At: l.t, X: eta.Features(forecasts[0], &in, time.UTC).Then(told[0].Seconds, &in, time.UTC), Window: told[0].Seconds})
+			asked = append(asked, Example{X: eta.Features(forecasts[0], &in, zone).Then(told[0].Seconds, &in, zone), Window: told[0].Seconds, at: l.t})
 		}
 		wait := 2.0
 		if told[0].Known {
@@ -221,12 +219,17 @@ func judge(s *Sale, a *account, t float64, scores []Score) {
 	}
 }
 
-// Example is what a model is trained with.
+// Example is a line of what a model is trained with: what eta.FeatureNames were, what Window said and how long it took.
 type Example struct {
-	At     float64
-	X      eta.Example
-	Window float64 // s
-	real   float64
+	X      eta.Example `json:"x"`
+	Window float64     `json:"window_seconds"`
+	Real   float64     `json:"real_seconds"`
+
+	at float64
 }
 
-func (e *Example) finish(t float64) { e.real = t - e.At }
+// Examples plays a sale and gives what can be learnt from it.
+func Examples(s Sale, seed uint64, zone *time.Location) []Example {
+	_, examples := run(s, seed, []Contender{{Name: "window", Estimator: eta.Window{}}}, zone)
+	return examples
+}

@@ -24,7 +24,6 @@ type Sale struct {
 	Session  float64 // s, mean length of a session
 	Exact    bool    // arrivals and flow come evenly and not at random
 	Step     float64 // s: when the flow changes; 0: it does not
-	Clocked  bool    // the hour of the day has a say
 }
 
 const (
@@ -57,8 +56,8 @@ func steps(first float64, more ...float64) func(float64) float64 { // at, value,
 // Synthetic lists the sales that are made up, for one seed. Those of one seed are always the same.
 func Synthetic(seed uint64) []Sale {
 	begin := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	hour := Sale{Start: begin, Seconds: 3600, Tick: 0.25, Initial: 4000, NoShow: 0.03,
-		Arrivals: constant(18), Rate: constant(20)}
+	hour := Sale{Start: begin, Seconds: 3600, Tick: 0.25, Initial: 4000, Leave: 0.05, NoShow: 0.03,
+		Arrivals: constant(20), Rate: constant(20)}
 	with := func(name string, change func(*Sale)) Sale {
 		s := hour
 		s.Name = name
@@ -71,21 +70,21 @@ func Synthetic(seed uint64) []Sale {
 			s.Rate, s.Flow = constant(100), func(t float64) float64 { return 12 + 12*t/3600 }
 		}),
 		with("step up", func(s *Sale) {
-			s.Rate, s.Flow, s.Step, s.Initial, s.Arrivals = constant(100), steps(15, 1500, 30), 1500, 6000, steps(14, 1500, 26)
+			s.Rate, s.Flow, s.Step, s.Initial, s.Arrivals = constant(100), steps(15, 1500, 30), 1500, 6000, steps(15, 1500, 28)
 		}),
 		with("step down", func(s *Sale) {
-			s.Rate, s.Flow, s.Step, s.Arrivals = constant(100), steps(30, 1500, 15), 1500, steps(28, 1500, 14)
+			s.Rate, s.Flow, s.Step, s.Arrivals = constant(100), steps(30, 1500, 15), 1500, steps(30, 1500, 15)
 		}),
 		with("new rate", func(s *Sale) {
-			s.Rate, s.Step, s.Arrivals = steps(20, 1500, 40), 1500, steps(18, 1500, 36)
+			s.Rate, s.Step, s.Arrivals = steps(20, 1500, 40), 1500, steps(20, 1500, 40)
 		}),
 		with("pause", func(s *Sale) { s.Paused = func(t float64) bool { return t >= 1200 && t < 1320 } }),
-		with("abandonment", func(s *Sale) { s.Leave, s.Arrivals = 0.3, constant(26) }),
+		with("abandonment", func(s *Sale) { s.Leave, s.Arrivals = 0.3, constant(30) }),
 		with("origin stall", func(s *Sale) {
 			s.Rate, s.Flow = constant(50), steps(20, 1500, 2, 1560, 20)
 		}),
 		with("full site", func(s *Sale) {
-			s.Rate, s.Active, s.Session, s.Initial, s.Arrivals = constant(50), 6000, 300, 6000, constant(18)
+			s.Rate, s.Active, s.Session, s.Initial, s.Arrivals = constant(50), 6000, 300, 9000, constant(21)
 		}),
 		TimeOfDay(seed),
 	}
@@ -134,6 +133,6 @@ func TimeOfDay(seed uint64) Sale {
 	flow := func(t float64) float64 {
 		return height * weight(hours+t/3600) * math.Exp(wander[int(t/60)%len(wander)])
 	}
-	return Sale{Name: "time of day", Start: start, Seconds: 16 * 3600, Tick: 1, Initial: 12000, NoShow: 0.03, Clocked: true,
-		Rate: constant(50), Flow: flow, Arrivals: func(t float64) float64 { return 0.97 * flow(t) }}
+	return Sale{Name: "time of day", Start: start, Seconds: 16 * 3600, Tick: 1, Initial: 12000, Leave: 0.02, NoShow: 0.03,
+		Rate: constant(50), Flow: flow, Arrivals: func(t float64) float64 { return 0.99 * flow(t) }}
 }

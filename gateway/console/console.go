@@ -33,6 +33,9 @@ type Room struct {
 	// WaitError is the median of promised / real waits of late (1: right, 2: promised
 	// twice what it took); false while unknown. May be nil.
 	WaitError func() (float64, bool)
+	// WaitCoverage is the share of late waits that lay within the promised range; false
+	// while unknown. May be nil.
+	WaitCoverage func() (float64, bool)
 }
 
 // Role says what a token may do.

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,22 +16,24 @@ import (
 // roomView is a room as the API shows it. A field without a known value is
 // absent.
 type roomView struct {
-	ID         string      `json:"id"`
-	Policy     policyView  `json:"policy"`
-	Live       policyView  `json:"live"`
-	Waiting    int64       `json:"waiting"`
-	Parked     int64       `json:"parked"`
-	Admitted   int64       `json:"admitted"`
-	Active     int64       `json:"active"`
-	Rate       thousandth  `json:"rate"`
-	OldestWait float64     `json:"oldest_wait_seconds"`
-	ETA        *etaView    `json:"eta,omitempty"`
-	ETAError   *float64    `json:"eta_error,omitempty"`
-	Origin     originView  `json:"origin"`
-	Budget     *budgetView `json:"budget,omitempty"`
-	StoreAge   *float64    `json:"store_age_seconds,omitempty"`
-	Paused     bool        `json:"paused"`
-	Draining   bool        `json:"draining"`
+	ID         string        `json:"id"`
+	Policy     policyView    `json:"policy"`
+	Live       policyView    `json:"live"`
+	Waiting    int64         `json:"waiting"`
+	Parked     int64         `json:"parked"`
+	Admitted   int64         `json:"admitted"`
+	Active     int64         `json:"active"`
+	Rate       thousandth    `json:"rate"`
+	OldestWait float64       `json:"oldest_wait_seconds"`
+	ETA        *etaView      `json:"eta,omitempty"`
+	ETAError   *float64      `json:"eta_error,omitempty"`
+	Coverage   *float64      `json:"eta_coverage,omitempty"`
+	Origin     originView    `json:"origin"`
+	Adaptive   *adaptiveView `json:"adaptive,omitempty"`
+	Budget     *budgetView   `json:"budget,omitempty"`
+	StoreAge   *float64      `json:"store_age_seconds,omitempty"`
+	Paused     bool          `json:"paused"`
+	Draining   bool          `json:"draining"`
 
 	Event     *eventView   `json:"event,omitempty"` // in force
 	NextEvent *eventView   `json:"next_event,omitempty"`
@@ -54,6 +58,43 @@ type originView struct {
 	ErrorRate float64 `json:"error_rate"`
 }
 
+// adaptiveView is what the rate of an adaptive room follows.
+type adaptiveView struct {
+	Target    thousandth `json:"target,omitempty"` // what the controller has come to
+	State     string     `json:"state"`            // unknown healthy strained unhealthy
+	Mode      string     `json:"mode"`
+	Shadow    bool       `json:"shadow"`
+	Pinned    bool       `json:"pinned"` // an operator set the rate
+	MinRate   thousandth `json:"min_rate"`
+	MaxRate   thousandth `json:"max_rate"`
+	P95       float64    `json:"p95_seconds"`
+	TargetP95 float64    `json:"target_p95_seconds"`
+	ErrorRate float64    `json:"error_rate"`
+	MaxErrors float64    `json:"max_error_rate"`
+	Requests  int64      `json:"requests"`
+	Window    float64    `json:"window_seconds"`
+	Gateways  int        `json:"gateways"`
+	Score     *float64   `json:"score,omitempty"`
+}
+
+func adaptive(line *admission.Room, s *admission.Snapshot) *adaptiveView {
+	at := line.Steering()
+	if at == nil {
+		return nil
+	}
+	a := s.Policy.Adaptive
+	v := &adaptiveView{
+		Target: thousandth(s.Target), State: at.Level.String(), Mode: a.Mode, Shadow: a.Shadow, Pinned: slices.Contains(s.Live, "rate"),
+		MinRate: thousandth(s.Policy.MinRate), MaxRate: thousandth(s.Policy.MaxRate), MaxErrors: a.MaxErrorRate,
+		P95: tidy(at.Origin.P95.Seconds()), TargetP95: tidy(a.TargetP95.Seconds()), ErrorRate: tidy(at.Origin.ErrorRate()),
+		Requests: at.Origin.Requests, Window: at.Origin.Span.Seconds(), Gateways: at.Origin.Gateways,
+	}
+	if at.Origin.Scored {
+		v.Score = new(tidy(at.Origin.Score))
+	}
+	return v
+}
+
 // policyView is a policy: the live fields in the form in which PATCH takes them,
 // the others nested as in the configuration file. In the room's live it holds
 // only what was changed live, so that it could be sent as a PATCH.
@@ -73,6 +114,7 @@ type policyView struct {
 }
 
 type admissionView struct {
+	Strategy   string   `json:"strategy"`
 	MinWait    duration `json:"min_wait"`
 	HeadWindow int64    `json:"head_window"`
 }
@@ -118,9 +160,13 @@ func fullPolicy(p admission.Policy) policyView {
 		Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, Paused: &p.Paused, Draining: &p.Draining,
 		Message: &p.Message, Method: &p.Method, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
 		OnStoreError: &p.OnStoreError,
-		Admission:    &admissionView{MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
+		Admission:    &admissionView{Strategy: strategyName(p.Strategy), MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
 		Queue:        &queueView{Absence: duration(p.Absence), ClaimWindow: duration(p.ClaimWindow), Capacity: p.Capacity},
 	}
+}
+
+func strategyName(s admission.Strategy) string {
+	return string(cmp.Or(s, admission.StrategyTokenBucket))
 }
 
 // livePolicy picks the fields of those names.
@@ -182,6 +228,11 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 			v.ETAError = new(tidy(ratio))
 		}
 	}
+	if room.WaitCoverage != nil {
+		if share, known := room.WaitCoverage(); known && finite(share) {
+			v.Coverage = new(tidy(share))
+		}
+	}
 	if c.o.OriginStats != nil {
 		p95, errorRate := c.o.OriginStats(room.Origin)
 		if finite(p95) && finite(errorRate) {
@@ -192,6 +243,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		use, _ := c.o.Core.BudgetUse(b.Origin)
 		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Line.Expected()), Lines: use.Lines}
 	}
+	v.Adaptive = adaptive(room.Line, s)
 	if s.Known {
 		v.StoreAge = new(tidy(age.Seconds()))
 	}

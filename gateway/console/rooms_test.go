@@ -31,7 +31,7 @@ func TestRoomObject(t *testing.T) {
 		"id":"sale",
 		"policy":{"enabled":true,"paused":false,"draining":false,"on_store_error":"wait",
 			"rate":2.5,"burst":10,"max_active":100,"method":"fifo","message":"",
-			"admission":{"min_wait":"0s","head_window":0},
+			"admission":{"strategy":"token_bucket","min_wait":"0s","head_window":0},
 			"queue":{"absence":"10m0s","claim_window":"5m0s","capacity":0},
 			"session":{"ttl":"5m0s"}},
 		"live":{"rate":2.5,"max_active":100,"session":{"ttl":"5m0s"}},

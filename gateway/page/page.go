@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"html/template"
 	"os"
@@ -19,6 +20,13 @@ type Options struct {
 	TemplateFile   string        // the operator's own html/template in place of page.html; gets a Data
 	FrameAncestors string        // sources that may frame the page, as in the policy; empty: 'none'
 	Absence        time.Duration // how long a place is kept without a sign of its visitor
+	Guard          Guard         // what has to be done for a place; the zero value: nothing
+}
+
+// Guard is what a page needs of which visitors have to do something for a place.
+type Guard struct {
+	Script          func(lang string) string // address of the script that does it
+	Scripts, Frames string                   // sources of others that it loads, as in the policy; empty: none
 }
 
 // Page renders one room's waiting page. It is safe for concurrent use.
@@ -72,7 +80,7 @@ func newPage(o Options, all map[string]*words) (*Page, error) {
 			return nil, fmt.Errorf("page.template_file %q: %w", o.TemplateFile, err)
 		}
 	}
-	p.policy, err = policy(hashes, o.FrameAncestors, p.own != nil)
+	p.policy, err = policy(hashes, o.FrameAncestors, p.own != nil, &o.Guard)
 	return p, err
 }
 
@@ -84,8 +92,13 @@ func constant(o Options, w *words) Data {
 	}
 	seconds := int64(o.Absence / time.Second)
 	kept := w.span(seconds)
+	guard := ""
+	if o.Guard.Script != nil {
+		guard = o.Guard.Script(w.code)
+	}
 	return Data{
-		Lang: w.code, Dir: w.plain["dir"], Text: w.plain, Texts: w.browser(kept),
+		Guard: guard,
+		Lang:  w.code, Dir: w.plain["dir"], Text: w.plain, Texts: w.browser(kept),
 		Style: template.CSS(style), Script: template.JS(script), // embedded at build time
 		Room: o.Room, Site: site, Absence: strconv.FormatInt(seconds, 10), Keep: w.say("keep", "t", kept),
 	}
@@ -112,6 +125,9 @@ func (p *Page) readOwn(file string) (inline, error) {
 			if err := found.add(out.String()); err != nil {
 				return inline{}, err
 			}
+			if guard := p.languages[i].constant.Guard; guard != "" && !strings.Contains(out.String(), guard) {
+				return inline{}, errors.New(`has to load the script of the room's guard, or nobody gets a place: <script src="{{.Guard}}" defer></script>`)
+			}
 		}
 	}
 	p.own = t
@@ -127,6 +143,7 @@ var samples = []View{
 	{State: "expired", Reason: "reset", Position: 9, Ahead: 8, Waiting: 9, RefreshAfter: 5},
 	{State: "rejected", Reason: "full", RefreshAfter: 30},
 	{State: "admitted", RefreshAfter: 1},
+	{State: "proof", RefreshAfter: 30},
 }
 
 // Append appends the page that v describes, in the language that the visitor likes best, to dst.

@@ -24,7 +24,7 @@ const remember = (store, value) => {
 
 const relative = new Intl.RelativeTimeFormat(root.lang);
 let announced = read("opens"), opens = new Date(data.begins), skew = 0, steps = 0;
-let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone, doubted, back, milestone, sound;
+let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone = data.state === "proof", doubted, back, milestone, sound;
 let line = recall("localStorage");
 let visit = recall("sessionStorage");
 let note = data.state === "expired" ? read("note") : visit.why ? lost(visit.why) : "";
@@ -97,8 +97,9 @@ function tick() {
   const left = (opens - skew - Date.now()) / 1e3;
   const n = left < 60 ? 1 : left < 5400 ? 60 : 3600;
   steps = floor(log2(ceil(left / 60)));
-  put("opens", +opens ? announced.replace(/\d.*C/, opens.toLocaleString(root.lang, {dateStyle: "long", timeStyle: "short"})) +
-    (announced && left > 0 ? " · " + relative.format(ceil(left / n), n < 2 ? "second" : n < 61 ? "minute" : "hour") : "") : "");
+  let told = +opens ? announced.replace(/\d.*C/, opens.toLocaleString(root.lang, {dateStyle: "long", timeStyle: "short"})) : "";
+  if (told && left > 0) told += " · " + relative.format(ceil(left / n), n < 2 ? "second" : n < 61 ? "minute" : "hour");
+  put("opens", told);
 }
 
 // speak tells the live region of what is new.
@@ -152,6 +153,7 @@ function hear(status) {
   const state = status.state;
   if (state === "admitted" || state === "active") return goOn();
   if (state === "lapsed" || state === "ended") return rejoin(state);
+  if (state === "expired" && !status.token) return rejoin(status.reason);
   if (status.reason === "joins") return load(location.href);
   if (state === "expired") note = lost(status.reason);
   show(status);
@@ -261,4 +263,4 @@ setInterval(tick, 1e3);
 if (data.joined && +data.place) place({position: +data.place, joined_at: data.joined});
 put("note", note);
 link();
-timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * random()) : 1 + 2 * random()));
+if (!gone) timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * random()) : 1 + 2 * random()));

@@ -303,7 +303,9 @@ func TestSpliceIsTheTemplate(t *testing.T) {
 const limit = 14 << 10
 
 func TestSize(t *testing.T) {
-	p := mustNew(t, options)
+	o := options
+	o.Guard.Script = func(lang string) string { return "/.waiting-room/pow-" + lang + "-0123456789ab.js" }
+	p := mustNew(t, o)
 	for i := range p.languages {
 		e := &p.languages[i]
 		for _, v := range samples {

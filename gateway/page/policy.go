@@ -62,8 +62,9 @@ func runs(t html.Token) bool {
 var ancestors = regexp.MustCompile(`^[A-Za-z0-9'*:/._\[\]-]+( [A-Za-z0-9'*:/._\[\]-]+)*$`)
 
 // policy is the Content-Security-Policy: nothing but the page's own inline style and script, and polls of this host.
-// An operator's own template may show pictures, fonts and styles from this host as well.
-func policy(in inline, frame string, own bool) (string, error) {
+// An operator's own template may show pictures, fonts and styles from this host as well. A guard's script is of this host,
+// runs itself as workers, and may load a CAPTCHA.
+func policy(in inline, frame string, own bool, guard *Guard) (string, error) {
 	if frame == "" {
 		frame = "'none'"
 	}
@@ -78,8 +79,18 @@ func policy(in inline, frame string, own bool) (string, error) {
 		styles = append(styles, "'self'")
 		images, fonts = "data: 'self'", "; font-src 'self'"
 	}
+	connect, more := "'self'", ""
+	if guard.Script != nil {
+		scripts = append(scripts, "'self'")
+		more = "; worker-src 'self'"
+	}
+	if guard.Scripts != "" {
+		scripts, styles = append(scripts, guard.Scripts), append(styles, guard.Scripts)
+		connect += " " + guard.Scripts
+		more += "; frame-src " + guard.Frames
+	}
 	return "default-src 'none'; script-src " + orNone(scripts) + "; style-src " + orNone(styles) + "; img-src " + images + fonts +
-		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors " + frame, nil
+		"; connect-src " + connect + more + "; base-uri 'none'; form-action 'none'; frame-ancestors " + frame, nil
 }
 
 func orNone(list []string) string {

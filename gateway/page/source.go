@@ -16,7 +16,7 @@ var (
 	pageHTML  = unindent(source("page.html"))
 	errorHTML = unindent(source("error.html"))
 	style     = squeezeCSS(source("page.css"))
-	script    = "(()=>{\"use strict\"\n" + squeezeJS(source("words.js")+source("page.js")) + "})()"
+	script    = "(()=>{\"use strict\"\n" + shorten(squeezeJS(source("words.js")+source("page.js"))) + "})()"
 )
 
 func source(name string) string {
@@ -53,22 +53,31 @@ func squeezeJS(s string) string {
 		squeeze(&out, line, "{}()[]=,;:?&|<>*/%+-!")
 		out.WriteByte('\n')
 	}
-	return shorten(strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String()))
+	return strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String())
 }
 
-// names are those of the script's own variables that are long, often used, and nowhere a property or a part of a text.
-var names = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|channel|chime|delay|digits|doubted|failures|heading|line|milestone|number|parts|plural|recall|rejoin|relative|remember|visit)\b`)
+// long are names of the script's own variables: nowhere a property, a key or a part of a text.
+var long = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|button|channel|chime|delay|digits|document|doubted|failures|heading|level|line|location|milestone|number|parts|plural|recall|refresh|rejoin|relative|remember|setTimeout|steps|text|visit|voice)\b`)
 
-// shorten gives these names of two characters.
-func shorten(s string) string {
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// shorten gives them names of two characters, which no name of the sources has; what is the browser's own is given one first.
+func shorten(js string) string {
 	short := map[string]string{}
-	return names.ReplaceAllStringFunc(s, func(found string) string {
+	js = long.ReplaceAllStringFunc(js, func(found string) string {
 		name := found[1:]
 		if short[name] == "" {
-			short[name] = "$" + string(rune('a'+len(short)))
+			short[name] = "$" + letters[len(short):][:1]
 		}
 		return found[:1] + short[name]
 	})
+	var first strings.Builder
+	for _, name := range []string{"document", "location", "setTimeout"} {
+		if short[name] != "" {
+			first.WriteString("let " + short[name] + "=" + name + "\n")
+		}
+	}
+	return first.String() + js
 }
 
 // variable is a CSS variable; their first letters differ.

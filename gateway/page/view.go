@@ -9,7 +9,7 @@ import (
 
 // View is what one visitor's page shows. Numbers that are zero are unknown and are not shown.
 type View struct {
-	State        string // waiting, admitted, prequeue, rejected, expired; anything else reads as waiting
+	State        string // waiting, admitted, prequeue, rejected, expired, proof (something has to be done first); anything else reads as waiting
 	Reason       string // rejected: closed, draining, full, joins; expired: late, reset, removed, lapsed, ended, missing
 	Position     int64  // from 1
 	Ahead        int64  // people before this visitor
@@ -39,6 +39,7 @@ type Data struct {
 	Site      string // the title of the site
 	Absence   string // seconds that a place is kept
 	Keep      string // says so
+	Guard     string // address of the script that a room with a guard needs; else empty
 
 	// What differs from one visitor to the next; all may be empty but State, PageTitle, Heading, Refresh and Reload.
 	PageTitle   string
@@ -80,6 +81,10 @@ func (d *Data) fill(w *words, v *View) {
 	kind := v.State
 	switch v.State {
 	case "admitted", "prequeue":
+	case "proof":
+		if reasons[v.Reason] {
+			d.Note = w.plain[v.Reason]
+		}
 	case "rejected":
 		if kind = v.Reason; kind != "draining" && kind != "full" && kind != "joins" {
 			kind = "closed"
@@ -101,9 +106,9 @@ func (d *Data) fill(w *words, v *View) {
 	}
 	switch v.State {
 	case "prequeue", "rejected":
-		d.when(w, "opens", v.OpensAt)
+		d.when(w, "opening", v.OpensAt)
 	case "waiting":
-		d.when(w, "closes", v.ClosesAt)
+		d.when(w, "closing", v.ClosesAt)
 	}
 	if kind == "waiting" {
 		d.line(w, v)

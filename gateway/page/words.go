@@ -32,7 +32,7 @@ func newWords(tag language.Tag, texts map[string]text) *words {
 }
 
 // serverOnly are the texts that the script never needs to say again.
-var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go", "opens", "closes", "h_joins", "l_joins"}
+var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go", "opening", "closing", "h_joins", "l_joins", "h_proof", "l_proof"}
 
 // browser is the language's texts for the script, as JSON that is safe inside a script element. A place is kept
 // for the same time for everybody, so what says that is said here already.
@@ -40,7 +40,7 @@ func (w *words) browser(kept string) template.JS {
 	texts := make(map[string]any, len(w.texts))
 	for key, t := range w.texts {
 		switch {
-		case slices.Contains(serverOnly, key):
+		case slices.Contains(serverOnly, key), strings.HasPrefix(key, "p_"):
 		case key == "offline":
 			texts[key] = w.say(key, "t", kept)
 		case len(t) == 1:
@@ -54,6 +54,24 @@ func (w *words) browser(kept string) template.JS {
 		panic(err) // strings always marshal
 	}
 	return template.JS(b) // our own files, and json.Marshal has escaped them
+}
+
+// GuardTexts are the texts of a guard's script by language: those that begin with p_, without that.
+func GuardTexts() (map[string]map[string]string, error) {
+	all, err := builtin()
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]map[string]string, len(all))
+	for _, w := range all {
+		out[w.code] = map[string]string{}
+		for key, text := range w.plain {
+			if name, ok := strings.CutPrefix(key, "p_"); ok {
+				out[w.code][name] = text
+			}
+		}
+	}
+	return out, nil
 }
 
 // say fills the {names} of a text; pairs are names and values in turn.

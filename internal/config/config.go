@@ -194,7 +194,12 @@ type Session struct {
 }
 
 type ETA struct {
-	Estimator string `koanf:"estimator" default:"window" enum:"window" doc:"window: sliding windows of 1, 5 and 15 minutes over the admissions."`
+	Estimator       string        `koanf:"estimator" default:"window" enum:"window,fixed,ema,hourly,model" doc:"window: sliding windows of 1, 5 and 15 minutes over the admissions. ema: exponential averages of 30 s and 300 s. fixed: seconds_per_place. hourly: window by the weights of the hours. model: window, corrected by model_file. See eta.md."`
+	SecondsPerPlace float64       `koanf:"seconds_per_place" default:"0" min:"0" max:"86400" unit:"s" doc:"What a place in line takes, for fixed, and for all others until they have seen admissions. 0: one over the rate in force. Never less than that."`
+	TimeZone        string        `koanf:"time_zone" default:"UTC" doc:"hourly, model: zone of the hours of the day, as Europe/Berlin."`
+	Weights         string        `koanf:"weights" default:"0=0.3 9=1 12=1.5 18=2 22=0.8" doc:"hourly: how many are let in in an hour, relative to others, as hour=weight; each holds until the next. learned: what this gateway has seen, and the default where it has not."`
+	ModelFile       string        `koanf:"model_file" doc:"model: file that tools/eta-train has made."`
+	ModelMaxAge     time.Duration `koanf:"model_max_age" default:"2160h" min:"0s" max:"87600h" doc:"model: an older one is not used, and window is. 0: at any age."`
 }
 
 type Bypass struct {
@@ -221,9 +226,9 @@ type Guard struct {
 }
 
 type Proof struct {
-	Number   int64 `koanf:"number" default:"2000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client tries for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of a laptop's browser."`
+	Number   int64 `koanf:"number" default:"8000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client tries for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of a laptop's browser."`
 	JoinRate Rate  `koanf:"join_rate" default:"50" min:"0.001" max:"1000000" unit:"joins/s" doc:"Joins a second, over all gateways, up to which the number stays; each doubling doubles it."`
-	Most     int64 `koanf:"most" default:"16000000" min:"1000" max:"100000000" unit:"hashes" doc:"Where the doubling ends."`
+	Most     int64 `koanf:"most" default:"64000000" min:"1000" max:"100000000" unit:"hashes" doc:"Where the doubling ends."`
 }
 
 type Captcha struct {

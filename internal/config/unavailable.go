@@ -19,7 +19,6 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"rooms[].eta.estimator", []string{"window"}, "use window"},
 	{"rooms[].identity.header", nil, "leave it empty"},
 	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
 	{"rooms[].identity.jwks_url", nil, "leave it empty"},

@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -34,6 +35,7 @@ func (c *checker) rooms(cfg *Config) {
 		for j, origin := range room.CORSOrigins {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
+		c.eta(at+".eta", &room.ETA)
 		c.guard(at+".guard", &room.Guard)
 		c.page(at+".page", &room.Page)
 	}
@@ -169,6 +171,16 @@ func (c *checker) admission(at string, room *Room) {
 func (c *checker) httpURL(at, text string) {
 	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		c.add(at, "is no address; want http://host:port or https://host:port")
+	}
+}
+
+// eta checks what can be known without the estimators; cmd/gateway asks package eta for the rest.
+func (c *checker) eta(at string, e *ETA) {
+	if _, err := time.LoadLocation(e.TimeZone); err != nil || e.TimeZone == "" || e.TimeZone == "Local" {
+		c.add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", clip(e.TimeZone))
+	}
+	if e.Estimator == "model" && e.ModelFile == "" {
+		c.add(at+".model_file", "is missing, and estimator is model; give the file that tools/eta-train has made, or use window")
 	}
 }
 

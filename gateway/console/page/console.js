@@ -288,7 +288,11 @@
         const share = limit > 0 ? Math.min(1, r.rate / limit) : 0;
         $r('.bar i').style.width = (100 * share).toFixed(1) + '%';
         set($r('.health'), [r.oldest_wait_seconds ? 'Longest wait so far ' + span(r.oldest_wait_seconds) : '',
-          r.eta_error ? 'promised / real wait ' + measured(r.eta_error) : '',
+          r.eta_error ? 'promised / real wait ' + measured(r.eta_error) + ', in range ' + Math.round(100 * (r.eta_coverage || 0)) + ' %' : '',
+          r.adaptive ? 'origin ' + r.adaptive.state + (r.adaptive.pinned ? ', rate set by hand' : '') + (r.adaptive.target === undefined ? '' :
+            ', target ' + some.format(r.adaptive.target) + '/s of ' + some.format(r.adaptive.min_rate) + ' to ' + some.format(r.adaptive.max_rate) + (r.adaptive.shadow ? ' (shadow)' : '')) +
+            (r.adaptive.score === undefined ? '' : ', score ' + measured(r.adaptive.score)) : '',
+          r.adaptive ? 'p95 ' + Math.round(r.adaptive.p95_seconds * 1000) + ' of ' + Math.round(r.adaptive.target_p95_seconds * 1000) + ' ms, errors ' + measured(r.adaptive.error_rate * 100) + ' %' :
           'origin p95 ' + Math.round(r.origin.p95_seconds * 1000) + ' ms, errors ' + measured(r.origin.error_rate * 100) + ' %'].filter(Boolean).join(' · '));
         button('pause').hidden = r.paused;
         button('drain').hidden = r.draining;

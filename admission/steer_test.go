@@ -1,0 +1,371 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// pilots are gateways of one adaptive room on a clock of the test's, second by second.
+type pilots struct {
+	t      *testing.T
+	client redis.UniversalClient
+	prefix string
+	now    int64
+	policy Policy
+	cores  []*Core
+	joined uint16
+}
+
+func newPilots(t *testing.T, p Policy, n int) *pilots {
+	t.Helper()
+	s := &pilots{t: t, client: redistest.Client(t), prefix: redistest.Prefix(t), now: 1_780_000_000_000_000, policy: p}
+	for range n {
+		s.another()
+	}
+	return s
+}
+
+func (s *pilots) another() *Core {
+	s.t.Helper()
+	core, err := New(Options{Client: s.client, Prefix: s.prefix, Timeout: 5 * time.Second, Gateway: fmt.Sprintf("g%d", len(s.cores)),
+		Log: slog.New(slog.DiscardHandler), Now: func() int64 { return s.now }})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.cores = append(s.cores, core)
+	core.Room("sale", s.policy)
+	s.ok(s.room(len(s.cores) - 1).Tick(s.t.Context()))
+	return core
+}
+
+func (s *pilots) ok(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *pilots) room(i int) *Room { return s.cores[i].Room("sale", s.policy) }
+
+// seconds lets time pass for those gateways; each sees so many requests of that latency a second, and a line that uses the rate.
+func (s *pilots) seconds(n int, latency time.Duration, failed bool, gateways ...int) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	for range n {
+		for range 4 {
+			s.now += 250_000
+			for _, i := range gateways {
+				r := s.room(i)
+				for r.Snapshot().Waiting < 15 {
+					s.joined++
+					_, _, err := r.Join(ctx, Arrival{ID: ID{0: byte(s.joined >> 8), 1: byte(s.joined), 2: 9}, Interval: time.Minute})
+					s.ok(err)
+					if s.joined%15 == 0 {
+						break
+					}
+				}
+				s.ok(r.Tick(ctx))
+			}
+		}
+		for _, i := range gateways {
+			for range 30 {
+				s.cores[i].Origin("shop").Add(latency, failed)
+			}
+			s.ok(s.cores[i].TellHealth(ctx))
+		}
+		for _, i := range gateways {
+			s.ok(s.room(i).Steer(ctx))
+		}
+	}
+	for _, i := range gateways {
+		s.now += 250_000
+		s.ok(s.room(i).Tick(ctx))
+	}
+}
+
+func (s *pilots) leaders() (n int) {
+	for i := range s.cores {
+		if at := s.room(i).Steering(); at != nil && at.Leader {
+			n++
+		}
+	}
+	return n
+}
+
+func adaptivePolicy() Policy {
+	p := steady
+	p.Strategy, p.Origin, p.Rate, p.Burst, p.MinRate, p.MaxRate = StrategyAdaptive, "shop", 10_000, 0, 2_000, 40_000
+	p.MinWait = time.Microsecond
+	p.Adaptive = Adaptive{Mode: control.ModeGradient, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}
+	return p
+}
+
+const (
+	well = 20 * time.Millisecond
+	ill  = 500 * time.Millisecond
+)
+
+// One leads, the rate follows what both measure, and everything that asks for the rate gets the one in force.
+func TestAdaptiveRate(t *testing.T) {
+	t.Parallel()
+	s := newPilots(t, adaptivePolicy(), 2)
+	if snap := s.room(0).Snapshot(); snap.Policy.Rate != 10_000 || snap.Target != 0 || snap.Policy.Burst != 10_000 {
+		t.Fatalf("begins with %+v", snap.Policy)
+	}
+	s.seconds(10, well, false, 0, 1)
+	if s.leaders() != 1 {
+		t.Fatalf("%d leaders", s.leaders())
+	}
+	snap := s.room(1).Snapshot()
+	if snap.Target <= 10_000 || snap.Policy.Rate != snap.Target || snap.Rate != snap.Target || snap.Policy.Burst != snap.Target {
+		t.Fatalf("after 10 s without trouble: target %d, policy %+v", snap.Target, snap.Policy)
+	}
+	if at := s.room(1).Steering(); at.Level != control.Healthy || at.Origin.Gateways != 2 || at.Origin.Requests != 180 || at.Origin.Waiting < 10 {
+		t.Fatalf("both see %+v", at)
+	}
+	grown := snap.Target
+	s.seconds(3, ill, false, 0, 1)
+	if snap := s.room(0).Snapshot(); snap.Target > grown*2/3 || s.room(0).Steering().Level != control.Unhealthy {
+		t.Fatalf("an origin that is slow keeps %d of %d", snap.Target, grown)
+	}
+	s.seconds(30, well, true, 0, 1)
+	if snap := s.room(0).Snapshot(); snap.Target != 2_000 {
+		t.Fatalf("an origin that fails is given %d, not the least", snap.Target)
+	}
+}
+
+// Another gateway goes on where the leader stopped, and the former one is not heard any more.
+func TestAdaptiveLeaderIsFenced(t *testing.T) {
+	t.Parallel()
+	s := newPilots(t, adaptivePolicy(), 2)
+	s.seconds(5, well, false, 0)
+	if at := s.room(0).Steering(); !at.Leader {
+		t.Fatal("the only one does not lead")
+	}
+	before := s.room(0).Snapshot().Target
+	s.seconds(1, well, false, 1)
+	if s.room(1).Steering().Leader {
+		t.Fatal("a second one leads beside the first")
+	}
+	s.seconds(5, ill, false, 1) // the first is silent; its lease ends
+	if !s.room(1).Steering().Leader {
+		t.Fatal("nobody took over")
+	}
+	after := s.room(1).Snapshot().Target
+	if after > before*2/3 || after < before/3 {
+		t.Fatalf("the second came to %d from %d: it did not go on there", after, before)
+	}
+	// The first wakes with what it thought then.
+	s.ok(s.room(0).Steer(t.Context()))
+	s.ok(s.room(0).Steer(t.Context()))
+	if s.ok(s.room(1).Tick(t.Context())); s.room(1).Snapshot().Target != after {
+		t.Fatalf("a former leader set %d", s.room(1).Snapshot().Target)
+	}
+	if s.leaders() != 1 {
+		t.Fatalf("%d leaders", s.leaders())
+	}
+}
+
+// While nobody is admitted, or an operator has set the rate, it is held; the operator's holds above it.
+func TestAdaptiveHolds(t *testing.T) {
+	t.Parallel()
+	s := newPilots(t, adaptivePolicy(), 1)
+	s.seconds(5, well, false, 0)
+	found := s.room(0).Snapshot().Target
+	rate := int64(50_000)
+	s.ok(s.room(0).Patch(t.Context(), "ann", Live{Rate: &rate}))
+	s.seconds(8, ill, false, 0)
+	if snap := s.room(0).Snapshot(); snap.Target != found || snap.Policy.Rate != rate {
+		t.Fatalf("pinned to %d: in force %d, found %d, before %d", rate, snap.Policy.Rate, snap.Target, found)
+	}
+	s.ok(s.room(0).Patch(t.Context(), "ann", Live{Clear: []string{"rate"}}))
+	if snap := s.room(0).Snapshot(); snap.Policy.Rate != found {
+		t.Fatalf("cleared: %d, before %d", snap.Policy.Rate, found)
+	}
+	s.ok(s.room(0).Pause(t.Context(), "ann"))
+	s.seconds(8, ill, false, 0)
+	if snap := s.room(0).Snapshot(); snap.Target != found {
+		t.Fatalf("paused: %d, before %d", snap.Target, found)
+	}
+	s.ok(s.room(0).Resume(t.Context(), "ann"))
+	s.seconds(2, ill, false, 0)
+	if snap := s.room(0).Snapshot(); snap.Target >= found {
+		t.Fatalf("resumed: %d, before %d", snap.Target, found)
+	}
+}
+
+// In the shadow the rate is found and told, and the configured one is kept to.
+func TestAdaptiveShadow(t *testing.T) {
+	t.Parallel()
+	p := adaptivePolicy()
+	p.Adaptive.Shadow = true
+	s := newPilots(t, p, 1)
+	s.seconds(3, well, false, 0)
+	s.seconds(4, ill, false, 0)
+	if snap := s.room(0).Snapshot(); snap.Target == 0 || snap.Target > 8_000 || snap.Policy.Rate != 10_000 || snap.Rate != 10_000 {
+		t.Fatalf("found %d, in force %d and %d", snap.Target, snap.Rate, snap.Policy.Rate)
+	}
+}
+
+// A store that comes back empty is told the rate again by whoever leads next, and by a gateway that never led.
+func TestAdaptiveRateOutlivesTheStore(t *testing.T) {
+	t.Parallel()
+	s := newPilots(t, adaptivePolicy(), 2)
+	s.seconds(20, well, false, 0, 1)
+	found := s.room(0).Snapshot().Target
+	if found < 12_000 {
+		t.Fatalf("found %d", found)
+	}
+	for _, leader := range []bool{true, false} {
+		keys, err := s.client.Keys(t.Context(), s.prefix+":{room:*").Result()
+		s.ok(err)
+		s.ok(s.client.Del(t.Context(), keys...).Err())
+		for i := range s.cores {
+			if s.room(i).Steering().Leader == leader {
+				s.ok(s.room(i).Tick(t.Context()))
+				s.now += 1_000_000
+				s.ok(s.room(i).Steer(t.Context()))
+				s.ok(s.room(i).Steer(t.Context()))
+				s.now += 1_000_000
+				s.ok(s.room(i).Tick(t.Context()))
+				if snap := s.room(i).Snapshot(); snap.Target != found || snap.Rate != found {
+					t.Fatalf("led before: %t, the store is told %d, was %d", leader, snap.Target, found)
+				}
+				break
+			}
+		}
+		for i := range s.cores {
+			s.ok(s.room(i).Tick(t.Context()))
+			s.ok(s.room(i).Steer(t.Context()))
+		}
+	}
+}
+
+// scores is a scorer of the test's.
+type scores struct {
+	asked atomic.Int64
+	give  func() (float64, error)
+}
+
+func (s *scores) Score(context.Context) (float64, error) {
+	s.asked.Add(1)
+	return s.give()
+}
+
+// A score from outside is asked for by the leader alone, counts beside what is measured, and is forgotten when it stays away.
+func TestAdaptiveScore(t *testing.T) {
+	t.Parallel()
+	var value atomic.Int64 // hundredths; negative: an error
+	give := func() (float64, error) {
+		if v := value.Load(); v >= 0 {
+			return float64(v) / 100, nil
+		}
+		return 0, errors.New("away")
+	}
+	p := adaptivePolicy()
+	sc := [2]*scores{{give: give}, {give: give}}
+	s := newPilots(t, p, 0)
+	s.policy.Adaptive.Scorer = sc[0]
+	s.another()
+	s.seconds(1, well, false, 0) // it leads
+	level := func(want control.Level, scored bool) {
+		t.Helper()
+		for until := time.Now().Add(20 * time.Second); ; {
+			s.seconds(1, well, false, 0)
+			at := s.room(0).Steering()
+			if at.Level == want && at.Origin.Scored == scored {
+				return
+			}
+			if time.Now().After(until) {
+				t.Fatalf("%+v, want %v", at, want)
+			}
+		}
+	}
+	value.Store(0)
+	level(control.Unhealthy, true)
+	value.Store(100)
+	level(control.Healthy, true)
+	value.Store(50)
+	level(control.Strained, true)
+	value.Store(-1)
+	level(control.Healthy, false) // unknown after 15 s
+	value.Store(200)              // no score
+	s.seconds(12, well, false, 0)
+	if at := s.room(0).Steering(); at.Origin.Scored {
+		t.Fatalf("a score of 2 counts: %+v", at)
+	}
+	asked := sc[0].asked.Load()
+	s.policy.Adaptive.Scorer = sc[1]
+	s.another()
+	s.policy.Adaptive.Scorer = sc[0]
+	s.seconds(10, well, false, 0)
+	if s.room(0).Steering().Leader && sc[1].asked.Load() != 0 || sc[0].asked.Load() == asked {
+		t.Fatalf("the leader asked %d times, the other %d", sc[0].asked.Load()-asked, sc[1].asked.Load())
+	}
+}
+
+// What gateways say of an origin adds up, is forgotten in seconds, and has a longer memory where there is little to go by.
+func TestOriginHealth(t *testing.T) {
+	t.Parallel()
+	s := newPilots(t, adaptivePolicy(), 3)
+	ctx := t.Context()
+	read := func() OriginHealth {
+		t.Helper()
+		h, err := s.cores[2].OriginHealth(ctx, "shop")
+		s.ok(err)
+		return h
+	}
+	if h := read(); h.Gateways != 0 || h.Requests != 0 || h.P95 != 0 {
+		t.Fatalf("of nothing: %+v", h)
+	}
+	for range 2 {
+		for i, latency := range []time.Duration{well, ill} {
+			for n := range 50 {
+				s.cores[i].Origin("shop").Add(latency, n == 0)
+			}
+			s.ok(s.cores[i].TellHealth(ctx))
+		}
+		s.now += 1_000_000
+	}
+	h := read()
+	if h.Gateways != 2 || h.Requests != 200 || h.Errors != 4 || h.Span != 3*time.Second || h.P95 < 400*time.Millisecond || h.P95 > 600*time.Millisecond {
+		t.Fatalf("%+v", h)
+	}
+	for range 5 { // one goes on, without requests
+		s.now += 1_000_000
+		s.ok(s.cores[0].TellHealth(ctx))
+	}
+	if h := read(); h.Gateways != 1 || h.Requests != 100 || h.Span != 30*time.Second || h.P95 > 2*well {
+		t.Fatalf("a silent gateway counts, or the longer span is not looked at: %+v", h)
+	}
+	for range 30 {
+		s.now += 1_000_000
+		s.ok(s.cores[0].TellHealth(ctx))
+	}
+	if h := read(); h.Gateways != 0 {
+		t.Fatalf("of what was long ago: %+v", h)
+	}
+	keys, err := s.client.Keys(ctx, s.prefix+":{origin:*").Result()
+	s.ok(err)
+	for _, k := range keys {
+		if ttl := s.client.TTL(ctx, k).Val(); ttl <= 0 || ttl > time.Minute || !strings.HasSuffix(k, "{origin:shop}:health") {
+			t.Errorf("%s ends in %v", k, ttl)
+		}
+	}
+	s.ok(s.client.HSet(ctx, keys[0], "x", fmt.Sprintf("%d|1|nonsense", s.now)).Err())
+	if _, err := s.cores[0].OriginHealth(ctx, "shop"); !errors.Is(err, control.ErrText) {
+		t.Errorf("nonsense in the store: %v", err)
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+// learned is the value of eta.weights for which a gateway uses those that it has seen.
+const learned = "learned"
+
+// estimates are a room's settings as its estimator takes them; with an error comes the setting that it concerns.
+func estimates(c *config.ETA) (o eta.Options, setting string, err error) {
+	o = eta.Options{SecondsPerPlace: c.SecondsPerPlace, ModelMaxAge: c.ModelMaxAge, Weights: eta.DefaultWeights}
+	if o.Zone, err = time.LoadLocation(c.TimeZone); err != nil {
+		return o, "time_zone", err
+	}
+	if c.Weights != learned {
+		if o.Weights, err = eta.ParseWeights(c.Weights); err != nil {
+			return o, "weights", err
+		}
+	}
+	if c.ModelFile == "" {
+		return o, "", nil
+	}
+	o.Model, err = readModel(c.ModelFile)
+	return o, "model_file", err
+}
+
+func readModel(name string) (*eta.Model, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := eta.ReadModel(f)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	return m, nil
+}
+
+func checkEstimates(cfg *config.Config) []config.Problem {
+	var problems []config.Problem
+	for i := range cfg.Rooms {
+		if _, setting, err := estimates(&cfg.Rooms[i].ETA); err != nil && setting != "time_zone" { // that one by the configuration itself
+			message := strings.Replace(err.Error(), "eta: ", "", 1)
+			problems = append(problems, config.Problem{Path: fmt.Sprintf("rooms[%d].eta.%s", i, setting), Message: message})
+		}
+	}
+	return problems
+}

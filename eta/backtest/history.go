@@ -1,0 +1,132 @@
+package backtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Minute is a line of a room's history, as gateway eta export writes it: NDJSON, one object a minute.
+type Minute struct {
+	Room       string    `json:"room"`
+	At         time.Time `json:"at"`         // begin of the minute
+	Joins      int64     `json:"joins"`      // places taken
+	Admissions int64     `json:"admissions"` // let in
+	Abandoned  int64     `json:"abandoned"`  // places given up, or lost by absence
+	Waiting    int64     `json:"waiting"`    // people in line at its end
+	Rate       float64   `json:"rate"`       // of the policy at its end, visitors/s
+	WaitP50    float64   `json:"wait_p50_seconds"`
+	WaitP90    float64   `json:"wait_p90_seconds"`
+}
+
+// Bounds of a history.
+const (
+	maxLine    = 4 << 10
+	maxMinutes = 100_000
+	maxCount   = 10_000_000 // of anything in a minute
+	maxJoins   = 5_000_000  // in one sale
+)
+
+// ReadHistory reads a history. The sales are its rooms, in the order in which they come first.
+func ReadHistory(r io.Reader) ([]Sale, error) {
+	rooms := map[string][]Minute{}
+	var order []string
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		if n > maxMinutes {
+			return nil, fmt.Errorf("more than %d lines", maxMinutes)
+		}
+		var m Minute
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if err := m.check(); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if rooms[m.Room] == nil {
+			order = append(order, m.Room)
+		}
+		rooms[m.Room] = append(rooms[m.Room], m)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", n+1, err)
+	}
+	if len(order) == 0 {
+		return nil, errors.New("the history is empty; write one with gateway eta export")
+	}
+	sales := make([]Sale, 0, len(order))
+	for _, room := range order {
+		s, err := recorded(room, rooms[room])
+		if err != nil {
+			return nil, fmt.Errorf("room %s: %w", room, err)
+		}
+		sales = append(sales, s)
+	}
+	return sales, nil
+}
+
+func (m *Minute) check() error {
+	for name, n := range map[string]int64{"joins": m.Joins, "admissions": m.Admissions, "abandoned": m.Abandoned, "waiting": m.Waiting} {
+		if n < 0 || n > maxCount {
+			return fmt.Errorf("%s %d is not from 0 to %d", name, n, maxCount)
+		}
+	}
+	switch {
+	case m.Room == "" || len(m.Room) > 63:
+		return errors.New("room is missing, or longer than 63 characters")
+	case m.At.Year() < 2000 || m.At.Year() > 9999 || m.At.Unix()%60 != 0:
+		return fmt.Errorf("at %s is not the begin of a minute", m.At.Format(time.RFC3339))
+	case !(m.Rate >= 0 && m.Rate <= 1e6):
+		return fmt.Errorf("rate %v is not from 0 to 1000000", m.Rate)
+	}
+	return nil
+}
+
+// recorded is a sale in which as many come, leave and are let in as did in each minute, evenly over it. Its line begins as
+// it was at the end of the first minute.
+func recorded(room string, minutes []Minute) (Sale, error) {
+	slices.SortStableFunc(minutes, func(a, b Minute) int { return a.At.Compare(b.At) })
+	first, last := minutes[0], minutes[len(minutes)-1]
+	n := int(last.At.Sub(first.At) / time.Minute)
+	if n < 2 || n > maxMinutes {
+		return Sale{}, fmt.Errorf("%d minutes from %s to %s; want from 3 to %d", n+1, first.At.Format(time.RFC3339), last.At.Format(time.RFC3339), maxMinutes)
+	}
+	all := make([]Minute, n) // those that are missing are quiet
+	rate := first.Rate
+	joins := first.Waiting
+	for _, m := range minutes[1:] {
+		if i := int(m.At.Sub(first.At)/time.Minute) - 1; i >= 0 {
+			all[i] = m
+			joins += m.Joins
+		}
+	}
+	if joins > maxJoins {
+		return Sale{}, fmt.Errorf("%d joins are more than %d; give fewer minutes", joins, maxJoins)
+	}
+	for i := range all {
+		if all[i].Room == "" {
+			all[i].Rate = rate
+		}
+		rate = all[i].Rate
+	}
+	by := func(get func(*Minute) float64) func(float64) float64 {
+		return func(t float64) float64 { return get(&all[min(max(int(t/60), 0), n-1)]) }
+	}
+	return Sale{
+		Name: room, Start: first.At.Add(time.Minute), Seconds: float64(60 * n), Tick: 0.5, Initial: first.Waiting, Exact: true,
+		Arrivals: by(func(m *Minute) float64 { return float64(m.Joins) / 60 }),
+		Flow:     by(func(m *Minute) float64 { return float64(m.Admissions) / 60 }),
+		Losses:   by(func(m *Minute) float64 { return float64(m.Abandoned) / 60 }),
+		Rate:     by(func(m *Minute) float64 { return m.Rate }),
+	}, nil
+}

@@ -1,0 +1,63 @@
+package guard
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+)
+
+//go:embed pow.js
+var source string
+
+// Scripts are what a page loads to join, one for each language; the same bytes for every room and visitor, so that browsers
+// and caches may keep them for good under an address that names their content.
+type Scripts struct {
+	byName map[string][]byte
+	names  map[string]string
+}
+
+// NewScripts takes the script's texts by language.
+func NewScripts(texts map[string]map[string]string) *Scripts {
+	s := &Scripts{byName: map[string][]byte{}, names: map[string]string{}}
+	for lang, words := range texts {
+		b, err := json.Marshal(words)
+		if err != nil {
+			panic(err) // strings always marshal
+		}
+		script := "\"use strict\";\nconst text = " + string(b) + ";\n" + strip(source)
+		sum := sha256.Sum256([]byte(script))
+		name := "pow-" + lang + "-" + hex.EncodeToString(sum[:6]) + ".js"
+		s.byName[name], s.names[lang] = []byte(script), name
+	}
+	return s
+}
+
+// strip drops comments of whole lines and indentation.
+func strip(js string) string {
+	var out strings.Builder
+	for line := range strings.Lines(js) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String()
+}
+
+// Name of the script in a language, as pow-en-0123456789ab.js.
+func (s *Scripts) Name(lang string) string { return s.names[lang] }
+
+// Find gives a script. forever says that these are the bytes that the name is of: while versions are mixed, a page asks for
+// the script of the other one and gets this.
+func (s *Scripts) Find(name string) (script []byte, forever, ok bool) {
+	if script, ok = s.byName[name]; ok {
+		return script, true, true
+	}
+	rest, ok := strings.CutPrefix(name, "pow-")
+	lang, _, both := strings.Cut(rest, "-")
+	if own := s.names[lang]; ok && both && own != "" {
+		return s.byName[own], false, true
+	}
+	return nil, false, false
+}

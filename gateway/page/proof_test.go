@@ -1,0 +1,150 @@
+package page_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/page"
+)
+
+// working is a site whose room wants work for a place.
+type working struct {
+	*httptest.Server
+	page    *page.Page
+	scripts *guard.Scripts
+	proofs  *guard.Proofs
+	hard    bool // the challenge has no solution
+
+	mu       sync.Mutex
+	joins    []string // bodies
+	verified int
+	strange  []string
+}
+
+func newWorking(t *testing.T, hard bool) *working {
+	t.Helper()
+	texts, err := page.GuardTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &working{scripts: guard.NewScripts(texts), proofs: guard.NewProofs([]byte("a key that is only used in tests")), hard: hard}
+	o := page.Options{Room: "sale", Title: "Harbour Hall", Absence: 10 * time.Minute}
+	o.Guard.Script = func(lang string) string { return "/.waiting-room/" + s.scripts.Name(lang) }
+	if s.page, err = page.New(o); err != nil {
+		t.Fatal(err)
+	}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.Close()
+		for _, request := range s.strange {
+			t.Errorf("the page asked for %s", request)
+		}
+	})
+	return s
+}
+
+func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name := strings.TrimPrefix(r.URL.Path, "/.waiting-room/"); strings.HasPrefix(name, "pow-") {
+		script, forever, ok := s.scripts.Find(name)
+		if !ok || !forever {
+			s.strange = append(s.strange, name)
+		}
+		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		_, _ = w.Write(script)
+		return
+	}
+	switch r.URL.Path {
+	case "/.waiting-room/sale/challenge":
+		c := s.proofs.Challenge(200_000, time.Now().Unix()+60)
+		if s.hard {
+			c.Challenge = strings.Repeat("0", 64)
+		}
+		_ = json.NewEncoder(w).Encode(c)
+	case "/.waiting-room/sale/tickets":
+		var join struct{ Altcha string }
+		_ = json.NewDecoder(r.Body).Decode(&join)
+		if s.joins = append(s.joins, join.Altcha); len(s.joins) == 1 { // once nothing comes of it
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = fmt.Fprint(w, `{"code":"proof_expired"}`)
+			return
+		}
+		if _, err := s.proofs.Verify(join.Altcha, time.Now().Unix()); err == nil {
+			s.verified++
+		}
+		http.SetCookie(w, &http.Cookie{Name: "ticket", Value: "1", Path: "/", HttpOnly: true})
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprint(w, `{"state":"waiting"}`)
+	case "/.waiting-room/sale/status":
+		_, _ = fmt.Fprint(w, `{"room":"sale","state":"waiting","position":3,"ahead":2,"waiting":9,"refresh_after":30,"message":"","paused":false}`)
+	case "/tickets":
+		view := page.View{State: "proof", RefreshAfter: 30, AcceptLanguage: r.Header.Get("Accept-Language")}
+		if _, err := r.Cookie("ticket"); err == nil {
+			view = page.View{State: "waiting", Position: 3, Ahead: 2, Waiting: 9, RefreshAfter: 30}
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", s.page.Header())
+		_, _ = w.Write(s.page.Append(nil, &view))
+	default:
+		s.strange = append(s.strange, r.Method+" "+r.URL.String())
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// A page proves its work in workers, joins, tries again where that fails, and shows its place.
+func TestAPageWorksForItsPlace(t *testing.T) {
+	s := newWorking(t, false)
+	ctx := tab(t, nil)
+	complaints := watch(t, ctx)
+	do(t, ctx, chromedp.Navigate(s.URL+"/tickets?row=7#seat"))
+	eventually(t, ctx, `document.querySelector("main").dataset.state === "waiting" && document.getElementById("place").textContent === "3"`)
+	if got := value[string](t, ctx, `location.pathname + location.search`); got != "/tickets?row=7" {
+		t.Errorf("the page is at %s", got)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.joins) != 2 || s.verified != 1 || s.joins[0] == s.joins[1] {
+		t.Errorf("%d joins, %d verified, of which the second had a new proof: %v", len(s.joins), s.verified, s.joins[0] != s.joins[len(s.joins)-1])
+	}
+	for _, complaint := range complaints() {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+func TestAPageThatWorksIsAccessible(t *testing.T) {
+	source, err := axe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newWorking(t, true)
+	ctx := tab(t, nil)
+	for _, scheme := range []string{"light", "dark"} {
+		for width, language := range map[int64]string{320: "ko", 1280: "en"} {
+			call(t, ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+			speak(t, ctx, language)
+			do(t, ctx, chromedp.EmulateViewport(width, 800), chromedp.Navigate(s.URL+"/tickets"))
+			eventually(t, ctx, `!!document.querySelector("main > progress[aria-label]") && document.querySelector("main > progress").value > .5`)
+			// A screen reader hears of it in steps, and of nothing that is not there yet.
+			if said := value[string](t, ctx, `document.getElementById("live").textContent`); said == "" {
+				t.Error("nothing is said")
+			}
+			if value[bool](t, ctx, `document.getElementById("keep").checkVisibility()`) {
+				t.Error("a place is said to be kept that there is not")
+			}
+			audit(t, ctx, source)
+		}
+	}
+}

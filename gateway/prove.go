@@ -1,0 +1,278 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/pace"
+	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/token"
+)
+
+// What becomes of proofs and of CAPTCHA answers, for their metrics.
+var (
+	proofOutcomes   = []string{"accepted", "repeated", "invalid", "expired", "spent"}
+	captchaOutcomes = []string{"passed", "failed", "unavailable"}
+)
+
+// stateProof is the page's while something has to be done before a place is given.
+const stateProof = "proof"
+
+// scripts are what guarded pages load, in each language.
+var scripts = sync.OnceValue(func() *guard.Scripts {
+	texts, err := page.GuardTexts()
+	if err != nil {
+		panic(err) // they are embedded, and a test reads them
+	}
+	return guard.NewScripts(texts)
+})
+
+// asks says whether a place may cost anything in this room.
+func (g *Guard) asks() bool {
+	return g.Proof != "" && g.Proof != ProofNone || g.Captcha.Provider != ""
+}
+
+// storeAway is the age of a snapshot from which on nobody knows how many wait.
+const storeAway = 10 * time.Second
+
+// asksProof says whether a place costs a proof of work now.
+func (r *room) asksProof() bool {
+	switch {
+	case r.proofs == nil:
+		return false
+	case r.options.Guard.Proof == ProofAlways:
+		return true
+	}
+	o := r.outlook()
+	s := o.snapshot
+	return !s.Known || s.Waiting+r.line.Arriving() > 0 || o.joining > r.options.Guard.Effort.JoinRate || r.line.Age() > storeAway ||
+		s.Policy.Method == admission.Lottery && s.Policy.OpensAt > r.line.RedisNow()
+}
+
+// asks says whether a place costs anything now.
+func (r *room) asks() bool { return r.options.Guard.Captcha.Provider != "" || r.asksProof() }
+
+// numberNow is how many tries a proof takes at most now; 0 while none is asked for.
+func (r *room) numberNow() int64 {
+	if !r.asksProof() {
+		return 0
+	}
+	return r.options.Guard.Effort.At(r.outlook().joining)
+}
+
+// askFirst answers somebody who may have a place once something is done for it. lost is why a former place is gone.
+func (v *visit) askFirst(lost string) {
+	r := v.room
+	v.refusedJoin(v.missing())
+	if v.who != navigation {
+		v.refuseUnproved()
+		return
+	}
+	policy := &r.line.Snapshot().Policy
+	v.outcome = waiting
+	view := page.View{State: stateProof, Reason: lost, RefreshAfter: 30, Message: policy.Message, Paused: policy.Paused}
+	v.showPage(r.options.PageStatus, &view)
+}
+
+func (v *visit) missing() string {
+	if v.room.asksProof() {
+		return "proof_missing"
+	}
+	return "captcha_missing"
+}
+
+// refuseUnproved answers a client that reads JSON, and says where it finds what to do.
+func (v *visit) refuseUnproved() {
+	p := problemCaptchaNeeded
+	if v.room.asksProof() {
+		p = problemProofNeeded
+	}
+	v.hint = own + "/" + v.room.id + "/challenge"
+	v.refuse(p, "", "")
+	v.res.Header.Set("X-Waiting-Room", stateProof)
+}
+
+// serveChallenge gives what has to be done for a place: a challenge as ALTCHA has it, and who makes the CAPTCHA. The
+// challenge is not bound to an address: whoever farms proofs fetches challenges through the addresses that use them, and a
+// telephone that changes networks while it works would have worked for nothing.
+func (v *visit) serveChallenge() {
+	r := v.room
+	if !r.options.Guard.asks() {
+		v.refuse(problemNoChallenge, "", "")
+		return
+	}
+	var out struct {
+		*guard.Challenge
+		Captcha *captchaKey `json:"captcha,omitempty"`
+	}
+	if r.proofs != nil {
+		c := r.proofs.Challenge(r.options.Guard.Effort.At(r.outlook().joining), v.now/1e6+guard.Life)
+		out.Challenge = &c
+		r.metrics.challenges.Inc()
+	}
+	if c := &r.options.Guard.Captcha; c.Provider != "" {
+		out.Captcha = &captchaKey{c.Provider, c.SiteKey}
+	}
+	text, err := json.Marshal(&out)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.outcome = waiting
+	v.body = append(v.body[:0], text...)
+	v.begin(200, typeJSON)
+	v.end()
+}
+
+type captchaKey struct {
+	Provider string `json:"provider"`
+	SiteKey  string `json:"site_key"`
+}
+
+// prove checks what a join brings for its place, and joins. False: nothing is asked for and nothing was brought, or the key
+// is of a place that is held already; the join goes on.
+func (v *visit) prove(j *joining, key []byte) (answered bool) {
+	r := v.room
+	if r.proofs == nil {
+		j.altcha = ""
+	}
+	captcha := &r.options.Guard.Captcha
+	proof := j.altcha != ""
+	if !proof && r.asksProof() || captcha.Provider != "" && j.captcha == "" {
+		if len(key) > 0 && v.holds(key) {
+			return false
+		}
+		if proof || !r.asksProof() {
+			v.refusedJoin("captcha_missing")
+			v.hint = own + "/" + r.id + "/challenge"
+			v.refuse(problemCaptchaNeeded, "", "captcha")
+			return true
+		}
+		v.refusedJoin("proof_missing")
+		v.refuseUnproved()
+		return true
+	}
+	if !proof && captcha.Provider == "" {
+		return false
+	}
+	var id token.ID
+	if proof {
+		challenge, err := r.proofs.Verify(j.altcha, v.now/1e6)
+		switch {
+		case errors.Is(err, guard.ErrExpired):
+			v.refuseProof("expired", problemProofLate)
+			return true
+		case err != nil:
+			v.refuseProof("invalid", problemProof)
+			return true
+		}
+		id = token.ID(derive(v.state.options.IDKey, "proof", r.id, challenge)[:len(id)])
+	} else {
+		id = token.ID(derive(v.state.options.IDKey, "captcha", r.id, j.captcha)[:len(id)])
+	}
+	code := 201
+	if found, err := r.line.Lookup(v.g.life, admission.ID(id)); err == nil {
+		if found.State > admission.Active {
+			v.refuseProof("spent", problemProofSpent)
+			return true
+		}
+		code = 200
+	}
+	if code == 201 && captcha.Provider != "" && !v.person(j.captcha) {
+		return true
+	}
+	v.joinProved(id, proof, code)
+	return true
+}
+
+// holds tells whether a place of that Idempotency-Key is held.
+func (v *visit) holds(key []byte) bool {
+	for generation := range generations {
+		found, err := v.room.line.Lookup(v.g.life, admission.ID(v.keyedID(key, generation)))
+		if err != nil {
+			return false
+		}
+		if found.State <= admission.Active {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *visit) refuseProof(outcome string, p *problem) {
+	v.room.metrics.proofs[outcome].Inc()
+	v.refusedJoin("proof_invalid")
+	v.refuse(p, "", "altcha")
+}
+
+// joinProved takes the place of a proof: its id is the proof's, so there is one, however often and by whomever it is sent.
+func (v *visit) joinProved(id token.ID, proof bool, code int) {
+	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.address()}
+	s, refusal, err := v.room.line.Join(v.g.life, a)
+	if err == nil && refusal == admission.Granted {
+		switch {
+		case s.State > admission.Active:
+			v.refuseProof("spent", problemProofSpent)
+			return
+		case proof && code == 201:
+			v.room.metrics.proofs["accepted"].Inc()
+		case proof:
+			v.room.metrics.proofs["repeated"].Inc()
+		}
+	}
+	v.joined(code, &a, s, refusal, err)
+}
+
+// person asks the provider about a CAPTCHA's answer. Where it does not count, it has answered.
+func (v *visit) person(answer string) bool {
+	r := v.room
+	c := &r.options.Guard.Captcha
+	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.addr.String(), string(v.host))
+	switch {
+	case err == nil:
+		r.metrics.captcha["passed"].Inc()
+		return true
+	case errors.Is(err, guard.ErrFailed):
+		r.metrics.captcha["failed"].Inc()
+		v.refusedJoin("captcha_failed")
+		v.fault(slog.LevelInfo, "a captcha's answer does not count", problemCaptcha.code, r.id, "room", r.id, "error", err)
+		v.refuse(problemCaptcha, "", "captcha")
+		return false
+	}
+	r.metrics.captcha["unavailable"].Inc()
+	v.fault(slog.LevelWarn, "the captcha's provider does not answer", problemCaptchaAway.code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[c.Open], "error", err)
+	if c.Open && !errors.Is(err, guard.ErrBusy) { // who floods must not open the door by it
+		return true
+	}
+	v.refusedJoin("captcha_unavailable")
+	v.show(problemCaptchaAway, "", "")
+	return false
+}
+
+// serveScript gives the script of a guarded page; false where there is none of that name.
+func (v *visit) serveScript(name string) bool {
+	script, forever, ok := scripts().Find(name)
+	if !ok {
+		return false
+	}
+	if !v.req.Is("GET") && !v.req.Is("HEAD") {
+		v.refuse(problemMethod, "", "")
+		v.res.Header.Set("Allow", "GET, HEAD")
+		return true
+	}
+	v.outcome = proxied
+	v.body = append(v.body[:0], script...)
+	h := v.begin(200, "text/javascript; charset=utf-8")
+	h.Del("Vary")
+	h.Set("Content-Security-Policy", "default-src 'none'") // of the workers
+	if forever {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	v.end()
+	return true
+}

@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	altcha "github.com/altcha-org/altcha-lib-go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/anteroom/anteroom/gateway/guard"
+)
+
+var light = guard.Effort{Number: 1000, Most: 8000, JoinRate: 50}
+
+// proof solves a challenge of a room, and gives the body of a join with it.
+func (b *bench) proof(room string) string {
+	b.t.Helper()
+	return proofOf(b.t, b.call("GET /.waiting-room/"+room+"/challenge").code(b.t, 200).body)
+}
+
+func proofOf(t testing.TB, body string) string {
+	t.Helper()
+	var c guard.Challenge
+	if err := json.Unmarshal([]byte(body), &c); err != nil {
+		t.Fatal(err)
+	}
+	found, err := altcha.SolveChallenge(c.Challenge, c.Salt, altcha.SHA256, int(c.MaxNumber), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	solution, err := json.Marshal(altcha.Payload{Algorithm: c.Algorithm, Challenge: c.Challenge, Number: int64(found.Number), Salt: c.Salt, Signature: c.Signature})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return `{"altcha":"` + base64.StdEncoding.EncodeToString(solution) + `"}`
+}
+
+func TestAPlaceCostsAProof(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Paths: []string{"/"}, Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}},
+		Room{ID: "other", Paths: []string{"/other"}, Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}},
+		Room{ID: "free", Paths: []string{"/free"}, Policy: policy(0)})
+	tickets := "POST /.waiting-room/sale/tickets"
+	_, api := visitorAPI(t)
+	conforms(t, api, b.call("GET /.waiting-room/sale/challenge"), "GET /.waiting-room/sale/challenge")
+	conforms(t, api, b.call(tickets).code(t, 428), tickets)
+	b.call(tickets).is(t, `
+428
+Cache-Control: no-store
+Content-Type: application/problem+json
+Vary: Cookie
+X-Content-Type-Options: nosniff
+X-Waiting-Room: proof
+
+{"type":"urn:anteroom:problem:proof_required","title":"A proof of work is needed","status":428,"detail":"GET the challenge, solve it, and POST tickets with the solution as altcha.","code":"proof_required","challenge":"/.waiting-room/sale/challenge"}`)
+	b.call("GET /buy", asJSON).code(t, 428)
+	b.call("POST /buy", asJSON, "", "body").code(t, 428)
+	page := b.call("GET /buy", asPage).code(t, 200)
+	if !strings.Contains(page.body, `data-state="proof"`) || page.header.Get("X-Waiting-Room") != "proof" || len(page.cookies) != 0 {
+		t.Errorf("the page: %s", page.text())
+	}
+	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "worker-src 'self'") || strings.Contains(csp, "https:") {
+		t.Errorf("its policy: %s", csp)
+	}
+	_, address, _ := strings.Cut(page.body, `<script src="`)
+	address, _, _ = strings.Cut(address, `"`)
+	script := b.call("GET "+address).code(t, 200)
+	if !strings.Contains(script.header.Get("Cache-Control"), "immutable") || !strings.Contains(script.body, "function search") {
+		t.Errorf("%s: %s", address, script.text())
+	}
+
+	proof := b.proof("sale")
+	first := b.call(tickets, "", proof).code(t, 201)
+	again := b.call(tickets, from("203.0.113.9"), "", proof).code(t, 200)
+	if a, c := jti(t, first), jti(t, again); a != c {
+		t.Errorf("one proof made two places, %s and %s", a, c)
+	}
+	key := "Idempotency-Key: 0123456789abcdefghijklm"
+	if keyed := b.call(tickets, key, "", proof).code(t, 200); jti(t, keyed) != jti(t, first) {
+		t.Error("with a key it made another place")
+	}
+	b.call(tickets, first.jar()).code(t, 200) // who has a place is not asked again
+	b.call("GET /buy", asJSON, first.jar()).code(t, 202)
+	if n := testutil.ToFloat64(b.metrics.proofs.WithLabelValues("sale", "repeated")); n != 2 {
+		t.Errorf("%v repeated, want 2", n)
+	}
+	b.call("DELETE /.waiting-room/sale/tickets", "X-Waiting-Room-Token: "+first.field("token")).code(t, 204)
+	if a := b.call(tickets, "", proof).code(t, 409); a.field("code") != "proof_spent" {
+		t.Error(a.text())
+	}
+
+	if a := b.call("POST /.waiting-room/other/tickets", "", b.proof("sale")).code(t, 422); a.field("code") != "proof_invalid" || a.field("field") != "altcha" {
+		t.Errorf("another room's: %s", a.text())
+	}
+	b.call(tickets, "", strings.Replace(b.proof("sale"), "A", "B", 1)).code(t, 422)
+	r := b.state.Load().byID["sale"]
+	late, err := json.Marshal(r.proofs.Challenge(100, r.line.RedisNow()/1e6-10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := b.call(tickets, "", proofOf(t, string(late))).code(t, 422); a.field("code") != "proof_expired" {
+		t.Errorf("late: %s", a.text())
+	}
+	b.call("GET /.waiting-room/free/challenge").code(t, 404)
+	b.call("POST /.waiting-room/free/tickets", "", proof).code(t, 201) // which asks for none
+}
+
+func jti(t testing.TB, a *answer) string {
+	t.Helper()
+	var c struct{ JTI string }
+	if err := json.Unmarshal([]byte(claims(t, a.field("token"))), &c); err != nil || c.JTI == "" {
+		t.Fatal(err, a.text())
+	}
+	return c.JTI
+}
+
+// Whoever held a place for too long asks for a new one like everybody: tokens are not proofs that were put by.
+func TestAnExpiredPlaceIsNoProof(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}})
+	place := b.call("POST /.waiting-room/sale/tickets", "", b.proof("sale")).code(t, 201)
+	if err := b.state.Load().rooms[0].line.(interface {
+		Reset(ctx context.Context, who string) error
+	}).Reset(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the reset is known", func() bool {
+		return b.call("GET /.waiting-room/sale/status", place.jar()).field("state") == "expired"
+	})
+	a := b.call("GET /.waiting-room/sale/status", place.jar()).code(t, 200)
+	if a.field("token") != "" || a.field("reason") != "reset" || len(a.cookies) != 0 {
+		t.Errorf("an expired place: %s", a.text())
+	}
+	b.call("GET /buy", asJSON, place.jar()).code(t, 428)
+	if page := b.call("GET /buy", asPage, place.jar()).code(t, 200); !strings.Contains(page.body, `data-state="proof" data-reason="reset"`) {
+		t.Errorf("the page: %s", page.text())
+	}
+}
+
+func TestAutoAsksWhileThereIsALine(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAuto, Effort: light}})
+	tickets := "POST /.waiting-room/sale/tickets"
+	if a := b.call(tickets).code(t, 201); a.field("state") != "admitted" {
+		t.Fatalf("the first: %s", a.text())
+	}
+	b.call(tickets).code(t, 201) // waits, and is the line
+	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].line.Snapshot().Waiting == 1 })
+	b.call(tickets).code(t, 428)
+	b.call(tickets, "", b.proof("sale")).code(t, 201)
+	if got := b.state.Load().rooms[0].numberNow(); got != light.Number {
+		t.Errorf("the number is %d, want %d", got, light.Number)
+	}
+}
+
+func TestAKeyOfAPlaceNeedsNoProof(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAuto, Effort: light}})
+	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
+	b.call(tickets).code(t, 201)
+	first := b.call(tickets, key).code(t, 201)
+	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].line.Snapshot().Waiting == 1 })
+	if again := b.call(tickets, key).code(t, 200); jti(t, again) != jti(t, first) {
+		t.Errorf("the key's place: %s, then %s", first.text(), again.text())
+	}
+	b.call(tickets, "Idempotency-Key: another-6789abcdefghijklm").code(t, 428)
+}
+
+func TestAPlaceCostsACaptcha(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 100)
+	judge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.PostFormValue("response") + " of " + r.PostFormValue("remoteip") + " with " + r.PostFormValue("secret")
+		switch r.PostFormValue("response") {
+		case "away":
+			w.WriteHeader(500)
+		case "no":
+			fmt.Fprint(w, `{"success":false,"error-codes":["timeout-or-duplicate"]}`)
+		default:
+			fmt.Fprint(w, `{"success":true,"hostname":"shop.test"}`)
+		}
+	}))
+	t.Cleanup(judge.Close)
+	captcha := guard.Captcha{Provider: guard.Turnstile, SiteKey: "0x4", Secret: "s3cret", VerifyURL: judge.URL, Timeout: 5 * time.Second}
+	open := captcha
+	open.Open, open.VerifyURL = true, judge.URL+"/open"
+	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Captcha: captcha}},
+		Room{ID: "both", Paths: []string{"/both"}, Policy: policy(0), Guard: Guard{Captcha: captcha, Proof: ProofAlways, Effort: light}},
+		Room{ID: "open", Paths: []string{"/open"}, Policy: policy(0), Guard: Guard{Captcha: open}})
+	join := func(room, body string) *answer {
+		return b.call("POST /.waiting-room/"+room+"/tickets", from("203.0.113.7"), "", body)
+	}
+	if a := join("sale", "{}").code(t, 428); a.field("code") != "captcha_required" || a.field("challenge") != "/.waiting-room/sale/challenge" {
+		t.Error(a.text())
+	}
+	_, api := visitorAPI(t)
+	conforms(t, api, b.call("GET /.waiting-room/both/challenge"), "GET /.waiting-room/both/challenge")
+	if a := b.call("GET /.waiting-room/sale/challenge").code(t, 200); a.body != `{"captcha":{"provider":"turnstile","site_key":"0x4"}}` {
+		t.Error(a.text())
+	}
+	first := join("sale", `{"captcha":"yes"}`).code(t, 201)
+	if got := <-asked; got != "yes of 203.0.113.7 with s3cret" {
+		t.Errorf("the provider was asked %q", got)
+	}
+	if again := join("sale", `{"captcha":"yes"}`).code(t, 200); jti(t, again) != jti(t, first) {
+		t.Error("one answer made two places")
+	}
+	if len(asked) != 0 {
+		t.Error("a repeated join asks the provider again")
+	}
+	if a := join("sale", `{"captcha":"no"}`).code(t, 422); a.field("code") != "captcha_failed" {
+		t.Error(a.text())
+	}
+	if a := join("sale", `{"captcha":"away"}`).code(t, 503); a.field("code") != "captcha_unavailable" || a.header.Get("Retry-After") == "" {
+		t.Error(a.text())
+	}
+	join("open", `{"captcha":"no"}`).code(t, 422)
+	join("open", `{"captcha":"away"}`).code(t, 201)
+	proof := strings.TrimSuffix(b.proof("both"), "}")
+	join("both", proof+"}").code(t, 428)
+	join("both", `{"captcha":"yes"}`).code(t, 428)
+	eventually(t, "the provider is asked again", func() bool { return join("both", proof+`,"captcha":"more"}`).status == 201 })
+	page := b.call("GET /buy", asPage).code(t, 200)
+	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-src https://challenges.cloudflare.com") {
+		t.Errorf("the policy: %s", csp)
+	}
+}

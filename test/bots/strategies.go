@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// strategy is one way to try. Each try is made by one of many clients at once; i counts them.
+type strategy struct {
+	name, about string
+	address     func(i int) string // whom the try comes from
+	key         func(i int) string // Idempotency-Key; nil: none
+	page        bool               // asks for the page, as a browser whose cookies are thrown away, and not for a ticket
+	shared      bool               // all tries bring the cookies of the first, as many tabs of one browser do
+	solve       bool               // proofs of work are solved
+	replay      bool               // one proof is sent with every try
+	silent      bool               // tokens are not polled: only what the join itself gives counts
+}
+
+func one(int) string { return "198.51.100.7" }
+
+// anywhere is an address of its own for each try, and in a network of its own for nearly each; other runs have others.
+func anywhere(i int) string {
+	n := uint32(i)*2654435761 + base
+	return fmt.Sprintf("%d.%d.%d.%d", 128+(n>>24)%64, n>>16&255, n>>8&255, n&255)
+}
+
+var base = rand.Uint32()
+
+var strategies = []strategy{
+	{name: "one-address", about: "one address, no cookies", address: one},
+	{name: "one-page", about: "one address asks for the page and throws its cookies away", address: func(int) string { return "198.51.101.7" }, page: true},
+	{name: "one-keys", about: "one address, an Idempotency-Key for each try", address: func(int) string { return "198.51.102.7" },
+		key: func(i int) string { return fmt.Sprintf("bots-%06d-%022d", rand.IntN(1e6), i) }},
+	{name: "one-tabs", about: "one browser with a tab for each try", address: func(int) string { return "198.51.103.7" }, shared: true},
+	{name: "one-silent", about: "one address that never polls what it was given", address: func(int) string { return "198.51.104.7" }, silent: true},
+	{name: "one-/24", about: "all addresses of one /24 in turn", address: func(i int) string { return fmt.Sprintf("192.0.2.%d", i%256) }},
+	{name: "one-/64", about: "an address of one /64 for each try", address: func(i int) string { return fmt.Sprintf("2001:db8:1:1::%x:%x", i>>16, i&0xffff) }},
+	{name: "one-/48", about: "a /64 of one /48 for each try", address: func(i int) string { return fmt.Sprintf("2001:db8:2:%x::1", i&0xffff) }},
+	{name: "anywhere", about: "an address anywhere for each try", address: anywhere},
+	{name: "anywhere-proof", about: "the same, solving proofs of work", address: func(i int) string { return anywhere(i + 1<<22) }, solve: true},
+	{name: "one-proof", about: "one address that solves proofs of work", address: func(int) string { return "198.51.105.7" }, solve: true},
+	{name: "replay", about: "one proof of work, sent from anywhere", address: func(i int) string { return anywhere(i + 1<<23) }, replay: true},
+}
+
+func find(name string) *strategy {
+	for i := range strategies {
+		if strategies[i].name == name {
+			return &strategies[i]
+		}
+	}
+	return nil
+}
+
+func names() string {
+	var all []string
+	for _, s := range strategies {
+		all = append(all, s.name)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,264 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// busyOrigin answers so many requests a second, in the order in which they come. What it cannot answer waits, and what would
+// wait for too long fails at once.
+type busyOrigin struct {
+	*httptest.Server
+	mu       sync.Mutex
+	capacity float64 // requests a second
+	service  time.Duration
+	free     time.Time
+
+	asked, failed atomic.Int64
+}
+
+const patient = 1500 * time.Millisecond
+
+func newBusyOrigin(t testing.TB, capacity float64) *busyOrigin {
+	o := &busyOrigin{capacity: capacity, service: 50 * time.Millisecond}
+	o.Server = httptest.NewServer(o)
+	t.Cleanup(o.Close)
+	return o
+}
+
+func (o *busyOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.asked.Add(1)
+	o.mu.Lock()
+	now := time.Now()
+	if o.free.Before(now) {
+		o.free = now
+	}
+	wait := o.free.Sub(now)
+	if wait <= patient {
+		o.free = o.free.Add(time.Duration(float64(time.Second) / o.capacity))
+	}
+	wait += time.Duration(float64(o.service) * math.Exp(0.15*rand.NormFloat64()))
+	o.mu.Unlock()
+	if wait > patient+o.service {
+		o.failed.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		_, _ = io.WriteString(w, "served")
+	case <-r.Context().Done():
+	}
+}
+
+func (o *busyOrigin) set(capacity float64, service time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.capacity, o.service = capacity, service
+}
+
+// throng keeps a number of visitors in line; each makes some requests over a few seconds once it is in.
+type throng struct {
+	g       *gateway
+	client  *http.Client
+	visits  sync.WaitGroup
+	inLine  atomic.Int64
+	entered atomic.Int64
+}
+
+const perVisitor = 4
+
+func newThrong(t testing.TB, g *gateway, inLine int64) *throng {
+	c := &throng{g: g, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: 30 * time.Second}}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for every(ctx, 10*time.Millisecond) {
+			for n := 0; c.inLine.Load() < inLine && n < 10; n++ {
+				c.inLine.Add(1)
+				c.visits.Go(func() { c.visit(ctx) })
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		c.visits.Wait()
+		c.client.CloseIdleConnections()
+	})
+	return c
+}
+
+// every waits that long, false where ctx ends.
+func every(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (c *throng) do(ctx context.Context, method, path, header, value string) (body []byte, ok bool) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.g.addr+path, nil)
+	if err != nil {
+		return nil, false
+	}
+	if header != "" {
+		r.Header.Set(header, value)
+	}
+	res, err := c.client.Do(r)
+	if err != nil {
+		return nil, false
+	}
+	defer res.Body.Close()
+	body, err = io.ReadAll(res.Body)
+	return body, err == nil
+}
+
+func (c *throng) visit(ctx context.Context) {
+	var s struct {
+		State, Token, Pass string
+		RefreshAfter       float64 `json:"refresh_after"`
+	}
+	token := ""
+	for s.Pass == "" {
+		method, path := http.MethodGet, "/.waiting-room/sale/status"
+		if token == "" {
+			method, path = http.MethodPost, "/.waiting-room/sale/tickets"
+		}
+		s.RefreshAfter, s.Token = 1, ""
+		if body, ok := c.do(ctx, method, path, "X-Waiting-Room-Token", token); ok {
+			_ = json.Unmarshal(body, &s)
+		}
+		if s.Token != "" {
+			token = s.Token
+		}
+		if s.Pass == "" && !every(ctx, time.Duration(s.RefreshAfter*float64(time.Second))) {
+			c.inLine.Add(-1)
+			return
+		}
+	}
+	c.inLine.Add(-1)
+	c.entered.Add(1)
+	for n := range perVisitor {
+		if n > 0 && !every(ctx, time.Duration(rand.Float64()*1.5*float64(time.Second))) {
+			return
+		}
+		c.do(ctx, http.MethodGet, "/"+strconv.Itoa(n), "X-Waiting-Room-Pass", s.Pass)
+	}
+}
+
+// metric gives a gauge of the room.
+func metric(t testing.TB, g *gateway, name string) (v float64, ok bool) {
+	t.Helper()
+	for line := range strings.Lines(adminOf(t, g).ask("GET", "/metrics", "").body) {
+		if rest, found := strings.CutPrefix(line, name+`{room="sale"} `); found {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			return v, err == nil
+		}
+	}
+	return 0, false
+}
+
+// A slow origin is given fewer visitors, and as many again when it has recovered.
+func TestAdaptiveFollowsTheOrigin(t *testing.T) {
+	t.Parallel()
+	site := newBusyOrigin(t, 1000)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(
+		"admission: {strategy: adaptive, rate: 20, min_rate: 2, max_rate: 40, target_p95: 150ms}")}})
+	newThrong(t, g, 40)
+	limit := func() float64 {
+		v, _ := metric(t, g, "anteroom_rate_limit")
+		return v
+	}
+	until(t, "the rate grows while the origin is well", func() bool { return limit() > 22 })
+	site.set(1000, 400*time.Millisecond)
+	until(t, "the rate is cut", func() bool { return limit() < 12 })
+	var r struct {
+		Adaptive struct {
+			State           string
+			Target          float64
+			P95             float64 `json:"p95_seconds"`
+			TargetP95       float64 `json:"target_p95_seconds"`
+			Requests, Score *float64
+		}
+		Policy struct{ Rate float64 }
+	}
+	a := adminOf(t, g).get("rooms/sale").want(http.StatusOK)
+	if err := json.Unmarshal([]byte(a.body), &r); err != nil || r.Adaptive.State != "unhealthy" || r.Adaptive.P95 < 0.3 || r.Adaptive.TargetP95 != 0.15 ||
+		r.Adaptive.Target != r.Policy.Rate || r.Adaptive.Requests == nil || r.Adaptive.Score != nil {
+		t.Errorf("operators are told %+v, %v\n%s", r, err, a.body)
+	}
+	site.set(1000, 20*time.Millisecond)
+	low := limit()
+	until(t, "the rate grows again", func() bool { low = min(low, limit()); return limit() > low*1.2 })
+}
+
+// TestAdaptiveSettles is the real thing, four and a half minutes of it: an origin whose capacity goes from 100 visitors a
+// second to 40 and back.
+func TestAdaptiveSettles(t *testing.T) {
+	if os.Getenv("E2E_LONG") == "" {
+		t.Skip("takes 4.5 minutes; set E2E_LONG=1, or use: make adaptive")
+	}
+	const part = 90 // seconds
+	site := newBusyOrigin(t, 100*perVisitor)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(
+		"admission: {strategy: adaptive, rate: 50, min_rate: 5, max_rate: 150, target_p95: 300ms}")}})
+	c := newThrong(t, g, 400)
+	type sample struct {
+		rate          float64
+		asked, failed int64
+	}
+	for k, capacity := range []float64{100, 40, 100} {
+		site.set(capacity*perVisitor, 50*time.Millisecond)
+		var samples []sample
+		ticker := time.NewTicker(time.Second)
+		for i := range part {
+			<-ticker.C
+			rate, _ := metric(t, g, "anteroom_rate_limit")
+			samples = append(samples, sample{rate, site.asked.Load(), site.failed.Load()})
+			if i%5 == 4 {
+				p95, _ := metric(t, g, "anteroom_adaptive_latency_seconds")
+				lately, _ := metric(t, g, "anteroom_rate")
+				t.Logf("%3d s: capacity %3.0f, rate %6.1f, admitted %5.1f/s, p95 %4.0f ms, %d entered, %d failed", k*part+i+1, capacity, rate, lately, p95*1000, c.entered.Load(), site.failed.Load())
+			}
+		}
+		ticker.Stop()
+		after := 0
+		for i, s := range samples {
+			if s.rate < 0.7*capacity || s.rate > 1.2*capacity {
+				after = i + 1
+			}
+		}
+		low, high := math.Inf(1), 0.0
+		from := min(max(after, 1), part-1)
+		for _, s := range samples[from:] {
+			low, high = min(low, s.rate), max(high, s.rate)
+		}
+		asked, failed := samples[part-1].asked-samples[from].asked, samples[part-1].failed-samples[from].failed
+		errors := 100 * float64(failed) / float64(max(1, asked))
+		fmt.Printf("capacity %3.0f/s: settled after %2d s, then between %.2f and %.2f of it, %.2f %% errors of %d requests\n", capacity, after, low/capacity, high/capacity, errors, asked)
+		if after > 30 || errors >= 1 {
+			t.Errorf("capacity %v: settled after %d s, %.2f %% errors", capacity, after, errors)
+		}
+	}
+}
