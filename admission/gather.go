@@ -53,3 +53,13 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 	}
 	return r.standing(t, ans), nil
 }
+
+// gatheredBefore is the place of an id that this gateway remembers to be confirmed before the opening of a lottery.
+func (r *Room) gatheredBefore(snap *Snapshot, a Arrival, k remembered) (s Standing, gathers bool) {
+	t := k.standing.Ticket
+	t.ID, t.Client, t.Interval = a.ID, a.Client, a.Interval
+	if k.standing.State != Waiting || !r.confirmed(snap, t) || t.Fence != snap.Fence {
+		return s, false
+	}
+	return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: t.Order == 0}, true
+}

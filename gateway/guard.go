@@ -6,13 +6,16 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/token"
 )
 
 // refusals are the reasons of joins_refused_total.
 var refusals = []string{
-	"closed", "draining", "full", "store", admission.ReasonAddress, admission.ReasonNetwork,
+	"closed", "draining", "full", "account", "store", admission.ReasonAddress, admission.ReasonNetwork,
 	"proof_missing", "proof_invalid", "captcha_missing", "captcha_failed", "captcha_unavailable",
 }
 
@@ -29,6 +32,8 @@ func refusalReason(why admission.Refusal, s *admission.Standing) string {
 		return "draining"
 	case admission.Full:
 		return "full"
+	case admission.Spent:
+		return "account"
 	}
 	return "store"
 }
@@ -80,4 +85,13 @@ func (v *visit) tellRefused(code int, o *outlook, w *token.Waiting, s *admission
 	out := v.status(o, w, &prospect{}, stateRejected)
 	out.reason, out.refresh = reasonOf(s), seconds(s.Retry)
 	v.json(code, &out)
+}
+
+// counted reads a counter.
+func counted(c prometheus.Counter) int64 {
+	var m dto.Metric
+	if c.Write(&m) != nil {
+		return 0
+	}
+	return int64(m.GetCounter().GetValue())
 }

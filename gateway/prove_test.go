@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	altcha "github.com/altcha-org/altcha-lib-go"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -231,4 +232,23 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-src https://challenges.cloudflare.com") {
 		t.Errorf("the policy: %s", csp)
 	}
+}
+
+func FuzzParseJoin(f *testing.F) {
+	for _, seed := range []string{
+		"", "{}", "null", "[]", `{"nonce":"a"}`, `{"altcha":"e30=","captcha":"x","nonce":"ü"}`, `{"altcha":null}`, `{"captcha":""}`, `{"other":1}`, `{"nonce":"a","nonce":"b"}`, "{\"\xff\":1}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		j, field, detail := parseJoin(body)
+		switch {
+		case detail != "" && j != (joining{}):
+			t.Errorf("%q: %+v and %s", body, j, detail)
+		case !utf8.ValidString(field), !utf8.ValidString(j.nonce + j.altcha + j.captcha):
+			t.Errorf("%q: no UTF-8 in %q or %+v", body, field, j)
+		case len([]rune(j.nonce)) > nonceMax, len(j.captcha) > 4*guard.TokenMost, len(j.altcha) > 4*guard.ProofMost:
+			t.Errorf("%q: too long", body)
+		}
+	})
 }

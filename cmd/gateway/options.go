@@ -16,6 +16,7 @@ import (
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/promscore"
+	"github.com/anteroom/anteroom/token"
 )
 
 // prefaces are the values of proxy_protocol.
@@ -87,6 +88,14 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 			return room, fmt.Errorf("room %q: admission.prometheus: %w", r.ID, err)
 		}
 		room.Policy.Adaptive.Scorer = scorer
+	}
+	if q, err := r.Guard.Requests(); err == nil { // else Validate has said so
+		room.SessionRequests = gateway.Quota{N: q.N, Per: q.Per}
+	}
+	i := r.Identity
+	room.Identity = gateway.Identity{
+		OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow",
+		JWKSURL: i.JWKSURL, JWTCookie: i.JWTCookie, JWT: token.AccountRules{Claim: i.JWTClaim, Issuer: i.JWTIssuer, Audience: i.JWTAudience},
 	}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
@@ -200,6 +209,10 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
 		rooms[i] = console.Room{Line: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
+		rooms[i].Guard = func() (console.Guard, bool) {
+			number, proofs, refused, ok := v.Guard()
+			return console.Guard{Number: number, Proofs: proofs, Refused: refused}, ok
+		}
 	}
 	return rooms
 }

@@ -19,11 +19,6 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"rooms[].identity.header", nil, "leave it empty"},
-	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
-	{"rooms[].identity.jwks_url", nil, "leave it empty"},
-	{"rooms[].identity.one_place", nil, "leave it false"},
-	{"rooms[].guard.requests_per_session", nil, "leave it empty"},
 }
 
 func (c *checker) unavailable(cfg any, later []unavailable) {
