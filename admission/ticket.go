@@ -371,7 +371,8 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 		}
 	}
 	if m, ok := r.memory.get(t.ID, now); ok {
-		unplaced := m.standing.State == Waiting && m.standing.Ticket.Order == 0 // it was confirmed before the opening
+		// It was confirmed before the opening, or has a place that was taken after it.
+		unplaced := m.standing.State == Waiting && (m.standing.Ticket.Order == 0 || fresh && 0 < t.Order && t.Order < m.standing.Ticket.Order)
 		if s, final := m.answer(t, now); final && !unplaced {
 			return s, nil
 		}
