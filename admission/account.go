@@ -69,8 +69,11 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	switch ans.code {
 	case "W":
 		r.wake()
-	case "P":
+	case "P": // a lottery gathers: nothing is kept of it before the opening
 		t.Order = 0
+		if fresh {
+			ans.reason = claimedFirst
+		}
 	case "A": // a token of it has to hold until it is claimed
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
 	}

@@ -114,6 +114,11 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local have = waiting(s, p, id, grace)
+  if have and ep ~= '' and ep ~= '?' and ep ~= s.epoch and ord > 0 and ord < have and s.now - seen <= p.absence then
+    -- The store lost the room, and another device of the account was sooner to come to it: the older place counts.
+    redis.call('ZADD', LINE, str(ord), id)
+    s.came, s.abandons, have = s.came + 1, s.abandons + 1, ord
+  end
   if have then return put('W', have, 0, '') end
   local fresh = ord == 0 and ep ~= '?'
   if fresh then
