@@ -227,6 +227,11 @@ func TestValidate(t *testing.T) {
 		{"CORS", room("cors_origins: ['https://a.example', 'http://127.0.0.1:3000']"), nil},
 		{"bad CORS", room("cors_origins: ['*', 'https://a.example/', 'a.example', 'https://A.example', 'https://*.example']"), []string{
 			`rooms[0].cors_origins[0]: "*" is no origin`, `rooms[0].cors_origins[1]: `, `rooms[0].cors_origins[2]: `, `rooms[0].cors_origins[3]: `, `rooms[0].cors_origins[4]: `}},
+		{"estimates", room("eta: {estimator: hourly, time_zone: Europe/Berlin, weights: '0=1 12=2', seconds_per_place: 0.25}"), nil},
+		{"estimates by nobody", room("eta: {estimator: oracle}"), []string{`rooms[0].eta.estimator: "oracle" is not known`}},
+		{"estimates nowhere", room("eta: {estimator: hourly, time_zone: Berlin}"), []string{`rooms[0].eta.time_zone: "Berlin" is no time zone; want a name such as Europe/Berlin`}},
+		{"estimates without a model", room("eta: {estimator: model}"), []string{"rooms[0].eta.model_file: is missing, and estimator is model"}},
+		{"estimates of negative time", room("eta: {seconds_per_place: -1, model_max_age: -1s}"), []string{"rooms[0].eta.seconds_per_place: -1 is too small", `rooms[0].eta.model_max_age: "-1s": is negative`}},
 		{"page", room("page: {status: 503, template_file: DIR/page.html, languages: [en, ko], message: Hi, frame_ancestors: \"'self' https://a.example\"}"), nil},
 		{"redirecting page", room("page: {status: 302}"), []string{"rooms[0].page.status: 302 carries no page"}},
 		{"page without a body", room("page: {status: 204}"), []string{"rooms[0].page.status: 204 carries no page"}},
