@@ -30,7 +30,7 @@ type busyOrigin struct {
 	asked, failed atomic.Int64
 }
 
-const patient = 4 * time.Second
+const patient = 2 * time.Second
 
 func newBusyOrigin(t testing.TB, capacity float64) *busyOrigin {
 	o := &busyOrigin{capacity: capacity, service: 100 * time.Millisecond}
@@ -222,14 +222,14 @@ func TestAdaptiveSettles(t *testing.T) {
 	const part = 90 // seconds
 	site := newBusyOrigin(t, 100*perVisitor)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(
-		"admission: {strategy: adaptive, rate: 50, min_rate: 5, max_rate: 150, target_p95: 1s}")}, more: "log: {access: false}\n"})
+		"admission: {strategy: adaptive, rate: 50, min_rate: 5, max_rate: 150, target_p95: 400ms}")}, more: "log: {access: false}\n"})
 	c := newThrong(t, g, 200)
 	type sample struct {
 		rate          float64
 		asked, failed int64
 	}
 	for k, capacity := range []float64{100, 40, 100} {
-		site.set(capacity*perVisitor, 200*time.Millisecond)
+		site.set(capacity*perVisitor, 80*time.Millisecond)
 		var samples []sample
 		ticker := time.NewTicker(time.Second)
 		for i := range part {
