@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +109,46 @@ func (c *crowd) arrive() {
 		c.t.Fatalf("arrival: %d, model %d", s.State, want)
 	}
 	s.Ticket.Interval, s.Ticket.Client = a.Interval, a.Client
+	c.visitors = append(c.visitors, &visitor{t: s.Ticket, state: s.State})
+}
+
+// account is a device of one of a few accounts, which may bring a ticket from before it was known.
+func (c *crowd) account() {
+	who := byte(rapid.IntRange(1, 3).Draw(c.t, "account"))
+	a := Arrival{
+		ID: ID{0: 250, 1: who, 15: 240}, Client: Client{2, who}, Keyed: true, Account: true, Interval: 5 * time.Second,
+		Held: rapid.IntRange(0, 4).Draw(c.t, "held") == 0,
+	}
+	if !a.Held && len(c.visitors) > 0 && rapid.IntRange(0, 2).Draw(c.t, "brings a ticket") == 0 {
+		if v := c.one(); !v.t.ID.Of(a.ID) && v.t.ID[0] != 250 {
+			a.From = v.t.ID
+		}
+	}
+	s, refusal, err := c.any().room.Join(context.Background(), a)
+	if err != nil || refusal != Granted {
+		c.t.Fatalf("account: %v %q", err, refusal)
+	}
+	want, id, fresh := c.model.Account(a)
+	if s.State != want || s.New != fresh || want != Ended && s.Ticket.ID != id {
+		c.t.Fatalf("account %d: %d %v, new %t; model %d %v, new %t", who, s.State, s.Ticket.ID, s.New, want, id, fresh)
+	}
+	places := 0
+	for n := range 32 {
+		id := a.ID
+		id[15] += byte(n)
+		g := c.model.Grants[id]
+		if c.model.Line[id] != nil || c.model.Sessions[id] > c.model.Room() || g != nil && g.What == "admitted" {
+			places++
+		}
+	}
+	if places > 1 {
+		c.t.Fatalf("account %d has %d places", who, places)
+	}
+	if s.State == Ended {
+		return
+	}
+	s.Ticket.Interval, s.Ticket.Client = a.Interval, a.Client
+	c.visitors = slices.DeleteFunc(c.visitors, func(v *visitor) bool { return v.t.ID.Of(a.ID) })
 	c.visitors = append(c.visitors, &visitor{t: s.Ticket, state: s.State})
 }
 
@@ -279,8 +320,9 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 				c.arrive()
 			}
 		},
-		"poll":  func(*rapid.T) { c.poll() },
-		"claim": func(*rapid.T) { c.claim() },
+		"account": func(*rapid.T) { c.account() },
+		"poll":    func(*rapid.T) { c.poll() },
+		"claim":   func(*rapid.T) { c.claim() },
 		"leave": func(*rapid.T) {
 			v := c.one()
 			if err := c.any().room.Leave(context.Background(), v.t); err != nil {

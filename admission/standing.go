@@ -80,6 +80,8 @@ type Standing struct {
 	AdmittedAt int64
 	// First marks the claim that made the session; its repeats are Active as well.
 	First bool
+	// New marks a place that an account was given now.
+	New bool
 	// Offline marks an answer that was made without the store.
 	Offline bool
 }
@@ -94,6 +96,7 @@ const (
 	Draining    Refusal = "room_draining"
 	Full        Refusal = "room_full"
 	Unavailable Refusal = "store_unavailable" // on_store_error: closed
+	Spent       Refusal = "account_spent"     // too many places of an account have ended lately
 	TooMany     Refusal = "too_many_joins"    // of the address or its network, as the Standing's Reason says
 )
 

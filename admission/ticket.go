@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +20,7 @@ type reply struct {
 }
 
 type enterQ struct {
-	kind   string // arrive, keyed, enrol, signed, charge
+	kind   string // arrive, keyed, account, held, enrol, signed, charge
 	id     ID
 	client Client
 	grace  int64 // seconds
@@ -95,7 +96,9 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	answers, err := r.ask(ctx, "room_enter", args, len(qs))
 	var orders []int64
 	for i, a := range answers {
-		if (qs[i].kind == "arrive" || qs[i].kind == "keyed") && (a.code == "W" || a.code == "S") {
+		switch kind := qs[i].kind; {
+		case a.code != "W" && a.code != "S":
+		case kind == "arrive", kind == "keyed", kind == "account" && strings.HasPrefix(a.reason, "n"):
 			orders = append(orders, a.ord)
 		}
 	}
@@ -198,7 +201,14 @@ type Arrival struct {
 	ID     ID // random, or derived from an account or an idempotency key
 	Client Client
 	// Keyed: the id is derived, so the store may know it; it is always asked.
-	Keyed    bool
+	Keyed bool
+	// Account: ID is the first of an account's ids, which differ in their last byte. The answer is about the place that
+	// the account has, a session too, and names its id; where its former ones have ended it is a new one.
+	Account bool
+	// Held asks for that place and gives none: Ended where there is none.
+	Held bool
+	// From is a ticket, not an account's, whose place in line becomes the account's where it has none. Zero: none.
+	From     ID
 	Interval time.Duration // first advised polling interval
 	Address  string        // as Ticket.Address
 }
@@ -213,12 +223,19 @@ const joinAgain = 2
 func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
+	held := Granted // why a new place is refused
 	switch {
 	case p.Method == Reject:
 		return Standing{}, Closed, nil
+	case p.Draining && a.Account:
+		held = Draining
 	case p.Draining:
 		return Standing{}, Draining, nil
 	case p.Capacity > 0 && r.length(snap) >= p.Capacity:
+		if a.Account {
+			held = Full
+			break
+		}
 		if !a.Keyed {
 			return Standing{}, Full, nil
 		}
@@ -226,12 +243,15 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 			return Standing{}, Full, nil //nolint:nilerr // a new place is what is refused, known or not
 		}
 	}
+	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
+	if a.Account {
+		return r.joinAccount(ctx, a, t, held)
+	}
 	if !a.Keyed { // whether a keyed one is a new place, the store decides
 		if wait, reason := r.sieve.join(a.Address, p, r.c.mono()); wait > 0 {
 			return Standing{Reason: reason, Retry: wait}, TooMany, nil
 		}
 	}
-	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.joinOffline(t)
 	}
@@ -244,15 +264,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	if a.Keyed {
 		q.kind = "keyed"
 	}
-	ans, err := r.enter.ask(ctx, q)
-	// A late answer is no outage, and the place may have been given: asking again finds it. Without, it would be taken
-	// with the first poll, behind those who came meanwhile.
-	for range joinAgain {
-		if !errors.Is(err, ErrStore) || r.down.Load() || redis.IsOOMError(err) {
-			break
-		}
-		ans, err = r.enter.ask(ctx, q)
-	}
+	ans, err := r.askAgain(ctx, q)
 	if errors.Is(err, ErrStore) {
 		return r.joinOffline(t)
 	}
@@ -276,6 +288,19 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
 	}
 	return r.standing(t, ans), Granted, nil
+}
+
+// askAgain asks for a place. A late answer is no outage, and the place may have been given: asking again finds it.
+// Without, it would be taken with the first poll, behind those who came meanwhile.
+func (r *Room) askAgain(ctx context.Context, q enterQ) (reply, error) {
+	ans, err := r.enter.ask(ctx, q)
+	for range joinAgain {
+		if !errors.Is(err, ErrStore) || r.down.Load() || redis.IsOOMError(err) {
+			break
+		}
+		ans, err = r.enter.ask(ctx, q)
+	}
+	return ans, err
 }
 
 // length of the line with those that are not enrolled yet.

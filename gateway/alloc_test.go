@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -71,13 +72,13 @@ func keepAsking(t testing.TB, addr, request string, end []byte) func() {
 	}
 }
 
-func passPath(t testing.TB) func() {
+func passPath(t testing.TB, bind string) func() {
 	t.Helper()
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
-		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true}},
-		TrustedProxies: loopback(),
+		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true, SessionRequests: Quota{1_000_000, time.Second}}},
+		TrustedProxies: loopback(), Bind: bind,
 	})
-	_, raw := aPass(t, "sale", 0, 300, "")
+	raw := b.passFor(t, randomID(), bind, []string{"User-Agent: Mozilla/5.0", "X-Forwarded-For: 192.0.2.7"})
 	return keepAsking(t, b.addr, "GET /sale/seats?row=7 HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: Mozilla/5.0\r\nAccept: text/html\r\n"+
 		"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nCookie: cart=1; __Host-wr_sale_pass="+raw+"\r\n\r\n", []byte("\r\n\r\nok"))
 }
@@ -96,10 +97,12 @@ func TestPassPathAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	ask := passPath(t)
-	ask()
-	if n := testing.AllocsPerRun(3000, ask); n > 0 {
-		t.Errorf("a request with a valid pass makes %v allocations", n)
+	for _, bind := range []string{BindNone, BindIP, BindUA} {
+		ask := passPath(t, bind)
+		ask()
+		if n := testing.AllocsPerRun(3000, ask); n > 0 {
+			t.Errorf("bind %s: a request with a valid pass makes %v allocations", bind, n)
+		}
 	}
 }
 
@@ -115,7 +118,7 @@ func TestStatusAllocations(t *testing.T) {
 }
 
 func BenchmarkPassPath(b *testing.B) {
-	ask := passPath(b)
+	ask := passPath(b, BindNone)
 	ask()
 	b.ReportAllocs()
 	for b.Loop() {

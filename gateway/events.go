@@ -320,6 +320,7 @@ func (v *visit) serveEvents() {
 		v.refuse(p, "", "")
 		return
 	}
+	w.Bind = string(v.bind()) // its next token has it
 	st := &stream{room: v.room, waiting: w, client: v.client()}
 	header := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-store\r\n" +
 		"X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nX-Waiting-Room: waiting\r\nConnection: close\r\n")

@@ -37,6 +37,7 @@ func (v *visit) gate() {
 		return
 	}
 	v.who = who(q)
+	v.identify()
 	switch {
 	case !v.who.takes():
 		v.passless(policy)
@@ -51,9 +52,18 @@ func (v *visit) gate() {
 func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 	r := v.room
 	now := v.now / 1e6
+	if q := r.options.SessionRequests; q.N > 0 {
+		if wait := v.g.metered.take(p.Session, v.start.Sub(v.g.began), q, r.line.Snapshot().Gateways); wait > 0 {
+			v.tooMany(wait)
+			return
+		}
+	}
 	ttl := int64(policy.SessionTTL.Seconds())
-	if r.options.Renew && 2*(p.Expires-now) < ttl {
-		v.renew(p, policy, now)
+	switch {
+	case r.options.Renew && 2*(p.Expires-now) < ttl:
+		v.renew(p, now+v.life(policy, p.IssuedAt, now))
+	case v.rebinds(p.Bind):
+		v.renew(p, p.Expires)
 	}
 	if v.g.touched.due(p.Session, now, max(1, ttl/4)) {
 		r.line.Touch(admission.ID(p.Session), p.Off)
@@ -61,15 +71,16 @@ func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 	v.forward(r.origin, p)
 }
 
-func (v *visit) renew(p *token.Pass, policy *admission.Policy, now int64) {
+// renew signs a pass anew, until expires.
+func (v *visit) renew(p *token.Pass, expires int64) {
 	renewed := *p
-	renewed.Expires = now + v.life(policy, p.IssuedAt, now)
-	if renewed.Expires <= p.Expires {
+	if expires <= p.Expires && !v.rebinds(p.Bind) {
 		return // it has reached session.max
 	}
-	renewed.Off = v.room.line.Age() > policy.SessionTTL
+	renewed.Expires, renewed.Bind = max(expires, p.Expires), string(v.bind())
+	renewed.Off = v.room.line.Age() > v.room.line.Snapshot().Policy.SessionTTL
 	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &renewed)
-	v.cookie(v.names().pass, v.pass, renewed.Expires-now)
+	v.cookie(v.names().pass, v.pass, renewed.Expires-v.now/1e6)
 	if len(v.req.Peek("x-waiting-room-pass")) > 0 {
 		v.newPass = v.pass
 	}
@@ -102,6 +113,7 @@ func (v *visit) queue() {
 		v.join("")
 		return
 	}
+	v.adopt(&w)
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
 	seconds := pace.Spread(p.interval, p.most, v.g.random())
@@ -121,7 +133,7 @@ func (v *visit) queue() {
 	case admission.Active:
 		v.enter(&s, &w)
 	case admission.Waiting, admission.Admitted:
-		if s.Renewed {
+		if s.Renewed || v.rebinds(w.Bind) {
 			w = v.sign(&s.Ticket, w.IssuedAt)
 		}
 		v.wait(o, &w, seconds, "")
@@ -161,16 +173,24 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 // join takes a ticket, or lets the request itself through at once. lost, when not empty, is why a former ticket is
 // replaced.
 func (v *visit) join(lost string) {
-	if v.room.asks() {
+	asks := v.room.asks()
+	if v.who == navigation && (!asks || v.account.state == accountKnown) {
+		v.remember()
+	}
+	a, ok := v.arrival()
+	if !ok {
+		return
+	}
+	if asks && !a.Account {
 		v.askFirst(lost)
 		return
 	}
-	if v.who == navigation {
-		v.remember()
-	}
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
+	a.Held = asks // a place that an account has costs nothing more
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	switch {
+	case asks && err == nil && refusal == admission.Granted && s.State == admission.Ended:
+		v.askFirst(lost)
+		return
 	case err != nil:
 		v.fail(err)
 		return
@@ -178,7 +198,6 @@ func (v *visit) join(lost string) {
 		v.reject(refusal, &s)
 		return
 	}
-	s.Ticket.ID = a.ID
 	if s.State == admission.Admitted {
 		if s, err = v.claim(s.Ticket, a.Client); err != nil {
 			v.fail(err)
@@ -287,7 +306,7 @@ func (v *visit) reject(why admission.Refusal, s *admission.Standing) {
 		p = p.after(seconds(s.Retry))
 	}
 	v.refusedJoin(refusalReason(why, s))
-	if v.who != navigation || p == problemStore {
+	if v.who != navigation || p == problemStore || p == problemSpentAccount {
 		v.refuse(p, "", "")
 		if p != problemStore {
 			v.res.Header.Set("X-Waiting-Room", stateRejected)

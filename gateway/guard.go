@@ -12,7 +12,7 @@ import (
 
 // refusals are the reasons of joins_refused_total.
 var refusals = []string{
-	"closed", "draining", "full", "store", admission.ReasonAddress, admission.ReasonNetwork,
+	"closed", "draining", "full", "account", "store", admission.ReasonAddress, admission.ReasonNetwork,
 	"proof_missing", "proof_invalid", "captcha_missing", "captcha_failed", "captcha_unavailable",
 }
 
@@ -29,6 +29,8 @@ func refusalReason(why admission.Refusal, s *admission.Standing) string {
 		return "draining"
 	case admission.Full:
 		return "full"
+	case admission.Spent:
+		return "account"
 	}
 	return "store"
 }

@@ -43,9 +43,17 @@ func (v *visit) serveTickets() {
 			return
 		}
 	}
+	if v.account.state == accountKnown {
+		v.joinAccount(&body)
+		return
+	}
 	key := v.req.Peek("idempotency-key")
 	if len(key) > 0 && !validKey(key) {
 		v.refuse(problemIdempotency, "", "Idempotency-Key")
+		return
+	}
+	a, ok := v.arrival()
+	if !ok {
 		return
 	}
 	if v.room.options.Guard.asks() && v.prove(&body, key) {
@@ -55,11 +63,9 @@ func (v *visit) serveTickets() {
 		v.joinKeyed(key)
 		return
 	}
-	id := randomID()
 	if body.nonce != "" {
-		id = mixed(id, body.nonce)
+		a.ID = admission.ID(mixed(token.ID(a.ID), body.nonce))
 	}
-	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	v.joined(201, &a, s, refusal, err)
 }
@@ -74,11 +80,11 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		v.reject(refusal, &s)
 		return
 	}
-	s.Ticket.ID = a.ID
+	v.promised = wait{} // of a ticket that it may have brought
 	o := v.room.outlook()
 	switch s.State {
 	case admission.Active:
-		w := token.Waiting{ID: token.ID(a.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
+		w := token.Waiting{ID: token.ID(s.Ticket.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
 		v.outcome = letIn
 		state := stateAdmitted
 		if code == 200 {
@@ -98,7 +104,9 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 	}
 	v.remember()
 	p := v.room.prospect(o, s.Ticket.Order)
-	v.promised = p.wait
+	if code == 201 { // a repeat joined before, and was told something else then
+		v.promised = p.wait
+	}
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
 	out := v.status(o, &w, &p, stateWaiting)
 	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token
@@ -107,6 +115,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 
 // again answers a join that brings a ticket, if that is still alive.
 func (v *visit) again(w *token.Waiting) bool {
+	v.adopt(w)
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
 	seconds := pace.Spread(p.interval, p.most, v.g.random())
@@ -229,6 +238,13 @@ func validKey(key []byte) bool {
 // keyedID derives the id of a key's ticket: an HMAC over length-prefixed fields, so that no two requests share one by
 // moving a boundary.
 func (v *visit) keyedID(key []byte, generation int) token.ID {
+	var g [8]byte
+	binary.BigEndian.PutUint64(g[:], uint64(generation))
+	return v.derived("idempotency-key", []byte(network(v.peer.addr).String()), key, g[:])
+}
+
+// derived is an id of this room that others' words lead to. Domains keep one kind of words from another.
+func (v *visit) derived(domain string, words ...[]byte) token.ID {
 	h := hmac.New(sha256.New, v.state.options.IDKey)
 	field := func(b []byte) {
 		var n [8]byte
@@ -236,13 +252,11 @@ func (v *visit) keyedID(key []byte, generation int) token.ID {
 		h.Write(n[:])
 		h.Write(b)
 	}
-	field([]byte("idempotency-key"))
+	field([]byte(domain))
 	field([]byte(v.room.id))
-	field([]byte(network(v.peer.addr).String()))
-	field(key)
-	var g [8]byte
-	binary.BigEndian.PutUint64(g[:], uint64(generation))
-	field(g[:])
+	for _, b := range words {
+		field(b)
+	}
 	return token.ID(h.Sum(nil)[:16])
 }
 

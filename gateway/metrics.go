@@ -55,9 +55,12 @@ type Metrics struct {
 	rejected       map[string]prometheus.Counter
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
+	overQuota      *prometheus.CounterVec
 	streams        prometheus.Gauge
 	streamsLimit   prometheus.Gauge
 	streamsRefused prometheus.Counter
+	accounts       map[string]prometheus.Counter // refused JWTs, by reason
+	keyFetches     map[bool]prometheus.Counter
 	panics         prometheus.Counter
 	acceptErrors   prometheus.Counter
 	prefaces       map[string]prometheus.Counter // refused, by reason
@@ -69,12 +72,13 @@ type Metrics struct {
 
 // roomMetrics are a room's, resolved once.
 type roomMetrics struct {
-	requests [outcomes]prometheus.Counter
-	seconds  [outcomes]prometheus.Observer
-	wait     prometheus.Observer
-	etaError prometheus.Observer
-	promises [kept]prometheus.Counter
-	refused  map[string]prometheus.Counter // joins, by reason
+	requests  [outcomes]prometheus.Counter
+	seconds   [outcomes]prometheus.Observer
+	wait      prometheus.Observer
+	etaError  prometheus.Observer
+	promises  [kept]prometheus.Counter
+	refused   map[string]prometheus.Counter // joins, by reason
+	overQuota prometheus.Counter            // requests of sessions beyond SessionRequests
 
 	challenges prometheus.Counter
 	proofs     map[string]prometheus.Counter // by outcome
@@ -122,12 +126,20 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		acceptErrors:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "accept_errors_total", Help: "Times that no connection could be accepted, as when file descriptors run out."}),
 		prefaces:       map[string]prometheus.Counter{},
 		rejected:       map[string]prometheus.Counter{},
+		accounts:       map[string]prometheus.Counter{},
 		rooms:          map[string]*roomMetrics{},
 	}
 	rejected := counter("tokens_rejected_total", "Tokens that did not verify.", "reason")
 	for _, reason := range append([]string{"bind"}, token.Reasons...) {
 		m.rejected[reason] = rejected.WithLabelValues(reason)
 	}
+	m.overQuota = counter("session_requests_refused_total", "Requests of sessions beyond guard.requests_per_session.", "room")
+	accounts := counter("accounts_rejected_total", "JWTs of the site that name no account.", "reason")
+	for _, reason := range append([]string{"no_keys"}, token.Reasons...) {
+		m.accounts[reason] = accounts.WithLabelValues(reason)
+	}
+	fetches := counter("account_keys_fetches_total", "Fetches of a jwks_url.", "result")
+	m.keyFetches = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("failed")}
 	prefaces := counter("proxy_protocol_errors_total", "Connections closed for their PROXY header.", "reason")
 	for _, reason := range proxy.PrefaceErrors() {
 		m.prefaces[reason] = prefaces.WithLabelValues(reason)
@@ -138,7 +150,8 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	m.none = m.newRoom("")
 	if reg != nil {
 		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.promises, m.joinsRefused, m.challenges, m.proofs, m.captcha,
-			m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces, rejected, build)
+			m.overQuota, m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces,
+			rejected, accounts, fetches, build)
 	}
 	return m
 }
@@ -156,7 +169,7 @@ func (m *Metrics) room(id string) *roomMetrics {
 }
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
-	r := &roomMetrics{wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
+	r := &roomMetrics{overQuota: m.overQuota.WithLabelValues(id), wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
 	for i, name := range keptNames {
 		r.promises[i] = m.promises.WithLabelValues(id, name)
 	}
@@ -187,6 +200,10 @@ func (m *Metrics) origin(id string) originMetrics {
 }
 
 func (m *Metrics) reject(reason string) { m.rejected[reason].Inc() }
+
+func (m *Metrics) rejectAccount(reason string) { m.accounts[reason].Inc() }
+
+func (m *Metrics) fetchedKeys(ok bool) { m.keyFetches[ok].Inc() }
 
 // ObserveStore is told of every store call; it fits admission.Options.Observe.
 func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {

@@ -65,7 +65,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder)
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
 	doc, router := visitorAPI(t)
-	b, _ := one(t, Room{ID: "sale", Policy: policy(1), Compat: CompatCloudflare}, Room{ID: "shut", Paths: []string{"/shut"}, Policy: shut(policy(1))})
+	b, _ := one(t, Room{ID: "sale", Policy: policy(1), Compat: CompatCloudflare}, Room{ID: "shut", Paths: []string{"/shut"}, Policy: shut(policy(1))},
+		Room{ID: "members", Paths: []string{"/members"}, Policy: policy(1), Identity: Identity{OnePlace: true, Header: "X-Account"}})
 	tell := func(status int, lines ...string) *answer {
 		t.Helper()
 		a := b.call(lines...).code(t, status)
@@ -89,6 +90,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	tell(417, "POST /.waiting-room/sale/tickets", "Expect: more")
 	tell(431, "GET /.waiting-room/sale/status", "X: "+strings.Repeat("x", 20000))
 	tell(503, "POST /.waiting-room/shut/tickets")
+	tell(401, "POST /.waiting-room/members/tickets")
 	tell(404, "GET /.waiting-room/none/status")
 	tell(404, "GET /.waiting-room/sale/draw")
 	tell(200, "GET /.waiting-room/sale/", asPage)

@@ -79,6 +79,20 @@ type Room struct {
 	ETA         eta.Options // of the estimator
 	// LearnWeights has an estimator by hours use the weights that it has seen, once it has.
 	LearnWeights bool
+	Identity     Identity
+	// SessionRequests is how many requests one session may make, over all gateways.
+	SessionRequests Quota
+}
+
+// Identity says where a request's account stands, and that an account has one place. The zero value: there are none.
+type Identity struct {
+	OnePlace  bool
+	Header    string // that trusted proxies set; from others it is neither read nor forwarded
+	JWKSURL   string // keys of the site's own JWTs; empty: they name nobody
+	JWTCookie string // that holds one; empty: Authorization alone
+	JWT       token.AccountRules
+	LoginURL  string // where the page sends those without an account; empty: nowhere
+	Anonymous bool   // those without an account get places of their own
 }
 
 // Guard is what a place costs whoever joins.

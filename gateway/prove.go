@@ -111,7 +111,7 @@ func (v *visit) serveChallenge() {
 		Captcha *captchaKey `json:"captcha,omitempty"`
 	}
 	if r.proofs != nil {
-		c := r.proofs.Challenge(r.options.Guard.Effort.At(r.outlook().joining), v.now/1e6+guard.Life)
+		c := v.proofs().Challenge(r.options.Guard.Effort.At(r.outlook().joining), v.now/1e6+guard.Life)
 		out.Challenge = &c
 		r.metrics.challenges.Inc()
 	}
@@ -147,14 +147,7 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 		if len(key) > 0 && v.holds(key) {
 			return false
 		}
-		if proof || !r.asksProof() {
-			v.refusedJoin("captcha_missing")
-			v.hint = own + "/" + r.id + "/challenge"
-			v.refuse(problemCaptchaNeeded, "", "captcha")
-			return true
-		}
-		v.refusedJoin("proof_missing")
-		v.refuseUnproved()
+		v.refuseMissing(proof || !r.asksProof())
 		return true
 	}
 	if !proof && captcha.Provider == "" {
@@ -162,13 +155,8 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 	}
 	var id token.ID
 	if proof {
-		challenge, err := r.proofs.Verify(j.altcha, v.now/1e6)
-		switch {
-		case errors.Is(err, guard.ErrExpired):
-			v.refuseProof("expired", problemProofLate)
-			return true
-		case err != nil:
-			v.refuseProof("invalid", problemProof)
+		challenge, ok := v.solved(j)
+		if !ok {
 			return true
 		}
 		id = token.ID(derive(v.state.options.IDKey, "proof", r.id, challenge)[:len(id)])
@@ -187,6 +175,89 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 		return true
 	}
 	v.joinProved(id, proof, code)
+	return true
+}
+
+// refuseMissing answers a join that lacks the answer to a CAPTCHA, or a proof.
+func (v *visit) refuseMissing(captcha bool) {
+	if !captcha {
+		v.refusedJoin("proof_missing")
+		v.refuseUnproved()
+		return
+	}
+	v.refusedJoin("captcha_missing")
+	v.hint = own + "/" + v.room.id + "/challenge"
+	v.refuse(problemCaptchaNeeded, "", "captcha")
+}
+
+// proofs are those of the room; of the account that the request names, where there is one. An account's place has the
+// account's id, so what keeps a proof from being spent for many is that it verifies for one.
+func (v *visit) proofs() *guard.Proofs {
+	if v.account.state != accountKnown {
+		return v.room.proofs
+	}
+	return guard.NewProofs(derive(v.state.options.IDKey, "account proof", v.room.id, string(v.account.base[:])))
+}
+
+// solved gives the challenge that a join's proof solves, or answers that it does not.
+func (v *visit) solved(j *joining) (challenge string, ok bool) {
+	challenge, err := v.proofs().Verify(j.altcha, v.now/1e6)
+	switch {
+	case errors.Is(err, guard.ErrExpired):
+		v.refuseProof("expired", problemProofLate)
+	case err != nil:
+		v.refuseProof("invalid", problemProof)
+	default:
+		return challenge, true
+	}
+	return "", false
+}
+
+// joinAccount gives the account's place. One that it has costs nothing more, whatever device asks.
+func (v *visit) joinAccount(j *joining) {
+	a, ok := v.arrival()
+	if !ok {
+		return
+	}
+	if v.room.asks() {
+		held := a
+		held.Held = true
+		s, refusal, err := v.room.line.Join(v.g.life, held)
+		if err != nil || refusal != admission.Granted || s.State != admission.Ended {
+			v.joined(200, &held, s, refusal, err)
+			return
+		}
+		if !v.earned(j) {
+			return
+		}
+	}
+	s, refusal, err := v.room.line.Join(v.g.life, a)
+	code := 200
+	if s.New {
+		code = 201
+	}
+	v.joined(code, &a, s, refusal, err)
+}
+
+// earned checks what a join brings for an account's new place. False: it has answered.
+func (v *visit) earned(j *joining) bool {
+	captcha := v.room.options.Guard.Captcha.Provider != ""
+	proof := v.room.asksProof()
+	switch {
+	case proof && j.altcha == "", captcha && j.captcha == "":
+		v.refuseMissing(!proof || j.altcha != "")
+		return false
+	case proof:
+		if _, ok := v.solved(j); !ok {
+			return false
+		}
+	}
+	if captcha && !v.person(j.captcha) {
+		return false
+	}
+	if proof {
+		v.room.metrics.proofs["accepted"].Inc()
+	}
 	return true
 }
 

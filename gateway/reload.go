@@ -20,9 +20,12 @@ type state struct {
 	byID      map[string]*room
 	table     *table
 	origins   map[string]*upstream
+	keys      map[string]*accountKeys // by jwks_url
 	order     []*upstream
 	byDefault *upstream
 	tls       *tls.Config
+	// untrusted tells a header that names an account and is forwarded for trusted proxies only; nil: there is none.
+	untrusted func(name []byte) bool
 }
 
 // Reload takes another configuration. Where anything is wrong the old one stays, and the error names every problem. No
@@ -61,6 +64,11 @@ func (g *Gateway) Reload(o Options) error {
 	if old == nil {
 		return nil
 	}
+	for url, k := range old.keys {
+		if next.keys[url] != k {
+			k.stop()
+		}
+	}
 	for id := range old.byID {
 		if next.byID[id] == nil {
 			o.Core.Remove(id)
@@ -76,15 +84,20 @@ func (g *Gateway) Reload(o Options) error {
 	return nil
 }
 
-// watchOrigins has the origins ask their servers for their health, while visitors are served.
+// watchOrigins has the origins ask their servers for their health, and the keys of accounts be fetched, while visitors
+// are served.
 func (g *Gateway) watchOrigins() {
 	g.opening.Lock()
 	defer g.opening.Unlock()
 	if len(g.listeners) == 0 || g.closed {
 		return
 	}
-	for _, u := range g.state.Load().origins {
+	st := g.state.Load()
+	for _, u := range st.origins {
 		u.Start()
+	}
+	for _, k := range st.keys {
+		k.start(g)
 	}
 }
 
@@ -121,7 +134,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if o.Bind == "" {
 		o.Bind = BindNone
 	}
-	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}}
+	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}, keys: map[string]*accountKeys{}}
 	for _, c := range o.Origins {
 		u, err := g.origin(c, old)
 		if err != nil {
@@ -152,6 +165,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 		s.rooms = append(s.rooms, r)
 	}
 	var err error
+	s.untrusted = accountHeaders(s.rooms)
 	s.table, err = newTable(s.rooms)
 	bad(err)
 	s.tls, err = loadTLS(o.TLS)
@@ -197,7 +211,7 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 	if old != nil {
 		before = old.byID[o.ID]
 	}
-	return newRoom(o, nil, to, g.metrics, before, s.options.IDKey)
+	return newRoom(o, nil, to, g.metrics, g.keysOf(o.Identity, s, old), before, s.options.IDKey)
 }
 
 // loadTLS reads the certificate; nil without one.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
@@ -53,6 +54,8 @@ type room struct {
 	cors    map[string]bool
 	metrics *roomMetrics
 	proofs  *guard.Proofs // nil where none are asked for
+	// identity is nil where places are no accounts'.
+	identity *identified
 
 	estimator eta.Estimator
 	*outlooks
@@ -109,8 +112,8 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 	return o.pace.First(r.line.Arriving(), float64(p.wait.seconds), p.wait.known, random)
 }
 
-// newRoom makes a room ready. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room, idKey []byte) (*room, error) {
+// newRoom makes a room ready. keys are those of its jwks_url, nil without one. old is the room of that id so far, or nil.
+func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -130,6 +133,9 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, old *room, idKey []by
 	}
 	for _, site := range o.CORSOrigins {
 		r.cors[site] = true
+	}
+	if o.Identity.OnePlace {
+		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}
 	}
 	var err error
 	if r.bypass, err = newBypass(o.Bypass, r); err != nil {

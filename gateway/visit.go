@@ -49,13 +49,18 @@ type visit struct {
 	to       proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
 	direct   *fasthttp.Response             // res where ctx is nil
-	session  bool                           // sid is set
-	hint     string                         // where a problem says that its challenge is
+	account  account
+	unfit    *problem // why a token that verifies does not count
+	session  bool     // sid is set
+	hint     string   // where a problem says that its challenge is
 	sid      token.ID
 	sidBuf   [22]byte
 
 	scratch, hostBuf, body, token, pass, text []byte
 	nonceBuf                                  [22]byte
+	bindText                                  []byte // of bindBuf
+	bindBuf                                   [bindSize]byte
+	bindKnown                                 bool
 }
 
 // setCookie is a Set-Cookie value to send.
@@ -82,19 +87,31 @@ func (v *visit) names() *cookieNames { return v.room.names(v.peer.secure) }
 
 // cookie puts a cookie on the answer.
 func (v *visit) cookie(name string, value []byte, maxAge int64) {
-	c := &v.cookies[v.nset]
+	at := v.nset
+	for i := range v.cookies[:v.nset] { // the newest of a name counts
+		if sameCookie(v.cookies[i].value, name) {
+			at = i
+		}
+	}
+	c := &v.cookies[at]
 	c.value = appendCookie(c.value[:0], name, value, maxAge, v.state.options.SameSite, v.peer.secure)
-	v.nset++
+	v.nset = max(v.nset, at+1)
+}
+
+func sameCookie(value []byte, name string) bool {
+	return len(value) > len(name) && value[len(name)] == '=' && string(value[:len(name)]) == name
 }
 
 // day is how long a waiting token and its cookies live after the last renewal, in seconds.
 const day = 24 * 3600
 
-// client tells who may repeat a claim: whoever holds the nonce cookie or, without cookies, the same network with the
-// same user agent.
+// client tells who may repeat a claim: whoever brings the account, else whoever holds the nonce cookie or, without
+// cookies, the same network with the same user agent.
 func (v *visit) client() admission.Client {
 	v.text = append(v.text[:0], v.room.id...)
-	if nonce := v.jar.nonce.list[0]; len(nonce) > 0 && len(nonce) <= 64 {
+	if v.account.state == accountKnown {
+		v.text = append(append(v.text, "\x00account\x00"...), v.account.base[:]...)
+	} else if nonce := v.jar.nonce.list[0]; len(nonce) > 0 && len(nonce) <= 64 {
 		v.text = append(append(v.text, "\x00nonce\x00"...), nonce...)
 	} else {
 		v.text = append(v.text, "\x00network\x00"...)
@@ -115,27 +132,6 @@ func (v *visit) remember() {
 	base64.RawURLEncoding.Encode(v.nonceBuf[:], b[:])
 	v.jar.nonce.add(v.nonceBuf[:])
 	v.cookie(v.names().nonce, v.nonceBuf[:], day)
-}
-
-// bind is what this visitor's tokens are bound to, as the claim bnd has it.
-func (v *visit) bind() string {
-	switch v.state.options.Bind {
-	case BindIP:
-		return digest("ip", network(v.peer.addr).String())
-	case BindUA:
-		return digest("ua", string(v.req.Peek("user-agent")))
-	}
-	return ""
-}
-
-func digest(kind, what string) string {
-	sum := sha256.Sum256([]byte(kind + "\x00" + what))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
-}
-
-// bound tells whether a token's binding fits this visitor. A token from before the setting was changed does not.
-func (v *visit) bound(bnd string) bool {
-	return v.state.options.Bind == BindNone && bnd == "" || bnd == v.bind()
 }
 
 // findPass gives the first valid pass among what the request carries.
@@ -159,7 +155,7 @@ func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 		v.g.metrics.reject(token.Reason(err))
 		return p, false
 	}
-	if !v.bound(p.Bind) {
+	if !v.fitsPass(&p) {
 		v.g.metrics.reject("bind")
 		return p, false
 	}
@@ -177,8 +173,13 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 			v.g.metrics.reject(token.Reason(err))
 			return false
 		}
-		if !v.bound(w.Bind) {
+		if !v.fitsWaiting(&w) {
 			v.g.metrics.reject("bind")
+			v.unfit = problemBound
+			return false
+		}
+		if w.Account && v.account.state == accountKnown && !v.owns(&w) {
+			v.unfit = problemOtherAccount
 			return false
 		}
 		v.promised = promise(&w)
@@ -188,7 +189,9 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 		return w, true, true
 	}
 	if authorization {
-		if raw := q.Peek("authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") && try(raw[7:]) {
+		raw := bearer(q)
+		theirs := v.room.identity != nil && v.room.identity.keys != nil && !token.Ours(raw)
+		if len(raw) > 0 && !theirs && try(raw) {
 			return w, true, true
 		}
 	}
@@ -231,7 +234,8 @@ func addressOf(t *admission.Ticket) string {
 func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 	w := token.Waiting{
 		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Epoch: t.Epoch, Fence: t.Fence,
-		IssuedAt: joined, Expires: v.now/1e6 + day, AddrHash: addressOf(t), Bind: v.bind(),
+		IssuedAt: joined, Expires: v.now/1e6 + day, AddrHash: addressOf(t), Bind: string(v.bind()),
+		Account: v.account.state == accountKnown && v.ours(t.ID),
 	}
 	if p := &v.promised; p.known {
 		w.Promised, w.PromisedLow, w.PromisedHigh = p.seconds, p.low, p.high
@@ -247,7 +251,7 @@ func (v *visit) admit(s *admission.Standing) token.Pass {
 	now := v.now / 1e6
 	p := token.Pass{
 		ID: randomID(), Session: token.ID(s.Ticket.ID), Room: v.room.id, IssuedAt: now,
-		Expires: now + v.life(policy, now, now), Bind: v.bind(), Off: s.Offline,
+		Expires: now + v.life(policy, now, now), Bind: string(v.bind()), Off: s.Offline,
 	}
 	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &p)
 	v.cookie(v.names().pass, v.pass, p.Expires-now)

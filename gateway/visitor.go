@@ -78,6 +78,7 @@ func (v *visit) visitor(rest []byte) {
 			v.refuse(problemCrossSite, "", "")
 		default:
 			v.jar.read(q, v.names())
+			v.identify()
 			e.serve(v)
 		}
 		if v.origin {
@@ -147,7 +148,10 @@ func (v *visit) need() (token.Waiting, bool) {
 	w, ok, any := v.findTicket(true)
 	if !ok {
 		p := problemTokenMissing
-		if any {
+		switch {
+		case v.unfit != nil:
+			p = v.unfit
+		case any:
 			p = problemTokenInvalid
 		}
 		v.refuse(p, "", "")
@@ -162,6 +166,7 @@ func (v *visit) serveStatus() {
 	if !ok {
 		return
 	}
+	v.adopt(&w)
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
 	seconds := pace.Spread(p.interval, p.most, v.g.random())
@@ -184,6 +189,7 @@ func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standi
 		}
 		*s = claimed
 	}
+	v.same(s)
 	switch s.State {
 	case admission.Active:
 		v.tellAdmitted(code, w, s, v.firstTime(s, w))
@@ -211,7 +217,7 @@ func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission
 		v.json(code, &out)
 		return
 	}
-	if s.Renewed {
+	if s.Renewed || v.rebinds(w.Bind) {
 		*w = v.sign(&s.Ticket, w.IssuedAt)
 	}
 	p := v.room.prospect(o, s.Ticket.Order)
@@ -245,10 +251,15 @@ func (v *visit) tellExpired(code int, reason string) {
 		v.json(code, &status{room: v.room.id, state: "expired", reason: reason, refresh: 1, message: policy.Message, paused: policy.Paused})
 		return
 	}
-	a := admission.Arrival{ID: admission.ID(randomID()), Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
-	s, refusal, err := v.room.line.Join(v.g.life, a)
+	a, barred := v.place()
+	var s admission.Standing
+	var refusal admission.Refusal
+	var err error
+	if barred == nil {
+		s, refusal, err = v.room.line.Join(v.g.life, a)
+	}
 	o = v.room.outlook()
-	if err != nil || refusal != admission.Granted {
+	if barred != nil || err != nil || refusal != admission.Granted {
 		policy := &o.snapshot.Policy
 		retry := problemFull.retry
 		if refusal == admission.TooMany {
@@ -258,7 +269,6 @@ func (v *visit) tellExpired(code int, reason string) {
 		v.json(code, &status{room: v.room.id, state: "expired", reason: reason, refresh: retry, message: policy.Message, paused: policy.Paused})
 		return
 	}
-	s.Ticket.ID = a.ID
 	if s.Ticket.Order == 0 {
 		s.Ticket.Order = v.room.line.Now()
 	}
@@ -294,12 +304,16 @@ func (v *visit) serveClaim() {
 	if !ok {
 		return
 	}
+	v.adopt(&w)
 	t := v.ticket(&w, 0)
 	if _, err := v.room.line.Check(v.g.life, t); err != nil { // it enrols, and hears of the visitor
 		v.fail(err)
 		return
 	}
 	s, err := v.room.line.Claim(v.g.life, t)
+	if err == nil {
+		v.same(&s)
+	}
 	switch {
 	case err != nil:
 		v.fail(err)

@@ -10,11 +10,16 @@
 -- Groups of nine: kind, id, client, grace, order, seen, ep, fn, ah.
 --   arrive  a new id; order, seen, ep, fn are empty
 --   keyed   likewise, of an id that the store may know
+--   account likewise, of an account: id is the first of the ids that it may have (place_of),
+--           ep the id of a place that becomes the account's, or ''
+--           (U where it waits no longer)
+--   held    the place that an account has, none is given: U where it has none
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
 --           its gateway had never heard the store: order is then µs to put behind the last tick
 --   signed  the same, by the gateway itself: it gave the place while the store was away
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
+-- With W, A and C the reason of account and held is n for a place that was given now, else o, and its id.
 -- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
 -- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
 -- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
@@ -101,10 +106,48 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
   put('W', ord, 0, '')
 end
 
+-- adopt gives an account the place in line of a ticket that is no account's; that ticket has then left.
+local function adopt(from, id, grace)
+  local ord = waiting(s, p, from, grace)
+  if not ord then return false end
+  out_of_line(from)
+  put_grant(from, 'left', 0, 0, '')
+  remember(s, p, from)
+  s.abandons = s.abandons + 1
+  if not id then return false end
+  joined = joined + 1
+  enrolled(s, id, ord, grace)
+  put('W', ord, 0, '')
+  return true
+end
+
+local function account(kind, base, client, grace, from, ah)
+  local id, wall, alive = place_of(s, p, base)
+  local before = joined
+  if alive and from ~= '' then adopt(from, nil, grace) end
+  if wall then
+    put('C', 0, wall, '')
+  elseif alive then
+    arrive(kind, id, client, grace, ah)
+  elseif kind == 'held' then
+    return put('U', 0, 0, '')
+  elseif not id then
+    return put('E', 0, 0, 'spent')
+  elseif from == '' then
+    arrive(kind, id, client, grace, ah)
+  elseif not adopt(from, id, grace) then
+    return put('U', 0, 0, '')
+  end
+  local code = out[#out - 3]
+  if code == 'W' or code == 'A' or code == 'C' then out[#out] = (joined > before and 'n' or 'o') .. id end
+end
+
 for i = 5, #ARGV, 9 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
   if kind == 'arrive' or kind == 'keyed' then
     arrive(kind, id, client, grace, ARGV[i + 8])
+  elseif kind == 'account' or kind == 'held' then
+    account(kind, id, client, grace, ARGV[i + 6], ARGV[i + 8])
   elseif kind == 'enrol' or kind == 'signed' then
     -- The room was idle when the store went away, and was not meanwhile: other
     -- gateways' visitors are to be heard too.

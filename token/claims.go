@@ -12,6 +12,7 @@ type Waiting struct {
 	Expires  int64  // exp: seconds of the store's clock
 	AddrHash string // ah: hash of the client's address, for join limits; may be empty
 	Bind     string // bnd: hash of what the token is bound to; may be empty
+	Account  bool   // acc: the place is an account's, and jti derived from it
 
 	// eta, elo, ehi: the wait that its holder was promised on joining, and its range, s; absent where eta is 0.
 	Promised, PromisedLow, PromisedHigh int64
@@ -54,6 +55,7 @@ const (
 	hasAH
 	hasBND
 	hasOFF
+	hasACC
 	hasETA
 	hasELO
 	hasEHI
@@ -62,7 +64,7 @@ const (
 // claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
 type claimSet struct {
 	has                        uint32
-	off                        bool
+	off, acc                   bool
 	iss, aud, jti, sid         []byte
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
@@ -128,12 +130,9 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 	case "ehi":
 		return s.integerClaim(c, hasEHI, &c.ehi)
 	case "off":
-		if err := c.once(hasOFF); err != nil {
-			return err
-		}
-		v, err := s.boolean()
-		c.off = v
-		return err
+		return s.booleanClaim(c, hasOFF, &c.off)
+	case "acc":
+		return s.booleanClaim(c, hasACC, &c.acc)
 	case "nbf": // never ours; a check that passes later would not fit a cache of verified tokens
 		return ErrClaims
 	}
@@ -168,6 +167,15 @@ func (s *scanner) integerClaim(c *claimSet, bit uint32, into *int64) error {
 		return err
 	}
 	v, err := s.integer()
+	*into = v
+	return err
+}
+
+func (s *scanner) booleanClaim(c *claimSet, bit uint32, into *bool) error {
+	if err := c.once(bit); err != nil {
+		return err
+	}
+	v, err := s.boolean()
 	*into = v
 	return err
 }

@@ -33,6 +33,9 @@ func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	if w.Bind != "" {
 		b = appendJSON(append(b, `,"bnd":`...), w.Bind)
 	}
+	if w.Account {
+		b = append(b, `,"acc":true`...)
+	}
 	if w.Promised > 0 {
 		b = strconv.AppendInt(append(b, `,"eta":`...), w.Promised, 10)
 		b = strconv.AppendInt(append(b, `,"elo":`...), w.PromisedLow, 10)

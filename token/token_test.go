@@ -49,7 +49,7 @@ func TestTheTokensAreSpelledAsTheContractSays(t *testing.T) {
 	w, p := testWaiting(), testPass()
 	lottery := Waiting{ID: testID(1), Room: testRoom, IssuedAt: testNow, Expires: testNow + 60}
 	for _, row := range []struct{ name, raw, want string }{
-		{"waiting", string(r.AppendWaiting(nil, &w)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767409445,"ord":1767323045123456,"seen":1767323099000001,"ep":"0f3a9c","fn":3,"ah":"q7Zk","bnd":"x_-9"}`},
+		{"waiting", string(r.AppendWaiting(nil, &w)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767409445,"ord":1767323045123456,"seen":1767323099000001,"ep":"0f3a9c","fn":3,"ah":"q7Zk","bnd":"x_-9","acc":true}`},
 		{"undrawn", string(r.AppendWaiting(nil, &lottery)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767323105,"fn":0}`},
 		{"pass", string(r.AppendPass(nil, &p)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","bnd":"x_-9","off":true}`},
 	} {

@@ -214,6 +214,72 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	return admission.Waiting
 }
 
+// accountIDs is how many ids an account has.
+const accountIDs = 32
+
+// Account is a device of an account, whose first id is the arrival's: the place that it has, or a new one.
+func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
+	now := m.Room()
+	m.Refill()
+	free, alive := -1, false
+	base := a.ID
+	for n := range accountIDs {
+		id = base
+		id[len(id)-1] += byte(n)
+		if m.Sessions[id] > now {
+			m.adopt(now, a, nil)
+			return admission.Active, id, false
+		}
+		if m.Line[id] != nil {
+			alive = true
+			break
+		}
+		switch g := m.Grants[id]; {
+		case g == nil && !m.Revoked[id] && free < 0:
+			free = n
+		case g != nil && g.What == "admitted" && g.At+m.P.ClaimWindow.Microseconds() >= now:
+			alive = true
+		case g != nil && g.What == "admitted":
+			m.end(now, id, admission.ReasonLapsed)
+		}
+		if alive {
+			break
+		}
+	}
+	switch {
+	case alive:
+		m.adopt(now, a, nil)
+	case a.Held:
+		return admission.Ended, base, false
+	default:
+		id = base
+		id[len(id)-1] += byte(free)
+		if a.From != (admission.ID{}) {
+			if m.adopt(now, a, &id) {
+				return admission.Waiting, id, true
+			}
+			return admission.Ended, base, false
+		}
+	}
+	a.ID = id
+	return m.Arrive(a), id, !alive
+}
+
+// adopt ends a ticket that waits, in favour of an account: its place, where to is not nil, becomes that id's.
+func (m *Model) adopt(now int64, a admission.Arrival, to *admission.ID) bool {
+	old := m.Line[a.From]
+	if old == nil {
+		return false
+	}
+	m.end(now, a.From, admission.ReasonLeft)
+	if to != nil {
+		p := &Place{Order: old.Order}
+		m.heard(now, p, Grace(a.Interval))
+		m.Line[*to] = p
+	}
+	return to != nil
+}
+
 // Seen is a poll that reached the store; a ticket that the line does not hold is enrolled.
 func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 	now := m.Room()

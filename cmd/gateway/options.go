@@ -15,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/promscore"
+	"github.com/anteroom/anteroom/token"
 )
 
 // prefaces are the values of proxy_protocol.
@@ -82,6 +83,14 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 			return room, fmt.Errorf("room %q: admission.prometheus: %w", r.ID, err)
 		}
 		room.Policy.Adaptive.Scorer = scorer
+	}
+	if q, err := r.Guard.Requests(); err == nil { // else Validate has said so
+		room.SessionRequests = gateway.Quota{N: q.N, Per: q.Per}
+	}
+	i := r.Identity
+	room.Identity = gateway.Identity{
+		OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow",
+		JWKSURL: i.JWKSURL, JWTCookie: i.JWTCookie, JWT: token.AccountRules{Claim: i.JWTClaim, Issuer: i.JWTIssuer, Audience: i.JWTAudience},
 	}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})

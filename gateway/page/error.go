@@ -11,6 +11,7 @@ type Error struct {
 	Title  string // one short sentence
 	Detail string // what the visitor can do
 	Lang   string // of Title and Detail; empty: en
+	Link   string // where to go on; empty: nowhere
 }
 
 var errorTemplate = template.Must(template.New("error.html").Parse(errorHTML))
@@ -25,7 +26,7 @@ func ErrorPage(dst []byte, e *Error) []byte {
 	}
 	out := appender(dst)
 	err := errorTemplate.Execute(&out, map[string]any{
-		"Lang": clean(lang), "Status": strconv.Itoa(e.Status), "Title": clean(e.Title), "Detail": clean(e.Detail),
+		"Lang": clean(lang), "Status": strconv.Itoa(e.Status), "Title": clean(e.Title), "Detail": clean(e.Detail), "Link": clean(e.Link),
 		"Style": template.CSS(style), // embedded at build time
 	})
 	if err != nil {

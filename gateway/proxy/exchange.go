@@ -24,6 +24,7 @@ type Forward struct {
 	Host                         []byte                           // the visitor's Host; empty: the request's
 	Session                      string                           // for X-Waiting-Room-Session; "": none is sent
 	DropCookie                   func(name []byte) bool           // cookies that never reach the origin
+	DropField                    func(name []byte) bool           // header fields likewise; nil: none
 	OnHeader                     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
 	// OnlyWith, where set, is asked about the answer's header names: OnHeader is called for those answers alone that have
 	// one of which it says true. The others go on as they came, which costs less.

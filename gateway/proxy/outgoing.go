@@ -25,7 +25,7 @@ func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 		keep := false
 		switch l.kind {
 		case kindKeep:
-			keep = !h.named || !x.isNamed(h.name(l))
+			keep = (!h.named || !x.isNamed(h.name(l))) && (x.f.DropField == nil || !x.f.DropField(h.name(l)))
 		case kindHost:
 			keep = !own && len(f.Host) == 0 && h.tidy(l)
 		case kindLength:

@@ -211,15 +211,20 @@ type Bypass struct {
 }
 
 type Identity struct {
-	Header   string `koanf:"header" doc:"Request header from a trusted proxy that names the account."`
-	JWTClaim string `koanf:"jwt_claim" doc:"Claim of the site's own JWT that names the account."`
-	JWKSURL  string `koanf:"jwks_url" doc:"Keys of that JWT."`
-	OnePlace bool   `koanf:"one_place" default:"false" doc:"An account has one place, however many browsers it uses."`
+	Header      string `koanf:"header" doc:"Request header in which a trusted proxy names the account. From anyone else it is neither read nor forwarded."`
+	JWTClaim    string `koanf:"jwt_claim" doc:"Claim of the site's own JWT that names the account, as sub. It comes as Authorization: Bearer, or in the cookie jwt_cookie."`
+	JWKSURL     string `koanf:"jwks_url" secret:"url" doc:"Where the public keys of that JWT are (RFC 7517): RS256, ES256 and EdDSA."`
+	JWTCookie   string `koanf:"jwt_cookie" doc:"Cookie that holds that JWT; browsers send no Authorization header with a page. Empty: none."`
+	JWTIssuer   string `koanf:"jwt_issuer" doc:"The iss that the JWT must have. Empty: any."`
+	JWTAudience string `koanf:"jwt_audience" doc:"The aud that the JWT must have among others. Empty: any."`
+	OnePlace    bool   `koanf:"one_place" default:"false" doc:"An account has one place, however many browsers it uses."`
+	Anonymous   string `koanf:"anonymous" default:"refuse" enum:"refuse,allow" doc:"Those without an account: refuse gives them no place (401 account_required), allow gives each browser a place of its own."`
+	LoginURL    string `koanf:"login_url" doc:"Where the page that refuses them leads: a path of the site outside the room, or an https address. Empty: nowhere."`
 }
 
 type Guard struct {
 	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) takes in a time, as 20/1m; behind a comma the same of the network around it (/24, /48 for IPv6), as 20/1m,200/1m. Without that a network takes ten times as many. Empty: no limit."`
-	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session, as 100/10s."`
+	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests that one session makes in a time, over all gateways, as 100/10s: so many at once after a quiet time, and then as many in each such time. Beyond it 429 session_requests; the session goes on. Empty: no limit."`
 	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none,auto,always" doc:"Work (ALTCHA) that a client does for a place. auto: while there is a line, more join than proof.join_rate, or a lottery gathers. always: for every place, also where nobody would have to wait."`
 	Proof              Proof   `koanf:"proof" doc:"How much work that is."`
 	Captcha            Captcha `koanf:"captcha" doc:"A CAPTCHA before a place is given."`

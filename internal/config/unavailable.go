@@ -23,11 +23,6 @@ var gatewayLater = []unavailable{
 	{"rooms[].queue.opens_at", nil, "leave it empty"},
 	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
 	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
-	{"rooms[].identity.header", nil, "leave it empty"},
-	{"rooms[].identity.jwt_claim", nil, "leave it empty"},
-	{"rooms[].identity.jwks_url", nil, "leave it empty"},
-	{"rooms[].identity.one_place", nil, "leave it false"},
-	{"rooms[].guard.requests_per_session", nil, "leave it empty"},
 	{"rooms[].events", nil, "leave the list empty"},
 }
 

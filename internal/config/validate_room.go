@@ -37,6 +37,10 @@ func (c *checker) rooms(cfg *Config) {
 		c.eta(at+".eta", &room.ETA)
 		c.guard(at+".guard", &room.Guard)
 		c.page(at+".page", &room.Page)
+		if _, err := room.Guard.Requests(); err != nil {
+			c.add(at+".guard.requests_per_session", "%q: %v", clip(room.Guard.RequestsPerSession), err)
+		}
+		c.identity(at+".identity", cfg, &room.Identity)
 	}
 }
 

@@ -201,6 +201,13 @@ func TestValidate(t *testing.T) {
 		{"burst of nothing", room("admission: {burst: 0}"), []string{"rooms[0].admission.burst: 0 would never admit"}},
 		{"rate beyond reason", room("admission: {rate: 1000001}"), []string{"rooms[0].admission.rate: 1000001 is too large; want at most 1000000"}},
 		{"least above most", room("admission: {min_rate: 60}"), []string{"rooms[0].admission.min_rate: 60 is more than max_rate (50)"}},
+		{"adaptive", room("admission: {strategy: adaptive, shadow: true, prometheus: {url: 'http://ann:hunter2@127.0.0.1:9091', query: min(up)}}"), nil},
+		{"adaptive from nothing", room("admission: {strategy: adaptive, min_rate: 0}"), []string{"rooms[0].admission.min_rate: is 0: a rate that has come to it could not grow any more"}},
+		{"adaptive from outside", room("admission: {strategy: adaptive, rate: 3}"), []string{"rooms[0].admission.rate: 3, with which an adaptive room begins, is not within min_rate (5) and max_rate (50)"}},
+		{"a query of nobody", room("admission: {strategy: adaptive, prometheus: {query: up}}"), []string{"rooms[0].admission.prometheus.url: is empty, and query is not"}},
+		{"a server without a query", room("admission: {strategy: adaptive, prometheus: {url: 'http://127.0.0.1:9091'}}"), []string{"rooms[0].admission.prometheus.query: is empty, and url is not"}},
+		{"a server that is none", room("admission: {strategy: adaptive, prometheus: {url: 'ann:hunter2@127.0.0.1', query: up}}"), []string{"rooms[0].admission.prometheus.url: is no address"}},
+		{"strategies", room("admission: {strategy: leaky_bucket, min_wait: 5s, head_window: 100}"), nil},
 		{"short absence", room("queue: {absence: 2m59s}"), []string{"rooms[0].queue.absence: 2m59s is too small; want at least 3m"}},
 		{"shortest absence", room("queue: {absence: 3m}"), nil},
 		{"no claim window", room("queue: {claim_window: 0s}"), []string{"rooms[0].queue.claim_window: 0s is too small; want at least 1s"}},
@@ -220,6 +227,11 @@ func TestValidate(t *testing.T) {
 		{"CORS", room("cors_origins: ['https://a.example', 'http://127.0.0.1:3000']"), nil},
 		{"bad CORS", room("cors_origins: ['*', 'https://a.example/', 'a.example', 'https://A.example', 'https://*.example']"), []string{
 			`rooms[0].cors_origins[0]: "*" is no origin`, `rooms[0].cors_origins[1]: `, `rooms[0].cors_origins[2]: `, `rooms[0].cors_origins[3]: `, `rooms[0].cors_origins[4]: `}},
+		{"estimates", room("eta: {estimator: hourly, time_zone: Europe/Berlin, weights: '0=1 12=2', seconds_per_place: 0.25}"), nil},
+		{"estimates by nobody", room("eta: {estimator: oracle}"), []string{`rooms[0].eta.estimator: "oracle" is not known`}},
+		{"estimates nowhere", room("eta: {estimator: hourly, time_zone: Berlin}"), []string{`rooms[0].eta.time_zone: "Berlin" is no time zone; want a name such as Europe/Berlin`}},
+		{"estimates without a model", room("eta: {estimator: model}"), []string{"rooms[0].eta.model_file: is missing, and estimator is model"}},
+		{"estimates of negative time", room("eta: {seconds_per_place: -1, model_max_age: -1s}"), []string{"rooms[0].eta.seconds_per_place: -1 is too small", `rooms[0].eta.model_max_age: "-1s": is negative`}},
 		{"page", room("page: {status: 503, template_file: DIR/page.html, languages: [en, ko], message: Hi, frame_ancestors: \"'self' https://a.example\"}"), nil},
 		{"redirecting page", room("page: {status: 302}"), []string{"rooms[0].page.status: 302 carries no page"}},
 		{"page without a body", room("page: {status: 204}"), []string{"rooms[0].page.status: 204 carries no page"}},
@@ -254,17 +266,12 @@ func TestValidate(t *testing.T) {
 func TestNotAvailable(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
 	rows := map[string]string{ // setting to a file that uses it
-		"tracing.otlp_endpoint":              shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"rooms[].queue.method":               room("queue: {method: lottery}"),
-		"rooms[].queue.opens_at":             room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.prequeue_at":          room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.draw_secret_file":     room("queue: {draw_secret_file: x}"),
-		"rooms[].identity.header":            room("identity: {header: X-User}"),
-		"rooms[].identity.jwt_claim":         room("identity: {jwt_claim: sub}"),
-		"rooms[].identity.jwks_url":          room("identity: {jwks_url: 'https://a.example/jwks'}"),
-		"rooms[].identity.one_place":         room("identity: {one_place: true}"),
-		"rooms[].guard.requests_per_session": room("guard: {requests_per_session: 100/10s}"),
-		"rooms[].events":                     room("events: [{name: x}]"),
+		"tracing.otlp_endpoint":          shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
+		"rooms[].queue.method":           room("queue: {method: lottery}"),
+		"rooms[].queue.opens_at":         room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
+		"rooms[].queue.prequeue_at":      room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
+		"rooms[].queue.draw_secret_file": room("queue: {draw_secret_file: x}"),
+		"rooms[].events":                 room("events: [{name: x}]"),
 	}
 	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]

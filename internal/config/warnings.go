@@ -49,6 +49,7 @@ func (c *Config) Warnings() []Problem {
 		if room.Queue.Method == "lottery" && !guarded {
 			warn(path+".queue.method", "a lottery without identity.one_place or a guard: whoever takes many places has many lots")
 		}
+		identityWarnings(path, room, warn)
 		warnStrategy(warn, path+".admission", &room.Admission)
 		if room.Admission.MaxActive > 0 && !room.Session.Renew {
 			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the line")

@@ -297,6 +297,36 @@ local function settled(s, p, id, client)
   return 'E', g.wall, g.what
 end
 
+-- An account's ids differ in their last byte, each the next after its former place has ended and while that is
+-- remembered.
+local GENERATIONS = 32
+
+-- place_of finds an account's place by the first of its ids: the id, the wall time of its admission where it is a
+-- session, and whether it is alive; else the id for a new one, nil when all are used up.
+local function place_of(s, p, base)
+  local ids, stem, from = {}, string.sub(base, 1, 15), string.byte(base, 16)
+  for n = 0, GENERATIONS - 1 do ids[n + 1] = stem .. string.char((from + n) % 256) end
+  local grants = redis.call('HMGET', GRANTS, unpack(ids))
+  local sessions, revoked = redis.call('ZMSCORE', SESSIONS, unpack(ids)), redis.call('ZMSCORE', REVOKED, unpack(ids))
+  local line, parked = redis.call('ZMSCORE', LINE, unpack(ids)), redis.call('ZMSCORE', PARKED, unpack(ids))
+  local free
+  for i, id in ipairs(ids) do
+    if num(sessions[i]) > s.now then
+      local g = grant(id)
+      return id, g and g.wall or 0, true
+    end
+    if line[i] or parked[i] then return id, nil, true end
+    local g = grants[i] and grant(id)
+    if g and g.what == 'admitted' then
+      if num(redis.call('ZSCORE', ADMITTED, id)) + p.claim_window >= s.now then return id, nil, true end
+      lapse(s, p, id, g)
+    elseif not g and not revoked[i] then
+      free = free or id
+    end
+  end
+  return free
+end
+
 -- Presence is kept beside the line in bags, one for each of 2^17 beginnings of an
 -- id (ids are 16 bytes): a record of 21 bytes in place of a member of a second
 -- sorted set, which would take 118. A record is the rest of the id, and 7 bytes

@@ -1,0 +1,115 @@
+package admission
+
+import (
+	"context"
+	"errors"
+)
+
+// generations is how many places of one account may have ended within the time that ended tickets are remembered; lua's
+// place_of has the same.
+const generations = 32
+
+// Of tells whether an id is one of those of the account whose first one is base.
+func (id ID) Of(base ID) bool {
+	return [15]byte(id[:15]) == [15]byte(base[:15]) && id[15]-base[15] < generations
+}
+
+func (id ID) generation(n int) ID {
+	id[15] += byte(n)
+	return id
+}
+
+// joinAccount gives the place of an account. held, when not Granted, is why it may not be a new one. The store finds the
+// account's id and gives the place in one step, so that devices and gateways may race.
+func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
+	snap := r.Snapshot()
+	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
+		return r.joinAccountOffline(a, t, held)
+	}
+	q := enterQ{kind: "account", id: a.ID, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
+	if a.Held || held != Granted {
+		q.kind = "held"
+	} else if a.From != (ID{}) {
+		q.t.Epoch = string(a.From[:])
+	}
+	ans, err := r.askAgain(ctx, q)
+	switch {
+	case errors.Is(err, ErrStore):
+		return r.joinAccountOffline(a, t, held)
+	case err != nil:
+		return Standing{}, Granted, err
+	case ans.code == "U" && held != Granted:
+		return Standing{}, held, nil
+	case ans.code == "U": // there is none, or From waits no longer
+		return Standing{State: Ended, Ticket: t}, Granted, nil
+	case ans.code == codeTooMany:
+		return r.refused(t, ans), TooMany, nil
+	case ans.reason == "spent":
+		return Standing{}, Spent, nil
+	}
+	fresh, id, ok := named(ans.reason)
+	if !ok {
+		return Standing{}, Granted, errors.New("admission: room_enter named no id for an account")
+	}
+	t.ID, ans.reason = id, ""
+	if q.t.Epoch != "" { // it has left the line
+		r.memory.put(a.From, remembered{standing: Standing{State: Ended, Reason: ReasonLeft, Ticket: Ticket{ID: a.From}}, at: r.c.mono()})
+	}
+	switch ans.code {
+	case "W":
+		r.wake()
+	case "A": // a token of it has to hold until it is claimed
+		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
+	}
+	s := r.standing(t, ans)
+	s.New = fresh
+	return s, Granted, nil
+}
+
+// named reads the reason of an account's place.
+func named(reason string) (fresh bool, id ID, ok bool) {
+	if reason == "" {
+		return false, id, false
+	}
+	id, ok = toID(reason[1:])
+	return reason[0] == 'n', id, ok
+}
+
+// joinAccountOffline finds the account's place among what this gateway remembers. What it cannot know is put right when
+// the store is back: the same id twice is one place.
+func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
+	now := r.c.mono()
+	free := -1
+	for n := range generations {
+		t.ID = a.ID.generation(n)
+		m, known := r.memory.get(t.ID, now)
+		switch {
+		case !known:
+			if free < 0 && !r.Revoked(t.ID) {
+				free = n
+			}
+			continue
+		case m.standing.State == Active:
+			m.client = t.Client // whoever brings the account
+			if s, _ := r.spentOffline(t, m); s.State == Active {
+				return s, Granted, nil
+			}
+		case m.standing.State == Waiting, m.standing.State == Admitted:
+			s := Standing{State: Waiting, Ticket: m.standing.Ticket, Renewed: true, Offline: true}
+			s.Ticket.Client, s.Ticket.Interval = t.Client, t.Interval
+			return s, Granted, nil
+		}
+	}
+	switch {
+	case a.Held:
+		return Standing{State: Ended, Ticket: t, Offline: true}, Granted, nil
+	case held != Granted:
+		return Standing{}, held, nil
+	case free < 0:
+		return Standing{}, Spent, nil
+	}
+	t.ID = a.ID.generation(free)
+	s, refusal, err := r.joinOffline(t)
+	s.New = true
+	return s, refusal, err
+}

@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/identity"
+	"github.com/anteroom/anteroom/gateway/pace"
+	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/token"
+)
+
+// account is whom a request is made for, where the room keeps one place for each account.
+type account struct {
+	state accountState
+	base  admission.ID // the first of its ids
+}
+
+type accountState uint8
+
+const (
+	accountNone accountState = iota // the room asks for none, or the request names none
+	accountKnown
+	accountUnclear // there is a token, and no key yet to check it with
+)
+
+// accountMost is the longest name of an account, in bytes.
+const accountMost = 256
+
+// identified is how a room finds a request's account.
+type identified struct {
+	Identity
+	header string       // in lower case
+	keys   *accountKeys // nil: no JWT names an account
+}
+
+// identify finds the request's account. It is not asked of requests with a pass.
+func (v *visit) identify() {
+	i := v.room.identity
+	if i == nil {
+		return
+	}
+	if name := v.headerAccount(i); len(name) > 0 {
+		v.account = account{accountKnown, admission.ID(v.derived("account", name))}
+		return
+	}
+	if i.keys == nil {
+		return
+	}
+	for _, raw := range v.siteTokens(i) {
+		name, err := i.keys.Account(v.g.life, raw, &i.JWT, v.now/1e6)
+		switch {
+		case err == nil:
+			v.account = account{accountKnown, admission.ID(v.derived("account", []byte(name)))}
+			return
+		case errors.Is(err, identity.ErrNoKeys):
+			v.account.state = accountUnclear
+			v.g.metrics.rejectAccount("no_keys")
+		default:
+			v.g.metrics.rejectAccount(token.Reason(err))
+		}
+	}
+}
+
+// siteTokens are the JWTs of the site's own that a request carries, at most as many as are looked at of one cookie.
+func (v *visit) siteTokens(i *identified) [][]byte {
+	var list [][]byte
+	if raw := bearer(v.req); len(raw) > 0 && !token.Ours(raw) {
+		list = append(list, raw)
+	}
+	if i.JWTCookie == "" {
+		return list
+	}
+	for _, line := range v.req.PeekAll("cookie") {
+		for pair := range bytes.SplitSeq(line, []byte(";")) {
+			name, value, _ := bytes.Cut(trimBlanks(pair), []byte("="))
+			if string(name) == i.JWTCookie && len(value) > 0 && len(list) <= sameName {
+				list = append(list, bytes.Trim(value, `"`))
+			}
+		}
+	}
+	return list
+}
+
+// bearer is the token of a request's Authorization, nil without one.
+func bearer(q *proxy.Request) []byte {
+	if raw := q.Peek("authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") {
+		return bytes.TrimLeft(raw[7:], " ")
+	}
+	return nil
+}
+
+// accountKeys are the keys of one jwks_url and what fetches them.
+type accountKeys struct {
+	*identity.Keys
+	once sync.Once
+	stop context.CancelFunc
+	life context.Context
+}
+
+// keysOf gives the keys of a room's jwks_url: the running ones where there are any, nil where it has none.
+func (g *Gateway) keysOf(i Identity, s, old *state) *accountKeys {
+	if i.JWKSURL == "" || !i.OnePlace {
+		return nil
+	}
+	k := s.keys[i.JWKSURL]
+	if k == nil && old != nil {
+		k = old.keys[i.JWKSURL]
+	}
+	if k == nil {
+		k = &accountKeys{Keys: identity.New(i.JWKSURL, g.log, g.metrics.fetchedKeys)}
+		k.life, k.stop = context.WithCancel(g.life)
+	}
+	s.keys[i.JWKSURL] = k
+	return k
+}
+
+func (k *accountKeys) start(g *Gateway) {
+	k.once.Do(func() { g.background.Go(func() { k.Run(k.life) }) })
+}
+
+// headerAccount is the account that a trusted proxy names. A name that came twice may be the visitor's own word beside
+// the proxy's, and is none.
+func (v *visit) headerAccount(i *identified) []byte {
+	if i.header == "" || !v.peer.trusted {
+		return nil
+	}
+	values := v.req.PeekAll(i.header)
+	if len(values) != 1 || len(values[0]) > accountMost {
+		return nil
+	}
+	return values[0]
+}
+
+// owns tells whether a waiting token is one of the account that the request names.
+func (v *visit) owns(w *token.Waiting) bool { return v.ours(admission.ID(w.ID)) }
+
+func (v *visit) ours(id admission.ID) bool { return id.Of(v.account.base) }
+
+// place is what asks for this visitor's place, or why there is none for them.
+func (v *visit) place() (admission.Arrival, *problem) {
+	a := admission.Arrival{Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
+	switch i := v.room.identity; {
+	case v.account.state == accountKnown:
+		a.ID, a.Keyed, a.Account = v.account.base, true, true
+	case i == nil || i.Anonymous:
+		a.ID = admission.ID(randomID())
+	case v.account.state == accountUnclear:
+		return a, problemAccounts
+	default:
+		return a, problemAccount
+	}
+	return a, nil
+}
+
+// arrival is place, or an answer that there is none.
+func (v *visit) arrival() (admission.Arrival, bool) {
+	a, p := v.place()
+	if p == nil {
+		return a, true
+	}
+	v.refuseAccount(p)
+	return a, false
+}
+
+// refuseAccount answers those who have to log in first.
+func (v *visit) refuseAccount(p *problem) {
+	v.refusedJoin("account")
+	if v.who != navigation {
+		v.refuse(p, "", "")
+	} else {
+		v.outcome = refused
+		e := page.Error{Status: p.status, Title: p.title, Detail: p.detail, Link: v.room.identity.LoginURL}
+		if words := v.room.line.Snapshot().Policy.Message; words != "" {
+			e.Detail = words
+		}
+		v.body = page.ErrorPage(v.body[:0], &e)
+		h := v.begin(p.status, typeHTML)
+		h.Set("Content-Security-Policy", page.ErrorHeader())
+		retryAfter(h, p.retry)
+		v.end()
+	}
+	if p.status == 401 {
+		v.res.Header.Set("WWW-Authenticate", `Bearer realm="account"`)
+	}
+	v.res.Header.Set("X-Waiting-Room", stateRejected)
+}
+
+// adopt makes an account's place of a ticket that was taken before its holder was known, where it was in line. Where the
+// account has a place, that one counts. A ticket that cannot be looked up now is served as it is.
+func (v *visit) adopt(w *token.Waiting) {
+	if v.account.state != accountKnown || w.Account {
+		return
+	}
+	old, err := v.room.line.Check(v.g.life, v.ticket(w, 0))
+	if err != nil || old.State != admission.Waiting || old.Offline {
+		return
+	}
+	a, _ := v.place()
+	a.From = admission.ID(w.ID)
+	s, refusal, err := v.room.line.Join(v.g.life, a)
+	if err != nil || refusal != admission.Granted || s.Offline || s.State == admission.Ended {
+		return
+	}
+	if s.State == admission.Active { // elsewhere: it is asked about with the account
+		s.Ticket.Order, s.Ticket.Fence = s.AdmittedAt, v.room.line.Snapshot().Fence
+	}
+	*w = v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+}
+
+// same gives an account's other devices the session that one of them has claimed.
+func (v *visit) same(s *admission.Standing) {
+	if v.account.state != accountKnown || s.State != admission.Ended || s.Reason != admission.ReasonClaimed {
+		return
+	}
+	a, _ := v.place()
+	a.Held = true
+	if held, refusal, err := v.room.line.Join(v.g.life, a); err == nil && refusal == admission.Granted && held.State == admission.Active {
+		*s = held
+	}
+}
+
+// accountHeaders tells the headers in which the rooms' accounts stand, in any spelling that an origin could take for them.
+func accountHeaders(rooms []*room) func(name []byte) bool {
+	var names []string
+	for _, r := range rooms {
+		if name := strings.ToLower(r.options.Identity.Header); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return func(name []byte) bool {
+		for _, n := range names {
+			if imitates(name, n) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// imitates tells whether a program that takes an underscore for a dash, as CGI does, reads one name as the other. want is
+// in lower case.
+func imitates(name []byte, want string) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if w := want[i]; c != w && !(c == '_' && w == '-' || c == '-' && w == '_') {
+			return false
+		}
+	}
+	return true
+}

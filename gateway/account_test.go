@@ -1,0 +1,272 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/token"
+)
+
+const tickets = "POST /.waiting-room/sale/tickets"
+
+// as is a request of an account, as the trusted proxy on loopback passes it on.
+func as(account string) string { return "X-Account: " + account }
+
+func members(p admission.Policy) Room {
+	return Room{ID: "sale", Policy: p, Renew: true, MaxSession: time.Hour, Identity: Identity{OnePlace: true, Header: "X-Account", LoginURL: "/login"}}
+}
+
+// fleetOf starts n gateways with one room on one store.
+func fleetOf(t testing.TB, n int, r Room) ([]*bench, *site) {
+	t.Helper()
+	s := newSite(t, "shop", nil)
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	var all []*bench
+	for range n {
+		all = append(all, start(t, client, prefix, Options{
+			Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{r}, TrustedProxies: loopback(),
+		}))
+	}
+	return all, s
+}
+
+func waitingIn(t testing.TB, a *answer) token.Waiting {
+	t.Helper()
+	w, err := testRing(t).VerifyWaiting([]byte(a.field("token")), "sale", time.Now().Unix())
+	if err != nil {
+		t.Fatalf("%v in %s", err, a.text())
+	}
+	return w
+}
+
+func bearing(a *answer) string { return "X-Waiting-Room-Token: " + a.field("token") }
+
+// Fifty devices of one account, at two gateways at once: one place in line, and then one session.
+func TestOneAccountHasOnePlace(t *testing.T) {
+	t.Parallel()
+	p := policy(0)
+	p.MaxActive = 3
+	fleet, s := fleetOf(t, 2, members(p))
+	const devices = 50
+	answers := make([]*answer, devices)
+	var all sync.WaitGroup
+	for i := range devices {
+		all.Go(func() {
+			a, err := fleet[i%2].try(tickets, as("ann"), fmt.Sprintf("User-Agent: device %d", i))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			answers[i] = a
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	taken := 0
+	for _, a := range answers {
+		if a.status == 201 {
+			taken++
+		}
+		if a.field("position") != "1" || a.field("joined_at") != answers[0].field("joined_at") || waitingIn(t, a).ID != waitingIn(t, answers[0]).ID {
+			t.Fatalf("another place:\n%s\n%s", answers[0].text(), a.text())
+		}
+	}
+	if taken != 1 {
+		t.Errorf("%d answers say that a place was taken, want 1", taken)
+	}
+	other := fleet[0].call(tickets, as("bob")).code(t, 201)
+	eventually(t, "the line is two long", func() bool { return fleet[0].line("sale").Snapshot().Waiting == 2 })
+	if waitingIn(t, other).ID == waitingIn(t, answers[0]).ID {
+		t.Error("two accounts share a place")
+	}
+
+	for _, b := range fleet {
+		reload(t, b, func(r *Room) { r.Policy.MinWait, r.Policy.Rate, r.Policy.Burst = 0, 100_000, 100_000 })
+	}
+	sessions := map[token.ID]bool{}
+	passes := make([]string, devices)
+	for i, a := range answers {
+		all.Go(func() {
+			eventually(t, "every device is let in", func() bool {
+				got, err := fleet[(i+1)%2].try("GET /.waiting-room/sale/status", as("ann"), bearing(a), fmt.Sprintf("User-Agent: device %d", i))
+				if err != nil {
+					return false
+				}
+				passes[i] = got.field("pass")
+				return passes[i] != ""
+			})
+		})
+	}
+	all.Wait()
+	for _, raw := range passes {
+		if raw != "" {
+			sessions[readPass(t, raw, "sale").Session] = true
+		}
+	}
+	if len(sessions) != 1 {
+		t.Errorf("%d sessions, want 1", len(sessions))
+	}
+	for i, raw := range passes {
+		if a := fleet[i%2].call("GET /", "X-Waiting-Room-Pass: "+raw); !strings.HasPrefix(a.body, "shop GET /") {
+			t.Fatalf("a device's pass: %s", a.text())
+		}
+	}
+	eventually(t, "one session counts", func() bool { n := fleet[0].line("sale").Snapshot().Active; return n == 1 })
+	if n := len(s.requests()); n != devices {
+		t.Errorf("%d requests reached the site, want %d", n, devices)
+	}
+	// Long after the claim, and without a ticket: the same session.
+	late := fleet[1].call("GET /", as("ann"), asJSON).code(t, 200)
+	if got := readPass(t, late.header.Get("X-Waiting-Room-Pass"), "sale"); !sessions[got.Session] {
+		t.Errorf("another device gets a session of its own: %s", late.text())
+	}
+	// Somebody else with the ticket has nothing of it.
+	for _, who := range [][]string{{as("bob")}, {}, {as("ann"), as("ann")}} {
+		a := fleet[0].call(append([]string{"POST /.waiting-room/sale/claim", bearing(answers[0]), "User-Agent: thief"}, who...)...)
+		if a.status != 410 && a.status != 401 {
+			t.Errorf("%v with ann's ticket: %s", who, a.text())
+		}
+	}
+}
+
+// reload changes the rooms of a running gateway.
+func reload(t testing.TB, b *bench, change func(*Room)) {
+	t.Helper()
+	o := b.o
+	o.Rooms = append([]Room(nil), o.Rooms...)
+	for i := range o.Rooms {
+		change(&o.Rooms[i])
+	}
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	b.o = o
+}
+
+// Without an account there is no place; whoever has one keeps it when they are logged out.
+func TestNoPlaceWithoutAnAccount(t *testing.T) {
+	t.Parallel()
+	fleet, s := fleetOf(t, 1, members(policy(0)))
+	b := fleet[0]
+	b.call(tickets).is(t, `
+401
+Cache-Control: no-store
+Content-Type: application/problem+json
+Vary: Cookie
+Www-Authenticate: Bearer realm="account"
+X-Content-Type-Options: nosniff
+X-Waiting-Room: rejected
+
+{"type":"urn:anteroom:problem:account_required","title":"Please log in","status":401,"detail":"There is one place for each account here. Log in on the site, then come back to this page.","code":"account_required"}`)
+	if a := b.call("GET /", asPage).code(t, 401); !strings.Contains(a.body, `<a href="/login">`) || strings.Contains(a.jar(), "ticket") {
+		t.Errorf("%s", a.text())
+	}
+	for _, lines := range [][]string{{"X-Account:"}, {as("ann"), as("bob")}, {as(strings.Repeat("x", accountMost+1))}} {
+		b.call(append([]string{"GET /", asJSON}, lines...)...).code(t, 401)
+	}
+	mine := b.call(tickets, as("ann")).code(t, 201)
+	if a := b.call("GET /.waiting-room/sale/status", bearing(mine)).code(t, 200); a.field("position") != "1" {
+		t.Errorf("logged out: %s", a.text())
+	}
+	if a := b.call("GET /.waiting-room/sale/status", as("bob"), bearing(mine)).code(t, 401); !strings.Contains(a.body, "token_account") {
+		t.Errorf("%s", a.text())
+	}
+	bob := b.call("GET /", asJSON, as("bob"), "Cookie: wr_sale_ticket="+mine.field("token")).code(t, 202)
+	if bob.field("position") != "2" {
+		t.Errorf("bob with ann's ticket: %s", bob.text())
+	}
+	if n := len(s.requests()); n != 0 {
+		t.Errorf("%d requests reached the site", n)
+	}
+}
+
+// What only a trusted proxy may say is neither believed from others nor passed on.
+func TestForgedAccount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q %q %q", r.Header["X-Account"], r.Header["X_account"], r.Header["X-Account-Kind"])
+	})
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+		Origins: []proxy.Config{originAt("shop", s.URL)},
+		Rooms:   []Room{members(policy(0)), {ID: "open", Paths: []string{"/open"}, Policy: policy(5)}},
+	})
+	b.call(tickets, as("ann")).code(t, 401)
+	if a := b.call("GET /open", as("ann"), "x_account: ann", "X-Account-Kind: free", asJSON).code(t, 200); a.body != `[] [] ["free"]` {
+		t.Errorf("the site is told %s", a.body)
+	}
+	o := b.o
+	o.TrustedProxies = loopback()
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	if a := b.call("GET /open", as("ann"), asJSON).code(t, 200); a.body != `["ann"] [] []` {
+		t.Errorf("behind a trusted proxy the site is told %s", a.body)
+	}
+}
+
+// Somebody who waits and then logs in keeps their place, which is the account's from then on.
+func TestLoggingInKeepsThePlace(t *testing.T) {
+	t.Parallel()
+	r := members(policy(0))
+	r.Identity.Anonymous = true
+	fleet, _ := fleetOf(t, 2, r)
+	b := fleet[0]
+	first := b.call(tickets).code(t, 201)
+	b.call(tickets).code(t, 201)
+	in := b.call("GET /.waiting-room/sale/status", as("ann"), bearing(first)).code(t, 200)
+	w := waitingIn(t, in)
+	if in.field("position") != "1" || in.field("joined_at") != first.field("joined_at") || !w.Account || w.ID == waitingIn(t, first).ID {
+		t.Errorf("%s", in.text())
+	}
+	if a := fleet[1].call(tickets, as("ann")).code(t, 200); waitingIn(t, a).ID != w.ID || waitingIn(t, a).Order != w.Order {
+		t.Errorf("the other device: %s", a.text())
+	}
+	// The former ticket is spent: nobody else gets in with it, nor does another account take it over.
+	if a := fleet[1].call("GET /.waiting-room/sale/status", bearing(first)); a.field("state") != "ended" {
+		t.Errorf("the former ticket: %s", a.text())
+	}
+	if a := b.call(tickets, as("eve"), bearing(first)).code(t, 201); a.field("position") != "3" {
+		t.Errorf("eve with ann's former ticket: %s", a.text())
+	}
+	// An account that has a place keeps that one.
+	second := b.call(tickets).code(t, 201)
+	if a := b.call("GET /.waiting-room/sale/status", as("ann"), bearing(second)).code(t, 200); waitingIn(t, a).ID != w.ID || a.field("position") != "1" {
+		t.Errorf("ann with another browser's ticket: %s", a.text())
+	}
+}
+
+// After a place has ended, by its holder or an operator, the account takes another.
+func TestAnAccountsNextPlace(t *testing.T) {
+	t.Parallel()
+	fleet, _ := fleetOf(t, 1, members(policy(0)))
+	b := fleet[0]
+	seen := map[token.ID]bool{}
+	for n := range 32 {
+		a := b.call(tickets, as("ann")).code(t, 201)
+		w := waitingIn(t, a)
+		if seen[w.ID] {
+			t.Fatal("a place that has ended is given again")
+		}
+		seen[w.ID] = true
+		b.call("GET /.waiting-room/sale/status", as("ann"), bearing(a)).code(t, 200)
+		if n%2 == 0 {
+			b.call("DELETE /.waiting-room/sale/tickets", as("ann"), bearing(a)).code(t, 204)
+			continue
+		}
+		if err := b.core.Room("sale", b.o.Rooms[0].Policy).RemoveTicket(t.Context(), "ops", admission.ID(w.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a := b.call(tickets, as("ann")).code(t, 429); !strings.Contains(a.body, "account_spent") {
+		t.Errorf("%s", a.text())
+	}
+}

@@ -1,0 +1,195 @@
+// Package identity finds out which account a site's own JWT names: it fetches the site's public keys, keeps them while
+// they cannot be fetched, and remembers the tokens that it has checked.
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	neturl "net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/token"
+)
+
+const (
+	refresh    = 5 * time.Minute  // between two fetches while all is well
+	retry      = 15 * time.Second // and while the keys cannot be fetched
+	apart      = 5 * time.Second  // the least time between two, however many unknown keys are shown
+	patience   = time.Second      // how long a request waits for keys that are being fetched
+	fetchLimit = 5 * time.Second
+	sizeLimit  = 1 << 20 // bytes of a key set
+)
+
+// ErrNoKeys means that no keys could be fetched yet, so that nothing can be said of a token.
+var ErrNoKeys = errors.New("identity: the keys of accounts are not known yet")
+
+// Keys are a site's public keys, by their address. Its methods are safe for concurrent use.
+type Keys struct {
+	url     string
+	name    string // url without a password
+	log     *slog.Logger
+	observe func(ok bool)
+	client  *http.Client
+	current atomic.Pointer[token.AccountKeys]
+	seen    cache
+
+	mu    sync.Mutex
+	tried time.Time     // when the last fetch began
+	next  chan struct{} // closed when the fetch that is asked for or under way has ended; nil: there is none
+	wake  chan struct{}
+}
+
+// New makes keys that Run fetches. observe, if not nil, is told of every fetch.
+func New(url string, log *slog.Logger, observe func(ok bool)) *Keys {
+	if observe == nil {
+		observe = func(bool) {}
+	}
+	name := ""
+	if u, err := neturl.Parse(url); err == nil {
+		name = u.Redacted()
+	}
+	return &Keys{
+		url: url, name: name, log: log, observe: observe, wake: make(chan struct{}, 1),
+		client: &http.Client{
+			Timeout:   fetchLimit,
+			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: fetchLimit},
+			CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+				if len(via) > 3 {
+					return errors.New("more than three redirects")
+				}
+				return nil
+			},
+		},
+	}
+}
+
+// Run fetches the keys at once, every few minutes, and when a token names one that is not known, until ctx ends.
+func (k *Keys) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+		case <-timer.C:
+		}
+		k.mu.Lock()
+		if k.next == nil {
+			k.next = make(chan struct{})
+		}
+		done := k.next
+		k.tried = time.Now()
+		k.mu.Unlock()
+
+		keys, err := k.fetch(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		k.observe(err == nil)
+		after := refresh
+		switch {
+		case err != nil:
+			if !failing {
+				k.log.Warn("the keys of accounts cannot be fetched; those that are known go on to count", "url", k.name, "known", k.current.Load() != nil, "error", err)
+			}
+			after = retry
+		case failing:
+			k.log.Info("the keys of accounts are fetched again", "url", k.name)
+			fallthrough
+		default:
+			k.current.Store(keys)
+		}
+		failing = err != nil
+		timer.Reset(after)
+		k.mu.Lock()
+		k.next = nil
+		k.mu.Unlock()
+		close(done)
+	}
+}
+
+func (k *Keys) fetch(ctx context.Context) (*token.AccountKeys, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/jwk-set+json, application/json")
+	resp, err := k.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d, want 200", resp.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, sizeLimit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) > sizeLimit:
+		return nil, fmt.Errorf("more than %d bytes", sizeLimit)
+	}
+	return token.ParseAccountKeys(body)
+}
+
+// Account gives the account that a JWT names. now is in seconds of the store's clock. The error is a token.Rejection, or
+// ErrNoKeys. A token of an unknown key waits, at most for a second, for keys that are fetched because of it; that is done
+// once in five seconds, whatever is shown. rules must be the same pointer for the same rules.
+func (k *Keys) Account(ctx context.Context, raw []byte, rules *token.AccountRules, now int64) (string, error) {
+	if len(raw) > token.AccountMaxLength {
+		return "", token.ErrTooLong
+	}
+	keys := k.current.Load()
+	e := k.seen.slot(raw)
+	if account, ok := e.look(keys, rules, now); ok {
+		return account, nil
+	}
+	account, expires, err := check(keys, raw, rules, now)
+	if keys == nil || errors.Is(err, token.ErrKey) {
+		if fetched := k.newer(ctx, keys); fetched != keys {
+			keys = fetched
+			account, expires, err = check(keys, raw, rules, now)
+		}
+	}
+	if err == nil {
+		e.keep(keys, rules, account, expires)
+	}
+	return account, err
+}
+
+func check(keys *token.AccountKeys, raw []byte, rules *token.AccountRules, now int64) (string, int64, error) {
+	if keys == nil {
+		return "", 0, ErrNoKeys
+	}
+	return keys.Account(string(raw), rules, now)
+}
+
+// newer waits for other keys than those in hand, where they may come.
+func (k *Keys) newer(ctx context.Context, had *token.AccountKeys) *token.AccountKeys {
+	k.mu.Lock()
+	done := k.next
+	if done == nil && k.current.Load() == had && time.Since(k.tried) >= apart {
+		done = make(chan struct{})
+		k.next = done
+		k.wake <- struct{}{} // empty, as long as there was no next
+	}
+	k.mu.Unlock()
+	if done != nil {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return k.current.Load()
+}

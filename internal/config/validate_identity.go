@@ -1,0 +1,84 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// notAccounts are headers whose values are something else, whoever sets them.
+var notAccounts = []string{"host", "cookie", "authorization", "connection", "content-length", "content-type", "transfer-encoding",
+	"upgrade", "te", "trailer", "expect", "forwarded", "user-agent", "accept", "origin", "referer", "via", "date", "idempotency-key"}
+
+func (c *checker) identity(at string, cfg *Config, i *Identity) {
+	if name := strings.ToLower(i.Header); name != "" {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			c.add(at+".header", "%q is no header name; want for instance X-Account-Id", clip(i.Header))
+		case slices.Contains(notAccounts, name) || strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "x-waiting-room-") || strings.HasPrefix(name, "sec-"):
+			c.add(at+".header", "%q says something else; want a header of your proxy's own, for instance X-Account-Id", i.Header)
+		case len(cfg.TrustedProxies) == 0:
+			c.add(at+".header", "is believed from trusted_proxies only, and that is empty; name your proxies there")
+		}
+	}
+	switch {
+	case i.JWTClaim != "" && i.JWKSURL == "":
+		c.add(at+".jwks_url", "is missing: without keys the claim %q cannot be checked", clip(i.JWTClaim))
+	case i.JWKSURL != "" && i.JWTClaim == "":
+		c.add(at+".jwt_claim", "is missing: it says which claim names the account, most often sub")
+	case i.JWTClaim == "" && (i.JWTCookie != "" || i.JWTIssuer != "" || i.JWTAudience != ""):
+		c.add(at+".jwt_claim", "is missing, and jwt_cookie, jwt_issuer and jwt_audience are used with it only")
+	}
+	if i.JWKSURL != "" {
+		if u, err := url.Parse(i.JWKSURL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
+			c.add(at+".jwks_url", "is no address; want for instance https://shop.example/.well-known/jwks.json")
+		}
+	}
+	if i.JWTCookie != "" && !httpguts.ValidHeaderFieldName(i.JWTCookie) {
+		c.add(at+".jwt_cookie", "%q is no cookie name", clip(i.JWTCookie))
+	}
+	if i.OnePlace && i.Header == "" && i.JWTClaim == "" {
+		c.add(at+".one_place", "needs to know the account; give header, or jwt_claim and jwks_url")
+	}
+	if i.LoginURL != "" {
+		u, err := url.Parse(i.LoginURL)
+		path := err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(i.LoginURL, "/") && !strings.HasPrefix(i.LoginURL, "//") && !strings.Contains(i.LoginURL, "\\")
+		if !path && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+			c.add(at+".login_url", "%q is no address; want a path such as /login, or one that begins with https://", clip(i.LoginURL))
+		}
+	}
+}
+
+// mostRequests is the largest number in guard.requests_per_session.
+const mostRequests = 100_000
+
+// Requests is the limit of requests_per_session; the zero value is none.
+func (g *Guard) Requests() (Quota, error) {
+	if g.RequestsPerSession == "" {
+		return Quota{}, nil
+	}
+	return ParseQuota(g.RequestsPerSession, mostRequests)
+}
+
+// identityWarnings tells what of a room's identity is rarely meant.
+func identityWarnings(path string, room *Room, warn func(path, message string)) {
+	i := &room.Identity
+	switch {
+	case !i.OnePlace && (i.Header != "" || i.JWTClaim != ""):
+		warn(path+".identity.one_place", "is false: accounts are named, and nothing is made of it")
+	case i.OnePlace && i.Anonymous == "allow":
+		warn(path+".identity.anonymous", "allow: whoever logs out, or never logs in, has a place beside the account's")
+	case i.OnePlace && slices.Contains(room.Paths, "/") && len(room.Bypass) == 0 && strings.HasPrefix(i.LoginURL, "/"):
+		warn(path+".identity.login_url", "lies in the room, which nobody enters without an account; let its path past the room with bypass")
+	case i.OnePlace && slices.Contains(room.Paths, "/") && len(room.Bypass) == 0 && i.LoginURL == "":
+		warn(path+".paths", "everything is behind the room, and nobody enters it without an account: they must be able to log in elsewhere, or by a bypass")
+	}
+	if i.OnePlace && i.JWTClaim != "" && i.Header == "" && i.JWTCookie == "" {
+		warn(path+".identity.jwt_cookie", "is empty: browsers send no Authorization header when they open a page, so only programs have accounts")
+	}
+	if i.OnePlace && i.JWTClaim != "" && i.JWTIssuer == "" && i.JWTAudience == "" {
+		warn(path+".identity.jwt_audience", "neither it nor jwt_issuer is set: every JWT of these keys counts, whatever it was made for")
+	}
+}

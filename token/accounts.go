@@ -1,0 +1,270 @@
+package token
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	// AccountMaxLength is the longest JWT of a site that is looked at, in bytes: such tokens carry more than ours.
+	AccountMaxLength = 8192
+	// AccountLeeway is how far the site's clock and the store's may be apart, in seconds.
+	AccountLeeway = 60
+	// accountName is the longest name of an account, in bytes.
+	accountName = 256
+	// accountKeysMost bounds a key set.
+	accountKeysMost = 100
+)
+
+// accountAlgorithms are those that a site may sign with: what its public keys alone can check.
+var accountAlgorithms = []string{"RS256", "ES256", EdDSA}
+
+// AccountKeys are the public keys that a site signs its own JWTs with. A key decides the only algorithm that is accepted
+// for it (RFC 8725 §3.1). Immutable.
+type AccountKeys struct {
+	list []accountKey
+}
+
+type accountKey struct {
+	id, alg string
+	public  any
+}
+
+// AccountRules say which JWTs name an account, and where.
+type AccountRules struct {
+	Claim    string // that names it: a string, or a whole number
+	Issuer   string // iss; empty: any
+	Audience string // one of aud; empty: any
+}
+
+// ParseAccountKeys reads a JWK set (RFC 7517, 7518, 8037). Keys for other uses, of other kinds and with unknown
+// parameters are left out; one that is of a known kind and broken or weak is an error, as is a set without any.
+func ParseAccountKeys(jwks []byte) (*AccountKeys, error) {
+	var set struct {
+		Keys []struct {
+			Kty, Use, Alg, Kid, Crv, X, Y, N, E string
+			Ops                                 []string `json:"key_ops"`
+		} `json:"keys"`
+	}
+	if err := json.Unmarshal(jwks, &set); err != nil {
+		return nil, fmt.Errorf("token: the key set is not JSON as in RFC 7517: %w", err)
+	}
+	if len(set.Keys) > accountKeysMost {
+		return nil, fmt.Errorf("token: the key set has %d keys, at most %d are taken", len(set.Keys), accountKeysMost)
+	}
+	keys := &AccountKeys{}
+	for _, k := range set.Keys {
+		if k.Use != "" && k.Use != "sig" || len(k.Ops) > 0 && !contains(k.Ops, "verify") {
+			continue
+		}
+		var alg string
+		var public any
+		var err error
+		switch {
+		case k.Kty == "RSA":
+			alg = "RS256"
+			public, err = rsaKey(k.N, k.E)
+		case k.Kty == "EC" && k.Crv == "P-256":
+			alg = "ES256"
+			public, err = p256Key(k.X, k.Y)
+		case k.Kty == "OKP" && k.Crv == "Ed25519":
+			alg = EdDSA
+			public, err = ed25519Key(k.X)
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("token: key %.64q of the set: %w", k.Kid, err)
+		case public == nil || k.Alg != "" && k.Alg != alg && !(alg == EdDSA && k.Alg == "Ed25519"):
+			continue
+		}
+		keys.list = append(keys.list, accountKey{k.Kid, alg, public})
+	}
+	if len(keys.list) == 0 {
+		return nil, fmt.Errorf("token: none of the set's %d keys is for RS256, ES256 or EdDSA", len(set.Keys))
+	}
+	return keys, nil
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}
+
+func rsaKey(n, e string) (any, error) {
+	modulus, err := strict64.DecodeString(n)
+	if err != nil {
+		return nil, errors.New("n is not base64url")
+	}
+	exponent, err := strict64.DecodeString(e)
+	if err != nil || len(exponent) == 0 || len(exponent) > 4 {
+		return nil, errors.New("e is not base64url of a small number")
+	}
+	k := &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(new(big.Int).SetBytes(exponent).Int64())}
+	if bits := k.N.BitLen(); bits < 2048 || bits > 8192 {
+		return nil, fmt.Errorf("an RSA key of %d bits; 2048 to 8192 are taken", bits)
+	}
+	if k.E < 3 || k.E%2 == 0 || k.E > 1<<31-1 {
+		return nil, errors.New("e is no exponent")
+	}
+	return k, nil
+}
+
+func p256Key(x, y string) (any, error) {
+	const size = 32
+	point := make([]byte, 1, 1+2*size)
+	point[0] = 4 // uncompressed (SEC 1 §2.3.3)
+	for _, text := range []string{x, y} {
+		b, err := strict64.DecodeString(text)
+		if err != nil || len(b) != size {
+			return nil, errors.New("x and y are not base64url of 32 bytes each")
+		}
+		point = append(point, b...)
+	}
+	k, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+	if err != nil {
+		return nil, errors.New("x and y are no point of P-256")
+	}
+	return k, nil
+}
+
+func ed25519Key(x string) (any, error) {
+	b, err := strict64.DecodeString(x)
+	if err != nil || len(b) != ed25519.PublicKeySize {
+		return nil, errors.New("x is not base64url of 32 bytes")
+	}
+	return ed25519.PublicKey(b), nil
+}
+
+// Account checks a site's JWT and gives the account that it names, and until when, in seconds of the store's clock, as now
+// is. exp must be there, nbf may be; both with AccountLeeway. Every error is a Rejection: ErrKey where the set has no key
+// for the token, so that a newer set may.
+func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (account string, expires int64, err error) {
+	if len(raw) > AccountMaxLength {
+		return "", 0, ErrTooLong
+	}
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(accountAlgorithms), jwt.WithStrictDecoding(), jwt.WithJSONNumber(), jwt.WithExpirationRequired(),
+		jwt.WithLeeway(AccountLeeway * time.Second), jwt.WithTimeFunc(func() time.Time { return time.Unix(now, 0) }),
+	}
+	if rules.Issuer != "" {
+		options = append(options, jwt.WithIssuer(rules.Issuer))
+	}
+	if rules.Audience != "" {
+		options = append(options, jwt.WithAudience(rules.Audience))
+	}
+	claims := jwt.MapClaims{}
+	if _, err := jwt.NewParser(options...).ParseWithClaims(raw, claims, k.key); err != nil {
+		return "", 0, rejection(err)
+	}
+	exp, err := claims.GetExpirationTime()
+	if err != nil || exp == nil {
+		return "", 0, ErrClaims
+	}
+	switch name := claims[rules.Claim].(type) {
+	case string:
+		account = name
+	case json.Number:
+		account = name.String()
+		if strings.ContainsAny(account, ".eE") {
+			return "", 0, ErrClaims
+		}
+	}
+	if account == "" || len(account) > accountName {
+		return "", 0, ErrClaims
+	}
+	return account, min(exp.Unix(), now+MaxLife) + AccountLeeway, nil
+}
+
+// key finds the key of a token by its kid; without one, the only key of its algorithm.
+func (k *AccountKeys) key(t *jwt.Token) (any, error) {
+	if _, critical := t.Header["crit"]; critical {
+		return nil, ErrCritical
+	}
+	id, named := t.Header["kid"].(string)
+	if _, given := t.Header["kid"]; given && !named {
+		return nil, ErrHeader
+	}
+	if typ, _ := t.Header["typ"].(string); ourType(typ) {
+		return nil, ErrType
+	}
+	var found *accountKey
+	for i := range k.list {
+		switch key := &k.list[i]; {
+		case named && key.id == id && key.alg == t.Method.Alg():
+			return key.public, nil
+		case !named && key.alg == t.Method.Alg() && found == nil:
+			found = key
+		case !named && key.alg == t.Method.Alg():
+			return nil, ErrKey // which one is not said
+		}
+	}
+	if found == nil {
+		return nil, ErrKey
+	}
+	return found.public, nil
+}
+
+// rejection puts what jwt says of a token into our words.
+func rejection(err error) error {
+	var own *Rejection
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.Is(err, jwt.ErrTokenExpired), errors.Is(err, jwt.ErrTokenNotValidYet):
+		return ErrExpired
+	case errors.Is(err, jwt.ErrTokenInvalidIssuer):
+		return ErrIssuer
+	case errors.Is(err, jwt.ErrTokenInvalidAudience):
+		return ErrAudience
+	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing), errors.Is(err, jwt.ErrTokenInvalidClaims):
+		return ErrClaims
+	case errors.Is(err, jwt.ErrTokenMalformed):
+		return ErrMalformed
+	case strings.Contains(err.Error(), "signing method"):
+		return ErrAlgorithm
+	}
+	return ErrSignature
+}
+
+func ourType(typ string) bool {
+	for _, t := range types {
+		if strings.EqualFold(typ, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// Ours tells by its header whether a JWT means to be one of Anteroom's, good or not, rather than a site's.
+func Ours(raw []byte) bool {
+	if len(raw) > MaxLength {
+		return false
+	}
+	head, _, ok := strings.Cut(string(raw), ".")
+	if !ok {
+		return false
+	}
+	text, err := base64.RawURLEncoding.DecodeString(head)
+	if err != nil {
+		return false
+	}
+	var h struct {
+		Typ string `json:"typ"`
+	}
+	return json.Unmarshal(text, &h) == nil && ourType(h.Typ)
+}
