@@ -56,6 +56,22 @@ func (v View) WaitCoverage() (float64, bool) {
 	return 1 - missed, ok
 }
 
+// Guard is what joining costs: tries that a proof of work takes at most now, proofs that made a place, and joins that were
+// given none, by reason, on this gateway since it started; false where a place costs nothing.
+func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) {
+	r := v.room
+	if !r.options.Guard.asks() && r.options.Policy.Joins == 0 {
+		return 0, 0, nil, false
+	}
+	refused = map[string]int64{}
+	for reason, c := range r.metrics.refused {
+		if n := counted(c); n > 0 {
+			refused[reason] = n
+		}
+	}
+	return r.numberNow(), counted(r.metrics.proofs["accepted"]), refused, true
+}
+
 // OriginStats gives an origin's p95 time to first byte (seconds) and share of failed requests over the last minute; zeros
 // while it was asked nothing.
 func (g *Gateway) OriginStats(id string) (p95, failed float64) {
