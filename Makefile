@@ -35,7 +35,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
-	@tools/need.sh gcc redis-server chromium npm
+	@tools/need.sh gcc redis-server chromium npm prometheus
 	@tools/npm.sh
 	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
 	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) ./...
@@ -43,6 +43,11 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	$(GO) test -vet=off -timeout 3m ./gateway ./gateway/proxy ./token ./eta/...
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
+
+.PHONY: adaptive
+adaptive: ## Watch an adaptive room follow an origin from 100 visitors/s to 40 and back; 4.5 minutes
+	@tools/need.sh redis-server
+	E2E_LONG=1 $(GO) test -count=1 -vet=off -v -run 'TestAdaptiveSettles' ./test/e2e
 
 .PHONY: browser
 browser: ## Run the browser tests alone

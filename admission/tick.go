@@ -44,7 +44,10 @@ func (r *Room) loop(ctx context.Context) {
 // pause is the time to the next tick.
 func (r *Room) pause() time.Duration {
 	s := r.Snapshot()
-	if r.lease.left == 0 && r.lease.keep > 0 {
+	r.ticking.Lock() // an operator's change ticks too
+	broke := r.lease.left == 0 && r.lease.keep > 0
+	r.ticking.Unlock()
+	if broke {
 		return r.c.o.Tick // it has nothing to let the next one in with
 	}
 	if s.Known && !r.down.Load() && s.Waiting+s.Parked+s.Admitted+s.Active == 0 && r.length(s) == 0 {

@@ -6,6 +6,9 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/token"
 )
@@ -82,4 +85,13 @@ func (v *visit) tellRefused(code int, o *outlook, w *token.Waiting, s *admission
 	out := v.status(o, w, &prospect{}, stateRejected)
 	out.reason, out.refresh = reasonOf(s), seconds(s.Retry)
 	v.json(code, &out)
+}
+
+// counted reads a counter.
+func counted(c prometheus.Counter) int64 {
+	var m dto.Metric
+	if c.Write(&m) != nil {
+		return 0
+	}
+	return int64(m.GetCounter().GetValue())
 }

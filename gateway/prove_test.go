@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	altcha "github.com/altcha-org/altcha-lib-go"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -110,6 +111,36 @@ X-Waiting-Room: proof
 	}
 	b.call("GET /.waiting-room/free/challenge").code(t, 404)
 	b.call("POST /.waiting-room/free/tickets", "", proof).code(t, 201) // which asks for none
+}
+
+// Where no place is given nobody works for one.
+func TestNobodyWorksForARoomThatIsShut(t *testing.T) {
+	t.Parallel()
+	full := policy(0)
+	full.Capacity = 1
+	b := guarded(t, Room{ID: "sale", Paths: []string{"/"}, Policy: full, Guard: Guard{Proof: ProofAlways, Effort: light}})
+	tickets := "POST /.waiting-room/sale/tickets"
+	for _, path := range []string{"POST /.waiting-room/sale/tickets", "GET /buy"} {
+		b.call(path, asJSON).code(t, 428)
+	}
+	b.call(tickets, "", b.proof("sale")).code(t, 201)
+	shut := func(code string) {
+		t.Helper()
+		eventually(t, code, func() bool { return b.call(tickets, asJSON).field("code") == code })
+		for _, path := range []string{tickets, "GET /buy"} {
+			if a := b.call(path, asJSON).code(t, 503); a.field("code") != code {
+				t.Errorf("%s: %s", path, a.text())
+			}
+		}
+		if page := b.call("GET /buy", asPage).code(t, 503); strings.Contains(page.body, `data-state="proof"`) {
+			t.Errorf("%s: the page asks for work", code)
+		}
+	}
+	shut("room_full")
+	if err := b.line("sale").Drain(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	shut("room_draining")
 }
 
 func jti(t testing.TB, a *answer) string {
@@ -231,4 +262,23 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-src https://challenges.cloudflare.com") {
 		t.Errorf("the policy: %s", csp)
 	}
+}
+
+func FuzzParseJoin(f *testing.F) {
+	for _, seed := range []string{
+		"", "{}", "null", "[]", `{"nonce":"a"}`, `{"altcha":"e30=","captcha":"x","nonce":"ü"}`, `{"altcha":null}`, `{"captcha":""}`, `{"other":1}`, `{"nonce":"a","nonce":"b"}`, "{\"\xff\":1}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		j, field, detail := parseJoin(body)
+		switch {
+		case detail != "" && j != (joining{}):
+			t.Errorf("%q: %+v and %s", body, j, detail)
+		case !utf8.ValidString(field), !utf8.ValidString(j.nonce + j.altcha + j.captcha):
+			t.Errorf("%q: no UTF-8 in %q or %+v", body, field, j)
+		case len([]rune(j.nonce)) > nonceMax, len(j.captcha) > 4*guard.TokenMost, len(j.altcha) > 4*guard.ProofMost:
+			t.Errorf("%q: too long", body)
+		}
+	})
 }

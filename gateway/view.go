@@ -31,10 +31,13 @@ func (g *Gateway) Views() []View {
 // Wait forecasts how long somebody who joins now would wait.
 func (v View) Wait() eta.Estimate {
 	o := v.room.outlook()
+	e := o.forecast.At(o.snapshot.Waiting)
 	if o.snapshot.Known && o.snapshot.Waiting == 0 && !o.snapshot.Policy.Paused {
-		return eta.Estimate{Known: true}
+		e = eta.Estimate{Known: true}
 	}
-	return o.forecast.At(o.snapshot.Waiting)
+	least := o.snapshot.Policy.MinWait.Seconds()
+	e.Seconds, e.Low, e.High = max(e.Seconds, least), max(e.Low, least), max(e.High, least)
+	return e
 }
 
 // WaitError is the median of promised over real waits in the last quarter of an hour; false while nobody was let in who had been promised anything.
@@ -51,6 +54,22 @@ const errorWindow = 15 * time.Minute
 func (v View) WaitCoverage() (float64, bool) {
 	_, missed, ok := v.room.kept.look(time.Now(), errorWindow, 0.5)
 	return 1 - missed, ok
+}
+
+// Guard is what joining costs: tries that a proof of work takes at most now, proofs that made a place, and joins that were
+// given none, by reason, on this gateway since it started; false where a place costs nothing.
+func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) {
+	r := v.room
+	if !r.options.Guard.asks() && r.options.Policy.Joins == 0 {
+		return 0, 0, nil, false
+	}
+	refused = map[string]int64{}
+	for reason, c := range r.metrics.refused {
+		if n := counted(c); n > 0 {
+			refused[reason] = n
+		}
+	}
+	return r.numberNow(), counted(r.metrics.proofs["accepted"]), refused, true
 }
 
 // OriginStats gives an origin's p95 time to first byte (seconds) and share of failed requests over the last minute; zeros

@@ -36,6 +36,15 @@ type Room struct {
 	// WaitCoverage is the share of late waits that lay within the promised range; false
 	// while unknown. May be nil.
 	WaitCoverage func() (float64, bool)
+	// Guard is what joining costs, and who was refused; false where a place costs nothing. May be nil.
+	Guard func() (Guard, bool)
+}
+
+// Guard is what stands before a place. Totals are this gateway's, since it started.
+type Guard struct {
+	Number  int64            // tries that a proof of work takes at most now; 0: none is asked for
+	Proofs  int64            // accepted
+	Refused map[string]int64 // joins that were given no place, by reason; those that there were
 }
 
 // Role says what a token may do.

@@ -31,6 +31,7 @@ type roomView struct {
 	Origin     originView    `json:"origin"`
 	Adaptive   *adaptiveView `json:"adaptive,omitempty"`
 	Budget     *budgetView   `json:"budget,omitempty"`
+	Guard      *guardView    `json:"guard,omitempty"`
 	StoreAge   *float64      `json:"store_age_seconds,omitempty"`
 	Paused     bool          `json:"paused"`
 	Draining   bool          `json:"draining"`
@@ -47,6 +48,13 @@ type budgetView struct {
 	Rate     thousandth `json:"rate"`
 	Expected thousandth `json:"expected"`
 	Lines    int64      `json:"rooms_waiting"`
+}
+
+// guardView is what a place costs; the totals are this gateway's.
+type guardView struct {
+	Number  int64            `json:"proof_number"`
+	Proofs  int64            `json:"proofs"`
+	Refused map[string]int64 `json:"joins_refused"`
 }
 
 type originView struct {
@@ -231,6 +239,11 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		p95, errorRate := c.o.OriginStats(room.Origin)
 		if finite(p95) && finite(errorRate) {
 			v.Origin = originView{P95: tidy(p95), ErrorRate: tidy(errorRate)}
+		}
+	}
+	if room.Guard != nil {
+		if g, there := room.Guard(); there {
+			v.Guard = &guardView{Number: g.Number, Proofs: g.Proofs, Refused: g.Refused}
 		}
 	}
 	if b := room.File.Budget; room.File.Budgeted {

@@ -282,6 +282,7 @@
         const share = limit > 0 ? Math.min(1, r.rate / limit) : 0;
         $r('.bar i').style.width = (100 * share).toFixed(1) + '%';
         set($r('.health'), [r.oldest_wait_seconds ? 'Longest wait so far ' + span(r.oldest_wait_seconds) : '',
+          r.guard ? 'refused joins ' + measured(Object.values(r.guard.joins_refused).reduce((a, b) => a + b, 0)) + (r.guard.proof_number ? ', a proof is ' + measured(r.guard.proof_number) + ' hashes at most' : '') : '',
           r.eta_error ? 'promised / real wait ' + measured(r.eta_error) + ', in range ' + Math.round(100 * (r.eta_coverage || 0)) + ' %' : '',
           r.adaptive ? 'origin ' + r.adaptive.state + (r.adaptive.pinned ? ', rate set by hand' : '') + (r.adaptive.target === undefined ? '' :
             ', target ' + some.format(r.adaptive.target) + '/s of ' + some.format(r.adaptive.min_rate) + ' to ' + some.format(r.adaptive.max_rate) + (r.adaptive.shadow ? ' (shadow)' : '')) +
