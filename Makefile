@@ -35,14 +35,19 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
-	@tools/need.sh gcc redis-server chromium npm
+	@tools/need.sh gcc redis-server chromium npm prometheus
 	@tools/npm.sh
 	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
 	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) ./...
 	# What the race detector cannot follow: the proxy's own system calls, and allocations.
-	$(GO) test -vet=off -timeout 3m ./gateway ./gateway/proxy ./token ./eta
+	$(GO) test -vet=off -timeout 3m ./gateway ./gateway/proxy ./token ./eta/...
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
+
+.PHONY: adaptive
+adaptive: ## Watch an adaptive room follow an origin from 100 visitors/s to 40 and back; 4.5 minutes
+	@tools/need.sh redis-server
+	E2E_LONG=1 $(GO) test -count=1 -vet=off -v -run 'TestAdaptiveSettles' ./test/e2e
 
 .PHONY: browser
 browser: ## Run the browser tests alone
@@ -88,6 +93,19 @@ chaos: ## Let a crowd in through 8 gateways that are killed and stopped over a R
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/chaos ./chaos
 	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"}
+
+.PHONY: eta
+eta: ## Hold every estimator of waits against made-up sales and print how they did; ETA_FLAGS: bin/gateway eta backtest --help
+	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
+	@bin/gateway eta backtest --model eta/testdata/model.json $${ETA_FLAGS:-}
+
+.PHONY: eta-train
+eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (NDJSON of gateway eta export) or made-up days
+	@tools/need.sh python3-sklearn
+	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
+	@bin/gateway eta backtest $${ETA_HISTORY:---synthetic --seed 101 --seeds 4} --examples bin/eta-examples.ndjson
+	@$$(tools/need.sh --python) tools/eta-train/train.py bin/eta-examples.ndjson > bin/eta-model.json.new
+	@mv bin/eta-model.json.new bin/eta-model.json && echo "bin/eta-model.json" >&2
 
 .PHONY: lint
 lint: ## gofmt, golangci-lint and the shell scripts' syntax

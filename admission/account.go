@@ -58,6 +58,10 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	switch ans.code {
 	case "W":
 		r.wake()
+	case "P": // a lottery gathers: nothing is kept of it before the opening
+		if fresh {
+			ans.reason = claimedFirst
+		}
 	case "A": // a token of it has to hold until it is claimed
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
 	}

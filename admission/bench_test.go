@@ -231,3 +231,32 @@ func BenchmarkMemory(b *testing.B) {
 		m.put(id, remembered{standing: Standing{State: Active, Ticket: Ticket{ID: id}}})
 	}
 }
+
+// BenchmarkPlacesByID is what a place costs the store whose id it may know, in batches of the largest size; an account's
+// has to be looked for under all of its ids.
+func BenchmarkPlacesByID(b *testing.B) {
+	for _, kind := range []string{"keyed", "account"} {
+		b.Run(kind, func(b *testing.B) {
+			core, err := New(Options{Client: redistest.Server(b).Client(), Timeout: 10 * time.Second, Log: quiet()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			p := basePolicy
+			p.MinWait = time.Hour
+			r := core.Room("sale", p)
+			if err := r.Tick(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			qs := make([]enterQ, batchMost)
+			for n := 0; b.Loop(); n++ {
+				for i := range qs {
+					qs[i] = enterQ{kind: kind, id: testID(), client: testClient(1), grace: 255}
+				}
+				if _, err := r.sendEnter(b.Context(), qs); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batchMost), "ns/place")
+		})
+	}
+}

@@ -16,6 +16,8 @@ type depthsCollector struct {
 	pending, ready, nonReady, inFlight, active, gated        *prometheus.Desc
 	jain, accuracy, level, backoff, throttles, spins, age    *prometheus.Desc
 	workers, workersActive, workersIdle, unacked, unackedMax *prometheus.Desc
+	rate, leader, pinned, p95, failed                        *prometheus.Desc
+	peopleP95, peopleFailed, peopleWaiting, gateways         *prometheus.Desc
 }
 
 func newDepthsCollector(m *Metrics) *depthsCollector {
@@ -42,13 +44,23 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 		workersActive: d("workers_active", "Workers that run a job."),
 		workersIdle:   d("workers_idle", "Workers that run nothing."),
 		unacked:       d("acks_waiting", "Ended runs whose ack the store has not taken yet."),
+		rate:          d("rate_found", "Global rate that was found."),
+		leader:        d("rate_leader", "1 while this process finds the rate."),
+		pinned:        d("rate_pinned", "1 while operators set the rate, over the one that is found."),
+		p95:           d("downstream_seconds", "Run time that 95 of 100 jobs kept of late."),
+		failed:        d("downstream_error_ratio", "Share of runs that failed or were refused of late."),
+		peopleP95:     d("people_seconds", "Time to first byte that 95 of 100 visitors' requests kept of late."),
+		peopleFailed:  d("people_error_ratio", "Share of visitors' requests that failed of late."),
+		peopleWaiting: d("people_waiting", "Visitors in line for the origin."),
+		gateways:      d("people_gateways", "Gateways that told of the origin in the last seconds."),
 		unackedMax:    d("acks_waiting_limit", "Running and unacknowledged runs at which no more is started."),
 	}
 }
 
 func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy,
-		c.level, c.backoff, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax} {
+		c.level, c.backoff, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
+		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways} {
 		out <- d
 	}
 }
@@ -61,7 +73,7 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	c.m.mu.Lock()
-	d, at, known, pool := c.m.last, c.m.at, c.m.known, c.m.pool
+	d, at, known, pool, steer := c.m.last, c.m.at, c.m.known, c.m.pool, c.m.steer
 	c.m.mu.Unlock()
 	if pool != nil {
 		l := pool.look(false)
@@ -70,6 +82,18 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.workersIdle, float64(max(0, l.size-l.active)))
 		gauge(c.unacked, float64(l.unacked))
 		gauge(c.unackedMax, float64(l.limit))
+	}
+	if steer != nil {
+		flag := map[bool]float64{true: 1}
+		gauge(c.rate, float64(steer.found)/1000)
+		gauge(c.leader, flag[steer.leader])
+		gauge(c.pinned, flag[steer.pinned])
+		gauge(c.p95, steer.jobs.P95.Seconds())
+		gauge(c.failed, steer.jobs.ErrorRate())
+		gauge(c.peopleP95, steer.people.P95.Seconds())
+		gauge(c.peopleFailed, steer.people.ErrorRate())
+		gauge(c.peopleWaiting, float64(steer.people.Waiting))
+		gauge(c.gateways, float64(steer.people.Gateways))
 	}
 	if !known {
 		return

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -40,6 +41,10 @@ type Options struct {
 	// BaseBackoff and MaxBackoff. Where the tenant's congestion backoff is longer, that holds.
 	RetryBase, RetryMost time.Duration
 	// Callback signs a body and POSTs it to a group's callback_url; nil: callbacks are left to other processes.
+	// Pace is how the global rate is found; SetPace changes it.
+	Pace Pace
+	// People reads how visitors of an origin fare; required where Pace.People is set.
+	People   func(ctx context.Context, origin string) (admission.OriginHealth, error)
 	Callback func(ctx context.Context, url string, body []byte) error
 	// CallbackBody writes the group as the API shows it. It is required with Callback.
 	CallbackBody func(g store.Group) ([]byte, error)
@@ -58,6 +63,7 @@ type engineStore interface {
 	reductions
 	callbacks
 	historian
+	steerStore
 }
 
 var _ engineStore = (*store.Store)(nil)
@@ -69,6 +75,7 @@ type Engine struct {
 	handlers map[string]Handler
 	reducers map[string]Reducer
 	pool     *pool
+	pace     atomic.Pointer[Pace]
 	mu       sync.Mutex // of handlers and reducers
 	started  atomic.Bool
 }
@@ -92,7 +99,7 @@ func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, erro
 	e := &Engine{o: o, store: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
 		pool: newPool(size, 2*o.Worker.Batch)}
 	o.Metrics.attach(e.pool)
-	return e, nil
+	return e, e.SetPace(o.Pace)
 }
 
 // complete fills in defaults and finds what cannot be.
@@ -191,6 +198,16 @@ func (e *Engine) Types() []string {
 	return slices.Sorted(maps.Keys(e.handlers))
 }
 
+// SetPace changes how the global rate is found.
+func (e *Engine) SetPace(p Pace) error {
+	if p.People != "" && e.o.People == nil {
+		return errors.New("bulk: Pace.People needs Options.People")
+	}
+	p.Policy.MaxErrorRate = MaxErrors
+	e.pace.Store(&p)
+	return nil
+}
+
 // Resize changes the number of workers, 0 to MaxWorkers; jobs that run go on. With autoscaling, n is kept within its bounds
 // and goes on following the work from there.
 func (e *Engine) Resize(n int) error {
@@ -228,7 +245,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	runs := newRegistry()
 	acks := newAcker(e.store, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
 	base := context.WithoutCancel(ctx) // what runs ends in an order of its own
-	w := &workers{handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log, timeout: o.Worker.JobTimeout,
+	runsOfLate := &recent{}
+	w := &workers{recent: runsOfLate, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log, timeout: o.Worker.JobTimeout,
 		maxResult: o.MaxResult, base: o.RetryBase, most: o.RetryMost}
 	w.ctx, w.cancel = context.WithCancel(base)
 	watch := newWatcher(e.store,
@@ -241,6 +259,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	watching := begin(base, watch.run)
 	dispatching := begin(base, (&dispatcher{store: e.store, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.store, metrics: m, role: h.role("stats")}).run)
+	steering := begin(base, (&steerer{store: e.store, pace: &e.pace, people: o.People, recent: runsOfLate, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {
 		if o.Worker.Count != NoWorkers {
 			(&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, start: w.start, giveBack: w.giveBack, runs: runs,
@@ -274,6 +293,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	dispatching.stop()
 	watching.stop()
 	counting.stop()
+	steering.stop()
 	if left > 0 {
 		log.Error("the store did not take the last acks: these jobs run again when their leases have ended", "jobs", left)
 	}

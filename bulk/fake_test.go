@@ -138,6 +138,11 @@ func (m *memory) Pull(_ context.Context, want int) (store.Pulled, error) {
 	return p, after
 }
 
+func (m *memory) Steer(context.Context, string, int64, int64, string) (store.Steering, error) {
+	before, after := m.call("Steer")
+	return store.Steering{}, errors.Join(before, after)
+}
+
 func (m *memory) Reclaim(_ context.Context, known []int64) (int64, error) {
 	before, after := m.call("Reclaim")
 	if before != nil {

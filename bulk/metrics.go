@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/control"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -42,6 +44,7 @@ type Metrics struct {
 	known bool
 	last  store.Depths
 	at    time.Time
+	steer *steered // nil: the rate is as configured
 	pool  *pool
 }
 
@@ -231,6 +234,21 @@ func (m *Metrics) depths(d store.Depths, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last, m.at, m.known = d, now, true
+}
+
+// steered is what is known of the search for the global rate.
+type steered struct {
+	jobs   control.Health
+	people admission.OriginHealth
+	found  int64
+	leader bool
+	pinned bool
+}
+
+func (m *Metrics) steered(s *steered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.steer = s
 }
 
 func (m *Metrics) attach(p *pool) {

@@ -107,6 +107,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.attach(newPool(1, 1))
 	m.depths(store.Depths{}, time.Now())
 	m.ObserveStore("bulk_pull", 0, nil)
+	m.steered(&steered{})
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m.collectors...)
 	families, err := reg.Gather()

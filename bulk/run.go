@@ -65,6 +65,7 @@ type workers struct {
 	pool      *pool
 	runs      *registry
 	acks      *acker
+	recent    *recent
 	metrics   *Metrics
 	log       *slog.Logger
 	timeout   time.Duration
@@ -176,6 +177,7 @@ func (w *workers) end(r *run, a store.Ack) {
 	l := &r.leased
 	a.Key, a.Fence, a.Took = l.Key, l.Fence, time.Since(r.began)
 	w.metrics.ran(l.Type, &a)
+	w.recent.ran(&a)
 	w.acks.add(r, a)
 	w.pool.finish()
 }

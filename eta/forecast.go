@@ -63,7 +63,7 @@ const quantile = 1.2816
 // (the fluid limit of a queue with impatient customers: O. Garnett, A. Mandelbaum, M. Reiman, Designing a Call Center with
 // Impatient Customers, 2002, §4). Where r is expected to change, the same is done stretch by stretch.
 //
-// Without learnt errors the range is that of the admissions' randomness. With k = n people, index of dispersion D of the
+// Without learnt errors the range is that of the admissions' randomness. With k = rT of them, index of dispersion D of the
 // admissions and relative error s of r, the k-th admission comes after k/r on average, and by the central limit theorem for
 // renewal processes (D. R. Cox, Renewal Theory, 1962, §3.3) its variance for a known r is D·k/r². With an r that is itself
 // uncertain the relative deviation is
@@ -84,12 +84,12 @@ func (f *Forecast) At(ahead int64) Estimate {
 	if len(f.knots) > 0 {
 		return f.corrected(seconds)
 	}
-	factor := f.factor(k)
+	factor := f.factor(seconds)
 	return Estimate{Seconds: seconds, Low: seconds / factor, High: seconds * factor, Known: true}
 }
 
-func (f *Forecast) factor(k float64) float64 {
-	return 1 + quantile*math.Sqrt(f.dispersion/k+f.spread*f.spread)
+func (f *Forecast) factor(seconds float64) float64 {
+	return 1 + quantile*math.Sqrt(f.dispersion/(f.rate*seconds)+f.spread*f.spread)
 }
 
 // seconds until n people have left the line.

@@ -11,7 +11,7 @@ const (
 	leastTraced = 2.0  // s; less is not followed
 	outcomes    = 1024 // that are counted
 	missed      = 0.10 // share of waits that may lie below a range, and above
-	gain        = 0.16 // of a usual error, by which a miss widens a range
+	gain        = 0.20 // of a usual error, by which a miss widens a range
 	scaleShare  = 0.05 // of a new error in the usual one
 	leastScale  = 0.002
 	mostWidth   = 3.0  // natural logarithm of the widest range
@@ -100,7 +100,7 @@ func (e *spread) note(off, low, high, weight float64) {
 		*e = spread{known: true, below: low, above: high, usual: (high - low) / 2 / quantile}
 	}
 	e.usual = max(e.usual+(min(math.Abs(off), mostWidth)-e.usual)*scaleShare*weight, leastScale)
-	step := func(end float64) float64 { return gain * weight * max(e.usual, end/4) }
+	step := func(end float64) float64 { return gain * weight * max(e.usual, end/3) }
 	move := func(end float64, out bool) float64 {
 		if out {
 			return min(end+step(end)*(1-missed), mostWidth)

@@ -270,3 +270,92 @@ func TestAnAccountsNextPlace(t *testing.T) {
 		t.Errorf("%s", a.text())
 	}
 }
+
+// One ticket from before the login, shown by fifty accounts at once: it becomes the place of one of them.
+func TestOneTicketForManyAccounts(t *testing.T) {
+	t.Parallel()
+	r := members(policy(0))
+	r.Identity.Anonymous = true
+	fleet, _ := fleetOf(t, 2, r)
+	early := fleet[0].call(tickets).code(t, 201)
+	fleet[0].call(tickets).code(t, 201)
+	answers := make([]*answer, 50)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			var err error
+			if answers[i], err = fleet[i%2].try(tickets, as(fmt.Sprint("account ", i)), bearing(early)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	first := 0
+	for _, a := range answers {
+		if w := waitingIn(t, a); w.Account && w.Order == waitingIn(t, early).Order {
+			first++
+		}
+	}
+	if first != 1 {
+		t.Errorf("%d accounts took over one place", first)
+	}
+}
+
+// Turning one place an account on, or off, sends nobody back.
+func TestTurningAccountsOnKeepsPlaces(t *testing.T) {
+	t.Parallel()
+	r := members(policy(0))
+	r.Identity.OnePlace = false
+	fleet, _ := fleetOf(t, 1, r)
+	b := fleet[0]
+	var line []*answer
+	for range 5 {
+		line = append(line, b.call(tickets).code(t, 201))
+	}
+	reload(t, b, func(r *Room) { r.Identity.OnePlace = true })
+	for i, a := range line {
+		poll := []string{"GET /.waiting-room/sale/status", bearing(a)}
+		if i != 2 { // who has not logged in waits on
+			poll = append(poll, as(fmt.Sprint("account ", i)))
+		}
+		next := b.call(poll...).code(t, 200)
+		if next.field("position") != fmt.Sprint(i+1) {
+			t.Errorf("the %d. of the line: %s", i+1, next.text())
+		}
+		if i != 2 {
+			line[i] = next
+		}
+	}
+	reload(t, b, func(r *Room) { r.Identity.OnePlace = false })
+	for i, a := range line {
+		if next := b.call("GET /.waiting-room/sale/status", bearing(a)).code(t, 200); next.field("position") != fmt.Sprint(i+1) {
+			t.Errorf("the %d. of the line: %s", i+1, next.text())
+		}
+	}
+}
+
+// Ids that are derived differ by kind, room and words, wherever the boundary between two words stands.
+func TestDerivedIDs(t *testing.T) {
+	t.Parallel()
+	v := &visit{state: &state{options: Options{IDKey: testSecret}}, room: &room{id: "sale"}}
+	seen := map[token.ID]string{}
+	note := func(what string, id token.ID) {
+		if before, taken := seen[id]; taken {
+			t.Errorf("%s and %s have one id", before, what)
+		}
+		seen[id] = what
+	}
+	note("account ann", v.derived("account", []byte("ann")))
+	note("account ann, nothing", v.derived("account", []byte("ann"), nil))
+	note("account an, n", v.derived("account", []byte("an"), []byte("n")))
+	note("account a, nn", v.derived("account", []byte("a"), []byte("nn")))
+	note("key ann", v.derived("idempotency-key", []byte("ann")))
+	v.room = &room{id: "sal"}
+	note("room sal, account ann", v.derived("account", []byte("ann")))
+	note("room sal, account eann", v.derived("account", []byte("eann")))
+	v.state.options.IDKey = []byte(strings.Repeat("another key ", 3))
+	note("another key, account ann", v.derived("account", []byte("ann")))
+}

@@ -60,6 +60,9 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	}
 	switch out.Kind {
 	case proxy.KindClientGone, proxy.KindBadRequest, proxy.KindBodyTimeout, proxy.KindBodyLarge: // the client's fault
+		if out.Kind == proxy.KindClientGone {
+			to.measure(&out, false, v.start)
+		}
 	default:
 		failed := out.Err != nil || out.Status >= 500
 		to.recent.add(v.start, out.FirstByte.Seconds(), failed)
@@ -94,13 +97,24 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 // stale is how long a request may have taken for its time to first byte to be news.
 const stale = 10 * time.Second
 
-// measure counts a request for the controller of adaptive rates. A tunnel says nothing of how busy the origin is, nor does a
+// impatient is how long a client has to have waited for its leaving to say something of the origin.
+const impatient = time.Second
+
+// measure counts a request for the controller of adaptive rates. Who left after a long wait would have waited longer still:
+// an origin that answers nobody any more has no other witnesses. A tunnel says nothing of how busy the origin is, nor does a
 // stream or a download that began long ago; what failed counts whenever it did.
 func (u *upstream) measure(out *proxy.Outcome, failed bool, start time.Time) {
-	if !failed && (out.Upgraded || out.FirstByte <= 0 || time.Since(start) > out.FirstByte+stale) {
+	took := out.FirstByte
+	switch passed := time.Since(start); {
+	case failed:
+	case out.Kind == proxy.KindClientGone && took <= 0:
+		if took = passed; took < impatient {
+			return
+		}
+	case out.Upgraded || took <= 0 || passed > took+stale:
 		return
 	}
-	u.health.Add(out.FirstByte, failed)
+	u.health.Add(took, failed)
 }
 
 // ours tells which cookies never reach an origin: those of every room.

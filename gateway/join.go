@@ -80,6 +80,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		v.reject(refusal, &s)
 		return
 	}
+	v.promised = wait{} // of a ticket that it may have brought
 	o := v.room.outlook()
 	switch s.State {
 	case admission.Active:
@@ -103,7 +104,9 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 	}
 	v.remember()
 	p := v.room.prospect(o, s.Ticket.Order)
-	v.promised = p.wait
+	if code == 201 { // a repeat joined before, and was told something else then
+		v.promised = p.wait
+	}
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
 	out := v.status(o, &w, &p, stateWaiting)
 	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token

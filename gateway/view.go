@@ -31,10 +31,13 @@ func (g *Gateway) Views() []View {
 // Wait forecasts how long somebody who joins now would wait.
 func (v View) Wait() eta.Estimate {
 	o := v.room.outlook()
+	e := o.forecast.At(o.snapshot.Waiting)
 	if o.snapshot.Known && o.snapshot.Waiting == 0 && !o.snapshot.Policy.Paused {
-		return eta.Estimate{Known: true}
+		e = eta.Estimate{Known: true}
 	}
-	return o.forecast.At(o.snapshot.Waiting)
+	least := o.snapshot.Policy.MinWait.Seconds()
+	e.Seconds, e.Low, e.High = max(e.Seconds, least), max(e.Low, least), max(e.High, least)
+	return e
 }
 
 // WaitError is the median of promised over real waits in the last quarter of an hour; false while nobody was let in who had been promised anything.

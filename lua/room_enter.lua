@@ -19,7 +19,7 @@
 --   signed  the same, by the gateway itself: it gave the place while the store was away
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
--- With W, A and C the reason of account and held is n for a place that was given now, else o, and its id.
+-- With P, W, A and C the reason of account and held is n for a place that was given now, else o, and its id.
 -- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
 -- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
 -- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
@@ -79,6 +79,11 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local have = waiting(s, p, id, grace)
+  if have and ep ~= '' and ep ~= '?' and ep ~= s.epoch and ord > 0 and ord < have and s.now - seen <= p.absence then
+    -- The store lost the room, and another device of the account was sooner to come to it: the older place counts.
+    redis.call('ZADD', LINE, str(ord), id)
+    s.came, s.abandons, have = s.came + 1, s.abandons + 1, ord
+  end
   if have then return put('W', have, 0, '') end
   if ep == '?' then
     ord = s.tick + s.adj + ord
@@ -139,7 +144,7 @@ local function account(kind, base, client, grace, from, ah)
     return put('U', 0, 0, '')
   end
   local code = out[#out - 3]
-  if code == 'W' or code == 'A' or code == 'C' then out[#out] = (joined > before and 'n' or 'o') .. id end
+  if code == 'W' or code == 'A' or code == 'C' or code == 'P' then out[#out] = (joined > before and 'n' or 'o') .. id end
 end
 
 for i = 5, #ARGV, 9 do

@@ -17,9 +17,24 @@ found() {
 		done
 		return 1
 		;;
+	python3-sklearn) [ -n "$(python)" ] ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
+
+# python: the first interpreter that has scikit-learn; the system's comes before others only where those lack it.
+python() {
+	for p in python3 /usr/bin/python3; do
+		if "$p" -c 'import sklearn' >/dev/null 2>&1; then
+			echo "$p"
+			return
+		fi
+	done
+}
+if [ "${1:-}" = --python ]; then
+	python
+	exit
+fi
 
 missing=()
 for c in "$@"; do
@@ -33,6 +48,7 @@ package() {
 	apt-gcc) echo gcc libc6-dev ;;
 	apt-chromium) if apt-cache show chromium >/dev/null 2>&1; then echo chromium; else echo chromium-browser; fi ;;
 	brew-gcc) echo gcc ;;
+	brew-python3-sklearn) echo scikit-learn ;;
 	brew-redis-server) echo redis ;;
 	brew-npm) echo node ;;
 	brew-chromium) echo --cask google-chrome ;;

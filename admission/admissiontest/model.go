@@ -146,7 +146,7 @@ func (m *Model) settled(now int64, id admission.ID, c admission.Client) (admissi
 }
 
 func (m *Model) remember(now int64, g *Grant) {
-	g.ForgetAt = now + m.P.Absence.Microseconds() + memory
+	g.ForgetAt = max(g.ForgetAt, now+m.P.Absence.Microseconds()+memory)
 }
 
 func (m *Model) end(now int64, id admission.ID, what string) {
@@ -214,8 +214,11 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	return admission.Waiting
 }
 
-// accountIDs is how many ids an account has.
-const accountIDs = 32
+// accountIDs is how many ids an account has; month is for how long the first is remembered once there is a second, µs.
+const (
+	accountIDs = 32
+	month      = 31 * 24 * 3600 * 1_000_000
+)
 
 // Account is a device of an account, whose first id is the arrival's: the place that it has, or a new one.
 func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
@@ -227,6 +230,9 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 		id = base
 		id[len(id)-1] += byte(n)
 		if m.Sessions[id] > now {
+			if g := m.Grants[base]; g != nil && id != base {
+				g.ForgetAt = max(g.ForgetAt, now+month)
+			}
 			m.adopt(now, a, nil)
 			return admission.Active, id, false
 		}
@@ -245,6 +251,9 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 		if alive {
 			break
 		}
+	}
+	if g := m.Grants[base]; g != nil && (id != base || !alive) { // the first is remembered, so that the others are found
+		g.ForgetAt = max(g.ForgetAt, now+month)
 	}
 	switch {
 	case alive:

@@ -95,7 +95,7 @@ func TestAlwaysWithinBounds(t *testing.T) {
 		}
 		p.MaxRate = p.MinRate + rapid.Int64Range(0, 1_000_000_000).Draw(t, "range")
 		s := State{Rate: whole.Draw(t, "rate"), Level: Level(rapid.IntRange(0, 3).Draw(t, "level")), At: whole.Draw(t, "at"), Cut: whole.Draw(t, "cut"),
-			Ceiling: whole.Draw(t, "ceiling"), Baseline: whole.Draw(t, "baseline"), Pain: whole.Draw(t, "pain"), Better: whole.Draw(t, "better"),
+			From: whole.Draw(t, "from"), Ceiling: whole.Draw(t, "ceiling"), P95: whole.Draw(t, "last p95"), Slope: whole.Draw(t, "slope"), Baseline: whole.Draw(t, "baseline"), Pain: whole.Draw(t, "pain"), Better: whole.Draw(t, "better"),
 			Raised: whole.Draw(t, "raised"), Hold: whole.Draw(t, "hold")}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			h := Health{Requests: whole.Draw(t, "requests"), Errors: whole.Draw(t, "errors"), P95: time.Duration(whole.Draw(t, "p95")),

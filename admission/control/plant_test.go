@@ -16,6 +16,7 @@ type plant struct {
 	smooth   bool                    // latency grows on the way to the capacity; else only beyond it
 	noise    float64                 // σ of the logarithm of a latency
 	spread   float64                 // seconds over which a visitor's requests come
+	entry    float64                 // seconds within which a visitor hears of the admission
 	demand   float64                 // visitors a second that want in; 0: any number
 	delay    int                     // seconds by which the measurements are late
 	gateways int
@@ -44,7 +45,7 @@ func (p plant) run(seconds int) []second {
 	s := State{Rate: p.start}
 	policy := p.policy
 	var out []second
-	due := make([]float64, int((p.spread+2)/plantStep)+2) // requests by the step in which they come, a ring
+	due := make([]float64, int((p.spread+p.entry+2)/plantStep)+2) // requests by the step in which they come, a ring
 	var backlog, credit, utilized float64
 	perGateway := make([][]Histogram, seconds) // by second
 	var admitted []float64
@@ -63,9 +64,10 @@ func (p plant) run(seconds int) []second {
 			at := sec*int(1/plantStep) + i
 			for ; credit >= 1; credit-- {
 				row.admitted++
-				due[at%len(due)]++
+				in := at + int(p.rng.Float64()*p.entry/plantStep)
+				due[in%len(due)]++
 				for range requests - 1 {
-					due[(at+int(p.rng.Float64()*p.spread/plantStep))%len(due)]++
+					due[(in+int(p.rng.Float64()*p.spread/plantStep))%len(due)]++
 				}
 			}
 			n := due[at%len(due)]
@@ -172,8 +174,10 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 		{"1 s late", 0.7, 30, func(p *plant) { p.delay = 1 }},
 		{"2 s late", 0.7, 50, func(p *plant) { p.delay = 2 }},
 		{"2 s late, with the load", 0.5, 30, func(p *plant) { p.delay, p.smooth = 2, true }},
-		{"long visits", 0.7, 30, func(p *plant) { p.spread = 8 }},
-		{"long visits, with the load", 0.5, 30, func(p *plant) { p.spread, p.smooth = 8, true }},
+		{"long visits", 0.7, 35, func(p *plant) { p.spread = 8 }},
+		{"long visits, with the load", 0.45, 30, func(p *plant) { p.spread, p.smooth = 8, true }},
+		{"visitors who poll", 0.7, 40, func(p *plant) { p.entry, p.spread, p.delay = 3, 4.5, 1 }},
+		{"visitors who poll, with the load", 0.45, 30, func(p *plant) { p.entry, p.spread, p.delay, p.smooth = 3, 4.5, 1, true }},
 		{"a narrow range", 0.7, 30, func(p *plant) { p.policy.MaxRate, p.policy.MinRate = 110_000, 20_000 }},
 		{"a wide range", 0.7, 30, func(p *plant) { p.policy.MaxRate, p.policy.MinRate = 1_000_000, 1_000 }},
 	} {
@@ -189,6 +193,11 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 					var most float64
 					for _, r := range rows[span[0]+row.after : span[1]] {
 						errs, reqs, most = errs+r.errors, reqs+r.requests, max(most, r.rate/r.capacity)
+					}
+					if k != 1 { // what is begun with, or grown to, is not over the capacity at any time
+						for _, r := range rows[span[0]:span[1]] {
+							most = max(most, r.rate/r.capacity)
+						}
 					}
 					n, swing := turns(rows[span[0]+row.after : span[1]])
 					text := fmt.Sprintf("seed %d, %3.0f visitors/s: settled after %2d s, then at most %.2f of it, %.3f %% errors, %d turns, swing %.2f",

@@ -15,7 +15,10 @@ type State struct {
 
 	// Of the gradient.
 	Cut      int64 `json:"cut,omitempty"`      // when it was cut last
+	From     int64 `json:"from,omitempty"`     // and from what
 	Ceiling  int64 `json:"ceiling,omitempty"`  // the rate at which the origin was overloaded last; 0: none is known
+	P95      int64 `json:"p95,omitempty"`      // µs, of the last call
+	Slope    int64 `json:"slope,omitempty"`    // µs a second by which that grows
 	Baseline int64 `json:"baseline,omitempty"` // µs; p95 of a healthy origin, frozen while it is not
 	Pain     int64 `json:"pain,omitempty"`     // how far it was beyond its targets when that was looked at last, thousandths
 
@@ -59,9 +62,10 @@ const latest = 1 << 60
 
 // clean drops what cannot be: a text may come from a store that others write to, and from a clock that was ahead.
 func (s State) clean(now int64) State {
-	for _, v := range []*int64{&s.Rate, &s.At, &s.Cut, &s.Ceiling, &s.Baseline, &s.Pain, &s.Better, &s.Raised, &s.Hold} {
+	for _, v := range []*int64{&s.Rate, &s.At, &s.Cut, &s.From, &s.Ceiling, &s.P95, &s.Baseline, &s.Pain, &s.Better, &s.Raised, &s.Hold} {
 		*v = min(latest, max(0, *v))
 	}
+	s.Slope = min(1e9, max(-1e9, s.Slope))
 	for _, v := range []*int64{&s.At, &s.Cut, &s.Better, &s.Raised} {
 		*v = min(*v, max(0, now))
 	}

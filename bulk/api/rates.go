@@ -131,7 +131,8 @@ type limitsView struct {
 	Global    float64 `json:"global"`
 	PerTenant float64 `json:"per_tenant"` // 0: a guaranteed share
 	Burst     float64 `json:"burst"`
-	Live      bool    `json:"live"` // set by an operator, over the configuration
+	Live      bool    `json:"live"`     // set by an operator, over the configuration
+	Adaptive  bool    `json:"adaptive"` // global is what was found, not what was set
 }
 
 func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) error {
@@ -146,7 +147,7 @@ func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) 
 }
 
 func okLimits(w http.ResponseWriter, l store.Limits) error {
-	return ok(w, limitsView{tidy(l.Global), tidy(l.PerTenant), tidy(l.Burst), l.Live})
+	return ok(w, limitsView{tidy(l.Global), tidy(l.PerTenant), tidy(l.Burst), l.Live, l.Adaptive})
 }
 
 var limitsFields = []field[store.LimitsPatch]{

@@ -77,6 +77,11 @@ func shardKeys(prefix string, shard int) []string {
 	return keys
 }
 
+// steerKey holds what the processes that search for a shard's rate know of each other.
+func steerKey(prefix string, shard int) string {
+	return prefix + ":{bulk:" + strconv.Itoa(shard) + "}:steer"
+}
+
 // layoutKey holds the version of the data layout of the bulk engine.
 func layoutKey(prefix string) string { return prefix + ":{bulk:0}:layout" }
 

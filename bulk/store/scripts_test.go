@@ -40,6 +40,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	ok(s.Ping(ctx))
 	_, err = s.SetLimits(ctx, LimitsPatch{Global: new(500.0), GlobalGiven: true})
 	ok(err)
+	_, err = s.Steer(ctx, "0 0|0 0", 0, 0, "")
+	ok(err)
 	_, err = s.SetTenant(ctx, Tenant{Name: "acme", Weight: 2})
 	ok(err)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", CallbackURL: "http://127.0.0.1:1/"})

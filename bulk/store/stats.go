@@ -185,7 +185,7 @@ func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits
 		return Limits{}, Tenant{}, refuse(CodeNotFound, "tenant %q: it has no groups and no settings", tenant)
 	}
 	rate := func(i int) float64 { return float64(r.int(i)) / 1000 }
-	return Limits{Global: rate(0), PerTenant: rate(1), Burst: rate(2), Live: r.int(3) == 1},
+	return Limits{Global: rate(0), PerTenant: rate(1), Burst: rate(2), Live: r.int(3) == 1, Adaptive: r.int(10) == 1},
 		Tenant{Name: tenant, Weight: rate(4), Rate: rate(5), Groups: r.int(6), InFlight: r.int(7), Served: r.int(8)}, nil
 }
 

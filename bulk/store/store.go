@@ -26,6 +26,7 @@ type Settings struct {
 	Global    float64 // jobs a second over all tenants, up to three decimals
 	Burst     float64 // 0: max(1, 100 ms of the rate)
 	PerTenant float64 // 0: a guaranteed share, not a cap
+	Adaptive  bool    // Global is where the search for the rate begins; see Steer
 	Limiter   string  // gcra, fixed_window
 
 	Policy string // fair, score
@@ -137,7 +138,7 @@ func (s *Store) Configure(c Settings) error {
 		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
 		c.Lease.Microseconds(), c.MaxRetries, c.MaxCrashes, c.PendingPerTenant,
 		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedSilence.Microseconds(),
-		c.StatsRetention.Microseconds(),
+		c.StatsRetention.Microseconds(), flag(c.Adaptive),
 	} {
 		words = append(words, strconv.FormatInt(n, 10))
 	}

@@ -249,6 +249,7 @@ type Congestion struct {
 type Limits struct {
 	Global, PerTenant, Burst float64
 	Live                     bool // an operator set them
+	Adaptive                 bool // Global is one that was found (Settings.Adaptive), not set by an operator
 }
 
 // LimitsPatch names the rates to change: those that are given. A given nil goes back to the configuration, and what is not given stays as

@@ -41,7 +41,9 @@ func (w *worker) take(next *config.Bulk) error {
 	if err != nil {
 		return err
 	}
-	err = w.store.Configure(storeSettings(next))
+	if err = w.store.Configure(storeSettings(next)); err == nil {
+		err = w.engine.SetPace(pace(next))
+	}
 	if err == nil && next.Worker.Count != w.cfg.Worker.Count {
 		err = w.engine.Resize(next.Worker.Count)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/store"
@@ -27,6 +28,7 @@ import (
 type worker struct {
 	cfg        *config.Bulk // in force
 	store      *store.Store
+	gateways   *admission.Core
 	engine     *bulk.Engine
 	processors map[string]*processor
 	callbacks  *caller
@@ -63,6 +65,13 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	name, _ := cli.BuildVersion(version)
 	w.metrics = bulk.NewMetrics(w.registry, name)
 	if w.store, err = newStore(cfg, opened, log, w.metrics.ObserveStore); err != nil {
+		return err
+	}
+	// It reads what gateways say of their origins; it runs no room.
+	w.gateways, err = admission.New(admission.Options{
+		Client: opened.Client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: w.metrics.ObserveStore,
+	})
+	if err != nil {
 		return err
 	}
 	if err := w.build(); err != nil {
@@ -110,6 +119,7 @@ func (w *worker) build() error {
 			Count: count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
 			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
 		},
+		Pace: pace(cfg), People: w.gateways.OriginHealth,
 		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,
 		Callback: w.callbacks.post, CallbackBody: api.CallbackBody, Metrics: w.metrics, Log: w.log,
 	})

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/redisurl"
@@ -74,6 +76,7 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 		PendingPerTenant: cfg.Limits.PendingPerTenant,
 		KeepJobs:         cfg.Retention.Jobs, KeepGroups: cfg.Retention.Groups, KeepDead: cfg.Retention.Dead, UnsealedSilence: unsealedSilence,
 	}
+	s.Adaptive = cfg.Adaptive.Enabled || cfg.PeopleFirst.Origin != ""
 	switch cfg.Durability {
 	case "replica":
 		s.WaitReplicas = 1
@@ -87,4 +90,13 @@ func newStore(cfg *config.Bulk, s *storeopen.Store, log *slog.Logger, observe fu
 	return store.New(store.Options{
 		Client: s.Client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log, Observe: observe,
 	})
+}
+
+// pace is how the global rate is found.
+func pace(cfg *config.Bulk) bulk.Pace {
+	a := cfg.Adaptive
+	return bulk.Pace{
+		Policy: control.Policy{MinRate: int64(a.MinRate), MaxRate: int64(a.MaxRate), TargetP95: a.TargetP95},
+		Begin:  int64(cfg.Rate.Global), Jobs: a.Enabled, People: cfg.PeopleFirst.Origin,
+	}
 }

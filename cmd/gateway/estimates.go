@@ -32,6 +32,11 @@ func estimates(c *config.ETA) (o eta.Options, setting string, err error) {
 }
 
 func readModel(name string) (*eta.Model, error) {
+	if info, err := os.Stat(name); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q is not a regular file", name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -253,6 +253,9 @@ func (r *replay) contenders(zone *time.Location) ([]backtest.Contender, error) {
 	return contenders, nil
 }
 
+// mostExamples is about how many examples are taken of one sale.
+const mostExamples = 10_000
+
 func (r *replay) writeExamples(sales []backtest.Sale, zone *time.Location, out io.Writer) error {
 	file := io.WriteCloser(nil)
 	if r.examples != "-" {
@@ -265,8 +268,9 @@ func (r *replay) writeExamples(sales []backtest.Sale, zone *time.Location, out i
 	w := bufio.NewWriter(out)
 	lines := json.NewEncoder(w)
 	for i, s := range sales {
-		for _, e := range backtest.Examples(s, r.seed+uint64(i), zone) {
-			if err := lines.Encode(e); err != nil {
+		examples := backtest.Examples(s, r.seed+uint64(i), zone)
+		for j := 0; j < len(examples); j += max(1, len(examples)/mostExamples) {
+			if err := lines.Encode(examples[j]); err != nil {
 				return err
 			}
 		}

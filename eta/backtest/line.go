@@ -168,9 +168,9 @@ func (l *line) step() {
 	had := l.waiting
 	paused := s.Paused != nil && s.Paused(l.t)
 	rate := at(s.Rate, l.t, 0)
-	l.tokens = min(l.tokens+rate*s.Tick, max(1, rate))
+	l.tokens = min(l.tokens+rate*s.Tick, max(1, rate, rate*s.Tick))
 	if s.Flow != nil {
-		l.slots = min(l.slots+float64(l.many(s.Flow(l.t)*s.Tick, &l.joining)), max(1, s.Flow(l.t)))
+		l.slots = min(l.slots+float64(l.many(s.Flow(l.t)*s.Tick, &l.joining)), max(1, 4*s.Flow(l.t)*s.Tick)) // what nobody takes is soon gone
 	}
 	k := int(l.tokens)
 	if s.Flow != nil {

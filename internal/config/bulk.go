@@ -97,13 +97,13 @@ func (w *Worker) Autoscale() (least, most int) {
 
 type Adaptive struct {
 	Enabled   bool          `koanf:"enabled" default:"false" doc:"Let the rate follow latency and errors of the downstream."`
-	MinRate   Rate          `koanf:"min_rate" default:"10" min:"0" max:"1000000" unit:"jobs/s" doc:"Slowest rate."`
-	MaxRate   Rate          `koanf:"max_rate" default:"10000" min:"0" max:"1000000" unit:"jobs/s" doc:"Fastest rate."`
-	TargetP95 time.Duration `koanf:"target_p95" default:"500ms" min:"1ms" max:"1h" doc:"Time that 95 of 100 jobs should keep."`
+	MinRate   Rate          `koanf:"min_rate" default:"10" min:"0" max:"1000000" unit:"jobs/s" doc:"Slowest rate, of adaptive and people_first. 0: jobs may stop altogether."`
+	MaxRate   Rate          `koanf:"max_rate" default:"10000" min:"0" max:"1000000" unit:"jobs/s" doc:"Fastest rate, of adaptive and people_first."`
+	TargetP95 time.Duration `koanf:"target_p95" default:"500ms" min:"1ms" max:"1h" doc:"Time that 95 of 100 jobs should keep; with people_first also the time to first byte at seven tenths of which jobs give way to visitors."`
 }
 
 type PeopleFirst struct {
-	Origin string `koanf:"origin" doc:"Id of the origin whose health gateways publish: jobs slow down before a visitor has to wait longer. Empty: no such regard."`
+	Origin string `koanf:"origin" doc:"Id of the origin whose health gateways on the same store and prefix publish: jobs slow down before a visitor has to wait longer. Empty: no such regard."`
 }
 
 type BulkLimits struct {
@@ -151,7 +151,4 @@ const (
 	KindPush    = "push"
 )
 
-var bulkLater = []unavailable{
-	{"adaptive.enabled", nil, "leave it false and set rate.global"},
-	{"people_first.origin", nil, "leave it empty"},
-}
+var bulkLater []unavailable // nothing at present

@@ -200,10 +200,9 @@ func TestValidateBulk(t *testing.T) {
 		{"push", "processors: {push: {fcm: {credentials_file: DIR/key.json, endpoint: 'http://127.0.0.1:1'}, webpush: {vapid_key_file: DIR/key.json}}}", nil},
 		{"endpoint alone", "processors: {push: {fcm: {endpoint: 'http://h'}}}", []string{"processors.push.fcm.credentials_file: is missing"}},
 
-		// Not in this version.
-		{"adaptive", "adaptive: {enabled: true}", []string{`adaptive.enabled: "true" is not available in this version; leave it false`}},
 		{"adaptive, off", "adaptive: {enabled: false, min_rate: 5}", nil},
-		{"people first", "people_first: {origin: shop}", []string{`people_first.origin: "shop" is not available in this version`}},
+		{"people first", "people_first: {origin: Shop}", []string{`people_first.origin: "Shop" is no origin of a gateway`}},
+		{"adaptive", "adaptive: {enabled: true}\nrate: {global: 10}", nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, problems := bulkText(t, strings.ReplaceAll(row.text, "DIR", dir)+"\n")

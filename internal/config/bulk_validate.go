@@ -41,6 +41,9 @@ func (c *Bulk) Warnings() []Problem {
 	if c.Worker.Lease < 3*c.Store.Timeout {
 		warn("worker.lease", "is less than three times store.timeout: one slow call can lose a lease, and its job runs twice")
 	}
+	if a := c.Adaptive; (a.Enabled || c.PeopleFirst.Origin != "") && (c.Rate.Global < a.MinRate || c.Rate.Global > a.MaxRate) {
+		warn("rate.global", "("+c.Rate.Global.String()+"), where an adaptive rate begins, is not within adaptive.min_rate ("+a.MinRate.String()+") and adaptive.max_rate ("+a.MaxRate.String()+"): it begins at the nearer of them")
+	}
 	for _, name := range c.Active() {
 		if p := c.Processors[name]; p.Kind == KindWebhook && p.SecretFile == "" {
 			warn("processors."+name+".secret_file", "is empty: the receiver cannot tell our requests from others'")
@@ -109,6 +112,9 @@ func (c *checker) pace(cfg *Bulk) {
 	}
 	if a := cfg.Adaptive; a.MinRate > a.MaxRate {
 		c.add("adaptive.min_rate", "%s is more than adaptive.max_rate (%s)", a.MinRate, a.MaxRate)
+	}
+	if p := cfg.PeopleFirst.Origin; p != "" && (!idPattern.MatchString(p)) {
+		c.add("people_first.origin", "%q is no origin of a gateway; want an id such as shop: lower-case letters, digits and dashes", clip(p))
 	}
 	w := cfg.Worker
 	if w.Min > w.Max {

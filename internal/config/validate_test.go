@@ -201,6 +201,13 @@ func TestValidate(t *testing.T) {
 		{"burst of nothing", room("admission: {burst: 0}"), []string{"rooms[0].admission.burst: 0 would never admit"}},
 		{"rate beyond reason", room("admission: {rate: 1000001}"), []string{"rooms[0].admission.rate: 1000001 is too large; want at most 1000000"}},
 		{"least above most", room("admission: {min_rate: 60}"), []string{"rooms[0].admission.min_rate: 60 is more than max_rate (50)"}},
+		{"adaptive", room("admission: {strategy: adaptive, shadow: true, prometheus: {url: 'http://ann:hunter2@127.0.0.1:9091', query: min(up)}}"), nil},
+		{"adaptive from nothing", room("admission: {strategy: adaptive, min_rate: 0}"), []string{"rooms[0].admission.min_rate: is 0: a rate that has come to it could not grow any more"}},
+		{"adaptive from outside", room("admission: {strategy: adaptive, rate: 3}"), []string{"rooms[0].admission.rate: 3, with which an adaptive room begins, is not within min_rate (5) and max_rate (50)"}},
+		{"a query of nobody", room("admission: {strategy: adaptive, prometheus: {query: up}}"), []string{"rooms[0].admission.prometheus.url: is empty, and query is not"}},
+		{"a server without a query", room("admission: {strategy: adaptive, prometheus: {url: 'http://127.0.0.1:9091'}}"), []string{"rooms[0].admission.prometheus.query: is empty, and url is not"}},
+		{"a server that is none", room("admission: {strategy: adaptive, prometheus: {url: 'ann:hunter2@127.0.0.1', query: up}}"), []string{"rooms[0].admission.prometheus.url: is no address"}},
+		{"strategies", room("admission: {strategy: leaky_bucket, min_wait: 5s, head_window: 100}"), nil},
 		{"short absence", room("queue: {absence: 2m59s}"), []string{"rooms[0].queue.absence: 2m59s is too small; want at least 3m"}},
 		{"shortest absence", room("queue: {absence: 3m}"), nil},
 		{"no claim window", room("queue: {claim_window: 0s}"), []string{"rooms[0].queue.claim_window: 0s is too small; want at least 1s"}},
@@ -220,6 +227,11 @@ func TestValidate(t *testing.T) {
 		{"CORS", room("cors_origins: ['https://a.example', 'http://127.0.0.1:3000']"), nil},
 		{"bad CORS", room("cors_origins: ['*', 'https://a.example/', 'a.example', 'https://A.example', 'https://*.example']"), []string{
 			`rooms[0].cors_origins[0]: "*" is no origin`, `rooms[0].cors_origins[1]: `, `rooms[0].cors_origins[2]: `, `rooms[0].cors_origins[3]: `, `rooms[0].cors_origins[4]: `}},
+		{"estimates", room("eta: {estimator: hourly, time_zone: Europe/Berlin, weights: '0=1 12=2', seconds_per_place: 0.25}"), nil},
+		{"estimates by nobody", room("eta: {estimator: oracle}"), []string{`rooms[0].eta.estimator: "oracle" is not known`}},
+		{"estimates nowhere", room("eta: {estimator: hourly, time_zone: Berlin}"), []string{`rooms[0].eta.time_zone: "Berlin" is no time zone; want a name such as Europe/Berlin`}},
+		{"estimates without a model", room("eta: {estimator: model}"), []string{"rooms[0].eta.model_file: is missing, and estimator is model"}},
+		{"estimates of negative time", room("eta: {seconds_per_place: -1, model_max_age: -1s}"), []string{"rooms[0].eta.seconds_per_place: -1 is too small", `rooms[0].eta.model_max_age: "-1s": is negative`}},
 		{"page", room("page: {status: 503, template_file: DIR/page.html, languages: [en, ko], message: Hi, frame_ancestors: \"'self' https://a.example\"}"), nil},
 		{"redirecting page", room("page: {status: 302}"), []string{"rooms[0].page.status: 302 carries no page"}},
 		{"page without a body", room("page: {status: 204}"), []string{"rooms[0].page.status: 204 carries no page"}},
@@ -229,6 +241,22 @@ func TestValidate(t *testing.T) {
 		{"languages", room("page: {languages: [en, english language, EN]}"), []string{`rooms[0].page.languages[1]: "english language" is no language tag`, `rooms[0].page.languages[2]: "EN" is there already`}},
 		{"long message", room("page: {message: '" + strings.Repeat("é", 1001) + "'}"), []string{"rooms[0].page.message: has 1001 characters; want at most 1000"}},
 		{"frames that end the directive", room("page: {frame_ancestors: \"'self'; script-src *\"}"), []string{"rooms[0].page.frame_ancestors: "}},
+
+		// Accounts, and requests of a session.
+		{"one place for whom", room("identity: {one_place: true}"), []string{"rooms[0].identity.one_place: needs to know the account; give header, or jwt_claim and jwks_url"}},
+		{"a claim without keys", room("identity: {jwt_claim: sub}"), []string{`rooms[0].identity.jwks_url: is missing: without keys the claim "sub" cannot be checked`}},
+		{"keys without a claim", room("identity: {jwks_url: 'https://a.example/jwks'}"), []string{"rooms[0].identity.jwt_claim: is missing: it says which claim"}},
+		{"a cookie without a claim", room("identity: {jwt_cookie: session}"), []string{"rooms[0].identity.jwt_claim: is missing, and jwt_cookie"}},
+		{"keys from a file", room("identity: {jwt_claim: sub, jwks_url: /etc/jwks.json}"), []string{"rooms[0].identity.jwks_url: is no address"}},
+		{"a header that nobody may set", "trusted_proxies: []\n" + room("identity: {one_place: true, header: X-User}"), []string{"rooms[0].identity.header: is believed from trusted_proxies only, and that is empty"}},
+		{"a header of another meaning", room("identity: {header: X-Forwarded-For}"), []string{`rooms[0].identity.header: "X-Forwarded-For" says something else`}},
+		{"no header", room("identity: {header: 'X User'}"), []string{`rooms[0].identity.header: "X User" is no header name`}},
+		{"a cookie of no name", room("identity: {jwt_claim: sub, jwks_url: 'https://a.example/jwks', jwt_cookie: 'a=b'}"), []string{`rooms[0].identity.jwt_cookie: "a=b" is no cookie name`}},
+		{"a login nowhere", room("identity: {login_url: 'javascript:alert(1)'}"), []string{`rooms[0].identity.login_url: "javascript:alert(1)" is no address`}},
+		{"a login on another host", room("identity: {login_url: '//evil.example'}"), []string{`rooms[0].identity.login_url: "//evil.example" is no address`}},
+		{"who is anonymous", room("identity: {anonymous: maybe}"), []string{`rooms[0].identity.anonymous: "maybe" is not known; want refuse or allow`}},
+		{"requests of no time", room("guard: {requests_per_session: '100'}"), []string{`rooms[0].guard.requests_per_session: "100": want a number, a slash and a time`}},
+		{"too many requests", room("guard: {requests_per_session: 1000000/1s}"), []string{`rooms[0].guard.requests_per_session: "1000000/1s": want a number from 1 to 100000`}},
 
 		// Shares and other bounds.
 		{"sample", shop + "log: {access_sample: 1.1}", []string{"log.access_sample: 1.1 is too large; want at most 1"}},
@@ -304,6 +332,23 @@ rooms:
 		"rooms[0].hosts[0]: *.shop.example covers many hosts, and cookies are per host: a person has a place on each subdomain",
 		"rooms[0].session.renew: passes are not renewed",
 	)
+
+	for identity, want := range map[string]string{
+		"{header: X-User}": "identity.one_place: is false: accounts are named, and nothing is made of it",
+		"{one_place: true, header: X-User, login_url: 'https://l.example', anonymous: allow}":                                    "identity.anonymous: allow: whoever logs out",
+		"{one_place: true, header: X-User, login_url: /login}":                                                                   "identity.login_url: lies in the room",
+		"{one_place: true, header: X-User}":                                                                                      "paths: everything is behind the room",
+		"{one_place: true, jwt_claim: sub, jwks_url: 'https://l.example/k', jwt_audience: shop, login_url: 'https://l.example'}": "identity.jwt_cookie: is empty",
+		"{one_place: true, jwt_claim: sub, jwks_url: 'https://l.example/k', jwt_cookie: s, login_url: 'https://l.example'}":      "identity.jwt_audience: neither it nor jwt_issuer is set",
+		"{one_place: true, header: X-User, login_url: 'https://l.example'}":                                                      "",
+	} {
+		cfg, problems := loadText(t, shop+"rooms: [{id: sale, identity: "+identity+"}]\n")
+		wantProblems(t, problems)
+		got := cfg.Warnings()
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), "rooms[0]."+want)) {
+			t.Errorf("%s: %v", identity, got)
+		}
+	}
 
 	cfg, problems = loadText(t, shop)
 	wantProblems(t, problems)

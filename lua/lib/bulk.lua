@@ -20,7 +20,8 @@ local CREATED, DISPATCHED, RUNNING, AGGREGATING, COMPLETED, FAILED, CANCELLED = 
 local set = {}
 do
   local names = { 'limiter', 'policy', 'alpha', 'strict', 'gating', 'global', 'burst', 'per_tenant', 'congestion', 'base', 'max',
-    'max_age', 'ready_max', 'lease', 'retries', 'crashes', 'quota', 'keep_jobs', 'keep_groups', 'keep_dead', 'silence', 'keep_stats' }
+    'max_age', 'ready_max', 'lease', 'retries', 'crashes', 'quota', 'keep_jobs', 'keep_groups', 'keep_dead', 'silence', 'keep_stats',
+    'adaptive' }
   local i = 0
   for word in string.gmatch(ARGV[2], '%S+') do
     i = i + 1
@@ -43,7 +44,8 @@ do
     shard[name] = tonumber(got[i] or 0)
     shard_was[name] = shard[name]
   end
-  local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant')
+  local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant', 'found_global')
+  if set.adaptive == 1 and live[3] then set.global = tonumber(live[3]) end
   set.file_global, set.file_tenant = set.global, set.per_tenant
   if live[1] then set.global = tonumber(live[1]) end
   if live[2] then set.per_tenant = tonumber(live[2]) end

@@ -206,7 +206,8 @@ local function meter(s, p)
     available = function() return strategy.available(b) end,
     take = function(n) if n > 0 then strategy.take(b, n) end end,
     empty = function() b.level = spent(p) end,
-    rest = function() if leaky then strategy.take(b, 0) end end,
+    -- Of what nobody took a leaky bucket keeps one: whoever comes to a quiet room is let in at once.
+    rest = function() if leaky then b.level = math.min(b.level, TOKEN) end end,
     save = function() s.level, s.at, s.strategy, s.was = b.level, s.now, p.strategy, p.rate end,
     -- ahead is how many will be available in so many µs, if none is taken.
     ahead = function(us)
@@ -245,7 +246,7 @@ end
 local function front(p) return math.min(20000, math.max(1000, math.floor(p.rate / 100))) end
 
 local function remember(s, p, id)
-  redis.call('ZADD', ENDED, str(s.now + p.absence + MEMORY), id)
+  redis.call('ZADD', ENDED, 'GT', str(s.now + p.absence + MEMORY), id)
 end
 
 -- A grant is what is known of an admitted or ended ticket:
@@ -298,33 +299,41 @@ local function settled(s, p, id, client)
 end
 
 -- An account's ids differ in their last byte, each the next after its former place has ended and while that is
--- remembered.
-local GENERATIONS = 32
+-- remembered. Once there is a second, the first is remembered for a month, longer than any session: where it is not, the
+-- others need not be looked for.
+local GENERATIONS, MONTH = 32, 2678400000000
+
+-- lives tells of an account's place under one id: the wall time of its admission where it is a session, whether it is
+-- alive, and whether the id is free.
+local function lives(s, p, id, session, queued, revoked)
+  local g = grant(id)
+  if num(session) > s.now then return g and g.wall or 0, true end
+  if queued then return nil, true end
+  if g and g.what == 'admitted' then
+    if num(redis.call('ZSCORE', ADMITTED, id)) + p.claim_window >= s.now then return nil, true end
+    lapse(s, p, id, g)
+  end
+  return nil, false, not g and not revoked
+end
 
 -- place_of finds an account's place by the first of its ids: the id, the wall time of its admission where it is a
 -- session, and whether it is alive; else the id for a new one, nil when all are used up.
 local function place_of(s, p, base)
+  local wall, alive, free = lives(s, p, base, redis.call('ZSCORE', SESSIONS, base),
+    redis.call('ZSCORE', LINE, base) or redis.call('ZSCORE', PARKED, base), redis.call('ZSCORE', REVOKED, base))
+  if alive or free and not redis.call('ZSCORE', ENDED, base) then return base, wall, alive end
   local ids, stem, from = {}, string.sub(base, 1, 15), string.byte(base, 16)
-  for n = 0, GENERATIONS - 1 do ids[n + 1] = stem .. string.char((from + n) % 256) end
-  local grants = redis.call('HMGET', GRANTS, unpack(ids))
+  for n = 1, GENERATIONS - 1 do ids[n] = stem .. string.char((from + n) % 256) end
   local sessions, revoked = redis.call('ZMSCORE', SESSIONS, unpack(ids)), redis.call('ZMSCORE', REVOKED, unpack(ids))
   local line, parked = redis.call('ZMSCORE', LINE, unpack(ids)), redis.call('ZMSCORE', PARKED, unpack(ids))
-  local free
-  for i, id in ipairs(ids) do
-    if num(sessions[i]) > s.now then
-      local g = grant(id)
-      return id, g and g.wall or 0, true
-    end
-    if line[i] or parked[i] then return id, nil, true end
-    local g = grants[i] and grant(id)
-    if g and g.what == 'admitted' then
-      if num(redis.call('ZSCORE', ADMITTED, id)) + p.claim_window >= s.now then return id, nil, true end
-      lapse(s, p, id, g)
-    elseif not g and not revoked[i] then
-      free = free or id
-    end
+  redis.call('ZADD', ENDED, 'GT', str(s.now + MONTH), base)
+  local first
+  for n, id in ipairs(ids) do
+    wall, alive, free = lives(s, p, id, sessions[n], line[n] or parked[n], revoked[n])
+    if alive then return id, wall, true end
+    if free then first = first or id end
   end
-  return free
+  return first
 end
 
 -- Presence is kept beside the line in bags, one for each of 2^17 beginnings of an

@@ -30,10 +30,10 @@ type busyOrigin struct {
 	asked, failed atomic.Int64
 }
 
-const patient = 1500 * time.Millisecond
+const patient = 3 * time.Second
 
 func newBusyOrigin(t testing.TB, capacity float64) *busyOrigin {
-	o := &busyOrigin{capacity: capacity, service: 50 * time.Millisecond}
+	o := &busyOrigin{capacity: capacity, service: 100 * time.Millisecond}
 	o.Server = httptest.NewServer(o)
 	t.Cleanup(o.Close)
 	return o
@@ -222,14 +222,14 @@ func TestAdaptiveSettles(t *testing.T) {
 	const part = 90 // seconds
 	site := newBusyOrigin(t, 100*perVisitor)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(
-		"admission: {strategy: adaptive, rate: 50, min_rate: 5, max_rate: 150, target_p95: 300ms}")}})
+		"admission: {strategy: adaptive, rate: 50, min_rate: 5, max_rate: 150, target_p95: 600ms}")}})
 	c := newThrong(t, g, 400)
 	type sample struct {
 		rate          float64
 		asked, failed int64
 	}
 	for k, capacity := range []float64{100, 40, 100} {
-		site.set(capacity*perVisitor, 50*time.Millisecond)
+		site.set(capacity*perVisitor, 100*time.Millisecond)
 		var samples []sample
 		ticker := time.NewTicker(time.Second)
 		for i := range part {

@@ -115,3 +115,45 @@ func TestCapacity(t *testing.T) {
 	c.get(g, "/").problem(http.StatusServiceUnavailable, "room_full")
 	newBrowser(t, g).get(g, "/", asBrowser).waits("rejected").has(headers{"Content-Type": "text/html*"})
 }
+
+// A leaky bucket lets people in one after another, a fixed window so many an aligned second and no more, head_window so many
+// at one look.
+func TestStrategies(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		admission string
+		most      int // at one moment
+		a         time.Duration
+		within    int // at most so many within an aligned time a
+	}{
+		{"strategy: leaky_bucket, rate: 8", 5, 2 * time.Second, 8*2 + 5},
+		{"strategy: fixed_window, rate: 5", 5, time.Second, 5},
+		{"rate: 1000, burst: 1000, head_window: 2, min_wait: 1s", 2, time.Second, 2 * 6},
+	} {
+		t.Run(row.admission, func(t *testing.T) {
+			t.Parallel()
+			site := newOrigin(t, nil)
+			g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {" + row.admission + "}")}})
+			adminOf(t, g).post("rooms/sale/pause", "").want(http.StatusOK)
+			c := sendCrowd(t, g, 30, nil)
+			adminOf(t, g).rooms("sale", func(r roomInfo) bool { return r.Waiting == 30 })
+			adminOf(t, g).post("rooms/sale/resume", "").want(http.StatusOK)
+			c.waitInside(30)
+			moments, windows := map[int64]int{}, map[int64]int{}
+			for _, p := range c.snapshot() {
+				moments[p.at.UnixMicro()]++
+				windows[p.at.UnixMicro()/row.a.Microseconds()]++
+			}
+			for at, n := range moments {
+				if n > row.most {
+					t.Errorf("%d admitted at %d", n, at)
+				}
+			}
+			for at, n := range windows {
+				if n > row.within {
+					t.Errorf("%d admitted within %s at %d", n, row.a, at)
+				}
+			}
+		})
+	}
+}

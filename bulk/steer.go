@@ -1,0 +1,190 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// Runs count for so many seconds: the short span, or the long one where the short has too few to judge by.
+const (
+	shortSpan = 3
+	longSpan  = 30
+)
+
+// recent measures how the runs of this process fare, second by second.
+type recent struct {
+	recorder control.Recorder
+	seconds  [longSpan]*control.Histogram
+	next     int
+}
+
+// ran counts a run by its end. What a downstream refused, answered wrongly or not at all failed; one that it judged to be bad
+// for good was answered. What never reached it does not count.
+func (r *recent) ran(a *store.Ack) {
+	switch a.Verdict {
+	case store.Done, store.Rejected:
+		r.recorder.Add(a.Took, false)
+	case store.Retry, store.Throttled:
+		r.recorder.Add(a.Took, true)
+	}
+}
+
+// turn ends a second and gives the report of the last ones: the short span's histogram, |, the long one's.
+func (r *recent) turn() string {
+	r.seconds[r.next] = r.recorder.Take()
+	r.next = (r.next + 1) % longSpan
+	var short, long control.Histogram
+	for i := range longSpan {
+		h := r.seconds[(r.next-1-i+2*longSpan)%longSpan]
+		if h == nil {
+			continue
+		}
+		if i < shortSpan {
+			short.Merge(h)
+		}
+		long.Merge(h)
+	}
+	text, _ := short.AppendText(nil) // never fails
+	text, _ = long.AppendText(append(text, '|'))
+	return string(text)
+}
+
+func readReport(text string, short, long *control.Histogram) error {
+	first, second, _ := strings.Cut(text, "|")
+	return errors.Join(short.UnmarshalText([]byte(first)), long.UnmarshalText([]byte(second)))
+}
+
+// steerStore is what the search for the rate needs of the store.
+type steerStore interface {
+	Steer(ctx context.Context, report string, fence, rate int64, control string) (store.Steering, error)
+}
+
+// started is how many jobs had been started at a time.
+type started struct{ at, jobs int64 }
+
+// startRate is how many jobs a second were started of late; 0 where that is not known. It looks back on as many seconds as it
+// takes for 15 at that rate (thousandths), so that chance says little.
+func startRate(lately []started, rate int64) float64 {
+	if len(lately) == 0 {
+		return 0
+	}
+	last := lately[len(lately)-1]
+	span := min(int64(longSpan), max(shortSpan, 15_000/max(1, rate)))
+	for i := len(lately) - 1; i >= 0; i-- {
+		if dt := last.at - lately[i].at; dt >= span*1e6-500_000 {
+			return float64(last.jobs-lately[i].jobs) / (float64(dt) / 1e6)
+		}
+	}
+	return 0
+}
+
+// steerer finds the global rate, together with the other processes.
+type steerer struct {
+	store   steerStore
+	pace    *atomic.Pointer[Pace]
+	people  func(ctx context.Context, origin string) (admission.OriginHealth, error)
+	recent  *recent
+	metrics *Metrics
+	log     *slog.Logger
+	role    *role
+
+	fence  int64
+	state  pacing
+	lately []started
+	found  int64 // the last rate that any process found
+	mute   bool  // gateways say nothing, which was logged
+}
+
+func (s *steerer) run(ctx context.Context) {
+	for sleep(ctx, time.Second) {
+		if err := s.steer(ctx); err != nil {
+			s.role.failed(ctx, err)
+			continue
+		}
+		s.role.ok()
+	}
+}
+
+// steer is one look; the leader sets the rate.
+func (s *steerer) steer(ctx context.Context) error {
+	report, p := s.recent.turn(), s.pace.Load()
+	if !p.On() {
+		s.fence = 0
+		s.metrics.steered(nil)
+		return nil
+	}
+	got, err := s.store.Steer(ctx, report, s.fence, 0, "")
+	if err != nil {
+		return err
+	}
+	if got.Found > 0 {
+		s.found = got.Found
+	}
+	var people admission.OriginHealth
+	if p.People != "" {
+		if people, err = s.people(ctx, p.People); err != nil {
+			return err
+		}
+		s.hearing(p.People, people.Gateways > 0)
+	}
+	s.lately = append(s.lately, started{got.Now, got.Starts})
+	if len(s.lately) > 2*longSpan {
+		s.lately = s.lately[longSpan:]
+	}
+	jobs, err := mergeReports(got.Reports)
+	if err != nil {
+		return fmt.Errorf("reports of other processes: %w", err)
+	}
+	if got.Fence != 0 && got.Fence != s.fence {
+		s.begin(got.Control)
+	}
+	s.fence = got.Fence
+	s.metrics.steered(&steered{jobs: jobs, people: people, leader: s.fence != 0, found: s.found, pinned: got.Pinned})
+	if s.fence == 0 || got.Pinned {
+		return nil
+	}
+	s.state = s.state.next(p, got.Now, jobs, people, control.Usage{Rate: startRate(s.lately, s.state.rate(p)), Wanted: got.Queued > 0})
+	text, err := s.state.MarshalText()
+	if err != nil {
+		return err
+	}
+	s.found = s.state.rate(p)
+	_, err = s.store.Steer(ctx, "", s.fence, s.found, string(text))
+	return err
+}
+
+// begin goes on where the last leader stood.
+func (s *steerer) begin(text string) {
+	s.state = pacing{}
+	if text != "" {
+		if err := s.state.UnmarshalText([]byte(text)); err != nil {
+			s.log.Warn("the search for the rate begins anew", "error", err)
+		}
+	}
+	// A store that lost it: what was known here last.
+	for _, c := range []*control.State{&s.state.Jobs, &s.state.People} {
+		if c.Rate == 0 {
+			c.Rate = s.found
+		}
+	}
+}
+
+// hearing logs when gateways fall silent, and when they are heard again.
+func (s *steerer) hearing(origin string, heard bool) {
+	switch {
+	case heard && s.mute:
+		s.log.Info("gateways are heard again", "origin", origin)
+	case !heard && !s.mute:
+		s.log.Info("no gateway says anything of people_first.origin: it has no visitors, or the gateways have another store or prefix", "origin", origin)
+	}
+	s.mute = !heard
+}

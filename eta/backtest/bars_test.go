@@ -1,0 +1,83 @@
+//go:build !race
+
+package backtest
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/eta"
+)
+
+// contenders are all estimators, with the model of the example.
+func contenders(t testing.TB, names ...string) []Contender {
+	t.Helper()
+	f, err := os.Open("../testdata/model.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err := eta.ReadModel(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []Contender
+	for _, name := range names {
+		e, err := eta.New(name, eta.Options{Model: m, Zone: time.UTC})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, Contender{Name: name, Estimator: e})
+	}
+	return list
+}
+
+// TestBars holds the estimators to what is promised of them, in every synthetic sale; make eta prints the same table.
+func TestBars(t *testing.T) {
+	names := []string{"window", "fixed", "ema", "hourly", "model"}
+	sales := Synthetic(1)
+	for i := range sales { // shorter, for the time that it takes
+		sales[i].Seconds = min(sales[i].Seconds*2/3, 13*3600)
+		if sales[i].Tick == 1 {
+			sales[i].Tick, sales[i].Seconds = 2, 13*3600
+		}
+	}
+	rows := Table(sales, 1, contenders(t, names...))
+	var table strings.Builder
+	if err := Print(&table, rows); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + table.String())
+	var all Score
+	byDay := map[string]float64{}
+	for _, r := range rows {
+		if r.Sale == "time of day" {
+			byDay[r.Estimator] = r.Score.MAPE()
+		}
+		if slices.Contains(r.Misses, "MAPE") {
+			t.Errorf("%s in %s: MAPE %s", r.Estimator, r.Sale, percent(r.Score.MAPE(), 1))
+		}
+		if r.Estimator == "fixed" {
+			continue // which does not see what the rate in force does not say
+		}
+		all.Add(r.Score)
+		if slices.Contains(r.Misses, "after") {
+			t.Errorf("%s in %s: MAPE %s from a minute after the step", r.Estimator, r.Sale, percent(r.Score.AfterMAPE(), 1))
+		}
+		if slices.Contains(r.Misses, "jumps") && r.Estimator != "model" || r.Score.JumpShare() > 2*MostJumps {
+			t.Errorf("%s in %s: %s of the figures jump", r.Estimator, r.Sale, percent(r.Score.JumpShare(), 2))
+		}
+		if c := r.Score.Coverage(); c < LeastCoverage-0.03 || c > MostCoverage+0.03 { // of one run; of all together below
+			t.Errorf("%s in %s: %s within the range", r.Estimator, r.Sale, percent(c, 1))
+		}
+	}
+	if c := all.Coverage(); c < LeastCoverage || c > MostCoverage {
+		t.Errorf("over all sales %s lie within the range", percent(c, 1))
+	}
+	if byDay["model"] >= byDay["window"] || byDay["hourly"] >= byDay["window"] {
+		t.Errorf("over a day: %v", byDay)
+	}
+}

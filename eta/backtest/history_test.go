@@ -1,0 +1,125 @@
+package backtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/eta"
+)
+
+func window() []Contender { return []Contender{{Name: "window", Estimator: eta.Window{}}} }
+
+// lines is the history of a room in which 300 wait and 10/s come and go, for some minutes; -1 leaves one out.
+func lines(t testing.TB, room string, minutes ...int) string {
+	t.Helper()
+	var b strings.Builder
+	for i, admitted := range minutes {
+		if admitted < 0 {
+			continue
+		}
+		line, err := json.Marshal(Minute{Room: room, At: time.Date(2026, 1, 5, 10, i, 0, 0, time.UTC), Joins: 600, Admissions: int64(admitted), Waiting: 3000, Rate: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s\n", line)
+	}
+	return b.String()
+}
+
+func TestARecordedSaleIsPlayed(t *testing.T) {
+	minutes := make([]int, 30)
+	for i := range minutes {
+		minutes[i] = 600
+	}
+	sales, err := ReadHistory(strings.NewReader(lines(t, "sale", minutes...) + "\n" + lines(t, "other", 60, -1, 60, 60)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sales) != 2 || sales[0].Name != "sale" || sales[0].Seconds != 29*60 || sales[0].Initial != 3000 || sales[1].Arrivals(70) != 10 || sales[1].Arrivals(10) != 0 {
+		t.Fatalf("%+v", sales)
+	}
+	score := Run(sales[0], 1, window())[0]
+	if score.Asked < 1000 || score.MAPE() > 0.03 {
+		t.Errorf("%d estimates, MAPE %.3f; 300 s of wait at an even 10/s are foreseen", score.Asked, score.MAPE())
+	}
+}
+
+func TestHistoriesThatAreRefused(t *testing.T) {
+	good := lines(t, "sale", 600)
+	for text, says := range map[string]string{
+		"":                                      "eta export",
+		"{":                                     "line 1",
+		good:                                    "want from 3",
+		good + "x":                              "line 2",
+		strings.Replace(good, ":600", ":-1", 1): "joins",
+		strings.Replace(good, `"rate":10`, `"rate":1e9`, 1):    "rate",
+		strings.Replace(good, `"room":"sale"`, `"room":""`, 1): "room",
+		strings.Replace(good, "10:00:00", "10:00:07", 1):       "minute",
+		strings.Repeat(" ", maxLine+1):                         "line 1",
+	} {
+		if _, err := ReadHistory(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.60q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+func FuzzReadHistory(f *testing.F) {
+	f.Add([]byte(lines(f, "sale", 1, 2, 3, 4)))
+	f.Add([]byte(lines(f, "sale", 0, 0, -1, 10_000_000) + "{}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sales, err := ReadHistory(strings.NewReader(string(data)))
+		if err != nil {
+			return
+		}
+		for _, s := range sales {
+			for at := 0.0; at < s.Seconds; at += s.Seconds / 7 {
+				if s.Arrivals(at) < 0 || s.Flow(at) < 0 || s.Losses(at) < 0 || s.Rate(at) < 0 {
+					t.Fatalf("%+v at %v", s, at)
+				}
+			}
+		}
+	})
+}
+
+// TestOneSeedIsOneSale: the same figures, to the last bit.
+func TestOneSeedIsOneSale(t *testing.T) {
+	s := Synthetic(3)[6]
+	s.Seconds, s.Initial = 400, 1500
+	if a, b := Run(s, 5, window())[0], Run(s, 5, window())[0]; a != b || a.Asked == 0 {
+		t.Errorf("%+v and %+v", a, b)
+	}
+	if a, b := Run(s, 5, window())[0], Run(s, 6, window())[0]; a == b {
+		t.Error("another seed is the same sale")
+	}
+}
+
+// TestExamplesSayWhatCame: in a steady line the real wait is about what window said.
+func TestExamplesSayWhatCame(t *testing.T) {
+	s := Synthetic(1)[0]
+	s.Seconds, s.Initial = 500, 2000
+	examples := Examples(s, 1, time.UTC)
+	if len(examples) < 1000 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	for _, e := range examples {
+		if e.X[1] < 10 || e.X[1] > 11 || e.Real < leastWait || e.Window/e.Real > 1.5 || e.Window/e.Real < 0.5 {
+			t.Fatalf("%+v", e)
+		}
+	}
+}
+
+func TestATableForPrograms(t *testing.T) {
+	s := Synthetic(1)[0]
+	s.Seconds, s.Initial = 300, 1000
+	rows := Table([]Sale{s, s}, 1, window())
+	if len(rows) != 1 {
+		t.Fatalf("%d rows of one sale played twice", len(rows))
+	}
+	text, err := json.Marshal(rows[0])
+	if err != nil || !strings.Contains(string(text), `"sale":"steady","estimator":"window"`) || strings.Contains(string(text), "after_step") {
+		t.Errorf("%s, %v", text, err)
+	}
+}

@@ -1,0 +1,70 @@
+package eta
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestRangesComeToHoldFourFifths of waits whose errors chance would not explain: log-normal ones about a biased figure.
+func TestRangesComeToHoldFourFifths(t *testing.T) {
+	var l ledger
+	rng := rand.New(rand.NewPCG(1, 2))
+	f := Window{}.Forecast(nil, lived(10, span{900, 10, 1}))
+	within, below := 0, 0
+	const n = 4000
+	for i := range 2 * n {
+		f.knots = nil
+		l.ranges(f)
+		e := f.At(2999)
+		real := e.Seconds * 1.1 * math.Exp(0.3*rng.NormFloat64())
+		l.now += 1e6
+		l.came(&promised{at: 0, seconds: e.Seconds, low: e.Low, high: e.High}, real)
+		if i < n {
+			continue
+		}
+		if real >= e.Low && real <= e.High {
+			within++
+		} else if real < e.Low {
+			below++
+		}
+	}
+	if got := float64(within) / n; got < 0.77 || got > 0.83 {
+		t.Errorf("%.1f %% within the range", 100*got)
+	}
+	if got := float64(below) / n; got < 0.08 || got > 0.12 {
+		t.Errorf("%.1f %% below the range", 100*got)
+	}
+	if kept, all := l.held(); all != outcomes || math.Abs(float64(kept)/outcomes-0.8) > 0.05 {
+		t.Errorf("%d of %d", kept, all)
+	}
+}
+
+// TestPlacesAreFollowedToTheHead: one at the tail of 300 at 10/s is promised 30 s, then less and less, until it is passed.
+func TestPlacesAreFollowedToTheHead(t *testing.T) {
+	p := NewPredictor(Fixed{}, false)
+	in := lived(10)
+	first := in.Now
+	for tick := range 200 {
+		in.Now = first + int64(tick)*250_000
+		out := int64(float64(tick) * 2.5)
+		in.Waiting, in.Head = 300, first-30e6+out*100_000
+		in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/100_000) }
+		p.Forecast(in)
+	}
+	within, all := p.Held()
+	if all < 100 || within != all {
+		t.Errorf("%d of %d promises of a line that moves as foreseen were kept", within, all)
+	}
+	if n := len(p.ledger.tracers); n == 0 || n > mostTracers {
+		t.Errorf("%d places are followed", n)
+	}
+	if e := p.ledger.errors[knotOf(30)]; !e.known || e.above > 0.25 || e.below < -0.25 {
+		t.Errorf("30 s: %+v", e)
+	}
+	in.Now -= 3600e6 // another time line
+	p.Forecast(in)
+	if _, all := p.Held(); all != 0 {
+		t.Errorf("%d promises of another time line count", all)
+	}
+}

@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// TestAPromiseIsHeldAgainstTheWaitAtAnyGateway: who joined at one gateway and is let in at another, is measured there.
+func TestAPromiseIsHeldAgainstTheWaitAtAnyGateway(t *testing.T) {
+	t.Parallel()
+	s, client, prefix := newSite(t, "shop", nil), redistest.Client(t), redistest.Prefix(t)
+	p := policy(1)
+	p.Rate = 700
+	gateway := func() *bench {
+		return start(t, client, prefix, Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: p}}})
+	}
+	a, b := gateway(), gateway()
+	a.call("GET /", asJSON).code(t, 200)
+	w := a.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
+	told, err := testRing(t).VerifyWaiting([]byte(w.field("token")), "sale", b.line("sale").RedisNow()/1e6)
+	if err != nil || told.Promised < 1 || told.PromisedLow > told.Promised || told.PromisedHigh < told.Promised {
+		t.Fatalf("the token says %+v, %v; the answer %s", told, err, w.body)
+	}
+	eventually(t, "the turn comes at the other gateway", func() bool {
+		return b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+w.field("token")).field("pass") != ""
+	})
+	for name, want := range map[*bench]int{a: 0, b: 1} {
+		if got := testutil.CollectAndCount(name.metrics.etaError); got != 2 { // the room, and requests of none
+			t.Errorf("%d rooms have a histogram", got)
+		}
+		total := 0.0
+		for _, c := range name.metrics.rooms["sale"].promises {
+			total += testutil.ToFloat64(c)
+		}
+		if int(total) != want {
+			t.Errorf("%v waits are held against their promise, want %d", total, want)
+		}
+	}
+	if ratio, known := b.Views()[0].WaitError(); !known || ratio < 0.2 || ratio > 5 {
+		t.Errorf("promised over real: %v, %v", ratio, known)
+	}
+	if _, known := b.Views()[0].WaitCoverage(); !known {
+		t.Error("whether the range held is not known")
+	}
+}
+
+// TestAModelThatIsTooOldIsNotUsed, and says so; a reload with a newer one ends that.
+func TestAModelThatIsTooOldIsNotUsed(t *testing.T) {
+	t.Parallel()
+	model := func(year string) *eta.Model {
+		m, err := eta.ReadModel(strings.NewReader(`{"format":"anteroom-eta-model","version":1,"trained_at":"` + year + `-01-01T00:00:00Z",
+"features":["log_seconds","hour","hour_then","minute","five","quarter","used","full","gone"],
+"low":[0,0,0,-3,-3,-3,0,0,0],"high":[20,24,24,3,3,3,1,1,1],"base":1,"most":1.5,"trees":[]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	room := Room{ID: "sale", Policy: policy(1), Estimator: "model", ETA: eta.Options{Model: model("2001"), ModelMaxAge: time.Hour}}
+	b, _ := one(t, room)
+	b.call("GET /", asJSON).code(t, 200)
+	b.call("GET /", asJSON).code(t, 202)
+	fallback := func(old string) bool {
+		b.state.Load().byID["sale"].outlook()
+		return testutil.GatherAndCompare(b.reg, strings.NewReader(`
+# HELP anteroom_eta_fallback 1 while the model is not used for estimates, for that reason.
+# TYPE anteroom_eta_fallback gauge
+anteroom_eta_fallback{reason="missing",room="sale"} 0
+anteroom_eta_fallback{reason="old",room="sale"} `+old+`
+anteroom_eta_fallback{reason="out_of_range",room="sale"} 0
+`), "anteroom_eta_fallback") == nil
+	}
+	eventually(t, "the model is too old", func() bool { return fallback("1") })
+	if log := b.logs.String(); !strings.Contains(log, "the model is not used") || !strings.Contains(log, `"reason":"old"`) {
+		t.Errorf("the log does not say so:\n%s", log)
+	}
+	o := b.o
+	o.Rooms = []Room{room}
+	o.Rooms[0].ETA = eta.Options{Model: model("2999"), ModelMaxAge: time.Hour}
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new one is used", func() bool { return fallback("0") })
+}

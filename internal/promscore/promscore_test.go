@@ -1,0 +1,148 @@
+package promscore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// Kept connections of the client and of the test's servers end a moment later than the test.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// prometheus starts a real server that scrapes the target every 200 ms, and gives its address.
+func prometheus(t *testing.T, target string) string {
+	t.Helper()
+	binary, err := exec.LookPath("prometheus")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("prometheus is not installed")
+		}
+		t.Skip("prometheus is not installed")
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "prometheus.yml")
+	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]\n", target)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	var log bytes.Buffer
+	cmd := exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return "http://" + addr
+}
+
+func score(t *testing.T, address, query string) (float64, error) {
+	t.Helper()
+	q, err := New(address, query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return q.Score(ctx)
+}
+
+func TestScoreOfARealPrometheus(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "shop_queue{cpu=\"0\"} 3\nshop_queue{cpu=\"1\"} 1\n")
+	}))
+	defer target.Close()
+	address := prometheus(t, target.Listener.Addr().String())
+	const query = "clamp_max(1 / avg(shop_queue), 1)"
+	for until := time.Now().Add(30 * time.Second); ; {
+		got, err := score(t, address, query)
+		if err == nil && got == 0.5 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%v, %v; want 0.5", got, err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+	if got, err := score(t, address, "scalar("+query+")"); got != 0.5 || err != nil {
+		t.Errorf("a scalar: %v, %v", got, err)
+	}
+	for _, row := range []struct{ query, want string }{
+		{"shop_queue", "has 2 results"},
+		{"nothing_of_that_name", "has 0 results"},
+		{"shop_queue[1m]", "gives a matrix"},
+		{`"0.5"`, "unexpected value type"},
+		{"((", "parse error"},
+	} {
+		if got, err := score(t, address, row.query); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, %v; want an error with %q", row.query, got, err, row.want)
+		}
+	}
+}
+
+func TestPasswordStaysHidden(t *testing.T) {
+	var got string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		got = user + ":" + password
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	address := strings.Replace(server.URL, "://", "://ann:hidden-word@", 1)
+	away := "http://ann:hidden-word@127.0.0.1:1/"
+	for _, a := range []string{address, away} {
+		if _, err := score(t, a, "up"); err == nil || strings.Contains(err.Error(), "hidden-word") {
+			t.Errorf("%v", err)
+		}
+	}
+	if got != "ann:hidden-word" {
+		t.Errorf("the server was told %q", got)
+	}
+	if _, err := New("http://ann:hidden-word@%zz", "up"); err == nil || strings.Contains(err.Error(), "hidden-word") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestASilentServerIsGivenUp(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	q, err := New("http://"+ln.Addr().String(), "up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := q.Score(ctx); err == nil || ctx.Err() == nil {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
