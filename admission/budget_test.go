@@ -344,3 +344,41 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 		})
 	})
 }
+
+// Redis's clock may be set back, or a replica's that is behind takes over: the budget stands still for a moment, not for as long.
+func TestABudgetOutlivesAClockThatGoesBack(t *testing.T) {
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	core, err := New(Options{Client: client, Prefix: prefix, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]int64{}
+	lease := func(now int64, room string, want int) int64 { // it has used up all before it
+		t.Helper()
+		res, err := core.runner.Run(t.Context(), core.scripts.Script("origin_lease"), budgetKeys(prefix, "shop"),
+			now, room, 20_000, 20_000, 1000, want, 0, last[room], 0, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last[room] = max(last[room], asInt(res.([]any)[0]))
+		return asInt(res.([]any)[1])
+	}
+	at := newTestClock().us
+	lease(at, "gone", 1)
+	at += 1_000_000
+	if n := lease(at, "gone", 5) + lease(at, "sale", 30); n != 20 {
+		t.Fatalf("%d given of 20", n)
+	}
+	at -= 3_600_000_000
+	if n := lease(at, "sale", 30); n != 0 {
+		t.Errorf("%d given at once by the clock that went back", n)
+	}
+	var n int64
+	for range 40 {
+		at += 100_000
+		n += lease(at, "sale", 30)
+	}
+	if n < 45 || n > 50 {
+		t.Errorf("%d given in 4 s at 20/s of which 1.5 s had to pass", n)
+	}
+}

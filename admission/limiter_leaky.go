@@ -8,9 +8,9 @@ type LeakyBucket struct{ TokenBucket }
 func (b *LeakyBucket) Take(n int64) {
 	if n > 0 {
 		b.TokenBucket.Take(n)
-		b.Rest()
+		b.Level %= billion
 	}
 }
 
-// Rest loses what was not taken, but for the fraction of a token that is under way.
-func (b *LeakyBucket) Rest() { b.Level %= billion }
+// Rest loses what was not taken, but for one token: whoever comes after a quiet time is let out at once.
+func (b *LeakyBucket) Rest() { b.Level = min(b.Level, billion) }

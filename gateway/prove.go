@@ -67,6 +67,9 @@ func (r *room) numberNow() int64 {
 
 // askFirst answers somebody who may have a place once something is done for it. lost is why a former place is gone.
 func (v *visit) askFirst(lost string) {
+	if v.shuts() {
+		return
+	}
 	r := v.room
 	v.refusedJoin(v.missing())
 	if v.who != navigation {
@@ -77,6 +80,24 @@ func (v *visit) askFirst(lost string) {
 	v.outcome = waiting
 	view := page.View{State: stateProof, Reason: lost, RefreshAfter: 30, Message: policy.Message, Paused: policy.Paused}
 	v.showPage(r.options.PageStatus, &view)
+}
+
+// shuts refuses where the room gives no places now, before anybody works for one in vain.
+func (v *visit) shuts() bool {
+	s := v.room.line.Snapshot()
+	why := admission.Granted
+	switch p := &s.Policy; {
+	case p.Method == admission.Reject:
+		why = admission.Closed
+	case p.Draining:
+		why = admission.Draining
+	case p.Capacity > 0 && s.Waiting+v.room.line.Arriving() >= p.Capacity:
+		why = admission.Full
+	default:
+		return false
+	}
+	v.reject(why, nil)
+	return true
 }
 
 func (v *visit) missing() string {
@@ -180,6 +201,9 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 
 // refuseMissing answers a join that lacks the answer to a CAPTCHA, or a proof.
 func (v *visit) refuseMissing(captcha bool) {
+	if v.shuts() {
+		return
+	}
 	if !captcha {
 		v.refusedJoin("proof_missing")
 		v.refuseUnproved()

@@ -113,6 +113,36 @@ X-Waiting-Room: proof
 	b.call("POST /.waiting-room/free/tickets", "", proof).code(t, 201) // which asks for none
 }
 
+// Where no place is given nobody works for one.
+func TestNobodyWorksForARoomThatIsShut(t *testing.T) {
+	t.Parallel()
+	full := policy(0)
+	full.Capacity = 1
+	b := guarded(t, Room{ID: "sale", Paths: []string{"/"}, Policy: full, Guard: Guard{Proof: ProofAlways, Effort: light}})
+	tickets := "POST /.waiting-room/sale/tickets"
+	for _, path := range []string{"POST /.waiting-room/sale/tickets", "GET /buy"} {
+		b.call(path, asJSON).code(t, 428)
+	}
+	b.call(tickets, "", b.proof("sale")).code(t, 201)
+	shut := func(code string) {
+		t.Helper()
+		eventually(t, code, func() bool { return b.call(tickets, asJSON).field("code") == code })
+		for _, path := range []string{tickets, "GET /buy"} {
+			if a := b.call(path, asJSON).code(t, 503); a.field("code") != code {
+				t.Errorf("%s: %s", path, a.text())
+			}
+		}
+		if page := b.call("GET /buy", asPage).code(t, 503); strings.Contains(page.body, `data-state="proof"`) {
+			t.Errorf("%s: the page asks for work", code)
+		}
+	}
+	shut("room_full")
+	if err := b.line("sale").Drain(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	shut("room_draining")
+}
+
 func jti(t testing.TB, a *answer) string {
 	t.Helper()
 	var c struct{ JTI string }

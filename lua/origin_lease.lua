@@ -14,6 +14,7 @@ local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
 -- keep: how many it likes to hold besides for those who come.
 local LIFE, IDLE_LIFE = 500000, 1500000 -- two ticks of a busy room, two of an idle one
 local QUIET = 1500000                   -- a room that was not heard of for so long has no share
+-- No mark lies farther ahead than a life: where one does, the clock was set back, and the budget is not to stand still for it.
 local VISITS = 64
 
 local now, room = clock_now(ARGV[1]), ARGV[2]
@@ -26,8 +27,12 @@ local known, left, seen = tonumber(ARGV[8]), tonumber(ARGV[9]), math.max(tonumbe
 local entries, held, mine = redis.call('HGETALL', LEASES), 0, { till = 0 }
 local over = {}
 for i = 1, #entries, 2 do
-  local till, list, units = string.match(entries[i + 1], '^(%d+)|(.*)$')
+  local till, list = string.match(entries[i + 1], '^(%d+)|(.*)$')
   local open = { till = tonumber(till) }
+  if open.till > now + IDLE_LIFE then
+    open.till = now + IDLE_LIFE
+    redis.call('HSET', LEASES, entries[i], int(open.till) .. '|' .. list)
+  end
   for n, u in string.gmatch(list, '(%d+):(%d+)') do
     open[#open + 1] = { tonumber(n), tonumber(u) }
     held = held + tonumber(u)
@@ -41,7 +46,7 @@ end
 local h = redis.call('HMGET', BUDGET, 'level', 'at', 'number', 'granted', 'short')
 local b = { rate = rate, burst = burst - 1000 * held, level = tonumber(h[1] or 0) }
 -- It starts empty; where there were leases before, they have to end first: the store lost the account of them.
-b.at = tonumber(h[2] or now + (seen > 0 and IDLE_LIFE or 0))
+b.at = math.min(tonumber(h[2] or now + (seen > 0 and IDLE_LIFE or 0)), now + IDLE_LIFE)
 limiter.token_bucket.refill(b, now)
 
 if #over > 0 then redis.call('HDEL', LEASES, unpack(over)) end
@@ -57,6 +62,9 @@ end
 sum = math.min(sum, left)
 if sum > 0 then table.insert(rest, 1, { upto, sum }) end
 
+for _, ahead in ipairs(redis.call('ZRANGEBYSCORE', HEARD, int(now + 1), '+inf', 'LIMIT', 0, 100)) do
+  redis.call('ZADD', HEARD, int(now), ahead)
+end
 for _, quiet in ipairs(redis.call('ZRANGEBYSCORE', HEARD, '-inf', int(now - QUIET), 'LIMIT', 0, 100)) do
   fair.leave(ACTIVE, IDLE, tonumber(redis.call('GET', CLOCK) or 0), quiet)
   redis.call('HDEL', BACKLOG, quiet)
