@@ -36,13 +36,13 @@ func (v *visit) gate() {
 		return
 	}
 	v.who = who(q)
-	v.identify()
 	switch {
 	case !v.who.takes():
 		v.passless(policy)
 	case policy.Method == admission.Reject:
 		v.reject(admission.Closed, nil)
 	default:
+		v.identify()
 		v.queue()
 	}
 }

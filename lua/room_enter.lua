@@ -22,7 +22,7 @@
 --           and nothing is kept of it but their number
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
--- With W, P, A and C the reason of account and held is n for a place that was given now, else o, and its id.
+-- With P, W, A and C the reason of account and held is n for a place that was given now, else o, and its id.
 -- Codes: P confirmed before a lottery, O its opening (order: the room time, wall: when it was to be), W waiting,
 -- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
 -- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival

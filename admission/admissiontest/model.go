@@ -313,6 +313,9 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if fresh {
 			var opened bool
 			if t.Order, opened = m.drawn(now, t); !opened {
+				if t.Epoch != "" && now-t.Seen > m.P.Absence.Microseconds() {
+					return admission.Expired, admission.ReasonLate
+				}
 				return m.gather(t.Epoch == ""), ""
 			}
 		}

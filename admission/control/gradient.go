@@ -4,11 +4,12 @@ import "time"
 
 // Of the gradient; rates of change are a second's. Found by the plant simulation beside this file.
 const (
-	growth    = 0.05      // at most so much of the rate
+	growth    = 0.045     // at most so much of the rate
 	ramp      = 1.0 / 30  // nor more than this share of the range
-	slowly    = 0.012     // of the rate, around the last ceiling
+	slowly    = 0.018     // of the rate, around the last ceiling
 	steep     = 0.04      // seconds a second (or of the target, where that is longer) by which p95 grows, and the rate no more
 	quickly   = 0.10      // of the rate, well below it
+	pickup    = 10.0      // by how much faster it grows beyond the last ceiling, for each of its size
 	evidence  = 4_000_000 // µs after a cut in which what is measured is still of before: the window, and its way
 	cooldown  = 8_000_000 // µs in which a cut is felt: visitors hear of their admission, and stay a while
 	again     = 2_000_000 // µs from one look at a queue that drains to the next
@@ -101,6 +102,8 @@ func (p Policy) grow(s State, h Health) float64 {
 			step = max(step, quickly*rate)
 		case rate < 1.05*ceiling, rate < 1.25*ceiling && room < 0.9: // sooner where nothing shows of the load
 			step = min(step, slowly*rate)
+		default:
+			step = min(step, slowly*rate*(1+pickup*(rate/ceiling-1.05)))
 		}
 	}
 	// A queue that grows says so before p95 is anywhere near the target.

@@ -17,6 +17,8 @@ type plant struct {
 	noise    float64                 // σ of the logarithm of a latency
 	spread   float64                 // seconds over which a visitor's requests come
 	entry    float64                 // seconds within which a visitor hears of the admission
+	service  float64                 // seconds of a request without a load
+	patience float64                 // seconds of queue beyond which requests fail
 	demand   float64                 // visitors a second that want in; 0: any number
 	delay    int                     // seconds by which the measurements are late
 	gateways int
@@ -27,10 +29,8 @@ type plant struct {
 
 const (
 	plantStep = 0.05
-	requests  = 4     // a visitor
-	service   = 0.020 // seconds, without a load
-	patience  = 1.5   // seconds of queue beyond which requests fail
-	plantSpan = 3     // seconds of the sliding window
+	requests  = 4 // a visitor
+	plantSpan = 3 // seconds of the sliding window
 )
 
 // second is what was seen in one.
@@ -76,12 +76,12 @@ func (p plant) run(seconds int) []second {
 			for range int(n) {
 				h := &hs[p.rng.IntN(len(hs))]
 				wait := backlog / c
-				if wait > patience {
+				if wait > p.patience {
 					h.Add(time.Millisecond, true)
 					row.errors++
 				} else {
 					backlog++
-					latency := service
+					latency := p.service
 					if p.smooth {
 						latency /= 1 - min(0.97, utilized)
 					}
@@ -155,7 +155,7 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 		}
 		return 100
 	}
-	base := plant{capacity: capacity, spread: 3, start: 50_000, noise: 0.15,
+	base := plant{capacity: capacity, service: 0.02, patience: 1.5, spread: 3, start: 50_000, noise: 0.15,
 		policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
 	// low is what counts as settled from below, as a share of the capacity: with the target at five times the latency of an
 	// origin without a load, one whose latency grows with its load is to be kept at little more than half of it, and so is
@@ -178,6 +178,9 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 		{"long visits, with the load", 0.45, 30, func(p *plant) { p.spread, p.smooth = 8, true }},
 		{"visitors who poll", 0.7, 40, func(p *plant) { p.entry, p.spread, p.delay = 3, 4.5, 1 }},
 		{"visitors who poll, with the load", 0.45, 30, func(p *plant) { p.entry, p.spread, p.delay, p.smooth = 3, 4.5, 1, true }},
+		{"a patient target", 0.7, 75, func(p *plant) {
+			p.entry, p.spread, p.delay, p.service, p.patience, p.policy.TargetP95 = 3, 1.5, 1, 0.2, 4, time.Second
+		}},
 		{"a narrow range", 0.7, 30, func(p *plant) { p.policy.MaxRate, p.policy.MinRate = 110_000, 20_000 }},
 		{"a wide range", 0.7, 30, func(p *plant) { p.policy.MaxRate, p.policy.MinRate = 1_000_000, 1_000 }},
 	} {
@@ -202,7 +205,11 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 					n, swing := turns(rows[span[0]+row.after : span[1]])
 					text := fmt.Sprintf("seed %d, %3.0f visitors/s: settled after %2d s, then at most %.2f of it, %.3f %% errors, %d turns, swing %.2f",
 						seed, rows[span[0]].capacity, after, most, 100*float64(errs)/float64(reqs), n, swing)
-					if after > row.after || most > 1.2 || errs*100 > reqs || n > 12 || swing > 0.4 {
+					over, wide := 1.2, 0.4
+					if p.policy.TargetP95 == time.Second { // a queue of most of a second is allowed, and is long in coming and going
+						over, wide = 1.3, 0.6
+					}
+					if after > row.after || most > over || errs*100 > reqs || n > 12 || swing > wide {
 						t.Errorf("part %d, %s", k, text)
 						for i, r := range rows[span[0]:span[1]] {
 							t.Logf("%3d s: rate %6.1f admitted %3.0f p95 %6.0f ms errors %d/%d %v", i, r.rate, r.admitted, r.p95.Seconds()*1000, r.errors, r.requests, r.level)
@@ -218,7 +225,7 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 
 // TestIdleLineTeachesNothing: what is not used does not grow, and is there when the crowd comes.
 func TestIdleLineTeachesNothing(t *testing.T) {
-	p := plant{capacity: func(float64) float64 { return 100 }, spread: 3, start: 60_000, demand: 10, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
+	p := plant{capacity: func(float64) float64 { return 100 }, service: 0.02, patience: 1.5, spread: 3, start: 60_000, demand: 10, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
 		policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
 	for i, r := range p.run(120) {
 		if r.rate != 60 {
@@ -229,7 +236,7 @@ func TestIdleLineTeachesNothing(t *testing.T) {
 
 // TestStepsDoNotFlap: an origin that bears the lower rate and not the higher is tried ever more rarely.
 func TestStepsDoNotFlap(t *testing.T) {
-	p := plant{capacity: func(float64) float64 { return 60 }, spread: 3, start: 50_000, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
+	p := plant{capacity: func(float64) float64 { return 60 }, service: 0.02, patience: 1.5, spread: 3, start: 50_000, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
 		policy: Policy{Mode: ModeStep, MinRate: 10_000, MaxRate: 90_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
 	rows := p.run(1200)
 	changes := [2]int{}

@@ -157,15 +157,15 @@ type Room struct {
 }
 
 type Admission struct {
-	Strategy     string        `koanf:"strategy" default:"token_bucket" enum:"token_bucket,leaky_bucket,fixed_window,adaptive" doc:"How the rate is kept."`
-	Rate         Rate          `koanf:"rate" default:"10" min:"0" max:"1000000" unit:"visitors/s" live:"true" doc:"Visitors admitted a second, with up to three decimals. 0 admits nobody."`
-	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1."`
+	Strategy     string        `koanf:"strategy" default:"token_bucket" enum:"token_bucket,leaky_bucket,fixed_window,adaptive" doc:"How the rate is kept: in bursts, evenly spaced, in windows of a second, or as the origin bears it (docs/policies.md)."`
+	Rate         Rate          `koanf:"rate" default:"10" min:"0" max:"1000000" unit:"visitors/s" live:"true" doc:"Visitors admitted a second, with up to three decimals. 0 admits nobody. An adaptive room begins with it; changed live, it holds until that is cleared."`
+	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1. leaky_bucket and fixed_window have none."`
 	MaxActive    int64         `koanf:"max_active" default:"0" min:"0" max:"1000000000" unit:"visitors" live:"true" doc:"Most visitors admitted and active together. 0: no limit."`
 	MinWait      time.Duration `koanf:"min_wait" default:"0s" min:"0s" max:"24h" doc:"Shortest time that anyone waits; above 0 nobody is let in at once."`
-	HeadWindow   int64         `koanf:"head_window" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Only the first so many of the line may be admitted. 0: no limit."`
-	MinRate      Rate          `koanf:"min_rate" default:"5" min:"0" max:"1000000" unit:"visitors/s" doc:"adaptive: slowest rate."`
+	HeadWindow   int64         `koanf:"head_window" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Only the first so many of the line may be admitted at one look, of which there are four a second. 0: no limit."`
+	MinRate      Rate          `koanf:"min_rate" default:"5" min:"0" max:"1000000" unit:"visitors/s" doc:"adaptive: slowest rate, above 0."`
 	MaxRate      Rate          `koanf:"max_rate" default:"50" min:"0" max:"1000000" unit:"visitors/s" doc:"adaptive: fastest rate."`
-	TargetP95    time.Duration `koanf:"target_p95" default:"100ms" min:"1ms" max:"1h" doc:"adaptive: time to first byte that 95 of 100 requests should keep."`
+	TargetP95    time.Duration `koanf:"target_p95" default:"100ms" min:"1ms" max:"1h" doc:"adaptive: time to first byte that 95 of 100 requests should keep; three to five times what the origin takes without a crowd."`
 	MaxErrorRate float64       `koanf:"max_error_rate" default:"0.05" min:"0" max:"1" unit:"share" doc:"adaptive: share of failed requests above which the origin counts as unhealthy."`
 	Mode         string        `koanf:"mode" default:"gradient" enum:"gradient,step" doc:"adaptive: grow slowly and cut sharply, or one of three fixed rates."`
 	Shadow       bool          `koanf:"shadow" default:"false" doc:"adaptive: compute and report the rate, but do not use it."`
@@ -173,8 +173,8 @@ type Admission struct {
 }
 
 type Prometheus struct {
-	URL   string `koanf:"url" secret:"url" doc:"Address of the Prometheus server."`
-	Query string `koanf:"query" doc:"PromQL that gives a number from 0 (unhealthy) to 1 (healthy)."`
+	URL   string `koanf:"url" secret:"url" doc:"Address of the Prometheus server. It is asked every 5 s, for at most 4 s; an answer counts for 15 s."`
+	Query string `koanf:"query" doc:"PromQL that gives a number from 0 (unhealthy) to 1 (healthy), as a scalar or a vector of one element."`
 }
 
 type Queue struct {

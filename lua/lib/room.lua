@@ -252,7 +252,7 @@ end
 -- lease; and how many it likes to hold besides for those who come.
 local AHEAD = 350000
 local function appetite(s, p)
-  if p.budgeted == 0 or p.paused or p.reject or s.now + AHEAD < s.hold then return 0, 0 end
+  if p.budgeted == 0 or p.paused or p.reject or p.gathering or s.now + AHEAD < s.hold then return 0, 0 end
   local most = meter(s, p).ahead(AHEAD)
   if p.max_active > 0 then most = math.min(most, p.max_active - active(s)) end
   local line

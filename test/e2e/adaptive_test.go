@@ -30,7 +30,7 @@ type busyOrigin struct {
 	asked, failed atomic.Int64
 }
 
-const patient = 3 * time.Second
+const patient = 2 * time.Second
 
 func newBusyOrigin(t testing.TB, capacity float64) *busyOrigin {
 	o := &busyOrigin{capacity: capacity, service: 100 * time.Millisecond}
@@ -81,7 +81,7 @@ type throng struct {
 	entered atomic.Int64
 }
 
-const perVisitor = 4
+const perVisitor = 2
 
 func newThrong(t testing.TB, g *gateway, inLine int64) *throng {
 	c := &throng{g: g, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: 30 * time.Second}}
@@ -222,14 +222,14 @@ func TestAdaptiveSettles(t *testing.T) {
 	const part = 90 // seconds
 	site := newBusyOrigin(t, 100*perVisitor)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(
-		"admission: {strategy: adaptive, rate: 50, min_rate: 5, max_rate: 150, target_p95: 600ms}")}})
-	c := newThrong(t, g, 400)
+		"admission: {strategy: adaptive, rate: 50, min_rate: 5, max_rate: 150, target_p95: 400ms}")}, more: "log: {access: false}\n"})
+	c := newThrong(t, g, 200)
 	type sample struct {
 		rate          float64
 		asked, failed int64
 	}
 	for k, capacity := range []float64{100, 40, 100} {
-		site.set(capacity*perVisitor, 100*time.Millisecond)
+		site.set(capacity*perVisitor, 80*time.Millisecond)
 		var samples []sample
 		ticker := time.NewTicker(time.Second)
 		for i := range part {
