@@ -14,6 +14,10 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		}
 	}
 	m, ok := r.memory.get(t.ID, now)
+	if lot, has := r.order(snap, t, snap.Opens, snap.Drawn); has == placed && ok && m.standing.State == Waiting &&
+		0 < lot.Order && lot.Order < m.standing.Ticket.Order {
+		return r.checkOrdered(ctx, snap, lot, true) // its key or account has joined again since the opening: the lot counts
+	}
 	if k := m.standing.Ticket; ok && m.standing.State == Waiting && k.Seen > t.Seen {
 		// A client that does not keep its renewed token costs no more.
 		t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
