@@ -53,6 +53,7 @@ type Model struct {
 	Revoked         map[admission.ID]bool
 	Admissions      []Admission
 	Fence           int64
+	Drawn, Gathered int64 // of a lottery: the room time of its opening, and how many were confirmed before
 	fresh           bool  // a snapshot was built since the last change by an operator
 	built           int64 // when, by the wall
 	joins           map[string]joins
@@ -94,7 +95,11 @@ func (m *Model) Room() int64 {
 }
 
 // Refill is what room_enter does to the limiter whatever it is asked.
-func (m *Model) Refill() { m.meter(m.Room()).save() }
+func (m *Model) Refill() {
+	now := m.Room()
+	m.draw(now)
+	m.meter(now).save()
+}
 
 func (m *Model) active() int64 {
 	n := int64(len(m.Sessions))
@@ -184,6 +189,7 @@ func Grace(interval time.Duration) time.Duration {
 // Arrive is a newcomer.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
 	now := m.Room()
+	gathering, _ := m.draw(now)
 	meter := m.meter(now)
 	defer func() { meter.save() }()
 	if s, ok := m.settled(now, a.ID, a.Client); ok {
@@ -199,6 +205,9 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	}
 	count()
 	m.busy = true
+	if gathering {
+		return m.gather(true)
+	}
 	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
 		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
 		meter.Take(1)
@@ -300,7 +309,16 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if t.Fence < m.Fence {
 			return admission.Expired, admission.ReasonReset
 		}
-		from := t.Seen
+		from, fresh := t.Seen, t.Order == 0
+		if fresh {
+			var opened bool
+			if t.Order, opened = m.drawn(now, t); !opened {
+				if t.Epoch != "" && now-t.Seen > m.P.Absence.Microseconds() {
+					return admission.Expired, admission.ReasonLate
+				}
+				return m.gather(t.Epoch == ""), ""
+			}
+		}
 		if t.Epoch == "" {
 			from = t.Order
 		}
@@ -371,6 +389,7 @@ func (m *Model) Revoke(id admission.ID) {
 func (m *Model) Reset() {
 	m.Room()
 	m.Fence++
+	m.Gathered = 0
 	m.fresh = false
 	clear(m.Line)
 	clear(m.joins)
@@ -385,7 +404,8 @@ func (m *Model) Reset() {
 // last does no work. It returns what it admitted, in order.
 func (m *Model) Tick(apart int64) []admission.ID {
 	now := m.Room()
-	if m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
+	gathering, opened := m.draw(now)
+	if !opened && m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
 		return nil
 	}
 	m.fresh = true
@@ -417,7 +437,7 @@ func (m *Model) Tick(apart int64) []admission.ID {
 	meter.Take(int64(len(in)))
 	meter.rest()
 	meter.save()
-	m.busy = len(m.Line)+len(m.Sessions) > 0
+	m.busy = len(m.Line)+len(m.Sessions) > 0 || gathering && m.Gathered > 0
 	for _, g := range m.Grants {
 		m.busy = m.busy || g.What == "admitted"
 	}
@@ -429,7 +449,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 		return nil
 	}
 	var k int64
-	if !m.P.Paused {
+	if gathering, _ := m.draw(now); !m.P.Paused && !gathering {
 		k = meter.Available()
 		if m.P.MaxActive > 0 {
 			k = min(k, m.P.MaxActive-m.active())
