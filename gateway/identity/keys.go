@@ -59,9 +59,12 @@ func New(url string, log *slog.Logger, observe func(ok bool)) *Keys {
 		client: &http.Client{
 			Timeout:   fetchLimit,
 			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: fetchLimit},
-			CheckRedirect: func(_ *http.Request, via []*http.Request) error {
-				if len(via) > 3 {
+			CheckRedirect: func(next *http.Request, via []*http.Request) error {
+				switch {
+				case len(via) > 3:
 					return errors.New("more than three redirects")
+				case via[0].URL.Scheme == "https" && next.URL.Scheme != "https":
+					return errors.New("a redirect away from https: whoever is in between could name accounts")
 				}
 				return nil
 			},
@@ -82,6 +85,10 @@ func (k *Keys) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		k.mu.Lock()
+		select {
+		case <-k.wake: // asked for while the timer ran out: one fetch is for both
+		default:
+		}
 		if k.next == nil {
 			k.next = make(chan struct{})
 		}
