@@ -105,7 +105,7 @@ eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (N
 	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
 	@bin/gateway eta backtest $${ETA_HISTORY:---synthetic --seed 101 --seeds 4} --examples bin/eta-examples.ndjson
 	@$$(tools/need.sh --python) tools/eta-train/train.py bin/eta-examples.ndjson > bin/eta-model.json.new
-	@mv bin/eta-model.json.new bin/eta-model.json && echo "bin/eta-model.json" >&2
+	@rm bin/eta-examples.ndjson && mv bin/eta-model.json.new bin/eta-model.json && echo "bin/eta-model.json" >&2
 
 .PHONY: lint
 lint: ## gofmt, golangci-lint and the shell scripts' syntax

@@ -94,8 +94,11 @@ func (l *local) waited(order, mono int64) time.Duration {
 	return away + time.Duration(l.base-order)*time.Microsecond
 }
 
-// admits says whether anybody may be let in at all.
-func (p *Policy) admits() bool { return !p.Paused && p.Method != Reject && p.Rate > 0 }
+// admits says whether anybody may be let in at all. A lottery that the store has not opened is shut.
+func (s *Snapshot) admits() bool {
+	p := &s.Policy
+	return !p.Paused && p.Method != Reject && p.Rate > 0 && !s.Gathering()
+}
 
 // joinOffline answers an arrival without the store, by on_store_error.
 func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
@@ -110,7 +113,7 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	switch {
 	case p.OnStoreError == OnErrorClosed:
 		return Standing{}, Unavailable, nil
-	case lined || !p.admits() || p.MinWait > 0:
+	case lined || !snap.admits() || p.MinWait > 0:
 		// A newcomer never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
 		p.OnStoreError == OnErrorLocal && r.local.share(snap, r.c.mono()):
@@ -118,10 +121,16 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 	}
 	// A gateway may have heard the store without having a snapshot yet.
 	t.Fence = max(snap.Fence, r.knowledge().fence)
-	if r.anchor.Load() == nil || t.Fence == 0 {
+	switch unheard := r.anchor.Load() == nil || t.Fence == 0; {
+	case snap.Gathering():
+		if unheard {
+			t.Epoch = neverHeard
+		}
+		return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, Gathering: true}, Granted, nil
+	case unheard:
 		t.Order = r.ascend(r.c.mono() / 1e6)
 		t.Epoch = neverHeard
-	} else {
+	default:
 		t.Order = r.nextOrder()
 	}
 	if r.length(snap) < frontSize(p.Rate) {
@@ -141,7 +150,7 @@ func (r *Room) checkOffline(t Ticket) Standing {
 	}
 	snap := r.Snapshot()
 	p := &snap.Policy
-	if p.admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.local.waited(t.Order, r.c.mono()) >= p.MinWait) {
+	if snap.admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.local.waited(t.Order, r.c.mono()) >= p.MinWait) {
 		switch p.OnStoreError {
 		case OnErrorOpen:
 			return r.activeOffline(t)
@@ -151,7 +160,7 @@ func (r *Room) checkOffline(t Ticket) Standing {
 			}
 		}
 	}
-	return Standing{State: Waiting, Ticket: t, Offline: true}
+	return Standing{State: Waiting, Ticket: t, Offline: true, Gathering: t.Order == 0}
 }
 
 // spentOffline answers for a ticket that this gateway knows as claimed or ended:

@@ -10,7 +10,7 @@ import (
 
 // parseSnapshot reads what lua/room_advance.lua wrote: five parts, one a line, the
 // message last, and behind them what is packed.
-func parseSnapshot(text string, file Policy) (*Snapshot, knowledge, error) {
+func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	head := strings.Fields(line)
 	if len(head) != 28 || head[0] != "3" {
@@ -35,7 +35,7 @@ func parseSnapshot(text string, file Policy) (*Snapshot, knowledge, error) {
 	k := knowledge{adj: n(19), tick: n(20)}
 	s.Hold = n(21)
 	s.Rate, s.Opens, s.Drawn, s.Prequeued, s.Target = n(22), n(23), n(24), n(25), n(26)
-	s.overlay(file, parts[1], parts[4], p)
+	s.overlay(file.at(s.RedisTime).policy, parts[1], parts[4], p)
 	for f := range fields(parts[2]) {
 		sec, c, _ := strings.Cut(f, ":")
 		s.Pending = append(s.Pending, Pending{Second: p.int(sec), Count: p.int(c)})

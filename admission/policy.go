@@ -41,6 +41,8 @@ type Policy struct {
 	Adaptive     Adaptive
 	PrequeueAt   int64 // of a lottery, µs of Redis's clock: from when people gather; 0: always
 	OpensAt      int64 // and when it is drawn; 0: there is none
+	PollBudget   int64 // polls a second that all who wait are told to make at most; 0: any number
+	Plan         *Plan // events and draws; nil: none
 	Budgeted     bool  // admissions need a lease of the origin's budget
 	Budget       Budget
 	Joins        int64 // places of one address (/64 for IPv6) in JoinsPer, at most MostJoins; 0: no limit

@@ -30,8 +30,9 @@ type Room struct {
 	lastOrd atomic.Int64
 
 	enter *batcher[enterQ, reply]
-	near  *batcher[seenQ, reply] // at the front: a client waits for each
-	far   *batcher[seenQ, reply] // renewals from farther back
+	near  *batcher[seenQ, reply]  // at the front: a client waits for each
+	far   *batcher[seenQ, reply]  // renewals from farther back
+	calm  *batcher[enterQ, reply] // and from those who gather
 	claim *batcher[claimQ, reply]
 
 	entering sync.Mutex // a room_enter is under way
@@ -57,10 +58,25 @@ type Room struct {
 	stopLoop context.CancelFunc
 }
 
-// configured is the policy of the file with its form for the scripts.
+// configured is the policy of the file, and what it comes to from one moment on, by Redis's clock, in order.
 type configured struct {
 	policy Policy
+	spans  []span
+}
+
+// span is a time without a change, with the policy's form for the scripts.
+type span struct {
+	from   int64
+	policy Policy
 	arg    string
+}
+
+func (c *configured) at(now int64) *span {
+	i := len(c.spans) - 1
+	for i > 0 && now < c.spans[i].from {
+		i--
+	}
+	return &c.spans[i]
 }
 
 // knowledge is what this process last heard of the store.
@@ -102,9 +118,10 @@ func newRoom(c *Core, id string, p Policy) *Room {
 	r.enter = &batcher[enterQ, reply]{wait: time.Millisecond, send: r.sendEnter}
 	r.near = &batcher[seenQ, reply]{wait: time.Millisecond, send: r.sendSeen}
 	r.far = &batcher[seenQ, reply]{wait: 8 * time.Millisecond, send: r.sendSeen}
+	r.calm = &batcher[enterQ, reply]{wait: 8 * time.Millisecond, send: r.sendEnter}
 	r.claim = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
 	r.setPolicy(p)
-	r.snap.Store(&Snapshot{Policy: p})
+	r.snap.Store(&Snapshot{Policy: p.At(r.RedisNow())})
 	r.beyond.Store(&beyond{snap: r.Snapshot()})
 	return r
 }
@@ -113,19 +130,29 @@ func newRoom(c *Core, id string, p Policy) *Room {
 func (r *Room) ID() string { return r.id }
 
 func (r *Room) setPolicy(p Policy) {
+	c := &configured{policy: p}
+	for _, from := range append([]int64{0}, p.Plan.moments()...) {
+		at := p.At(from)
+		c.spans = append(c.spans, span{from: from, policy: at, arg: at.arg()})
+	}
+	r.config.Store(c)
+	r.wake()
+}
+
+// arg is the policy as the scripts take it.
+func (p *Policy) arg() string {
 	ints := []int64{ // NAMES of lua/lib/room.lua
 		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
 		int64(max(0, slices.Index(roomStrategies, p.strategy()))), p.MinRate, p.MaxRate,
 		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
-		p.Wide, p.WidePer.Microseconds(),
+		p.Wide, p.WidePer.Microseconds(), p.PollBudget,
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {
 		words[i] = strconv.FormatInt(n, 10)
 	}
-	r.config.Store(&configured{policy: p, arg: strings.Join(words, " ")})
-	r.wake()
+	return strings.Join(words, " ")
 }
 
 // roomStrategies are STRATEGIES of lua/lib/room.lua.
@@ -138,7 +165,7 @@ func oneIf(b bool) int64 {
 	return 0
 }
 
-func (r *Room) policyArg() string { return r.config.Load().arg }
+func (r *Room) policyArg() string { return r.config.Load().at(r.RedisNow()).arg }
 
 func (r *Room) setStop(stop context.CancelFunc) {
 	r.mu.Lock()

@@ -84,7 +84,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		adaptive.Strategy, adaptive.Origin, adaptive.MinRate, adaptive.MaxRate = StrategyAdaptive, name, 1, 2
 		ok(core.Room(name, adaptive).Steer(ctx))
 		shared := p
-		shared.Budgeted, shared.Budget = true, Budget{Origin: name, Rate: 5_000, Burst: 5_000, Weight: 1000, Weights: 1000}
+		shared.Budgeted, shared.Budget = true, Budget{Origin: name, Rate: 1000, Burst: 1000, Weight: 1000, Weights: 1000}
 		ok(core.Room(name, shared).Tick(ctx))
 		q := core.FairQueue("origin:"+name, "budget")
 		ok(q.Put(ctx, FairFlow{ID: "a", Units: 3, Weight: 1000}))

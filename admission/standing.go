@@ -57,6 +57,9 @@ type Ticket struct {
 	Interval time.Duration
 	// Client lets a repeated claim be told from a copied token.
 	Client Client
+	// Joined is when it was signed, in seconds of Redis's clock; it is the place of a ticket without an Order in a room that
+	// is no lottery any more.
+	Joined int64
 	// Address is a hash of the client's, which join limits count, and behind it one of its network, 9 bytes each; "":
 	// none, as in a ticket that was enrolled before and is not counted again.
 	Address string
@@ -82,6 +85,8 @@ type Standing struct {
 	First bool
 	// New marks a place that an account was given now.
 	New bool
+	// Gathering: the ticket has no Order before a lottery opens.
+	Gathering bool
 	// Offline marks an answer that was made without the store.
 	Offline bool
 }

@@ -51,6 +51,9 @@ func (r *Room) pause() time.Duration {
 		return r.c.o.Tick // it has nothing to let the next one in with
 	}
 	if s.Known && !r.down.Load() && s.Waiting+s.Parked+s.Admitted+s.Active == 0 && r.length(s) == 0 {
+		if s.Gathering() { // the opening is to be noted soon
+			return min(idle, max(r.c.o.Tick/10, time.Duration(s.Policy.OpensAt-r.RedisNow())*time.Microsecond))
+		}
 		return idle
 	}
 	return r.c.o.Tick
@@ -174,7 +177,7 @@ func (r *Room) timed(list any, cursor *int64, f func(id ID, at int64)) int {
 
 // adopt takes a snapshot's text in.
 func (r *Room) adopt(ctx context.Context, text string) error {
-	s, k, err := parseSnapshot(text, r.config.Load().policy)
+	s, k, err := parseSnapshot(text, r.config.Load())
 	if err != nil {
 		return err
 	}

@@ -153,6 +153,9 @@ func (r *Room) standing(t Ticket, a reply) Standing {
 			// The token in hand still says all that matters.
 			s.Ticket = old
 		}
+	case "P":
+		s.State, s.Renewed, s.Gathering = Waiting, true, true
+		s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = a.h.room, a.h.epoch, a.h.fence
 	case "A":
 		s.State = Admitted
 	case "C":
@@ -164,7 +167,7 @@ func (r *Room) standing(t Ticket, a reply) Standing {
 	default:
 		s.State = Ended
 	}
-	first := a.code == "C" && a.reason == claimedFirst
+	first := (a.code == "C" || a.code == "P") && a.reason == claimedFirst
 	if first {
 		s.Reason = ""
 	}
@@ -224,6 +227,13 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
 	held := Granted // why a new place is refused
+	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && a.From == (ID{}) && snap.Gathering() && k.standing.State == Waiting {
+		// The line holds nothing of it before the opening.
+		t := k.standing.Ticket
+		if t.Client, t.Interval = a.Client, a.Interval; r.confirmed(snap, t) && t.Fence == snap.Fence {
+			return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: t.Order == 0}, Granted, nil
+		}
+	}
 	switch {
 	case p.Method == Reject:
 		return Standing{}, Closed, nil
@@ -231,6 +241,8 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		held = Draining
 	case p.Draining:
 		return Standing{}, Draining, nil
+	case snap.Gathering() && r.RedisNow() < p.PrequeueAt:
+		return Standing{}, Closed, nil
 	case p.Capacity > 0 && r.length(snap) >= p.Capacity:
 		if a.Account {
 			held = Full
@@ -255,7 +267,11 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.joinOffline(t)
 	}
-	if !a.Keyed && (r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 || r.long.Load() == snap) {
+	if !a.Keyed && snap.Gathering() && snap.Prequeued >= frontSize(p.Rate) && p.OpensAt-r.RedisNow() > lastJoins {
+		t.Fence = snap.Fence // it is confirmed with the first poll
+		return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: true}, Granted, nil
+	}
+	if !a.Keyed && !snap.Gathering() && (r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 || r.long.Load() == snap) {
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
 		r.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
@@ -283,6 +299,9 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		r.wake()
 		t.Order, t.Fence = ans.ord, ans.h.fence
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
+	case "P":
+		t.Order = 0
+		return r.standing(t, ans), Granted, nil
 	case "A":
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
@@ -303,8 +322,17 @@ func (r *Room) askAgain(ctx context.Context, q enterQ) (reply, error) {
 	return ans, err
 }
 
-// length of the line with those that are not enrolled yet.
-func (r *Room) length(s *Snapshot) int64 { return s.Waiting + r.Arriving() }
+// lastJoins is how long before its opening a lottery confirms with the join itself, in µs: a first poll might come too late.
+const lastJoins = 10_000_000
+
+// length of the line with those that are not enrolled yet, and before the opening of a lottery those who gathered.
+func (r *Room) length(s *Snapshot) int64 {
+	n := s.Waiting + r.Arriving() + s.Unheard()
+	if s.Gathering() {
+		n += s.Prequeued
+	}
+	return n
+}
 
 // Arriving is how many arrived lately and are not enrolled yet: most of them will poll for the first time soon.
 func (r *Room) Arriving() int64 {
@@ -325,7 +353,16 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	if snap.Known && t.Epoch != neverHeard && t.Fence < snap.Fence {
 		return Standing{State: Expired, Reason: ReasonReset, Ticket: t}, nil
 	}
-	near := r.inFront(snap, t.Order)
+	if t.Order == 0 {
+		return r.checkUnordered(ctx, snap, t)
+	}
+	return r.checkOrdered(ctx, snap, t, false)
+}
+
+// checkOrdered is Check for a ticket with an order. fresh: it has just come to have it, so the store holds no place yet; 0 is
+// then the order of its enrolment.
+func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh bool) (Standing, error) {
+	near := fresh || r.inFront(snap, t.Order)
 	if !near && r.confirmed(snap, t) && !r.memory.settled(t.ID) {
 		return Standing{State: Waiting, Ticket: t}, nil
 	}
@@ -336,16 +373,18 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 		}
 	}
 	if m, ok := r.memory.get(t.ID, now); ok {
-		if s, final := m.answer(t, now); final {
+		unplaced := m.standing.State == Waiting && m.standing.Ticket.Order == 0 // it was confirmed before the opening
+		if s, final := m.answer(t, now); final && !unplaced {
 			return s, nil
 		}
-		if m.standing.State == Waiting && m.standing.Ticket.Seen > t.Seen {
+		if m.standing.State == Waiting && !unplaced && m.standing.Ticket.Seen > t.Seen {
 			// A client that does not keep its renewed token costs no more.
 			k := m.standing.Ticket
 			t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
+			fresh = false
 		}
 	}
-	near = r.inFront(snap, t.Order)
+	near = fresh || r.inFront(snap, t.Order)
 	if !near && r.confirmed(snap, t) {
 		return Standing{State: Waiting, Ticket: t, Renewed: t.Seen != presented.Seen}, nil
 	}
@@ -354,7 +393,7 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	}
 	var ans reply
 	var err error
-	enrol := !snap.Known || t.Epoch != snap.Epoch
+	enrol := fresh || !snap.Known || t.Epoch != snap.Epoch
 	if !enrol {
 		lane := r.far
 		if near {
@@ -377,6 +416,9 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 		// It polls again when it was told to. Till then nobody else enrols it either.
 		r.sieve.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
+	}
+	if fresh {
+		t.Order = 0 // of the token in hand
 	}
 	s := r.standing(t, ans)
 	s.Renewed = s.Renewed || s.Ticket.Seen != presented.Seen
@@ -488,7 +530,7 @@ func (r *Room) out(ctx context.Context, who, reason string, id ID) (found bool, 
 // subresource without a pass): true while nobody waits and there is capacity.
 func (r *Room) Charge(ctx context.Context) bool {
 	snap := r.Snapshot()
-	if r.down.Load() || snap.Policy.Method == Reject || r.length(snap) > 0 {
+	if r.down.Load() || snap.Policy.Method == Reject || snap.Gathering() || r.length(snap) > 0 {
 		return false
 	}
 	ans, err := r.enter.ask(ctx, enterQ{kind: "charge"})

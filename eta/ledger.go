@@ -10,12 +10,13 @@ const (
 	nextPromise = 0.7  // of the last one, when a place is promised something again
 	leastTraced = 2.0  // s; less is not followed
 	outcomes    = 1024 // that are counted
+	alike       = 30.0 // places one after another whose errors are taken for each other's own; of more, the fate is one
 	missed      = 0.10 // share of waits that may lie below a range, and above
 	gain        = 0.20 // of a usual error, by which a miss widens a range
 	scaleShare  = 0.05 // of a new error in the usual one
 	leastScale  = 0.002
 	mostWidth   = 3.0  // natural logarithm of the widest range
-	hourError   = 0.10 // relative deviation that an hour is expected to bring, growing with the root of time
+	hourError   = 0.15 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
 // ledger holds what was promised against what came. It follows places through the line, none of which needs a visitor: one
@@ -31,7 +32,8 @@ type ledger struct {
 	outcome [outcomes]bool
 	counted int
 	within  int
-	made    int64 // when the last tracer was, µs of room time
+	made    int64   // when the last tracer was, µs of room time
+	apart   float64 // s between two
 	now     int64
 }
 
@@ -76,12 +78,13 @@ func (l *ledger) came(p *promised, real float64) {
 	off := math.Log(max(real, 0.1) / p.seconds)
 	low, high := math.Log(p.low/p.seconds), math.Log(p.high/p.seconds)
 	at := knotOf(p.seconds)
+	slow := math.Sqrt(min(1, alike*l.apart/p.seconds))
 	for i := max(at-1, 0); i <= min(at+1, knots-1); i++ {
 		weight := 1.0
 		if i != at {
 			weight = 0.5
 		}
-		l.errors[i].note(off, low, high, weight)
+		l.errors[i].note(off, low, high, weight*slow)
 	}
 	i := l.counted % outcomes
 	if l.counted >= outcomes && l.outcome[i] {
@@ -133,8 +136,8 @@ func (l *ledger) promise(in *Input, f *Forecast) {
 	if in.Waiting < 1 || !tail.Known || tail.Seconds < leastTraced || len(l.tracers) >= mostTracers {
 		return
 	}
-	apart := min(max(tail.Seconds/(mostTracers/2), 1), 60)
-	if float64(in.Now-l.made)/1e6 >= apart {
+	l.apart = min(max(tail.Seconds/(mostTracers/2), 1), 60)
+	if float64(in.Now-l.made)/1e6 >= l.apart {
 		t := tracer{order: in.Now}
 		t.note(in.Now, tail)
 		l.tracers = append(l.tracers, t)

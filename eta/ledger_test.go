@@ -8,7 +8,7 @@ import (
 
 // TestRangesComeToHoldFourFifths of waits whose errors chance would not explain: log-normal ones about a biased figure.
 func TestRangesComeToHoldFourFifths(t *testing.T) {
-	var l ledger
+	l := ledger{apart: 60}
 	rng := rand.New(rand.NewPCG(1, 2))
 	f := Window{}.Forecast(nil, lived(10, span{900, 10, 1}))
 	within, below := 0, 0

@@ -137,7 +137,7 @@ func (v *visit) show(p *problem, detail, field string) {
 		v.body = append(append(v.body[:0], p.title...), '\n')
 		h = v.begin(p.status, typeText)
 	default:
-		v.body = p.append(v.body[:0], detail, field)
+		v.body = v.shut.append(p.append(v.body[:0], detail, field))
 		if v.hint != "" {
 			v.body = append(appendString(append(v.body[:len(v.body)-1], `,"challenge":`...), v.hint), '}')
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -37,13 +36,13 @@ func (v *visit) gate() {
 		return
 	}
 	v.who = who(q)
-	v.identify()
 	switch {
 	case !v.who.takes():
 		v.passless(policy)
 	case policy.Method == admission.Reject:
 		v.reject(admission.Closed, nil)
 	default:
+		v.identify()
 		v.queue()
 	}
 }
@@ -116,7 +115,7 @@ func (v *visit) queue() {
 	v.adopt(&w)
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := pace.Spread(p.interval, p.most, v.g.random())
+	seconds := p.poll(v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -249,7 +248,7 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 	if seconds == 0 {
 		seconds = v.room.firstPoll(o, w, &p, v.g.random())
 	}
-	s := v.status(o, w, &p, stateWaiting)
+	s := v.status(o, w, &p, o.stateOf(w.Order))
 	s.refresh, s.token = seconds, v.token
 	if v.who == navigation {
 		view := s.view()
@@ -257,7 +256,7 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 			view.State, view.Reason = "expired", lost
 		}
 		v.showPage(v.room.options.PageStatus, &view)
-		v.res.Header.Set("X-Waiting-Room", stateWaiting)
+		v.res.Header.Set("X-Waiting-Room", s.state)
 		return
 	}
 	s.reason = lost
@@ -276,11 +275,20 @@ func (v *visit) status(o *outlook, w *token.Waiting, p *prospect, state string) 
 // status of a ticket at now, in µs of Redis's clock.
 func (r *room) status(o *outlook, w *token.Waiting, p *prospect, state string, now int64) status {
 	policy := &o.snapshot.Policy
-	return status{
-		room: r.id, state: state, position: p.position, waiting: o.snapshot.Waiting, eta: p.wait,
+	s := status{
+		room: r.id, state: state, position: p.position, waiting: o.snapshot.Waiting + o.unheard, eta: p.wait,
 		joinedAt: joinedAt(w), message: policy.Message, paused: policy.Paused,
-		compat: r.options.Compat == CompatCloudflare, now: now,
+		compat: r.options.Compat == CompatCloudflare, policy: policy, inEvent: o.event, now: now,
 	}
+	switch state {
+	case statePrequeue:
+		s.waiting, s.opensAt = o.snapshot.Prequeued, o.opens
+	case stateRejected:
+		s.opensAt = o.opens
+	case stateWaiting:
+		s.closesAt = o.closes
+	}
+	return s
 }
 
 // view is the page's form of a status.
@@ -293,6 +301,12 @@ func (s *status) view() page.View {
 	if s.position > 0 {
 		view.Ahead = s.position - 1
 	}
+	if s.opensAt > 0 {
+		view.OpensAt = formatTime(s.opensAt)
+	}
+	if s.closesAt > 0 {
+		view.ClosesAt = formatTime(s.closesAt)
+	}
 	if s.joinedAt > 0 {
 		view.JoinedAt = formatTime(s.joinedAt)
 	}
@@ -302,6 +316,10 @@ func (s *status) view() page.View {
 // reject answers that no ticket is given.
 func (v *visit) reject(why admission.Refusal, s *admission.Standing) {
 	p := problemOfRefusal(why)
+	if p == problemClosed {
+		v.shut = v.room.outlook().coming
+		p = p.until(&v.shut, v.now)
+	}
 	if why == admission.TooMany {
 		p = p.after(seconds(s.Retry))
 	}
@@ -316,5 +334,8 @@ func (v *visit) reject(why admission.Refusal, s *admission.Standing) {
 	policy := &v.room.line.Snapshot().Policy
 	v.outcome = refused
 	view := page.View{State: stateRejected, Reason: p.code[strings.LastIndexByte(p.code, '_')+1:], RefreshAfter: p.retry, Message: policy.Message, Paused: policy.Paused}
+	if v.shut.opens > 0 {
+		view.OpensAt, view.RefreshAfter = formatTime(v.shut.opens), min(p.retry, problemClosed.retry)
+	}
 	v.showPage(p.status, &view)
 }

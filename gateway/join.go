@@ -64,7 +64,7 @@ func (v *visit) serveTickets() {
 		return
 	}
 	if body.nonce != "" {
-		a.ID = admission.ID(mixed(token.ID(a.ID), body.nonce))
+		a.ID = admission.ID(mixed(token.ID(a.ID), []byte(body.nonce)))
 	}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
 	v.joined(201, &a, s, refusal, err)
@@ -108,7 +108,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		v.promised = p.wait
 	}
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
-	out := v.status(o, &w, &p, stateWaiting)
+	out := v.status(o, &w, &p, o.stateOf(w.Order))
 	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token
 	v.json(code, &out)
 }
@@ -118,7 +118,7 @@ func (v *visit) again(w *token.Waiting) bool {
 	v.adopt(w)
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := pace.Spread(p.interval, p.most, v.g.random())
+	seconds := p.poll(v.g.random())
 	t := v.ticket(w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -216,11 +216,13 @@ func parseJoin(body []byte) (j joining, field, detail string) {
 	return j, "", ""
 }
 
-// mixed is an id in which the client's nonce has a say.
-func mixed(id token.ID, nonce string) token.ID {
-	h := hmac.New(sha256.New, id[:])
-	h.Write([]byte(nonce))
-	return token.ID(h.Sum(nil)[:len(id)])
+// mixed is an id in which the client's nonce has a say: its last eight bytes are the first of HMAC-SHA256 over the nonce by its
+// first eight, so whoever knows the nonce sees in the id that it was used.
+func mixed(id token.ID, nonce []byte) token.ID {
+	h := hmac.New(sha256.New, id[:len(id)/2])
+	h.Write(nonce)
+	copy(id[len(id)/2:], h.Sum(nil))
+	return id
 }
 
 func validKey(key []byte) bool {
@@ -240,7 +242,7 @@ func validKey(key []byte) bool {
 func (v *visit) keyedID(key []byte, generation int) token.ID {
 	var g [8]byte
 	binary.BigEndian.PutUint64(g[:], uint64(generation))
-	return v.derived("idempotency-key", []byte(network(v.peer.addr).String()), key, g[:])
+	return mixed(v.derived("idempotency-key", []byte(network(v.peer.addr).String()), key, g[:]), key)
 }
 
 // derived is an id of this room that others' words lead to. Domains keep one kind of words from another.
@@ -278,6 +280,9 @@ func (v *visit) joinKeyed(key []byte) {
 		s, refusal, err := v.room.line.Join(v.g.life, a)
 		if err == nil && refusal == admission.Granted && s.State > admission.Active {
 			continue
+		}
+		if s.Gathering && !s.First && !s.Offline {
+			code = 200 // it was confirmed before; the line holds nothing of it
 		}
 		v.joined(code, &a, s, refusal, err)
 		return

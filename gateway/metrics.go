@@ -219,6 +219,7 @@ type collector struct {
 	g                                                        *Gateway
 	waiting, parked, active, admitted, rate, limit, age, up  *prometheus.Desc
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
+	gathered                                                 *prometheus.Desc
 	target, adaptiveP95, adaptiveErrors, adaptiveHealth      *prometheus.Desc
 	coverage, fallback                                       *prometheus.Desc
 
@@ -254,6 +255,7 @@ func newCollector(g *Gateway) *collector {
 		waiting:     d("waiting", "People in line."),
 		parked:      d("parked", "Places whose holders were not heard of when their turn neared."),
 		active:      d("active", "Sessions."),
+		gathered:    d("gathered", "Tickets that were confirmed before the opening of the newest lottery."),
 		admitted:    d("admitted_unclaimed", "Tickets that were let in and not claimed yet."),
 		rate:        d("rate", "Admissions per second over the last ten seconds."),
 		limit:       d("rate_limit", "Admissions per second that the room allows."),
@@ -277,7 +279,7 @@ func newCollector(g *Gateway) *collector {
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.waiting, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
+	for _, d := range []*prometheus.Desc{c.waiting, c.gathered, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
 		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
@@ -388,6 +390,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.waiting, float64(s.Waiting))
 		c.collectAdaptive(gauge, r, s)
 		gauge(c.parked, float64(s.Parked))
+		gauge(c.gathered, float64(s.Prequeued))
 		gauge(c.active, float64(s.Active))
 		gauge(c.admitted, float64(s.Admitted))
 		gauge(c.age, r.line.Age().Seconds())

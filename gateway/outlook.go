@@ -36,6 +36,9 @@ type outlook struct {
 	forecast *eta.Forecast
 	pace     pace.Plan
 	joining  float64 // joins a second
+
+	gathering pace.Gathering // before the opening of a lottery; Left is as of then
+	coming
 }
 
 // outlook gives what the newest snapshot says. It is worked out once for each by whoever asks first; those who come
@@ -65,6 +68,12 @@ func (r *room) outlook() *outlook {
 		tail = e.Seconds
 	}
 	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
+	if o.gathers = s.Gathering(); o.gathers {
+		o.gathering = pace.Gathering{
+			Spread: s.Policy.Spread(s.Prequeued).Seconds(), People: s.Prequeued, Budget: r.options.PollBudget, Quarter: s.Policy.Absence.Seconds() / 4,
+		}
+	}
+	o.coming = r.coming(s)
 	r.latest.Store(o)
 	return o
 }
@@ -83,7 +92,7 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 	}
 	f := r.predictor.Forecast(eta.Input{
 		Now: s.RoomTime, Wall: s.RedisTime, Since: s.Since, Hold: hold, Buckets: r.buckets,
-		Rate: float64(r.line.Expected()) / 1000, Paused: s.Policy.Paused,
+		Rate: float64(r.line.Expected()) / 1000, Schedule: r.steps(s), Paused: s.Policy.Paused,
 		Waiting: s.Waiting, Parked: s.Parked, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
 		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Head: s.Oldest, Ahead: r.line.Ahead,
 	})

@@ -21,6 +21,23 @@ type problem struct {
 	close  bool       // the connection is not used again
 }
 
+// longestClosed is the longest time for which somebody is sent away from a closed room: plans change.
+const longestClosed = 3600
+
+// until is a problem of a room that is closed until a time that is known.
+func (p *problem) until(c *coming, now int64) *problem {
+	if c.opens == 0 {
+		return p
+	}
+	next := c.opens
+	if c.joins > 0 {
+		next = c.joins
+	}
+	closed := *p
+	closed.retry = int(min(max(1, (next-now+999_999)/1e6), longestClosed))
+	return &closed
+}
+
 const quiet = slog.LevelDebug
 
 // The one table of refusals and faults.

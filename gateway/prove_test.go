@@ -282,3 +282,24 @@ func FuzzParseJoin(f *testing.F) {
 		}
 	})
 }
+
+// The work grows while many join, and a reload asks for it without taking anybody's place.
+func TestTheWorkFollowsTheJoins(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Policy: policy(0)})
+	place := b.call("POST /.waiting-room/sale/tickets").code(t, 201)
+	o := b.o
+	o.Rooms = []Room{{ID: "sale", Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: guard.Effort{Number: 1000, Most: 8000, JoinRate: 0.01}}}}
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	if a := b.call("GET /.waiting-room/sale/status", place.jar()).code(t, 200); a.field("state") != "waiting" {
+		t.Errorf("a place from before: %s", a.text())
+	}
+	b.call("POST /.waiting-room/sale/tickets").code(t, 428)
+	number := func() string { return b.call("GET /.waiting-room/sale/challenge").code(t, 200).field("maxnumber") }
+	eventually(t, "the number has grown to its most", func() bool {
+		b.call("POST /.waiting-room/sale/tickets", "", b.proof("sale")).code(t, 201)
+		return number() == "8000"
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
@@ -21,6 +22,7 @@ type line interface {
 	Age() time.Duration
 	Ahead(order int64) int64
 	Arriving() int64
+	UnheardBefore(order int64) int64
 	Expected() int64
 	Settled(admission.ID) bool
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
@@ -74,16 +76,32 @@ type prospect struct {
 	wait     wait
 	interval float64 // s
 	most     float64 // s; the longest that the interval may be
+
+	gathering *pace.Gathering // before the opening of a lottery
+}
+
+// poll is when to poll next, in seconds.
+func (p *prospect) poll(random float64) int {
+	if p.gathering != nil {
+		return p.gathering.Next(random)
+	}
+	return pace.Spread(p.interval, p.most, random)
 }
 
 // prospect of a ticket of that order. It is the same on every gateway that has read the same snapshot.
 func (r *room) prospect(o *outlook, order int64) prospect {
 	var p prospect
+	if o.gathers && order == 0 {
+		g := o.gathering
+		g.Left = float64(o.snapshot.Policy.OpensAt-r.line.RedisNow()) / 1e6
+		p.gathering = &g
+		return p
+	}
 	if !o.snapshot.Known || order == 0 {
 		p.interval, p.most = o.pace.Interval(0, 0, false), o.pace.Most(0, false)
 		return p
 	}
-	ahead := max(r.line.Ahead(order), 0)
+	ahead := max(r.line.Ahead(order), 0) + r.line.UnheardBefore(order)
 	p.position = ahead + 1
 	if e := o.forecast.At(ahead); e.Known {
 		least := int64(0)
@@ -106,6 +124,12 @@ func ceil(f float64) int64 {
 
 // firstPoll is when the holder of a new ticket is to poll first, in seconds.
 func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float64) int {
+	if p.gathering != nil && w.Epoch != "" {
+		return p.poll(random)
+	}
+	if p.gathering != nil { // what nobody has confirmed is not drawn
+		return min(o.pace.First(0, 0, false, random), max(1, int(p.gathering.Left)))
+	}
 	if w.Epoch != "" { // it is enrolled, and polls to be let in
 		return o.pace.First(0, float64(p.wait.seconds), p.wait.known, random)
 	}

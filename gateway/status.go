@@ -12,6 +12,7 @@ import (
 const (
 	stateRejected = "rejected"
 	stateWaiting  = "waiting"
+	statePrequeue = "prequeue"
 	stateAdmitted = "admitted"
 	stateActive   = "active"
 )
@@ -48,8 +49,12 @@ type status struct {
 	admittedAt  int64 // µs of Redis's clock
 	expiresAt   int64 // seconds of Redis's clock; of the pass
 	pass, token []byte
+	opensAt     int64 // µs of Redis's clock
+	closesAt    int64 // likewise
 	compat      bool
-	now         int64 // µs of Redis's clock; for compat
+	policy      *admission.Policy // for compat
+	inEvent     bool              // likewise
+	now         int64             // µs of Redis's clock; for compat
 }
 
 // wait is how long somebody will still wait, in whole seconds.
@@ -64,10 +69,13 @@ const timeLayout = "2006-01-02T15:04:05.000000Z"
 func (s *status) append(dst []byte) []byte {
 	dst = appendString(append(dst, `{"room":`...), s.room)
 	dst = appendString(append(dst, `,"state":`...), s.state)
-	if s.position > 0 {
+	switch {
+	case s.position > 0:
 		dst = strconv.AppendInt(append(dst, `,"position":`...), s.position, 10)
 		dst = strconv.AppendInt(append(dst, `,"ahead":`...), s.position-1, 10)
 		dst = strconv.AppendInt(append(dst, `,"waiting":`...), max(s.waiting, s.position), 10)
+	case s.state == statePrequeue && s.waiting > 0:
+		dst = strconv.AppendInt(append(dst, `,"waiting":`...), s.waiting, 10)
 	}
 	if s.eta.known {
 		dst = strconv.AppendInt(append(dst, `,"eta":{"seconds":`...), s.eta.seconds, 10)
@@ -80,6 +88,12 @@ func (s *status) append(dst []byte) []byte {
 	}
 	if s.joinedAt > 0 {
 		dst = appendTime(append(dst, `,"joined_at":`...), s.joinedAt)
+	}
+	if s.opensAt > 0 {
+		dst = appendTime(append(dst, `,"opens_at":`...), s.opensAt)
+	}
+	if s.closesAt > 0 {
+		dst = appendTime(append(dst, `,"closes_at":`...), s.closesAt)
 	}
 	dst = appendString(append(dst, `,"message":`...), s.message)
 	dst = strconv.AppendBool(append(dst, `,"paused":`...), s.paused)
@@ -106,7 +120,7 @@ func (s *status) append(dst []byte) []byte {
 // minutes.
 func (s *status) appendCompat(dst []byte) []byte {
 	minutes := func(seconds int64) int64 { return (seconds + 59) / 60 }
-	in := s.state == stateWaiting || s.state == stateRejected || s.state == "expired"
+	in := s.state == stateWaiting || s.state == statePrequeue || s.state == stateRejected || s.state == "expired"
 	dst = strconv.AppendBool(append(dst, `{"inWaitingRoom":`...), in)
 	dst = strconv.AppendBool(append(dst, `,"waitTimeKnown":`...), s.eta.known)
 	dst = strconv.AppendInt(append(dst, `,"waitTime":`...), minutes(s.eta.seconds), 10)
@@ -115,6 +129,8 @@ func (s *status) appendCompat(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `,"waitTime75Percentile":`...), minutes(s.eta.high), 10)
 	formatted := "unavailable"
 	switch m := minutes(s.eta.seconds); {
+	case s.state == statePrequeue:
+		formatted = "event is prequeueing"
 	case !s.eta.known:
 	case m == 1:
 		formatted = "1 minute"
@@ -122,9 +138,27 @@ func (s *status) appendCompat(dst []byte) []byte {
 		formatted = strconv.FormatInt(m, 10) + " minutes"
 	}
 	dst = appendString(append(dst, `,"waitTimeFormatted":`...), formatted)
-	dst = strconv.AppendBool(append(dst, `,"queueIsFull":`...), s.state == stateRejected)
-	dst = append(dst, `,"queueAll":false,"isFIFOQueue":true,"isPassthroughQueue":false,"isRandomQueue":false`...)
-	dst = strconv.AppendBool(append(dst, `,"isRejectQueue":`...), s.state == stateRejected)
+	yes := func(name string, is bool) {
+		dst = strconv.AppendBool(append(append(append(dst, `,"`...), name...), `":`...), is)
+	}
+	p := s.policy
+	if p == nil {
+		p = &admission.Policy{Method: admission.FIFO, Rate: 1}
+	}
+	yes("queueIsFull", p.Capacity > 0 && s.waiting >= p.Capacity)
+	yes("queueAll", p.Paused || p.Rate == 0 || s.state == statePrequeue)
+	yes("isFIFOQueue", p.Method == admission.FIFO)
+	yes("isPassthroughQueue", p.Method == admission.Passthrough)
+	yes("isRandomQueue", p.Method == admission.Lottery)
+	yes("isRejectQueue", p.Method == admission.Reject)
+	if s.inEvent || s.state == statePrequeue {
+		yes("isEventActive", s.state != statePrequeue)
+		yes("isEventPrequeueing", s.state == statePrequeue)
+		yes("shuffleAtEventStart", p.Method == admission.Lottery)
+	}
+	if s.state == statePrequeue {
+		dst = strconv.AppendInt(append(dst, `,"timeUntilEventStart":`...), minutes(max(0, s.opensAt-s.now)/1e6), 10)
+	}
 	dst = append(dst, `,"lastUpdated":"`...)
 	dst = time.UnixMicro(s.now).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
 	dst = strconv.AppendInt(append(dst, `","refreshIntervalSeconds":`...), int64(s.refresh), 10)

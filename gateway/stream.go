@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -41,6 +42,7 @@ type stream struct {
 	next    time.Duration // from one look to the next
 	stalled time.Duration // since when the client has not read; 0: it reads
 	shown   int64         // the position last told
+	opened  bool          // the lottery for which it waited without an order
 	older   *stream       // of the same ticket
 	ended   bool
 }
@@ -55,8 +57,13 @@ func (st *stream) due(now time.Duration) (yes bool) {
 	if now >= st.tell || now >= st.beat || st.stalled > 0 || st.room.line.Settled(admission.ID(st.waiting.ID)) {
 		return true
 	}
-	p := st.room.prospect(st.room.outlook(), st.waiting.Order)
+	o := st.room.outlook()
+	p := st.room.prospect(o, st.waiting.Order)
 	near := p.near()
+	if st.waiting.Order == 0 && !st.opened && !o.gathers { // told at a moment of the spread, like those who poll
+		st.opened = true
+		st.tell = min(st.tell, now+time.Duration(rand.Float64()*float64(o.snapshot.Policy.Spread(o.snapshot.Prequeued))))
+	}
 	st.pace(near)
 	return near && p.position != st.shown && now >= st.told+closeTell
 }
@@ -119,6 +126,9 @@ var events = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }
 
 // near tells whether the turn may come before long.
 func (p *prospect) near() bool {
+	if p.gathering != nil {
+		return p.gathering.Left <= lastMinute
+	}
 	if p.wait.known && p.wait.seconds <= lastMinute {
 		return true
 	}
@@ -133,7 +143,7 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow()) // the room holds nobody up now
 		return out.event(b, "admitted"), false
 	}
-	next := pace.Spread(p.interval, p.most, g.random())
+	next := p.poll(g.random())
 	standing, err := r.line.Check(ctx, ticketOf(w, next, st.client))
 	if err != nil {
 		standing = admission.Standing{State: admission.Waiting}
@@ -152,11 +162,14 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 	again := now < st.tell // only because something may have been settled
 	var renewed []byte
 	if standing.Renewed {
-		t := &standing.Ticket
+		t, unordered := &standing.Ticket, w.Order == 0
 		w.Order, w.Seen, w.Epoch, w.Fence, w.Expires = t.Order, t.Seen, t.Epoch, t.Fence, r.line.RedisNow()/1e6+day
 		w.AddrHash = addressOf(t)
 		renewed = g.cache.Ring().AppendWaiting(make([]byte, 0, 512), w)
 		*p = r.prospect(o, t.Order)
+		if unordered {
+			next = p.poll(g.random())
+		}
 	}
 	if again && len(renewed) == 0 && (!p.near() || p.position == st.shown) {
 		return b, true
@@ -175,11 +188,7 @@ func (st *stream) status(b []byte, o *outlook, p *prospect) []byte {
 }
 
 func (st *stream) state(o *outlook, p *prospect) status {
-	state := stateWaiting
-	if o.snapshot.Policy.Method == admission.Reject {
-		state = stateRejected
-	}
-	return st.room.status(o, &st.waiting, p, state, st.room.line.RedisNow())
+	return st.room.status(o, &st.waiting, p, o.stateOf(st.waiting.Order), st.room.line.RedisNow())
 }
 
 func (s *status) event(b []byte, name string) []byte {

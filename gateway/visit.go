@@ -45,7 +45,8 @@ type visit struct {
 	private bool   // a first pass is among the cookies: the answer is for nobody else
 	newPass []byte // for X-Waiting-Room-Pass
 
-	lobby    bool // the page itself was asked for: there is no request to let through
+	shut     coming // of a room that is closed: until when
+	lobby    bool   // the page itself was asked for: there is no request to let through
 	to       proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
 	direct   *fasthttp.Response             // res where ctx is nil
@@ -211,7 +212,7 @@ func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
 func ticketOf(w *token.Waiting, seconds int, client admission.Client) admission.Ticket {
 	t := admission.Ticket{
 		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
-		Interval: time.Duration(seconds) * time.Second, Client: client,
+		Interval: time.Duration(seconds) * time.Second, Client: client, Joined: w.IssuedAt,
 	}
 	if w.AddrHash != "" && !t.Counted() {
 		if raw, err := base64.RawURLEncoding.DecodeString(w.AddrHash); err == nil {

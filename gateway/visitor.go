@@ -8,7 +8,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -25,7 +24,7 @@ var endpoints = []endpoint{
 	{"events", "GET, OPTIONS", (*visit).serveEvents},
 	{"claim", "POST, OPTIONS", (*visit).serveClaim},
 	{"challenge", "GET, HEAD, OPTIONS", (*visit).serveChallenge},
-	{"draw", "GET, HEAD, OPTIONS", func(v *visit) { v.refuse(problemNoDraw, "", "") }},
+	{"draw", "GET, HEAD, OPTIONS", (*visit).serveDraw},
 	{"", "GET, HEAD, OPTIONS", (*visit).servePage},
 }
 
@@ -169,7 +168,7 @@ func (v *visit) serveStatus() {
 	v.adopt(&w)
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
-	seconds := pace.Spread(p.interval, p.most, v.g.random())
+	seconds := p.poll(v.g.random())
 	t := v.ticket(&w, seconds)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
@@ -207,21 +206,22 @@ func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standi
 }
 
 func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission.Standing, seconds int) {
-	state := stateWaiting
 	switch policy := &o.snapshot.Policy; {
-	case policy.Method == admission.Reject:
-		state = stateRejected
 	case !policy.Enabled || policy.Method == admission.Passthrough:
 		out := v.status(o, w, &prospect{}, stateAdmitted) // the room holds nobody up now: no pass is needed
 		out.refresh = seconds
 		v.json(code, &out)
 		return
 	}
+	unordered := w.Order == 0
 	if s.Renewed || v.rebinds(w.Bind) {
 		*w = v.sign(&s.Ticket, w.IssuedAt)
 	}
 	p := v.room.prospect(o, s.Ticket.Order)
-	out := v.status(o, w, &p, state)
+	if unordered && s.Ticket.Order != 0 {
+		seconds = p.poll(v.g.random()) // it was drawn since
+	}
+	out := v.status(o, w, &p, o.stateOf(s.Ticket.Order))
 	out.refresh, out.token = seconds, v.token
 	v.json(code, &out)
 }
@@ -269,7 +269,7 @@ func (v *visit) tellExpired(code int, reason string) {
 		v.json(code, &status{room: v.room.id, state: "expired", reason: reason, refresh: retry, message: policy.Message, paused: policy.Paused})
 		return
 	}
-	if s.Ticket.Order == 0 {
+	if s.Ticket.Order == 0 && !s.Gathering {
 		s.Ticket.Order = v.room.line.Now()
 	}
 	var p prospect

@@ -96,11 +96,13 @@ for i = 1, #flat, 2 do
   weights[flat[i]] = tonumber(flat[i + 1])
   all = all + weights[flat[i]]
 end
+local wants = {}
+flat = redis.call('HGETALL', BACKLOG)
+for i = 1, #flat, 2 do wants[flat[i]] = tonumber(flat[i + 1]) end
 local flows, lined, me = {}, 0, nil
 flat = redis.call('ZRANGE', ACTIVE, 0, -1, 'WITHSCORES')
 for i = 1, #flat, 2 do
-  local f = { name = flat[i], tag = tonumber(flat[i + 1]), weight = weights[flat[i]],
-    units = tonumber(redis.call('HGET', BACKLOG, flat[i])) }
+  local f = { name = flat[i], tag = tonumber(flat[i + 1]), weight = weights[flat[i]] or 1000, units = wants[flat[i]] or 0 }
   flows[#flows + 1] = f
   lined = lined + f.weight
   if f.name == room then me = f end

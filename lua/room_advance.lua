@@ -17,6 +17,7 @@
 local s, err = open()
 if not s then return err end
 local p = policy()
+local opened = draw(s, p)
 local gap, most = tonumber(ARGV[5]), tonumber(ARGV[8])
 -- A room that no gateway has looked at for 30 days is gone; its keys have no other owner.
 local KEEP = 2592000
@@ -54,7 +55,7 @@ end
 local snapshot = redis.call('GET', SNAPSHOT)
 local built, at = string.match(snapshot or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 -- After a silence the last tick counts as now (keep_time), but what the room looked like before it is of no use.
-if at and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
+if at and not opened and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
   if #ARGV > 11 or ARGV[11] ~= '' or s.moved then save_state(s) end
   return answer(built == ARGV[9] and '' or snapshot)
 end
@@ -110,7 +111,7 @@ local bucket = meter(s, p)
 local function admit()
   if s.now < s.hold then return 0 end
   local k = 0
-  if not p.paused and not p.reject then
+  if not p.paused and not p.reject and not p.gathering then
     k = bucket.available()
     if p.max_active > 0 then k = math.min(k, p.max_active - active(s)) end
     if p.head_window > 0 then k = math.min(k, p.head_window) end
@@ -142,7 +143,7 @@ local function admit()
         redis.call('ZREM', LINE, id)
         unrecord(id)
         s.gone = s.gone + 1
-        count_wait(s, s.now - ord)
+        count_wait(s, s.now - math.max(ord, s.drawn)) -- whoever was drawn has waited from the opening on
         n = n + 1
       end
     end
@@ -195,7 +196,7 @@ for i = 1, #flat, 2 do
   end
 end
 
-s.busy = (length + parked + admitted + sessions + ahead > 0) and 1 or 0
+s.busy = (length + parked + admitted + sessions + ahead > 0 or p.gathering and s.prequeued > 0) and 1 or 0
 
 -- History, by minutes of the wall clock; the last 1440 are kept.
 local minute = math.floor(s.wall / 60000000)

@@ -15,23 +15,28 @@
 --           (U where it waits no longer)
 --   held    the place that an account has, none is given: U where it has none
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
---           its gateway had never heard the store: order is then µs to put behind the last tick
+--           its gateway had never heard the store: order is then µs to put behind the last tick;
+--           an order of 0 is that of now
 --   signed  the same, by the gateway itself: it gave the place while the store was away
+--   gather  a token without an order, before the opening of a lottery: it is confirmed,
+--           and nothing is kept of it but their number
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
 -- With P, W, A and C the reason of account and held is n for a place that was given now, else o, and its id.
--- Codes: W waiting, C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
+-- Codes: P confirmed before a lottery, O its opening (order: the room time, wall: when it was to be), W waiting,
+-- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
 -- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
 -- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
 -- many gateways see a line that is shorter still.
 local s, err = open()
 if not s then return err end
 local p = policy()
+draw(s, p)
 local out = {}
 local bucket = meter(s, p)
 
 local line, full = redis.call('ZCARD', LINE), front(p)
-local may = not p.paused and not p.reject and p.min_wait == 0
+local may = not p.paused and not p.reject and not p.gathering and p.min_wait == 0
 local slots = p.max_active > 0 and p.max_active - active(s) or math.huge
 local last, let_in, joined, signed = 0, 0, 0, {}
 
@@ -40,11 +45,43 @@ local function put(code, ord, wall, reason)
   out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(ord), str(wall), reason
 end
 
+-- next_order is the order of now: orders of one call ascend, so that arrivals of one microsecond keep theirs.
+local function next_order()
+  last = math.max(s.now, last + 1)
+  return last
+end
+
+-- gathered confirms somebody before a lottery; first: for the first time, which counts.
+local function gathered(first, ah)
+  s.busy = 1
+  if first then
+    local count, wait, which = places(s, p, ah, s.now)
+    if not count then return put('J', wait, 0, which) end
+    count()
+    joined = joined + 1
+    s.prequeued = s.prequeued + 1
+  end
+  put('P', 0, 0, first and 'first' or '')
+end
+
+local function gather(id, client, grace, ep, fn, ah)
+  if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
+  local code, wall, reason = settled(s, p, id, client)
+  if code then return put(code, 0, wall, reason) end
+  local ord = waiting(s, p, id, grace)
+  if ord then return put('W', ord, 0, '') end
+  -- Confirmed now it would not be drawn, though it may have been confirmed before.
+  if p.lottery == 1 and s.drawn > 0 then return put('O', s.drawn, s.opens, '') end
+  -- In a store that is new, and the room is not, nobody has counted them.
+  gathered(ep == '' or ep == '?' or ep ~= s.epoch and s.virgin == 1, ah)
+end
+
 local function arrive(kind, id, client, grace, ah)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local ord = waiting(s, p, id, grace)
   if ord then return put('W', ord, 0, '') end
+  if p.gathering then return gathered(true, ah) end
   local count, wait, which = places(s, p, ah, s.now)
   if not count then return put('J', wait, 0, which) end
   joined = joined + 1
@@ -60,9 +97,7 @@ local function arrive(kind, id, client, grace, ah)
     count_wait(s, 0)
     return put('C', s.now, s.wall, '')
   end
-  -- Orders of one call ascend, so that arrivals of one microsecond keep theirs.
-  ord = math.max(s.now, last + 1)
-  last = ord
+  ord = next_order()
   if kind == 'arrive' and line >= full then
     local second = math.floor(ord / 1000000)
     signed[second] = (signed[second] or 0) + 1
@@ -85,6 +120,11 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
     s.came, s.abandons, have = s.came + 1, s.abandons + 1, ord
   end
   if have then return put('W', have, 0, '') end
+  local fresh = ord == 0 and ep ~= '?'
+  if fresh then
+    if ep == '' then seen = s.now end
+    ord = next_order()
+  end
   if ep == '?' then
     ord = s.tick + s.adj + ord
   elseif s.now - (ep == '' and ord or seen) > p.absence then
@@ -96,7 +136,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
     bucket.empty()
     s.hold = s.now + HOLD
   end
-  if ord > s.now then ord = s.now end
+  if ord > s.now and not fresh then ord = s.now end
   local second = math.floor(ord / 1000000)
   if ep == '' or ep == '?' then
     local count, fits, which = places(s, p, ah, ord)
@@ -104,10 +144,11 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
     count()
     ord = fits
   end
+  if fresh and ep == '' then joined = joined + 1 end
   s.busy = 1
   enrolled(s, id, ord, grace)
   line = line + 1
-  if ep == '' then redis.call('HINCRBY', PENDING, str(second), -1) end
+  if ep == '' and not fresh then redis.call('HINCRBY', PENDING, str(second), -1) end
   put('W', ord, 0, '')
 end
 
@@ -158,6 +199,8 @@ for i = 5, #ARGV, 9 do
     -- gateways' visitors are to be heard too.
     if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
     enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
+  elseif kind == 'gather' then
+    gather(id, client, grace, ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
   elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
     bucket.take(1)
     put('Y', 0, 0, '')

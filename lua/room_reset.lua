@@ -17,6 +17,7 @@ if since == 0 then
   redis.call('UNLINK', LINE, PARKED, SEEN, PENDING, JOINS)
   redis.call('DEL', SNAPSHOT)
   s.fence = s.fence + 1
+  s.prequeued = 0
   audit(s, ARGV[5], ARGV[6], 'reset', { { 'tickets', str(n), '0' } })
 end
 local ids = redis.call('ZRANGEBYSCORE', ADMITTED, '-inf', str(since), 'LIMIT', 0, most)

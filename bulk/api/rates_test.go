@@ -11,15 +11,15 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, row := range []struct{ method, body, want string }{
-		{"GET", ``, `{"global":10000,"per_tenant":0,"burst":0,"live":false}`},
-		{"PATCH", `{}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false}`},
-		{"PATCH", `{"global":50.5}`, `{"global":50.5,"per_tenant":0,"burst":0,"live":true}`},
-		{"PATCH", `{"global":null}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false}`},
-		{"PATCH", `{"global":50.5}`, `{"global":50.5,"per_tenant":0,"burst":0,"live":true}`},
-		{"PATCH", `{"per_tenant":7}`, `{"global":50.5,"per_tenant":7,"burst":0,"live":true}`},
-		{"PATCH", `{"global":null}`, `{"global":10000,"per_tenant":7,"burst":0,"live":true}`},
-		{"GET", ``, `{"global":10000,"per_tenant":7,"burst":0,"live":true}`},
-		{"PATCH", `{"global":null,"per_tenant":null}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false}`},
+		{"GET", ``, `{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false}`},
+		{"PATCH", `{}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false}`},
+		{"PATCH", `{"global":50.5}`, `{"global":50.5,"per_tenant":0,"burst":0,"live":true,"adaptive":false}`},
+		{"PATCH", `{"global":null}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false}`},
+		{"PATCH", `{"global":50.5}`, `{"global":50.5,"per_tenant":0,"burst":0,"live":true,"adaptive":false}`},
+		{"PATCH", `{"per_tenant":7}`, `{"global":50.5,"per_tenant":7,"burst":0,"live":true,"adaptive":false}`},
+		{"PATCH", `{"global":null}`, `{"global":10000,"per_tenant":7,"burst":0,"live":true,"adaptive":false}`},
+		{"GET", ``, `{"global":10000,"per_tenant":7,"burst":0,"live":true,"adaptive":false}`},
+		{"PATCH", `{"global":null,"per_tenant":null}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false}`},
 	} {
 		w := b.ask(row.method, "/v1/limits", row.body)
 		want(t, w, 200, row.want)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -69,8 +70,12 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 }
 
 func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
+	p, err := policy(cfg, r)
+	if err != nil {
+		return gateway.Room{}, err
+	}
 	room := gateway.Room{
-		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: policy(cfg, r),
+		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: p,
 		PollBudget: r.PollBudget, Renew: r.Session.Renew, MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
 		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
@@ -95,7 +100,6 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
 	}
-	var err error
 	room.Guard, err = guardOptions(&r.Guard)
 	return room, err
 }
@@ -115,7 +119,7 @@ func guardOptions(g *config.Guard) (gateway.Guard, error) {
 	}, nil
 }
 
-func policy(cfg *config.Config, r *config.Room) admission.Policy {
+func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 	p := admission.Policy{
 		Enabled: r.Enabled, Method: r.Queue.Method, Rate: int64(r.Admission.Rate),
 		MaxActive: r.Admission.MaxActive, HeadWindow: r.Admission.HeadWindow, Capacity: r.Queue.Capacity,
@@ -138,7 +142,31 @@ func policy(cfg *config.Config, r *config.Room) admission.Policy {
 	if r.Admission.Burst != nil {
 		p.Burst = int64(*r.Admission.Burst)
 	}
-	return p
+	p.PollBudget = int64(r.PollBudget)
+	opening := r.Opening()
+	p.OpensAt, p.PrequeueAt = micro(opening.Starts), micro(opening.Gathers)
+	secret, err := r.DrawSecret()
+	if err != nil {
+		return p, fmt.Errorf("room %s: queue.draw_secret_file: %w", r.ID, err)
+	}
+	events := make([]admission.Event, 0, len(r.Events))
+	for i := range r.Events {
+		e := &r.Events[i]
+		span := e.Span()
+		events = append(events, admission.Event{
+			Name: e.Name, Starts: micro(span.Starts), Ends: micro(span.Ends), Gathers: micro(span.Gathers), Rate: int64(e.Rate), Method: e.Method,
+		})
+	}
+	p.Plan = admission.NewPlan(secret, r.ID, &p, events)
+	return p, nil
+}
+
+// micro is a time in µs, 0 for none.
+func micro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
 }
 
 func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {

@@ -40,10 +40,7 @@ func TestBars(t *testing.T) {
 	names := []string{"window", "fixed", "ema", "hourly", "model"}
 	sales := Synthetic(1)
 	for i := range sales { // shorter, for the time that it takes
-		sales[i].Seconds = min(sales[i].Seconds*2/3, 13*3600)
-		if sales[i].Tick == 1 {
-			sales[i].Tick, sales[i].Seconds = 2, 13*3600
-		}
+		sales[i].Seconds = min(sales[i].Seconds*5/6, 10*3600)
 	}
 	rows := Table(sales, 1, contenders(t, names...))
 	var table strings.Builder
@@ -70,7 +67,7 @@ func TestBars(t *testing.T) {
 		if slices.Contains(r.Misses, "jumps") && r.Estimator != "model" || r.Score.JumpShare() > 2*MostJumps {
 			t.Errorf("%s in %s: %s of the figures jump", r.Estimator, r.Sale, percent(r.Score.JumpShare(), 2))
 		}
-		if c := r.Score.Coverage(); c < LeastCoverage-0.03 || c > MostCoverage+0.03 { // of one run; of all together below
+		if c := r.Score.Coverage(); c < LeastCoverage-0.04 || c > MostCoverage+0.04 { // of one short run; of all together below
 			t.Errorf("%s in %s: %s within the range", r.Estimator, r.Sale, percent(c, 1))
 		}
 	}

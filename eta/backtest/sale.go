@@ -11,7 +11,7 @@ type Sale struct {
 	Name     string
 	Start    time.Time // in UTC; the room's zone is UTC
 	Seconds  float64
-	Tick     float64               // s between two snapshots
+	Tick     float64               // s between two snapshots, at most 1
 	Initial  int64                 // people in line when it begins
 	Arrivals func(float64) float64 // joins/s
 	Rate     func(float64) float64 // of the policy, visitors/s: what a gateway knows

@@ -15,6 +15,10 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity
 		return err
 	}
 	change, faults := decodePatch(body)
+	if m := change.Method; m != nil && *m == admission.Lottery && !mayDraw(&room.File) {
+		faults = append(faults, fault{Path: "method", Value: []byte(`"lottery"`), Problem: "needs queue.opens_at and queue.draw_secret_file in the file",
+			Allowed: "fifo, passthrough or reject"})
+	}
 	if len(faults) > 0 {
 		return invalid(faults...)
 	}

@@ -45,7 +45,7 @@ var liveFields = []liveField{
 	}},
 	{"paused", []string{"paused"}, "true or false", func(l *admission.Live, n node) string { return setBool(&l.Paused, n) }},
 	{"message", []string{"message", "page.message"}, fmt.Sprintf("text of at most %d characters, with no control characters but line breaks and tabs", maxMessage), setMessage},
-	{"method", []string{"method", "queue.method"}, "fifo, passthrough or reject", setMethod},
+	{"method", []string{"method", "queue.method"}, "fifo, lottery, passthrough or reject", setMethod},
 	{"session.ttl", []string{"session.ttl"}, "a duration from 1s to 24h, such as \"5m\"", setSessionTTL},
 	{"enabled", []string{"enabled"}, "true or false", func(l *admission.Live, n node) string { return setBool(&l.Enabled, n) }},
 }
@@ -180,7 +180,7 @@ func setMessage(l *admission.Live, n node) string {
 
 func setMethod(l *admission.Live, n node) string {
 	v, isText := n.text()
-	if !isText || !slices.Contains([]string{admission.FIFO, admission.Passthrough, admission.Reject}, v) {
+	if !isText || !slices.Contains([]string{admission.FIFO, admission.Lottery, admission.Passthrough, admission.Reject}, v) {
 		return "is not a method"
 	}
 	l.Method = &v

@@ -78,7 +78,7 @@ func TestNullReturnsAFieldToTheFile(t *testing.T) {
 
 func TestPatchNamesEveryProblem(t *testing.T) {
 	b := newBench(t)
-	w := b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":-1,"burst":0.5,"max_active":1.5,"paused":"yes","message":7,"method":"lottery",
+	w := b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":-1,"burst":0.5,"max_active":1.5,"paused":"yes","message":7,"method":"lifo",
 		"session":{"ttl":"1ms","max":"1h"},"enabled":null,"speed":3,"admission":{"rate":7,"strategy":"adaptive"},"queue":[],"draining":true}`)
 	want(t, w, 422, `{"type":"urn:anteroom:problem:invalid","title":"Unprocessable Entity","status":422,"code":"invalid","detail":"nothing was changed; problems lists all that is wrong","problems":[
 		{"path":"rate","value":-1,"problem":"is out of range","allowed":"a number from 0 to 1000000 with at most three decimal places"},
@@ -86,7 +86,7 @@ func TestPatchNamesEveryProblem(t *testing.T) {
 		{"path":"max_active","value":1.5,"problem":"has more decimal places than are kept","allowed":"a whole number from 0 (no limit) to 1000000000"},
 		{"path":"paused","value":"yes","problem":"is not true or false","allowed":"true or false"},
 		{"path":"message","value":7,"problem":"is not text","allowed":"text of at most 1000 characters, with no control characters but line breaks and tabs"},
-		{"path":"method","value":"lottery","problem":"is not a method","allowed":"fifo, passthrough or reject"},
+		{"path":"method","value":"lifo","problem":"is not a method","allowed":"fifo, lottery, passthrough or reject"},
 		{"path":"session.ttl","value":"1ms","problem":"is out of range","allowed":"a duration from 1s to 24h, such as \"5m\""},
 		{"path":"session.max","value":"1h","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, session: {ttl}, enabled"},
 		{"path":"speed","value":3,"problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, session: {ttl}, enabled"},

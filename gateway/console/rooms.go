@@ -35,6 +35,10 @@ type roomView struct {
 	StoreAge   *float64      `json:"store_age_seconds,omitempty"`
 	Paused     bool          `json:"paused"`
 	Draining   bool          `json:"draining"`
+
+	Event     *eventView   `json:"event,omitempty"` // in force
+	NextEvent *eventView   `json:"next_event,omitempty"`
+	Lottery   *lotteryView `json:"lottery,omitempty"`
 }
 
 type etaView struct {
@@ -218,8 +222,10 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		Rate: measuredRate(s, now), Paused: p.Paused, Draining: p.Draining,
 	}
 	if s.Oldest > 0 {
-		v.OldestWait = tidy(float64(max(0, now-s.Oldest)) / 1e6)
+		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // whoever was drawn has waited from the opening on
 	}
+	event, next := room.File.Plan.Events(room.Line.RedisNow())
+	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {
 		if w := room.Wait(); w.Known && finite(w.Seconds) && finite(w.Low) && finite(w.High) {
 			v.ETA = &etaView{Seconds: seconds(w.Seconds), Low: seconds(w.Low), High: seconds(w.High)}

@@ -1,3 +1,4 @@
+const {ceil, floor, log2, max, min, random} = Math;
 const main = document.querySelector("[data-room]");
 const data = main.dataset;
 const root = document.documentElement;
@@ -21,6 +22,8 @@ const remember = (store, value) => {
   try { window[store].setItem(key, JSON.stringify(value)); return true; } catch { return false; }
 };
 
+const relative = new Intl.RelativeTimeFormat(root.lang);
+let announced = read("opens"), opens = new Date(data.begins), skew = 0, steps = 0;
 let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone = data.state === "proof", doubted, back, milestone, sound;
 let line = recall("localStorage");
 let visit = recall("sessionStorage");
@@ -43,7 +46,7 @@ function place(status) {
     line.shown = n;
   }
   doubted = rise;
-  line.done = Math.max(line.done, 1 - n / line.first);
+  line.done = max(line.done, 1 - n / line.first);
   remember("localStorage", line);
   put("place", number(line.shown));
   put("ahead", line.shown > 1 ? count("ahead", line.shown - 1) : text.next);
@@ -55,7 +58,11 @@ function place(status) {
 
 function show(status) {
   failures = 0;
-  const state = data.state = status.state;
+  const state = status.state;
+  if (state !== data.state) announced = "";
+  data.state = state;
+  opens = new Date(status.opens_at || status.closes_at);
+  tick();
   const why = state === "rejected" ? (text["h_" + status.reason] ? status.reason : "closed") : state === "expired" ? "waiting" : state;
   const heading = text["h_" + why];
   document.title = heading + " · " + data.site;
@@ -70,21 +77,37 @@ function show(status) {
   }
   const eta = status.eta;
   put("wait", eta ? wait(eta.low || eta.seconds, eta.high || eta.seconds) : text.unknown);
-  put("waiting", number(Math.max(status.waiting || 0, line.shown || 0)));
+  put("waiting", number(max(status.waiting || 0, line.shown || 0)));
   put("note", note || (back ? text.back : ""));
   link();
 }
 
 // link says how fresh the page is, and tells the live region of what matters: a new state, a note, a lost
-// connection, and each halving of the line. Not each poll.
+// connection, each halving of the line and of the time until it opens. Not each poll.
 function link() {
   const cut = failures || !navigator.onLine;
   put("link", !navigator.onLine ? text.offline : failures ? text.reconnecting :
     say("updated", {t: new Date().toLocaleTimeString(root.lang)}));
   find("link").className = cut ? "off" : "";
+  speak(cut);
+}
+
+// tick counts down: in the last minute each second, which nobody is told who only listens.
+function tick() {
+  const left = (opens - skew - Date.now()) / 1e3;
+  const n = left < 60 ? 1 : left < 5400 ? 60 : 3600;
+  steps = floor(log2(ceil(left / 60)));
+  let told = +opens ? announced.replace(/\d.*C/, opens.toLocaleString(root.lang, {dateStyle: "long", timeStyle: "short"})) : "";
+  if (told && left > 0) told += " · " + relative.format(ceil(left / n), n < 2 ? "second" : n < 61 ? "minute" : "hour");
+  put("opens", told);
+}
+
+// speak tells the live region of what is new.
+function speak(cut) {
   const parts = ["heading", "note", "paused", "message"].map(read);
-  const now = parts + Math.floor(Math.log2(line.shown || 1)) + (failures > 1);
+  const now = parts + floor(log2(line.shown || 1)) + (failures > 1) + steps;
   if (milestone && milestone !== now) {
+    if (read("opens")) parts.push(read("opens"));
     if (data.state === "waiting") parts.push(read("ahead"), text.eta + ": " + read("wait"));
     if (cut) parts.push(read("link"));
     put("live", parts.filter(Boolean).join(" "));
@@ -155,10 +178,12 @@ if (channel) channel.onmessage = event => {
 function plan(other) {
   clearTimeout(timer);
   if (gone) return;
-  let delay = Math.min(refresh * 2 ** failures, Math.max(refresh, 60));
-  if (document.hidden) delay *= 1.8;
-  delay = other ? delay * 1.35 + 1 + 2 * Math.random() : delay * (.85 + .3 * Math.random());
-  timer = setTimeout(poll, 1e3 * Math.min(delay, absence / (other ? 3 : 4)));
+  let delay = min(refresh * 2 ** failures, max(refresh, 60));
+  // Before an opening the server has spread the polls, and those after it have to come in time.
+  const exact = data.state === "prequeue";
+  if (document.hidden && !exact) delay *= 1.8;
+  delay = other ? delay * 1.35 + 1 + 2 * random() : exact ? delay : delay * (.85 + .3 * random());
+  timer = setTimeout(poll, 1e3 * min(delay, absence / (other ? 3 : 4)));
 }
 
 async function ask() {
@@ -173,9 +198,11 @@ async function ask() {
     if (answer.status < 500 && answer.status !== 429) return load(location.href);
     if (answer.status > 503) throw answer;
     refresh = +answer.headers.get("Retry-After") || 30;
+    if (+opens) refresh = min(refresh, 30);
     failures = 0;
     return link();
   }
+  skew = Date.parse(answer.headers.get("Date")) - Date.now() || 0;
   if (answer.status === 401 || answer.status === 404) return rejoin("missing");
   let status = await answer.json();
   if (answer.status === 503 && /^room_/.test(status.code)) {
@@ -231,9 +258,9 @@ button.onclick = () => {
   button.setAttribute("aria-pressed", !!sound);
 };
 
-const opens = new Date(data.begins);
-if (+opens) put("opens", say("opens", {t: opens.toLocaleString(root.lang, {dateStyle: "long", timeStyle: "short"})}));
+tick();
+setInterval(tick, 1e3);
 if (data.joined && +data.place) place({position: +data.place, joined_at: data.joined});
 put("note", note);
 link();
-if (!gone) timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * Math.random()) : 1 + 2 * Math.random()));
+if (!gone) timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * random()) : 1 + 2 * random()));

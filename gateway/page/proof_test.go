@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/fetch"
 	"github.com/chromedp/chromedp"
 
 	"github.com/anteroom/anteroom/gateway/guard"
@@ -24,22 +25,25 @@ type working struct {
 	scripts *guard.Scripts
 	proofs  *guard.Proofs
 	hard    bool // the challenge has no solution
+	captcha guard.Captcha
 
 	mu       sync.Mutex
-	joins    []string // bodies
+	joins    []string // proofs
+	answers  []string // to CAPTCHAs
 	verified int
 	strange  []string
 }
 
-func newWorking(t *testing.T, hard bool) *working {
+func newWorking(t *testing.T, hard bool, captcha guard.Captcha) *working {
 	t.Helper()
 	texts, err := page.GuardTexts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &working{scripts: guard.NewScripts(texts), proofs: guard.NewProofs([]byte("a key that is only used in tests")), hard: hard}
+	s := &working{scripts: guard.NewScripts(texts), proofs: guard.NewProofs([]byte("a key that is only used in tests")), hard: hard, captcha: captcha}
 	o := page.Options{Room: "sale", Title: "Harbour Hall", Absence: 10 * time.Minute}
 	o.Guard.Script = func(lang string) string { return "/.waiting-room/" + s.scripts.Name(lang) }
+	o.Guard.Scripts, o.Guard.Frames = captcha.Sources()
 	if s.page, err = page.New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +72,19 @@ func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/.waiting-room/sale/challenge":
+		if s.captcha.Provider != "" {
+			_, _ = fmt.Fprintf(w, `{"captcha":{"provider":%q,"site_key":"0x4"}}`, s.captcha.Provider)
+			return
+		}
 		c := s.proofs.Challenge(200_000, time.Now().Unix()+60)
 		if s.hard {
 			c.Challenge = strings.Repeat("0", 64)
 		}
 		_ = json.NewEncoder(w).Encode(c)
 	case "/.waiting-room/sale/tickets":
-		var join struct{ Altcha string }
+		var join struct{ Altcha, Captcha string }
 		_ = json.NewDecoder(r.Body).Decode(&join)
+		s.answers = append(s.answers, join.Captcha)
 		if s.joins = append(s.joins, join.Altcha); len(s.joins) == 1 { // once nothing comes of it
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = fmt.Fprint(w, `{"code":"proof_expired"}`)
@@ -105,7 +114,7 @@ func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // A page proves its work in workers, joins, tries again where that fails, and shows its place.
 func TestAPageWorksForItsPlace(t *testing.T) {
-	s := newWorking(t, false)
+	s := newWorking(t, false, guard.Captcha{})
 	ctx := tab(t, nil)
 	complaints := watch(t, ctx)
 	do(t, ctx, chromedp.Navigate(s.URL+"/tickets?row=7#seat"))
@@ -128,7 +137,7 @@ func TestAPageThatWorksIsAccessible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newWorking(t, true)
+	s := newWorking(t, true, guard.Captcha{})
 	ctx := tab(t, nil)
 	for _, scheme := range []string{"light", "dark"} {
 		for width, language := range map[int64]string{320: "ko", 1280: "en"} {
@@ -146,5 +155,62 @@ func TestAPageThatWorksIsAccessible(t *testing.T) {
 			}
 			audit(t, ctx, source)
 		}
+	}
+}
+
+// widget is what a provider's script does, as far as pages rely on it.
+const widget = `{
+	const at = new URL(document.currentScript.src).searchParams;
+	if (at.get("render") !== "explicit") throw "it is not to render by itself";
+	window.%s = {render(place, {sitekey, callback}) {
+		const button = document.createElement("button");
+		button.textContent = "I am a person";
+		button.id = "person";
+		button.onclick = () => callback("answer of " + sitekey);
+		place.append(button);
+	}};
+	setTimeout(window[at.get("onload")]);
+}`
+
+// A page shows each provider's widget, loads nothing of anybody else's, sends the answer, and asks again where it did not count.
+func TestAPageShowsACaptcha(t *testing.T) {
+	for provider, global := range map[string]string{guard.Turnstile: "turnstile", guard.HCaptcha: "hcaptcha", guard.ReCaptcha: "grecaptcha"} {
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			s := newWorking(t, false, guard.Captcha{Provider: provider})
+			ctx := tab(t, nil)
+			complaints := watch(t, ctx)
+			if err := chromedp.Listen(ctx, func(event any) {
+				if e, ok := event.(*fetch.EventRequestPaused); ok {
+					go func() {
+						_, err := chromedp.Call(ctx, fetch.FulfillRequest, fetch.FulfillRequestParams{
+							RequestID: e.RequestID, ResponseCode: 200, Body: fmt.Appendf(nil, widget, global),
+							ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: "text/javascript"}},
+						})
+						if err != nil && ctx.Err() == nil {
+							t.Error(err)
+						}
+					}()
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			call(t, ctx, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{{URLPattern: "https://*"}}})
+			do(t, ctx, chromedp.Navigate(s.URL+"/tickets"))
+			for n := 1; n <= 2; n++ {
+				eventually(t, ctx, `!!document.getElementById("person") && !document.getElementById("person").dataset.used`)
+				do(t, ctx, chromedp.Evaluate[chromedp.Void](`document.getElementById("person").dataset.used = 1; document.getElementById("person").click()`))
+				until(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.answers) >= n }, func() string { return "no answer was sent" })
+			}
+			eventually(t, ctx, `document.querySelector("main").dataset.state === "waiting"`)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if got := fmt.Sprint(s.answers); got != "[answer of 0x4 answer of 0x4]" {
+				t.Errorf("the answers: %s", got)
+			}
+			for _, complaint := range complaints() {
+				t.Errorf("the browser complains: %s", complaint)
+			}
+		})
 	}
 }

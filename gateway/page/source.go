@@ -56,13 +56,32 @@ func squeezeJS(s string) string {
 	return strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String())
 }
 
-// long are names of the script that are nobody else's: no property is called so, and no text holds them.
-var long = regexp.MustCompile(`\b(answer|channel|delay|doubted|failures|level|milestone|recall|rejoin|voice)\b`)
+// long are names of the script's own variables: nowhere a property, a key or a part of a text.
+var long = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|button|channel|chime|delay|digits|document|doubted|failures|heading|level|line|location|milestone|number|parts|plural|recall|refresh|rejoin|relative|remember|setTimeout|steps|text|visit|voice)\b`)
 
-// shorten gives them names of two letters, which no name of the sources has.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// shorten gives them names of two characters, which no name of the sources has; what is the browser's own is given one first.
 func shorten(js string) string {
-	return long.ReplaceAllStringFunc(js, func(name string) string { return strings.ToUpper(name[:1]) + name[len(name)-1:] })
+	short := map[string]string{}
+	js = long.ReplaceAllStringFunc(js, func(found string) string {
+		name := found[1:]
+		if short[name] == "" {
+			short[name] = "$" + letters[len(short):][:1]
+		}
+		return found[:1] + short[name]
+	})
+	var first strings.Builder
+	for _, name := range []string{"document", "location", "setTimeout"} {
+		if short[name] != "" {
+			first.WriteString("let " + short[name] + "=" + name + "\n")
+		}
+	}
+	return first.String() + js
 }
+
+// variable is a CSS variable; their first letters differ.
+var variable = regexp.MustCompile(`--(\w)\w+`)
 
 // squeezeCSS drops whole-line comments, line ends and the blanks that separate nothing.
 func squeezeCSS(s string) string {
@@ -74,7 +93,7 @@ func squeezeCSS(s string) string {
 		}
 		squeeze(&out, line, "{};,")
 	}
-	return strings.NewReplacer(";}", "}", ": ", ":").Replace(out.String())
+	return variable.ReplaceAllString(strings.NewReplacer(";}", "}", ": ", ":").Replace(out.String()), "--$1")
 }
 
 // squeeze appends line without the blanks beside any of marks, strings left as they are.

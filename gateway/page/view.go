@@ -22,7 +22,8 @@ type View struct {
 	Message      string // the operator's, plain text
 	Paused       bool
 	JoinedAt     string // RFC 3339, as in the status object: tells one place from another
-	OpensAt      string // RFC 3339; prequeue only
+	OpensAt      string // RFC 3339; prequeue, and rejected where it is known
+	ClosesAt     string // RFC 3339, where it is known
 
 	AcceptLanguage string // the request header
 }
@@ -46,7 +47,7 @@ type Data struct {
 	Reason      string
 	Heading     string
 	Lead        string
-	Opens       string // when the room opens, in words
+	Opens       string // when the room opens, or closes, in words
 	Note        string // why a place was lost
 	Paused      string // says that the room is paused
 	Message     string // the operator's
@@ -56,7 +57,7 @@ type Data struct {
 	Waiting     string // 50,210
 	Wait        string // about 10 to 15 minutes
 	JoinedAt    string
-	OpensAt     string // RFC 3339
+	OpensAt     string // RFC 3339, of Opens
 	Refresh     string // seconds to the next poll of the script
 	Reload      string // seconds to the next reload of a page without JavaScript
 }
@@ -103,15 +104,23 @@ func (d *Data) fill(w *words, v *View) {
 	if v.Paused {
 		d.Paused = w.plain["paused"]
 	}
-	if v.State == "prequeue" {
-		if at, err := time.Parse(time.RFC3339, v.OpensAt); err == nil {
-			at = at.UTC()
-			d.OpensAt = at.Format(time.RFC3339)
-			d.Opens = w.say("opens", "t", at.Format("2006-01-02 15:04 UTC"))
-		}
+	switch v.State {
+	case "prequeue", "rejected":
+		d.when(w, "opening", v.OpensAt)
+	case "waiting":
+		d.when(w, "closing", v.ClosesAt)
 	}
 	if kind == "waiting" {
 		d.line(w, v)
+	}
+}
+
+// when sets what the page says of a time to come.
+func (d *Data) when(w *words, key, text string) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		at = at.UTC()
+		d.OpensAt = at.Format(time.RFC3339)
+		d.Opens = w.say(key, "t", at.Format("2006-01-02 15:04 UTC"))
 	}
 }
 

@@ -32,7 +32,7 @@ func newWords(tag language.Tag, texts map[string]text) *words {
 }
 
 // serverOnly are the texts that the script never needs to say again.
-var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go", "h_joins", "l_joins", "h_proof", "l_proof"}
+var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go", "opening", "closing", "h_joins", "l_joins", "h_proof", "l_proof"}
 
 // browser is the language's texts for the script, as JSON that is safe inside a script element. A place is kept
 // for the same time for everybody, so what says that is said here already.

@@ -1,5 +1,6 @@
 // The sentences of the page in the visitor's language. words.go says the same on the server; a test holds the two together.
 function words(text, lang) {
+  const {ceil, floor} = Math;
   const plural = new Intl.PluralRules(lang);
   const digits = new Intl.NumberFormat(lang);
   const number = n => digits.format(n);
@@ -15,13 +16,13 @@ function words(text, lang) {
   // wait says a range of seconds in steps that people use: minutes, from ten on fives, from ninety on half hours.
   const wait = (low, high) => {
     if (high <= 60) return text.soon;
-    let unit = "minutes", a = Math.floor(low / 60), b = Math.ceil(high / 60);
+    let unit = "minutes", a = floor(low / 60), b = ceil(high / 60);
     if (a >= 10) a -= a % 5;
-    if (b > 10) b = Math.ceil(b / 5) * 5;
+    if (b > 10) b = ceil(b / 5) * 5;
     if (b > 90) {
       unit = "hours";
-      a = Math.floor(low / 1800) / 2;
-      b = Math.ceil(high / 1800) / 2;
+      a = floor(low / 1800) / 2;
+      b = ceil(high / 1800) / 2;
       if (a >= 24) return text.long;
     }
     const t = count(unit, b);

@@ -181,9 +181,9 @@ type Queue struct {
 	Method         string        `koanf:"method" default:"fifo" enum:"fifo,lottery,passthrough,reject" live:"true" doc:"fifo: in the order of arrival. passthrough: everyone goes on and is only measured. reject: closed. lottery: drawn at opens_at."`
 	Absence        time.Duration `koanf:"absence" default:"10m" min:"3m" max:"12h" doc:"How long a place is kept without being heard of."`
 	ClaimWindow    time.Duration `koanf:"claim_window" default:"5m" min:"1s" max:"24h" doc:"How long an admitted visitor has to come in."`
-	OpensAt        string        `koanf:"opens_at" doc:"lottery: time of the draw, RFC 3339 with a zone."`
-	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: time from which people may gather, RFC 3339 with a zone, before opens_at."`
-	DrawSecretFile string        `koanf:"draw_secret_file" doc:"lottery: file with the secret that seeds the draw."`
+	OpensAt        string        `koanf:"opens_at" doc:"lottery: when the room opens and the draw is made, RFC 3339 with a zone."`
+	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: time from which people may gather, RFC 3339 with a zone, before opens_at. Empty: always."`
+	DrawSecretFile string        `koanf:"draw_secret_file" doc:"lottery: file with the secret that seeds the draw, at least 32 bytes; the same on every gateway."`
 	Capacity       int64         `koanf:"capacity" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Longest line; who comes later gets room_full. 0: no limit."`
 }
 
@@ -255,10 +255,10 @@ type Page struct {
 }
 
 type Event struct {
-	Name       string `koanf:"name" doc:"Name of the event."`
-	StartsAt   string `koanf:"starts_at" doc:"Beginning, RFC 3339 with a zone."`
+	Name       string `koanf:"name" doc:"Name of the event, for operators."`
+	StartsAt   string `koanf:"starts_at" doc:"Beginning, RFC 3339 with a zone; of a lottery also the opening."`
 	EndsAt     string `koanf:"ends_at" doc:"End, RFC 3339 with a zone."`
-	PrequeueAt string `koanf:"prequeue_at" doc:"Time from which people may gather."`
-	Rate       Rate   `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"visitors/s" doc:"Rate during the event. 0: the room's."`
-	Method     string `koanf:"method" doc:"Queue method during the event. Empty: the room's."`
+	PrequeueAt string `koanf:"prequeue_at" doc:"lottery: time from which people may gather, RFC 3339 with a zone."`
+	Rate       Rate   `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"visitors/s" doc:"Rate during the event; an adaptive strategy's fastest. 0: the room's."`
+	Method     string `koanf:"method" enum:",fifo,lottery,passthrough,reject" doc:"Queue method during the event, as queue.method. Empty: the room's."`
 }

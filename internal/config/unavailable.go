@@ -19,11 +19,6 @@ type unavailable struct {
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
-	{"rooms[].queue.method", []string{"fifo", "passthrough", "reject"}, "use fifo, passthrough or reject"},
-	{"rooms[].queue.opens_at", nil, "leave it empty"},
-	{"rooms[].queue.prequeue_at", nil, "leave it empty"},
-	{"rooms[].queue.draw_secret_file", nil, "leave it empty"},
-	{"rooms[].events", nil, "leave the list empty"},
 }
 
 func (c *checker) unavailable(cfg any, later []unavailable) {

@@ -24,7 +24,8 @@ func (c *checker) rooms(cfg *Config) {
 		c.roomOrigin(at+".origin", cfg, room)
 		c.places(at, room, places)
 		c.admission(at, room)
-		c.queue(at+".queue", room.Queue)
+		c.queue(at+".queue", room)
+		c.events(at+".events", room)
 		if room.Session.Max < room.Session.TTL {
 			c.add(at+".session.max", "%s is less than session.ttl (%s)", formatDuration(room.Session.Max), formatDuration(room.Session.TTL))
 		}
@@ -185,25 +186,6 @@ func (c *checker) eta(at string, e *ETA) {
 	if e.Estimator == "model" && e.ModelFile == "" {
 		c.add(at+".model_file", "is missing, and estimator is model; give the file that tools/eta-train has made, or use window")
 	}
-}
-
-func (c *checker) queue(at string, q Queue) {
-	opens := c.moment(at+".opens_at", q.OpensAt)
-	gathers := c.moment(at+".prequeue_at", q.PrequeueAt)
-	if !opens.IsZero() && !gathers.IsZero() && !gathers.Before(opens) {
-		c.add(at+".prequeue_at", "%s is not before opens_at (%s)", q.PrequeueAt, q.OpensAt)
-	}
-}
-
-func (c *checker) moment(at, text string) time.Time {
-	if text == "" {
-		return time.Time{}
-	}
-	moment, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		c.add(at, "%q is no time; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", clip(text))
-	}
-	return moment
 }
 
 func (c *checker) bypass(at string, rule *Bypass) {

@@ -282,12 +282,7 @@ func TestValidate(t *testing.T) {
 func TestNotAvailable(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
 	rows := map[string]string{ // setting to a file that uses it
-		"tracing.otlp_endpoint":          shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"rooms[].queue.method":           room("queue: {method: lottery}"),
-		"rooms[].queue.opens_at":         room("queue: {opens_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.prequeue_at":      room("queue: {prequeue_at: 2027-01-31T10:00:00+09:00}"),
-		"rooms[].queue.draw_secret_file": room("queue: {draw_secret_file: x}"),
-		"rooms[].events":                 room("events: [{name: x}]"),
+		"tracing.otlp_endpoint": shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
 	}
 	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]
@@ -355,7 +350,7 @@ rooms:
 	if got := cfg.Warnings(); len(got) != 1 || got[0].Path != "rooms" {
 		t.Errorf("without a room: %v", got)
 	}
-	cfg.Rooms = []Room{{Queue: Queue{Method: "lottery"}, Guard: Guard{ProofOfWork: "none"}}}
+	cfg.Rooms = []Room{{Queue: Queue{Method: "lottery", OpensAt: "2099-01-01T00:00:00Z"}, Guard: Guard{ProofOfWork: "none"}}}
 	if got := cfg.Warnings(); len(got) != 1 || got[0].Path != "rooms[0].queue.method" {
 		t.Errorf("a lottery that anyone can flood: %v", got)
 	}
@@ -363,4 +358,14 @@ rooms:
 	if got := cfg.Warnings(); len(got) != 0 {
 		t.Errorf("a lottery with one place for each: %v", got)
 	}
+	cfg.Rooms[0].Queue.OpensAt = "2020-01-01T00:00:00Z"
+	cfg.Rooms[0].Events = []Event{{StartsAt: "2020-01-01T00:00:00Z", EndsAt: "2020-01-02T00:00:00Z"}, {StartsAt: "2020-01-01T00:00:00Z", EndsAt: "2099-01-02T00:00:00Z"}}
+	wantProblems(t, lists(cfg.Warnings()), "rooms[0].queue.opens_at: 2020-01-01T00:00:00Z has passed", "rooms[0].events[0]: has ended (2020-01-02T00:00:00Z)")
+}
+
+func lists(problems []Problem) (lines []string) {
+	for _, p := range problems {
+		lines = append(lines, p.String())
+	}
+	return lines
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // shortToken is the length below which a bearer token can be tried out.
@@ -46,7 +47,16 @@ func (c *Config) Warnings() []Problem {
 			warn(path+".weight", "the origin of this room has no budget.rate, so there is nothing to share by weight")
 		}
 		guarded := room.Identity.OnePlace || room.Guard.JoinsPerIP != "" || room.Guard.ProofOfWork != "none" || room.Guard.Captcha.Provider != ""
-		if room.Queue.Method == "lottery" && !guarded {
+		now := time.Now()
+		if opens := room.Opening().Starts; room.Queue.Method == methodLottery && opens.Before(now) {
+			warn(path+".queue.opens_at", room.Queue.OpensAt+" has passed: the room is open, and serves in the order of arrival")
+		}
+		for j := range room.Events {
+			if e := &room.Events[j]; e.Span().Ends.Before(now) {
+				warn(element(path+".events", j), "has ended ("+e.EndsAt+") and does nothing")
+			}
+		}
+		if room.Queue.Method == methodLottery && !guarded {
 			warn(path+".queue.method", "a lottery without identity.one_place or a guard: whoever takes many places has many lots")
 		}
 		identityWarnings(path, room, warn)

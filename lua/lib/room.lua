@@ -23,7 +23,7 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level'
   'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked',
   -- the limiter's strategy and rate when it was last used; the rate of an adaptive one and the fence of who set it
   'strategy', 'was', 'target', 'target_fence',
-  -- a lottery's opening (wall), the room time at it, and how many were confirmed before it
+  -- a lottery's opening (wall), the room time at it (0: not yet), and how many were confirmed before it
   'opens', 'drawn', 'prequeued',
   -- what is left of the lease of the origin's budget, till when (wall), and its number
   'lease', 'lease_till', 'lease_number' }
@@ -100,9 +100,10 @@ end
 -- microseconds, opens and gathers in microseconds of Redis's clock; strategy is an
 -- index of STRATEGIES; lottery and budgeted are 0 or 1; joins and joins_per: so many
 -- places of one address in so many microseconds, 0 without a limit; wide likewise, of
--- the network around it.
+-- the network around it; polls: how many a second are advised at most, 0 without a limit.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
-  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per' }
+  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
+  'polls' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- policy is the configured one with the operators' live changes over it.
@@ -125,7 +126,34 @@ local function policy()
   if h[4] then p.ttl = tonumber(h[4]) end
   p.paused = h[5] == '1'
   p.reject = h[6] == 'reject'
+  if h[6] then p.lottery = h[6] == 'lottery' and 1 or 0 end
   return p
+end
+
+-- spread is the time within which all who gathered for a lottery are told to poll after its opening.
+local function spread(s, p)
+  local us = p.polls > 0 and math.floor(s.prequeued * 1000000 / p.polls) or 0
+  return math.max(1000000, math.min(us, math.floor(p.absence / 4)))
+end
+
+-- draw keeps the lottery of a policy: it sets p.gathering before the opening, which it
+-- notes, once, as the room time of the first call after it; true for that call. Those
+-- who were confirmed before have seconds to say so, in which nobody is admitted: a low
+-- number is not beaten by an early poll. A gateway whose configuration is older has no say.
+local LATE = 3000000
+local function draw(s, p)
+  if p.lottery == 0 or p.opens == 0 then return false end
+  local before = s.drawn
+  if s.drawn > 0 and p.opens > s.opens then s.drawn, s.prequeued = 0, 0 end
+  if s.drawn == 0 then
+    s.opens = p.opens
+    if s.wall >= s.opens then
+      s.drawn = s.now
+      if s.prequeued > 0 then s.hold = math.max(s.hold, s.now + spread(s, p) + LATE) end
+    end
+  end
+  p.gathering = s.drawn == 0
+  return s.drawn > before
 end
 
 -- active counts what max_active limits.
@@ -224,7 +252,7 @@ end
 -- lease; and how many it likes to hold besides for those who come.
 local AHEAD = 350000
 local function appetite(s, p)
-  if p.budgeted == 0 or p.paused or p.reject or s.now + AHEAD < s.hold then return 0, 0 end
+  if p.budgeted == 0 or p.paused or p.reject or p.gathering or s.now + AHEAD < s.hold then return 0, 0 end
   local most = meter(s, p).ahead(AHEAD)
   if p.max_active > 0 then most = math.min(most, p.max_active - active(s)) end
   local line

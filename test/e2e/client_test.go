@@ -220,6 +220,8 @@ type status struct {
 	ExpiresAt    string          `json:"expires_at"`
 	Pass         string          `json:"pass"`
 	Token        string          `json:"token"`
+	OpensAt      string          `json:"opens_at"`
+	ClosesAt     string          `json:"closes_at"`
 }
 
 // String is what a failing test prints.

@@ -59,7 +59,7 @@ func bots(t *testing.T, gateways []*gateway, args ...string) map[string]botRepor
 func TestBotsGetTheirShareAndNoMore(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
-	s := setup{origin: site.URL, rooms: []string{room(admission(1, 1), `guard: {joins_per_ip: "20/1h,60/1h"}`)}}.withRedis(redistest.Server(t).URL())
+	s := setup{origin: site.URL, more: "log: {access: false}", rooms: []string{room(admission(1, 1), `guard: {joins_per_ip: "20/1h,60/1h"}`)}}.withRedis(redistest.Server(t).URL())
 	gateways := []*gateway{start(t, s), start(t, s)}
 	for strategy, r := range bots(t, gateways, "--tries", "10000", "--only", "one-address") {
 		if r.Tries != 10000 || r.Places != 20 {

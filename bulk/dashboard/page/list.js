@@ -131,7 +131,7 @@ function fill(rates) {
     if (old === undefined || asked[name].value === old) asked[name].value = now;
     inForce[name] = now;
   }
-  set($('.note', limits), rates.adaptive ? 'The global rate follows the downstream; a rate set here holds until it is taken back.' : rates.live ? 'Changed live, over the configuration.' : 'As configured.');
+  set($('.note', limits), rates.adaptive ? 'Adaptive.' : rates.live ? 'Changed live, over the configuration.' : 'As configured.');
 }
 async function relimit(change, text) {
   try {

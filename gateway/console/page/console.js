@@ -265,6 +265,12 @@
         if (!p.enabled) tags.push(['switched off', 'bad']);
         if (p.method === 'reject') tags.push(['closed', 'bad']);
         if (p.method === 'passthrough') tags.push(['passthrough', 'warn']);
+        const when = t => new Date(t).toLocaleString([], {dateStyle: 'medium', timeStyle: 'short'});
+        const called = e => e.name || e.method || 'event';
+        if (r.lottery && !r.lottery.drawn) tags.push(['lottery, ' + whole.format(r.lottery.gathered) + ' gathered, opens ' + when(r.lottery.opens_at), 'warn']);
+        if (r.lottery && r.lottery.drawn) tags.push(['lottery, drawn', '']);
+        if (r.event) tags.push([called(r.event) + ' until ' + when(r.event.ends_at), 'warn']);
+        if (r.next_event) tags.push(['next: ' + called(r.next_event) + ' ' + when(r.next_event.prequeue_at || r.next_event.starts_at), '']);
         if (r.paused) tags.push(['paused', 'warn']);
         if (r.draining) tags.push(['draining', 'warn']);
         if (r.store_age_seconds === undefined || r.store_age_seconds > stale) tags.push(['store away', 'bad']);

@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+var drawSecret = bytes.Repeat([]byte("draw"), 8)
+
+// lottery opens that long from now and gathers from before; who is not heard of for absence is late, and then its seed is told.
+func lottery(id string, opens, absence time.Duration) admission.Policy {
+	p := policy(1000)
+	p.Method, p.Absence, p.PollBudget = admission.Lottery, absence, 20_000
+	p.OpensAt = time.Now().Add(opens).UnixMicro()
+	p.PrequeueAt = p.OpensAt - (time.Hour).Microseconds()
+	p.Plan = admission.NewPlan(drawSecret, id, &p, nil)
+	return p
+}
+
+func TestALotteryFromGatheringToSeed(t *testing.T) {
+	t.Parallel()
+	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
+	_, router := visitorAPI(t)
+	p := lottery("sale", 3*time.Second, 4*time.Second)
+	later := lottery("later", time.Hour, time.Minute)
+	later.PrequeueAt = time.Now().Add(40 * time.Second).UnixMicro()
+	b, _ := one(t, Room{ID: "sale", Policy: p, Compat: CompatCloudflare}, Room{ID: "later", Paths: []string{"/later"}, Policy: later},
+		Room{ID: "plain", Paths: []string{"/plain"}, Policy: policy(1)})
+	tell := func(status int, lines ...string) *answer {
+		t.Helper()
+		a := b.call(lines...).code(t, status)
+		conforms(t, router, a, lines...)
+		return a
+	}
+	opens := formatTime(p.OpensAt)
+
+	// Before anybody may join.
+	a := tell(503, "POST /.waiting-room/later/tickets")
+	if a.field("code") != "room_closed" || a.field("opens_at") != formatTime(later.OpensAt) || a.field("prequeue_at") != formatTime(later.PrequeueAt) {
+		t.Errorf("before the prequeue: %s", a.body)
+	}
+	var retry int
+	if fmt.Sscan(a.header.Get("Retry-After"), &retry); retry < 30 || retry > 40 {
+		t.Errorf("Retry-After %d, want the time until people may gather", retry)
+	}
+	if page := b.call("GET /later", asPage).code(t, 503); !strings.Contains(page.body, `data-state="rejected"`) || !strings.Contains(page.body, `data-begins="`+time.UnixMicro(later.OpensAt).UTC().Format(time.RFC3339)) {
+		t.Error("the page does not count down")
+	}
+	tell(404, "GET /.waiting-room/plain/draw")
+
+	// Gathering.
+	d := tell(200, "GET /.waiting-room/sale/draw")
+	if d.field("seed") != "" || d.field("drawn") != "" || d.field("opens_at") != opens || d.field("commitment") == "" {
+		t.Errorf("before the opening: %s", d.body)
+	}
+	const nonce = "a nonce of mine"
+	joined := tell(201, "POST /.waiting-room/sale/tickets", "", `{"nonce":"`+nonce+`"}`)
+	if joined.field("state") != "prequeue" || joined.field("position") != "" || joined.field("opens_at") != opens ||
+		!strings.Contains(joined.body, `"isRandomQueue":true`) || !strings.Contains(joined.body, `"queueAll":true,"isFIFOQueue":false`) ||
+		!strings.Contains(joined.body, `"isEventPrequeueing":true`) {
+		t.Errorf("joined: %s", joined.body)
+	}
+	token := joined.field("token")
+	w, err := b.o.Ring.VerifyWaiting([]byte(token), "sale", time.Now().Unix())
+	if err != nil || w.Order != 0 || w.Epoch == "" || mixed(w.ID, []byte(nonce)) != w.ID {
+		t.Errorf("the token is %+v %v", w, err)
+	}
+	with := "X-Waiting-Room-Token: " + token
+	tell(200, "GET /.waiting-room/sale/status", with)
+	if a := tell(409, "POST /.waiting-room/sale/claim", with); a.field("code") != "not_admitted" {
+		t.Errorf("a claim before the opening: %s", a.body)
+	}
+	if a := b.call("GET /", asJSON).code(t, 202); a.field("state") != "prequeue" || a.header.Get("X-Waiting-Room") != "prequeue" {
+		t.Errorf("on a gated path: %s", a.text())
+	}
+	if a := b.call("GET /", asPage).code(t, 200); a.header.Get("X-Waiting-Room") != "prequeue" || !strings.Contains(a.body, "Not open yet") {
+		t.Errorf("the page: %s", a.text())
+	}
+
+	// An event stream is told of the opening without asking.
+	_, events := listenTo(t, b.addr, token)
+	var told struct {
+		State    string
+		Position int
+	}
+	for told.State == "" || told.State == "prequeue" {
+		if err := json.Unmarshal([]byte(readUntil(t, events, "data: ")), &told); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told.State != "admitted" && (told.State != "waiting" || told.Position < 1) {
+		t.Errorf("at the opening: %+v", told)
+	}
+	drawn := func() *answer { return tell(200, "GET /.waiting-room/sale/draw") }
+	eventually(t, "the draw is told", func() bool { return drawn().field("drawn") != "" })
+	eventually(t, "the seed is told an absence later", func() bool { return drawn().field("seed") != "" })
+	if drawn().field("commitment") != d.field("commitment") {
+		t.Error("another commitment than before the opening")
+	}
+}
+
+// A line that is full refuses places, never those who have one.
+func TestAFullRoom(t *testing.T) {
+	t.Parallel()
+	p := policy(0)
+	p.Capacity = 2
+	b, _ := one(t, Room{ID: "sale", Policy: p, Compat: CompatCloudflare})
+	const key = "Idempotency-Key: 0123456789-0123456789-01"
+	first := b.call("POST /.waiting-room/sale/tickets", key).code(t, 201)
+	b.call("POST /.waiting-room/sale/tickets").code(t, 201)
+	eventually(t, "the line is known to be full", func() bool { return b.call("POST /.waiting-room/sale/tickets").status == 503 })
+	a := b.call("POST /.waiting-room/sale/tickets").code(t, 503)
+	if a.field("code") != "room_full" || a.header.Get("Retry-After") == "" || a.header.Get("X-Waiting-Room") != "rejected" {
+		t.Errorf("full: %s", a.text())
+	}
+	if a := b.call("POST /.waiting-room/sale/tickets", "Idempotency-Key: another-key-0123456789").code(t, 503); a.field("code") != "room_full" {
+		t.Errorf("a new key: %s", a.text())
+	}
+	page := b.call("GET /", asPage).code(t, 503)
+	if !strings.Contains(page.body, "The line is full") || page.header.Get("Retry-After") == "" {
+		t.Error("the page does not say that the line is full")
+	}
+	b.call("POST /.waiting-room/sale/tickets", key).code(t, 200)
+	if a := b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+first.field("token")).code(t, 200); !strings.Contains(a.body, `"queueIsFull":true`) {
+		t.Errorf("a place in a full line: %s", a.body)
+	}
+}
+
+// Passthrough counts, and holds up nobody: those who wait are let go.
+func TestPassthroughOnlyMeasures(t *testing.T) {
+	t.Parallel()
+	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
+	waits := b.call("GET /", asPage).code(t, 200)
+	if waits.header.Get("X-Waiting-Room") != "waiting" {
+		t.Fatal(waits.text())
+	}
+	through, closed := admission.Passthrough, admission.Reject
+	line := b.Views()[0].Line
+	ctx := t.Context()
+	if err := line.Patch(ctx, "ann", admission.Live{Method: &through}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the room is open", func() bool { return line.Snapshot().Policy.Method == admission.Passthrough })
+	served := func(a *answer) {
+		t.Helper()
+		if a.status != 200 || !strings.HasPrefix(a.body, "shop ") {
+			t.Errorf("not the origin's: %s", a.text())
+		}
+	}
+	proxiedSoFar := func() float64 { return testutil.ToFloat64(b.metrics.room("sale").requests[proxied]) }
+	before := proxiedSoFar()
+	served(b.call("GET /", asPage))
+	served(b.call("POST /buy", asJSON, waits.jar(), "", "x=1"))
+	if got := proxiedSoFar(); got != before+2 {
+		t.Errorf("%v requests were counted, want 2", got-before)
+	}
+	if a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200); a.field("state") != "admitted" {
+		t.Errorf("who waits is told: %s", a.body)
+	}
+	if err := line.Patch(ctx, "ann", admission.Live{Method: &closed}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the room is closed", func() bool { return b.call("GET /", asPage).status == 503 })
+	if a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200); a.field("state") != "rejected" {
+		t.Errorf("who waits is told: %s", a.body)
+	}
+	if err := line.Patch(ctx, "ann", admission.Live{Clear: []string{"method"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has a line again", func() bool {
+		a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200)
+		return a.field("state") == "waiting" && a.field("position") == "1"
+	})
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// queue checks a room's own lottery.
+func (c *checker) queue(at string, room *Room) {
+	q := &room.Queue
+	opens := c.moment(at+".opens_at", q.OpensAt)
+	gathers := c.moment(at+".prequeue_at", q.PrequeueAt)
+	switch {
+	case q.Method == methodLottery && q.OpensAt == "":
+		c.add(at+".opens_at", "is missing: a lottery needs the time at which it opens, such as 2027-01-31T10:00:00+09:00")
+	case q.PrequeueAt != "" && q.OpensAt == "":
+		c.add(at+".prequeue_at", "is given without opens_at: people gather for an opening")
+	case !opens.IsZero() && !gathers.IsZero() && !gathers.Before(opens):
+		c.add(at+".prequeue_at", "%s is not before opens_at (%s)", q.PrequeueAt, q.OpensAt)
+	}
+	draws := q.Method == methodLottery || q.OpensAt != "" || slices.ContainsFunc(room.Events, func(e Event) bool { return e.Method == methodLottery })
+	switch {
+	case q.DrawSecretFile != "":
+		if _, err := room.DrawSecret(); err != nil {
+			c.add(at+".draw_secret_file", "%v", err)
+		}
+	case draws:
+		c.add(at+".draw_secret_file", "is missing: a lottery is drawn with a secret; make one with: head -c 32 /dev/urandom | base64 > draw.secret")
+	}
+}
+
+// events checks that each is a time of its own, and that no two meet.
+func (c *checker) events(at string, room *Room) {
+	type event struct {
+		i    int
+		span Span
+	}
+	var all []event
+	for i := range room.Events {
+		e, at := &room.Events[i], element(at, i)
+		before := len(c.list)
+		span := Span{
+			Starts: c.moment(at+".starts_at", e.StartsAt), Ends: c.moment(at+".ends_at", e.EndsAt), Gathers: c.moment(at+".prequeue_at", e.PrequeueAt),
+		}
+		for _, field := range []struct{ name, text string }{{"starts_at", e.StartsAt}, {"ends_at", e.EndsAt}} {
+			if field.text == "" {
+				c.add(at+"."+field.name, "is missing; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00")
+			}
+		}
+		switch {
+		case e.Method == methodLottery && e.PrequeueAt == "":
+			c.add(at+".prequeue_at", "is missing: before a lottery people need a time to gather")
+		case e.Method != methodLottery && e.PrequeueAt != "":
+			c.add(at+".prequeue_at", "is for method: lottery; leave it out, or set the method")
+		case e.Method == "" && e.Rate == 0:
+			c.add(at, "changes nothing; give it a rate or a method")
+		}
+		if len(c.list) > before {
+			continue
+		}
+		if !span.Ends.After(span.Starts) {
+			c.add(at+".ends_at", "%s is not after starts_at (%s)", e.EndsAt, e.StartsAt)
+			continue
+		}
+		if e.PrequeueAt != "" && !span.Gathers.Before(span.Starts) {
+			c.add(at+".prequeue_at", "%s is not before starts_at (%s)", e.PrequeueAt, e.StartsAt)
+			continue
+		}
+		all = append(all, event{i, span})
+	}
+	slices.SortFunc(all, func(a, b event) int { return cmp.Compare(a.span.begins().UnixMicro(), b.span.begins().UnixMicro()) })
+	for i := 1; i < len(all); i++ {
+		if a, b := all[i-1], all[i]; b.span.begins().Before(a.span.Ends) {
+			c.add(element(at, b.i), "begins (%s, prequeue included) before %s has ended (%s); events of a room may not overlap",
+				b.span.begins().Format(time.RFC3339), element("events", a.i), a.span.Ends.Format(time.RFC3339))
+		}
+	}
+}
+
+func (c *checker) moment(at, text string) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	moment, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		c.add(at, "%q is no time; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", clip(text))
+	}
+	return moment
+}

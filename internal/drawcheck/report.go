@@ -1,0 +1,99 @@
+package drawcheck
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// line is a ticket with its recomputed order.
+type line struct {
+	ticket
+	computed int64
+	verdict  string
+	wrong    bool
+}
+
+// Report writes what holds and what does not, the tickets in the order in which they are served, and how many things are wrong.
+func (d *Draw) Report(out io.Writer) (wrong int, err error) {
+	w := bufio.NewWriter(out)
+	check := func(what string, holds bool, is, want any) {
+		if holds {
+			fmt.Fprintf(w, "ok     %s\n", what)
+			return
+		}
+		wrong++
+		fmt.Fprintf(w, "WRONG  %s: it is %v, want %v\n", what, is, want)
+	}
+	fmt.Fprintf(w, "room %s, opened at %s, %d tickets\n", d.room, d.opens.Format(time.RFC3339), len(d.tickets))
+	sum := sha256.Sum256(d.seed[:])
+	check("SHA-256(seed) is the commitment", bytes.Equal(sum[:], d.commitment), hex.EncodeToString(sum[:]), hex.EncodeToString(d.commitment))
+	published := admission.Draw{Opens: d.opens.UnixMicro()}
+	if !d.gathers.IsZero() {
+		published.Gathers = d.gathers.UnixMicro()
+	}
+	check("span is the time from prequeue_at to opens_at, or an hour", d.span == published.Span(), d.span, published.Span())
+
+	lines := make([]line, 0, len(d.tickets))
+	for _, t := range d.tickets {
+		l := d.judge(t)
+		if l.wrong {
+			wrong++
+		}
+		lines = append(lines, l)
+	}
+	slices.SortFunc(lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.served(), b.served()), bytes.Compare(a.id[:], b.id[:]))
+	})
+	for _, l := range lines {
+		fmt.Fprintf(w, "%s  %d  %s\n", l.id, l.served(), l.verdict)
+	}
+	if wrong == 0 {
+		fmt.Fprintln(w, "all is as it was drawn")
+	} else {
+		fmt.Fprintf(w, "%d wrong\n", wrong)
+	}
+	return wrong, w.Flush()
+}
+
+// served is the order by which the ticket is served, as far as it is known.
+func (l *line) served() int64 {
+	if l.order > 0 {
+		return l.order
+	}
+	return l.computed
+}
+
+func (d *Draw) judge(t ticket) line {
+	l := line{ticket: t, computed: admission.DrawnOrder(d.seed, t.id, d.drawn, d.span)}
+	switch {
+	case t.order == 0:
+		l.verdict = "drawn (nothing is claimed)"
+	case t.order == l.computed:
+		l.verdict = "as drawn"
+	case t.order >= d.drawn:
+		l.verdict = "not drawn: it came, or was confirmed, after the opening"
+	default:
+		l.verdict, l.wrong = fmt.Sprintf("WRONG: the draw gives %d", l.computed), true
+	}
+	if t.nonce == "" {
+		return l
+	}
+	h := hmac.New(sha256.New, t.id[:8])
+	h.Write([]byte(t.nonce))
+	if bytes.Equal(h.Sum(nil)[:8], t.id[8:]) {
+		l.verdict += ", with your nonce"
+	} else {
+		l.verdict, l.wrong = l.verdict+", WRONG: your nonce is not in the id", true
+	}
+	return l
+}
