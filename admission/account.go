@@ -26,6 +26,17 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.joinAccountOffline(a, t, held)
 	}
+	if snap.Gathering() && a.From == (ID{}) { // the line holds nothing of it before the opening
+		for n := range generations {
+			t.ID = a.ID.generation(n)
+			if k, ok := r.memory.get(t.ID, r.c.mono()); !ok || k.standing.State == Waiting {
+				if s, gathers := r.gatheredBefore(snap, Arrival{ID: t.ID, Client: a.Client, Interval: a.Interval}, k); ok && gathers {
+					return s, Granted, nil
+				}
+				break
+			}
+		}
+	}
 	q := enterQ{kind: "account", id: a.ID, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
 	if a.Held || held != Granted {
 		q.kind = "held"
@@ -59,6 +70,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	case "W":
 		r.wake()
 	case "P": // a lottery gathers: nothing is kept of it before the opening
+		t.Order = 0
 		if fresh {
 			ans.reason = claimedFirst
 		}

@@ -176,11 +176,17 @@ func TestBudgetIsSharedByWeightAndUsedUp(t *testing.T) {
 		if got[0] < 285 || got[1] < 95 {
 			t.Errorf("%v were admitted, want three to one", got)
 		}
+		if e := s.rooms[1][0].Expected(); e != 60_000 {
+			t.Errorf("beside the other the first may count on %d, want 60000", e)
+		}
 		for s.in[1] < 150 {
 			s.run(100*time.Millisecond, nil)
 		}
 		if got := s.run(time.Second, nil); got[0] < 72 {
 			t.Errorf("%v in the second after the other room was empty, want 80", got)
+		}
+		if e := s.rooms[1][0].Expected(); e != 80_000 {
+			t.Errorf("alone the first may count on %d, want 80000", e)
 		}
 	})
 }
@@ -380,5 +386,29 @@ func TestABudgetOutlivesAClockThatGoesBack(t *testing.T) {
 	}
 	if n < 45 || n > 50 {
 		t.Errorf("%d given in 4 s at 20/s of which 1.5 s had to pass", n)
+	}
+}
+
+// Without the store nobody knows who has a line: a room has its share by the weights of all, and no more than its own rate.
+func TestAloneARoomHasItsShareOfTheBudget(t *testing.T) {
+	p := budgeted(80_000, 40_000, 1000, 30_000)
+	p.Budget.Weights = 4000
+	for _, row := range []struct{ own, rate, burst int64 }{{30_000, 20_000, 10_000}, {5000, 5000, 5000}} {
+		p.Rate, p.Burst = row.own, row.own
+		if p.rateAlone() != row.rate || p.burstAlone() != row.burst {
+			t.Errorf("of %d: rate %d, burst %d, want %d, %d", row.own, p.rateAlone(), p.burstAlone(), row.rate, row.burst)
+		}
+		s := Snapshot{Policy: p, Gateways: 2}
+		var l local
+		l.begin(0, 0)
+		in := int64(0)
+		for ms := int64(0); ms <= 10_000; ms++ {
+			if l.share(&s, ms*1e6) {
+				in++
+			}
+		}
+		if want := row.rate / 2 / 100; in > want+row.burst/2000 || in < want-1 {
+			t.Errorf("one of two gateways let %d in within 10 s, want %d", in, want)
+		}
 	}
 }

@@ -408,3 +408,65 @@ func TestEventsAndOperators(t *testing.T) {
 		t.Error("an opening of the past")
 	}
 }
+
+// A lot that was not heard of for absence is none: else one could gather them, and accounts leave one after the other.
+func TestLotsAreNotPutBy(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := lottery(c.now(), 8*time.Minute)
+	a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
+	kept, put := gather(t, a, 1)[0], gather(t, a, 1)[0]
+	for range 48 { // four minutes, of three that a place is kept
+		c.pass(5 * time.Second)
+		mustTick(t, a)
+		mustTick(t, b)
+		kept.heard(mustCheck(t, b, kept.t))
+	}
+	if s := mustCheck(t, b, kept.t); s.State != Waiting || !s.Gathering {
+		t.Errorf("who was heard of: %+v", s)
+	}
+	if s := mustCheck(t, b, put.t); s.State != Expired || s.Reason != ReasonLate {
+		t.Errorf("who was not: %+v", s)
+	}
+}
+
+// Whoever joins again after the opening, with the same key or account, before the ticket of before comes, has its lot.
+func TestALotCountsBesideAJoinAfterTheOpening(t *testing.T) {
+	t.Parallel()
+	for name, a := range map[string]Arrival{
+		"key":     {ID: testID(), Client: testClient(1), Keyed: true},
+		"account": {ID: testID(), Client: testClient(1), Keyed: true, Account: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+			p := lottery(c.now(), 10*time.Second)
+			rooms := []*Room{testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)}
+			s, _, err := rooms[0].Join(ctx5(t), a)
+			if err != nil || !s.Gathering {
+				t.Fatalf("%+v %v", s, err)
+			}
+			lot := s.Ticket
+			lot.ID = a.ID
+			for range 11 {
+				c.pass(time.Second)
+				for _, r := range rooms {
+					mustTick(t, r)
+				}
+			}
+			if s, _, err = rooms[1].Join(ctx5(t), a); err != nil || s.Ticket.Order < rooms[1].Snapshot().Drawn {
+				t.Fatalf("joined after the opening: %+v %v", s, err)
+			}
+			want := rooms[1].draw(p.OpensAt).Order(a.ID, rooms[1].Snapshot().Drawn)
+			for i, r := range []*Room{rooms[1], rooms[2], rooms[0]} { // which know of the later place, and not
+				c.pass(1100 * time.Millisecond)
+				if s := mustCheck(t, r, lot); s.State != Waiting || s.Ticket.Order != want || !s.Renewed {
+					t.Errorf("%d: %+v, want the order %d", i, s, want)
+				}
+			}
+			if found, err := rooms[0].Lookup(ctx5(t), a.ID); err != nil || found.Order != want {
+				t.Errorf("the line holds %+v, %v", found, err)
+			}
+		})
+	}
+}

@@ -14,6 +14,10 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		}
 	}
 	m, ok := r.memory.get(t.ID, now)
+	if lot, has := r.order(snap, t, snap.Opens, snap.Drawn); has == placed && ok && m.standing.State == Waiting &&
+		0 < lot.Order && lot.Order < m.standing.Ticket.Order {
+		return r.checkOrdered(ctx, snap, lot, true) // its key or account has joined again since the opening: the lot counts
+	}
 	if k := m.standing.Ticket; ok && m.standing.State == Waiting && k.Seen > t.Seen {
 		// A client that does not keep its renewed token costs no more.
 		t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
@@ -52,4 +56,14 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		return r.checkOrdered(ctx, snap, named, true)
 	}
 	return r.standing(t, ans), nil
+}
+
+// gatheredBefore is the place of an id that this gateway remembers to be confirmed before the opening of a lottery.
+func (r *Room) gatheredBefore(snap *Snapshot, a Arrival, k remembered) (s Standing, gathers bool) {
+	t := k.standing.Ticket
+	t.ID, t.Client, t.Interval = a.ID, a.Client, a.Interval
+	if k.standing.State != Waiting || !r.confirmed(snap, t) || t.Fence != snap.Fence {
+		return s, false
+	}
+	return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: t.Order == 0}, true
 }

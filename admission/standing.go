@@ -83,10 +83,10 @@ type Standing struct {
 	AdmittedAt int64
 	// First marks the claim that made the session; its repeats are Active as well.
 	First bool
-	// New marks a place that an account was given now.
-	New bool
 	// Gathering: the ticket has no Order before a lottery opens.
 	Gathering bool
+	// New marks a place that an account was given now.
+	New bool
 	// Offline marks an answer that was made without the store.
 	Offline bool
 }

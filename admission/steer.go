@@ -67,7 +67,7 @@ func (r *Room) steer(ctx context.Context) {
 
 // Steer looks at the origin once and, where this gateway leads, sets the rate. Run calls it once a second; tests may.
 func (r *Room) Steer(ctx context.Context) error {
-	st, p := &r.steers, r.config.Load().policy
+	st, p := &r.steers, r.config.Load().at(r.RedisNow()).policy
 	snap := r.Snapshot()
 	if p.Strategy != StrategyAdaptive {
 		st.fence = 0

@@ -226,14 +226,12 @@ const joinAgain = 2
 func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
-	held := Granted // why a new place is refused
-	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && a.From == (ID{}) && snap.Gathering() && k.standing.State == Waiting {
-		// The line holds nothing of it before the opening.
-		t := k.standing.Ticket
-		if t.Client, t.Interval = a.Client, a.Interval; r.confirmed(snap, t) && t.Fence == snap.Fence {
-			return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: t.Order == 0}, Granted, nil
+	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && snap.Gathering() {
+		if s, gathers := r.gatheredBefore(snap, a, k); gathers { // the line holds nothing of it before the opening
+			return s, Granted, nil
 		}
 	}
+	held := Granted // why a new place is refused
 	switch {
 	case p.Method == Reject:
 		return Standing{}, Closed, nil
@@ -309,6 +307,9 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	return r.standing(t, ans), Granted, nil
 }
 
+// lastJoins is how long before its opening a lottery confirms with the join itself, in µs: a first poll might come too late.
+const lastJoins = 10_000_000
+
 // askAgain asks for a place. A late answer is no outage, and the place may have been given: asking again finds it.
 // Without, it would be taken with the first poll, behind those who came meanwhile.
 func (r *Room) askAgain(ctx context.Context, q enterQ) (reply, error) {
@@ -321,9 +322,6 @@ func (r *Room) askAgain(ctx context.Context, q enterQ) (reply, error) {
 	}
 	return ans, err
 }
-
-// lastJoins is how long before its opening a lottery confirms with the join itself, in µs: a first poll might come too late.
-const lastJoins = 10_000_000
 
 // length of the line with those that are not enrolled yet, and before the opening of a lottery those who gathered.
 func (r *Room) length(s *Snapshot) int64 {
@@ -373,7 +371,8 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 		}
 	}
 	if m, ok := r.memory.get(t.ID, now); ok {
-		unplaced := m.standing.State == Waiting && m.standing.Ticket.Order == 0 // it was confirmed before the opening
+		// It was confirmed before the opening, or has a place that was taken after it.
+		unplaced := m.standing.State == Waiting && (m.standing.Ticket.Order == 0 || fresh && 0 < t.Order && t.Order < m.standing.Ticket.Order)
 		if s, final := m.answer(t, now); final && !unplaced {
 			return s, nil
 		}

@@ -22,7 +22,7 @@
 --           and nothing is kept of it but their number
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
--- With P, W, A and C the reason of account and held is n for a place that was given now, else o, and its id.
+-- With W, P, A and C the reason of account and held is n for a place that was given now, else o, and its id.
 -- Codes: P confirmed before a lottery, O its opening (order: the room time, wall: when it was to be), W waiting,
 -- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
 -- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
@@ -53,7 +53,6 @@ end
 
 -- gathered confirms somebody before a lottery; first: for the first time, which counts.
 local function gathered(first, ah)
-  s.busy = 1
   if first then
     local count, wait, which = places(s, p, ah, s.now)
     if not count then return put('J', wait, 0, which) end
@@ -61,10 +60,11 @@ local function gathered(first, ah)
     joined = joined + 1
     s.prequeued = s.prequeued + 1
   end
+  s.busy = 1
   put('P', 0, 0, first and 'first' or '')
 end
 
-local function gather(id, client, grace, ep, fn, ah)
+local function gather(id, client, grace, seen, ep, fn, ah)
   if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
@@ -72,8 +72,11 @@ local function gather(id, client, grace, ep, fn, ah)
   if ord then return put('W', ord, 0, '') end
   -- Confirmed now it would not be drawn, though it may have been confirmed before.
   if p.lottery == 1 and s.drawn > 0 then return put('O', s.drawn, s.opens, '') end
-  -- In a store that is new, and the room is not, nobody has counted them.
-  gathered(ep == '' or ep == '?' or ep ~= s.epoch and s.virgin == 1, ah)
+  local new = ep == '' or ep == '?'
+  -- Lots are not to be put by: neither by who comes back for the opening, nor by an account that left and took another.
+  if not new and s.now - seen > p.absence then return put('X', 0, 0, 'late') end
+  -- In a store that is new, and the room is not, nobody has counted them; their addresses' places were counted once.
+  gathered(new or ep ~= s.epoch and s.virgin == 1, new and ah or '')
 end
 
 local function arrive(kind, id, client, grace, ah)
@@ -114,8 +117,10 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local have = waiting(s, p, id, grace)
-  if have and ep ~= '' and ep ~= '?' and ep ~= s.epoch and ord > 0 and ord < have and s.now - seen <= p.absence then
-    -- The store lost the room, and another device of the account was sooner to come to it: the older place counts.
+  local drawn = ord < s.drawn and seen < s.drawn and s.drawn <= (have or 0)
+  if have and ep ~= '' and ep ~= '?' and (ep ~= s.epoch or drawn) and ord > 0 and ord < have and s.now - seen <= p.absence then
+    -- The store lost the room, or a lottery has opened, and another device of the account, or a repeated join with the same
+    -- key, was sooner to come to it: the older place counts.
     redis.call('ZADD', LINE, str(ord), id)
     s.came, s.abandons, have = s.came + 1, s.abandons + 1, ord
   end
@@ -181,11 +186,16 @@ local function account(kind, base, client, grace, from, ah)
     return put('E', 0, 0, 'spent')
   elseif from == '' then
     arrive(kind, id, client, grace, ah)
+  elseif p.gathering then -- of the place that becomes the account's the line holds nothing: it is not drawn besides
+    put_grant(from, 'left', 0, 0, '')
+    remember(s, p, from)
+    s.prequeued = math.max(0, s.prequeued - 1)
+    arrive(kind, id, client, grace, ah)
   elseif not adopt(from, id, grace) then
     return put('U', 0, 0, '')
   end
   local code = out[#out - 3]
-  if code == 'W' or code == 'A' or code == 'C' or code == 'P' then out[#out] = (joined > before and 'n' or 'o') .. id end
+  if code == 'W' or code == 'P' or code == 'A' or code == 'C' then out[#out] = (joined > before and 'n' or 'o') .. id end
 end
 
 for i = 5, #ARGV, 9 do
@@ -200,7 +210,7 @@ for i = 5, #ARGV, 9 do
     if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
     enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
   elseif kind == 'gather' then
-    gather(id, client, grace, ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
+    gather(id, client, grace, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
   elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
     bucket.take(1)
     put('Y', 0, 0, '')

@@ -78,7 +78,7 @@ const rest = time.Second
 
 // NewVerifier makes a Verifier.
 func NewVerifier() *Verifier {
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
+	transport := http.DefaultTransport.(*http.Transport).Clone() // as it is documented to be
 	transport.MaxIdleConnsPerHost, transport.MaxConnsPerHost, transport.IdleConnTimeout = 32, asksMost, time.Minute
 	return &Verifier{
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},

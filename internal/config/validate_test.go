@@ -213,6 +213,8 @@ func TestValidate(t *testing.T) {
 		{"no claim window", room("queue: {claim_window: 0s}"), []string{"rooms[0].queue.claim_window: 0s is too small; want at least 1s"}},
 		{"session above its limit", room("session: {ttl: 13h}"), []string{"rooms[0].session.max: 12h is less than session.ttl (13h)"}},
 		{"weight", room("weight: 0"), []string{"rooms[0].weight: 0 is too small; want at least 0.001"}},
+		{"burst of no budget", "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {burst: 5}}]", []string{"origins[0].budget.burst: there is no budget without budget.rate"}},
+		{"budget that admits nobody", "origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 5, burst: 0.5}}]", []string{"origins[0].budget.burst: 0.5 would never admit a whole visitor"}},
 		{"poll budget", room("poll_budget: 0"), []string{"rooms[0].poll_budget: 0 is too small; want at least 1"}},
 		{"words", room("on_store_error: maybe, compat: akamai, queue: {method: lifo}"),
 			[]string{`rooms[0].on_store_error: "maybe" is not known; want wait, open, closed or local`, `rooms[0].compat: "akamai" is not known`, `rooms[0].queue.method: "lifo" is not known`}},
@@ -302,6 +304,30 @@ func TestNotAvailable(t *testing.T) {
 	for _, method := range []string{"fifo", "passthrough", "reject"} {
 		_, problems := loadText(t, room("queue: {method: "+method+"}")+"\n")
 		wantProblems(t, problems)
+	}
+}
+
+func TestBudgetWarnings(t *testing.T) {
+	for text, want := range map[string]string{
+		"origins: [{id: shop, servers: ['http://127.0.0.1:9000']}]\nrooms: [{id: sale, weight: 3}]":                                           "rooms[0].weight: the origin of this room has no budget.rate",
+		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":             "origins[0].budget.burst: 5 is less than three quarters of a second of the rate (10)",
+		"origins: [{id: a, servers: ['http://h']}, {id: b, servers: ['http://h'], budget: {rate: 9}}]\nrooms: [{id: sale, origin: a}]":        "origins[1].budget: no room has this origin",
+		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10}}]\nrooms: [{id: sale, weight: 3}, {id: o, paths: [/o]}]": "",
+	} {
+		cfg, problems := loadText(t, text+"\n")
+		wantProblems(t, problems)
+		var lines []string
+		for _, w := range cfg.Warnings() {
+			lines = append(lines, w.String())
+		}
+		if want == "" {
+			wantProblems(t, lines)
+			if b, weights := cfg.BudgetOf(&cfg.Rooms[0]); b == nil || b.MostBurst() != 10_000 || weights != 4000 {
+				t.Errorf("budget %+v, weights %v", b, weights)
+			}
+			continue
+		}
+		wantProblems(t, lines, want)
 	}
 }
 

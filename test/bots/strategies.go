@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
+	"time"
 )
 
 // strategy is one way to try. Each try is made by one of many clients at once; i counts them.
@@ -26,13 +26,13 @@ func anywhere(i int) string {
 	return fmt.Sprintf("%d.%d.%d.%d", 128+(n>>24)%64, n>>16&255, n>>8&255, n&255)
 }
 
-var base = rand.Uint32()
+var base = uint32(time.Now().UnixNano()) // of this run
 
 var strategies = []strategy{
 	{name: "one-address", about: "one address, no cookies", address: one},
 	{name: "one-page", about: "one address asks for the page and throws its cookies away", address: func(int) string { return "198.51.101.7" }, page: true},
 	{name: "one-keys", about: "one address, an Idempotency-Key for each try", address: func(int) string { return "198.51.102.7" },
-		key: func(i int) string { return fmt.Sprintf("bots-%06d-%022d", rand.IntN(1e6), i) }},
+		key: func(i int) string { return fmt.Sprintf("bots-%06d-%022d", base%1e6, i) }},
 	{name: "one-tabs", about: "one browser with a tab for each try", address: func(int) string { return "198.51.103.7" }, shared: true},
 	{name: "one-silent", about: "one address that never polls what it was given", address: func(int) string { return "198.51.104.7" }, silent: true},
 	{name: "one-/24", about: "all addresses of one /24 in turn", address: func(i int) string { return fmt.Sprintf("192.0.2.%d", i%256) }},
