@@ -369,3 +369,21 @@ func TestOriginHealth(t *testing.T) {
 		t.Errorf("nonsense in the store: %v", err)
 	}
 }
+
+// While an event bounds the rate, the controller works within that bound: what it cuts is what is in force.
+func TestAnEventBoundsWhatIsFound(t *testing.T) {
+	p := adaptivePolicy()
+	s := newPilots(t, p, 1)
+	s.seconds(3, 10*time.Millisecond, false, 0)
+	starts := s.now + time.Second.Microseconds()
+	p.Plan = NewPlan(nil, "sale", &p, []Event{{Name: "quiet", Starts: starts, Ends: starts + time.Hour.Microseconds(), Rate: 2500}})
+	s.policy = p
+	s.seconds(8, 10*time.Millisecond, false, 0)
+	if snap := s.room(0).Snapshot(); snap.Rate != 2500 {
+		t.Fatalf("the rate of an event of 2.5 a second is %d", snap.Rate)
+	}
+	s.seconds(4, 10*time.Second, false, 0)
+	if snap := s.room(0).Snapshot(); snap.Rate >= 2500 {
+		t.Errorf("the origin is slow, and the rate still %d", snap.Rate)
+	}
+}

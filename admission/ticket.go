@@ -226,7 +226,7 @@ const joinAgain = 2
 func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
-	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && snap.Gathering() {
+	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && a.From == (ID{}) && snap.Gathering() {
 		if s, gathers := r.gatheredBefore(snap, a, k); gathers { // the line holds nothing of it before the opening
 			return s, Granted, nil
 		}

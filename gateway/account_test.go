@@ -23,15 +23,15 @@ func members(p admission.Policy) Room {
 	return Room{ID: "sale", Policy: p, Renew: true, MaxSession: time.Hour, Identity: Identity{OnePlace: true, Header: "X-Account", LoginURL: "/login"}}
 }
 
-// fleetOf starts n gateways with one room on one store.
-func fleetOf(t testing.TB, n int, r Room) ([]*bench, *site) {
+// fleetOf starts n gateways with the same rooms on one store.
+func fleetOf(t testing.TB, n int, rooms ...Room) ([]*bench, *site) {
 	t.Helper()
 	s := newSite(t, "shop", nil)
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	var all []*bench
 	for range n {
 		all = append(all, start(t, client, prefix, Options{
-			Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{r}, TrustedProxies: loopback(),
+			Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: rooms, TrustedProxies: loopback(),
 		}))
 	}
 	return all, s

@@ -181,3 +181,36 @@ func TestPassthroughOnlyMeasures(t *testing.T) {
 		return a.field("state") == "waiting" && a.field("position") == "1"
 	})
 }
+
+// A lottery with accounts and proofs: before the gathering nobody works for a place, then each account has one lot, whichever
+// of its devices it comes with, and the proof of one is of no use to another.
+func TestALotteryOfAccountsAndProofs(t *testing.T) {
+	t.Parallel()
+	p := lottery("sale", time.Hour, time.Minute)
+	later := lottery("later", 2*time.Hour, time.Minute)
+	later.PrequeueAt = time.Now().Add(time.Hour).UnixMicro()
+	later.Plan = admission.NewPlan(drawSecret, "later", &later, nil)
+	sale := members(p)
+	sale.Guard = Guard{Proof: ProofAlways, Effort: light}
+	fleet, _ := fleetOf(t, 2, sale, Room{ID: "later", Paths: []string{"/later"}, Policy: later, Guard: sale.Guard})
+	b := fleet[0]
+	if a := b.call("POST /.waiting-room/later/tickets").code(t, 503); a.field("code") != "room_closed" || a.field("opens_at") == "" {
+		t.Errorf("before the prequeue: %s", a.body)
+	}
+	if page := b.call("GET /later", asPage).code(t, 503); strings.Contains(page.body, `data-state="proof"`) {
+		t.Error("the page asks for work before anybody may gather")
+	}
+	b.call(tickets, as("ann")).code(t, 428)
+	proof := proofOf(t, b.call("GET /.waiting-room/sale/challenge", as("ann")).code(t, 200).body)
+	first := b.call(tickets, as("ann"), "", proof).code(t, 201)
+	if first.field("state") != "prequeue" {
+		t.Errorf("%s", first.text())
+	}
+	b.call(tickets, as("bob"), "", proof).code(t, 422)
+	for i, other := range fleet {
+		again := other.call(tickets, as("ann"), "", proof)
+		if again.status > 201 || jti(t, again) != jti(t, first) {
+			t.Errorf("gateway %d gives ann another lot: %s", i, again.text())
+		}
+	}
+}

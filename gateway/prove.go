@@ -84,14 +84,19 @@ func (v *visit) askFirst(lost string) {
 
 // shuts refuses where the room gives no places now, before anybody works for one in vain.
 func (v *visit) shuts() bool {
-	s := v.room.line.Snapshot()
+	line := v.room.line
+	s := line.Snapshot()
+	p, n := &s.Policy, s.Waiting+line.Arriving()+s.Unheard()
+	if s.Gathering() {
+		n += s.Prequeued
+	}
 	why := admission.Granted
-	switch p := &s.Policy; {
-	case p.Method == admission.Reject:
+	switch {
+	case p.Method == admission.Reject, s.Gathering() && line.RedisNow() < p.PrequeueAt:
 		why = admission.Closed
 	case p.Draining:
 		why = admission.Draining
-	case p.Capacity > 0 && s.Waiting+v.room.line.Arriving() >= p.Capacity:
+	case p.Capacity > 0 && n >= p.Capacity:
 		why = admission.Full
 	default:
 		return false

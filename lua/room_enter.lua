@@ -190,7 +190,7 @@ local function account(kind, base, client, grace, from, ah)
     put_grant(from, 'left', 0, 0, '')
     remember(s, p, from)
     s.prequeued = math.max(0, s.prequeued - 1)
-    arrive(kind, id, client, grace, ah)
+    arrive(kind, id, client, grace, '') -- its address's place was counted with the other
   elseif not adopt(from, id, grace) then
     return put('U', 0, 0, '')
   end
