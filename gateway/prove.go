@@ -90,7 +90,7 @@ func (v *visit) shuts() bool {
 	if s.Gathering() {
 		n += s.Prequeued
 	}
-	why := admission.Granted
+	var why admission.Refusal
 	switch {
 	case p.Method == admission.Reject, s.Gathering() && line.RedisNow() < p.PrequeueAt:
 		why = admission.Closed

@@ -62,7 +62,7 @@ func (st *stream) due(now time.Duration) (yes bool) {
 	near := p.near()
 	if st.waiting.Order == 0 && !st.opened && !o.gathers { // told at a moment of the spread, like those who poll
 		st.opened = true
-		st.tell = min(st.tell, now+time.Duration(rand.Float64()*float64(o.snapshot.Policy.Spread(o.snapshot.Prequeued))))
+		st.tell = min(st.tell, now+time.Duration(rand.Float64()*float64(o.snapshot.Policy.Spread(o.snapshot.Prequeued)))) //nolint:gosec // spreads polls; nothing is kept safe by it
 	}
 	st.pace(near)
 	return near && p.position != st.shown && now >= st.told+closeTell

@@ -186,6 +186,20 @@ func Grace(interval time.Duration) time.Duration {
 	return min(255*time.Second, (g+time.Second-1)/time.Second*time.Second)
 }
 
+// place is the ticket's place in line; one that was absent is given up when it is asked for, should no tick have come to it yet.
+func (m *Model) place(now int64, id admission.ID) *Place {
+	p := m.Line[id]
+	if p != nil && m.absent(now, p) {
+		delete(m.Line, id)
+		return nil
+	}
+	return p
+}
+
+func (m *Model) absent(now int64, p *Place) bool {
+	return p.Seen/1000 < (now-m.P.Absence.Microseconds())/1000-1000
+}
+
 // Arrive is a newcomer.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
 	now := m.Room()
@@ -195,7 +209,7 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	if s, ok := m.settled(now, a.ID, a.Client); ok {
 		return s
 	}
-	if p := m.Line[a.ID]; p != nil {
+	if p := m.place(now, a.ID); p != nil {
 		m.heard(now, p, Grace(a.Interval))
 		return admission.Waiting
 	}
@@ -304,7 +318,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 	if s, ok := m.settled(now, t.ID, t.Client); ok {
 		return s, ""
 	}
-	p := m.Line[t.ID]
+	p := m.place(now, t.ID)
 	if p == nil {
 		if t.Fence < m.Fence {
 			return admission.Expired, admission.ReasonReset
@@ -427,7 +441,7 @@ func (m *Model) Tick(apart int64) []admission.ID {
 		}
 	}
 	for id, p := range m.Line {
-		if p.Seen/1000 < (now-m.P.Absence.Microseconds())/1000-1000 {
+		if m.absent(now, p) {
 			delete(m.Line, id)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/anteroom/anteroom/admission/drawcheck"
 	"github.com/anteroom/anteroom/internal/cli"
-	"github.com/anteroom/anteroom/internal/drawcheck"
 )
 
 // drawError is a draw that does not hold; the exit code is 1.

@@ -27,7 +27,6 @@ type line struct {
 	tree     []int64 // Fenwick: who is in the line
 	head     int
 	waiting  int64
-	swept    int
 	tokens   float64
 	slots    float64
 	joining  float64

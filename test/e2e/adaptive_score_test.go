@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+)
+
+// prometheusOf starts a real Prometheus that scrapes the target five times a second, and gives its address.
+func prometheusOf(t testing.TB, target string) string {
+	t.Helper()
+	binary, err := exec.LookPath("prometheus")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("prometheus is not installed")
+		}
+		t.Skip("prometheus is not installed")
+	}
+	dir, port := tempDir(t), freePort(t)
+	config := filepath.Join(dir, "prometheus.yml")
+	write(t, config, fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]\n", target))
+	addr := net.JoinHostPort("127.0.0.1", port)
+	cmd := exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return addr
+}
+
+// A room whose origin looks well is slowed by what Prometheus knows of it, and let go again.
+func TestAdaptiveAsksPrometheus(t *testing.T) {
+	t.Parallel()
+	var health atomic.Int64
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "shop_health %d\n", health.Load())
+	}))
+	t.Cleanup(target.Close)
+	site := newOrigin(t, nil)
+	const password = "a-word-that-is-hidden"
+	g := start(t, setup{origin: site.URL, rooms: []string{room(fmt.Sprintf(
+		"admission: {strategy: adaptive, rate: 20, min_rate: 2, max_rate: 40, prometheus: {url: 'http://ann:%s@%s', query: 'min(shop_health)'}}",
+		password, prometheusOf(t, target.Listener.Addr().String())))}})
+	g.secret(password)
+	state := func(want string, score float64) bool {
+		var r struct {
+			Adaptive struct {
+				State string
+				Score *float64
+			}
+		}
+		a := adminOf(t, g).get("rooms/sale").want(http.StatusOK)
+		return json.Unmarshal([]byte(a.body), &r) == nil && r.Adaptive.State == want && r.Adaptive.Score != nil && *r.Adaptive.Score == score
+	}
+	until(t, "its word counts", func() bool { return state("unhealthy", 0) })
+	until(t, "the rate is cut", func() bool { v, ok := metric(t, g, "anteroom_rate_limit"); return ok && v < 19 })
+	health.Store(1)
+	until(t, "and so it does when all is well", func() bool { return state("healthy", 1) })
+}
