@@ -470,3 +470,30 @@ func TestALotCountsBesideAJoinAfterTheOpening(t *testing.T) {
 		})
 	}
 }
+
+// Of min_wait a lot has waited nothing before the opening, however early its number.
+func TestALotWaitsSinceTheOpening(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := lottery(c.now(), 2*time.Minute)
+	p.MinWait = 30 * time.Second
+	r := testRoom(t, client, prefix, c, p)
+	c.pass(119 * time.Second)
+	mustTick(t, r)
+	all := gather(t, r, 5)
+	for r.Snapshot().Gathering() {
+		c.pass(250 * time.Millisecond)
+		mustTick(t, r)
+	}
+	drawn := r.Snapshot().Drawn
+	for r.Snapshot().Admissions == 0 && r.Now() < drawn+60_000_000 {
+		for _, g := range all {
+			g.heard(mustCheck(t, r, g.t))
+		}
+		c.pass(4 * time.Second)
+		mustTick(t, r)
+	}
+	if waited := r.Now() - drawn; r.Snapshot().Admissions == 0 || waited < p.MinWait.Microseconds() {
+		t.Errorf("%d were admitted %d µs after the opening", r.Snapshot().Admissions, waited)
+	}
+}

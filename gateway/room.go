@@ -106,7 +106,7 @@ func (r *room) prospect(o *outlook, order int64) prospect {
 	if e := o.forecast.At(ahead); e.Known {
 		least := int64(0)
 		if floor := o.snapshot.Policy.MinWait; floor > 0 {
-			least = max(0, (order+floor.Microseconds()-r.line.Now()+999_999)/1e6)
+			least = max(0, (max(order, o.snapshot.Drawn)+floor.Microseconds()-r.line.Now()+999_999)/1e6)
 		}
 		p.wait = wait{true, max(ceil(e.Seconds), least), max(ceil(e.Low), least), max(ceil(e.High), least)}
 	}

@@ -135,7 +135,7 @@ local function admit()
         end
         s.gone = s.gone + 1
         parked = parked + 1
-      elseif n >= k or ord + p.min_wait > s.now then
+      elseif n >= k or math.max(ord, s.drawn) + p.min_wait > s.now then -- a lot waits since the opening
         return n
       else
         redis.call('ZADD', ADMITTED, str(s.now), id)

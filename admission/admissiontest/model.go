@@ -478,7 +478,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 			p.Parked = true
 			continue
 		}
-		if int64(len(in)) >= k || p.Order+m.P.MinWait.Microseconds() > now {
+		if int64(len(in)) >= k || max(p.Order, m.Drawn)+m.P.MinWait.Microseconds() > now {
 			return in
 		}
 		delete(m.Line, id)

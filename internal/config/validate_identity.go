@@ -78,6 +78,9 @@ func identityWarnings(path string, room *Room, warn func(path, message string)) 
 	if i.OnePlace && i.JWTClaim != "" && i.Header == "" && i.JWTCookie == "" {
 		warn(path+".identity.jwt_cookie", "is empty: browsers send no Authorization header when they open a page, so only programs have accounts")
 	}
+	if i.OnePlace && strings.HasPrefix(i.JWKSURL, "http://") {
+		warn(path+".identity.jwks_url", "is plain http: whoever is on the way decides which keys, and so which accounts, count")
+	}
 	if i.OnePlace && i.JWTClaim != "" && i.JWTIssuer == "" && i.JWTAudience == "" {
 		warn(path+".identity.jwt_audience", "neither it nor jwt_issuer is set: every JWT of these keys counts, whatever it was made for")
 	}
