@@ -22,7 +22,7 @@ type pilots struct {
 	t      *testing.T
 	client redis.UniversalClient
 	prefix string
-	now    int64
+	now    *atomic.Int64
 	policy Policy
 	cores  []*Core
 	joined uint16
@@ -30,7 +30,8 @@ type pilots struct {
 
 func newPilots(t *testing.T, p Policy, n int) *pilots {
 	t.Helper()
-	s := &pilots{t: t, client: redistest.Client(t), prefix: redistest.Prefix(t), now: 1_780_000_000_000_000, policy: p}
+	s := &pilots{t: t, client: redistest.Client(t), prefix: redistest.Prefix(t), now: new(atomic.Int64), policy: p}
+	s.now.Store(1_780_000_000_000_000)
 	for range n {
 		s.another()
 	}
@@ -40,7 +41,7 @@ func newPilots(t *testing.T, p Policy, n int) *pilots {
 func (s *pilots) another() *Core {
 	s.t.Helper()
 	core, err := New(Options{Client: s.client, Prefix: s.prefix, Timeout: 5 * time.Second, Gateway: fmt.Sprintf("g%d", len(s.cores)),
-		Log: slog.New(slog.DiscardHandler), Now: func() int64 { return s.now }})
+		Log: slog.New(slog.DiscardHandler), Now: s.now.Load})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func (s *pilots) seconds(n int, latency time.Duration, failed bool, gateways ...
 	ctx := s.t.Context()
 	for range n {
 		for range 4 {
-			s.now += 250_000
+			s.now.Add(250_000)
 			for _, i := range gateways {
 				r := s.room(i)
 				for r.Snapshot().Waiting < 15 {
@@ -90,7 +91,7 @@ func (s *pilots) seconds(n int, latency time.Duration, failed bool, gateways ...
 		}
 	}
 	for _, i := range gateways {
-		s.now += 250_000
+		s.now.Add(250_000)
 		s.ok(s.room(i).Tick(ctx))
 	}
 }
@@ -235,10 +236,10 @@ func TestAdaptiveRateOutlivesTheStore(t *testing.T) {
 		for i := range s.cores {
 			if s.room(i).Steering().Leader == leader {
 				s.ok(s.room(i).Tick(t.Context()))
-				s.now += 1_000_000
+				s.now.Add(1_000_000)
 				s.ok(s.room(i).Steer(t.Context()))
 				s.ok(s.room(i).Steer(t.Context()))
-				s.now += 1_000_000
+				s.now.Add(1_000_000)
 				s.ok(s.room(i).Tick(t.Context()))
 				if snap := s.room(i).Snapshot(); snap.Target != found || snap.Rate != found {
 					t.Fatalf("led before: %t, the store is told %d, was %d", leader, snap.Target, found)
@@ -337,21 +338,21 @@ func TestOriginHealth(t *testing.T) {
 			}
 			s.ok(s.cores[i].TellHealth(ctx))
 		}
-		s.now += 1_000_000
+		s.now.Add(1_000_000)
 	}
 	h := read()
 	if h.Gateways != 2 || h.Requests != 200 || h.Errors != 4 || h.Span != 3*time.Second || h.P95 < 400*time.Millisecond || h.P95 > 600*time.Millisecond {
 		t.Fatalf("%+v", h)
 	}
 	for range 5 { // one goes on, without requests
-		s.now += 1_000_000
+		s.now.Add(1_000_000)
 		s.ok(s.cores[0].TellHealth(ctx))
 	}
 	if h := read(); h.Gateways != 1 || h.Requests != 100 || h.Span != 30*time.Second || h.P95 > 2*well {
 		t.Fatalf("a silent gateway counts, or the longer span is not looked at: %+v", h)
 	}
 	for range 30 {
-		s.now += 1_000_000
+		s.now.Add(1_000_000)
 		s.ok(s.cores[0].TellHealth(ctx))
 	}
 	if h := read(); h.Gateways != 0 {
@@ -364,7 +365,7 @@ func TestOriginHealth(t *testing.T) {
 			t.Errorf("%s ends in %v", k, ttl)
 		}
 	}
-	s.ok(s.client.HSet(ctx, keys[0], "x", fmt.Sprintf("%d|1|nonsense", s.now)).Err())
+	s.ok(s.client.HSet(ctx, keys[0], "x", fmt.Sprintf("%d|1|nonsense", s.now.Load())).Err())
 	if _, err := s.cores[0].OriginHealth(ctx, "shop"); !errors.Is(err, control.ErrText) {
 		t.Errorf("nonsense in the store: %v", err)
 	}
@@ -375,7 +376,7 @@ func TestAnEventBoundsWhatIsFound(t *testing.T) {
 	p := adaptivePolicy()
 	s := newPilots(t, p, 1)
 	s.seconds(3, 10*time.Millisecond, false, 0)
-	starts := s.now + time.Second.Microseconds()
+	starts := s.now.Load() + time.Second.Microseconds()
 	p.Plan = NewPlan(nil, "sale", &p, []Event{{Name: "quiet", Starts: starts, Ends: starts + time.Hour.Microseconds(), Rate: 2500}})
 	s.policy = p
 	s.seconds(8, 10*time.Millisecond, false, 0)

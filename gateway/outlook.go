@@ -122,8 +122,11 @@ func (r *room) teach(ctx context.Context) error {
 	r.mu.Lock()
 	due := r.learns && !r.taught
 	r.mu.Unlock()
+	if !due {
+		return nil
+	}
 	line, ok := r.line.(*admission.Room)
-	if !due || !ok {
+	if !ok {
 		return nil
 	}
 	minutes, err := line.History(ctx, 24*60)

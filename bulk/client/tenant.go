@@ -50,7 +50,8 @@ type Limits struct {
 	Global    float64 `json:"global"`
 	PerTenant float64 `json:"per_tenant"` // 0: a guaranteed share and no cap
 	Burst     float64 `json:"burst"`
-	Live      bool    `json:"live"` // an operator set them; the configuration says otherwise
+	Live      bool    `json:"live"`     // an operator set them; the configuration says otherwise
+	Adaptive  bool    `json:"adaptive"` // Global is what was found, not what was set
 }
 
 // Limits reads the rates in force.

@@ -51,8 +51,9 @@ func (o *busyOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.free = o.free.Add(time.Duration(float64(time.Second) / o.capacity))
 	}
 	wait += time.Duration(float64(o.service) * math.Exp(0.15*rand.NormFloat64()))
+	late := wait > patient+o.service
 	o.mu.Unlock()
-	if wait > patient+o.service {
+	if late {
 		o.failed.Add(1)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
