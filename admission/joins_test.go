@@ -82,10 +82,13 @@ func TestJoinsFollowModel(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(signed)-1).Draw(rt, "which")
 				g := c.any()
-				before := g.calls
+				before, entered := g.calls, g.enters
 				s, err := g.room.Check(context.Background(), signed[i])
 				if err != nil {
 					rt.Fatal(err)
+				}
+				if g.enters > entered {
+					c.model.Refill()
 				}
 				if g.calls == before { // of one that was refused or heard a moment ago
 					return

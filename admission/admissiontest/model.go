@@ -259,7 +259,7 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 			m.adopt(now, a, nil)
 			return admission.Active, id, false
 		}
-		if m.Line[id] != nil {
+		if m.place(now, id) != nil {
 			alive = true
 			break
 		}
@@ -299,7 +299,7 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 
 // adopt ends a ticket that waits, in favour of an account: its place, where to is not nil, becomes that id's.
 func (m *Model) adopt(now int64, a admission.Arrival, to *admission.ID) bool {
-	old := m.Line[a.From]
+	old := m.place(now, a.From)
 	if old == nil {
 		return false
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -302,24 +303,33 @@ type outcome struct {
 	Code, Error string
 }
 
-// results downloads a group's outcomes, of which each job has exactly one.
+// results downloads a group's outcomes, of which each job has exactly one. An answer that the store let down is cut, which
+// a client sees, and asked for again.
 func (w *bulkWorker) results(id string, n int) map[string]outcome {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bulkPatience())
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/v1/groups/"+id+"/results", nil)
-	if err != nil {
-		w.t.Fatal(err)
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/v1/groups/"+id+"/results", nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		res, err := bulkHTTP.Do(r)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		all, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		switch {
+		case ctx.Err() != nil:
+			w.t.Fatalf("results of %s: %s, %v", id, res.Status, err)
+		case err != nil || res.StatusCode == http.StatusServiceUnavailable:
+			continue
+		case res.StatusCode != http.StatusOK:
+			w.t.Fatalf("results of %s: %s", id, res.Status)
+		}
+		return outcomes(w.t, bytes.NewReader(all), n)
 	}
-	res, err := bulkHTTP.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		w.t.Fatalf("results of %s: %s", id, res.Status)
-	}
-	return outcomes(w.t, res.Body, n)
 }
 
 func outcomes(t *testing.T, r io.Reader, n int) map[string]outcome {
