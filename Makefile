@@ -97,7 +97,7 @@ chaos: ## Let a crowd in through 8 gateways that are killed and stopped over a R
 .PHONY: eta
 eta: ## Hold every estimator of waits against made-up sales and print how they did; ETA_FLAGS: bin/gateway eta backtest --help
 	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
-	@bin/gateway eta backtest --model eta/testdata/model.json $${ETA_FLAGS:-}
+	@bin/gateway eta backtest $${ETA_FLAGS:-}
 
 .PHONY: eta-train
 eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (NDJSON of gateway eta export) or made-up days

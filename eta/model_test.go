@@ -12,7 +12,7 @@ import (
 
 func readModel(t testing.TB) *Model {
 	t.Helper()
-	f, err := os.Open("testdata/model.json")
+	f, err := os.Open("example.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func FuzzReadModel(f *testing.F) {
 }
 
 func TestTheModelOfTheExampleIsWhatItSays(t *testing.T) {
-	data, err := os.ReadFile("testdata/model.json")
+	data, err := os.ReadFile("example.json")
 	if err != nil {
 		t.Fatal(err)
 	}

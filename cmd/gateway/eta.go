@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -145,7 +144,7 @@ printed, - standard input; without one the sales are made up.`,
 	f.Uint64Var(&r.seed, "seed", 1, "the first seed of chance; the same seeds give the same table")
 	f.StringVar(&r.zone, "time-zone", "UTC", "`ZONE` of the hours of the day")
 	f.StringVar(&r.weights, "weights", eta.DefaultWeights.String(), "of hourly, or learned")
-	f.StringVar(&r.model, "model", "", "`FILE` of a model, for the estimator model")
+	f.StringVar(&r.model, "model", "", "`FILE` of a model, for the estimator model; without one it is an example that was trained on made-up sales")
 	f.StringVar(&r.examples, "examples", "", "write what a model learns from to `FILE` (- for standard output), and print no table")
 	f.BoolVar(&r.json, "json", false, "print NDJSON, a row a line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return r.run(args, cmd.InOrStdin(), cmd.OutOrStdout()) }
@@ -229,21 +228,18 @@ func (r *replay) contenders(zone *time.Location) ([]backtest.Contender, error) {
 	}
 	names := r.estimators
 	if r.model != "" {
-		if options.Model, err = readModel(r.model); err != nil {
-			return nil, fmt.Errorf("--model: %w", err)
-		}
+		options.Model, err = readModel(r.model)
+	} else {
+		options.Model, err = eta.ExampleModel()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--model: %w", err)
 	}
 	if len(names) == 0 {
-		names = []string{"window", "fixed", "ema", "hourly"}
-		if r.model != "" {
-			names = append(names, "model")
-		}
+		names = []string{"window", "fixed", "ema", "hourly", "model"}
 	}
 	contenders := make([]backtest.Contender, len(names))
 	for i, name := range names {
-		if name == "model" && r.model == "" {
-			return nil, &cli.UsageError{Err: errors.New("--estimator model needs --model FILE; tools/eta-train makes one")}
-		}
 		e, err := eta.New(name, options)
 		if err != nil {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--estimator: %w", err)}

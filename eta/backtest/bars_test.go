@@ -15,7 +15,7 @@ import (
 // contenders are all estimators, with the model of the example.
 func contenders(t testing.TB, names ...string) []Contender {
 	t.Helper()
-	f, err := os.Open("../testdata/model.json")
+	f, err := os.Open("../example.json")
 	if err != nil {
 		t.Fatal(err)
 	}
