@@ -62,6 +62,12 @@ func (c *Core) Origin(id string) *control.Recorder {
 
 // tell publishes the health of the origins once a second, until ctx ends.
 func (c *Core) tell(ctx context.Context) {
+	eachSecond(ctx, c.TellHealth, func(err error) { c.o.Log.Error("the health of origins was not published", "error", err) })
+}
+
+// eachSecond does something once a second until ctx ends, and tells of what failed for another reason than the store's absence,
+// of which the rooms tell.
+func eachSecond(ctx context.Context, do func(context.Context) error, failed func(error)) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -70,8 +76,8 @@ func (c *Core) tell(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		if err := c.TellHealth(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
-			c.o.Log.Error("the health of origins was not published", "error", err)
+		if err := do(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
+			failed(err)
 		}
 	}
 }

@@ -216,3 +216,28 @@ func TestFarPollsAskTheStoreOnceInAQuarterOfAbsence(t *testing.T) {
 		t.Errorf("polls with tokens that are not the newest: %d calls, %d got theirs", calls, renewed)
 	}
 }
+
+// A place that was given up, and to which no tick has come yet, is none that an account holds: else a device of it would get
+// a new one where none is given.
+func TestAPlaceGivenUpIsNotHeld(t *testing.T) {
+	t.Parallel()
+	c := newTestClock()
+	p := basePolicy
+	p.MinWait = time.Hour
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	a := Arrival{ID: ID{0: 9, 15: 1}, Client: testClient(1), Keyed: true, Account: true, Interval: time.Minute}
+	if s, _, err := r.Join(ctx5(t), a); err != nil || s.State != Waiting || !s.New {
+		t.Fatalf("%+v %v", s, err)
+	}
+	for end := c.now() + (p.Absence - time.Second).Microseconds(); c.now()+4_000_000 < end; {
+		c.pass(4 * time.Second)
+		mustTick(t, r)
+	}
+	c.pass(time.Second)
+	mustTick(t, r)
+	c.pass(4800 * time.Millisecond)
+	a.Held = true
+	if s, _, err := r.Join(ctx5(t), a); err != nil || s.State != Ended || s.New {
+		t.Errorf("held: %+v %v", s, err)
+	}
+}

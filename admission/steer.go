@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -51,18 +50,7 @@ func (r *Room) Steering() *Steering { return r.steers.seen.Load() }
 
 // steer follows the origin's health once a second until ctx ends.
 func (r *Room) steer(ctx context.Context) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if err := r.Steer(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
-			r.c.o.Log.Error("the rate was not adapted", "room", r.id, "error", err)
-		}
-	}
+	eachSecond(ctx, r.Steer, func(err error) { r.c.o.Log.Error("the rate was not adapted", "room", r.id, "error", err) })
 }
 
 // Steer looks at the origin once and, where this gateway leads, sets the rate. Run calls it once a second; tests may.
