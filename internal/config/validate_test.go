@@ -376,6 +376,14 @@ rooms:
 		}
 	}
 
+	for rate, want := range map[string]string{"2.5": "rooms[0].admission.rate: 2.5 gives 2 in each second", "2": "", "0.3": "", "0": ""} {
+		cfg, problems := loadText(t, shop+"rooms: [{id: sale, admission: {strategy: fixed_window, rate: "+rate+"}}]\n")
+		wantProblems(t, problems)
+		if got := cfg.Warnings(); want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), want)) {
+			t.Errorf("a fixed window of %s: %v", rate, got)
+		}
+	}
+
 	cfg, problems = loadText(t, shop)
 	wantProblems(t, problems)
 	if got := cfg.Warnings(); len(got) != 1 || got[0].Path != "rooms" {

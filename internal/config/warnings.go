@@ -75,6 +75,10 @@ func warnStrategy(warn func(path, message string), at string, a *Admission) {
 		if a.Burst != nil {
 			warn(at+".burst", a.Strategy+" has no burst: it is not used")
 		}
+		if whole := a.Rate / 1000 * 1000; a.Strategy == "fixed_window" && whole > 0 && whole < a.Rate {
+			warn(at+".rate", a.Rate.String()+" gives "+whole.String()+" in each second, for a fixed_window has no fractions: use "+
+				whole.String()+", "+(whole+1000).String()+" or a token_bucket")
+		}
 	case "adaptive":
 		if a.MinRate == a.MaxRate {
 			warn(at+".max_rate", "is min_rate: there is nothing to adapt")
