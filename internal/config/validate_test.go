@@ -315,7 +315,7 @@ func TestNotAvailable(t *testing.T) {
 func TestBudgetWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000']}]\nrooms: [{id: sale, weight: 3}]":                                           "rooms[0].weight: the origin of this room has no budget.rate",
-		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":             "origins[0].budget.burst: 5 is less than three quarters of a second of the rate (10)",
+		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 100, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":            "origins[0].budget.burst: 5 is less than a tenth of a second of the rate (100)",
 		"origins: [{id: a, servers: ['http://h']}, {id: b, servers: ['http://h'], budget: {rate: 9}}]\nrooms: [{id: sale, origin: a}]":        "origins[1].budget: no room has this origin",
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10}}]\nrooms: [{id: sale, weight: 3}, {id: o, paths: [/o]}]": "",
 	} {
