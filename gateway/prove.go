@@ -355,7 +355,7 @@ func (v *visit) serveScript(name string) bool {
 	v.body = append(v.body[:0], script...)
 	h := v.begin(200, "text/javascript; charset=utf-8")
 	h.Del("Vary")
-	h.Set("Content-Security-Policy", "default-src 'none'") // of the workers
+	h.Set("Content-Security-Policy", guard.WorkerPolicy)
 	if forever {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}

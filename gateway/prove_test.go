@@ -67,13 +67,14 @@ X-Waiting-Room: proof
 	if !strings.Contains(page.body, `data-state="proof"`) || page.header.Get("X-Waiting-Room") != "proof" || len(page.cookies) != 0 {
 		t.Errorf("the page: %s", page.text())
 	}
-	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "worker-src 'self'") || strings.Contains(csp, "https:") {
+	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "worker-src 'self'") || strings.Contains(csp, "https:") || strings.Contains(csp, "unsafe") {
 		t.Errorf("its policy: %s", csp)
 	}
 	_, address, _ := strings.Cut(page.body, `<script src="`)
 	address, _, _ = strings.Cut(address, `"`)
 	script := b.call("GET "+address).code(t, 200)
-	if !strings.Contains(script.header.Get("Cache-Control"), "immutable") || !strings.Contains(script.body, "function search") {
+	if !strings.Contains(script.header.Get("Cache-Control"), "immutable") || !strings.Contains(script.body, "function search") ||
+		script.header.Get("Content-Security-Policy") != guard.WorkerPolicy {
 		t.Errorf("%s: %s", address, script.text())
 	}
 

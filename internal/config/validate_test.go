@@ -315,7 +315,7 @@ func TestNotAvailable(t *testing.T) {
 func TestBudgetWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000']}]\nrooms: [{id: sale, weight: 3}]":                                           "rooms[0].weight: the origin of this room has no budget.rate",
-		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":             "origins[0].budget.burst: 5 is less than three quarters of a second of the rate (10)",
+		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 100, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":            "origins[0].budget.burst: 5 is less than a tenth of a second of the rate (100)",
 		"origins: [{id: a, servers: ['http://h']}, {id: b, servers: ['http://h'], budget: {rate: 9}}]\nrooms: [{id: sale, origin: a}]":        "origins[1].budget: no room has this origin",
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10}}]\nrooms: [{id: sale, weight: 3}, {id: o, paths: [/o]}]": "",
 	} {
@@ -373,6 +373,14 @@ rooms:
 		got := cfg.Warnings()
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), "rooms[0]."+want)) {
 			t.Errorf("%s: %v", identity, got)
+		}
+	}
+
+	for rate, want := range map[string]string{"2.5": "rooms[0].admission.rate: 2.5 gives 2 in each second", "2": "", "0.3": "", "0": ""} {
+		cfg, problems := loadText(t, shop+"rooms: [{id: sale, admission: {strategy: fixed_window, rate: "+rate+"}}]\n")
+		wantProblems(t, problems)
+		if got := cfg.Warnings(); want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), want)) {
+			t.Errorf("a fixed window of %s: %v", rate, got)
 		}
 	}
 
