@@ -401,6 +401,21 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 			p.Rate = int64(rapid.IntRange(200, 30000).Draw(t, "rate"))
 			c.configure(p)
 		},
+		"closed for seconds": func(t *rapid.T) {
+			if c.policy.Method == Lottery {
+				t.Skip("a draw that is called off for a time is another test's")
+			}
+			for _, method := range []string{Reject, FIFO} {
+				p := c.policy
+				p.Method = method
+				c.configure(p)
+				for _, g := range c.gateways { // each sees it with a snapshot that is new
+					c.now += 1_000_000
+					c.model.Wall = c.now
+					c.tick(g)
+				}
+			}
+		},
 		"reset": func(t *rapid.T) {
 			if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
 				t.Skip()

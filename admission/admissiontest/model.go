@@ -111,6 +111,9 @@ func (m *Model) active() int64 {
 	return n
 }
 
+// shut tells whether nobody is let in.
+func (m *Model) shut() bool { return m.P.Paused || m.P.Method == admission.Reject }
+
 func (m *Model) waiting() int {
 	n := 0
 	for _, p := range m.Line {
@@ -222,7 +225,7 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	if gathering {
 		return m.gather(true)
 	}
-	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
+	if !m.shut() && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
 		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
 		meter.Take(1)
 		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
@@ -463,7 +466,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 		return nil
 	}
 	var k int64
-	if gathering, _ := m.draw(now); !m.P.Paused && !gathering {
+	if gathering, _ := m.draw(now); !m.shut() && !gathering {
 		k = meter.Available()
 		if m.P.MaxActive > 0 {
 			k = min(k, m.P.MaxActive-m.active())
