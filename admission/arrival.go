@@ -73,7 +73,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		}
 	}
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
-		return r.joinOffline(t)
+		return r.joinOffline(t, !a.Keyed)
 	}
 	if !a.Keyed && snap.Gathering() && snap.Prequeued >= frontSize(p.Rate) && p.OpensAt-r.RedisNow() > lastJoins {
 		t.Fence = snap.Fence // it is confirmed with the first poll
@@ -90,7 +90,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	ans, err := r.askAgain(ctx, q)
 	if errors.Is(err, ErrStore) {
-		return r.joinOffline(t)
+		return r.joinOffline(t, !a.Keyed)
 	}
 	if err != nil {
 		return Standing{}, Granted, err
