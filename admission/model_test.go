@@ -445,7 +445,7 @@ func TestRoomFollowsModel(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+		checkRoom(rt, client, fmt.Sprintf("%sx%d", prefix, n))
 	})
 }
 
@@ -455,6 +455,6 @@ func TestRoomFollowsModelOnCluster(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+		checkRoom(rt, client, fmt.Sprintf("%sx%d", prefix, n))
 	})
 }

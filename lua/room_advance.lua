@@ -164,7 +164,7 @@ local admitted = redis.call('ZCARD', ADMITTED)
 local sessions = active(s) - admitted
 
 -- Time in which admission was wanted and possible goes to the flow, second by second.
-if had > 0 and not p.paused and s.now >= s.hold and before < s.now and s.now - before <= GAP then
+if had > 0 and not p.paused and not p.reject and not p.gathering and s.now >= s.hold and before < s.now and s.now - before <= GAP then
   local t = before
   while t < s.now do
     local sec = math.floor(t / 1000000)

@@ -102,7 +102,7 @@ func (c *Config) warnBudget(path string, o *Origin, warn func(path, message stri
 	if !slices.ContainsFunc(c.Rooms, func(r Room) bool { return c.OriginOf(&r) == o }) {
 		warn(path, "no room has this origin: its requests are proxied uncounted")
 	}
-	if b := o.Budget.Burst; b > 0 && 4*b < 3*o.Budget.Rate {
-		warn(path+".burst", b.String()+" is less than three quarters of a second of the rate ("+o.Budget.Rate.String()+"): rooms that take turns cannot use all of the rate")
+	if b := o.Budget.Burst; b > 0 && 10*b < o.Budget.Rate {
+		warn(path+".burst", b.String()+" is less than a tenth of a second of the rate ("+o.Budget.Rate.String()+"): rooms that take turns cannot use all of the rate")
 	}
 }

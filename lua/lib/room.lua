@@ -99,13 +99,12 @@ end
 
 -- NAMES are the fields of a policy: rates and burst in thousandths, durations in
 -- microseconds, opens, gathers and opens_for in microseconds of Redis's clock, the last being till when the plan says so
--- (0: without an end); strategy is an
--- index of STRATEGIES; lottery and budgeted are 0 or 1; joins and joins_per: so many
+-- (0: without an end); strategy is an index of STRATEGIES; lottery, budgeted and closed are 0 or 1; joins and joins_per: so many
 -- places of one address in so many microseconds, 0 without a limit; wide likewise, of
 -- the network around it; polls: how many a second are advised at most, 0 without a limit.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
   'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
-  'polls', 'opens_for' }
+  'polls', 'closed', 'opens_for' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- policy is the configured one with the operators' live changes over it.
@@ -127,8 +126,8 @@ local function policy()
   if h[3] then p.max_active = tonumber(h[3]) end
   if h[4] then p.ttl = tonumber(h[4]) end
   p.paused = h[5] == '1'
-  p.reject = h[6] == 'reject'
-  if h[6] then p.lottery = h[6] == 'lottery' and 1 or 0 end
+  p.reject = p.closed == 1
+  if h[6] then p.reject, p.lottery = h[6] == 'reject', h[6] == 'lottery' and 1 or 0 end
   return p
 end
 
