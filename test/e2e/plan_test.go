@@ -81,7 +81,7 @@ func TestThePlanGoesOnWhileTheStoreIsAway(t *testing.T) {
 	}
 	until(t, "it is as before the events", func() bool { return answers() == "202 503 202" })
 	store.Stop()
-	until(t, "the store is away", func() bool { return strings.Count(g.text(), "store unavailable") == 3 })
+	until(t, "the store is away", func() bool { return strings.Count(g.text(), `"msg":"store unavailable"`) == 3 })
 	if !time.Now().Before(turn) {
 		t.Fatal("this machine is too slow for the store to be away before the events")
 	}
@@ -91,7 +91,7 @@ func TestThePlanGoesOnWhileTheStoreIsAway(t *testing.T) {
 	until(t, "a reload counts while the store is away", func() bool { return answers() == "503 503 200" })
 	c.get(g, "/opening").problem(http.StatusServiceUnavailable, "store_unavailable")
 	store.Cont()
-	until(t, "each room has it again", func() bool { return strings.Count(g.text(), "store is back") == 3 })
+	until(t, "each room has it again", func() bool { return strings.Count(g.text(), `"msg":"store is back"`) == 3 })
 	if got := answers(); got != "503 202 200" {
 		t.Errorf("afterwards: %s", got)
 	}
