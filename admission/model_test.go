@@ -70,6 +70,12 @@ func (c *crowd) tick(g *gateway) {
 		c.t.Fatal(err)
 	}
 	c.model.Tick(int64(tick/time.Microsecond) * 7 / 10)
+	if g.room.Snapshot().Gathering() {
+		state := c.prefix + ":{room:sale}:state"
+		if n, err := c.client.HGet(context.Background(), state, "prequeued").Int64(); err != nil || n != c.model.Gathered {
+			c.t.Fatalf("%d gather, model %d (%v)", n, c.model.Gathered, err)
+		}
+	}
 }
 
 // configure gives every gateway the policy that a reload would; a rate that was changed live stays in force.
@@ -454,7 +460,7 @@ func TestRoomFollowsModel(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+		checkRoom(rt, client, fmt.Sprintf("%sx%d", prefix, n))
 	})
 }
 
@@ -464,6 +470,6 @@ func TestRoomFollowsModelOnCluster(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+		checkRoom(rt, client, fmt.Sprintf("%sx%d", prefix, n))
 	})
 }

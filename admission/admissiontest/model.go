@@ -54,6 +54,7 @@ type Model struct {
 	Admissions      []Admission
 	Fence           int64
 	Drawn, Gathered int64 // of a lottery: the room time of its opening, and how many were confirmed before
+	lots            lots
 	fresh           bool  // a snapshot was built since the last change by an operator
 	built           int64 // when, by the wall
 	joins           map[string]joins
@@ -64,7 +65,7 @@ func New(p admission.Policy, wall int64) *Model {
 	m := &Model{
 		P: p, Wall: wall, tick: wall, Fence: 1,
 		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
-		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{},
+		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{}, lots: lots{of: map[admission.ID]lot{}},
 	}
 	m.limiter = limiter{strategy: p.Strategy, at: wall, level: m.full()}
 	return m
@@ -223,7 +224,7 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	count()
 	m.busy = true
 	if gathering {
-		return m.gather(true)
+		return m.gather(now, a.ID)
 	}
 	if !m.shut() && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
 		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
@@ -333,7 +334,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 				if t.Epoch != "" && now-t.Seen > m.P.Absence.Microseconds() {
 					return admission.Expired, admission.ReasonLate
 				}
-				return m.gather(t.Epoch == ""), ""
+				return m.gather(now, t.ID), ""
 			}
 		}
 		if t.Epoch == "" {
@@ -389,7 +390,11 @@ func (m *Model) Patch(change func(*admission.Policy)) {
 // Leave gives a place back.
 func (m *Model) Leave(id admission.ID) {
 	now := m.Room()
+	gathering, _ := m.draw(now)
 	if g := m.Grants[id]; g == nil || g.What == "admitted" {
+		if g == nil && gathering {
+			m.leaveLot(now, id)
+		}
 		m.end(now, id, admission.ReasonLeft)
 	}
 }
@@ -406,7 +411,7 @@ func (m *Model) Revoke(id admission.ID) {
 func (m *Model) Reset() {
 	m.Room()
 	m.Fence++
-	m.Gathered = 0
+	m.noLots()
 	m.fresh = false
 	clear(m.Line)
 	clear(m.joins)
@@ -422,6 +427,9 @@ func (m *Model) Reset() {
 func (m *Model) Tick(apart int64) []admission.ID {
 	now := m.Room()
 	gathering, opened := m.draw(now)
+	if gathering && m.Gathered > 0 {
+		m.countLots(now)
+	}
 	if !opened && m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
 		return nil
 	}
