@@ -52,6 +52,15 @@ func TestAModelCorrectsWindow(t *testing.T) {
 		t.Errorf("a tree's step is taken in one tick: %v s", got)
 	}
 
+	for f := before; in.Now < start*1e6+910e6; in.Now += 250_000 { // a wait of 100 s grows by no more than time takes off it
+		in.Wall = time.Date(2026, 1, 5, 9+6*int(in.Now/1e6/2%2), 0, 0, 0, time.UTC).UnixMicro()
+		next := x.Forecast(f, in)
+		if was, is := f.At(999).Seconds, next.At(999).Seconds; is > was*math.Exp(0.25/80) {
+			t.Fatalf("%v s became %v s in 250 ms", was, is)
+		}
+		f = next
+	}
+
 	plain := Window{}.Forecast(nil, in).At(999)
 	for _, row := range []struct {
 		name, why string

@@ -20,6 +20,7 @@ type observation struct {
 	dispersion float64
 	sampling   float64 // relative standard error of rate from the finite number of admissions
 	spread     float64 // all of rate's relative error
+	prior      float64 // share of rate that was believed beforehand and not seen
 }
 
 // rateOf is what is believed of a room's rate before anything was seen, and never more than the rate in force.
@@ -71,6 +72,7 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 	}
 	f.known = true
 	f.rate, f.dispersion, f.spread = now.rate, now.dispersion, now.spread
+	f.memory.prior = now.prior
 	if prev != nil && prev.rate > 0 {
 		f.steady(s, prev, now, &in, elapsed)
 	}
