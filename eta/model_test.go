@@ -52,10 +52,13 @@ func TestAModelCorrectsWindow(t *testing.T) {
 		t.Errorf("a tree's step is taken in one tick: %v s", got)
 	}
 
-	for f := before; in.Now < start*1e6+910e6; in.Now += 250_000 { // a wait of 100 s grows by no more than time takes off it
-		in.Wall = time.Date(2026, 1, 5, 9+6*int(in.Now/1e6/2%2), 0, 0, 0, time.UTC).UnixMicro()
+	at(15)
+	f := x.Forecast(nil, in)
+	at(9) // where the wait is twice as long and not half: it grows by no more than time takes off it
+	for range 40 {
+		in.Now += 250_000
 		next := x.Forecast(f, in)
-		if was, is := f.At(999).Seconds, next.At(999).Seconds; is > was*math.Exp(0.25/80) {
+		if was, is := f.At(999).Seconds, next.At(999).Seconds; is <= was || is > was*math.Exp(0.25/80) {
 			t.Fatalf("%v s became %v s in 250 ms", was, is)
 		}
 		f = next
