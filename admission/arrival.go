@@ -117,6 +117,23 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	return r.standing(t, ans), Granted, nil
 }
 
+// Held tells what became of the place of a derived id; ErrUnknown where there is none. What is over, a left or lapsed ticket
+// as against one whose session may go on, is asked about once: whoever repeats a spent key or proof costs the store nothing.
+func (r *Room) Held(ctx context.Context, id ID) (State, error) {
+	if m, ok := r.memory.get(id, r.c.mono()); ok && m.over() {
+		return m.standing.State, nil
+	}
+	f, err := r.Lookup(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	m := remembered{standing: Standing{State: f.State, Reason: f.Reason, AdmittedAt: f.AdmittedAt, Ticket: Ticket{ID: id}}, at: r.c.mono()}
+	if m.over() {
+		r.memory.put(id, m)
+	}
+	return f.State, nil
+}
+
 // lastJoins is how long before its opening a lottery confirms with the join itself, in µs: a first poll might come too late.
 const lastJoins = 10_000_000
 

@@ -146,7 +146,7 @@ func (p *Policy) arg() string {
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
 		int64(max(0, slices.Index(roomStrategies, p.strategy()))), p.MinRate, p.MaxRate,
 		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
-		p.Wide, p.WidePer.Microseconds(), p.PollBudget,
+		p.Wide, p.WidePer.Microseconds(), p.PollBudget, oneIf(p.Method == Reject),
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {

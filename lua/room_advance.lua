@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise,
 --   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
--- INCLUDE: clock, limiter, room, joins, sketch
+-- INCLUDE: clock, limiter, room, lottery, joins, sketch
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
@@ -163,7 +163,7 @@ local admitted = redis.call('ZCARD', ADMITTED)
 local sessions = active(s) - admitted
 
 -- Time in which admission was wanted and possible goes to the flow, second by second.
-if had > 0 and not p.paused and s.now >= s.hold and before < s.now and s.now - before <= GAP then
+if had > 0 and not p.paused and not p.reject and not p.gathering and s.now >= s.hold and before < s.now and s.now - before <= GAP then
   local t = before
   while t < s.now do
     local sec = math.floor(t / 1000000)

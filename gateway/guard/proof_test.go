@@ -109,11 +109,13 @@ func TestWhatIsNoProof(t *testing.T) {
 	}
 }
 
-// pow.js computes a single block.
+// search.js computes a single block, and tries numbers in fours behind eleven words.
 func TestSaltAndNumberFitIntoOneBlock(t *testing.T) {
-	c := testProofs.Challenge(100_000_000, 9_999_999_999)
-	if n := len(c.Salt) + len("100000000"); n > 55 {
-		t.Errorf("%d bytes, want at most 55", n)
+	for _, expires := range []int64{1_000_000_000, 9_999_999_999} {
+		c := testProofs.Challenge(100_000_000, expires)
+		if n := len(c.Salt); n != 44 || n+len("100000000") > 55 {
+			t.Errorf("%q has %d bytes, want 44", c.Salt, n)
+		}
 	}
 }
 

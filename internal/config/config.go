@@ -131,7 +131,7 @@ type Health struct {
 
 type Budget struct {
 	Rate  Rate `koanf:"rate" default:"0" min:"0" max:"1000000" doc:"Admissions a second over all rooms of the origin. 0: no budget."`
-	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions of all those rooms at one moment, after a quiet time. 0: max(1, rate). Of less than three quarters of the rate not all of the rate can be used."`
+	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions of all those rooms at one moment, after a quiet time. 0: max(1, rate). Of less than a tenth of the rate not all of the rate can be used."`
 }
 
 type Room struct {
