@@ -97,7 +97,7 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 		for _, m := range history[first:] {
 			if err := lines.Encode(backtest.Minute{
 				Room: id, At: time.Unix(m.At, 0).UTC(), Joins: m.Joins, Admissions: m.Admissions, Abandoned: m.Abandoned,
-				Waiting: m.Waiting, Rate: float64(m.Rate) / 1000, WaitP50: thousandths(m.WaitP50), WaitP90: thousandths(m.WaitP90),
+				Waiting: m.Waiting, Rate: float64(m.Rate) / 1000, MaxActive: m.MaxActive, Active: m.Active, Paused: thousandths(m.Paused), WaitP50: thousandths(m.WaitP50), WaitP90: thousandths(m.WaitP90),
 			}); err != nil {
 				return err
 			}
