@@ -48,9 +48,9 @@ func (e EMA) observe(in *Input, changes []change) observation {
 		age += h.busy[i]
 	}
 	beforehand := rateOf(e.SecondsPerPlace, in)
-	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(h.sum(0, blockSeconds), beforehand, in.Rate)
-	if in.MaxActive > 0 && in.Active >= in.MaxActive && age > 0 {
-		prior *= 1 - min(age/grainSeconds, 1)
+	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(h.sum(0, blockSeconds), beforehand, in.Rate, o.dispersion)
+	if beforehand == 0 {
+		prior = 0
 	}
 	observed, sampling := 0.0, 0.0
 	if age > 0 {

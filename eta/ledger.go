@@ -72,7 +72,7 @@ func (l *ledger) settle(in *Input, f *Forecast) {
 			for j := range t.promises {
 				p := &t.promises[j]
 				if in.Now >= p.due {
-					l.outlasted(p, float64(in.Now-p.at)/1e6, left)
+					l.outlasted(p, float64(in.Now-p.at)/1e6, left, f)
 				}
 				t.due = min(t.due, p.due)
 			}
@@ -94,11 +94,12 @@ func (l *ledger) came(p *promised, real float64) {
 
 // outlasted notes that a promise has not come true yet and takes longer than is known of it: as much longer as what the
 // forecast says is done of it has taken.
-func (l *ledger) outlasted(p *promised, passed, left float64) {
+func (l *ledger) outlasted(p *promised, passed, left float64, f *Forecast) {
 	e := &l.errors[knotOf(p.seconds)]
 	real := passed
 	if left < p.seconds {
-		real *= p.seconds / (p.seconds - left)
+		done := f.rate * (p.seconds - left) // people, if it were so fast; chance may have kept some
+		real *= max(1, f.rate*p.seconds/(done+2*math.Sqrt(f.dispersion*done)+f.dispersion))
 	}
 	off := math.Log(real / p.seconds)
 	if p.late {

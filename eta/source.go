@@ -23,8 +23,12 @@ type observation struct {
 	prior      float64 // share of rate that was believed beforehand and not seen
 }
 
-// rateOf is what is believed of a room's rate before anything was seen, and never more than the rate in force.
+// rateOf is what is believed of a room's rate before anything was seen, and never more than the rate in force. Of a full
+// one that is by whose sessions end; 0: nobody can know.
 func rateOf(secondsPerPlace float64, in *Input) float64 {
+	if in.full.is {
+		return min(in.full.flow, in.Rate)
+	}
 	if secondsPerPlace > 0 {
 		return min(1/secondsPerPlace, in.Rate)
 	}
@@ -50,7 +54,9 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 	f.memory.leavers = old.leavers.after(&in, elapsed)
 	f.memory.churn = old.churn.after(&in, elapsed)
 	f.absent, f.leaving = f.memory.leavers.shares()
-	f.hold = max(0, float64(in.Hold-in.Now)/1e6)
+	f.memory.full = old.full.after(&in, prev == nil, f.memory.churn.hazard())
+	in.full = f.memory.full
+	f.hold = max(0, float64(in.Hold-in.Now)/1e6, f.memory.churn.over(&in))
 	keep := func() {
 		if prev != nil && prev.rate > 0 { // to go on from afterwards
 			f.rate, f.dispersion, f.spread = prev.rate, prev.dispersion, prev.spread

@@ -14,6 +14,7 @@ type memory struct {
 	refuted   bool            // what was believed beforehand has just been proved wrong
 	leavers   leavers
 	churn     churn
+	full      fullness
 }
 
 const (

@@ -116,9 +116,13 @@ func TestExamplesSayWhatCame(t *testing.T) {
 func TestATableForPrograms(t *testing.T) {
 	s := Synthetic(1)[0]
 	s.Seconds, s.Initial = 300, 1000
-	rows := Table([]Sale{s, s}, 1, window())
-	if len(rows) != 1 {
-		t.Fatalf("%d rows of one sale played twice", len(rows))
+	rows := Table([]Sale{s, s}, 1, append(window(), Contender{Name: "model", Estimator: eta.Modelled{}}))
+	if len(rows) != 2 {
+		t.Fatalf("%d rows of one sale that two estimators play twice", len(rows))
+	}
+	var table strings.Builder
+	if err := Print(&table, rows); err != nil || rows[0].Score.Stood != 0 || !strings.Contains(table.String(), "steady, model: window stood in") {
+		t.Errorf("a model that is missing is not mentioned: %v\n%s", err, table.String())
 	}
 	text, err := json.Marshal(rows[0])
 	if err != nil || !strings.Contains(string(text), `"sale":"steady","estimator":"window"`) || strings.Contains(string(text), "after_step") {
