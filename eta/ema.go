@@ -48,10 +48,7 @@ func (e EMA) observe(in *Input, changes []change) observation {
 		age += h.busy[i]
 	}
 	beforehand := rateOf(e.SecondsPerPlace, in)
-	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(h.sum(0, blockSeconds), beforehand, in.Rate, o.dispersion)
-	if beforehand == 0 {
-		prior = 0
-	}
+	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(in, h.sum(0, blockSeconds), beforehand)
 	observed, sampling := 0.0, 0.0
 	if age > 0 {
 		apart := math.Abs(fast.rate() - slow.rate())

@@ -108,20 +108,28 @@ type fullness struct {
 	is    bool
 	limit int64
 	since int64   // room time, s
+	last  int64   // room time at which it was nearly full, s
 	flow  float64 // visitors/s by the hazard; 0: not known
 }
 
-const stillFull = 0.8 // of max_active: a room that was full is, until it has fewer active
+const (
+	nearlyFull = 0.8 // of max_active: a room that was full is,
+	stillFull  = 60  // until so many seconds after it had fewer active: many may leave at once, and are soon replaced
+)
 
 func (l fullness) after(in *Input, first bool, hazard float64) fullness {
-	next := fullness{is: l.is, limit: in.MaxActive, since: l.since, flow: hazard * float64(in.MaxActive)}
+	now := floorSeconds(in.Now)
+	next := fullness{is: l.is, limit: in.MaxActive, since: l.since, last: l.last, flow: hazard * float64(in.MaxActive)}
+	if float64(in.Active) >= nearlyFull*float64(in.MaxActive) {
+		next.last = now
+	}
 	switch {
-	case in.MaxActive <= 0 || float64(in.Active) < stillFull*float64(in.MaxActive):
+	case in.MaxActive <= 0 || now-next.last > stillFull:
 		return fullness{limit: in.MaxActive}
 	case first && in.Active >= in.MaxActive:
 		next.is, next.since = true, math.MinInt64 // nobody knows better
 	case in.Active > in.MaxActive, in.Active == in.MaxActive && !l.is, l.is && l.limit != in.MaxActive:
-		next.is, next.since = true, floorSeconds(in.Now)
+		next.is, next.since = true, now
 	}
 	return next
 }

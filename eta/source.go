@@ -51,8 +51,11 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 		prev, old, elapsed = nil, memory{}, 0
 	}
 	f := &Forecast{memory: memory{now: in.Now, wall: in.wall(), policy: in.Rate, changes: notedChanges(old.changes, floorSeconds(in.Now), in.Rate)}}
-	f.memory.leavers = old.leavers.after(&in, elapsed)
-	f.memory.churn = old.churn.after(&in, elapsed)
+	f.memory.leavers, f.memory.churn = old.leavers, old.churn
+	if prev == nil || elapsed > 0 { // else no time has passed in which anybody could leave
+		f.memory.leavers = old.leavers.after(&in, elapsed)
+		f.memory.churn = old.churn.after(&in, elapsed)
+	}
 	f.absent, f.leaving = f.memory.leavers.shares()
 	f.memory.full = old.full.after(&in, prev == nil, f.memory.churn.hazard())
 	in.full = f.memory.full

@@ -77,10 +77,7 @@ func (w Window) weigh(in *Input, h *history) observation {
 		trust = 0
 	}
 	believed := rateOf(w.SecondsPerPlace, in)
-	prior := (1 - trust) * plausible(minute, believed, in.Rate, o.dispersion)
-	if believed == 0 {
-		prior = 0
-	}
+	prior := (1 - trust) * plausible(in, minute, believed)
 	o.rate, o.prior = min(prior*believed+(1-prior)*observed, in.Rate), prior
 	if o.rate > 0 {
 		o.errors(parts[:], weights[:], observed, prior)
@@ -95,16 +92,22 @@ func evidence(s sums, policy float64) float64 {
 
 // plausible is 1 where what was admitted may well be due to the rate that was believed beforehand, and 0 where it surely is
 // not, by the same test as agreement. A few seconds say nothing: they are those in which the first in line are heard of.
-func plausible(seen sums, prior, policy, dispersion float64) float64 {
+func plausible(in *Input, seen sums, prior float64) float64 {
+	switch {
+	case prior == 0:
+		return 0
+	case in.full.is: // which was seen, if not in these seconds; and places come free in lumps
+		return 1
+	}
 	expected := seen.busy * prior
 	if seen.busy < grainSeconds || seen.counted == 0 || expected == 0 {
 		return 1
 	}
 	apart := 1 - seen.counted/expected
-	if prior < policy {
+	if prior < in.Rate {
 		apart = math.Abs(apart)
 	} // else more is a burst, which does not last
-	return 1 - ramp(apart*math.Sqrt(expected/dispersion), 2, 4)*ramp(apart, 0.10, 0.25)
+	return 1 - ramp(apart*math.Sqrt(expected), 2, 4)*ramp(apart, 0.10, 0.25)
 }
 
 // agreement is 1 where the last minute and the time before it may well have had the same rate, and 0 where they surely
