@@ -68,6 +68,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	}
 	switch ans.code {
 	case "W":
+		r.line()
 		r.wake()
 	case "P": // a lottery gathers: nothing is kept of it before the opening
 		t.Order = 0

@@ -101,6 +101,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		return s, TooMany, nil
 	case "W":
 		r.lease.joined.Add(1)
+		r.line()
 		r.wake()
 	case "S":
 		r.long.Store(snap)
