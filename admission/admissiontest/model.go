@@ -247,23 +247,43 @@ const (
 	month      = 31 * 24 * 3600 * 1_000_000
 )
 
-// Account is a device of an account, whose first id is the arrival's: the place that it has, or a new one.
+// Account is a device of an account, whose first id is the arrival's: the place that it has, one under another key too, or a
+// new one.
 func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
 	now := m.Room()
 	m.Refill()
-	free, alive := -1, false
-	base := a.ID
+	id, alive, active := m.placeOf(now, a.ID)
+	for i := 0; i < len(a.Former) && !alive; i++ {
+		if other, lives, in := m.placeOf(now, a.Former[i]); lives {
+			id, alive, active = other, true, in
+		}
+	}
+	switch {
+	case active:
+		m.adopt(now, a, nil)
+		return admission.Active, id, false
+	case alive:
+		m.adopt(now, a, nil)
+	case a.Held:
+		return admission.Ended, a.ID, false
+	case a.From != (admission.ID{}):
+		if m.adopt(now, a, &id) {
+			return admission.Waiting, id, true
+		}
+		return admission.Ended, a.ID, false
+	}
+	a.ID = id
+	return m.Arrive(a), id, !alive
+}
+
+// placeOf finds what an account has by the first of its ids: the id, whether it is alive, and whether it is a session; else the id
+// of a new one.
+func (m *Model) placeOf(now int64, base admission.ID) (id admission.ID, alive, active bool) {
+	free := -1
 	for n := range accountIDs {
 		id = base
 		id[len(id)-1] += byte(n)
-		if m.Sessions[id] > now {
-			if g := m.Grants[base]; g != nil && id != base {
-				g.ForgetAt = max(g.ForgetAt, now+month)
-			}
-			m.adopt(now, a, nil)
-			return admission.Active, id, false
-		}
-		if m.place(now, id) != nil {
+		if active = m.Sessions[id] > now; active || m.place(now, id) != nil {
 			alive = true
 			break
 		}
@@ -282,23 +302,11 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 	if g := m.Grants[base]; g != nil && (id != base || !alive) { // the first is remembered, so that the others are found
 		g.ForgetAt = max(g.ForgetAt, now+month)
 	}
-	switch {
-	case alive:
-		m.adopt(now, a, nil)
-	case a.Held:
-		return admission.Ended, base, false
-	default:
+	if !alive {
 		id = base
 		id[len(id)-1] += byte(free)
-		if a.From != (admission.ID{}) {
-			if m.adopt(now, a, &id) {
-				return admission.Waiting, id, true
-			}
-			return admission.Ended, base, false
-		}
 	}
-	a.ID = id
-	return m.Arrive(a), id, !alive
+	return id, alive, active
 }
 
 // adopt ends a ticket that waits, in favour of an account: its place, where to is not nil, becomes that id's.
