@@ -18,6 +18,9 @@ type Arrival struct {
 	// Account: ID is the first of an account's ids, which differ in their last byte. The answer is about the place that
 	// the account has, a session too, and names its id; where its former ones have ended it is a new one.
 	Account bool
+	// Former are what ID would be by other keys of the configuration: a place under one of them is the account's too, and none
+	// is given there.
+	Former []ID
 	// Held asks for that place and gives none: Ended where there is none.
 	Held bool
 	// From is a ticket, not an account's, whose place in line becomes the account's where it has none. Zero: none.
@@ -91,6 +94,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		return s, TooMany, nil
 	case "W":
 		r.lease.joined.Add(1)
+		r.line()
 		r.wake()
 	case "S":
 		r.long.Store(snap)
