@@ -54,6 +54,8 @@ type lease struct {
 	// next tick and likes to hold where nobody waits.
 	number, left, want, keep int64
 	asked                    int64 // mono of the last call
+	due                      int64 // mono at which to ask again, before the next tick; 0: with it
+	late                     bool  // that time has come
 	tight                    bool  // what is spent is to be reported at once
 
 	joined   atomic.Int64 // enrolled here since the last tick
@@ -113,10 +115,10 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 		if came {
 			want = min(joined, l.keep)
 		}
-		if asked-l.asked < int64(chunk) && !came && l.asked > 0 {
+		if asked-l.asked < int64(chunk) && !came && l.asked > 0 && !l.late {
 			return "", nil
 		}
-		l.asked = asked
+		l.asked, l.due = asked, 0
 	}
 	before, _ := r.c.BudgetUse(p.Budget.Origin)
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
@@ -127,12 +129,15 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	v, ok := res.([]any)
-	if !ok || len(v) != 9 {
+	if !ok || len(v) != 10 {
 		return "", fmt.Errorf("origin_lease answered %v", res)
 	}
 	number, units, life := asInt(v[0]), asInt(v[1]), asInt(v[2])
 	l.tight = asInt(v[3]) == 1
 	l.expected.Store(asInt(v[4]))
+	if due := asInt(v[9]); due > 0 {
+		l.due = r.c.mono() + due*int64(time.Microsecond)
+	}
 	r.c.uses.mu.Lock()
 	r.c.uses.m[p.Budget.Origin] = BudgetUse{
 		Rate: p.Budget.Rate, Burst: p.Budget.Burst, Spare: asInt(v[5]), Granted: asInt(v[6]), Short: asInt(v[7]), Lines: asInt(v[8]),

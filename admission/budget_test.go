@@ -2,6 +2,7 @@ package admission
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
@@ -135,6 +136,41 @@ func (s *sharing) run(d time.Duration, between func()) []int64 {
 	return got
 }
 
+// play lets every gateway tick when it wants to, a little late by chance, for so long, and gives what each room admitted.
+func (s *sharing) play(d time.Duration) []int64 {
+	before := append([]int64(nil), s.in...)
+	chance := rand.New(rand.NewPCG(1, 2))
+	type loop struct {
+		gateway, room int
+		at            int64
+	}
+	var loops []loop
+	for g := range s.cores {
+		for i := range s.in {
+			loops = append(loops, loop{g, i, s.clock.us + chance.Int64N(250_000)})
+		}
+	}
+	for end := s.clock.us + d.Microseconds(); ; {
+		l := &loops[0]
+		for i := range loops {
+			if loops[i].at < l.at {
+				l = &loops[i]
+			}
+		}
+		if l.at > end {
+			break
+		}
+		s.clock.pass(time.Duration(l.at-s.clock.us) * time.Microsecond)
+		s.tick(l.gateway, l.room)
+		l.at = s.clock.us + s.rooms[l.gateway][l.room].pause().Microseconds() + 500 + chance.Int64N(5000)
+	}
+	got := make([]int64, len(s.in))
+	for i := range got {
+		got[i] = s.in[i] - before[i]
+	}
+	return got
+}
+
 func budgeted(rate, burst, weight, own int64) Policy {
 	p := basePolicy
 	p.Rate, p.Burst, p.Absence = own, max(1000, own), time.Hour
@@ -242,6 +278,43 @@ func TestALeaseCountsOnceAndInTime(t *testing.T) {
 	s.clock.pass(501 * time.Millisecond)
 	if s.bring(""); s.rooms[0][0].lease.left != 0 {
 		t.Errorf("%d are left of a lease that has ended", s.rooms[0][0].lease.left)
+	}
+}
+
+// A burst of one visitor is used up as well: whatever ticks there are, one is made when the next visitor may go.
+func TestABurstOfOneIsUsedUp(t *testing.T) {
+	for _, gateways := range []int{1, 4} {
+		s := newSharing(t, t, redistest.Client(t), redistest.Prefix(t), gateways,
+			budgeted(1000, 1000, 1000, 1_000_000), budgeted(1000, 1000, 1000, 1_000_000))
+		s.tick(0, 0)
+		s.join(0, 0, 60)
+		s.play(3 * time.Second)
+		alone := s.play(20 * time.Second)
+		s.join(0, 1, 60)
+		both := s.play(20 * time.Second)
+		t.Log(gateways, alone, both)
+		if alone[0] < 19 || both[0]+both[1] < 19 || min(both[0], both[1]) < 9 {
+			t.Errorf("%d gateways let in %v and then, two rooms, %v of 20", gateways, alone, both)
+		}
+	}
+}
+
+// Two gateways ask for one room at once: the room takes leases in order, so the second has to wait until the first has come.
+func TestNoLeaseOvertakesAnother(t *testing.T) {
+	s := newSharing(t, t, redistest.Client(t), redistest.Prefix(t), 2, budgeted(200_000, 200_000, 1000, 1_000_000))
+	s.tick(0, 0)
+	s.join(0, 0, 1200)
+	s.run(3*time.Second, nil)
+	s.clock.pass(200 * time.Millisecond)
+	slow, err := s.rooms[0][0].borrow(t.Context(), true)
+	if err != nil || slow == "" {
+		t.Fatalf("lease %q: %v", slow, err)
+	}
+	s.clock.pass(5 * time.Millisecond)
+	s.tick(1, 0) // has asked after the first, and is done before it
+	s.clock.pass(176 * time.Millisecond)
+	if n := s.bring(slow); n < 30 {
+		t.Errorf("%d were let in by a lease of 200 ms at 200/s", n)
 	}
 }
 

@@ -409,6 +409,55 @@ func TestEventsAndOperators(t *testing.T) {
 	}
 }
 
+// A room that the file or an event closes lets nobody in, as one that an operator closes; those who wait keep their places.
+func TestAClosedRoomAdmitsNobody(t *testing.T) {
+	t.Parallel()
+	client := redistest.Client(t)
+	for name, close := range map[string]func(p *Policy, now int64){
+		"file": func(p *Policy, _ int64) { p.Method = Reject },
+		"event": func(p *Policy, now int64) {
+			p.Plan = NewPlan(nil, "sale", p, []Event{{Starts: now, Ends: now + 20e6, Method: Reject}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTestClock()
+			r := testRoom(t, client, redistest.Prefix(t), c, basePolicy)
+			for range 5 { // the burst
+				mustJoin(t, r, testID(), testClient(1))
+			}
+			waits := mustJoin(t, r, testID(), testClient(1))
+			p := basePolicy
+			close(&p, c.now())
+			r.setPolicy(p)
+			for range 10 {
+				c.pass(time.Second)
+				mustTick(t, r)
+				if s := mustCheck(t, r, waits.Ticket); s.State != Waiting {
+					t.Fatalf("while the room is closed: %+v", s)
+				}
+			}
+			s := r.Snapshot()
+			if s.Admissions != 5 || s.Policy.Method != Reject {
+				t.Errorf("%s, and %d were let in", s.Policy.Method, s.Admissions)
+			}
+			for _, f := range s.Flow {
+				if f.Second > c.now()/1e6-9 && f.Busy > 0 {
+					t.Errorf("%+v is time in which admissions were possible", f)
+				}
+			}
+			open := FIFO // an operator's word counts
+			if err := r.Patch(ctx5(t), "ann", Live{Method: &open}); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(time.Second)
+			mustTick(t, r)
+			if s := mustCheck(t, r, waits.Ticket); s.State != Admitted {
+				t.Errorf("open again: %+v", s)
+			}
+		})
+	}
+}
+
 // A lot that was not heard of for absence is none: else one could gather them, and accounts leave one after the other.
 func TestLotsAreNotPutBy(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,7 @@ package admission
 import "time"
 
 // FixedWindow counts what was taken in the present window, lua/lib/limiter.lua's in Go: Rate thousandths of a token an
-// aligned second, or at rates below one a second one token in as many whole seconds as it takes. It has no burst. At is the
+// aligned second, or at rates below one a second one token in as many microseconds as it takes. It has no burst. At is the
 // start of the window, Level the thousandths of a token taken in it. A cost above a window's is granted in an
 // untouched one and uses up as many as it takes: At is then the start of the last of them. A clock that went back stays in
 // the newest window.
@@ -19,7 +19,7 @@ func (w *FixedWindow) window() (length, most int64) {
 	if w.Rate <= 0 || w.Rate >= 1000 {
 		return 1_000_000, w.Rate
 	}
-	return (1000 + w.Rate - 1) / w.Rate * 1_000_000, 1000
+	return (billion + w.Rate - 1) / w.Rate, 1000
 }
 
 // Refill begins a new window when the present one has passed.

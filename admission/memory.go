@@ -181,6 +181,19 @@ func (m *memory) all(f func(ID, remembered)) {
 	}
 }
 
+// over tells whether nothing can come of the ticket any more, whoever asks.
+func (v remembered) over() bool {
+	switch s := v.standing; s.State {
+	case Lapsed:
+		return true
+	case Ended:
+		return s.Reason != ReasonClaimed
+	case Expired:
+		return s.Reason == ReasonRemoved
+	}
+	return false
+}
+
 // answer gives the remembered standing when it still holds for t: any answer
 // for a second, the end of a ticket for good. A claimed ticket is asked about
 // again after that, because the same client may repeat its claim.

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -147,5 +148,41 @@ func TestEarlyClaimsHideNoPolls(t *testing.T) {
 	}
 	if silent := time.Duration(clock.us-f.Seen) * time.Microsecond; silent > 2*time.Second || f.Parked {
 		t.Errorf("polled every second, it was last heard of %s ago (parked: %t)", silent, f.Parked)
+	}
+}
+
+// A spent key or proof that is sent again and again costs the store one look at each gateway.
+func TestWhatIsOverIsLookedUpOnce(t *testing.T) {
+	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	a, b := testRoom(t, client, prefix, clock, basePolicy), testRoom(t, client, prefix, clock, basePolicy)
+	cut, cancel := context.WithCancel(t.Context())
+	cancel() // whatever asks the store with it fails
+	for range 5 {
+		mustJoin(t, a, testID(), testClient(9)) // the burst
+	}
+	left, waits := testID(), testID()
+	for _, id := range []ID{left, waits} {
+		if _, _, err := a.Join(ctx5(t), Arrival{ID: id, Keyed: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Leave(ctx5(t), Ticket{ID: left}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Room{a, b} {
+		for id, want := range map[ID]State{left: Ended, waits: Waiting} {
+			if got, err := r.Held(ctx5(t), id); got != want || err != nil {
+				t.Errorf("%v %v, want %v", got, err, want)
+			}
+		}
+		if got, err := r.Held(cut, left); got != Ended || err != nil {
+			t.Errorf("once more: %v %v", got, err)
+		}
+		if got, err := r.Held(cut, waits); err == nil {
+			t.Errorf("of who waits the store is not asked: %v", got)
+		}
+	}
+	if _, err := a.Held(ctx5(t), testID()); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an id of nobody: %v", err)
 	}
 }

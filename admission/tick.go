@@ -45,8 +45,11 @@ func (r *Room) loop(ctx context.Context) {
 func (r *Room) pause() time.Duration {
 	s := r.Snapshot()
 	r.ticking.Lock() // an operator's change ticks too
-	broke := r.lease.left == 0 && r.lease.keep > 0
+	broke, due := r.lease.left == 0 && r.lease.keep > 0, r.lease.due
 	r.ticking.Unlock()
+	if due > 0 {
+		return min(r.c.o.Tick, max(0, time.Duration(due-r.c.mono())))
+	}
 	if broke {
 		return r.c.o.Tick // it has nothing to let the next one in with
 	}
@@ -64,6 +67,31 @@ func (r *Room) pause() time.Duration {
 func (r *Room) Tick(ctx context.Context) error {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
+	err := r.tick(ctx)
+	if err != nil {
+		r.replan()
+	}
+	return err
+}
+
+// replan has what the configuration says of now count where the store gives no newer snapshot: an event begins and ends while
+// it is away too, and a reload counts.
+func (r *Room) replan() {
+	s, now := r.Snapshot(), r.RedisNow()
+	file := r.config.Load().at(now)
+	if s.file == file {
+		return
+	}
+	next := s.under(file, now)
+	r.change(func(b *beyond) { b.snap = next })
+	r.snap.Store(next)
+}
+
+func (r *Room) tick(ctx context.Context) error {
+	l := &r.lease
+	if l.late = l.due > 0 && r.c.mono() >= l.due; l.late {
+		l.due = 0
+	}
 	if err := r.c.prepare(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
@@ -112,6 +140,9 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 	}
 	have := r.Snapshot()
 	gap := r.c.o.Tick * 7 / 10
+	if lease != "" && r.lease.tight {
+		gap = 0 // until it is spent the bucket does not fill
+	}
 	args := make([]any, 0, 7+2*len(sent))
 	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease)
 	for _, a := range sent {

@@ -60,7 +60,7 @@ func (v *visit) serveTickets() {
 		return
 	}
 	if len(key) > 0 {
-		v.joinKeyed(key)
+		v.joinKeyed(key, true)
 		return
 	}
 	if body.nonce != "" {
@@ -247,7 +247,11 @@ func (v *visit) keyedID(key []byte, generation int) token.ID {
 
 // derived is an id of this room that others' words lead to. Domains keep one kind of words from another.
 func (v *visit) derived(domain string, words ...[]byte) token.ID {
-	h := hmac.New(sha256.New, v.state.options.IDKey)
+	return v.derivedBy(v.state.options.IDKey, domain, words...)
+}
+
+func (v *visit) derivedBy(key []byte, domain string, words ...[]byte) token.ID {
+	h := hmac.New(sha256.New, key)
 	field := func(b []byte) {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
@@ -262,19 +266,22 @@ func (v *visit) derived(domain string, words ...[]byte) token.ID {
 	return token.ID(h.Sum(nil)[:16])
 }
 
-// joinKeyed gives the place that a key holds, or the next one where the former has ended.
-func (v *visit) joinKeyed(key []byte) {
+// joinKeyed gives the place that a key holds or, where fresh, the next one where the former has ended. False: there is none,
+// and it has not answered.
+func (v *visit) joinKeyed(key []byte, fresh bool) (answered bool) {
 	client := v.client()
 	for generation := range generations {
 		a := admission.Arrival{
 			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst, Address: v.address(),
 		}
 		code := 200
-		found, err := v.room.line.Lookup(v.g.life, a.ID)
+		state, err := v.room.line.Held(v.g.life, a.ID)
 		switch {
+		case err != nil && !fresh:
+			return false
 		case err != nil:
 			code = 201 // unknown, or the store is away: it is asked again below
-		case found.State != admission.Waiting && found.State != admission.Admitted && found.State != admission.Active:
+		case state > admission.Active:
 			continue
 		}
 		s, refusal, err := v.room.line.Join(v.g.life, a)
@@ -285,7 +292,10 @@ func (v *visit) joinKeyed(key []byte) {
 			code = 200 // it was confirmed before; the line holds nothing of it
 		}
 		v.joined(code, &a, s, refusal, err)
-		return
+		return true
 	}
-	v.refuse(problemSpentKey, "", "Idempotency-Key")
+	if fresh {
+		v.refuse(problemSpentKey, "", "Idempotency-Key")
+	}
+	return fresh
 }

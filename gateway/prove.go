@@ -84,25 +84,11 @@ func (v *visit) askFirst(lost string) {
 
 // shuts refuses where the room gives no places now, before anybody works for one in vain.
 func (v *visit) shuts() bool {
-	line := v.room.line
-	s := line.Snapshot()
-	p, n := &s.Policy, s.Waiting+line.Arriving()+s.Unheard()
-	if s.Gathering() {
-		n += s.Prequeued
+	why := v.room.line.Refuses()
+	if why != admission.Granted {
+		v.reject(why, nil)
 	}
-	var why admission.Refusal
-	switch {
-	case p.Method == admission.Reject, s.Gathering() && line.RedisNow() < p.PrequeueAt:
-		why = admission.Closed
-	case p.Draining:
-		why = admission.Draining
-	case p.Capacity > 0 && n >= p.Capacity:
-		why = admission.Full
-	default:
-		return false
-	}
-	v.reject(why, nil)
-	return true
+	return why != admission.Granted
 }
 
 func (v *visit) missing() string {
@@ -160,8 +146,8 @@ type captchaKey struct {
 	SiteKey  string `json:"site_key"`
 }
 
-// prove checks what a join brings for its place, and joins. False: nothing is asked for and nothing was brought, or the key
-// is of a place that is held already; the join goes on.
+// prove checks what a join brings for its place, and joins; with the key of a place that is held it finds that for nothing.
+// False: nothing is asked for and nothing was brought; the join goes on.
 func (v *visit) prove(j *joining, key []byte) (answered bool) {
 	r := v.room
 	if r.proofs == nil {
@@ -170,8 +156,8 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 	captcha := &r.options.Guard.Captcha
 	proof := j.altcha != ""
 	if !proof && r.asksProof() || captcha.Provider != "" && j.captcha == "" {
-		if len(key) > 0 && v.holds(key) {
-			return false
+		if len(key) > 0 && v.joinKeyed(key, false) {
+			return true
 		}
 		v.refuseMissing(proof || !r.asksProof())
 		return true
@@ -190,8 +176,8 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 		id = token.ID(derive(v.state.options.IDKey, "captcha", r.id, j.captcha)[:len(id)])
 	}
 	code := 201
-	if found, err := r.line.Lookup(v.g.life, admission.ID(id)); err == nil {
-		if found.State > admission.Active {
+	if state, err := r.line.Held(v.g.life, admission.ID(id)); err == nil {
+		if state > admission.Active {
 			v.refuseProof("spent", problemProofSpent)
 			return true
 		}
@@ -290,20 +276,6 @@ func (v *visit) earned(j *joining) bool {
 	return true
 }
 
-// holds tells whether a place of that Idempotency-Key is held.
-func (v *visit) holds(key []byte) bool {
-	for generation := range generations {
-		found, err := v.room.line.Lookup(v.g.life, admission.ID(v.keyedID(key, generation)))
-		if err != nil {
-			return false
-		}
-		if found.State <= admission.Active {
-			return true
-		}
-	}
-	return false
-}
-
 func (v *visit) refuseProof(outcome string, p *problem) {
 	v.room.metrics.proofs[outcome].Inc()
 	v.refusedJoin("proof_invalid")
@@ -369,7 +341,7 @@ func (v *visit) serveScript(name string) bool {
 	v.body = append(v.body[:0], script...)
 	h := v.begin(200, "text/javascript; charset=utf-8")
 	h.Del("Vary")
-	h.Set("Content-Security-Policy", "default-src 'none'") // of the workers
+	h.Set("Content-Security-Policy", guard.WorkerPolicy)
 	if forever {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}

@@ -67,13 +67,14 @@ X-Waiting-Room: proof
 	if !strings.Contains(page.body, `data-state="proof"`) || page.header.Get("X-Waiting-Room") != "proof" || len(page.cookies) != 0 {
 		t.Errorf("the page: %s", page.text())
 	}
-	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "worker-src 'self'") || strings.Contains(csp, "https:") {
+	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "worker-src 'self'") || strings.Contains(csp, "https:") || strings.Contains(csp, "unsafe") {
 		t.Errorf("its policy: %s", csp)
 	}
 	_, address, _ := strings.Cut(page.body, `<script src="`)
 	address, _, _ = strings.Cut(address, `"`)
 	script := b.call("GET "+address).code(t, 200)
-	if !strings.Contains(script.header.Get("Cache-Control"), "immutable") || !strings.Contains(script.body, "function search") {
+	if !strings.Contains(script.header.Get("Cache-Control"), "immutable") || !strings.Contains(script.body, "function search") ||
+		script.header.Get("Content-Security-Policy") != guard.WorkerPolicy {
 		t.Errorf("%s: %s", address, script.text())
 	}
 
@@ -111,6 +112,28 @@ X-Waiting-Room: proof
 	}
 	b.call("GET /.waiting-room/free/challenge").code(t, 404)
 	b.call("POST /.waiting-room/free/tickets", "", proof).code(t, 201) // which asks for none
+}
+
+// A proof whose place is used lets its own client repeat the join, and nobody else in.
+func TestAProofIsOfNoUseToAnotherClient(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAlways, Effort: light}})
+	tickets, proof := "POST /.waiting-room/sale/tickets", b.proof("sale")
+	sid := func(a *answer) (c struct{ SID string }) {
+		if err := json.Unmarshal([]byte(claims(t, a.field("pass"))), &c); err != nil || c.SID == "" {
+			t.Fatal(err, a.text())
+		}
+		return c
+	}
+	first := b.call(tickets, from("203.0.113.7"), "", proof).code(t, 201)
+	if again := b.call(tickets, from("203.0.113.7"), "", proof).code(t, 200); sid(again) != sid(first) {
+		t.Errorf("a repeat by its client: %s", again.text())
+	}
+	for _, other := range []string{from("198.51.100.9"), from("203.0.113.7") + "\r\nUser-Agent: another"} {
+		if a := b.call(tickets, other, "", proof).code(t, 409); a.field("code") != "proof_spent" || a.field("pass") != "" || len(a.cookies) != 0 {
+			t.Errorf("%q: %s", other, a.text())
+		}
+	}
 }
 
 // Where no place is given nobody works for one.
@@ -202,6 +225,22 @@ func TestAKeyOfAPlaceNeedsNoProof(t *testing.T) {
 		t.Errorf("the key's place: %s, then %s", first.text(), again.text())
 	}
 	b.call(tickets, "Idempotency-Key: another-6789abcdefghijklm").code(t, 428)
+	b.call("DELETE /.waiting-room/sale/tickets", "X-Waiting-Room-Token: "+first.field("token")).code(t, 204)
+	b.call(tickets, key).code(t, 428)
+}
+
+// A key whose place is somebody else's session, as that of another browser of the network, is none of a place that is held.
+func TestAKeyOfASessionMakesNoPlaceBesideIt(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAuto, Effort: light}})
+	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
+	b.call(tickets, key, "User-Agent: one").code(t, 201) // in a quiet room
+	b.call(tickets).code(t, 201)                         // is the line
+	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].line.Snapshot().Waiting == 1 })
+	if a := b.call(tickets, key, "User-Agent: one").code(t, 200); a.field("state") != "active" {
+		t.Errorf("its own: %s", a.text())
+	}
+	b.call(tickets, key, "User-Agent: two").code(t, 428)
 }
 
 func TestAPlaceCostsACaptcha(t *testing.T) {

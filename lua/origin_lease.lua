@@ -2,7 +2,8 @@
 -- origin_lease: gives a room a lease of its origin's budget: its share, by weight, of what is there.
 -- KEYS: budget, leases, heard, active, idle, backlog, weights, clock
 -- ARGV: now, room, rate, burst, weight, want, keep, number, left, grant (0: takes in the report alone), seen
--- RETURNS: {number (0: no lease), units, life (µs), tight, expected (thousandths a second), spare (whole tokens), granted, short, in line}
+-- RETURNS: {number (0: no lease), units, life (µs), tight, expected (thousandths a second), spare (whole tokens), granted, short, in line,
+--   due (µs; 0: with the next tick)}
 -- INVARIANT: the bucket's tokens and what leases may still spend are together never above burst; a number is given once.
 -- INCLUDE: clock, limiter, fair
 local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
@@ -14,6 +15,11 @@ local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
 -- keep: how many it likes to hold besides for those who come.
 local LIFE, IDLE_LIFE = 500000, 1500000 -- two ticks of a busy room, two of an idle one
 local QUIET = 1500000                   -- a room that was not heard of for so long has no share
+-- A lease may be on its way for so long, in which its room gets no other: a room takes leases in the order of their numbers,
+-- and one that another gateway's overtook would be lost.
+local FLIGHT = 50000
+local NEXT = 0.3                        -- seconds within which a room in line calls again
+local SOON = 25000                      -- and no sooner than that
 -- No mark lies farther ahead than a life: where one does, the clock was set back, and the budget is not to stand still for it.
 local VISITS = 64
 
@@ -58,6 +64,10 @@ for _, e in ipairs(mine) do
   else
     rest[#rest + 1] = e
   end
+end
+local granting = ARGV[10] == '1'
+for _, e in ipairs(rest) do
+  if math.abs(now - e[1]) < FLIGHT then granting = false end
 end
 sum = math.min(sum, left)
 if sum > 0 then table.insert(rest, 1, { upto, sum }) end
@@ -111,7 +121,6 @@ end
 -- What is there is divided between all who have a line, as start-time fair queuing would, in visits; the caller takes its
 -- part, and the others' stays in the bucket until they call.
 local there = limiter.token_bucket.available(b)
-local granting = ARGV[10] == '1'
 local spare, units = there, 0
 local visit = math.max(1, math.floor(there / VISITS))
 while granting and spare > 0 do
@@ -139,6 +148,8 @@ if content and granting and spare > 0 then
 end
 local have = 0
 for _, e in ipairs(rest) do have = have + e[2] end
+for _, e in ipairs(mine) do held = held - e[2] end
+local cap = burst - 1000 * (held + have) -- what may be in the bucket from now on
 local number, life = 0, me and LIFE or IDLE_LIFE
 if granting and (units > 0 or content and spare > 0 and have > 0 and keep > 0) then
   number = math.max(tonumber(h[3] or 0), seen, now - 1) + 1
@@ -170,7 +181,14 @@ redis.call('HSET', BUDGET, 'level', int(b.level), 'at', int(b.at), 'number', int
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, 2592000) end
 
 -- tight: what the room holds would keep the bucket from filling before the next call, were it not reported when spent.
-local tight = have + units > 0 and b.level / 1000000 + rate * 0.3 > b.burst - 1000 * units
+local full = b.level / 1000000 + rate * NEXT > b.burst - 1000 * units
+local tight = have + units > 0 and full
+-- due: the bucket is full before the next call, and what comes after would be lost: the room had better ask when it is nearly so.
+cap = cap - 1000 * units
+local due = 0
+if full and units < want and rate > 0 and cap >= 1000 then
+  due = math.max(SOON, math.ceil((math.max(1000, cap * 0.8) * 1000000 - b.level) / rate))
+end
 local with = me and lined or lined + weight
 return { int(number), units, life, tight and 1 or 0, int(math.floor(rate * weight / with)), math.floor(math.max(0, b.level) / 1000000000),
-  int(granted), int(short), #flows }
+  int(granted), int(short), #flows, int(due) }

@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise,
 --   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
--- INCLUDE: clock, limiter, room, joins, sketch
+-- INCLUDE: clock, limiter, room, lottery, joins, sketch
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
@@ -18,6 +18,7 @@ local s, err = open()
 if not s then return err end
 local p = policy()
 local opened = draw(s, p)
+if p.gathering and s.prequeued > 0 then count_lots(s, p) end
 local gap, most = tonumber(ARGV[5]), tonumber(ARGV[8])
 -- A room that no gateway has looked at for 30 days is gone; its keys have no other owner.
 local KEEP = 2592000
@@ -163,7 +164,7 @@ local admitted = redis.call('ZCARD', ADMITTED)
 local sessions = active(s) - admitted
 
 -- Time in which admission was wanted and possible goes to the flow, second by second.
-if had > 0 and not p.paused and s.now >= s.hold and before < s.now and s.now - before <= GAP then
+if had > 0 and not p.paused and not p.reject and not p.gathering and s.now >= s.hold and before < s.now and s.now - before <= GAP then
   local t = before
   while t < s.now do
     local sec = math.floor(t / 1000000)
@@ -201,13 +202,17 @@ s.busy = (length + parked + admitted + sessions + ahead > 0 or p.gathering and s
 -- History, by minutes of the wall clock; the last 1440 are kept.
 local minute = math.floor(s.wall / 60000000)
 redis.call('HSET', MINUTES, str(minute) .. 'q', length, str(minute) .. 'r', str(p.rate))
+if p.max_active > 0 then
+  redis.call('HSET', MINUTES, str(minute) .. 'm', str(p.max_active), str(minute) .. 'c', admitted + sessions)
+end
+if p.paused and before < s.now and s.now - before <= GAP then count_minute(s, 'p', str(s.now - before)) end
 if s.minute == 0 or s.minute > minute then s.minute = minute - 1 end
 if minute > s.minute then
   -- After a long silence the old ones go an hour a tick.
   local upto = math.min(minute, s.minute + 60)
   for m = s.minute + 1, upto do
     local old, fields = str(m - 1441), {}
-    for _, f in ipairs({ 'j', 'a', 'x', 'q', 'r' }) do fields[#fields + 1] = old .. f end
+    for _, f in ipairs({ 'j', 'a', 'x', 'q', 'r', 'm', 'c', 'p' }) do fields[#fields + 1] = old .. f end
     for i = 0, 80 do fields[#fields + 1] = old .. 'w' .. i end
     redis.call('HDEL', MINUTES, unpack(fields))
   end

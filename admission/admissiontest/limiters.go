@@ -66,7 +66,7 @@ func window(rate int64) (length, most int64) {
 	if rate >= 1000 {
 		return 1_000_000, rate / 1000
 	}
-	return (1000 + rate - 1) / rate * 1_000_000, 1
+	return (1_000_000_000 + rate - 1) / rate, 1
 }
 
 // Limiters is the suite that every limiter passes. fresh gives one that has granted nothing.

@@ -32,7 +32,7 @@ func windowOf(rate int64) (length, most int64) {
 	if rate <= 0 || rate >= 1000 {
 		return 1_000_000, rate
 	}
-	return (1000 + rate - 1) / rate * 1_000_000, 1000
+	return (1_000_000_000 + rate - 1) / rate, 1000
 }
 
 func (m *Model) meter(now int64) meter {

@@ -84,7 +84,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 			want, more := rate/10, int64(5)
 			if s == admission.StrategyFixedWindow {
 				length, most := windowOf(rate)
-				want, more = most/1000*100_000_000/length, most/1000
+				want, more = (most/1000*100_000_000+length/2)/length, most/1000
 			}
 			if n < want-more || n > want+more {
 				t.Errorf("%d/1000 a second: %d admitted in 100 s", rate, n)

@@ -1,64 +1,27 @@
-// What a page does before it may join: it proves work, in workers that run this very file, answers a CAPTCHA where the room
-// has one, and joins. The text of the language stands before it.
+// What a page does before it may join: it proves work, in workers that run this very script, answers a CAPTCHA where the room
+// has one, and joins. Before it stand the text of the language, the module simd, and search.
 const worker = typeof document === "undefined";
 
-// search looks for the number in steps, beside other workers. Salt and number are one block of SHA-256, and of its eight
-// words the first tells all but one of four thousand million apart.
-function search({challenge, salt, maxnumber, first, step}) {
-  const primes = [];
-  for (let n = 2; primes.length < 64; n++) if (primes.every(p => n % p)) primes.push(n);
-  const part = x => (x - Math.floor(x)) * 2 ** 32 | 0;
-  const K = Int32Array.from(primes, p => part(Math.cbrt(p)));
-  const I = Int32Array.from(primes.slice(0, 8), p => part(Math.sqrt(p)));
-  const want = Int32Array.from(challenge.match(/.{8}/g), word => parseInt(word, 16) | 0);
-  const block = new Uint8Array(64), view = new DataView(block.buffer), W = new Int32Array(64), H = new Int32Array(8);
-  const at = salt.length, from = at >> 2;
-  block.set(new TextEncoder().encode(salt));
-  for (let i = 0; i < from; i++) W[i] = view.getInt32(i * 4);
-  let told = 0;
-  for (let number = first; number <= maxnumber; number += step) {
-    let end = at + 1;
-    for (let n = number; n > 9; n = n / 10 | 0) end++;
-    for (let n = number, i = end; i > at; n = n / 10 | 0) block[--i] = 48 + n % 10;
-    block[end] = 128;
-    for (let i = from; i < 15; i++) W[i] = view.getInt32(i * 4);
-    W[15] = end * 8;
-    for (let i = 16; i < 64; i++) {
-      const x = W[i - 15], y = W[i - 2];
-      W[i] = W[i - 16] + W[i - 7] + ((x >>> 7 | x << 25) ^ (x >>> 18 | x << 14) ^ x >>> 3) + ((y >>> 17 | y << 15) ^ (y >>> 19 | y << 13) ^ y >>> 10) | 0;
-    }
-    let a = I[0], b = I[1], c = I[2], d = I[3], e = I[4], f = I[5], g = I[6], h = I[7];
-    for (let i = 0; i < 64; i++) {
-      const t = h + ((e >>> 6 | e << 26) ^ (e >>> 11 | e << 21) ^ (e >>> 25 | e << 7)) + (g ^ e & (f ^ g)) + K[i] + W[i] | 0;
-      const u = ((a >>> 2 | a << 30) ^ (a >>> 13 | a << 19) ^ (a >>> 22 | a << 10)) + (a & b ^ a & c ^ b & c) | 0;
-      h = g; g = f; f = e; e = d + t | 0; d = c; c = b; b = a; a = t + u | 0;
-    }
-    if ((a + I[0] | 0) === want[0]) {
-      H.set([a, b, c, d, e, f, g, h]);
-      if (H.every((word, i) => (word + I[i] | 0) === want[i])) return postMessage({number});
-    }
-    if (++told % 65536 === 0) postMessage({tried: 65536});
-  }
-}
 const pause = seconds => new Promise(resolve => setTimeout(resolve, seconds * 1e3));
 
 // solve lets a few workers look for the number. progress is told the share that is tried.
 const solve = (challenge, progress) => new Promise((resolve, reject) => {
-  const step = Math.min(navigator.hardwareConcurrency || 2, 4), all = [];
-  let tried = 0;
+  const parts = Math.min(navigator.hardwareConcurrency || 2, 4), all = [];
+  let tried = 0, left = parts;
   const stop = then => value => {
     all.forEach(one => one.terminate());
     then(value);
   };
-  for (let first = 0; first < step; first++) {
+  for (let part = 0; part < parts; part++) {
     const one = new Worker(script);
     all.push(one);
     one.onerror = stop(reject);
     one.onmessage = ({data}) => {
-      if (data.number >= 0) return stop(resolve)(data.number);
-      progress((tried += data.tried) / challenge.maxnumber);
+      if (data.tried) progress((tried += data.tried) / challenge.maxnumber);
+      else if (data.number >= 0) stop(resolve)(data.number);
+      else if (!--left) stop(reject)(); // there is none
     };
-    one.postMessage({...challenge, first, step});
+    one.postMessage({...challenge, part, parts});
   }
 });
 
@@ -144,8 +107,14 @@ async function join(main) {
   }
 }
 
-if (worker) onmessage = event => search(event.data);
-else {
+if (worker) {
+  let tried = 0;
+  onmessage = ({data}) => postMessage({number: search(data, n => {
+    if ((tried += n) < 65536) return;
+    postMessage({tried});
+    tried = 0;
+  })});
+} else {
   var script = document.currentScript.src;
   const main = document.querySelector("[data-state=proof]");
   if (main) join(main);

@@ -3,13 +3,26 @@ package guard
 import (
 	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"strings"
 )
 
-//go:embed pow.js
-var source string
+// What workers compute, in pow.wasm for browsers with SIMD, and what the page does with it. All is one script: a page and its
+// workers are of one version, and need no request more.
+var (
+	//go:embed search.js
+	search string
+	//go:embed pow.wasm
+	module []byte
+	//go:embed pow.js
+	source string
+)
+
+// WorkerPolicy is the Content-Security-Policy that a script has to be served with, where it runs as a worker: it may load
+// nothing, and compile WebAssembly. It says nothing about the page that loads it, which may do neither.
+const WorkerPolicy = "default-src 'none'; script-src 'wasm-unsafe-eval'"
 
 // Scripts are what a page loads to join, one for each language; the same bytes for every room and visitor, so that browsers
 // and caches may keep them for good under an address that names their content.
@@ -26,7 +39,7 @@ func NewScripts(texts map[string]map[string]string) *Scripts {
 		if err != nil {
 			panic(err) // strings always marshal
 		}
-		script := "\"use strict\";\nconst text = " + string(b) + ";\n" + strip(source)
+		script := "\"use strict\";\nconst text = " + string(b) + ";\nconst simd = \"" + base64.StdEncoding.EncodeToString(module) + "\";\n" + strip(search) + strip(source)
 		sum := sha256.Sum256([]byte(script))
 		name := "pow-" + lang + "-" + hex.EncodeToString(sum[:6]) + ".js"
 		s.byName[name], s.names[lang] = []byte(script), name

@@ -79,7 +79,7 @@ func startChromium() (context.Context, func(), error) {
 const deadline = time.Minute
 
 // tab opens a new tab: beside another one, in its browser context, or in a fresh one where that is nil.
-func tab(t *testing.T, beside context.Context) context.Context {
+func tab(t testing.TB, beside context.Context) context.Context {
 	t.Helper()
 	chromium.once.Do(func() { chromium.ctx, chromium.stop, chromium.err = startChromium() })
 	if chromium.err != nil {
@@ -95,14 +95,14 @@ func tab(t *testing.T, beside context.Context) context.Context {
 	return ctx
 }
 
-func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+func do(t testing.TB, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func call[P, R any](t *testing.T, ctx context.Context, command cdp.Command[P, R], params P) R {
+func call[P, R any](t testing.TB, ctx context.Context, command cdp.Command[P, R], params P) R {
 	t.Helper()
 	r, err := chromedp.Call(ctx, command, params)
 	if err != nil {
@@ -112,7 +112,7 @@ func call[P, R any](t *testing.T, ctx context.Context, command cdp.Command[P, R]
 }
 
 // value evaluates an expression in the page.
-func value[T any](t *testing.T, ctx context.Context, expression string) T {
+func value[T any](t testing.TB, ctx context.Context, expression string) T {
 	t.Helper()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {

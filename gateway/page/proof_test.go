@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -24,8 +25,9 @@ type working struct {
 	page    *page.Page
 	scripts *guard.Scripts
 	proofs  *guard.Proofs
-	hard    bool // the challenge has no solution
 	captcha guard.Captcha
+	policy  string                     // of the workers
+	change  func(script []byte) []byte // what workers get in place of the script; nil: just that
 
 	mu       sync.Mutex
 	joins    []string // proofs
@@ -34,13 +36,13 @@ type working struct {
 	strange  []string
 }
 
-func newWorking(t *testing.T, hard bool, captcha guard.Captcha) *working {
+func newWorking(t testing.TB, captcha guard.Captcha) *working {
 	t.Helper()
 	texts, err := page.GuardTexts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &working{scripts: guard.NewScripts(texts), proofs: guard.NewProofs([]byte("a key that is only used in tests")), hard: hard, captcha: captcha}
+	s := &working{scripts: guard.NewScripts(texts), proofs: guard.NewProofs([]byte("a key that is only used in tests")), captcha: captcha, policy: guard.WorkerPolicy}
 	o := page.Options{Room: "sale", Title: "Harbour Hall", Absence: 10 * time.Minute}
 	o.Guard.Script = func(lang string) string { return "/.waiting-room/" + s.scripts.Name(lang) }
 	o.Guard.Scripts, o.Guard.Frames = captcha.Sources()
@@ -66,7 +68,10 @@ func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.strange = append(s.strange, name)
 		}
 		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		w.Header().Set("Content-Security-Policy", s.policy)
+		if s.change != nil && r.Header.Get("Sec-Fetch-Dest") == "worker" {
+			script = s.change(script)
+		}
 		_, _ = w.Write(script)
 		return
 	}
@@ -76,16 +81,13 @@ func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, `{"captcha":{"provider":%q,"site_key":"0x4"}}`, s.captcha.Provider)
 			return
 		}
-		c := s.proofs.Challenge(200_000, time.Now().Unix()+60)
-		if s.hard {
-			c.Challenge = strings.Repeat("0", 64)
-		}
-		_ = json.NewEncoder(w).Encode(c)
+		_ = json.NewEncoder(w).Encode(s.proofs.Challenge(200_000, time.Now().Unix()+60))
 	case "/.waiting-room/sale/tickets":
 		var join struct{ Altcha, Captcha string }
 		_ = json.NewDecoder(r.Body).Decode(&join)
 		s.answers = append(s.answers, join.Captcha)
 		if s.joins = append(s.joins, join.Altcha); len(s.joins) == 1 { // once nothing comes of it
+			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = fmt.Fprint(w, `{"code":"proof_expired"}`)
 			return
@@ -112,23 +114,50 @@ func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A page proves its work in workers, joins, tries again where that fails, and shows its place.
+// instead puts something else in the place of a part of the script.
+func instead(t testing.TB, part, other string) func([]byte) []byte {
+	return func(script []byte) []byte {
+		if !bytes.Contains(script, []byte(part)) {
+			t.Errorf("the script has no %q", part)
+		}
+		return bytes.ReplaceAll(script, []byte(part), []byte(other))
+	}
+}
+
+// withoutWebAssembly is how search.js finds a browser that has none, and withoutPlain is how it is left to WebAssembly.
+func withoutWebAssembly(t testing.TB) func([]byte) []byte {
+	return instead(t, "WebAssembly.", "undefined.")
+}
+func withoutPlain(t testing.TB) func([]byte) []byte { return instead(t, "plain(M, W)", "undefined") }
+
+// A page proves its work in workers, joins, tries again where that fails, and shows its place: with WebAssembly under the
+// policy that the script is served with, and without in browsers that have none or are older than that policy's words.
 func TestAPageWorksForItsPlace(t *testing.T) {
-	s := newWorking(t, false, guard.Captcha{})
-	ctx := tab(t, nil)
-	complaints := watch(t, ctx)
-	do(t, ctx, chromedp.Navigate(s.URL+"/tickets?row=7#seat"))
-	eventually(t, ctx, `document.querySelector("main").dataset.state === "waiting" && document.getElementById("place").textContent === "3"`)
-	if got := value[string](t, ctx, `location.pathname + location.search`); got != "/tickets?row=7" {
-		t.Errorf("the page is at %s", got)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.joins) != 2 || s.verified != 1 || s.joins[0] == s.joins[1] {
-		t.Errorf("%d joins, %d verified, of which the second had a new proof: %v", len(s.joins), s.verified, s.joins[0] != s.joins[len(s.joins)-1])
-	}
-	for _, complaint := range complaints() {
-		t.Errorf("the browser complains: %s", complaint)
+	for name, prepare := range map[string]func(*working){
+		"by WebAssembly alone":  func(s *working) { s.change = withoutPlain(t) },
+		"where it is forbidden": func(s *working) { s.policy = "default-src 'none'" },
+		"where there is none":   func(s *working) { s.change = withoutWebAssembly(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newWorking(t, guard.Captcha{})
+			prepare(s)
+			ctx := tab(t, nil)
+			complaints := watch(t, ctx)
+			do(t, ctx, chromedp.Navigate(s.URL+"/tickets?row=7#seat"))
+			eventually(t, ctx, `document.querySelector("main").dataset.state === "waiting" && document.getElementById("place").textContent === "3"`)
+			if got := value[string](t, ctx, `location.pathname + location.search`); got != "/tickets?row=7" {
+				t.Errorf("the page is at %s", got)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if len(s.joins) != 2 || s.verified != 1 || s.joins[0] == s.joins[1] {
+				t.Errorf("%d joins, %d verified, of which the second had a new proof: %v", len(s.joins), s.verified, s.joins[0] != s.joins[len(s.joins)-1])
+			}
+			for _, complaint := range complaints() {
+				t.Errorf("the browser complains: %s", complaint)
+			}
+		})
 	}
 }
 
@@ -137,7 +166,11 @@ func TestAPageThatWorksIsAccessible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newWorking(t, true, guard.Captcha{})
+	s := newWorking(t, guard.Captcha{})
+	// Workers that are more than half done, and stay so.
+	s.change = func([]byte) []byte {
+		return []byte(`onmessage = ({data}) => postMessage({tried: .6 * data.maxnumber / data.parts})`)
+	}
 	ctx := tab(t, nil)
 	for _, scheme := range []string{"light", "dark"} {
 		for width, language := range map[int64]string{320: "ko", 1280: "en"} {
@@ -177,7 +210,7 @@ func TestAPageShowsACaptcha(t *testing.T) {
 	for provider, global := range map[string]string{guard.Turnstile: "turnstile", guard.HCaptcha: "hcaptcha", guard.ReCaptcha: "grecaptcha"} {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
-			s := newWorking(t, false, guard.Captcha{Provider: provider})
+			s := newWorking(t, guard.Captcha{Provider: provider})
 			ctx := tab(t, nil)
 			complaints := watch(t, ctx)
 			if err := chromedp.Listen(ctx, func(event any) {

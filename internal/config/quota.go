@@ -31,6 +31,8 @@ func ParseQuota(text string, most int64) (Quota, error) {
 	return Quota{N: n, Per: d}, nil
 }
 
+func (q Quota) perSecond() float64 { return float64(q.N) / q.Per.Seconds() }
+
 const (
 	mostJoins = 100_000
 	// wideShare is how many times an address's places its network takes where nothing is said of it.
@@ -52,7 +54,7 @@ func (g *Guard) Joins() (address, network Quota, err error) {
 			return Quota{}, Quota{}, fmt.Errorf("the network's limit, behind the comma: %w", err)
 		}
 	}
-	if network.Per <= address.Per && network.N < address.N {
+	if network.N < address.N && network.perSecond() < address.perSecond() {
 		return Quota{}, Quota{}, errors.New("a network would take fewer places than one of its addresses; want the larger limit behind the comma, as 20/1m,200/1m")
 	}
 	return address, network, nil

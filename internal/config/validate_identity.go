@@ -10,7 +10,7 @@ import (
 
 // notAccounts are headers whose values are something else, whoever sets them.
 var notAccounts = []string{"host", "cookie", "authorization", "connection", "content-length", "content-type", "transfer-encoding",
-	"upgrade", "te", "trailer", "expect", "forwarded", "user-agent", "accept", "origin", "referer", "via", "date", "idempotency-key"}
+	"upgrade", "te", "trailer", "expect", "forwarded", "user-agent", "accept", "origin", "referer", "via", "date", "idempotency-key", "x-real-ip"}
 
 func (c *checker) identity(at string, cfg *Config, i *Identity) {
 	if name := strings.ToLower(i.Header); name != "" {
@@ -36,8 +36,12 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 			c.add(at+".jwks_url", "is no address; want for instance https://shop.example/.well-known/jwks.json")
 		}
 	}
-	if i.JWTCookie != "" && !httpguts.ValidHeaderFieldName(i.JWTCookie) {
+	switch {
+	case i.JWTCookie == "":
+	case !httpguts.ValidHeaderFieldName(i.JWTCookie):
 		c.add(at+".jwt_cookie", "%q is no cookie name", clip(i.JWTCookie))
+	case strings.HasPrefix(strings.TrimPrefix(i.JWTCookie, "__Host-"), "wr_"):
+		c.add(at+".jwt_cookie", "%q is one of ours, which the site never gets; want the cookie of the site's own sign-in", i.JWTCookie)
 	}
 	if i.OnePlace && i.Header == "" && i.JWTClaim == "" {
 		c.add(at+".one_place", "needs to know the account; give header, or jwt_claim and jwks_url")

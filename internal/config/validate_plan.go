@@ -70,10 +70,14 @@ func (c *checker) events(at string, room *Room) {
 		all = append(all, event{i, span})
 	}
 	slices.SortFunc(all, func(a, b event) int { return cmp.Compare(a.span.begins().UnixMicro(), b.span.begins().UnixMicro()) })
-	for i := 1; i < len(all); i++ {
-		if a, b := all[i-1], all[i]; b.span.begins().Before(a.span.Ends) {
+	for i, last := 1, 0; i < len(all); i++ {
+		a, b := all[last], all[i]
+		if b.span.begins().Before(a.span.Ends) {
 			c.add(element(at, b.i), "begins (%s, prequeue included) before %s has ended (%s); events of a room may not overlap",
 				b.span.begins().Format(time.RFC3339), element("events", a.i), a.span.Ends.Format(time.RFC3339))
+		}
+		if b.span.Ends.After(a.span.Ends) {
+			last = i // of those so far it ends last
 		}
 	}
 }
@@ -83,8 +87,12 @@ func (c *checker) moment(at, text string) time.Time {
 		return time.Time{}
 	}
 	moment, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	switch {
+	case err != nil:
 		c.add(at, "%q is no time; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", clip(text))
+	case moment.Year() < 2000 || moment.Year() > 2200: // scripts count in µs, below 2^53
+		c.add(at, "%s: want a year from 2000 to 2200", text)
+		return time.Time{}
 	}
 	return moment
 }

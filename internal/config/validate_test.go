@@ -254,6 +254,11 @@ func TestValidate(t *testing.T) {
 		{"a header of another meaning", room("identity: {header: X-Forwarded-For}"), []string{`rooms[0].identity.header: "X-Forwarded-For" says something else`}},
 		{"no header", room("identity: {header: 'X User'}"), []string{`rooms[0].identity.header: "X User" is no header name`}},
 		{"a cookie of no name", room("identity: {jwt_claim: sub, jwks_url: 'https://a.example/jwks', jwt_cookie: 'a=b'}"), []string{`rooms[0].identity.jwt_cookie: "a=b" is no cookie name`}},
+		{"a cookie of ours", room("identity: {jwt_claim: sub, jwks_url: 'https://a.example/jwks', jwt_cookie: __Host-wr_sale_pass}"), []string{`rooms[0].identity.jwt_cookie: "__Host-wr_sale_pass" is one of ours`}},
+		{"an address for an account", room("identity: {header: X-Real-IP}"), []string{`rooms[0].identity.header: "X-Real-IP" says something else`}},
+		{"a network smaller than its addresses", room("guard: {joins_per_ip: '5/1m,1/1h'}"), []string{`rooms[0].guard.joins_per_ip: "5/1m,1/1h": a network would take fewer places than one of its addresses`}},
+		{"a network that is slower in the long run", room("guard: {joins_per_ip: '20/1m,500/1h'}"), nil},
+		{"a network of a shorter time", room("guard: {joins_per_ip: '100/1h,50/1m'}"), nil},
 		{"a login nowhere", room("identity: {login_url: 'javascript:alert(1)'}"), []string{`rooms[0].identity.login_url: "javascript:alert(1)" is no address`}},
 		{"a login on another host", room("identity: {login_url: '//evil.example'}"), []string{`rooms[0].identity.login_url: "//evil.example" is no address`}},
 		{"who is anonymous", room("identity: {anonymous: maybe}"), []string{`rooms[0].identity.anonymous: "maybe" is not known; want refuse or allow`}},
@@ -310,7 +315,7 @@ func TestNotAvailable(t *testing.T) {
 func TestBudgetWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000']}]\nrooms: [{id: sale, weight: 3}]":                                           "rooms[0].weight: the origin of this room has no budget.rate",
-		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":             "origins[0].budget.burst: 5 is less than three quarters of a second of the rate (10)",
+		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 100, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":            "origins[0].budget.burst: 5 is less than a tenth of a second of the rate (100)",
 		"origins: [{id: a, servers: ['http://h']}, {id: b, servers: ['http://h'], budget: {rate: 9}}]\nrooms: [{id: sale, origin: a}]":        "origins[1].budget: no room has this origin",
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 10}}]\nrooms: [{id: sale, weight: 3}, {id: o, paths: [/o]}]": "",
 	} {
@@ -368,6 +373,14 @@ rooms:
 		got := cfg.Warnings()
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), "rooms[0]."+want)) {
 			t.Errorf("%s: %v", identity, got)
+		}
+	}
+
+	for rate, want := range map[string]string{"2.5": "rooms[0].admission.rate: 2.5 gives 2 in each second", "2": "", "0.3": "", "0": ""} {
+		cfg, problems := loadText(t, shop+"rooms: [{id: sale, admission: {strategy: fixed_window, rate: "+rate+"}}]\n")
+		wantProblems(t, problems)
+		if got := cfg.Warnings(); want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), want)) {
+			t.Errorf("a fixed window of %s: %v", rate, got)
 		}
 	}
 

@@ -75,6 +75,10 @@ func warnStrategy(warn func(path, message string), at string, a *Admission) {
 		if a.Burst != nil {
 			warn(at+".burst", a.Strategy+" has no burst: it is not used")
 		}
+		if whole := a.Rate / 1000 * 1000; a.Strategy == "fixed_window" && whole > 0 && whole < a.Rate {
+			warn(at+".rate", a.Rate.String()+" gives "+whole.String()+" in each second, for a fixed_window has no fractions: use "+
+				whole.String()+", "+(whole+1000).String()+" or a token_bucket")
+		}
 	case "adaptive":
 		if a.MinRate == a.MaxRate {
 			warn(at+".max_rate", "is min_rate: there is nothing to adapt")
@@ -98,7 +102,7 @@ func (c *Config) warnBudget(path string, o *Origin, warn func(path, message stri
 	if !slices.ContainsFunc(c.Rooms, func(r Room) bool { return c.OriginOf(&r) == o }) {
 		warn(path, "no room has this origin: its requests are proxied uncounted")
 	}
-	if b := o.Budget.Burst; b > 0 && 4*b < 3*o.Budget.Rate {
-		warn(path+".burst", b.String()+" is less than three quarters of a second of the rate ("+o.Budget.Rate.String()+"): rooms that take turns cannot use all of the rate")
+	if b := o.Budget.Burst; b > 0 && 10*b < o.Budget.Rate {
+		warn(path+".burst", b.String()+" is less than a tenth of a second of the rate ("+o.Budget.Rate.String()+"): rooms that take turns cannot use all of the rate")
 	}
 }

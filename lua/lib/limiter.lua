@@ -127,14 +127,14 @@ limiter.gcra = {
   end,
 }
 
--- fixed_window: at is the start of the window of one second (of as many seconds
--- as one token takes at a rate below one a second), level the thousandths of a
+-- fixed_window: at is the start of the window of one second (of the microseconds
+-- that one token takes at a rate below one a second), level the thousandths of a
 -- token used in it. It promises rate a window, so up to twice that in a sliding
 -- second. A cost above a window's is granted in an untouched one and uses up as
 -- many as it takes: at is then the start of the last of them.
 local function window(b)
   if b.rate <= 0 or b.rate >= 1000 then return 1000000, b.rate end
-  return math.ceil(1000 / b.rate) * 1000000, 1000
+  return math.ceil(TOKEN / b.rate), 1000
 end
 
 -- spread_windows moves what is above one window's to the windows after it.

@@ -23,8 +23,9 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level'
   'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked',
   -- the limiter's strategy and rate when it was last used; the rate of an adaptive one and the fence of who set it
   'strategy', 'was', 'target', 'target_fence',
-  -- a lottery's opening (wall), the room time at it (0: not yet), and how many were confirmed before it
-  'opens', 'drawn', 'prequeued',
+  -- a lottery's opening (wall), till when it stands against an earlier one (wall), the room time at it (0: not yet), and how
+  -- many were confirmed before it
+  'opens', 'opens_till', 'drawn', 'prequeued',
   -- what is left of the lease of the origin's budget, till when (wall), and its number
   'lease', 'lease_till', 'lease_number' }
 
@@ -97,13 +98,13 @@ local function head(s)
 end
 
 -- NAMES are the fields of a policy: rates and burst in thousandths, durations in
--- microseconds, opens and gathers in microseconds of Redis's clock; strategy is an
--- index of STRATEGIES; lottery and budgeted are 0 or 1; joins and joins_per: so many
+-- microseconds, opens, gathers and opens_for in microseconds of Redis's clock, the last being till when the plan says so
+-- (0: without an end); strategy is an index of STRATEGIES; lottery, budgeted and closed are 0 or 1; joins and joins_per: so many
 -- places of one address in so many microseconds, 0 without a limit; wide likewise, of
 -- the network around it; polls: how many a second are advised at most, 0 without a limit.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
   'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
-  'polls' }
+  'polls', 'closed', 'opens_for' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- policy is the configured one with the operators' live changes over it.
@@ -125,35 +126,9 @@ local function policy()
   if h[3] then p.max_active = tonumber(h[3]) end
   if h[4] then p.ttl = tonumber(h[4]) end
   p.paused = h[5] == '1'
-  p.reject = h[6] == 'reject'
-  if h[6] then p.lottery = h[6] == 'lottery' and 1 or 0 end
+  p.reject = p.closed == 1
+  if h[6] then p.reject, p.lottery = h[6] == 'reject', h[6] == 'lottery' and 1 or 0 end
   return p
-end
-
--- spread is the time within which all who gathered for a lottery are told to poll after its opening.
-local function spread(s, p)
-  local us = p.polls > 0 and math.floor(s.prequeued * 1000000 / p.polls) or 0
-  return math.max(1000000, math.min(us, math.floor(p.absence / 4)))
-end
-
--- draw keeps the lottery of a policy: it sets p.gathering before the opening, which it
--- notes, once, as the room time of the first call after it; true for that call. Those
--- who were confirmed before have seconds to say so, in which nobody is admitted: a low
--- number is not beaten by an early poll. A gateway whose configuration is older has no say.
-local LATE = 3000000
-local function draw(s, p)
-  if p.lottery == 0 or p.opens == 0 then return false end
-  local before = s.drawn
-  if s.drawn > 0 and p.opens > s.opens then s.drawn, s.prequeued = 0, 0 end
-  if s.drawn == 0 then
-    s.opens = p.opens
-    if s.wall >= s.opens then
-      s.drawn = s.now
-      if s.prequeued > 0 then s.hold = math.max(s.hold, s.now + spread(s, p) + LATE) end
-    end
-  end
-  p.gathering = s.drawn == 0
-  return s.drawn > before
 end
 
 -- active counts what max_active limits.
