@@ -18,6 +18,7 @@ local s, err = open()
 if not s then return err end
 local p = policy()
 local opened = draw(s, p)
+if p.gathering and s.prequeued > 0 then count_lots(s, p) end
 local gap, most = tonumber(ARGV[5]), tonumber(ARGV[8])
 -- A room that no gateway has looked at for 30 days is gone; its keys have no other owner.
 local KEEP = 2592000
