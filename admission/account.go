@@ -132,7 +132,7 @@ func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, 
 		return Standing{}, Spent, nil
 	}
 	t.ID = a.ID.generation(free)
-	s, refusal, err := r.joinOffline(t)
+	s, refusal, err := r.joinOffline(t, false)
 	s.New = true
 	return s, refusal, err
 }

@@ -64,7 +64,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 					delete(heard, who)
 				}
 			case "leave":
-				script("room_leave", "", r.id, ReasonLeft, "", who)
+				script("room_leave", "", r.id, ReasonLeft, "", who, "")
 				delete(heard, who)
 			case "revoke":
 				script("room_revoke", "", r.id, "", who)
@@ -80,7 +80,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 					clear(heard)
 				}
 			case "restore": // by a gateway that knew another epoch
-				args := []any{clock.us, "0.x", 1, r.policyArg(), "y", 0, clock.us, 1, 0, 0, 0, 0, 0, 0, "A", who, clock.us, clock.us, ""}
+				args := []any{clock.us, "0.x", 1, r.policyArg(), "y", 0, clock.us, 1, 0, 0, 0, 0, 0, 0, 0, "A", who, clock.us, clock.us, ""}
 				if _, err := core.runner.Run(ctx, core.scripts.Script("room_restore"), r.keys, args...); err != nil {
 					t.Fatal(err)
 				}

@@ -130,6 +130,8 @@ func (r *Room) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrder
 		return t, gathers
 	case d != nil && drawn > 0 && heard && t.Seen < drawn:
 		t.Order = d.Order(t.ID, drawn)
+	case d == nil && drawn > 0 && heard && t.Seen < drawn && s.Policy.Method == Lottery && opens > s.Policy.OpensAt && s.Policy.Plan.lots() > 0:
+		return t, gathers // the draw of another configuration: a gateway that has it knows the place
 	case s.Policy.Method == Reject, s.Policy.Method == Passthrough, s.Gathering() && (drawn == 0 || opens < s.Policy.OpensAt):
 		return t, gathers
 	case heard && s.Policy.Method != Lottery && t.Joined > 0:

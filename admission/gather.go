@@ -52,7 +52,9 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		return s, nil
 	case ans.code == "O":
 		r.wake() // for the snapshot that says so too
-		named, _ = r.order(snap, t, ans.wall, ans.ord)
+		if named, lot = r.order(snap, t, ans.wall, ans.ord); lot == gathers {
+			return Standing{State: Waiting, Ticket: t, Gathering: true}, nil
+		}
 		return r.checkOrdered(ctx, snap, named, true)
 	}
 	return r.standing(t, ans), nil

@@ -126,7 +126,7 @@ func TestLossOfData(t *testing.T) {
 		n++
 		c := &survivors{in: map[ID]int64{}}
 		c.crowd = crowd{
-			t: rt, client: client, prefix: fmt.Sprintf("%s%d", prefix, n), now: 1_780_000_000_000_000,
+			t: rt, client: client, prefix: fmt.Sprintf("%sx%d", prefix, n), now: 1_780_000_000_000_000,
 			policy: Policy{
 				Enabled: true, Method: FIFO, Rate: 1500, Burst: 3000, Absence: 10 * time.Minute,
 				ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: OnErrorWait,

@@ -70,6 +70,12 @@ func (c *crowd) tick(g *gateway) {
 		c.t.Fatal(err)
 	}
 	c.model.Tick(int64(tick/time.Microsecond) * 7 / 10)
+	if g.room.Snapshot().Gathering() {
+		state := c.prefix + ":{room:sale}:state"
+		if n, err := c.client.HGet(context.Background(), state, "prequeued").Int64(); err != nil || n != c.model.Gathered {
+			c.t.Fatalf("%d gather, model %d (%v)", n, c.model.Gathered, err)
+		}
+	}
 }
 
 // configure gives every gateway the policy that a reload would; a rate that was changed live stays in force.
@@ -407,6 +413,21 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 			p.Rate = int64(rapid.IntRange(200, 30000).Draw(t, "rate"))
 			c.configure(p)
 		},
+		"closed for seconds": func(t *rapid.T) {
+			if c.policy.Method == Lottery {
+				t.Skip("a draw that is called off for a time is another test's")
+			}
+			for _, method := range []string{Reject, FIFO} {
+				p := c.policy
+				p.Method = method
+				c.configure(p)
+				for _, g := range c.gateways { // each sees it with a snapshot that is new
+					c.now += 1_000_000
+					c.model.Wall = c.now
+					c.tick(g)
+				}
+			}
+		},
 		"reset": func(t *rapid.T) {
 			if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
 				t.Skip()
@@ -445,7 +466,7 @@ func TestRoomFollowsModel(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+		checkRoom(rt, client, fmt.Sprintf("%sx%d", prefix, n))
 	})
 }
 
@@ -455,6 +476,6 @@ func TestRoomFollowsModelOnCluster(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		checkRoom(rt, client, fmt.Sprintf("%s%d", prefix, n))
+		checkRoom(rt, client, fmt.Sprintf("%sx%d", prefix, n))
 	})
 }

@@ -90,7 +90,7 @@ func (r *Room) Reset(ctx context.Context, who string) error {
 
 // RemoveTicket takes a ticket out of the line; ErrUnknown when it is not there.
 func (r *Room) RemoveTicket(ctx context.Context, who string, id ID) error {
-	found, err := r.out(ctx, who, ReasonRemoved, id)
+	found, err := r.out(ctx, who, ReasonRemoved, id, "")
 	if err == nil && !found {
 		err = ErrUnknown
 	}

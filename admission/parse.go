@@ -35,7 +35,7 @@ func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) 
 	k := knowledge{adj: n(19), tick: n(20)}
 	s.Hold = n(21)
 	s.Rate, s.Opens, s.Drawn, s.Prequeued, s.Target = n(22), n(23), n(24), n(25), n(26)
-	s.overlay(file.at(s.RedisTime).policy, parts[1], parts[4], p)
+	s.overlay(file.at(s.RedisTime), parts[1], parts[4], p)
 	for f := range fields(parts[2]) {
 		sec, c, _ := strings.Cut(f, ":")
 		s.Pending = append(s.Pending, Pending{Second: p.int(sec), Count: p.int(c)})
@@ -58,10 +58,10 @@ func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) 
 }
 
 // overlay lays the live changes over the configured policy.
-func (s *Snapshot) overlay(file Policy, line, message string, p *intParser) {
-	s.Policy = file
-	if file.adapts() {
-		s.Policy.Rate = s.Rate
+func (s *Snapshot) overlay(file *span, line, message string, p *intParser) {
+	s.Policy, s.file, s.Live = file.policy, file, nil
+	if s.Policy.adapts() && s.Rate > 0 {
+		s.Policy.Rate = min(s.Policy.MaxRate, max(s.Policy.MinRate, s.Rate))
 	}
 	for f := range strings.FieldsSeq(line) {
 		name, v, _ := strings.Cut(f, "=")
@@ -91,6 +91,25 @@ func (s *Snapshot) overlay(file Policy, line, message string, p *intParser) {
 	if s.Policy.Burst <= 0 {
 		s.Policy.Burst = max(1000, s.Policy.Rate)
 	}
+	if s.Policy.Method == Lottery && s.Policy.OpensAt > 0 && s.Drawn == 0 {
+		s.Policy.OpensAt = max(s.Policy.OpensAt, s.Opens) // while another gateway says a later one, that stands
+	}
+}
+
+// under is the snapshot over another configured policy, at that time of Redis's clock.
+func (s *Snapshot) under(file *span, now int64) *Snapshot {
+	c := *s
+	live, line := s.liveFields(), make([]string, 0, len(s.Live))
+	for i := 0; i < len(live); i += 2 {
+		if live[i] == "message" {
+			line = append(line, "message=1")
+		} else {
+			line = append(line, live[i]+"="+live[i+1])
+		}
+	}
+	c.RedisTime = now
+	c.overlay(file, strings.Join(line, " "), s.Policy.Message, &intParser{})
+	return &c
 }
 
 // liveFields are the live changes as the store keeps them, name and value in turn.

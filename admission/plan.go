@@ -56,6 +56,14 @@ func (p *Plan) Draw(opens int64) *Draw {
 	return p.draws[opens]
 }
 
+// lots is how many lotteries are planned.
+func (p *Plan) lots() int {
+	if p == nil {
+		return 0
+	}
+	return len(p.draws)
+}
+
 // DrawAfter gives the first lottery that opens after a time; nil where none is planned.
 func (p *Plan) DrawAfter(now int64) (next *Draw) {
 	if p == nil {

@@ -122,7 +122,7 @@ func newRoom(c *Core, id string, p Policy) *Room {
 	r.calm = &batcher[enterQ, reply]{wait: 8 * time.Millisecond, send: r.sendEnter}
 	r.claim = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
 	r.setPolicy(p)
-	r.snap.Store(&Snapshot{Policy: p.At(r.RedisNow())})
+	r.snap.Store(&Snapshot{Policy: p.At(r.RedisNow()), file: r.config.Load().at(r.RedisNow())})
 	r.beyond.Store(&beyond{snap: r.Snapshot()})
 	return r
 }
@@ -133,21 +133,27 @@ func (r *Room) ID() string { return r.id }
 func (r *Room) setPolicy(p Policy) {
 	c := &configured{policy: p}
 	for _, from := range append([]int64{0}, p.Plan.moments()...) {
-		at := p.At(from)
-		c.spans = append(c.spans, span{from: from, policy: at, arg: at.arg()})
+		c.spans = append(c.spans, span{from: from, policy: p.At(from)})
+	}
+	for i := range c.spans {
+		var till int64
+		if i+1 < len(c.spans) {
+			till = c.spans[i+1].from
+		}
+		c.spans[i].arg = c.spans[i].policy.arg(till)
 	}
 	r.config.Store(c)
 	r.wake()
 }
 
-// arg is the policy as the scripts take it.
-func (p *Policy) arg() string {
+// arg is the policy as the scripts take it; till is when the plan makes it another, 0 for never.
+func (p *Policy) arg(till int64) string {
 	ints := []int64{ // NAMES of lua/lib/room.lua
 		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
 		int64(max(0, slices.Index(roomStrategies, p.strategy()))), p.MinRate, p.MaxRate,
 		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
-		p.Wide, p.WidePer.Microseconds(), p.PollBudget, oneIf(p.Method == Reject),
+		p.Wide, p.WidePer.Microseconds(), p.PollBudget, oneIf(p.Method == Reject), till,
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {

@@ -28,6 +28,7 @@ type Snapshot struct {
 	Drawn     int64 // the room time at it
 	Prequeued int64 // tickets that were confirmed before it
 
+	file    *span    // the configured policy that Policy is laid over
 	Policy  Policy   // in force: configuration with live changes over it
 	Version int64    // of the live changes
 	Live    []string // names of the fields that are changed live

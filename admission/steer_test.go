@@ -265,6 +265,9 @@ func TestAdaptiveRateOutlivesTheStore(t *testing.T) {
 		for i := range s.cores {
 			if s.room(i).Steering().Leader == leader {
 				s.ok(s.room(i).Tick(t.Context()))
+				if snap := s.room(i).Snapshot(); snap.Rate != found {
+					t.Fatalf("led before: %t, before anybody leads %d is in force, was %d", leader, snap.Rate, found)
+				}
 				s.now.Add(1_000_000)
 				s.ok(s.room(i).Steer(t.Context()))
 				s.ok(s.room(i).Steer(t.Context()))

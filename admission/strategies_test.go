@@ -32,7 +32,7 @@ var lines int // of the rooms that tests draw
 func newEndless(t rapid.TB, client redis.UniversalClient, prefix string, s Strategy, rate, burst, now int64) *endless {
 	lines++
 	e := &endless{t: t, now: now}
-	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%s%d", prefix, lines), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%sx%d", prefix, lines), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Now: func() int64 { return e.now }})
 	if err != nil {
 		t.Fatal(err)

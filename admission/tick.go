@@ -67,6 +67,27 @@ func (r *Room) pause() time.Duration {
 func (r *Room) Tick(ctx context.Context) error {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
+	err := r.tick(ctx)
+	if err != nil {
+		r.replan()
+	}
+	return err
+}
+
+// replan has what the configuration says of now count where the store gives no newer snapshot: an event begins and ends while
+// it is away too, and a reload counts.
+func (r *Room) replan() {
+	s, now := r.Snapshot(), r.RedisNow()
+	file := r.config.Load().at(now)
+	if s.file == file {
+		return
+	}
+	next := s.under(file, now)
+	r.change(func(b *beyond) { b.snap = next })
+	r.snap.Store(next)
+}
+
+func (r *Room) tick(ctx context.Context) error {
 	l := &r.lease
 	if l.late = l.due > 0 && r.c.mono() >= l.due; l.late {
 		l.due = 0

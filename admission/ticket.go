@@ -362,16 +362,29 @@ func (r *Room) waitingAt(t Ticket, a reply) Standing {
 
 // Leave gives a place (or an unclaimed admission) back.
 func (r *Room) Leave(ctx context.Context, t Ticket) error {
-	_, err := r.out(ctx, "", ReasonLeft, t.ID)
+	gathered := ""
+	if t.Order == 0 && t.Counted() && t.Fence == r.knowledge().fence {
+		gathered = itoa(max(t.Seen, r.lastSeen(t.ID)))
+	}
+	_, err := r.out(ctx, "", ReasonLeft, t.ID, gathered)
 	return err
 }
 
-// out takes a ticket out of the line for good.
-func (r *Room) out(ctx context.Context, who, reason string, id ID) (found bool, err error) {
+// lastSeen is when the store confirmed a ticket that waits, as far as this gateway remembers; 0: it does not.
+func (r *Room) lastSeen(id ID) int64 {
+	if m, ok := r.memory.get(id, r.c.mono()); ok && m.standing.State == Waiting {
+		return m.standing.Ticket.Seen
+	}
+	return 0
+}
+
+// out takes a ticket out of the line for good. gathered is when one was confirmed that gathers for a lottery; "": it does not,
+// or that is not known.
+func (r *Room) out(ctx context.Context, who, reason string, id ID, gathered string) (found bool, err error) {
 	if r.down.Load() {
 		return false, ErrStore
 	}
-	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, id.String(), string(id[:]))
+	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, id.String(), string(id[:]), gathered)
 	if err != nil {
 		if errors.Is(err, ErrStore) {
 			r.failed(err)

@@ -97,6 +97,9 @@ func (v *visit) sendJSON(code int, s *status) bool {
 // showPage answers with the waiting page.
 func (v *visit) showPage(code int, view *page.View) {
 	view.AcceptLanguage = string(v.req.Peek("accept-language"))
+	if view.OpensAt != "" || view.ClosesAt != "" {
+		view.Now = formatTime(v.room.line.RedisNow())
+	}
 	v.body = v.room.page.Append(v.body[:0], view)
 	h := v.begin(code, typeHTML)
 	h.Set("X-Waiting-Room", view.State)

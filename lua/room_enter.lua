@@ -51,15 +51,15 @@ local function next_order()
   return last
 end
 
--- gathered confirms somebody before a lottery; first: for the first time, which counts.
-local function gathered(first, ah)
+-- gathered confirms somebody before a lottery; first: for the first time, which counts; seen: when it was before.
+local function gathered(first, ah, seen)
   if first then
     local count, wait, which = places(s, p, ah, s.now)
     if not count then return put('J', wait, 0, which) end
     count()
     joined = joined + 1
-    s.prequeued = s.prequeued + 1
   end
+  lot_heard(s, p, seen)
   s.busy = 1
   put('P', 0, 0, first and 'first' or '')
 end
@@ -76,7 +76,8 @@ local function gather(id, client, grace, seen, ep, fn, ah)
   -- Lots are not to be put by: neither by who comes back for the opening, nor by an account that left and took another.
   if not new and s.now - seen > p.absence then return put('X', 0, 0, 'late') end
   -- In a store that is new, and the room is not, nobody has counted them; their addresses' places were counted once.
-  gathered(new or ep ~= s.epoch and s.virgin == 1, new and ah or '')
+  local first = new or ep ~= s.epoch and s.virgin == 1
+  gathered(first, new and ah or '', not first and seen or nil)
 end
 
 local function arrive(kind, id, client, grace, ah)
@@ -194,7 +195,7 @@ local function account(kind, bases, client, grace, from, ah)
   elseif p.gathering then -- of the place that becomes the account's the line holds nothing: it is not drawn besides
     put_grant(from, 'left', 0, 0, '')
     remember(s, p, from)
-    s.prequeued = math.max(0, s.prequeued - 1)
+    lot_left(s, p)
     arrive(kind, id, client, grace, '') -- its address's place was counted with the other
   elseif not adopt(from, id, grace) then
     return put('U', 0, 0, '')
@@ -225,6 +226,7 @@ for i = 5, #ARGV, 9 do
 end
 
 bucket.save()
+if slots then count_lots(s, p) end
 s.joins = s.joins + joined
 s.claims = s.claims + let_in
 if joined > 0 then count_minute(s, 'j', joined) end

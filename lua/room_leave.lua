@@ -4,16 +4,17 @@
 -- ARGV: now, epoch, seq, policy, who, room, reason, label, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, how many were there}
 -- INVARIANT: a ticket is spent once (4): an id that left is remembered, whether the line held it or not.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, limiter, room, lottery
 
--- reason is left or removed; then ids. who is '' for a visitor, else the operator,
+-- reason is left or removed; then pairs: an id, and when it was heard last (room time) if it gathers for a lottery, else ''. who is '' for a visitor, else the operator,
 -- and label the id as people write it, for the audit log.
 local s, err = open()
 if not s then return err end
 local p = policy()
+draw(s, p)
 local who, room, reason = ARGV[5], ARGV[6], ARGV[7]
 local found = 0
-for i = 9, #ARGV do
+for i = 9, #ARGV, 2 do
   local id = ARGV[i]
   local g = grant(id)
   if not g or g.what == 'admitted' then
@@ -23,8 +24,10 @@ for i = 9, #ARGV do
     found = found + n
     s.abandons = s.abandons + n
     if n > 0 then count_minute(s, 'x', n) end
+    if not g and ARGV[i + 1] ~= '' and p.gathering then lot_left(s, p, tonumber(ARGV[i + 1])) end
   end
 end
+if slots then count_lots(s, p) end
 if who ~= '' and found > 0 then
   audit(s, who, room, 'remove_ticket', { { 'ticket', nil, ARGV[8] } })
 end

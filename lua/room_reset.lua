@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, since, most
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, how many are left to forget}
 -- INVARIANT: no ticket from before is admitted afterwards.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, limiter, room, lottery
 
 -- since is 0 for the reset itself, and the room time of that for the calls that go on with it: those who are admitted and
 -- have not claimed, as many as the rate times the claim window, are forgotten most at a time.
@@ -17,7 +17,7 @@ if since == 0 then
   redis.call('UNLINK', LINE, PARKED, SEEN, PENDING, JOINS)
   redis.call('DEL', SNAPSHOT)
   s.fence = s.fence + 1
-  s.prequeued = 0
+  no_lots(s)
   audit(s, ARGV[5], ARGV[6], 'reset', { { 'tickets', str(n), '0' } })
 end
 local ids = redis.call('ZRANGEBYSCORE', ADMITTED, '-inf', str(since), 'LIMIT', 0, most)

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- room_restore: begins a room in this store, or gives it back what a gateway knows when the store lost it.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, fresh, adj, tick, fence, version, active, opens, drawn, prequeued, live_count, ...
+-- ARGV: now, epoch, seq, policy, fresh, adj, tick, fence, version, active, opens, drawn, prequeued, target, live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall}
 -- INVARIANT: a place survives (3), and the limit holds (1): what was admitted, ended or revoked stays so, the limiter starts empty.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, limiter, room, lottery
 
 -- epoch is '' for a gateway that knows nothing. After live_count pairs (field,
 -- value) come groups of five: kind, id, wall, at, client; kind is A admitted
@@ -74,8 +74,8 @@ if known ~= '' and known ~= s.epoch or lost and known ~= '' then
   if version > num(redis.call('HGET', LIVE, 'version')) then
     redis.call('DEL', LIVE)
     redis.call('HSET', LIVE, 'version', ARGV[9])
-    for i = 0, tonumber(ARGV[14]) - 1 do
-      redis.call('HSET', LIVE, ARGV[15 + 2 * i], ARGV[16 + 2 * i])
+    for i = 0, tonumber(ARGV[15]) - 1 do
+      redis.call('HSET', LIVE, ARGV[16 + 2 * i], ARGV[17 + 2 * i])
     end
   end
   local act = tonumber(ARGV[10])
@@ -83,13 +83,15 @@ if known ~= '' and known ~= s.epoch or lost and known ~= '' then
     s.held = math.max(s.now < s.held_until and s.held or 0, act)
     s.held_until = s.now + p.ttl
   end
+  -- What an adaptive room had come to, until whoever leads says more.
+  if s.target == 0 then s.target = tonumber(ARGV[14]) end
   -- A draw is made once: of two openings of one lottery the first counts, for orders were drawn from it.
   local opens, drawn = tonumber(ARGV[11]), tonumber(ARGV[12])
   if opens > s.opens or opens == s.opens and drawn > 0 and (s.drawn == 0 or drawn < s.drawn) then
-    s.opens, s.drawn = opens, drawn
+    s.opens, s.drawn, s.opens_till = opens, drawn, s.wall + STANDS
   end
   if opens == s.opens then s.prequeued = math.max(s.prequeued, tonumber(ARGV[13])) end
-  for i = 15 + 2 * tonumber(ARGV[14]), #ARGV, 5 do
+  for i = 16 + 2 * tonumber(ARGV[15]), #ARGV, 5 do
     local kind, id, wall, at, client = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4]
     if kind == 'S' then
       if not redis.call('ZSCORE', REVOKED, id) then redis.call('ZADD', SESSIONS, 'GT', at, id) end

@@ -1,6 +1,10 @@
 package admissiontest
 
-import "github.com/anteroom/anteroom/admission"
+import (
+	"maps"
+
+	"github.com/anteroom/anteroom/admission"
+)
 
 // late is for how long admission waits after the spread of an opening.
 const late = 3_000_000
@@ -19,13 +23,42 @@ func (m *Model) draw(now int64) (gathering, noted bool) {
 	return m.Drawn == 0, noted
 }
 
+// lots are those who gather. Whoever was heard counts until a slot of an eighth of absence, in which that was, has been over
+// for absence.
+type lots struct {
+	till int64 // of the newest slot
+	of   map[admission.ID]lot
+}
+
+type lot struct{ heard, till int64 }
+
 // gather confirms a ticket before the opening.
-func (m *Model) gather(first bool) admission.State {
+func (m *Model) gather(now int64, id admission.ID) admission.State {
 	m.busy = true
-	if first {
-		m.Gathered++
+	if m.lots.till <= now {
+		m.lots.till = now + m.P.Absence.Microseconds()/8
 	}
+	m.lots.of[id] = lot{now, m.lots.till}
+	m.countLots(now)
 	return admission.Waiting
+}
+
+// leaveLot gives a lot up.
+func (m *Model) leaveLot(now int64, id admission.ID) {
+	if l, ok := m.lots.of[id]; ok && now-l.heard <= m.P.Absence.Microseconds() {
+		delete(m.lots.of, id)
+		m.countLots(now)
+	}
+}
+
+func (m *Model) countLots(now int64) {
+	maps.DeleteFunc(m.lots.of, func(_ admission.ID, l lot) bool { return l.till < now-m.P.Absence.Microseconds() })
+	m.Gathered = int64(len(m.lots.of))
+}
+
+func (m *Model) noLots() {
+	m.Gathered, m.lots.till = 0, 0
+	clear(m.lots.of)
 }
 
 // drawn is the order of a ticket that had none before the opening; false: it gathers still.

@@ -54,6 +54,7 @@ type Model struct {
 	Admissions      []Admission
 	Fence           int64
 	Drawn, Gathered int64 // of a lottery: the room time of its opening, and how many were confirmed before
+	lots            lots
 	fresh           bool  // a snapshot was built since the last change by an operator
 	built           int64 // when, by the wall
 	joins           map[string]joins
@@ -64,7 +65,7 @@ func New(p admission.Policy, wall int64) *Model {
 	m := &Model{
 		P: p, Wall: wall, tick: wall, Fence: 1,
 		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
-		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{},
+		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{}, lots: lots{of: map[admission.ID]lot{}},
 	}
 	m.limiter = limiter{strategy: p.Strategy, at: wall, level: m.full()}
 	return m
@@ -110,6 +111,9 @@ func (m *Model) active() int64 {
 	}
 	return n
 }
+
+// shut tells whether nobody is let in.
+func (m *Model) shut() bool { return m.P.Paused || m.P.Method == admission.Reject }
 
 func (m *Model) waiting() int {
 	n := 0
@@ -220,9 +224,9 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	count()
 	m.busy = true
 	if gathering {
-		return m.gather(true)
+		return m.gather(now, a.ID)
 	}
-	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
+	if !m.shut() && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
 		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
 		meter.Take(1)
 		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
@@ -338,7 +342,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 				if t.Epoch != "" && now-t.Seen > m.P.Absence.Microseconds() {
 					return admission.Expired, admission.ReasonLate
 				}
-				return m.gather(t.Epoch == ""), ""
+				return m.gather(now, t.ID), ""
 			}
 		}
 		if t.Epoch == "" {
@@ -394,7 +398,11 @@ func (m *Model) Patch(change func(*admission.Policy)) {
 // Leave gives a place back.
 func (m *Model) Leave(id admission.ID) {
 	now := m.Room()
+	gathering, _ := m.draw(now)
 	if g := m.Grants[id]; g == nil || g.What == "admitted" {
+		if g == nil && gathering {
+			m.leaveLot(now, id)
+		}
 		m.end(now, id, admission.ReasonLeft)
 	}
 }
@@ -411,7 +419,7 @@ func (m *Model) Revoke(id admission.ID) {
 func (m *Model) Reset() {
 	m.Room()
 	m.Fence++
-	m.Gathered = 0
+	m.noLots()
 	m.fresh = false
 	clear(m.Line)
 	clear(m.joins)
@@ -427,6 +435,9 @@ func (m *Model) Reset() {
 func (m *Model) Tick(apart int64) []admission.ID {
 	now := m.Room()
 	gathering, opened := m.draw(now)
+	if gathering && m.Gathered > 0 {
+		m.countLots(now)
+	}
 	if !opened && m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
 		return nil
 	}
@@ -471,7 +482,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 		return nil
 	}
 	var k int64
-	if gathering, _ := m.draw(now); !m.P.Paused && !gathering {
+	if gathering, _ := m.draw(now); !m.shut() && !gathering {
 		k = meter.Available()
 		if m.P.MaxActive > 0 {
 			k = min(k, m.P.MaxActive-m.active())

@@ -139,7 +139,7 @@ var samples = []View{
 	{State: "waiting", Position: 1, Waiting: 1, RefreshAfter: 2},
 	{State: "waiting", Position: 1234, Ahead: 1233, Waiting: 50210, ETAKnown: true, ETASeconds: 123, ETALow: 110, ETAHigh: 150,
 		RefreshAfter: 12, JoinedAt: "2026-01-02T03:04:05.000000Z", Message: "We open the second hall at noon.", Paused: true},
-	{State: "prequeue", OpensAt: "2026-01-02T03:04:05Z", RefreshAfter: 30},
+	{State: "prequeue", OpensAt: "2026-01-02T03:04:05Z", Now: "2026-01-02T03:00:05Z", RefreshAfter: 30},
 	{State: "expired", Reason: "reset", Position: 9, Ahead: 8, Waiting: 9, RefreshAfter: 5},
 	{State: "rejected", Reason: "full", RefreshAfter: 30},
 	{State: "admitted", RefreshAfter: 1},

@@ -24,6 +24,12 @@ const remember = (store, value) => {
 
 const relative = new Intl.RelativeTimeFormat(root.lang);
 let announced = read("opens"), opens = new Date(data.begins), skew = 0, steps = 0;
+// The visitor's clock may be wrong: the countdown goes by the server's.
+const clock = text => {
+  const now = Date.parse(text);
+  if (now) skew = now - Date.now();
+};
+clock(data.now);
 let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone = data.state === "proof", doubted, back, milestone, sound;
 let line = recall("localStorage");
 let visit = recall("sessionStorage");
@@ -194,6 +200,7 @@ async function ask() {
     redirect: "manual",
     signal: AbortSignal.timeout?.(1e4),
   });
+  clock(answer.headers.get("Date"));
   if (shut) {
     if (answer.status < 500 && answer.status !== 429) return load(location.href);
     if (answer.status > 503) throw answer;
@@ -202,7 +209,6 @@ async function ask() {
     failures = 0;
     return link();
   }
-  skew = Date.parse(answer.headers.get("Date")) - Date.now() || 0;
   if (answer.status === 401 || answer.status === 404) return rejoin("missing");
   let status = await answer.json();
   if (answer.status === 503 && /^room_/.test(status.code)) {

@@ -24,6 +24,7 @@ type View struct {
 	JoinedAt     string // RFC 3339, as in the status object: tells one place from another
 	OpensAt      string // RFC 3339; prequeue, and rejected where it is known
 	ClosesAt     string // RFC 3339, where it is known
+	Now          string // RFC 3339, the server's clock, by which the page counts down; empty: the visitor's
 
 	AcceptLanguage string // the request header
 }
@@ -58,14 +59,15 @@ type Data struct {
 	Wait        string // about 10 to 15 minutes
 	JoinedAt    string
 	OpensAt     string // RFC 3339, of Opens
+	Now         string // RFC 3339, the server's clock
 	Refresh     string // seconds to the next poll of the script
 	Reload      string // seconds to the next reload of a page without JavaScript
 }
 
 // dynamic lists the fields of d that differ from one visitor to the next.
-func (d *Data) dynamic() [18]*string {
+func (d *Data) dynamic() [19]*string {
 	return [...]*string{&d.PageTitle, &d.State, &d.Reason, &d.Heading, &d.Lead, &d.Opens, &d.Note, &d.Paused, &d.Message,
-		&d.PlaceNumber, &d.Place, &d.Ahead, &d.Waiting, &d.Wait, &d.JoinedAt, &d.OpensAt, &d.Refresh, &d.Reload}
+		&d.PlaceNumber, &d.Place, &d.Ahead, &d.Waiting, &d.Wait, &d.JoinedAt, &d.OpensAt, &d.Now, &d.Refresh, &d.Reload}
 }
 
 // minReload is how often a page without JavaScript reloads at most, in seconds: it costs a whole page, and a
@@ -74,7 +76,7 @@ const minReload = 10
 
 // fill sets the dynamic fields of d to what v says in the words w.
 func (d *Data) fill(w *words, v *View) {
-	d.State, d.Reason = v.State, clean(v.Reason)
+	d.State, d.Reason, d.Now = v.State, clean(v.Reason), clean(v.Now)
 	d.Message = clean(v.Message)
 	d.Refresh = strconv.Itoa(max(v.RefreshAfter, 1))
 	d.Reload = strconv.Itoa(max(v.RefreshAfter, minReload))

@@ -1,4 +1,4 @@
--- lottery: the opening of a room that is drawn.
+-- lottery: the opening of a room that is drawn, and how many gather for it.
 
 -- spread is the time within which all who gathered for a lottery are told to poll after its opening.
 local function spread(s, p)
@@ -6,17 +6,115 @@ local function spread(s, p)
   return math.max(1000000, math.min(us, math.floor(p.absence / 4)))
 end
 
+-- Of those who gather nothing is kept but how many were heard, in slots of an eighth of absence: {till, n}, ascending, each
+-- with those who were heard last before till (room time) and not before the till of the slot ahead. Whoever is heard again
+-- moves to the newest, by the time in the token. So who leaves counts no more, and who is silent for absence an eighth of it
+-- later at most. Their number is never too small: a token that is shown again after it was renewed elsewhere moves another's
+-- place, and that one's owner is counted anew.
+local SLOTS = 32
+local slots
+
+local function load_slots(s)
+  if slots then return end
+  slots = {}
+  local sum = 0
+  for till, n in string.gmatch(redis.call('HGET', STATE, 'slots') or '', '(%d+):(%d+)') do
+    slots[#slots + 1] = { till = tonumber(till), n = tonumber(n) }
+    sum = sum + tonumber(n)
+  end
+  -- A store that was restored knows their number alone.
+  if s.prequeued > sum then
+    if #slots == 0 then slots[1] = { till = s.now, n = 0 } end
+    slots[1].n = slots[1].n + s.prequeued - sum
+  end
+end
+
+local function slot_of(seen)
+  for _, slot in ipairs(slots) do
+    if slot.till > seen then return slot end
+  end
+end
+
+-- lot_heard counts somebody who gathers; seen is when that ticket was heard before, nil for the first time.
+local function lot_heard(s, p, seen)
+  load_slots(s)
+  if #slots == 0 or slots[#slots].till <= s.now then
+    slots[#slots + 1] = { till = s.now + math.floor(p.absence / 8), n = 0 }
+  end
+  local from = seen and slot_of(seen)
+  if from and from.n > 0 then from.n = from.n - 1 end
+  slots[#slots].n = slots[#slots].n + 1
+end
+
+-- lot_left takes one off who was heard then; nil: that is not known.
+local function lot_left(s, p, seen)
+  if seen and s.now - seen > p.absence then return end
+  load_slots(s)
+  local from = seen and slot_of(seen)
+  if from and from.n > 0 then
+    from.n = from.n - 1
+    return
+  end
+  for _, slot in ipairs(slots) do
+    if slot.n > 0 then
+      slot.n = slot.n - 1
+      return
+    end
+  end
+end
+
+-- count_lots forgets who was silent for too long, and says how many gather.
+local function count_lots(s, p)
+  load_slots(s)
+  while slots[1] and slots[1].till < s.now - p.absence do table.remove(slots, 1) end
+  while #slots > SLOTS do
+    slots[2].n = slots[2].n + slots[1].n
+    table.remove(slots, 1)
+  end
+  local text = {}
+  s.prequeued = 0
+  for i, slot in ipairs(slots) do
+    s.prequeued = s.prequeued + slot.n
+    text[i] = str(slot.till) .. ':' .. slot.n
+  end
+  -- Both at once: a call that only reads does not save the rest.
+  redis.call('HSET', STATE, 'slots', table.concat(text, ' '), 'prequeued', str(s.prequeued))
+end
+
+local function no_lots(s)
+  s.prequeued, slots = 0, nil
+  redis.call('HDEL', STATE, 'slots', 'prequeued')
+end
+
+-- announce takes in when a gateway says that the lottery opens. While gateways differ, as when their files are changed one
+-- after the other, it opens at the latest of what was said in the last STANDS: an opening that is postponed is not made by
+-- one that has not heard of it yet. What the plan of that gateway changes by itself is said no longer than till then.
+local STANDS = 10000000
+local function announce(s, p)
+  s.opens_till = math.min(s.opens_till, s.wall + STANDS)
+  if p.opens < s.opens and s.wall < s.opens_till then return end
+  local till = s.wall + STANDS
+  if p.opens_for > 0 then till = math.min(till, p.opens_for) end
+  if p.opens ~= s.opens or till - s.opens_till > 1000000 then -- a call that only reads does not save the rest
+    redis.call('HSET', STATE, 'opens', str(p.opens), 'opens_till', str(till))
+  end
+  s.opens, s.opens_till = p.opens, till
+end
+
 -- draw keeps the lottery of a policy: it sets p.gathering before the opening, which it
 -- notes, once, as the room time of the first call after it; true for that call. Those
 -- who were confirmed before have seconds to say so, in which nobody is admitted: a low
--- number is not beaten by an early poll. A gateway whose configuration is older has no say.
+-- number is not beaten by an early poll.
 local LATE = 3000000
 local function draw(s, p)
   if p.lottery == 0 or p.opens == 0 then return false end
   local before = s.drawn
-  if s.drawn > 0 and p.opens > s.opens then s.drawn, s.prequeued = 0, 0 end
+  if s.drawn > 0 and p.opens > s.opens then
+    s.drawn = 0
+    no_lots(s)
+  end
   if s.drawn == 0 then
-    s.opens = p.opens
+    announce(s, p)
     if s.wall >= s.opens then
       s.drawn = s.now
       if s.prequeued > 0 then s.hold = math.max(s.hold, s.now + spread(s, p) + LATE) end

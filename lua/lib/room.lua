@@ -23,8 +23,9 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level'
   'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked',
   -- the limiter's strategy and rate when it was last used; the rate of an adaptive one and the fence of who set it
   'strategy', 'was', 'target', 'target_fence',
-  -- a lottery's opening (wall), the room time at it (0: not yet), and how many were confirmed before it
-  'opens', 'drawn', 'prequeued',
+  -- a lottery's opening (wall), till when it stands against an earlier one (wall), the room time at it (0: not yet), and how
+  -- many were confirmed before it
+  'opens', 'opens_till', 'drawn', 'prequeued',
   -- what is left of the lease of the origin's budget, till when (wall), and its number
   'lease', 'lease_till', 'lease_number' }
 
@@ -97,13 +98,13 @@ local function head(s)
 end
 
 -- NAMES are the fields of a policy: rates and burst in thousandths, durations in
--- microseconds, opens and gathers in microseconds of Redis's clock; strategy is an
--- index of STRATEGIES; lottery, budgeted and closed are 0 or 1; joins and joins_per: so many
+-- microseconds, opens, gathers and opens_for in microseconds of Redis's clock, the last being till when the plan says so
+-- (0: without an end); strategy is an index of STRATEGIES; lottery, budgeted and closed are 0 or 1; joins and joins_per: so many
 -- places of one address in so many microseconds, 0 without a limit; wide likewise, of
 -- the network around it; polls: how many a second are advised at most, 0 without a limit.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
   'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
-  'polls', 'closed' }
+  'polls', 'closed', 'opens_for' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- policy is the configured one with the operators' live changes over it.

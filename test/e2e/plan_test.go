@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // An event closes a room and opens it again by itself; visitors and operators know beforehand, operators have the last word,
@@ -57,4 +59,40 @@ func TestAnEventClosesAndOpensTheRoom(t *testing.T) {
 		return got.State == "waiting" && got.Position != nil && *got.Position == 1 && time.Now().After(begin.Add(14*time.Second))
 	})
 	o.patch("rooms/sale", `{"method":"lottery"}`).want(http.StatusUnprocessableEntity)
+}
+
+// Events begin and end while the store is away, and a reload counts; when it is back nothing of it was forgotten.
+func TestThePlanGoesOnWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	site, store := newOrigin(t, nil), redistest.Server(t)
+	turn := time.Now().UTC().Truncate(time.Second).Add(15 * time.Second)
+	at := func(d time.Duration) string { return turn.Add(d).Format(time.RFC3339) }
+	config := func(opening string) setup {
+		return setup{origin: site.URL, rooms: []string{
+			fmt.Sprintf("{id: closing, paths: [/closing], admission: {rate: 0}, events: [{starts_at: %q, ends_at: %q, method: reject}]}", at(0), at(time.Hour)),
+			fmt.Sprintf("{id: opening, paths: [/opening], admission: {rate: 0}, %sevents: [{starts_at: %q, ends_at: %q, method: reject}]}", opening, at(-time.Hour), at(0)),
+			fmt.Sprintf("{id: through, paths: [/through], admission: {rate: 0}, events: [{starts_at: %q, ends_at: %q, method: passthrough}]}", at(0), at(time.Hour)),
+		}}.withRedis(store.URL())
+	}
+	g := start(t, config(""))
+	c := newClient(t, g)
+	answers := func() string {
+		return fmt.Sprint(c.get(g, "/closing").code, c.get(g, "/opening").code, c.get(g, "/through").code)
+	}
+	until(t, "it is as before the events", func() bool { return answers() == "202 503 202" })
+	store.Stop()
+	until(t, "the store is away", func() bool { return strings.Count(g.text(), `"msg":"store unavailable"`) == 3 })
+	if !time.Now().Before(turn) {
+		t.Fatal("this machine is too slow for the store to be away before the events")
+	}
+	until(t, "they begin and end while the store is away", func() bool { return answers() == "503 202 200" })
+	g.rewrite(config("on_store_error: closed, ").yaml())
+	g.signal(sighup)
+	until(t, "a reload counts while the store is away", func() bool { return answers() == "503 503 200" })
+	c.get(g, "/opening").problem(http.StatusServiceUnavailable, "store_unavailable")
+	store.Cont()
+	until(t, "each room has it again", func() bool { return strings.Count(g.text(), `"msg":"store is back"`) == 3 })
+	if got := answers(); got != "503 202 200" {
+		t.Errorf("afterwards: %s", got)
+	}
 }
