@@ -203,11 +203,10 @@ func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byt
 
 // OriginHealth is how an origin was to all gateways together.
 type OriginHealth struct {
-	control.Health
-	Span     time.Duration // that it is of: 3 s, or 30 s where those had too few requests
-	Gateways int           // that have said something in the last seconds; 0: nothing is known
-	Waiting  int64         // visitors in the lines in front of it
-	Jobs     bool          // bulk work ran against it lately that gives way to visitors
+	control.Health       // of 3 s, or of 30 s where those had too few requests
+	Gateways       int   // that have said something in the last seconds; 0: nothing is known
+	Waiting        int64 // visitors in the lines in front of it
+	Jobs           bool  // bulk work ran against it lately that gives way to visitors
 }
 
 // OriginHealth merges what gateways said of an origin in the last seconds. A bulk worker asks it too.
@@ -235,8 +234,8 @@ func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error
 		h.Gateways++
 		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
 	}
-	if h.Health, h.Span = short.Health(), shortSpan*time.Second; h.Requests < control.Enough {
-		h.Health, h.Span = long.Health(), longSpan*time.Second
+	if h.Health = short.Health(shortSpan * time.Second); h.Requests < control.Enough {
+		h.Health = long.Health(longSpan * time.Second)
 	}
 	return h, nil
 }

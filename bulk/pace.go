@@ -134,7 +134,7 @@ func mergeReports(reports []string) (control.Health, error) {
 		long.Merge(&l)
 	}
 	if short.Requests >= control.Enough {
-		return short.Health(), nil
+		return short.Health(shortSpan * time.Second), nil
 	}
-	return long.Health(), nil
+	return long.Health(longSpan * time.Second), nil
 }

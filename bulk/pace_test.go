@@ -81,7 +81,9 @@ func (p *past) add(second int, requests float64, latency time.Duration) {
 }
 
 func (p *past) health() control.Health {
-	return fared(p.requests[0]+p.requests[1]+p.requests[2], max(p.latency[0], p.latency[1], p.latency[2]))
+	h := fared(p.requests[0]+p.requests[1]+p.requests[2], max(p.latency[0], p.latency[1], p.latency[2]))
+	h.Span = 3 * time.Second
+	return h
 }
 
 // lived is what visitors and jobs got of a day, and what visitors left.

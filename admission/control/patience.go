@@ -6,9 +6,9 @@ type Patience struct {
 	since int64 // µs; when the trouble began; 0: there is none
 }
 
-// patient is how long others have to give way, µs: to hear of it, to end what runs, and for it to leave the window that is
+// yields is how long others have to give way, µs: to hear of it, to end what runs, and for it to leave the window that is
 // measured. Trouble that outlasts it is one's own.
-const patient = 6_000_000
+const yields = 6_000_000
 
 // Waits tells whether an origin at that level is to be left to the others. others says that they ran lately.
 func (p *Patience) Waits(level Level, others bool, now int64) bool {
@@ -19,5 +19,5 @@ func (p *Patience) Waits(level Level, others bool, now int64) bool {
 	if p.since == 0 || p.since > now {
 		p.since = now
 	}
-	return others && now-p.since < patient
+	return others && now-p.since < yields
 }
