@@ -100,10 +100,10 @@ eta: ## Hold every estimator of waits against made-up sales and print how they d
 	@bin/gateway eta backtest $${ETA_FLAGS:-}
 
 .PHONY: eta-train
-eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (NDJSON of gateway eta export) or made-up days
+eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (NDJSON of gateway eta export) or made-up days; ETA_FLAGS: as --time-zone Europe/Berlin
 	@tools/need.sh python3-sklearn
 	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
-	@bin/gateway eta backtest $${ETA_HISTORY:---synthetic --seed 101 --seeds 4} --examples bin/eta-examples.ndjson
+	@bin/gateway eta backtest $${ETA_HISTORY:---synthetic --seed 101 --seeds 4} $${ETA_FLAGS:-} --examples bin/eta-examples.ndjson
 	@$$(tools/need.sh --python) tools/eta-train/train.py bin/eta-examples.ndjson > bin/eta-model.json.new
 	@rm bin/eta-examples.ndjson && mv bin/eta-model.json.new bin/eta-model.json && echo "bin/eta-model.json" >&2
 

@@ -19,6 +19,9 @@ func (id ID) generation(n int) ID {
 	return id
 }
 
+// bases are the first ids of an account by all keys; the first of them gives new places.
+func (a *Arrival) bases() []ID { return append([]ID{a.ID}, a.Former...) }
+
 // joinAccount gives the place of an account. held, when not Granted, is why it may not be a new one. The store finds the
 // account's id and gives the place in one step, so that devices and gateways may race.
 func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
@@ -27,17 +30,19 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 		return r.joinAccountOffline(a, t, held)
 	}
 	if snap.Gathering() && a.From == (ID{}) { // the line holds nothing of it before the opening
-		for n := range generations {
-			t.ID = a.ID.generation(n)
-			if k, ok := r.memory.get(t.ID, r.c.mono()); !ok || k.standing.State == Waiting {
-				if s, gathers := r.gatheredBefore(snap, Arrival{ID: t.ID, Client: a.Client, Interval: a.Interval}, k); ok && gathers {
-					return s, Granted, nil
+		for _, base := range a.bases() {
+			for n := range generations {
+				t.ID = base.generation(n)
+				if k, ok := r.memory.get(t.ID, r.c.mono()); !ok || k.standing.State == Waiting {
+					if s, gathers := r.gatheredBefore(snap, Arrival{ID: t.ID, Client: a.Client, Interval: a.Interval}, k); ok && gathers {
+						return s, Granted, nil
+					}
+					break
 				}
-				break
 			}
 		}
 	}
-	q := enterQ{kind: "account", id: a.ID, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
+	q := enterQ{kind: "account", id: a.ID, former: a.Former, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
 	if a.Held || held != Granted {
 		q.kind = "held"
 	} else if a.From != (ID{}) {
@@ -68,6 +73,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	}
 	switch ans.code {
 	case "W":
+		r.line()
 		r.wake()
 	case "P": // a lottery gathers: nothing is kept of it before the opening
 		t.Order = 0
@@ -96,12 +102,13 @@ func named(reason string) (fresh bool, id ID, ok bool) {
 func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
 	now := r.c.mono()
 	free := -1
-	for n := range generations {
-		t.ID = a.ID.generation(n)
+	for i := range generations * (1 + len(a.Former)) {
+		n := i % generations
+		t.ID = a.bases()[i/generations].generation(n)
 		m, known := r.memory.get(t.ID, now)
 		switch {
 		case !known:
-			if free < 0 && !r.Revoked(t.ID) {
+			if free < 0 && i < generations && !r.Revoked(t.ID) {
 				free = n
 			}
 			continue
@@ -125,7 +132,7 @@ func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, 
 		return Standing{}, Spent, nil
 	}
 	t.ID = a.ID.generation(free)
-	s, refusal, err := r.joinOffline(t)
+	s, refusal, err := r.joinOffline(t, false)
 	s.New = true
 	return s, refusal, err
 }

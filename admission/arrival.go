@@ -18,6 +18,9 @@ type Arrival struct {
 	// Account: ID is the first of an account's ids, which differ in their last byte. The answer is about the place that
 	// the account has, a session too, and names its id; where its former ones have ended it is a new one.
 	Account bool
+	// Former are what ID would be by other keys of the configuration: a place under one of them is the account's too, and none
+	// is given there.
+	Former []ID
 	// Held asks for that place and gives none: Ended where there is none.
 	Held bool
 	// From is a ticket, not an account's, whose place in line becomes the account's where it has none. Zero: none.
@@ -41,27 +44,17 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 			return s, Granted, nil
 		}
 	}
-	held := Granted // why a new place is refused
-	switch {
-	case p.Method == Reject:
-		return Standing{}, Closed, nil
-	case p.Draining && a.Account:
-		held = Draining
-	case p.Draining:
-		return Standing{}, Draining, nil
-	case snap.Gathering() && r.RedisNow() < p.PrequeueAt:
-		return Standing{}, Closed, nil
-	case p.Capacity > 0 && r.length(snap) >= p.Capacity:
-		if a.Account {
-			held = Full
-			break
-		}
-		if !a.Keyed {
-			return Standing{}, Full, nil
-		}
-		if _, err := r.Lookup(ctx, a.ID); err != nil {
+	held := Granted // why an account's new place is refused
+	switch why := r.refuses(snap); {
+	case why == Granted:
+	case a.Account && why != Closed:
+		held = why
+	case a.Keyed && why == Full:
+		if _, err := r.Held(ctx, a.ID); err != nil {
 			return Standing{}, Full, nil //nolint:nilerr // a new place is what is refused, known or not
 		}
+	default:
+		return Standing{}, why, nil
 	}
 	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
 	if a.Account {
@@ -73,7 +66,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		}
 	}
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
-		return r.joinOffline(t)
+		return r.joinOffline(t, !a.Keyed)
 	}
 	if !a.Keyed && snap.Gathering() && snap.Prequeued >= frontSize(p.Rate) && p.OpensAt-r.RedisNow() > lastJoins {
 		t.Fence = snap.Fence // it is confirmed with the first poll
@@ -90,7 +83,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	}
 	ans, err := r.askAgain(ctx, q)
 	if errors.Is(err, ErrStore) {
-		return r.joinOffline(t)
+		return r.joinOffline(t, !a.Keyed)
 	}
 	if err != nil {
 		return Standing{}, Granted, err
@@ -101,6 +94,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		return s, TooMany, nil
 	case "W":
 		r.lease.joined.Add(1)
+		r.line()
 		r.wake()
 	case "S":
 		r.long.Store(snap)
@@ -115,6 +109,21 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
 	}
 	return r.standing(t, ans), Granted, nil
+}
+
+// Refuses tells why no new place is given now; Granted where one is.
+func (r *Room) Refuses() Refusal { return r.refuses(r.Snapshot()) }
+
+func (r *Room) refuses(s *Snapshot) Refusal {
+	switch p := &s.Policy; {
+	case p.Method == Reject, s.Gathering() && r.RedisNow() < p.PrequeueAt:
+		return Closed
+	case p.Draining:
+		return Draining
+	case p.Capacity > 0 && r.length(s) >= p.Capacity:
+		return Full
+	}
+	return Granted
 }
 
 // Held tells what became of the place of a derived id; ErrUnknown where there is none. What is over, a left or lapsed ticket

@@ -50,6 +50,7 @@ type Core struct {
 	mu      sync.Mutex
 	rooms   map[string]*Room
 	origins map[string]*origin
+	lined   chan struct{}   // somebody began to wait somewhere
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
 
@@ -90,6 +91,7 @@ func New(o Options) (*Core, error) {
 		start:   time.Now(),
 		rooms:   map[string]*Room{},
 		origins: map[string]*origin{},
+		lined:   make(chan struct{}, 1),
 		uses:    uses{m: map[string]BudgetUse{}},
 	}, nil
 }

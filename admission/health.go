@@ -26,6 +26,7 @@ type origin struct {
 	recorder control.Recorder
 	seconds  [longSpan]*control.Histogram // a ring; nil: nothing
 	next     int
+	said     []byte // the last text that was published
 }
 
 // turn ends a second. It gives the sums of the last short and long span.
@@ -60,9 +61,22 @@ func (c *Core) Origin(id string) *control.Recorder {
 	return &o.recorder
 }
 
-// tell publishes the health of the origins once a second, until ctx ends.
+// tell publishes the health of the origins once a second, until ctx ends, and that somebody has to wait as soon as it is so.
 func (c *Core) tell(ctx context.Context) {
-	eachSecond(ctx, c.TellHealth, func(err error) { c.o.Log.Error("the health of origins was not published", "error", err) })
+	failed := func(err error) { c.o.Log.Error("the health of origins was not published", "error", err) }
+	c.loops.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.lined:
+			}
+			if err := c.TellLines(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
+				failed(err)
+			}
+		}
+	})
+	eachSecond(ctx, c.TellHealth, failed)
 }
 
 // eachSecond does something once a second until ctx ends, and tells of what failed for another reason than the store's absence,
@@ -85,11 +99,7 @@ func eachSecond(ctx context.Context, do func(context.Context) error, failed func
 // TellHealth ends a second of measuring and publishes it; of an origin that was asked nothing and for which nobody waits
 // there is nothing to say. Run calls it; tests may.
 func (c *Core) TellHealth(ctx context.Context) error {
-	waiting := map[string]int64{}
-	for _, r := range c.all() {
-		s := r.Snapshot()
-		waiting[r.config.Load().policy.Origin] += s.Waiting
-	}
+	waiting, _ := c.waiting(true)
 	c.mu.Lock()
 	type said struct {
 		id   string
@@ -103,6 +113,7 @@ func (c *Core) TellHealth(ctx context.Context) error {
 		}
 		text, _ := short.AppendText(nil)
 		text, _ = long.AppendText(append(text, '|'))
+		o.said = text
 		all = append(all, said{id, text})
 	}
 	c.mu.Unlock()
@@ -120,6 +131,67 @@ func (c *Core) TellHealth(ctx context.Context) error {
 	return nil
 }
 
+// waiting is how many wait for each origin, and for which of them somebody did whom no snapshot shows yet. forget begins that
+// anew.
+func (c *Core) waiting(forget bool) (waiting map[string]int64, lined []string) {
+	waiting = map[string]int64{}
+	for _, r := range c.all() {
+		n, origin := r.Snapshot().Waiting, r.config.Load().policy.Origin
+		if r.lined.Load() {
+			n, lined = max(1, n), append(lined, origin)
+			if forget {
+				r.lined.Store(false)
+			}
+		}
+		waiting[origin] += n
+	}
+	return waiting, lined
+}
+
+// line notes that somebody has to wait here. Where that is news, all are told at once: bulk work gives way.
+func (r *Room) line() {
+	if r.Snapshot().Waiting > 0 || r.lined.Swap(true) {
+		return
+	}
+	select {
+	case r.c.lined <- struct{}{}:
+	default:
+	}
+}
+
+// TellLines publishes for which origins somebody has to wait by now, with the health of the last second. Run calls it; tests may.
+func (c *Core) TellLines(ctx context.Context) error {
+	waiting, lined := c.waiting(false)
+	for _, id := range lined {
+		var text []byte
+		c.mu.Lock()
+		if o := c.origins[id]; o != nil {
+			text = o.said
+		}
+		c.mu.Unlock()
+		if text == nil {
+			var none control.Histogram
+			text, _ = none.AppendText(nil)
+			text, _ = none.AppendText(append(text, '|'))
+		}
+		if err := c.tellOne(ctx, id, waiting[id], text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TellJobs says that bulk work which gives way to an origin's visitors runs. What it makes too much of, rooms that adapt to the
+// origin leave to it for a few seconds, before they cut what is theirs.
+func (c *Core) TellJobs(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
+	defer cancel()
+	if _, err := c.runner.Run(ctx, c.scripts.Script("origin_jobs"), []string{jobsKey(c.o.Prefix, id)}, c.now()); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return nil
+}
+
 func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
@@ -131,27 +203,27 @@ func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byt
 
 // OriginHealth is how an origin was to all gateways together.
 type OriginHealth struct {
-	control.Health
-	Span     time.Duration // that it is of: 3 s, or 30 s where those had too few requests
-	Gateways int           // that have said something in the last seconds; 0: nothing is known
-	Waiting  int64         // visitors in the lines in front of it
+	control.Health       // of 3 s, or of 30 s where those had too few requests
+	Gateways       int   // that have said something in the last seconds; 0: nothing is known
+	Waiting        int64 // visitors in the lines in front of it
+	Jobs           bool  // bulk work ran against it lately that gives way to visitors
 }
 
 // OriginHealth merges what gateways said of an origin in the last seconds. A bulk worker asks it too.
 func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
-	res, err := c.runner.Run(ctx, c.scripts.Script("origin_read"), []string{healthKey(c.o.Prefix, id)}, c.now(), healthAge.Microseconds())
+	res, err := c.runner.Run(ctx, c.scripts.Script("origin_read"), []string{healthKey(c.o.Prefix, id), jobsKey(c.o.Prefix, id)}, c.now(), healthAge.Microseconds())
 	if err != nil {
 		return OriginHealth{}, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	said, ok := res.([]any)
-	if !ok || len(said)%2 != 0 {
+	if !ok || len(said)%2 != 1 {
 		return OriginHealth{}, fmt.Errorf("origin_read answered %v", res)
 	}
 	var short, long control.Histogram
-	var h OriginHealth
-	for pair := range slices.Chunk(said, 2) {
+	h := OriginHealth{Jobs: asInt(said[0]) == 1}
+	for pair := range slices.Chunk(said[1:], 2) {
 		first, second, _ := strings.Cut(asString(pair[1]), "|")
 		var s, l control.Histogram
 		if err := errors.Join(s.UnmarshalText([]byte(first)), l.UnmarshalText([]byte(second))); err != nil {
@@ -162,8 +234,8 @@ func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error
 		h.Gateways++
 		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
 	}
-	if h.Health, h.Span = short.Health(), shortSpan*time.Second; h.Requests < control.Enough {
-		h.Health, h.Span = long.Health(), longSpan*time.Second
+	if h.Health = short.Health(shortSpan * time.Second); h.Requests < control.Enough {
+		h.Health = long.Health(longSpan * time.Second)
 	}
 	return h, nil
 }

@@ -91,6 +91,8 @@ type Minute struct {
 	Joins, Admissions, Abandoned int64
 	Waiting                      int64 // at its end
 	Rate                         int64 // thousandths, in force at its end
+	MaxActive, Active            int64 // at its end; 0: there was no limit
+	Paused                       time.Duration
 	WaitP50, WaitP90             time.Duration
 }
 
@@ -145,6 +147,12 @@ func readMinutes(ctx context.Context, client redis.UniversalClient, key string, 
 			b.Waiting = n
 		case 'r':
 			b.Rate = n
+		case 'm':
+			b.MaxActive = n
+		case 'c':
+			b.Active = n
+		case 'p':
+			b.Paused = time.Duration(n) * time.Microsecond
 		case 'w':
 			if idx, err := strconv.Atoi(field[cut+1:]); err == nil {
 				waits[i][idx] = n

@@ -231,3 +231,35 @@ func keysOf(t *testing.T, all []string) (keys []string) {
 	}
 	return keys
 }
+
+// Without the store a gateway counts whoever it lets in, also by keys and accounts, of which the store is asked otherwise.
+func TestAnOutageOpensNoDoorToOneAddress(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst, p.OnStoreError = 100_000, 100_000, OnErrorOpen
+	p.Joins, p.JoinsPer, p.Wide, p.WidePer = 3, time.Minute, 5, time.Minute
+	s := newStage(t)
+	g := s.gateway(p)
+	g.tick2()
+	s.cutOff(g)
+	s.pass(100 * time.Millisecond)
+	in, refused := 0, 0
+	for n := range byte(12) {
+		a := Arrival{ID: ID{9, n}, Client: Client{1, n}, Keyed: true, Account: n%2 == 0, Address: "address-1network-1"}
+		got, refusal, err := g.room.Join(g.ctx(), a)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case refusal == TooMany && got.Reason == ReasonAddress && got.Retry > 0:
+			refused++
+		case got.State == Active:
+			in++
+		}
+		if again, refusal, _ := g.room.Join(g.ctx(), a); got.State == Active && (again.State != Active || refusal != Granted) {
+			t.Errorf("once more: %+v %q", again, refusal)
+		}
+	}
+	if in != 3 || refused != 9 {
+		t.Errorf("%d were let in and %d refused, want 3 and 9", in, refused)
+	}
+}

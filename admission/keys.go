@@ -34,6 +34,9 @@ func LimiterKey(prefix, tag, name string) string {
 // healthKey is where gateways tell how an origin was lately.
 func healthKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:health" }
 
+// jobsKey is where bulk work that gives way to visitors of an origin tells that it runs.
+func jobsKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:jobs" }
+
 // budgetKeys builds the keys of an origin's budget, in the order in which origin_lease takes them.
 func budgetKeys(prefix, origin string) []string {
 	tag := "origin:" + origin

@@ -100,8 +100,9 @@ func (s *Snapshot) admits() bool {
 	return !p.Paused && p.Method != Reject && p.Rate > 0 && !s.Gathering()
 }
 
-// joinOffline answers an arrival without the store, by on_store_error.
-func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
+// joinOffline answers an arrival without the store, by on_store_error. counted: the sieve has counted it; one by a key or an
+// account it counts where it is let in, for places in line are counted with their enrolment.
+func (r *Room) joinOffline(t Ticket, counted bool) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
 	lined := snap.Waiting > 0 || len(snap.Pending) > 0
@@ -117,6 +118,11 @@ func (r *Room) joinOffline(t Ticket) (Standing, Refusal, error) {
 		// A newcomer never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
 		p.OnStoreError == OnErrorLocal && r.local.share(snap, r.c.mono()):
+		if !counted {
+			if wait, reason := r.sieve.join(t.Address, p, r.c.mono()); wait > 0 {
+				return Standing{Reason: reason, Retry: wait}, TooMany, nil
+			}
+		}
 		return r.activeOffline(t), Granted, nil
 	}
 	// A gateway may have heard the store without having a snapshot yet.

@@ -47,7 +47,8 @@ type Room struct {
 	steers steering
 	sieve  sieve // of joins
 
-	lease lease // of the origin's budget
+	lease lease       // of the origin's budget
+	lined atomic.Bool // somebody began to wait in this second
 
 	mu       sync.Mutex
 	known    knowledge

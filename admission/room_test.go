@@ -208,6 +208,43 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+// TestHistoryKnowsPausesAndTheLimit of active visitors, where there is one.
+func TestHistoryKnowsPausesAndTheLimit(t *testing.T) {
+	c := newTestClock()
+	p := basePolicy
+	p.MaxActive = 7
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	mustJoin(t, r, testID(), testClient(1))
+	none := int64(0)
+	for _, act := range []func() error{
+		func() error { return nil },
+		func() error { return r.Pause(ctx5(t), "ann") },
+		func() error { return r.Resume(ctx5(t), "ann") },
+		func() error { return r.Patch(ctx5(t), "ann", Live{MaxActive: &none}) },
+	} {
+		if err := act(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			c.pass(time.Second)
+			if err := r.Tick(ctx5(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h, err := r.History(ctx5(t), 1)
+	if err != nil || h[0].Paused != 2*time.Second || h[0].MaxActive != 7 || h[0].Active != 1 {
+		t.Fatalf("%+v %v; want 2 s of pause and 1 of 7 active", h, err)
+	}
+	c.pass(time.Minute)
+	if err := r.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := r.History(ctx5(t), 1); err != nil || h[0].MaxActive != 0 || h[0].Paused != 0 {
+		t.Fatalf("a minute later: %+v %v", h, err)
+	}
+}
+
 // TestRevokeIsToldWhenTheStoreIsBack: an origin that ends a session while the
 // store is away ends it here at once, and everywhere when the store is back.
 func TestRevokeIsToldWhenTheStoreIsBack(t *testing.T) {

@@ -80,6 +80,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		ok(err)
 		core.Origin(name).Add(time.Millisecond, false)
 		ok(core.TellHealth(ctx))
+		ok(core.TellJobs(ctx, name))
 		adaptive := p
 		adaptive.Strategy, adaptive.Origin, adaptive.MinRate, adaptive.MaxRate = StrategyAdaptive, name, 1, 2
 		ok(core.Room(name, adaptive).Steer(ctx))

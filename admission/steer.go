@@ -34,6 +34,8 @@ type steering struct {
 	score   atomic.Pointer[scored]
 	asked   int64 // mono
 	failed  int64 // mono of the last error that was logged
+
+	patience control.Patience
 }
 
 type scored struct {
@@ -95,7 +97,7 @@ func (r *Room) Steer(ctx context.Context) error {
 	seen := &Steering{Origin: origin, Level: policy.Level(origin.Health), Leader: st.fence != 0}
 	if st.fence != 0 {
 		rate := int64(0) // keep the lease, hold the rate
-		if !r.holds(snap) {
+		if !st.patience.Waits(seen.Level, origin.Jobs, r.RedisNow()) && !r.holds(snap) {
 			st.state = control.Next(policy, st.state, r.RedisNow(), origin.Health, r.usage(snap))
 			rate = st.state.Rate
 		} else if st.found != st.state.Rate {

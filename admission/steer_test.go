@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -245,6 +246,34 @@ func TestAdaptiveSaysThatTheRateDoesNotHelp(t *testing.T) {
 	}
 }
 
+// Trouble while bulk work runs that gives way is left to it, for as long as that takes. What outlasts it is the room's own, however
+// long jobs run.
+func TestTroubleIsLeftToTheJobs(t *testing.T) {
+	t.Parallel()
+	s := newPilots(t, adaptivePolicy(), 1)
+	s.seconds(5, well, false, 0)
+	found := func() int64 { return s.room(0).Snapshot().Target }
+	before := found()
+	s.ok(s.cores[0].TellJobs(t.Context(), "shop"))
+	s.seconds(3, ill, false, 0)
+	if found() != before || s.room(0).Steering().Level != control.Unhealthy {
+		t.Fatalf("beside jobs: %d, before %d, %s", found(), before, s.room(0).Steering().Level)
+	}
+	s.seconds(3, ill, false, 0) // they ended a while ago
+	if found() >= before {
+		t.Fatalf("without jobs: %d, before %d", found(), before)
+	}
+	s.seconds(10, well, false, 0)
+	before = found()
+	for range 8 {
+		s.ok(s.cores[0].TellJobs(t.Context(), "shop"))
+		s.seconds(1, ill, false, 0)
+	}
+	if found() >= before {
+		t.Fatalf("beside jobs that do not give way: %d, before %d", found(), before)
+	}
+}
+
 // In the shadow the rate is found and told, and the configured one is kept to.
 func TestAdaptiveShadow(t *testing.T) {
 	t.Parallel()
@@ -399,8 +428,22 @@ func TestOriginHealth(t *testing.T) {
 	if h := read(); h.Gateways != 0 {
 		t.Fatalf("of what was long ago: %+v", h)
 	}
+	if read().Jobs {
+		t.Error("nobody spoke of jobs")
+	}
+	s.ok(s.cores[0].TellJobs(ctx, "shop"))
+	s.now.Add(4_000_000)
+	if !read().Jobs {
+		t.Error("jobs are in what was measured of the last seconds")
+	}
+	s.now.Add(1_000_000)
+	if read().Jobs {
+		t.Error("jobs ended")
+	}
 	keys, err := s.client.Keys(ctx, s.prefix+":{origin:*").Result()
 	s.ok(err)
+	s.ok(s.client.Del(ctx, s.prefix+":{origin:shop}:jobs").Err())
+	keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasSuffix(k, "{origin:shop}:jobs") })
 	for _, k := range keys {
 		if ttl := s.client.TTL(ctx, k).Val(); ttl <= 0 || ttl > time.Minute || !strings.HasSuffix(k, "{origin:shop}:health") {
 			t.Errorf("%s ends in %v", k, ttl)

@@ -24,6 +24,7 @@ type enterQ struct {
 	client Client
 	grace  int64 // seconds
 	t      Ticket
+	former []ID // of an account
 }
 
 // args is one of room_enter's groups of nine.
@@ -31,7 +32,11 @@ func (q *enterQ) args(dst []any) []any {
 	if q.kind == "charge" {
 		return append(dst, q.kind, "", "", 0, 0, 0, "", 0, "")
 	}
-	return append(dst, q.kind, string(q.id[:]), q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
+	id := string(q.id[:])
+	for i := range q.former {
+		id += string(q.former[i][:])
+	}
+	return append(dst, q.kind, id, q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
 }
 
 type seenQ struct {

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -43,8 +42,8 @@ type Options struct {
 	// Callback signs a body and POSTs it to a group's callback_url; nil: callbacks are left to other processes.
 	// Pace is how the global rate is found; SetPace changes it.
 	Pace Pace
-	// People reads how visitors of an origin fare; required where Pace.People is set.
-	People   func(ctx context.Context, origin string) (admission.OriginHealth, error)
+	// People is what tells of visitors; required where Pace.People is set.
+	People   People
 	Callback func(ctx context.Context, url string, body []byte) error
 	// CallbackBody writes the group as the API shows it. It is required with Callback.
 	CallbackBody func(g store.Group) ([]byte, error)

@@ -84,8 +84,8 @@ func (s pacing) next(p *Pace, now int64, jobs control.Health, people admission.O
 	return s
 }
 
-// giveWay halves the rate every second while visitors wait or their origin nears its target, and lets it grow as any adaptive
-// rate does when they are well.
+// giveWay leaves the least while visitors wait or their origin is unhealthy, halves the rate every second while it nears its target,
+// and lets it grow as any adaptive rate does when they are well.
 func (s *pacing) giveWay(p control.Policy, now int64, h admission.OriginHealth, u control.Usage) {
 	p.Mode, p.TargetP95 = control.ModeGradient, time.Duration(early*float64(p.TargetP95))
 	c := &s.People
@@ -102,11 +102,23 @@ func (s *pacing) giveWay(p control.Policy, now int64, h admission.OriginHealth, 
 			c.Ceiling = c.Rate
 		}
 		c.At, c.Level, c.Rate = max(c.At, now), level, max(p.MinRate, c.Rate/2)
+		if h.Waiting > 0 || level == control.Unhealthy {
+			c.Rate = p.MinRate
+		}
 	case level == control.Unknown: // so few visitors do not mind, and do not tell
 		*c = control.Next(p, *c, now, control.Health{Requests: control.Enough}, u)
 	default:
 		*c = control.Next(p, *c, now, h.Health, u)
 	}
+}
+
+// yields says whether jobs have something to give up for visitors.
+func (s pacing) yields(p *Pace) bool { return p.People != "" && s.rate(p) > p.Policy.MinRate }
+
+// yield gives it up, as soon as somebody waits.
+func (s pacing) yield(p *Pace) pacing {
+	s.People.Rate = p.Policy.MinRate
+	return s
 }
 
 // mergeReports gives what the reports of all processes say of the downstream: of the last seconds or, where these have too few
@@ -122,7 +134,7 @@ func mergeReports(reports []string) (control.Health, error) {
 		long.Merge(&l)
 	}
 	if short.Requests >= control.Enough {
-		return short.Health(), nil
+		return short.Health(shortSpan * time.Second), nil
 	}
-	return long.Health(), nil
+	return long.Health(longSpan * time.Second), nil
 }

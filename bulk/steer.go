@@ -68,6 +68,16 @@ type steerStore interface {
 	Steer(ctx context.Context, report string, fence, rate int64, control string) (store.Steering, error)
 }
 
+// People is how bulk work and the visitors of an origin know of each other; *admission.Core is one.
+type People interface {
+	// OriginHealth is how visitors fare.
+	OriginHealth(ctx context.Context, origin string) (admission.OriginHealth, error)
+	// TellJobs tells gateways that jobs run which give way.
+	TellJobs(ctx context.Context, origin string) error
+}
+
+var _ People = (*admission.Core)(nil)
+
 // started is how many jobs had been started at a time.
 type started struct{ at, jobs int64 }
 
@@ -91,7 +101,7 @@ func startRate(lately []started, rate int64) float64 {
 type steerer struct {
 	store   steerStore
 	pace    *atomic.Pointer[Pace]
-	people  func(ctx context.Context, origin string) (admission.OriginHealth, error)
+	people  People
 	recent  *recent
 	metrics *Metrics
 	log     *slog.Logger
@@ -101,12 +111,20 @@ type steerer struct {
 	state  pacing
 	lately []started
 	found  int64 // the last rate that any process found
+	pinned bool  // operators set the rate
 	mute   bool  // gateways say nothing, which was logged
 }
 
+// Visitors in line are looked for so much more often than the rate is found, once a second.
+const glances = 5
+
 func (s *steerer) run(ctx context.Context) {
-	for sleep(ctx, time.Second) {
-		if err := s.steer(ctx); err != nil {
+	for n := 1; sleep(ctx, time.Second/glances); n++ {
+		look := s.glance
+		if n%glances == 0 {
+			look = s.steer
+		}
+		if err := look(ctx); err != nil {
 			s.role.failed(ctx, err)
 			continue
 		}
@@ -131,7 +149,7 @@ func (s *steerer) steer(ctx context.Context) error {
 	}
 	var people admission.OriginHealth
 	if p.People != "" {
-		if people, err = s.people(ctx, p.People); err != nil {
+		if people, err = s.people.OriginHealth(ctx, p.People); err != nil {
 			return err
 		}
 		s.hearing(p.People, people.Gateways > 0)
@@ -147,12 +165,22 @@ func (s *steerer) steer(ctx context.Context) error {
 	if got.Fence != 0 && got.Fence != s.fence {
 		s.begin(got.Control)
 	}
-	s.fence = got.Fence
+	s.fence, s.pinned = got.Fence, got.Pinned
 	s.metrics.steered(&steered{jobs: jobs, people: people, leader: s.fence != 0, found: s.found, pinned: got.Pinned})
 	if s.fence == 0 || got.Pinned {
 		return nil
 	}
+	if n := len(s.lately); s.state.yields(p) && n > 1 && s.lately[n-1].jobs > s.lately[n-2].jobs {
+		if err := s.people.TellJobs(ctx, p.People); err != nil {
+			return err
+		}
+	}
 	s.state = s.state.next(p, got.Now, jobs, people, control.Usage{Rate: startRate(s.lately, s.state.rate(p)), Wanted: got.Queued > 0})
+	return s.set(ctx, p)
+}
+
+// set tells the store what was found, and where the search stands.
+func (s *steerer) set(ctx context.Context, p *Pace) error {
 	text, err := s.state.MarshalText()
 	if err != nil {
 		return err
@@ -160,6 +188,20 @@ func (s *steerer) steer(ctx context.Context) error {
 	s.found = s.state.rate(p)
 	_, err = s.store.Steer(ctx, "", s.fence, s.found, string(text))
 	return err
+}
+
+// glance gives way at once where somebody began to wait for the origin.
+func (s *steerer) glance(ctx context.Context) error {
+	p := s.pace.Load()
+	if s.fence == 0 || s.pinned || !s.state.yields(p) {
+		return nil
+	}
+	people, err := s.people.OriginHealth(ctx, p.People)
+	if err != nil || people.Waiting == 0 {
+		return err
+	}
+	s.state = s.state.yield(p)
+	return s.set(ctx, p)
 }
 
 // begin goes on where the last leader stood.

@@ -47,10 +47,8 @@ func (e EMA) observe(in *Input, changes []change) observation {
 		slow.add(&h, i, math.Exp(-age/slowTime))
 		age += h.busy[i]
 	}
-	prior := 1 - evidence(sums{busy: age}, in.Rate)
-	if in.MaxActive > 0 && in.Active >= in.MaxActive && age > 0 {
-		prior *= 1 - min(age/grainSeconds, 1)
-	}
+	beforehand := rateOf(e.SecondsPerPlace, in)
+	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(in, h.sum(0, blockSeconds), beforehand)
 	observed, sampling := 0.0, 0.0
 	if age > 0 {
 		apart := math.Abs(fast.rate() - slow.rate())
@@ -66,8 +64,8 @@ func (e EMA) observe(in *Input, changes []change) observation {
 		}
 		sampling = math.Sqrt(o.dispersion*max(believed.squares, 1)) / max(believed.counted, 1)
 	}
-	o.rate = min(prior*rateOf(e.SecondsPerPlace, in)+(1-prior)*observed, in.Rate)
-	o.sampling = sampling
+	o.rate = min(prior*beforehand+(1-prior)*observed, in.Rate)
+	o.sampling, o.prior = sampling, prior
 	seen := (1 - prior) * (1 - prior)
 	o.spread = min(1, math.Sqrt(seen*sampling*sampling+prior*prior*priorError*priorError+leastError*leastError))
 	return o

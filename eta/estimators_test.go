@@ -291,6 +291,45 @@ func TestARoomThatWillBeFull(t *testing.T) {
 	}
 }
 
+// TestAFullRoomGoesByWhoseSessionsEnd: 100 fill it at 50/s, each stays for 30 s. Nothing is known before the first of them
+// have left; then as many come in as leave, and with half the places half as many, once there are no more than that.
+func TestAFullRoomGoesByWhoseSessionsEnd(t *testing.T) {
+	for _, name := range []string{"window", "ema", "fixed"} {
+		e, err := New(name, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f *Forecast
+		in := Input{Now: start * 1e6, Since: start * 1e6, Rate: 50, Waiting: 1000, MaxActive: 100}
+		play := func(until int64) {
+			for second := floorSeconds(in.Now) - start; second < until; second++ {
+				let := int64(0)
+				if n := len(in.Buckets); n >= 30 {
+					in.Active -= in.Buckets[n-30].Admitted
+				}
+				let = max(0, min(50, in.MaxActive-in.Active))
+				in.Buckets = append(in.Buckets, Bucket{Second: start + second, Admitted: let, Busy: 1})
+				in.Active, in.Admitted, in.Gone, in.Came = in.Active+let, in.Admitted+let, in.Gone+let, in.Came+let
+				in.Now += 1e6
+				f = e.Forecast(f, in)
+			}
+		}
+		play(25)
+		if got := f.At(99); got.Known {
+			t.Errorf("%s, before anybody has left: %+v", name, got)
+		}
+		play(150)
+		if got := f.At(99).Seconds; !near(got, 30, 0.35) {
+			t.Errorf("%s, full: 100 in %v s, want about 30 s", name, got)
+		}
+		in.MaxActive = 50
+		f = e.Forecast(f, in)
+		if got := f.At(99).Seconds; !near(got, 60+30*math.Ln2, 0.35) {
+			t.Errorf("%s, with half the places: 100 in %v s, want about 80 s", name, got)
+		}
+	}
+}
+
 func TestEveryEstimatorIsHonest(t *testing.T) {
 	model := readModel(t)
 	rapid.Check(t, func(t *rapid.T) {

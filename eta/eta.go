@@ -38,6 +38,7 @@ type Input struct {
 	Ahead func(order int64) int64
 
 	hours *Weights // learnt by a Predictor; nil: none
+	full  fullness
 }
 
 // Step is a rate that is to come.

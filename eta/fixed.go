@@ -1,7 +1,7 @@
 package eta
 
 // Fixed knows what a place takes and does not learn: SecondsPerPlace, or one over the rate in force, and never less than
-// that. In a room that is full it goes by what was admitted in the last minute, for there nobody can know beforehand.
+// that. In a room that is full it goes by whose sessions end, and by what was admitted in the last minute.
 type Fixed struct {
 	SecondsPerPlace float64 // 0: one over the rate in force
 }
@@ -13,11 +13,14 @@ func (x Fixed) Forecast(prev *Forecast, in Input) *Forecast { return forecast(x,
 
 func (x Fixed) observe(in *Input, changes []change) observation {
 	o := observation{rate: rateOf(x.SecondsPerPlace, in), dispersion: 1, spread: priorError}
-	if in.MaxActive > 0 && in.Active >= in.MaxActive {
+	if in.full.is {
 		var h history
 		h.read(in, changes)
 		if s := h.sum(0, blockSeconds); s.busy > 0 {
 			known := min(1, s.busy/priorSeconds)
+			if o.rate == 0 {
+				known = 1
+			}
 			o.rate = min((1-known)*o.rate+known*s.rate(), in.Rate)
 		}
 	}

@@ -59,7 +59,7 @@ func (h *history) read(in *Input, changes []change) {
 	}
 	for _, b := range in.Buckets {
 		age := now - 1 - b.Second
-		if age < 0 || age >= MaxBuckets || !(b.Busy >= leastBusy) || policy[age] == 0 {
+		if age < 0 || age >= MaxBuckets || !(b.Busy >= leastBusy) || policy[age] == 0 || in.full.is && b.Second < in.full.since {
 			continue
 		}
 		h.busy[age] = min(h.busy[age]+b.Busy, 1)

@@ -74,17 +74,62 @@ func (c churn) after(in *Input, elapsed float64) churn {
 	return next
 }
 
+// hazard of a session to end, 1/s; 0: not known.
+func (c *churn) hazard() float64 {
+	if c.ended < churnFew || c.exposure <= 0 {
+		return 0
+	}
+	return c.ended / c.exposure
+}
+
 // full says after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by
 // what is known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never, or not known. A
-// room that is full already is forecast by what was admitted lately.
+// room that is full already is forecast by what was admitted since it was.
 func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
-	if in.MaxActive <= 0 || in.Active >= in.MaxActive || c.ended < churnFew || c.exposure <= 0 {
-		return math.Inf(1), 0
-	}
-	hazard := c.ended / c.exposure
+	hazard := c.hazard()
 	flow = hazard * float64(in.MaxActive)
-	if rate <= flow {
+	if in.MaxActive <= 0 || in.Active >= in.MaxActive || hazard == 0 || rate <= flow {
 		return math.Inf(1), 0
 	}
 	return math.Log((rate-hazard*float64(in.Active))/(rate-flow)) / hazard, flow
+}
+
+// over says after how many seconds a room with more active than it may have, as after its limit was lowered, admits again.
+func (c *churn) over(in *Input) float64 {
+	if hazard := c.hazard(); hazard > 0 && in.MaxActive > 0 && in.Active > in.MaxActive {
+		return math.Log(float64(in.Active)/float64(in.MaxActive)) / hazard
+	}
+	return 0
+}
+
+// fullness is what is known of a room that is full. What was let in while it filled, or under another limit, says nothing of
+// how many leave; the sessions' hazard does, and what has been let in since.
+type fullness struct {
+	is    bool
+	limit int64
+	since int64   // room time, s
+	last  int64   // room time at which it was nearly full, s
+	flow  float64 // visitors/s by the hazard; 0: not known
+}
+
+const (
+	nearlyFull = 0.8 // of max_active: a room that was full is,
+	stillFull  = 60  // until so many seconds after it had fewer active: many may leave at once, and are soon replaced
+)
+
+func (l fullness) after(in *Input, first bool, hazard float64) fullness {
+	now := floorSeconds(in.Now)
+	next := fullness{is: l.is, limit: in.MaxActive, since: l.since, last: l.last, flow: hazard * float64(in.MaxActive)}
+	if float64(in.Active) >= nearlyFull*float64(in.MaxActive) {
+		next.last = now
+	}
+	switch {
+	case in.MaxActive <= 0 || now-next.last > stillFull:
+		return fullness{limit: in.MaxActive}
+	case first && in.Active >= in.MaxActive:
+		next.is, next.since = true, math.MinInt64 // nobody knows better
+	case in.Active > in.MaxActive, in.Active == in.MaxActive && !l.is, l.is && l.limit != in.MaxActive:
+		next.is, next.since = true, now
+	}
+	return next
 }

@@ -10,30 +10,21 @@ const (
 	nextPromise = 0.7  // of the last one, when a place is promised something again
 	leastTraced = 2.0  // s; less is not followed
 	outcomes    = 1024 // that are counted
-	alike       = 30.0 // places one after another whose errors are taken for each other's own; of more, the fate is one
-	missed      = 0.10 // share of waits that may lie below a range, and above
-	gain        = 0.20 // of a usual error, by which a miss widens a range
-	scaleShare  = 0.05 // of a new error in the usual one
-	leastScale  = 0.002
-	mostWidth   = 3.0  // natural logarithm of the widest range
-	hourError   = 0.15 // relative deviation that an hour is expected to bring, growing with the root of time
+	overdue     = 1.2  // by what a wait outgrows what is known of it before it is noted again
+	hourError   = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
 // ledger holds what was promised against what came. It follows places through the line, none of which needs a visitor: one
 // at the tail every now and then, promised something when it is made and again each time that its wait has shrunk by three
 // tenths, until the head of the line has passed it. Their errors, by the length of the wait that was promised, make the
-// range of the next promises: each end widens by a miss and narrows by a hit, ten to one by the size of a usual error, so
-// that a tenth of the waits comes to lie below and a tenth above, whatever their distribution (I. Gibbs, E. Candès, Adaptive
-// Conformal Inference Under Distribution Shift, 2021; as quantile tracking: A. Angelopoulos, E. Candès, R. Tibshirani,
-// Conformal PID Control for Time Series Prediction, 2023).
+// range of the next promises (see spread).
 type ledger struct {
 	tracers []tracer // by order
 	errors  [knots]spread
 	outcome [outcomes]bool
 	counted int
 	within  int
-	made    int64   // when the last tracer was, µs of room time
-	apart   float64 // s between two
+	made    int64 // when the last tracer was, µs of room time
 	now     int64
 }
 
@@ -42,75 +33,98 @@ type tracer struct {
 	next     float64 // s of wait at which something is promised again
 	at       int64   // of the last promise
 	seconds  float64 // of the last promise
+	due      int64   // when a promise may next outlast what is known of it
 	promises []promised
 }
 
 type promised struct {
 	at                 int64
 	seconds, low, high float64
+	learnt             float64 // share of the range that was
+	due                int64   // from then on it takes longer than is known
+	late               bool    // it took longer than high
+	slot               int     // of its error, once it is late
 }
 
-// spread is that of the errors of waits of one length, as natural logarithms of real over promised.
-type spread struct {
-	known        bool
-	below, above float64 // ends of the range: below is not positive, above not negative
-	usual        float64 // absolute error
-}
-
-// settle closes the accounts of those places that the head has passed.
-func (l *ledger) settle(in *Input) {
+// settle closes the accounts of those places that the head has passed. That a wait is longer than its range is known before
+// it has ended, and noted then: else what is promised much too little would be learnt of last.
+func (l *ledger) settle(in *Input, f *Forecast) {
 	if in.Now < l.now { // another time line
 		*l = ledger{}
 	}
 	l.now = in.Now
 	n := 0
 	for n < len(l.tracers) && (in.Waiting == 0 || in.Head > l.tracers[n].order) {
-		for _, p := range l.tracers[n].promises {
-			l.came(&p, float64(in.Now-p.at)/1e6)
+		for i := range l.tracers[n].promises {
+			p := &l.tracers[n].promises[i]
+			l.came(p, float64(in.Now-p.at)/1e6)
 		}
 		n++
 	}
 	l.tracers = slices.Delete(l.tracers, 0, n)
+	for i := range l.tracers {
+		if t := &l.tracers[i]; in.Now >= t.due {
+			t.due = math.MaxInt64
+			left := math.Inf(1)
+			if e := f.At(in.Ahead(t.order) - 1); e.Known {
+				left = e.Seconds
+			}
+			for j := range t.promises {
+				p := &t.promises[j]
+				if in.Now >= p.due {
+					l.outlasted(p, float64(in.Now-p.at)/1e6, left, f)
+				}
+				t.due = min(t.due, p.due)
+			}
+		}
+	}
 }
 
 // came notes that a promise came true.
 func (l *ledger) came(p *promised, real float64) {
+	e := &l.errors[knotOf(p.seconds)]
 	off := math.Log(max(real, 0.1) / p.seconds)
-	low, high := math.Log(p.low/p.seconds), math.Log(p.high/p.seconds)
-	at := knotOf(p.seconds)
-	slow := math.Sqrt(min(1, alike*l.apart/p.seconds))
-	for i := max(at-1, 0); i <= min(at+1, knots-1); i++ {
-		weight := 1.0
-		if i != at {
-			weight = 0.5
-		}
-		l.errors[i].note(off, low, high, weight*slow)
+	if p.late {
+		e.amend(p.slot, off)
+		return
 	}
+	l.judged(e, p, real)
+	e.add(l.now, p.seconds, off)
+}
+
+// outlasted notes that a promise has not come true yet and takes longer than is known of it: as much longer as what the
+// forecast says is done of it has taken.
+func (l *ledger) outlasted(p *promised, passed, left float64, f *Forecast) {
+	e := &l.errors[knotOf(p.seconds)]
+	real := passed
+	if left < p.seconds {
+		done := f.rate * (p.seconds - left) // people, if it were so fast; chance may have kept some
+		real *= max(1, f.rate*p.seconds/(done+2*math.Sqrt(f.dispersion*done)+f.dispersion))
+	}
+	off := math.Log(real / p.seconds)
+	if p.late {
+		e.amend(p.slot, off)
+	} else {
+		p.late = true
+		l.judged(e, p, real)
+		p.slot = e.add(l.now, p.seconds, off)
+	}
+	p.due = p.at + int64(passed*overdue*1e6)
+}
+
+// judged counts whether a wait lay in its range.
+func (l *ledger) judged(e *spread, p *promised, real float64) {
+	below, above := real < p.low, real > p.high
+	e.judged(l.now, p.seconds, p.learnt, below, above)
 	i := l.counted % outcomes
 	if l.counted >= outcomes && l.outcome[i] {
 		l.within--
 	}
-	l.outcome[i] = off >= low && off <= high
+	l.outcome[i] = !below && !above
 	if l.outcome[i] {
 		l.within++
 	}
 	l.counted++
-}
-
-// note moves the ends by an error that fell into, or out of, the range from low to high.
-func (e *spread) note(off, low, high, weight float64) {
-	if !e.known {
-		*e = spread{known: true, below: low, above: high, usual: (high - low) / 2 / quantile}
-	}
-	e.usual = max(e.usual+(min(math.Abs(off), mostWidth)-e.usual)*scaleShare*weight, leastScale)
-	step := func(end float64) float64 { return gain * weight * max(e.usual, end/3) }
-	move := func(end float64, out bool) float64 {
-		if out {
-			return min(end+step(end)*(1-missed), mostWidth)
-		}
-		return max(end-step(end)*missed, 0)
-	}
-	e.above, e.below = move(e.above, off > high), -move(-e.below, off < low)
 }
 
 // held is how many of the last promises were kept.
@@ -126,32 +140,33 @@ func (l *ledger) promise(in *Input, f *Forecast) {
 		if t.seconds-float64(in.Now-t.at)/1e6 > t.next {
 			continue
 		}
-		if e := f.At(in.Ahead(t.order)); e.Known && e.Seconds >= leastTraced {
-			t.note(in.Now, e)
+		if e := f.At(in.Ahead(t.order) - 1); e.Known && e.Seconds >= leastTraced {
+			l.note(t, in.Now, e)
 		} else {
 			t.next = math.Inf(-1)
 		}
 	}
-	tail := f.At(in.Ahead(in.Now))
+	tail := f.At(in.Ahead(in.Now) - 1)
 	if in.Waiting < 1 || !tail.Known || tail.Seconds < leastTraced || len(l.tracers) >= mostTracers {
 		return
 	}
-	l.apart = min(max(tail.Seconds/(mostTracers/2), 1), 60)
-	if float64(in.Now-l.made)/1e6 >= l.apart {
-		t := tracer{order: in.Now}
-		t.note(in.Now, tail)
+	if apart := min(max(tail.Seconds/(mostTracers/2), 1), 60); float64(in.Now-l.made)/1e6 >= apart {
+		t := tracer{order: in.Now, due: math.MaxInt64}
+		l.note(&t, in.Now, tail)
 		l.tracers = append(l.tracers, t)
 		l.made = in.Now
 	}
 }
 
-func (t *tracer) note(now int64, e Estimate) {
-	t.promises = append(t.promises, promised{now, e.Seconds, e.Low, e.High})
-	t.at, t.seconds, t.next = now, e.Seconds, e.Seconds*nextPromise
+// note promises a place something: it stands for the last visitor before its order, for it is passed when they are.
+func (l *ledger) note(t *tracer, now int64, e Estimate) {
+	due := now + int64(e.High*1e6) + 1
+	t.promises = append(t.promises, promised{at: now, seconds: e.Seconds, low: e.Low, high: e.High, learnt: l.errors[knotOf(e.Seconds)].learnt(), due: due})
+	t.at, t.seconds, t.next, t.due = now, e.Seconds, e.Seconds*nextPromise, min(t.due, due)
 }
 
-// ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it; waits
-// longer than any that came true have at least the range of the longest that did.
+// ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it, and
+// the errors of the longest waits that have.
 func (l *ledger) ranges(f *Forecast) {
 	if !f.known {
 		return
@@ -169,11 +184,12 @@ func (l *ledger) ranges(f *Forecast) {
 		k := &f.knots[i]
 		chance := math.Log1p(quantile * math.Sqrt(f.dispersion/(k.at*f.rate+1)+f.spread*f.spread+hourError*hourError*k.at/3600))
 		below, above := -chance, chance
-		if e := &l.errors[knotOf(k.seconds)]; e.known {
-			below, above = e.below, e.above
+		if e := &l.errors[knotOf(k.seconds)]; e.count > 0 {
+			below, above = e.own(chance)
 			longest = e
 		} else if longest != nil {
-			below, above = min(below, longest.below), max(above, longest.above)
+			b, a := longest.ends(chance)
+			below, above = min(below, b), max(above, a)
 		}
 		low, high = max(low, k.seconds*math.Exp(below)), max(high, k.seconds*math.Exp(above))
 		k.low, k.high = low, high

@@ -8,7 +8,7 @@ import (
 
 // TestRangesComeToHoldFourFifths of waits whose errors chance would not explain: log-normal ones about a biased figure.
 func TestRangesComeToHoldFourFifths(t *testing.T) {
-	l := ledger{apart: 60}
+	l := ledger{}
 	rng := rand.New(rand.NewPCG(1, 2))
 	f := Window{}.Forecast(nil, lived(10, span{900, 10, 1}))
 	within, below := 0, 0
@@ -18,8 +18,8 @@ func TestRangesComeToHoldFourFifths(t *testing.T) {
 		l.ranges(f)
 		e := f.At(2999)
 		real := e.Seconds * 1.1 * math.Exp(0.3*rng.NormFloat64())
-		l.now += 1e6
-		l.came(&promised{at: 0, seconds: e.Seconds, low: e.Low, high: e.High}, real)
+		l.now += 30e6
+		l.came(&promised{at: 0, seconds: e.Seconds, low: e.Low, high: e.High, learnt: 1}, real)
 		if i < n {
 			continue
 		}
@@ -59,12 +59,60 @@ func TestPlacesAreFollowedToTheHead(t *testing.T) {
 	if n := len(p.ledger.tracers); n == 0 || n > mostTracers {
 		t.Errorf("%d places are followed", n)
 	}
-	if e := p.ledger.errors[knotOf(30)]; !e.known || e.above > 0.25 || e.below < -0.25 {
-		t.Errorf("30 s: %+v", e)
+	if e := &p.ledger.errors[knotOf(30)]; e.count == 0 || e.at(0.1) < -0.25 || e.at(0.9) > 0.25 {
+		t.Errorf("30 s: %d errors, from %v to %v", e.count, e.at(0.1), e.at(0.9))
 	}
 	in.Now -= 3600e6 // another time line
 	p.Forecast(in)
 	if _, all := p.Held(); all != 0 {
 		t.Errorf("%d promises of another time line count", all)
+	}
+}
+
+// TestAPromiseThatIsOverdueIsLearntFrom before its wait has ended: a line that takes 1000 s and is promised 100 s.
+func TestAPromiseThatIsOverdueIsLearntFrom(t *testing.T) {
+	p := NewPredictor(Fixed{}, false)
+	in := lived(10)
+	first := in.Now
+	var f *Forecast
+	for second := range int64(300) {
+		in.Now = first + second*1e6
+		in.Waiting, in.Head = 1000, first+(second-1000)*1e6
+		in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/1e6) }
+		f = p.Forecast(in)
+	}
+	if e := f.At(999); !near(e.Seconds, 100, 0.01) || e.High < 1000 || e.High > 2000 {
+		t.Errorf("after 300 s of a wait of 1000 s: %+v", e)
+	}
+	if within, all := p.Held(); all == 0 || within > all/2 {
+		t.Errorf("%d of %d promises are said to have been kept", within, all)
+	}
+}
+
+// TestAnEstimatorThatIsAlwaysShort needs but one end of its range: a fifth of the waits lies above it, and none below.
+func TestAnEstimatorThatIsAlwaysShort(t *testing.T) {
+	var l ledger
+	rng := rand.New(rand.NewPCG(3, 4))
+	f := Window{}.Forecast(nil, lived(10, span{900, 10, 1}))
+	above, n := 0, 0
+	for i := range 6000 {
+		f.knots = nil
+		l.ranges(f)
+		e := f.At(2999)
+		if e.Low > e.Seconds || e.High < e.Seconds {
+			t.Fatalf("the promise is not in its range: %+v", e)
+		}
+		real := e.Seconds * 4 * math.Exp(0.3*rng.NormFloat64())
+		l.now += 100e6
+		l.came(&promised{seconds: e.Seconds, low: e.Low, high: e.High, learnt: 1}, real)
+		if i < 3000 {
+			continue
+		}
+		if n++; real > e.High {
+			above++
+		}
+	}
+	if got := float64(above) / float64(n); got < 0.17 || got > 0.23 {
+		t.Errorf("%.1f %% lie above the range", 100*got)
 	}
 }

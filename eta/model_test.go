@@ -52,6 +52,18 @@ func TestAModelCorrectsWindow(t *testing.T) {
 		t.Errorf("a tree's step is taken in one tick: %v s", got)
 	}
 
+	at(15)
+	f := x.Forecast(nil, in)
+	at(9) // where the wait is twice as long and not half: it grows by no more than time takes off it
+	for range 40 {
+		in.Now += 250_000
+		next := x.Forecast(f, in)
+		if was, is := f.At(999).Seconds, next.At(999).Seconds; is <= was || is > was*math.Exp(0.25/80) {
+			t.Fatalf("%v s became %v s in 250 ms", was, is)
+		}
+		f = next
+	}
+
 	plain := Window{}.Forecast(nil, in).At(999)
 	for _, row := range []struct {
 		name, why string

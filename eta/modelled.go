@@ -61,9 +61,11 @@ func (f *Forecast) correct(prev *Forecast, m *Model, in *Input, z *time.Location
 	f.memory.factors = new([knots]float64)
 	var old *[knots]float64
 	share := 1.0
-	if prev != nil && prev.memory.factors != nil && in.Now >= prev.memory.now {
+	elapsed := 0.0
+	if prev != nil && prev.memory.factors != nil && in.Now >= prev.memory.now && !f.memory.refuted {
 		old = prev.memory.factors
-		share = 1 - math.Exp(-float64(in.Now-prev.memory.now)/1e6/correctTime)
+		elapsed = float64(in.Now-prev.memory.now) / 1e6
+		share = 1 - math.Exp(-elapsed/correctTime)
 	}
 	wall, last := in.wall(), 0.0
 	for i := range f.knots {
@@ -72,7 +74,8 @@ func (f *Forecast) correct(prev *Forecast, m *Model, in *Input, z *time.Location
 		x[featureSeconds] = min(max(x[featureSeconds], m.low[featureSeconds]), m.high[featureSeconds])
 		factor := m.predict((*[features]float64)(&x))
 		if old != nil {
-			factor = old[i] + (factor-old[i])*share
+			most := elapsed * min(1/at, driftPerS) // as noise may move the rate
+			factor = old[i] + min(max((factor-old[i])*share, -most), most)
 		}
 		f.memory.factors[i] = factor
 		seconds := max(at*math.Exp(factor), last)

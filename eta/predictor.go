@@ -43,7 +43,7 @@ func (p *Predictor) Forecast(in Input) *Forecast {
 	}
 	f := p.estimator.Forecast(p.last, in)
 	if in.Ahead != nil {
-		p.ledger.settle(&in)
+		p.ledger.settle(&in, f)
 		p.ledger.ranges(f)
 		p.ledger.promise(&in, f)
 	}

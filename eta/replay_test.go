@@ -22,6 +22,7 @@ type sale struct {
 	total    int64
 	let      []int64 // total after each tick
 	unpaused []int   // by tick: ticks without a pause so far
+	input    Input
 	last     *Forecast
 }
 
@@ -81,7 +82,8 @@ func (s *sale) step(waiting int64) *Forecast {
 	s.let = append(s.let, s.total)
 	s.unpaused = append(s.unpaused, moved)
 	s.now += tick
-	s.last = Window{}.Forecast(s.last, Input{Now: s.now, Since: start * 1e6, Buckets: s.buckets[max(0, len(s.buckets)-MaxBuckets-1):], Rate: s.rate, Paused: s.paused, Waiting: waiting})
+	s.input = Input{Now: s.now, Since: start * 1e6, Buckets: s.buckets[max(0, len(s.buckets)-MaxBuckets-1):], Rate: s.rate, Paused: s.paused, Waiting: waiting}
+	s.last = Window{}.Forecast(s.last, s.input)
 	return s.last
 }
 
@@ -302,4 +304,26 @@ func TestNoiseMovesNoFigureFasterThanTime(t *testing.T) {
 			before = f
 		}
 	})
+}
+
+// TestWhatProvesThePriorWrongIsSaidOnce: of a room that should let 100/s in and lets in 15, every figure grows once and is
+// right from then on.
+func TestWhatProvesThePriorWrongIsSaidOnce(t *testing.T) {
+	for name, e := range map[string]Estimator{"window": Window{}, "ema": EMA{}} {
+		s := newSale(100, constant(15), atRandom(5))
+		var f *Forecast
+		grown, last := 0, 0.0
+		for range 4 * 60 {
+			s.step(6000)
+			f = e.Forecast(f, s.input)
+			is := f.At(5999).Seconds
+			if last > 0 && is > 1.05*last {
+				grown++
+			}
+			last = is
+		}
+		if grown != 1 || !near(last, 400, 0.2) {
+			t.Errorf("%s: %d steps to %v s, want one to about 400 s", name, grown, last)
+		}
+	}
 }

@@ -20,10 +20,15 @@ type observation struct {
 	dispersion float64
 	sampling   float64 // relative standard error of rate from the finite number of admissions
 	spread     float64 // all of rate's relative error
+	prior      float64 // share of rate that was believed beforehand and not seen
 }
 
-// rateOf is what is believed of a room's rate before anything was seen, and never more than the rate in force.
+// rateOf is what is believed of a room's rate before anything was seen, and never more than the rate in force. Of a full
+// one that is by whose sessions end; 0: nobody can know.
 func rateOf(secondsPerPlace float64, in *Input) float64 {
+	if in.full.is {
+		return min(in.full.flow, in.Rate)
+	}
 	if secondsPerPlace > 0 {
 		return min(1/secondsPerPlace, in.Rate)
 	}
@@ -46,10 +51,15 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 		prev, old, elapsed = nil, memory{}, 0
 	}
 	f := &Forecast{memory: memory{now: in.Now, wall: in.wall(), policy: in.Rate, changes: notedChanges(old.changes, floorSeconds(in.Now), in.Rate)}}
-	f.memory.leavers = old.leavers.after(&in, elapsed)
-	f.memory.churn = old.churn.after(&in, elapsed)
+	f.memory.leavers, f.memory.churn = old.leavers, old.churn
+	if prev == nil || elapsed > 0 { // else no time has passed in which anybody could leave
+		f.memory.leavers = old.leavers.after(&in, elapsed)
+		f.memory.churn = old.churn.after(&in, elapsed)
+	}
 	f.absent, f.leaving = f.memory.leavers.shares()
-	f.hold = max(0, float64(in.Hold-in.Now)/1e6)
+	f.memory.full = old.full.after(&in, prev == nil, f.memory.churn.hazard())
+	in.full = f.memory.full
+	f.hold = max(0, float64(in.Hold-in.Now)/1e6, f.memory.churn.over(&in))
 	keep := func() {
 		if prev != nil && prev.rate > 0 { // to go on from afterwards
 			f.rate, f.dispersion, f.spread = prev.rate, prev.dispersion, prev.spread
@@ -71,6 +81,7 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 	}
 	f.known = true
 	f.rate, f.dispersion, f.spread = now.rate, now.dispersion, now.spread
+	f.memory.prior = now.prior
 	if prev != nil && prev.rate > 0 {
 		f.steady(s, prev, now, &in, elapsed)
 	}

@@ -10,8 +10,11 @@ type memory struct {
 	following bool            // a real change is being followed
 	wall      int64           // Input.Wall of the forecast
 	factors   *[knots]float64 // of a model, as natural logarithms; nil: none
+	prior     float64         // share of the rate that was not seen
+	refuted   bool            // what was believed beforehand has just been proved wrong
 	leavers   leavers
 	churn     churn
+	full      fullness
 }
 
 const (
@@ -23,6 +26,7 @@ const (
 	driftPerS     = 0.05 // most that noise may move the rate in a second
 	spreadTime    = 15.0 // s: time constant of the range's width
 	leastTailTime = 1.0  // s
+	refutes       = 0.3  // share of the rate that was believed beforehand, and is not any more: that is no noise
 )
 
 // steady makes f follow now from prev without the jumps that make people distrust a clock.
@@ -30,6 +34,7 @@ const (
 //   - A deviation within the noise moves the rate by at most the share elapsed/T of it, where T is the wait of the last
 //     in line: for nobody does the end move away faster than time passes, so nobody sees a larger figure than before.
 //   - A larger one is a change. It is followed with a time constant of 5 s until it is within 2 %.
+//   - What proves the rate that was believed beforehand wrong acts at once: those who were told of it are told once.
 //   - A new rate of the policy that matters acts at once, in proportion to what it changes; a small one is like noise.
 //
 // Both directions are treated alike, else noise would ratchet the estimate to one side.
@@ -51,6 +56,10 @@ func (f *Forecast) steady(s source, prev *Forecast, now observation, in *Input, 
 		}
 	}
 	deviation := math.Log(now.rate / held)
+	if now.prior < prev.memory.prior-refutes && math.Abs(deviation) > band {
+		f.memory.refuted = true
+		held, deviation = now.rate, 0
+	}
 	f.memory.following = math.Abs(deviation) > band || prev.memory.following && math.Abs(deviation) > followUntil
 	if f.memory.following {
 		deviation *= 1 - math.Exp(-elapsed/followTime)

@@ -9,7 +9,7 @@ import "math"
 //     busy time, and the weights of the others are scaled up. A window with less than a minute of busy time counts less
 //     in proportion.
 //   - While the longest window that counts holds less than a minute of busy time, or less than 20 admissions at the
-//     policy's rate, the policy's rate stands in for what is missing.
+//     policy's rate, the policy's rate stands in for what is missing, unless ten seconds or more show that it is wrong.
 //   - The policy's rate is never exceeded; a burst is over before it helps anybody farther back. A flow below it (a full
 //     room, a shared budget) is taken as it was observed.
 //   - When the rate of the policy changes, the history is carried over to the new rate at once.
@@ -76,11 +76,9 @@ func (w Window) weigh(in *Input, h *history) observation {
 	} else {
 		trust = 0
 	}
-	prior := 1 - trust
-	if in.MaxActive > 0 && in.Active >= in.MaxActive && total > 0 { // full: the rate says little about who leaves
-		prior *= 1 - min(minute.busy/grainSeconds, 1)
-	}
-	o.rate = min(prior*rateOf(w.SecondsPerPlace, in)+(1-prior)*observed, in.Rate)
+	believed := rateOf(w.SecondsPerPlace, in)
+	prior := (1 - trust) * plausible(in, minute, believed)
+	o.rate, o.prior = min(prior*believed+(1-prior)*observed, in.Rate), prior
 	if o.rate > 0 {
 		o.errors(parts[:], weights[:], observed, prior)
 	}
@@ -90,6 +88,26 @@ func (w Window) weigh(in *Input, h *history) observation {
 // evidence is how far a window can be believed, from 0 to 1.
 func evidence(s sums, policy float64) float64 {
 	return min(1, s.busy/priorSeconds, s.busy*policy/priorAdmissions)
+}
+
+// plausible is 1 where what was admitted may well be due to the rate that was believed beforehand, and 0 where it surely is
+// not, by the same test as agreement. A few seconds say nothing: they are those in which the first in line are heard of.
+func plausible(in *Input, seen sums, prior float64) float64 {
+	switch {
+	case prior == 0:
+		return 0
+	case in.full.is: // which was seen, if not in these seconds; and places come free in lumps
+		return 1
+	}
+	expected := seen.busy * prior
+	if seen.busy < grainSeconds || seen.counted == 0 || expected == 0 {
+		return 1
+	}
+	apart := 1 - seen.counted/expected
+	if prior < in.Rate {
+		apart = math.Abs(apart)
+	} // else more is a burst, which does not last
+	return 1 - ramp(apart*math.Sqrt(expected), 2, 4)*ramp(apart, 0.10, 0.25)
 }
 
 // agreement is 1 where the last minute and the time before it may well have had the same rate, and 0 where they surely

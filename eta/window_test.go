@@ -42,8 +42,9 @@ func TestTheRateThatARoomsPastForecasts(t *testing.T) {
 		{"no past: the policy's rate", lived(10), 10},
 		{"nobody ever waited: the policy's rate", lived(10, span{1000, 3, 0}), 10},
 		{"30 s at the policy's rate", lived(10, span{30, 10, 1}), 10},
-		{"15 s of a minute's evidence: three quarters prior", lived(10, span{15, 6, 1}), 0.75*10 + 0.25*6},
-		{"30 s: half prior", lived(10, span{30, 6, 1}), 8},
+		{"8 s of a minute's evidence: the rest is prior", lived(10, span{8, 6, 1}), (52*10 + 8*6) / 60.},
+		{"30 s, fewer than would be due, but by chance: half prior", lived(1, span{8, 0, 1}, span{22, 1, 1}), 0.5 + 0.5*22/30},
+		{"15 s, fewer than chance allows: no prior", lived(10, span{15, 6, 1}), 6},
 		{"a minute: the prior is gone", lived(10, span{60, 6, 1}), 6},
 		{"two minutes, the older one is too old for the only window", lived(20, span{60, 8, 1}, span{60, 10, 1}), 10},
 		{"six minutes: 0.5 and 0.3, scaled up", lived(20, span{300, 10, 1}, span{60, 11, 1}), (0.5*11 + 0.3*(60*11+240*10)/300) / 0.8},
@@ -104,8 +105,8 @@ func TestAFullRoomIsForecastFromWhoLeaves(t *testing.T) {
 		t.Errorf("full: %v/s, want the 2/s that were let in", got)
 	}
 	in.Active = 49
-	if got := (Window{}).Forecast(nil, in).Rate(); !near(got, 100*2/3.+2/3., 1e-9) {
-		t.Errorf("with a place free: %v/s, want two thirds of the prior", got)
+	if got := (Window{}).Forecast(nil, in).Rate(); !near(got, 2, 1e-9) {
+		t.Errorf("with a place free: %v/s, want the 2/s that were let in", got)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 type account struct {
 	state accountState
 	base  admission.ID // the first of its ids
+	// former are what base would be by the other keys of the configuration.
+	former []admission.ID
 }
 
 type accountState uint8
@@ -47,7 +49,7 @@ func (v *visit) identify() {
 		return
 	}
 	if name := v.headerAccount(i); len(name) > 0 {
-		v.account = account{accountKnown, admission.ID(v.derived("account", name))}
+		v.account = v.named(name)
 		return
 	}
 	if i.keys == nil {
@@ -57,7 +59,7 @@ func (v *visit) identify() {
 		name, err := i.keys.Account(v.g.life, raw, &i.JWT, v.now/1e6)
 		switch {
 		case err == nil:
-			v.account = account{accountKnown, admission.ID(v.derived("account", []byte(name)))}
+			v.account = v.named([]byte(name))
 			return
 		case errors.Is(err, identity.ErrNoKeys):
 			v.account.state = accountUnclear
@@ -66,6 +68,20 @@ func (v *visit) identify() {
 			v.g.metrics.rejectAccount(token.Reason(err))
 		}
 	}
+}
+
+// named is the account of that name.
+func (v *visit) named(name []byte) account {
+	a := account{state: accountKnown}
+	for i, key := range v.state.options.AccountKeys {
+		id := admission.ID(v.derivedBy(key, "account", name))
+		if i == 0 {
+			a.base = id
+		} else {
+			a.former = append(a.former, id)
+		}
+	}
+	return a
 }
 
 // siteTokens are the JWTs of the site's own that a request carries, at most as many as are looked at of one cookie.
@@ -141,14 +157,16 @@ func (v *visit) headerAccount(i *identified) []byte {
 // owns tells whether a waiting token is one of the account that the request names.
 func (v *visit) owns(w *token.Waiting) bool { return v.ours(admission.ID(w.ID)) }
 
-func (v *visit) ours(id admission.ID) bool { return id.Of(v.account.base) }
+func (v *visit) ours(id admission.ID) bool {
+	return id.Of(v.account.base) || slices.ContainsFunc(v.account.former, id.Of)
+}
 
 // place is what asks for this visitor's place, or why there is none for them.
 func (v *visit) place() (admission.Arrival, *problem) {
 	a := admission.Arrival{Client: v.client(), Interval: pace.LongestFirst, Address: v.address()}
 	switch i := v.room.identity; {
 	case v.account.state == accountKnown:
-		a.ID, a.Keyed, a.Account = v.account.base, true, true
+		a.ID, a.Former, a.Keyed, a.Account = v.account.base, v.account.former, true, true
 	case i == nil || i.Anonymous:
 		a.ID = admission.ID(randomID())
 	case v.account.state == accountUnclear:

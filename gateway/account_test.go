@@ -337,6 +337,64 @@ func TestTurningAccountsOnKeepsPlaces(t *testing.T) {
 	}
 }
 
+// Keys are rotated in three steps, gateway by gateway: each account keeps its one place through the first two, and those who came
+// after the switch through the third.
+func TestAccountsOutliveARotationOfKeys(t *testing.T) {
+	t.Parallel()
+	fleet, _ := fleetOf(t, 2, members(policy(0)))
+	k1, k2 := testSecret, []byte("Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0")
+	with := func(b *bench, active []byte, others ...[]byte) {
+		t.Helper()
+		keys := append([][]byte{active}, others...)
+		var ring []token.Key
+		for i, k := range keys {
+			id := "k1"
+			if string(k) == string(k2) {
+				id = "k2"
+			}
+			ring = append(ring, token.Key{ID: id, Alg: token.HS256, Secret: k, Active: i == 0})
+		}
+		o := b.o
+		var err error
+		if o.Ring, err = token.NewRing("anteroom", ring); err != nil {
+			t.Fatal(err)
+		}
+		o.AccountKeys = keys
+		if err := b.Reload(o); err != nil {
+			t.Fatal(err)
+		}
+		b.o = o
+	}
+	ann := fleet[0].call(tickets, as("ann")).code(t, 201)
+	same := func(b *bench, who string, first *answer) {
+		t.Helper()
+		if a := b.call(tickets, as(who)).code(t, 200); a.field("joined_at") != first.field("joined_at") {
+			t.Errorf("%s has another place: %s", who, a.text())
+		}
+		if a := b.call("GET /.waiting-room/sale/status", as(who), bearing(first)).code(t, 200); a.field("state") != "waiting" {
+			t.Errorf("%s with the first device: %s", who, a.text())
+		}
+	}
+	with(fleet[0], k1, k2)
+	with(fleet[1], k1, k2)
+	same(fleet[1], "ann", ann)
+	with(fleet[0], k2, k1) // the other still signs with the former one
+	same(fleet[0], "ann", ann)
+	bob := fleet[0].call(tickets, as("bob")).code(t, 201)
+	same(fleet[1], "bob", bob)
+	eve := fleet[1].call(tickets, as("eve")).code(t, 201)
+	same(fleet[0], "eve", eve)
+	with(fleet[1], k2, k1)
+	same(fleet[1], "ann", ann)
+	same(fleet[1], "eve", eve)
+	with(fleet[0], k2)
+	same(fleet[0], "bob", bob)
+	// As the page on accounts says of a key that is taken away too early.
+	if a := fleet[0].call(tickets, as("ann")).code(t, 201); a.field("joined_at") == ann.field("joined_at") {
+		t.Errorf("by a key that nobody has any more: %s", a.text())
+	}
+}
+
 // Ids that are derived differ by kind, room and words, wherever the boundary between two words stands.
 func TestDerivedIDs(t *testing.T) {
 	t.Parallel()

@@ -247,7 +247,11 @@ func (v *visit) keyedID(key []byte, generation int) token.ID {
 
 // derived is an id of this room that others' words lead to. Domains keep one kind of words from another.
 func (v *visit) derived(domain string, words ...[]byte) token.ID {
-	h := hmac.New(sha256.New, v.state.options.IDKey)
+	return v.derivedBy(v.state.options.IDKey, domain, words...)
+}
+
+func (v *visit) derivedBy(key []byte, domain string, words ...[]byte) token.ID {
+	h := hmac.New(sha256.New, key)
 	field := func(b []byte) {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(b)))

@@ -28,8 +28,11 @@ type Options struct {
 	// LastRequest is how long Shutdown lets connections without a request stay, for one more; 0: not at all.
 	LastRequest time.Duration
 
-	Ring           *token.Ring
-	IDKey          []byte // of the HMAC that derives ids from idempotency keys; the same on every gateway; at least 32 bytes
+	Ring  *token.Ring
+	IDKey []byte // of the HMAC that derives ids from idempotency keys; the same on every gateway; at least 32 bytes
+	// AccountKeys are likewise of ids that are derived from accounts: places are given by the first, and those of the others
+	// are found. Empty: IDKey.
+	AccountKeys    [][]byte
 	Bind           string // BindNone, BindIP, BindUA
 	SameSite       string // SameSiteLax, …
 	TrustedProxies []netip.Prefix

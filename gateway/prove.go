@@ -84,25 +84,11 @@ func (v *visit) askFirst(lost string) {
 
 // shuts refuses where the room gives no places now, before anybody works for one in vain.
 func (v *visit) shuts() bool {
-	line := v.room.line
-	s := line.Snapshot()
-	p, n := &s.Policy, s.Waiting+line.Arriving()+s.Unheard()
-	if s.Gathering() {
-		n += s.Prequeued
+	why := v.room.line.Refuses()
+	if why != admission.Granted {
+		v.reject(why, nil)
 	}
-	var why admission.Refusal
-	switch {
-	case p.Method == admission.Reject, s.Gathering() && line.RedisNow() < p.PrequeueAt:
-		why = admission.Closed
-	case p.Draining:
-		why = admission.Draining
-	case p.Capacity > 0 && n >= p.Capacity:
-		why = admission.Full
-	default:
-		return false
-	}
-	v.reject(why, nil)
-	return true
+	return why != admission.Granted
 }
 
 func (v *visit) missing() string {

@@ -114,6 +114,28 @@ X-Waiting-Room: proof
 	b.call("POST /.waiting-room/free/tickets", "", proof).code(t, 201) // which asks for none
 }
 
+// A proof whose place is used lets its own client repeat the join, and nobody else in.
+func TestAProofIsOfNoUseToAnotherClient(t *testing.T) {
+	t.Parallel()
+	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAlways, Effort: light}})
+	tickets, proof := "POST /.waiting-room/sale/tickets", b.proof("sale")
+	sid := func(a *answer) (c struct{ SID string }) {
+		if err := json.Unmarshal([]byte(claims(t, a.field("pass"))), &c); err != nil || c.SID == "" {
+			t.Fatal(err, a.text())
+		}
+		return c
+	}
+	first := b.call(tickets, from("203.0.113.7"), "", proof).code(t, 201)
+	if again := b.call(tickets, from("203.0.113.7"), "", proof).code(t, 200); sid(again) != sid(first) {
+		t.Errorf("a repeat by its client: %s", again.text())
+	}
+	for _, other := range []string{from("198.51.100.9"), from("203.0.113.7") + "\r\nUser-Agent: another"} {
+		if a := b.call(tickets, other, "", proof).code(t, 409); a.field("code") != "proof_spent" || a.field("pass") != "" || len(a.cookies) != 0 {
+			t.Errorf("%q: %s", other, a.text())
+		}
+	}
+}
+
 // Where no place is given nobody works for one.
 func TestNobodyWorksForARoomThatIsShut(t *testing.T) {
 	t.Parallel()

@@ -131,6 +131,14 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if len(o.IDKey) < 32 {
 		bad(errors.New("tokens: the key of derived ids needs at least 32 bytes"))
 	}
+	if len(o.AccountKeys) == 0 {
+		o.AccountKeys = [][]byte{o.IDKey}
+	}
+	for _, k := range o.AccountKeys {
+		if len(k) < 32 {
+			bad(errors.New("tokens: the keys of accounts' ids need at least 32 bytes"))
+		}
+	}
 	if o.Bind == "" {
 		o.Bind = BindNone
 	}

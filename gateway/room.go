@@ -29,6 +29,7 @@ type line interface {
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
 	Claim(context.Context, admission.Ticket) (admission.Standing, error)
 	Leave(context.Context, admission.Ticket) error
+	Refuses() admission.Refusal
 	Held(context.Context, admission.ID) (admission.State, error)
 	Charge(context.Context) bool
 	sessions

@@ -10,8 +10,8 @@
 -- Groups of nine: kind, id, client, grace, order, seen, ep, fn, ah.
 --   arrive  a new id; order, seen, ep, fn are empty
 --   keyed   likewise, of an id that the store may know
---   account likewise, of an account: id is the first of the ids that it may have (place_of),
---           ep the id of a place that becomes the account's, or ''
+--   account likewise, of an account: id is the first of the ids that it may have (place_of), and behind it, 16 bytes each, the
+--           first of those that it had by other keys, whose places count and of which none is given; ep is the id of a place that becomes the account's, or ''
 --           (U where it waits no longer)
 --   held    the place that an account has, none is given: U where it has none
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
@@ -173,8 +173,13 @@ local function adopt(from, id, grace)
   return true
 end
 
-local function account(kind, base, client, grace, from, ah)
-  local id, wall, alive = place_of(s, p, base)
+local function account(kind, bases, client, grace, from, ah)
+  local id, wall, alive = place_of(s, p, string.sub(bases, 1, 16))
+  for at = 17, #bases, 16 do
+    if alive then break end
+    local former, since, lives = place_of(s, p, string.sub(bases, at, at + 15))
+    if lives then id, wall, alive = former, since, true end
+  end
   local before = joined
   if alive and from ~= '' then adopt(from, nil, grace) end
   if wall then

@@ -112,6 +112,9 @@ func (m *Model) active() int64 {
 	return n
 }
 
+// shut tells whether nobody is let in.
+func (m *Model) shut() bool { return m.P.Paused || m.P.Method == admission.Reject }
+
 func (m *Model) waiting() int {
 	n := 0
 	for _, p := range m.Line {
@@ -223,7 +226,7 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	if gathering {
 		return m.gather(now, a.ID)
 	}
-	if !m.P.Paused && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
+	if !m.shut() && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
 		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
 		meter.Take(1)
 		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
@@ -244,23 +247,43 @@ const (
 	month      = 31 * 24 * 3600 * 1_000_000
 )
 
-// Account is a device of an account, whose first id is the arrival's: the place that it has, or a new one.
+// Account is a device of an account, whose first id is the arrival's: the place that it has, one under another key too, or a
+// new one.
 func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
 	now := m.Room()
 	m.Refill()
-	free, alive := -1, false
-	base := a.ID
+	id, alive, active := m.placeOf(now, a.ID)
+	for i := 0; i < len(a.Former) && !alive; i++ {
+		if other, lives, in := m.placeOf(now, a.Former[i]); lives {
+			id, alive, active = other, true, in
+		}
+	}
+	switch {
+	case active:
+		m.adopt(now, a, nil)
+		return admission.Active, id, false
+	case alive:
+		m.adopt(now, a, nil)
+	case a.Held:
+		return admission.Ended, a.ID, false
+	case a.From != (admission.ID{}):
+		if m.adopt(now, a, &id) {
+			return admission.Waiting, id, true
+		}
+		return admission.Ended, a.ID, false
+	}
+	a.ID = id
+	return m.Arrive(a), id, !alive
+}
+
+// placeOf finds what an account has by the first of its ids: the id, whether it is alive, and whether it is a session; else the id
+// of a new one.
+func (m *Model) placeOf(now int64, base admission.ID) (id admission.ID, alive, active bool) {
+	free := -1
 	for n := range accountIDs {
 		id = base
 		id[len(id)-1] += byte(n)
-		if m.Sessions[id] > now {
-			if g := m.Grants[base]; g != nil && id != base {
-				g.ForgetAt = max(g.ForgetAt, now+month)
-			}
-			m.adopt(now, a, nil)
-			return admission.Active, id, false
-		}
-		if m.place(now, id) != nil {
+		if active = m.Sessions[id] > now; active || m.place(now, id) != nil {
 			alive = true
 			break
 		}
@@ -279,23 +302,11 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 	if g := m.Grants[base]; g != nil && (id != base || !alive) { // the first is remembered, so that the others are found
 		g.ForgetAt = max(g.ForgetAt, now+month)
 	}
-	switch {
-	case alive:
-		m.adopt(now, a, nil)
-	case a.Held:
-		return admission.Ended, base, false
-	default:
+	if !alive {
 		id = base
 		id[len(id)-1] += byte(free)
-		if a.From != (admission.ID{}) {
-			if m.adopt(now, a, &id) {
-				return admission.Waiting, id, true
-			}
-			return admission.Ended, base, false
-		}
 	}
-	a.ID = id
-	return m.Arrive(a), id, !alive
+	return id, alive, active
 }
 
 // adopt ends a ticket that waits, in favour of an account: its place, where to is not nil, becomes that id's.
@@ -471,7 +482,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 		return nil
 	}
 	var k int64
-	if gathering, _ := m.draw(now); !m.P.Paused && !gathering {
+	if gathering, _ := m.draw(now); !m.shut() && !gathering {
 		k = meter.Available()
 		if m.P.MaxActive > 0 {
 			k = min(k, m.P.MaxActive-m.active())

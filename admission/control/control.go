@@ -8,6 +8,7 @@ import (
 // Health is how an origin was of late.
 type Health struct {
 	Requests, Errors int64
+	Span             time.Duration // that the requests are of; 0: unknown
 	P95              time.Duration // of those that did not fail; 0 without any
 	Score            float64       // 0 (unhealthy) to 1, from outside, such as Prometheus
 	Scored           bool          // there is a Score

@@ -95,10 +95,11 @@ func TestAlwaysWithinBounds(t *testing.T) {
 		}
 		p.MaxRate = p.MinRate + rapid.Int64Range(0, 1_000_000_000).Draw(t, "range")
 		s := State{Rate: whole.Draw(t, "rate"), Level: Level(rapid.IntRange(0, 3).Draw(t, "level")), At: whole.Draw(t, "at"), Cut: whole.Draw(t, "cut"),
-			From: whole.Draw(t, "from"), Ceiling: whole.Draw(t, "ceiling"), P95: whole.Draw(t, "last p95"), Slope: whole.Draw(t, "slope"), Baseline: whole.Draw(t, "baseline"), Pain: whole.Draw(t, "pain"), Better: whole.Draw(t, "better"),
+			Ceiling: whole.Draw(t, "ceiling"), Good: whole.Draw(t, "good"), Each: whole.Draw(t, "each"), Learned: whole.Draw(t, "learned"), Lagged: whole.Draw(t, "lagged"),
+			P95: whole.Draw(t, "last p95"), Slope: whole.Draw(t, "slope"), Baseline: whole.Draw(t, "baseline"), Better: whole.Draw(t, "better"),
 			Raised: whole.Draw(t, "raised"), Hold: whole.Draw(t, "hold")}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			h := Health{Requests: whole.Draw(t, "requests"), Errors: whole.Draw(t, "errors"), P95: time.Duration(whole.Draw(t, "p95")),
+			h := Health{Requests: whole.Draw(t, "requests"), Errors: whole.Draw(t, "errors"), Span: time.Duration(whole.Draw(t, "span")), P95: time.Duration(whole.Draw(t, "p95")),
 				Score: number.Draw(t, "score"), Scored: rapid.Bool().Draw(t, "scored")}
 			s = Next(p, s, whole.Draw(t, "now"), h, Usage{Rate: number.Draw(t, "usage"), Wanted: rapid.Bool().Draw(t, "wanted")})
 			if s.Rate < p.MinRate || s.Rate > p.MaxRate {
@@ -123,7 +124,7 @@ func TestAnotherGoesOn(t *testing.T) {
 		a := State{Rate: 50_000}
 		b := a
 		for now := int64(1_000_000); now < 60_000_000; now += 1_000_000 {
-			h := Health{Requests: 100, Errors: rapid.Int64Range(0, 10).Draw(t, "errors"), P95: time.Duration(rapid.IntRange(1, 400).Draw(t, "p95")) * time.Millisecond}
+			h := Health{Requests: 100, Errors: rapid.Int64Range(0, 10).Draw(t, "errors"), Span: 3 * time.Second, P95: time.Duration(rapid.IntRange(1, 400).Draw(t, "p95")) * time.Millisecond}
 			a, b = Next(p, a, now, h, Usage{Rate: 100, Wanted: true}), Next(p, b, now, h, Usage{Rate: 100, Wanted: true})
 			text, _ := b.MarshalText()
 			b = State{}
@@ -242,7 +243,7 @@ func FuzzHistogram(f *testing.F) {
 		if err != nil || !bytes.Equal(again, text) {
 			t.Fatalf("%q is written as %q, %v", text, again, err)
 		}
-		if p := h.P95(); p < 0 || h.Health().ErrorRate() > 1 {
+		if p := h.P95(); p < 0 || h.Health(0).ErrorRate() > 1 {
 			t.Fatalf("%q: p95 %v", text, p)
 		}
 	})

@@ -98,9 +98,9 @@ func (h *Histogram) quantile(q float64) time.Duration {
 	return time.Duration(lower(buckets-1)) * time.Microsecond
 }
 
-// Health is what the histogram says of the origin.
-func (h *Histogram) Health() Health {
-	return Health{Requests: h.Requests, Errors: h.Errors, P95: h.P95()}
+// Health is what the histogram of that span says of the origin.
+func (h *Histogram) Health(span time.Duration) Health {
+	return Health{Requests: h.Requests, Errors: h.Errors, Span: span, P95: h.P95()}
 }
 
 // MostText bounds the text of a histogram.

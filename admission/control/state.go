@@ -14,13 +14,15 @@ type State struct {
 	At    int64 `json:"at"`    // of the last call
 
 	// Of the gradient.
-	Cut      int64 `json:"cut,omitempty"`      // when it was cut last
-	From     int64 `json:"from,omitempty"`     // and from what
-	Ceiling  int64 `json:"ceiling,omitempty"`  // the rate at which the origin was overloaded last; 0: none is known
+	Ceiling  int64 `json:"ceiling,omitempty"`  // what the origin bore when it was overloaded last; 0: none is known
+	Good     int64 `json:"good,omitempty"`     // the most that it has borne, and may bear again
+	Each     int64 `json:"each,omitempty"`     // requests that an admission leads to, thousandths
+	Learned  int64 `json:"learned,omitempty"`  // looks that Each is of, up to learning
+	Lagged   int64 `json:"lagged,omitempty"`   // admissions a second some seconds ago, thousandths
 	P95      int64 `json:"p95,omitempty"`      // µs, of the last call
 	Slope    int64 `json:"slope,omitempty"`    // µs a second by which that grows
 	Baseline int64 `json:"baseline,omitempty"` // µs; p95 of a healthy origin, frozen while it is not
-	Pain     int64 `json:"pain,omitempty"`     // how far it was beyond its targets when that was looked at last, thousandths
+	Cut      int64 `json:"cut,omitempty"`      // when it was cut blindly last, or when a queue was seen to drain
 
 	// Of the steps.
 	Better int64 `json:"better,omitempty"` // since when the origin looks better than Level
@@ -62,7 +64,7 @@ const latest = 1 << 60
 
 // clean drops what cannot be: a text may come from a store that others write to, and from a clock that was ahead.
 func (s State) clean(now int64) State {
-	for _, v := range []*int64{&s.Rate, &s.At, &s.Cut, &s.From, &s.Ceiling, &s.P95, &s.Baseline, &s.Pain, &s.Better, &s.Raised, &s.Hold} {
+	for _, v := range []*int64{&s.Rate, &s.At, &s.Ceiling, &s.Good, &s.Each, &s.Learned, &s.Lagged, &s.P95, &s.Baseline, &s.Cut, &s.Better, &s.Raised, &s.Hold} {
 		*v = min(latest, max(0, *v))
 	}
 	s.Slope = min(1e9, max(-1e9, s.Slope))

@@ -29,6 +29,7 @@ type Draw struct {
 type ticket struct {
 	id    admission.ID
 	order int64 // 0: not claimed
+	seen  int64 // of a token from before the opening, that has no order: when it was confirmed; 0: not known
 	nonce string
 }
 
@@ -178,11 +179,17 @@ func (d *Draw) token(token, nonce string) error {
 	}
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])
 	var claims struct {
-		JTI string `json:"jti"`
-		Ord int64  `json:"ord"`
+		JTI  string `json:"jti"`
+		Ord  int64  `json:"ord"`
+		Ep   string `json:"ep"`
+		Seen int64  `json:"seen"`
 	}
 	if err != nil || json.Unmarshal(text, &claims) != nil {
 		return errors.New("is not a token: its claims are not JSON in base64url")
 	}
-	return d.add(claims.JTI, ticket{order: max(0, claims.Ord), nonce: nonce})
+	t := ticket{order: max(0, claims.Ord), nonce: nonce}
+	if t.order == 0 && claims.Ep != "" && claims.Ep != "?" {
+		t.seen = claims.Seen
+	}
+	return d.add(claims.JTI, t)
 }

@@ -43,11 +43,18 @@ func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 	}
 	check("span is the time from prequeue_at to opens_at, or an hour", d.span == published.Span(), d.span, published.Span())
 
-	lines := make([]line, 0, len(d.tickets))
+	confirmed := map[admission.ID]bool{} // before the opening, as their tokens say
 	for _, t := range d.tickets {
-		l := d.judge(t)
-		if l.wrong {
+		confirmed[t.id] = confirmed[t.id] || t.seen > 0
+	}
+	lines, late := make([]line, 0, len(d.tickets)), 0
+	for _, t := range d.tickets {
+		l := d.judge(t, confirmed[t.id])
+		switch {
+		case l.wrong:
 			wrong++
+		case l.order >= d.drawn:
+			late++
 		}
 		lines = append(lines, l)
 	}
@@ -57,10 +64,13 @@ func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 	for _, l := range lines {
 		fmt.Fprintf(w, "%s  %d  %s\n", l.id, l.served(), l.verdict)
 	}
-	if wrong == 0 {
-		fmt.Fprintln(w, "all is as it was drawn")
-	} else {
+	switch {
+	case wrong > 0:
 		fmt.Fprintf(w, "%d wrong\n", wrong)
+	case late > 0: // drawn itself is the operator's word
+		fmt.Fprintf(w, "nothing is wrong, and %d of %d tickets were not drawn; add the token that each had before the opening to see that\n", late, len(lines))
+	default:
+		fmt.Fprintln(w, "all is as it was drawn")
 	}
 	return wrong, w.Flush()
 }
@@ -73,13 +83,18 @@ func (l *line) served() int64 {
 	return l.computed
 }
 
-func (d *Draw) judge(t ticket) line {
+// judge tells whether a ticket is as it was drawn; confirmed: a token of it says that it was confirmed before the opening.
+func (d *Draw) judge(t ticket, confirmed bool) line {
 	l := line{ticket: t, computed: admission.DrawnOrder(d.seed, t.id, d.drawn, d.span)}
 	switch {
+	case t.seen > d.drawn:
+		l.verdict, l.wrong = fmt.Sprintf("WRONG: a token without an order was confirmed at %d, after drawn", t.seen), true
 	case t.order == 0:
 		l.verdict = "drawn (nothing is claimed)"
 	case t.order == l.computed:
 		l.verdict = "as drawn"
+	case t.order >= d.drawn && confirmed:
+		l.verdict, l.wrong = fmt.Sprintf("WRONG: it was confirmed before the opening, and the draw gives %d", l.computed), true
 	case t.order >= d.drawn:
 		l.verdict = "not drawn: it came, or was confirmed, after the opening"
 	default:

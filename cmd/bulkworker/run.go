@@ -119,7 +119,7 @@ func (w *worker) build() error {
 			Count: count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
 			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
 		},
-		Pace: pace(cfg), People: w.gateways.OriginHealth,
+		Pace: pace(cfg), People: w.gateways,
 		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,
 		Callback: w.callbacks.post, CallbackBody: api.CallbackBody, Metrics: w.metrics, Log: w.log,
 	})

@@ -24,7 +24,7 @@ var prefaces = map[string]proxy.Preface{"v1": proxy.PrefaceV1, "v2": proxy.Prefa
 
 // gatewayOptions is what the configuration says, in the gateway's words.
 func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry prometheus.Registerer, access io.Writer, log *slog.Logger) (gateway.Options, error) {
-	ring, idKey, err := s.keys(cfg)
+	ring, idKey, accounts, err := s.keys(cfg)
 	if err != nil {
 		return gateway.Options{}, err
 	}
@@ -36,7 +36,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 			Header: int(l.Header), Target: int(l.Target), Headers: l.Headers, HeaderTimeout: l.HeaderTimeout,
 			BodyIdle: l.BodyIdle, WriteIdle: l.WriteIdle, Idle: l.Idle,
 		},
-		Ring: ring, IDKey: idKey, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
+		Ring: ring, IDKey: idKey, AccountKeys: accounts, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
 		TrustedProxies: cfg.TrustedProxies, ProxyProtocol: prefaces[cfg.ProxyProtocol],
 		LastRequest: min(lastRequest, cfg.ShutdownTimeout/3),
 		TLS:         gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},

@@ -35,6 +35,33 @@ rooms: [{id: sale, hosts: ["shop.example"]}]
 	}
 }
 
+// Accounts' places are given by the active key, wherever it stands, and found by the others; what does not outlive a change of keys
+// goes by the first.
+func TestKeysOfAccountsBeginWithTheActiveOne(t *testing.T) {
+	keys := func(list ...config.Key) (first string, accounts []string) {
+		t.Helper()
+		_, id, all, err := (&store{}).keys(&config.Config{Tokens: config.Tokens{Issuer: "anteroom", Keys: list}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range all {
+			accounts = append(accounts, string(k))
+		}
+		return string(id), accounts
+	}
+	k1 := config.Key{ID: "k1", Alg: "HS256", Secret: "0pX2vRk7Q9-mZt4LwYb8NcUe1HsJdAfG"}
+	k2 := config.Key{ID: "k2", Alg: "HS256", Secret: "Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0"}
+	old, _ := keys(k1)
+	next, _ := keys(k2)
+	first, accounts := keys(k1, config.Key{ID: k2.ID, Alg: k2.Alg, Secret: k2.Secret, Active: true})
+	if first != old || !slices.Equal(accounts, []string{next, old}) {
+		t.Error("the second is active, and does not come first")
+	}
+	if first, accounts = keys(config.Key{ID: k1.ID, Alg: k1.Alg, Secret: k1.Secret, Active: true}, k2); first != old || !slices.Equal(accounts, []string{old, next}) {
+		t.Error("the first is active, and does not come first")
+	}
+}
+
 func TestNeedRestart(t *testing.T) {
 	old, next := &config.Config{Listen: ":8080"}, &config.Config{Listen: ":8081"}
 	next.Store.Prefix = "other"

@@ -39,24 +39,34 @@ func openStore(ctx context.Context, c config.Store, log *slog.Logger) (*store, e
 	return s, nil
 }
 
-// keys gives the ring of the configuration, or of the embedded store's own key,
-// and the key of the ids that are derived from others' words.
-func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, err error) {
+// keys gives the ring of the configuration, or of the embedded store's own key; the key of the ids that are derived from
+// others' words; and those of accounts' ids, the active key's first.
+func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, accounts [][]byte, err error) {
 	keys, err := tokenKeys(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if len(keys) == 0 {
 		keys = []token.Key{{ID: s.keyID, Alg: "HS256", Secret: s.keyText, Active: true}}
 	}
 	if ring, err = token.NewRing(cfg.Tokens.Issuer, keys); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	// The first key, active or not: it outlives the rotation that adds another.
-	material := keys[0].Secret
-	if len(material) == 0 {
-		material = keys[0].Private.Seed()
+	for i := range keys {
+		material := keys[i].Secret
+		if len(material) == 0 {
+			material = keys[i].Private.Seed()
+		}
+		key, err := hkdf.Key(sha256.New, material, nil, "anteroom ids", 32)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if i == 0 { // active or not: it outlives the rotation that adds another
+			idKey = key
+		}
+		if accounts = append(accounts, key); keys[i].Active {
+			accounts[0], accounts[i] = accounts[i], accounts[0]
+		}
 	}
-	idKey, err = hkdf.Key(sha256.New, material, nil, "anteroom ids", 32)
-	return ring, idKey, err
+	return ring, idKey, accounts, nil
 }

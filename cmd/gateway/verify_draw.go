@@ -28,7 +28,7 @@ FILE (- for stdin) holds JSON values, one after another or in arrays, in any ord
   tickets: {"id": …, "order": …, "nonce": …}, whole waiting tokens as strings, or answers with a "token";
            order (what the token claims as ord) and nonce (with which you joined) may be left out
 
-Exit codes: 0 all is as it was drawn, 1 something is not, 2 the file does not say enough.`,
+Exit codes: 0 nothing contradicts the draw, 1 something does, 2 the file does not say enough.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := io.Reader(cmd.InOrStdin())

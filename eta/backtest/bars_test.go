@@ -38,11 +38,11 @@ func contenders(t testing.TB, names ...string) []Contender {
 // TestBars holds the estimators to what is promised of them, in every synthetic sale; make eta prints the same table.
 func TestBars(t *testing.T) {
 	names := []string{"window", "fixed", "ema", "hourly", "model"}
-	sales := Synthetic(1)
+	sales := Synthetic(HeldOut)
 	for i := range sales { // shorter, for the time that it takes
 		sales[i].Seconds = min(sales[i].Seconds*5/6, 10*3600)
 	}
-	rows := Table(sales, 1, contenders(t, names...))
+	rows := Table(sales, HeldOut, contenders(t, names...))
 	var table strings.Builder
 	if err := Print(&table, rows); err != nil {
 		t.Fatal(err)

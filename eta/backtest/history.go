@@ -13,12 +13,15 @@ import (
 // Minute is a line of a room's history, as gateway eta export writes it: NDJSON, one object a minute.
 type Minute struct {
 	Room       string    `json:"room"`
-	At         time.Time `json:"at"`         // begin of the minute
-	Joins      int64     `json:"joins"`      // places taken
-	Admissions int64     `json:"admissions"` // let in
-	Abandoned  int64     `json:"abandoned"`  // places given up, or lost by absence
-	Waiting    int64     `json:"waiting"`    // people in line at its end
-	Rate       float64   `json:"rate"`       // of the policy at its end, visitors/s
+	At         time.Time `json:"at"`                   // begin of the minute
+	Joins      int64     `json:"joins"`                // places taken
+	Admissions int64     `json:"admissions"`           // let in
+	Abandoned  int64     `json:"abandoned"`            // places given up, or lost by absence
+	Waiting    int64     `json:"waiting"`              // people in line at its end
+	Rate       float64   `json:"rate"`                 // of the policy at its end, visitors/s
+	MaxActive  int64     `json:"max_active,omitempty"` // at its end; 0: no limit
+	Active     int64     `json:"active,omitempty"`     // counted against it, at its end
+	Paused     float64   `json:"paused_seconds,omitempty"`
 	WaitP50    float64   `json:"wait_p50_seconds"`
 	WaitP90    float64   `json:"wait_p90_seconds"`
 }
@@ -76,7 +79,8 @@ func ReadHistory(r io.Reader) ([]Sale, error) {
 }
 
 func (m *Minute) check() error {
-	for name, n := range map[string]int64{"joins": m.Joins, "admissions": m.Admissions, "abandoned": m.Abandoned, "waiting": m.Waiting} {
+	for name, n := range map[string]int64{"joins": m.Joins, "admissions": m.Admissions, "abandoned": m.Abandoned, "waiting": m.Waiting,
+		"max_active": m.MaxActive, "active": m.Active} {
 		if n < 0 || n > maxCount {
 			return fmt.Errorf("%s %d is not from 0 to %d", name, n, maxCount)
 		}
@@ -86,14 +90,17 @@ func (m *Minute) check() error {
 		return errors.New("room is missing, or longer than 63 characters")
 	case m.At.Year() < 2000 || m.At.Year() > 9999 || m.At.Unix()%60 != 0:
 		return fmt.Errorf("at %s is not the begin of a minute", m.At.Format(time.RFC3339))
+	case !(m.Paused >= 0 && m.Paused <= 60):
+		return fmt.Errorf("paused_seconds %v is not from 0 to 60", m.Paused)
 	case !(m.Rate >= 0 && m.Rate <= 1e6):
 		return fmt.Errorf("rate %v is not from 0 to 1000000", m.Rate)
 	}
 	return nil
 }
 
-// recorded is a sale in which as many come, leave and are let in as did in each minute, evenly over it. Its line begins as
-// it was at the end of the first minute.
+// recorded is a sale in which as many come, leave and are let in as did in each minute, evenly over it, or over what of it
+// was no pause: that lies at its begin where the minute before ended in one, else at its end. Its line begins as it was at the
+// end of the first minute.
 func recorded(room string, minutes []Minute) (Sale, error) {
 	slices.SortStableFunc(minutes, func(a, b Minute) int { return a.At.Compare(b.At) })
 	first, last := minutes[0], minutes[len(minutes)-1]
@@ -119,14 +126,30 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 		}
 		rate = all[i].Rate
 	}
+	pauses := make([][2]float64, n) // s of the minute, from and until
+	for i := range all {
+		if p := all[i].Paused; p > 0 {
+			pauses[i] = [2]float64{60 - p, 60}
+			if i > 0 && pauses[i-1][1] == 60 {
+				pauses[i] = [2]float64{0, p}
+			}
+		}
+	}
+	minute := func(t float64) int { return min(max(int(t/60), 0), n-1) }
+	paused := func(t float64) bool {
+		i := minute(t)
+		return t-float64(60*i) >= pauses[i][0] && t-float64(60*i) < pauses[i][1]
+	}
 	by := func(get func(*Minute) float64) func(float64) float64 {
-		return func(t float64) float64 { return get(&all[min(max(int(t/60), 0), n-1)]) }
+		return func(t float64) float64 { return get(&all[minute(t)]) }
 	}
 	return Sale{
 		Name: room, Start: first.At.Add(time.Minute), Seconds: float64(60 * n), Tick: 0.5, Initial: first.Waiting, Exact: true,
 		Arrivals: by(func(m *Minute) float64 { return float64(m.Joins) / 60 }),
-		Flow:     by(func(m *Minute) float64 { return float64(m.Admissions) / 60 }),
+		Flow:     by(func(m *Minute) float64 { return float64(m.Admissions) / max(60-m.Paused, 1) }),
 		Losses:   by(func(m *Minute) float64 { return float64(m.Abandoned) / 60 }),
 		Rate:     by(func(m *Minute) float64 { return m.Rate }),
+		Paused:   paused,
+		Full:     func(t float64) (limit, active int64) { m := &all[minute(t)]; return m.MaxActive, m.Active },
 	}, nil
 }

@@ -58,6 +58,8 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 		strings.Replace(good, `"rate":10`, `"rate":1e9`, 1):    "rate",
 		strings.Replace(good, `"room":"sale"`, `"room":""`, 1): "room",
 		strings.Replace(good, "10:00:00", "10:00:07", 1):       "minute",
+		strings.Replace(good, "{", `{"paused_seconds":61,`, 1): "paused_seconds",
+		strings.Replace(good, "{", `{"active":-1,`, 1):         "active",
 		strings.Repeat(" ", maxLine+1):                         "line 1",
 	} {
 		if _, err := ReadHistory(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
@@ -114,12 +116,53 @@ func TestExamplesSayWhatCame(t *testing.T) {
 func TestATableForPrograms(t *testing.T) {
 	s := Synthetic(1)[0]
 	s.Seconds, s.Initial = 300, 1000
-	rows := Table([]Sale{s, s}, 1, window())
-	if len(rows) != 1 {
-		t.Fatalf("%d rows of one sale played twice", len(rows))
+	rows := Table([]Sale{s, s}, 1, append(window(), Contender{Name: "model", Estimator: eta.Modelled{}}))
+	if len(rows) != 2 {
+		t.Fatalf("%d rows of one sale that two estimators play twice", len(rows))
+	}
+	var table strings.Builder
+	if err := Print(&table, rows); err != nil || rows[0].Score.Stood != 0 || !strings.Contains(table.String(), "steady, model: window stood in") {
+		t.Errorf("a model that is missing is not mentioned: %v\n%s", err, table.String())
 	}
 	text, err := json.Marshal(rows[0])
 	if err != nil || !strings.Contains(string(text), `"sale":"steady","estimator":"window"`) || strings.Contains(string(text), "after_step") {
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestARecordedPauseAndLimitAreSeen: a pause of 90 s over two minutes is one, in which nobody is let in and nothing is said;
+// the limit of active visitors is what it was.
+func TestARecordedPauseAndLimitAreSeen(t *testing.T) {
+	var b strings.Builder
+	for i := range 12 {
+		m := Minute{Room: "sale", At: time.Date(2026, 1, 5, 10, i, 0, 0, time.UTC), Joins: 600, Admissions: 600, Waiting: 1500, Rate: 50, MaxActive: 700, Active: 690}
+		switch i {
+		case 5:
+			m.Paused, m.Admissions = 60, 0
+		case 6:
+			m.Paused, m.Admissions, m.MaxActive = 30, 300, 0
+		}
+		if err := json.NewEncoder(&b).Encode(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sales, err := ReadHistory(strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sales[0] // which begins with the second minute
+	for at, want := range map[float64]bool{239: false, 240: true, 299: true, 300: true, 329: true, 330: false} {
+		if s.Paused(at) != want {
+			t.Errorf("paused after %v s: %v", at, !want)
+		}
+	}
+	if limit, active := s.Full(100); limit != 700 || active != 690 || s.Flow(320) != 10 {
+		t.Errorf("%d of %d active, %v/s in a minute that is half a pause", active, limit, s.Flow(320))
+	}
+	if limit, _ := s.Full(310); limit != 0 {
+		t.Errorf("a limit of %d where there was none", limit)
+	}
+	if score := Run(s, 1, window())[0]; score.Unknown < 50 {
+		t.Errorf("%d times nothing was said, in a pause of 90 s", score.Unknown)
 	}
 }

@@ -276,6 +276,9 @@ func (l *line) input() eta.Input {
 		Waiting: l.waiting, Parked: l.parked, MaxActive: l.sale.Active, Active: int64(len(l.active)),
 		Came: l.came, Gone: l.gone, Admitted: l.admitted, Ahead: l.ahead,
 	}
+	if l.sale.Full != nil {
+		in.MaxActive, in.Active = l.sale.Full(l.t)
+	}
 	if l.head < len(l.all) && l.waiting > 0 {
 		for l.head < len(l.all) && !l.all[l.head].in {
 			l.head++

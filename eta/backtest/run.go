@@ -18,6 +18,7 @@ type Contender struct {
 type Score struct {
 	Asked    int     // estimates that could be held against a wait of at least five seconds
 	Unknown  int     // times that nothing was said
+	Stood    int     // times that window stood in for the estimator
 	Percent  float64 // sum of |promised − real| / real
 	Seconds  float64 // sum of |promised − real|
 	Under    int     // promised less than it took
@@ -32,7 +33,8 @@ type Score struct {
 
 // Add adds another score.
 func (s *Score) Add(o Score) {
-	s.Asked, s.Unknown, s.Percent, s.Seconds = s.Asked+o.Asked, s.Unknown+o.Unknown, s.Percent+o.Percent, s.Seconds+o.Seconds
+	s.Asked, s.Unknown, s.Stood = s.Asked+o.Asked, s.Unknown+o.Unknown, s.Stood+o.Stood
+	s.Percent, s.Seconds = s.Percent+o.Percent, s.Seconds+o.Seconds
 	s.Under, s.Within, s.Updates, s.Jumps = s.Under+o.Under, s.Within+o.Within, s.Updates+o.Updates, s.Jumps+o.Jumps
 	s.After, s.AfterSum, s.First, s.FirstSum = s.After+o.After, s.AfterSum+o.AfterSum, s.First+o.First, s.FirstSum+o.FirstSum
 }
@@ -121,6 +123,9 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 		ahead := l.before(i)
 		for j, f := range forecasts {
 			told[j] = f.At(ahead)
+			if f.Fallback() != eta.FallbackNone {
+				scores[j].Stood++
+			}
 		}
 		a.at, a.told = append(a.at, l.t), append(a.told, told)
 		if zone != nil && told[0].Known {

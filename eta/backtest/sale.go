@@ -18,12 +18,13 @@ type Sale struct {
 	Flow     func(float64) float64 // visitors/s that something else lets through: what a gateway cannot know
 	Losses   func(float64) float64 // people/s who leave from anywhere in the line
 	Paused   func(float64) bool
-	Leave    float64 // share of visitors who go before their turn, half of them without a word
-	NoShow   float64 // share of visitors who are let in and do not come
-	Active   int64   // max_active; 0: no limit
-	Session  float64 // s, mean length of a session
-	Exact    bool    // arrivals and flow come evenly and not at random
-	Step     float64 // s: when the flow changes; 0: it does not
+	Leave    float64                             // share of visitors who go before their turn, half of them without a word
+	NoShow   float64                             // share of visitors who are let in and do not come
+	Active   int64                               // max_active; 0: no limit
+	Session  float64                             // s, mean length of a session
+	Full     func(float64) (limit, active int64) // as it was recorded; nil: Active, and who is
+	Exact    bool                                // arrivals and flow come evenly and not at random
+	Step     float64                             // s: when the flow changes; 0: it does not
 }
 
 const (

@@ -92,6 +92,9 @@ func (v *Verifier) Close() { v.client.CloseIdleConnections() }
 // Verify asks whether an answer counts, of a visitor at that address and on that host. An answer counts once: providers say
 // of a second question that it is a duplicate.
 func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address, host string) error {
+	if strings.ContainsFunc(token, strange) {
+		return fmt.Errorf("%w: no provider gives such an answer", ErrFailed)
+	}
 	to := c.VerifyURL
 	if to == "" {
 		to = verifiers[c.Provider]
@@ -109,6 +112,12 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address, host 
 		v.mu.Unlock()
 	}
 	return err
+}
+
+// strange tells what no answer of a provider holds. Such a one might be refused by what stands in front of the provider, with
+// a page in place of a judgement, and so pass where on_fail is open.
+func strange(c rune) bool {
+	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("-._~+/=:", c)
 }
 
 func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address, host string) error {

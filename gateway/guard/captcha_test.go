@@ -34,7 +34,7 @@ func provider(t *testing.T) (*httptest.Server, Captcha) {
 			case <-release:
 			case <-r.Context().Done():
 			}
-		case answer == "garbage":
+		case answer == "garbage", strings.ContainsAny(answer, "<' é"):
 			fmt.Fprint(w, "<html>we are sorry</html>")
 		case answer == "redirect":
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
@@ -43,8 +43,8 @@ func provider(t *testing.T) (*httptest.Server, Captcha) {
 			no("invalid-input-response")
 		case answer == "elsewhere":
 			fmt.Fprint(w, `{"success":true,"hostname":"evil.test"}`)
-		case strings.HasPrefix(answer, "score "):
-			fmt.Fprintf(w, `{"success":true,"hostname":"shop.test","score":%s}`, strings.TrimPrefix(answer, "score "))
+		case strings.HasPrefix(answer, "score_"):
+			fmt.Fprintf(w, `{"success":true,"hostname":"shop.test","score":%s}`, strings.TrimPrefix(answer, "score_"))
 		case spent[answer]:
 			no("timeout-or-duplicate")
 		default:
@@ -71,8 +71,8 @@ func TestCaptcha(t *testing.T) {
 		c            Captcha
 		answer, want string
 	}{
-		{c, "a", yes}, {c, "a", no}, {c, "b", yes}, {c, "bad", no}, {c, "elsewhere", no}, {c, "score 0.9", yes}, {c, "score 0.3", no},
-		{c, "5xx", away}, {c, "slow", away}, {c, "garbage", away}, {c, "redirect", away}, {other, "c", away},
+		{c, "a", yes}, {c, "a", no}, {c, "b", yes}, {c, "bad", no}, {c, "elsewhere", no}, {c, "score_0.9", yes}, {c, "score_0.3", no},
+		{c, "5xx", away}, {c, "slow", away}, {c, "garbage", away}, {c, "<script>", no}, {c, "' or 1", no}, {c, "é", no}, {c, "redirect", away}, {other, "c", away},
 	} {
 		err := verify(row.c, row.answer)
 		got := away

@@ -69,14 +69,15 @@ func TestProofsAreALTCHAs(t *testing.T) {
 func TestWhatIsNoProof(t *testing.T) {
 	now := time.Now().Unix()
 	for name, change := range map[string]func(map[string]any){
-		"another number":    func(m map[string]any) { m["number"] = m["number"].(int) + 1 },
-		"a negative one":    func(m map[string]any) { m["number"] = -1 },
-		"a fraction":        func(m map[string]any) { m["number"] = 1.5 },
-		"another algorithm": func(m map[string]any) { m["algorithm"] = "SHA-1" },
-		"no algorithm":      func(m map[string]any) { delete(m, "algorithm") },
-		"another challenge": func(m map[string]any) { m["challenge"] = strings.Repeat("0", 64) },
-		"its capitals":      func(m map[string]any) { m["challenge"] = strings.ToUpper(m["challenge"].(string)) },
-		"another signature": func(m map[string]any) { m["signature"] = strings.Repeat("0", 64) },
+		"another number":           func(m map[string]any) { m["number"] = m["number"].(int) + 1 },
+		"a negative one":           func(m map[string]any) { m["number"] = -1 },
+		"a fraction":               func(m map[string]any) { m["number"] = 1.5 },
+		"another algorithm":        func(m map[string]any) { m["algorithm"] = "SHA-1" },
+		"no algorithm":             func(m map[string]any) { delete(m, "algorithm") },
+		"another challenge":        func(m map[string]any) { m["challenge"] = strings.Repeat("0", 64) },
+		"its capitals":             func(m map[string]any) { m["challenge"] = strings.ToUpper(m["challenge"].(string)) },
+		"its signature's capitals": func(m map[string]any) { m["signature"] = strings.ToUpper(m["signature"].(string)) },
+		"another signature":        func(m map[string]any) { m["signature"] = strings.Repeat("0", 64) },
 		"another key's signature": func(m map[string]any) {
 			m["signature"] = NewProofs([]byte("another room's key")).sign(m["challenge"].(string))
 		},
@@ -102,9 +103,44 @@ func TestWhatIsNoProof(t *testing.T) {
 	if _, err := testProofs.Verify(solved(t, testProofs, now-1, nil), now); !errors.Is(err, ErrExpired) {
 		t.Errorf("a second late: %v, want ErrExpired", err)
 	}
+	if _, err := testProofs.Verify(solved(t, testProofs, now, nil), now); err != nil {
+		t.Errorf("in its last second: %v", err)
+	}
 	for _, payload := range []string{"", "x", "e30=", "bnVsbA==", "W10=", strings.Repeat("A", ProofMost+4)} {
 		if _, err := testProofs.Verify(payload, now); !errors.Is(err, ErrProof) {
 			t.Errorf("%.20q: %v, want ErrProof", payload, err)
+		}
+	}
+}
+
+// Salt and number are hashed as one text, and the time of a challenge is in it: of all the ways to cut that text in two only the
+// one that was given verifies, or the time could be moved (CVE-2025-68113).
+func TestOnlyOneCutOfATextVerifies(t *testing.T) {
+	now := time.Now().Unix()
+	var given string
+	solved(t, testProofs, now+60, func(m map[string]any) {
+		text := fmt.Sprint(m["salt"], m["number"])
+		for i := range len(text) + 1 {
+			for _, number := range []string{text[i:], `"` + text[i:] + `"`, "0" + text[i:], text[i:] + ".0", text[i:] + "e0"} {
+				b := fmt.Sprintf(`{"algorithm":"SHA-256","challenge":%q,"salt":%q,"signature":%q,"number":%s}`, m["challenge"], text[:i], m["signature"], number)
+				if _, err := testProofs.Verify(base64.StdEncoding.EncodeToString([]byte(b)), now); err == nil {
+					given += fmt.Sprint(text[:i], "|", number)
+				} else if !errors.Is(err, ErrProof) {
+					t.Errorf("%s: %v", b, err)
+				}
+			}
+		}
+		if want := fmt.Sprint(m["salt"], "|", m["number"]); given != want {
+			t.Errorf("these verify: %s; want %s", given, want)
+		}
+	})
+	// A salt of ours ends in a mark. One without it is not, whoever has signed it.
+	for salt, want := range map[string]error{"ab?expires=9999999999&": nil, "ab?expires=9999999999": ErrProof, "ab&": ErrProof, "ab?expires=&": ErrProof} {
+		sum := sha256.Sum256([]byte(salt + "7"))
+		challenge := hex.EncodeToString(sum[:])
+		b := fmt.Appendf(nil, `{"algorithm":"SHA-256","challenge":%q,"salt":%q,"signature":%q,"number":7}`, challenge, salt, testProofs.sign(challenge))
+		if _, err := testProofs.Verify(base64.StdEncoding.EncodeToString(b), now); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", salt, err, want)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
 
 	"github.com/anteroom/anteroom/gateway/guard"
@@ -98,6 +100,32 @@ func TestSearchIsNotContentWithTheFirstRounds(t *testing.T) {
 			if got := found(t, ctx, salt, other, 200000, 0, 1); got != -1 {
 				t.Errorf("%d has another hash", got)
 			}
+		})
+	}
+}
+
+// What a browser pays: the processor's seconds of an average proof at the default, by one worker. It includes compiling.
+func BenchmarkSearch(b *testing.B) {
+	for name, change := range map[string]func([]byte) []byte{"WebAssembly": withoutPlain(b), "plain": withoutWebAssembly(b)} {
+		b.Run(name, func(b *testing.B) {
+			ctx := searcher(b, change)
+			used := func() (seconds float64) {
+				info, err := chromedp.CallBrowser(ctx, systeminfo.GetProcessInfo, cdp.Empty{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, process := range info.ProcessInfo {
+					seconds += process.CPUTime
+				}
+				return seconds
+			}
+			before := used()
+			for b.Loop() {
+				if n := found(b, ctx, salt, make([]byte, 32), 12_000_000, 0, 1); n != -1 {
+					b.Fatalf("%d has a hash of zeros", n)
+				}
+			}
+			b.ReportMetric((used()-before)/float64(b.N), "CPUs/place")
 		})
 	}
 }

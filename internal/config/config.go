@@ -231,9 +231,9 @@ type Guard struct {
 }
 
 type Proof struct {
-	Number   int64 `koanf:"number" default:"8000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client tries for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of a laptop's browser."`
+	Number   int64 `koanf:"number" default:"24000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client tries for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of a processor, whether a browser or a program computes."`
 	JoinRate Rate  `koanf:"join_rate" default:"50" min:"0.001" max:"1000000" unit:"joins/s" doc:"Joins a second, over all gateways, up to which the number stays; each doubling doubles it."`
-	Most     int64 `koanf:"most" default:"64000000" min:"1000" max:"100000000" unit:"hashes" doc:"Where the doubling ends."`
+	Most     int64 `koanf:"most" default:"96000000" min:"1000" max:"100000000" unit:"hashes" doc:"Where the doubling ends."`
 }
 
 type Captcha struct {

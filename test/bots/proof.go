@@ -39,7 +39,7 @@ func solve(ctx context.Context, challenge, salt string, most int64) (int64, erro
 	if err != nil || len(want) != sha256.Size {
 		return 0, fmt.Errorf("%q is no challenge", challenge)
 	}
-	target, text := [sha256.Size]byte(want), []byte(salt)
+	target, text := [sha256.Size]byte(want), append(make([]byte, 0, len(salt)+20), salt...) // with room for the digits
 	for n := range most + 1 {
 		if n&0xffff == 0 && ctx.Err() != nil {
 			return 0, ctx.Err()

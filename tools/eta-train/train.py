@@ -2,17 +2,21 @@
 """Train a model for eta.estimator: model.
 
 Reads the examples that `gateway eta backtest --examples FILE` has written, learns by what factor the estimator window is
-wrong, and writes the model to standard output. Needs numpy and scikit-learn (Debian: python3-sklearn). The same examples
+wrong, and writes the model to --out or standard output. Needs numpy and scikit-learn (Debian: python3-sklearn). The same examples
 and seed give the same trees.
 """
 
 import argparse
 import datetime
 import json
+import os
 import sys
 
-import numpy as np
-from sklearn.ensemble import GradientBoostingRegressor
+try:
+    import numpy as np
+    from sklearn.ensemble import GradientBoostingRegressor
+except ImportError as e:
+    sys.exit(f"{e}: {sys.executable} has no numpy and scikit-learn; on Debian apt-get install python3-sklearn and run this with /usr/bin/python3, or use make eta-train")
 
 FEATURES = ["log_seconds", "hour", "hour_then", "minute", "five", "quarter", "used", "full", "gone"]
 MOST = 1.5  # a wait is changed by at most e^1.5 either way
@@ -54,6 +58,7 @@ def tree(estimator, rate):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     p.add_argument("files", nargs="+", metavar="FILE", help="examples, NDJSON; - for standard input")
+    p.add_argument("--out", metavar="MODEL", help="where to write the model, whole or not at all (default: standard output)")
     p.add_argument("--trees", type=int, default=90, help="trees (default 90)")
     p.add_argument("--depth", type=int, default=4, help="splits from root to leaf (default 4)")
     p.add_argument("--rate", type=float, default=0.1, help="learning rate (default 0.1)")
@@ -71,15 +76,20 @@ def main():
     off = lambda log: float(np.mean(np.abs(np.exp(-log) - 1)))  # |promised - real| / real
     print(f"{len(y)} examples; mean absolute percentage error on a fifth of them that was not learnt from: "
           f"{100 * off(y[test]):.1f} % as window has it, {100 * off(y[test] - model.predict(x[test])):.1f} % with the model", file=sys.stderr)
-    json.dump({
+    text = json.dumps({
         "format": "anteroom-eta-model", "version": 1,
         "trained_at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "features": FEATURES,
         "low": [float(v) for v in x.min(axis=0)], "high": [float(v) for v in x.max(axis=0)],
         "base": float(model.init_.constant_[0][0]), "most": MOST,
         "trees": [tree(e[0], a.rate) for e in model.estimators_],
-    }, sys.stdout, separators=(",", ":"))
-    print()
+    }, separators=(",", ":"))
+    if not a.out:
+        print(text)
+        return
+    with open(a.out + ".new", "w", encoding="utf-8") as f:
+        print(text, file=f)
+    os.replace(a.out + ".new", a.out)
 
 
 if __name__ == "__main__":
