@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -215,6 +216,37 @@ func TestAdaptiveFollowsTheOrigin(t *testing.T) {
 	site.set(1000, well)
 	low := limit()
 	until(t, "the rate grows again", func() bool { low = min(low, limit()); return limit() > low*1.2 })
+}
+
+// In mode step the rate is the greatest, the least or halfway, and comes back a step at a time.
+func TestStepsFollowTheOrigin(t *testing.T) {
+	t.Parallel()
+	const well, slow = 20 * time.Millisecond, 3 * time.Second
+	site := newBusyOrigin(t, 1000)
+	site.set(1000, well)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(
+		"admission: {strategy: adaptive, mode: step, rate: 20, min_rate: 8, max_rate: 40, target_p95: 800ms}")}})
+	newThrong(t, g, 30)
+	seen := map[float64]bool{}
+	comesTo := func(want float64) func() bool {
+		return func() bool {
+			rate, ok := metric(t, g, "anteroom_rate_limit")
+			seen[rate] = seen[rate] || ok
+			return rate == want
+		}
+	}
+	until(t, "all that is allowed, while the origin is well", comesTo(40))
+	site.set(1000, slow)
+	until(t, "the least", comesTo(8))
+	clear(seen)
+	site.set(1000, well)
+	until(t, "all again", comesTo(40))
+	if want := map[float64]bool{8: true, 24: true, 40: true}; !maps.Equal(seen, want) {
+		t.Errorf("on the way back the rates were %v", seen)
+	}
+	if a := adminOf(t, g).get("rooms/sale").want(http.StatusOK); !strings.Contains(a.body, `"mode":"step"`) && !strings.Contains(a.body, `"mode": "step"`) {
+		t.Errorf("operators are told %s", a.body)
+	}
 }
 
 // TestAdaptiveSettles is the real thing, four and a half minutes of it: an origin whose capacity goes from 100 visitors a
