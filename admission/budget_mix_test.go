@@ -111,7 +111,9 @@ func TestALotteryAndAnEventShareABudget(t *testing.T) {
 	within("lots, all that the event leaves", got[0], 7*(rate-1)-7, 7*(rate-1)+7)
 	until(62)
 	s.poll(all)
-	slices.SortFunc(all, func(a, b *mixed) int { return cmp.Or(cmp.Compare(a.room, b.room), cmp.Compare(a.t.Order, b.t.Order), bytes.Compare(a.t.ID[:], b.t.ID[:])) })
+	slices.SortFunc(all, func(a, b *mixed) int {
+		return cmp.Or(cmp.Compare(a.room, b.room), cmp.Compare(a.t.Order, b.t.Order), bytes.Compare(a.t.ID[:], b.t.ID[:]))
+	})
 	for i, v := range all {
 		if v.admittedAt == 0 {
 			t.Fatalf("%d of room %d was not admitted: %+v", i, v.room, v.t)
