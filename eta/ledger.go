@@ -174,8 +174,17 @@ func (l *ledger) note(t *tracer, now int64, e Estimate) {
 	t.at, t.seconds, t.next, t.due = now, e.Seconds, e.Seconds*nextPromise, min(t.due, due)
 }
 
+// shortest is the first knot of which an error is known; knots: there is none.
+func (l *ledger) shortest() int {
+	i := 0
+	for i < knots && l.errors[i].count == 0 {
+		i++
+	}
+	return i
+}
+
 // ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it, and
-// the errors of the longest waits that have.
+// the errors of the next shorter waits that have, or of the shortest.
 func (l *ledger) ranges(f *Forecast) {
 	if !f.known {
 		return
@@ -188,7 +197,10 @@ func (l *ledger) ranges(f *Forecast) {
 		}
 	}
 	var low, high float64
-	var longest *spread
+	var nearest *spread
+	if i := l.shortest(); i < knots {
+		nearest = &l.errors[i]
+	}
 	for i := range f.knots {
 		k := &f.knots[i]
 		e := &l.errors[knotOf(k.seconds)]
@@ -199,9 +211,9 @@ func (l *ledger) ranges(f *Forecast) {
 		below, above := -chance, chance
 		if e.count > 0 {
 			below, above = e.own(chance)
-			longest = e
-		} else if longest != nil {
-			b, a := longest.ends(chance)
+			nearest = e
+		} else if nearest != nil {
+			b, a := nearest.ends(chance)
 			below, above = min(below, b), max(above, a)
 		}
 		low, high = max(low, k.seconds*math.Exp(below)), max(high, k.seconds*math.Exp(above))
