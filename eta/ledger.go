@@ -174,17 +174,18 @@ func (l *ledger) note(t *tracer, now int64, e Estimate) {
 	t.at, t.seconds, t.next, t.due = now, e.Seconds, e.Seconds*nextPromise, min(t.due, due)
 }
 
-// shortest is the first knot of which an error is known; knots: there is none.
-func (l *ledger) shortest() int {
-	i := 0
-	for i < knots && l.errors[i].count == 0 {
-		i++
+// shortest are the errors of the shortest waits of which any are known; nil: of none.
+func (l *ledger) shortest() *spread {
+	for i := range l.errors {
+		if l.errors[i].count > 0 {
+			return &l.errors[i]
+		}
 	}
-	return i
+	return nil
 }
 
 // ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it, and
-// the errors of the next shorter waits that have, or of the shortest.
+// the errors of the next shorter waits that have.
 func (l *ledger) ranges(f *Forecast) {
 	if !f.known {
 		return
@@ -198,8 +199,8 @@ func (l *ledger) ranges(f *Forecast) {
 	}
 	var low, high float64
 	var nearest *spread
-	if i := l.shortest(); i < knots {
-		nearest = &l.errors[i]
+	if l.counted == 0 { // nothing that was followed here has come true: what it is reminded of holds for shorter waits, too
+		nearest = l.shortest()
 	}
 	for i := range f.knots {
 		k := &f.knots[i]
