@@ -174,8 +174,18 @@ func (l *ledger) note(t *tracer, now int64, e Estimate) {
 	t.at, t.seconds, t.next, t.due = now, e.Seconds, e.Seconds*nextPromise, min(t.due, due)
 }
 
+// shortest are the errors of the shortest waits of which any are known; nil: of none.
+func (l *ledger) shortest() *spread {
+	for i := range l.errors {
+		if l.errors[i].count > 0 {
+			return &l.errors[i]
+		}
+	}
+	return nil
+}
+
 // ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it, and
-// the errors of the longest waits that have.
+// the errors of the next shorter waits that have.
 func (l *ledger) ranges(f *Forecast) {
 	if !f.known {
 		return
@@ -188,7 +198,10 @@ func (l *ledger) ranges(f *Forecast) {
 		}
 	}
 	var low, high float64
-	var longest *spread
+	var nearest *spread
+	if l.counted == 0 { // nothing that was followed here has come true: what it is reminded of holds for shorter waits, too
+		nearest = l.shortest()
+	}
 	for i := range f.knots {
 		k := &f.knots[i]
 		e := &l.errors[knotOf(k.seconds)]
@@ -199,9 +212,9 @@ func (l *ledger) ranges(f *Forecast) {
 		below, above := -chance, chance
 		if e.count > 0 {
 			below, above = e.own(chance)
-			longest = e
-		} else if longest != nil {
-			b, a := longest.ends(chance)
+			nearest = e
+		} else if nearest != nil {
+			b, a := nearest.ends(chance)
 			below, above = min(below, b), max(above, a)
 		}
 		low, high = max(low, k.seconds*math.Exp(below)), max(high, k.seconds*math.Exp(above))

@@ -134,6 +134,9 @@ func TestARestartedPredictorIsReminded(t *testing.T) {
 	if e := after.At(999); before.High > 200 || e.High < 300 || !near(e.Seconds, before.Seconds, 0.2) {
 		t.Errorf("%+v became %+v by waits three times as long", before, e)
 	}
+	if e := after.At(199); e.High < 60 {
+		t.Errorf("a fifth of the wait: %+v; that it takes three times as long is not expected", e)
+	}
 	if n := p.ledger.errors[knotOf(5)].count; n != 0 {
 		t.Errorf("%d promises of a few seconds count", n)
 	}
