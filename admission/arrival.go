@@ -126,6 +126,19 @@ func (r *Room) refuses(s *Snapshot) Refusal {
 	return Granted
 }
 
+// Kept is the place of a derived id that this gateway knows to be alive, as a poll would find it: whoever repeats a join costs the
+// store no more than one who polls. False: the store has to be asked.
+func (r *Room) Kept(ctx context.Context, a Arrival) (Standing, bool) {
+	m, ok := r.memory.get(a.ID, r.c.mono())
+	if !ok || m.standing.State != Waiting {
+		return Standing{}, false
+	}
+	t := m.standing.Ticket
+	t.ID, t.Client, t.Interval = a.ID, a.Client, a.Interval
+	s, err := r.Check(ctx, t)
+	return s, err == nil && s.State <= Active
+}
+
 // Held tells what became of the place of a derived id; ErrUnknown where there is none. What is over, a left or lapsed ticket
 // as against one whose session may go on, is asked about once: whoever repeats a spent key or proof costs the store nothing.
 func (r *Room) Held(ctx context.Context, id ID) (State, error) {

@@ -186,3 +186,46 @@ func TestWhatIsOverIsLookedUpOnce(t *testing.T) {
 		t.Errorf("an id of nobody: %v", err)
 	}
 }
+
+// A join that is repeated with its key finds its place as a poll does: asked about once a second, however often it comes. What is
+// not known to wait is for the store to say.
+func TestARepeatedJoinCostsNoMoreThanAPoll(t *testing.T) {
+	t.Parallel()
+	c, calls := newTestClock(), 0
+	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: quiet(), Now: c.now,
+		Observe: func(string, time.Duration, error) { calls++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := basePolicy
+	p.Rate, p.Burst = 0, 1000
+	r := core.Room("sale", p)
+	mustTick(t, r)
+	a := Arrival{ID: testID(), Client: testClient(1), Keyed: true, Interval: 5 * time.Second}
+	if _, ok := r.Kept(ctx5(t), a); ok {
+		t.Fatal("a place that nobody took is kept")
+	}
+	first, refusal, err := r.Join(ctx5(t), a)
+	if err != nil || refusal != Granted || first.State != Waiting {
+		t.Fatalf("%+v %q %v", first, refusal, err)
+	}
+	mustTick(t, r)
+	before := calls
+	for range 3 {
+		c.pass(1100 * time.Millisecond)
+		for range 20 {
+			if s, ok := r.Kept(ctx5(t), a); !ok || s.State != Waiting || s.Ticket.Order != first.Ticket.Order {
+				t.Fatalf("%+v, kept: %t; joined as %+v", s, ok, first)
+			}
+		}
+	}
+	if calls-before > 3 {
+		t.Errorf("60 joins in three seconds made %d calls", calls-before)
+	}
+	if err := r.Leave(ctx5(t), first.Ticket); err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := r.Kept(ctx5(t), a); ok {
+		t.Errorf("a place that was given up is kept: %+v", s)
+	}
+}

@@ -108,6 +108,7 @@ func (s *pacing) giveWay(p control.Policy, now int64, h admission.OriginHealth, 
 	case level == control.Unknown: // so few visitors do not mind, and do not tell
 		*c = control.Next(p, *c, now, control.Health{Requests: control.Enough}, u)
 	default:
+		h.Span = 0 // jobs do not make visitors' requests
 		*c = control.Next(p, *c, now, h.Health, u)
 	}
 }

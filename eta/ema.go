@@ -18,6 +18,9 @@ const (
 	slowTime = 300.0 // s of busy time
 )
 
+// what a second of busy time leaves of a weight.
+var fastSecond, slowSecond = math.Exp(-1 / fastTime), math.Exp(-1 / slowTime)
+
 // Forecast implements Estimator.
 func (e EMA) Forecast(prev *Forecast, in Input) *Forecast { return forecast(e, prev, in) }
 
@@ -38,14 +41,20 @@ func (e EMA) observe(in *Input, changes []change) observation {
 	h.read(in, changes)
 	o := observation{dispersion: h.dispersion()}
 	var fast, slow faded
-	age := 0.0 // in busy time
+	age := 0.0       // in busy time
+	f, w := 1.0, 1.0 // weights of that age
 	for i := range h.busy {
 		if h.busy[i] == 0 {
 			continue
 		}
-		fast.add(&h, i, math.Exp(-age/fastTime))
-		slow.add(&h, i, math.Exp(-age/slowTime))
+		fast.add(&h, i, f)
+		slow.add(&h, i, w)
 		age += h.busy[i]
+		if h.busy[i] == 1 {
+			f, w = f*fastSecond, w*slowSecond
+		} else {
+			f, w = f*math.Exp(-h.busy[i]/fastTime), w*math.Exp(-h.busy[i]/slowTime)
+		}
 	}
 	beforehand := rateOf(e.SecondsPerPlace, in)
 	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(in, h.sum(0, blockSeconds), beforehand)

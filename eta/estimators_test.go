@@ -300,7 +300,7 @@ func TestAFullRoomGoesByWhoseSessionsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		var f *Forecast
-		in := Input{Now: start * 1e6, Since: start * 1e6, Rate: 50, Waiting: 1000, MaxActive: 100}
+		in := Input{Now: start*1e6 + 500_000, Since: start * 1e6, Rate: 50, Waiting: 1000, MaxActive: 100}
 		play := func(until int64) {
 			for second := floorSeconds(in.Now) - start; second < until; second++ {
 				let := int64(0)
@@ -310,8 +310,8 @@ func TestAFullRoomGoesByWhoseSessionsEnd(t *testing.T) {
 				let = max(0, min(50, in.MaxActive-in.Active))
 				in.Buckets = append(in.Buckets, Bucket{Second: start + second, Admitted: let, Busy: 1})
 				in.Active, in.Admitted, in.Gone, in.Came = in.Active+let, in.Admitted+let, in.Gone+let, in.Came+let
+				f = e.Forecast(f, in) // in the middle of a second, whose bucket is not whole
 				in.Now += 1e6
-				f = e.Forecast(f, in)
 			}
 		}
 		play(25)

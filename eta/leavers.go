@@ -129,7 +129,7 @@ func (l fullness) after(in *Input, first bool, hazard float64) fullness {
 	case first && in.Active >= in.MaxActive:
 		next.is, next.since = true, math.MinInt64 // nobody knows better
 	case in.Active > in.MaxActive, in.Active == in.MaxActive && !l.is, l.is && l.limit != in.MaxActive:
-		next.is, next.since = true, now
+		next.is, next.since = true, now+1 // this second filled it
 	}
 	return next
 }

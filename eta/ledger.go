@@ -182,9 +182,13 @@ func (l *ledger) ranges(f *Forecast) {
 	var longest *spread
 	for i := range f.knots {
 		k := &f.knots[i]
-		chance := math.Log1p(quantile * math.Sqrt(f.dispersion/(k.at*f.rate+1)+f.spread*f.spread+hourError*hourError*k.at/3600))
+		e := &l.errors[knotOf(k.seconds)]
+		chance := 0.0
+		if e.learnt() < 1 {
+			chance = math.Log1p(quantile * math.Sqrt(f.dispersion/(k.at*f.rate+1)+f.spread*f.spread+hourError*hourError*k.at/3600))
+		}
 		below, above := -chance, chance
-		if e := &l.errors[knotOf(k.seconds)]; e.count > 0 {
+		if e.count > 0 {
 			below, above = e.own(chance)
 			longest = e
 		} else if longest != nil {

@@ -39,7 +39,7 @@ type spread struct {
 	count        int     // errors that came
 	added        int64   // when the last of them did, µs
 	score        [scores]float32
-	sorted       []float32 // empty: to be sorted again
+	sorted       []float32 // of them, those that are remembered
 }
 
 // judged moves the levels by a wait that lay below its range, above it, or in it. learnt is how much of that range was.
@@ -75,16 +75,31 @@ func (e *spread) add(now int64, promised, off float64) (slot int) {
 	e.added = now
 	slot = e.count
 	e.count++
-	e.amend(slot, off)
+	if slot >= scores {
+		e.forget(slot)
+	}
+	e.remember(slot, off)
 	return slot
 }
 
 // amend corrects an error, if it is still remembered.
 func (e *spread) amend(slot int, off float64) {
 	if slot >= 0 && e.count-slot <= scores {
-		e.score[slot%scores] = float32(min(max(off, -mostWidth), mostWidth))
-		e.sorted = e.sorted[:0]
+		e.forget(slot)
+		e.remember(slot, off)
 	}
+}
+
+func (e *spread) remember(slot int, off float64) {
+	x := float32(min(max(off, -mostWidth), mostWidth))
+	e.score[slot%scores] = x
+	i, _ := slices.BinarySearch(e.sorted, x)
+	e.sorted = slices.Insert(e.sorted, i, x)
+}
+
+func (e *spread) forget(slot int) {
+	i, _ := slices.BinarySearch(e.sorted, e.score[slot%scores])
+	e.sorted = slices.Delete(e.sorted, i, i+1)
 }
 
 // learnt is how much of the range comes of errors alone.
@@ -116,11 +131,7 @@ func (e *spread) typical(promised float64) float64 {
 
 // at is a quantile of the errors.
 func (e *spread) at(level float64) float64 {
-	n := min(e.count, scores)
-	if len(e.sorted) == 0 {
-		e.sorted = append(e.sorted, e.score[:n]...)
-		slices.Sort(e.sorted)
-	}
+	n := len(e.sorted)
 	x := min(max(level*float64(n+1)-1, 0), float64(n-1))
 	i := min(int(x), max(n-2, 0))
 	a, b := float64(e.sorted[i]), float64(e.sorted[min(i+1, n-1)])

@@ -274,6 +274,10 @@ func (v *visit) joinKeyed(key []byte, fresh bool) (answered bool) {
 		a := admission.Arrival{
 			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst, Address: v.address(),
 		}
+		if s, ok := v.room.line.Kept(v.g.life, a); ok {
+			v.joined(200, &a, s, admission.Granted, nil)
+			return true
+		}
 		code := 200
 		state, err := v.room.line.Held(v.g.life, a.ID)
 		switch {

@@ -31,6 +31,7 @@ type line interface {
 	Leave(context.Context, admission.Ticket) error
 	Refuses() admission.Refusal
 	Held(context.Context, admission.ID) (admission.State, error)
+	Kept(context.Context, admission.Arrival) (admission.Standing, bool)
 	Charge(context.Context) bool
 	sessions
 }

@@ -95,7 +95,7 @@ func TestAlwaysWithinBounds(t *testing.T) {
 		}
 		p.MaxRate = p.MinRate + rapid.Int64Range(0, 1_000_000_000).Draw(t, "range")
 		s := State{Rate: whole.Draw(t, "rate"), Level: Level(rapid.IntRange(0, 3).Draw(t, "level")), At: whole.Draw(t, "at"), Cut: whole.Draw(t, "cut"),
-			Ceiling: whole.Draw(t, "ceiling"), Good: whole.Draw(t, "good"), Each: whole.Draw(t, "each"), Learned: whole.Draw(t, "learned"), Lagged: whole.Draw(t, "lagged"),
+			Ceiling: whole.Draw(t, "ceiling"), Good: whole.Draw(t, "good"), Each: whole.Draw(t, "each"), Learned: whole.Draw(t, "learned"), Coming: whole.Draw(t, "coming"), Lagged: whole.Draw(t, "lagged"),
 			P95: whole.Draw(t, "last p95"), Slope: whole.Draw(t, "slope"), Baseline: whole.Draw(t, "baseline"), Better: whole.Draw(t, "better"),
 			Raised: whole.Draw(t, "raised"), Hold: whole.Draw(t, "hold")}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {

@@ -15,6 +15,7 @@ const (
 	leap    = 1.3      // or so much, on the way back
 	beyond  = 1.10     // of the last ceiling: who answers so much has recovered
 	known   = 0.75     // of what was borne before, up to which there is a way back
+	unfelt  = 1.25     // of the requests that an admission led to so far: where it leads to so much, more are to come
 	failed  = 1.25     // of the last ceiling: who cannot bear a rate beyond that does not bear what it did before
 	used    = 0.85     // share of the rate that has to be used for it to grow
 	eased   = 0.90     // share of the target below which there is room for more
@@ -60,6 +61,7 @@ func (p Policy) gradient(s State, dt float64, level Level, h Health, u Usage) St
 
 // measure learns how fast p95 grows, and how many requests an admission leads to.
 func (s State) measure(dt float64, h Health, u Usage) State {
+	s.Coming = 0
 	if h.Requests < Enough {
 		return s
 	}
@@ -86,7 +88,9 @@ func (s State) measure(dt float64, h Health, u Usage) State {
 			weight /= doubtful // requests are still of more admissions
 		}
 	}
-	s.Each += int64((min(1e12, 1e6*came/float64(s.Lagged)) - float64(s.Each)) * min(1, weight))
+	each := min(1e12, 1e6*came/float64(s.Lagged))
+	s.Each += int64((each - float64(s.Each)) * min(1, weight))
+	s.Coming = int64(min(1e6, 1000*each/max(1, float64(s.Each))))
 	return s
 }
 
@@ -166,7 +170,7 @@ func (p Policy) seek(s State, dt float64, rising int64, h Health, u Usage, serve
 		s.Good = max(s.Good, int64(min(served, rate)))
 		most = ahead * served
 		if ceiling := float64(s.Ceiling); ceiling > 0 && room > 0.9 && min(rate, served) > beyond*ceiling && rate < known*float64(s.Good) {
-			step, most = max(step, quickly*rate*p.brake(s)), leap*served
+			step, most = max(step, quickly*rate*p.brake(s)*s.felt()), leap*served
 		}
 	}
 	s.Rate = int64(max(rate, min(most, rate+step*dt)))
@@ -187,12 +191,18 @@ func (p Policy) grow(s State, room float64) float64 {
 			step = min(step, slowly*rate*(1+pickup*(rate/ceiling-1.05)))
 		}
 	}
-	return max(1000.0/30, step) * room * p.brake(s)
+	return max(1000.0/30, step) * room * p.brake(s) * s.felt()
 }
 
 // brake is 1 while p95 does not grow, and 0 where it grows steeply.
 func (p Policy) brake(s State) float64 {
 	return min(1, max(0, 1-s.slope()/max(steep, p.TargetP95.Seconds()*steep)))
+}
+
+// felt is 1 while an admission leads to as many requests as it did, and 0 while it leads to more and more: those admitted before
+// still make theirs, and what they do to the origin is still to come.
+func (s State) felt() float64 {
+	return min(1, max(0, (unfelt-float64(s.Coming)/1000)/0.15))
 }
 
 // headroom is 1 while p95 is near what it is without a load, and 0 from eased of the target on.

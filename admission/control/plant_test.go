@@ -329,6 +329,23 @@ func (l held) by(rows []second, k int) (text string, ok bool) {
 		rows[from].capacity, after, most, 100*float64(errs)/float64(reqs), n, swing), after <= l.after && most <= l.over && errs*100 <= reqs && n <= 12 && swing <= l.swing
 }
 
+// TestRequestsStillToCome: visitors stay for a minute, and the first ones lead to ever more requests until then. That is no time
+// to grow in.
+func TestRequestsStillToCome(t *testing.T) {
+	for seed := range uint64(3) {
+		p := plant{capacity: func(float64) float64 { return 100 }, service: 0.02, patience: 1.5, entry: 2, spread: 60, requests: 15, delay: 1, start: 50_000, noise: 0.15, rng: rand.New(rand.NewPCG(seed, 3)),
+			policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
+		most, errs := 0.0, int64(0)
+		for _, r := range p.run(60) {
+			most, errs = max(most, r.rate/r.capacity), errs+r.errors
+		}
+		t.Logf("seed %d: at most %.2f of the capacity, %d errors", seed, most, errs)
+		if most > 1 || errs > 0 {
+			t.Errorf("seed %d: at most %.2f of the capacity, %d errors", seed, most, errs)
+		}
+	}
+}
+
 // TestIdleLineTeachesNothing: what is not used does not grow, and is there when the crowd comes.
 func TestIdleLineTeachesNothing(t *testing.T) {
 	p := plant{capacity: func(float64) float64 { return 100 }, service: 0.02, patience: 1.5, spread: 3, start: 60_000, demand: 10, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),

@@ -18,6 +18,7 @@ type State struct {
 	Good     int64 `json:"good,omitempty"`     // the most that it has borne, and may bear again
 	Each     int64 `json:"each,omitempty"`     // requests that an admission leads to, thousandths
 	Learned  int64 `json:"learned,omitempty"`  // looks that Each is of, up to learning
+	Coming   int64 `json:"coming,omitempty"`   // what it leads to at present, as a share of Each, thousandths; 0: unknown
 	Lagged   int64 `json:"lagged,omitempty"`   // admissions a second some seconds ago, thousandths
 	P95      int64 `json:"p95,omitempty"`      // µs, of the last call
 	Slope    int64 `json:"slope,omitempty"`    // µs a second by which that grows
@@ -64,7 +65,7 @@ const latest = 1 << 60
 
 // clean drops what cannot be: a text may come from a store that others write to, and from a clock that was ahead.
 func (s State) clean(now int64) State {
-	for _, v := range []*int64{&s.Rate, &s.At, &s.Ceiling, &s.Good, &s.Each, &s.Learned, &s.Lagged, &s.P95, &s.Baseline, &s.Cut, &s.Better, &s.Raised, &s.Hold} {
+	for _, v := range []*int64{&s.Rate, &s.At, &s.Ceiling, &s.Good, &s.Each, &s.Learned, &s.Lagged, &s.Coming, &s.P95, &s.Baseline, &s.Cut, &s.Better, &s.Raised, &s.Hold} {
 		*v = min(latest, max(0, *v))
 	}
 	s.Slope = min(1e9, max(-1e9, s.Slope))

@@ -57,21 +57,18 @@ func TestBars(t *testing.T) {
 		if slices.Contains(r.Misses, "MAPE") {
 			t.Errorf("%s in %s: MAPE %s", r.Estimator, r.Sale, percent(r.Score.MAPE(), 1))
 		}
-		if r.Estimator == "fixed" {
-			continue // which does not see what the rate in force does not say
-		}
 		all.Add(r.Score)
-		if slices.Contains(r.Misses, "after") {
+		if slices.Contains(r.Misses, "after") && r.Estimator != "fixed" { // which does not see what the rate in force does not say
 			t.Errorf("%s in %s: MAPE %s from a minute after the step", r.Estimator, r.Sale, percent(r.Score.AfterMAPE(), 1))
 		}
-		if slices.Contains(r.Misses, "jumps") && r.Estimator != "model" || r.Score.JumpShare() > 2*MostJumps {
+		if slices.Contains(r.Misses, "jumps") {
 			t.Errorf("%s in %s: %s of the figures jump", r.Estimator, r.Sale, percent(r.Score.JumpShare(), 2))
 		}
-		if c := r.Score.Coverage(); c < LeastCoverage-0.04 || c > MostCoverage+0.04 { // of one short run; of all together below
+		if c := r.Score.Coverage(); c < LeastCoverage-0.02 || c > MostCoverage+0.02 { // of one short run; of all together below
 			t.Errorf("%s in %s: %s within the range", r.Estimator, r.Sale, percent(c, 1))
 		}
 	}
-	if c := all.Coverage(); c < LeastCoverage || c > MostCoverage {
+	if c := all.Coverage(); c < 0.78 || c > 0.82 {
 		t.Errorf("over all sales %s lie within the range", percent(c, 1))
 	}
 	if byDay["model"] >= byDay["window"] || byDay["hourly"] >= byDay["window"] {

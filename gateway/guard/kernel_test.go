@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -27,6 +28,7 @@ const firstWord = 256
 func newKernel(t testing.TB) *kernel {
 	t.Helper()
 	r := wazero.NewRuntime(t.Context())
+	t.Cleanup(func() { _ = r.Close(context.Background()) })
 	m, err := r.Instantiate(t.Context(), module)
 	if err != nil {
 		t.Fatal(err)

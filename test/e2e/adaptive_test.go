@@ -272,6 +272,9 @@ func TestAdaptiveSettles(t *testing.T) {
 			<-ticker.C
 			rate, _ := metric(t, g, "anteroom_rate_limit")
 			samples = append(samples, sample{rate, site.asked.Load(), site.failed.Load()})
+			if k == 1 && i == 9 {
+				t.Log(adminOf(t, g).get("rooms/sale").body)
+			}
 			if i%5 == 4 {
 				p95, _ := metric(t, g, "anteroom_adaptive_latency_seconds")
 				lately, _ := metric(t, g, "anteroom_rate")
