@@ -69,7 +69,7 @@ func (p *Policy) Spread(prequeued int64) time.Duration {
 	return max(time.Second, min(polls, p.Absence/4))
 }
 
-// openingLate is what a poll at the end of the spread may be late by; LATE of lua/lib/room.lua.
+// openingLate is what a poll at the end of the spread may be late by; LATE of lua/lib/lottery.lua.
 const openingLate = 3 * time.Second
 
 // Gathering tells whether the room is a lottery that has not opened yet, or whose opening the store has not noted: tickets

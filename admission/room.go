@@ -47,8 +47,10 @@ type Room struct {
 	steers steering
 	sieve  sieve // of joins
 
-	lease lease       // of the origin's budget
-	lined atomic.Bool // somebody began to wait in this second
+	lease lease // of the origin's budget
+
+	otherOpening int64       // of a lottery, later than the file's, that was logged
+	lined        atomic.Bool // somebody began to wait in this second
 
 	mu       sync.Mutex
 	known    knowledge

@@ -27,6 +27,9 @@ type steering struct {
 
 	seen atomic.Pointer[Steering]
 
+	floored int64 // since when AtMin counts, mono; 0: it does not
+	warned  bool  // of that
+
 	scoring sync.Mutex // held while the scorer is asked
 	score   atomic.Pointer[scored]
 	asked   int64 // mono
@@ -45,7 +48,13 @@ type Steering struct {
 	Origin OriginHealth
 	Level  control.Level // unknown where there were too few requests: the rate is held
 	Leader bool          // this gateway finds the rate at present
+	// AtMin is for how long the rate in force has been min_rate and the origin no better for it. From Unmoved on it is not the
+	// rate that makes the origin slow or fail.
+	AtMin time.Duration
 }
+
+// Unmoved is a time in which what piled up at an origin has drained, and what was let in has done its shopping.
+const Unmoved = time.Minute
 
 // Steering is the newest; nil unless the room is adaptive.
 func (r *Room) Steering() *Steering { return r.steers.seen.Load() }
@@ -60,7 +69,7 @@ func (r *Room) Steer(ctx context.Context) error {
 	st, p := &r.steers, r.config.Load().at(r.RedisNow()).policy
 	snap := r.Snapshot()
 	if p.Strategy != StrategyAdaptive {
-		st.fence = 0
+		st.fence, st.floored = 0, 0
 		st.seen.Store(nil)
 		return nil
 	}
@@ -98,8 +107,29 @@ func (r *Room) Steer(ctx context.Context) error {
 			return err
 		}
 	}
+	seen.AtMin = r.atMin(snap, seen)
 	st.seen.Store(seen)
 	return nil
+}
+
+// atMin is the newest Steering.AtMin.
+func (r *Room) atMin(s *Snapshot, seen *Steering) time.Duration {
+	st, p := &r.steers, &s.Policy
+	if !p.adapts() || r.holds(s) || p.Rate > p.MinRate || seen.Level < control.Strained {
+		st.floored, st.warned = 0, false
+		return 0
+	}
+	now := r.c.mono()
+	if st.floored == 0 {
+		st.floored = max(1, now)
+	}
+	d := time.Duration(now - st.floored)
+	if d >= Unmoved && !st.warned {
+		st.warned = true
+		r.c.o.Log.Warn("the rate has come down to min_rate and the origin is no better for it: set target_p95 above what it takes without a crowd, or find out what else ails it",
+			"room", r.id, "p95", seen.Origin.P95.String(), "target_p95", p.Adaptive.TargetP95.String(), "error_rate", seen.Origin.ErrorRate(), "max_error_rate", p.Adaptive.MaxErrorRate)
+	}
+	return d
 }
 
 // holds says whether the rate is not to be found now: nobody is admitted, or not by it.

@@ -208,6 +208,44 @@ func TestAdaptiveHolds(t *testing.T) {
 	}
 }
 
+// An origin that is slow however few come has the least rate, and the room says for how long that has been no help; one that
+// gets better, a pause, and a rate set by hand end it.
+func TestAdaptiveSaysThatTheRateDoesNotHelp(t *testing.T) {
+	t.Parallel()
+	p := adaptivePolicy()
+	p.Adaptive.Mode = control.ModeStep
+	s := newPilots(t, p, 2)
+	at := func() *Steering { return s.room(1).Steering() }
+	s.seconds(5, well, false, 0, 1)
+	if d := at().AtMin; d != 0 {
+		t.Fatalf("a healthy origin: %s", d)
+	}
+	s.seconds(40, ill, false, 0, 1)
+	before := at().AtMin
+	if snap := s.room(1).Snapshot(); snap.Policy.Rate != 2_000 || before <= 0 || before >= Unmoved {
+		t.Fatalf("after 40 s at %d: %s", snap.Policy.Rate, before)
+	}
+	s.seconds(50, ill, false, 0, 1)
+	if d := at().AtMin; d < Unmoved || d < before+50*time.Second {
+		t.Fatalf("after 90 s: %s", d)
+	}
+	rate := int64(2000)
+	s.ok(s.room(0).Patch(t.Context(), "ann", Live{Rate: &rate}))
+	s.seconds(2, ill, false, 0, 1)
+	if d := at().AtMin; d != 0 {
+		t.Errorf("while an operator holds the rate: %s", d)
+	}
+	s.ok(s.room(0).Patch(t.Context(), "ann", Live{Clear: []string{"rate"}}))
+	s.seconds(3, ill, false, 0, 1)
+	if d := at().AtMin; d <= 0 || d > 5*time.Second {
+		t.Errorf("let go again: %s", d)
+	}
+	s.seconds(40, well, false, 0, 1)
+	if d := at().AtMin; d != 0 {
+		t.Errorf("an origin that got better: %s", d)
+	}
+}
+
 // Trouble while bulk work runs that gives way is left to it, for as long as that takes. What outlasts it is the room's own, however
 // long jobs run.
 func TestTroubleIsLeftToTheJobs(t *testing.T) {

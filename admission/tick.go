@@ -229,6 +229,11 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 		}
 		r.setFlow(flow)
 	}
+	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.file.policy.OpensAt && r.otherOpening != opens {
+		r.otherOpening = opens
+		r.c.o.Log.Warn("another gateway's configuration says that the lottery opens later: that stands while it says so",
+			"room", r.id, "opens_at", time.UnixMicro(opens).UTC(), "here", time.UnixMicro(s.file.policy.OpensAt).UTC())
+	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
 	s.follow(old)
 

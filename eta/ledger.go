@@ -6,12 +6,13 @@ import (
 )
 
 const (
-	mostTracers = 512  // places that are followed at once
-	nextPromise = 0.7  // of the last one, when a place is promised something again
-	leastTraced = 2.0  // s; less is not followed
-	outcomes    = 1024 // that are counted
-	overdue     = 1.2  // by what a wait outgrows what is known of it before it is noted again
-	hourError   = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
+	mostTracers   = 512  // places that are followed at once
+	nextPromise   = 0.7  // of the last one, when a place is promised something again
+	leastTraced   = 2.0  // s; less is not followed
+	leastReminded = 10.0 // s, likewise, of what others promised
+	outcomes      = 1024 // that are counted
+	overdue       = 1.2  // by what a wait outgrows what is known of it before it is noted again
+	hourError     = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
 // ledger holds what was promised against what came. It follows places through the line, none of which needs a visitor: one
@@ -125,6 +126,14 @@ func (l *ledger) judged(e *spread, p *promised, real float64) {
 		l.within++
 	}
 	l.counted++
+}
+
+// remind notes an error of a promise that was not followed here. Promises of whole seconds say little of a few.
+func (l *ledger) remind(promised, real float64) {
+	e := &l.errors[knotOf(promised)]
+	if promised >= leastReminded && real > 0 && l.now != 0 && e.learnt() < 1 {
+		e.add(l.now, promised, math.Log(real/promised))
+	}
 }
 
 // held is how many of the last promises were kept.

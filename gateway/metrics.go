@@ -221,6 +221,7 @@ type collector struct {
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
 	gathered                                                 *prometheus.Desc
 	target, adaptiveP95, adaptiveErrors, adaptiveHealth      *prometheus.Desc
+	adaptiveAtMin                                            *prometheus.Desc
 	coverage, fallback                                       *prometheus.Desc
 
 	serverUp, conns, connsLimit, queued, queuedLimit *prometheus.Desc
@@ -263,6 +264,7 @@ func newCollector(g *Gateway) *collector {
 
 		adaptiveP95:    d("adaptive_latency_seconds", "The origin's time to first byte that an adaptive room goes by."),
 		adaptiveErrors: d("adaptive_error_ratio", "The origin's share of failed requests that an adaptive room goes by."),
+		adaptiveAtMin:  d("adaptive_at_min_seconds", "For how long the rate of an adaptive room has been at min_rate and its origin no better for it."),
 		adaptiveHealth: d("adaptive_health", "What an adaptive room makes of it: 1 healthy, 0.5 strained, 0 unhealthy; absent while it cannot tell."),
 		age:            d("snapshot_age_seconds", "Age of what this gateway knows of the room."),
 		joins:          d("joins_total", "Places taken, those let in at once included, since the store began."),
@@ -280,7 +282,7 @@ func newCollector(g *Gateway) *collector {
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.waiting, c.gathered, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
-		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
+		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.adaptiveAtMin, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
 	}
@@ -352,6 +354,7 @@ func (c *collector) collectAdaptive(gauge func(*prometheus.Desc, float64), r *ro
 		gauge(c.adaptiveP95, at.Origin.P95.Seconds())
 		gauge(c.adaptiveErrors, at.Origin.ErrorRate())
 	}
+	gauge(c.adaptiveAtMin, at.AtMin.Seconds())
 	if at.Level != control.Unknown {
 		gauge(c.adaptiveHealth, float64(control.Unhealthy-at.Level)/2)
 	}

@@ -5,14 +5,14 @@
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise,
 --   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
--- INCLUDE: clock, limiter, room, lottery, joins, sketch
+-- INCLUDE: clock, limiter, room, meter, presence, lottery, joins, sketch
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
 -- have: the seq of the snapshot that the caller holds (it is not sent again);
 -- since: room time from which admissions are wanted, so that every gateway can
 -- give them back to a store that lost them before they were claimed; lease: one of the
--- origin's budget (room.lua: take_lease), or ''.
+-- origin's budget (meter.lua: take_lease), or ''.
 -- Then pairs (second, count): arrivals that this gateway signed and that are not enrolled yet.
 local s, err = open()
 if not s then return err end

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a ticket is spent once (4); the same client may repeat its claim within the claim window.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, room
 
 -- Groups of two: id, client. Codes: C claimed, W not yet (nor within SETTLE after
 -- a loss of data, room_restore), L, E, X as in room_enter, U unknown. The reason of

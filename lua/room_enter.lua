@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4); an address
 -- takes no more places than its window holds, each counted once, where it begins.
--- INCLUDE: clock, limiter, room, lottery, joins
+-- INCLUDE: clock, limiter, room, meter, presence, account, lottery, joins
 
 -- Groups of nine: kind, id, client, grace, order, seen, ep, fn, ah.
 --   arrive  a new id; order, seen, ep, fn are empty

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then the ids that are revoked}
 -- INVARIANT: max_active counts every session that is alive (1); a revoked session stays revoked.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, room, presence
 
 -- Groups of three: id, client, wall of admission; client and wall are '' and 0 but for
 -- a session that was made without the store, whose client may repeat its claim.

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, reason, label, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, how many were there}
 -- INVARIANT: a ticket is spent once (4): an id that left is remembered, whether the line held it or not.
--- INCLUDE: clock, limiter, room, lottery
+-- INCLUDE: clock, room, presence, lottery
 
 -- reason is left or removed; then pairs: an id, and when it was heard last (room time) if it gathers for a lottery, else ''. who is '' for a visitor, else the operator,
 -- and label the id as people write it, for the audit log.

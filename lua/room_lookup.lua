@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, id
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, state, order, seen, rank, wall of admission, reason}
 -- INVARIANT: looking changes nothing.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, room, presence
 
 -- state: line, parked, admitted, claimed (a session), ended, or '' when unknown.
 local s, err = open()

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, action, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, version}
 -- INVARIANT: the version only grows, so that after a loss the newest change wins.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, limiter, room, meter
 
 -- Then groups of three: set or clear, field, value.
 local s, err = open()

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, gateway, fence, rate, control
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, fence of the leader (0: it is another), rate that was found, control}
 -- INVARIANT: of two that take themselves for the leader, only the one with the newer fence is heard.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, room
 
 -- fence: that the caller leads with, 0 for none; rate: thousandths, 0 to keep what is there; control: what the next leader
 -- needs to go on. It is answered to whoever has just become the leader.

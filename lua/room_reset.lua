@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, since, most
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, how many are left to forget}
 -- INVARIANT: no ticket from before is admitted afterwards.
--- INCLUDE: clock, limiter, room, lottery
+-- INCLUDE: clock, room, lottery
 
 -- since is 0 for the reset itself, and the room time of that for the calls that go on with it: those who are admitted and
 -- have not claimed, as many as the rate times the claim window, are forgotten most at a time.

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, fresh, adj, tick, fence, version, active, opens, drawn, prequeued, target, live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall}
 -- INVARIANT: a place survives (3), and the limit holds (1): what was admitted, ended or revoked stays so, the limiter starts empty.
--- INCLUDE: clock, limiter, room, lottery
+-- INCLUDE: clock, limiter, room, meter, presence, lottery
 
 -- epoch is '' for a gateway that knows nothing. After live_count pairs (field,
 -- value) come groups of five: kind, id, wall, at, client; kind is A admitted

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, label, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall}
 -- INVARIANT: a ticket is spent once (4): its pass stops working and its ticket makes no other.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, room, presence
 
 -- Then ids. who is '' when an origin asks, else the operator, and label the id as people write it, for the audit log.
 local s, err = open()

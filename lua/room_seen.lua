@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a place survives while it is heard of (3); nothing is enrolled here, so it may run beyond maxmemory.
--- INCLUDE: clock, limiter, room
+-- INCLUDE: clock, room, presence
 
 -- Groups of three: id, client, grace. Codes as in room_enter, and U: the line does not hold it.
 local s, err = open()

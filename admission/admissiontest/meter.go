@@ -2,7 +2,7 @@ package admissiontest
 
 import "github.com/anteroom/anteroom/admission"
 
-// limiter is a room's between two uses, as lua/lib/room.lua keeps it: the strategy and the rate are those of the last one, at
+// limiter is a room's between two uses, as lua/lib/meter.lua keeps it: the strategy and the rate are those of the last one, at
 // is its time.
 type limiter struct {
 	strategy       admission.Strategy

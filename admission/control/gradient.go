@@ -157,7 +157,7 @@ func (p Policy) seek(s State, dt float64, rising int64, h Health, u Usage, serve
 		s.Baseline += int64(float64(s.P95-s.Baseline) * dt / creeps)
 	}
 	rate := float64(s.Rate)
-	if served > 0 && float64(rising)/1e6 > rises && h.P95.Seconds() > float64(s.Baseline)/1e6+early*p.TargetP95.Seconds() {
+	if u.Wanted && served > 0 && float64(rising)/1e6 > rises && h.P95.Seconds() > float64(s.Baseline)/1e6+early*p.TargetP95.Seconds() {
 		s.Rate = int64(min(rate, max(served, 0.9*rate))) // a queue grows: it says so before p95 is near the target
 		return s
 	}

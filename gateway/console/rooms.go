@@ -83,6 +83,8 @@ type adaptiveView struct {
 	Window    float64    `json:"window_seconds"`
 	Gateways  int        `json:"gateways"`
 	Score     *float64   `json:"score,omitempty"`
+	AtMin     float64    `json:"at_min_rate_seconds,omitempty"`
+	Unmoved   bool       `json:"unmoved,omitempty"` // the origin's trouble does not follow the rate
 }
 
 func adaptive(line *admission.Room, s *admission.Snapshot) *adaptiveView {
@@ -95,6 +97,7 @@ func adaptive(line *admission.Room, s *admission.Snapshot) *adaptiveView {
 		Target: thousandth(s.Target), State: at.Level.String(), Mode: a.Mode, Shadow: a.Shadow, Pinned: slices.Contains(s.Live, "rate"),
 		MinRate: thousandth(s.Policy.MinRate), MaxRate: thousandth(s.Policy.MaxRate), MaxErrors: a.MaxErrorRate,
 		P95: tidy(at.Origin.P95.Seconds()), TargetP95: tidy(a.TargetP95.Seconds()), ErrorRate: tidy(at.Origin.ErrorRate()),
+		AtMin: tidy(at.AtMin.Seconds()), Unmoved: at.AtMin >= admission.Unmoved,
 		Requests: at.Origin.Requests, Window: at.Origin.Span.Seconds(), Gateways: at.Origin.Gateways,
 	}
 	if at.Origin.Scored {

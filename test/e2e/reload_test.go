@@ -111,7 +111,8 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 			join("sale", "203.0.113.2")
 			return join("sale", "203.0.113.2").code == http.StatusTooManyRequests
 		}},
-		{"identity", with("identity: {one_place: true, header: X-Account}"), func() bool { return join("sale", "203.0.113.3").code == http.StatusUnauthorized }},
+		{"guard.proof_of_work", with("guard: {proof_of_work: always}"), func() bool { return join("sale", "203.0.113.3").code == http.StatusPreconditionRequired }},
+		{"identity", with("identity: {one_place: true, header: X-Account}"), func() bool { return join("sale", "203.0.113.4").code == http.StatusUnauthorized }},
 		{"eta.estimator", with("admission: {rate: 0.001, burst: 1, min_wait: 1h}", "eta: {estimator: fixed, seconds_per_place: 5000}"), func() bool {
 			var eta struct{ Seconds float64 }
 			return json.Unmarshal(status(last).ETA, &eta) == nil && eta.Seconds >= 3*5000
@@ -131,6 +132,10 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		{"cookies", file(little, hour, "cookies: {same_site: strict}"), func() bool {
 			_, line := newBrowser(t, g).get(g, "/sale", asBrowser).setCookie("wr_sale_ticket")
 			return strings.Contains(line, "SameSite=Strict")
+		}},
+		{"tokens.bind", file(little, hour, "tokens: {bind: ua}"), func() bool {
+			_, claims := parts(t, join("sale", "203.0.113.5").status().Token)
+			return claims["bnd"] != nil
 		}},
 		{"trusted_proxies", file(little, hour, "trusted_proxies: [192.0.2.0/24]"), func() bool {
 			c.get(g, "/", headers{"X-Forwarded-For": "203.0.113.5"})

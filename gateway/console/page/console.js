@@ -274,6 +274,7 @@
         if (r.paused) tags.push(['paused', 'warn']);
         if (r.draining) tags.push(['draining', 'warn']);
         if (r.store_age_seconds === undefined || r.store_age_seconds > stale) tags.push(['store away', 'bad']);
+        if (r.adaptive && r.adaptive.unmoved) tags.push(['at min rate, origin no better', 'bad']);
         if (!tags.length) tags.push([r.waiting ? 'running, with a line' : 'running, no line', '']);
         const list = $r('.tags');
         if (list.textContent !== tags.map(t => t[0]).join('')) list.replaceChildren(...tags.map(t => make('li', t[0], t[1])));
@@ -292,7 +293,8 @@
           r.eta_error ? 'promised / real wait ' + measured(r.eta_error) + ', in range ' + Math.round(100 * (r.eta_coverage || 0)) + ' %' : '',
           r.adaptive ? 'origin ' + r.adaptive.state + (r.adaptive.pinned ? ', rate set by hand' : '') + (r.adaptive.target === undefined ? '' :
             ', target ' + some.format(r.adaptive.target) + '/s of ' + some.format(r.adaptive.min_rate) + ' to ' + some.format(r.adaptive.max_rate) + (r.adaptive.shadow ? ' (shadow)' : '')) +
-            (r.adaptive.score === undefined ? '' : ', score ' + measured(r.adaptive.score)) : '',
+            (r.adaptive.score === undefined ? '' : ', score ' + measured(r.adaptive.score)) +
+            (r.adaptive.at_min_rate_seconds ? ', at min rate for ' + span(r.adaptive.at_min_rate_seconds) + ' without getting better' : '') : '',
           r.adaptive ? 'p95 ' + Math.round(r.adaptive.p95_seconds * 1000) + ' of ' + Math.round(r.adaptive.target_p95_seconds * 1000) + ' ms, errors ' + measured(r.adaptive.error_rate * 100) + ' %' :
           'origin p95 ' + Math.round(r.origin.p95_seconds * 1000) + ' ms, errors ' + measured(r.origin.error_rate * 100) + ' %'].filter(Boolean).join(' · '));
         button('pause').hidden = r.paused;

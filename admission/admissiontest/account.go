@@ -1,0 +1,86 @@
+package admissiontest
+
+import "github.com/anteroom/anteroom/admission"
+
+// accountIDs is how many ids an account has; month is for how long the first is remembered once there is a second, µs.
+const (
+	accountIDs = 32
+	month      = 31 * 24 * 3600 * 1_000_000
+)
+
+// Account is a device of an account, whose first id is the arrival's: the place that it has, one under another key too, or a
+// new one.
+func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
+	now := m.Room()
+	m.Refill()
+	id, alive, active := m.placeOf(now, a.ID)
+	for i := 0; i < len(a.Former) && !alive; i++ {
+		if other, lives, in := m.placeOf(now, a.Former[i]); lives {
+			id, alive, active = other, true, in
+		}
+	}
+	switch {
+	case active:
+		m.adopt(now, a, nil)
+		return admission.Active, id, false
+	case alive:
+		m.adopt(now, a, nil)
+	case a.Held:
+		return admission.Ended, a.ID, false
+	case a.From != (admission.ID{}):
+		if m.adopt(now, a, &id) {
+			return admission.Waiting, id, true
+		}
+		return admission.Ended, a.ID, false
+	}
+	a.ID = id
+	return m.Arrive(a), id, !alive
+}
+
+// placeOf finds what an account has by the first of its ids: the id, whether it is alive, and whether it is a session; else the id
+// of a new one.
+func (m *Model) placeOf(now int64, base admission.ID) (id admission.ID, alive, active bool) {
+	free := -1
+	for n := range accountIDs {
+		id = base
+		id[len(id)-1] += byte(n)
+		if active = m.Sessions[id] > now; active || m.place(now, id) != nil {
+			alive = true
+			break
+		}
+		switch g := m.Grants[id]; {
+		case g == nil && !m.Revoked[id] && free < 0:
+			free = n
+		case g != nil && g.What == "admitted" && g.At+m.P.ClaimWindow.Microseconds() >= now:
+			alive = true
+		case g != nil && g.What == "admitted":
+			m.end(now, id, admission.ReasonLapsed)
+		}
+		if alive {
+			break
+		}
+	}
+	if g := m.Grants[base]; g != nil && (id != base || !alive) { // the first is remembered, so that the others are found
+		g.ForgetAt = max(g.ForgetAt, now+month)
+	}
+	if !alive {
+		id = base
+		id[len(id)-1] += byte(free)
+	}
+	return id, alive, active
+}
+
+// adopt ends a ticket that waits, in favour of an account: its place, where to is not nil, becomes that id's.
+func (m *Model) adopt(now int64, a admission.Arrival, to *admission.ID) bool {
+	old := m.place(now, a.From)
+	if old == nil {
+		return false
+	}
+	m.end(now, a.From, admission.ReasonLeft)
+	if to != nil {
+		p := &Place{Order: old.Order}
+		m.heard(now, p, Grace(a.Interval))
+		m.Line[*to] = p
+	}
+	return to != nil
+}

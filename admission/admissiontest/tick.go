@@ -1,0 +1,103 @@
+package admissiontest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// Tick is one room_advance. One that comes sooner than apart (µs) after the
+// last does no work. It returns what it admitted, in order.
+func (m *Model) Tick(apart int64) []admission.ID {
+	now := m.Room()
+	gathering, opened := m.draw(now)
+	if gathering && m.Gathered > 0 {
+		m.countLots(now)
+	}
+	if !opened && m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
+		return nil
+	}
+	m.fresh = true
+	m.built = m.Wall
+	m.tick = m.Wall
+	for id, till := range m.Sessions {
+		if till <= now {
+			delete(m.Sessions, id)
+		}
+	}
+	for id, g := range m.Grants {
+		if g.What == "admitted" && g.At <= now-m.P.ClaimWindow.Microseconds()-1 {
+			m.end(now, id, admission.ReasonLapsed)
+		}
+	}
+	for id, g := range m.Grants {
+		if g.What != "admitted" && g.ForgetAt <= now {
+			delete(m.Grants, id)
+		}
+	}
+	for id, p := range m.Line {
+		if m.absent(now, p) {
+			delete(m.Line, id)
+		}
+	}
+	m.forgetJoins(now)
+	meter := m.meter(now)
+	in := m.admit(now, meter)
+	meter.Take(int64(len(in)))
+	meter.rest()
+	meter.save()
+	m.busy = len(m.Line)+len(m.Sessions) > 0 || gathering && m.Gathered > 0
+	for _, g := range m.Grants {
+		m.busy = m.busy || g.What == "admitted"
+	}
+	return in
+}
+
+func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
+	if now < m.hold {
+		return nil
+	}
+	var k int64
+	if gathering, _ := m.draw(now); !m.shut() && !gathering {
+		k = meter.Available()
+		if m.P.MaxActive > 0 {
+			k = min(k, m.P.MaxActive-m.active())
+		}
+		if m.P.HeadWindow > 0 {
+			k = min(k, m.P.HeadWindow)
+		}
+	}
+	for _, id := range m.InOrder() {
+		p := m.Line[id]
+		if p.Until < now {
+			p.Parked = true
+			continue
+		}
+		if int64(len(in)) >= k || max(p.Order, m.Drawn)+m.P.MinWait.Microseconds() > now {
+			return in
+		}
+		delete(m.Line, id)
+		m.Grants[id] = &Grant{What: "admitted", Wall: m.Wall, At: now}
+		m.Admissions = append(m.Admissions, Admission{id, now, m.Wall, p.Order})
+		in = append(in, id)
+	}
+	return in
+}
+
+// InOrder gives the tickets that are not parked, first come first.
+func (m *Model) InOrder() []admission.ID {
+	var ids []admission.ID
+	for id, p := range m.Line {
+		if !p.Parked {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b admission.ID) int {
+		if c := cmp.Compare(m.Line[a].Order, m.Line[b].Order); c != 0 {
+			return c
+		}
+		return slices.Compare(a[:], b[:])
+	})
+	return ids
+}
