@@ -287,14 +287,14 @@ func TestABurstOfOneIsUsedUp(t *testing.T) {
 		s := newSharing(t, t, redistest.Client(t), redistest.Prefix(t), gateways,
 			budgeted(1000, 1000, 1000, 1_000_000), budgeted(1000, 1000, 1000, 1_000_000))
 		s.tick(0, 0)
-		s.join(0, 0, 60)
-		s.play(3 * time.Second)
-		alone := s.play(20 * time.Second)
-		s.join(0, 1, 60)
-		both := s.play(20 * time.Second)
+		s.join(0, 0, 40)
+		s.play(2 * time.Second)
+		alone := s.play(10 * time.Second)
+		s.join(0, 1, 40)
+		both := s.play(10 * time.Second)
 		t.Log(gateways, alone, both)
-		if alone[0] < 19 || both[0]+both[1] < 19 || min(both[0], both[1]) < 9 {
-			t.Errorf("%d gateways let in %v and then, two rooms, %v of 20", gateways, alone, both)
+		if alone[0] < 10 || both[0]+both[1] < 10 || min(both[0], both[1]) < 4 {
+			t.Errorf("%d gateways let in %v and then, two rooms, %v of 10", gateways, alone, both)
 		}
 	}
 }

@@ -413,7 +413,7 @@ func TestEventsAndOperators(t *testing.T) {
 func TestAClosedRoomAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
-	for name, close := range map[string]func(p *Policy, now int64){
+	for name, shut := range map[string]func(p *Policy, now int64){
 		"file": func(p *Policy, _ int64) { p.Method = Reject },
 		"event": func(p *Policy, now int64) {
 			p.Plan = NewPlan(nil, "sale", p, []Event{{Starts: now, Ends: now + 20e6, Method: Reject}})
@@ -427,7 +427,7 @@ func TestAClosedRoomAdmitsNobody(t *testing.T) {
 			}
 			waits := mustJoin(t, r, testID(), testClient(1))
 			p := basePolicy
-			close(&p, c.now())
+			shut(&p, c.now())
 			r.setPolicy(p)
 			for range 10 {
 				c.pass(time.Second)

@@ -5,17 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/admission/control"
-)
-
-// What is measured of an origin counts for so many seconds: the short span, or the long one where the short has too few
-// requests to judge by.
-const (
-	shortSpan = 3
-	longSpan  = 30
 )
 
 // healthAge is after how long nothing counts that a gateway said; it says it every second.
@@ -23,30 +15,8 @@ const healthAge = 5 * time.Second
 
 // origin is what this gateway measures of one.
 type origin struct {
-	recorder control.Recorder
-	seconds  [longSpan]*control.Histogram // a ring; nil: nothing
-	next     int
-	said     []byte // the last text that was published
-}
-
-// turn ends a second. It gives the sums of the last short and long span.
-func (o *origin) turn() (short, long control.Histogram) {
-	h := o.recorder.Take()
-	if o.seconds[o.next] = h; h.Requests == 0 {
-		o.seconds[o.next] = nil
-	}
-	o.next = (o.next + 1) % longSpan
-	for i := range longSpan {
-		h := o.seconds[(o.next-1-i+2*longSpan)%longSpan]
-		if h == nil {
-			continue
-		}
-		if i < shortSpan {
-			short.Merge(h)
-		}
-		long.Merge(h)
-	}
-	return short, long
+	recent control.Recent
+	said   []byte // the last text that was published
 }
 
 // Origin is where requests to that origin are counted, for all gateways to know. It may be used from any goroutine.
@@ -58,7 +28,7 @@ func (c *Core) Origin(id string) *control.Recorder {
 		o = &origin{}
 		c.origins[id] = o
 	}
-	return &o.recorder
+	return &o.recent.Recorder
 }
 
 // tell publishes the health of the origins once a second, until ctx ends, and that somebody has to wait as soon as it is so.
@@ -107,12 +77,11 @@ func (c *Core) TellHealth(ctx context.Context) error {
 	}
 	var all []said
 	for id, o := range c.origins {
-		short, long := o.turn()
-		if long.Requests == 0 && waiting[id] == 0 {
+		report := o.recent.Turn()
+		if report.Long.Requests == 0 && waiting[id] == 0 {
 			continue
 		}
-		text, _ := short.AppendText(nil)
-		text, _ = long.AppendText(append(text, '|'))
+		text, _ := report.MarshalText() // never fails
 		o.said = text
 		all = append(all, said{id, text})
 	}
@@ -170,9 +139,7 @@ func (c *Core) TellLines(ctx context.Context) error {
 		}
 		c.mu.Unlock()
 		if text == nil {
-			var none control.Histogram
-			text, _ = none.AppendText(nil)
-			text, _ = none.AppendText(append(text, '|'))
+			text, _ = (&control.Report{}).MarshalText()
 		}
 		if err := c.tellOne(ctx, id, waiting[id], text); err != nil {
 			return err
@@ -221,21 +188,17 @@ func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error
 	if !ok || len(said)%2 != 1 {
 		return OriginHealth{}, fmt.Errorf("origin_read answered %v", res)
 	}
-	var short, long control.Histogram
+	var all control.Report
 	h := OriginHealth{Jobs: asInt(said[0]) == 1}
 	for pair := range slices.Chunk(said[1:], 2) {
-		first, second, _ := strings.Cut(asString(pair[1]), "|")
-		var s, l control.Histogram
-		if err := errors.Join(s.UnmarshalText([]byte(first)), l.UnmarshalText([]byte(second))); err != nil {
+		var report control.Report
+		if err := report.UnmarshalText([]byte(asString(pair[1]))); err != nil {
 			return OriginHealth{}, fmt.Errorf("health of origin %q: %w", id, err)
 		}
-		short.Merge(&s)
-		long.Merge(&l)
+		all.Merge(&report)
 		h.Gateways++
 		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
 	}
-	if h.Health = short.Health(shortSpan * time.Second); h.Requests < control.Enough {
-		h.Health = long.Health(longSpan * time.Second)
-	}
+	h.Health = all.Health()
 	return h, nil
 }

@@ -125,17 +125,13 @@ func (s pacing) yield(p *Pace) pacing {
 // mergeReports gives what the reports of all processes say of the downstream: of the last seconds or, where these have too few
 // runs, of half a minute.
 func mergeReports(reports []string) (control.Health, error) {
-	var short, long control.Histogram
+	var all control.Report
 	for _, text := range reports {
-		var s, l control.Histogram
-		if err := readReport(text, &s, &l); err != nil {
+		var report control.Report
+		if err := report.UnmarshalText([]byte(text)); err != nil {
 			return control.Health{}, err
 		}
-		short.Merge(&s)
-		long.Merge(&l)
+		all.Merge(&report)
 	}
-	if short.Requests >= control.Enough {
-		return short.Health(shortSpan * time.Second), nil
-	}
-	return long.Health(longSpan * time.Second), nil
+	return all.Health(), nil
 }

@@ -2,10 +2,8 @@ package bulk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,53 +12,18 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// Runs count for so many seconds: the short span, or the long one where the short has too few to judge by.
-const (
-	shortSpan = 3
-	longSpan  = 30
-)
-
 // recent measures how the runs of this process fare, second by second.
-type recent struct {
-	recorder control.Recorder
-	seconds  [longSpan]*control.Histogram
-	next     int
-}
+type recent struct{ control.Recent }
 
 // ran counts a run by its end. What a downstream refused, answered wrongly or not at all failed; one that it judged to be bad
 // for good was answered. What never reached it does not count.
 func (r *recent) ran(a *store.Ack) {
 	switch a.Verdict {
 	case store.Done, store.Rejected:
-		r.recorder.Add(a.Took, false)
+		r.Add(a.Took, false)
 	case store.Retry, store.Throttled:
-		r.recorder.Add(a.Took, true)
+		r.Add(a.Took, true)
 	}
-}
-
-// turn ends a second and gives the report of the last ones: the short span's histogram, |, the long one's.
-func (r *recent) turn() string {
-	r.seconds[r.next] = r.recorder.Take()
-	r.next = (r.next + 1) % longSpan
-	var short, long control.Histogram
-	for i := range longSpan {
-		h := r.seconds[(r.next-1-i+2*longSpan)%longSpan]
-		if h == nil {
-			continue
-		}
-		if i < shortSpan {
-			short.Merge(h)
-		}
-		long.Merge(h)
-	}
-	text, _ := short.AppendText(nil) // never fails
-	text, _ = long.AppendText(append(text, '|'))
-	return string(text)
-}
-
-func readReport(text string, short, long *control.Histogram) error {
-	first, second, _ := strings.Cut(text, "|")
-	return errors.Join(short.UnmarshalText([]byte(first)), long.UnmarshalText([]byte(second)))
 }
 
 // steerStore is what the search for the rate needs of the store.
@@ -88,7 +51,7 @@ func startRate(lately []started, rate int64) float64 {
 		return 0
 	}
 	last := lately[len(lately)-1]
-	span := min(int64(longSpan), max(shortSpan, 15_000/max(1, rate)))
+	span := min(int64(control.LongSpan), max(control.ShortSpan, 15_000/max(1, rate)))
 	for i := len(lately) - 1; i >= 0; i-- {
 		if dt := last.at - lately[i].at; dt >= span*1e6-500_000 {
 			return float64(last.jobs-lately[i].jobs) / (float64(dt) / 1e6)
@@ -134,7 +97,8 @@ func (s *steerer) run(ctx context.Context) {
 
 // steer is one look; the leader sets the rate.
 func (s *steerer) steer(ctx context.Context) error {
-	report, p := s.recent.turn(), s.pace.Load()
+	said, _ := s.recent.Turn().MarshalText() // never fails
+	report, p := string(said), s.pace.Load()
 	if !p.On() {
 		s.fence = 0
 		s.metrics.steered(nil)
@@ -155,8 +119,8 @@ func (s *steerer) steer(ctx context.Context) error {
 		s.hearing(p.People, people.Gateways > 0)
 	}
 	s.lately = append(s.lately, started{got.Now, got.Starts})
-	if len(s.lately) > 2*longSpan {
-		s.lately = s.lately[longSpan:]
+	if len(s.lately) > 2*control.LongSpan {
+		s.lately = s.lately[control.LongSpan:]
 	}
 	jobs, err := mergeReports(got.Reports)
 	if err != nil {

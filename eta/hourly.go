@@ -33,14 +33,14 @@ func ParseWeights(text string) (Weights, error) {
 		name, value, _ := strings.Cut(field, "=")
 		hour, err := strconv.Atoi(name)
 		if err != nil || hour < 0 || hour > 23 {
-			return w, fmt.Errorf("eta: weights: %q does not begin with an hour from 0 to 23; give hour=weight pairs, as 9=1.5", field)
+			return w, fmt.Errorf("eta: weights: %q does not begin with an hour from 0 to 23; give hour=weight pairs with blanks between them, as 9=1 12=1.5", field)
 		}
 		if hour <= last {
 			return w, fmt.Errorf("eta: weights: hour %d comes after hour %d; name each hour once, in order", hour, last)
 		}
 		next, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(next >= leastWeight && next <= mostWeight) {
-			return w, fmt.Errorf("eta: weights: %q does not end with a weight from %v to %v; give hour=weight pairs, as 9=1.5", field, leastWeight, mostWeight)
+			return w, fmt.Errorf("eta: weights: %q does not end with a weight from %v to %v; give hour=weight pairs with blanks between them, as 9=1 12=1.5", field, leastWeight, mostWeight)
 		}
 		if i == 0 {
 			first = hour

@@ -6,12 +6,13 @@ import (
 )
 
 const (
-	mostTracers = 512  // places that are followed at once
-	nextPromise = 0.7  // of the last one, when a place is promised something again
-	leastTraced = 2.0  // s; less is not followed
-	outcomes    = 1024 // that are counted
-	overdue     = 1.2  // by what a wait outgrows what is known of it before it is noted again
-	hourError   = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
+	mostTracers   = 512  // places that are followed at once
+	nextPromise   = 0.7  // of the last one, when a place is promised something again
+	leastTraced   = 2.0  // s; less is not followed
+	leastReminded = 10.0 // s, likewise, of what others promised
+	outcomes      = 1024 // that are counted
+	overdue       = 1.2  // by what a wait outgrows what is known of it before it is noted again
+	hourError     = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
 // ledger holds what was promised against what came. It follows places through the line, none of which needs a visitor: one
@@ -127,6 +128,14 @@ func (l *ledger) judged(e *spread, p *promised, real float64) {
 	l.counted++
 }
 
+// remind notes an error of a promise that was not followed here. Promises of whole seconds say little of a few.
+func (l *ledger) remind(promised, real float64) {
+	e := &l.errors[knotOf(promised)]
+	if promised >= leastReminded && real > 0 && l.now != 0 && e.learnt() < 1 {
+		e.add(l.now, promised, math.Log(real/promised))
+	}
+}
+
 // held is how many of the last promises were kept.
 func (l *ledger) held() (within, all int) { return l.within, min(l.counted, outcomes) }
 
@@ -165,8 +174,18 @@ func (l *ledger) note(t *tracer, now int64, e Estimate) {
 	t.at, t.seconds, t.next, t.due = now, e.Seconds, e.Seconds*nextPromise, min(t.due, due)
 }
 
+// shortest are the errors of the shortest waits of which any are known; nil: of none.
+func (l *ledger) shortest() *spread {
+	for i := range l.errors {
+		if l.errors[i].count > 0 {
+			return &l.errors[i]
+		}
+	}
+	return nil
+}
+
 // ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it, and
-// the errors of the longest waits that have.
+// the errors of the next shorter waits that have.
 func (l *ledger) ranges(f *Forecast) {
 	if !f.known {
 		return
@@ -179,7 +198,10 @@ func (l *ledger) ranges(f *Forecast) {
 		}
 	}
 	var low, high float64
-	var longest *spread
+	var nearest *spread
+	if l.counted == 0 { // nothing that was followed here has come true: what it is reminded of holds for shorter waits, too
+		nearest = l.shortest()
+	}
 	for i := range f.knots {
 		k := &f.knots[i]
 		e := &l.errors[knotOf(k.seconds)]
@@ -190,9 +212,9 @@ func (l *ledger) ranges(f *Forecast) {
 		below, above := -chance, chance
 		if e.count > 0 {
 			below, above = e.own(chance)
-			longest = e
-		} else if longest != nil {
-			b, a := longest.ends(chance)
+			nearest = e
+		} else if nearest != nil {
+			b, a := nearest.ends(chance)
 			below, above = min(below, b), max(above, a)
 		}
 		low, high = max(low, k.seconds*math.Exp(below)), max(high, k.seconds*math.Exp(above))

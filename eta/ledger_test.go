@@ -116,3 +116,31 @@ func TestAnEstimatorThatIsAlwaysShort(t *testing.T) {
 		t.Errorf("%.1f %% lie above the range", 100*got)
 	}
 }
+
+// TestARestartedPredictorIsReminded of how promises came true by those that were made before.
+func TestARestartedPredictorIsReminded(t *testing.T) {
+	in := lived(10, span{900, 10, 1})
+	in.Ahead = func(int64) int64 { return 999 }
+	p := NewPredictor(Window{}, false)
+	p.Remind(100, 300) // before the first forecast there is no time
+	before := p.Forecast(in).At(999)
+	for range 100 {
+		in.Now += 1e6
+		p.Remind(100, 300)
+		p.Remind(5, 1)
+		p.Forecast(in)
+	}
+	after := p.Forecast(in)
+	if e := after.At(999); before.High > 200 || e.High < 300 || !near(e.Seconds, before.Seconds, 0.2) {
+		t.Errorf("%+v became %+v by waits three times as long", before, e)
+	}
+	if e := after.At(199); e.High < 60 {
+		t.Errorf("a fifth of the wait: %+v; that it takes three times as long is not expected", e)
+	}
+	if n := p.ledger.errors[knotOf(5)].count; n != 0 {
+		t.Errorf("%d promises of a few seconds count", n)
+	}
+	if _, all := p.Held(); all != 0 {
+		t.Errorf("%d promises of others are held against this one", all)
+	}
+}

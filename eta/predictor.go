@@ -57,5 +57,9 @@ func (p *Predictor) Taught(wall int64, admitted int64, busy float64) {
 	p.hours.add(wall, p.zone, float64(max(admitted, 0)), min(max(busy, 0), 60))
 }
 
+// Remind tells of a wait that ended, in seconds, and of what was promised of it, maybe by another gateway or before a restart.
+// It counts while the predictor has seen too few of such waits itself.
+func (p *Predictor) Remind(promised, real float64) { p.ledger.remind(promised, real) }
+
 // Held gives how many of the last promises of a range were kept, and how many there were, up to 1024.
 func (p *Predictor) Held() (within, all int) { return p.ledger.held() }

@@ -167,4 +167,8 @@ func (r *room) cameTrue(told wait, real float64) {
 	}
 	r.metrics.promises[outcome].Inc()
 	r.kept.add(now, 1, outcome != within)
+	if r.mu.TryLock() { // one of many: nobody waits for it
+		r.predictor.Remind(float64(told.seconds), real)
+		r.mu.Unlock()
+	}
 }

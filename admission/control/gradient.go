@@ -9,6 +9,7 @@ const (
 	ramp    = 1.0 / 30 // nor more than this share of the range
 	quickly = 0.10     // of the rate: well below what was borne last, or on the way back to what was borne before
 	slowly  = 0.025    // of the rate, around the last ceiling
+	gently  = 0.015    // or so much, where the origin never bore much more than that
 	pickup  = 10.0     // by how much faster it grows beyond the last ceiling, for each of its size
 	steep   = 0.04     // seconds a second (or of the target, where that is longer) by which p95 grows, and the rate no more
 	ahead   = 1.12     // the rate is at most so much of what the origin answers
@@ -157,7 +158,7 @@ func (p Policy) seek(s State, dt float64, rising int64, h Health, u Usage, serve
 		s.Baseline += int64(float64(s.P95-s.Baseline) * dt / creeps)
 	}
 	rate := float64(s.Rate)
-	if served > 0 && float64(rising)/1e6 > rises && h.P95.Seconds() > float64(s.Baseline)/1e6+early*p.TargetP95.Seconds() {
+	if u.Wanted && served > 0 && float64(rising)/1e6 > rises && h.P95.Seconds() > float64(s.Baseline)/1e6+early*p.TargetP95.Seconds() {
 		s.Rate = int64(min(rate, max(served, 0.9*rate))) // a queue grows: it says so before p95 is near the target
 		return s
 	}
@@ -182,13 +183,17 @@ func (p Policy) grow(s State, room float64) float64 {
 	rate := float64(s.Rate)
 	step := min(growth*rate, ramp*float64(p.MaxRate-p.MinRate))
 	if s.Ceiling > 0 {
-		switch ceiling := float64(s.Ceiling); {
+		ceiling, near := float64(s.Ceiling), slowly*rate
+		if ceiling > known*float64(s.Good) {
+			near = gently * rate
+		}
+		switch {
 		case rate < 0.8*ceiling:
 			step = max(step, quickly*rate)
 		case rate < 1.05*ceiling, rate < 1.25*ceiling && room < 0.9: // sooner where nothing shows of the load
-			step = min(step, slowly*rate)
+			step = min(step, near)
 		default:
-			step = min(step, slowly*rate*(1+pickup*(rate/ceiling-1.05)))
+			step = min(step, near*(1+pickup*(rate/ceiling-1.05)))
 		}
 	}
 	return max(1000.0/30, step) * room * p.brake(s) * s.felt()

@@ -31,6 +31,7 @@ func TestLotsThatAreCalledLate(t *testing.T) {
 		"as it was":                       {drawn, before + token(fmt.Sprintf(`"ord":%d`, order)), 0, "all is as it was drawn"},
 		"not confirmed":                   {drawn, token(fmt.Sprintf(`"seen":%d`, drawn-9e6)) + token(fmt.Sprintf(`"ord":%d`, drawn+1)), 0, "nothing is wrong, and 1 of 2 tickets were not drawn"},
 		"put behind":                      {drawn, before + token(fmt.Sprintf(`"ord":%d`, drawn+1)), 1, "1 wrong"},
+		"a nonce that is not in it":       {drawn, fmt.Sprintf(`{"id":%q,"order":%d,"nonce":"n"}`, id, order), 1, "1 wrong"},
 		"another drawn":                   {order - 1, token(fmt.Sprintf(`"ord":%d`, order)), 0, "nothing is wrong, and 1 of 1 tickets were not drawn"},
 		"another drawn, and they kept it": {drawn - 10e6, before + token(fmt.Sprintf(`"ord":%d`, drawn)), 2, "2 wrong"},
 	} {

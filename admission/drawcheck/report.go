@@ -108,7 +108,7 @@ func (d *Draw) judge(t ticket, confirmed bool) line {
 	if bytes.Equal(h.Sum(nil)[:8], t.id[8:]) {
 		l.verdict += ", with your nonce"
 	} else {
-		l.verdict, l.wrong = l.verdict+", WRONG: your nonce is not in the id", true
+		l.verdict, l.wrong = l.verdict+", WRONG: your nonce is not in the id (leave it out where the place was taken by a page or an account: those ids hold none)", true
 	}
 	return l
 }

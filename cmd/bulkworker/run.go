@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -89,7 +88,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen %s: %w", cfg.Listen, err)
+		return cli.CannotListen("listen", cfg.Listen, err)
 	}
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)

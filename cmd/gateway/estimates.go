@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -32,9 +34,15 @@ func estimates(c *config.ETA) (o eta.Options, setting string, err error) {
 }
 
 func readModel(name string) (*eta.Model, error) {
-	if info, err := os.Stat(name); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
+	info, err := os.Stat(name)
+	if err != nil {
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return nil, fmt.Errorf("%q cannot be read: %w; check the path and its permissions", name, err)
+	}
+	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%q is not a regular file", name)
 	}
 	f, err := os.Open(name)
@@ -53,7 +61,7 @@ func checkEstimates(cfg *config.Config) []config.Problem {
 	var problems []config.Problem
 	for i := range cfg.Rooms {
 		if _, setting, err := estimates(&cfg.Rooms[i].ETA); err != nil && setting != "time_zone" { // that one by the configuration itself
-			message := strings.Replace(err.Error(), "eta: ", "", 1)
+			message := strings.TrimPrefix(strings.Replace(err.Error(), "eta: ", "", 1), "weights: ")
 			problems = append(problems, config.Problem{Path: fmt.Sprintf("rooms[%d].eta.%s", i, setting), Message: message})
 		}
 	}

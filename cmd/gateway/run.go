@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -92,11 +91,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 
 	listener, err := listen(cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen %s: %w", cfg.Listen, err)
+		return cli.CannotListen("listen", cfg.Listen, err)
 	}
 	admin, err := net.Listen("tcp", cfg.Admin.Listen)
 	if err != nil {
-		return errors.Join(fmt.Errorf("admin.listen %s: %w", cfg.Admin.Listen, err), listener.Close())
+		return errors.Join(cli.CannotListen("admin.listen", cfg.Admin.Listen, err), listener.Close())
 	}
 
 	var parts lifecycle.Group

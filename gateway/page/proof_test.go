@@ -30,6 +30,7 @@ type working struct {
 	change  func(script []byte) []byte // what workers get in place of the script; nil: just that
 
 	mu       sync.Mutex
+	asked    int      // challenges
 	joins    []string // proofs
 	answers  []string // to CAPTCHAs
 	verified int
@@ -81,6 +82,7 @@ func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, `{"captcha":{"provider":%q,"site_key":"0x4"}}`, s.captcha.Provider)
 			return
 		}
+		s.asked++
 		_ = json.NewEncoder(w).Encode(s.proofs.Challenge(200_000, time.Now().Unix()+60))
 	case "/.waiting-room/sale/tickets":
 		var join struct{ Altcha, Captcha string }
@@ -137,6 +139,14 @@ func TestAPageWorksForItsPlace(t *testing.T) {
 		"by WebAssembly alone":  func(s *working) { s.change = withoutPlain(t) },
 		"where it is forbidden": func(s *working) { s.policy = "default-src 'none'" },
 		"where there is none":   func(s *working) { s.change = withoutWebAssembly(t) },
+		"of another challenge where one has no solution": func(s *working) {
+			s.change = func(script []byte) []byte {
+				if s.asked == 1 {
+					return []byte("onmessage = () => postMessage({number: -1})")
+				}
+				return script
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

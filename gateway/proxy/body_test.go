@@ -582,6 +582,49 @@ func TestRequestTrailers(t *testing.T) {
 	}
 }
 
+// What is dropped from the header does not come after the body, whether that was read ahead or not.
+func TestADroppedFieldIsNoTrailer(t *testing.T) {
+	heads, got := make(chan string, 1), make(chan string, 1)
+	o := newRecorder(t, func(s *session) {
+		h := s.head()
+		if h == "" {
+			return
+		}
+		heads <- headerValue(h, "Trailer")
+		body := newChunked(s.r)
+		io.Copy(io.Discard, body)
+		got <- body.trailers.String()
+		s.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok") // the next one comes on a connection of its own
+	})
+	g := newGate(t, to(o), Limits{}, func(g *gate) {
+		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
+			f.DropField = func(name []byte) bool { return equalFold(name, "x-account") }
+		}
+	})
+	const head, rest = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Account, X-Sum\r\n\r\n2\r\nhi\r\n", "0\r\nX-Account: ann\r\nX-Sum: 1\r\n\r\n"
+	for _, parts := range [][]string{{head + rest}, {head, rest}} {
+		c := g.dial()
+		c.send(parts[0])
+		select {
+		case names := <-heads:
+			if names != "X-Sum" {
+				t.Errorf("announced: %q", names)
+			}
+		case <-time.After(wait):
+			t.Fatal("the origin got no header")
+		}
+		for _, part := range parts[1:] {
+			c.send(part)
+		}
+		if status, head, _ := c.answer("POST"); status != 200 {
+			t.Fatal(head)
+		}
+		if s := <-got; s != "X-Sum: 1\r\n" {
+			t.Errorf("in %d parts the origin got %q", len(parts), s)
+		}
+	}
+}
+
 // 64 MB each way through buffers of a fixed size.
 func TestStreamsFlat(t *testing.T) {
 	const size = 64 << 20

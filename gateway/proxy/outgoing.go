@@ -216,15 +216,15 @@ func (x *exchange) appendTrailerNames(dst []byte) []byte {
 		if l.kind != kindTrailer {
 			continue
 		}
-		dst, n = appendAllowedNames(dst, h.val(l), n)
+		dst, n = appendAllowedNames(dst, h.val(l), n, x.f.DropField)
 	}
 	return dst
 }
 
-func appendAllowedNames(dst, list []byte, n int) ([]byte, int) {
+func appendAllowedNames(dst, list []byte, n int, drop func(name []byte) bool) ([]byte, int) {
 	for len(list) > 0 {
 		var e []byte
-		if e, list = nextElement(list); !isToken(e) || forbiddenTrailer(e) {
+		if e, list = nextElement(list); !isToken(e) || forbiddenTrailer(e) || drop != nil && drop(e) {
 			continue
 		}
 		if n == 0 {
@@ -236,6 +236,12 @@ func appendAllowedNames(dst, list []byte, n int) ([]byte, int) {
 		n++
 	}
 	return dst, n
+}
+
+// travels tells whether a trailer of the client's goes on to the origin, if it may come after a body at all. What is dropped from
+// the header is dropped here too: there are programs that make one of the two.
+func (x *exchange) travels(name []byte) bool {
+	return x.c.head.announced(name) && (x.f.DropField == nil || !x.f.DropField(name))
 }
 
 // announced tells whether the request's Trailer names a field.

@@ -426,7 +426,7 @@ func (x *exchange) appendAnnounced(dst []byte) []byte {
 	dst = dst[:len(dst)-2] // appendAllowedNames begins with CRLF
 	for i := range a.lines {
 		if l := &a.lines[i]; l.kind == kindTrailer {
-			dst, n = appendAllowedNames(dst, a.val(l), n)
+			dst, n = appendAllowedNames(dst, a.val(l), n, nil)
 		}
 	}
 	return append(dst, "\r\n"...)

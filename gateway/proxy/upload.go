@@ -59,7 +59,7 @@ func (x *exchange) appendAhead(dst []byte) []byte {
 	}
 	dst = append(dst, "0\r\n"...)
 	if x.c.head.trailer {
-		dst = appendTrailers(dst, x.chunks.trailers, x.c.head.announced)
+		dst = appendTrailers(dst, x.chunks.trailers, x.travels)
 	}
 	return append(dst, "\r\n"...)
 }
@@ -131,7 +131,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	}
 	p := append(buf[:0], "0\r\n"...)
 	if c.head.trailer {
-		p = appendTrailers(p, c.body.chunks.trailers, c.head.announced)
+		p = appendTrailers(p, c.body.chunks.trailers, x.travels)
 	}
 	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }

@@ -184,7 +184,10 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 	case nil:
 		return "has no value; give one, or leave the line out for the default"
 	case map[string]any, []any:
-		return "want a single value: " + wanted(s.Kind)
+		if s.Enum != nil {
+			return "want a single value: " + choice(s)
+		}
+		return "want a single value, no list and no section: " + wanted(s.Kind)
 	}
 	if s.Kind == "text" {
 		switch text := raw.(type) {
@@ -192,9 +195,10 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 			v.SetString(text)
 		case plain:
 			v.SetString(string(text))
-		case malformed:
-			return show(raw, s) + "is not text; put it in quotes"
 		default:
+			if s.Enum != nil {
+				return show(raw, s) + "is not known; want " + choice(s)
+			}
 			return show(raw, s) + "is not text; put it in quotes"
 		}
 		return ""

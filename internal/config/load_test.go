@@ -147,7 +147,7 @@ func TestFileIsStrict(t *testing.T) {
 		{"quoted rate", `rooms: [{id: a, admission: {rate: "10"}}]`, []string{`rooms[0].admission.rate: "10": want a number without quotes`}},
 		{"lost fraction of a rate", "rooms: [{id: a, admission: {rate: 0.0005}}]", []string{"rooms[0].admission.rate: 0.0005: has more than three decimal places"}},
 		{"lost fraction of an integer", "rooms: [{id: a, admission: {max_active: 1.5}}]", []string{"rooms[0].admission.max_active: 1.5: want a whole number"}},
-		{"negative rate", "rooms: [{id: a, admission: {rate: -1}}]", []string{"rooms[0].admission.rate: -1: want"}},
+		{"negative rate", "rooms: [{id: a, admission: {rate: -1}}]", []string{"rooms[0].admission.rate: -1: is negative"}},
 		{"negative integer", "rooms: [{id: a, admission: {max_active: -1}}]", []string{"rooms[0].admission.max_active: -1 is too small; want at least 0"}},
 		{"infinite rate", "rooms: [{id: a, admission: {rate: .inf}}]", []string{`rooms[0].admission.rate: ".inf": want a plain decimal`}},
 		{"hexadecimal", "limits: {headers: 0x10}", []string{`limits.headers: "0x10": want a plain decimal`}},

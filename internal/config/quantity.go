@@ -23,6 +23,9 @@ const maxThousandths = 1_000_000_000_000
 // or 0.125. It is never negative.
 func ParseRate(text string) (Rate, error) {
 	whole, fraction, hasPoint := strings.Cut(text, ".")
+	if strings.HasPrefix(text, "-") {
+		return 0, errors.New("is negative; want 0 or more")
+	}
 	if !allDigits(whole) || hasPoint && !allDigits(fraction) {
 		return 0, errors.New("want a decimal number with at most three places, such as 10 or 2.5")
 	}

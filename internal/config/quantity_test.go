@@ -27,7 +27,7 @@ func TestParseRate(t *testing.T) {
 		{text: "1.2345", bad: "three decimal places"},
 		{text: "", bad: "want a decimal"},
 		{text: "x", bad: "want a decimal"},
-		{text: "-1", bad: "want a decimal"},
+		{text: "-1", bad: "is negative; want 0 or more"},
 		{text: "+1", bad: "want a decimal"},
 		{text: "1e3", bad: "want a decimal"},
 		{text: ".5", bad: "want a decimal"},

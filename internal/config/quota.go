@@ -26,7 +26,7 @@ func ParseQuota(text string, most int64) (Quota, error) {
 	}
 	d, err := parseDuration(per)
 	if err != nil || d < time.Second || d > 24*time.Hour {
-		return Quota{}, errors.New("want a time from 1s to 24h behind the slash, such as 1m")
+		return Quota{}, errors.New("want one time from 1s to 24h with its unit behind the slash, such as 20/1m")
 	}
 	return Quota{N: n, Per: d}, nil
 }

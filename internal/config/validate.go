@@ -51,8 +51,7 @@ func (c *checker) bounds(cfg any) {
 			v = v.Elem()
 		}
 		if s.Enum != nil && !slices.Contains(s.Enum, v.String()) {
-			words := slices.DeleteFunc(slices.Clone(s.Enum), func(w string) bool { return w == "" })
-			c.add(path, "%q is not known; want %s", clip(v.String()), oneOf(words))
+			c.add(path, "%q is not known; want %s", clip(v.String()), choice(s))
 			return
 		}
 		if low := parseBound(s, s.Min); low != nil && less(v, *low) {
@@ -62,6 +61,11 @@ func (c *checker) bounds(cfg any) {
 			c.add(path, "%s is too large; want at most %s", format(v, s), s.Max)
 		}
 	})
+}
+
+// choice names the words that a setting takes.
+func choice(s Setting) string {
+	return oneOf(slices.DeleteFunc(slices.Clone(s.Enum), func(w string) bool { return w == "" }))
 }
 
 func parseBound(s Setting, text string) *reflect.Value {

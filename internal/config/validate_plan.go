@@ -25,6 +25,8 @@ func (c *checker) queue(at string, room *Room) {
 		if _, err := room.DrawSecret(); err != nil {
 			c.add(at+".draw_secret_file", "%v", err)
 		}
+	case draws && q.Method != methodLottery && q.OpensAt != "":
+		c.add(at+".draw_secret_file", "is missing: opens_at is for method: lottery, which is drawn with a secret; leave opens_at out, or make one with: head -c 32 /dev/urandom | base64 > draw.secret")
 	case draws:
 		c.add(at+".draw_secret_file", "is missing: a lottery is drawn with a secret; make one with: head -c 32 /dev/urandom | base64 > draw.secret")
 	}

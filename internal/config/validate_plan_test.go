@@ -33,6 +33,7 @@ func TestPlans(t *testing.T) {
 		{"with a prequeue", lot + ", prequeue_at: 2099-01-31T00:30:00Z}", nil},
 		{"no opening", "queue: {method: lottery, " + secret + "}", []string{"rooms[0].queue.opens_at: is missing: a lottery needs the time at which it opens"}},
 		{"no secret", "queue: {method: lottery, opens_at: 2099-01-31T10:00:00Z}", []string{"rooms[0].queue.draw_secret_file: is missing: a lottery is drawn with a secret; make one with: "}},
+		{"an opening of no lottery", "queue: {opens_at: 2099-01-31T10:00:00Z}", []string{"rooms[0].queue.draw_secret_file: is missing: opens_at is for method: lottery, which is drawn with a secret; leave opens_at out, or make one"}},
 		{"a secret that is not there", "queue: {draw_secret_file: DIR/none}", []string{`rooms[0].queue.draw_secret_file: "DIR/none" cannot be read`}},
 		{"a secret to be guessed", "queue: {draw_secret_file: DIR/short}", []string{`rooms[0].queue.draw_secret_file: "DIR/short" has 9 bytes; a secret that nobody can guess has at least 32`}},
 		{"no zone", "queue: {opens_at: 2099-01-31T10:00:00, " + secret + "}", []string{`rooms[0].queue.opens_at: "2099-01-31T10:00:00" is no time; want RFC 3339 with a zone`}},

@@ -150,14 +150,14 @@ func (c *checker) admission(at string, room *Room) {
 		c.add(at+".admission.burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", *a.Burst)
 	}
 	if a.MinRate > a.MaxRate {
-		c.add(at+".admission.min_rate", "%s is more than max_rate (%s)", a.MinRate, a.MaxRate)
+		c.add(at+".admission.min_rate", "%s is more than max_rate (%s); change one of them", a.MinRate, a.MaxRate)
 	}
 	if a.Strategy == "adaptive" {
 		if a.MinRate == 0 {
 			c.add(at+".admission.min_rate", "is 0: a rate that has come to it could not grow any more, for want of requests to judge by; want at least 0.001")
 		}
 		if a.MinRate <= a.MaxRate && (a.Rate < a.MinRate || a.Rate > a.MaxRate) {
-			c.add(at+".admission.rate", "%s, with which an adaptive room begins, is not within min_rate (%s) and max_rate (%s)", a.Rate, a.MinRate, a.MaxRate)
+			c.add(at+".admission.rate", "%s, with which an adaptive room begins, is not within min_rate (%s) and max_rate (%s); change one of them", a.Rate, a.MinRate, a.MaxRate)
 		}
 	}
 	switch prom := a.Prometheus; {

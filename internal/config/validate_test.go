@@ -200,6 +200,9 @@ func TestValidate(t *testing.T) {
 		{"burst below one", room("admission: {burst: 0.5}"), []string{"rooms[0].admission.burst: 0.5 would never admit a whole visitor"}},
 		{"burst of nothing", room("admission: {burst: 0}"), []string{"rooms[0].admission.burst: 0 would never admit"}},
 		{"rate beyond reason", room("admission: {rate: 1000001}"), []string{"rooms[0].admission.rate: 1000001 is too large; want at most 1000000"}},
+		{"negative rate", room("admission: {rate: -1}"), []string{"rooms[0].admission.rate: -1: is negative; want 0 or more"}},
+		{"a switch for a word", room("guard: {proof_of_work: true}"), []string{"rooms[0].guard.proof_of_work: true: is not known; want none, auto or always"}},
+		{"two words for one", shop + "tokens: {bind: [ip, ua]}", []string{"tokens.bind: want a single value: none, ip or ua"}},
 		{"least above most", room("admission: {min_rate: 60}"), []string{"rooms[0].admission.min_rate: 60 is more than max_rate (50)"}},
 		{"adaptive", room("admission: {strategy: adaptive, shadow: true, prometheus: {url: 'http://ann:hunter2@127.0.0.1:9091', query: min(up)}}"), nil},
 		{"adaptive from nothing", room("admission: {strategy: adaptive, min_rate: 0}"), []string{"rooms[0].admission.min_rate: is 0: a rate that has come to it could not grow any more"}},
@@ -381,6 +384,23 @@ rooms:
 		wantProblems(t, problems)
 		if got := cfg.Warnings(); want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), want)) {
 			t.Errorf("a fixed window of %s: %v", rate, got)
+		}
+	}
+
+	for settings, want := range map[string]string{
+		"admission: {min_rate: 3, max_rate: 150, target_p95: 300ms}":  "admission.strategy: is token_bucket, which does not use min_rate, max_rate, target_p95; adaptive does",
+		"admission: {strategy: adaptive, min_rate: 3, max_rate: 150}": "",
+		"guard: {proof: {number: 5000, most: 6000}}":                  "guard.proof_of_work: is none, so proof.number, proof.most does nothing",
+		"guard: {proof_of_work: auto, proof: {number: 5000}}":         "",
+		"eta: {model_file: model.json}":                               "eta.model_file: is for estimator: model, and that is window",
+		"eta: {weights: '0=1 12=2'}":                                  "eta.weights: are for estimator: hourly, and that is window",
+		"eta: {estimator: hourly, weights: '0=1 12=2'}":               "",
+		"queue: {opens_at: 2099-01-01T00:00:00Z, draw_secret_file: '" + write(t, "draw", strings.Repeat("0123456789abcdef", 2)) + "'}": "queue.opens_at: is for method: lottery, and that is fifo",
+	} {
+		cfg, problems := loadText(t, shop+"rooms: [{id: sale, "+settings+"}]\n")
+		wantProblems(t, problems)
+		if got := cfg.Warnings(); want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), "rooms[0]."+want)) {
+			t.Errorf("%s: %v", settings, got)
 		}
 	}
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -61,6 +62,7 @@ func (c *Config) Warnings() []Problem {
 		}
 		identityWarnings(path, room, warn)
 		warnStrategy(warn, path+".admission", &room.Admission)
+		warnUnused(warn, path, room)
 		if room.Admission.MaxActive > 0 && !room.Session.Renew {
 			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the line")
 		}
@@ -91,6 +93,47 @@ func warnStrategy(warn func(path, message string), at string, a *Admission) {
 		if a.Prometheus.URL != "" {
 			warn(at+".prometheus", "is of the adaptive strategy, which the room does not use: it is not asked")
 		}
+	}
+}
+
+// warnUnused tells of settings that wait for another one to be switched on: most often that was forgotten.
+func warnUnused(warn func(path, message string), path string, room *Room) {
+	var usual Room
+	setDefaults(reflect.ValueOf(&usual).Elem())
+	var unused []string
+	differs := func(name string, v, usual any) {
+		if !reflect.ValueOf(v).IsZero() && v != usual {
+			unused = append(unused, name)
+		}
+	}
+	if a, b := room.Admission, usual.Admission; a.Strategy != "adaptive" {
+		differs("min_rate", a.MinRate, b.MinRate)
+		differs("max_rate", a.MaxRate, b.MaxRate)
+		differs("target_p95", a.TargetP95, b.TargetP95)
+		differs("max_error_rate", a.MaxErrorRate, b.MaxErrorRate)
+		differs("mode", a.Mode, b.Mode)
+		if len(unused) > 0 {
+			warn(path+".admission.strategy", "is "+a.Strategy+", which does not use "+strings.Join(unused, ", ")+"; adaptive does")
+		}
+	}
+	unused = nil
+	if g, b := room.Guard, usual.Guard; g.ProofOfWork == "none" {
+		differs("number", g.Proof.Number, b.Proof.Number)
+		differs("join_rate", g.Proof.JoinRate, b.Proof.JoinRate)
+		differs("most", g.Proof.Most, b.Proof.Most)
+		if len(unused) > 0 {
+			warn(path+".guard.proof_of_work", "is none, so proof."+strings.Join(unused, ", proof.")+" does nothing; auto and always use it")
+		}
+	}
+	e := room.ETA
+	if e.ModelFile != "" && e.Estimator != "model" {
+		warn(path+".eta.model_file", "is for estimator: model, and that is "+e.Estimator+": the model is not used")
+	}
+	if e.Weights != "" && e.Weights != usual.ETA.Weights && e.Estimator != "hourly" {
+		warn(path+".eta.weights", "are for estimator: hourly, and that is "+e.Estimator+": they are not used")
+	}
+	if q := room.Queue; q.OpensAt != "" && q.Method != methodLottery {
+		warn(path+".queue.opens_at", "is for method: lottery, and that is "+q.Method+": nothing happens at that time; to keep a room closed until then, give it an event with method: reject")
 	}
 }
 

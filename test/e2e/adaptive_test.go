@@ -185,7 +185,7 @@ func metric(t testing.TB, g *gateway, name string) (v float64, ok bool) {
 // either side, so that a busy machine's own delays are neither.
 func TestAdaptiveFollowsTheOrigin(t *testing.T) {
 	t.Parallel()
-	const well, slow = 20 * time.Millisecond, 2 * time.Second
+	const well, slow = 20 * time.Millisecond, 3 * time.Second
 	site := newBusyOrigin(t, 1000)
 	site.set(1000, well)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(

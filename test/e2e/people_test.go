@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -31,8 +32,9 @@ func TestBulkWorkGivesWayToVisitors(t *testing.T) {
 	until(t, "the rate is found, from where it begins", func() bool { l := limits(b); return l.Adaptive && l.Global >= 40 && farm.to.count() > 20 })
 
 	c := newClient(t, g)
-	waiting := c.join(g)
+	waiting, joined := c.join(g), time.Now()
 	until(t, "jobs are at their slowest while somebody waits", func() bool { c.poll(g, waiting.Token); return limits(a).Global == 2 })
+	t.Log("after", time.Since(joined))
 	metrics := a.ask(http.MethodGet, "/metrics", "").body + b.ask(http.MethodGet, "/metrics", "").body
 	if !strings.Contains(metrics, "\nbulk_action_people_waiting 1\n") || strings.Count(metrics, "\nbulk_action_rate_leader 1\n") != 1 {
 		t.Errorf("metrics of two workers, one of which finds the rate:\n%s", metrics)
