@@ -23,12 +23,9 @@ const remember = (store, value) => {
 };
 
 const relative = new Intl.RelativeTimeFormat(root.lang);
-let announced = read("opens"), opens = new Date(data.begins), skew = 0, steps = 0;
+let announced = read("opens"), opens = new Date(data.begins), skew, steps = 0;
 // The visitor's clock may be wrong: the countdown goes by the server's.
-const clock = text => {
-  const now = Date.parse(text);
-  if (now) skew = now - Date.now();
-};
+const clock = now => skew = Date.parse(now) - Date.now() || 0;
 clock(data.now);
 let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone = data.state === "proof", doubted, back, milestone, sound;
 let line = recall("localStorage");
@@ -236,7 +233,7 @@ async function poll() {
   plan();
 }
 
-const wake = () => Date.now() - asked > 1e3 && poll();
+const wake = () => Date.now() > asked + 1e3 && poll();
 addEventListener("online", wake);
 addEventListener("offline", link);
 addEventListener("pageshow", event => event.persisted && wake());

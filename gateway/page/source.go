@@ -57,7 +57,7 @@ func squeezeJS(s string) string {
 }
 
 // long are names of the script's own variables: nowhere a property, a key or a part of a text.
-var long = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|button|channel|chime|delay|digits|document|doubted|failures|heading|level|line|location|milestone|number|parts|plural|recall|refresh|rejoin|relative|remember|setTimeout|steps|text|visit|voice)\b`)
+var long = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|asked|button|channel|chime|clock|delay|digits|document|doubted|failures|heading|level|line|location|milestone|number|opens|parts|plural|recall|refresh|rejoin|relative|remember|setTimeout|speak|steps|text|told|visit|voice)\b`)
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

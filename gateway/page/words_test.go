@@ -163,6 +163,9 @@ func TestShortNamesDiffer(t *testing.T) {
 		if regexp.MustCompile(`\b` + name + `:`).MatchString(source) {
 			t.Errorf("%s is a key", name)
 		}
+		if strings.Contains(script, "-"+name) { // in a text it would be one, so it keeps its name behind a minus
+			t.Errorf("%s is subtracted, and not shortened there", name)
+		}
 	}
 	if len(names) < 5 {
 		t.Fatal("no names were found")
