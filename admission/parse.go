@@ -60,7 +60,7 @@ func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) 
 // overlay lays the live changes over the configured policy.
 func (s *Snapshot) overlay(file *span, line, message string, p *intParser) {
 	s.Policy, s.file, s.Live = file.policy, file, nil
-	if s.Policy.adapts() && s.Rate > 0 {
+	if s.Policy.Adapts() && s.Rate > 0 {
 		s.Policy.Rate = min(s.Policy.MaxRate, max(s.Policy.MinRate, s.Rate))
 	}
 	for f := range strings.FieldsSeq(line) {

@@ -73,8 +73,8 @@ type Scorer interface {
 	Score(ctx context.Context) (float64, error)
 }
 
-// adapts says whether the rate in force is the one that was found.
-func (p *Policy) adapts() bool { return p.Strategy == StrategyAdaptive && !p.Adaptive.Shadow }
+// Adapts says whether the rate in force is the one that was found.
+func (p *Policy) Adapts() bool { return p.Strategy == StrategyAdaptive && !p.Adaptive.Shadow }
 
 // strategy is the limiter's: one in the shadow acts as a token bucket.
 func (p *Policy) strategy() Strategy {

@@ -115,7 +115,7 @@ func (r *Room) Steer(ctx context.Context) error {
 // atMin is the newest Steering.AtMin.
 func (r *Room) atMin(s *Snapshot, seen *Steering) time.Duration {
 	st, p := &r.steers, &s.Policy
-	if !p.adapts() || r.holds(s) || p.Rate > p.MinRate || seen.Level < control.Strained {
+	if !p.Adapts() || r.holds(s) || p.Rate > p.MinRate || seen.Level < control.Strained {
 		st.floored, st.warned = 0, false
 		return 0
 	}

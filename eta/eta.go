@@ -19,6 +19,7 @@ type Input struct {
 	Hold      int64    // nobody is admitted before this room time, µs
 	Buckets   []Bucket // ascending; seconds outside the last MaxBuckets, and the current one, are not looked at
 	Rate      float64  // the rate in force, visitors/s; under 0.00001, or not a finite number: admits nobody
+	Set       float64  // the rate that people or their plans have set, visitors/s; 0: it is found by measuring, or shared out
 	Schedule  []Step   // what the rate will be, ascending; those of the past are not looked at
 	Paused    bool
 	Waiting   int64 // people in the line

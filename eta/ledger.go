@@ -12,13 +12,15 @@ const (
 	leastReminded = 10.0 // s, likewise, of what others promised
 	outcomes      = 1024 // that are counted
 	overdue       = 1.2  // by what a wait outgrows what is known of it before it is noted again
+	decided       = 1.2  // by what a rate that is set anew, and a wait with it, differs for older promises to count no more
 	hourError     = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
 // ledger holds what was promised against what came. It follows places through the line, none of which needs a visitor: one
 // at the tail every now and then, promised something when it is made and again each time that its wait has shrunk by three
 // tenths, until the head of the line has passed it. Their errors, by the length of the wait that was promised, make the
-// range of the next promises (see spread).
+// range of the next promises (see spread). What somebody decides says nothing of how well was foreseen: where a rate is set
+// anew, places whose waits it changes are promised something anew, and what they were promised before counts no more.
 type ledger struct {
 	tracers []tracer // by order
 	errors  [knots]spread
@@ -27,6 +29,8 @@ type ledger struct {
 	within  int
 	made    int64 // when the last tracer was, µs of room time
 	now     int64
+	set     float64 // Input.Set
+	anew    int64   // when that changed last, µs of room time
 }
 
 type tracer struct {
@@ -63,6 +67,10 @@ func (l *ledger) settle(in *Input, f *Forecast) {
 		n++
 	}
 	l.tracers = slices.Delete(l.tracers, 0, n)
+	if l.set > 0 && in.Set > 0 && differs(in.Set, l.set) {
+		l.void(in, f)
+	}
+	l.set = in.Set
 	for i := range l.tracers {
 		if t := &l.tracers[i]; in.Now >= t.due {
 			t.due = math.MaxInt64
@@ -80,6 +88,21 @@ func (l *ledger) settle(in *Input, f *Forecast) {
 		}
 	}
 }
+
+// void takes back the promises to those whose wait is another one now. What was foreseen stands.
+func (l *ledger) void(in *Input, f *Forecast) {
+	l.anew = in.Now
+	for i := range l.tracers {
+		t := &l.tracers[i]
+		e := f.At(in.Ahead(t.order) - 1)
+		if left := t.seconds - float64(in.Now-t.at)/1e6; e.Known && left > 0 && !differs(e.Seconds, left) {
+			continue
+		}
+		t.promises, t.next, t.due = t.promises[:0], math.Inf(1), math.MaxInt64
+	}
+}
+
+func differs(a, b float64) bool { return max(a, b) > decided*min(a, b) }
 
 // came notes that a promise came true.
 func (l *ledger) came(p *promised, real float64) {
@@ -131,7 +154,7 @@ func (l *ledger) judged(e *spread, p *promised, real float64) {
 // remind notes an error of a promise that was not followed here. Promises of whole seconds say little of a few.
 func (l *ledger) remind(promised, real float64) {
 	e := &l.errors[knotOf(promised)]
-	if promised >= leastReminded && real > 0 && l.now != 0 && e.learnt() < 1 {
+	if promised >= leastReminded && real > 0 && l.now != 0 && float64(l.now-l.anew)/1e6 >= real && e.learnt() < 1 {
 		e.add(l.now, promised, math.Log(real/promised))
 	}
 }

@@ -144,3 +144,39 @@ func TestARestartedPredictorIsReminded(t *testing.T) {
 		t.Errorf("%d promises of others are held against this one", all)
 	}
 }
+
+// TestWhatIsDecidedIsNoError: a line that moves as foreseen is made ten times as slow. Where somebody set that, what was
+// promised before says nothing of promises; where it was found, it does.
+func TestWhatIsDecidedIsNoError(t *testing.T) {
+	after := func(set bool) (e Estimate, within, all int) {
+		p := NewPredictor(Fixed{}, false)
+		first, rate, out := int64(start)*1e6, 10.0, 0.0
+		for second := range int64(900) {
+			if second == 120 {
+				rate = 1
+			}
+			out += rate
+			in := Input{Now: first + second*1e6, Since: first, Rate: rate}
+			in.Head = first - 30e6 + int64(out*1e5)
+			in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/100_000) }
+			in.Waiting = in.Ahead(in.Now)
+			if set {
+				in.Set = rate
+			}
+			f := p.Forecast(in)
+			if second > 120 {
+				p.Remind(150, 800)
+			}
+			e = f.At(250)
+		}
+		within, all = p.Held()
+		return e, within, all
+	}
+	e, within, all := after(true)
+	if !e.Known || e.High > 1.5*e.Seconds || all < 50 || within < all*9/10 {
+		t.Errorf("the rate was set: %+v, %d of %d kept", e, within, all)
+	}
+	if e, within, all = after(false); e.High < 2*e.Seconds || within > all*9/10 {
+		t.Errorf("the rate was found: %+v, %d of %d kept", e, within, all)
+	}
+}

@@ -270,8 +270,9 @@ func (l *line) pop() {
 
 // input is what a gateway's snapshot would say.
 func (l *line) input() eta.Input {
+	rate := at(l.sale.Rate, l.t, 0)
 	in := eta.Input{
-		Now: l.now(), Wall: l.now(), Since: l.start, Buckets: l.buckets, Rate: at(l.sale.Rate, l.t, 0),
+		Now: l.now(), Wall: l.now(), Since: l.start, Buckets: l.buckets, Rate: rate, Set: rate,
 		Paused:  l.sale.Paused != nil && l.sale.Paused(l.t),
 		Waiting: l.waiting, Parked: l.parked, MaxActive: l.sale.Active, Active: int64(len(l.active)),
 		Came: l.came, Gone: l.gone, Admitted: l.admitted, Ahead: l.ahead,
