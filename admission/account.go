@@ -68,8 +68,8 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 		return Standing{}, Granted, errors.New("admission: room_enter named no id for an account")
 	}
 	t.ID, ans.reason = id, ""
-	if q.t.Epoch != "" { // it has left the line
-		r.memory.put(a.From, remembered{standing: Standing{State: Ended, Reason: ReasonLeft, Ticket: Ticket{ID: a.From}}, at: r.c.mono()})
+	if q.t.Epoch != "" {
+		r.memory.asks(a.From) // it has left the line, if it was in it: one that was let in before is in still
 	}
 	switch ans.code {
 	case "W":

@@ -158,3 +158,28 @@ func TestAnAccountsPlaces(t *testing.T) {
 		t.Errorf("a place that nobody holds: %+v %q %v", s, refusal, err)
 	}
 }
+
+// A ticket that an account brings was let in before: it is in still, whatever this gateway answers from memory.
+func TestAnAccountBringsATicketThatWasLetIn(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate, p.Burst = 1000, 1000
+	s := newStage(t)
+	g := s.gateway(p)
+	g.tick()
+	g.arrives() // the only one whom the burst lets in
+	in := g.waits()
+	s.pass(2 * time.Second)
+	g.tick2()
+	if got := g.poll(&in); got.State != Active {
+		t.Fatalf("not let in: %+v", got)
+	}
+	g.device(1)
+	a := Arrival{ID: ID{9, 1}, Client: Client{9, 1}, Keyed: true, Account: true, Interval: time.Minute, From: in.ID}
+	if _, refusal, err := g.room.Join(g.ctx(), a); err != nil || refusal != Granted {
+		t.Fatalf("%v %q", err, refusal)
+	}
+	if got := g.check(in); got.State != Active {
+		t.Errorf("a session of before is %+v", got)
+	}
+}

@@ -133,6 +133,14 @@ func (m *memory) put(id ID, v remembered) {
 	m.mark(id)
 }
 
+// asks forgets that a ticket waits: the next poll asks the store.
+func (m *memory) asks(id ID) {
+	s := &m.shards[id[0]&63]
+	s.mu.Lock()
+	delete(s.line, id)
+	s.mu.Unlock()
+}
+
 // forget drops what is no longer of use from one shard; called in turn.
 func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	s := &m.shards[m.sweep&63]

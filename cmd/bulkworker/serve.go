@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os/signal"
 	"syscall"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/logs"
 )
 
@@ -32,11 +32,8 @@ func newServe(use string, load loader) *cobra.Command {
 			log.Warn("configuration", "setting", w.Path, "warning", w.Message)
 		}
 
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+		ctx, stop := lifecycle.UntilSignal(cmd.Context())
 		defer stop()
-		// The first signal ends ctx and gives the signals back to the system:
-		// the second one ends the process at once.
-		defer context.AfterFunc(ctx, stop)()
 		return serve(ctx, cfg, again, log)
 	}
 	return cmd

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"os/signal"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/logs"
 )
 
@@ -54,11 +54,8 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 			log.Warn("few file descriptors", "limit", n, "advice", "each visitor takes one and each request to an origin another; raise the hard limit (ulimit -Hn, LimitNOFILE=)")
 		}
 
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+		ctx, stop := lifecycle.UntilSignal(cmd.Context())
 		defer stop()
-		// The first signal ends ctx and gives the signals back to the system:
-		// the second one ends the process at once.
-		defer context.AfterFunc(ctx, stop)()
 		return serve(ctx, cfg, again, queue, log)
 	}
 	return cmd

@@ -331,7 +331,7 @@ func TestATakenPort(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	dir := tempDir(t)
 	code, _, stderr := command(t, []string{"ANTEROOM_STORE__DIR=" + dir}, "--origin", "http://127.0.0.1:9", "--listen", l.Addr().String(), "--admin-listen", "127.0.0.1:0")
-	if code == 0 || !strings.Contains(stderr, "listen "+l.Addr().String()) {
+	if code == 0 || !strings.Contains(stderr, `listen: "`+l.Addr().String()+`" is taken`) {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	if _, err := os.Stat(dir + "/redis.sock"); err == nil {

@@ -389,8 +389,9 @@ var metricNames = []string{
 	"store_up", "tokens_rejected_total", "build_info",
 }
 
-// featureMetrics are there where a room is adaptive, its origin has a budget, or its model is not used.
-var featureMetrics = regexp.MustCompile("^anteroom_(rate_target|adaptive_|origin_budget_|eta_fallback)")
+// featureMetrics are there where a room is adaptive, its origin has a budget, its model is not used, or waits were long enough
+// to be followed.
+var featureMetrics = regexp.MustCompile("^anteroom_(rate_target|adaptive_|origin_budget_|eta_fallback|eta_coverage)")
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
