@@ -20,7 +20,8 @@ const (
 // at the tail every now and then, promised something when it is made and again each time that its wait has shrunk by three
 // tenths, until the head of the line has passed it. Their errors, by the length of the wait that was promised, make the
 // range of the next promises (see spread). What somebody decides says nothing of how well was foreseen: where a rate is set
-// anew, places whose waits it changes are promised something anew, and what they were promised before counts no more.
+// anew or the line is stopped, places whose waits that changes are promised something anew, and what they were promised before counts
+// no more.
 type ledger struct {
 	tracers []tracer // by order
 	errors  [knots]spread
@@ -30,7 +31,8 @@ type ledger struct {
 	made    int64 // when the last tracer was, µs of room time
 	now     int64
 	set     float64 // Input.Set
-	anew    int64   // when that changed last, µs of room time
+	stood   bool    // paused, or closed
+	anew    int64   // when one of them changed last, µs of room time
 }
 
 type tracer struct {
@@ -67,10 +69,13 @@ func (l *ledger) settle(in *Input, f *Forecast) {
 		n++
 	}
 	l.tracers = slices.Delete(l.tracers, 0, n)
-	if l.set > 0 && in.Set > 0 && differs(in.Set, l.set) {
+	stands := in.Paused || in.Rate < leastRate
+	if stands != l.stood || l.set > 0 && in.Set > 0 && differs(in.Set, l.set) {
 		l.void(in, f)
 	}
-	l.set = in.Set
+	if l.stood = stands; !stands {
+		l.set = in.Set
+	}
 	for i := range l.tracers {
 		if t := &l.tracers[i]; in.Now >= t.due {
 			t.due = math.MaxInt64

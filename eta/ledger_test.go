@@ -145,38 +145,48 @@ func TestARestartedPredictorIsReminded(t *testing.T) {
 	}
 }
 
-// TestWhatIsDecidedIsNoError: a line that moves as foreseen is made ten times as slow. Where somebody set that, what was
-// promised before says nothing of promises; where it was found, it does.
-func TestWhatIsDecidedIsNoError(t *testing.T) {
-	after := func(set bool) (e Estimate, within, all int) {
-		p := NewPredictor(Fixed{}, false)
-		first, rate, out := int64(start)*1e6, 10.0, 0.0
-		for second := range int64(900) {
-			if second == 120 {
-				rate = 1
-			}
-			out += rate
-			in := Input{Now: first + second*1e6, Since: first, Rate: rate}
-			in.Head = first - 30e6 + int64(out*1e5)
-			in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/100_000) }
-			in.Waiting = in.Ahead(in.Now)
-			if set {
-				in.Set = rate
-			}
-			f := p.Forecast(in)
-			if second > 120 {
-				p.Remind(150, 800)
-			}
-			e = f.At(250)
+// playDecision plays 15 minutes of a line that moves at 10/s, until change says otherwise from the second minute on, and gives the
+// estimate for the 250th and what was kept.
+func playDecision(change func(in *Input, second int64)) (e Estimate, within, all int) {
+	p := NewPredictor(Fixed{}, false)
+	first, out := int64(start)*1e6, 0.0
+	for second := range int64(900) {
+		in := Input{Now: first + second*1e6, Since: first, Rate: 10, Set: 10}
+		if second >= 120 {
+			change(&in, second)
 		}
-		within, all = p.Held()
-		return e, within, all
+		if !in.Paused {
+			out += in.Rate
+		}
+		in.Head = first - 30e6 + int64(out*1e5)
+		in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/100_000) }
+		in.Waiting = in.Ahead(in.Now)
+		e = p.Forecast(in).At(250)
+		if second > 120 {
+			p.Remind(150, 800)
+		}
 	}
-	e, within, all := after(true)
-	if !e.Known || e.High > 1.5*e.Seconds || all < 50 || within < all*9/10 {
-		t.Errorf("the rate was set: %+v, %d of %d kept", e, within, all)
+	within, all = p.Held()
+	return e, within, all
+}
+
+// TestWhatIsDecidedIsNoError: the line is made ten times as slow, or stopped for five minutes. Where somebody set that, what was
+// promised before says nothing of promises; where the rate was found, it does.
+func TestWhatIsDecidedIsNoError(t *testing.T) {
+	for name, change := range map[string]func(in *Input, second int64){
+		"a rate":  func(in *Input, _ int64) { in.Rate, in.Set = 1, 1 },
+		"a pause": func(in *Input, second int64) { in.Paused = second < 420 },
+		"a closed room": func(in *Input, second int64) {
+			if second < 420 {
+				in.Rate, in.Set = 0, 0
+			}
+		},
+	} {
+		if e, within, all := playDecision(change); !e.Known || e.High > 1.5*e.Seconds || all < 50 || within < all*9/10 {
+			t.Errorf("%s was set: %+v, %d of %d kept", name, e, within, all)
+		}
 	}
-	if e, within, all = after(false); e.High < 2*e.Seconds || within > all*9/10 {
+	if e, within, all := playDecision(func(in *Input, _ int64) { in.Rate, in.Set = 1, 0 }); e.High < 2*e.Seconds || within > all*9/10 {
 		t.Errorf("the rate was found: %+v, %d of %d kept", e, within, all)
 	}
 }

@@ -90,13 +90,16 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 	if p := &s.Policy; p.Method == admission.Lottery && p.OpensAt > s.RedisTime {
 		hold = max(hold, s.RoomTime+p.OpensAt-s.RedisTime)
 	}
-	set := float64(s.Policy.Rate) / 1000
-	if s.Policy.Adapts() {
+	rate, set := float64(r.line.Expected())/1000, float64(s.Policy.Rate)/1000
+	switch {
+	case s.Policy.Method == admission.Reject, s.Policy.Method == admission.Passthrough: // nobody is let in from the line
+		rate, set = 0, 0
+	case s.Policy.Adapts():
 		set = 0
 	}
 	f := r.predictor.Forecast(eta.Input{
 		Now: s.RoomTime, Wall: s.RedisTime, Since: s.Since, Hold: hold, Buckets: r.buckets,
-		Rate: float64(r.line.Expected()) / 1000, Set: set, Schedule: r.steps(s), Paused: s.Policy.Paused,
+		Rate: rate, Set: set, Schedule: r.steps(s), Paused: s.Policy.Paused,
 		Waiting: s.Waiting, Parked: s.Parked, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
 		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Head: s.Oldest, Ahead: r.line.Ahead,
 	})
