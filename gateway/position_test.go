@@ -24,7 +24,7 @@ func TestPositionNeverGrows(t *testing.T) {
 	if err := b.state.Load().byID["sale"].line.(*admission.Room).Pause(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
-	const crowd, askers, lasts = 5000, 16, 40 * time.Second // at most: a busy machine takes longer to let enough of them move on
+	const crowd, askers, lasts = 3000, 16, 40 * time.Second // at most: a busy machine takes longer to let enough of them move on
 	type visitor struct {
 		token    string
 		position int64
