@@ -180,3 +180,25 @@ func TestAnOpeningIsBroughtForwardByAll(t *testing.T) {
 		t.Error("it does not open")
 	}
 }
+
+// Who gathered before a reset, and leaves through a gateway that has not heard of it, is not one of those who gather since.
+func TestALotFromBeforeAResetTakesNobodyAway(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := lottery(c.now(), 9*time.Minute)
+	a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
+	before := gather(t, a, 2)
+	mustTick(t, b)
+	if err := a.Reset(ctx5(t), "test"); err != nil {
+		t.Fatal(err)
+	}
+	gather(t, a, 2)
+	if err := b.Leave(ctx5(t), before[0].t); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(time.Second)
+	mustTick(t, a)
+	if n := a.Snapshot().Prequeued; n != 2 {
+		t.Errorf("%d gather, want 2", n)
+	}
+}

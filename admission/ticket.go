@@ -363,8 +363,8 @@ func (r *Room) waitingAt(t Ticket, a reply) Standing {
 // Leave gives a place (or an unclaimed admission) back.
 func (r *Room) Leave(ctx context.Context, t Ticket) error {
 	gathered := ""
-	if t.Order == 0 && t.Counted() && t.Fence == r.knowledge().fence {
-		gathered = itoa(max(t.Seen, r.lastSeen(t.ID)))
+	if t.Order == 0 && t.Counted() {
+		gathered = itoa(t.Fence) + ":" + itoa(max(t.Seen, r.lastSeen(t.ID)))
 	}
 	_, err := r.out(ctx, "", ReasonLeft, t.ID, gathered)
 	return err
@@ -378,8 +378,8 @@ func (r *Room) lastSeen(id ID) int64 {
 	return 0
 }
 
-// out takes a ticket out of the line for good. gathered is when one was confirmed that gathers for a lottery; "": it does not,
-// or that is not known.
+// out takes a ticket out of the line for good. gathered is the fence and when one was confirmed that gathers for a lottery; "":
+// it does not, or that is not known.
 func (r *Room) out(ctx context.Context, who, reason string, id ID, gathered string) (found bool, err error) {
 	if r.down.Load() {
 		return false, ErrStore

@@ -6,8 +6,8 @@
 -- INVARIANT: a ticket is spent once (4): an id that left is remembered, whether the line held it or not.
 -- INCLUDE: clock, room, presence, lottery
 
--- reason is left or removed; then pairs: an id, and when it was heard last (room time) if it gathers for a lottery, else ''. who is '' for a visitor, else the operator,
--- and label the id as people write it, for the audit log.
+-- reason is left or removed; then pairs: an id, and, if it gathers for a lottery, fence and room time at which it was heard
+-- last ('fence:time'), else ''. who is '' for a visitor, else the operator, and label the id as people write it, for the audit log.
 local s, err = open()
 if not s then return err end
 local p = policy()
@@ -24,7 +24,9 @@ for i = 9, #ARGV, 2 do
     found = found + n
     s.abandons = s.abandons + n
     if n > 0 then count_minute(s, 'x', n) end
-    if not g and ARGV[i + 1] ~= '' and p.gathering then lot_left(s, p, tonumber(ARGV[i + 1])) end
+    local fence, seen = string.match(ARGV[i + 1], '^(%d+):(%d+)$')
+    -- One from before a reset, of which its gateway has not heard yet, is not among those who gather.
+    if seen and not g and p.gathering and tonumber(fence) == s.fence then lot_left(s, p, tonumber(seen)) end
   end
 end
 if slots then count_lots(s, p) end
