@@ -9,6 +9,9 @@ GO       ?= go
 FUZZTIME ?= 10s
 # Whole runs on two cores stay under a quarter of an hour.
 TEST_TIMEOUT ?= 13m
+# Property tests draw the same cases in every run, so that what fails is of the change at hand; `make explore` draws others.
+export RAPID_SEED ?= 20260901
+EXPLORE_CHECKS   ?= 1000
 # A cache of this tree's own: one that another clone has filled reports that clone's paths.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/.lint-cache
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
@@ -43,6 +46,12 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	$(GO) test -vet=off -timeout 3m ./gateway ./gateway/proxy ./token ./eta/...
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
+
+.PHONY: explore
+explore: ## Run the property tests with new cases, EXPLORE_CHECKS (default 1000) of each; a failure prints the seed that repeats it
+	@tools/need.sh gcc redis-server
+	RAPID_SEED=0 RAPID_CHECKS=$(EXPLORE_CHECKS) $(GO) test -count=1 -vet=off -timeout 12h \
+		$$(git grep -l 'rapid\.Check(' -- '*_test.go' ':!bench' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: adaptive
 adaptive: ## Watch an adaptive room follow an origin from 100 visitors/s to 40 and back; 4.5 minutes

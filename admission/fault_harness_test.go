@@ -29,7 +29,7 @@ const (
 	faultSlack = 2 * time.Second
 	// faultRecovery is how soon after the store is back every room has to be.
 	faultRecovery = 2 * time.Second
-	patience      = 40 * time.Second
+	patience      = time.Minute
 )
 
 var faultPolicy = Policy{

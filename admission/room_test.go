@@ -25,7 +25,7 @@ func quiet() *slog.Logger                 { return slog.New(slog.DiscardHandler)
 func testID() (id ID)                     { _, _ = rand.Read(id[:]); return }
 func testClient(b byte) (c Client)        { c[0] = b; return }
 func ctx5(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -70,7 +70,7 @@ func TestTLS(t *testing.T) {
 			return "", nil, err
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		a, err := exchange(c, bufio.NewReader(c), "GET /", asPage)
 		return c.ConnectionState().PeerCertificates[0].Subject.CommonName, a, err
 	}
@@ -215,7 +215,7 @@ func TestWebSocketNeedsAPass(t *testing.T) {
 		t.Fatalf("%q %v", msg, err)
 	}
 	b.stop() // ends the connection, though it would last for ever
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, _, err := c.ReadMessage(); err == nil {
 		t.Error("the connection outlives the gateway")
 	}
@@ -258,7 +258,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 		t.Error("not ready while serving")
 	}
 	down := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { down <- b.Gateway.Shutdown(ctx) }()
 	eventually(t, "nobody new is taken", func() bool {
@@ -288,7 +288,7 @@ func TestHalfABodyIsNoSuccess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: shop.test\r\nAccept: application/json\r\n%s", rest)
 		c.(*net.TCPConn).CloseWrite()
 		said, err := io.ReadAll(c)

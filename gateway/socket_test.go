@@ -190,7 +190,7 @@ func TestLastRequestOfAnIdleConnection(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it waits though nobody is left")
 	}
 }

@@ -94,7 +94,7 @@ func TestRunAfterRestart(t *testing.T) {
 		t.Fatal("a killed store answers")
 	}
 	own.Restart()
-	deadline, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		got, err := r.Run(deadline, set.Script("test_count"), []string{"n"}, 0)
@@ -141,7 +141,7 @@ func TestRunWhileTheKeysMove(t *testing.T) {
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		got, err := r.Run(ctx, set.Script("test_two"), keys, 0)
 		answered <- answer{got, err}

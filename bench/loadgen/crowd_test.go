@@ -60,7 +60,7 @@ func TestCrowdJudges(t *testing.T) {
 			defer client.Close()
 			opt := tt.opt
 			opt.Visitors, opt.Path, opt.Requests = visitors, "/", 2
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			c := newCrowd(opt, client, 8)
 			c.run(ctx)
@@ -146,7 +146,7 @@ func TestCommandLine(t *testing.T) {
 			var out bytes.Buffer
 			cmd.SetOut(&out)
 			cmd.SetArgs(tt.args)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := cmd.ExecuteContext(ctx)
 			switch {

@@ -106,7 +106,7 @@ func TestNobodyConfirmsOnAClusterWithoutReplicas(t *testing.T) {
 // linked waits until a replica follows its master.
 func linked(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
 		info, err := client.Info(ctx, "replication").Result()

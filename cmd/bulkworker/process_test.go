@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait; it only decides how long a failure takes.
-const patience = 40 * time.Second
+const patience = time.Minute
 
 // eventually polls until f is nil.
 func eventually(t *testing.T, f func() error) {

@@ -295,7 +295,7 @@ func TestSeatMapOverWebSocket(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	next := func(want string) {
 		t.Helper()
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		_, m, err := conn.ReadMessage()
 		if got := strings.TrimSpace(string(m)); err != nil || got != want {
 			t.Fatalf("got %s, %v; want %s", got, err, want)

@@ -56,7 +56,7 @@ func helperMain(dir string) int {
 }
 
 // patience bounds every wait; it only decides how long a failure takes.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 var quick = times{
 	tick: 5 * time.Millisecond, firstPause: 5 * time.Millisecond, longPause: 50 * time.Millisecond, steady: time.Hour,

@@ -66,7 +66,7 @@ func score(t *testing.T, address, query string) (float64, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return q.Score(ctx)
 }

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func open(t *testing.T, rawURL string) redis.UniversalClient {
 	t.Helper()

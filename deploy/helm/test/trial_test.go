@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait; it only decides how long a failure takes.
-const patience = 40 * time.Second
+const patience = time.Minute
 
 // TestTrialRuns starts what the trial installs, on this machine: Valkey by the command, the file and the variables of its
 // container, and both programs by theirs. Readiness is asked for as the kubelet would ask, a changed Secret is taken while
