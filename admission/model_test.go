@@ -140,6 +140,9 @@ func (c *crowd) account() {
 			a.From = v.t.ID
 		}
 	}
+	if n := rapid.IntRange(0, 3).Draw(c.t, "brings a proof"); n > 0 { // one that may have been brought before
+		a.Proof = ID{0: 251, 1: byte(n)}
+	}
 	s, refusal, err := c.any().room.Join(context.Background(), a)
 	if err != nil || refusal != Granted {
 		c.t.Fatalf("account: %v %q", err, refusal)
