@@ -148,7 +148,10 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		}},
 		{"weight", but("weight: 1", "weight: 2"), func() bool { return strings.Contains(o.get("rooms/shared").body, `"expected":0.002`) }},
 		{"session.ttl", but("ttl: 1h", "ttl: 11h"), func() bool { return renewed() != "" }},
-		{"session.renew", but("ttl: 1h", "ttl: 11h, renew: false"), func() bool { a := shop(); return a.header.Get("X-Origin") != "" && a.header.Get("X-Waiting-Room-Pass") == "" }},
+		{"session.renew", but("ttl: 1h", "ttl: 11h, renew: false"), func() bool {
+			a := shop()
+			return a.header.Get("X-Origin") != "" && a.header.Get("X-Waiting-Room-Pass") == ""
+		}},
 		{"session.max", but("ttl: 1h", "ttl: 11h, max: 11h"), func() bool {
 			next := renewed()
 			if next == "" {
