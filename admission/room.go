@@ -49,6 +49,7 @@ type Room struct {
 
 	lease lease // of the origin's budget
 
+	lot          atomic.Pointer[lot]
 	otherOpening int64       // of a lottery, later than the file's, that was logged
 	lined        atomic.Bool // somebody began to wait in this second
 
