@@ -103,7 +103,10 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		return
 	}
 	v.remember()
-	p := v.room.prospect(o, s.Ticket.Order)
+	var p prospect
+	if !o.through() {
+		p = v.room.prospect(o, s.Ticket.Order)
+	}
 	if code == 201 { // a repeat joined before, and was told something else then
 		v.promised = p.wait
 	}

@@ -206,18 +206,14 @@ func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standi
 }
 
 func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission.Standing, seconds int) {
-	switch policy := &o.snapshot.Policy; {
-	case !policy.Enabled || policy.Method == admission.Passthrough:
-		out := v.status(o, w, &prospect{}, stateAdmitted) // the room holds nobody up now: no pass is needed
-		out.refresh = seconds
-		v.json(code, &out)
-		return
-	}
 	unordered := w.Order == 0
 	if s.Renewed || v.rebinds(w.Bind) {
 		*w = v.sign(&s.Ticket, w.IssuedAt)
 	}
-	p := v.room.prospect(o, s.Ticket.Order)
+	var p prospect
+	if !o.through() {
+		p = v.room.prospect(o, s.Ticket.Order)
+	}
 	if unordered && s.Ticket.Order != 0 {
 		seconds = p.poll(v.g.random()) // it was drawn since
 	}
