@@ -55,3 +55,28 @@ func TestALeakyBucketLetsInOneByOne(t *testing.T) {
 		t.Errorf("%d came in with 100 looks, %d of them together with another", s.in[0], together)
 	}
 }
+
+// How often a line is looked at is bounded by what the looks cost.
+func TestLooksAreNotDear(t *testing.T) {
+	for _, row := range []struct {
+		strategy    Strategy
+		rate, burst int64
+		want        time.Duration
+	}{
+		{StrategyTokenBucket, 10_000, 10_000, 250 * time.Millisecond},
+		{StrategyTokenBucket, 10_000, 1000, 100 * time.Millisecond},
+		{StrategyTokenBucket, 1_000_000, 1000, 25 * time.Millisecond},
+		{StrategyLeakyBucket, 1000, 0, 250 * time.Millisecond},
+		{StrategyLeakyBucket, 8000, 0, 125 * time.Millisecond},
+		{StrategyLeakyBucket, 100_000, 0, 25 * time.Millisecond},
+		{StrategyLeakyBucket, 400_000, 0, 100 * time.Millisecond},
+		{StrategyLeakyBucket, 1_000_000_000, 0, 250 * time.Millisecond},
+		{StrategyFixedWindow, 10_000, 1000, 250 * time.Millisecond},
+		{StrategyTokenBucket, 0, 1000, 250 * time.Millisecond},
+	} {
+		s := Snapshot{Rate: row.rate, Policy: Policy{Strategy: row.strategy, Rate: row.rate, Burst: row.burst}}
+		if got := s.look(250 * time.Millisecond); got != row.want {
+			t.Errorf("%v %d/%d: %s, want %s", row.strategy, row.rate, row.burst, got, row.want)
+		}
+	}
+}

@@ -47,17 +47,18 @@ func (r *Room) loop(ctx context.Context) {
 const soonest = 25 * time.Millisecond
 
 // look is the time between two looks at a room with a line: a tick, or less where its limiter would be full before and lose what
-// comes due from then on, and for a leaky bucket what lies between two visitors.
+// comes due from then on, and for a leaky bucket what lies between two visitors. Of many a second a few come together: each look
+// sends every gateway the front of the line, which is as long as the rate is high.
 func (s *Snapshot) look(tick time.Duration) time.Duration {
 	p := &s.Policy
-	due := max(1000, p.Burst-1000) // thousandths of a visitor; as much as one may be left from the look before
+	due, least := max(1000, p.Burst-1000), soonest // thousandths of a visitor; as much as one may be left from the look before
 	switch {
 	case s.Rate <= 0 || p.HeadWindow > 0 || p.Strategy == StrategyFixedWindow:
 		return tick
 	case p.Strategy == StrategyLeakyBucket:
-		due = 1000
+		due, least = 1000, max(soonest, min(tick, soonest*time.Duration(s.Rate)/100_000))
 	}
-	return min(tick, max(soonest, time.Duration(float64(due)/float64(s.Rate)*float64(time.Second))))
+	return min(tick, max(least, time.Duration(float64(due)/float64(s.Rate)*float64(time.Second))))
 }
 
 // most is how many thousandths of a visitor a second those looks let in at most, whatever the rate.

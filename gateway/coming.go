@@ -53,17 +53,9 @@ func (r *room) steps(s *admission.Snapshot) []eta.Step {
 	return steps
 }
 
-// through says that the room holds nobody up now: no pass is needed.
-func (o *outlook) through() bool {
-	p := &o.snapshot.Policy
-	return !p.Enabled || p.Method == admission.Passthrough
-}
-
 // stateOf is the state of somebody who waits with a ticket of that order.
 func (o *outlook) stateOf(order int64) string {
 	switch {
-	case o.through():
-		return stateAdmitted
 	case o.snapshot.Policy.Method == admission.Reject:
 		return stateRejected
 	case o.gathers && order == 0:

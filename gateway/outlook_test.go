@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -88,4 +89,51 @@ anteroom_eta_fallback{reason="out_of_range",room="sale"} 0
 		t.Fatal(err)
 	}
 	eventually(t, "the new one is used", func() bool { return fallback("0") })
+}
+
+// TestAClosedRoomIsForecastToAdmitNobody, whatever its rate: those in line are told no wait, but for the opening that is planned.
+func TestAClosedRoomIsForecastToAdmitNobody(t *testing.T) {
+	t.Parallel()
+	p := policy(1)
+	p.Rate = 100
+	b, _ := one(t, Room{ID: "sale", Policy: p})
+	b.call("GET /", asJSON).code(t, 200)
+	w := b.call("POST /.waiting-room/sale/tickets").code(t, 201)
+	line := b.line("sale")
+	told := func(state string, eta bool) {
+		t.Helper()
+		eventually(t, state, func() bool {
+			a := b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+w.field("token")).code(t, 200)
+			if a.field("state") != state {
+				return false
+			}
+			if has := strings.Contains(a.body, `"eta"`); has != eta || a.field("position") != "1" {
+				t.Errorf("%s: %s", state, a.body)
+			}
+			return true
+		})
+	}
+	told("waiting", true)
+	closed := admission.Reject
+	if err := line.Patch(t.Context(), "ann", admission.Live{Method: &closed}); err != nil {
+		t.Fatal(err)
+	}
+	told("rejected", false)
+	if err := line.Patch(t.Context(), "ann", admission.Live{Clear: []string{"method"}}); err != nil {
+		t.Fatal(err)
+	}
+	told("waiting", true)
+
+	now := time.Now()
+	shut := admission.Event{Starts: now.Add(-time.Hour).UnixMicro(), Ends: now.Add(time.Hour).UnixMicro(), Method: admission.Reject}
+	p.Plan = admission.NewPlan(nil, "sale", &p, []admission.Event{shut})
+	o := b.o
+	o.Rooms = []Room{{ID: "sale", Policy: p}}
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	told("rejected", true)
+	if e := b.state.Load().byID["sale"].outlook().forecast.At(0); e.Seconds < 3000 || e.Seconds > 4000 {
+		t.Errorf("the next is let in after %v s, want an hour and the time of one place", e.Seconds)
+	}
 }

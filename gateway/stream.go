@@ -139,8 +139,8 @@ func (p *prospect) near() bool {
 // the stream has nothing more to tell.
 func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *prospect, now time.Duration) (_ []byte, goOn bool) {
 	r, w := st.room, &st.waiting
-	if o.through() {
-		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow())
+	if o.snapshot.Policy.Open() {
+		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow()) // the room holds nobody up now
 		return out.event(b, "admitted"), false
 	}
 	next := p.poll(g.random())
