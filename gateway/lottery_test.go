@@ -219,6 +219,9 @@ func TestPassthroughOnlyMeasures(t *testing.T) {
 	if a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200); a.field("state") != "admitted" {
 		t.Errorf("who waits is told: %s", a.body)
 	}
+	if a := b.call("POST /.waiting-room/sale/tickets").code(t, 201); a.field("state") != "admitted" || a.field("token") != "" || strings.Contains(a.body, "position") {
+		t.Errorf("who joins is told: %s", a.body)
+	}
 	if err := line.Patch(ctx, "ann", admission.Live{Method: &closed}); err != nil {
 		t.Fatal(err)
 	}
