@@ -475,6 +475,7 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 // TestRoomFollowsModel runs random operations of three gateways on a real Redis
 // and on the model, and compares every ticket.
 func TestRoomFollowsModel(t *testing.T) {
+	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -485,6 +486,7 @@ func TestRoomFollowsModel(t *testing.T) {
 
 // TestRoomFollowsModelOnCluster is the same where every script must keep to one slot.
 func TestRoomFollowsModelOnCluster(t *testing.T) {
+	t.Parallel()
 	client, prefix := redistest.Cluster(t), redistest.Prefix(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -50,6 +50,7 @@ type Room struct {
 	lease lease         // of the origin's budget
 	look  time.Duration // between the last tick and the next, as the loop has it; of whoever holds ticking
 
+	lot          atomic.Pointer[lot]
 	otherOpening int64       // of a lottery, later than the file's, that was logged
 	lined        atomic.Bool // somebody began to wait in this second
 

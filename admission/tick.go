@@ -180,8 +180,8 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 	if lease != "" && r.lease.tight {
 		gap = 0 // until it is spent the bucket does not fill
 	}
-	args := make([]any, 0, 7+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease)
+	args := make([]any, 0, 8+2*len(sent))
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.sayLot(have))
 	for _, a := range sent {
 		args = append(args, a.second, a.count)
 	}
@@ -201,10 +201,11 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 		// Where another gateway has done this tick, the snapshot shows them only after the next.
 		r.change(func(b *beyond) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
 	}
-	if len(rest) < 7 {
+	if len(rest) < 8 {
 		return false, errors.New("admission: room_advance answered too little")
 	}
 	r.borrowed(rest)
+	r.hearLot(asString(rest[7]))
 	if text := asString(rest[0]); text != "" {
 		if err := r.adopt(ctx, text); err != nil {
 			return false, err

@@ -225,6 +225,9 @@ func lotteryIn(t *testing.T, wait time.Duration) bool {
 	d.Seed = hex.EncodeToString(seed)
 	file := filepath.Join(tempDir(t), "draw.json")
 	write(t, file, toJSON(d)+"\n"+toJSON(tickets)+"\n"+toJSON(m.all[gather].token))
+	if code, _, stderr := command(t, nil, "verify-draw"); code != 2 {
+		t.Errorf("verify-draw of nothing: %d %s", code, stderr) // 1 is a draw that does not hold
+	}
 	code, out, stderr := command(t, nil, "verify-draw", file)
 	if code != 0 || strings.Count(out, "  as drawn\n") != gather || !strings.Contains(out, "\nnothing is wrong, and 1 of ") {
 		t.Errorf("verify-draw: %d %s\n%s", code, stderr, tail(out))
