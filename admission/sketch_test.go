@@ -107,7 +107,7 @@ func (l *longLine) check(exact bool) {
 }
 
 // settled is after how many ticks every knot of such a line has been counted anew: some are set or counted each tick.
-const settled = 12
+const settled = 8
 
 // TestPositions: in the front exact, behind it within 0.5 %, and never growing while nobody joins.
 func TestPositions(t *testing.T) {
