@@ -31,7 +31,7 @@ var steady = Policy{
 // siteAt is two gateways that opened the store of a URL as the programs do.
 func siteAt(t testing.TB, p Policy, url, room string) *site {
 	t.Helper()
-	s := &site{t: t, admin: redistest.Client(t), patient: 2 * failoverPatience} // any server of this machine has its clock
+	s := &site{t: t, admin: redistest.Client(t), patient: 2 * failoverPatience, late: lateness(t)} // any server of this machine has its clock
 	running, cancel := context.WithCancel(context.Background())
 	var runs sync.WaitGroup
 	s.stop = func() { cancel(); runs.Wait() }

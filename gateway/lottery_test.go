@@ -32,10 +32,10 @@ func TestALotteryFromGatheringToSeed(t *testing.T) {
 	t.Parallel()
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
 	_, router := visitorAPI(t)
-	p := lottery("sale", 3*time.Second, 4*time.Second)
+	p := lottery("sale", 15*time.Second, 16*time.Second) // a busy machine takes a while for what comes before the opening
 	later := lottery("later", time.Hour, time.Minute)
-	later.PrequeueAt = time.Now().Add(40 * time.Second).UnixMicro()
-	b, _ := one(t, Room{ID: "sale", Policy: p, Compat: CompatCloudflare}, Room{ID: "later", Paths: []string{"/later"}, Policy: later},
+	later.PrequeueAt = time.Now().Add(40 * time.Minute).UnixMicro()
+	b, _ := oneTicking(t, calm, Room{ID: "sale", Policy: p, Compat: CompatCloudflare}, Room{ID: "later", Paths: []string{"/later"}, Policy: later},
 		Room{ID: "plain", Paths: []string{"/plain"}, Policy: policy(1)})
 	tell := func(status int, lines ...string) *answer {
 		t.Helper()
@@ -51,7 +51,7 @@ func TestALotteryFromGatheringToSeed(t *testing.T) {
 		t.Errorf("before the prequeue: %s", a.body)
 	}
 	var retry int
-	if fmt.Sscan(a.header.Get("Retry-After"), &retry); retry < 30 || retry > 40 {
+	if fmt.Sscan(a.header.Get("Retry-After"), &retry); retry < 39*60 || retry > 40*60 {
 		t.Errorf("Retry-After %d, want the time until people may gather", retry)
 	}
 	if page := b.call("GET /later", asPage).code(t, 503); !strings.Contains(page.body, `data-state="rejected"`) || !strings.Contains(page.body, `data-begins="`+time.UnixMicro(later.OpensAt).UTC().Format(time.RFC3339)) {
@@ -239,9 +239,7 @@ func TestPassthroughOnlyMeasures(t *testing.T) {
 	before := proxiedSoFar()
 	served(b.call("GET /", asPage))
 	served(b.call("POST /buy", asJSON, waits.jar(), "", "x=1"))
-	if got := proxiedSoFar(); got != before+2 {
-		t.Errorf("%v requests were counted, want 2", got-before)
-	}
+	eventually(t, "2 requests are counted", func() bool { return proxiedSoFar() == before+2 }) // after their answers
 	if a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200); a.field("state") != "admitted" {
 		t.Errorf("who waits is told: %s", a.body)
 	}

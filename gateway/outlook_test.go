@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/token"
 )
 
 // TestAPromiseIsHeldAgainstTheWaitAtAnyGateway: who joined at one gateway and is let in at another, is measured there.
@@ -24,14 +26,25 @@ func TestAPromiseIsHeldAgainstTheWaitAtAnyGateway(t *testing.T) {
 	}
 	a, b := gateway(), gateway()
 	a.call("GET /", asJSON).code(t, 200)
-	w := a.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
-	told, err := testRing(t).VerifyWaiting([]byte(w.field("token")), "sale", b.line("sale").RedisNow()/1e6)
-	if err != nil || told.Promised < 1 || told.PromisedLow > told.Promised || told.PromisedHigh < told.Promised {
-		t.Fatalf("the token says %+v, %v; the answer %s", told, err, w.body)
+	var told token.Waiting
+	real := 0.0
+	for real < 1 { // seconds; such waits are not judged: the machine was late with the join
+		w := a.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
+		if w.field("state") != "waiting" {
+			continue
+		}
+		var err error
+		told, err = testRing(t).VerifyWaiting([]byte(w.field("token")), "sale", b.line("sale").RedisNow()/1e6)
+		if err != nil || told.Promised < 1 || told.PromisedLow > told.Promised || told.PromisedHigh < told.Promised {
+			t.Fatalf("the token says %+v, %v; the answer %s", told, err, w.body)
+		}
+		var in *answer
+		eventually(t, "the turn comes at the other gateway", func() bool {
+			in = b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+w.field("token"))
+			return in.field("pass") != ""
+		})
+		real = instant(t, in.field("admitted_at")).Sub(instant(t, in.field("joined_at"))).Seconds()
 	}
-	eventually(t, "the turn comes at the other gateway", func() bool {
-		return b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+w.field("token")).field("pass") != ""
-	})
 	for name, want := range map[*bench]int{a: 0, b: 1} {
 		if got := testutil.CollectAndCount(name.metrics.etaError); got != 2 { // the room, and requests of none
 			t.Errorf("%d rooms have a histogram", got)
@@ -44,12 +57,21 @@ func TestAPromiseIsHeldAgainstTheWaitAtAnyGateway(t *testing.T) {
 			t.Errorf("%v waits are held against their promise, want %d", total, want)
 		}
 	}
-	if ratio, known := b.Views()[0].WaitError(); !known || ratio < 0.2 || ratio > 5 {
-		t.Errorf("promised over real: %v, %v", ratio, known)
+	if ratio, known := b.Views()[0].WaitError(); !known || math.Abs(ratio*real/float64(told.Promised)-1) > 0.01 {
+		t.Errorf("%d s over %v s: %v, %v", told.Promised, real, ratio, known)
 	}
 	if _, known := b.Views()[0].WaitCoverage(); !known {
 		t.Error("whether the range held is not known")
 	}
+}
+
+func instant(t testing.TB, s string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
 
 // TestAModelThatIsTooOldIsNotUsed, and says so; a reload with a newer one ends that.

@@ -293,7 +293,7 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 		}
 	}))
 	t.Cleanup(judge.Close)
-	captcha := guard.Captcha{Provider: guard.Turnstile, SiteKey: "0x4", Secret: "s3cret", VerifyURL: judge.URL, Timeout: 5 * time.Second}
+	captcha := guard.Captcha{Provider: guard.Turnstile, SiteKey: "0x4", Secret: "s3cret", VerifyURL: judge.URL, Timeout: time.Minute}
 	open := captcha
 	open.Open, open.VerifyURL = true, judge.URL+"/open"
 	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Captcha: captcha}},

@@ -42,6 +42,7 @@ func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
 			g.addr = m[2]
 		}
 	}
+	g.heard()
 	return g, out
 }
 

@@ -50,7 +50,7 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 	g := start(t, with())
 	c, o := newClient(t, g), adminOf(t, g)
 	reload := func(s setup) {
-		s.store = fmt.Sprintf("{dir: %q}", g.dir)
+		s.store = ownStore(g.dir)
 		g.rewrite(s.yaml())
 		g.signal(sighup)
 	}
@@ -201,7 +201,7 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 	}
 
 	// A larger budget lets those in who waited for it, in their order; a lottery that is brought forward draws those who gathered.
-	reload(file("rate: 50, burst: 50", time.Since(begin)+time.Second, ""))
+	reload(file("rate: 50, burst: 50", time.Since(begin)+5*time.Second, ""))
 	var in []string
 	for _, w := range waiters[4:7] {
 		until(t, "the budget lets them in", func() bool {
