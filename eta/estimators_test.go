@@ -278,8 +278,11 @@ func TestARoomThatWillBeFull(t *testing.T) {
 		t.Errorf("full after %v s, then %v/s; want %v s, 10/s", full, flow, want)
 	}
 	few := churn{ended: 3, exposure: 900}
-	if full, _ := few.full(&in, 20); !math.IsInf(full, 1) {
-		t.Errorf("three sessions prove a length: %v s", full)
+	if full, flow := few.full(&in, 20); full != 75 || flow != 0 {
+		t.Errorf("three sessions prove a length: full after %v s, then %v/s", full, flow)
+	}
+	if full, _ := few.full(&in, 15); !math.IsInf(full, 1) {
+		t.Errorf("what limits the flow does not go on: full after %v s", full)
 	}
 	if full, _ := c.full(&in, 9); !math.IsInf(full, 1) {
 		t.Errorf("9/s fill a room that 10/s leave: %v s", full)

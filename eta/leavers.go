@@ -55,6 +55,7 @@ func (l *leavers) shares() (absent, leaving float64) {
 const (
 	churnTime = 600.0 // s
 	churnFew  = 20.0  // sessions that have to end before their length is believed
+	atRate    = 0.8   // of the rate in force, from which on that is what fills a room
 )
 
 // churn counts sessions that end, fading with churnTime.
@@ -82,14 +83,18 @@ func (c *churn) hazard() float64 {
 	return c.ended / c.exposure
 }
 
-// full says after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by
-// what is known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never, or not known. A
-// room that is full already is forecast by what was admitted since it was.
+// full says after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by what is
+// known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never. While nothing is known of
+// them, nobody can say how a room goes on that fills at its rate: flow is 0. One that is full already is forecast by what was
+// admitted since it was.
 func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
 	hazard := c.hazard()
 	flow = hazard * float64(in.MaxActive)
-	if in.MaxActive <= 0 || in.Active >= in.MaxActive || hazard == 0 || rate <= flow {
+	switch {
+	case in.MaxActive <= 0, in.Active >= in.MaxActive, hazard > 0 && rate <= flow, hazard == 0 && rate < atRate*in.Rate:
 		return math.Inf(1), 0
+	case hazard == 0:
+		return float64(in.MaxActive-in.Active) / rate, 0
 	}
 	return math.Log((rate-hazard*float64(in.Active))/(rate-flow)) / hazard, flow
 }

@@ -260,6 +260,10 @@ func TestInvariants(t *testing.T) {
 				if e.Low > e.Seconds || e.Seconds > e.High {
 					t.Fatalf("ahead %d: not in order: %+v", ahead, e)
 				}
+				if f.At(0).Known && !e.Known { // nobody knows when there is room for those
+					last = Estimate{Seconds: math.MaxFloat64}
+					continue
+				}
 				if e.Seconds < last.Seconds || e.Low < last.Low || e.High < last.High {
 					t.Fatalf("ahead %d: %+v after %+v", ahead, e, last)
 				}

@@ -59,6 +59,9 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 	f.absent, f.leaving = f.memory.leavers.shares()
 	f.memory.full = old.full.after(&in, prev == nil, f.memory.churn.hazard())
 	in.full = f.memory.full
+	if f.memory.cohorts = old.cohorts; prev == nil || elapsed > 0 {
+		f.memory.cohorts = old.cohorts.after(&in, old.churn, f.memory.churn, elapsed)
+	}
 	f.hold = max(0, float64(in.Hold-in.Now)/1e6, f.memory.churn.over(&in))
 	keep := func() {
 		if prev != nil && prev.rate > 0 { // to go on from afterwards
@@ -73,6 +76,15 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 	if in.Rate == 0 {
 		keep()
 		f.opening(&in)
+		return f
+	}
+	if in.full.is && f.memory.cohorts.startled(f.memory.churn.ended) {
+		keep()
+		return f
+	}
+	if c := f.memory.cohorts; c.lumpy(&in, f.memory.churn.hazard()) {
+		f.known, f.rate, f.dispersion, f.spread = true, c.mean, 1, leastError
+		f.hold, f.course = max(0, float64(in.Hold-in.Now)/1e6), c.course
 		return f
 	}
 	now := s.observe(&in, f.memory.changes)

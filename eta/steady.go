@@ -15,6 +15,7 @@ type memory struct {
 	leavers   leavers
 	churn     churn
 	full      fullness
+	cohorts   *cohorts // nil: no limit of sessions
 }
 
 const (

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 var drawSecret = bytes.Repeat([]byte("draw"), 8)
@@ -105,6 +107,28 @@ func TestALotteryFromGatheringToSeed(t *testing.T) {
 	eventually(t, "the seed is told an absence later", func() bool { return drawn().field("seed") != "" })
 	if drawn().field("commitment") != d.field("commitment") {
 		t.Error("another commitment than before the opening")
+	}
+}
+
+// Gateways whose secrets differ publish one commitment, the first one's.
+func TestOneCommitmentIsPublished(t *testing.T) {
+	t.Parallel()
+	s, client, prefix := newSite(t, "shop", nil), redistest.Client(t), redistest.Prefix(t)
+	p := lottery("sale", time.Hour, time.Minute)
+	gateway := func(secret string) *bench {
+		p.Plan = admission.NewPlan(bytes.Repeat([]byte(secret), 32), "sale", &p, nil)
+		return start(t, client, prefix, Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: p}}})
+	}
+	published := func(b *bench) string {
+		return b.call("GET /.waiting-room/sale/draw").code(t, 200).field("commitment")
+	}
+	first := gateway("a")
+	eventually(t, "the first has told the store", func() bool { return first.line("sale").Snapshot().Opens == p.OpensAt })
+	want := published(first)
+	second := gateway("b")
+	eventually(t, "the second publishes the commitment of the first", func() bool { return published(second) == want })
+	if got := published(first); got != want {
+		t.Errorf("the first now publishes %s, before %s", got, want)
 	}
 }
 

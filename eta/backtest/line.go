@@ -223,7 +223,10 @@ func (l *line) admit(k int) (n int) {
 		l.admitted++
 		n++
 		stay := claimWindow + 0.0
-		if !v.noShow && !(v.silent && l.t > v.leaves) && l.sale.Session > 0 {
+		switch comes := !v.noShow && !(v.silent && l.t > v.leaves); {
+		case comes && l.sale.Stay != nil:
+			stay = l.sale.Stay(l.rng)
+		case comes && l.sale.Session > 0:
 			stay = l.rng.ExpFloat64() * l.sale.Session
 		}
 		if l.sale.Active > 0 {

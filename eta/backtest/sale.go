@@ -22,6 +22,7 @@ type Sale struct {
 	NoShow   float64                             // share of visitors who are let in and do not come
 	Active   int64                               // max_active; 0: no limit
 	Session  float64                             // s, mean length of a session
+	Stay     func(*rand.Rand) float64            // s, of one session; nil: exponential, by Session
 	Full     func(float64) (limit, active int64) // as it was recorded; nil: Active, and who is
 	Exact    bool                                // arrivals and flow come evenly and not at random
 	Step     float64                             // s: when the flow changes; 0: it does not
@@ -88,7 +89,19 @@ func Synthetic(seed uint64) []Sale {
 			s.Rate, s.Active, s.Session, s.Initial, s.Arrivals = constant(50), 6000, 300, 9000, constant(21)
 		}),
 		TimeOfDay(seed),
+		with("lumps", func(s *Sale) {
+			s.Rate, s.Active, s.Stay, s.Initial, s.Arrivals = constant(50), 2000, visits, 9000, constant(6)
+		}),
 	}
+}
+
+// visits last until the session's ttl has run out; one in five goes on for a while.
+func visits(rng *rand.Rand) float64 {
+	stay := 300 + 15*rng.Float64()
+	if rng.Float64() < 0.2 {
+		stay += 200 * rng.ExpFloat64()
+	}
+	return stay
 }
 
 // TimeOfDay is half a day and more of a room whose flow follows the hours, more or less: each day has its own height and

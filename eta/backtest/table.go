@@ -16,6 +16,7 @@ const (
 	SteadyMAPE      = 0.10 // where nothing changes
 	AfterMAPE       = 0.25 // from one minute after the flow has doubled or halved
 	AbandonmentMAPE = 0.15 // where three in ten leave
+	LumpsMAPE       = 0.15 // where sessions end together
 	LeastCoverage   = 0.75
 	MostCoverage    = 0.85
 	MostJumps       = 0.01
@@ -85,6 +86,8 @@ func (r *Row) judge() {
 		miss("MAPE", s.MAPE(), 0, SteadyMAPE)
 	case "abandonment":
 		miss("MAPE", s.MAPE(), 0, AbandonmentMAPE)
+	case "lumps":
+		miss("MAPE", s.MAPE(), 0, LumpsMAPE)
 	case "step up", "step down", "new rate":
 		miss("after", s.AfterMAPE(), 0, AfterMAPE)
 	}

@@ -189,7 +189,7 @@ func TestNameOfSeveralAddresses(t *testing.T) {
 	port := twins(t)
 	z := newZone(t, "127.0.0.2", "127.0.0.3")
 	g := z.named(t, port)
-	got := map[string]int{}
+	got, begun := map[string]int{}, time.Now()
 	for range 10 {
 		got[g.ask()]++
 		g.forget()
@@ -197,8 +197,8 @@ func TestNameOfSeveralAddresses(t *testing.T) {
 	if got["200 127.0.0.2"] != 5 || got["200 127.0.0.3"] != 5 {
 		t.Errorf("connections are not spread: %v", got)
 	}
-	if n := z.asked.Load(); n != 1 {
-		t.Errorf("%d lookups, want 1", n)
+	if n, took := z.asked.Load(), time.Since(begun); n < 1 || n > 1+int32(took/lookupLife) {
+		t.Errorf("%d lookups in %s, want 1", n, took)
 	}
 
 	// One that refuses is followed by the next, and comes last for a while.

@@ -222,7 +222,7 @@ func TestFileDescriptorsRunOut(t *testing.T) {
 	site := newOrigin(t, nil)
 	g := &gateway{t: t, secrets: map[string]bool{}, dir: tempDir(t)}
 	t.Cleanup(g.inspect)
-	g.process = launchCommand(t, []string{"ANTEROOM_STORE__DIR=" + g.dir}, exec.Command("sh", "-c", `ulimit -n 150; exec "$0" "$@"`,
+	g.process = launchCommand(t, ownStoreEnv(g.dir), exec.Command("sh", "-c", `ulimit -n 150; exec "$0" "$@"`,
 		gatewayBinary, "--origin", site.URL, "--rate", "1000", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
 	t.Cleanup(g.end)
 	g.ready()

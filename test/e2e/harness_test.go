@@ -45,6 +45,11 @@ const slowStore = "5s"
 // ownStore is a store of the gateway's own, as a flow mapping.
 func ownStore(dir string) string { return fmt.Sprintf("{dir: %q, timeout: %s}", dir, slowStore) }
 
+// ownStoreEnv is the same as environment.
+func ownStoreEnv(dir string) []string {
+	return []string{"ANTEROOM_STORE__DIR=" + dir, "ANTEROOM_STORE__TIMEOUT=" + slowStore}
+}
+
 // withRedis puts the site on a store that several gateways may share.
 func (s setup) withRedis(url string) setup { return s.withRedisFor(url, slowStore) }
 
@@ -130,7 +135,7 @@ func start(t testing.TB, s setup, args ...string) *gateway {
 func startPlain(t testing.TB, env []string, args ...string) *gateway {
 	t.Helper()
 	g := &gateway{t: t, secrets: map[string]bool{}, dir: tempDir(t), args: args}
-	g.env = append([]string{"ANTEROOM_STORE__DIR=" + g.dir}, env...)
+	g.env = append(ownStoreEnv(g.dir), env...)
 	g.begin()
 	return g
 }

@@ -17,7 +17,7 @@ func TestAnEventClosesAndOpensTheRoom(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	hour := time.Now().UTC().Truncate(time.Second).Add(time.Hour)
-	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	at := func(moment time.Time) string { return moment.UTC().Format(time.RFC3339) }
 	plan := func(from, to time.Time) setup {
 		return setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}",
 			fmt.Sprintf("events: [{name: break, starts_at: %q, ends_at: %q, method: reject}, {name: later, starts_at: %q, ends_at: %q, rate: 7}]",

@@ -1,0 +1,209 @@
+package eta
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	cohortSeconds = 5     // of admissions that are looked at as one, and of ages
+	cohortCount   = 360   // that are remembered: half an hour; older ones are one
+	cohortTime    = 1200. // s: time constant over which lengths are learnt
+	lumpSeconds   = 30    // over which the flow to come is compared with its mean
+	lumpsFrom     = 0.3   // mean relative deviation from which a flow comes in lumps,
+	lumpsUntil    = 0.07  // and under which it does not any more
+	startleTime   = 15.   // s: time constant of what ends just now,
+	startleTimes  = 3.    // so many times what was expected is no chance,
+	startleMore   = 3.    // if it is so many more
+)
+
+// cohorts follows sessions by when they were let in, to foresee when they end: a crowd that was let in together leaves
+// together, where sessions are of about one length. Which cohort it is that left is not seen, only how many: they are shared
+// out by what is known of each age, from which that is learnt (expectation maximization: A. Dempster, N. Laird, D. Rubin,
+// Maximum Likelihood from Incomplete Data, 1977, for hazards by age, a step for each look).
+type cohorts struct {
+	newest   int64                    // whose admissions are counted now: room time / cohortSeconds
+	alive    [cohortCount + 1]float64 // of those let in so many cohorts ago; the last: earlier
+	ended    [cohortCount + 1]float64 // by age, fading
+	exposure [cohortCount + 1]float64 // people × s
+	lately   [2]float64               // that ended, and were expected to, fading with startleTime
+	lumps    bool
+	at       int64     // when course was worked out, s of room time
+	course   []stretch // from then on
+	mean     float64   // of it, visitors/s
+}
+
+// begin takes those who were let in last to be those who are there.
+func (c *cohorts) begin(in *Input) {
+	c.newest = floorSeconds(in.Now) / cohortSeconds
+	left := float64(in.Active)
+	for _, b := range slices.Backward(in.Buckets) {
+		n := min(left, float64(max(b.Admitted, 0)))
+		c.alive[c.age(b.Second)] += n
+		left -= n
+	}
+	c.alive[cohortCount] += left
+}
+
+func (c *cohorts) age(second int64) int64 {
+	return min(max(c.newest-second/cohortSeconds, 0), cohortCount)
+}
+
+// after is c after another look at the room; nil where there is no limit.
+func (c *cohorts) after(in *Input, was, is churn, elapsed float64) *cohorts {
+	if in.MaxActive <= 0 {
+		return nil
+	}
+	if c == nil || elapsed == 0 || in.Admitted < was.admitted {
+		next := &cohorts{}
+		next.begin(in)
+		return next
+	}
+	next := *c
+	hazard := is.ended / max(is.exposure, 1)
+	let := float64(in.Admitted - was.admitted)
+	ended := let - float64(in.Active-was.active)
+	fade := math.Exp(-elapsed / cohortTime)
+	short := math.Exp(-elapsed / startleTime)
+	next.lately[0], next.lately[1] = c.lately[0]*short+ended, c.lately[1]*short+float64(in.Active)*elapsed*hazard
+	sum := 0.0
+	for a := range next.alive {
+		next.ended[a] *= fade
+		next.exposure[a] = next.exposure[a]*fade + next.alive[a]*elapsed
+		sum += next.alive[a] * next.hazard(a, hazard)
+	}
+	if ended > 0 && sum > 0 {
+		share := ended / sum
+		for a := range next.alive {
+			n := min(next.alive[a], next.alive[a]*next.hazard(a, hazard)*share)
+			next.ended[a] += n
+			next.alive[a] -= n
+		}
+	}
+	for now := floorSeconds(in.Now) / cohortSeconds; next.newest < now; next.newest++ {
+		next.alive[cohortCount] += next.alive[cohortCount-1]
+		copy(next.alive[1:cohortCount], next.alive[:cohortCount-1])
+		next.alive[0] = 0
+	}
+	next.alive[0] += let
+	total := 0.0
+	for _, n := range next.alive {
+		total += n
+	}
+	if total > 0 {
+		for a := range next.alive {
+			next.alive[a] *= float64(in.Active) / total
+		}
+	}
+	return &next
+}
+
+// hazard is that of a session of an age to end, 1/s: what was seen, and as much as one session of the mean length.
+func (c *cohorts) hazard(a int, mean float64) float64 {
+	mean = max(mean, 1e-4)
+	return (c.ended[a] + 1) / (c.exposure[a] + 1/mean)
+}
+
+// forecast works out how many come in from now on, if as many as there is room for do, at most at the rate in force: stretches of
+// even flow, and whether they differ much.
+func (c *cohorts) forecast(in *Input, hazard float64) {
+	c.at = floorSeconds(in.Now)
+	first := cohortSeconds - math.Mod(float64(in.Now)/1e6, cohortSeconds) // s until the newest cohort is complete
+	var staying [cohortCount + 1]float64
+	for a := range staying {
+		staying[a] = math.Exp(-c.hazard(a, hazard) * cohortSeconds)
+	}
+	alive := c.alive
+	free := float64(in.MaxActive - in.Active)
+	rate, steps := in.Rate, in.Schedule
+	var flow [cohortCount]float64
+	for k := range flow {
+		length := float64(cohortSeconds)
+		if k == 0 {
+			length = first
+		}
+		for len(steps) > 0 && float64(steps[0].At-in.Now)/1e6 <= first+float64((k-1)*cohortSeconds) {
+			rate, steps = min(max(steps[0].Rate, 0), mostRate), steps[1:]
+		}
+		for a := range alive {
+			stay := staying[a]
+			if k == 0 {
+				stay = math.Pow(stay, first/cohortSeconds)
+			}
+			free += alive[a] * (1 - stay)
+			alive[a] *= stay
+		}
+		n := max(0, min(free, rate*length))
+		free -= n
+		flow[k] = n / length
+		alive[0] += n
+		alive[cohortCount] += alive[cohortCount-1]
+		copy(alive[1:cohortCount], alive[:cohortCount-1])
+		alive[0] = 0
+	}
+	sum := 0.0
+	for _, r := range flow {
+		sum += r
+	}
+	c.mean = sum / cohortCount
+	c.judge(flow[:min(cohortCount, max(12, int(2/max(hazard, 1e-4)/cohortSeconds)))])
+	c.course = c.course[:0:0]
+	for k, r := range flow {
+		until := first + float64(k*cohortSeconds)
+		if n := len(c.course); n > 0 {
+			last := &c.course[n-1]
+			begin := 0.0
+			if n > 1 {
+				begin = c.course[n-2].until
+			}
+			if math.Abs(last.rate-r) <= 0.1*max(last.rate, r, c.mean) || n == mostStretches-1 {
+				last.rate = (last.rate*(last.until-begin) + r*(until-last.until)) / (until - begin)
+				last.until = until
+				continue
+			}
+		}
+		c.course = append(c.course, stretch{until, r})
+	}
+	c.course = append(c.course, stretch{math.Inf(1), max(c.mean, leastRate)})
+}
+
+// judge says whether a flow comes in lumps.
+func (c *cohorts) judge(flow []float64) {
+	const block = lumpSeconds / cohortSeconds
+	mean, apart := 0.0, 0.0
+	for _, r := range flow {
+		mean += r
+	}
+	mean /= float64(len(flow))
+	n := 0.0
+	for i := 0; i+block <= len(flow); i += block {
+		sum := 0.0
+		for _, r := range flow[i : i+block] {
+			sum += r
+		}
+		apart += math.Abs(sum/block - mean)
+		n++
+	}
+	least := lumpsFrom
+	if c.lumps {
+		least = lumpsUntil
+	}
+	c.lumps = mean > leastRate && apart/n > least*mean
+}
+
+// lumpy lays out the flow of a room whose sessions end in lumps; false: they do not.
+func (c *cohorts) lumpy(in *Input, hazard float64) bool {
+	if c == nil || hazard == 0 {
+		return false
+	}
+	if now := floorSeconds(in.Now); now != c.at {
+		c.forecast(in, hazard)
+	}
+	return c.lumps && c.mean >= leastRate
+}
+
+// startled says that many more sessions end than was to be expected, or the first few: a crowd that was let in together may be
+// leaving, and nobody knows yet how many of it.
+func (c *cohorts) startled(ended float64) bool {
+	return c != nil && !c.lumps && (c.lately[0] > startleTimes*c.lately[1]+startleMore || ended < churnFew && c.lately[0] > ended/2)
+}

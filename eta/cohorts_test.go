@@ -1,0 +1,55 @@
+package eta
+
+import "testing"
+
+// TestACrowdThatCameTogetherLeavesTogether: 100 fill a room at once, and stay for 60 s each; so do those who follow them. While
+// the first of them leave, nobody can know how many will; once they have, the next crowd is foreseen to a few seconds.
+func TestACrowdThatCameTogetherLeavesTogether(t *testing.T) {
+	const begin = 1_000_000
+	in := Input{Now: begin * 1e6, Since: begin * 1e6, Rate: 200, Waiting: 5000, MaxActive: 100}
+	var f *Forecast
+	for second := int64(0); second < 600; second++ {
+		in.Now = (begin + second) * 1e6
+		switch since := second % 60; {
+		case since < 10 && second >= 60, since < 10 && second < 10: // ten leave, and ten come, a second
+			in.Admitted += 10
+			in.Active = min(100, in.Active+10)
+			in.Buckets = append(in.Buckets, Bucket{Second: begin + second, Admitted: 10, Busy: 1})
+		default:
+			in.Buckets = append(in.Buckets, Bucket{Second: begin + second, Busy: 1})
+		}
+		f = Window{}.Forecast(f, in)
+		switch {
+		case second > 15 && second < 69:
+			if e := f.At(50); e.Known {
+				t.Fatalf("after %d s 50 wait %v s, of whom nobody can know it", second, e.Seconds)
+			}
+		case second > 90 && second%60 == 30:
+			for ahead, want := range map[int64]float64{45: 34.6, 145: 94.6, 245: 154.6} {
+				if e := f.At(ahead); !e.Known || e.Seconds < want-max(4, want/10) || e.Seconds > want+max(4, want/10) {
+					t.Errorf("after %d s %d ahead wait %+v, want about %v s", second, ahead, e, want)
+				}
+			}
+		}
+	}
+	in.Now, in.Paused = in.Now+1e6, true
+	if f = (Window{}).Forecast(f, in); f.At(0).Known {
+		t.Error("something is said of a room that is paused")
+	}
+	in.Now, in.Paused, in.MaxActive = in.Now+1e6, false, 0
+	if f = (Window{}).Forecast(f, in); len(f.course) > 0 {
+		t.Error("a room without a limit is forecast by whose sessions end")
+	}
+}
+
+// TestARoomThatFills tells those who find room when they come, and nobody who does not.
+func TestARoomThatFills(t *testing.T) {
+	in := Input{Now: 1e12, Since: 1e12, Rate: 10, Waiting: 500, MaxActive: 100, Active: 20}
+	f := Window{}.Forecast(nil, in)
+	if e := f.At(79); !e.Known || !near(e.Seconds, 8, 0.01) {
+		t.Errorf("the last who finds room: %+v, want 8 s", e)
+	}
+	if e := f.At(80); e.Known {
+		t.Errorf("of who has to wait until somebody leaves is said %v s", e.Seconds)
+	}
+}
