@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/anteroom/anteroom/eta"
 )
 
 // Sale is what happens to a room. Functions take seconds since its beginning; nil ones are 0, or no limit.
@@ -11,12 +13,14 @@ type Sale struct {
 	Name     string
 	Start    time.Time // in UTC; the room's zone is UTC
 	Seconds  float64
-	Tick     float64               // s between two snapshots, at most 1
-	Initial  int64                 // people in line when it begins
-	Arrivals func(float64) float64 // joins/s
-	Rate     func(float64) float64 // of the policy, visitors/s: what a gateway knows
-	Flow     func(float64) float64 // visitors/s that something else lets through: what a gateway cannot know
-	Losses   func(float64) float64 // people/s who leave from anywhere in the line
+	Tick     float64                  // s between two snapshots, at most 1
+	Initial  int64                    // people in line when it begins
+	Arrivals func(float64) float64    // joins/s
+	Rate     func(float64) float64    // of the policy, visitors/s: what a gateway knows
+	Set      func(float64) float64    // what people have set of it; nil: all
+	Steps    func(float64) []eta.Step // what the rate is to become, as a gateway knows it then
+	Flow     func(float64) float64    // visitors/s that something else lets through: what a gateway cannot know
+	Losses   func(float64) float64    // people/s who leave from anywhere in the line
 	Paused   func(float64) bool
 	Leave    float64                             // share of visitors who go before their turn, half of them without a word
 	NoShow   float64                             // share of visitors who are let in and do not come
