@@ -254,16 +254,14 @@ func (l *ledger) ranges(f *Forecast) {
 	}
 }
 
-const (
-	sooner = 4   // knots by which a wait is shorter of which is known what an estimator errs by now
-	goesOn = 1.1 // of a change of that, while those wait who are promised something now
-)
+// sooner is by how many knots a wait is shorter of which is known what an estimator errs by now.
+const sooner = 5
 
 // habit is by how much that error has changed since the errors of that length came.
 func (l *ledger) habit(i int) float64 {
 	for j := i - sooner; j >= 0; j-- {
 		if l.errors[j].count >= newest {
-			return goesOn * (l.errors[j].lately() - l.errors[i].at(0.5))
+			return l.errors[j].lately() - l.errors[i].at(0.5)
 		}
 	}
 	return 0

@@ -112,9 +112,6 @@ func (e *spread) own(chance float64) (below, above float64) {
 	chance *= 1 - e.learnt()
 	lower, upper := missed+e.below, missed+e.above
 	e.pinned = [2]bool{e.at(lower)-chance >= 0, e.at(1-upper)+chance <= 0}
-	if e.pinned[0] != e.pinned[1] { // what it errs by is no chance
-		chance *= 1 - e.learnt()
-	}
 	return e.ends(chance)
 }
 

@@ -217,6 +217,9 @@ func (r *replay) sales(files []string, in io.Reader) ([]backtest.Sale, error) {
 		for seed := range uint64(r.seeds) {
 			all = append(all, backtest.Synthetic(r.seed+seed)...)
 		}
+		for range r.seeds {
+			all = append(all, backtest.Lumps())
+		}
 	}
 	if len(r.only) > 0 {
 		all = slices.DeleteFunc(all, func(s backtest.Sale) bool { return !slices.Contains(r.only, s.Name) })
