@@ -42,7 +42,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 			}
 		}
 	}
-	q := enterQ{kind: "account", id: a.ID, former: a.Former, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
+	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
 	if a.Held || held != Granted {
 		q.kind = "held"
 	} else if a.From != (ID{}) {
@@ -56,7 +56,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 		return Standing{}, Granted, err
 	case ans.code == "U" && held != Granted:
 		return Standing{}, held, nil
-	case ans.code == "U": // there is none, or From waits no longer
+	case ans.code == "U", ans.reason == "proof": // there is none, or From waits no longer, or the proof is spent
 		return Standing{State: Ended, Ticket: t}, Granted, nil
 	case ans.code == codeTooMany:
 		return r.refused(t, ans), TooMany, nil

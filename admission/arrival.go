@@ -24,7 +24,10 @@ type Arrival struct {
 	// Held asks for that place and gives none: Ended where there is none.
 	Held bool
 	// From is a ticket, not an account's, whose place in line becomes the account's where it has none. Zero: none.
-	From     ID
+	From ID
+	// Proof is what an account's new place is given for: Ended, where there is none and another was given for it. While the
+	// store is away nobody knows. Zero: a place asks for none.
+	Proof    ID
 	Interval time.Duration // first advised polling interval
 	Address  string        // as Ticket.Address
 }

@@ -15,6 +15,7 @@ import (
 // TestBagsHoldWhoIsInLineAndNobodyElse: whatever happens to tickets that share two bags, each of those in line or parked has
 // one record, nobody else has, and whoever is heard of in time is not given up with the others.
 func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
+	t.Parallel()
 	client := redistest.Client(t)
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, clock := context.Background(), newTestClock()

@@ -84,9 +84,7 @@ func (r *Room) Expected() int64 {
 	if s.Rate > 0 {
 		rate = s.Rate
 	}
-	if n := s.Policy.HeadWindow; n > 0 {
-		rate = min(rate, n*1000*int64(time.Second/r.c.o.Tick)) // so many a tick, whatever the limiter would give
-	}
+	rate = min(rate, s.most(r.c.o.Tick))
 	if !s.Policy.Budgeted {
 		return rate
 	}

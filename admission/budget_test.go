@@ -187,6 +187,7 @@ func overBoth(t *testing.T, f func(t *testing.T, client redis.UniversalClient)) 
 
 // Shares go by weight, all of the budget is used, and what one room does not use the others get at once.
 func TestBudgetIsSharedByWeightAndUsedUp(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, client redis.UniversalClient) {
 		const rate = 80_000
 		s := newSharing(t, t, client, redistest.Prefix(t), 2,
@@ -338,6 +339,7 @@ func TestALostBudgetWaitsForItsLeasesToEnd(t *testing.T) {
 // However gateways race, crash between the two scripts, bring leases late or twice, and however rooms come, go, pause and lose
 // their store: what all admit together is never over the budget.
 func TestBudgetIsNeverExceeded(t *testing.T) {
+	t.Parallel()
 	client := redistest.Client(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		gateways, rooms := rapid.IntRange(1, 3).Draw(rt, "gateways"), rapid.IntRange(1, 3).Draw(rt, "rooms")

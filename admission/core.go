@@ -50,6 +50,7 @@ type Core struct {
 	mu      sync.Mutex
 	rooms   map[string]*Room
 	origins map[string]*origin
+	unread  map[string]bool // origins of which some gateway says what cannot be read; that was logged
 	lined   chan struct{}   // somebody began to wait somewhere
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
@@ -91,6 +92,7 @@ func New(o Options) (*Core, error) {
 		start:   time.Now(),
 		rooms:   map[string]*Room{},
 		origins: map[string]*origin{},
+		unread:  map[string]bool{},
 		lined:   make(chan struct{}, 1),
 		uses:    uses{m: map[string]BudgetUse{}},
 	}, nil

@@ -91,17 +91,30 @@ func (s *Snapshot) Unheard() int64 {
 func (r *Room) UnheardBefore(order int64) int64 {
 	s := r.Snapshot()
 	n := s.Unheard()
+	if n == 0 || order >= s.Drawn {
+		return n
+	}
 	d := r.draw(s.Opens)
-	if n == 0 || d == nil || order >= s.Drawn {
+	if d == nil {
 		return n
 	}
 	span := d.Span()
 	return int64(float64(n) * float64(max(0, order-(s.Drawn-span))) / float64(span))
 }
 
-// draw gives the lottery of that opening; nil where the configuration has none.
+// draw gives the lottery of that opening; nil where the configuration has none, or another gateway has its seed.
 func (r *Room) draw(opens int64) *Draw {
-	return r.config.Load().policy.Plan.Draw(opens)
+	d := r.config.Load().policy.Plan.Draw(opens)
+	if d == nil {
+		return nil
+	}
+	switch _, seed, known := r.Lot(d); {
+	case !known:
+		return nil
+	case seed != d.Seed:
+		return &Draw{Opens: d.Opens, Gathers: d.Gathers, Seed: seed}
+	}
+	return d
 }
 
 // toOrder is the lot of a ticket without an order.
@@ -130,8 +143,9 @@ func (r *Room) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrder
 		return t, gathers
 	case d != nil && drawn > 0 && heard && t.Seen < drawn:
 		t.Order = d.Order(t.ID, drawn)
-	case d == nil && drawn > 0 && heard && t.Seen < drawn && s.Policy.Method == Lottery && opens > s.Policy.OpensAt && s.Policy.Plan.lots() > 0:
-		return t, gathers // the draw of another configuration: a gateway that has it knows the place
+	case d == nil && drawn > 0 && heard && t.Seen < drawn && s.Policy.Method == Lottery &&
+		(opens > s.Policy.OpensAt && s.Policy.Plan.lots() > 0 || s.Policy.Plan.Draw(opens) != nil):
+		return t, gathers // the draw of another configuration, or by another's secret: a gateway that has it knows the place
 	case s.Policy.Method == Reject, s.Policy.Method == Passthrough, s.Gathering() && (drawn == 0 || opens < s.Policy.OpensAt):
 		return t, gathers
 	case heard && s.Policy.Method != Lottery && t.Joined > 0:

@@ -296,6 +296,7 @@ func waiting(tree *admissiontest.FairTree, level int) bool {
 
 // TestFairShares: what the shares come to, in whole numbers.
 func TestFairShares(t *testing.T) {
+	t.Parallel()
 	jobs := func(n int) []int64 {
 		costs := make([]int64, n)
 		for i := range costs {

@@ -157,6 +157,7 @@ func tags(t rapid.TB, client redis.UniversalClient, key string) map[string]int64
 
 // TestFairQueueIsTheModel: the scripts grant what the model grants, visit by visit, and keep the same tags.
 func TestFairQueueIsTheModel(t *testing.T) {
+	t.Parallel()
 	for name, client := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "cluster": redistest.Cluster(t)} {
 		t.Run(name, func(t *testing.T) {
 			prefix := redistest.Prefix(t)

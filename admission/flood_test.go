@@ -11,6 +11,7 @@ import (
 // TestAFloodLeavesAFrontsWorth: arrivals that never poll, through gateways whose snapshots show no line yet, are kept to the
 // front by the store, and given up after absence; they count as ahead of who comes later.
 func TestAFloodLeavesAFrontsWorth(t *testing.T) {
+	t.Parallel()
 	c := newTestClock()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	p := basePolicy

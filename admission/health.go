@@ -174,6 +174,7 @@ type OriginHealth struct {
 	Gateways       int   // that have said something in the last seconds; 0: nothing is known
 	Waiting        int64 // visitors in the lines in front of it
 	Jobs           bool  // bulk work ran against it lately that gives way to visitors
+	Unread         int   // gateways of which only the line counts: another version's words, say
 }
 
 // OriginHealth merges what gateways said of an origin in the last seconds. A bulk worker asks it too.
@@ -191,14 +192,28 @@ func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error
 	var all control.Report
 	h := OriginHealth{Jobs: asInt(said[0]) == 1}
 	for pair := range slices.Chunk(said[1:], 2) {
+		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
 		var report control.Report
-		if err := report.UnmarshalText([]byte(asString(pair[1]))); err != nil {
-			return OriginHealth{}, fmt.Errorf("health of origin %q: %w", id, err)
+		if e := report.UnmarshalText([]byte(asString(pair[1]))); e != nil {
+			h.Unread++
+			err = e
+			continue
 		}
 		all.Merge(&report)
 		h.Gateways++
-		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
 	}
 	h.Health = all.Health()
+	c.noteUnread(id, h.Unread > 0, err)
 	return h, nil
+}
+
+// noteUnread logs, once, that what a gateway says of an origin cannot be read.
+func (c *Core) noteUnread(id string, is bool, err error) {
+	c.mu.Lock()
+	was := c.unread[id]
+	c.unread[id] = is
+	c.mu.Unlock()
+	if is && !was {
+		c.o.Log.Warn("what a gateway says of an origin's health cannot be read, and does not count: do all run the same version?", "origin", id, "error", err)
+	}
 }

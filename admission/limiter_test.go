@@ -56,6 +56,7 @@ func (l *stored) TakeCost(now, cost, rate, burst int64) (int64, time.Duration) {
 }
 
 func TestLimitersConform(t *testing.T) {
+	t.Parallel()
 	for _, s := range strategies {
 		t.Run(string(s)+"/go", func(t *testing.T) {
 			admissiontest.Limiters(t, s, func(rapid.TB) admissiontest.Limited { return &admissiontest.Metered{Strategy: s} })
@@ -89,6 +90,7 @@ func state(m Meter) (level, at int64) {
 
 // TestLimiterScriptIsTheGoMeter: the two agree to the unit, after every step.
 func TestLimiterScriptIsTheGoMeter(t *testing.T) {
+	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	for _, s := range strategies {
 		t.Run(string(s), func(t *testing.T) {

@@ -120,7 +120,9 @@ func (c *survivors) second(t *rapid.T) {
 }
 
 func TestLossOfData(t *testing.T) {
-	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	t.Parallel()
+	// Its own: looking for the keys of a room among those of all other tests takes long.
+	client, prefix := redistest.Server(t).Client(), redistest.Prefix(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++

@@ -181,6 +181,124 @@ func TestAnOpeningIsBroughtForwardByAll(t *testing.T) {
 	}
 }
 
+// An event whose lottery is moved to another day, of which the prequeue has not begun, is no lottery any more to whoever has the
+// new file. While files differ everybody has one place and keeps it: those who are heard there, the one of when they joined;
+// those who are heard by the old file alone, the drawn one; and neither is drawn again on the other day.
+func TestAnEventThatIsMovedToAnotherDay(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	on := func(opens int64) Policy {
+		p := lottery(c.now(), 0)
+		p.Method, p.OpensAt, p.PrequeueAt, p.Rate, p.Burst = FIFO, 0, 0, 1000, 1000
+		p.Plan = NewPlan(drawSecret, "sale", &p, []Event{{Method: Lottery, Gathers: opens - hour/6, Starts: opens, Ends: opens + hour}})
+		return p
+	}
+	opens := c.now() + (30 * time.Second).Microseconds()
+	old, moved := on(opens), on(opens+24*hour)
+	a, b := testRoom(t, client, prefix, c, old), testRoom(t, client, prefix, c, old)
+	all := append(gather(t, a, 4), gather(t, b, 4)...)
+	for _, g := range all {
+		g.t.Joined = c.now() / 1e6
+	}
+	joined, states := c.now(), make([]State, len(all))
+	pass := func(seconds int, asks func(i int) *Room) {
+		t.Helper()
+		for range seconds {
+			c.pass(time.Second)
+			mustTick(t, a)
+			mustTick(t, b)
+			for i, g := range all {
+				s := mustCheck(t, asks(i), g.t)
+				if s.State > Admitted || s.State < states[i] || g.t.Order != 0 && s.State == Waiting && s.Ticket.Order != g.t.Order {
+					t.Fatalf("visitor %d had the order %d, and now %+v", i, g.t.Order, s)
+				}
+				if states[i] = s.State; s.State == Waiting {
+					g.heard(s)
+				}
+			}
+		}
+	}
+	pass(2, func(i int) *Room { return b })
+	a.setPolicy(moved)
+	pass(20, func(i int) *Room { return []*Room{a, b}[i/4] }) // the first four are heard at the new file
+	for i := range all {
+		if got := states[i]; (got == Admitted) != (i < 4) {
+			t.Errorf("before the old opening visitor %d is %d", i, got)
+		}
+	}
+	pass(9, func(i int) *Room { return b })
+	drawn := b.Snapshot().Drawn
+	for i, g := range all {
+		want := joined / 1e6 * 1e6
+		if i >= 4 {
+			want = old.Plan.Draw(opens).Order(g.t.ID, drawn)
+		}
+		if g.t.Order != want {
+			t.Errorf("visitor %d has the order %d, want %d", i, g.t.Order, want)
+		}
+	}
+	b.setPolicy(moved)
+	pass(20, func(i int) *Room { return []*Room{b, a}[i/4] })
+	for i := range all {
+		if states[i] != Admitted {
+			t.Errorf("in the end visitor %d is %d", i, states[i])
+		}
+	}
+	c.pass(24*time.Hour - time.Minute)
+	mustTick(t, a)
+	pass(2, func(i int) *Room { return b })
+	if s := b.Snapshot(); !s.Gathering() || s.Prequeued != 0 || s.Admissions != int64(len(all)) || s.Opens != opens+24*hour {
+		t.Errorf("on the other day: %+v", s)
+	}
+}
+
+// Closed by an event until the prequeue of the other day, the room has those who gathered take part in that draw.
+func TestAMovedLotteryOverAClosedTime(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	opens, begun := c.now()+hour/60, c.now()
+	on := func(opens int64, more ...Event) Policy {
+		p := lottery(c.now(), 0)
+		p.Method, p.OpensAt, p.PrequeueAt = FIFO, 0, 0
+		p.Plan = NewPlan(drawSecret, "sale", &p, append(more, Event{Method: Lottery, Gathers: opens - hour/6, Starts: opens, Ends: opens + hour}))
+		return p
+	}
+	other := opens + 24*hour
+	old, moved := on(opens), on(other, Event{Method: Reject, Starts: begun, Ends: other - hour/6})
+	a, b := testRoom(t, client, prefix, c, old), testRoom(t, client, prefix, c, old)
+	all := gather(t, a, 4)
+	pass := func(d time.Duration) {
+		t.Helper()
+		c.pass(d)
+		for i, g := range all {
+			mustTick(t, a)
+			mustTick(t, b)
+			s := mustCheck(t, []*Room{a, b}[i%2], g.t)
+			if g.heard(s); s.State != Waiting {
+				t.Fatalf("visitor %d: %+v", i, s)
+			}
+		}
+	}
+	a.setPolicy(moved)
+	b.setPolicy(moved)
+	for range 80 { // over the old time
+		pass(time.Second)
+	}
+	pass(24*time.Hour - 5*time.Minute)
+	if s := a.Snapshot(); !s.Gathering() || s.Drawn != 0 || s.Prequeued != int64(len(all)) {
+		t.Fatalf("in the prequeue of the other day: %+v", s)
+	}
+	for a.Snapshot().Drawn == 0 {
+		pass(10 * time.Second)
+	}
+	pass(time.Second)
+	for i, g := range all {
+		if want := moved.Plan.Draw(other).Order(g.t.ID, a.Snapshot().Drawn); g.t.Order != want {
+			t.Errorf("visitor %d has the order %d, want the drawn one, %d", i, g.t.Order, want)
+		}
+	}
+}
+
 // Who gathered before a reset, and leaves through a gateway that has not heard of it, is not one of those who gather since.
 func TestALotFromBeforeAResetTakesNobodyAway(t *testing.T) {
 	t.Parallel()

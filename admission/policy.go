@@ -73,6 +73,9 @@ type Scorer interface {
 	Score(ctx context.Context) (float64, error)
 }
 
+// Open says whether the room holds nobody up: neither a place nor a pass is needed.
+func (p *Policy) Open() bool { return !p.Enabled || p.Method == Passthrough }
+
 // Adapts says whether the rate in force is the one that was found.
 func (p *Policy) Adapts() bool { return p.Strategy == StrategyAdaptive && !p.Adaptive.Shadow }
 

@@ -20,6 +20,7 @@ import (
 // then judges what the store says: never over the limit, first come first in,
 // one session a ticket, nobody lost.
 func TestRaceOfGateways(t *testing.T) {
+	t.Parallel()
 	const (
 		gateways = 8
 		visitors = 400

@@ -47,8 +47,10 @@ type Room struct {
 	steers steering
 	sieve  sieve // of joins
 
-	lease lease // of the origin's budget
+	lease lease         // of the origin's budget
+	look  time.Duration // between the last tick and the next, as the loop has it; of whoever holds ticking
 
+	lot          atomic.Pointer[lot]
 	otherOpening int64       // of a lottery, later than the file's, that was logged
 	lined        atomic.Bool // somebody began to wait in this second
 

@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"log/slog"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,7 +16,16 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
+// atOnce is how many tests run side by side where nothing else is asked for: most of them wait, for a hold, a failover or
+// an answer, and do not compute.
+const atOnce = 4
+
+func TestMain(m *testing.M) {
+	if runtime.GOMAXPROCS(0) < atOnce {
+		_ = flag.Set("test.parallel", strconv.Itoa(atOnce)) // -parallel is read later, and counts above it
+	}
+	redistest.MainNoLeaks(m)
+}
 
 // clock is Redis's clock in a test.
 type testClock struct{ us int64 }

@@ -7,6 +7,7 @@ import (
 )
 
 func TestSieveCountsAndForgets(t *testing.T) {
+	t.Parallel()
 	p := &Policy{Joins: 3, JoinsPer: time.Minute, Wide: 5, WidePer: time.Hour}
 	who := func(address, network int) string { return fmt.Sprintf("address%02dnetwork%02d", address, network) }
 	var s sieve

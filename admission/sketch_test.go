@@ -106,6 +106,9 @@ func (l *longLine) check(exact bool) {
 	}
 }
 
+// settled is after how many ticks every knot of such a line has been counted anew: some are set or counted each tick.
+const settled = 8
+
 // TestPositions: in the front exact, behind it within 0.5 %, and never growing while nobody joins.
 func TestPositions(t *testing.T) {
 	t.Parallel()
@@ -152,7 +155,7 @@ func TestPositions(t *testing.T) {
 				l.check(false)
 			}
 		}
-		for range 30 {
+		for range settled {
 			l.tick(true)
 		}
 		l.left = []int{0}
@@ -174,7 +177,7 @@ func TestPositions(t *testing.T) {
 				rotate(rapid.IntRange(1, 20).Draw(t, "ticks"))
 			}
 			// By now every knot is counted anew.
-			for range 30 {
+			for range settled {
 				l.tick(step == "join")
 			}
 			if step == "join" { // the line grew

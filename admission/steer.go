@@ -227,7 +227,7 @@ func (r *Room) consult(ctx context.Context, scorer Scorer) {
 		if err != nil {
 			if mono := r.c.mono(); ctx.Err() == nil && (st.failed == 0 || mono-st.failed > int64(time.Minute)) {
 				st.failed = max(1, mono)
-				r.c.o.Log.Error("the origin's score is unknown", "room", r.id, "error", err, "counts_for", scoreFor.String())
+				r.c.o.Log.Error("admission.prometheus gives no score of the origin: it is unknown", "room", r.id, "error", err, "counts_for", scoreFor.String())
 			}
 			return
 		}

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -452,9 +453,23 @@ func TestOriginHealth(t *testing.T) {
 			t.Errorf("%s ends in %v", k, ttl)
 		}
 	}
-	s.ok(s.client.HSet(ctx, keys[0], "x", fmt.Sprintf("%d|1|nonsense", s.now.Load())).Err())
-	if _, err := s.cores[0].OriginHealth(ctx, "shop"); !errors.Is(err, control.ErrText) {
-		t.Errorf("nonsense in the store: %v", err)
+	// One gateway's nonsense spoils nobody else's words; its line counts, and it is logged once.
+	var log bytes.Buffer
+	reader, err := New(Options{Client: s.client, Prefix: s.prefix, Now: s.now.Load, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s.ok(err)
+	for n := range 50 {
+		s.cores[0].Origin("shop").Add(well, n == 0)
+	}
+	s.ok(s.cores[0].TellHealth(ctx))
+	s.ok(s.client.HSet(ctx, keys[0], "x", fmt.Sprintf("%d|7|nonsense", s.now.Load())).Err())
+	for range 3 {
+		h, err := reader.OriginHealth(ctx, "shop")
+		if s.ok(err); h.Gateways != 1 || h.Unread != 1 || h.Requests != 50 || h.Waiting != 7 {
+			t.Fatalf("with nonsense in the store: %+v", h)
+		}
+	}
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
+		t.Errorf("logged %d times: %s", n, log.String())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,12 +28,11 @@ type endless struct {
 	seen int64
 }
 
-var lines int // of the rooms that tests draw
+var lines atomic.Int64 // of the rooms that tests draw
 
 func newEndless(t rapid.TB, client redis.UniversalClient, prefix string, s Strategy, rate, burst, now int64) *endless {
-	lines++
 	e := &endless{t: t, now: now}
-	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%sx%d", prefix, lines), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%sx%d", prefix, lines.Add(1)), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Now: func() int64 { return e.now }})
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +77,7 @@ func (e *endless) Admit(now int64, s Strategy, rate, burst int64) int64 {
 
 // TestStrategiesConform: meters, limiters in the store, the model and rooms keep their promises alike.
 func TestStrategiesConform(t *testing.T) {
+	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	for _, s := range []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow} {
 		t.Run(string(s)+"/go", func(t *testing.T) {

@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -41,17 +43,52 @@ func (r *Room) loop(ctx context.Context) {
 	}
 }
 
+// soonest is the least time between two looks at a line.
+const soonest = 25 * time.Millisecond
+
+// look is the time between two looks at a room with a line: a tick, or less where its limiter would be full before and lose what
+// comes due from then on, and for a leaky bucket what lies between two visitors. Of many a second a few come together: each look
+// sends every gateway the front of the line, which is as long as the rate is high.
+func (s *Snapshot) look(tick time.Duration) time.Duration {
+	p := &s.Policy
+	due, least := max(1000, p.Burst-1000), soonest // thousandths of a visitor; as much as one may be left from the look before
+	switch {
+	case s.Rate <= 0 || p.HeadWindow > 0 || p.Strategy == StrategyFixedWindow:
+		return tick
+	case p.Strategy == StrategyLeakyBucket:
+		due, least = 1000, max(soonest, min(tick, soonest*time.Duration(s.Rate)/100_000))
+	}
+	return min(tick, max(least, time.Duration(float64(due)/float64(s.Rate)*float64(time.Second))))
+}
+
+// most is how many thousandths of a visitor a second those looks let in at most, whatever the rate.
+func (s *Snapshot) most(tick time.Duration) int64 {
+	p, n := &s.Policy, int64(math.MaxInt64)
+	if p.HeadWindow > 0 {
+		n = p.HeadWindow
+	}
+	if p.Strategy != StrategyFixedWindow && p.Strategy != StrategyLeakyBucket {
+		n = min(n, max(1, p.Burst/1000))
+	}
+	return int64(min(float64(n)*1000*float64(time.Second)/float64(s.look(tick)), 1e15))
+}
+
 // pause is the time to the next tick.
 func (r *Room) pause() time.Duration {
 	s := r.Snapshot()
+	p, look := &s.Policy, r.c.o.Tick
+	if s.Known && !p.Paused && p.Method != Reject && !s.Gathering() && r.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
+		look = s.look(r.c.o.Tick)
+	}
 	r.ticking.Lock() // an operator's change ticks too
+	r.look = look
 	broke, due := r.lease.left == 0 && r.lease.keep > 0, r.lease.due
 	r.ticking.Unlock()
 	if due > 0 {
-		return min(r.c.o.Tick, max(0, time.Duration(due-r.c.mono())))
+		return min(look, max(0, time.Duration(due-r.c.mono())))
 	}
 	if broke {
-		return r.c.o.Tick // it has nothing to let the next one in with
+		return look // it has nothing to let the next one in with
 	}
 	if s.Known && !r.down.Load() && s.Waiting+s.Parked+s.Admitted+s.Active == 0 && r.length(s) == 0 {
 		if s.Gathering() { // the opening is to be noted soon
@@ -59,7 +96,7 @@ func (r *Room) pause() time.Duration {
 		}
 		return idle
 	}
-	return r.c.o.Tick
+	return look
 }
 
 // Tick is one look at the room: heartbeats, room_advance, the new snapshot. Run
@@ -139,12 +176,12 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 		}
 	}
 	have := r.Snapshot()
-	gap := r.c.o.Tick * 7 / 10
+	gap := cmp.Or(r.look, r.c.o.Tick) * 7 / 10
 	if lease != "" && r.lease.tight {
 		gap = 0 // until it is spent the bucket does not fill
 	}
-	args := make([]any, 0, 7+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease)
+	args := make([]any, 0, 8+2*len(sent))
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.sayLot(have))
 	for _, a := range sent {
 		args = append(args, a.second, a.count)
 	}
@@ -164,10 +201,11 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 		// Where another gateway has done this tick, the snapshot shows them only after the next.
 		r.change(func(b *beyond) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
 	}
-	if len(rest) < 7 {
+	if len(rest) < 8 {
 		return false, errors.New("admission: room_advance answered too little")
 	}
 	r.borrowed(rest)
+	r.hearLot(asString(rest[7]))
 	if text := asString(rest[0]); text != "" {
 		if err := r.adopt(ctx, text); err != nil {
 			return false, err

@@ -25,6 +25,7 @@ type enterQ struct {
 	grace  int64 // seconds
 	t      Ticket
 	former []ID // of an account
+	proof  ID   // likewise; zero: none
 }
 
 // args is one of room_enter's groups of nine.
@@ -36,7 +37,15 @@ func (q *enterQ) args(dst []any) []any {
 	for i := range q.former {
 		id += string(q.former[i][:])
 	}
-	return append(dst, q.kind, id, q.client.arg(), q.grace, q.t.Order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
+	var order any = q.t.Order
+	switch {
+	case q.kind != "account" && q.kind != "held":
+	case q.proof == ID{}:
+		order = ""
+	default:
+		order = string(q.proof[:])
+	}
+	return append(dst, q.kind, id, q.client.arg(), q.grace, order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
 }
 
 type seenQ struct {

@@ -2,8 +2,11 @@ package admission_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +34,7 @@ var steady = Policy{
 // siteAt is two gateways that opened the store of a URL as the programs do.
 func siteAt(t testing.TB, p Policy, url, room string) *site {
 	t.Helper()
-	s := &site{t: t, admin: redistest.Client(t), patient: 2 * failoverPatience} // any server of this machine has its clock
+	s := &site{t: t, admin: redistest.Client(t), patient: 2 * failoverPatience, late: lateness(t)} // any server of this machine has its clock
 	running, cancel := context.WithCancel(context.Background())
 	var runs sync.WaitGroup
 	s.stop = func() { cancel(); runs.Wait() }
@@ -69,6 +72,7 @@ type topology struct {
 	master    func() *redistest.PrivateServer // that now serves the room; nil when nobody says
 	handover  func()                          // asks for a switch of roles in order
 	patient   func(time.Duration)             // sets how long a master has to be silent
+	votes     func() int64                    // rises with every failover that is tried
 }
 
 const topologyRoom = "sale"
@@ -90,6 +94,7 @@ func clustered(t testing.TB, args ...string) topology {
 				order(t, n, "CONFIG", "SET", "cluster-node-timeout", d.Milliseconds())
 			}
 		},
+		votes: func() int64 { return highest(t, c.Nodes, `cluster_current_epoch:(\d+)`, "CLUSTER", "INFO") },
 	}
 }
 
@@ -105,6 +110,9 @@ func watched(t testing.TB, args ...string) topology {
 			for _, n := range s.Sentinels {
 				order(t, n, "SENTINEL", "SET", redistest.MasterName, "down-after-milliseconds", d.Milliseconds())
 			}
+		},
+		votes: func() int64 {
+			return highest(t, s.Sentinels, `config-epoch[: ](\d+)`, "SENTINEL", "MASTER", redistest.MasterName)
 		},
 	}
 }
@@ -123,6 +131,26 @@ func handOverTo(t testing.TB, done func() bool, whom *redistest.PrivateServer, c
 		}
 		return done()
 	})
+}
+
+// highest is the largest number that the servers which answer name.
+func highest(t testing.TB, servers []*redistest.PrivateServer, pattern string, command ...any) (most int64) {
+	t.Helper()
+	number := regexp.MustCompile(pattern)
+	most = -1
+	for _, n := range servers {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		said, err := n.Client().Do(ctx, command...).Result()
+		cancel()
+		if found := number.FindStringSubmatch(fmt.Sprint(said)); err == nil && found != nil {
+			is, _ := strconv.ParseInt(found[1], 10, 64)
+			most = max(most, is)
+		}
+	}
+	if most < 0 {
+		t.Errorf("nobody answers to %v", command)
+	}
+	return most
 }
 
 func order(t testing.TB, to *redistest.PrivateServer, command ...any) {

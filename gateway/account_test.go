@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -416,4 +419,76 @@ func TestDerivedIDs(t *testing.T) {
 	note("room sal, account eann", v.derived("account", []byte("eann")))
 	v.state.options.IDKey = []byte(strings.Repeat("another key ", 3))
 	note("another key, account ann", v.derived("account", []byte("ann")))
+}
+
+// life is a context that knows how many of its children have not ended.
+type life struct {
+	context.Context
+	over     chan struct{}
+	children atomic.Int64
+}
+
+func (l *life) Done() <-chan struct{} { return l.over }
+
+func (l *life) AfterFunc(func()) (stop func() bool) { // whom context asks in place of waiting for Done
+	l.children.Add(1)
+	return func() bool { return l.children.Add(-1) >= 0 }
+}
+
+// A configuration that is not taken leaves nothing behind, though it may have named keys of its own; nor does one whose time is over.
+func TestKeysThatAreNotTakenAreForgotten(t *testing.T) {
+	t.Parallel()
+	core, err := admission.New(admission.Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- core.Run(running) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	at := func(url string) Options {
+		r := Room{ID: "sale", Policy: policy(0), Identity: Identity{OnePlace: true, JWKSURL: url, JWT: token.AccountRules{Claim: "sub"}}}
+		return Options{
+			Core: core, Ring: testRing(t), IDKey: testSecret, Rooms: []Room{r},
+			Log: slog.New(slog.DiscardHandler), Origins: []proxy.Config{originAt("shop", "http://127.0.0.1:1")},
+		}
+	}
+	o := at("")
+	g, err := New(o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.end()
+	all := &life{Context: t.Context(), over: make(chan struct{})}
+	g.life = all
+	wrong := at("http://127.0.0.1:1/first")
+	wrong.DefaultOrigin = "nobody"
+	for range 3 {
+		if err := g.Reload(wrong); err == nil {
+			t.Fatal("an origin that is not there was taken")
+		}
+	}
+	if n := all.children.Load(); n != 0 {
+		t.Errorf("configurations that were refused left %d contexts", n)
+	}
+	for _, path := range []string{"first", "second"} {
+		if err := g.Reload(at("http://127.0.0.1:1/" + path)); err != nil {
+			t.Fatal(err)
+		}
+		wrong.Rooms = append(at("http://127.0.0.1:1/"+path).Rooms, wrong.Rooms[0])
+		if err := g.Reload(wrong); err == nil {
+			t.Fatal("an origin that is not there was taken")
+		}
+		if n := all.children.Load(); n != 1 {
+			t.Errorf("%s: %d contexts, want that of the keys in force", path, n)
+		}
+	}
+	if k := g.state.Load().keys["http://127.0.0.1:1/second"]; k.life.Err() != nil {
+		t.Error("a configuration that was refused has ended the keys in force")
+	}
 }

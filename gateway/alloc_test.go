@@ -74,7 +74,7 @@ func keepAsking(t testing.TB, addr, request string, end []byte) func() {
 
 func passPath(t testing.TB, bind string) func() {
 	t.Helper()
-	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+	b := startTicking(t, redistest.Client(t), redistest.Prefix(t), calm, Options{
 		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true, SessionRequests: Quota{1_000_000, time.Second}}},
 		TrustedProxies: loopback(), Bind: bind,
 	})
@@ -85,12 +85,24 @@ func passPath(t testing.TB, bind string) func() {
 
 func statusPath(t testing.TB) func() {
 	t.Helper()
-	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
+	b := startTicking(t, redistest.Client(t), redistest.Prefix(t), calm, Options{
 		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0)}},
 	})
 	token := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
 	eventually(t, "the ticket is in the snapshot", func() bool { return b.line("sale").Snapshot().Waiting == 1 })
 	return keepAsking(t, b.addr, "GET /.waiting-room/sale/status HTTP/1.1\r\nHost: shop.test\r\nX-Waiting-Room-Token: "+token+"\r\n\r\n", []byte("}"))
+}
+
+// allocations of a request. All that the process allocates meanwhile counts, which is much where requests take long; what a
+// request allocates is there each time.
+func allocations(ask func()) float64 {
+	least := testing.AllocsPerRun(3000, ask)
+	for range 4 {
+		if least > 0 {
+			least = min(least, testing.AllocsPerRun(1000, ask))
+		}
+	}
+	return least
 }
 
 func TestPassPathAllocations(t *testing.T) {
@@ -100,7 +112,7 @@ func TestPassPathAllocations(t *testing.T) {
 	for _, bind := range []string{BindNone, BindIP, BindUA} {
 		ask := passPath(t, bind)
 		ask()
-		if n := testing.AllocsPerRun(3000, ask); n > 0 {
+		if n := allocations(ask); n > 0 {
 			t.Errorf("bind %s: a request with a valid pass makes %v allocations", bind, n)
 		}
 	}
@@ -112,7 +124,7 @@ func TestStatusAllocations(t *testing.T) {
 	}
 	ask := statusPath(t)
 	ask()
-	if n := testing.AllocsPerRun(3000, ask); n > 0 {
+	if n := allocations(ask); n > 0 {
 		t.Errorf("a status poll makes %v allocations", n)
 	}
 }

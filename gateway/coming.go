@@ -56,6 +56,8 @@ func (r *room) steps(s *admission.Snapshot) []eta.Step {
 // stateOf is the state of somebody who waits with a ticket of that order.
 func (o *outlook) stateOf(order int64) string {
 	switch {
+	case o.snapshot.Policy.Open():
+		return stateAdmitted
 	case o.snapshot.Policy.Method == admission.Reject:
 		return stateRejected
 	case o.gathers && order == 0:

@@ -29,19 +29,20 @@ func (v *visit) serveDraw() {
 	}
 	b := appendString(append(v.body[:0], `{"room":`...), r.id)
 	b = append(b, `,"method":"lottery"`...)
-	b = appendLottery(b, d)
+	commitment, seed, known := r.line.Lot(d)
+	b = appendLottery(b, d, commitment)
 	if s.Opens == d.Opens {
 		b = strconv.AppendInt(append(b, `,"gathered":`...), s.Prequeued, 10)
 	}
 	b = strconv.AppendInt(append(b, `,"span":`...), d.Span(), 10)
 	if drawn > 0 {
 		b = strconv.AppendInt(append(b, `,"drawn":`...), drawn, 10)
-		if r.line.Now() >= drawn+s.Policy.Absence.Microseconds() {
-			b = appendHex(append(b, `,"seed":`...), d.Seed[:])
+		if known && r.line.Now() >= drawn+s.Policy.Absence.Microseconds() {
+			b = appendHex(append(b, `,"seed":`...), seed[:])
 		}
 	}
 	if next != nil {
-		b = append(appendLottery(append(b, `,"next":{"method":"lottery"`...), next), '}')
+		b = append(appendLottery(append(b, `,"next":{"method":"lottery"`...), next, next.Commitment()), '}')
 	}
 	b = appendString(append(b, `,"recipe":`...), recipe)
 	v.body = append(b, '}')
@@ -49,12 +50,11 @@ func (v *visit) serveDraw() {
 	v.end()
 }
 
-func appendLottery(b []byte, d *admission.Draw) []byte {
+func appendLottery(b []byte, d *admission.Draw, commitment [32]byte) []byte {
 	b = appendTime(append(b, `,"opens_at":`...), d.Opens)
 	if d.Gathers > 0 {
 		b = appendTime(append(b, `,"prequeue_at":`...), d.Gathers)
 	}
-	commitment := d.Commitment()
 	return appendHex(append(b, `,"commitment":`...), commitment[:])
 }
 

@@ -155,41 +155,50 @@ func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
+	ticket := b.call("POST /.waiting-room/sale/tickets").field("token")
 	const deaf = streamWorkers + 20
-	var full []net.Conn
-	for range deaf {
-		client, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		server, err := ln.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.(*net.TCPConn).SetWriteBuffer(4096)
-		client.(*net.TCPConn).SetReadBuffer(4096)
-		eventually(t, "the connection is full", func() bool {
-			server.SetWriteDeadline(time.Now().Add(5 * time.Millisecond))
-			for err == nil {
-				_, err = server.Write(make([]byte, 64<<10))
+	for times := 1; ; times++ {
+		var full []net.Conn
+		for range deaf {
+			client, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
 			}
-			err = nil
-			return !takes(server)
-		})
-		full = append(full, server)
-	}
-	for i, server := range full {
-		if p := b.streams.reserve(); p != nil {
-			t.Fatal(p.code)
+			defer client.Close()
+			server, err := ln.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.(*net.TCPConn).SetWriteBuffer(4096)
+			client.(*net.TCPConn).SetReadBuffer(4096)
+			eventually(t, "the connection is full", func() bool {
+				server.SetWriteDeadline(time.Now().Add(5 * time.Millisecond))
+				for err == nil {
+					_, err = server.Write(make([]byte, 64<<10))
+				}
+				err = nil
+				return !takes(server)
+			})
+			full = append(full, server)
 		}
-		b.streams.add(&stream{conn: server, room: room, waiting: token.Waiting{ID: token.ID{byte(i), byte(i >> 8), 7}, Room: "sale", Order: int64(i + 1)}})
+		for i, server := range full {
+			if p := b.streams.reserve(); p != nil {
+				t.Fatal(p.code)
+			}
+			b.streams.add(&stream{conn: server, room: room, waiting: token.Waiting{ID: token.ID{byte(i), byte(i >> 8), 7}, Room: "sale", Order: int64(i + 1)}})
+		}
+		reads, _ := listenTo(t, b.addr, ticket)
+		n := b.streams.counted()
+		eventually(t, "only the one who reads is left", func() bool { return b.streams.counted() == 1 })
+		if n >= deaf/2 { // had it waited for workers, most were ended by now
+			return
+		}
+		if times == 3 { // on a busy machine it may be so once
+			t.Fatalf("%d streams of %d are open when one was told: it waited for those who do not read", n, deaf+1)
+		}
+		reads.Close()
+		eventually(t, "nobody is left", func() bool { return b.streams.counted() == 0 })
 	}
-	listenTo(t, b.addr, b.call("POST /.waiting-room/sale/tickets").field("token"))
-	if n := b.streams.counted(); n < deaf/2 { // had it waited for workers, most were ended by now
-		t.Errorf("%d streams of %d are open when one was told: it waited for those who do not read", n, deaf+1)
-	}
-	eventually(t, "only the one who reads is left", func() bool { return b.streams.counted() == 1 })
 }
 
 // Nobody polls for twenty minutes, which is twice absence: all are let in who have a stream, in their order.

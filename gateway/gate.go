@@ -14,7 +14,7 @@ func (v *visit) gate() {
 	r := v.room
 	q := v.req
 	policy := &r.line.Snapshot().Policy
-	if !policy.Enabled || policy.Method == admission.Passthrough {
+	if policy.Open() {
 		v.forward(r.origin, nil)
 		return
 	}

@@ -43,13 +43,18 @@ func (v *visit) serveTickets() {
 			return
 		}
 	}
-	if v.account.state == accountKnown {
+	open := v.room.line.Snapshot().Policy.Open()
+	if v.account.state == accountKnown && !open {
 		v.joinAccount(&body)
 		return
 	}
 	key := v.req.Peek("idempotency-key")
 	if len(key) > 0 && !validKey(key) {
 		v.refuse(problemIdempotency, "", "Idempotency-Key")
+		return
+	}
+	if open {
+		v.tellOpen(201, v.room.outlook(), &token.Waiting{}, 0)
 		return
 	}
 	a, ok := v.arrival()

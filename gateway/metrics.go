@@ -219,7 +219,7 @@ type collector struct {
 	g                                                        *Gateway
 	waiting, parked, active, admitted, rate, limit, age, up  *prometheus.Desc
 	joins, admissions, claims, lapsed, abandoned, gatewaysIn *prometheus.Desc
-	gathered                                                 *prometheus.Desc
+	gathered, conflict                                       *prometheus.Desc
 	target, adaptiveP95, adaptiveErrors, adaptiveHealth      *prometheus.Desc
 	adaptiveAtMin                                            *prometheus.Desc
 	coverage, fallback                                       *prometheus.Desc
@@ -257,6 +257,7 @@ func newCollector(g *Gateway) *collector {
 		parked:      d("parked", "Places whose holders were not heard of when their turn neared."),
 		active:      d("active", "Sessions."),
 		gathered:    d("gathered", "Tickets that were confirmed before the opening of the newest lottery."),
+		conflict:    d("draw_conflict", "1 while another gateway draws the room's lottery by another secret."),
 		admitted:    d("admitted_unclaimed", "Tickets that were let in and not claimed yet."),
 		rate:        d("rate", "Admissions per second over the last ten seconds."),
 		limit:       d("rate_limit", "Admissions per second that the room allows."),
@@ -281,7 +282,7 @@ func newCollector(g *Gateway) *collector {
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.waiting, c.gathered, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
+	for _, d := range []*prometheus.Desc{c.waiting, c.gathered, c.conflict, c.parked, c.active, c.admitted, c.rate, c.limit, c.age, c.joins,
 		c.admissions, c.claims, c.lapsed, c.abandoned, c.gatewaysIn, c.number, c.target, c.adaptiveP95, c.adaptiveErrors, c.adaptiveHealth, c.adaptiveAtMin, c.coverage, c.fallback, c.up, c.serverUp, c.conns, c.connsLimit, c.queued,
 		c.queuedLimit, c.budgetRate, c.budgetSpare, c.budgetGranted, c.budgetShort, c.budgetLines} {
 		out <- d
@@ -394,6 +395,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.collectAdaptive(gauge, r, s)
 		gauge(c.parked, float64(s.Parked))
 		gauge(c.gathered, float64(s.Prequeued))
+		apart := 0.0
+		if r.line.DrawsApart() {
+			apart = 1
+		}
+		gauge(c.conflict, apart)
 		gauge(c.active, float64(s.Active))
 		gauge(c.admitted, float64(s.Admitted))
 		gauge(c.age, r.line.Age().Seconds())

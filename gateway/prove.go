@@ -242,11 +242,18 @@ func (v *visit) joinAccount(j *joining) {
 			v.joined(200, &held, s, refusal, err)
 			return
 		}
-		if !v.earned(j) {
+		if a.Proof, ok = v.earned(j); !ok {
 			return
 		}
 	}
 	s, refusal, err := v.room.line.Join(v.g.life, a)
+	if a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted {
+		if s.State == admission.Ended {
+			v.refuseProof("spent", problemProofSpent)
+			return
+		}
+		v.room.metrics.proofs["accepted"].Inc()
+	}
 	code := 200
 	if s.New {
 		code = 201
@@ -254,26 +261,23 @@ func (v *visit) joinAccount(j *joining) {
 	v.joined(code, &a, s, refusal, err)
 }
 
-// earned checks what a join brings for an account's new place. False: it has answered.
-func (v *visit) earned(j *joining) bool {
+// earned checks what a join brings for an account's new place, and gives the id of its proof; zero: none was asked for. False:
+// it has answered.
+func (v *visit) earned(j *joining) (id admission.ID, ok bool) {
 	captcha := v.room.options.Guard.Captcha.Provider != ""
 	proof := v.room.asksProof()
 	switch {
 	case proof && j.altcha == "", captcha && j.captcha == "":
 		v.refuseMissing(!proof || j.altcha != "")
-		return false
+		return id, false
 	case proof:
-		if _, ok := v.solved(j); !ok {
-			return false
+		challenge, ok := v.solved(j)
+		if !ok {
+			return id, false
 		}
+		id = admission.ID(derive(v.state.options.IDKey, "proof", v.room.id, challenge)[:len(id)])
 	}
-	if captcha && !v.person(j.captcha) {
-		return false
-	}
-	if proof {
-		v.room.metrics.proofs["accepted"].Inc()
-	}
-	return true
+	return id, !captcha || v.person(j.captcha)
 }
 
 func (v *visit) refuseProof(outcome string, p *problem) {

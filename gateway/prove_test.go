@@ -136,6 +136,41 @@ func TestAProofIsOfNoUseToAnotherClient(t *testing.T) {
 	}
 }
 
+// An account's proof is spent with the place that it was for: once that has ended the next one costs another.
+func TestAnAccountsProofIsSpentOnce(t *testing.T) {
+	t.Parallel()
+	sale := members(policy(0))
+	sale.Guard = Guard{Proof: ProofAlways, Effort: light}
+	fleet, _ := fleetOf(t, 2, sale)
+	proof := func() string {
+		return proofOf(t, fleet[0].call("GET /.waiting-room/sale/challenge", as("ann")).code(t, 200).body)
+	}
+	once := proof()
+	first := fleet[0].call(tickets, as("ann"), "", once).code(t, 201)
+	if again := fleet[1].call(tickets, as("ann"), "", once).code(t, 200); jti(t, again) != jti(t, first) {
+		t.Errorf("a repeat makes another place: %s", again.text())
+	}
+	fleet[1].call("DELETE /.waiting-room/sale/tickets", as("ann"), "X-Waiting-Room-Token: "+first.field("token")).code(t, 204)
+	for i, b := range fleet {
+		if a := b.call(tickets, as("ann"), "", once).code(t, 409); a.field("code") != "proof_spent" || len(a.cookies) != 0 {
+			t.Errorf("gateway %d: %s", i, a.text())
+		}
+	}
+	second := fleet[1].call(tickets, as("ann"), "", proof()).code(t, 201)
+	if jti(t, second) == jti(t, first) {
+		t.Error("a place that was left is given again")
+	}
+	for outcome, want := range map[string]float64{"accepted": 2, "spent": 2} {
+		got := 0.0
+		for _, b := range fleet {
+			got += testutil.ToFloat64(b.metrics.proofs.WithLabelValues("sale", outcome))
+		}
+		if got != want {
+			t.Errorf("%v proofs were %s, want %v", got, outcome, want)
+		}
+	}
+}
+
 // Where no place is given nobody works for one.
 func TestNobodyWorksForARoomThatIsShut(t *testing.T) {
 	t.Parallel()
@@ -258,7 +293,7 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 		}
 	}))
 	t.Cleanup(judge.Close)
-	captcha := guard.Captcha{Provider: guard.Turnstile, SiteKey: "0x4", Secret: "s3cret", VerifyURL: judge.URL, Timeout: 5 * time.Second}
+	captcha := guard.Captcha{Provider: guard.Turnstile, SiteKey: "0x4", Secret: "s3cret", VerifyURL: judge.URL, Timeout: time.Minute}
 	open := captcha
 	open.Open, open.VerifyURL = true, judge.URL+"/open"
 	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Captcha: captcha}},

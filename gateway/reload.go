@@ -39,6 +39,11 @@ func (g *Gateway) Reload(o Options) error {
 	}
 	next, err := g.prepare(o, old)
 	if err != nil {
+		for url, k := range next.keys {
+			if old == nil || old.keys[url] != k {
+				k.stop()
+			}
+		}
 		return err
 	}
 	for _, r := range next.rooms { // nothing can fail any more

@@ -33,6 +33,8 @@ type line interface {
 	Held(context.Context, admission.ID) (admission.State, error)
 	Kept(context.Context, admission.Arrival) (admission.Standing, bool)
 	Charge(context.Context) bool
+	Lot(*admission.Draw) (commitment, seed [32]byte, known bool)
+	DrawsApart() bool
 	sessions
 }
 

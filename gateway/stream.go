@@ -139,7 +139,7 @@ func (p *prospect) near() bool {
 // the stream has nothing more to tell.
 func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *prospect, now time.Duration) (_ []byte, goOn bool) {
 	r, w := st.room, &st.waiting
-	if policy := &o.snapshot.Policy; !policy.Enabled || policy.Method == admission.Passthrough {
+	if o.snapshot.Policy.Open() {
 		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow()) // the room holds nobody up now
 		return out.event(b, "admitted"), false
 	}

@@ -189,6 +189,13 @@ func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standi
 		*s = claimed
 	}
 	v.same(s)
+	if s.State != admission.Active && o.snapshot.Policy.Open() {
+		if s.State == admission.Waiting && s.Renewed {
+			*w = v.sign(&s.Ticket, w.IssuedAt)
+		}
+		v.tellOpen(code, o, w, seconds)
+		return
+	}
 	switch s.State {
 	case admission.Active:
 		v.tellAdmitted(code, w, s, v.firstTime(s, w))
@@ -205,14 +212,15 @@ func (v *visit) tell(code int, o *outlook, w *token.Waiting, s *admission.Standi
 	}
 }
 
+// tellOpen says that the room holds nobody up now: no pass is needed, so none is made, which would let its holder past the line
+// that there may be later. A place that w has stays; no other is given.
+func (v *visit) tellOpen(code int, o *outlook, w *token.Waiting, seconds int) {
+	out := v.status(o, w, &prospect{}, stateAdmitted)
+	out.refresh, out.token = seconds, v.token
+	v.json(code, &out)
+}
+
 func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission.Standing, seconds int) {
-	switch policy := &o.snapshot.Policy; {
-	case !policy.Enabled || policy.Method == admission.Passthrough:
-		out := v.status(o, w, &prospect{}, stateAdmitted) // the room holds nobody up now: no pass is needed
-		out.refresh = seconds
-		v.json(code, &out)
-		return
-	}
 	unordered := w.Order == 0
 	if s.Renewed || v.rebinds(w.Bind) {
 		*w = v.sign(&s.Ticket, w.IssuedAt)
@@ -314,11 +322,13 @@ func (v *visit) serveClaim() {
 	if err == nil {
 		v.same(&s)
 	}
-	switch {
+	switch o := v.room.outlook(); {
+	case err == nil && s.State == admission.Active:
+		v.tellAdmitted(200, &w, &s, v.firstTime(&s, &w))
+	case o.snapshot.Policy.Open() && (err == nil || errors.Is(err, admission.ErrNotYet)):
+		v.tellOpen(200, o, &w, 0)
 	case err != nil:
 		v.fail(err)
-	case s.State == admission.Active:
-		v.tellAdmitted(200, &w, &s, v.firstTime(&s, &w))
 	case s.State == admission.Waiting, s.State == admission.Admitted:
 		v.refuse(problemNotYet, "", "")
 	case s.State == admission.Refused:
@@ -332,8 +342,7 @@ func (v *visit) serveClaim() {
 func (v *visit) servePage() {
 	v.who, v.lobby = navigation, true
 	policy := &v.room.line.Snapshot().Policy
-	switch {
-	case !policy.Enabled || policy.Method == admission.Passthrough:
+	if policy.Open() {
 		v.goOn()
 		return
 	}

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- room_advance: one tick: parks absent heads, admits present ones, takes back what lapsed or ended, reaps, and builds the snapshot.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, lease, ...
+-- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, lease, lot, ...
 -- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise,
---   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held}
+--   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held,
+--   what the lottery is drawn by (one_lot)}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
 -- INCLUDE: clock, limiter, room, meter, presence, lottery, joins, sketch
 
@@ -12,7 +13,8 @@
 -- have: the seq of the snapshot that the caller holds (it is not sent again);
 -- since: room time from which admissions are wanted, so that every gateway can
 -- give them back to a store that lost them before they were claimed; lease: one of the
--- origin's budget (meter.lua: take_lease), or ''.
+-- origin's budget (meter.lua: take_lease), or '';
+-- lot: what this gateway says of the lottery's commitment (lottery.lua: one_lot), or ''.
 -- Then pairs (second, count): arrivals that this gateway signed and that are not enrolled yet.
 local s, err = open()
 if not s then return err end
@@ -28,7 +30,7 @@ if not fresh or s.now - tonumber(fresh) > 1000000 then
   redis.call('ZADD', GATEWAYS, str(s.now), ARGV[6])
 end
 
-for i = 12, #ARGV, 2 do
+for i = 13, #ARGV, 2 do
   local n = tonumber(ARGV[i + 1])
   redis.call('HINCRBY', PENDING, ARGV[i], n)
   s.joins = s.joins + n
@@ -42,6 +44,7 @@ local function since(key, from, n)
 end
 
 take_lease(s, ARGV[11])
+local lot = one_lot(s, ARGV[12])
 
 local function answer(text)
   local a = head(s)
@@ -49,7 +52,7 @@ local function answer(text)
   a[8] = since(REVOKED, ARGV[7], 1000)
   a[9] = since(ADMITTED, ARGV[10], most + 1000)
   local want, keep = appetite(s, p)
-  a[10], a[11], a[12], a[13] = str(s.lease_number), str(s.lease), str(want), str(keep)
+  a[10], a[11], a[12], a[13], a[14] = str(s.lease_number), str(s.lease), str(want), str(keep), lot
   return a
 end
 
@@ -57,7 +60,7 @@ local snapshot = redis.call('GET', SNAPSHOT)
 local built, at = string.match(snapshot or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 -- After a silence the last tick counts as now (keep_time), but what the room looked like before it is of no use.
 if at and not opened and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
-  if #ARGV > 11 or ARGV[11] ~= '' or s.moved then save_state(s) end
+  if #ARGV > 12 or ARGV[11] ~= '' or s.moved then save_state(s) end
   return answer(built == ARGV[9] and '' or snapshot)
 end
 

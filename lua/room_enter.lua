@@ -12,7 +12,8 @@
 --   keyed   likewise, of an id that the store may know
 --   account likewise, of an account: id is the first of the ids that it may have (place_of), and behind it, 16 bytes each, the
 --           first of those that it had by other keys, whose places count and of which none is given; ep is the id of a place that becomes the account's, or ''
---           (U where it waits no longer)
+--           (U where it waits no longer); order is the id of the proof of work that a new place is given for, or '': a
+--           proof is of the id that it was given for, and gives no other (E, proof)
 --   held    the place that an account has, none is given: U where it has none
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
 --           its gateway had never heard the store: order is then µs to put behind the last tick;
@@ -173,7 +174,7 @@ local function adopt(from, id, grace)
   return true
 end
 
-local function account(kind, bases, client, grace, from, ah)
+local function account(kind, bases, client, grace, proof, from, ah)
   local id, wall, alive = place_of(s, p, string.sub(bases, 1, 16))
   for at = 17, #bases, 16 do
     if alive then break end
@@ -190,6 +191,8 @@ local function account(kind, bases, client, grace, from, ah)
     return put('U', 0, 0, '')
   elseif not id then
     return put('E', 0, 0, 'spent')
+  elseif proof ~= '' and (grant(proof) or { client = id }).client ~= id then
+    return put('E', 0, 0, 'proof')
   elseif from == '' then
     arrive(kind, id, client, grace, ah)
   elseif p.gathering then -- of the place that becomes the account's the line holds nothing: it is not drawn besides
@@ -200,6 +203,10 @@ local function account(kind, bases, client, grace, from, ah)
   elseif not adopt(from, id, grace) then
     return put('U', 0, 0, '')
   end
+  if proof ~= '' and joined > before then
+    put_grant(proof, 'spent', 0, 0, id)
+    remember(s, p, proof)
+  end
   local code = out[#out - 3]
   if code == 'W' or code == 'P' or code == 'A' or code == 'C' then out[#out] = (joined > before and 'n' or 'o') .. id end
 end
@@ -209,7 +216,7 @@ for i = 5, #ARGV, 9 do
   if kind == 'arrive' or kind == 'keyed' then
     arrive(kind, id, client, grace, ARGV[i + 8])
   elseif kind == 'account' or kind == 'held' then
-    account(kind, id, client, grace, ARGV[i + 6], ARGV[i + 8])
+    account(kind, id, client, grace, ARGV[i + 4], ARGV[i + 6], ARGV[i + 8])
   elseif kind == 'enrol' or kind == 'signed' then
     -- The room was idle when the store went away, and was not meanwhile: other
     -- gateways' visitors are to be heard too.

@@ -12,6 +12,12 @@ const (
 // new one.
 func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
 	now := m.Room()
+	defer func() {
+		if fresh && a.Proof != (admission.ID{}) {
+			m.Grants[a.Proof] = &Grant{What: "spent", Client: admission.Client(id)}
+			m.remember(now, m.Grants[a.Proof])
+		}
+	}()
 	m.Refill()
 	id, alive, active := m.placeOf(now, a.ID)
 	for i := 0; i < len(a.Former) && !alive; i++ {
@@ -26,6 +32,8 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 	case alive:
 		m.adopt(now, a, nil)
 	case a.Held:
+		return admission.Ended, a.ID, false
+	case m.Grants[a.Proof] != nil && m.Grants[a.Proof].Client != admission.Client(id):
 		return admission.Ended, a.ID, false
 	case a.From != (admission.ID{}):
 		if m.adopt(now, a, &id) {

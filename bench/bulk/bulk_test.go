@@ -40,7 +40,7 @@ func TestPercentile(t *testing.T) {
 
 // Each side runs each job of each tenant once, and left sees the end: what is measured is what it should be.
 func TestSidesRunWhatTheyWereGiven(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	redis, err := startRedis(ctx, t.TempDir(), false)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestFillJudges(t *testing.T) {
 				t.Errorf("no connection broke: %v", r.Errors)
 			}
 		}},
-		{fault: "a position grows", hold: calm*time.Millisecond + time.Second, check: func(t *testing.T, r fillReport) {
+		{fault: "a position grows", hold: calm*time.Millisecond + 3*time.Second, check: func(t *testing.T, r fillReport) {
 			if g := r.Grew; g.Polls == 0 || g.By == 0 || g.By > 7 {
 				t.Errorf("grew %+v, want polls by up to 7", g)
 			}

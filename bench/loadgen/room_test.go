@@ -34,6 +34,7 @@ type room struct {
 	polls  int
 	gave   int
 	bought int
+	opened bool
 }
 
 const (
@@ -192,6 +193,11 @@ func (r *room) rank(jti string) (position, waiting int) {
 // admit lets heads in as a GCRA allows, and says whether jti is among them by now.
 func (r *room) admit(jti string) (time.Time, bool) {
 	now := time.Now().Truncate(time.Microsecond)
+	// To be too fast, or to turn a line around, takes a line, which does not come about by itself where arriving takes longer than
+	// being let in.
+	if r.opened = r.opened || len(r.orders) >= 20 || r.fault != "too fast" && r.fault != "last come first served"; !r.opened {
+		return time.Time{}, false
+	}
 	for r.fault == "too fast" || !r.full.After(now.Add((roomBurst-1)*r.every)) {
 		head := ""
 		for id, o := range r.orders {

@@ -80,7 +80,7 @@ func TestStreams(t *testing.T) {
 			cmd.SetOut(&out)
 			hold := "20s"
 			if row.fault != "" {
-				hold = "300ms"
+				hold = "3s"
 			}
 			cmd.SetArgs([]string{"streams", "--url", streamRoom(t, row.fault), "--streams", "6", "--hold", hold, "--open-wait", "2s", "--connections", "2"})
 			err := cmd.ExecuteContext(t.Context())

@@ -93,7 +93,7 @@ func TestLoop(t *testing.T) {
 			Schedule: Schedule{Rate: rate, Duration: time.Duration(float64(n) / max(rate, 1) * float64(time.Second))},
 		}
 		if rate == 0 {
-			l.Schedule.Duration = 50 * time.Millisecond
+			l.Schedule.Duration = 300 * time.Millisecond
 		}
 		if p.all[0] == "/hold" {
 			l.Timeout = 100 * time.Millisecond

@@ -13,10 +13,11 @@ import (
 
 // A body that never comes must not hold a connection, whether somebody waits for it or not.
 func TestBodyThatNeverComesEndsTheConnection(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.Limits.Idle = 50 * time.Millisecond })
+	t.Parallel()
+	b := newBench(t, func(o *Options) { o.Limits.Idle = time.Second })
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
 	server := httptest.NewServer(b.handler)
-	defer server.Close()
+	t.Cleanup(server.Close)
 	for _, row := range []struct {
 		request, headers string
 		status           int
@@ -32,6 +33,7 @@ func TestBodyThatNeverComesEndsTheConnection(t *testing.T) {
 		{"GET /v1/groups", "", 200},
 	} {
 		t.Run(row.request, func(t *testing.T) {
+			t.Parallel()
 			conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
 			if err != nil {
 				t.Fatal(err)
@@ -59,12 +61,13 @@ func TestBodyThatNeverComesEndsTheConnection(t *testing.T) {
 
 // An answer that nobody reads must not hold its handler.
 func TestAnswerThatNobodyReadsEnds(t *testing.T) {
+	t.Parallel()
 	ended := make(chan error, 1)
 	large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write(make([]byte, 64<<20)) // more than the socket's buffers hold
 		ended <- err
 	})
-	b := newBench(t, func(o *Options) { o.Limits.Idle, o.Metrics = 50*time.Millisecond, large })
+	b := newBench(t, func(o *Options) { o.Limits.Idle, o.Metrics = time.Second, large })
 	server := httptest.NewServer(b.handler)
 	defer server.Close()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))

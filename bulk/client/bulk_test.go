@@ -92,12 +92,12 @@ func TestBulkFromASlowSource(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
-	c.stall = 200 * time.Millisecond
+	c.stall = 2 * time.Second // more than a busy machine takes to answer
 	r, w := io.Pipe()
 	go func() {
 		for _, part := range []string{lines(10), lines(20)} {
 			_, _ = io.WriteString(w, part)
-			<-time.After(3 * c.stall)
+			<-time.After(c.stall * 5 / 4)
 		}
 		_ = w.Close()
 	}()

@@ -15,6 +15,7 @@ import (
 // TestFormulasOfTheScripts compares what the scripts compute with package congestion: backoff, rate, level, estimate and mean of
 // refused jobs, and the wait after a crash.
 func TestFormulasOfTheScripts(t *testing.T) {
+	t.Parallel()
 	client, run := redistest.Client(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
@@ -31,7 +32,7 @@ func TestFormulasOfTheScripts(t *testing.T) {
 		}
 		active := rapid.IntRange(1, 5).Draw(rt, "tenants")
 		for i := range active {
-			submitted(rt, s, fmt.Sprintf("t%d", i), rapid.IntRange(1, 30).Draw(rt, "jobs"))
+			submitted(rt, s, fmt.Sprintf("t%d", i), rapid.IntRange(1, 12).Draw(rt, "jobs"))
 		}
 		p, err := s.Pull(rt.Context(), 500)
 		if err != nil {

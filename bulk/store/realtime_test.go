@@ -11,11 +11,13 @@ import (
 
 // TestRealTime runs the default and the classic pipeline by Redis's own clock, scaled down: 3 tenants, 200 jobs a second each.
 func TestRealTime(t *testing.T) {
+	t.Parallel()
 	for _, c := range bulktest.Scenarios(1) {
 		if c.Name != "exact" && c.Name != "default" {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
 			c.Settings.Global, c.Jobs = 600, 500
 			s, err := store.New(store.Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Settings: c.Settings})
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 // TestSimulationOnRedis runs the scenarios of docs/congestion.md against the scripts, on a virtual clock: with a tenth of the
 // jobs, or with BULK_SCALE times fewer (1: the table of the document).
 func TestSimulationOnRedis(t *testing.T) {
+	t.Parallel()
 	scale := 10
 	if s := os.Getenv("BULK_SCALE"); s != "" {
 		var err error
@@ -26,6 +27,7 @@ func TestSimulationOnRedis(t *testing.T) {
 			continue // the scripts count exactly
 		}
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
 			clock := bulktest.NewClock()
 			s, err := store.New(store.Options{
 				Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Settings: c.Settings, Now: clock.Now,

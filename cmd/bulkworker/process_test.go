@@ -291,6 +291,17 @@ func (r *receiver) await(t *testing.T, path string, n int) []delivery {
 	return found
 }
 
+// replace puts another text into a file at once: whoever looks meanwhile sees the one or the other.
+func replace(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name+".next", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+".next", name); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func secretFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "secret")

@@ -94,7 +94,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	p := startForClients(t)
 	tty, shown := terminal(t, 100)
 	cmd := exec.Command("bulkworker", "submit", "--server", p.url, "--token", operatorsToken, "--tenant", "acme", "--type", "webhook",
-		"--id", "shown", "--rate", "20", "--watch", "-")
+		"--id", "shown", "--rate", "10", "--watch", "-")
 	cmd.Stdin, cmd.Stderr = strings.NewReader(strings.Repeat("{\"payload\":{}}\n", 40)), tty
 	out, err := cmd.Output()
 	if err != nil || string(out) != "shown\n" {

@@ -68,8 +68,15 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 
 	_, page := p.do("GET", "/", "")
 	contains(t, page, "<!doctype html>")
-	_, metrics := p.do("GET", "/metrics", "")
-	contains(t, metrics, "bulk_action_enqueued_total 1\n", `bulk_action_job_runs_total{type="webhook",verdict="success"} 1`, "go_goroutines", `bulk_action_store_script_seconds_count{script="jobs_pull"}`)
+	eventually(t, func() error { // counts follow what they count
+		_, metrics := p.do("GET", "/metrics", "")
+		for _, part := range []string{"bulk_action_enqueued_total 1\n", `bulk_action_job_runs_total{type="webhook",verdict="success"} 1`, "go_goroutines", `bulk_action_store_script_seconds_count{script="jobs_pull"}`} {
+			if !strings.Contains(metrics, part) {
+				return fmt.Errorf("no %q in:\n%s", part, metrics)
+			}
+		}
+		return nil
+	})
 	p.audit() // on the embedded store that it shares with the worker
 
 	p.signal(syscall.SIGTERM)
@@ -245,9 +252,12 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 	if _, answer := p.do("GET", "/v1/limits", "", admin...); !strings.Contains(answer, `"global":123.5`) {
 		t.Error("limits:", answer)
 	}
-	if _, answer := p.do("GET", "/metrics", ""); !strings.Contains(answer, "bulk_action_workers 3\n") {
-		t.Error("workers are not 3")
-	}
+	eventually(t, func() error {
+		if _, answer := p.do("GET", "/metrics", ""); !strings.Contains(answer, "bulk_action_workers 3\n") {
+			return errors.New("workers are not 3")
+		}
+		return nil
+	})
 	if code, answer := p.do("POST", "/v1/bulk?tenant=acme&type=webhook&id=g1", `{"payload":1}`, admin...); code != 201 {
 		t.Fatal(code, answer)
 	}
@@ -257,9 +267,7 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 	}
 
 	// A file that changes is read without being told.
-	if err := os.WriteFile(token, []byte("teams-token-of-new"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replace(t, token, "teams-token-of-new")
 	p.saidTimes("configuration reloaded", 2)
 	if status("teams-token-of-old") != 401 || status("teams-token-of-new") != 200 {
 		t.Error("tokens after their file changed")
@@ -318,7 +326,7 @@ func TestKilledWorker(t *testing.T) {
 		case <-gone:
 		}
 	})
-	yaml := fmt.Sprintf("store: {url: %q}\nworker: {count: 2, lease: 1s}\nprocessors: {webhook: {url: \"%s/jobs\"}}\n", redistest.Server(t).URL(), to.URL)
+	yaml := fmt.Sprintf("store: {url: %q}\nworker: {count: 2, lease: 4s}\nprocessors: {webhook: {url: \"%s/jobs\"}}\n", redistest.Server(t).URL(), to.URL)
 	p := start(t, yaml)
 	p.submit("g1", "a", "b", "c")
 	to.await(t, "/jobs", 2)

@@ -29,7 +29,7 @@ FILE (- for stdin) holds JSON values, one after another or in arrays, in any ord
            order (what the token claims as ord) and nonce (with which you joined) may be left out
 
 Exit codes: 0 nothing contradicts the draw, 1 something does, 2 the file does not say enough.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.OneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := io.Reader(cmd.InOrStdin())
 			if args[0] != "-" {

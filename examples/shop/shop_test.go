@@ -285,7 +285,7 @@ func TestSeatMapOverEvents(t *testing.T) {
 func TestSeatMapOverWebSocket(t *testing.T) {
 	s, srv := open(t)
 	dial := func(origin string) (*websocket.Conn, *http.Response, error) {
-		d := websocket.Dialer{HandshakeTimeout: 5 * time.Second}
+		d := websocket.Dialer{HandshakeTimeout: time.Minute}
 		return d.DialContext(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http")+"/events/aurora/seats/ws", http.Header{"Origin": {origin}})
 	}
 	conn, _, err := dial(srv.URL)

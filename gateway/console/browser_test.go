@@ -32,7 +32,7 @@ func openBrowser(t *testing.T, server string) (tab context.Context, complaints f
 	profile := t.TempDir()
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(),
 		chromedp.ExecPath(binary), chromedp.UserDataDir(profile), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.NoFirstRun, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true),
+		chromedp.NoFirstRun, chromedp.WSURLReadTimeout(time.Minute), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-dev-shm-usage", true))
 	t.Cleanup(cancel)

@@ -163,14 +163,23 @@ func TestTabsShareOnePoller(t *testing.T) {
 	asked := func(c context.Context) int { return value[int](t, c, "asked") }
 
 	// Each polls once after it has come; from then on one of them asks and both show.
-	s.polled(t, 30)
+	// On a busy machine the other may run out of patience now and then, as it is to when nothing comes.
+	var a, b int
+	for times := 1; ; times++ {
+		wereA, wereB := asked(tabs[0]), asked(tabs[1])
+		s.then(nil, waiting(50))
+		s.polled(t, 30)
+		a, b = asked(tabs[0])-wereA, asked(tabs[1])-wereB
+		if min(a, b) <= (a+b)/4 {
+			break
+		}
+		if times == 5 {
+			t.Fatalf("the tabs polled %d and %d times, want one of them to poll for both", a, b)
+		}
+	}
 	s.then(nil, waiting(40))
 	for _, c := range tabs {
 		eventually(t, c, shows("place", "40"))
-	}
-	a, b := asked(tabs[0]), asked(tabs[1])
-	if few := min(a, b); few > (a+b)/4 {
-		t.Errorf("the tabs polled %d and %d times, want one of them to poll for both", a, b)
 	}
 
 	// The other takes over when the poller goes.

@@ -59,7 +59,7 @@ func startChromium() (context.Context, func(), error) {
 	}
 	allocated, free := chromedp.NewExecAllocator(context.Background(),
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.NoFirstRun, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true),
+		chromedp.NoFirstRun, chromedp.WSURLReadTimeout(time.Minute), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("autoplay-policy", "user-gesture-required"))
 	ctx, closeBrowser := chromedp.NewContext(allocated)

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math/bits"
 	"net"
 	"strings"
 	"sync"
@@ -144,22 +146,25 @@ func TestRetryGoesToAnotherServer(t *testing.T) {
 // The time in which a server could not be connected to is not that of the one which then answers.
 func TestTimeOfAnotherServerDoesNotCount(t *testing.T) {
 	mute, o := newRecorder(t, silent), newRecorder(t, answering(okAnswer))
-	cfg := to(o)
-	cfg.Servers, cfg.ConnectTimeout = []string{"https://" + mute.ln.Addr().String(), o.url()}, time.Second
-	g := newGate(t, cfg, Limits{}, nil)
-	c := g.dial()
-	for i := range 2 { // over a new connection, and over a kept one
-		g.origin.mu.Lock()
-		g.origin.servers[0].health = health{}
-		g.origin.mu.Unlock()
-		c.probe()
-		if out := g.outcome(i); out.Err != nil || out.FirstByte >= cfg.ConnectTimeout {
-			t.Errorf("request %d: %+v", i, out)
+	unhurried(t, 500*time.Millisecond, func(limit time.Duration) error {
+		cfg := to(o)
+		cfg.Servers, cfg.ConnectTimeout = []string{"https://" + mute.ln.Addr().String(), o.url()}, limit
+		g := newGate(t, cfg, Limits{}, nil)
+		c := g.dial()
+		for i := range 2 { // over a new connection, and over a kept one
+			g.origin.mu.Lock()
+			g.origin.servers[0].health = health{}
+			g.origin.mu.Unlock()
+			c.probe()
+			if out := g.outcome(i); out.Err != nil || out.FirstByte >= limit {
+				return fmt.Errorf("request %d: %+v", i, out)
+			}
 		}
-	}
-	if n := g.origin.servers[0].fails; n != 1 {
-		t.Errorf("the first server failed %d times, want once since it was forgiven", n)
-	}
+		if n := g.origin.servers[0].fails; n != 1 {
+			t.Errorf("the first server failed %d times, want once since it was forgiven", n)
+		}
+		return nil
+	})
 }
 
 // A connection is not kept beyond its life, however short it has been idle.
@@ -252,41 +257,41 @@ func dripping(s *session) {
 }
 
 func TestTimeouts(t *testing.T) {
-	short := 60 * time.Millisecond
 	for _, tc := range []struct {
 		name    string
-		set     func(*Config)
+		set     func(*Config, time.Duration)
 		origin  func(*session)
 		request string
 		status  int
 		kind    string
 		seen    int
 	}{
-		{"first byte", func(c *Config) { c.FirstByteTimeout = short }, silent, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
-		{"the whole", func(c *Config) { c.Timeout = short }, silent, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
-		{"POST", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", 504, KindTimeout, 1},
-		{"after an upload", func(c *Config) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", 504, KindTimeout, 1},
-		{"half a header", func(c *Config) { c.FirstByteTimeout = short }, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A"); silent(s) }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
-		{"a header in drops", func(c *Config) { c.FirstByteTimeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
-		{"a header in drops, the whole", func(c *Config) { c.Timeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
-		{"a header in drops after an upload", func(c *Config) { c.FirstByteTimeout = 4 * short }, dripping,
+		{"first byte", func(c *Config, short time.Duration) { c.FirstByteTimeout = short }, silent, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"the whole", func(c *Config, short time.Duration) { c.Timeout = short }, silent, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"POST", func(c *Config, short time.Duration) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", 504, KindTimeout, 1},
+		{"after an upload", func(c *Config, short time.Duration) { c.FirstByteTimeout = short }, silent, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", 504, KindTimeout, 1},
+		{"half a header", func(c *Config, short time.Duration) { c.FirstByteTimeout = short }, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A"); silent(s) }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops", func(c *Config, short time.Duration) { c.FirstByteTimeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops, the whole", func(c *Config, short time.Duration) { c.Timeout = 4 * short }, dripping, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
+		{"a header in drops after an upload", func(c *Config, short time.Duration) { c.FirstByteTimeout = 4 * short }, dripping,
 			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("a", 100000), 504, KindTimeout, 1},
-		{"closed without an answer", func(*Config) {}, func(s *session) { s.head() }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
-		{"half a header, closed", func(*Config) {}, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A") }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
+		{"closed without an answer", func(*Config, time.Duration) {}, func(s *session) { s.head() }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
+		{"half a header, closed", func(*Config, time.Duration) {}, func(s *session) { s.head(); s.write("HTTP/1.1 200 OK\r\nX-A") }, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 502, KindReset, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := newRecorder(t, tc.origin)
-			cfg := to(o)
-			tc.set(&cfg)
-			g := newGate(t, cfg, Limits{}, nil)
-			c := g.dial()
-			c.send(tc.request)
-			if status, _, body := c.answer("GET"); status != tc.status || body != tc.kind {
-				t.Errorf("%d %s, want %d %s", status, body, tc.status, tc.kind)
-			}
-			if n := len(o.requests()); n != tc.seen {
-				t.Errorf("the origin saw %d requests, want %d", n, tc.seen)
-			}
+			unhurried(t, 60*time.Millisecond, func(short time.Duration) error { // in which the origin has to be reached
+				o := newRecorder(t, tc.origin)
+				cfg := to(o)
+				tc.set(&cfg, short)
+				g := newGate(t, cfg, Limits{}, nil)
+				c := g.dial()
+				c.send(tc.request)
+				status, _, body := c.answer("GET")
+				if n := len(o.requests()); status != tc.status || body != tc.kind || n != tc.seen {
+					return fmt.Errorf("%d %s, the origin saw %d requests; want %d %s, %d", status, body, n, tc.status, tc.kind, tc.seen)
+				}
+				return nil
+			})
 		})
 	}
 }
@@ -356,7 +361,7 @@ func TestSeveralServers(t *testing.T) {
 	b := newRecorder(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb"))
 	g := newGate(t, Config{Servers: []string{a.url(), refusing(t), b.url()}}, Limits{}, nil)
 	c := g.dial()
-	got := map[string]int{}
+	got, begun := map[string]int{}, time.Now()
 	for range 30 {
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
 		status, _, body := c.answer("POST")
@@ -368,8 +373,9 @@ func TestSeveralServers(t *testing.T) {
 	if got["a"] < 10 || got["b"] < 10 {
 		t.Errorf("shares: %v", got)
 	}
-	if n := g.origin.servers[1].fails; n != 1 {
-		t.Errorf("the dead server was tried %d times, want once", n)
+	took := time.Since(begun) // by which it may have been tried again after one, two, four seconds
+	if n, most := g.origin.servers[1].fails, 1+bits.Len64(uint64(took/failedBase)); n < 1 || n > most {
+		t.Errorf("the dead server was tried %d times in %s, want once to %d times", n, took, most)
 	}
 }
 

@@ -128,12 +128,21 @@ func TestSlowButSteadyReader(t *testing.T) {
 	g := newGate(t, to(o), Limits{WriteIdle: limit}, nil)
 	c := g.dial()
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	tick := time.NewTicker(50 * time.Millisecond)
+	readSteadily(t, c, 2*limit)
+}
+
+// readSteadily takes 160 KiB a second for so long, also on a machine that comes to it late.
+func readSteadily(t *testing.T, c *client, lasts time.Duration) {
+	t.Helper()
+	const every, part = 50 * time.Millisecond, 8 << 10
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for begun := time.Now(); time.Since(begun) < 2*limit; {
+	begun, got := time.Now(), int64(0)
+	for took := time.Duration(0); took < lasts; took = time.Since(begun) {
 		<-tick.C
-		if n, err := io.CopyN(io.Discard, c.Conn, 8<<10); err != nil {
-			t.Fatalf("cut after %s, %d bytes: %v", time.Since(begun), n, err)
+		n, err := io.CopyN(io.Discard, c.Conn, max(part, int64(time.Since(begun)/every)*part-got))
+		if got += n; err != nil {
+			t.Fatalf("cut after %s, %d bytes: %v", time.Since(begun), got, err)
 		}
 	}
 }
@@ -168,14 +177,7 @@ func TestSlowButSteadyReaderOfOurs(t *testing.T) {
 			}()
 			c := dialGate(t, raw.Addr().String())
 			c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-			tick := time.NewTicker(50 * time.Millisecond)
-			defer tick.Stop()
-			for begun := time.Now(); time.Since(begun) < 2*limit; {
-				<-tick.C
-				if n, err := io.CopyN(io.Discard, c.Conn, 8<<10); err != nil {
-					t.Fatalf("cut after %s, %d bytes: %v", time.Since(begun), n, err)
-				}
-			}
+			readSteadily(t, c, 2*limit)
 			if _, err := io.Copy(io.Discard, c.Conn); err != nil {
 				t.Errorf("cut when it read all: %v", err)
 			}

@@ -286,7 +286,7 @@ func (o *Origin) CloseUpgraded() {
 	}
 	o.mu.Unlock()
 	for _, t := range all {
-		t.cut()
+		t.cut(net.ErrClosed)
 	}
 }
 

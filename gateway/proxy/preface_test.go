@@ -300,7 +300,7 @@ func TestPrefaceBeforeRequests(t *testing.T) {
 }
 
 func TestPrefaceThatIsNotTaken(t *testing.T) {
-	p := newPorch(t, PrefaceV2, nil, Limits{HeaderTimeout: 50 * time.Millisecond})
+	patient, brief := newPorch(t, PrefaceV2, nil, Limits{HeaderTimeout: wait}), newPorch(t, PrefaceV2, nil, Limits{HeaderTimeout: 50 * time.Millisecond})
 	for _, row := range []struct{ send, want string }{
 		{plainGet, PrefaceMissing},
 		{"PROXY TCP4 198.51.100.7 10.0.0.1 4711 443\r\n" + plainGet, PrefaceVersion},
@@ -309,6 +309,10 @@ func TestPrefaceThatIsNotTaken(t *testing.T) {
 		{v2(0x21, 0x11, from4)[:14], PrefaceSlow},
 		{"", PrefaceSlow},
 	} {
+		p := patient
+		if row.want == PrefaceSlow {
+			p = brief
+		}
 		before := p.reasons()
 		c := p.dial(t)
 		c.send(row.send)
@@ -347,7 +351,8 @@ func TestSlowPrefaceDoesNotStallOthers(t *testing.T) {
 func TestPrefaceBeforeTLS(t *testing.T) {
 	srv := httptest.NewTLSServer(nil) // for its certificate
 	defer srv.Close()
-	p := newPorch(t, either, &tls.Config{Certificates: srv.TLS.Certificates}, Limits{HeaderTimeout: time.Second})
+	secure := &tls.Config{Certificates: srv.TLS.Certificates}
+	p := newPorch(t, either, secure, Limits{HeaderTimeout: wait})
 	for _, row := range []struct {
 		name, header, want string
 		whole              bool // with the beginning of TLS in one packet
@@ -376,6 +381,7 @@ func TestPrefaceBeforeTLS(t *testing.T) {
 		t.Errorf("plain HTTP behind a header: %d %q", status, body)
 	}
 	c.closed()
+	p = newPorch(t, either, secure, Limits{HeaderTimeout: 50 * time.Millisecond})
 	c = p.dial(t)
 	c.closed()
 	eventually(t, "the slow one is told of", func() bool { return p.reasons() == PrefaceSlow })

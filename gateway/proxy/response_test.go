@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -262,49 +263,47 @@ func TestResponseTrailers(t *testing.T) {
 
 // Events arrive as they are sent, for as long as they come, and end when the streams are closed.
 func TestEventStream(t *testing.T) {
-	next := make(chan string)
-	o := newRecorder(t, func(s *session) {
-		if s.head() == "" {
-			return
+	unhurried(t, 200*time.Millisecond, func(limit time.Duration) error { // in which the header has to come
+		next := make(chan string)
+		defer close(next)
+		o := newRecorder(t, func(s *session) {
+			if s.head() == "" {
+				return
+			}
+			s.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for e := range next {
+				s.write(hex(len(e)) + "\r\n" + e + "\r\n")
+			}
+			io.Copy(io.Discard, s.r)
+		})
+		cfg := to(o)
+		cfg.Timeout = limit // ends with the header
+		g := newGate(t, cfg, Limits{WriteIdle: limit, HeaderTimeout: limit}, nil)
+		c := g.dial()
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		head, err := c.readHead() // flushed before any event
+		if err != nil || !strings.HasPrefix(head, "HTTP/1.1 200 ") {
+			return fmt.Errorf("%q, %v", head, err)
 		}
-		s.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n")
-		for e := range next {
-			s.write(hex(len(e)) + "\r\n" + e + "\r\n")
+		body := newChunked(c.r)
+		n := 0
+		for end := time.Now().Add(5 * limit / 2); time.Now().Before(end); n++ {
+			e := "data: " + itoa(n) + "\n\n"
+			next <- e
+			b := make([]byte, len(e))
+			if _, err := io.ReadFull(body, b); err != nil || string(b) != e {
+				return fmt.Errorf("event %d: %q, %v", n, b, err)
+			}
 		}
-		io.Copy(io.Discard, s.r)
+		if n := g.origin.Upgraded(); n != 1 {
+			t.Errorf("%d streams are counted", n)
+		}
+		g.origin.CloseUpgraded()
+		if _, err := io.ReadAll(body); err == nil {
+			t.Error("the cut stream has a clean end")
+		}
+		return nil
 	})
-	cfg := to(o)
-	cfg.Timeout = 200 * time.Millisecond // ends with the header
-	g := newGate(t, cfg, Limits{WriteIdle: 200 * time.Millisecond, HeaderTimeout: 200 * time.Millisecond}, nil)
-	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if _, err := c.readHead(); err != nil { // flushed before any event
-		t.Fatal(err)
-	}
-	body := newChunked(c.r)
-	end := time.After(500 * time.Millisecond)
-	for n := 0; ; n++ {
-		e := "data: " + itoa(n) + "\n\n"
-		next <- e
-		b := make([]byte, len(e))
-		if _, err := io.ReadFull(body, b); err != nil || string(b) != e {
-			t.Fatalf("event %d: %q, %v", n, b, err)
-		}
-		select {
-		case <-end:
-		default:
-			continue
-		}
-		break
-	}
-	close(next)
-	if n := g.origin.Upgraded(); n != 1 {
-		t.Errorf("%d streams are counted", n)
-	}
-	g.origin.CloseUpgraded()
-	if _, err := io.ReadAll(body); err == nil {
-		t.Error("the cut stream has a clean end")
-	}
 }
 
 // A client that leaves a silent stream is noticed, so the origin's connection is let go.

@@ -169,9 +169,8 @@ func TestSlowHandshake(t *testing.T) {
 // Idle connections, fresh ones and used ones, end without an answer.
 func TestIdleClients(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{HeaderTimeout: 50 * time.Millisecond, Idle: 60 * time.Millisecond}, nil)
-	g.dial().closed()
-	c := g.dial()
+	newGate(t, to(o), Limits{HeaderTimeout: 50 * time.Millisecond}, nil).dial().closed()
+	c := newGate(t, to(o), Limits{Idle: 60 * time.Millisecond}, nil).dial()
 	c.probe()
 	c.closed()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,10 +16,16 @@ type tunnel struct {
 	last atomic.Int64 // when a byte last went either way
 	n    atomic.Int64
 	over atomic.Bool
+
+	first sync.Once
+	why   error // what ended it
 }
 
-// cut ends the tunnel; the goroutines in it notice.
-func (t *tunnel) cut() {
+// cut ends the tunnel, with the reason where there is one; the goroutines in it notice, and what they then say is none.
+func (t *tunnel) cut(why error) {
+	if why != nil {
+		t.first.Do(func() { t.why = why })
+	}
 	t.over.Store(true)
 	t.oc.Conn.Close()
 	if t.c != nil {
@@ -79,14 +86,16 @@ func (x *exchange) tunnel() {
 	oc.Conn.SetDeadline(time.Time{}) //nolint:errcheck // the first read tells
 	c.Conn.SetDeadline(time.Time{})  //nolint:errcheck // the first read tells
 	idle := x.o.cfg.IdleTimeout
-	back := make(chan error, 1)
+	back := make(chan struct{})
 	go func() {
-		back <- t.copy(oc.Conn, c.Conn, idle)
+		defer close(back)
+		t.copy(oc.Conn, c.Conn, idle)
 	}()
-	err := t.copy(c.Conn, oc.Conn, idle)
-	err2 := <-back
+	t.copy(c.Conn, oc.Conn, idle)
+	<-back
+	t.first.Do(func() {}) // whoever cuts it now comes too late
 	x.outcome.BodyBytes = t.n.Load()
-	if err = errors.Join(err, err2); err != nil {
+	if err := t.why; err != nil {
 		switch {
 		case isTimeout(err):
 			x.fail(0, KindTimeout, err)
@@ -100,16 +109,15 @@ func (x *exchange) tunnel() {
 
 // copy moves bytes from src to dst until src ends, which it passes on as a half-close; anything else
 // ends both directions.
-func (t *tunnel) copy(dst, src net.Conn, idle time.Duration) error {
+func (t *tunnel) copy(dst, src net.Conn, idle time.Duration) {
 	err := t.pump(dst, src, idle)
 	if err == io.EOF {
 		if closeWrite(dst) {
-			return nil
+			return
 		}
-		err = nil
+		err = nil // the other direction knows what is wrong with it
 	}
-	t.cut()
-	return err
+	t.cut(err)
 }
 
 func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
@@ -142,6 +150,9 @@ func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
 		if isTimeout(err) && time.Since(time.Unix(0, t.last.Load())) < idle-idle/8 {
 			set = time.Time{}
 			continue
+		}
+		if t.over.Load() {
+			return net.ErrClosed // by cut
 		}
 		return err
 	}

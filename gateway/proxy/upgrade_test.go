@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -94,31 +95,54 @@ func TestCloseUpgraded(t *testing.T) {
 
 // A tunnel in which nothing moves ends; one direction may rest for as long as the other does not.
 func TestIdleTunnel(t *testing.T) {
-	const idle = 800 * time.Millisecond
-	o := newRecorder(t, func(s *session) {
-		s.head()
-		s.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
-		tick := time.NewTicker(idle / 6)
-		defer tick.Stop()
-		for range 18 {
-			s.write("x")
-			<-tick.C
+	unhurried(t, 400*time.Millisecond, func(idle time.Duration) error {
+		o := newRecorder(t, func(s *session) {
+			s.head()
+			s.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+			tick := time.NewTicker(idle / 6)
+			defer tick.Stop()
+			for range 18 {
+				s.write("x")
+				<-tick.C
+			}
+			io.Copy(io.Discard, s.r)
+		})
+		cfg := to(o)
+		cfg.IdleTimeout = idle
+		g := newGate(t, cfg, Limits{}, nil)
+		c := g.dial()
+		c.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		if _, err := c.readHead(); err != nil {
+			t.Fatal(err)
 		}
-		io.Copy(io.Discard, s.r)
+		b, err := io.ReadAll(c.r)
+		if out := g.outcome(0); out.Kind != KindTimeout || !out.Upgraded {
+			t.Errorf("%+v", out)
+		}
+		if len(b) != 18 || err != nil {
+			return fmt.Errorf("%q, %v; want what the origin sent for three times the limit, then the end", b, err)
+		}
+		return nil
 	})
-	cfg := to(o)
-	cfg.IdleTimeout = idle
-	g := newGate(t, cfg, Limits{}, nil)
-	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	if _, err := c.readHead(); err != nil {
-		t.Fatal(err)
+}
+
+// What ends one direction ends the other, which then fails as well: the first of the two is why.
+func TestATunnelEndedOfWhatCameFirst(t *testing.T) {
+	client, theirs := net.Pipe()
+	origin, others := net.Pipe()
+	for _, c := range []net.Conn{client, theirs, origin, others} {
+		defer c.Close()
 	}
-	if b, err := io.ReadAll(c.r); len(b) != 18 || err != nil {
-		t.Errorf("%q, %v; want what the origin sent for three times the limit, then the end", b, err)
-	}
-	if out := g.outcome(0); out.Kind != KindTimeout || !out.Upgraded {
-		t.Errorf("%+v", out)
+	tun := &tunnel{oc: &originConn{Conn: origin}}
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		tun.copy(client, origin, 0) // has no limit
+	}()
+	tun.copy(origin, client, 50*time.Millisecond)
+	<-back
+	if !isTimeout(tun.why) {
+		t.Errorf("%v; want that nothing came from the client in time", tun.why)
 	}
 }
 

@@ -58,6 +58,14 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	return ExitFailure
 }
 
+// OneArg wants one argument.
+func OneArg(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return &UsageError{fmt.Errorf("got %d arguments; usage: %s", len(args), cmd.UseLine())}
+}
+
 // NoArgs refuses what is left of the command line, naming the nearest command.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

@@ -159,7 +159,7 @@ type Room struct {
 type Admission struct {
 	Strategy     string        `koanf:"strategy" default:"token_bucket" enum:"token_bucket,leaky_bucket,fixed_window,adaptive" doc:"How the rate is kept: in bursts, evenly spaced, in windows of a second, or as the origin bears it (docs/policies.md)."`
 	Rate         Rate          `koanf:"rate" default:"10" min:"0" max:"1000000" unit:"visitors/s" live:"true" doc:"Visitors admitted a second, with up to three decimals. 0 admits nobody. An adaptive room begins with it; changed live, it holds until that is cleared."`
-	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1. leaky_bucket and fixed_window have none."`
+	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1. Of less than a fortieth of the rate not all of the rate can be used. leaky_bucket and fixed_window have none."`
 	MaxActive    int64         `koanf:"max_active" default:"0" min:"0" max:"1000000000" unit:"visitors" live:"true" doc:"Most visitors admitted and active together. 0: no limit."`
 	MinWait      time.Duration `koanf:"min_wait" default:"0s" min:"0s" max:"24h" doc:"Shortest time that anyone waits; above 0 nobody is let in at once."`
 	HeadWindow   int64         `koanf:"head_window" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Only the first so many of the line may be admitted at one look, of which there are four a second. 0: no limit."`

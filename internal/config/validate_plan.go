@@ -75,8 +75,8 @@ func (c *checker) events(at string, room *Room) {
 	for i, last := 1, 0; i < len(all); i++ {
 		a, b := all[last], all[i]
 		if b.span.begins().Before(a.span.Ends) {
-			c.add(element(at, b.i), "begins (%s, prequeue included) before %s has ended (%s); events of a room may not overlap",
-				b.span.begins().Format(time.RFC3339), element("events", a.i), a.span.Ends.Format(time.RFC3339))
+			c.add(element(at, b.i), "begins (%s, prequeue included) before %s has ended (%s); events of a room may not overlap, as %q and %q do",
+				b.span.begins().Format(time.RFC3339), element("events", a.i), a.span.Ends.Format(time.RFC3339), room.Events[b.i].Name, room.Events[a.i].Name)
 		}
 		if b.span.Ends.After(a.span.Ends) {
 			last = i // of those so far it ends last

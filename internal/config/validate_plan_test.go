@@ -42,7 +42,7 @@ func TestPlans(t *testing.T) {
 
 		{"events that touch", events(at("10:00", "11:00", "rate: 5"), at("11:00", "12:00", "method: reject")), nil},
 		{"events that meet", events(at("11:00", "12:00", "method: reject"), at("10:00", "11:01", "rate: 5")), []string{
-			"rooms[0].events[0]: begins (2099-03-01T11:00:00+01:00, prequeue included) before events[1] has ended (2099-03-01T11:01:00+01:00); events of a room may not overlap"}},
+			"rooms[0].events[0]: begins (2099-03-01T11:00:00+01:00, prequeue included) before events[1] has ended (2099-03-01T11:01:00+01:00); events of a room may not overlap, as \"x\" and \"x\" do"}},
 		{"events within another", events(at("10:00", "15:00", "rate: 5"), at("11:00", "12:00", "rate: 6"), at("13:00", "14:00", "rate: 7")), []string{
 			"rooms[0].events[1]: begins (2099-03-01T11:00:00+01:00, prequeue included) before events[0] has ended", "rooms[0].events[2]: begins (2099-03-01T13:00:00+01:00, prequeue included) before events[0] has ended"}},
 		{"an opening of no century", "queue: {opens_at: 9999-01-31T10:00:00Z, " + secret + "}", []string{"rooms[0].queue.opens_at: 9999-01-31T10:00:00Z: want a year from 2000 to 2200"}},

@@ -390,6 +390,8 @@ rooms:
 	for settings, want := range map[string]string{
 		"admission: {min_rate: 3, max_rate: 150, target_p95: 300ms}":  "admission.strategy: is token_bucket, which does not use min_rate, max_rate, target_p95; adaptive does",
 		"admission: {strategy: adaptive, min_rate: 3, max_rate: 150}": "",
+		"admission: {rate: 41, burst: 1.9}":                           "admission.burst: 1.9 at one of the 40 looks at the line that a second has at most does not use up the rate (41)",
+		"admission: {rate: 40, burst: 1}":                             "",
 		"guard: {proof: {number: 5000, most: 6000}}":                  "guard.proof_of_work: is none, so proof.number, proof.most does nothing",
 		"guard: {proof_of_work: auto, proof: {number: 5000}}":         "",
 		"eta: {model_file: model.json}":                               "eta.model_file: is for estimator: model, and that is window",

@@ -86,6 +86,9 @@ func warnStrategy(warn func(path, message string), at string, a *Admission) {
 			warn(at+".max_rate", "is min_rate: there is nothing to adapt")
 		}
 	}
+	if b := a.Burst; b != nil && (a.Strategy == "token_bucket" || a.Strategy == "adaptive") && 40*(*b/1000*1000) < a.Rate {
+		warn(at+".burst", b.String()+" at one of the 40 looks at the line that a second has at most does not use up the rate ("+a.Rate.String()+")")
+	}
 	if a.Strategy != "adaptive" {
 		if a.Shadow {
 			warn(at+".shadow", "is of the adaptive strategy, which the room does not use: no rate is found")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -257,6 +258,18 @@ func killServer(t *testing.T, dir string) {
 	if err := syscall.Kill(pidOf(t, dir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ends waits until no server holds the directory: what another test starts at this moment holds our files, too, until it is a
+// program of its own.
+func ends(t *testing.T, dir, otherwise string) {
+	t.Helper()
+	eventually(t, func() error {
+		if running(t, dir) {
+			return errors.New(otherwise)
+		}
+		return nil
+	})
 }
 
 // running tells whether a server process holds the directory.

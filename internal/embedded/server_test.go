@@ -54,12 +54,7 @@ func TestStartAndClose(t *testing.T) {
 	if err := s.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	// What another test starts at this moment holds our files until it is a program of its own.
-	for end := time.Now().Add(patience); running(t, dir); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the server runs after Close")
-		}
-	}
+	ends(t, dir, "the server runs after Close")
 	again, _ := start(t, dir)
 	if got, err := client(t, again).Get(t.Context(), "k").Result(); err != nil || got != "kept" {
 		t.Fatalf("after a restart: %q, %v", got, err)
@@ -119,9 +114,7 @@ func TestTheLastOneOutStopsTheServer(t *testing.T) {
 		t.Fatal("the server has stopped while a program uses it")
 	}
 	third.leave()
-	if running(t, dir) {
-		t.Fatal("the server runs after the last program has left")
-	}
+	ends(t, dir, "the server runs after the last program has left")
 }
 
 func TestAnOrphanIsAdopted(t *testing.T) {
@@ -148,9 +141,7 @@ func TestAnOrphanIsAdopted(t *testing.T) {
 		t.Fatal("the same server after it was killed")
 	}
 	closeServer(t, s)
-	if running(t, dir) {
-		t.Fatal("the server runs after Close")
-	}
+	ends(t, dir, "the server runs after Close")
 }
 
 func TestSupervisionPassesOnAKill(t *testing.T) {
@@ -167,9 +158,7 @@ func TestSupervisionPassesOnAKill(t *testing.T) {
 	killServer(t, dir)
 	eventually(t, func() error { return client(t, s).Ping(t.Context()).Err() })
 	closeServer(t, s)
-	if running(t, dir) {
-		t.Fatal("the server runs after the last living program has left")
-	}
+	ends(t, dir, "the server runs after the last living program has left")
 }
 
 // TestComingAndGoing: programs that start and leave at random never lose a write to one another, so there was never a moment
@@ -201,9 +190,7 @@ func TestComingAndGoing(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if running(t, dir) {
-		t.Fatal("the server runs after all have left")
-	}
+	ends(t, dir, "the server runs after all have left")
 	s, _ := start(t, dir)
 	if n, err := client(t, s).Get(t.Context(), "n").Int(); err != nil || n != programs*rounds {
 		t.Fatalf("counted %d, %v, want %d", n, err, programs*rounds)
@@ -316,9 +303,7 @@ func TestStartIsBoundedWhileAFileLoads(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
-	if running(t, dir) {
-		t.Fatal("a server is left behind")
-	}
+	ends(t, dir, "a server is left behind")
 	again, _ := start(t, dir)
 	if got, err := client(t, again).Get(t.Context(), "k").Result(); err != nil || got != "v" {
 		t.Fatalf("%q, %v", got, err)
@@ -383,7 +368,5 @@ func TestAHaltedServerIsKilledInTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeServer(t, s)
-	if running(t, dir) {
-		t.Fatal("it still runs")
-	}
+	ends(t, dir, "it still runs")
 }

@@ -13,7 +13,11 @@ func TestReloads(t *testing.T) {
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	put := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		next := filepath.Join(dir, "next") // a file that is empty for a moment is another one
+		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// prometheus starts a real server that scrapes the target every 200 ms, and gives its address.
+// prometheus starts a real server that scrapes the target every second, and gives its address.
 func prometheus(t *testing.T, target string) string {
 	t.Helper()
 	binary, err := exec.LookPath("prometheus")
@@ -34,7 +34,7 @@ func prometheus(t *testing.T, target string) string {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
-	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]\n", target)
+	text := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]\n", target)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -78,22 +78,26 @@ func TestScoreOfARealPrometheus(t *testing.T) {
 	defer target.Close()
 	address := prometheus(t, target.Listener.Addr().String())
 	const query = "clamp_max(1 / avg(shop_queue), 1)"
-	for until := time.Now().Add(30 * time.Second); ; {
-		got, err := score(t, address, query)
-		if err == nil && got == 0.5 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("%v, %v; want 0.5", got, err)
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-t.Context().Done():
+	// Where a busy machine is late with a scrape there are no results until the next.
+	eventually := func(query string, ok func(float64, error) bool) {
+		t.Helper()
+		for until := time.Now().Add(time.Minute); ; {
+			got, err := score(t, address, query)
+			if ok(got, err) {
+				return
+			}
+			if time.Now().After(until) {
+				t.Fatalf("%s: %v, %v", query, got, err)
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-t.Context().Done():
+			}
 		}
 	}
-	if got, err := score(t, address, "scalar("+query+")"); got != 0.5 || err != nil {
-		t.Errorf("a scalar: %v, %v", got, err)
-	}
+	half := func(got float64, err error) bool { return err == nil && got == 0.5 }
+	eventually(query, half)
+	eventually("scalar("+query+")", half)
 	for _, row := range []struct{ query, want string }{
 		{"shop_queue", "has 2 results"},
 		{"nothing_of_that_name", "has 0 results"},
@@ -101,9 +105,7 @@ func TestScoreOfARealPrometheus(t *testing.T) {
 		{`"0.5"`, "unexpected value type"},
 		{"((", "parse error"},
 	} {
-		if got, err := score(t, address, row.query); err == nil || !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: %v, %v; want an error with %q", row.query, got, err, row.want)
-		}
+		eventually(row.query, func(_ float64, err error) bool { return err != nil && strings.Contains(err.Error(), row.want) })
 	}
 }
 

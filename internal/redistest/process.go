@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds every wait for a server. Tests run on busy machines; it only decides how long a failure takes.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var errNoBinary = errors.New("redistest: neither redis-server nor valkey-server is in PATH; the tests need a real one: " +
 	"sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)")

@@ -17,8 +17,8 @@ func TestFaultProxy(t *testing.T) {
 	o.Network, o.Addr = "tcp", p.Addr()
 	c := redis.NewClient(o)
 	t.Cleanup(func() { _ = c.Close() })
-	incr := func(key string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	incr := func(key string, limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return c.Incr(ctx, key).Err()
 	}
@@ -40,10 +40,14 @@ func TestFaultProxy(t *testing.T) {
 	} {
 		p.Heal()
 		p.Reset()
-		for incr("healed") != nil { // until the pool has dropped what was reset
+		for incr("healed", time.Second) != nil { // until the pool has dropped what was reset
 		}
 		row.fault()
-		if err := incr(row.name); (err == nil) != row.answered {
+		limit := patience
+		if !row.answered {
+			limit = 500 * time.Millisecond // in which the command is sent
+		}
+		if err := incr(row.name, limit); (err == nil) != row.answered {
 			t.Fatalf("%s: %v", row.name, err)
 		}
 		if row.delivered == "" {

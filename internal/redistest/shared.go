@@ -32,7 +32,7 @@ func MainNoLeaks(m *testing.M, options ...goleak.Option) {
 	if code == 0 {
 		// go-redis's pool dials on in the background for up to a second after its client was closed during an outage.
 		err := goleak.Find(options...)
-		for deadline := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(deadline); {
 			err = goleak.Find(options...) // pauses between its own attempts
 		}
 		if err != nil {

@@ -29,9 +29,7 @@ func TestADeadMasterIsNotAskedUntilTheNextInterval(t *testing.T) {
 		cmd := unrepeated{redis.NewStatusCmd(t.Context(), "set", "{a}k", "v")}
 		return c.Process(t.Context(), cmd)
 	}
-	if err := set(); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, set)
 	master := cluster.Master("{a}")
 	master.Kill()
 	if err := set(); err == nil {
@@ -113,9 +111,7 @@ func TestSentinelsThatAreDown(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = c.Close() })
-			if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			eventually(t, func() error { return c.Set(t.Context(), "k", "v", 0).Err() })
 			suffer(trio.Sentinels[2])
 			trio.Servers[0].Kill()
 			eventually(t, func() error {
@@ -164,9 +160,7 @@ func TestAMasterThatWasReplacedIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, func() error { return c.Set(t.Context(), "k", "v", 0).Err() })
 	old := trio.Servers[0]
 	old.Stop()
 	eventually(t, func() error {

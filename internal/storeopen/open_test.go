@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 
 func open(t *testing.T, c config.Store) (*Store, error) {
 	t.Helper()
-	c.Timeout = 5 * time.Second
+	c.Timeout = 30 * time.Second
 	s, err := Open(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err == nil {
 		t.Cleanup(func() {

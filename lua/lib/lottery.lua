@@ -101,6 +101,30 @@ local function announce(s, p)
   s.opens, s.opens_till = p.opens, till
 end
 
+-- one_lot gives the opening's commitment (32 bytes) and, once it was made, its seed (32). Of gateways whose secrets differ the
+-- first one's commitment is published, and stands while a gateway that has it says so, and for STANDS after. Once the
+-- opening was noted such a gateway gives the seed, by which the others draw too: nobody can choose among places any more.
+-- said: the opening, ':', the commitment that a gateway has heard of, its own, and the seed of the former where it may be told.
+local function one_lot(s, said)
+  if s.opens == 0 then return '' end
+  local h = redis.call('HMGET', STATE, 'lot_opens', 'lot', 'lot_till', 'lot_seed')
+  local kept, till, seed = h[2] or '', math.min(num(h[3]), s.wall + STANDS), h[4] or ''
+  if num(h[1]) ~= s.opens then kept, till, seed = '', 0, '' end
+  local at = string.find(said, ':', 1, true)
+  if at and tonumber(string.sub(said, 1, at - 1)) == s.opens then
+    local known, own, told = string.sub(said, at + 1, at + 32), string.sub(said, at + 33, at + 64), string.sub(said, at + 65)
+    local was, had, stood = kept, seed, till
+    if kept == '' then kept, till = known, s.wall + STANDS end
+    if seed == '' and s.wall >= till then kept = own end
+    if kept == own then till = s.wall + STANDS end
+    if seed == '' and kept == known and s.drawn > 0 then seed = told end
+    if kept ~= was or seed ~= had or till - stood > 1000000 then
+      redis.call('HSET', STATE, 'lot_opens', str(s.opens), 'lot', kept, 'lot_till', str(till), 'lot_seed', seed)
+    end
+  end
+  return kept == '' and '' or str(s.opens) .. ':' .. kept .. seed
+end
+
 -- draw keeps the lottery of a policy: it sets p.gathering before the opening, which it
 -- notes, once, as the room time of the first call after it; true for that call. Those
 -- who were confirmed before have seconds to say so, in which nobody is admitted: a low

@@ -10,26 +10,27 @@ import (
 // A big group is paused, resumed and cancelled while another tenant works: it takes effect with the answer.
 func TestBulkControlOfABigGroup(t *testing.T) {
 	t.Parallel()
-	n := sized(100_000, 1_000_000)
+	n := sized(30_000, 1_000_000)
 	f := newFarm(t, "rate: {global: 600}\nworker: {count: 20}")
 	w := f.worker()
 	uploadMany(t, w, "acme", "big", n)
 	w.submit("globex", "other", sized(2500, 30_000))
 	f.to.reached(t, 200)
 
-	// after says how long after a moment the last job of the big group started.
-	after := func(what string, answered time.Time) {
+	// after looks, while the other tenant's jobs go on, for jobs of the big group that had not started by the answer. The store counts
+	// those that had; their requests may come later on a busy machine.
+	after := func(what string, g bulkGroup, answered time.Time) {
 		t.Helper()
 		others := len(f.to.of("other"))
 		within(t, patience, "the other tenant's jobs go on", func() bool { return len(f.to.of("other")) >= others+150 })
-		worst := -time.Hour
-		for _, r := range f.to.of("big") {
+		within(t, patience, "those that had started have ended", func() bool { return w.group("big").InFlight == 0 })
+		worst, runs := -time.Hour, f.to.of("big")
+		for _, r := range runs {
 			worst = max(worst, r.at.Sub(answered))
 		}
-		t.Logf("%s of %d jobs: the last one started %s after the answer", what, n, worst.Round(100*time.Microsecond))
-		// 50 ms is promised to those who have a machine for themselves.
-		if worst > 500*time.Millisecond {
-			t.Errorf("%s: a job started %s after the answer", what, worst)
+		t.Logf("%s of %d jobs: the last one came %s after the answer", what, n, worst.Round(100*time.Microsecond))
+		if had := g.InFlight + g.Succeeded + g.Failed + g.Dead; len(runs) > had {
+			t.Errorf("%s: %d jobs had started by the answer, now %d have", what, had, len(runs))
 		}
 	}
 	order := func(what string) (bulkGroup, time.Time) {
@@ -45,7 +46,7 @@ func TestBulkControlOfABigGroup(t *testing.T) {
 	if !g.Paused || g.Pending+g.Ready+g.NonReady+g.InFlight+g.done() != n {
 		t.Errorf("paused: %+v", g)
 	}
-	after("pause", answered)
+	after("pause", g, answered)
 	ran := len(f.to.of("big"))
 	if g, _ = order("resume"); g.Paused {
 		t.Errorf("resumed: %+v", g)
@@ -58,7 +59,7 @@ func TestBulkControlOfABigGroup(t *testing.T) {
 	if seen := w.group("big"); seen.Status != "CANCELLED" || seen.Cancelled+seen.InFlight+seen.Succeeded != n {
 		t.Errorf("right after the cancel: %+v", seen)
 	}
-	after("cancel", answered)
+	after("cancel", g, answered)
 	auditBulk(t, w.file) // beside the running worker
 	// The group is CANCELLED at once; its jobs are written down afterwards, and then there is a result.
 	within(t, bulkPatience(), "every job's outcome is written down", func() bool {

@@ -51,7 +51,7 @@ type farm struct {
 func newFarm(t *testing.T, settings string) *farm {
 	t.Helper()
 	redis := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "everysec")
-	return newFarmOn(t, redis, fmt.Sprintf("{url: %q}", redis.URL()), settings)
+	return newFarmOn(t, redis, fmt.Sprintf("{url: %q, timeout: %s}", redis.URL(), slowStore), settings)
 }
 
 func newFarmOn(t *testing.T, redis *redistest.PrivateServer, store, settings string) *farm {

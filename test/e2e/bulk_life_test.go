@@ -230,7 +230,7 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q}}
 // and the other does the rest.
 func TestBulkSIGTERM(t *testing.T) {
 	t.Parallel()
-	f := newFarm(t, "worker: {count: 4, lease: 60s, shutdown_grace: 2s}")
+	f := newFarm(t, "worker: {count: 4, lease: 60s, shutdown_grace: 10s}")
 	stuck := make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(stuck) })
 	defer letGo()

@@ -99,8 +99,9 @@ type rated struct {
 // gcra is a limit with the burst that it has unless one is configured.
 func gcra(from time.Time, rate float64) rated { return rated{from, rate, max(1, rate/10)} }
 
-// judge looks at every stretch of at most a second between two readings: no more may have started in it than the highest of
-// the limits in force then allows a second, and its burst. It logs the worst. tenant is −1 for all together.
+// judge looks at every stretch of at most a second between two readings, and at those between neighbours that are further apart:
+// no more may have started in it than the highest of the limits in force then allows in a second, or in its time if that is
+// longer, and its burst. It logs the worst. tenant is −1 for all together.
 func (m *meter) judge(what string, tenant int, limits ...rated) {
 	m.t.Helper()
 	m.stop()
@@ -112,20 +113,21 @@ func (m *meter) judge(what string, tenant int, limits ...rated) {
 	}
 	worst, allowed, readings := 0, 0.0, 0
 	for i, from := range m.looks {
-		for _, to := range m.looks[i+1:] {
-			if to.after.Sub(from.before) > time.Second {
+		for j, to := range m.looks[i+1:] {
+			long := to.after.Sub(from.before)
+			if long > time.Second && j > 0 {
 				break
 			}
 			readings++
 			limit := 0.0
 			for k, l := range limits {
 				if !l.from.After(to.after) && (k+1 == len(limits) || !limits[k+1].from.Before(from.before)) {
-					limit = max(limit, l.rate+l.burst)
+					limit = max(limit, l.rate*max(1, long.Seconds())+l.burst)
 				}
 			}
 			started := count(to) - count(from)
 			if float64(started) > limit {
-				m.t.Errorf("%s: %d jobs started in %s, at most %.0f may in a second", what, started, to.after.Sub(from.before), limit)
+				m.t.Errorf("%s: %d jobs started in %s, at most %.0f may", what, started, long, limit)
 				return
 			}
 			if float64(started)*allowed >= float64(worst)*limit {
@@ -134,7 +136,7 @@ func (m *meter) judge(what string, tenant int, limits ...rated) {
 		}
 	}
 	if readings == 0 {
-		m.t.Errorf("%s: no two readings of the starts came within a second", what)
+		m.t.Errorf("%s: there are no two readings of the starts", what)
 	}
 	m.t.Logf("%s: at most %d jobs started in a second, of %.0f that may; %d stretches", what, worst, allowed, readings)
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -174,7 +173,7 @@ func TestReload(t *testing.T) {
 	site := newOrigin(t, nil)
 	s := setup{origin: site.URL, rooms: []string{"{id: sale, paths: [/sale], admission: {rate: 0}}"}}
 	g := start(t, s)
-	s.store = fmt.Sprintf("{dir: %q}", g.dir)
+	s.store = ownStore(g.dir)
 	c := newClient(t, g)
 	first := c.join(g)
 	c.get(g, "/vip").has(headers{"X-Origin": "yes"})
@@ -208,7 +207,7 @@ func TestReloadSaysWhatTakesARestart(t *testing.T) {
 	t.Parallel()
 	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
 	g := start(t, s)
-	s.store = fmt.Sprintf("{dir: %q}", g.dir)
+	s.store = ownStore(g.dir)
 	const restart, done, warned = "change with a restart only", `"msg":"configuration reloaded"`, `"setting":"trusted_proxies[0]"`
 	for i, row := range []struct {
 		more string
@@ -241,9 +240,7 @@ func TestOperatorsTokensAreReloaded(t *testing.T) {
 	first, second := &operator{t: t, g: g, token: "the-first-token-0123456789"}, &operator{t: t, g: g, token: "the-second-token-0123456789"}
 	first.get("rooms").want(http.StatusOK)
 	write(t, file, "the-second-token-0123456789")
-	if !eventually(10*time.Second, func() bool { return second.get("rooms").code == http.StatusOK }) {
-		t.Error("the new token is not taken")
-	}
+	until(t, "the new token is taken", func() bool { return second.get("rooms").code == http.StatusOK })
 	first.get("rooms").want(http.StatusUnauthorized)
 }
 
@@ -293,13 +290,9 @@ func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	<-arrived
 	g.signal(syscall.SIGTERM)
 	until(t, "it drains", func() bool { return strings.Contains(g.text(), "drain") })
-	began := time.Now()
 	g.signal(syscall.SIGTERM)
-	g.wait()
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %s after the second signal", took)
-	}
-	if g.cmd.ProcessState.ExitCode() == 0 {
+	// It neither waits for the request, which never ends, nor for shutdown_timeout, at which it would end with 0.
+	if code := g.wait(); code == 0 {
 		t.Error("exit 0 though a request was cut")
 	}
 }
@@ -316,7 +309,8 @@ func TestShutdownTimeoutIsKept(t *testing.T) {
 	began := time.Now()
 	g.signal(syscall.SIGTERM)
 	code := g.wait()
-	if took := time.Since(began); code != 0 || took > 12*time.Second {
+	// Thirty seconds is what it would be given without the setting.
+	if took := time.Since(began); code != 0 || took > 25*time.Second {
 		t.Errorf("exit %d after %s, want 0 soon after 2s", code, took)
 	}
 }

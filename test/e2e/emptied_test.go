@@ -72,7 +72,7 @@ func (m *multitude) ask(turn int, method, path, token string) (s status, err err
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
 	defer fasthttp.ReleaseResponse(resp)
-	for try := range 20 {
+	for try, begun := 0, time.Now(); time.Since(begun) < patience; try++ {
 		c := m.clients[(turn+try)%len(m.clients)]
 		req.Reset()
 		req.SetRequestURI("http://" + c.Addr + "/.waiting-room/sale/" + path)
@@ -151,7 +151,9 @@ func TestTenThousandSurviveAnEmptiedStore(t *testing.T) {
 		return fmt.Errorf("lost the place: %v", s)
 	}
 	m.each(before, poll)
-	o.rooms("sale", func(r roomInfo) bool { return r.Waiting >= waiters })
+	// A busy machine takes longer for a round of ten thousand than who waits may be silent.
+	inLine := func(r roomInfo) int { return r.Waiting + r.Parked }
+	o.rooms("sale", func(r roomInfo) bool { return inLine(r) >= waiters })
 
 	old := m.all[before].epoch
 	began := time.Now()
@@ -174,9 +176,9 @@ func TestTenThousandSurviveAnEmptiedStore(t *testing.T) {
 		}
 	}
 	t.Logf("%d are back %s after the store was emptied, a poll each from 32 connections", waiters, time.Since(began).Round(time.Millisecond))
-	o.rooms("sale", func(r roomInfo) bool { return r.Waiting >= waiters && r.Paused && r.Policy["rate"] == 2000.0 })
-	if n := o.room("sale").Waiting + o.room("sale").Admitted; n < waiters || n > waiters+atOnce {
-		t.Errorf("%d wait or are admitted", n)
+	o.rooms("sale", func(r roomInfo) bool { return inLine(r) >= waiters && r.Paused && r.Policy["rate"] == 2000.0 })
+	if r := o.room("sale"); inLine(r)+r.Admitted < waiters || inLine(r)+r.Admitted > waiters+atOnce {
+		t.Errorf("%d wait or are admitted", inLine(r)+r.Admitted)
 	}
 
 	o.post("rooms/sale/resume", "").want(http.StatusOK)

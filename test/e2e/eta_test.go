@@ -24,7 +24,7 @@ func TestEstimates(t *testing.T) {
 	write(t, file, string(model))
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{fmt.Sprintf(
-		"{id: sale, admission: {rate: 0.5, burst: 1}, eta: {estimator: model, model_file: %q, model_max_age: 0s, time_zone: Europe/Berlin}}", file)}})
+		"{id: sale, admission: {rate: 0.01, burst: 1}, eta: {estimator: model, model_file: %q, model_max_age: 0s, time_zone: Europe/Berlin}}", file)}})
 	o, c := adminOf(t, g), newClient(t, g)
 	c.get(g, "/").want(http.StatusOK)
 	waiting := newClient(t, g).join(g)
@@ -43,7 +43,7 @@ func TestEstimates(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("export: %d %s", code, stderr)
 		}
-		return json.Unmarshal([]byte(line), &m) == nil && m.Room == "sale" && m.At.Second() == 0 && m.Joins >= 1 && m.Rate == 0.5
+		return json.Unmarshal([]byte(line), &m) == nil && m.Room == "sale" && m.At.Second() == 0 && m.Joins >= 1 && m.Rate == 0.01
 	})
 	metrics := o.ask(http.MethodGet, "/metrics", "").body
 	if !strings.Contains(metrics, `anteroom_eta_fallback{reason="missing",room="sale"} 0`) {

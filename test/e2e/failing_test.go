@@ -164,15 +164,15 @@ func TestHowOriginsFail(t *testing.T) {
 	sites := []siteConfig{
 		{"refused", "http://127.0.0.1:" + freePort(t), ""},
 		{"unknown", "http://origin.invalid", ""},
-		{"full", fullSocket(t), ", connect_timeout: 300ms"},
+		{"full", fullSocket(t), ", connect_timeout: 1s"},
 		{"untrusted", secure.URL, ""},
 		{"plain", "https" + strings.TrimPrefix(plain.url(), "http"), ""},
-		{"mute", "https" + strings.TrimPrefix(held.url(), "http"), ", connect_timeout: 300ms"},
+		{"mute", "https" + strings.TrimPrefix(held.url(), "http"), ", connect_timeout: 1s"},
 		{"reset", resets.url(), ""},
 		{"garbled", garbled.url(), ""},
-		{"hangs", hangs.url(), ", first_byte_timeout: 300ms"},
-		{"late", late.url(), ", timeout: 300ms"},
-		{"busy", held.url(), ", max_conns: 1, queue_timeout: 100ms"},
+		{"hangs", hangs.url(), ", first_byte_timeout: 1s"},
+		{"late", late.url(), ", timeout: 1s"},
+		{"busy", held.url(), ", max_conns: 1, queue_timeout: 100ms, timeout: 10m, first_byte_timeout: 10m"},
 		{"fine", fine.url(), ""},
 	}
 	g := start(t, ofSites(sites...))
@@ -181,7 +181,7 @@ func TestHowOriginsFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = holder.Close() }()
+	t.Cleanup(func() { _ = holder.Close() })
 	if _, err := io.WriteString(holder, "GET /busy HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -207,6 +207,7 @@ func TestHowOriginsFail(t *testing.T) {
 		{"busy", 503, "origin_busy", "queue_full", "1", nil},
 	} {
 		t.Run(row.id, func(t *testing.T) {
+			t.Parallel()
 			path, c := "/"+row.id, newClient(t, g)
 			api := c.get(g, path).problem(row.status, row.code)
 			page := c.get(g, path, asBrowser).want(row.status).has(headers{"Content-Type": "text/html*"})
@@ -226,13 +227,13 @@ func TestHowOriginsFail(t *testing.T) {
 				t.Errorf("for an image: %d %s %s", image.code, image.header.Get("Content-Type"), image.body)
 			}
 			if row.seen != nil {
+				until(t, "the origin has read what it was sent", func() bool { n, _, _ := row.seen.counts(path); return n >= 4 })
 				if n, _, _ := row.seen.counts(path); n != 4 {
 					t.Errorf("the origin saw %d requests, want 4", n)
 				}
 			}
-			if line := fmt.Sprintf("anteroom_upstream_errors_total{kind=%q,origin=%q} 4", row.kind, row.id); !o.metric(line) {
-				t.Errorf("no %s", line)
-			}
+			line := fmt.Sprintf("anteroom_upstream_errors_total{kind=%q,origin=%q} 4", row.kind, row.id)
+			until(t, line, func() bool { return o.metric(line) })
 			c.get(g, "/fine").want(http.StatusOK)
 		})
 	}

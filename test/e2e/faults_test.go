@@ -3,8 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,7 +46,7 @@ func TestAKilledStoreLosesNobody(t *testing.T) {
 	repeats(t, crowd.wait(80, 8, 8)[:10])
 }
 
-// The store forgets everything in the middle of a crowd. Within 15 s everybody who polls is back in the old order.
+// The store forgets everything in the middle of a crowd. Soon everybody who polls is back in the old order.
 func TestAnEmptiedStoreLosesNobody(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -63,7 +65,7 @@ func TestAnEmptiedStoreLosesNobody(t *testing.T) {
 	}
 	before := crowd.inside()
 	// Admitting goes on when those at the front have been heard.
-	within(t, 15*time.Second, "the next are let in", func() bool { return crowd.inside() > before+8 })
+	until(t, "the next are let in", func() bool { return crowd.inside() > before+8 })
 	crowd.group.Wait()
 	// Who was admitted in the moment before, and had not been told, has a place again: what only the store knew is lost.
 	var after []place
@@ -112,16 +114,13 @@ func TestTheStoreIsDownAtStart(t *testing.T) {
 		"{id: free, paths: [/free], on_store_error: open, admission: {rate: 50, burst: 50}}",
 		"{id: own, paths: [/own], on_store_error: local, admission: {rate: 2, burst: 2}}",
 	}}.withRedis("redis://127.0.0.1:" + dead)
+	s.alone = true
 	g := start(t, s)
 	o, c := adminOf(t, g), newClient(t, g)
 	until(t, "it is ready without its store", func() bool { return o.ask(http.MethodGet, "/readyz", "").code == http.StatusOK })
 	o.ask(http.MethodGet, "/healthz", "").want(http.StatusOK)
-	if !strings.Contains(o.ask(http.MethodGet, "/metrics", "").body, "anteroom_store_up 0\n") {
-		t.Error("store_up is not 0")
-	}
-	if !strings.Contains(g.text(), "on_store_error") {
-		t.Error("the log does not say how it serves")
-	}
+	until(t, "store_up is 0", func() bool { return o.metric("anteroom_store_up 0") })
+	until(t, "the log says how it serves", func() bool { return strings.Contains(g.text(), "on_store_error") })
 
 	waiting := c.get(g, "/sale").want(http.StatusAccepted).waits("waiting").status()
 	second := c.join(g)
@@ -130,15 +129,15 @@ func TestTheStoreIsDownAtStart(t *testing.T) {
 	newBrowser(t, g).get(g, "/shut", asBrowser).want(http.StatusServiceUnavailable).has(headers{"Content-Type": "text/html*", "Retry-After": "*"})
 	free := c.get(g, "/free").want(http.StatusOK)
 	// local: a bucket of its own, that begins empty.
+	began, in := time.Now(), 0
 	until(t, "local lets somebody in", func() bool { return c.get(g, "/own").code == http.StatusOK })
-	in := 0
 	for range 10 {
 		if c.get(g, "/own").code == http.StatusOK {
 			in++
 		}
 	}
-	if in > 5 {
-		t.Errorf("local let %d of 10 in at once, rate 2, burst 2", in)
+	if most := 2 + 2*time.Since(began).Seconds(); float64(in+1) > most {
+		t.Errorf("local let %d in where %.1f may come, rate 2, burst 2", in+1, most)
 	}
 	for _, token := range []string{waiting.Token, second.Token} {
 		if s := c.poll(g, token); s.State != "waiting" {
@@ -172,7 +171,7 @@ func TestTheStoreHangs(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	store := redistest.Server(t)
-	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 1, burst: 1}")}}.withRedis(store.URL())
+	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 1, burst: 1}")}}.withRedisFor(store.URL(), "1s")
 	g := start(t, s)
 	c := newClient(t, g)
 	pass := c.get(g, "/").want(http.StatusOK).header.Get("X-Waiting-Room-Pass")
@@ -189,13 +188,9 @@ func TestTheStoreHangs(t *testing.T) {
 
 	store.Stop()
 	for i, token := range tokens {
-		began := time.Now()
-		s := c.poll(g, token)
+		s := c.poll(g, token) // answered while it hangs: nobody wakes it meanwhile
 		if s.State != "waiting" || s.Position == nil || *s.Position != int64(i+1) {
 			t.Errorf("number %d, while the store hangs: %v", i+1, s)
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("a poll took %s while the store hangs", took)
 		}
 	}
 	for range 20 {
@@ -236,24 +231,25 @@ func TestTheStoreHangs(t *testing.T) {
 func TestItEndsWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
-	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(5, 5))}}.withRedis("redis://127.0.0.1:"+freePort(t)))
+	g := start(t, setup{origin: site.URL, alone: true, rooms: []string{room(admission(5, 5))}}.withRedis("redis://127.0.0.1:"+freePort(t)))
 	g.signal(syscall.SIGTERM)
 	if code := g.wait(); code != 0 {
 		t.Errorf("ended with %d", code)
 	}
 }
 
-// freePort is a loopback port on which nothing listens.
+// freePort is a loopback port on which nothing listens. It is none of those from which connections are made, so that none of
+// them takes it before the test does.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000)))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	}
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no port is free")
+	return ""
 }

@@ -145,7 +145,7 @@ func TestStreamsLive(t *testing.T) {
 	site := newRawSite(t, func(c *rawConn, head string) {
 		if strings.Contains(head, " /late ") {
 			select {
-			case <-time.After(3 * time.Second): // a long poll: the site is silent, then answers
+			case <-time.After(4 * time.Second): // a long poll: the site is silent, then answers
 			case <-t.Context().Done():
 			}
 			c.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
@@ -162,7 +162,7 @@ func TestStreamsLive(t *testing.T) {
 		}
 	})
 	g := start(t, setup{origin: site.url(), rooms: []string{room(admission(50, 50))},
-		more: "limits: {header_timeout: 1s, body_idle: 1s, write_idle: 1s, idle: 1s}\n"})
+		more: "limits: {header_timeout: 2s, body_idle: 2s, write_idle: 2s, idle: 2s}\n"})
 	poll := dialRaw(t, g)
 	poll.write("GET /late HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 	c := dialRaw(t, g)
@@ -172,7 +172,7 @@ func TestStreamsLive(t *testing.T) {
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for begun := time.Now(); time.Since(begun) < 4*time.Second; {
+	for begun := time.Now(); time.Since(begun) < 5*time.Second; {
 		<-tick.C
 		for _, e := range []string{"id: 1\ndata: x\n\n", ": a comment\n\n", "\n"} {
 			next <- e
@@ -207,7 +207,7 @@ func TestTunnels(t *testing.T) {
 		}
 	})
 	g := start(t, setup{rooms: []string{room(admission(50, 50))},
-		more: "origins: [{id: shop, servers: [\"" + site.url() + "\"], max_conns: 1, queue_timeout: 100ms}]\n"})
+		more: "origins: [{id: shop, servers: [\"" + site.url() + "\"], max_conns: 1, queue_timeout: 2s}]\n"})
 	pass := passOf(t, g)
 	const ask = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: a, b\r\nSec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\nSec-WebSocket-Version: 13\r\n"
 	const up = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"

@@ -17,16 +17,18 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Two thousand (FREEZE_VISITORS) poll, claim and shop at once, each on a connection, while the store hangs: all are answered,
+// A thousand (FREEZE_VISITORS) poll, claim and shop at once, each on a connection, while the store hangs: all are answered,
 // nothing piles up in the gateway, and it is as it was when the store goes on.
 func TestNothingPilesUpWhileTheStoreHangs(t *testing.T) {
-	visitors := 2000
+	visitors := 1000
 	if n, err := strconv.Atoi(os.Getenv("FREEZE_VISITORS")); err == nil {
 		visitors = n
 	}
 	site := newOrigin(t, nil)
 	store := redistest.Server(t)
-	g := start(t, setup{origin: site.URL, more: "log: {access: false}", rooms: []string{room("admission: {rate: 0.001, burst: 1}")}}.withRedis(store.URL()))
+	// The site is a part of this test, and may be slow to accept so many.
+	more := fmt.Sprintf("log: {access: false}\norigins: [{id: shop, servers: [%q], connect_timeout: 30s}]\n", site.URL)
+	g := start(t, setup{more: more, rooms: []string{room("admission: {rate: 0.001, burst: 1}")}}.withRedisFor(store.URL(), "1s"))
 	o, c := adminOf(t, g), newClient(t, g)
 	pass := joins(c, g, "sale").Pass
 	token := joins(c, g, "sale").Token
@@ -92,9 +94,7 @@ func TestNothingPilesUpWhileTheStoreHangs(t *testing.T) {
 			}
 		}
 	}
-	if !o.metric("anteroom_store_up 0") {
-		t.Error("the store hangs, but store_up is not 0")
-	}
+	until(t, "the store is known to hang", func() bool { return o.metric("anteroom_store_up 0") })
 	var report string
 	for i, k := range kinds {
 		slices.Sort(took[i])

@@ -35,11 +35,27 @@ type setup struct {
 	more   string   // further top-level lines
 	admin  string   // flow mapping; empty: loopback without a token
 	listen string
+	alone  bool // the store is not there when the gateway starts
+}
+
+// slowStore is how long a call of the store may take: on a busy machine a quarter of a second may pass with nothing done, and then
+// visitors are rightly served by on_store_error. Tests of a store that hangs have less.
+const slowStore = "5s"
+
+// ownStore is a store of the gateway's own, as a flow mapping.
+func ownStore(dir string) string { return fmt.Sprintf("{dir: %q, timeout: %s}", dir, slowStore) }
+
+// ownStoreEnv is the same as environment.
+func ownStoreEnv(dir string) []string {
+	return []string{"ANTEROOM_STORE__DIR=" + dir, "ANTEROOM_STORE__TIMEOUT=" + slowStore}
 }
 
 // withRedis puts the site on a store that several gateways may share.
-func (s setup) withRedis(url string) setup {
-	s.store = fmt.Sprintf("{url: %q, timeout: 1s}", url)
+func (s setup) withRedis(url string) setup { return s.withRedisFor(url, slowStore) }
+
+// withRedisFor is withRedis with a time-out of its own.
+func (s setup) withRedisFor(url, timeout string) setup {
+	s.store = fmt.Sprintf("{url: %q, timeout: %s}", url, timeout)
 	s.more += fmt.Sprintf("\ntokens: {keys: [{id: k1, alg: HS256, secret: %q, active: true}]}\n", signingSecret)
 	return s
 }
@@ -53,7 +69,10 @@ func (s setup) yaml() string {
 	if admin == "" {
 		admin = `{listen: "127.0.0.1:0"}`
 	}
-	fmt.Fprintf(&b, "listen: %q\nadmin: %s\nshutdown_timeout: 10s\nstore: %s\n", listen, admin, s.store)
+	fmt.Fprintf(&b, "listen: %q\nadmin: %s\nstore: %s\n", listen, admin, s.store)
+	if !strings.Contains(s.more, "shutdown_timeout:") {
+		b.WriteString("shutdown_timeout: 10s\n")
+	}
 	if !strings.Contains(s.more, "origins:") {
 		fmt.Fprintf(&b, "origins: [{id: shop, servers: [%q]}]\n", s.origin)
 	}
@@ -75,6 +94,7 @@ type gateway struct {
 	args   []string
 	env    []string
 	addr   string // of the visitors' socket; the same over restart
+	alone  bool   // setup's
 
 	past string // log of former runs
 
@@ -99,10 +119,10 @@ type process struct {
 // program did not end well or told its log a secret.
 func start(t testing.TB, s setup, args ...string) *gateway {
 	t.Helper()
-	g := &gateway{t: t, secrets: map[string]bool{signingSecret: true, adminToken: true}}
+	g := &gateway{t: t, secrets: map[string]bool{signingSecret: true, adminToken: true}, alone: s.alone}
 	if s.store == "" {
 		g.dir = tempDir(t)
-		s.store = fmt.Sprintf("{dir: %q}", g.dir)
+		s.store = ownStore(g.dir)
 	}
 	g.config = filepath.Join(tempDir(t), "gateway.yaml")
 	g.rewrite(s.yaml())
@@ -115,7 +135,7 @@ func start(t testing.TB, s setup, args ...string) *gateway {
 func startPlain(t testing.TB, env []string, args ...string) *gateway {
 	t.Helper()
 	g := &gateway{t: t, secrets: map[string]bool{}, dir: tempDir(t), args: args}
-	g.env = append([]string{"ANTEROOM_STORE__DIR=" + g.dir}, env...)
+	g.env = append(ownStoreEnv(g.dir), env...)
 	g.begin()
 	return g
 }
@@ -127,11 +147,15 @@ func (g *gateway) begin() {
 	g.process = launch(g.t, g.env, g.args...)
 	g.t.Cleanup(g.end)
 	g.ready()
-	if g.dir != "" {
-		// Who comes before the store has been heard gets a place that is put in order later: a busy machine is slow to start it.
-		until(g.t, "the store is heard", func() bool {
-			return strings.Contains(adminOf(g.t, g).ask("GET", "/metrics", "").body, "anteroom_store_up 1\n")
-		})
+	g.heard()
+}
+
+// heard waits until the store is. Who comes before gets a place that is put in order later, and a busy machine is slow to
+// start it or to ask it.
+func (g *gateway) heard() {
+	g.t.Helper()
+	if !g.alone {
+		until(g.t, "the store is heard", func() bool { return adminOf(g.t, g).metric("anteroom_store_up 1") })
 	}
 }
 
@@ -247,6 +271,7 @@ func (g *gateway) restart() {
 	g.past += g.process.text()
 	g.process = launch(g.t, g.env, append(append([]string(nil), g.args...), "--listen", g.addr)...)
 	g.ready()
+	g.heard()
 }
 
 // text is the log of all runs so far.

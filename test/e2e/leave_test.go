@@ -21,6 +21,7 @@ type keeper struct {
 	r    *bufio.Reader
 	used bool
 	told *atomic.Int64 // Connection: close
+	lost atomic.Int64  // connections that ended between two requests
 }
 
 func (k *keeper) request(request string) error {
@@ -37,6 +38,7 @@ func (k *keeper) request(request string) error {
 			return err
 		}
 		k.used = false
+		k.lost.Add(1)
 	}
 }
 
@@ -83,7 +85,7 @@ func TestSIGTERMUnderLoadFailsNobody(t *testing.T) {
 	})
 	s := setup{origin: site.URL, rooms: []string{"{id: sale, enabled: false}"}, more: "log: {access: false}\n"}
 	leaves, stays := start(t, s), start(t, s)
-	var served, told atomic.Int64
+	var served, told, lost atomic.Int64
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	for i := range 24 {
@@ -103,6 +105,7 @@ func TestSIGTERMUnderLoadFailsNobody(t *testing.T) {
 					if k.c != nil {
 						_ = k.c.Close()
 					}
+					lost.Add(k.lost.Load())
 					return
 				default:
 				}
@@ -126,8 +129,9 @@ func TestSIGTERMUnderLoadFailsNobody(t *testing.T) {
 	until(t, "the other one serves", func() bool { return served.Load() > before+200 })
 	close(stop)
 	clients.Wait()
-	if n := told.Load(); n < 16 {
-		t.Errorf("16 clients that keep their connections were told %d times to leave", n)
+	// Who asks nothing for the second in which it is told finds its connection ended, which is no failure.
+	if n := told.Load(); n == 0 || n+lost.Load() < 16 {
+		t.Errorf("16 clients that keep their connections were told %d times to leave, and lost %d", n, lost.Load())
 	}
 }
 
@@ -135,7 +139,8 @@ func TestSIGTERMUnderLoadFailsNobody(t *testing.T) {
 func TestSIGTERMWaitsForBalancers(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
-	g := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, enabled: false}"}})
+	// A third of shutdown_timeout, and at most five seconds, is how long it serves until it has refused /readyz three times.
+	g := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, enabled: false}"}, more: "shutdown_timeout: 30s\n"})
 	o, c := adminOf(t, g), newClient(t, g)
 	o.ask(http.MethodGet, "/readyz", "").want(http.StatusOK)
 	c.get(g, "/").want(http.StatusOK)

@@ -22,7 +22,7 @@ func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
 	}
 	cmd := exec.Command(gatewayBinary, "--origin", site, "--rate", "1000", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	cmd.Dir = tempDir(t)
-	cmd.Env, cmd.Stderr = append(os.Environ(), "ANTEROOM_STORE__DIR="+tempDir(t)), in
+	cmd.Env, cmd.Stderr = append(os.Environ(), ownStoreEnv(tempDir(t))...), in
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +42,7 @@ func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
 			g.addr = m[2]
 		}
 	}
+	g.heard()
 	return g, out
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Programs under test, built once.
-var gatewayBinary, shopBinary, bulkworkerBinary string
+var gatewayBinary, shopBinary, bulkworkerBinary, botsBinary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -29,9 +29,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	gatewayBinary, shopBinary, bulkworkerBinary = filepath.Join(dir, "gateway"), filepath.Join(dir, "shop"), filepath.Join(dir, "bulkworker")
+	gatewayBinary, shopBinary = filepath.Join(dir, "gateway"), filepath.Join(dir, "shop")
+	bulkworkerBinary, botsBinary = filepath.Join(dir, "bulkworker"), filepath.Join(dir, "bots")
 	for binary, source := range map[string]string{
-		gatewayBinary: "../../cmd/gateway", shopBinary: "../../examples/shop", bulkworkerBinary: "../../cmd/bulkworker",
+		gatewayBinary: "../../cmd/gateway", shopBinary: "../../examples/shop", bulkworkerBinary: "../../cmd/bulkworker", botsBinary: "../bots",
 	} {
 		args := append([]string{"build", "-o", binary}, buildFlags...)
 		if out, err := exec.Command("go", append(args, source)...).CombinedOutput(); err != nil {

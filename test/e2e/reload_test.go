@@ -31,16 +31,26 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		}
 		return setup{rooms: []string{
 			room(append(sale, "origin: free")...),
-			"{id: shared, origin: shop, paths: [/shared], admission: {rate: 1000}}",
+			"{id: shared, origin: shop, paths: [/shared], admission: {rate: 1000}, weight: 1}",
+			"{id: beside, origin: shop, paths: [/beside], admission: {rate: 1000}}",
+			"{id: in, origin: free, paths: [/in], admission: {rate: 1000}, session: {ttl: 1h}}",
 			fmt.Sprintf("{id: lots, origin: free, paths: [/lots], admission: {rate: 0}, queue: {method: lottery, absence: 3m, opens_at: %q, draw_secret_file: %q}}", at(opens), secret),
 		}, more: more + fmt.Sprintf("\norigins: [{id: shop, servers: [%q], budget: {%s}}, {id: free, servers: [%q]}]\ndefault_origin: free\n", site.URL, budget, site.URL)}
 	}
-	const little, hour = "rate: 0.001, burst: 1", time.Hour
+	const little, hour = "rate: 0.003, burst: 1", time.Hour
 	with := func(sale ...string) setup { return file(little, hour, "", sale...) }
+	// but is the same with something else of another room.
+	but := func(old, new string) setup {
+		s := with()
+		for i := range s.rooms {
+			s.rooms[i] = strings.Replace(s.rooms[i], old, new, 1)
+		}
+		return s
+	}
 	g := start(t, with())
 	c, o := newClient(t, g), adminOf(t, g)
 	reload := func(s setup) {
-		s.store = fmt.Sprintf("{dir: %q}", g.dir)
+		s.store = ownStore(g.dir)
 		g.rewrite(s.yaml())
 		g.signal(sighup)
 	}
@@ -61,7 +71,7 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		t.Helper()
 		return ask(http.MethodPost, room, "tickets", "", append(h, headers{"X-Forwarded-For": ip})...)
 	}
-	for i, room := range []string{"sale", "sale", "sale", "sale", "shared", "shared", "shared", "lots", "lots", "lots"} {
+	for i, room := range []string{"sale", "sale", "sale", "sale", "shared", "shared", "shared", "lots", "lots", "lots", "beside"} {
 		s := join(room, fmt.Sprintf("198.51.100.%d", i)).want(http.StatusCreated).status()
 		_, w := decode(t, s.Token)
 		waiters = append(waiters, &waiter{room, s.Token, w.Jti, w.Ord})
@@ -79,6 +89,9 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		return s
 	}
 	first, last, lot := waiters[0], waiters[3], waiters[9]
+	pass := join("in", "198.51.100.99").want(http.StatusCreated).status().Pass
+	shop := func() answer { return c.get(g, "/in", headers{"X-Waiting-Room-Pass": pass}) }
+	renewed := func() string { return shop().header.Get("X-Waiting-Room-Pass") }
 	same := func(after string) {
 		t.Helper()
 		position := map[string]int64{}
@@ -129,6 +142,29 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 			return ask(http.MethodGet, "sale", "status", first.token, headers{"Origin": "https://shop.example"}).header.Get("Access-Control-Allow-Origin") != ""
 		}},
 		{"paths", with("paths: [/sale, /more]"), func() bool { return c.get(g, "/more").code == http.StatusAccepted }},
+		{"hosts", with("hosts: [127.0.0.1]"), func() bool { return c.get(g, "/sale", headers{"Host": "else.example"}).header.Get("X-Origin") != "" }},
+		{"guard.captcha", with(fmt.Sprintf("guard: {captcha: {provider: turnstile, site_key: key, secret_file: %q}}", secret)), func() bool {
+			return strings.Contains(join("sale", "203.0.113.6").body, "captcha_required")
+		}},
+		{"weight", but("weight: 1", "weight: 2"), func() bool { return strings.Contains(o.get("rooms/shared").body, `"expected":0.002`) }},
+		{"session.ttl", but("ttl: 1h", "ttl: 11h"), func() bool { return renewed() != "" }},
+		{"session.renew", but("ttl: 1h", "ttl: 11h, renew: false"), func() bool {
+			a := shop()
+			return a.header.Get("X-Origin") != "" && a.header.Get("X-Waiting-Room-Pass") == ""
+		}},
+		{"session.max", but("ttl: 1h", "ttl: 11h, max: 11h"), func() bool {
+			next := renewed()
+			if next == "" {
+				return false
+			}
+			_, claims := parts(t, next) // not 11 hours from now, but from its beginning
+			number := func(name string) int64 { n, _ := claims[name].(json.Number).Int64(); return n }
+			return number("exp")-number("iat") == int64((11 * hour).Seconds())
+		}},
+		{"guard.requests_per_session", but("session:", `guard: {requests_per_session: "1/1h"}, session:`), func() bool {
+			shop()
+			return shop().code == http.StatusTooManyRequests
+		}},
 		{"cookies", file(little, hour, "cookies: {same_site: strict}"), func() bool {
 			_, line := newBrowser(t, g).get(g, "/sale", asBrowser).setCookie("wr_sale_ticket")
 			return strings.Contains(line, "SameSite=Strict")
@@ -165,7 +201,7 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 	}
 
 	// A larger budget lets those in who waited for it, in their order; a lottery that is brought forward draws those who gathered.
-	reload(file("rate: 50, burst: 50", time.Since(begin)+time.Second, ""))
+	reload(file("rate: 50, burst: 50", time.Since(begin)+5*time.Second, ""))
 	var in []string
 	for _, w := range waiters[4:7] {
 		until(t, "the budget lets them in", func() bool {
@@ -184,7 +220,7 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		t.Errorf("they were let in at %v", in)
 	}
 	seen := map[int64]bool{}
-	for _, w := range waiters[7:] {
+	for _, w := range waiters[7:10] {
 		until(t, "they are drawn", func() bool { return status(w).State == "waiting" })
 		if w.ord == 0 || seen[w.ord] {
 			t.Errorf("the order %d", w.ord)

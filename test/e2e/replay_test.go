@@ -114,7 +114,7 @@ func TestASharedPass(t *testing.T) {
 		t.Errorf("%d sessions count, want 1", n)
 	}
 
-	s.store, s.more = `{dir: "`+g.dir+`"}`, "tokens: {bind: ip}\n"
+	s.store, s.more = ownStore(g.dir), "tokens: {bind: ip}\n"
 	g.rewrite(s.yaml())
 	g.signal(sighup)
 	var pass string
@@ -143,9 +143,7 @@ func TestASharedPass(t *testing.T) {
 	if last.header.Get("Retry-After") == "" {
 		t.Error("it is not told when to come again")
 	}
-	if m := adminOf(t, g).ask("GET", "/metrics", "").body; !strings.Contains(m, `anteroom_session_requests_refused_total{room="sale"} 1`) {
-		t.Error("the refusal is not counted")
-	}
+	until(t, "the refusal is counted", func() bool { return adminOf(t, g).metric(`anteroom_session_requests_refused_total{room="sale"} 1`) })
 	s.rooms = rooms("guard: {requests_per_session: ''}")
 	g.rewrite(s.yaml())
 	g.signal(sighup)

@@ -149,7 +149,9 @@ func (s *secured) handshake(c *tls.Config) (*tls.Conn, error) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	s := startSecured(t, "", "limits: {header_timeout: 1s}\n")
+	s := startSecured(t, "", "limits: {header_timeout: 5s}\n")
+	never, half := dialWire(t, s.gateway), dialWire(t, s.gateway)
+	half.send("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
 	for _, row := range []struct {
 		name   string
 		config *tls.Config
@@ -194,10 +196,8 @@ func TestTLS(t *testing.T) {
 		t.Errorf("plain HTTP: %d %q", code, body)
 	}
 	w.closed()
-	dialWire(t, s.gateway).closed() // never begins its handshake
-	w = dialWire(t, s.gateway)
-	w.send("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-	w.closed() // never ends it
+	never.closed() // never begins its handshake
+	half.closed()  // never ends it
 }
 
 // A new certificate is taken when its files change or at SIGHUP; until both fit the old one is shown, and sessions go on.

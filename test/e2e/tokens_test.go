@@ -197,7 +197,7 @@ func TestKeysAreRotatedWithoutARestart(t *testing.T) {
 	if h, _ := decode(t, old.Token); h["kid"] != "k1" {
 		t.Fatalf("kid %v", h["kid"])
 	}
-	s.more, s.store = keys("k2"), `{dir: "`+g.dir+`"}`
+	s.more, s.store = keys("k2"), ownStore(g.dir)
 	g.rewrite(s.yaml())
 	g.signal(sighup)
 	var fresh status
