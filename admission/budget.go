@@ -147,7 +147,11 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 		return "", nil
 	}
 	till := a.wall + (asked-a.heard)/int64(time.Microsecond) + life
-	return itoa(number) + " " + itoa(units) + " " + itoa(till), nil
+	lease := itoa(number) + " " + itoa(units) + " " + itoa(till)
+	if e := l.expected.Load(); e > 0 {
+		lease += " " + itoa(e)
+	}
+	return lease, nil
 }
 
 // borrowed takes in what room_advance says of the leases.

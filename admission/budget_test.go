@@ -213,6 +213,9 @@ func TestBudgetIsSharedByWeightAndUsedUp(t *testing.T) {
 		if got[0] < 285 || got[1] < 95 {
 			t.Errorf("%v were admitted, want three to one", got)
 		}
+		if minutes, err := s.rooms[1][0].History(t.Context(), 1); err != nil || minutes[0].Share != 60_000 || minutes[0].Found {
+			t.Errorf("history: %+v %v", minutes, err)
+		}
 		if e := s.rooms[1][0].Expected(); e != 60_000 {
 			t.Errorf("beside the other the first may count on %d, want 60000", e)
 		}

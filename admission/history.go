@@ -91,6 +91,8 @@ type Minute struct {
 	Joins, Admissions, Abandoned int64
 	Waiting                      int64 // at its end
 	Rate                         int64 // thousandths, in force at its end
+	Found                        bool  // Rate was found by the controller of an adaptive room
+	Share                        int64 // thousandths: part of the origin's budget that the room could count on, at its end; 0: none
 	MaxActive, Active            int64 // at its end; 0: there was no limit
 	Paused                       time.Duration
 	WaitP50, WaitP90             time.Duration
@@ -151,6 +153,10 @@ func readMinutes(ctx context.Context, client redis.UniversalClient, key string, 
 			b.MaxActive = n
 		case 'c':
 			b.Active = n
+		case 'k':
+			b.Found = n == 1
+		case 's':
+			b.Share = n
 		case 'p':
 			b.Paused = time.Duration(n) * time.Microsecond
 		case 'w':

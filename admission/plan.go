@@ -142,15 +142,20 @@ func (p Policy) NextClosing(now int64) int64 {
 func (p Policy) Rates(now int64) iter.Seq2[int64, int64] {
 	return func(yield func(int64, int64) bool) {
 		for _, at := range p.Plan.moments() {
-			q := p.At(at)
-			if q.Method == Reject || q.Method == Lottery && q.OpensAt > at {
-				q.Rate = 0
-			}
-			if at > now && !yield(at, q.Rate) {
+			if at > now && !yield(at, p.RateAt(at)) {
 				return
 			}
 		}
 	}
+}
+
+// RateAt is that of a time, thousandths; 0 while the room is closed or a lottery gathers.
+func (p Policy) RateAt(now int64) int64 {
+	q := p.At(now)
+	if q.Method == Reject || q.Method == Lottery && q.OpensAt > now {
+		return 0
+	}
+	return q.Rate
 }
 
 // moments are when the policy becomes another by itself.

@@ -138,6 +138,9 @@ func TestAdaptiveRate(t *testing.T) {
 	if at := s.room(1).Steering(); at.Level != control.Healthy || at.Origin.Gateways != 2 || at.Origin.Requests != 180 || at.Origin.Waiting < 10 {
 		t.Fatalf("both see %+v", at)
 	}
+	if minutes, err := s.room(0).History(t.Context(), 1); err != nil || !minutes[0].Found || minutes[0].Rate != snap.Target {
+		t.Fatalf("history: %+v %v", minutes, err)
+	}
 	grown := snap.Target
 	s.seconds(20, ill, false, 0, 1)
 	if snap := s.room(0).Snapshot(); snap.Target > grown*2/3 || s.room(0).Steering().Level != control.Unhealthy {

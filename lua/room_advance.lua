@@ -208,6 +208,7 @@ redis.call('HSET', MINUTES, str(minute) .. 'q', length, str(minute) .. 'r', str(
 if p.max_active > 0 then
   redis.call('HSET', MINUTES, str(minute) .. 'm', str(p.max_active), str(minute) .. 'c', admitted + sessions)
 end
+if p.found then redis.call('HSET', MINUTES, str(minute) .. 'k', 1) end
 if p.paused and before < s.now and s.now - before <= GAP then count_minute(s, 'p', str(s.now - before)) end
 if s.minute == 0 or s.minute > minute then s.minute = minute - 1 end
 if minute > s.minute then
@@ -215,7 +216,7 @@ if minute > s.minute then
   local upto = math.min(minute, s.minute + 60)
   for m = s.minute + 1, upto do
     local old, fields = str(m - 1441), {}
-    for _, f in ipairs({ 'j', 'a', 'x', 'q', 'r', 'm', 'c', 'p' }) do fields[#fields + 1] = old .. f end
+    for _, f in ipairs({ 'j', 'a', 'x', 'q', 'r', 'm', 'c', 'p', 'k', 's' }) do fields[#fields + 1] = old .. f end
     for i = 0, 80 do fields[#fields + 1] = old .. 'w' .. i end
     redis.call('HDEL', MINUTES, unpack(fields))
   end

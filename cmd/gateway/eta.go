@@ -85,6 +85,10 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 	w := bufio.NewWriter(out)
 	lines := json.NewEncoder(w)
 	for _, id := range rooms {
+		plan, err := planOf(cfg, id)
+		if err != nil {
+			return err
+		}
 		history, err := admission.ReadHistory(ctx, s.Client, cfg.Store.Prefix, id, minutes)
 		if err != nil {
 			return fmt.Errorf("room %s: %w", id, err)
@@ -96,6 +100,7 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 		}
 		for _, m := range history[first:] {
 			if err := lines.Encode(backtest.Minute{
+				Planned: plan(m.At + 60), Found: m.Found, Share: float64(m.Share) / 1000,
 				Room: id, At: time.Unix(m.At, 0).UTC(), Joins: m.Joins, Admissions: m.Admissions, Abandoned: m.Abandoned,
 				Waiting: m.Waiting, Rate: float64(m.Rate) / 1000, MaxActive: m.MaxActive, Active: m.Active, Paused: thousandths(m.Paused), WaitP50: thousandths(m.WaitP50), WaitP90: thousandths(m.WaitP90),
 			}); err != nil {
@@ -104,6 +109,22 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 		}
 	}
 	return w.Flush()
+}
+
+// planOf says what a room's policy and its events give at a time (s), visitors/s; nil: it has no events.
+func planOf(cfg *config.Config, id string) (func(int64) *float64, error) {
+	i := slices.IndexFunc(cfg.Rooms, func(r config.Room) bool { return r.ID == id })
+	if len(cfg.Rooms[i].Events) == 0 {
+		return func(int64) *float64 { return nil }, nil
+	}
+	p, err := policy(cfg, &cfg.Rooms[i])
+	if err != nil {
+		return nil, err
+	}
+	return func(second int64) *float64 {
+		rate := float64(p.RateAt(second*1e6-1)) / 1000
+		return &rate
+	}, nil
 }
 
 // thousandths are seconds, to the millisecond.
@@ -195,6 +216,9 @@ func (r *replay) sales(files []string, in io.Reader) ([]backtest.Sale, error) {
 	if r.synthetic || len(files) == 0 {
 		for seed := range uint64(r.seeds) {
 			all = append(all, backtest.Synthetic(r.seed+seed)...)
+		}
+		for range r.seeds {
+			all = append(all, backtest.Lumps())
 		}
 	}
 	if len(r.only) > 0 {

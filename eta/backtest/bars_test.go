@@ -38,7 +38,7 @@ func contenders(t testing.TB, names ...string) []Contender {
 // TestBars holds the estimators to what is promised of them, in every synthetic sale; make eta prints the same table.
 func TestBars(t *testing.T) {
 	names := []string{"window", "fixed", "ema", "hourly", "model"}
-	sales := Synthetic(HeldOut)
+	sales := append(Synthetic(HeldOut), Lumps())
 	for i := range sales { // shorter, for the time that it takes
 		sales[i].Seconds = min(sales[i].Seconds*5/6, 10*3600)
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/anteroom/anteroom/eta"
 )
 
 // Minute is a line of a room's history, as gateway eta export writes it: NDJSON, one object a minute.
@@ -19,6 +21,9 @@ type Minute struct {
 	Abandoned  int64     `json:"abandoned"`            // places given up, or lost by absence
 	Waiting    int64     `json:"waiting"`              // people in line at its end
 	Rate       float64   `json:"rate"`                 // of the policy at its end, visitors/s
+	Planned    *float64  `json:"planned,omitempty"`    // what policy and events had planned for its end, visitors/s; nil: no events
+	Found      bool      `json:"found,omitempty"`      // Rate was found by a controller; nobody set it
+	Share      float64   `json:"share,omitempty"`      // of the origin's budget, at its end, visitors/s; 0: there was none
 	MaxActive  int64     `json:"max_active,omitempty"` // at its end; 0: no limit
 	Active     int64     `json:"active,omitempty"`     // counted against it, at its end
 	Paused     float64   `json:"paused_seconds,omitempty"`
@@ -94,6 +99,10 @@ func (m *Minute) check() error {
 		return fmt.Errorf("paused_seconds %v is not from 0 to 60", m.Paused)
 	case !(m.Rate >= 0 && m.Rate <= 1e6):
 		return fmt.Errorf("rate %v is not from 0 to 1000000", m.Rate)
+	case m.Planned != nil && !(*m.Planned >= 0 && *m.Planned <= 1e6):
+		return fmt.Errorf("planned %v is not from 0 to 1000000", *m.Planned)
+	case !(m.Share >= 0 && m.Share <= 1e6):
+		return fmt.Errorf("share %v is not from 0 to 1000000", m.Share)
 	}
 	return nil
 }
@@ -109,7 +118,7 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 		return Sale{}, fmt.Errorf("%d minutes from %s to %s; want from 3 to %d", n+1, first.At.Format(time.RFC3339), last.At.Format(time.RFC3339), maxMinutes)
 	}
 	all := make([]Minute, n) // those that are missing are quiet
-	rate := first.Rate
+	before := first
 	joins := first.Waiting
 	for _, m := range minutes[1:] {
 		if i := int(m.At.Sub(first.At)/time.Minute) - 1; i >= 0 {
@@ -122,10 +131,11 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 	}
 	for i := range all {
 		if all[i].Room == "" {
-			all[i].Rate = rate
+			all[i].Rate, all[i].Planned, all[i].Found, all[i].Share = before.Rate, before.Planned, before.Found, before.Share
 		}
-		rate = all[i].Rate
+		before = all[i]
 	}
+	start := first.At.Add(time.Minute)
 	pauses := make([][2]float64, n) // s of the minute, from and until
 	for i := range all {
 		if p := all[i].Paused; p > 0 {
@@ -144,12 +154,46 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 		return func(t float64) float64 { return get(&all[minute(t)]) }
 	}
 	return Sale{
-		Name: room, Start: first.At.Add(time.Minute), Seconds: float64(60 * n), Tick: 0.5, Initial: first.Waiting, Exact: true,
+		Name: room, Start: start, Seconds: float64(60 * n), Tick: 0.5, Initial: first.Waiting, Exact: true,
 		Arrivals: by(func(m *Minute) float64 { return float64(m.Joins) / 60 }),
 		Flow:     by(func(m *Minute) float64 { return float64(m.Admissions) / max(60-m.Paused, 1) }),
 		Losses:   by(func(m *Minute) float64 { return float64(m.Abandoned) / 60 }),
-		Rate:     by(func(m *Minute) float64 { return m.Rate }),
-		Paused:   paused,
-		Full:     func(t float64) (limit, active int64) { m := &all[minute(t)]; return m.MaxActive, m.Active },
+		Rate: by(func(m *Minute) float64 {
+			if m.Share > 0 {
+				return min(m.Rate, m.Share)
+			}
+			return m.Rate
+		}),
+		Set: by(func(m *Minute) float64 {
+			if m.Found {
+				return 0
+			}
+			return m.Rate
+		}),
+		Steps:  planned(start, all),
+		Paused: paused,
+		Full:   func(t float64) (limit, active int64) { m := &all[minute(t)]; return m.MaxActive, m.Active },
 	}, nil
+}
+
+// planned gives the rates that were to come at a time, by the plan: none while an operator held another one.
+func planned(start time.Time, minutes []Minute) func(float64) []eta.Step {
+	var steps []eta.Step
+	from := make([]int, len(minutes)) // the first step behind a minute's begin
+	for i := 1; i < len(minutes); i++ {
+		if a, b := minutes[i-1].Planned, minutes[i].Planned; a != nil && b != nil && *a != *b {
+			steps = append(steps, eta.Step{At: start.Add(time.Duration(i) * time.Minute).UnixMicro(), Rate: *b})
+		}
+		from[i] = len(steps)
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	return func(t float64) []eta.Step {
+		i := min(max(int(t/60), 0), len(minutes)-1)
+		if m := &minutes[i]; m.Planned == nil || !m.Found && m.Rate != *m.Planned {
+			return nil
+		}
+		return steps[from[i]:]
+	}
 }

@@ -47,6 +47,43 @@ func TestARecordedSaleIsPlayed(t *testing.T) {
 	}
 }
 
+// TestWhatIsKnownOfTheRate: a room is steered by a controller for a while, has a part of a budget, and a plan for its fourth minute.
+func TestWhatIsKnownOfTheRate(t *testing.T) {
+	var b strings.Builder
+	for i := range 6 {
+		planned := 10.0
+		if i >= 4 {
+			planned = 0
+		}
+		m := Minute{Room: "sale", At: time.Date(2026, 1, 5, 10, i, 0, 0, time.UTC), Waiting: 10, Rate: 10, Planned: &planned, Found: i == 2, Share: float64(4 * (i % 2))}
+		if i == 3 {
+			m.Rate = 7 // an operator's
+		}
+		line, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s\n", line)
+	}
+	sales, err := ReadHistory(strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for _, at := range []float64{0, 60, 120, 180} { // minutes 1 to 4
+		s := &sales[0]
+		var steps []string
+		for _, x := range s.Steps(at) {
+			steps = append(steps, fmt.Sprintf("%v in %d s", x.Rate, (x.At-s.Start.UnixMicro())/1e6-int64(at)))
+		}
+		seen = append(seen, fmt.Sprintf("%v of %v, then %v", s.Rate(at), s.Set(at), steps))
+	}
+	want := "4 of 10, then [0 in 180 s]; 10 of 0, then [0 in 120 s]; 4 of 7, then []; 10 of 10, then []"
+	if got := strings.Join(seen, "; "); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
 func TestHistoriesThatAreRefused(t *testing.T) {
 	good := lines(t, "sale", 600)
 	for text, says := range map[string]string{
@@ -60,6 +97,8 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 		strings.Replace(good, "10:00:00", "10:00:07", 1):       "minute",
 		strings.Replace(good, "{", `{"paused_seconds":61,`, 1): "paused_seconds",
 		strings.Replace(good, "{", `{"active":-1,`, 1):         "active",
+		strings.Replace(good, "{", `{"planned":-1,`, 1):        "planned",
+		strings.Replace(good, "{", `{"share":1e7,`, 1):         "share",
 		strings.Repeat(" ", maxLine+1):                         "line 1",
 	} {
 		if _, err := ReadHistory(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {

@@ -280,6 +280,12 @@ func (l *line) input() eta.Input {
 		Waiting: l.waiting, Parked: l.parked, MaxActive: l.sale.Active, Active: int64(len(l.active)),
 		Came: l.came, Gone: l.gone, Admitted: l.admitted, Ahead: l.ahead,
 	}
+	if l.sale.Set != nil {
+		in.Set = l.sale.Set(l.t)
+	}
+	if l.sale.Steps != nil {
+		in.Schedule = l.sale.Steps(l.t)
+	}
 	if l.sale.Full != nil {
 		in.MaxActive, in.Active = l.sale.Full(l.t)
 	}

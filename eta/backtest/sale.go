@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/anteroom/anteroom/eta"
 )
 
 // Sale is what happens to a room. Functions take seconds since its beginning; nil ones are 0, or no limit.
@@ -11,12 +13,14 @@ type Sale struct {
 	Name     string
 	Start    time.Time // in UTC; the room's zone is UTC
 	Seconds  float64
-	Tick     float64               // s between two snapshots, at most 1
-	Initial  int64                 // people in line when it begins
-	Arrivals func(float64) float64 // joins/s
-	Rate     func(float64) float64 // of the policy, visitors/s: what a gateway knows
-	Flow     func(float64) float64 // visitors/s that something else lets through: what a gateway cannot know
-	Losses   func(float64) float64 // people/s who leave from anywhere in the line
+	Tick     float64                  // s between two snapshots, at most 1
+	Initial  int64                    // people in line when it begins
+	Arrivals func(float64) float64    // joins/s
+	Rate     func(float64) float64    // of the policy, visitors/s: what a gateway knows
+	Set      func(float64) float64    // what people have set of it; nil: all
+	Steps    func(float64) []eta.Step // what the rate is to become, as a gateway knows it then
+	Flow     func(float64) float64    // visitors/s that something else lets through: what a gateway cannot know
+	Losses   func(float64) float64    // people/s who leave from anywhere in the line
 	Paused   func(float64) bool
 	Leave    float64                             // share of visitors who go before their turn, half of them without a word
 	NoShow   float64                             // share of visitors who are let in and do not come
@@ -89,10 +93,14 @@ func Synthetic(seed uint64) []Sale {
 			s.Rate, s.Active, s.Session, s.Initial, s.Arrivals = constant(50), 6000, 300, 9000, constant(21)
 		}),
 		TimeOfDay(seed),
-		with("lumps", func(s *Sale) {
-			s.Rate, s.Active, s.Stay, s.Initial, s.Arrivals = constant(50), 2000, visits, 9000, constant(6)
-		}),
 	}
+}
+
+// Lumps is an hour of a room that is filled at once, by sessions most of which end together. It stands behind the others, so
+// that each of those is played with the seed that it always had.
+func Lumps() Sale {
+	return Sale{Name: "lumps", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 9000, Leave: 0.05, NoShow: 0.03,
+		Arrivals: constant(6), Rate: constant(50), Active: 2000, Stay: visits}
 }
 
 // visits last until the session's ttl has run out; one in five goes on for a while.

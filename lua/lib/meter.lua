@@ -13,13 +13,14 @@ local function leased(s, m)
   return m
 end
 
--- take_lease adds a lease, given as 'number units till', to what is left. One that comes
--- late is void, and each counts once, whoever brings it. No lease is for longer than MOST.
+-- take_lease adds a lease, given as 'number units till' and maybe the room's share of the budget (thousandths a second), to what
+-- is left. One that comes late is void, and each counts once, whoever brings it. No lease is for longer than MOST.
 local MOST = 1500000
 local function take_lease(s, text)
-  local number, units, till = string.match(text, '^(%d+) (%d+) (%d+)$')
+  local number, units, till, share = string.match(text, '^(%d+) (%d+) (%d+) ?(%d*)$')
   if not number or tonumber(number) <= s.lease_number then return end
   s.lease_number = tonumber(number)
+  if share ~= '' then redis.call('HSET', MINUTES, str(math.floor(s.wall / 60000000)) .. 's', share) end
   if s.wall >= s.lease_till or s.moved then s.lease = 0 end
   if s.wall >= tonumber(till) then return end
   s.lease = s.lease + tonumber(units)

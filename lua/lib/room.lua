@@ -118,6 +118,7 @@ local function policy()
   if STRATEGIES[p.strategy + 1] == 'adaptive' then
     p.rate = math.min(p.max_rate, math.max(p.min_rate, target > 0 and target or p.rate))
   end
+  p.found = STRATEGIES[p.strategy + 1] == 'adaptive' and not h[1]
   -- An operator's word holds above what was found.
   if h[1] then p.rate = tonumber(h[1]) end
   if h[2] then p.burst = tonumber(h[2]) end
