@@ -240,10 +240,6 @@ func (l *ledger) ranges(f *Forecast) {
 		below, above := -chance, chance
 		if e.count > 0 {
 			below, above = e.own(chance)
-			if e.pinned[0] != e.pinned[1] {
-				shift := l.habit(knotOf(k.seconds))
-				below, above = min(below+shift, 0), max(above+shift, 0)
-			}
 			nearest = e
 		} else if nearest != nil {
 			b, a := nearest.ends(chance)
@@ -252,17 +248,4 @@ func (l *ledger) ranges(f *Forecast) {
 		low, high = max(low, k.seconds*math.Exp(below)), max(high, k.seconds*math.Exp(above))
 		k.low, k.high = low, high
 	}
-}
-
-// sooner is by how many knots a wait is shorter of which is known what an estimator errs by now.
-const sooner = 5
-
-// habit is by how much that error has changed since the errors of that length came.
-func (l *ledger) habit(i int) float64 {
-	for j := i - sooner; j >= 0; j-- {
-		if l.errors[j].count >= newest {
-			return l.errors[j].lately() - l.errors[i].at(0.5)
-		}
-	}
-	return 0
 }

@@ -14,7 +14,6 @@ const (
 	levelStep  = 0.03 // most by one wait
 	leastLevel = -0.2 // below 0 a range is wider than all that came true: at this level
 	widest     = 2.0  // by this factor
-	newest     = 16   // errors that tell what an estimator is wrong by just now
 	mostLevel  = 0.4
 	mostWidth  = 4.5 // natural logarithm of the widest range
 )
@@ -50,13 +49,12 @@ func (e *spread) judged(now int64, promised, learnt float64, below, above bool) 
 		gamma = min(gamma, levelGain*float64(now-e.last)/1e6/e.typical(promised))
 	}
 	e.last = now
-	target := missed * (1 - 1/(2+float64(e.count)/perWait))
-	e.below = moved(e.below, gamma*learnt, target, below, e.pinned[0], e.pinned[1])
-	e.above = moved(e.above, gamma*learnt, target, above, e.pinned[1], e.pinned[0])
+	e.below = moved(e.below, gamma*learnt, below, e.pinned[0], e.pinned[1])
+	e.above = moved(e.above, gamma*learnt, above, e.pinned[1], e.pinned[0])
 }
 
-func moved(level, gamma, target float64, out, pinned, other bool) float64 {
-	most := mostLevel
+func moved(level, gamma float64, out, pinned, other bool) float64 {
+	target, most := missed, mostLevel
 	switch {
 	case pinned:
 		return level - level*gamma
@@ -129,16 +127,6 @@ func (e *spread) typical(promised float64) float64 {
 		return promised
 	}
 	return promised * math.Exp(e.at(0.5))
-}
-
-// lately is the median of the newest errors; all have to have come.
-func (e *spread) lately() float64 {
-	var last [newest]float32
-	for i := range last {
-		last[i] = e.score[(e.count-1-i)%scores]
-	}
-	slices.Sort(last[:])
-	return float64(last[newest/2])
 }
 
 // at is a quantile of the errors.
