@@ -218,7 +218,11 @@ func TestRememberedTokens(t *testing.T) {
 		}
 		k.is(t, raw, "ann")
 		bad := append([]byte(nil), raw...)
-		bad[len(bad)-10] ^= 1
+		if at := len(bad) - 10; bad[at] == 'A' {
+			bad[at] = 'B'
+		} else {
+			bad[at] = 'A'
+		}
 		if _, err := k.Account(t.Context(), bad, rules, now); !errors.Is(err, token.ErrSignature) {
 			t.Errorf("another signature: %v", err)
 		}
