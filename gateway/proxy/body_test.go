@@ -189,7 +189,7 @@ func TestBodyThatDrips(t *testing.T) {
 				return fmt.Errorf("the body ended: %w", cut)
 			}
 			if status, head, _, err := c.tryAnswer("POST"); status != 200 || err != nil {
-				return fmt.Errorf("%s, %v", head, err)
+				return fmt.Errorf("%s, %w", head, err)
 			}
 			return nil
 		})

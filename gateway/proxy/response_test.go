@@ -283,7 +283,7 @@ func TestEventStream(t *testing.T) {
 		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		head, err := c.readHead() // flushed before any event
 		if err != nil || !strings.HasPrefix(head, "HTTP/1.1 200 ") {
-			return fmt.Errorf("%q, %v", head, err)
+			return fmt.Errorf("%q, %w", head, err)
 		}
 		body := newChunked(c.r)
 		n := 0
@@ -292,7 +292,7 @@ func TestEventStream(t *testing.T) {
 			next <- e
 			b := make([]byte, len(e))
 			if _, err := io.ReadFull(body, b); err != nil || string(b) != e {
-				return fmt.Errorf("event %d: %q, %v", n, b, err)
+				return fmt.Errorf("event %d: %q, %w", n, b, err)
 			}
 		}
 		if n := g.origin.Upgraded(); n != 1 {

@@ -120,7 +120,7 @@ func TestIdleTunnel(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 		if len(b) != 18 || err != nil {
-			return fmt.Errorf("%q, %v; want what the origin sent for three times the limit, then the end", b, err)
+			return fmt.Errorf("%q, %w; want what the origin sent for three times the limit, then the end", b, err)
 		}
 		return nil
 	})
