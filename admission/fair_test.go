@@ -137,8 +137,7 @@ func fairQueue(t rapid.TB, client redis.UniversalClient, prefix string) (*FairQu
 	if err != nil {
 		t.Fatal(err)
 	}
-	serial++
-	tag := fmt.Sprintf("test:%d", serial)
+	tag := fmt.Sprintf("test:%d", serial.Add(1))
 	return core.FairQueue(tag, "q"), prefix + ":{" + tag + "}:fair:q:"
 }
 

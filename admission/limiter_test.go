@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ type stored struct {
 	now     int64
 }
 
-var serial int // of the keys that tests draw; tests that use it are not parallel
+var serial atomic.Int64 // of the keys that tests draw
 
 func newStored(t rapid.TB, client redis.UniversalClient, prefix string, s Strategy) (l *stored, key string) {
 	l = &stored{t: t}
@@ -32,8 +33,7 @@ func newStored(t rapid.TB, client redis.UniversalClient, prefix string, s Strate
 	if err != nil {
 		t.Fatal(err)
 	}
-	serial++
-	key = LimiterKey(prefix, fmt.Sprintf("test:%d", serial), "x")
+	key = LimiterKey(prefix, fmt.Sprintf("test:%d", serial.Add(1)), "x")
 	l.limiter = core.LimiterOf(key, s)
 	return l, key
 }

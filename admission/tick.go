@@ -77,7 +77,7 @@ func (s *Snapshot) most(tick time.Duration) int64 {
 func (r *Room) pause() time.Duration {
 	s := r.Snapshot()
 	p, look := &s.Policy, r.c.o.Tick
-	if s.Known && !p.Paused && p.Method != Reject && !s.Gathering() && r.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
+	if s.Known && !r.down.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
 		look = s.look(r.c.o.Tick)
 	}
 	r.ticking.Lock() // an operator's change ticks too

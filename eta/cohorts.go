@@ -203,7 +203,8 @@ func (c *cohorts) lumpy(in *Input, hazard float64) bool {
 }
 
 // startled says that many more sessions end than was to be expected, or the first few: a crowd that was let in together may be
-// leaving, and nobody knows yet how many of it.
-func (c *cohorts) startled(ended float64) bool {
-	return c != nil && !c.lumps && (c.lately[0] > startleTimes*c.lately[1]+startleMore || ended < churnFew && c.lately[0] > ended/2)
+// leaving, and nobody knows yet how many of it. Where history tells what comes in, as after a restart, the first few are no news.
+func (c *cohorts) startled(ended float64, history bool) bool {
+	return c != nil && !c.lumps && (c.lately[0] > startleTimes*c.lately[1]+startleMore ||
+		!history && ended < churnFew && c.lately[0] > max(ended/2, startleMore))
 }

@@ -91,7 +91,9 @@ func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
 	hazard := c.hazard()
 	flow = hazard * float64(in.MaxActive)
 	switch {
-	case in.MaxActive <= 0, in.Active >= in.MaxActive, hazard > 0 && rate <= flow, hazard == 0 && rate < atRate*in.Rate:
+	case in.MaxActive <= 0, in.Active >= in.MaxActive, hazard > 0 && rate <= flow,
+		// Looked at for minutes, and it has not become full; so few come and go that their hazard never is known.
+		hazard == 0 && (rate < atRate*in.Rate || c.exposure > churnTime/2*float64(in.Active)):
 		return math.Inf(1), 0
 	case hazard == 0:
 		return float64(in.MaxActive-in.Active) / rate, 0

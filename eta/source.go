@@ -78,7 +78,7 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 		f.opening(&in)
 		return f
 	}
-	if in.full.is && f.memory.cohorts.startled(f.memory.churn.ended) {
+	if in.full.is && f.memory.cohorts.startled(f.memory.churn.ended, in.full.since == math.MinInt64) {
 		keep()
 		return f
 	}

@@ -151,7 +151,7 @@ func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
 			set = time.Time{}
 			continue
 		}
-		if t.over.Load() {
+		if t.over.Load() && (isTimeout(err) || errors.Is(err, net.ErrClosed)) {
 			return net.ErrClosed // by cut
 		}
 		return err

@@ -101,6 +101,9 @@ local function announce(s, p)
   s.opens, s.opens_till = p.opens, till
 end
 
+-- LATE is what the last of those who were confirmed before an opening are given besides, to say so.
+local LATE = 3000000
+
 -- one_lot gives the opening's commitment (32 bytes) and, once it was made, its seed (32). Of gateways whose secrets differ the
 -- first one's commitment is published, and stands while a gateway that has it says so, and for STANDS after. Once the
 -- opening was noted such a gateway gives the seed, by which the others draw too: nobody can choose among places any more.
@@ -118,6 +121,9 @@ local function one_lot(s, said)
     if seed == '' and s.wall >= till then kept = own end
     if kept == own then till = s.wall + STANDS end
     if seed == '' and kept == known and s.drawn > 0 then seed = told end
+    if seed == '' and kept ~= own and s.drawn > 0 and s.prequeued > 0 then
+      s.hold = math.max(s.hold, s.now + LATE) -- nobody comes in before those who gathered, whose draw may not be known here yet
+    end
     if kept ~= was or seed ~= had or till - stood > 1000000 then
       redis.call('HSET', STATE, 'lot_opens', str(s.opens), 'lot', kept, 'lot_till', str(till), 'lot_seed', seed)
     end
@@ -129,7 +135,6 @@ end
 -- notes, once, as the room time of the first call after it; true for that call. Those
 -- who were confirmed before have seconds to say so, in which nobody is admitted: a low
 -- number is not beaten by an early poll.
-local LATE = 3000000
 local function draw(s, p)
   if p.lottery == 0 or p.opens == 0 then return false end
   local before = s.drawn
