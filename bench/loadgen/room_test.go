@@ -198,6 +198,10 @@ func (r *room) admit(jti string) (time.Time, bool) {
 	if r.opened = r.opened || len(r.orders) >= 20 || r.fault != "too fast" && r.fault != "last come first served"; !r.opened {
 		return time.Time{}, false
 	}
+	// Nor is there a place that moves back of somebody who is in.
+	if r.fault == "a place moves back" && r.polls < 10 {
+		return time.Time{}, false
+	}
 	for r.fault == "too fast" || !r.full.After(now.Add((roomBurst-1)*r.every)) {
 		head := ""
 		for id, o := range r.orders {
