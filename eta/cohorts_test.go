@@ -53,3 +53,44 @@ func TestARoomThatFills(t *testing.T) {
 		t.Errorf("of who has to wait until somebody leaves is said %v s", e.Seconds)
 	}
 }
+
+// TestASlowRoomThatNeverFills: one comes and one leaves in fifty seconds, too few for their hazard ever to be known. After some
+// minutes it is plain that the line goes on at the rate.
+func TestASlowRoomThatNeverFills(t *testing.T) {
+	const begin = 1_000_000
+	in := Input{Now: begin * 1e6, Since: begin * 1e6, Rate: 0.02, Waiting: 50, MaxActive: 20, Active: 10}
+	var f *Forecast
+	for second := int64(1); second <= 900; second++ {
+		in.Now = (begin + second) * 1e6
+		b := Bucket{Second: begin + second, Busy: 1}
+		if second%50 == 0 {
+			b.Admitted = 1
+			in.Admitted++
+		}
+		in.Buckets = append(in.Buckets, b)
+		f = Window{}.Forecast(f, in)
+	}
+	if e := f.At(30); !e.Known || !near(e.Seconds, 31*50, 0.2) {
+		t.Errorf("30 ahead: %+v, want about 1550 s", e)
+	}
+}
+
+// TestAFullRoomIsKnownAfterARestart: a gateway that starts anew has the minutes before in its snapshot, so the first few who
+// leave do not silence it.
+func TestAFullRoomIsKnownAfterARestart(t *testing.T) {
+	const begin = 1_000_000
+	in := Input{Now: begin * 1e6, Since: begin * 1e6, Rate: 10, Waiting: 500, MaxActive: 100, Active: 100, Admitted: 5000}
+	for second := int64(-300); second <= 0; second++ {
+		in.Buckets = append(in.Buckets, Bucket{Second: begin + second, Admitted: 1, Busy: 1})
+	}
+	var f *Forecast
+	for second := int64(1); second <= 60; second++ {
+		in.Now = (begin + second) * 1e6
+		in.Admitted++ // one leaves, and one comes
+		in.Buckets = append(in.Buckets, Bucket{Second: begin + second, Admitted: 1, Busy: 1})
+		f = Window{}.Forecast(f, in)
+		if e := f.At(50); !e.Known || !near(e.Seconds, 51, 0.25) {
+			t.Fatalf("%d s after the restart 50 ahead: %+v, want about 51 s", second, e)
+		}
+	}
+}
