@@ -140,3 +140,34 @@ func TestASecretIsChangedByAll(t *testing.T) {
 		}
 	}
 }
+
+// Where the gateway whose commitment counts is gone before it could give the seed, nobody comes in before those who gathered
+// until another one's counts; then they are drawn by that.
+func TestNobodyComesInByADrawThatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	l := &lots{t: t, c: newTestClock()}
+	l.at = lottery(l.c.now(), 60*time.Second)
+	first, second := l.secret("one "), l.secret("two ")
+	a, b := testRoom(t, client, prefix, l.c, first), testRoom(t, client, prefix, l.c, second)
+	all := gather(t, b, 3)
+	l.pass(58, a, b)
+	for _, g := range all {
+		g.heard(mustCheck(t, b, g.t))
+	}
+	for b.Snapshot().Drawn == 0 { // a is gone
+		l.pass(1, b)
+	}
+	l.pass(6, b)
+	l.commits(first, b)
+	if s := mustJoin(t, b, testID(), testClient(2)); s.State != Waiting {
+		t.Errorf("who comes while nobody knows the draw: %+v, want a place in line", s)
+	}
+	l.pass(8, b)
+	l.commits(second, b)
+	for i, g := range all {
+		if s := mustCheck(t, b, g.t); s.State > Admitted || s.Ticket.Order != second.Plan.Draw(second.OpensAt).Order(g.t.ID, b.Snapshot().Drawn) && s.State == Waiting {
+			t.Errorf("visitor %d: %+v", i, s)
+		}
+	}
+}
