@@ -2,8 +2,6 @@ module github.com/anteroom/anteroom
 
 go 1.26.0
 
-replace github.com/molecule-man/go-brrr => github.com/molecule-man/go-brrr v1.0.1
-
 require (
 	github.com/SherClockHolmes/webpush-go v1.4.0
 	github.com/altcha-org/altcha-lib-go v1.0.0
@@ -45,9 +43,7 @@ require (
 )
 
 require (
-	github.com/go-jose/go-jose/v4 v4.1.8 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/maypok86/otter/v2 v2.4.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 )

@@ -42,7 +42,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 			}
 		}
 	}
-	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
+	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, hold: joinHold(a.Interval), t: Ticket{Address: a.Address}}
 	if a.Held || held != Granted {
 		q.kind = "held"
 	} else if a.From != (ID{}) {
@@ -54,9 +54,9 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 		return r.joinAccountOffline(a, t, held)
 	case err != nil:
 		return Standing{}, Granted, err
-	case ans.code == "U" && held != Granted:
+	case ans.code == codeUnknown && held != Granted:
 		return Standing{}, held, nil
-	case ans.code == "U", ans.reason == "proof": // there is none, or From waits no longer, or the proof is spent
+	case ans.code == codeUnknown, ans.reason == "proof": // there is none, or From waits no longer, or the proof is spent
 		return Standing{State: Ended, Ticket: t}, Granted, nil
 	case ans.code == codeTooMany:
 		return r.refused(t, ans), TooMany, nil
@@ -71,21 +71,8 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	if q.t.Epoch != "" {
 		r.memory.asks(a.From) // it has left the line, if it was in it: one that was let in before is in still
 	}
-	switch ans.code {
-	case "W":
-		r.line()
-		r.wake()
-	case "P": // a lottery gathers: nothing is kept of it before the opening
-		t.Order = 0
-		if fresh {
-			ans.reason = claimedFirst
-		}
-	case "A": // a token of it has to hold until it is claimed
-		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
-	}
-	s := r.standing(t, ans)
-	s.New = fresh
-	return s, Granted, nil
+	s, refusal := r.placed(snap, t, ans, q.hold, fresh)
+	return s, refusal, nil
 }
 
 // named reads the reason of an account's place.
@@ -119,6 +106,10 @@ func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, 
 			}
 		case m.standing.State == Waiting, m.standing.State == Admitted:
 			s := Standing{State: Waiting, Ticket: m.standing.Ticket, Renewed: true, Offline: true}
+			if m.standing.State == Admitted { // a token of it has to hold until it is claimed
+				k := r.knowledge()
+				s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = r.Now(), r.Now(), k.epoch, k.fence
+			}
 			s.Ticket.Client, s.Ticket.Interval = t.Client, t.Interval
 			return s, Granted, nil
 		}
@@ -132,7 +123,5 @@ func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, 
 		return Standing{}, Spent, nil
 	}
 	t.ID = a.ID.generation(free)
-	s, refusal, err := r.joinOffline(t, false)
-	s.New = true
-	return s, refusal, err
+	return r.joinOffline(t, false)
 }

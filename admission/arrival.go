@@ -13,7 +13,7 @@ import (
 type Arrival struct {
 	ID     ID // random, or derived from an account or an idempotency key
 	Client Client
-	// Keyed: the id is derived, so the store may know it; it is always asked.
+	// Keyed: the id is derived from a key or a proof, so the store may hold a place of it already.
 	Keyed bool
 	// Account: ID is the first of an account's ids, which differ in their last byte. The answer is about the place that
 	// the account has, a session too, and names its id; where its former ones have ended it is a new one.
@@ -21,8 +21,12 @@ type Arrival struct {
 	// Former are what ID would be by other keys of the configuration: a place under one of them is the account's too, and none
 	// is given there.
 	Former []ID
-	// Held asks for that place and gives none: Ended where there is none.
+	// Held asks for the place of a derived id or an account and takes none. Without one Join returns ErrUnknown for a derived
+	// id, and Ended for an account.
 	Held bool
+	// Remember keeps a place behind the front, which the store does not hold before its first poll, in this gateway's memory:
+	// a join that can be repeated only where its place is found, as one with the answer of a CAPTCHA, finds it.
+	Remember bool
 	// From is a ticket, not an account's, whose place in line becomes the account's where it has none. Zero: none.
 	From ID
 	// Proof is what an account's new place is given for: Ended, where there is none and another was given for it. While the
@@ -35,83 +39,150 @@ type Arrival struct {
 // joinAgain is how often an arrival that the store did not answer asks again, while the breaker is closed.
 const joinAgain = 2
 
-// Join gives an arrival a place in line, or lets it in at once when there is
-// capacity and nobody ahead (Standing.State is Active: claimed already by its
-// Client). While there is a long line it makes no store call. A keyed id that
-// is known answers with its Standing as it is.
+// Join gives an arrival a place in the queue, or admits it at once when there is capacity and nobody ahead (Standing.State is
+// Active: claimed already by its Client). An arrival of a random id makes no store call while the queue is long. A derived id
+// that has a place is answered with its Standing as it is; Standing.New marks a new place.
 func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
-	snap := r.Snapshot()
-	p := &snap.Policy
-	if k, ok := r.memory.get(a.ID, r.c.mono()); ok && a.Keyed && a.From == (ID{}) && snap.Gathering() {
-		if s, gathers := r.gatheredBefore(snap, a, k); gathers { // the line holds nothing of it before the opening
+	snap, now := r.Snapshot(), r.c.mono()
+	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
+	if a.Keyed && !a.Account {
+		if s, known := r.remembers(ctx, snap, a); known {
 			return s, Granted, nil
 		}
 	}
-	held := Granted // why an account's new place is refused
-	switch why := r.refuses(snap); {
-	case why == Granted:
-	case a.Account && why != Closed:
-		held = why
-	case a.Keyed && why == Full:
-		if _, err := r.Held(ctx, a.ID); err != nil {
-			return Standing{}, Full, nil //nolint:nilerr // a new place is what is refused, known or not
-		}
-	default:
-		return Standing{}, why, nil
+	held := r.refuses(snap) // why a derived id or an account gets no new place
+	if held == Closed || held != Granted && !a.Keyed {
+		return Standing{}, held, nil
 	}
-	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
-	if a.Account {
+	away := r.down.Load() || !snap.Known && r.anchor.Load() == nil
+	var limited Standing
+	if wait, reason := r.sieve.full(a.Address, &snap.Policy, now); wait > 0 {
+		limited, held = Standing{Reason: reason, Retry: wait}, TooMany
+		if !a.Keyed || !away && !r.sieve.asks(addressKey(a.Address), now) {
+			return limited, held, nil
+		}
+	}
+	if !a.Keyed { // whether a derived id gets a new place, the store decides
+		r.sieve.count(a.Address, &snap.Policy, now)
+	}
+	s, refusal, err := r.take(ctx, snap, a, t, held, away)
+	switch {
+	case refusal == TooMany && s.Retry == 0:
+		s = limited
+	case s.New && a.Keyed && !s.Offline && s.Ticket.Epoch == "" && s.State == Waiting:
+		r.sieve.count(a.Address, &snap.Policy, now) // the store counts it with its first poll
+	}
+	return s, refusal, err
+}
+
+// take is Join behind the join limits of this gateway. held is why a derived id or an account gets no new place, away whether
+// the store cannot be asked.
+func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, held Refusal, away bool) (Standing, Refusal, error) {
+	switch {
+	case a.Account:
 		return r.joinAccount(ctx, a, t, held)
-	}
-	if !a.Keyed { // whether a keyed one is a new place, the store decides
-		if wait, reason := r.sieve.join(a.Address, p, r.c.mono()); wait > 0 {
-			return Standing{Reason: reason, Retry: wait}, TooMany, nil
-		}
-	}
-	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
+	case away && held != Granted:
+		return Standing{}, held, nil
+	case away && a.Held:
+		return Standing{}, Granted, ErrStore
+	case away:
 		return r.joinOffline(t, !a.Keyed)
-	}
-	if !a.Keyed && snap.Gathering() && snap.Prequeued >= frontSize(p.Rate) && p.OpensAt-r.RedisNow() > lastJoins {
+	case a.Keyed:
+	case snap.Gathering() && snap.Prequeued >= frontSize(snap.Policy.Rate) && snap.Policy.OpensAt-r.RedisNow() > lastJoins:
 		t.Fence = snap.Fence // it is confirmed with the first poll
 		return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: true}, Granted, nil
-	}
-	if !a.Keyed && !snap.Gathering() && (r.length(snap) >= frontSize(p.Rate) && snap.Waiting > 0 || r.long.Load() == snap) {
+	case !snap.Gathering() && (r.length(snap) >= frontSize(snap.Policy.Rate) && snap.Waiting > 0 || r.long.Load() == snap):
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
 		r.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
-	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, grace: grace(a.Interval), t: Ticket{Address: a.Address}}
-	if a.Keyed {
+	// It is enrolled in the front only, where every poll is checked.
+	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, hold: holdFor(0, a.Interval), t: Ticket{Address: a.Address}}
+	switch {
+	case a.Held || held != Granted:
+		q.kind = "find"
+	case a.Keyed:
 		q.kind = "keyed"
 	}
 	ans, err := r.askAgain(ctx, q)
-	if errors.Is(err, ErrStore) {
+	switch {
+	case errors.Is(err, ErrStore) && held != Granted:
+		return Standing{}, held, nil
+	case errors.Is(err, ErrStore) && !a.Held:
 		return r.joinOffline(t, !a.Keyed)
-	}
-	if err != nil {
+	case err != nil:
 		return Standing{}, Granted, err
+	case ans.code == codeUnknown && held != Granted:
+		return Standing{}, held, nil
+	case ans.code == codeUnknown:
+		return Standing{}, Granted, ErrUnknown
 	}
+	fresh := !a.Keyed
+	if f, _, ok := named(ans.reason); ok && a.Keyed {
+		fresh, ans.reason = f, ""
+	}
+	s, refusal := r.placed(snap, t, ans, q.hold, fresh)
+	if a.Remember && ans.code == codeSigned {
+		r.memory.put(t.ID, remembered{standing: s, at: r.c.mono()})
+	}
+	return s, refusal, nil
+}
+
+// placed is the answer of room_enter about an arrival. fresh: the place is a new one.
+func (r *Room) placed(snap *Snapshot, t Ticket, ans reply, hold time.Duration, fresh bool) (Standing, Refusal) {
 	switch ans.code {
 	case codeTooMany:
-		s := r.refused(t, ans)
-		return s, TooMany, nil
-	case "W":
-		r.lease.joined.Add(1)
-		r.line()
-		r.wake()
-	case "S":
+		return r.refused(t, ans), TooMany
+	case codeSigned:
 		r.long.Store(snap)
-		r.wake()
 		t.Order, t.Fence = ans.ord, ans.h.fence
-		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
-	case "P":
+		return Standing{State: Waiting, Ticket: t, Renewed: true, New: fresh}, Granted
+	case "W":
+		if fresh {
+			r.lease.joined.Add(1)
+			r.line()
+		}
+		r.wakeIdle()
+	case "P": // a lottery gathers: the queue holds nothing of it before the opening
 		t.Order = 0
-		return r.standing(t, ans), Granted, nil
+		if fresh {
+			ans.reason = claimedFirst
+		}
 	case "A":
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
-		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.room, ans.h.room, ans.h.epoch, ans.h.fence
+		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.time, ans.h.time, ans.h.epoch, ans.h.fence
 	}
-	return r.standing(t, ans), Granted, nil
+	s := r.standing(t, ans, hold, false)
+	s.New = fresh
+	return s, Granted
+}
+
+// remembers is what this gateway knows of the place of a derived id: one that waits is found as by a poll, one that gathers as
+// it was confirmed, and one that is over stays so. A join that is repeated costs the store no more than a poll.
+func (r *Room) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standing, bool) {
+	now := r.c.mono()
+	m, ok := r.memory.get(a.ID, now)
+	if !ok {
+		return Standing{}, false
+	}
+	if m.over() {
+		return m.answer(Ticket{ID: a.ID, Client: a.Client}, now)
+	}
+	if m.standing.State != Waiting {
+		return Standing{}, false
+	}
+	if snap.Gathering() {
+		if s, gathers := r.gatheredBefore(snap, a, m); gathers {
+			return s, true
+		}
+	}
+	t := m.standing.Ticket
+	t.ID, t.Client, t.Interval = a.ID, a.Client, a.Interval
+	if !t.Counted() {
+		t.Address = a.Address
+	}
+	s, err := r.Check(ctx, t)
+	return s, err == nil && s.State <= Active
 }
 
 // Refuses tells why no new place is given now; Granted where one is.
@@ -127,36 +198,6 @@ func (r *Room) refuses(s *Snapshot) Refusal {
 		return Full
 	}
 	return Granted
-}
-
-// Kept is the place of a derived id that this gateway knows to be alive, as a poll would find it: whoever repeats a join costs the
-// store no more than one who polls. False: the store has to be asked.
-func (r *Room) Kept(ctx context.Context, a Arrival) (Standing, bool) {
-	m, ok := r.memory.get(a.ID, r.c.mono())
-	if !ok || m.standing.State != Waiting {
-		return Standing{}, false
-	}
-	t := m.standing.Ticket
-	t.ID, t.Client, t.Interval = a.ID, a.Client, a.Interval
-	s, err := r.Check(ctx, t)
-	return s, err == nil && s.State <= Active
-}
-
-// Held tells what became of the place of a derived id; ErrUnknown where there is none. What is over, a left or lapsed ticket
-// as against one whose session may go on, is asked about once: whoever repeats a spent key or proof costs the store nothing.
-func (r *Room) Held(ctx context.Context, id ID) (State, error) {
-	if m, ok := r.memory.get(id, r.c.mono()); ok && m.over() {
-		return m.standing.State, nil
-	}
-	f, err := r.Lookup(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	m := remembered{standing: Standing{State: f.State, Reason: f.Reason, AdmittedAt: f.AdmittedAt, Ticket: Ticket{ID: id}}, at: r.c.mono()}
-	if m.over() {
-		r.memory.put(id, m)
-	}
-	return f.State, nil
 }
 
 // lastJoins is how long before its opening a lottery confirms with the join itself, in µs: a first poll might come too late.

@@ -39,14 +39,14 @@ func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 	line := make([]Ticket, 0, benchLine)
 	for len(line) < benchLine {
 		for i := range qs {
-			qs[i] = enterQ{kind: "keyed", id: testID(), client: testClient(1), grace: 255}
+			qs[i] = enrolling(r, testID(), r.Now()-int64(benchLine-len(line)-i))
 		}
 		replies, err := r.sendEnter(ctx, qs)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for i, a := range replies {
-			line = append(line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.room, Epoch: a.h.epoch, Fence: a.h.fence})
+			line = append(line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.time, Hold: qs[i].hold, Epoch: a.h.epoch, Fence: a.h.fence})
 		}
 	}
 	benchTick(b, r)
@@ -141,7 +141,7 @@ func BenchmarkCheckAtTheFront(b *testing.B) {
 		for pb.Next() {
 			i++
 			t := head[i%len(head)]
-			if a, err := r.near.ask(context.Background(), seenQ{id: t.ID, grace: 255}); err != nil || a.code != "W" {
+			if a, err := r.near.ask(context.Background(), seenQ{id: t.ID, hold: 255 * time.Second}); err != nil || a.code != "W" {
 				b.Errorf("%+v %v", a, err)
 				return
 			}
@@ -250,7 +250,7 @@ func BenchmarkPlacesByID(b *testing.B) {
 			qs := make([]enterQ, batchMost)
 			for n := 0; b.Loop(); n++ {
 				for i := range qs {
-					qs[i] = enterQ{kind: kind, id: testID(), client: testClient(1), grace: 255}
+					qs[i] = enterQ{kind: kind, id: testID(), client: testClient(1), hold: 255 * time.Second}
 				}
 				if _, err := r.sendEnter(b.Context(), qs); err != nil {
 					b.Fatal(err)

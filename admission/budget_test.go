@@ -57,7 +57,7 @@ func (s *sharing) configure(policies ...Policy) {
 func (s *sharing) join(gateway, room, n int) {
 	qs := make([]enterQ, n)
 	for i := range qs {
-		qs[i] = enterQ{kind: "arrive", id: testID(), grace: 3600}
+		qs[i] = enterQ{kind: "arrive", id: testID(), hold: time.Hour}
 	}
 	for len(qs) > 0 {
 		k := min(len(qs), batchMost)
@@ -478,7 +478,7 @@ func TestAloneARoomHasItsShareOfTheBudget(t *testing.T) {
 		}
 		s := Snapshot{Policy: p, Gateways: 2}
 		var l local
-		l.begin(0, 0)
+		l.begin(0)
 		in := int64(0)
 		for ms := int64(0); ms <= 10_000; ms++ {
 			if l.share(&s, ms*1e6) {

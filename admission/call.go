@@ -20,7 +20,7 @@ func (epochError) Error() string { return "the store has another epoch" }
 type header struct {
 	epoch      string
 	seq, fence int64
-	room, wall int64
+	time, wall int64 // order time and Redis's clock
 }
 
 // call runs one room script and returns what follows the header.
@@ -44,7 +44,7 @@ func (r *Room) call(ctx context.Context, name string, args ...any) (header, []an
 	if asString(reply[0]) == "EPOCH" {
 		return header{}, nil, epochError{k.epoch}
 	}
-	h := header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), room: asInt(reply[4]), wall: asInt(reply[5])}
+	h := header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), time: asInt(reply[4]), wall: asInt(reply[5])}
 	r.learn(h, sent, r.c.mono())
 	return h, reply[6:], nil
 }
@@ -92,4 +92,9 @@ func asInt(v any) int64 {
 		return n
 	}
 	return 0
+}
+
+func asList(v any) []any {
+	list, _ := v.([]any)
+	return list
 }

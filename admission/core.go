@@ -20,7 +20,7 @@ import (
 
 // layout is the version of the keys and values that this program reads and
 // writes. A store that says another is refused.
-const layout = 3
+const layout = 4
 
 // Options of a Core. Client is required.
 type Options struct {
@@ -46,6 +46,7 @@ type Core struct {
 	scripts *lua.Set
 	runner  *lua.Runner
 	start   time.Time
+	ownMono func() int64 // of tests in which Redis's clock is set; nil: none
 
 	mu      sync.Mutex
 	rooms   map[string]*Room
@@ -243,8 +244,11 @@ const loadTimeout = 5 * time.Second
 // tickTimeout is the deadline of the calls off the request path.
 func (c *Core) tickTimeout() time.Duration { return max(time.Second, 2*c.o.Timeout) }
 
-// mono is this process's monotonic clock in nanoseconds; in tests it follows Now.
+// mono is this process's monotonic clock in nanoseconds; in tests it follows Now, or is their own.
 func (c *Core) mono() int64 {
+	if c.ownMono != nil {
+		return c.ownMono()
+	}
 	if c.o.Now != nil {
 		return c.o.Now() * 1000
 	}

@@ -45,7 +45,7 @@ func (d *Draw) Span() int64 {
 	return d.Opens - d.Gathers
 }
 
-// Order is the one that is drawn for an id, drawn being the room time of the opening.
+// Order is the one that is drawn for an id, drawn being the order time of the opening.
 func (d *Draw) Order(id ID, drawn int64) int64 { return DrawnOrder(d.Seed, id, drawn, d.Span()) }
 
 // DrawnOrder is drawn - span + ⌊x · span / 2^64⌋, x being the first eight bytes of HMAC-SHA256 by the seed over the id's
@@ -81,7 +81,7 @@ func (s *Snapshot) Gathering() bool {
 
 // Unheard is how many of those who gathered may still come to take the place that they drew: none once they had the time.
 func (s *Snapshot) Unheard() int64 {
-	if s.Drawn == 0 || s.Prequeued == 0 || s.Gathering() || s.RoomTime > s.Drawn+(s.Policy.Spread(s.Prequeued)+openingLate).Microseconds() {
+	if s.Drawn == 0 || s.Prequeued == 0 || s.Gathering() || s.Time > s.Drawn+(s.Policy.Spread(s.Prequeued)+openingLate).Microseconds() {
 		return 0
 	}
 	return max(0, s.Prequeued-s.ahead(s.Drawn))
@@ -133,9 +133,9 @@ func (r *Room) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrder
 	if t.Order != 0 {
 		return t, hasOrder
 	}
-	heard := t.Epoch != "" && t.Epoch != neverHeard
-	if t.Epoch == neverHeard {
-		t.Epoch, t.Fence = "", s.Fence
+	heard := t.Epoch != ""
+	if t.Fence == 0 {
+		t.Fence = s.Fence // it has no order of its gateway's clock
 	}
 	d := r.draw(opens)
 	switch {
@@ -149,7 +149,7 @@ func (r *Room) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrder
 	case s.Policy.Method == Reject, s.Policy.Method == Passthrough, s.Gathering() && (drawn == 0 || opens < s.Policy.OpensAt):
 		return t, gathers
 	case heard && s.Policy.Method != Lottery && t.Joined > 0:
-		t.Order = max(1, t.Joined*1e6+r.knowledge().adj)
+		t.Order = max(1, t.Joined*1e6+r.orderLead())
 	}
 	return t, placed
 }

@@ -20,7 +20,7 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 	}
 	if k := m.standing.Ticket; ok && m.standing.State == Waiting && k.Seen > t.Seen {
 		// A client that does not keep its renewed token costs no more.
-		t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
+		t.renew(&k)
 	}
 	named, lot := r.order(snap, t, snap.Opens, snap.Drawn)
 	switch {
@@ -40,7 +40,8 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.checkOffline(t), nil
 	}
-	ans, err := r.calm.ask(ctx, enterQ{kind: "gather", id: t.ID, client: t.Client, grace: grace(t.Interval), t: t})
+	hold := r.config.Load().policy.hold(t.Interval, t.Wait, true) // of one that the line holds already
+	ans, err := r.calm.ask(ctx, enterQ{kind: "gather", id: t.ID, client: t.Client, hold: hold, t: t})
 	switch {
 	case errors.Is(err, ErrStore):
 		return r.checkOffline(t), nil
@@ -57,7 +58,7 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		}
 		return r.checkOrdered(ctx, snap, named, true)
 	}
-	return r.standing(t, ans), nil
+	return r.standing(t, ans, hold, false), nil
 }
 
 // gatheredBefore is the place of an id that this gateway remembers to be confirmed before the opening of a lottery.

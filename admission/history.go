@@ -115,12 +115,12 @@ func ReadHistory(ctx context.Context, client redis.UniversalClient, prefix, room
 }
 
 func readMinutes(ctx context.Context, client redis.UniversalClient, key string, now int64, minutes int) ([]Minute, error) {
-	h, err := client.HGetAll(ctx, key).Result()
+	minutes = max(1, min(1440, minutes))
+	last := now / 60e6
+	h, err := readFields(ctx, client, key, last, minutes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	minutes = max(1, min(1440, minutes))
-	last := now / 60e6
 	out := make([]Minute, minutes)
 	waits := make([]map[int]int64, minutes)
 	for i := range out {
@@ -169,6 +169,47 @@ func readMinutes(ctx context.Context, client redis.UniversalClient, key string, 
 		out[i].WaitP50, out[i].WaitP90 = quantile(waits[i], 0.5), quantile(waits[i], 0.9)
 	}
 	return out, nil
+}
+
+// minuteFields are the fields of a minute in the history, without the minute: those of room_advance, and count_wait's buckets.
+var minuteFields = func() []string {
+	fields := []string{"j", "a", "x", "q", "r", "m", "c", "p", "k", "s"}
+	for i := range 81 {
+		fields = append(fields, "w"+strconv.Itoa(i))
+	}
+	return fields
+}()
+
+// readFields reads the fields of the last minutes of a history: those alone, an hour a call, unless it holds fewer in all.
+func readFields(ctx context.Context, client redis.UniversalClient, key string, last int64, minutes int) (map[string]string, error) {
+	held, err := client.HLen(ctx, key).Result()
+	if err != nil {
+		return nil, err
+	}
+	if held <= int64(minutes*len(minuteFields)) {
+		return client.HGetAll(ctx, key).Result()
+	}
+	h := map[string]string{}
+	var fields []string
+	for m := last - int64(minutes) + 1; m <= last; m++ {
+		for _, f := range minuteFields {
+			fields = append(fields, itoa(m)+f)
+		}
+		if m < last && len(fields) < 60*len(minuteFields) {
+			continue
+		}
+		values, err := client.HMGet(ctx, key, fields...).Result()
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range values {
+			if v != nil {
+				h[fields[i]] = asString(v)
+			}
+		}
+		fields = fields[:0]
+	}
+	return h, nil
 }
 
 // quantile reads a histogram of lua/lib/room.lua's count_wait: bucket i holds

@@ -207,7 +207,14 @@ func TestAPlaceIsCountedOnce(t *testing.T) {
 	if err := r.Tick(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, refusal, err := r.Join(t.Context(), Arrival{ID: ID{3}, Keyed: true, Address: at(1, 1)}); err != nil || refusal != Granted {
+	if _, refusal, _ := r.Join(t.Context(), Arrival{ID: ID{3}, Keyed: true, Address: at(1, 1)}); refusal != TooMany {
+		t.Errorf("the gateway has forgotten the windows with the store: %q", refusal)
+	}
+	other, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, refusal, err := other.Room("sale", limited(1, time.Hour, 100, time.Hour)).Join(t.Context(), Arrival{ID: ID{3}, Keyed: true, Address: at(1, 1)}); err != nil || refusal != Granted {
 		t.Fatalf("a lost store has forgotten the windows: %q %v", refusal, err)
 	}
 	s.Ticket.ID, s.Ticket.Address = a.ID, ""

@@ -16,6 +16,7 @@ import (
 	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // history is what several clients did in one room through several gateways, and what each was told.
@@ -28,13 +29,17 @@ type history struct {
 	ids     []ID
 	tickets []Ticket // newest
 	has     []bool
-	orders  []int64 // that the store has told
+	orders  []int64 // the smallest that the store answered
+	shown   [][]shownOrder
 	ops     []porcupine.Operation
 	gaps    int // answers that are not known
 	moved   bool
 
 	sessions int // told
 }
+
+// shownOrder is an order that the store answered, and the time at which that answer was there.
+type shownOrder struct{ at, order int64 }
 
 // pair is a ticket and a gateway. A gateway repeats what it knows of a ticket for a second, which no history can tell
 // from a gateway that is wrong: so each is asked about each ticket once.
@@ -53,7 +58,7 @@ const (
 func newHistory(rooms []*Room) *history {
 	h := &history{
 		rooms: rooms, start: time.Now(), ids: make([]ID, linearTickets), tickets: make([]Ticket, linearTickets),
-		has: make([]bool, linearTickets), orders: make([]int64, linearTickets),
+		has: make([]bool, linearTickets), orders: make([]int64, linearTickets), shown: make([][]shownOrder, linearTickets),
 	}
 	for i := range h.ids {
 		_, _ = rand.Read(h.ids[i][:])
@@ -127,7 +132,7 @@ func (h *history) once(ctx context.Context, c int, p pair) {
 		if f.Parked {
 			err = errors.New("parked")
 		}
-	case n < 19:
+	case n < 19 && ticket.Epoch != "": // of one that the store does not hold it keeps nothing
 		q.what = "leave"
 		if err = r.Leave(ctx, ticket); errors.Is(err, ErrUnknown) {
 			err = nil
@@ -164,6 +169,9 @@ func (h *history) note(q asked, call int64, s Standing, err error) {
 	default:
 		op.Output = told(over)
 	}
+	if q.what == "enter" && op.Output == told(waits) && !s.New {
+		op.Output = told(unknown) // it was in line once; of now a gateway's memory says nothing
+	}
 	if op.Output == told(active) {
 		h.sessions++
 	}
@@ -174,10 +182,16 @@ func (h *history) note(q asked, call int64, s Standing, err error) {
 		}
 	}
 	if s.State == Waiting && !s.Offline && s.Ticket.Order > 0 && (q.what == "look" || s.Ticket.Epoch != "" && q.what != "claim") {
-		if h.orders[t] != 0 && h.orders[t] != s.Ticket.Order {
-			h.moved = true
+		// A gateway that heard no answer may sign the same place once more: the smallest order counts, so an order never grows.
+		for _, before := range h.shown[t] {
+			if before.at < call && before.order < s.Ticket.Order {
+				h.moved = true
+			}
 		}
-		h.orders[t] = s.Ticket.Order
+		h.shown[t] = append(h.shown[t], shownOrder{int64(time.Since(h.start)), s.Ticket.Order})
+		if h.orders[t] == 0 || s.Ticket.Order < h.orders[t] {
+			h.orders[t] = s.Ticket.Order
+		}
 	}
 	if op.Output == told(unknown) && (q.what == "look" || q.what == "check" && h.tickets[t].Epoch != "") ||
 		q.what == "check" && (op.Output == told(waits) || op.Output == told(admitted)) {
@@ -221,6 +235,7 @@ func alternate(ctx context.Context, one, other func()) {
 // store of their own that breaks, and looks for an order of all these calls in which a room without any concurrency
 // would have answered the same.
 func TestLinearizable(t *testing.T) {
+	short.Skip(t, "needs many rounds")
 	for _, f := range linearFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
@@ -303,7 +318,7 @@ func linearRound(t *testing.T, cores []*Core, round int) []*history {
 // judge says whether there is an order that explains the history; one that takes too long to look for is left open.
 func (h *history) judge(t *testing.T) (decided bool) {
 	if h.moved {
-		t.Errorf("an order that the store told has changed:\n%s", h.text(porcupine.LinearizationInfo{}))
+		t.Errorf("an order that the store answered has grown:\n%s", h.text(porcupine.LinearizationInfo{}))
 	}
 	m := sequential{most: linearMost, orders: h.orders}
 	result, info := porcupine.CheckOperationsVerbose(m.model(), h.ops, 10*time.Second)

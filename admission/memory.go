@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,8 +13,10 @@ type remembered struct {
 	standing Standing
 	at       int64 // mono, ns
 	client   Client
-	seenRoom int64 // room time of the answer
-	asked    bool  // the store was asked to claim a waiting ticket less than a second ago
+	seenAt   int64         // order time of the answer
+	hold     time.Duration // from at on, of one that waits: the token in hand may have an older one
+	asked    bool          // the store was asked to claim a waiting ticket less than a second ago
+	bare     bool          // of one that left: the store did not hold it
 }
 
 // memory holds the last answers: polls within a second cost the store nothing,
@@ -20,9 +24,10 @@ type remembered struct {
 // it is what this gateway offers.
 type memory struct {
 	shards [64]struct {
-		mu   sync.Mutex
-		line map[ID]place      // those that wait; most of what there is
-		m    map[ID]remembered // all others
+		mu      sync.Mutex
+		line    map[ID]place   // those that wait; most of what there is
+		m       map[ID]outcome // all others
+		revoked map[ID]uint32  // sessions, until their passes have ended: mono, s
 	}
 	sweep int
 	terms atomic.Pointer[[]term]
@@ -36,6 +41,7 @@ type place struct {
 	at          uint32 // mono, ms
 	asked       uint32 // likewise, of the last claim that went to the store; 0: none
 	term        int32  // index
+	hold        uint16 // from at on, s
 }
 
 // term is what the tickets of one epoch share.
@@ -44,12 +50,36 @@ type term struct {
 	fence int64
 }
 
-// memoryMost bounds a shard; beyond it new waiting tickets are not remembered.
-const memoryMost = 1 << 15
+// outcome is what is remembered of a ticket that does not wait. It is small and holds nothing that the collector has to follow.
+type outcome struct {
+	admitted, seenAt int64 // admitted: µs of Redis's clock
+	client           Client
+	at               uint32 // mono, ms
+	state            State
+	reason           uint8 // index of reasons
+	offline, bare    bool
+}
+
+// reasons are those of Standings that do not wait.
+var reasons = []string{"", ReasonLate, ReasonReset, ReasonRemoved, ReasonLapsed, ReasonLeft, ReasonClaimed, ReasonRevoked}
+
+func (o *outcome) remembered(id ID, now int64) remembered {
+	return remembered{
+		standing: Standing{State: o.state, Reason: reasons[o.reason], AdmittedAt: o.admitted, Offline: o.offline, Ticket: Ticket{ID: id}},
+		at:       now - int64(since(now, o.at)), client: o.client, seenAt: o.seenAt, bare: o.bare,
+	}
+}
+
+// Bounds of a shard: beyond memoryMost new tickets are not remembered, and beyond bareMost none that left and that the store
+// did not hold, of which anybody can make any number.
+const (
+	memoryMost = 1 << 15
+	bareMost   = 1 << 11
+)
 
 func (m *memory) init() {
 	for i := range m.shards {
-		m.shards[i].line, m.shards[i].m = map[ID]place{}, map[ID]remembered{}
+		m.shards[i].line, m.shards[i].m, m.shards[i].revoked = map[ID]place{}, map[ID]outcome{}, map[ID]uint32{}
 	}
 	m.terms.Store(&[]term{})
 }
@@ -84,14 +114,22 @@ func (m *memory) get(id ID, now int64) (remembered, bool) {
 	p, waits := s.line[id]
 	if !waits {
 		v, ok := s.m[id]
+		_, revoked := s.revoked[id]
 		s.mu.Unlock()
-		return v, ok
+		if revoked {
+			v, ok = outcome{admitted: v.admitted, at: millis(now), state: Ended, reason: uint8(slices.Index(reasons, ReasonRevoked))}, true
+		}
+		if !ok {
+			return remembered{}, false
+		}
+		return v.remembered(id, now), true
 	}
 	s.mu.Unlock()
-	t := (*m.terms.Load())[p.term]
+	t, hold := (*m.terms.Load())[p.term], time.Duration(p.hold)*time.Second
 	return remembered{
-		standing: Standing{State: Waiting, Ticket: Ticket{ID: id, Order: p.order, Seen: p.seen, Epoch: t.epoch, Fence: t.fence}},
+		standing: Standing{State: Waiting, Ticket: Ticket{ID: id, Order: p.order, Seen: p.seen, Hold: hold, Epoch: t.epoch, Fence: t.fence}},
 		at:       now - int64(since(now, p.at)),
+		hold:     hold,
 		asked:    p.asked != 0 && since(now, p.asked) < time.Second,
 	}, true
 }
@@ -103,7 +141,7 @@ func (m *memory) put(id ID, v remembered) {
 	s := &m.shards[id[0]&63]
 	if v.standing.State == Waiting {
 		t := &v.standing.Ticket
-		p := place{order: t.Order, seen: t.Seen, at: millis(v.at), term: m.termOf(t.Epoch, t.Fence)}
+		p := place{order: t.Order, seen: t.Seen, at: millis(v.at), term: m.termOf(t.Epoch, t.Fence), hold: uint16(v.hold / time.Second)} // at most mostHold
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		old, known := s.line[id]
@@ -122,16 +160,50 @@ func (m *memory) put(id ID, v remembered) {
 		delete(s.m, id)
 		return
 	}
+	o := outcome{
+		admitted: v.standing.AdmittedAt, seenAt: v.seenAt, client: v.client, at: millis(v.at), state: v.standing.State,
+		reason: uint8(max(0, slices.Index(reasons, v.standing.Reason))), offline: v.standing.Offline, bare: v.bare,
+	}
+	most := memoryMost
+	if v.bare {
+		most = bareMost
+	}
 	s.mu.Lock()
 	delete(s.line, id)
 	old, known := s.m[id]
-	stolen := known && old.standing.State == Active && v.standing.Reason == ReasonClaimed && v.client != old.client
-	if !stolen { // what somebody else was answered says nothing about who claimed it
-		s.m[id] = v
+	stolen := known && old.state == Active && v.standing.Reason == ReasonClaimed && v.client != old.client
+	if !stolen && (known || len(s.m) < most) { // what somebody else was answered says nothing about who claimed it
+		s.m[id] = o
 	}
 	s.mu.Unlock()
 	m.mark(id)
 }
+
+// revoke keeps in mind that a session is revoked, until a time.
+func (m *memory) revoke(id ID, until int64) {
+	s := &m.shards[id[0]&63]
+	s.mu.Lock()
+	delete(s.line, id)
+	delete(s.m, id)
+	s.revoked[id] = max(s.revoked[id], seconds(until))
+	s.mu.Unlock()
+	m.mark(id)
+}
+
+// isRevoked reports whether a session is revoked; of nearly all sessions that are not, it asks no lock.
+func (m *memory) isRevoked(id ID) bool {
+	if !m.settled(id) {
+		return false
+	}
+	s := &m.shards[id[0]&63]
+	s.mu.Lock()
+	_, revoked := s.revoked[id]
+	s.mu.Unlock()
+	return revoked
+}
+
+// seconds is mono in the form in which the ends of revocations are kept: never sooner than it was.
+func seconds(mono int64) uint32 { return uint32(min((mono+999_999_999)/1_000_000_000, math.MaxUint32)) }
 
 // asks forgets that a ticket waits: the next poll asks the store.
 func (m *memory) asks(id ID) {
@@ -154,17 +226,24 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	}
 	for id, v := range s.m {
 		keep := absence + endedMemory
-		switch v.standing.State {
+		switch v.state {
 		case Admitted:
 			keep = claimWindow
 		case Active:
 			keep = absence // it is kept for restore alone, which offers nothing older
 		}
-		if now-v.at > int64(keep) {
+		if since(now, v.at) > keep {
 			delete(s.m, id)
 			continue
 		}
 		if b := m.marks.Load(); b != nil {
+			b.next.set(id)
+		}
+	}
+	for id, until := range s.revoked {
+		if uint32(now/1_000_000_000) > until {
+			delete(s.revoked, id)
+		} else if b := m.marks.Load(); b != nil {
 			b.next.set(id)
 		}
 	}
@@ -177,19 +256,23 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 // endedMemory is for how long beyond absence an ended ticket is remembered.
 const endedMemory = 15 * time.Minute
 
-// all calls f for every entry but those that wait.
-func (m *memory) all(f func(ID, remembered)) {
+// all calls f for every entry but those that wait, and revoked for every session that is revoked, with the time until its
+// passes have ended.
+func (m *memory) all(now int64, f func(ID, remembered), revoked func(ID, time.Duration)) {
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
 		for id, v := range s.m {
-			f(id, v)
+			f(id, v.remembered(id, now))
+		}
+		for id, until := range s.revoked {
+			revoked(id, time.Duration(max(0, int64(until)*1_000_000_000-now)))
 		}
 		s.mu.Unlock()
 	}
 }
 
-// over tells whether nothing can come of the ticket any more, whoever asks.
+// over reports whether nothing can come of the ticket any more, whoever asks.
 func (v remembered) over() bool {
 	switch s := v.standing; s.State {
 	case Lapsed:
@@ -211,12 +294,13 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	switch s.State {
 	case Waiting:
 		// A token that another gateway renewed in another epoch is news; an old one that a client kept is not.
-		if !fresh || t.Epoch != s.Ticket.Epoch && t.Seen > s.Ticket.Seen {
+		ends := s.Ticket.Order != 0 && !(&Ticket{Interval: t.Interval, Hold: v.hold}).covers(time.Duration(now-v.at))
+		if !fresh || ends || t.Epoch != s.Ticket.Epoch && t.Seen > s.Ticket.Seen {
 			return Standing{}, false
 		}
 		k := s.Ticket
 		s.Renewed = k.Seen != t.Seen || k.Epoch != t.Epoch || k.Order != t.Order
-		k.Client, k.Interval = t.Client, t.Interval
+		k.Client, k.Interval, k.Wait = t.Client, t.Interval, t.Wait
 		s.Ticket = k
 		return s, true
 	case Admitted:

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -100,7 +99,7 @@ func TestMemoryGivesBackWhatItWasGiven(t *testing.T) {
 			t.Error("who waits is taken for settled")
 		}
 	}
-	ended := remembered{standing: Standing{State: Ended, Reason: ReasonLeft, Ticket: waits}, at: now}
+	ended := remembered{standing: Standing{State: Ended, Reason: ReasonLeft, Ticket: Ticket{ID: waits.ID}}, at: now}
 	m.put(waits.ID, ended)
 	for range 200 { // rounds of sweeps
 		if got, ok := m.get(waits.ID, now); !ok || got != ended || !m.settled(waits.ID) {
@@ -151,45 +150,50 @@ func TestEarlyClaimsHideNoPolls(t *testing.T) {
 	}
 }
 
-// A spent key or proof that is sent again and again costs the store one look at each gateway.
-func TestWhatIsOverIsLookedUpOnce(t *testing.T) {
+// A spent key or proof that is sent again and again costs each gateway one look at the store.
+func TestJoin_AsksOnceAboutAPlaceThatIsOver(t *testing.T) {
 	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
-	a, b := testRoom(t, client, prefix, clock, basePolicy), testRoom(t, client, prefix, clock, basePolicy)
-	cut, cancel := context.WithCancel(t.Context())
-	cancel() // whatever asks the store with it fails
-	for range 5 {
-		mustJoin(t, a, testID(), testClient(9)) // the burst
-	}
-	left, waits := testID(), testID()
-	for _, id := range []ID{left, waits} {
-		if _, _, err := a.Join(ctx5(t), Arrival{ID: id, Keyed: true}); err != nil {
+	p := basePolicy
+	p.Rate = 0
+	a, b := testRoom(t, client, prefix, clock, p), testRoom(t, client, prefix, clock, p)
+	left, waits := Arrival{ID: testID(), Keyed: true}, Arrival{ID: testID(), Keyed: true}
+	var gone Ticket
+	for _, arrival := range []Arrival{left, waits} {
+		s, _, err := a.Join(ctx5(t), arrival)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if arrival.ID == left.ID {
+			gone = s.Ticket
+		}
 	}
-	if err := a.Leave(ctx5(t), Ticket{ID: left}); err != nil {
+	clock.pass(time.Second)
+	mustCheck(t, a, gone)
+	if err := a.Leave(ctx5(t), gone); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []*Room{a, b} {
-		for id, want := range map[ID]State{left: Ended, waits: Waiting} {
-			if got, err := r.Held(ctx5(t), id); got != want || err != nil {
-				t.Errorf("%v %v, want %v", got, err, want)
+		for arrival, want := range map[*Arrival]State{&left: Ended, &waits: Waiting} {
+			for _, held := range []bool{true, false} {
+				arrival.Held = held
+				if got, refusal, err := r.Join(ctx5(t), *arrival); got.State != want || refusal != Granted || err != nil || got.New {
+					t.Errorf("%+v %q %v, want state %v", got, refusal, err, want)
+				}
 			}
 		}
-		if got, err := r.Held(cut, left); got != Ended || err != nil {
-			t.Errorf("once more: %v %v", got, err)
+		r.goDown(nil) // whoever asks the store fails
+		if got, _, err := r.Join(ctx5(t), left); got.State != Ended || got.Offline || err != nil {
+			t.Errorf("once more: %+v %v", got, err)
 		}
-		if got, err := r.Held(cut, waits); err == nil {
-			t.Errorf("of who waits the store is not asked: %v", got)
-		}
+		r.goUp()
 	}
-	if _, err := a.Held(ctx5(t), testID()); !errors.Is(err, ErrUnknown) {
+	if _, _, err := a.Join(ctx5(t), Arrival{ID: testID(), Keyed: true, Held: true}); !errors.Is(err, ErrUnknown) {
 		t.Errorf("an id of nobody: %v", err)
 	}
 }
 
-// A join that is repeated with its key finds its place as a poll does: asked about once a second, however often it comes. What is
-// not known to wait is for the store to say.
-func TestARepeatedJoinCostsNoMoreThanAPoll(t *testing.T) {
+// A join that is repeated with its key finds its place as a poll does: asked about once a second, however often it comes.
+func TestJoin_RepeatedCostsNoMoreThanAPoll(t *testing.T) {
 	t.Parallel()
 	c, calls := newTestClock(), 0
 	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: quiet(), Now: c.now,
@@ -202,11 +206,8 @@ func TestARepeatedJoinCostsNoMoreThanAPoll(t *testing.T) {
 	r := core.Room("sale", p)
 	mustTick(t, r)
 	a := Arrival{ID: testID(), Client: testClient(1), Keyed: true, Interval: 5 * time.Second}
-	if _, ok := r.Kept(ctx5(t), a); ok {
-		t.Fatal("a place that nobody took is kept")
-	}
 	first, refusal, err := r.Join(ctx5(t), a)
-	if err != nil || refusal != Granted || first.State != Waiting {
+	if err != nil || refusal != Granted || first.State != Waiting || !first.New {
 		t.Fatalf("%+v %q %v", first, refusal, err)
 	}
 	mustTick(t, r)
@@ -214,8 +215,8 @@ func TestARepeatedJoinCostsNoMoreThanAPoll(t *testing.T) {
 	for range 3 {
 		c.pass(1100 * time.Millisecond)
 		for range 20 {
-			if s, ok := r.Kept(ctx5(t), a); !ok || s.State != Waiting || s.Ticket.Order != first.Ticket.Order {
-				t.Fatalf("%+v, kept: %t; joined as %+v", s, ok, first)
+			if s, _, err := r.Join(ctx5(t), a); err != nil || s.State != Waiting || s.New || s.Ticket.Order != first.Ticket.Order {
+				t.Fatalf("%+v %v; joined as %+v", s, err, first)
 			}
 		}
 	}
@@ -225,7 +226,7 @@ func TestARepeatedJoinCostsNoMoreThanAPoll(t *testing.T) {
 	if err := r.Leave(ctx5(t), first.Ticket); err != nil {
 		t.Fatal(err)
 	}
-	if s, ok := r.Kept(ctx5(t), a); ok {
-		t.Errorf("a place that was given up is kept: %+v", s)
+	if s, _, err := r.Join(ctx5(t), a); s.State != Ended || err != nil {
+		t.Errorf("a place that was given up is held: %+v %v", s, err)
 	}
 }

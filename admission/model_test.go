@@ -16,6 +16,7 @@ import (
 	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 const tick = 250 * time.Millisecond
@@ -173,6 +174,8 @@ func (c *crowd) account() {
 
 func (c *crowd) poll() {
 	v, g := c.one(), c.any()
+	v.t.Interval = time.Duration(rapid.IntRange(2, 69).Draw(c.t, "interval")) * time.Second
+	v.t.Wait = time.Duration(rapid.IntRange(0, 900).Draw(c.t, "wait")) * time.Second
 	before, entered := g.calls, g.enters
 	s, err := g.room.Check(context.Background(), v.t)
 	if err != nil {
@@ -198,7 +201,9 @@ func (c *crowd) poll() {
 		if s.Ticket.Order > v.t.Order && v.t.Order != 0 {
 			c.t.Fatalf("an order grew from %d to %d", v.t.Order, s.Ticket.Order)
 		}
-		v.t.Order, v.t.Seen, v.t.Epoch, v.t.Fence = s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence
+		client, interval, wait := v.t.Client, v.t.Interval, v.t.Wait
+		v.t = s.Ticket
+		v.t.Client, v.t.Interval, v.t.Wait = client, interval, wait
 	}
 }
 
@@ -355,6 +360,10 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 		"claim":   func(*rapid.T) { c.claim() },
 		"leave": func(*rapid.T) {
 			v := c.one()
+			// Of a ticket that it does not hold the store keeps nothing: it has left at one gateway alone.
+			if _, err := c.gateways[0].room.Lookup(context.Background(), v.t.ID); err != nil && (v.t.Order != 0 || !v.t.Counted()) {
+				return
+			}
 			if err := c.any().room.Leave(context.Background(), v.t); err != nil {
 				c.t.Fatal(err)
 			}
@@ -391,6 +400,7 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 		},
 		"a gateway dies": func(t *rapid.T) {
 			g := c.newGateway()
+			c.model.Save() // it introduces itself
 			c.gateways[rapid.IntRange(0, 2).Draw(t, "which")] = g
 			c.tick(g)
 		},
@@ -486,6 +496,7 @@ func TestRoomFollowsModel(t *testing.T) {
 
 // TestRoomFollowsModelOnCluster is the same where every script must keep to one slot.
 func TestRoomFollowsModelOnCluster(t *testing.T) {
+	short.Skip(t, "repeats the model on a cluster")
 	t.Parallel()
 	client, prefix := redistest.Cluster(t), redistest.Prefix(t)
 	n := 0

@@ -43,9 +43,9 @@ func (n newcomers) with(orders []int64) newcomers {
 	return slices.Compact(all)
 }
 
-// after gives those that a snapshot of that room time does not hold.
-func (n newcomers) after(roomTime int64) newcomers {
-	at, _ := slices.BinarySearch(n, roomTime+1)
+// after gives those that a snapshot of that order time does not hold.
+func (n newcomers) after(time int64) newcomers {
+	at, _ := slices.BinarySearch(n, time+1)
 	return n[at:]
 }
 
@@ -72,7 +72,7 @@ func (a *arrivals) add(second int64, taken *tally) {
 			w := a[at].Load()
 			next := w + 1
 			if !sameSecond(w, uint64(second)<<32) {
-				if w != taken[at] || w>>32-uint64(second) < 60 { // which is later, but where room time went back
+				if w != taken[at] || w>>32-uint64(second) < 60 { // which is later, but where order time began anew
 					break // to the next word
 				}
 				next = uint64(second)<<32 | 1

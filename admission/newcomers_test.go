@@ -93,10 +93,10 @@ func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 3 {
+	for n := range 3 {
 		qs := make([]enterQ, 500)
 		for i := range qs {
-			qs[i] = enterQ{kind: "keyed", id: testID(), grace: 255}
+			qs[i] = enrolling(first, testID(), clock.us-int64(1500-500*n-i))
 		}
 		if _, err := first.sendEnter(ctx5(t), qs); err != nil {
 			t.Fatal(err)
@@ -128,4 +128,9 @@ func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
 	if n := second.length(second.Snapshot()); n != 1500+arrived {
 		t.Errorf("%d in line, want %d", n, 1500+arrived)
 	}
+}
+
+// enrolling asks for the place of a ticket that was confirmed before, wherever the front ends.
+func enrolling(r *Room, id ID, order int64) enterQ {
+	return enterQ{kind: "enrol", id: id, hold: 280 * time.Second, t: Ticket{ID: id, Order: order, Seen: order, Epoch: r.Snapshot().Epoch, Fence: 1}}
 }

@@ -3,31 +3,24 @@ package admission
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // local is how this gateway serves while the store is away (DESIGN §6).
 type local struct {
 	mu    sync.Mutex
-	since int64 // mono when the store went away, ns
-	base  int64 // room time then; orders given since are packed behind it
-	meter Meter // of this gateway's share; nil before its first use
-	rate  int64 // that it was made for
-	given int64 // let in since, less the sessions that origins ended here
+	since int64        // mono when the store went away, ns
+	meter Meter        // of this gateway's share; nil before its first use
+	rate  int64        // that it was made for
+	given int64        // let in since, less the sessions that origins ended here
+	owed  atomic.Int64 // let in, and not charged to the store's limiter yet
 }
 
-func (l *local) begin(base, mono int64) {
+func (l *local) begin(mono int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.base, l.meter, l.given = mono, base, nil, 0
-}
-
-// order packs a millisecond of the outage into a microsecond behind the last
-// tick, so that who joins meanwhile sorts before who joins after it.
-func (l *local) order(mono int64) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.base + (mono-l.since)/1e6 + 1
+	l.since, l.meter, l.given = mono, nil, 0
 }
 
 // share takes one visitor from this gateway's part of the room's rate, and of what max_active left free in the last
@@ -51,6 +44,7 @@ func (l *local) share(s *Snapshot, mono int64) bool {
 	if ok {
 		l.meter.Take(1)
 		l.given++
+		l.owed.Add(1)
 	}
 	return ok
 }
@@ -83,17 +77,6 @@ func (l *local) reached(p *Policy, mono int64) int64 {
 	return (mono - l.since) / 1e6 * p.rateAlone() / 1e6
 }
 
-// waited is for how long the holder of an order has waited by now.
-func (l *local) waited(order, mono int64) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	away := time.Duration(mono - l.since)
-	if packed := order - l.base - 1; packed >= 0 {
-		return away - time.Duration(packed)*time.Millisecond
-	}
-	return away + time.Duration(l.base-order)*time.Microsecond
-}
-
 // admits says whether anybody may be let in at all. A lottery that the store has not opened is shut.
 func (s *Snapshot) admits() bool {
 	p := &s.Policy
@@ -123,26 +106,20 @@ func (r *Room) joinOffline(t Ticket, counted bool) (Standing, Refusal, error) {
 				return Standing{Reason: reason, Retry: wait}, TooMany, nil
 			}
 		}
-		return r.activeOffline(t), Granted, nil
+		s := r.activeOffline(t)
+		s.New = true
+		return s, Granted, nil
 	}
 	// A gateway may have heard the store without having a snapshot yet.
 	t.Fence = max(snap.Fence, r.knowledge().fence)
-	switch unheard := r.anchor.Load() == nil || t.Fence == 0; {
-	case snap.Gathering():
-		if unheard {
-			t.Epoch = neverHeard
-		}
-		return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, Gathering: true}, Granted, nil
-	case unheard:
-		t.Order = r.ascend(r.c.mono() / 1e6)
-		t.Epoch = neverHeard
-	default:
-		t.Order = r.nextOrder()
+	if snap.Gathering() {
+		return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, Gathering: true, New: true}, Granted, nil
 	}
+	t.Order = r.nextOrder()
 	if r.length(snap) < frontSize(p.Rate) {
 		r.signed.add(t)
 	}
-	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true}, Granted, nil
+	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, New: true}, Granted, nil
 }
 
 // checkOffline answers a poll without the store: as waiting, or let in where
@@ -156,7 +133,7 @@ func (r *Room) checkOffline(t Ticket) Standing {
 	}
 	snap := r.Snapshot()
 	p := &snap.Policy
-	if snap.admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.local.waited(t.Order, r.c.mono()) >= p.MinWait) {
+	if snap.admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.Now()-t.Order >= p.MinWait.Microseconds()) {
 		switch p.OnStoreError {
 		case OnErrorOpen:
 			return r.activeOffline(t)
@@ -166,7 +143,30 @@ func (r *Room) checkOffline(t Ticket) Standing {
 			}
 		}
 	}
-	return Standing{State: Waiting, Ticket: t, Offline: true, Gathering: t.Order == 0}
+	t, renewed := r.vouch(t)
+	return Standing{State: Waiting, Ticket: t, Renewed: renewed, Offline: true, Gathering: t.Order == 0}
+}
+
+// vouch notes in a ticket that its visitor was heard, which the store cannot. So a gateway that is cut off alone makes nobody
+// late. It does so for endedMemory at most: as long as that beyond absence the store remembers which tickets are spent, and a
+// ticket that is spent elsewhere must not outlive its end.
+func (r *Room) vouch(t Ticket) (_ Ticket, renewed bool) {
+	confirmed := max(t.Order, t.Seen)
+	if confirmed == 0 {
+		return t, false
+	}
+	now := r.Now()
+	if now == 0 || t.Fence == 0 {
+		now = r.RedisNow()
+	}
+	if r.Snapshot().age(now, confirmed) > endedMemory {
+		now = min(now, confirmed+endedMemory.Microseconds())
+	}
+	if now-t.lastHeard() <= r.quarter().Microseconds()/2 {
+		return t, false
+	}
+	t.Heard = now
+	return t, true
 }
 
 // spentOffline answers for a ticket that this gateway knows as claimed or ended:
@@ -178,7 +178,7 @@ func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 	switch s.State {
 	case Active:
 		window := r.config.Load().policy.ClaimWindow.Microseconds()
-		if m.client != t.Client || t.Client == (Client{}) || r.Now()-m.seenRoom > window {
+		if m.client != t.Client || t.Client == (Client{}) || r.stood()-m.seenAt > window {
 			s.State, s.Reason = Ended, ReasonClaimed
 		}
 		return s, true
@@ -189,13 +189,9 @@ func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 }
 
 // aheadOffline is how many are ahead of a ticket while only its token speaks for it. One that the store would find late,
-// and one whose order is no room time, has everybody ahead of it: nobody gets in first with tokens that were put by.
+// and one whose order is another clock's, has everybody ahead of it: nobody gets in first with tokens that were put by.
 func (r *Room) aheadOffline(t Ticket, snap *Snapshot) int64 {
-	heard := t.Seen
-	if t.Epoch == "" {
-		heard = t.Order
-	}
-	if t.Epoch == neverHeard || r.Now()-heard > snap.Policy.Absence.Microseconds() {
+	if t.Fence == 0 || snap.age(r.stood(), t.lastHeard()) > snap.Policy.Absence {
 		return r.Ahead(math.MaxInt64)
 	}
 	return r.Ahead(t.Order)
@@ -204,7 +200,7 @@ func (r *Room) aheadOffline(t Ticket, snap *Snapshot) int64 {
 // activeOffline makes a session that the store hears of when it is back.
 func (r *Room) activeOffline(t Ticket) Standing {
 	s := Standing{State: Active, Ticket: t, AdmittedAt: r.RedisNow(), Offline: true}
-	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenRoom: r.Now()})
+	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.Now()})
 	r.Touch(t.ID, true)
 	return s
 }

@@ -18,7 +18,7 @@ func TestShareKeepsToTheStrategy(t *testing.T) {
 		var l local
 		s := &Snapshot{Gateways: 2, Policy: Policy{Strategy: row.s, Rate: 8_000, Burst: 16_000}}
 		at := 7*second + 300_000_000
-		l.begin(0, at)
+		l.begin(at)
 		take := func(now int64) (n int64) {
 			for l.share(s, now) {
 				n++

@@ -80,7 +80,7 @@ func (r *Room) Reset(ctx context.Context, who string) error {
 			return err
 		}
 		if since == 0 {
-			since = h.room
+			since = h.time
 		}
 		if len(rest) == 0 || asInt(rest[0]) == 0 {
 			return r.Tick(ctx)
@@ -102,8 +102,8 @@ type Found struct {
 	State      State
 	Reason     string
 	Parked     bool
-	Order      int64 // room time, µs; 0 unless waiting
-	Seen       int64 // room time, µs; 0 unless waiting
+	Order      int64 // order time, µs; 0 unless waiting
+	Seen       int64 // order time, µs, as if the store had not been away since; 0 unless waiting
 	Ahead      int64 // exact, at the time of asking; only when waiting
 	AdmittedAt int64 // Redis's clock, µs
 }

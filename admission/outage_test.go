@@ -83,8 +83,10 @@ func TestHoardedTokensAreNotFirstWithoutTheStore(t *testing.T) {
 	p.OnStoreError = OnErrorLocal
 	p.Rate, p.Burst = 1000, 1000
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
-	c.pass(time.Hour)
-	mustTick(t, r)
+	for range 1200 { // an hour
+		c.pass(3 * time.Second)
+		mustTick(t, r)
+	}
 	mustJoin(t, r, testID(), testClient(1)) // the burst
 	var line []Ticket
 	for range 50 {
@@ -98,9 +100,9 @@ func TestHoardedTokensAreNotFirstWithoutTheStore(t *testing.T) {
 		t.Fatalf("%d wait", snap.Waiting)
 	}
 	hoarded := []Ticket{
-		{ID: testID(), Order: snap.RoomTime - 30*60e6, Seen: snap.RoomTime - 30*60e6, Epoch: snap.Epoch, Fence: snap.Fence},
-		{ID: testID(), Order: snap.RoomTime - 30*60e6, Fence: snap.Fence},
-		{ID: testID(), Order: 1, Epoch: neverHeard},
+		{ID: testID(), Order: snap.Time - 30*60e6, Seen: snap.Time - 30*60e6, Epoch: snap.Epoch, Fence: snap.Fence},
+		{ID: testID(), Order: snap.Time - 30*60e6, Fence: snap.Fence},
+		{ID: testID(), Order: snap.RedisTime - 30*60e6},
 	}
 	c.pass(time.Second)
 	r.goDown(errAway)
@@ -178,7 +180,7 @@ func TestATokenThatIsNotRenewedCostsOneCheckASecond(t *testing.T) {
 	for range 5 {
 		mustJoin(t, r, testID(), testClient(1))
 	}
-	never := Ticket{ID: testID(), Order: 7, Epoch: neverHeard}
+	never := Ticket{ID: testID(), Order: c.us - 1000}
 	former := Ticket{ID: testID(), Order: c.us - 1000, Seen: c.us - 1000, Epoch: "0.former", Fence: 1}
 	for _, tk := range []Ticket{never, former} {
 		c.pass(time.Millisecond)
@@ -205,7 +207,7 @@ func TestLateTokensLeaveNothingInMemory(t *testing.T) {
 		}
 	}
 	n := 0
-	r.memory.all(func(ID, remembered) { n++ })
+	r.memory.all(c.us*1000, func(ID, remembered) { n++ }, func(ID, time.Duration) { n++ })
 	if n != 0 {
 		t.Fatalf("%d late tokens are remembered", n)
 	}
@@ -238,7 +240,7 @@ func TestALargeCrowdIsGivenBackInParts(t *testing.T) {
 	for range sessions {
 		id := testID()
 		r.memory.put(id, remembered{
-			standing: Standing{State: Active, AdmittedAt: c.us, Ticket: Ticket{ID: id}}, at: c.us * 1000, client: testClient(1), seenRoom: r.Now(),
+			standing: Standing{State: Active, AdmittedAt: c.us, Ticket: Ticket{ID: id}}, at: c.us * 1000, client: testClient(1), seenAt: r.Now(),
 		})
 		r.Touch(id, false)
 	}

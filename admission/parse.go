@@ -13,12 +13,12 @@ import (
 func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	head := strings.Fields(line)
-	if len(head) != 28 || head[0] != "3" {
+	if len(head) != 29 || head[0] != "4" {
 		return nil, knowledge{}, fmt.Errorf("snapshot: header %q", line)
 	}
 	p := &intParser{}
 	n := func(i int) int64 { return p.int(head[i]) }
-	size := n(27)
+	size := n(28)
 	if size < 0 || size > int64(len(text)-len(line)) {
 		return nil, knowledge{}, fmt.Errorf("snapshot: %d packed bytes of %d", size, len(text))
 	}
@@ -32,9 +32,17 @@ func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) 
 		Waiting: n(6), Parked: n(7), Admitted: n(8), Active: n(9), Oldest: n(10), Version: n(11), Since: n(12),
 		Gateways: n(13), Joins: n(14), Admissions: n(15), Claims: n(16), Lapses: n(17), Abandons: n(18),
 	}
-	k := knowledge{adj: n(19), tick: n(20)}
-	s.Hold = n(21)
-	s.Rate, s.Opens, s.Drawn, s.Prequeued, s.Target = n(22), n(23), n(24), n(25), n(26)
+	s.Time = n(19)
+	k := knowledge{reset: n(21)}
+	if head[20] != "-" {
+		k.gaps = strings.ReplaceAll(head[20], ",", " ")
+		for g := range strings.SplitSeq(head[20], ",") {
+			till, us, _ := strings.Cut(g, ":")
+			s.gaps = append(s.gaps, silence{p.int(till), p.int(us)})
+		}
+	}
+	s.Hold = n(22)
+	s.Rate, s.Opens, s.Drawn, s.Prequeued, s.Target = n(23), n(24), n(25), n(26), n(27)
 	s.overlay(file.at(s.RedisTime), parts[1], parts[4], p)
 	for f := range fields(parts[2]) {
 		sec, c, _ := strings.Cut(f, ":")

@@ -11,8 +11,9 @@ import (
 
 // packText is a snapshot as lua/room_advance.lua writes it, of a line that is packed by the caller.
 func packText(packed string) string {
-	head := []string{"2", "7", "1.a", "1", "1780000000000000", "1780000000000000", "3000", "4", "5", "6", "1779999990000000", "0",
-		"1779000000000000", "2", "9000", "800", "700", "60", "50", "0", "1780000000000000", "0", strconv.Itoa(len(packed))}
+	head := []string{"4", "7", "1.a", "1", "1780000000000000", "1780000000000000", "3000", "4", "5", "6", "1779999990000000", "0",
+		"1779000000000000", "2", "9000", "800", "700", "60", "50", "1780000000000000", "1779999000000000:4000000", "0", "0", "50000",
+		"0", "0", "0", "0", strconv.Itoa(len(packed))}
 	return strings.Join(head, " ") + "\nrate=5000 method=fifo message=1\n1780000000:7,1779999999:3\n1779999999:5:1000000\nhold\non" + packed
 }
 
@@ -68,8 +69,8 @@ func FuzzParseSnapshot(f *testing.F) {
 			}
 			s.ahead(k.Order - 1)
 		}
-		s.unenrolled(s.RoomTime+1, s.RoomTime)
-		s.carried(s.RoomTime + 1)
+		s.unenrolled(s.Time+1, s.Time)
+		s.carried(s.Time + 1)
 		again, _, _ := parseSnapshot(text, steadily(basePolicy))
 		again.follow(s)
 	})

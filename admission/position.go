@@ -75,7 +75,7 @@ func (s *Snapshot) unenrolled(order, from int64) int64 {
 	for _, p := range s.Pending { // none for nearly all who poll: they are enrolled before the first
 		if p.Second >= sec {
 			if p.Second == sec {
-				n += share(p.Count, order, from, s.RoomTime)
+				n += share(p.Count, order, from, s.Time)
 			}
 			break
 		}
@@ -87,14 +87,38 @@ func (s *Snapshot) unenrolled(order, from int64) int64 {
 // carried is how many arrived between the snapshot and an order, at the rate of
 // the last full second.
 func (s *Snapshot) carried(order int64) int64 {
-	after := order - s.RoomTime
+	after := order - s.Time
 	if after <= 0 {
 		return 0
 	}
 	for _, p := range s.Pending {
-		if p.Second == s.RoomTime/1e6-1 {
+		if p.Second == s.Time/1e6-1 {
 			return p.Count * min(after, 2e6) / 1e6
 		}
 	}
 	return 0
+}
+
+// OrderAt returns the order of the ticket with that many ahead, interpolated beyond the front.
+func (s *Snapshot) OrderAt(rank int64) int64 {
+	f := s.Front
+	switch {
+	case rank < 0 || len(f) == 0:
+		return s.Oldest
+	case rank < int64(len(f)):
+		return f[rank]
+	}
+	from := Rank{Rank: int64(len(f)) - 1, Order: f[len(f)-1]}
+	i := sort.Search(len(s.Sketch), func(i int) bool { return s.Sketch[i].Rank >= rank })
+	if i == len(s.Sketch) {
+		return s.Time
+	}
+	if i > 0 {
+		from = s.Sketch[i-1]
+	}
+	to := s.Sketch[i]
+	if to.Rank <= from.Rank {
+		return to.Order
+	}
+	return from.Order + int64(float64(to.Order-from.Order)*float64(rank-from.Rank)/float64(to.Rank-from.Rank))
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	. "github.com/anteroom/anteroom/admission"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // lives lets d of the stage's time pass while the gateways look at the room, so that room time runs.
@@ -24,6 +26,7 @@ func (s *stage) lives(d time.Duration, gs ...*stagedGateway) {
 // TestHoardedTokensAreLate: a thousand places behind a long line that nobody polls for are good for absence and not for a
 // second more, and leave nothing in the store meanwhile.
 func TestHoardedTokensAreLate(t *testing.T) {
+	short.Skip(t, "runs for long")
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 1, 1000 // one is let in at once, and nobody for a quarter of an hour

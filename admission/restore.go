@@ -39,10 +39,14 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 	snap := r.Snapshot()
 	live := snap.liveFields()
 	fresh := randomName()
+	var reached, last int64
+	if a := r.anchor.Load(); a != nil {
+		reached, last = r.reached(), a.time
+	}
 	var h header
 	for first := true; first || len(o.records) > 0; first = false {
 		n := min(len(o.records), restoreMost)
-		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, k.adj, k.tick, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target, len(live) / 2}
+		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, reached, last, k.gaps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target, len(live) / 2}
 		for _, f := range live {
 			args = append(args, f)
 		}
@@ -58,9 +62,8 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 		if !ok || len(reply) < 6 {
 			return fmt.Errorf("room_restore answered %v", res)
 		}
-		h = header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), room: asInt(reply[4]), wall: asInt(reply[5])}
-		heard := r.c.mono()
-		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: (sent + heard) / 2, heard: heard})
+		h = header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), time: asInt(reply[4]), wall: asInt(reply[5])}
+		r.moor(h, sent, r.c.mono())
 		if o.given != "" && o.given != h.epoch {
 			r.offer = nil // lost again: what was given before is gone too
 			return fmt.Errorf("%w: the store lost its data while they were restored", ErrStore)
@@ -87,24 +90,22 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 // nothing is spent twice should there be no time for all.
 func (r *Room) records() [][5]any {
 	p := r.Snapshot().Policy
-	now, room := r.c.mono(), r.Now()
+	now, order := r.c.mono(), r.Now()
 	var records, admitted [][5]any
-	r.sess.revoked.Range(func(key, _ any) bool {
-		id := key.(ID)
-		records = append(records, [5]any{"R", string(id[:]), 0, 0, ""})
-		return true
-	})
-	r.memory.all(func(id ID, m remembered) {
-		if now-m.at > int64(p.Absence) {
+	revoked := func(id ID, left time.Duration) {
+		records = append(records, [5]any{"R", string(id[:]), 0, order + left.Microseconds(), ""})
+	}
+	r.memory.all(now, func(id ID, m remembered) {
+		if m.bare || now-m.at > int64(p.Absence) {
 			return
 		}
 		s := m.standing
 		raw := string(id[:])
 		switch s.State {
 		case Admitted:
-			admitted = append(admitted, [5]any{"A", raw, s.AdmittedAt, m.seenRoom, ""})
+			admitted = append(admitted, [5]any{"A", raw, s.AdmittedAt, m.seenAt, ""})
 		case Active:
-			records = append(records, [5]any{ReasonClaimed, raw, s.AdmittedAt, m.seenRoom, m.client.arg()})
+			records = append(records, [5]any{ReasonClaimed, raw, s.AdmittedAt, m.seenAt, m.client.arg()})
 		case Lapsed, Ended:
 			records = append(records, [5]any{s.Reason, raw, s.AdmittedAt, 0, ""})
 		case Expired:
@@ -112,7 +113,7 @@ func (r *Room) records() [][5]any {
 				records = append(records, [5]any{s.Reason, raw, 0, 0, ""})
 			}
 		}
-	})
+	}, revoked)
 	records = append(records, admitted...)
 	ttl := p.SessionTTL
 	for i := range r.sess.shards {
@@ -120,7 +121,7 @@ func (r *Room) records() [][5]any {
 		sh.mu.Lock()
 		for id, at := range sh.m {
 			if left := ttl + ttl/2 - time.Duration(now-at); left > 0 {
-				records = append(records, [5]any{"S", string(id[:]), 0, room + left.Microseconds(), ""})
+				records = append(records, [5]any{"S", string(id[:]), 0, order + left.Microseconds(), ""})
 			}
 		}
 		sh.mu.Unlock()

@@ -37,15 +37,17 @@ type Room struct {
 
 	entering sync.Mutex // a room_enter is under way
 
-	kick   chan struct{} // wakes the loop of an idle room
-	first  chan struct{} // closed when the first tick has ended, well or not
-	looked sync.Once     // closes first
-	memory memory
-	sess   sessions
-	local  local  // what this gateway does without the store
-	signed signed // and the places that it gave meanwhile
-	steers steering
-	sieve  sieve // of joins
+	kick    chan struct{} // wakes the loop
+	resting atomic.Bool   // the loop pauses for longer than a tick
+	stirred atomic.Uint64 // calls of wakeIdle
+	first   chan struct{} // closed when the first tick has ended, well or not
+	looked  sync.Once     // closes first
+	memory  memory
+	sess    sessions
+	local   local  // what this gateway does without the store
+	signed  signed // and the places that it gave meanwhile
+	steers  steering
+	sieve   sieve // of joins
 
 	lease lease         // of the origin's budget
 	look  time.Duration // between the last tick and the next, as the loop has it; of whoever holds ticking
@@ -89,15 +91,15 @@ type knowledge struct {
 	epoch  string
 	seq    int64
 	fence  int64
-	adj    int64
-	tick   int64
-	cursor int64 // revoked sessions are known up to here
-	since  int64 // and admissions up to here, both room time
+	gaps   string // the store's silences, as its scripts write them
+	reset  int64  // order time of the last reset
+	cursor int64  // revoked sessions are known up to here
+	since  int64  // and admissions up to here, both room time
 }
 
-// anchor ties this process's clock to the room's.
+// anchor ties this process's clock to the store's two.
 type anchor struct {
-	room, wall int64
+	time, wall int64
 	mono       int64 // half-way between the call and its answer
 	heard      int64 // mono of the answer: the clocks were read before
 }
@@ -201,6 +203,14 @@ func (r *Room) wake() {
 	}
 }
 
+// wakeIdle wakes the loop where the room is idle: a busy room is looked at once a tick, however many join it.
+func (r *Room) wakeIdle() {
+	r.stirred.Add(1)
+	if r.resting.Load() {
+		r.wake()
+	}
+}
+
 // Snapshot is the newest one; never nil.
 func (r *Room) Snapshot() *Snapshot { return r.snap.Load() }
 
@@ -213,20 +223,33 @@ func (r *Room) Age() time.Duration {
 	return time.Duration(r.c.mono() - s.ReadAt)
 }
 
-// Now is room time in microseconds, estimated since the last answer of the
-// store. It stands still while the store is away; 0 before it was ever heard.
+// Now returns order time in microseconds, estimated from the last answer of the store. It runs on while the store is
+// away, and is 0 before the first answer.
 func (r *Room) Now() int64 {
 	a := r.anchor.Load()
 	if a == nil {
 		return 0
 	}
-	if r.down.Load() {
-		return a.room
+	return a.time + (r.c.mono()-a.mono)/1000
+}
+
+// stood is Now, but stands still while the store is away: nobody grows older in the store meanwhile.
+func (r *Room) stood() int64 {
+	if a := r.anchor.Load(); a != nil && r.down.Load() {
+		return a.time
 	}
-	if r.c.o.Now != nil {
-		return a.room + r.c.o.Now() - a.wall
+	return r.Now()
+}
+
+// reached returns the order time up to which this gateway has given orders.
+func (r *Room) reached() int64 { return max(r.Now(), r.lastOrd.Load()) }
+
+// orderLead returns how far order time is ahead of Redis's clock.
+func (r *Room) orderLead() int64 {
+	if a := r.anchor.Load(); a != nil {
+		return a.time - a.wall
 	}
-	return a.room + (r.c.mono()-a.mono)/1000
+	return 0
 }
 
 // RedisNow is Redis's clock in microseconds, estimated likewise; tokens' iat
@@ -250,7 +273,6 @@ func (r *Room) knowledge() knowledge {
 
 // learn takes in what an answer says of epoch, seq and clocks.
 func (r *Room) learn(h header, sent, heard int64) {
-	mono := (sent + heard) / 2
 	r.mu.Lock()
 	if r.known.epoch == h.epoch {
 		r.known.seq = max(r.known.seq, h.seq)
@@ -258,19 +280,32 @@ func (r *Room) learn(h header, sent, heard int64) {
 	}
 	r.mu.Unlock()
 	r.failing.Store(0)
-	if old := r.anchor.Load(); old == nil || mono >= old.mono {
-		r.anchor.Store(&anchor{room: h.room, wall: h.wall, mono: mono, heard: heard})
-	}
+	r.moor(h, sent, heard)
 }
 
-// nextOrder is the order of somebody who joins now: orders of one process ascend.
-func (r *Room) nextOrder() int64 {
-	now := r.Now()
-	if r.down.Load() {
-		// Not before room time: the store may have been heard for the first time since it was found down.
-		now = max(now, r.local.order(r.c.mono()))
+// began is by how much order time falls at least when an empty room begins it anew.
+const began = 30_000_000
+
+// moor ties this process's clock to the store's, by an answer.
+func (r *Room) moor(h header, sent, heard int64) {
+	mono := (sent + heard) / 2
+	old := r.anchor.Load()
+	if old != nil && mono < old.mono && r.c.o.Now == nil { // an answer that was overtaken
+		return
 	}
-	return r.ascend(now)
+	if old == nil || h.time < old.time-began {
+		r.lastOrd.Store(0) // orders until now were of another clock
+	}
+	r.anchor.Store(&anchor{time: h.time, wall: h.wall, mono: mono, heard: heard})
+}
+
+// nextOrder is the order of somebody who joins now: orders of one process ascend. They are order time with the store or
+// without it; a gateway that never had an answer of the store has its machine's clock alone.
+func (r *Room) nextOrder() int64 {
+	if r.anchor.Load() == nil {
+		return r.ascend(r.RedisNow())
+	}
+	return r.ascend(r.Now())
 }
 
 func (r *Room) ascend(to int64) int64 {
@@ -301,14 +336,7 @@ func (r *Room) goDown(err error) {
 	if r.down.Load() {
 		return
 	}
-	// What is signed from here on sorts behind all that the store or this gateway
-	// gave before, and no further: room time goes on from there when the store is back.
-	var at int64
-	if a := r.anchor.Load(); a != nil {
-		at = a.room
-	}
-	at = max(at, r.lastOrd.Load())
-	r.local.begin(at, r.c.mono()) // first: whoever sees down takes orders from it
+	r.local.begin(r.c.mono()) // first: whoever sees down asks it
 	if r.down.CompareAndSwap(false, true) {
 		r.wake() // an idle room would be late to find the store back
 		r.c.o.Log.Error("store unavailable", "room", r.id, "on_store_error", r.Snapshot().Policy.OnStoreError, "error", err)

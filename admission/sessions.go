@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,8 +17,6 @@ type sessions struct {
 	mu       sync.Mutex
 	due      map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
 	revoking []ID            // ended by origins, to be told to the store
-	revoked  sync.Map        // ID → mono ns of hearing
-	any      atomic.Bool
 	sweep    int
 }
 
@@ -55,26 +52,21 @@ func (r *Room) Touch(sid ID, off bool) {
 	}
 }
 
-// Revoked says whether a session was ended by an operator or its origin, from
-// memory that is at most about a second old.
-func (r *Room) Revoked(sid ID) bool {
-	if !r.sess.any.Load() {
-		return false
-	}
-	_, ok := r.sess.revoked.Load(sid)
-	return ok
-}
+// Revoked reports whether a session was ended by an operator or its origin, from memory that is at most about a second old.
+func (r *Room) Revoked(sid ID) bool { return r.memory.isRevoked(sid) }
 
-func (r *Room) markRevoked(sid ID) {
-	r.sess.revoked.Store(sid, r.c.mono())
-	r.sess.any.Store(true)
+// markRevoked keeps in mind that a session is revoked until its passes have ended, in order time (µs); 0: not known, then for
+// a pass of now. It goes on for as long as a ticket of the session may be answered from the snapshot.
+func (r *Room) markRevoked(sid ID, end int64) {
+	left := time.Duration(end-r.Now()) * time.Microsecond
+	if end == 0 {
+		left = r.Snapshot().Policy.SessionTTL
+	}
+	r.memory.revoke(sid, r.c.mono()+int64(max(left, r.quarter()+farAge)))
 	sh := &r.sess.shards[sid[0]&63]
 	sh.mu.Lock()
 	delete(sh.m, sid)
 	sh.mu.Unlock()
-	r.memory.put(sid, remembered{
-		standing: Standing{State: Ended, Reason: ReasonRevoked, Ticket: Ticket{ID: sid}}, at: r.c.mono(),
-	})
 }
 
 // Revoke ends a session: here at once, elsewhere within a second. The store is
@@ -83,7 +75,7 @@ func (r *Room) Revoke(sid ID) {
 	if r.down.Load() && !r.Revoked(sid) {
 		r.local.ended()
 	}
-	r.markRevoked(sid)
+	r.markRevoked(sid, 0)
 	r.sess.mu.Lock()
 	first := len(r.sess.revoking) == 0
 	r.sess.revoking = append(r.sess.revoking, sid)
@@ -96,7 +88,7 @@ func (r *Room) Revoke(sid ID) {
 // RevokeSession is Revoke by an operator, whose name goes to the audit log; it
 // returns when the store knows.
 func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
-	r.markRevoked(sid)
+	r.markRevoked(sid, 0)
 	_, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
 	return err
 }
@@ -159,7 +151,7 @@ func (r *Room) beat(ctx context.Context) error {
 		}
 		for _, v := range rest {
 			if id, ok := toID(asString(v)); ok {
-				r.markRevoked(id)
+				r.markRevoked(id, 0)
 			}
 		}
 	}
@@ -175,8 +167,7 @@ func toID(s string) (ID, bool) {
 	return id, true
 }
 
-// forgetSessions drops what cannot matter any more: sessions unheard of for
-// 1.5 lives of a pass, revocations after an hour and such a life.
+// forgetSessions drops sessions unheard of for 1.5 lives of a pass.
 func (r *Room) forgetSessions(now int64, ttl time.Duration) {
 	sh := &r.sess.shards[r.sess.sweep&63]
 	r.sess.sweep++
@@ -187,12 +178,4 @@ func (r *Room) forgetSessions(now int64, ttl time.Duration) {
 		}
 	}
 	sh.mu.Unlock()
-	if r.sess.sweep%256 == 0 {
-		r.sess.revoked.Range(func(k, v any) bool {
-			if now-v.(int64) > int64(time.Hour+ttl) {
-				r.sess.revoked.Delete(k)
-			}
-			return true
-		})
-	}
 }

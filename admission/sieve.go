@@ -83,27 +83,38 @@ func (t *sieveTable) find(key string) sieveWindow {
 	return sieveWindow{}
 }
 
-// join counts a join of an address, unless it or its network had its share here: then it gives the time until it may join
-// again, and which of the two it was.
-func (s *sieve) join(hash string, p *Policy, now int64) (wait time.Duration, reason string) {
-	if p.Joins <= 0 || hash == "" {
+// joinLimit is a window of a policy that a join of an address counts in.
+type joinLimit struct {
+	key, reason string
+	most        int64
+	per         time.Duration
+}
+
+func joinLimits(hash string, p *Policy) [2]joinLimit {
+	return [...]joinLimit{{networkKey(hash), ReasonNetwork, p.Wide, p.WidePer}, {addressKey(hash), ReasonAddress, p.Joins, p.JoinsPer}}
+}
+
+// full returns the time until an address may join again, and whether its own window or the network's is full; 0 while neither is.
+func (s *sieve) full(hash string, p *Policy, now int64) (wait time.Duration, reason string) {
+	t := s.table.Load()
+	if p.Joins <= 0 || hash == "" || t == nil {
 		return 0, ""
 	}
-	t := s.get()
-	limits := [...]struct {
-		key, reason string
-		most        int64
-		per         time.Duration
-	}{{networkKey(hash), ReasonNetwork, p.Wide, p.WidePer}, {addressKey(hash), ReasonAddress, p.Joins, p.JoinsPer}}
-	for _, l := range limits {
+	for _, l := range joinLimits(hash, p) {
 		if w := t.find(l.key); l.most > 0 && w.n >= l.most && w.till > now {
 			wait, reason = max(wait, time.Duration(w.till-now)), l.reason
 		}
 	}
-	if wait > 0 {
-		return wait, reason
+	return wait, reason
+}
+
+// count counts a join of an address.
+func (s *sieve) count(hash string, p *Policy, now int64) {
+	if p.Joins <= 0 || hash == "" {
+		return
 	}
-	for _, l := range limits {
+	t := s.get()
+	for _, l := range joinLimits(hash, p) {
 		w, unlock := t.at(l.key, now)
 		if w.n == 0 {
 			w.till = now + int64(l.per)
@@ -111,7 +122,25 @@ func (s *sieve) join(hash string, p *Policy, now int64) (wait time.Duration, rea
 		w.n++
 		unlock()
 	}
-	return 0, ""
+}
+
+// join counts a join unless the window of its address or network is full.
+func (s *sieve) join(hash string, p *Policy, now int64) (wait time.Duration, reason string) {
+	if wait, reason = s.full(hash, p, now); wait == 0 {
+		s.count(hash, p, now)
+	}
+	return wait, reason
+}
+
+// asks reports whether an address whose window is full may ask the store for a place that it has: once a second.
+func (s *sieve) asks(key string, now int64) bool {
+	w, unlock := s.get().at("asks"+key, now)
+	defer unlock()
+	if w.n > 0 {
+		return false
+	}
+	w.till, w.n = now+int64(time.Second), 1
+	return true
 }
 
 // block keeps a key's joins off till then: the store has refused one.

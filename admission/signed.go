@@ -23,7 +23,7 @@ func (s *signed) add(t Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.given) < signedMost {
-		s.given = append(s.given, enterQ{kind: "signed", id: t.ID, client: t.Client, grace: grace(t.Interval), t: t})
+		s.given = append(s.given, enterQ{kind: "signed", id: t.ID, client: t.Client, hold: joinHold(t.Interval), t: t})
 	}
 }
 

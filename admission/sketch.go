@@ -67,15 +67,27 @@ func (u *unpacker) strings() []string {
 // unpack reads front and sketch: an array of the orders of the front, each less the one before; of the sketch's chunks
 // (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn; and of their last orders; then of how many
 // tickets were put into the line since the room began, were given up or given back, and left the line at its head; and of
-// the last order, 0 where the front is the whole line; and of how many ticks yet the sketch may be coarser than it should.
+// the last order, 0 where the front is the whole line; and of how many ticks yet the sketch may be coarser than it should;
+// and of Heads (lua/lib/leavers.lua): bucket, admitted, absent, exposure in turn. A gateway of an older version packs no Heads.
 func (s *Snapshot) unpack(packed string) error {
-	u := newUnpacker(packed)
-	if n := u.array(); u.err == nil && n != 8 {
+	u, heads := newUnpacker(packed), false
+	if n := u.array(); u.err == nil && n != 8 && n != 9 {
 		return errSketch
+	} else if n == 9 {
+		heads = true
 	}
 	orders, chunks := u.ints(), u.strings()
 	u.ints()
 	came, _, gone, tail, rough := u.int(), u.int(), u.int(), u.int(), u.int()
+	if heads {
+		all := u.ints()
+		if len(all)%4 != 0 {
+			return errSketch
+		}
+		for h := range slices.Chunk(all, 4) {
+			s.Heads = append(s.Heads, HeadAge{Bucket: h[0], Admitted: h[1], Absent: h[2], Exposure: h[3]})
+		}
+	}
 	if u.err != nil {
 		return u.err
 	}

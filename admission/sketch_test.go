@@ -27,7 +27,7 @@ func (l *longLine) enrol(orders []int64) {
 	for chunk := range slices.Chunk(orders, batchMost) {
 		qs := make([]enterQ, len(chunk))
 		for i, o := range chunk {
-			qs[i] = enterQ{kind: "enrol", id: testID(), client: testClient(1), grace: 255, t: Ticket{Order: o, Fence: 1}}
+			qs[i] = enterQ{kind: "enrol", id: testID(), client: testClient(1), hold: 255 * time.Second, t: Ticket{Order: o, Fence: 1}}
 		}
 		replies, err := l.rooms[0].sendEnter(l.ctx(), qs)
 		if err != nil {
@@ -37,7 +37,7 @@ func (l *longLine) enrol(orders []int64) {
 			if a.code != "W" || a.ord != qs[i].t.Order {
 				l.t.Fatalf("enrolled at %d with %+v", qs[i].t.Order, a)
 			}
-			l.line = append(l.line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.room, Epoch: a.h.epoch, Fence: a.h.fence})
+			l.line = append(l.line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.time, Epoch: a.h.epoch, Fence: a.h.fence})
 		}
 	}
 	slices.SortFunc(l.line, func(a, b Ticket) int { return int(a.Order - b.Order) })

@@ -1,14 +1,17 @@
 package admission
 
+import "time"
+
 // Snapshot is what one tick of a room looked like: built in the store, read by
-// every gateway, immutable. Times are room time in microseconds unless named
-// otherwise.
+// every gateway, immutable. Times are room time in microseconds, and orders order
+// time, unless named otherwise.
 type Snapshot struct {
 	Known     bool   // false until the store was heard for the first time
 	Epoch     string // changes when the store lost data
 	Seq       int64
 	Fence     int64
-	RoomTime  int64 // when it was built
+	RoomTime  int64 // when it was built; the axis of Flow, Since and Hold
+	Time      int64 // the order time then
 	RedisTime int64 // Redis's clock then, µs
 	ReadAt    int64 // this process's monotonic clock when it was read, ns
 
@@ -25,7 +28,7 @@ type Snapshot struct {
 	Target int64 // what an adaptive one has come to, whether it is in force or not; 0: nothing yet
 
 	Opens     int64 // a lottery's opening that the store has seen, µs of Redis's clock; 0: none
-	Drawn     int64 // the room time at it
+	Drawn     int64 // the order time at it
 	Prequeued int64 // tickets that were confirmed before it
 
 	file    *span    // the configured policy that Policy is laid over
@@ -40,17 +43,35 @@ type Snapshot struct {
 	// ceilings are orders of the front that were told a smaller rank before than is theirs.
 	ceilings []Rank
 	rough    bool // the sketch has gaps still: what is read off there is a guess, and no promise
+	// gaps are the last times in which the store was away: order time ran on, and nobody grew older.
+	gaps []silence
 	// Pending counts arrivals by second of their order that are signed and not
 	// enrolled yet.
 	Pending []Pending
 	// Flow is the last 900 seconds of admissions, ascending; shared, do not change.
 	Flow []Flow
+	// Heads counts the tickets that the head of the queue reached lately, by time in the queue, ascending.
+	Heads []HeadAge
 	// Since is when the room's flow began to be recorded.
 	Since int64
 	// Gateways is how many gateways ticked this room lately.
 	Gateways int64
 	// Totals since the room began in this store.
 	Joins, Admissions, Claims, Lapses, Abandons int64
+}
+
+// silence is a time without the store.
+type silence struct{ till, us int64 }
+
+// age returns for how long a moment of order time has been over at another, without the times in which the store was away.
+func (s *Snapshot) age(now, then int64) time.Duration {
+	us := now - then
+	for _, g := range s.gaps {
+		if g.till > then {
+			us -= min(g.us, g.till-then)
+		}
+	}
+	return time.Duration(us) * time.Microsecond
 }
 
 // Rank is an order and how many in line have a smaller one.
@@ -61,6 +82,11 @@ type Rank struct {
 
 // Pending is a second's arrivals that are not enrolled yet.
 type Pending struct{ Second, Count int64 }
+
+// HeadAge counts tickets, in thousandths, that the head of the queue reached; counts fade with 300 s of room time. Bucket i
+// holds times in the queue from 2^(i/4)-1 s: of the admitted until their admission, of the absent until their hold ran out.
+// Exposure adds up by how much those times exceed that, in thousandths of a second.
+type HeadAge struct{ Bucket, Admitted, Absent, Exposure int64 }
 
 // Flow is one second of admissions. Busy is the share of it in which the line
 // was not empty and the room not paused, in thousandths.

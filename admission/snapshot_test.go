@@ -32,10 +32,10 @@ func TestASpoiltSnapshotIsBuiltAnewAndAdmitsNobodyMore(t *testing.T) {
 			p := basePolicy
 			p.Rate, p.Burst = 1000, 1000
 			r := testRoom(t, client, redistest.Prefix(t), clock, p)
-			for range 3 {
+			for n := range 3 {
 				qs := make([]enterQ, 500)
 				for i := range qs {
-					qs[i] = enterQ{kind: "keyed", id: testID(), client: testClient(1), grace: 255}
+					qs[i] = enrolling(r, testID(), clock.us-int64(1500-500*n-i))
 				}
 				if _, err := r.sendEnter(ctx5(t), qs); err != nil {
 					t.Fatal(err)

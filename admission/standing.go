@@ -44,17 +44,24 @@ const (
 	ReasonNetwork = "network"
 )
 
-// Ticket is what a waiting token says of a place. Order and Seen are room time
-// in microseconds. Epoch is empty when the store has never confirmed it.
+// Ticket is the content of a waiting token. Order, Seen and Heard are order time
+// in microseconds. Epoch is empty when the store has never confirmed the ticket.
+// Fence is 0 when its gateway had never reached the store: Order and Heard are
+// then that machine's clock.
 type Ticket struct {
 	ID    ID
 	Order int64
 	Seen  int64
+	// Hold is for how long after Seen the ticket counts as present in the store, at least; 0: that is not known.
+	Hold  time.Duration
 	Epoch string
 	Fence int64
-	// Interval is the polling interval that the client was last advised; it
-	// decides how long the ticket counts as present. 0: 10 s.
+	// Heard is when a gateway last answered the visitor without the store, where that is later than Seen; see vouch. 0: never.
+	Heard int64
+	// Interval is the polling interval that the answer is about to advise, or that the last one advised; 0: 10 s.
 	Interval time.Duration
+	// Wait is the expected wait that the answer is about to show; 0: not known.
+	Wait time.Duration
 	// Client lets a repeated claim be told from a copied token.
 	Client Client
 	// Joined is when it was signed, in seconds of Redis's clock; it is the place of a ticket without an Order in a room that
@@ -66,7 +73,10 @@ type Ticket struct {
 }
 
 // Counted says whether the place was counted among its address's joins, or need not be: the store has confirmed it.
-func (t *Ticket) Counted() bool { return t.Epoch != "" && t.Epoch != neverHeard }
+func (t *Ticket) Counted() bool { return t.Epoch != "" }
+
+// lastHeard returns when the ticket's visitor was last answered, with the store or without.
+func (t *Ticket) lastHeard() int64 { return max(t.Order, t.Seen, t.Heard) }
 
 // Standing is the answer about a ticket.
 type Standing struct {

@@ -19,6 +19,8 @@ const admitMost = 5000
 func (r *Room) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
+	var last time.Time
+	var shown uint64 // calls of wakeIdle that the newest snapshot was built after
 	looked := func() { r.looked.Do(func() { close(r.first) }) }
 	defer looked()
 	for {
@@ -33,13 +35,30 @@ func (r *Room) loop(ctx context.Context) {
 			cancel()
 			return
 		case <-r.kick:
+			if early := soonest - time.Since(last); early > 0 { // those who kick meanwhile share the look
+				t.Reset(early)
+				continue
+			}
 		case <-t.C:
 		}
+		last = time.Now()
+		stirred, seq := r.stirred.Load(), r.Snapshot().Seq
 		if err := r.Tick(ctx); err != nil && ctx.Err() == nil {
 			r.failed(err)
 		}
 		looked()
-		t.Reset(r.pause())
+		if r.Snapshot().Seq != seq {
+			shown = stirred
+		}
+		pause := r.pause()
+		if shown != stirred { // too soon after another tick: the snapshot does not show who joined
+			pause = min(pause, r.c.o.Tick)
+		}
+		r.resting.Store(pause > r.c.o.Tick)
+		if pause > r.c.o.Tick && r.stirred.Load() != stirred {
+			r.wake() // the look may have been before somebody joined
+		}
+		t.Reset(pause)
 	}
 }
 
@@ -180,8 +199,13 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 	if lease != "" && r.lease.tight {
 		gap = 0 // until it is spent the bucket does not fill
 	}
-	args := make([]any, 0, 8+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.sayLot(have))
+	var reached int64
+	if r.down.Load() && r.anchor.Load() != nil {
+		reached = r.reached()
+	}
+	given := r.local.owed.Load()
+	args := make([]any, 0, 10+2*len(sent))
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.sayLot(have), reached, given)
 	for _, a := range sent {
 		args = append(args, a.second, a.count)
 	}
@@ -194,6 +218,7 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 		}
 		return false, err
 	}
+	r.local.owed.Add(-given)
 	if len(sent) > 0 {
 		for i := range sent {
 			sent[i].seq = h.seq
@@ -211,37 +236,36 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 			return false, err
 		}
 	}
-	n := r.timed(rest[1], &r.known.cursor, func(id ID, _ int64) {
-		if !r.Revoked(id) {
-			r.markRevoked(id)
+	n := r.timed(rest[1], 3, &r.known.cursor, func(id ID, end int64) {
+		if end == 0 || end > r.Now() {
+			r.markRevoked(id, end)
 		}
 	})
-	adj := r.knowledge().adj
 	now := r.c.mono()
-	r.timed(rest[2], &r.known.since, func(id ID, at int64) {
+	r.timed(rest[2], 3, &r.known.since, func(id ID, wall int64) {
 		if m, ok := r.memory.get(id, now); ok && m.standing.State != Waiting {
 			return
 		}
-		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: at - adj, Ticket: Ticket{ID: id}}, at: now, seenRoom: at})
+		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: wall, Ticket: Ticket{ID: id}}, at: now, seenAt: wall + h.time - h.wall})
 	})
 	return n == 1000, nil
 }
 
-// timed calls f for a list of ids and their room times, moves the cursor to the
-// last of these, and returns how many there were.
-func (r *Room) timed(list any, cursor *int64, f func(id ID, at int64)) int {
-	v, _ := list.([]any)
-	for i := 0; i+1 < len(v); i += 2 {
+// timed calls f for a list of groups, each an id, its room time and what else there is, with the last of these. It moves the
+// cursor to the newest time, and returns the number of groups.
+func (r *Room) timed(list any, size int, cursor *int64, f func(id ID, last int64)) int {
+	v := asList(list)
+	for i := 0; i+size <= len(v); i += size {
 		t, _ := strconv.ParseFloat(asString(v[i+1]), 64) // a score: an integer below 2^53
 		at := int64(t)
 		if id, ok := toID(asString(v[i])); ok {
-			f(id, at)
+			f(id, asInt(v[i+size-1]))
 		}
 		r.mu.Lock()
 		*cursor = max(*cursor, at)
 		r.mu.Unlock()
 	}
-	return len(v) / 2
+	return len(v) / size
 }
 
 // adopt takes a snapshot's text in.
@@ -277,10 +301,10 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 
 	r.mu.Lock()
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
-	r.known.adj, r.known.tick = k.adj, k.tick
+	r.known.gaps, r.known.reset = k.gaps, k.reset
 	r.mu.Unlock()
 	r.change(func(b *beyond) {
-		b.snap, b.recent = s, b.recent.after(s.RoomTime)
+		b.snap, b.recent = s, b.recent.after(s.Time)
 		b.told = slices.DeleteFunc(slices.Clone(b.told), func(t arrived) bool {
 			return t.seq <= s.Seq || s.Epoch != old.Epoch
 		})

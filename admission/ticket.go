@@ -19,19 +19,19 @@ type reply struct {
 }
 
 type enterQ struct {
-	kind   string // arrive, keyed, account, held, enrol, signed, charge
+	kind   string // arrive, keyed, find, account, held, enrol, signed, gather, charge
 	id     ID
 	client Client
-	grace  int64 // seconds
+	hold   time.Duration
 	t      Ticket
 	former []ID // of an account
 	proof  ID   // likewise; zero: none
 }
 
-// args is one of room_enter's groups of nine.
+// args is one of room_enter's groups of ten.
 func (q *enterQ) args(dst []any) []any {
 	if q.kind == "charge" {
-		return append(dst, q.kind, "", "", 0, 0, 0, "", 0, "")
+		return append(dst, q.kind, "", "", 0, 0, 0, "", 0, "", 0)
 	}
 	id := string(q.id[:])
 	for i := range q.former {
@@ -45,31 +45,18 @@ func (q *enterQ) args(dst []any) []any {
 	default:
 		order = string(q.proof[:])
 	}
-	return append(dst, q.kind, id, q.client.arg(), q.grace, order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address)
+	return append(dst, q.kind, id, q.client.arg(), int64(q.hold/time.Second), order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address, q.t.lastHeard())
 }
 
 type seenQ struct {
 	id     ID
 	client Client
-	grace  int64
+	hold   time.Duration
 }
 
 type claimQ struct {
 	id     ID
 	client Client
-}
-
-// neverHeard is the epoch in tokens of a gateway that never heard the store;
-// their order is microseconds to put behind the store's last tick.
-const neverHeard = "?"
-
-// grace is for how many seconds a ticket counts as present when it was heard of
-// now: max(30 s, 2 × interval + 10 s).
-func grace(interval time.Duration) int64 {
-	if interval <= 0 {
-		interval = 10 * time.Second
-	}
-	return max(30, int64((2*interval+10*time.Second+time.Second-1)/time.Second))
 }
 
 func (c Client) arg() string {
@@ -94,7 +81,7 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 
 // enterArgs are the groups of room_enter.
 func enterArgs(qs []enterQ) []any {
-	args := make([]any, 0, 9*len(qs))
+	args := make([]any, 0, 10*len(qs))
 	for i := range qs {
 		args = qs[i].args(args)
 	}
@@ -110,13 +97,13 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	var orders []int64
 	for i, a := range answers {
 		switch kind := qs[i].kind; {
-		case a.code != "W" && a.code != "S":
-		case kind == "arrive", kind == "keyed", kind == "account" && strings.HasPrefix(a.reason, "n"):
+		case a.code != "W" && a.code != codeSigned:
+		case kind == "arrive", (kind == "keyed" || kind == "account") && strings.HasPrefix(a.reason, "n"):
 			orders = append(orders, a.ord)
 		}
 	}
 	if len(orders) > 0 { // but for those that a newer snapshot holds by now
-		r.change(func(b *beyond) { b.recent = b.recent.with(orders).after(b.snap.RoomTime) })
+		r.change(func(b *beyond) { b.recent = b.recent.with(orders).after(b.snap.Time) })
 	}
 	return answers, err
 }
@@ -124,7 +111,7 @@ func (r *Room) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 func (r *Room) sendSeen(ctx context.Context, qs []seenQ) ([]reply, error) {
 	args := make([]any, 0, 3*len(qs))
 	for _, q := range qs {
-		args = append(args, string(q.id[:]), q.client.arg(), q.grace)
+		args = append(args, string(q.id[:]), q.client.arg(), int64(q.hold/time.Second))
 	}
 	return r.ask(ctx, "room_seen", args, len(qs))
 }
@@ -152,23 +139,24 @@ func (r *Room) ask(ctx context.Context, script string, args []any, n int) ([]rep
 	return replies(h, rest, n)
 }
 
-// standing turns a reply into the answer about t, and remembers it.
-func (r *Room) standing(t Ticket, a reply) Standing {
+// standing turns a reply into the answer about t, and remembers it. hold is what the store was asked to record for a ticket
+// that waits; near that the ticket is in the front, where each poll is checked whatever its token claims.
+func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standing {
 	s := Standing{Ticket: t, AdmittedAt: a.wall, Reason: a.reason}
 	switch a.code {
 	case "W":
 		s.State = Waiting
 		old := t
-		s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = a.ord, a.h.room, a.h.epoch, a.h.fence
-		s.Renewed = old.Order != a.ord || old.Epoch != a.h.epoch || old.Fence != a.h.fence ||
-			a.h.room-old.Seen > r.quarter().Microseconds()
+		s.Ticket.renew(&Ticket{Order: a.ord, Seen: a.h.time, Hold: hold, Epoch: a.h.epoch, Fence: a.h.fence})
+		s.Renewed = !near || old.Order != a.ord || old.Epoch != a.h.epoch || old.Fence != a.h.fence || old.Heard != 0 ||
+			a.h.time-old.Seen > r.quarter().Microseconds()
 		if !s.Renewed {
 			// The token in hand still says all that matters.
 			s.Ticket = old
 		}
 	case "P":
 		s.State, s.Renewed, s.Gathering = Waiting, true, true
-		s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = a.h.room, a.h.epoch, a.h.fence
+		s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence, s.Ticket.Heard = a.h.time, a.h.epoch, a.h.fence, 0
 	case "A":
 		s.State = Admitted
 	case "C":
@@ -184,13 +172,17 @@ func (r *Room) standing(t Ticket, a reply) Standing {
 	if first {
 		s.Reason = ""
 	}
-	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenRoom: a.h.room})
+	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: a.h.time, hold: hold})
 	s.First = first
 	return s
 }
 
-// codeTooMany is room_enter's answer that an address has too many places.
-const codeTooMany = "J"
+// Answers of room_enter that are no standing in the queue.
+const (
+	codeTooMany = "J" // an address has too many places
+	codeSigned  = "S" // the front is full: the order is the place until the first poll
+	codeUnknown = "U" // there is no place, and none was asked for
+)
 
 // refusedMemory is for how long a refused ticket is not asked about again.
 const refusedMemory = 10 * time.Second
@@ -218,7 +210,7 @@ func (r *Room) quarter() time.Duration { return r.config.Load().policy.Absence /
 // away a waiting ticket is answered as waiting (Offline).
 func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	snap := r.Snapshot()
-	if snap.Known && t.Epoch != neverHeard && t.Fence < snap.Fence {
+	if snap.Known && t.Fence > 0 && t.Fence < snap.Fence {
 		return Standing{State: Expired, Reason: ReasonReset, Ticket: t}, nil
 	}
 	if t.Order == 0 {
@@ -231,7 +223,7 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 // then the order of its enrolment.
 func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh bool) (Standing, error) {
 	near := fresh || r.inFront(snap, t.Order)
-	if !near && r.confirmed(snap, t) && !r.memory.settled(t.ID) {
+	if !near && r.present(snap, &t) && !r.memory.settled(t.ID) {
 		return Standing{State: Waiting, Ticket: t}, nil
 	}
 	presented, now := t, r.c.mono()
@@ -240,21 +232,23 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 			return Standing{State: Refused, Retry: wait, Ticket: t}, nil
 		}
 	}
-	if m, ok := r.memory.get(t.ID, now); ok {
+	m, ok := r.memory.get(t.ID, now)
+	if ok {
 		// It was confirmed before the opening, or has a place that was taken after it.
-		unplaced := m.standing.State == Waiting && (m.standing.Ticket.Order == 0 || fresh && 0 < t.Order && t.Order < m.standing.Ticket.Order)
+		unplaced := m.standing.State == Waiting && (m.standing.Ticket.Order == 0 ||
+			(fresh || r.earlier(t, now)) && 0 < t.Order && t.Order < m.standing.Ticket.Order)
 		if s, final := m.answer(t, now); final && !unplaced {
 			return s, nil
 		}
 		if m.standing.State == Waiting && !unplaced && m.standing.Ticket.Seen > t.Seen {
 			// A client that does not keep its renewed token costs no more.
-			k := m.standing.Ticket
-			t.Order, t.Seen, t.Epoch, t.Fence = k.Order, k.Seen, k.Epoch, k.Fence
+			t.renew(&m.standing.Ticket)
 			fresh = false
 		}
 	}
 	near = fresh || r.inFront(snap, t.Order)
-	if !near && r.confirmed(snap, t) {
+	// A ticket that was admitted may lie behind the front, when tickets ahead of it came back since.
+	if !near && r.present(snap, &t) && (!ok || m.standing.State == Waiting) {
 		return Standing{State: Waiting, Ticket: t, Renewed: t.Seen != presented.Seen}, nil
 	}
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
@@ -262,17 +256,18 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	}
 	var ans reply
 	var err error
+	hold := r.config.Load().policy.hold(t.Interval, t.Wait, near)
 	enrol := fresh || !snap.Known || t.Epoch != snap.Epoch
 	if !enrol {
 		lane := r.far
 		if near {
 			lane = r.near
 		}
-		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, grace: grace(t.Interval)})
+		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, hold: hold})
 		enrol = err == nil && ans.code == "U"
 	}
 	if enrol {
-		ans, err = r.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, grace: grace(t.Interval), t: t})
+		ans, err = r.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, hold: hold, t: t})
 	}
 	if errors.Is(err, ErrStore) {
 		return r.checkOffline(t), nil
@@ -286,10 +281,13 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 		r.sieve.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
 	}
+	if t.Epoch == "" && 0 < t.Order && t.Order < ans.ord {
+		r.sieve.block(earlierKey(t), now+int64(refusedMemory)) // a join limit has postponed it, or it is late
+	}
 	if fresh {
 		t.Order = 0 // of the token in hand
 	}
-	s := r.standing(t, ans)
+	s := r.standing(t, ans, hold, near)
 	s.Renewed = s.Renewed || s.Ticket.Seen != presented.Seen
 	if ans.code == "W" && !snap.Known {
 		r.wake()
@@ -297,14 +295,27 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	return s, nil
 }
 
+// earlier reports whether a ticket that was never enrolled may get its place by an order before the one that this gateway
+// remembers: its join was repeated, and another of its orders was enrolled first. The store is asked once in a while.
+func (r *Room) earlier(t Ticket, now int64) bool {
+	return t.Epoch == "" && r.sieve.blocked(earlierKey(t), now) == 0
+}
+
+func earlierKey(t Ticket) string { return "order" + string(t.ID[:]) }
+
 // Settled says whether a ticket may have been heard to wait no longer: admitted, here or elsewhere, or ended here. Where it
 // says so, Check knows. It asks and waits for nothing.
 func (r *Room) Settled(id ID) bool { return r.memory.settled(id) }
 
-// confirmed says whether the store has confirmed a ticket lately enough, so that nothing has to be asked as long as it is
-// not in the front.
+// confirmed says whether the store has confirmed a ticket that gathers for a lottery lately enough.
 func (r *Room) confirmed(s *Snapshot, t Ticket) bool {
-	return s.Known && t.Epoch == s.Epoch && r.Now()-t.Seen <= r.quarter().Microseconds()
+	return s.Known && t.Epoch == s.Epoch && s.age(r.Now(), t.Seen) <= r.quarter()
+}
+
+// present reports whether the store counts a ticket in line as present until the poll that is about to be advised, so that
+// nothing has to be asked as long as it is not in the front.
+func (r *Room) present(s *Snapshot, t *Ticket) bool {
+	return s.Known && t.Epoch == s.Epoch && t.covers(s.age(r.Now(), t.Seen))
 }
 
 // Claim turns an admitted ticket into a session. The State is Active for the
@@ -334,7 +345,7 @@ func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
 		r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), asked: true})
 		return s, ErrNotYet
 	}
-	return r.standing(t, ans), nil
+	return r.standing(t, ans, 0, false), nil
 }
 
 // claimed answers a claim without the store: one of a ticket far from the front, one that is repeated within a second, and
@@ -353,7 +364,7 @@ func (r *Room) claimed(t Ticket) (Standing, bool) {
 	case m.asked:
 		return Standing{State: Waiting, Ticket: t}, true
 	}
-	far := now-snap.ReadAt < int64(farAge) && !r.inFront(snap, t.Order) && r.confirmed(snap, t)
+	far := now-snap.ReadAt < int64(farAge) && !r.inFront(snap, t.Order) && r.present(snap, &t)
 	return Standing{State: Waiting, Ticket: t}, far
 }
 
@@ -369,7 +380,9 @@ func (r *Room) waitingAt(t Ticket, a reply) Standing {
 	return Standing{State: Waiting, Ticket: t}
 }
 
-// Leave gives a place (or an unclaimed admission) back.
+// Leave gives a place (or an unclaimed admission) back. The store keeps nothing of a ticket that it does not hold, as one
+// behind the front before its first poll: this gateway answers that it has left for as long as it remembers, and any other
+// enrols it if it is polled with.
 func (r *Room) Leave(ctx context.Context, t Ticket) error {
 	gathered := ""
 	if t.Order == 0 && t.Counted() {
@@ -404,8 +417,10 @@ func (r *Room) out(ctx context.Context, who, reason string, id ID, gathered stri
 	if reason == ReasonRemoved {
 		state = Expired
 	}
-	r.memory.put(id, remembered{standing: Standing{State: state, Reason: reason, Ticket: Ticket{ID: id}}, at: r.c.mono()})
-	return len(rest) > 0 && asInt(rest[0]) > 0, nil
+	found = len(rest) > 0 && asInt(rest[0]) > 0
+	bare := !found && reason == ReasonLeft
+	r.memory.put(id, remembered{standing: Standing{State: state, Reason: reason, Ticket: Ticket{ID: id}}, at: r.c.mono(), bare: bare})
+	return found, nil
 }
 
 // Charge takes one unit of the limiter for a request that gets no session (a

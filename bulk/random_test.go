@@ -11,11 +11,13 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // TestRandomLife lets engines come, go, shrink and grow while groups are submitted, paused, cancelled and changed and the store
 // halts; then everything comes to its end: each job has one outcome, each result counts them, and the audit is clean.
 func TestRandomLife(t *testing.T) {
+	short.Skip(t, "runs for long")
 	t.Parallel()
 	rounds := 4
 	if testing.Short() {

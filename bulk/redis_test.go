@@ -14,6 +14,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // patience bounds every wait; it only decides how long a failure takes.
@@ -248,6 +249,7 @@ func TestClassicPipeline(t *testing.T) {
 
 // TestRatesHold: no more jobs start in a second than the rate and its burst allow, while engines come and go.
 func TestRatesHold(t *testing.T) {
+	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const rate, burst = 100, 10
 	s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(s *store.Settings) { s.Global, s.Burst = rate, burst })

@@ -30,12 +30,19 @@ type Input struct {
 	// Totals since the room began, by which it is seen who leaves. Where they fall, as in a store that lost its data, counting
 	// begins anew; all 0: nobody is seen to leave.
 	Came     int64 // tickets put into the line
-	Gone     int64 // tickets that left it at its head: admitted, or not heard of there
+	Gone     int64 // tickets that left it at its head: admitted, or absent there
 	Admitted int64 // admissions, those let in at once included
 
-	// Head is the order of the first in line, µs of room time; 0: nobody waits. Ahead tells how many of the line have a
-	// smaller order. They let a Predictor follow places to the head; without Ahead it learns nothing of its errors.
+	// Heads are the tickets that the head of the line reached lately; nil: none. OrderAt returns the order of the ticket with
+	// that many ahead; without it the line is taken to have come evenly since Head.
+	Heads   []Head
+	OrderAt func(ahead int64) int64
+
+	// Head is the order of the first in line, µs; 0: nobody waits. Tail is that of somebody who joins now; 0: Now. Ahead returns
+	// how many of the line have a smaller order. They let a Predictor follow places to the head; without Ahead it learns nothing
+	// of its errors.
 	Head  int64
+	Tail  int64
 	Ahead func(order int64) int64
 
 	hours *Weights // learnt by a Predictor; nil: none

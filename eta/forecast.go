@@ -5,11 +5,12 @@ import "math"
 // Forecast is what is expected of one room's line from one moment on. It is immutable.
 type Forecast struct {
 	known      bool
-	rate       float64   // admissions per second that are expected now
-	dispersion float64   // variance over mean of the number admitted in a long time; 1 for a Poisson process
-	spread     float64   // relative standard deviation of rate
-	hold       float64   // s until anybody is admitted
-	absent     float64   // share of those who come to the head of the line and are not there
+	rate       float64 // admissions per second that are expected now
+	dispersion float64 // variance over mean of the number admitted in a long time; 1 for a Poisson process
+	spread     float64 // relative standard deviation of rate
+	hold       float64 // s until anybody is admitted
+	absent     float64 // share of those who came to the head of the line lately and were not there
+	turnout    turnout
 	leaving    float64   // of those in line, the share that leaves in a second
 	course     []stretch // how the rate goes on; empty: as it is
 	knots      []knot    // corrections and ranges by seconds, ascending; empty: none
@@ -34,7 +35,7 @@ func (f *Forecast) Rate() float64 {
 	return f.rate
 }
 
-// Absent is the share of the line that is expected to be gone when it comes to the head, and Leaving the share of the line
+// Absent is the share of those who came to the head of the line lately and were not there, and Leaving the share of the line
 // that leaves it in a second.
 func (f *Forecast) Absent() float64 { return f.absent }
 
@@ -55,10 +56,10 @@ const quantile = 1.2816
 // At estimates the wait of a visitor with that many people ahead; 0 is the next to be admitted. All three figures grow
 // with ahead. A nil forecast knows nothing.
 //
-// The line is a fluid: with n = ahead+1 people before and including the visitor, a share a of whom is not there when
-// their turn comes, each of whom leaves with hazard θ, and admissions at rate r,
+// The line is a fluid: with n people before and including the visitor who will be present when their turn comes (see
+// turnout), each of whom leaves with hazard θ, and admissions at rate r,
 //
-//	dn/dt = −r/(1−a) − θn,   so that   T = ln(1 + θn(1−a)/r)/θ,   and n(1−a)/r where nobody leaves
+//	dn/dt = −r − θn,   so that   T = ln(1 + θn/r)/θ,   and n/r where nobody leaves
 //
 // (the fluid limit of a queue with impatient customers: O. Garnett, A. Mandelbaum, M. Reiman, Designing a Call Center with
 // Impatient Customers, 2002, §4). Where r is expected to change, the same is done stretch by stretch.
@@ -76,7 +77,7 @@ func (f *Forecast) At(ahead int64) Estimate {
 	if f == nil || !f.known {
 		return Estimate{}
 	}
-	k := float64(max(ahead, 0)) + 1
+	k := f.turnout.of(float64(max(ahead, 0)) + 1)
 	seconds := f.seconds(k)
 	if math.IsInf(seconds, 1) { // nobody is admitted any more before that
 		return Estimate{}
@@ -92,7 +93,7 @@ func (f *Forecast) factor(seconds float64) float64 {
 	return 1 + quantile*math.Sqrt(f.dispersion/(f.rate*seconds)+f.spread*f.spread)
 }
 
-// seconds until n people have left the line.
+// seconds until n people who are present have left the line.
 func (f *Forecast) seconds(n float64) float64 {
 	if len(f.course) == 0 {
 		return f.hold + f.through(n, f.rate)
@@ -117,21 +118,19 @@ func (f *Forecast) through(n, rate float64) float64 {
 	if rate < leastRate {
 		return math.Inf(1)
 	}
-	speed := rate / (1 - f.absent)
-	if x := f.leaving * n / speed; x > 1e-6 {
+	if x := f.leaving * n / rate; x > 1e-6 {
 		return math.Log1p(x) / f.leaving
 	}
-	return n / speed
+	return n / rate
 }
 
 // left is how many of n are left after a time at one rate.
 func (f *Forecast) left(n, rate, seconds float64) float64 {
-	speed := rate / (1 - f.absent)
 	if x := f.leaving * seconds; x > 1e-9 {
 		stay := math.Exp(-x)
-		return max(0, n*stay-speed/f.leaving*(1-stay))
+		return max(0, n*stay-rate/f.leaving*(1-stay))
 	}
-	return max(0, n-speed*seconds)
+	return max(0, n-rate*seconds)
 }
 
 // corrected reads the knots off, in straight lines between them and in proportion beyond.

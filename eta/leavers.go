@@ -3,53 +3,40 @@ package eta
 import "math"
 
 const (
-	leaveTime  = 300.0 // s: time constant over which it is learnt who leaves
-	leaveFew   = 20.0  // people; fewer prove little
-	mostAbsent = 0.95  // of those who come to the head
+	leaveTime = 300.0 // s: time constant over which it is learnt who leaves
+	leaveFew  = 20.0  // people; fewer prove little
 )
 
-// leavers counts who leaves the line without being admitted, fading with leaveTime. At the head of the line those are found
-// out who went without a word; elsewhere they gave their place up, or were not heard of for too long.
+// leavers counts who leaves the line elsewhere than at its head, fading with leaveTime: those who gave their place up, or were
+// not heard of for too long.
 type leavers struct {
-	came, gone, admitted, waiting int64 // totals at the last forecast
-	heads                         float64
-	let                           float64 // of heads: admitted
-	others                        float64 // left elsewhere
-	exposure                      float64 // people × s in line
+	came, gone, waiting int64   // totals at the last forecast
+	others              float64 // left elsewhere
+	exposure            float64 // people × s in line
 }
 
 // after is l after another look at the room.
 func (l leavers) after(in *Input, elapsed float64) leavers {
-	next := leavers{came: in.Came, gone: in.Gone, admitted: in.Admitted, waiting: max(in.Waiting, 0)}
-	heads, let := float64(in.Gone-l.gone), float64(in.Admitted-l.admitted)
+	next := leavers{came: in.Came, gone: in.Gone, waiting: max(in.Waiting, 0)}
+	heads := float64(in.Gone - l.gone)
 	others := float64(in.Came-l.came) - heads - float64(next.waiting-l.waiting)
 	switch {
-	case elapsed == 0 || in.Came < l.came || heads < 0 || let < 0:
+	case elapsed == 0 || in.Came < l.came || heads < 0:
 		return next // the beginning, or another one
 	case others > leaveFew && others > float64(l.waiting)/2:
 		return next // the line was emptied by hand
 	}
 	fade := math.Exp(-elapsed / leaveTime)
-	next.heads, next.let = l.heads*fade, l.let*fade
-	next.others, next.exposure = l.others*fade, l.exposure*fade+float64(next.waiting)*elapsed
-	if l.waiting > 0 { // else those who were let in never stood in line
-		next.heads += heads
-		next.let += min(let, heads)
-	}
-	next.others += max(0, others)
+	next.others, next.exposure = l.others*fade+max(0, others), l.exposure*fade+float64(next.waiting)*elapsed
 	return next
 }
 
-// shares gives the share of those who come to the head that is not there, and the share of the line that leaves in a second.
-// What few people did counts little.
-func (l *leavers) shares() (absent, leaving float64) {
-	if l.heads > 0 {
-		absent = min((l.heads-l.let)/l.heads*min(1, l.heads/leaveFew), mostAbsent)
+// hazard is the share of the line that leaves in a second. What few people did counts little.
+func (l *leavers) hazard() float64 {
+	if l.exposure == 0 {
+		return 0
 	}
-	if l.exposure > 0 {
-		leaving = l.others / l.exposure * min(1, l.others/leaveFew)
-	}
-	return absent, leaving
+	return l.others / l.exposure * min(1, l.others/leaveFew)
 }
 
 const (

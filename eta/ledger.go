@@ -1,6 +1,7 @@
 package eta
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -183,12 +184,13 @@ func (l *ledger) promise(in *Input, f *Forecast) {
 			t.next = math.Inf(-1)
 		}
 	}
-	tail := f.At(in.Ahead(in.Now) - 1)
+	order := cmp.Or(in.Tail, in.Now)
+	tail := f.At(in.Ahead(order) - 1)
 	if in.Waiting < 1 || !tail.Known || tail.Seconds < leastTraced || len(l.tracers) >= mostTracers {
 		return
 	}
 	if apart := min(max(tail.Seconds/(mostTracers/2), 1), 60); float64(in.Now-l.made)/1e6 >= apart {
-		t := tracer{order: in.Now, due: math.MaxInt64}
+		t := tracer{order: order, due: math.MaxInt64}
 		l.note(&t, in.Now, tail)
 		l.tracers = append(l.tracers, t)
 		l.made = in.Now

@@ -38,6 +38,17 @@ func rateOf(secondsPerPlace float64, in *Input) float64 {
 // forecast is what all estimators have in common: who leaves, what stands still, what the policy will do, and that figures
 // do not jump.
 func forecast(s source, prev *Forecast, in Input) *Forecast {
+	f := expect(s, prev, in)
+	var p presence
+	p.learn(in.Heads)
+	if f.absent = p.absent; f.known {
+		f.turnout.foresee(f, &p, &in)
+	}
+	return f
+}
+
+// expect forecasts the flow.
+func expect(s source, prev *Forecast, in Input) *Forecast {
 	if !(in.Rate >= leastRate) || math.IsInf(in.Rate, 0) {
 		in.Rate = 0
 	}
@@ -56,7 +67,7 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 		f.memory.leavers = old.leavers.after(&in, elapsed)
 		f.memory.churn = old.churn.after(&in, elapsed)
 	}
-	f.absent, f.leaving = f.memory.leavers.shares()
+	f.leaving = f.memory.leavers.hazard()
 	f.memory.full = old.full.after(&in, prev == nil, f.memory.churn.hazard())
 	in.full = f.memory.full
 	if f.memory.cohorts = old.cohorts; prev == nil || elapsed > 0 {

@@ -8,20 +8,25 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
-// accessLog writes a line for each request, or for a share of them. Lines are collected and written once a second.
+// accessLog writes a line for each request, or for a share of them. Lines are collected and written once a second. The
+// lock is held only to copy a finished line.
 type accessLog struct {
+	to  atomic.Pointer[Access] // nil: none
 	mu  sync.Mutex
 	out *bufio.Writer // nil: none
-	to  Access
-	buf []byte
 }
 
 const (
 	accessBuffer = 64 << 10
 	accessFlush  = time.Second
+	// maxLogged is how many bytes of a field are logged. The rest is cut off before the field is searched for secrets.
+	maxLogged = 2 << 10
+	cutMark   = "..."
 )
 
 func (l *accessLog) set(a Access) {
@@ -30,9 +35,11 @@ func (l *accessLog) set(a Access) {
 	if l.out != nil {
 		l.out.Flush()
 	}
-	l.to, l.out = a, nil
+	l.out = nil
+	l.to.Store(nil)
 	if a.Output != nil {
 		l.out = bufio.NewWriterSize(a.Output, accessBuffer)
+		l.to.Store(&a)
 	}
 }
 
@@ -72,139 +79,200 @@ type entry struct {
 	outcome        string
 	status         int
 	bytes          int64
+	field          []byte // memory for one of them
 }
 
+// lineBuffer is the memory of a line while it is composed.
+type lineBuffer struct{ line, field []byte }
+
+var lineBuffers = sync.Pool{New: func() any { return &lineBuffer{} }}
+
 func (l *accessLog) write(e *entry) {
+	buffer := lineBuffers.Get().(*lineBuffer)
+	defer lineBuffers.Put(buffer)
+	if line := l.line(e, buffer); len(line) > 0 {
+		l.append(line)
+	}
+}
+
+// line returns the line of a request, empty where the request is not logged. It is valid as long as the buffer is.
+func (l *accessLog) line(e *entry, buffer *lineBuffer) []byte {
+	to := l.to.Load()
+	if to == nil || to.Sample < 1 && rand.Float64() >= to.Sample {
+		return nil
+	}
+	e.field = buffer.field
+	if to.Combined {
+		buffer.line = e.appendCombined(buffer.line[:0], to.Prefix)
+	} else {
+		buffer.line = e.appendJSON(buffer.line[:0], to.Prefix)
+	}
+	buffer.field = e.field
+	return buffer.line
+}
+
+// append copies a finished line to what is written next.
+func (l *accessLog) append(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.out == nil || l.to.Sample < 1 && rand.Float64() >= l.to.Sample {
+	if l.out == nil {
 		return
 	}
-	if l.to.Combined {
-		l.buf = e.appendCombined(l.buf[:0], l.to.Prefix)
-	} else {
-		l.buf = e.appendJSON(l.buf[:0], l.to.Prefix)
+	if len(line) > l.out.Available() {
+		l.out.Flush() // whole lines only: other log output could come between two parts of one
 	}
-	if len(l.buf) > l.out.Available() {
-		l.out.Flush() // whole lines only: what others log would come between two parts of one
+	l.out.Write(line) //nolint:errcheck // the log cannot report its own failure
+}
+
+// cut returns at most maxLogged bytes of a field; where something is missing the mark stands at the end.
+func (e *entry) cut(value []byte) []byte {
+	if len(value) <= maxLogged {
+		return value
 	}
-	l.out.Write(l.buf) //nolint:errcheck // the log cannot tell of itself
+	e.field = append(append(e.field[:0], value[:maxLogged]...), cutMark...)
+	return e.field
+}
+
+// redacted returns at most maxLogged bytes of a target without its secrets.
+func (e *entry) redacted(target []byte) []byte {
+	e.field = appendRedacted(e.field[:0], target[:min(len(target), maxLogged)])
+	if len(target) > maxLogged {
+		e.field = append(e.field, cutMark...)
+	}
+	return e.field
 }
 
 func (e *entry) appendJSON(b []byte, prefix bool) []byte {
 	field := func(name string, value []byte) {
 		b = append(append(append(b, `,"`...), name...), `":`...)
-		b = appendString(b, string(value))
+		b = appendString(b, unsafe.String(unsafe.SliceData(value), len(value)))
 	}
 	b = appendTime(append(b, `{"time":`...), e.at.UnixMicro())
 	b = append(b, `,"msg":"access","ip":"`...)
-	b = append(append(b, logAddr(e.addr, prefix)...), '"')
+	b = append(appendLogAddr(b, e.addr, prefix), '"')
 	field("method", e.method)
-	field("host", e.host)
-	field("target", redact(e.target))
+	field("host", e.cut(e.host))
+	field("target", e.redacted(e.target))
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(e.status), 10)
 	b = strconv.AppendInt(append(b, `,"bytes":`...), e.bytes, 10)
 	b = strconv.AppendFloat(append(b, `,"seconds":`...), e.took.Seconds(), 'f', 6, 64)
 	if e.room != "" {
-		field("room", []byte(e.room))
+		b = appendString(append(b, `,"room":`...), e.room)
 	}
-	field("outcome", []byte(e.outcome))
-	field("user_agent", e.agent)
+	b = appendString(append(b, `,"outcome":`...), e.outcome)
+	field("user_agent", e.cut(e.agent))
 	if len(e.referer) > 0 {
-		field("referer", redact(e.referer))
+		field("referer", e.redacted(e.referer))
 	}
 	return append(b, "}\n"...)
 }
 
 func (e *entry) appendCombined(b []byte, prefix bool) []byte {
-	quoted := func(parts ...[]byte) {
-		b = append(b, '"')
-		for i, part := range parts {
-			if i > 0 {
-				b = append(b, ' ')
-			}
-			for _, c := range part {
-				if c < ' ' || c > '~' || c == '"' || c == '\\' {
-					const hex = "0123456789abcdef"
-					b = append(b, '\\', 'x', hex[c>>4], hex[c&15])
-					continue
-				}
-				b = append(b, c)
-			}
-		}
-		b = append(b, '"')
-	}
-	orDash := func(v []byte) []byte {
-		if len(v) == 0 {
-			return []byte("-")
-		}
-		return v
-	}
-	b = append(b, logAddr(e.addr, prefix)...)
-	b = append(e.at.UTC().AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700"), "] "...)
+	b = appendLogAddr(b, e.addr, prefix)
+	b = append(e.at.UTC().AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700"), `] "`...)
 	if len(e.target) > 0 {
-		quoted(e.method, redact(e.target), []byte(e.proto))
+		b = append(appendEscaped(b, e.method), ' ')
+		b = append(appendEscaped(b, e.redacted(e.target)), ' ')
+		b = append(b, e.proto...)
 	} else {
-		quoted([]byte("-")) // a header that was not let in
+		b = append(b, '-') // a header that was not let in
 	}
-	b = strconv.AppendInt(append(b, ' '), int64(e.status), 10)
-	b = append(strconv.AppendInt(append(b, ' '), e.bytes, 10), ' ')
-	quoted(orDash(redact(e.referer)))
-	b = append(b, ' ')
-	quoted(orDash(e.agent))
-	return append(b, '\n')
+	b = strconv.AppendInt(append(b, `" `...), int64(e.status), 10)
+	b = append(strconv.AppendInt(append(b, ' '), e.bytes, 10), ` "`...)
+	b = appendEscapedOrDash(b, e.redacted(e.referer))
+	b = append(b, `" "`...)
+	b = appendEscapedOrDash(b, e.cut(e.agent))
+	return append(b, "\"\n"...)
 }
 
-// secretNames are parts of parameters' names whose values are not logged.
-var secretNames = []string{"token", "pass", "secret", "key", "auth", "sig", "session", "code", "ticket", "jwt", "cred", "email"}
-
-// redact replaces the values of a target's parameters that look like secrets. It copies only where it has to.
-func redact(target []byte) []byte {
-	i := bytes.IndexByte(target, '?')
-	if i < 0 {
-		return redactPath(target)
+// appendEscaped appends a field of the combined format, in which everything but printable ASCII is escaped.
+func appendEscaped(b, field []byte) []byte {
+	for _, c := range field {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			const hex = "0123456789abcdef"
+			b = append(b, '\\', 'x', hex[c>>4], hex[c&15])
+			continue
+		}
+		b = append(b, c)
 	}
-	out := append([]byte{}, redactPath(target[:i])...)
-	sep := byte('?')
-	for pair := range bytes.SplitSeq(target[i+1:], []byte("&")) {
-		name, value, ok := bytes.Cut(pair, []byte("="))
-		out = append(append(out, sep), name...)
-		sep = '&'
+	return b
+}
+
+func appendEscapedOrDash(b, field []byte) []byte {
+	if len(field) == 0 {
+		return append(b, '-')
+	}
+	return appendEscaped(b, field)
+}
+
+// appendLogAddr appends the visitor's address as the log may have it.
+func appendLogAddr(b []byte, a netip.Addr, prefix bool) []byte {
+	switch {
+	case !a.IsValid():
+		return append(b, '-')
+	case prefix:
+		return network(a).AppendTo(b)
+	}
+	return a.AppendTo(b)
+}
+
+// secretNames are parts of parameters' names whose values are not logged, by their first letter.
+var secretNames = func() (t [256][]string) {
+	for _, s := range []string{"token", "pass", "secret", "key", "auth", "sig", "session", "code", "ticket", "jwt", "cred", "email"} {
+		t[s[0]] = append(t[s[0]], s)
+		t[s[0]-'a'+'A'] = t[s[0]]
+	}
+	return
+}()
+
+// appendRedacted appends a target without the values of those parameters that look like secrets.
+func appendRedacted(dst, target []byte) []byte {
+	path, query, ok := bytes.Cut(target, []byte("?"))
+	dst = appendRedactedPath(dst, path)
+	for sep := byte('?'); ok; sep = '&' {
+		var pair []byte
+		pair, query, ok = bytes.Cut(query, []byte("&"))
+		name, value, valued := bytes.Cut(pair, []byte("="))
+		dst = append(append(dst, sep), name...)
 		switch {
-		case !ok:
+		case !valued:
 		case secretName(name) || looksSigned(value):
-			out = append(out, "=***"...)
+			dst = append(dst, "=***"...)
 		default:
-			out = append(append(out, '='), value...)
+			dst = append(append(dst, '='), value...)
 		}
 	}
-	return out
+	return dst
 }
 
-func redactPath(path []byte) []byte {
-	if !bytes.Contains(path, []byte("eyJ")) {
-		return path
-	}
-	parts := bytes.Split(path, []byte("/"))
-	for i, part := range parts {
+func appendRedactedPath(dst, path []byte) []byte {
+	for more := true; more; {
+		var part []byte
+		part, path, more = bytes.Cut(path, []byte("/"))
 		if looksSigned(part) {
-			parts[i] = []byte("***")
+			part = []byte("***")
+		}
+		dst = append(dst, part...)
+		if more {
+			dst = append(dst, '/')
 		}
 	}
-	return bytes.Join(parts, []byte("/"))
+	return dst
 }
 
+// secretName reports whether a name has one of secretNames in it, in any case.
 func secretName(name []byte) bool {
-	lower := bytes.ToLower(name)
-	for _, s := range secretNames {
-		if bytes.Contains(lower, []byte(s)) {
-			return true
+	for i, c := range name {
+		for _, s := range secretNames[c] {
+			if len(name)-i >= len(s) && equalFold(name[i:i+len(s)], s) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// looksSigned tells a JWT.
+// looksSigned reports whether a value begins like a JWT.
 func looksSigned(value []byte) bool {
-	return bytes.HasPrefix(value, []byte("eyJ")) && bytes.Count(value, []byte(".")) >= 1
+	return bytes.HasPrefix(value, []byte("eyJ")) && bytes.IndexByte(value, '.') >= 0
 }

@@ -84,7 +84,11 @@ func (v *visit) named(name []byte) account {
 	return a
 }
 
-// siteTokens are the JWTs of the site's own that a request carries, at most as many as are looked at of one cookie.
+// siteTokensMost is how many JWTs of a request are checked: a signature costs more than the rest of a request, for whoever sends one.
+const siteTokensMost = 2
+
+// siteTokens returns the JWTs of the site's own that a request carries: that of Authorization, then the cookies in their order, in all
+// siteTokensMost.
 func (v *visit) siteTokens(i *identified) [][]byte {
 	var list [][]byte
 	if raw := bearer(v.req); len(raw) > 0 && !token.Ours(raw) {
@@ -95,8 +99,11 @@ func (v *visit) siteTokens(i *identified) [][]byte {
 	}
 	for _, line := range v.req.PeekAll("cookie") {
 		for pair := range bytes.SplitSeq(line, []byte(";")) {
+			if len(list) == siteTokensMost {
+				return list
+			}
 			name, value, _ := bytes.Cut(trimBlanks(pair), []byte("="))
-			if string(name) == i.JWTCookie && len(value) > 0 && len(list) <= sameName {
+			if string(name) == i.JWTCookie && len(value) > 0 {
 				list = append(list, bytes.Trim(value, `"`))
 			}
 		}
@@ -216,7 +223,7 @@ func (v *visit) adopt(w *token.Waiting) {
 	if v.account.state != accountKnown || w.Account {
 		return
 	}
-	old, err := v.room.line.Check(v.g.life, v.ticket(w, 0))
+	old, err := v.room.line.Check(v.g.life, v.ticket(w, 0, wait{}))
 	if err != nil || old.State != admission.Waiting || old.Offline {
 		return
 	}
@@ -244,40 +251,24 @@ func (v *visit) same(s *admission.Standing) {
 	}
 }
 
-// accountHeaders tells the headers in which the rooms' accounts stand, in any spelling that an origin could take for them.
-func accountHeaders(rooms []*room) func(name []byte) bool {
-	var names []string
+// accountHeaders returns the names of the headers that name the rooms' accounts, in lower case.
+func accountHeaders(rooms []*room) (names []string) {
 	for _, r := range rooms {
 		if name := strings.ToLower(r.options.Identity.Header); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	if names == nil {
+	return names
+}
+
+// anySpelling returns a function that reports whether an origin could take a header for one of names, but for those that
+// are spelled as one of but. Both lists are in lower case. It returns nil without names.
+func anySpelling(names, but []string) func(name []byte) bool {
+	if len(names) == 0 {
 		return nil
 	}
 	return func(name []byte) bool {
-		for _, n := range names {
-			if imitates(name, n) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(names, func(n string) bool { return proxy.IsAlias(name, n) }) &&
+			!slices.ContainsFunc(but, func(n string) bool { return equalFold(name, n) })
 	}
-}
-
-// imitates tells whether a program that takes an underscore for a dash, as CGI does, reads one name as the other. want is
-// in lower case.
-func imitates(name []byte, want string) bool {
-	if len(name) != len(want) {
-		return false
-	}
-	for i, c := range name {
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if w := want[i]; c != w && !(c == '_' && w == '-' || c == '-' && w == '_') {
-			return false
-		}
-	}
-	return true
 }

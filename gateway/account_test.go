@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -196,14 +197,20 @@ X-Waiting-Room: rejected
 func TestForgedAccount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%q %q %q", r.Header["X-Account"], r.Header["X_account"], r.Header["X-Account-Kind"])
+		named := []string{}
+		for name, values := range r.Header {
+			if proxy.IsAlias([]byte(strings.ToLower(name)), "x-account") {
+				named = append(named, values...)
+			}
+		}
+		fmt.Fprintf(w, "%q %q", named, r.Header["X-Account-Kind"])
 	})
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)},
 		Rooms:   []Room{members(policy(0)), {ID: "open", Paths: []string{"/open"}, Policy: policy(5)}},
 	})
 	b.call(tickets, as("ann")).code(t, 401)
-	if a := b.call("GET /open", as("ann"), "x_account: ann", "X-Account-Kind: free", asJSON).code(t, 200); a.body != `[] [] ["free"]` {
+	if a := b.call("GET /open", as("ann"), "x_account: ann", "X.Account: ann", "x~account: ann", "X-Account-Kind: free", asJSON).code(t, 200); a.body != `[] ["free"]` {
 		t.Errorf("the site is told %s", a.body)
 	}
 	o := b.o
@@ -211,7 +218,7 @@ func TestForgedAccount(t *testing.T) {
 	if err := b.Reload(o); err != nil {
 		t.Fatal(err)
 	}
-	if a := b.call("GET /open", as("ann"), asJSON).code(t, 200); a.body != `["ann"] [] []` {
+	if a := b.call("GET /open", as("ann"), "x_account: eve", "X.Account: eve", asJSON).code(t, 200); a.body != `["ann"] []` {
 		t.Errorf("behind a trusted proxy the site is told %s", a.body)
 	}
 }
@@ -490,5 +497,24 @@ func TestKeysThatAreNotTakenAreForgotten(t *testing.T) {
 	}
 	if k := g.state.Load().keys["http://127.0.0.1:1/second"]; k.life.Err() != nil {
 		t.Error("a configuration that was refused has ended the keys in force")
+	}
+}
+
+// However many JWTs a request carries, two are checked: Authorization's, then the cookies as they come.
+func TestSiteTokens_AtMostTwo(t *testing.T) {
+	i := &identified{Identity: Identity{JWTCookie: "s"}}
+	for _, row := range []struct {
+		fields [][2]string
+		want   string
+	}{
+		{[][2]string{{"Cookie", "s=1; t=2; s=3; s=4; s=5; s=6"}}, "1 3"},
+		{[][2]string{{"Cookie", "s=1; s=2; s=3"}, {"Cookie", "s=4"}, {"Authorization", "Bearer a"}}, "a 1"},
+		{[][2]string{{"Cookie", "t=1; s="}, {"Cookie", `s="4"`}}, "4"},
+		{nil, ""},
+	} {
+		v := &visit{req: request(t, "GET", "192.0.2.1", row.fields...)}
+		if got := string(bytes.Join(v.siteTokens(i), []byte(" "))); got != row.want {
+			t.Errorf("%q: %q are checked, want %q", row.fields, got, row.want)
+		}
 	}
 }

@@ -28,7 +28,7 @@ func plainOrigin(t testing.TB) string {
 			}
 			go func() {
 				defer c.Close()
-				in := make([]byte, 8<<10)
+				in := make([]byte, 32<<10)
 				out := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok")
 				for n := 0; ; {
 					m, err := c.Read(in[n:])

@@ -63,7 +63,7 @@ func (v *visit) fitsWaiting(w *token.Waiting) bool {
 	}
 	absence := v.room.line.Snapshot().Policy.Absence
 	if now := v.room.line.Now(); w.Seen > 0 && now > 0 {
-		return now-w.Seen <= absence.Microseconds()
+		return now-max(w.Seen, w.Heard) <= absence.Microseconds()
 	}
 	return v.now/1e6-w.IssuedAt <= int64(absence.Seconds())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -24,6 +25,7 @@ func boundTo(t testing.TB, bind string) *bench {
 
 // A copied token is worth nothing on another network or in another browser: 401 for a poll, a new place for a page.
 func TestACopiedTokenIsBound(t *testing.T) {
+	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	for _, row := range []struct {
 		bind             string
@@ -134,7 +136,7 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 	}
 	st := *b.state.Load()
 	st.options.Bind = bind
-	v := &visit{g: b.Gateway, state: &st, req: q, peer: peerOf(q, loopback())}
+	v := &visit{g: b.Gateway, state: &st, req: q, peer: peerOf(q, loopback(), forwardedFor)}
 	now := time.Now().Unix()
 	p := token.Pass{ID: randomID(), Session: sid, Room: "sale", IssuedAt: now, Expires: now + 300, Bind: string(v.bind())}
 	return string(testRing(t).AppendPass(nil, &p))

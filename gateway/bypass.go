@@ -1,9 +1,10 @@
 package gateway
 
 import (
+	"bytes"
+	"crypto/subtle"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ type bypassRule struct {
 	paths   *paths
 	methods []string
 	ips     []netip.Prefix
-	agents  *regexp.Regexp
+	agents  [][]byte // in lower case
 	headers []headerRule
 }
 
@@ -46,11 +47,9 @@ func newBypass(rules []Bypass, r *room) ([]bypassRule, error) {
 			rule.methods = append(rule.methods, strings.ToUpper(m))
 		}
 		if len(b.UserAgents) > 0 {
-			var quoted []string
-			for _, ua := range b.UserAgents {
-				quoted = append(quoted, regexp.QuoteMeta(ua))
+			for _, part := range b.UserAgents {
+				rule.agents = append(rule.agents, fold([]byte(part), 0))
 			}
-			rule.agents = regexp.MustCompile("(?i)" + strings.Join(quoted, "|"))
 		}
 		for name, value := range b.Headers {
 			rule.headers = append(rule.headers, headerRule{strings.ToLower(name), value})
@@ -64,40 +63,54 @@ func newBypass(rules []Bypass, r *room) ([]bypassRule, error) {
 	return out, nil
 }
 
-// fits tells whether a request may go on without a pass. Every reading of its path has to fit, so that a spelling that
-// servers read in different ways opens nothing.
-func (b *bypassRule) fits(q *proxy.Request, path []byte, addr netip.Addr) bool {
-	if b.methods != nil && !slices.Contains(b.methods, string(q.Method())) {
+// fits reports whether a request may go on without a pass. Every reading of its path has to fit, so that a spelling that
+// servers read in different ways opens nothing; nor does a method that the site may take for another.
+func (b *bypassRule) fits(q *proxy.Request, path *readings, addr netip.Addr) bool {
+	if b.methods != nil && (!slices.Contains(b.methods, string(q.Method())) || overridesMethod(q)) {
 		return false
 	}
 	if b.ips != nil && !contains(b.ips, addr) {
 		return false
 	}
-	if b.agents != nil && !b.agents.Match(q.Peek("user-agent")) {
+	if b.agents != nil && !b.fitsAgent(q.Peek("user-agent")) {
 		return false
 	}
 	for _, want := range b.headers {
 		got := q.Peek(want.name)
-		if got == nil || want.value != "" && string(got) != want.value {
-			return false
+		if got == nil || want.value != "" && subtle.ConstantTimeCompare(got, []byte(want.value)) == 0 {
+			return false // the value may be a secret
 		}
 	}
 	return b.paths == nil || b.paths.fitsAll(path)
 }
 
-// fitsAll tells whether every reading of a path is found.
-func (p *paths) fitsAll(path []byte) bool {
-	clean, modes := inspect(path)
-	if clean {
-		r, _ := p.find(path)
-		return r != nil
+// agentMost is how many bytes of a User-Agent are looked at.
+const agentMost = 1 << 10
+
+func (b *bypassRule) fitsAgent(agent []byte) bool {
+	var buf [agentMost]byte
+	lower := fold(append(buf[:0], agent[:min(len(agent), agentMost)]...), 0)
+	return slices.ContainsFunc(b.agents, func(part []byte) bool { return bytes.Contains(lower, part) })
+}
+
+// fitsAll reports whether every reading of a path is found.
+func (p *paths) fitsAll(path *readings) bool {
+	if path.many || len(p.regexes) > 0 && path.size() > patternMost {
+		return false
 	}
-	for mode := reading(0); ; mode = (mode - modes) & modes {
-		if r, _ := p.find(appendReading(nil, path, mode)); r == nil {
+	for i := range path.n {
+		if p.find(path.at(i)) == nil {
 			return false
 		}
-		if mode == modes {
-			return true
-		}
 	}
+	return true
+}
+
+// methodOverrides are the headers by which frameworks let a client name another method than that of the request line.
+var methodOverrides = []string{"x-http-method-override", "x-http-method", "x-method-override"}
+
+// overridesMethod reports whether a request may name another method in a header, in any spelling that an origin could
+// take for one of methodOverrides.
+func overridesMethod(q *proxy.Request) bool {
+	return slices.ContainsFunc(methodOverrides, q.HasAlias)
 }

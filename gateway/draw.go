@@ -62,7 +62,7 @@ func appendHex(b, bytes []byte) []byte {
 	return append(hex.AppendEncode(append(b, '"'), bytes), '"')
 }
 
-// lottery is the one in force or, where there is none, the last that the store has drawn, and the room time of its opening.
+// lottery is the one in force or, where there is none, the last that the store has drawn, and the order time of its opening.
 func (r *room) lottery(s *admission.Snapshot) (d *admission.Draw, drawn int64) {
 	plan := r.options.Policy.Plan
 	if s.Gathering() {

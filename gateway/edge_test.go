@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func TestPeer(t *testing.T) {
@@ -40,16 +43,87 @@ func TestPeer(t *testing.T) {
 		{"six, mapped", "10.0.0.1", [][2]string{{"X-Forwarded-For", "::ffff:198.51.100.7"}}, "198.51.100.7", false},
 		{"six, trusted", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7, 2001:db8::9"}}, "198.51.100.7", false},
 		{"six with a zone", "10.0.0.1", [][2]string{{"X-Forwarded-For", "fe80::1%eth0"}}, "fe80::1", false},
-		{"both: X-Forwarded-For counts", "10.0.0.1", [][2]string{{"X-Forwarded-For", "198.51.100.7"}, {"Forwarded", "for=6.6.6.6;proto=https"}}, "198.51.100.7", false},
-		{"X-Real-IP alone is nobody's word", "10.0.0.1", [][2]string{{"X-Real-Ip", "198.51.100.7"}}, "10.0.0.1", false},
+		{"no other header names the address", "10.0.0.1", [][2]string{{"X-Real-Ip", "6.6.6.6"}, {"Forwarded", "for=6.6.6.6;proto=https"}, {"Cf-Connecting-Ip", "6.6.6.6"}}, "10.0.0.1", false},
 		{"proto without an address", "10.0.0.1", [][2]string{{"X-Forwarded-Proto", "HTTPS"}}, "10.0.0.1", true},
-		{"forwarded", "10.0.0.1", [][2]string{{"Forwarded", `for="[2001:470::7]:4711";proto=https;by=10.0.0.1`}}, "2001:470::7", true},
-		{"forwarded chain", "10.0.0.1", [][2]string{{"Forwarded", `for=6.6.6.6, For=198.51.100.7`}}, "198.51.100.7", false},
-		{"hidden", "10.0.0.1", [][2]string{{"Forwarded", `for=_secret`}}, "10.0.0.1", false},
 	} {
-		p := peerOf(request(t, "GET", row.from, row.header...), trusted)
+		p := peerOf(request(t, "GET", row.from, row.header...), trusted, forwardedFor)
 		if p.addr.String() != row.want || p.secure != row.secure {
 			t.Errorf("%s: %v secure=%v", row.name, p.addr, p.secure)
+		}
+	}
+}
+
+// The header that trusted_header names is the only one that the visitor's address is read from: what the visitor adds under
+// the other names a proxy passes on.
+func TestPeer_TrustedHeader(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	forged := [][2]string{{"X-Forwarded-For", "6.6.6.6"}, {"Forwarded", "for=6.6.6.6;host=evil.test"}, {"X-Real-IP", "6.6.6.6"}, {"CF-Connecting-IP", "6.6.6.6"}}
+	for _, row := range []struct {
+		name, setting string
+		header        [][2]string
+		want          string
+		secure        bool
+	}{
+		{"Forwarded", "forwarded", [][2]string{{"Forwarded", `for="[2001:470::7]:4711";proto=https;by=10.0.0.1`}}, "2001:470::7", true},
+		{"a chain in Forwarded", "forwarded", [][2]string{{"Forwarded", `for=6.6.6.6, For=198.51.100.7`}}, "198.51.100.7", false},
+		{"a chain of trusted proxies", "forwarded", [][2]string{{"Forwarded", `for=198.51.100.7;proto=https, for=10.0.0.2;proto=http`}}, "198.51.100.7", true},
+		{"the visitor's own element has no say of the scheme", "forwarded", [][2]string{{"Forwarded", `for=6.6.6.6;proto=https, for=198.51.100.7;proto=http`}}, "198.51.100.7", false},
+		{"nor has it where the proxy reports none", "forwarded", [][2]string{{"Forwarded", `for=6.6.6.6;proto=https, for=198.51.100.7`}}, "198.51.100.7", false},
+		{"a hidden address", "forwarded", [][2]string{{"Forwarded", `for=_secret;proto=https`}}, "10.0.0.1", true},
+		{"X-Forwarded-Proto beside Forwarded", "forwarded", [][2]string{{"Forwarded", "for=198.51.100.7"}, {"X-Forwarded-Proto", "https"}}, "198.51.100.7", false},
+		{"X-Real-IP", "x-real-ip", [][2]string{{"X-Real-IP", "198.51.100.7"}, {"X-Forwarded-Proto", "https"}}, "198.51.100.7", true},
+		{"a CDN's header", "cf-connecting-ip", [][2]string{{"CF-Connecting-IP", "2001:470::7"}}, "2001:470::7", false},
+		{"two lines", "cf-connecting-ip", [][2]string{{"CF-Connecting-IP", "198.51.100.7"}, {"CF-Connecting-IP", "198.51.100.8"}}, "10.0.0.1", false},
+		{"a list", "cf-connecting-ip", [][2]string{{"CF-Connecting-IP", "198.51.100.7, 198.51.100.8"}}, "10.0.0.1", false},
+		{"another spelling", "cf-connecting-ip", [][2]string{{"CF_Connecting_IP", "198.51.100.7"}}, "10.0.0.1", false},
+		{"nothing", "x-real-ip", nil, "10.0.0.1", false},
+	} {
+		q := row.header
+		for _, f := range forged {
+			if !strings.EqualFold(f[0], row.setting) {
+				q = append(q, f)
+			}
+		}
+		if p := peerOf(request(t, "GET", "10.0.0.1", q...), trusted, row.setting); p.addr.String() != row.want || p.secure != row.secure {
+			t.Errorf("%s: %v secure=%v", row.name, p.addr, p.secure)
+		}
+		if p := peerOf(request(t, "GET", "192.0.2.1", q...), trusted, row.setting); p.addr.String() != "192.0.2.1" || p.secure {
+			t.Errorf("%s, from a stranger: %v secure=%v", row.name, p.addr, p.secure)
+		}
+	}
+}
+
+// What the site reads is what the gateway believes, whatever the visitor or the proxy added.
+func TestTrustedHeader_ToTheSite(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
+		h := r.Header
+		fmt.Fprintf(w, "%q %q %q %q %q %q", h["X-Forwarded-For"], h["X-Real-Ip"], h["Cf-Connecting-Ip"], h["Cf_connecting_ip"], h["X-Forwarded-Host"], h["Forwarded"])
+	})
+	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{originAt("shop", s.URL)}, TrustedProxies: loopback()})
+	visitor := []string{"X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6;host=evil.test", "CF-Connecting-IP: 192.0.2.7", "CF_Connecting_IP: 6.6.6.6", "X-Real-IP: 6.6.6.6"}
+	stranger := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	for _, row := range []struct {
+		header  string
+		trusted []netip.Prefix
+		lines   []string
+		want    string
+	}{
+		{"", loopback(), visitor, `["6.6.6.6, 127.0.0.1"] ["6.6.6.6"] ["192.0.2.7"] ["6.6.6.6"] ["shop.test"] []`},
+		{"CF-Connecting-IP", loopback(), visitor, `["192.0.2.7, 127.0.0.1"] ["192.0.2.7"] ["192.0.2.7"] [] ["shop.test"] []`},
+		{"CF-Connecting-IP", stranger, visitor, `["127.0.0.1"] ["127.0.0.1"] ["127.0.0.1"] [] ["shop.test"] []`},
+		{"CF-Connecting-IP", loopback(), append([]string{"CF-Connecting-IP: 192.0.2.8"}, visitor...), `["127.0.0.1"] ["127.0.0.1"] ["127.0.0.1"] [] ["shop.test"] []`},
+		{"x-real-ip", loopback(), visitor, `["6.6.6.6, 127.0.0.1"] ["6.6.6.6"] ["192.0.2.7"] ["6.6.6.6"] ["shop.test"] []`},
+		{"Forwarded", loopback(), []string{"X-Forwarded-For: 6.6.6.6", "X-Forwarded-Host: evil.test", "Forwarded: for=6.6.6.6;host=evil.test, for=192.0.2.7;host=www.test"},
+			`["192.0.2.7, 127.0.0.1"] ["192.0.2.7"] [] [] ["www.test"] []`},
+	} {
+		o := b.o
+		o.TrustedHeader, o.TrustedProxies = row.header, row.trusted
+		if err := b.Reload(o); err != nil {
+			t.Fatal(err)
+		}
+		if a := b.call(append([]string{"GET /a"}, row.lines...)...).code(t, 200); a.body != row.want {
+			t.Errorf("%q, trusted %v, %q: the site read\n%s, want\n%s", row.header, row.trusted, row.lines, a.body, row.want)
 		}
 	}
 }
@@ -62,9 +136,12 @@ func FuzzPeer(f *testing.F) {
 	}
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f.Fuzz(func(t *testing.T, said string) {
-		for _, lines := range []string{
-			"X-Forwarded-For: " + said + ", 198.51.100.7\r\n", "X-Forwarded-For: " + said + "\r\nX-Forwarded-For: 198.51.100.7, 10.0.0.2\r\n",
-			"Forwarded: " + said + ", for=198.51.100.7\r\n", "Forwarded: " + said + "\r\nForwarded: for=\"198.51.100.7:1\", for=10.0.0.2\r\n",
+		for lines, setting := range map[string]string{
+			"X-Forwarded-For: " + said + ", 198.51.100.7\r\nForwarded: " + said + "\r\n":                     forwardedFor,
+			"X-Forwarded-For: " + said + "\r\nX-Forwarded-For: 198.51.100.7, 10.0.0.2\r\n":                   forwardedFor,
+			"Forwarded: " + said + ", for=198.51.100.7\r\nX-Forwarded-For: " + said + "\r\n":                 "forwarded",
+			"Forwarded: " + said + "\r\nForwarded: for=\"198.51.100.7:1\", for=10.0.0.2\r\n":                 "forwarded",
+			"X-Real-IP: 198.51.100.7\r\nX-Forwarded-For: " + said + "\r\nCF-Connecting-IP: " + said + "\r\n": "x-real-ip",
 		} {
 			header := []byte("GET / HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n")
 			for from, want := range map[string]string{"10.0.0.1": "198.51.100.7", "192.0.2.1": "192.0.2.1"} {
@@ -72,7 +149,7 @@ func FuzzPeer(f *testing.F) {
 				if r != nil || strings.ContainsAny(said, "\r\n") {
 					return // it is refused, or more than a value
 				}
-				if p := peerOf(q, trusted); p.addr.String() != want {
+				if p := peerOf(q, trusted, setting); p.addr.String() != want {
 					t.Fatalf("%q from %s: %v, want %s", lines, from, p.addr, want)
 				}
 			}
@@ -194,7 +271,7 @@ func TestBypass(t *testing.T) {
 		h := request(t, row.method, row.addr, append([][2]string{{"User-Agent", row.agent}}, row.header...)...)
 		got := false
 		for i := range rules {
-			got = got || rules[i].fits(h, []byte(row.path), netip.MustParseAddr(row.addr))
+			got = got || rules[i].fits(h, readingsOf(row.path), netip.MustParseAddr(row.addr))
 		}
 		if got != row.want {
 			t.Errorf("%s: %v", row.name, got)
@@ -214,8 +291,11 @@ func TestRedact(t *testing.T) {
 		"/a?b=" + jwt:                 "/a?b=***",
 		"/verify/" + jwt + "/now":     "/verify/***/now",
 		"https://h/p?password=1&ok=2": "https://h/p?password=***&ok=2",
+		"/a?":                         "/a?",
+		"/a?&&b":                      "/a?&&b",
+		"/a?toke=1&CREDIT=2":          "/a?toke=1&CREDIT=***",
 	} {
-		if got := string(redact([]byte(in))); got != want {
+		if got := string(appendRedacted(nil, []byte(in))); got != want {
 			t.Errorf("%s: %s", in, got)
 		}
 	}

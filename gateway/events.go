@@ -36,6 +36,8 @@ type streams struct {
 	ready   []*stream                // to be told, the first in line first
 	workers int                      // at it
 	count   int                      // streams, with those that are being opened
+	each    map[[16]byte]int         // … of each client address
+	most    int                      // that one address may have; 0: no limit
 	open    map[admission.ID]*stream // the newest of each ticket
 	closed  bool
 	wake    chan struct{}
@@ -47,7 +49,7 @@ func newStreams(g *Gateway, limit int) *streams {
 		limit = streamLimit()
 	}
 	g.metrics.streamsLimit.Set(float64(limit))
-	return &streams{g: g, limit: limit, start: time.Now(), open: map[admission.ID]*stream{}, wake: make(chan struct{}, 1)}
+	return &streams{g: g, limit: limit, start: time.Now(), open: map[admission.ID]*stream{}, each: map[[16]byte]int{}, wake: make(chan struct{}, 1)}
 }
 
 // mostStreams is the limit where descriptors are plenty: some 60 MB of the program's memory and 250 MB of the system's.
@@ -64,18 +66,26 @@ func streamLimit() int {
 
 func (s *streams) now() time.Duration { return time.Since(s.start) }
 
-// reserve takes a place for one more stream.
-func (s *streams) reserve() *problem {
+// limitEach sets how many streams one client address may have. Those that are open stay.
+func (s *streams) limitEach(most int) {
+	s.mu.Lock()
+	s.most = most
+	s.mu.Unlock()
+}
+
+// reserve takes a place for one more stream of a client address.
+func (s *streams) reserve(address [16]byte) *problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
 		return problemShuttingDown
-	case s.count >= s.limit:
+	case s.count >= s.limit, s.most > 0 && s.each[address] >= s.most:
 		s.g.metrics.streamsRefused.Inc()
 		return problemStreams
 	}
 	s.count++
+	s.each[address]++
 	s.g.metrics.streams.Set(float64(s.count))
 	return nil
 }
@@ -169,6 +179,9 @@ func (s *streams) forget(st *stream) {
 		}
 	}
 	s.count--
+	if s.each[st.address]--; s.each[st.address] <= 0 {
+		delete(s.each, st.address)
+	}
 	s.g.metrics.streams.Set(float64(s.count))
 }
 
@@ -316,12 +329,13 @@ func (v *visit) serveEvents() {
 	if _, ok := v.readBody(bodyLimit); !ok { // nothing of the request may be left on a connection that is the stream's from now on
 		return
 	}
-	if p := v.g.streams.reserve(); p != nil {
+	address := proxy.ClientKey(v.peer.addr)
+	if p := v.g.streams.reserve(address); p != nil {
 		v.refuse(p, "", "")
 		return
 	}
 	w.Bind = string(v.bind()) // its next token has it
-	st := &stream{room: v.room, waiting: w, client: v.client()}
+	st := &stream{room: v.room, waiting: w, client: v.client(), address: address}
 	header := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-store\r\n" +
 		"X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nX-Waiting-Room: waiting\r\nConnection: close\r\n")
 	header = append(fasthttp.AppendHTTPDate(append(header, "Date: "...), time.Now()), "\r\n"...)

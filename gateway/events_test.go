@@ -20,6 +20,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -37,7 +38,7 @@ func (c *slowEnd) Close() error {
 
 func TestStreamThatEndsSlowlyHoldsUpNoOther(t *testing.T) {
 	s := newStreams(&Gateway{metrics: NewMetrics(nil, "")}, 2)
-	if p := s.reserve(); p != nil {
+	if p := s.reserve([16]byte{}); p != nil {
 		t.Fatal(p.code)
 	}
 	c := &slowEnd{closing: make(chan struct{}), release: make(chan struct{})}
@@ -47,7 +48,7 @@ func TestStreamThatEndsSlowlyHoldsUpNoOther(t *testing.T) {
 		close(ended)
 	}()
 	<-c.closing
-	go func() { reserved <- s.reserve() }()
+	go func() { reserved <- s.reserve([16]byte{}) }()
 	select {
 	case p := <-reserved:
 		if p != nil {
@@ -147,6 +148,7 @@ func TestNewestStreamsOfATicketStay(t *testing.T) {
 
 // Clients that do not read are passed over, then ended: more of them than there are workers delay nobody.
 func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
+	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	room := b.state.Load().byID["sale"]
@@ -182,7 +184,7 @@ func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
 			full = append(full, server)
 		}
 		for i, server := range full {
-			if p := b.streams.reserve(); p != nil {
+			if p := b.streams.reserve([16]byte{}); p != nil {
 				t.Fatal(p.code)
 			}
 			b.streams.add(&stream{conn: server, room: room, waiting: token.Waiting{ID: token.ID{byte(i), byte(i >> 8), 7}, Room: "sale", Order: int64(i + 1)}})
@@ -203,6 +205,7 @@ func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
 
 // Nobody polls for twenty minutes, which is twice absence: all are let in who have a stream, in their order.
 func TestStreamAloneKeepsThePlace(t *testing.T) {
+	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	var us atomic.Int64
 	us.Store(1_780_000_000_000_000)
@@ -253,7 +256,7 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 		near, far := net.Pipe()
 		k := s.Ticket
 		l := &listener{far: far, st: &stream{conn: near, room: r, waiting: token.Waiting{
-			ID: token.ID(id), Room: "sale", Order: k.Order, Seen: k.Seen, Epoch: k.Epoch, Fence: k.Fence, IssuedAt: us.Load() / 1e6, Expires: us.Load()/1e6 + day,
+			ID: token.ID(id), Room: "sale", Order: k.Order, Seen: k.Seen, Hold: int64(k.Hold / time.Second), Epoch: k.Epoch, Fence: k.Fence, IssuedAt: us.Load() / 1e6, Expires: us.Load()/1e6 + day,
 		}}}
 		all[i] = l
 		heard.Go(func() { _, _ = io.Copy(&l.said, far) })
@@ -312,5 +315,35 @@ func checkNeverGrows(t *testing.T, who int, said string) {
 			t.Errorf("number %d was told position %d and then %d", who, last, n)
 		}
 		last = n
+	}
+}
+
+// The streams of one client address have a limit of their own, which a reload changes; others get theirs.
+func TestStreams_OfOneAddressAreLimited(t *testing.T) {
+	s := newStreams(&Gateway{metrics: NewMetrics(nil, "")}, 100)
+	s.limitEach(2)
+	one, other := [16]byte{1}, [16]byte{2}
+	for i, row := range []struct {
+		address [16]byte
+		want    *problem
+	}{{one, nil}, {one, nil}, {one, problemStreams}, {other, nil}} {
+		if p := s.reserve(row.address); p != row.want {
+			t.Errorf("stream %d: %v, want %v", i, p, row.want)
+		}
+	}
+	c, _ := net.Pipe()
+	s.end(&stream{conn: c, address: one})
+	if p := s.reserve(one); p != nil {
+		t.Errorf("after one has ended: %s", p.code)
+	}
+	s.limitEach(3)
+	if p := s.reserve(one); p != nil {
+		t.Errorf("after the limit was raised: %s", p.code)
+	}
+	s.limitEach(0)
+	for range 10 {
+		if p := s.reserve(one); p != nil {
+			t.Errorf("without a limit: %s", p.code)
+		}
 	}
 }

@@ -31,7 +31,8 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		f.OnlyWith = nil // there is something to add
 	}
 	f.ClientIP = v.peer.addr
-	f.DropField = nil
+	f.ClientHeader = v.state.clientHeader
+	f.DropField = v.state.trusted
 	if !v.peer.trusted {
 		f.DropField = v.state.untrusted
 	}
@@ -44,12 +45,13 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		}
 		f.ForwardedFor = v.forwardedFor()
 		if v.peer.told {
-			f.ForwardedHost, f.ForwardedPort = forwardedTarget(v.req)
+			f.ForwardedHost, f.ForwardedPort = v.forwardedTarget()
 		}
 	}
-	f.Session = ""
+	f.Session, f.SessionID = "", [16]byte{}
 	if v.session = session != nil; v.session {
 		v.sid = session.Session
+		f.SessionID = v.sid
 		text, _ := v.sid.AppendText(v.sidBuf[:0])
 		f.Session = unsafe.String(&text[0], len(text)) // of this visit's own buffer, which outlives Forward
 	}
@@ -58,8 +60,8 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	if out.FirstByte > 0 {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())
 	}
-	switch out.Kind {
-	case proxy.KindClientGone, proxy.KindBadRequest, proxy.KindBodyTimeout, proxy.KindBodyLarge: // the client's fault
+	switch {
+	case clientsFault(&out):
 		if out.Kind == proxy.KindClientGone {
 			to.measure(&out, false, v.start)
 		}
@@ -92,6 +94,18 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	if p.status >= 500 {
 		v.outcome = failed
 	}
+}
+
+// clientsFault reports whether a failure says nothing of the origin: the client caused it, or one client has so many of the
+// connections that others find none.
+func clientsFault(out *proxy.Outcome) bool {
+	switch out.Kind {
+	case proxy.KindClientGone, proxy.KindBadRequest, proxy.KindBodyTimeout, proxy.KindBodyLarge, proxy.KindShare:
+		return true
+	case proxy.KindQueueFull:
+		return out.Crowded
+	}
+	return false
 }
 
 // stale is how long a request may have taken for its time to first byte to be news.
@@ -128,18 +142,19 @@ func ours(name []byte) bool {
 	return bytes.HasSuffix(name, []byte("_ticket")) || bytes.HasSuffix(name, []byte("_nonce")) || bytes.HasSuffix(name, []byte("_pass"))
 }
 
-// forwardedFor is the chain that a trusted proxy sent, in one line.
+// forwardedFor returns the chain of addresses up to the trusted proxy: what it sent, in one line, where that named the visitor,
+// and otherwise the visitor's address alone.
 func (v *visit) forwardedFor() []byte {
-	lines := v.req.PeekAll("x-forwarded-for")
-	switch len(lines) {
-	case 0:
+	if v.state.options.TrustedHeader != forwardedFor {
 		if v.peer.addr == v.req.Peer() {
 			return nil
 		}
-		v.text = v.peer.addr.AppendTo(v.text[:0]) // from Forwarded
+		v.text = v.peer.addr.AppendTo(v.text[:0])
 		return v.text
-	case 1:
-		return lines[0]
+	}
+	lines := v.req.PeekAll(forwardedFor)
+	if len(lines) <= 1 {
+		return lastLine(lines)
 	}
 	v.text = v.text[:0]
 	for i, line := range lines {

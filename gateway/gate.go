@@ -1,13 +1,39 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/token"
 )
+
+// clarify answers a request whose path does not lead to one room. A client that only reads is sent to the path that
+// browsers would have asked for.
+func (v *visit) clarify(why ambiguity) {
+	v.who = who(v.req)
+	path := pathOf(v.target)
+	if why == twoRooms && (v.req.Is("GET") || v.req.Is("HEAD")) {
+		v.text = appendResolved(v.text[:0], path)
+		if !bytes.Equal(v.text, path) {
+			v.text = append(v.text, v.target[len(path):]...)
+			v.outcome, v.body = refused, v.body[:0]
+			v.begin(fasthttp.StatusPermanentRedirect, "").SetBytesV("Location", v.text)
+			v.end()
+			return
+		}
+	}
+	detail := ""
+	if why == tooMany {
+		detail = "The path has more readings than are looked up, or is too long for the rules of this host. Send it shorter, or without dot segments, empty segments, parameters and escapes that it does not need."
+	}
+	v.refuse(problemPath, detail, "")
+}
 
 // gate decides about a request to a protected path (DESIGN §4).
 func (v *visit) gate() {
@@ -18,12 +44,14 @@ func (v *visit) gate() {
 		v.forward(r.origin, nil)
 		return
 	}
-	if q.Is("OPTIONS") && who(q) == preflight {
-		v.forward(r.origin, nil)
-		return
+	if q.Is("OPTIONS") {
+		if v.who = who(q); v.who == preflight {
+			v.preflight(policy)
+			return
+		}
 	}
 	for i := range r.bypass {
-		if r.bypass[i].fits(q, pathOf(v.target), v.peer.addr) {
+		if r.bypass[i].fits(q, &v.readings, v.peer.addr) {
 			v.outcome = bypassed
 			v.forward(r.origin, nil)
 			return
@@ -85,7 +113,31 @@ func (v *visit) renew(p *token.Pass, expires int64) {
 	}
 }
 
-// passless answers a request that may not take a ticket: it goes on while there is no line, charged to the limiter.
+// preflight lets a CORS preflight through, which carries no pass. It is counted by a limit of its own, so that it is no
+// way to ask the site more than visitors do.
+func (v *visit) preflight(policy *admission.Policy) {
+	r := v.room
+	snap := r.line.Snapshot()
+	if policy.Method == admission.Reject && snap.Active+snap.Admitted == 0 {
+		v.refuse(problemClosed, "", "")
+		v.res.Header.Set("X-Waiting-Room", stateRejected)
+		return
+	}
+	if wait := v.g.metered.take(r.preflights, v.start.Sub(v.g.began), preflightQuota(snap), snap.Gateways); wait > 0 {
+		v.refuse(problemPreflights.after(seconds(wait)), "", "")
+		return
+	}
+	v.forward(r.origin, nil)
+}
+
+// preflightQuota returns how many preflights a room lets through in a second, over all gateways: 50, ten for each visitor
+// that it admits in a second, or two for each session, whichever is most.
+func preflightQuota(s *admission.Snapshot) Quota {
+	return Quota{N: max(50, s.Policy.Rate*10/1000, 2*s.Active), Per: time.Second}
+}
+
+// passless answers a request that may not take a ticket: it goes on while the room does not limit, charged to the
+// limiter. Where a place costs more than waiting, such a request goes nowhere: its headers are the client's to choose.
 func (v *visit) passless(policy *admission.Policy) {
 	r := v.room
 	p := problemPassNeeded
@@ -94,7 +146,7 @@ func (v *visit) passless(policy *admission.Policy) {
 		v.reject(admission.Closed, nil)
 		return
 	case v.who == upgrade:
-	case r.line.Charge(v.g.life):
+	case !r.guarded(policy) && r.line.Charge(v.g.life):
 		v.forward(r.origin, nil)
 		return
 	case v.who == prefetch:
@@ -116,7 +168,7 @@ func (v *visit) queue() {
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
 	seconds := p.poll(v.g.random())
-	t := v.ticket(&w, seconds)
+	t := v.ticket(&w, seconds, p.wait)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
 		v.fail(err)

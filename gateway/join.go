@@ -124,7 +124,7 @@ func (v *visit) again(w *token.Waiting) bool {
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
 	seconds := p.poll(v.g.random())
-	t := v.ticket(w, seconds)
+	t := v.ticket(w, seconds, p.wait)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
 		v.fail(err)
@@ -271,40 +271,32 @@ func (v *visit) derivedBy(key []byte, domain string, words ...[]byte) token.ID {
 	return token.ID(h.Sum(nil)[:16])
 }
 
-// joinKeyed gives the place that a key holds or, where fresh, the next one where the former has ended. False: there is none,
-// and it has not answered.
+// joinKeyed joins by a key: with the place that the key holds or, where fresh, with the next one where the former has ended. It
+// reports whether it has answered: not where the key holds no place and no fresh one is wanted.
 func (v *visit) joinKeyed(key []byte, fresh bool) (answered bool) {
-	client := v.client()
+	a := admission.Arrival{Client: v.client(), Keyed: true, Held: !fresh, Interval: pace.LongestFirst, Address: v.address()}
 	for generation := range generations {
-		a := admission.Arrival{
-			ID: admission.ID(v.keyedID(key, generation)), Client: client, Keyed: true, Interval: pace.LongestFirst, Address: v.address(),
-		}
-		if s, ok := v.room.line.Kept(v.g.life, a); ok {
-			v.joined(200, &a, s, admission.Granted, nil)
-			return true
-		}
-		code := 200
-		state, err := v.room.line.Held(v.g.life, a.ID)
+		a.ID = admission.ID(v.keyedID(key, generation))
+		s, refusal, err := v.room.line.Join(v.g.life, a)
 		switch {
 		case err != nil && !fresh:
 			return false
-		case err != nil:
-			code = 201 // unknown, or the store is away: it is asked again below
-		case state > admission.Active:
+		case err == nil && refusal == admission.Granted && s.State > admission.Active:
 			continue
 		}
-		s, refusal, err := v.room.line.Join(v.g.life, a)
-		if err == nil && refusal == admission.Granted && s.State > admission.Active {
-			continue
-		}
-		if s.Gathering && !s.First && !s.Offline {
-			code = 200 // it was confirmed before; the line holds nothing of it
-		}
-		v.joined(code, &a, s, refusal, err)
+		v.joined(codeOf(&s), &a, s, refusal, err)
 		return true
 	}
 	if fresh {
 		v.refuse(problemSpentKey, "", "Idempotency-Key")
 	}
 	return fresh
+}
+
+// codeOf is the status of the answer to a join: 201 for a new place.
+func codeOf(s *admission.Standing) int {
+	if s.New {
+		return 201
+	}
+	return 200
 }

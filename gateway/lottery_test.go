@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 var drawSecret = bytes.Repeat([]byte("draw"), 8)
@@ -29,6 +30,7 @@ func lottery(id string, opens, absence time.Duration) admission.Policy {
 }
 
 func TestALotteryFromGatheringToSeed(t *testing.T) {
+	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
 	_, router := visitorAPI(t)

@@ -3,11 +3,10 @@ package gateway
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/anteroom/anteroom/admission"
 )
 
 // own is the path below which the gateway itself answers, on every host.
@@ -30,6 +29,7 @@ type wildcard struct {
 type paths struct {
 	regexes  []regexRoom
 	prefixes []prefixRoom // longest first
+	rooms    []*room      // of all of them
 }
 
 type regexRoom struct {
@@ -38,7 +38,7 @@ type regexRoom struct {
 }
 
 type prefixRoom struct {
-	prefix string // a reading without a trailing slash; "" for the root
+	prefix string // in normal form without a trailing slash; "" for the root
 	room   *room
 }
 
@@ -119,6 +119,9 @@ func (t *table) host(pattern string) (*paths, error) {
 }
 
 func (p *paths) add(path string, r *room) error {
+	if !slices.Contains(p.rooms, r) {
+		p.rooms = append(p.rooms, r)
+	}
 	if pattern, ok := strings.CutPrefix(path, "~"); ok {
 		re, err := regexp.Compile("(?i)" + pattern)
 		if err != nil {
@@ -130,7 +133,7 @@ func (p *paths) add(path string, r *room) error {
 	if !strings.HasPrefix(path, "/") {
 		return fmt.Errorf("%q: a path begins with / and a regular expression with ~", path)
 	}
-	prefix := strings.TrimSuffix(string(appendReading(nil, []byte(path), 0)), "/")
+	prefix := strings.TrimSuffix(string(normalize(nil, []byte(path), false)), "/")
 	for _, old := range p.prefixes {
 		if old.prefix == prefix {
 			if old.room == r {
@@ -143,12 +146,11 @@ func (p *paths) add(path string, r *room) error {
 	return nil
 }
 
-// find gives the room of one reading of a path and the length of what matched; a regular expression comes before
-// prefixes.
-func (p *paths) find(path []byte) (*room, int) {
+// find returns the room of one reading of a path; a regular expression comes before prefixes.
+func (p *paths) find(path []byte) *room {
 	for i := range p.regexes {
 		if p.regexes[i].re.Match(path) {
-			return p.regexes[i].room, len(path)
+			return p.regexes[i].room
 		}
 	}
 	for i := range p.prefixes {
@@ -156,119 +158,163 @@ func (p *paths) find(path []byte) (*room, int) {
 		if len(path) < len(prefix) || string(path[:len(prefix)]) != prefix {
 			continue
 		}
-		if len(path) == len(prefix) || path[len(prefix)] == '/' || path[len(prefix)] == ';' {
-			return p.prefixes[i].room, len(prefix)
+		if ends(path[len(prefix):]) {
+			return p.prefixes[i].room
 		}
 	}
-	return nil, 0
+	return nil
 }
 
-// find gives the room of a host and one reading of a path: an exact host before a wildcard, a longer wildcard before a
+// ends reports whether a segment ends where rest begins. Regular expressions of many frameworks take the end of a line
+// for the end of the path.
+func ends(rest []byte) bool {
+	return len(rest) == 0 || rest[0] == '/' || rest[0] == ';' || rest[0] < ' ' || hasEscape(rest, ';')
+}
+
+// find returns the room of a host and one reading of a path: an exact host before a wildcard, a longer wildcard before a
 // shorter one, * last; a host whose rooms have no fitting path goes on to the next.
-func (t *table) find(host, path []byte) (*room, int) {
+func (t *table) find(host, path []byte) *room {
 	if p := t.exact[string(host)]; p != nil {
-		if r, n := p.find(path); r != nil {
-			return r, n
+		if r := p.find(path); r != nil {
+			return r
 		}
 	}
 	for i := range t.wild {
 		if w := &t.wild[i]; w.fits(host) {
-			if r, n := w.paths.find(path); r != nil {
-				return r, n
+			if r := w.paths.find(path); r != nil {
+				return r
 			}
 		}
 	}
 	if t.any != nil {
 		return t.any.find(path)
 	}
-	return nil, 0
+	return nil
 }
 
 func (w *wildcard) fits(host []byte) bool {
 	return len(host) > len(w.suffix) && string(host[len(host)-len(w.suffix):]) == w.suffix
 }
 
-// knows tells whether some room is served on a host.
-func (t *table) knows(host []byte) bool {
-	if t.any != nil || t.exact[string(host)] != nil {
-		return true
+// of yields the paths of every pattern that a host fits.
+func (t *table) of(host []byte) iter.Seq[*paths] {
+	return func(yield func(*paths) bool) {
+		if p := t.exact[string(host)]; p != nil && !yield(p) {
+			return
+		}
+		for i := range t.wild {
+			if w := &t.wild[i]; w.fits(host) && !yield(w.paths) {
+				return
+			}
+		}
+		if t.any != nil {
+			yield(t.any)
+		}
 	}
-	return slices.ContainsFunc(t.wild, func(w wildcard) bool { return w.fits(host) })
 }
 
-// serves tells whether a room is served on a host.
-func (t *table) serves(r *room, host []byte) bool {
-	has := func(p *paths) bool {
-		return p != nil && (slices.ContainsFunc(p.prefixes, func(x prefixRoom) bool { return x.room == r }) ||
-			slices.ContainsFunc(p.regexes, func(x regexRoom) bool { return x.room == r }))
+// knows reports whether some room is served on a host.
+func (t *table) knows(host []byte) bool {
+	for range t.of(host) {
+		return true
 	}
-	return has(t.any) || has(t.exact[string(host)]) ||
-		slices.ContainsFunc(t.wild, func(w wildcard) bool { return w.fits(host) && has(w.paths) })
+	return false
+}
+
+// serves reports whether a room is served on a host.
+func (t *table) serves(r *room, host []byte) bool {
+	for p := range t.of(host) {
+		if slices.Contains(p.rooms, r) {
+			return true
+		}
+	}
+	return false
 }
 
 // place is where a request leads.
 type place struct {
-	room *room
-	own  []byte // what follows /.waiting-room in its reading, when the gateway itself is asked
-	ours bool
+	room    *room
+	own     []byte // what follows /.waiting-room in its reading, when the gateway itself is asked
+	ours    bool
+	unclear ambiguity
 }
 
-// locate finds the place of a request. scratch is for readings and comes back, perhaps grown; place.own may lie in it.
-// Where a path reads in several ways, the stricter room holds.
-func (t *table) locate(host, path, scratch []byte) (place, []byte) {
-	clean, modes := inspect(path)
-	if clean {
-		if rest, ok := underOwn(path); ok {
-			return place{own: rest, ours: true}, scratch
-		}
-		r, _ := t.find(host, path)
-		return place{room: r}, scratch
-	}
-	var best *room
-	var depth int
-	for mode := reading(0); ; mode = (mode - modes) & modes { // every subset of modes, none first
-		scratch = appendReading(scratch[:0], path, mode)
-		if rest, ok := underOwn(scratch); ok {
-			return place{own: rest, ours: true}, scratch
-		}
-		if r, n := t.find(host, scratch); r != nil && stricter(r, n, best, depth) {
-			best, depth = r, n
-		}
-		if mode == modes {
-			return place{room: best}, scratch
+// ambiguity is why no room can be named for a path.
+type ambiguity uint8
+
+const (
+	unambiguous ambiguity = iota
+	twoRooms              // the readings of the path lead to different rooms
+	tooMany               // the path has more readings, or is longer, than are looked at
+)
+
+// patternMost is how many bytes of a path, all its readings together, a regular expression sees. Longer paths match none
+// that would open something, and are not taken past one that protects something.
+const patternMost = 2 << 10
+
+// locate returns the place of a request, whose path has the readings that r then holds. place.own may lie in them.
+func (t *table) locate(host, path []byte, r *readings) place {
+	r.of(path)
+	for i := range r.n {
+		if rest, ok := underOwn(r.at(i)); ok {
+			return place{own: rest, ours: true}
 		}
 	}
+	if r.many || r.size() > patternMost && t.hasPatterns(host) {
+		return t.locateUnread(host)
+	}
+	var found, bare *room // by all readings, and by those without parameters
+	several, bareSeveral := false, false
+	for i := range r.n {
+		s := r.at(i)
+		named := t.find(host, s)
+		if named == nil {
+			continue
+		}
+		several = several || found != nil && found != named
+		found = named
+		if bytes.IndexByte(s, ';') < 0 {
+			bareSeveral = bareSeveral || bare != nil && bare != named
+			bare = named
+		}
+	}
+	switch {
+	case !several:
+		return place{room: found}
+	case bare != nil && !bareSeveral:
+		return place{room: bare}
+	}
+	return place{unclear: twoRooms}
+}
+
+// locateUnread returns the place of a request whose path cannot be looked up: the room of the host where there is but
+// one, whatever its paths.
+func (t *table) locateUnread(host []byte) place {
+	var only *room
+	for p := range t.of(host) {
+		for _, r := range p.rooms {
+			if only != nil && only != r {
+				return place{unclear: tooMany}
+			}
+			only = r
+		}
+	}
+	return place{room: only}
+}
+
+// hasPatterns reports whether regular expressions protect paths of a host.
+func (t *table) hasPatterns(host []byte) bool {
+	for p := range t.of(host) {
+		if len(p.regexes) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func underOwn(path []byte) (rest []byte, ok bool) {
 	rest, ok = bytes.CutPrefix(path, []byte(own))
 	return rest, ok && (len(rest) == 0 || rest[0] == '/' || rest[0] == ';')
-}
-
-// stricter tells whether room a, found by n bytes of path, lets fewer through than b, found by m.
-func stricter(a *room, n int, b *room, m int) bool {
-	if a == b || b == nil {
-		return b == nil
-	}
-	x, y := a.line.Snapshot(), b.line.Snapshot()
-	switch p, q := closeness(&x.Policy), closeness(&y.Policy); {
-	case p != q:
-		return p > q
-	case x.Policy.Rate != y.Policy.Rate:
-		return x.Policy.Rate < y.Policy.Rate
-	}
-	return n > m
-}
-
-// closeness ranks policies by whom they let through.
-func closeness(p *admission.Policy) int {
-	switch {
-	case !p.Enabled || p.Method == admission.Passthrough:
-		return 0
-	case p.Method == admission.Reject:
-		return 2
-	}
-	return 1
 }
 
 // hostName gives the name in a Host header: no port, no trailing dot, in lower case. Where letters change, the result

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,4 +60,17 @@ func TestHealthIsTold(t *testing.T) {
 		h, err := b.core.OriginHealth(t.Context(), "shop")
 		return err == nil && h.Requests == 24 && h.Errors == 8 && h.Gateways == 1 && h.P95 > 0
 	})
+}
+
+// A queue that one client has filled, and what that client is refused, are no failures of the origin's.
+func TestFailures_OfOneClientAreNotTheOrigins(t *testing.T) {
+	for _, kind := range proxy.Kinds() {
+		ofClient := slices.Contains([]string{proxy.KindClientGone, proxy.KindBadRequest, proxy.KindBodyTimeout, proxy.KindBodyLarge, proxy.KindShare}, kind)
+		if got := clientsFault(&proxy.Outcome{Kind: kind}); got != ofClient {
+			t.Errorf("%s: %v", kind, got)
+		}
+		if got, want := clientsFault(&proxy.Outcome{Kind: kind, Crowded: true}), ofClient || kind == proxy.KindQueueFull; got != want {
+			t.Errorf("%s beside a client that holds many connections: %v", kind, got)
+		}
+	}
 }

@@ -13,7 +13,7 @@ const (
 	apiClient   asker = iota // may take a ticket; gets JSON
 	navigation               // may take a ticket; gets the page
 	subresource              // an image, a script: takes nothing; gets a short text
-	preflight                // a CORS preflight: goes to the origin
+	preflight                // a CORS preflight: goes to the origin, within a limit
 	prefetch                 // the browser's guess: takes nothing
 	upgrade                  // a WebSocket: takes nothing
 )
@@ -21,25 +21,38 @@ const (
 // takes tells whether this asker may take a ticket or a session.
 func (a asker) takes() bool { return a == apiClient || a == navigation }
 
-// who tells who sends a request, in the order of the contract.
+// who returns who sends a request, in the order of the contract.
 func who(q *proxy.Request) asker {
 	switch {
-	case q.Is("OPTIONS") && len(q.Peek("access-control-request-method")) > 0:
+	case q.Is("OPTIONS") && !q.HasBody() && len(q.Peek("access-control-request-method")) > 0 && len(q.Peek("upgrade")) == 0 && !overridesMethod(q):
 		return preflight
-	case hasToken(q.PeekAll("sec-purpose"), "prefetch"):
+	case hasToken(q.PeekAll("sec-purpose"), "prefetch") && reads(q):
 		return prefetch
 	case len(q.Peek("upgrade")) > 0:
 		return upgrade
 	}
 	switch dest := q.Peek("sec-fetch-dest"); string(dest) {
 	case "":
-		return byAccept(q.PeekAll("accept"))
 	case "document", "iframe":
 		return navigation
 	case "empty":
 		return apiClient
+	default:
+		if reads(q) {
+			return subresource
+		}
 	}
-	return subresource
+	a := byAccept(q.PeekAll("accept"))
+	if a == subresource && !reads(q) {
+		return apiClient
+	}
+	return a
+}
+
+// reads reports whether a request only reads: GET or HEAD, also to sites that take the method from a header, without a
+// body.
+func reads(q *proxy.Request) bool {
+	return (q.Is("GET") || q.Is("HEAD")) && !q.HasBody() && !overridesMethod(q)
 }
 
 // hasToken tells whether a field's list has an element that begins with a token, in lower case: "prefetch;prerender".

@@ -121,7 +121,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		known = append(known, p.code)
 	}
 	known = append(known, proxy.CodeRequestLine, proxy.CodeMethod, proxy.CodeVersion, proxy.CodeTarget, proxy.CodeTargetLong, proxy.CodeHeader,
-		proxy.CodeHeaderLarge, proxy.CodeHost, proxy.CodeFraming, proxy.CodeCoding, proxy.CodeExpect, proxy.CodeTimeout)
+		proxy.CodeHeaderLarge, proxy.CodeNames, proxy.CodeHost, proxy.CodeFraming, proxy.CodeCoding, proxy.CodeExpect, proxy.CodeTimeout)
 	slices.Sort(described)
 	slices.Sort(known)
 	known = slices.Compact(known)

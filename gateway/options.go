@@ -25,6 +25,9 @@ type Options struct {
 	Registerer prometheus.Registerer // nil: metrics are kept and not shown
 	Limits     proxy.Limits
 	MaxStreams int // event streams at once; 0: 15/16 of the file descriptors, at most 50000
+	// StreamsPerAddress is the highest number of event streams of one client address; 0: no limit.
+	StreamsPerAddress int
+	Shares            proxy.Shares // of each client, of each origin's connections
 	// LastRequest is how long Shutdown lets connections without a request stay, for one more; 0: not at all.
 	LastRequest time.Duration
 
@@ -36,12 +39,14 @@ type Options struct {
 	Bind           string // BindNone, BindIP, BindUA
 	SameSite       string // SameSiteLax, …
 	TrustedProxies []netip.Prefix
-	ProxyProtocol  proxy.Preface // what connections from TrustedProxies begin with
-	TLS            TLS
-	Access         Access
-	Origins        []proxy.Config
-	DefaultOrigin  string // an origin's id; empty: the first
-	Rooms          []Room
+	// TrustedHeader is the one header in which a trusted proxy names the visitor's address; empty: X-Forwarded-For.
+	TrustedHeader string
+	ProxyProtocol proxy.Preface // what connections from TrustedProxies begin with
+	TLS           TLS
+	Access        Access
+	Origins       []proxy.Config
+	DefaultOrigin string // an origin's id; empty: the first
+	Rooms         []Room
 }
 
 // What tokens are bound to.

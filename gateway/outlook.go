@@ -23,6 +23,7 @@ type outlooks struct {
 	learns    bool // the weights of hours
 	taught    bool
 	buckets   []eta.Bucket
+	heads     []eta.Head
 	joins     guard.Rate
 	fallback  string       // of the last forecast
 	errors    recent       // promised over real of those let in lately
@@ -67,7 +68,7 @@ func (r *room) outlook() *outlook {
 	if e := o.forecast.At(s.Waiting); e.Known {
 		tail = e.Seconds
 	}
-	o.pace = pace.New(s.Policy.Absence, r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
+	o.pace = pace.New(s.Policy.LongestPoll(), r.options.PollBudget, s.Waiting, r.line.Arriving(), tail)
 	if o.gathers = s.Gathering(); o.gathers {
 		o.gathering = pace.Gathering{
 			Spread: s.Policy.Spread(s.Prequeued).Seconds(), People: s.Prequeued, Budget: r.options.PollBudget, Quarter: s.Policy.Absence.Seconds() / 4,
@@ -86,6 +87,10 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 	for _, f := range s.Flow {
 		r.buckets = append(r.buckets, eta.Bucket{Second: f.Second, Admitted: f.Admitted, Busy: float64(f.Busy) / 1000})
 	}
+	r.heads = r.heads[:0]
+	for _, h := range s.Heads {
+		r.heads = append(r.heads, eta.Head{Bucket: int(h.Bucket), Admitted: float64(h.Admitted) / 1000, Absent: float64(h.Absent) / 1000, Exposure: float64(h.Exposure) / 1000})
+	}
 	hold := s.Hold
 	if p := &s.Policy; p.Method == admission.Lottery && p.OpensAt > s.RedisTime {
 		hold = max(hold, s.RoomTime+p.OpensAt-s.RedisTime)
@@ -101,7 +106,8 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 		Now: s.RoomTime, Wall: s.RedisTime, Since: s.Since, Hold: hold, Buckets: r.buckets,
 		Rate: rate, Set: set, Schedule: r.steps(s), Paused: s.Policy.Paused,
 		Waiting: s.Waiting, Parked: s.Parked, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
-		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Head: s.Oldest, Ahead: r.line.Ahead,
+		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Head: s.Oldest, Tail: s.Time, Ahead: r.line.Ahead,
+		Heads: r.heads, OrderAt: func(ahead int64) int64 { return max(s.OrderAt(ahead), s.Drawn) }, // a drawn ticket has waited since the opening
 	})
 	if why := f.Fallback(); why != r.fallback {
 		r.fallback = why

@@ -5,113 +5,88 @@ import (
 	"unicode/utf8"
 )
 
-// reading is how the spellings of a path that servers read in different ways are taken. A path without such spellings
-// has one reading.
-type reading uint8
-
-const (
-	splitSlash        reading = 1 << iota // an encoded slash separates segments
-	splitBackslash                        // a backslash, encoded or not, separates segments
-	cutNUL                                // an encoded NUL ends the path
-	dropParams                            // what follows a semicolon in a segment is not part of it
-	dropEncodedParams                     // nor is what follows an encoded one
-)
-
-// inspect tells whether a path is its own only reading, and if not, which readings there are besides the plain one.
-func inspect(path []byte) (clean bool, modes reading) {
+// inspect reports whether a path is in normal form and has no other reading, and otherwise whether it escapes a letter
+// or a digit, which no client has to.
+func inspect(path []byte) (plain, letters bool) {
 	if len(path) == 0 || path[0] != '/' {
-		return false, 0
+		return false, false
 	}
-	clean = true
+	plain = true
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {
 		case c == '/':
-			if i+1 < len(path) && (path[i+1] == '/' || path[i+1] == '.' && dotSegment(path[i+1:])) {
-				clean = false
+			if i+1 < len(path) && (path[i+1] == '/' || path[i+1] == '.' && dotSegment(path[i+1:]) > 0) {
+				plain = false
 			}
 		case c == '%':
-			clean = false
-			switch d, ok := unhex(path[i:]); {
-			case !ok:
-			case d == '/':
-				modes |= splitSlash
-			case d == '\\':
-				modes |= splitBackslash
-			case d == 0:
-				modes |= cutNUL
-			case d == ';':
-				modes |= dropEncodedParams
-			}
-		case c == '\\':
-			clean, modes = false, modes|splitBackslash
-		case c == ';':
-			clean, modes = false, modes|dropParams
-		case c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf || c == 0:
-			clean = false
+			plain = false
+			d, ok := unhex(path[i:])
+			letters = letters || ok && alphanumeric(d)
+		case c == '\\', c == ';', c < ' ', c >= 'A' && c <= 'Z', c >= utf8.RuneSelf:
+			plain = false
 		}
 	}
-	return clean, modes
+	return plain, letters
 }
 
-// dotSegment tells whether s, which begins with a dot, begins with a segment "." or "..".
-func dotSegment(s []byte) bool {
-	n := 1
-	if len(s) > 1 && s[1] == '.' {
-		n = 2
+// dotSegment returns the length of a segment "." or ".." that s begins with, also where its dots are escaped and where
+// parameters follow it; 0 without one.
+func dotSegment(s []byte) int {
+	n := 0
+	for range 2 {
+		switch {
+		case n < len(s) && s[n] == '.':
+			n++
+		case hasEscape(s[n:], '.'):
+			n += 3
+		}
 	}
-	return len(s) == n || s[n] == '/'
+	switch rest := s[n:]; {
+	case len(rest) == 0, rest[0] == '/', rest[0] == '\\', rest[0] == ';':
+		return n
+	case hasEscape(rest, '/'), hasEscape(rest, '\\'), hasEscape(rest, ';'), hasEscape(rest, 0):
+		return n
+	}
+	return 0
 }
 
-// appendReading appends one reading of path to dst: decoded once, in lower case, with slashes merged and dots resolved.
-// A slash that was encoded and does not separate stays written as %2f, so that it is not taken for one that does.
-func appendReading(dst, path []byte, mode reading) []byte {
+// normalize appends the normal form of path to dst: in lower case and decoded once, but for what servers read in
+// different ways. The escapes of slash, backslash, NUL, semicolon and percent sign stay, as do those of dots in dot
+// segments. A percent sign that begins no escape becomes %25. With asIs the escapes of letters and digits stay too, as
+// for a server that finds its handlers by the undecoded path.
+func normalize(dst, path []byte, asIs bool) []byte {
 	start := len(dst)
 	dst = append(dst, '/')
-	segment := len(dst)
-	params := false
-	for i := 0; i < len(path); i++ {
-		c, encoded := path[i], false
-		if c == '%' {
-			if d, ok := unhex(path[i:]); ok {
-				c, encoded = d, true
-				i += 2
+	path = bytes.TrimPrefix(path, dst[start:])
+	begins := true // a segment
+	for len(path) > 0 {
+		if begins {
+			n := dotSegment(path)
+			dst, path = append(dst, path[:n]...), path[n:]
+			if begins = false; n > 0 {
+				continue
 			}
 		}
-		switch {
-		case c == '/' && (!encoded || mode&splitSlash != 0), c == '\\' && mode&splitBackslash != 0:
-			params = false
-			dst = endSegment(dst, start, segment)
-			if dst[len(dst)-1] != '/' {
-				dst = append(dst, '/')
+		c, n := path[0], 1
+		if c == '%' {
+			if d, ok := unhex(path); ok {
+				if c, n = d, 3; asIs && alphanumeric(c) {
+					dst, path = append(dst, path[:n]...), path[n:]
+					continue
+				}
 			}
-			segment = len(dst)
-		case c == 0 && mode&cutNUL != 0:
-			return fold(endSegment(dst, start, segment), start)
-		case params:
-		case c == ';' && (!encoded && mode&dropParams != 0 || encoded && mode&dropEncodedParams != 0):
-			params = true
-		case c == '/':
-			dst = append(dst, "%2f"...)
+		}
+		switch escaped := n == 3; {
+		case c == 0, c == '\\', c == '%', escaped && (c == '/' || c == ';'):
+			const hex = "0123456789abcdef"
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
 		default:
 			dst = append(dst, c)
 		}
+		begins = c == '/' || c == '\\'
+		path = path[n:]
 	}
-	return fold(endSegment(dst, start, segment), start)
-}
-
-// endSegment takes the last segment, which begins at segment, off dst when it is "." or "..", the latter with the one
-// before it. What is left ends with a slash then.
-func endSegment(dst []byte, start, segment int) []byte {
-	switch string(dst[segment:]) {
-	case ".":
-		return dst[:segment]
-	case "..":
-		if segment-1 == start {
-			return dst[:segment]
-		}
-		return dst[:start+1+bytes.LastIndexByte(dst[start:segment-1], '/')]
-	}
-	return dst
+	return fold(dst, start)
 }
 
 // fold turns dst[start:] to lower case.
@@ -125,6 +100,12 @@ func fold(dst []byte, start int) []byte {
 		}
 	}
 	return dst
+}
+
+// hasEscape reports whether s begins with the escape of a character.
+func hasEscape(s []byte, c byte) bool {
+	d, ok := unhex(s)
+	return ok && d == c
 }
 
 // unhex decodes the escape that s begins with.
@@ -148,7 +129,11 @@ func nibble(c byte) byte {
 	return 255
 }
 
-// pathOf gives the path of a request target in origin form or absolute form, as it was sent.
+func alphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// pathOf returns the path of a request target in origin form or absolute form, as it was sent.
 func pathOf(target []byte) []byte {
 	if len(target) > 0 && target[0] != '/' {
 		if i := bytes.Index(target, []byte("://")); i >= 0 {
@@ -163,4 +148,26 @@ func pathOf(target []byte) []byte {
 		target = target[:i]
 	}
 	return target
+}
+
+// appendResolved appends a path as it was sent, with slashes merged and dot segments resolved. The result begins with
+// one slash and never with two, so that no client takes it for the address of another host.
+func appendResolved(dst, path []byte) []byte {
+	start := len(dst)
+	dst = append(dst, '/')
+	for i, segment := 0, []byte(nil); i <= len(path); i += len(segment) + 1 {
+		segment, _, _ = bytes.Cut(path[i:], []byte("/"))
+		last := i+len(segment) == len(path)
+		n := dotSegment(segment)
+		switch {
+		case len(segment) == 0:
+		case n == 0 || n < len(segment) && segment[n] != ';':
+			if dst = append(dst, segment...); !last {
+				dst = append(dst, '/')
+			}
+		case (n == 2 || n > 3) && len(dst) > start+1: // ".."
+			dst = dst[:start+1+bytes.LastIndexByte(dst[start:len(dst)-1], '/')]
+		}
+	}
+	return dst
 }

@@ -3,55 +3,98 @@ package gateway
 import (
 	"bytes"
 	"net/netip"
+	"strings"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
-// peer is the other end of a request: the visitor, as far as the trusted proxies before us tell.
+// forwardedFor is the default of Options.TrustedHeader.
+const forwardedFor = "x-forwarded-for"
+
+// peer is the visitor's end of a request, as far as the trusted proxies in front of the gateway report it.
 type peer struct {
 	addr    netip.Addr // the visitor's
 	trusted bool       // the connection comes from a trusted proxy
-	told    bool       // … which tells of the visitor in headers
+	told    bool       // … whose headers report on the visitor
 	secure  bool       // the visitor's side is TLS, ours or the proxy's
+	hop     []byte     // the element of Forwarded that the visitor's address comes from; part of the request's header
 }
 
-// peerOf finds the visitor: the connection's other end, which the PROXY protocol may have told, or, where that is a trusted proxy, the rightmost hop of
-// X-Forwarded-For (else of Forwarded) that is not trusted. A hop that is no address ends the walk at the last one that
-// was.
-func peerOf(q *proxy.Request, trusted []netip.Prefix) peer {
+// peerOf returns the visitor's end of a request: the other end of the connection, which the PROXY protocol may have named, or, where that is a trusted
+// proxy, the address in header, which is in lower case. No other header is read for the address, because a proxy that writes
+// one of them passes the visitor's own spelling of the rest on.
+func peerOf(q *proxy.Request, trusted []netip.Prefix, header string) peer {
 	p := peer{addr: q.Peer(), secure: q.Secure()}
 	if !contains(trusted, p.addr) {
 		return p
 	}
-	p.trusted = true
-	if p.told = q.Forwarded(); !p.told {
-		return p
-	}
-	if lines := q.PeekAll("x-forwarded-for"); len(lines) > 0 {
-		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return hop })
-		if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
-			p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
+	p.trusted, p.told = true, q.Forwarded()
+	switch {
+	case header == "forwarded":
+		if p.told {
+			p.addr, p.hop = walk(p.addr, q.PeekAll(header), trusted, func(hop []byte) []byte { return parameter(hop, "for") })
+			if proto := parameter(p.hop, "proto"); len(proto) > 0 {
+				p.secure = equalFold(proto, "https")
+			}
 		}
 		return p
+	case header != forwardedFor:
+		p.addr = single(p.addr, q.PeekAll(header))
+	case p.told:
+		p.addr, _ = walk(p.addr, q.PeekAll(forwardedFor), trusted, func(hop []byte) []byte { return hop })
 	}
-	if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
-		p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
-	}
-	if lines := q.PeekAll("forwarded"); len(lines) > 0 {
-		p.addr = walk(p.addr, lines, trusted, func(hop []byte) []byte { return parameter(hop, "for") })
-		if proto := parameter(firstOf(lastLine(lines)), "proto"); len(proto) > 0 {
-			p.secure = equalFold(proto, "https")
+	if p.told {
+		if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
+			p.secure = equalFold(proto, "https") || equalFold(proto, "wss")
 		}
 	}
 	return p
 }
 
-// forwardedTarget is the host and the port that the visitor asked for, as a trusted proxy tells; empty where it does not.
-func forwardedTarget(q *proxy.Request) (host, port []byte) {
-	if host = firstOf(lastLine(q.PeekAll("x-forwarded-host"))); len(host) == 0 {
-		host = parameter(firstOf(lastLine(q.PeekAll("forwarded"))), "host")
+// ownHeader returns the header in which origins read the visitor's address, where that is none of those that every origin
+// is sent.
+func ownHeader(trustedHeader string) string {
+	switch strings.ToLower(trustedHeader) {
+	case "", forwardedFor, "forwarded", "x-real-ip":
+		return ""
 	}
-	return host, firstOf(lastLine(q.PeekAll("x-forwarded-port")))
+	return trustedHeader
+}
+
+// warnMisnamed logs, once for a configuration, that a trusted proxy names a visitor in a header that is not believed: without
+// that the address of the proxy stands for all of its visitors, and the limits of one address bind all of them.
+func (v *visit) warnMisnamed() {
+	header := v.state.options.TrustedHeader
+	if v.peer.addr != v.req.Peer() || !v.req.Forwarded() || v.req.Peek(header) != nil || v.state.misnamed.Load() {
+		return
+	}
+	for _, other := range [...]string{forwardedFor, "forwarded"} {
+		if v.req.Peek(other) != nil && !v.state.misnamed.Swap(true) {
+			v.g.log.Warn("a trusted proxy names the visitor in a header that is not believed; all its visitors share its address. If the proxy always writes that header, set trusted_header to it",
+				"proxy", v.req.Peer().String(), "header", other, "trusted_header", header)
+		}
+	}
+}
+
+// single returns the address in a header that holds one. Of two addresses one may be the visitor's own, so neither is believed.
+func single(from netip.Addr, lines [][]byte) netip.Addr {
+	if len(lines) != 1 {
+		return from
+	}
+	if a, ok := parseHop(lines[0]); ok {
+		return a
+	}
+	return from
+}
+
+// forwardedTarget returns the host and the port that the visitor asked for, as a trusted proxy reports them; empty where it
+// does not.
+func (v *visit) forwardedTarget() (host, port []byte) {
+	if v.state.options.TrustedHeader == "forwarded" {
+		return parameter(v.peer.hop, "host"), nil
+	}
+	host = firstOf(lastLine(v.req.PeekAll("x-forwarded-host")))
+	return host, firstOf(lastLine(v.req.PeekAll("x-forwarded-port")))
 }
 
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {
@@ -63,8 +106,10 @@ func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// walk goes over the hops from the right, as long as they are trusted.
-func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func([]byte) []byte) netip.Addr {
+// walk follows the hops from the right as long as they are trusted, and returns the address at which it ends. A hop that is
+// no address ends it at the last one that was. last is the hop that was looked at last: all on its right are trusted, so
+// a trusted proxy wrote it.
+func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func([]byte) []byte) (addr netip.Addr, last []byte) {
 	for i := len(lines) - 1; i >= 0; i-- {
 		for line := lines[i]; len(line) > 0; {
 			hop := line
@@ -78,14 +123,14 @@ func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func(
 			}
 			a, ok := parseHop(address(hop))
 			if !ok {
-				return from
+				return from, hop
 			}
-			if from = a; !contains(trusted, a) {
-				return a
+			if from, last = a, hop; !contains(trusted, a) {
+				return a, hop
 			}
 		}
 	}
-	return from
+	return from, last
 }
 
 // parseHop reads an address with or without a port, in brackets or not.

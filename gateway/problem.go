@@ -43,6 +43,7 @@ const quiet = slog.LevelDebug
 // The one table of refusals and faults.
 var (
 	problemUnknownHost   = &problem{421, "unknown_host", "Unknown host", "This host is not served here.", 0, quiet, false}
+	problemPath          = &problem{400, "ambiguous_path", "The path can be read in several ways", "Servers read this path in different ways, which lead to different rooms. Send it without dot segments, empty segments, parameters and escapes that it does not need.", 0, quiet, false}
 	problemUnknownRoom   = &problem{404, "unknown_room", "No such room", "There is no room of this name on this host.", 0, quiet, false}
 	problemUnknownPath   = &problem{404, "unknown_path", "Not found", "There is nothing at this address.", 0, quiet, false}
 	problemNoDraw        = &problem{404, "no_draw", "No draw", "This room is not a lottery.", 0, quiet, false}
@@ -82,6 +83,7 @@ var (
 	problemShuttingDown  = &problem{503, "shutting_down", "Restarting", "Try again; a place in line is kept.", 1, quiet, true}
 	problemRequests      = &problem{429, "session_requests", "Too many requests", "This session makes more requests than it may. It goes on; wait for as long as Retry-After says.", 1, quiet, false}
 	problemPassNeeded    = &problem{503, "pass_needed", "Waiting room", "This request needs a pass.", 10, quiet, false}
+	problemPreflights    = &problem{503, "too_many_preflights", "Too many preflights", "Scripts of other sites ask this room what they may send more often than it serves. Try again when Retry-After has passed.", 1, quiet, false}
 	problemPrefetch      = &problem{503, "prefetch", "Waiting room", "Prefetches are not served while people wait.", 10, quiet, false}
 	problemInternal      = &problem{500, "internal", "Something broke", "It was not your request; it has been logged.", 0, slog.LevelError, false}
 	problemNothingServed = &problem{502, "no_origin", "Nothing to show", "No origin is configured for this request.", 0, slog.LevelError, false}
@@ -89,11 +91,11 @@ var (
 
 // problems lists the table, for its tests and for the description of the API.
 var problems = []*problem{
-	problemUnknownHost, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
+	problemUnknownHost, problemPath, problemUnknownRoom, problemUnknownPath, problemNoDraw, problemMethod, problemTokenMissing,
 	problemTokenInvalid, problemBound, problemAccount, problemAccounts, problemOtherAccount, problemSpentAccount, problemRequests, problemCrossSite, problemBodyTooLarge, problemBodyBroken, problemBody, problemIdempotency,
 	problemSpentKey, problemNotYet, problemLapsed, problemClaimed, problemEnded, problemExpired, problemClosed,
 	problemProofNeeded, problemProof, problemProofLate, problemProofSpent, problemCaptchaNeeded, problemCaptcha, problemCaptchaAway, problemNoChallenge,
-	problemDraining, problemTooMany, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPrefetch,
+	problemDraining, problemTooMany, problemFull, problemStore, problemStreams, problemShuttingDown, problemPassNeeded, problemPreflights, problemPrefetch,
 	problemInternal, problemNothingServed, problemOriginAway, problemOriginFar, problemOriginTLS, problemOriginReset,
 	problemOriginBad, problemOriginSlow, problemOriginBusy, problemRequestSlow, problemRequest, problemLarge,
 }
@@ -179,6 +181,9 @@ var (
 	problemLarge       = &problem{413, "content_too_large", "The request is too large", "Its body is larger than the site takes.", 0, quiet, false}
 )
 
+// problemOriginShare is problemOriginBusy for a client that has its share of the connections; nothing is wrong with the site.
+var problemOriginShare = &problem{503, problemOriginBusy.code, problemOriginBusy.title, "Too many requests of this client are under way. Try again when some have been answered.", 1, quiet, false}
+
 // problemOfOrigin maps why an origin did not answer.
 func problemOfOrigin(out *proxy.Outcome) *problem {
 	switch out.Kind {
@@ -196,6 +201,8 @@ func problemOfOrigin(out *proxy.Outcome) *problem {
 		return problemOriginSlow
 	case proxy.KindQueueFull:
 		return problemOriginBusy
+	case proxy.KindShare:
+		return problemOriginShare
 	case proxy.KindBodyLarge:
 		return problemLarge
 	case proxy.KindBodyTimeout:

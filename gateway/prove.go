@@ -175,18 +175,20 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 	} else {
 		id = token.ID(derive(v.state.options.IDKey, "captcha", r.id, j.captcha)[:len(id)])
 	}
-	code := 201
-	if state, err := r.line.Held(v.g.life, admission.ID(id)); err == nil {
-		if state > admission.Active {
-			v.refuseProof("spent", problemProofSpent)
+	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.address()}
+	if captcha.Provider != "" {
+		a.Held, a.Remember = true, true // its provider accepts an answer once
+		if s, refusal, err := r.line.Join(v.g.life, a); err == nil {
+			v.proved(&a, proof, s, refusal, nil)
 			return true
 		}
-		code = 200
+		if !v.person(j.captcha) {
+			return true
+		}
+		a.Held = false
 	}
-	if code == 201 && captcha.Provider != "" && !v.person(j.captcha) {
-		return true
-	}
-	v.joinProved(id, proof, code)
+	s, refusal, err := r.line.Join(v.g.life, a)
+	v.proved(&a, proof, s, refusal, err)
 	return true
 }
 
@@ -254,11 +256,7 @@ func (v *visit) joinAccount(j *joining) {
 		}
 		v.room.metrics.proofs["accepted"].Inc()
 	}
-	code := 200
-	if s.New {
-		code = 201
-	}
-	v.joined(code, &a, s, refusal, err)
+	v.joined(codeOf(&s), &a, s, refusal, err)
 }
 
 // earned checks what a join brings for an account's new place, and gives the id of its proof; zero: none was asked for. False:
@@ -286,29 +284,27 @@ func (v *visit) refuseProof(outcome string, p *problem) {
 	v.refuse(p, "", "altcha")
 }
 
-// joinProved takes the place of a proof: its id is the proof's, so there is one, however often and by whomever it is sent.
-func (v *visit) joinProved(id token.ID, proof bool, code int) {
-	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.address()}
-	s, refusal, err := v.room.line.Join(v.g.life, a)
+// proved answers a join by a proof: the id of its place is the proof's, so there is one, however often and by whomever it is sent.
+func (v *visit) proved(a *admission.Arrival, proof bool, s admission.Standing, refusal admission.Refusal, err error) {
 	if err == nil && refusal == admission.Granted {
 		switch {
 		case s.State > admission.Active:
 			v.refuseProof("spent", problemProofSpent)
 			return
-		case proof && code == 201:
+		case proof && s.New:
 			v.room.metrics.proofs["accepted"].Inc()
 		case proof:
 			v.room.metrics.proofs["repeated"].Inc()
 		}
 	}
-	v.joined(code, &a, s, refusal, err)
+	v.joined(codeOf(&s), a, s, refusal, err)
 }
 
 // person asks the provider about a CAPTCHA's answer. Where it does not count, it has answered.
 func (v *visit) person(answer string) bool {
 	r := v.room
 	c := &r.options.Guard.Captcha
-	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.addr.String(), string(v.host))
+	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.addr.String())
 	switch {
 	case err == nil:
 		r.metrics.captcha["passed"].Inc()
@@ -321,8 +317,8 @@ func (v *visit) person(answer string) bool {
 		return false
 	}
 	r.metrics.captcha["unavailable"].Inc()
-	v.fault(slog.LevelWarn, "the captcha's provider does not answer", problemCaptchaAway.code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[c.Open], "error", err)
-	if c.Open && !errors.Is(err, guard.ErrBusy) { // who floods must not open the door by it
+	v.fault(slog.LevelWarn, "the captcha's provider gave no judgement", problemCaptchaAway.code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[c.Open], "error", err)
+	if c.Open && !errors.Is(err, guard.ErrRefused) { // a flood of answers must not open the room
 		return true
 	}
 	v.refusedJoin("captcha_unavailable")

@@ -286,6 +286,10 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 		switch r.PostFormValue("response") {
 		case "away":
 			w.WriteHeader(500)
+		case "flood":
+			w.WriteHeader(429)
+		case "phished":
+			fmt.Fprint(w, `{"success":true,"hostname":"phish.evil"}`)
 		case "no":
 			fmt.Fprint(w, `{"success":false,"error-codes":["timeout-or-duplicate"]}`)
 		default:
@@ -293,7 +297,7 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 		}
 	}))
 	t.Cleanup(judge.Close)
-	captcha := guard.Captcha{Provider: guard.Turnstile, SiteKey: "0x4", Secret: "s3cret", VerifyURL: judge.URL, Timeout: time.Minute}
+	captcha := guard.Captcha{Provider: guard.Turnstile, SiteKey: "0x4", Secret: "s3cret", VerifyURL: judge.URL, Timeout: time.Minute, Hosts: []string{"shop.test"}}
 	open := captcha
 	open.Open, open.VerifyURL = true, judge.URL+"/open"
 	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Captcha: captcha}},
@@ -327,11 +331,37 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 		t.Error(a.text())
 	}
 	join("open", `{"captcha":"no"}`).code(t, 422)
+	for range 3 {
+		join("open", `{"captcha":"flood"}`).code(t, 503)
+	}
+	for range 2 { // so far it may be the visitor's doing
+		join("open", `{"captcha":"away"}`).code(t, 503)
+	}
 	join("open", `{"captcha":"away"}`).code(t, 201)
+	// The host is the provider's word, whatever host the visitor asks for.
+	if a := b.call("POST /.waiting-room/sale/tickets", "Host: phish.evil", from("203.0.113.7"), "", `{"captcha":"phished"}`).code(t, 422); a.field("code") != "captcha_failed" {
+		t.Error(a.text())
+	}
 	proof := strings.TrimSuffix(b.proof("both"), "}")
 	join("both", proof+"}").code(t, 428)
 	join("both", `{"captcha":"yes"}`).code(t, 428)
-	eventually(t, "the provider is asked again", func() bool { return join("both", proof+`,"captcha":"more"}`).status == 201 })
+	join("both", proof+`,"captcha":"more"}`).code(t, 201)
+	o := b.o
+	captcha.Hosts = nil
+	o.Rooms = []Room{{ID: "sale", Policy: policy(0), Guard: Guard{Captcha: captcha}}}
+	if err := b.Reload(o); err == nil || !strings.Contains(err.Error(), "rooms.sale.guard.captcha.hosts") {
+		t.Errorf("a room over every host: %v", err)
+	}
+	o.Rooms[0].Hosts = []string{"www.test"}
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	if a := b.call("POST /.waiting-room/sale/tickets", "Host: www.test", from("203.0.113.7"), "", `{"captcha":"theirs"}`).code(t, 422); a.field("code") != "captcha_failed" {
+		t.Errorf("an answer of shop.test in a room over www.test: %s", a.text())
+	}
+	if err := b.Reload(b.o); err != nil {
+		t.Fatal(err)
+	}
 	page := b.call("GET /buy", asPage).code(t, 200)
 	if csp := page.header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-src https://challenges.cloudflare.com") {
 		t.Errorf("the policy: %s", csp)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
@@ -24,8 +26,13 @@ type state struct {
 	order     []*upstream
 	byDefault *upstream
 	tls       *tls.Config
-	// untrusted tells a header that names an account and is forwarded for trusted proxies only; nil: there is none.
-	untrusted func(name []byte) bool
+	// untrusted and trusted report whether a header that a stranger or a trusted proxy sent is kept from origins: those that
+	// name an account are forwarded for trusted proxies alone, as they are spelled, and clientHeader is never copied; nil: all are forwarded.
+	untrusted, trusted func(name []byte) bool
+	// clientHeader names the visitor's address to origins, beside X-Forwarded-For and X-Real-IP; empty: those two do.
+	clientHeader string
+	// misnamed is set once a trusted proxy named the visitor elsewhere than in TrustedHeader.
+	misnamed atomic.Bool
 }
 
 // Reload takes another configuration. Where anything is wrong the old one stays, and the error names every problem. No
@@ -54,6 +61,10 @@ func (g *Gateway) Reload(o Options) error {
 		g.cache.Swap(o.Ring)
 	}
 	g.access.set(o.Access)
+	g.streams.limitEach(o.StreamsPerAddress)
+	for _, u := range next.origins {
+		u.SetShares(o.Shares)
+	}
 	if old != nil {
 		g.Settle()
 	}
@@ -147,7 +158,11 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if o.Bind == "" {
 		o.Bind = BindNone
 	}
-	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}, keys: map[string]*accountKeys{}}
+	client := ownHeader(o.TrustedHeader)
+	if o.TrustedHeader = strings.ToLower(o.TrustedHeader); o.TrustedHeader == "" {
+		o.TrustedHeader = forwardedFor
+	}
+	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}, keys: map[string]*accountKeys{}, clientHeader: client}
 	for _, c := range o.Origins {
 		u, err := g.origin(c, old)
 		if err != nil {
@@ -178,7 +193,12 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 		s.rooms = append(s.rooms, r)
 	}
 	var err error
-	s.untrusted = accountHeaders(s.rooms)
+	accounts := accountHeaders(s.rooms)
+	kept := slices.Clone(accounts)
+	if client != "" {
+		kept = append(kept, o.TrustedHeader)
+	}
+	s.untrusted, s.trusted = anySpelling(kept, nil), anySpelling(kept, accounts)
 	s.table, err = newTable(s.rooms)
 	bad(err)
 	s.tls, err = loadTLS(o.TLS)

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +32,6 @@ type line interface {
 	Claim(context.Context, admission.Ticket) (admission.Standing, error)
 	Leave(context.Context, admission.Ticket) error
 	Refuses() admission.Refusal
-	Held(context.Context, admission.ID) (admission.State, error)
-	Kept(context.Context, admission.Arrival) (admission.Standing, bool)
 	Charge(context.Context) bool
 	Lot(*admission.Draw) (commitment, seed [32]byte, known bool)
 	DrawsApart() bool
@@ -62,6 +62,8 @@ type room struct {
 	proofs  *guard.Proofs // nil where none are asked for
 	// identity is nil where places are no accounts'.
 	identity *identified
+	// preflights is what the room's preflights are metered by.
+	preflights token.ID
 
 	estimator eta.Estimator
 	*outlooks
@@ -90,6 +92,14 @@ func (p *prospect) poll(random float64) int {
 		return p.gathering.Next(random)
 	}
 	return pace.Spread(p.interval, p.most, random)
+}
+
+// heldFor shortens an interval so that a ticket that was checked just now stays present until the poll.
+func heldFor(t *admission.Ticket, seconds int) int {
+	if t.Hold <= 0 {
+		return seconds
+	}
+	return max(1, min(seconds, int((t.Hold-admission.HoldSlack)/time.Second)))
 }
 
 // prospect of a ticket of that order. It is the same on every gateway that has read the same snapshot.
@@ -140,6 +150,17 @@ func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float
 	return o.pace.First(r.line.Arriving(), float64(p.wait.seconds), p.wait.known, random)
 }
 
+// guarded reports whether a place in the room, or the use of one, is limited by more than the line.
+func (r *room) guarded(policy *admission.Policy) bool {
+	return r.identity != nil || r.options.Guard.asks() || policy.Joins > 0 || r.options.SessionRequests.N > 0
+}
+
+// preflightsOf returns the id by which a room's preflights are metered.
+func preflightsOf(room string) token.ID {
+	sum := sha256.Sum256([]byte("preflights\x00" + room))
+	return token.ID(sum[:16])
+}
+
 // newRoom makes a room ready. keys are those of its jwks_url, nil without one. old is the room of that id so far, or nil.
 func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
 	if len(o.Hosts) == 0 {
@@ -147,6 +168,14 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, ol
 	}
 	if len(o.Paths) == 0 {
 		o.Paths = []string{"/"}
+	}
+	if c := &o.Guard.Captcha; c.Provider != "" {
+		if len(c.Hosts) == 0 {
+			c.Hosts = o.Hosts
+		}
+		if slices.Contains(c.Hosts, "*") {
+			return nil, fmt.Errorf("rooms.%s.guard.captcha.hosts: want the hosts that answers may be given on: the room's hosts name every one", o.ID)
+		}
 	}
 	if o.PageStatus == 0 {
 		o.PageStatus = 200
@@ -157,7 +186,7 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, ol
 	r := &room{
 		id: o.ID, line: l, origin: origin, options: o,
 		plain: namesOf(o.ID, false), secure: namesOf(o.ID, true),
-		cors: map[string]bool{}, metrics: m.room(o.ID),
+		cors: map[string]bool{}, metrics: m.room(o.ID), preflights: preflightsOf(o.ID),
 	}
 	for _, site := range o.CORSOrigins {
 		r.cors[site] = true

@@ -266,20 +266,24 @@ func (g *Gateway) direct(req *proxy.Request) (taken bool) {
 	return taken
 }
 
-// locate finds out where the request leads.
-func (v *visit) locate() (at place) {
+// locate returns where the request leads.
+func (v *visit) locate() place {
 	v.target = v.req.Target()
 	v.host, v.hostBuf = hostName(v.req.Host(), v.hostBuf)
-	at, v.scratch = v.state.table.locate(v.host, pathOf(v.target), v.scratch)
-	return at
+	return v.state.table.locate(v.host, pathOf(v.target), &v.readings)
 }
 
 func (v *visit) serve(at place) {
 	st := v.state
-	v.peer = peerOf(v.req, st.options.TrustedProxies)
+	v.peer = peerOf(v.req, st.options.TrustedProxies, st.options.TrustedHeader)
+	if v.peer.trusted {
+		v.warnMisnamed()
+	}
 	switch {
 	case at.ours:
 		v.visitor(at.own)
+	case at.unclear != unambiguous:
+		v.clarify(at.unclear)
 	case at.room != nil:
 		v.room = at.room
 		v.gate()

@@ -35,6 +35,7 @@ type stream struct {
 	room    *room
 	waiting token.Waiting
 	client  admission.Client
+	address [16]byte // what the streams of one client are counted under
 
 	tell    time.Duration // when it is told how it stands, whether that changed or not
 	beat    time.Duration // when it gets a sign of life at the latest
@@ -144,7 +145,7 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 		return out.event(b, "admitted"), false
 	}
 	next := p.poll(g.random())
-	standing, err := r.line.Check(ctx, ticketOf(w, next, st.client))
+	standing, err := r.line.Check(ctx, ticketOf(w, next, p.wait, st.client))
 	if err != nil {
 		standing = admission.Standing{State: admission.Waiting}
 	}
@@ -163,15 +164,17 @@ func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *
 	var renewed []byte
 	if standing.Renewed {
 		t, unordered := &standing.Ticket, w.Order == 0
-		w.Order, w.Seen, w.Epoch, w.Fence, w.Expires = t.Order, t.Seen, t.Epoch, t.Fence, r.line.RedisNow()/1e6+day
+		w.Order, w.Seen, w.Heard, w.Hold, w.Epoch, w.Fence = t.Order, t.Seen, t.Heard, int64(t.Hold/time.Second), t.Epoch, t.Fence
+		w.Expires = r.line.RedisNow()/1e6 + day
 		w.AddrHash = addressOf(t)
 		renewed = g.cache.Ring().AppendWaiting(make([]byte, 0, 512), w)
 		*p = r.prospect(o, t.Order)
 		if unordered {
-			next = p.poll(g.random())
+			next = heldFor(t, p.poll(g.random()))
 		}
 	}
 	if again && len(renewed) == 0 && (!p.near() || p.position == st.shown) {
+		st.tell = min(st.tell, now+time.Duration(next)*time.Second) // the check counted on being asked again by then
 		return b, true
 	}
 	st.tell = now + time.Duration(next)*time.Second

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"net/netip"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -57,11 +56,12 @@ type visit struct {
 	sid      token.ID
 	sidBuf   [22]byte
 
-	scratch, hostBuf, body, token, pass, text []byte
-	nonceBuf                                  [22]byte
-	bindText                                  []byte // of bindBuf
-	bindBuf                                   [bindSize]byte
-	bindKnown                                 bool
+	readings                         readings // of the path
+	hostBuf, body, token, pass, text []byte
+	nonceBuf                         [22]byte
+	bindText                         []byte // of bindBuf
+	bindBuf                          [bindSize]byte
+	bindKnown                        bool
 }
 
 // setCookie is a Set-Cookie value to send.
@@ -75,8 +75,8 @@ func (g *Gateway) acquire(req *proxy.Request) *visit {
 }
 
 func (g *Gateway) release(v *visit) {
-	scratch, hostBuf, body, tok, pass, text, cookies := v.scratch, v.hostBuf, v.body, v.token, v.pass, v.text, v.cookies
-	*v = visit{onHeader: v.onHeader, direct: v.direct, scratch: scratch[:0], hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}
+	texts, hostBuf, body, tok, pass, text, cookies := v.readings.text, v.hostBuf, v.body, v.token, v.pass, v.text, v.cookies
+	*v = visit{onHeader: v.onHeader, direct: v.direct, readings: readings{text: texts[:0]}, hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}
 	if cap(body) <= 64<<10 {
 		v.body = body[:0]
 	}
@@ -204,15 +204,19 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 	return token.Waiting{}, false, any
 }
 
-// ticket is what a waiting token says, for the line.
-func (v *visit) ticket(w *token.Waiting, seconds int) admission.Ticket {
-	return ticketOf(w, seconds, v.client())
+// ticket returns what a waiting token claims, for the line. seconds and told are the polling interval and the wait that the
+// answer is about to advise.
+func (v *visit) ticket(w *token.Waiting, seconds int, told wait) admission.Ticket {
+	return ticketOf(w, seconds, told, v.client())
 }
 
-func ticketOf(w *token.Waiting, seconds int, client admission.Client) admission.Ticket {
+func ticketOf(w *token.Waiting, seconds int, told wait, client admission.Client) admission.Ticket {
 	t := admission.Ticket{
-		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Epoch: w.Epoch, Fence: w.Fence,
+		ID: admission.ID(w.ID), Order: w.Order, Seen: w.Seen, Hold: time.Duration(min(w.Hold, day)) * time.Second, Heard: w.Heard, Epoch: w.Epoch, Fence: w.Fence,
 		Interval: time.Duration(seconds) * time.Second, Client: client, Joined: w.IssuedAt,
+	}
+	if told.known {
+		t.Wait = time.Duration(max(1, told.seconds)) * time.Second
 	}
 	if w.AddrHash != "" && !t.Counted() {
 		if raw, err := base64.RawURLEncoding.DecodeString(w.AddrHash); err == nil {
@@ -234,7 +238,7 @@ func addressOf(t *admission.Ticket) string {
 // clock.
 func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 	w := token.Waiting{
-		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Epoch: t.Epoch, Fence: t.Fence,
+		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Hold: int64(t.Hold / time.Second), Heard: t.Heard, Epoch: t.Epoch, Fence: t.Fence,
 		IssuedAt: joined, Expires: v.now/1e6 + day, AddrHash: addressOf(t), Bind: string(v.bind()),
 		Account: v.account.state == accountKnown && v.ours(t.ID),
 	}
@@ -274,8 +278,8 @@ func randomID() (id token.ID) {
 	return id
 }
 
-// joinedAt is when a ticket was taken, in µs of Redis's clock: its order where that is of the same second (room time is
-// Redis's clock as long as the room never stood still), else the second.
+// joinedAt is when a ticket was taken, in µs of Redis's clock: its order where that is of the same second (order time is
+// Redis's clock as long as that never went back), else the second.
 func joinedAt(w *token.Waiting) int64 {
 	if w.Order/1e6 == w.IssuedAt {
 		return w.Order
@@ -283,8 +287,8 @@ func joinedAt(w *token.Waiting) int64 {
 	return w.IssuedAt * 1e6
 }
 
-// joinedSecond is when a ticket of that order was taken, in seconds of Redis's clock. As long as room time never stood
-// still the two clocks are one, but for the error of estimating them: then the order itself is the time.
+// joinedSecond is when a ticket of that order was taken, in seconds of Redis's clock. As long as that never went back it is
+// order time, but for the error of estimating them: then the order itself is the time.
 func (v *visit) joinedSecond(order int64) int64 {
 	now := v.room.line.Now()
 	if order == 0 || now == 0 {
@@ -298,14 +302,3 @@ func (v *visit) joinedSecond(order int64) int64 {
 
 // clockError bounds how far two estimates of one clock are apart, in µs.
 const clockError = 100_000
-
-// logAddr is the visitor's address as the log may have it.
-func logAddr(a netip.Addr, prefix bool) string {
-	switch {
-	case !a.IsValid():
-		return "-"
-	case prefix:
-		return network(a).String()
-	}
-	return a.String()
-}

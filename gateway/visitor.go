@@ -169,7 +169,7 @@ func (v *visit) serveStatus() {
 	o := v.room.outlook()
 	p := v.room.prospect(o, w.Order)
 	seconds := p.poll(v.g.random())
-	t := v.ticket(&w, seconds)
+	t := v.ticket(&w, seconds, p.wait)
 	s, err := v.room.line.Check(v.g.life, t)
 	if err != nil {
 		v.fail(err)
@@ -227,7 +227,7 @@ func (v *visit) tellWaiting(code int, o *outlook, w *token.Waiting, s *admission
 	}
 	p := v.room.prospect(o, s.Ticket.Order)
 	if unordered && s.Ticket.Order != 0 {
-		seconds = p.poll(v.g.random()) // it was drawn since
+		seconds = heldFor(&s.Ticket, p.poll(v.g.random())) // it was drawn since
 	}
 	out := v.status(o, w, &p, o.stateOf(s.Ticket.Order))
 	out.refresh, out.token = seconds, v.token
@@ -296,7 +296,7 @@ func (v *visit) leave() {
 	if !ok {
 		return
 	}
-	if err := v.room.line.Leave(v.g.life, v.ticket(&w, 0)); err != nil && !errors.Is(err, admission.ErrUnknown) {
+	if err := v.room.line.Leave(v.g.life, v.ticket(&w, 0, wait{})); err != nil && !errors.Is(err, admission.ErrUnknown) {
 		v.fail(err)
 		return
 	}
@@ -313,7 +313,8 @@ func (v *visit) serveClaim() {
 		return
 	}
 	v.adopt(&w)
-	t := v.ticket(&w, 0)
+	p := v.room.prospect(v.room.outlook(), w.Order)
+	t := v.ticket(&w, p.poll(v.g.random()), p.wait)
 	if _, err := v.room.line.Check(v.g.life, t); err != nil { // it enrols, and hears of the visitor
 		v.fail(err)
 		return

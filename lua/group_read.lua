@@ -25,6 +25,12 @@ for i = 4, #ARGV do
     line[#line + 1], line[#line + 2] = 'scheduled', count_refused('S' .. g[G_TENANT] .. '/' .. gkey)
     local t = bulk_tenant(g[G_TENANT])
     line[#line + 1], line[#line + 2] = 'tenant_gate', int(t[T_GATE])
+    -- limit is the smallest of the configured rates that bound the group's starts, in thousandths.
+    local limit = set.global
+    for _, rate in ipairs({ g[G_RATE], t[T_RATE] > 0 and t[T_RATE] or set.per_tenant }) do
+      if rate > 0 then limit = math.min(limit, rate) end
+    end
+    line[#line + 1], line[#line + 2] = 'limit', int(limit)
     line[#line + 1], line[#line + 2] = 'backoff', int(n > 0 and t[T_BACKOFF] or 0)
     reply[#reply + 1] = line
   end

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- room_advance: one tick: parks absent heads, admits present ones, takes back what lapsed or ended, reaps, and builds the snapshot.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, lease, lot, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, snapshot or '', revoked ids and times as one list, admitted ids and times likewise,
---   number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held,
+-- ARGV: now, epoch, seq, policy, gap, gateway, cursor, most, have, since, lease, lot, reached, given, ...
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, snapshot or '', revoked ids, times and the ends of their
+--   passes (order time) as one list, admitted ids, times and walls of admission likewise, number of the last lease, what is left of it, what is wanted by the next tick, what is liked to be held,
 --   what the lottery is drawn by (one_lot)}
 -- INVARIANT: never over the limit (1): the script is atomic and one a tick does work, however many gateways race; order (2).
--- INCLUDE: clock, limiter, room, meter, presence, lottery, joins, sketch
+-- INCLUDE: clock, limiter, room, meter, presence, lottery, joins, sketch, leavers
 
 -- gap: µs since the last tick under which this call only reads; cursor: room
 -- time from which revoked sessions are wanted; most: admissions in one call;
@@ -14,23 +14,28 @@
 -- since: room time from which admissions are wanted, so that every gateway can
 -- give them back to a store that lost them before they were claimed; lease: one of the
 -- origin's budget (meter.lua: take_lease), or '';
--- lot: what this gateway says of the lottery's commitment (lottery.lua: one_lot), or ''.
+-- lot: what this gateway says of the lottery's commitment (lottery.lua: one_lot), or '';
+-- reached: the order time up to which it has given orders without the store, and given: how many it has let in meanwhile, both 0
+-- when the store was there.
 -- Then pairs (second, count): arrivals that this gateway signed and that are not enrolled yet.
 local s, err = open()
 if not s then return err end
+local reached = reach(s, tonumber(ARGV[13]))
 local p = policy()
 local opened = draw(s, p)
 if p.gathering and s.prequeued > 0 then count_lots(s, p) end
 local gap, most = tonumber(ARGV[5]), tonumber(ARGV[8])
 -- A room that no gateway has looked at for 30 days is gone; its keys have no other owner.
 local KEEP = 2592000
+-- By as much order time may be ahead of Redis's clock for good.
+local RESET = 60000000
 
 local fresh = redis.call('ZSCORE', GATEWAYS, ARGV[6])
 if not fresh or s.now - tonumber(fresh) > 1000000 then
   redis.call('ZADD', GATEWAYS, str(s.now), ARGV[6])
 end
 
-for i = 13, #ARGV, 2 do
+for i = 15, #ARGV, 2 do
   local n = tonumber(ARGV[i + 1])
   redis.call('HINCRBY', PENDING, ARGV[i], n)
   s.joins = s.joins + n
@@ -43,29 +48,63 @@ local function since(key, from, n)
   return redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, n)
 end
 
+-- admissions adds to ids and times the wall time of each, which no clock of today has.
+local function admissions(list)
+  if #list == 0 then return list end
+  local ids, out = {}, {}
+  for i = 1, #list, 2 do ids[#ids + 1] = list[i] end
+  for from = 1, #ids, 1000 do
+    local till = math.min(#ids, from + 999)
+    for i, g in ipairs(redis.call('HMGET', GRANTS, unpack(ids, from, till))) do
+      local at = from + i - 1
+      out[#out + 1], out[#out + 2], out[#out + 3] = ids[at], list[2 * at], g and string.match(g, '^%a+|(%d+)') or '0'
+    end
+  end
+  return out
+end
+
+-- revocations adds to ids and times the order time at which the passes of each have ended; 0: not known.
+local function revocations(list)
+  local out = {}
+  for i = 1, #list, 2 do
+    local g = grant(list[i])
+    local n = #out
+    out[n + 1], out[n + 2], out[n + 3] = list[i], list[i + 1], str(g and g.what == 'revoked' and g.claimed > 0 and g.claimed - s.now + s.time or 0)
+  end
+  return out
+end
+
 take_lease(s, ARGV[11])
 local lot = one_lot(s, ARGV[12])
 
 local function answer(text)
   local a = head(s)
   a[7] = text
-  a[8] = since(REVOKED, ARGV[7], 1000)
-  a[9] = since(ADMITTED, ARGV[10], most + 1000)
+  a[8] = revocations(since(REVOKED, ARGV[7], 1000))
+  a[9] = admissions(since(ADMITTED, ARGV[10], most + 1000))
   local want, keep = appetite(s, p)
   a[10], a[11], a[12], a[13], a[14] = str(s.lease_number), str(s.lease), str(want), str(keep), lot
   return a
+end
+
+local given = tonumber(ARGV[14])
+if given > 0 then
+  local bucket = meter(s, p)
+  bucket.owe(given)
+  bucket.save()
 end
 
 local snapshot = redis.call('GET', SNAPSHOT)
 local built, at = string.match(snapshot or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 -- After a silence the last tick counts as now (keep_time), but what the room looked like before it is of no use.
 if at and not opened and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
-  if #ARGV > 12 or ARGV[11] ~= '' or s.moved then save_state(s) end
+  if #ARGV > 14 or ARGV[11] ~= '' or s.moved or given > 0 or reached then save_state(s) end
   return answer(built == ARGV[9] and '' or snapshot)
 end
 
 local before = s.tick + s.adj -- room time of the last tick
 s.tick = s.wall
+s.passes = math.max(s.passes, s.now + p.ttl)
 
 -- expire takes the due members of a set ordered by time, a bounded number.
 local function due(key, till, n)
@@ -84,8 +123,8 @@ local forget = due(ENDED, s.now, 2000)
 if #forget > 0 then
   redis.call('HDEL', GRANTS, unpack(forget))
   drop(ENDED, forget)
+  drop(REVOKED, forget) -- their passes have ended
 end
-drop(REVOKED, due(REVOKED, s.now - 3600000000 - p.ttl, 2000))
 drop(GATEWAYS, due(GATEWAYS, s.now - 5000000, 100))
 forget_joins(s, p)
 -- sweep looks through a bounded part of a set for those who were not heard of for
@@ -110,6 +149,10 @@ s.swept = sweep(LINE, s.swept)
 s.swept_parked = sweep(PARKED, s.swept_parked)
 
 local bucket = meter(s, p)
+local passed = {} -- heads of this tick, for leavers.lua
+
+-- PASSED_OVER bounds what one tick spends on heads that are absent: a head that is parked counts 1, one that is given up REAP.
+local PASSED_OVER, REAP = 4000, 4
 
 -- Nobody is parked while the room holds its breath after a gap.
 local function admit()
@@ -121,36 +164,51 @@ local function admit()
     if p.head_window > 0 then k = math.min(k, p.head_window) end
     k = math.max(0, math.min(k, most))
   end
-  local n, parked = 0, 0
-  while parked < 1000 do
+  local n, looked, parking = 0, 0, false
+  while looked < PASSED_OVER do
     -- One more than may be admitted, so that an absent head is parked even
-    -- when there is no capacity.
-    local heads = redis.call('ZRANGE', LINE, 0, math.min(99, k - n), 'WITHSCORES')
+    -- when there is no capacity; many once some are absent, for they often lie together.
+    local heads = redis.call('ZRANGE', LINE, 0, parking and 999 or math.min(99, k - n), 'WITHSCORES')
     if #heads == 0 then return n end
+    local fields, over, parks = {}, {}, {}
+    for i = 1, #heads, 2 do fields[#fields + 1] = bag_of(heads[i]) end
+    local bags = redis.call('HMGET', SEEN, unpack(fields))
+    local full = false
     for i = 1, #heads, 2 do
       local id, ord = heads[i], tonumber(heads[i + 1])
-      local ms, grace = last_heard(id)
-      if ms * 1000 + grace * 1000000 < s.now then
-        if absent(s, p, ms) then
-          reap(s, id)
-        else
-          redis.call('ZREM', LINE, id)
-          redis.call('ZADD', PARKED, heads[i + 1], id)
-        end
+      local checked, hold = read_record(bags[(i + 1) / 2], string.sub(id, 3))
+      if checked + hold * 1000000 < s.now then
+        looked = looked + 1
+        count_head(passed, age(s, math.max(ord, s.drawn)) - (s.now - checked - hold * 1000000), true)
         s.gone = s.gone + 1
-        parked = parked + 1
-      elseif n >= k or math.max(ord, s.drawn) + p.min_wait > s.now then -- a lot waits since the opening
-        return n
+        if absent(s, p, checked) then
+          reap(s, id)
+          looked = looked + REAP - 1
+        else
+          over[#over + 1] = id
+          parks[#parks + 1], parks[#parks + 2] = heads[i + 1], id
+        end
+      elseif n >= k or math.max(ord, s.drawn) + p.min_wait > s.time then -- a lot waits since the opening
+        full = true
+        break
       else
         redis.call('ZADD', ADMITTED, str(s.now), id)
         put_grant(id, 'admitted', s.wall, 0, '')
         redis.call('ZREM', LINE, id)
         unrecord(id)
         s.gone = s.gone + 1
-        count_wait(s, s.now - math.max(ord, s.drawn)) -- whoever was drawn has waited from the opening on
+        local since = math.max(ord, s.drawn) -- whoever was drawn has waited from the opening on
+        count_wait(s, s.time - since)
+        count_head(passed, age(s, since), false)
         n = n + 1
       end
     end
+    if #over > 0 then
+      redis.call('ZREM', LINE, unpack(over))
+      redis.call('ZADD', PARKED, unpack(parks))
+    end
+    if full then return n end
+    parking = #over > 0
   end
   return n
 end
@@ -187,12 +245,12 @@ while s.trimmed < second - 900 do
 end
 
 -- Who was told to poll first after a minute is overdue by now.
-local overdue = second - 75
+local OVERDUE = 75000000
 local pending, ahead = {}, 0
 local flat = redis.call('HGETALL', PENDING)
 for i = 1, #flat, 2 do
   local sec, count = tonumber(flat[i]), tonumber(flat[i + 1])
-  if sec < overdue then
+  if age(s, 1000000 * sec) > OVERDUE + 1000000 then
     redis.call('HDEL', PENDING, flat[i])
   elseif count > 0 then
     pending[#pending + 1] = flat[i] .. ':' .. flat[i + 1]
@@ -201,6 +259,13 @@ for i = 1, #flat, 2 do
 end
 
 s.busy = (length + parked + admitted + sessions + ahead > 0 or p.gathering and s.prequeued > 0) and 1 or 0
+forget_gaps(s, p)
+if s.busy == 1 then s.quiet = s.now end
+if s.lead > RESET and s.now - s.quiet > p.absence and s.gaps == '' and redis.call('EXISTS', ENDED, JOINS) == 0 and (p.lottery == 0 or s.drawn == 0) then
+  -- Nobody is left, in line or with a token, whose order could be compared with others: the next ones are Redis's clock again.
+  s.lead, s.time = 0, s.wall
+  s.reset, s.drawn = math.min(s.reset, s.wall), math.min(s.drawn, s.wall)
+end
 
 -- History, by minutes of the wall clock; the last 1440 are kept.
 local minute = math.floor(s.wall / 60000000)
@@ -240,17 +305,21 @@ local oldest = heads[2] or '0'
 -- A sketch that cannot be read is begun anew: an error would end the tick here, after it has admitted and before the limiter
 -- is told, and the next one likewise.
 local function drawn(text)
-  local chunks, ends, came, left = {}, {}, 0, 0
+  local chunks, ends, came, left, heads = {}, {}, 0, 0, {}
   if text then
     local size = tonumber(string.match(text, '^[^\n]* (%d+)\n'))
-    chunks, ends, came, left = unpack(cmsgpack.unpack(string.sub(text, -size)), 2)
+    local all = cmsgpack.unpack(string.sub(text, -size))
+    chunks, ends, came, left = unpack(all, 2, 5)
+    heads = all[9] or heads
   end
-  return sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
+  chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
+  return chunks, ends, fade_heads(passed, heads, (s.now - before) / 1000000, s.returned)
 end
-local read, chunks, ends = pcall(drawn, snapshot)
-if not read then chunks, ends = drawn(nil) end
+local read, chunks, ends, heads_by_age = pcall(drawn, snapshot)
+if not read then chunks, ends, heads_by_age = drawn(nil) end
+s.returned = 0
 local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
-local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough })
+local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough, heads_by_age })
 local flow = {}
 for sec = second - 9, second do
   local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')
@@ -271,10 +340,10 @@ end
 -- The seq that save_state is about to write.
 built = str(s.seq + 1)
 snapshot = table.concat({
-  table.concat({ '3', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
+  table.concat({ '4', built, s.epoch, str(s.fence), str(s.now), str(s.wall), str(length), str(parked), str(admitted),
     str(sessions), oldest, version, str(s.born), str(redis.call('ZCARD', GATEWAYS)), str(s.joins), str(s.admissions),
-    str(s.claims), str(s.lapses), str(s.abandons), str(s.adj), str(s.tick), str(s.hold), str(p.rate), str(s.opens),
-    str(s.drawn), str(s.prequeued), str(s.target), str(#packed) }, ' '),
+    str(s.claims), str(s.lapses), str(s.abandons), str(s.time), s.gaps == '' and '-' or string.gsub(s.gaps, ' ', ','), str(s.reset), str(s.hold),
+    str(p.rate), str(s.opens), str(s.drawn), str(s.prequeued), str(s.target), str(#packed) }, ' '),
   table.concat(live, ' '),
   table.concat(pending, ','),
   table.concat(flow, ','),

@@ -2,7 +2,7 @@
 -- room_claim: exchanges admitted tickets for sessions.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a ticket is spent once (4); the same client may repeat its claim within the claim window.
 -- INCLUDE: clock, room
 

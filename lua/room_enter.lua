@@ -2,33 +2,35 @@
 -- room_enter: gives arrivals a place or lets them in at once, and enrols tickets that the line does not hold.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4); an address
 -- takes no more places than its window holds, each counted once, where it begins.
 -- INCLUDE: clock, limiter, room, meter, presence, account, lottery, joins
 
--- Groups of nine: kind, id, client, grace, order, seen, ep, fn, ah.
---   arrive  a new id; order, seen, ep, fn are empty
---   keyed   likewise, of an id that the store may know
+-- Groups of ten: kind, id, client, grace, order, seen, ep, fn, ah, heard. grace is the seconds for which the ticket then counts
+-- as present, its hold; order, seen and heard are order time.
+--   arrive  a new id; order, seen, ep, fn, heard are empty
+--   keyed   likewise, of a derived id, which the store may hold
+--   find    the place of a derived id; none is given: U where the store holds none
 --   account likewise, of an account: id is the first of the ids that it may have (place_of), and behind it, 16 bytes each, the
 --           first of those that it had by other keys, whose places count and of which none is given; ep is the id of a place that becomes the account's, or ''
 --           (U where it waits no longer); order is the id of the proof of work that a new place is given for, or '': a
 --           proof is of the id that it was given for, and gives no other (E, proof)
 --   held    the place that an account has, none is given: U where it has none
---   enrol   a token's place; ep is the token's epoch, '' when never enrolled; '?' when
---           its gateway had never heard the store: order is then µs to put behind the last tick;
---           an order of 0 is that of now
+--   enrol   a token's place; ep is the token's epoch, '' when never enrolled; heard is when a gateway, with the store or
+--           without, last answered its visitor; fn is 0 when its gateway had never heard the store: order and heard are then
+--           that machine's clock; an order of 0 is that of now
 --   signed  the same, by the gateway itself: it gave the place while the store was away
 --   gather  a token without an order, before the opening of a lottery: it is confirmed,
 --           and nothing is kept of it but their number
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
--- With W, P, A and C the reason of account and held is n for a place that was given now, else o, and its id.
--- Codes: P confirmed before a lottery, O its opening (order: the room time, wall: when it was to be), W waiting,
+-- With W, P, A, C and S the reason of account, held, keyed and find is n for a place that was given now, else o, and its id.
+-- Codes: P confirmed before a lottery, O its opening (order: the order time, wall: when it was to be), W waiting,
 -- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
 -- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
--- that finds the front full: its place is the order alone until its first poll, and nothing is kept of it, however
--- many gateways see a line that is shorter still.
+-- that finds the front full, however it joined: the signed order alone is the place until the first poll, and the store keeps
+-- nothing of it. An arrival with the same derived id gets another order until then; the smallest one that is shown counts.
 local s, err = open()
 if not s then return err end
 local p = policy()
@@ -48,14 +50,31 @@ end
 
 -- next_order is the order of now: orders of one call ascend, so that arrivals of one microsecond keep theirs.
 local function next_order()
-  last = math.max(s.now, last + 1)
+  last = math.max(s.time, last + 1)
   return last
+end
+
+-- clock_time returns the order time of a machine's clock: never later than now.
+local function clock_time(us) return math.min(s.time, us + s.lead) end
+
+-- late reports whether a token whose visitor was heard then is given up. Of one that its gateway signed before it heard the
+-- store for the first time this store can have forgotten nothing but what is older than its room.
+local function late(fn, heard)
+  local us = age(s, heard)
+  if fn == 0 then us = math.min(us, s.now - s.born) end
+  return us > p.absence
+end
+
+-- before_reset reports whether a token is from before the last reset of the room.
+local function before_reset(fn, order)
+  if fn > 0 then return fn < s.fence end
+  return order > 0 and order <= s.reset
 end
 
 -- gathered confirms somebody before a lottery; first: for the first time, which counts; seen: when it was before.
 local function gathered(first, ah, seen)
   if first then
-    local count, wait, which = places(s, p, ah, s.now)
+    local count, wait, which = places(s, p, ah, s.time)
     if not count then return put('J', wait, 0, which) end
     count()
     joined = joined + 1
@@ -65,19 +84,19 @@ local function gathered(first, ah, seen)
   put('P', 0, 0, first and 'first' or '')
 end
 
-local function gather(id, client, grace, seen, ep, fn, ah)
-  if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
+local function gather(id, client, grace, seen, ep, fn, ah, heard)
+  if fn > 0 and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local ord = waiting(s, p, id, grace)
   if ord then return put('W', ord, 0, '') end
   -- Confirmed now it would not be drawn, though it may have been confirmed before.
   if p.lottery == 1 and s.drawn > 0 then return put('O', s.drawn, s.opens, '') end
-  local new = ep == '' or ep == '?'
+  local new = ep == ''
   -- Lots are not to be put by: neither by who comes back for the opening, nor by an account that left and took another.
-  if not new and s.now - seen > p.absence then return put('X', 0, 0, 'late') end
+  if not new and late(fn, heard) then return put('X', 0, 0, 'late') end
   -- In a store that is new, and the room is not, nobody has counted them; their addresses' places were counted once.
-  local first = new or ep ~= s.epoch and s.virgin == 1
+  local first = new or ep ~= s.epoch and s.virgin > 0
   gathered(first, new and ah or '', not first and seen or nil)
 end
 
@@ -86,8 +105,9 @@ local function arrive(kind, id, client, grace, ah)
   if code then return put(code, 0, wall, reason) end
   local ord = waiting(s, p, id, grace)
   if ord then return put('W', ord, 0, '') end
+  if kind == 'find' then return put('U', 0, 0, '') end
   if p.gathering then return gathered(true, ah) end
-  local count, wait, which = places(s, p, ah, s.now)
+  local count, wait, which = places(s, p, ah, s.time)
   if not count then return put('J', wait, 0, which) end
   joined = joined + 1
   s.busy = 1
@@ -100,10 +120,10 @@ local function arrive(kind, id, client, grace, ah)
     put_grant(id, 'claimed', s.wall, s.now, client)
     remember(s, p, id)
     count_wait(s, 0)
-    return put('C', s.now, s.wall, '')
+    return put('C', s.time, s.wall, '')
   end
   ord = next_order()
-  if kind == 'arrive' and line >= full then
+  if line >= full then
     local second = math.floor(ord / 1000000)
     signed[second] = (signed[second] or 0) + 1
     return put('S', ord, 0, '')
@@ -114,38 +134,47 @@ local function arrive(kind, id, client, grace, ah)
   put('W', ord, 0, '')
 end
 
-local function enrol(id, client, grace, ord, seen, ep, fn, ah)
-  if ep ~= '?' and fn < s.fence then return put('X', 0, 0, 'reset') end
+local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
+  if fn == 0 and ord > 0 then ord, heard = clock_time(ord), clock_time(heard) end
+  if before_reset(fn, ord) then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local have = waiting(s, p, id, grace)
   local drawn = ord < s.drawn and seen < s.drawn and s.drawn <= (have or 0)
-  if have and ep ~= '' and ep ~= '?' and (ep ~= s.epoch or drawn) and ord > 0 and ord < have and s.now - seen <= p.absence then
-    -- The store lost the room, or a lottery has opened, and another device of the account, or a repeated join with the same
-    -- key, was sooner to come to it: the older place counts.
-    redis.call('ZADD', LINE, str(ord), id)
-    s.came, s.abandons, have = s.came + 1, s.abandons + 1, ord
+  if have and (ep ~= s.epoch or drawn) and ord > 0 and ord < have and not late(fn, heard) then
+    -- The store lost the room, a lottery has opened, or the id was signed an order more than once, and another device of the
+    -- account, or a repeated join with the same key, came first: the older place counts. An order that a join limit has
+    -- postponed stays postponed.
+    local fits = ord
+    if ep == '' then
+      local count, later = places(s, p, ah, ord)
+      fits = count and later or have
+    end
+    if fits < have then
+      redis.call('ZADD', LINE, str(fits), id)
+      s.came, s.abandons, have = s.came + 1, s.abandons + 1, fits
+      if ep == '' then redis.call('HINCRBY', PENDING, str(math.floor(ord / 1000000)), -1) end
+    end
   end
   if have then return put('W', have, 0, '') end
-  local fresh = ord == 0 and ep ~= '?'
+  local fresh = ord == 0
   if fresh then
-    if ep == '' then seen = s.now end
+    if ep == '' then heard = s.time end
     ord = next_order()
   end
-  if ep == '?' then
-    ord = s.tick + s.adj + ord
-  elseif s.now - (ep == '' and ord or seen) > p.absence then
-    return put('X', 0, 0, 'late')
-  end
-  if ep ~= '' and ep ~= '?' and ep ~= s.epoch and s.virgin == 1 then
+  if late(fn, heard) then return put('X', 0, 0, 'late') end
+  if ep ~= '' and ep ~= s.epoch and s.virgin == 1 then
     -- The store is new but the room is not: nobody remembered it.
-    s.virgin = 0
+    s.virgin = 2
     bucket.empty()
     s.hold = s.now + HOLD
   end
-  if ord > s.now and not fresh then ord = s.now end
+  if ord > s.time and not fresh then
+    if ord - s.time <= AHEAD then reach(s, ord) end
+    ord = math.min(ord, s.time)
+  end
   local second = math.floor(ord / 1000000)
-  if ep == '' or ep == '?' then
+  if ep == '' then
     local count, fits, which = places(s, p, ah, ord)
     if not count then return put('J', fits, 0, which) end
     count()
@@ -155,23 +184,42 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah)
   s.busy = 1
   enrolled(s, id, ord, grace)
   line = line + 1
-  if ep == '' and not fresh then redis.call('HINCRBY', PENDING, str(second), -1) end
+  if ep == '' and fn > 0 and not fresh then redis.call('HINCRBY', PENDING, str(second), -1) end
   put('W', ord, 0, '')
 end
 
--- adopt gives an account the place in line of a ticket that is no account's; that ticket has then left.
-local function adopt(from, id, grace)
+-- forward moves a place in line or parked to an earlier order.
+local function forward(id, ord)
+  for _, key in ipairs({ LINE, PARKED }) do
+    local have = redis.call('ZSCORE', key, id)
+    if have and ord < tonumber(have) then
+      redis.call('ZADD', key, str(ord), id)
+      if key == LINE then s.came, s.abandons = s.came + 1, s.abandons + 1 end
+    end
+  end
+end
+
+-- adopt gives an account the place in line of a ticket that is no account's; that ticket has then left. Where the account has a
+-- place in line already (has), that one takes over the order if it is earlier.
+local function adopt(from, id, grace, has)
   local ord = waiting(s, p, from, grace)
   if not ord then return false end
   out_of_line(from)
   put_grant(from, 'left', 0, 0, '')
   remember(s, p, from)
   s.abandons = s.abandons + 1
+  if has then forward(has, ord) end
   if not id then return false end
   joined = joined + 1
   enrolled(s, id, ord, grace)
   put('W', ord, 0, '')
   return true
+end
+
+-- name puts the id into the reason of the last answer, and whether the place was given now: joined was before then.
+local function name(id, before)
+  local code = out[#out - 3]
+  if code == 'W' or code == 'P' or code == 'A' or code == 'C' or code == 'S' then out[#out] = (joined > before and 'n' or 'o') .. id end
 end
 
 local function account(kind, bases, client, grace, proof, from, ah)
@@ -182,7 +230,7 @@ local function account(kind, bases, client, grace, proof, from, ah)
     if lives then id, wall, alive = former, since, true end
   end
   local before = joined
-  if alive and from ~= '' then adopt(from, nil, grace) end
+  if alive and from ~= '' then adopt(from, nil, grace, id) end
   if wall then
     put('C', 0, wall, '')
   elseif alive then
@@ -207,23 +255,27 @@ local function account(kind, bases, client, grace, proof, from, ah)
     put_grant(proof, 'spent', 0, 0, id)
     remember(s, p, proof)
   end
-  local code = out[#out - 3]
-  if code == 'W' or code == 'P' or code == 'A' or code == 'C' then out[#out] = (joined > before and 'n' or 'o') .. id end
+  name(id, before)
 end
 
-for i = 5, #ARGV, 9 do
+for i = 5, #ARGV, 10 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
-  if kind == 'arrive' or kind == 'keyed' then
+  if kind == 'arrive' then
     arrive(kind, id, client, grace, ARGV[i + 8])
+  elseif kind == 'keyed' or kind == 'find' then
+    local before = joined
+    arrive(kind, id, client, grace, ARGV[i + 8])
+    name(id, before)
   elseif kind == 'account' or kind == 'held' then
     account(kind, id, client, grace, ARGV[i + 4], ARGV[i + 6], ARGV[i + 8])
   elseif kind == 'enrol' or kind == 'signed' then
     -- The room was idle when the store went away, and was not meanwhile: other
     -- gateways' visitors are to be heard too.
     if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
-    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
+    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8],
+      tonumber(ARGV[i + 9]))
   elseif kind == 'gather' then
-    gather(id, client, grace, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8])
+    gather(id, client, grace, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8], tonumber(ARGV[i + 9]))
   elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
     bucket.take(1)
     put('Y', 0, 0, '')
@@ -239,6 +291,7 @@ s.claims = s.claims + let_in
 if joined > 0 then count_minute(s, 'j', joined) end
 for second, n in pairs(signed) do redis.call('HINCRBY', PENDING, str(second), n) end
 count_admissions(s, let_in)
+s.time = math.max(s.time, last)
 save_state(s)
 local answer = head(s)
 for i = 1, #out do answer[6 + i] = out[i] end

@@ -2,7 +2,7 @@
 -- room_heartbeat: keeps sessions, and registers those whose pass was minted while the store was away.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, then the ids that are revoked}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, then the ids that are revoked}
 -- INVARIANT: max_active counts every session that is alive (1); a revoked session stays revoked.
 -- INCLUDE: clock, room, presence
 
@@ -27,6 +27,8 @@ for i = 5, #ARGV, 3 do
       redis.call('ZREM', ADMITTED, id)
       put_grant(id, 'claimed', g and g.wall or tonumber(ARGV[i + 2]), s.now, ARGV[i + 1])
       remember(s, p, id)
+    elseif g.what == 'claimed' then
+      remember(s, p, id) -- when it was admitted, and by which client, is kept as long as the session
     end
   end
 end

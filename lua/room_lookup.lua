@@ -2,7 +2,7 @@
 -- room_lookup: tells of one ticket without touching it.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, id
--- RETURNS: {OK, epoch, seq, fence, room time, wall, state, order, seen, rank, wall of admission, reason}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, state, order, seen, rank, wall of admission, reason}
 -- INVARIANT: looking changes nothing.
 -- INCLUDE: clock, room, presence
 
@@ -12,7 +12,8 @@ if not s then return err end
 local id = ARGV[5]
 local state, ord, rank, wall, reason = '', 0, 0, 0, ''
 local line, parked = redis.call('ZSCORE', LINE, id), redis.call('ZSCORE', PARKED, id)
-local seen = last_heard(id) * 1000
+local seen = last_heard(id)
+if seen > 0 then seen = s.time - (s.now - seen) end
 if line then
   state, ord, rank = 'line', tonumber(line), redis.call('ZRANK', LINE, id)
 elseif parked then

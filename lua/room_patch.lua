@@ -2,7 +2,7 @@
 -- room_patch: changes a room's live fields and writes the audit log.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, action, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, version}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, version}
 -- INVARIANT: the version only grows, so that after a loss the newest change wins.
 -- INCLUDE: clock, limiter, room, meter
 

@@ -2,7 +2,7 @@
 -- room_rate: makes one gateway the leader of an adaptive room, and takes the rate that it found.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, gateway, fence, rate, control
--- RETURNS: {OK, epoch, seq, fence, room time, wall, fence of the leader (0: it is another), rate that was found, control}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, fence of the leader (0: it is another), rate that was found, control}
 -- INVARIANT: of two that take themselves for the leader, only the one with the newer fence is heard.
 -- INCLUDE: clock, room
 

@@ -2,7 +2,7 @@
 -- room_revoke: ends sessions for every gateway.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, label, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a ticket is spent once (4): its pass stops working and its ticket makes no other.
 -- INCLUDE: clock, room, presence
 
@@ -12,13 +12,8 @@ if not s then return err end
 local p = policy()
 for i = 8, #ARGV do
   local id = ARGV[i]
-  local g = grant(id)
-  redis.call('ZADD', REVOKED, str(s.now), id)
-  redis.call('ZREM', SESSIONS, id)
-  redis.call('ZREM', ADMITTED, id)
   out_of_line(id)
-  put_grant(id, 'revoked', g and g.wall or 0, 0, '')
-  remember(s, p, id)
+  revoke(s, p, id, 0)
 end
 if ARGV[5] ~= '' then
   audit(s, ARGV[5], ARGV[6], 'revoke', { { 'session', nil, ARGV[7] } })

@@ -2,11 +2,11 @@
 -- room_seen: hears of enrolled tickets: renews their presence, un-parks them, tells who is admitted or ended.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
--- RETURNS: {OK, epoch, seq, fence, room time, wall, then for each group code, order, wall of admission, reason}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a place survives while it is heard of (3); nothing is enrolled here, so it may run beyond maxmemory.
 -- INCLUDE: clock, room, presence
 
--- Groups of three: id, client, grace. Codes as in room_enter, and U: the line does not hold it.
+-- Groups of three: id, client, hold (s). Codes as in room_enter, and U: the line does not hold it.
 local s, err = open()
 if not s then return err end
 local p = policy()

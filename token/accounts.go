@@ -34,6 +34,8 @@ var accountAlgorithms = []string{"RS256", "ES256", EdDSA}
 // for it (RFC 8725 §3.1). Immutable.
 type AccountKeys struct {
 	list []accountKey
+	// Skipped has an error for each key of the set that cannot be used: broken or weak, though of a known kind.
+	Skipped []error
 }
 
 type accountKey struct {
@@ -49,13 +51,11 @@ type AccountRules struct {
 }
 
 // ParseAccountKeys reads a JWK set (RFC 7517, 7518, 8037). Keys for other uses, of other kinds and with unknown
-// parameters are left out; one that is of a known kind and broken or weak is an error, as is a set without any.
+// parameters are ignored. A broken or weak key of a known kind is skipped (RFC 7517 §5), so that it does not take the other keys with it.
+// A set without any usable key is an error.
 func ParseAccountKeys(jwks []byte) (*AccountKeys, error) {
 	var set struct {
-		Keys []struct {
-			Kty, Use, Alg, Kid, Crv, X, Y, N, E string
-			Ops                                 []string `json:"key_ops"`
-		} `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(jwks, &set); err != nil {
 		return nil, fmt.Errorf("token: the key set is not JSON as in RFC 7517: %w", err)
@@ -64,36 +64,56 @@ func ParseAccountKeys(jwks []byte) (*AccountKeys, error) {
 		return nil, fmt.Errorf("token: the key set has %d keys, at most %d are taken", len(set.Keys), accountKeysMost)
 	}
 	keys := &AccountKeys{}
-	for _, k := range set.Keys {
-		if k.Use != "" && k.Use != "sig" || len(k.Ops) > 0 && !contains(k.Ops, "verify") {
+	for i, text := range set.Keys {
+		var k jwk
+		if err := json.Unmarshal(text, &k); err != nil {
+			keys.Skipped = append(keys.Skipped, fmt.Errorf("token: key %d of the set is not as in RFC 7517: %w", i, err))
 			continue
 		}
-		var alg string
-		var public any
-		var err error
-		switch {
-		case k.Kty == "RSA":
-			alg = "RS256"
-			public, err = rsaKey(k.N, k.E)
-		case k.Kty == "EC" && k.Crv == "P-256":
-			alg = "ES256"
-			public, err = p256Key(k.X, k.Y)
-		case k.Kty == "OKP" && k.Crv == "Ed25519":
-			alg = EdDSA
-			public, err = ed25519Key(k.X)
-		}
-		switch {
+		switch key, err := k.key(); {
 		case err != nil:
-			return nil, fmt.Errorf("token: key %.64q of the set: %w", k.Kid, err)
-		case public == nil || k.Alg != "" && k.Alg != alg && !(alg == EdDSA && k.Alg == "Ed25519"):
-			continue
+			keys.Skipped = append(keys.Skipped, fmt.Errorf("token: key %.64q of the set: %w", k.Kid, err))
+		case key.public != nil:
+			keys.list = append(keys.list, key)
 		}
-		keys.list = append(keys.list, accountKey{k.Kid, alg, public})
 	}
 	if len(keys.list) == 0 {
-		return nil, fmt.Errorf("token: none of the set's %d keys is for RS256, ES256 or EdDSA", len(set.Keys))
+		return nil, errors.Join(append(keys.Skipped, fmt.Errorf("token: none of the set's %d keys is for RS256, ES256 or EdDSA", len(set.Keys)))...)
 	}
 	return keys, nil
+}
+
+// jwk is a key of a set, as far as it is looked at.
+type jwk struct {
+	Kty, Use, Alg, Kid, Crv, X, Y, N, E string
+	Ops                                 []string `json:"key_ops"`
+}
+
+// key returns the public key, zero where it is for something else.
+func (k *jwk) key() (accountKey, error) {
+	if k.Use != "" && k.Use != "sig" || len(k.Ops) > 0 && !contains(k.Ops, "verify") {
+		return accountKey{}, nil
+	}
+	var alg string
+	var public any
+	var err error
+	switch {
+	case k.Kty == "RSA":
+		alg = "RS256"
+		public, err = rsaKey(k.N, k.E)
+	case k.Kty == "EC" && k.Crv == "P-256":
+		alg = "ES256"
+		public, err = p256Key(k.X, k.Y)
+	case k.Kty == "OKP" && k.Crv == "Ed25519":
+		alg = EdDSA
+		public, err = ed25519Key(k.X)
+	default:
+		return accountKey{}, nil
+	}
+	if err != nil || k.Alg != "" && k.Alg != alg && !(alg == EdDSA && k.Alg == "Ed25519") {
+		return accountKey{}, err
+	}
+	return accountKey{k.Kid, alg, public}, nil
 }
 
 func contains(list []string, s string) bool {

@@ -188,6 +188,33 @@ func TestParseAccountKeys(t *testing.T) {
 	}
 }
 
+// One key that cannot be used does not take the others with it.
+func TestParseAccountKeys_SkipsBrokenKeys(t *testing.T) {
+	weak, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // it is to be skipped
+	if err != nil {
+		t.Skip(err)
+	}
+	good := jwkOf("e", "ES256", siteKeys()["ES256"].Public())
+	for name, bad := range map[string]string{
+		"RSA key of 1024 bits": jwkOf("w", "RS256", weak.Public()), "n is not base64url": `{"kty":"RSA","kid":"w","n":"!!","e":"AQAB"}`,
+		"not as in RFC 7517": `{"kty":"EC","kid":7}`, "x and y are not base64url": `{"kty":"EC","crv":"P-256","kid":"w","x":"AA","y":"AA"}`,
+	} {
+		for _, list := range []string{bad + "," + good, good + "," + bad} {
+			keys, err := ParseAccountKeys([]byte(`{"keys":[` + list + `]}`))
+			if err != nil {
+				t.Errorf("%s: the whole set is refused: %v", name, err)
+				continue
+			}
+			if len(keys.Skipped) != 1 || !strings.Contains(keys.Skipped[0].Error(), name) {
+				t.Errorf("%s: skipped %v", name, keys.Skipped)
+			}
+			if account, _, err := keys.Account(siteToken("ES256", "e", nil, nil), &AccountRules{Claim: "sub"}, testNow); err != nil || account != "ann" {
+				t.Errorf("%s: the good key names %q, %v", name, account, err)
+			}
+		}
+	}
+}
+
 func TestOurs(t *testing.T) {
 	r := mustRing(t, hsKey("k1", true))
 	w, p := testWaiting(), testPass()

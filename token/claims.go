@@ -4,10 +4,12 @@ package token
 type Waiting struct {
 	ID       ID     // jti: the ticket
 	Room     string // aud
-	Order    int64  // ord: microseconds of room time; 0 (absent in the token) while a lottery has not drawn it
-	Seen     int64  // seen: microseconds of room time of the store's last confirmation; 0 (absent) before the first
+	Order    int64  // ord: microseconds of order time; 0 (absent in the token) while a lottery has not drawn it
+	Seen     int64  // seen: microseconds of order time of the store's last confirmation; 0 (absent) before the first
+	Heard    int64  // hd: likewise, of the last answer that a gateway gave without the store, where that is later; 0 (absent): none
+	Hold     int64  // hold: seconds after seen for which the store counts the ticket as present; 0 (absent): not known
 	Epoch    string // ep: the store's epoch at that time; empty (absent): never enrolled
-	Fence    int64  // fn: the room's fence
+	Fence    int64  // fn: the room's fence; 0 (absent) when its gateway had never reached the store
 	IssuedAt int64  // iat: seconds of the store's clock when the visitor joined
 	Expires  int64  // exp: seconds of the store's clock
 	AddrHash string // ah: hash of the client's address, for join limits; may be empty
@@ -59,6 +61,8 @@ const (
 	hasETA
 	hasELO
 	hasEHI
+	hasHOLD
+	hasHD
 )
 
 // claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
@@ -68,7 +72,7 @@ type claimSet struct {
 	iss, aud, jti, sid         []byte
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
-	eta, elo, ehi              int64
+	hold, eta, elo, ehi, heard int64
 }
 
 // parseClaims reads the claims from one JSON object, decoding escapes in place: buf is spent afterwards.
@@ -121,6 +125,10 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.integerClaim(c, hasORD, &c.ord)
 	case "seen":
 		return s.integerClaim(c, hasSEEN, &c.seen)
+	case "hold":
+		return s.integerClaim(c, hasHOLD, &c.hold)
+	case "hd":
+		return s.integerClaim(c, hasHD, &c.heard)
 	case "fn":
 		return s.integerClaim(c, hasFN, &c.fence)
 	case "eta":

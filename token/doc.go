@@ -4,7 +4,7 @@
 // A token's header is {"alg","kid","typ"} and nothing else. The type ("wait+jwt" or "pass+jwt") keeps one from being
 // shown as the other, the audience (the room, a string) keeps it to its room, and the key named by kid decides the only
 // algorithm that is accepted for it (RFC 8725 §3.1, §3.9, §3.11). Times are seconds of the store's clock; orders are
-// microseconds of room time.
+// microseconds of order time: that clock plus a lead, which never goes back.
 //
 // The package is pure: time is a parameter, nothing is started, and neither the network nor the store is touched, so an
 // origin may import it to check passes by itself.

@@ -34,6 +34,8 @@ type referenceClaims struct {
 	jwt.RegisteredClaims
 	Order int64  `json:"ord"`
 	Seen  int64  `json:"seen"`
+	Hold  int64  `json:"hold"`
+	Heard int64  `json:"hd"`
 	Epoch string `json:"ep"`
 	Fence int64  `json:"fn"`
 	Addr  string `json:"ah"`
@@ -74,7 +76,7 @@ func (c referenceClaims) waiting(t *testing.T) Waiting {
 	if err != nil {
 		t.Fatalf("jti of a token that we accept: %v", err)
 	}
-	return Waiting{ID: id, Room: c.Audience[0], Order: c.Order, Seen: c.Seen, Epoch: c.Epoch, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(),
+	return Waiting{ID: id, Room: c.Audience[0], Order: c.Order, Seen: c.Seen, Hold: c.Hold, Heard: c.Heard, Epoch: c.Epoch, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(),
 		Expires: c.ExpiresAt.Unix(), AddrHash: c.Addr, Bind: c.Bind, Account: c.Acc}
 }
 
@@ -126,7 +128,7 @@ func TestTheReferenceReadsWhatWeSignAndWeReadWhatItSigns(t *testing.T) {
 
 // FuzzClaims signs any claims under any header: whatever we accept, the reference accepts with the same meaning.
 func FuzzClaims(f *testing.F) {
-	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true,"acc":true}`
+	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"hold":4,"hd":5,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true,"acc":true}`
 	passHead, waitHead := `{"alg":"HS256","kid":"k1","typ":"pass+jwt"}`, `{"alg":"HS256","kid":"k1","typ":"wait+jwt"}`
 	for _, claims := range []string{
 		pattern, `{}`, ``, `null`, `[]`, pattern + " ", pattern + "x",

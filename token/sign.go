@@ -13,7 +13,7 @@ type scratch struct{ buf [MaxLength]byte }
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // AppendWaiting appends the signed token for w to dst. With an HS256 key and room in dst (about 400 bytes) it allocates
-// nothing. Order, Seen, Fence and what was promised must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
+// nothing. Order, Seen, Hold, Heard, Fence and what was promised must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
 func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	s := scratches.Get().(*scratch)
 	b := r.appendCommon(s.buf[:0], w.Room, w.ID, w.IssuedAt, w.Expires)
@@ -23,10 +23,18 @@ func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	if w.Seen != 0 {
 		b = strconv.AppendInt(append(b, `,"seen":`...), w.Seen, 10)
 	}
+	if w.Hold != 0 {
+		b = strconv.AppendInt(append(b, `,"hold":`...), w.Hold, 10)
+	}
+	if w.Heard != 0 {
+		b = strconv.AppendInt(append(b, `,"hd":`...), w.Heard, 10)
+	}
 	if w.Epoch != "" {
 		b = appendJSON(append(b, `,"ep":`...), w.Epoch)
 	}
-	b = strconv.AppendInt(append(b, `,"fn":`...), w.Fence, 10)
+	if w.Fence != 0 {
+		b = strconv.AppendInt(append(b, `,"fn":`...), w.Fence, 10)
+	}
 	if w.AddrHash != "" {
 		b = appendJSON(append(b, `,"ah":`...), w.AddrHash)
 	}

@@ -41,7 +41,7 @@ func testID(b byte) ID {
 }
 
 func testWaiting() Waiting {
-	return Waiting{ID: testID(1), Room: testRoom, Order: 1_767_323_045_123_456, Seen: 1_767_323_099_000_001, Epoch: "0f3a9c", Fence: 3,
+	return Waiting{ID: testID(1), Room: testRoom, Order: 1_767_323_045_123_456, Seen: 1_767_323_099_000_001, Hold: 280, Epoch: "0f3a9c", Fence: 3,
 		IssuedAt: testNow, Expires: testNow + 86400, AddrHash: "q7Zk", Bind: "x_-9", Account: true}
 }
 

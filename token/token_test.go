@@ -20,7 +20,7 @@ func TestWhatIsMintedVerifies(t *testing.T) {
 			"full":             testWaiting(),
 			"never enrolled":   {ID: testID(9), Room: testRoom, Order: 7, IssuedAt: testNow, Expires: testNow + 1},
 			"lottery ticket":   {ID: testID(9), Room: testRoom, IssuedAt: testNow, Expires: testNow + 1},
-			"largest integers": {Room: testRoom, Order: maxInteger, Seen: maxInteger, Fence: maxInteger, IssuedAt: maxInteger, Expires: testNow + MaxLife},
+			"largest integers": {Room: testRoom, Order: maxInteger, Seen: maxInteger, Hold: maxInteger, Heard: maxInteger, Fence: maxInteger, IssuedAt: maxInteger, Expires: testNow + MaxLife},
 			"awkward text":     {Room: testRoom, Epoch: "a\"b\\c\n\x00é€😀<>&", AddrHash: "\u2028", Bind: "\x7f", IssuedAt: 1, Expires: testNow + 9},
 		} {
 			raw := r.AppendWaiting([]byte("kept:"), &w)
@@ -49,8 +49,8 @@ func TestTheTokensAreSpelledAsTheContractSays(t *testing.T) {
 	w, p := testWaiting(), testPass()
 	lottery := Waiting{ID: testID(1), Room: testRoom, IssuedAt: testNow, Expires: testNow + 60}
 	for _, row := range []struct{ name, raw, want string }{
-		{"waiting", string(r.AppendWaiting(nil, &w)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767409445,"ord":1767323045123456,"seen":1767323099000001,"ep":"0f3a9c","fn":3,"ah":"q7Zk","bnd":"x_-9","acc":true}`},
-		{"undrawn", string(r.AppendWaiting(nil, &lottery)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767323105,"fn":0}`},
+		{"waiting", string(r.AppendWaiting(nil, &w)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767409445,"ord":1767323045123456,"seen":1767323099000001,"hold":280,"ep":"0f3a9c","fn":3,"ah":"q7Zk","bnd":"x_-9","acc":true}`},
+		{"undrawn", string(r.AppendWaiting(nil, &lottery)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767323105}`},
 		{"pass", string(r.AppendPass(nil, &p)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","bnd":"x_-9","off":true}`},
 	} {
 		var got []string
@@ -207,7 +207,7 @@ func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
 func TestIntegersOfWaitingTokens(t *testing.T) {
 	key := hsKey("k1", true)
 	r := mustRing(t, key)
-	for _, claim := range []string{"ord", "seen", "fn", "iat"} {
+	for _, claim := range []string{"ord", "seen", "hold", "hd", "fn", "iat"} {
 		for _, row := range []struct{ value, want string }{
 			{"0", ""}, {"9007199254740991", ""}, {"9007199254740992", "claims"}, {"18446744073709551617", "claims"}, {"-1", "claims"}, {"-0", "claims"},
 			{"1.0", "claims"}, {"1e0", "claims"}, {"00", "claims"}, {`"1"`, "claims"}, {"null", "claims"}, {"true", "claims"}, {"[1]", "claims"}, {"", "claims"}, {"1 2", "malformed"},
@@ -336,7 +336,7 @@ func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := rapid.Int64Range(1, 1<<40).Draw(t, "now")
 		w := Waiting{
-			Room: rapid.StringMatching(`[a-z0-9][a-z0-9-]{0,62}`).Draw(t, "room"), Order: integer.Draw(t, "ord"), Seen: integer.Draw(t, "seen"),
+			Room: rapid.StringMatching(`[a-z0-9][a-z0-9-]{0,62}`).Draw(t, "room"), Order: integer.Draw(t, "ord"), Seen: integer.Draw(t, "seen"), Hold: integer.Draw(t, "hold"), Heard: integer.Draw(t, "hd"),
 			Epoch: rapid.StringN(0, 40, 64).Draw(t, "ep"), Fence: integer.Draw(t, "fn"), IssuedAt: integer.Draw(t, "iat"),
 			Expires: now + rapid.Int64Range(-Leeway+1, MaxLife).Draw(t, "life"), AddrHash: rapid.StringN(0, 40, 64).Draw(t, "ah"), Bind: rapid.StringN(0, 40, 64).Draw(t, "bnd"),
 		}

@@ -17,7 +17,7 @@ func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error
 	if err := r.verify(raw, waiting, room, now, s, &c); err != nil {
 		return Waiting{}, err
 	}
-	w := Waiting{Room: room, Order: c.ord, Seen: c.seen, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Account: c.acc}
+	w := Waiting{Room: room, Order: c.ord, Seen: c.seen, Hold: c.hold, Heard: c.heard, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Account: c.acc}
 	if !parseIDBytes(&w.ID, c.jti) {
 		return Waiting{}, ErrClaims
 	}

@@ -11,7 +11,7 @@ const (
 // Account is a device of an account, whose first id is the arrival's: the place that it has, one under another key too, or a
 // new one.
 func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
-	now := m.Room()
+	now := m.Save()
 	defer func() {
 		if fresh && a.Proof != (admission.ID{}) {
 			m.Grants[a.Proof] = &Grant{What: "spent", Client: admission.Client(id)}
@@ -30,7 +30,11 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 		m.adopt(now, a, nil)
 		return admission.Active, id, false
 	case alive:
+		old := m.place(now, a.From)
 		m.adopt(now, a, nil)
+		if p := m.place(now, id); p != nil && old != nil {
+			p.Order = min(p.Order, old.Order)
+		}
 	case a.Held:
 		return admission.Ended, a.ID, false
 	case m.Grants[a.Proof] != nil && m.Grants[a.Proof].Client != admission.Client(id):
@@ -87,7 +91,7 @@ func (m *Model) adopt(now int64, a admission.Arrival, to *admission.ID) bool {
 	m.end(now, a.From, admission.ReasonLeft)
 	if to != nil {
 		p := &Place{Order: old.Order}
-		m.heard(now, p, Grace(a.Interval))
+		m.checked(now, p, joinHold(a))
 		m.Line[*to] = p
 	}
 	return to != nil

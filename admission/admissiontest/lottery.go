@@ -15,7 +15,7 @@ func (m *Model) draw(now int64) (gathering, noted bool) {
 		return false, false
 	}
 	if m.Drawn == 0 && m.Wall >= m.P.OpensAt {
-		m.Drawn, noted = now, true
+		m.Drawn, noted = m.time, true
 		if m.Gathered > 0 {
 			m.hold = max(m.hold, now+m.P.Spread(m.Gathered).Microseconds()+late)
 		}
@@ -35,24 +35,24 @@ type lot struct{ heard, till int64 }
 // gather confirms a ticket before the opening.
 func (m *Model) gather(now int64, id admission.ID) admission.State {
 	m.busy = true
-	if m.lots.till <= now {
-		m.lots.till = now + m.P.Absence.Microseconds()/8
+	if m.lots.till <= m.time {
+		m.lots.till = m.time + m.P.Absence.Microseconds()/8
 	}
-	m.lots.of[id] = lot{now, m.lots.till}
+	m.lots.of[id] = lot{m.time, m.lots.till}
 	m.countLots(now)
 	return admission.Waiting
 }
 
 // leaveLot gives a lot up.
 func (m *Model) leaveLot(now int64, id admission.ID) {
-	if l, ok := m.lots.of[id]; ok && now-l.heard <= m.P.Absence.Microseconds() {
+	if l, ok := m.lots.of[id]; ok && m.age(l.heard) <= m.P.Absence.Microseconds() {
 		delete(m.lots.of, id)
 		m.countLots(now)
 	}
 }
 
 func (m *Model) countLots(now int64) {
-	maps.DeleteFunc(m.lots.of, func(_ admission.ID, l lot) bool { return l.till < now-m.P.Absence.Microseconds() })
+	maps.DeleteFunc(m.lots.of, func(_ admission.ID, l lot) bool { return m.age(l.till) > m.P.Absence.Microseconds() })
 	m.Gathered = int64(len(m.lots.of))
 }
 
@@ -69,5 +69,5 @@ func (m *Model) drawn(now int64, t admission.Ticket) (order int64, opened bool) 
 	case t.Epoch != "" && t.Seen < m.Drawn:
 		return m.P.Plan.Draw(m.P.OpensAt).Order(t.ID, m.Drawn), true
 	}
-	return now, true
+	return m.time, true
 }

@@ -1,6 +1,8 @@
 package admissiontest
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
@@ -15,7 +17,7 @@ const (
 // Place is a ticket in line.
 type Place struct {
 	Order  int64
-	Seen   int64 // room time in whole milliseconds, as µs
+	Seen   int64 // room time in whole tenths of a second, as µs
 	Until  int64 // present until, room time
 	Parked bool
 }
@@ -43,25 +45,33 @@ type Model struct {
 	Wall int64
 
 	adj, tick, hold int64
-	busy            bool
-	limiter         limiter
-	Line            map[admission.ID]*Place
-	Grants          map[admission.ID]*Grant
-	Sessions        map[admission.ID]int64 // until, room time
-	Revoked         map[admission.ID]bool
-	Admissions      []Admission
-	Fence           int64
-	Drawn, Gathered int64 // of a lottery: the room time of its opening, and how many were confirmed before
-	lots            lots
-	fresh           bool  // a snapshot was built since the last change by an operator
-	built           int64 // when, by the wall
-	joins           map[string]joins
+	// Order time: by how much it was ahead of the wall and what it was when a script saved the room last, and what it is.
+	lead, last, time int64
+	moved            bool // the wall has gone back, or a silence is over
+	gaps             []silence
+	quiet            int64 // room time at which the room was not empty, at last
+	busy             bool
+	limiter          limiter
+	Line             map[admission.ID]*Place
+	Grants           map[admission.ID]*Grant
+	Sessions         map[admission.ID]int64 // until, room time
+	Revoked          map[admission.ID]bool
+	Admissions       []Admission
+	Fence            int64
+	Drawn, Gathered  int64 // of a lottery: the order time of its opening, and how many were confirmed before
+	lots             lots
+	fresh            bool  // a snapshot was built since the last change by an operator
+	built            int64 // when, by the wall
+	joins            map[string]joins
 }
+
+// silence is a time in which order time ran and room time did not.
+type silence struct{ till, us int64 }
 
 // New is a room that begins now with a full bucket.
 func New(p admission.Policy, wall int64) *Model {
 	m := &Model{
-		P: p, Wall: wall, tick: wall, Fence: 1,
+		P: p, Wall: wall, tick: wall, quiet: wall, Fence: 1,
 		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
 		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{}, lots: lots{of: map[admission.ID]lot{}},
 	}
@@ -78,24 +88,57 @@ func (m *Model) burst() int64 {
 
 // Room is room time: the wall's without long silences and without jumps back.
 func (m *Model) Room() int64 {
+	var away int64
 	switch d := m.Wall - m.tick; {
 	case d > gap:
-		m.adj -= d - 1_000_000 - d/1000
-		m.tick = m.Wall
+		away = d - 1_000_000
+		m.adj -= away
+		m.tick, m.moved = m.Wall, true
 		if m.busy {
 			m.hold = m.Wall + m.adj + hold
 		}
 	case d < 0:
 		m.adj -= d
-		m.tick = m.Wall
+		m.tick, m.moved = m.Wall, true
 	}
-	m.adj = max(m.adj, m.limiter.at-m.Wall)
+	if low := m.limiter.at - m.Wall; m.adj < low {
+		m.adj, m.moved = low, true
+	}
+	m.time = max(m.Wall+m.lead, m.last) // without jumps back
+	if away > 0 {
+		m.gaps = append(m.gaps, silence{m.time, away})
+	}
 	return m.Wall + m.adj
+}
+
+// Save is Room in a script that saves the room.
+func (m *Model) Save() int64 {
+	now := m.Room()
+	m.lead, m.last = m.time-m.Wall, m.time
+	return now
+}
+
+// age is for how long a moment of order time has been over, in room time.
+func (m *Model) age(then int64) int64 {
+	us := m.time - then
+	for _, g := range m.gaps {
+		if g.till > then {
+			us -= min(g.us, g.till-then)
+		}
+	}
+	return us
+}
+
+// begin lets order time be the wall's again where nothing is left that an order could be compared with.
+func (m *Model) begin() {
+	if m.lead > 60_000_000 && m.Room()-m.quiet > m.P.Absence.Microseconds() && !slices.ContainsFunc(m.gaps, func(g silence) bool { return m.age(g.till) <= m.P.Absence.Microseconds() }) && len(m.Grants) == 0 && len(m.joins) == 0 && (m.P.Method != admission.Lottery || m.Drawn == 0) {
+		m.lead, m.last, m.time, m.gaps, m.Drawn = 0, m.Wall, m.Wall, nil, min(m.Drawn, m.Wall)
+	}
 }
 
 // Refill is what room_enter does to the limiter whatever it is asked.
 func (m *Model) Refill() {
-	now := m.Room()
+	now := m.Save()
 	m.draw(now)
 	m.meter(now).save()
 }
@@ -167,25 +210,37 @@ func (m *Model) end(now int64, id admission.ID, what string) {
 	delete(m.Line, id)
 }
 
-// heard renews a place. Who was silent before and came back is waited for as long the next time, up to 90 s: a browser
-// may let a hidden page wake once a minute only.
-func (m *Model) heard(now int64, p *Place, grace time.Duration) {
+// checked renews a place and holds it for that long, never shorter than before. A visitor who was silent before and came back
+// is held for as long the next time, up to 90 s: a browser may wake a hidden page once a minute only.
+func (m *Model) checked(now int64, p *Place, hold int64) {
 	if p.Seen > 0 {
-		silence := time.Duration((now/1000-p.Seen/1000)/1000) * time.Second
-		grace = max(grace, 15*time.Second+min(75*time.Second, silence))
+		silence := (now - p.Seen) / second
+		hold = max(hold, 15+min(75, silence))
+		if left := p.Until - now; left > 0 {
+			hold = max(hold, (left+second-1)/second)
+		}
 	}
-	p.Seen = now / 1000 * 1000
-	p.Until = p.Seen + grace.Microseconds()
+	p.Seen = now / tenth * tenth
+	p.Until = p.Seen + hold*second
 	p.Parked = false
 }
 
-// Grace is for how long a ticket counts as present after it was heard.
-func Grace(interval time.Duration) time.Duration {
+const second = 1_000_000
+
+// joinHold and pollHold return for how many seconds a join and a poll hold a place. The model's line is never longer than the
+// front, where every poll is checked and held for two more of its intervals.
+func joinHold(a admission.Arrival) int64 {
+	if a.Keyed {
+		return 90 + pollHold(a.Interval) // it may lie beyond the front
+	}
+	return max(30, pollHold(a.Interval))
+}
+
+func pollHold(interval time.Duration) int64 {
 	if interval <= 0 {
 		interval = 10 * time.Second
 	}
-	g := max(30*time.Second, 2*interval+10*time.Second)
-	return min(255*time.Second, (g+time.Second-1)/time.Second*time.Second)
+	return int64(math.Ceil(2*interval.Seconds() + 10))
 }
 
 // place is the ticket's place in line; one that was absent is given up when it is asked for, should no tick have come to it yet.
@@ -199,12 +254,12 @@ func (m *Model) place(now int64, id admission.ID) *Place {
 }
 
 func (m *Model) absent(now int64, p *Place) bool {
-	return p.Seen/1000 < (now-m.P.Absence.Microseconds())/1000-1000
+	return p.Seen < now-m.P.Absence.Microseconds()-second
 }
 
 // Arrive is a newcomer.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
-	now := m.Room()
+	now := m.Save()
 	gathering, _ := m.draw(now)
 	meter := m.meter(now)
 	defer func() { meter.save() }()
@@ -212,10 +267,10 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 		return s
 	}
 	if p := m.place(now, a.ID); p != nil {
-		m.heard(now, p, Grace(a.Interval))
+		m.checked(now, p, joinHold(a))
 		return admission.Waiting
 	}
-	count, _, ok := m.places(a.Address, now, now)
+	count, _, ok := m.places(a.Address, m.time, m.time)
 	if !ok {
 		return admission.Refused
 	}
@@ -230,18 +285,18 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
 		m.remember(now, m.Grants[a.ID])
 		m.Sessions[a.ID] = now + m.P.SessionTTL.Microseconds()*3/2
-		m.Admissions = append(m.Admissions, Admission{a.ID, now, m.Wall, now})
+		m.Admissions = append(m.Admissions, Admission{a.ID, now, m.Wall, m.time})
 		return admission.Active
 	}
-	p := &Place{Order: now}
-	m.heard(now, p, Grace(a.Interval))
+	p := &Place{Order: m.time}
+	m.checked(now, p, joinHold(a))
 	m.Line[a.ID] = p
 	return admission.Waiting
 }
 
 // Seen is a poll that reached the store; a ticket that the line does not hold is enrolled.
 func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
-	now := m.Room()
+	now := m.Save()
 	if s, ok := m.settled(now, t.ID, t.Client); ok {
 		return s, ""
 	}
@@ -254,7 +309,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if fresh {
 			var opened bool
 			if t.Order, opened = m.drawn(now, t); !opened {
-				if t.Epoch != "" && now-t.Seen > m.P.Absence.Microseconds() {
+				if t.Epoch != "" && m.age(t.Seen) > m.P.Absence.Microseconds() {
 					return admission.Expired, admission.ReasonLate
 				}
 				return m.gather(now, t.ID), ""
@@ -263,12 +318,12 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if t.Epoch == "" {
 			from = t.Order
 		}
-		if now-from > m.P.Absence.Microseconds() {
+		if m.age(from) > m.P.Absence.Microseconds() {
 			return admission.Expired, admission.ReasonLate
 		}
-		order := min(t.Order, now)
+		order := min(t.Order, m.time)
 		if t.Epoch == "" {
-			count, fits, ok := m.places(t.Address, order, now)
+			count, fits, ok := m.places(t.Address, order, m.time)
 			if !ok {
 				return admission.Refused, ""
 			}
@@ -279,13 +334,13 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		m.Line[t.ID] = p
 		m.busy = true
 	}
-	m.heard(now, p, Grace(t.Interval))
+	m.checked(now, p, max(30, pollHold(t.Interval)))
 	return admission.Waiting, ""
 }
 
 // Claim exchanges an admitted ticket; ok is false when the line knows nothing of it.
 func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, ok bool) {
-	now := m.Room()
+	now := m.Save()
 	s, ok = m.settled(now, id, c)
 	switch {
 	case s == admission.Admitted:
@@ -305,14 +360,14 @@ func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, o
 
 // Patch changes the policy; what was earned so far was earned at the old rate.
 func (m *Model) Patch(change func(*admission.Policy)) {
-	m.meter(m.Room()).save()
+	m.meter(m.Save()).save()
 	change(&m.P)
 	m.fresh = false
 }
 
 // Leave gives a place back.
 func (m *Model) Leave(id admission.ID) {
-	now := m.Room()
+	now := m.Save()
 	gathering, _ := m.draw(now)
 	if g := m.Grants[id]; g == nil || g.What == "admitted" {
 		if g == nil && gathering {
@@ -324,7 +379,7 @@ func (m *Model) Leave(id admission.ID) {
 
 // Revoke ends a session.
 func (m *Model) Revoke(id admission.ID) {
-	now := m.Room()
+	now := m.Save()
 	m.Revoked[id] = true
 	delete(m.Sessions, id)
 	m.end(now, id, admission.ReasonRevoked)
@@ -332,7 +387,7 @@ func (m *Model) Revoke(id admission.ID) {
 
 // Reset empties the line.
 func (m *Model) Reset() {
-	m.Room()
+	m.Save()
 	m.Fence++
 	m.noLots()
 	m.fresh = false

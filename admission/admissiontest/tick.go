@@ -10,14 +10,19 @@ import (
 // Tick is one room_advance. One that comes sooner than apart (µs) after the
 // last does no work. It returns what it admitted, in order.
 func (m *Model) Tick(apart int64) []admission.ID {
+	m.moved = false
 	now := m.Room()
 	gathering, opened := m.draw(now)
 	if gathering && m.Gathered > 0 {
 		m.countLots(now)
 	}
 	if !opened && m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
+		if m.moved {
+			m.Save()
+		}
 		return nil
 	}
+	m.Save()
 	m.fresh = true
 	m.built = m.Wall
 	m.tick = m.Wall
@@ -41,7 +46,7 @@ func (m *Model) Tick(apart int64) []admission.ID {
 			delete(m.Line, id)
 		}
 	}
-	m.forgetJoins(now)
+	m.forgetJoins(m.time)
 	meter := m.meter(now)
 	in := m.admit(now, meter)
 	meter.Take(int64(len(in)))
@@ -51,6 +56,10 @@ func (m *Model) Tick(apart int64) []admission.ID {
 	for _, g := range m.Grants {
 		m.busy = m.busy || g.What == "admitted"
 	}
+	if m.busy {
+		m.quiet = now
+	}
+	m.begin()
 	return in
 }
 
@@ -74,7 +83,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 			p.Parked = true
 			continue
 		}
-		if int64(len(in)) >= k || max(p.Order, m.Drawn)+m.P.MinWait.Microseconds() > now {
+		if int64(len(in)) >= k || max(p.Order, m.Drawn)+m.P.MinWait.Microseconds() > m.time {
 			return in
 		}
 		delete(m.Line, id)

@@ -111,13 +111,13 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 const grain = 1000
 
 // roomTime maps a time of Redis's clock to room time, from what was done to Redis alone: a silence over gap counts for a
-// second and a thousandth of itself. The room's own silence begins a little before the signal and ends a little after
+// second. The room's own silence begins a little before the signal and ends a little after
 // it, so its time is never ahead of this.
 func roomTime(at int64, frozen []span) int64 {
 	t := at
 	for _, s := range frozen {
 		if length := s.to - s.from; length > gap.Microseconds() && at >= s.to {
-			t -= length - 1_000_000 - length/1000
+			t -= length - 1_000_000
 		}
 	}
 	return t

@@ -90,7 +90,7 @@ func (r Room) crowd() crowd {
 		return crowd{}
 	}
 	cr := crowd{tail: r.Waiting / r.Rate}
-	plan := pace.New(r.Absence, r.Budget, int64(r.Waiting), 0, cr.tail)
+	plan := pace.New(r.Absence/4, r.Budget, int64(r.Waiting), 0, cr.tail)
 	quarter, front := r.Absence.Seconds()/4, r.Front()
 	renewed := map[float64]float64{}
 	growth := math.Pow(r.Waiting+1, 1.0/slices)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"time"
 )
 
 const (
@@ -71,43 +70,6 @@ func brokenBody(err error) *problem {
 		return newProblem(http.StatusRequestTimeout, "body_idle", "nothing more of the body came for too long; send it again")
 	}
 	return newProblem(http.StatusBadRequest, "bad_body", "the body broke off; send it again")
-}
-
-// movingBody lets a body take as long as it likes while it moves.
-type movingBody struct {
-	io.ReadCloser
-	c      *http.ResponseController
-	idle   time.Duration
-	before time.Time
-}
-
-// moving bounds how long a request's body may stand still. Its first deadline holds where no handler reads the body, too:
-// net/http then does, and lets the answer go after it. The request is a copy, since net/http looks into its own for what
-// Expect: 100-continue means.
-func (s *Server) moving(w http.ResponseWriter, r *http.Request) *http.Request {
-	if r.Body == nil || r.Body == http.NoBody {
-		return r
-	}
-	m := &movingBody{ReadCloser: r.Body, c: http.NewResponseController(w), idle: s.o.Limits.Idle, before: time.Now()}
-	_ = m.c.SetReadDeadline(m.before.Add(m.idle))
-	r = r.WithContext(r.Context())
-	r.Body = m
-	return r
-}
-
-func (m *movingBody) Read(p []byte) (int, error) {
-	// A server that cannot set a deadline (a recorder in a test) has none.
-	if now := time.Now(); now.Sub(m.before) > m.idle/16 {
-		_ = m.c.SetReadDeadline(now.Add(m.idle))
-		m.before = now
-	}
-	n, err := m.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		// Behind the body the server watches the connection for its end: a deadline would look like one. One that has passed
-		// stays, or the server would wait for the rest before it answers.
-		_ = m.c.SetReadDeadline(time.Time{})
-	}
-	return n, err
 }
 
 // drain reads what is left of a body that is not wanted, up to most bytes (negative: all of it).

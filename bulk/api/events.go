@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/operators"
 )
 
 const (
@@ -39,7 +40,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	out := s.flowing(w)
+	out := operators.Flowing(w, s.o.Limits.Idle)
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -65,7 +66,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 			}
 			said = s.o.Now()
 		}
-		out.flush()
+		out.Send()
 		select {
 		case <-r.Context().Done():
 			return nil
@@ -81,33 +82,4 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 			v = s.view(g)
 		}
 	}
-}
-
-// flow is an answer that may take as long as its reader reads.
-type flow struct {
-	http.ResponseWriter
-	c    *http.ResponseController
-	idle time.Duration
-}
-
-// Unwrap is for http.ResponseController.
-func (f *flow) Unwrap() http.ResponseWriter { return f.ResponseWriter }
-
-func (s *Server) flowing(w http.ResponseWriter) *flow {
-	return &flow{w, http.NewResponseController(w), s.o.Limits.Idle}
-}
-
-func (f *flow) Write(p []byte) (int, error) {
-	f.wait()
-	return f.ResponseWriter.Write(p)
-}
-
-func (f *flow) flush() {
-	f.wait()
-	_ = f.c.Flush() // an error comes again with the next write
-}
-
-// wait allows for idle, and once more for the rest of the request's body, which net/http reads before it writes.
-func (f *flow) wait() {
-	_ = f.c.SetWriteDeadline(time.Now().Add(2 * f.idle)) // not to be had in a test's recorder
 }

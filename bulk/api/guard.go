@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/operators"
 )
 
 // identity is who asks, and for which tenants.
@@ -44,7 +44,7 @@ func (i identity) forAll() error {
 // guard decides who may ask.
 type guard struct {
 	tokens   []credential
-	attempts *attempts
+	attempts *operators.Attempts
 	cross    *http.CrossOriginProtection
 	now      func() time.Time
 	log      *slog.Logger
@@ -56,7 +56,7 @@ type credential struct {
 }
 
 func newGuard(o Options) (*guard, error) {
-	g := &guard{attempts: newAttempts(), cross: http.NewCrossOriginProtection(), now: o.Now, log: o.Log}
+	g := &guard{attempts: operators.NewAttempts(), cross: http.NewCrossOriginProtection(), now: o.Now, log: o.Log}
 	seen := map[[sha256.Size]byte]string{}
 	add := func(at, token string, who identity) error {
 		sum := sha256.Sum256([]byte(token))
@@ -113,9 +113,8 @@ func (g *guard) admit(r *http.Request) (identity, error) {
 
 func (g *guard) identify(r *http.Request) (identity, error) {
 	if len(g.tokens) == 0 {
-		// A page of another site can point its own name at 127.0.0.1 and would then be same-origin; its Host header gives it away.
-		if !loopbackName(r.Host) {
-			return identity{}, newProblem(http.StatusForbidden, "unknown_host", "without a token the API answers for loopback names only, not %q: use 127.0.0.1 or localhost, or set admin.token", shorten(r.Host))
+		if err := g.named(r); err != nil {
+			return identity{}, err
 		}
 		// It could not read an answer, but a stream that it asks for runs for as long as it likes.
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
@@ -127,17 +126,25 @@ func (g *guard) identify(r *http.Request) (identity, error) {
 	if err != nil {
 		return identity{}, unauthorized(err.Error())
 	}
-	who, found := g.match(given)
-	if wait := g.attempts.judge(g.now(), peerOf(r), found); wait > 0 {
-		p := newProblem(http.StatusTooManyRequests, "too_many_attempts", "too many wrong tokens came from this address; Retry-After says when the next is looked at")
+	if who, found := g.match(given); found {
+		return who, nil
+	}
+	if wait := g.attempts.Wrong(g.now(), r); wait > 0 {
+		p := newProblem(http.StatusTooManyRequests, "too_many_attempts", "too many wrong tokens came from this address, and this one is wrong too; send the right one, or wait for Retry-After")
 		p.retryAfter = wait
 		return identity{}, p
 	}
-	if !found {
-		g.log.WarnContext(r.Context(), "wrong token", "peer", r.RemoteAddr, "path", r.URL.Path)
-		return identity{}, unauthorized("no such token: it has to be admin.token or one of api_tokens")
+	g.log.WarnContext(r.Context(), "wrong token", "peer", r.RemoteAddr, "path", r.URL.Path)
+	return identity{}, unauthorized("no such token: it has to be admin.token or one of api_tokens")
+}
+
+// named refuses requests for names that are not this machine's, where no token is configured: a page of another site can have its own name resolve
+// to 127.0.0.1 and is then same-origin to its browser.
+func (g *guard) named(r *http.Request) error {
+	if len(g.tokens) > 0 || operators.IsLoopback(r.Host) {
+		return nil
 	}
-	return who, nil
+	return newProblem(http.StatusForbidden, "unknown_host", "without a token only loopback names are answered, not %q: use 127.0.0.1 or localhost, or set admin.token", shorten(r.Host))
 }
 
 func unauthorized(detail string) *problem {
@@ -177,35 +184,4 @@ func bearer(r *http.Request) (string, error) {
 		return "", errNoToken
 	}
 	return token, nil
-}
-
-func loopbackName(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.Unmap().IsLoopback()
-}
-
-// peerOf is the network that an attempt counts against: an address, or the /64 that one IPv6 host usually commands. Zero
-// when it cannot be told.
-func peerOf(r *http.Request) netip.Prefix {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr := ap.Addr().Unmap().WithZone("")
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	p, err := addr.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return p
 }

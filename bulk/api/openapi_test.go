@@ -253,15 +253,19 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			d.ask(403, r.method, r.path, r.body, acme)
 		}
 	}
-	for range attemptBurst {
-		d.bench.ask("GET", "/v1/groups", "", "Authorization: Bearer wrong", "Peer: 192.0.2.9:1")
+	const wrong, peer = "Authorization: Bearer wrong", "Peer: 192.0.2.9:1"
+	for range 10 {
+		d.bench.ask("GET", "/v1/groups", "", wrong, peer)
 	}
 	for _, r := range every {
-		d.ask(429, r.method, r.path, r.body, "Peer: 192.0.2.9:1")
+		d.ask(429, r.method, r.path, r.body, wrong, peer)
 	}
 	d.bench = newBench(t, func(o *Options) { o.Token, o.Tokens, o.RequireToken = "", nil, false })
 	for _, r := range every {
 		d.ask(403, r.method, r.path, r.body, "Authorization:", "Host: evil.example")
+	}
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		d.ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	private := redistest.Server(t)
 	d.bench = newBenchOn(t, private.Client(), store.Defaults())

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/operators"
 )
 
 // outcomeView is a line of results.
@@ -125,7 +126,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, mos
 		return err
 	}
 	w.Header().Set("Content-Type", ndjson)
-	out := s.flowing(w)
+	out := operators.Flowing(w, s.o.Limits.Idle)
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -150,7 +151,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, mos
 			return nil
 		}
 		cursor = page.Next
-		out.flush()
+		out.Send()
 		if n := len(page.Outcomes); n > 0 {
 			size = max(pageLeast, min(2*size, pageMost, pageBytes/max(1, held/n)))
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/operators"
 )
 
 // Limits bound what is taken and held. Zero values are the defaults.
@@ -174,8 +175,12 @@ func noPath() *problem {
 // public serves what needs no token.
 func (s *Server) public(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w, r = s.flowing(w), s.moving(w, r)
+		w, r = operators.Flowing(w, s.o.Limits.Idle), operators.Moving(w, r, s.o.Limits.Idle)
 		harden(w.Header())
+		if err := s.guard.named(r); err != nil && r.Host != "" { // a probe by HTTP/1.0 is no browser
+			s.answer(w, r, err)
+			return
+		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			s.wrongMethod(w, r, "GET, HEAD")
 			return
@@ -188,7 +193,7 @@ func (s *Server) public(h http.Handler) http.Handler {
 func (s *Server) guarded(m methods) http.Handler {
 	allow := allowed(m)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w, r = s.flowing(w), s.moving(w, r)
+		w, r = operators.Flowing(w, s.o.Limits.Idle), operators.Moving(w, r, s.o.Limits.Idle)
 		harden(w.Header())
 		who, err := s.guard.admit(r)
 		if err != nil {

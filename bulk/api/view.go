@@ -138,14 +138,14 @@ type eta struct {
 	High    int64 `json:"high"`
 }
 
-// rateSpread is by how much the rate of late may be off: low and high are at a rate higher and lower by this share.
+// rateSpread is by how much the expected rate may be off: low and high are at a rate higher and lower by this share.
 const rateSpread = 0.25
 
-// estimate is remaining ÷ rate; nil where it is not known: the group has ended, is paused, or finished nothing of late. A
-// group's own rate bounds low, since no job costs less than one start.
+// estimate returns remaining ÷ expected rate; nil where that is not known: the group has ended, is paused, or
+// finished nothing lately. A group's own rate bounds low, since no job costs less than one start.
 func estimate(g store.Group) *eta {
 	left := float64(g.Total - finished(g))
-	if g.Status.Ended() || g.Paused || left < 0 || left > 0 && g.Rate1 <= 0 {
+	if g.Status.Ended() || g.Paused || left < 0 || left > 0 && g.Expected <= 0 {
 		return nil
 	}
 	if left == 0 {
@@ -155,7 +155,7 @@ func estimate(g store.Group) *eta {
 		return &eta{} // what is left is to reduce
 	}
 	seconds := func(rate float64) int64 { return int64(math.Ceil(min(left/rate, 1e12) - 1e-9)) }
-	e := &eta{Seconds: seconds(g.Rate1), Low: seconds(g.Rate1 * (1 + rateSpread)), High: seconds(g.Rate1 * (1 - rateSpread))}
+	e := &eta{Seconds: seconds(g.Expected), Low: seconds(g.Expected * (1 + rateSpread)), High: seconds(g.Expected * (1 - rateSpread))}
 	if limit := g.GroupSpec.Rate; limit > 0 {
 		e.Low = max(e.Low, min(seconds(limit), e.Seconds))
 	}

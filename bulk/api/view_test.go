@@ -10,7 +10,7 @@ import (
 
 func TestEstimates(t *testing.T) {
 	group := func(change func(*store.Group)) store.Group {
-		g := store.Group{Status: store.Running, Sealed: true, Total: 1000, Succeeded: 400, Rate1: 10}
+		g := store.Group{Status: store.Running, Sealed: true, Total: 1000, Succeeded: 400, Expected: 10}
 		change(&g)
 		return g
 	}
@@ -20,17 +20,18 @@ func TestEstimates(t *testing.T) {
 		want   string
 	}{
 		{"600 left at 10 a second, a quarter faster or slower", func(*store.Group) {}, `{"seconds":60,"low":48,"high":80}`},
-		{"rounded up", func(g *store.Group) { g.Rate1 = 7 }, `{"seconds":86,"low":69,"high":115}`},
+		{"rounded up", func(g *store.Group) { g.Expected = 7 }, `{"seconds":86,"low":69,"high":115}`},
 		{"failed, dead and cancelled ones are done too", func(g *store.Group) { g.Failed, g.Dead, g.Cancelled = 100, 100, 100 }, `{"seconds":30,"low":24,"high":40}`},
 		{"before the seal: of the jobs that are in", func(g *store.Group) { g.Status, g.Sealed = store.Created, false }, `{"seconds":60,"low":48,"high":80}`},
 		{"never faster than its own rate", func(g *store.Group) { g.GroupSpec.Rate = 11 }, `{"seconds":60,"low":55,"high":80}`},
 		{"a lower rate since: the rate of late says more", func(g *store.Group) { g.GroupSpec.Rate = 1 }, `{"seconds":60,"low":60,"high":80}`},
 		{"all done, being reduced", func(g *store.Group) { g.Status, g.Succeeded = store.Aggregating, 1000 }, `{"seconds":0,"low":0,"high":0}`},
 		{"all done, but more may come", func(g *store.Group) { g.Status, g.Sealed, g.Succeeded = store.Created, false, 1000 }, `null`},
-		{"nothing finished of late", func(g *store.Group) { g.Rate1 = 0 }, `null`},
+		{"nothing finished of late", func(g *store.Group) { g.Expected = 0 }, `null`},
+		{"no job has ended, at the configured rate", func(g *store.Group) { g.Succeeded = 0; g.Expected = 100 }, `{"seconds":10,"low":8,"high":14}`},
 		{"paused", func(g *store.Group) { g.Paused = true }, `null`},
 		{"ended", func(g *store.Group) { g.Status = store.Cancelled }, `null`},
-		{"a rate next to nothing", func(g *store.Group) { g.Rate1 = 1e-300 }, `{"seconds":1000000000000,"low":1000000000000,"high":1000000000000}`},
+		{"a rate next to nothing", func(g *store.Group) { g.Expected = 1e-300 }, `{"seconds":1000000000000,"low":1000000000000,"high":1000000000000}`},
 	} {
 		if got := string(marshal(estimate(group(row.change)))); got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
@@ -59,7 +60,7 @@ func TestGroupJSON(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	g := store.Group{
 		GroupSpec: store.GroupSpec{ID: "g", Tenant: "acme", Type: "mail", Level: store.High, Weight: 2, Rate: 5, Aggregate: `{"op":"count"}`, Tolerance: store.Tolerance{Percent: 5, Share: true}},
-		Status:    store.Running, Sealed: true, Total: 10, Pending: 4, NonReady: 1, InFlight: 1, Succeeded: 4, Throttles: 15, Rate1: 2.00049,
+		Status:    store.Running, Sealed: true, Total: 10, Pending: 4, NonReady: 1, InFlight: 1, Succeeded: 4, Throttles: 15, Rate1: 2.00049, Expected: 2.00049,
 		Gated: true, GatedUntil: at, CreatedAt: at, SealedAt: at, StartedAt: at,
 	}
 	const want = `{"id":"g","tenant":"acme","type":"mail","status":"RUNNING","sealed":true,"paused":false,"priority":"high","weight":2,"base_priority":0,` +

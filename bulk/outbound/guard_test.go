@@ -29,6 +29,8 @@ func TestNotPublic(t *testing.T) {
 		"172.31.255.255": "a private address", "192.168.1.1": "a private address", "::ffff:10.1.2.3": "a private address",
 		"64:ff9b::a00:1": "a private address", "fc00::1": "a private address", "fdff::1": "a private address",
 		"169.254.169.254": "a link-local address", "fe80::1": "a link-local address", "febf::1": "a link-local address",
+		"168.63.129.15": "", "168.63.129.16": "the host agent of Azure's machines", "::ffff:168.63.129.16": "the host agent of Azure's machines",
+		"100.100.100.200": "a carrier's shared address", "192.0.0.192": "a protocol's address", "fd00:ec2::254": "a private address",
 		"100.64.0.0": "a carrier's shared address", "100.127.255.255": "a carrier's shared address",
 		"224.0.0.1": "a multicast address", "239.255.255.255": "a multicast address", "ff02::1": "a multicast address",
 		"240.0.0.1": "a reserved address", "255.255.255.255": "a reserved address",

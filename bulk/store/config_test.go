@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // TestAnotherConfigurationTakesOver: what is in line, gated, or in READY under one configuration is served under each other one.
@@ -112,6 +113,7 @@ func TestAPullIsBounded(t *testing.T) {
 
 // TestReratingReachesEveryGate: of more than a thousand tenants whose rate was spent those beyond the first thousand slept on.
 func TestReratingReachesEveryGate(t *testing.T) {
+	short.Skip(t, "runs for long")
 	s, c := open(t, func(set *Settings) { set.PerTenant, set.Global = 0.001, 1e6 })
 	for i := range 1100 {
 		id := fmt.Sprintf("t%04d", i)

@@ -289,6 +289,17 @@ func (s *Store) read(ctx context.Context, by string, names ...string) ([]found, 
 	return groups, nil
 }
 
+// expected returns the jobs a second to expect of a group whose rate was measured from since to now (µs; since is 0 before the
+// first start). Until a job has ended that is limit, the configured rate; for what is missing of a whole second of measuring the
+// limit counts too, as few jobs say little.
+func expected(g *Group, limit float64, since, now int64) float64 {
+	if g.Succeeded+g.Failed+g.Dead+g.Cancelled == 0 || since == 0 {
+		return limit
+	}
+	missing := max(0, 1-float64(now-since)/1e6)
+	return g.Rate1 + limit*missing
+}
+
 // parseGroup reads what lua/group_read.lua wrote: the spec, then names and values.
 func parseGroup(line reply) (found, error) {
 	var g found
@@ -319,6 +330,7 @@ func parseGroup(line reply) (found, error) {
 		done := n("succ") + n("fail") + n("dead") + n("canc")
 		g.Rate1 = float64(done-n("p_n")) / (float64(max(now-since, 1_000_000)) / 1e6)
 	}
+	g.Expected = expected(&g.Group, float64(n("limit"))/1000, since, now)
 	if gate := max(n("gate"), n("tenant_gate")); gate > now {
 		g.Gated, g.GatedUntil = true, micros(gate)
 	}

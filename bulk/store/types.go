@@ -71,6 +71,7 @@ type Group struct {
 	Succeeded, Failed, Dead, Cancelled int64
 	Throttles                          int64         // refusals by the rate limit or the downstream, of all its jobs
 	Rate1                              float64       // jobs finished a second, lately
+	Expected                           float64       // jobs a second to expect: Rate1, or the configured rate before there is one; 0: unknown
 	Reduced                            int64         // outcomes that the reducer has taken in
 	Redriven                           int64         // dead letters that were given to a redrive
 	Backoff                            time.Duration // of its tenant, while jobs of this group wait it out

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/logs"
 )
@@ -59,7 +60,7 @@ ends with 2 where the configuration is wrong, and with 3 where the store is away
 		if opened.Away != nil {
 			return &storeAway{fmt.Errorf("the store %s does not answer: %w", opened.URL, opened.Away)}
 		}
-		st, err := newStore(cfg, opened, log, nil)
+		st, err := store.New(storeOptions(cfg, opened.Client, log, nil))
 		if err != nil {
 			return err
 		}

@@ -63,13 +63,11 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	name, _ := cli.BuildVersion(version)
 	w.metrics = bulk.NewMetrics(w.registry, name)
-	if w.store, err = newStore(cfg, opened, log, w.metrics.ObserveStore); err != nil {
+	if w.store, err = store.New(storeOptions(cfg, opened.Client, log, w.metrics.ObserveStore)); err != nil {
 		return err
 	}
 	// It reads what gateways say of their origins; it runs no room.
-	w.gateways, err = admission.New(admission.Options{
-		Client: opened.Client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: w.metrics.ObserveStore,
-	})
+	w.gateways, err = admission.New(coreOptions(cfg, opened.Client, log, w.metrics.ObserveStore))
 	if err != nil {
 		return err
 	}
@@ -107,21 +105,10 @@ func (w *worker) build() error {
 		return err
 	}
 	w.callbacks.replace(calling)
-	least, most := cfg.Worker.Autoscale()
-	count := cfg.Worker.Count
-	if count == 0 {
-		count = bulk.NoWorkers
-	}
-	w.engine, err = bulk.New(bulk.Options{
-		Store: w.store,
-		Worker: bulk.WorkerOptions{
-			Count: count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
-			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
-		},
-		Pace: pace(cfg), People: w.gateways,
-		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,
-		Callback: w.callbacks.post, CallbackBody: api.CallbackBody, Metrics: w.metrics, Log: w.log,
-	})
+	o := engineOptions(cfg)
+	o.Store, o.People, o.Metrics, o.Log = w.store, w.gateways, w.metrics, w.log
+	o.Callback, o.CallbackBody = w.callbacks.post, api.CallbackBody
+	w.engine, err = bulk.New(o)
 	if err != nil {
 		return err
 	}
@@ -142,6 +129,23 @@ func (w *worker) build() error {
 	w.said = said
 	w.front.replace(server)
 	return nil
+}
+
+// engineOptions returns the part of the engine's options that follows from the configuration.
+func engineOptions(cfg *config.Bulk) bulk.Options {
+	least, most := cfg.Worker.Autoscale()
+	count := cfg.Worker.Count
+	if count == 0 {
+		count = bulk.NoWorkers
+	}
+	return bulk.Options{
+		Worker: bulk.WorkerOptions{
+			Count: count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
+			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
+		},
+		Pace:      pace(cfg),
+		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,
+	}
 }
 
 // prepare waits for the store's first answer, and then for the end.

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/control"
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
@@ -86,10 +89,15 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 	return s
 }
 
-func newStore(cfg *config.Bulk, s *storeopen.Store, log *slog.Logger, observe func(string, time.Duration, error)) (*store.Store, error) {
-	return store.New(store.Options{
-		Client: s.Client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log, Observe: observe,
-	})
+type observer = func(script string, took time.Duration, err error)
+
+func storeOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, observe observer) store.Options {
+	return store.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log, Observe: observe}
+}
+
+// coreOptions are those of the core that reads what gateways publish.
+func coreOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, observe observer) admission.Options {
+	return admission.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: observe}
 }
 
 // pace is how the global rate is found.

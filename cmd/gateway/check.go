@@ -1,10 +1,19 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/token"
@@ -14,6 +23,46 @@ import (
 // of it, so that check-config and the start know all that is wrong at once.
 func checkParts(cfg *config.Config) []config.Problem {
 	return slices.Concat(checkKeys(cfg), checkPages(cfg), checkEstimates(cfg))
+}
+
+// checkStart makes everything that serve makes of a configuration without a problem so far, and starts nothing. What fails
+// here would fail there, so that check-config and a reload refuse what the start refuses.
+func checkStart(cfg *config.Config) error {
+	client := redis.NewClient(&redis.Options{}) // connects with the first command, and there is none
+	defer func() { _ = client.Close() }()
+	log := slog.New(slog.DiscardHandler)
+	core, err := admission.New(coreOptions(cfg, client, nil, log))
+	if err != nil {
+		return err
+	}
+	own := &store{keyID: "check", keyText: make([]byte, 32)} // in place of the embedded store's key
+	if _, err := rand.Read(own.keyText); err != nil {
+		return err
+	}
+	options, err := gatewayOptions(cfg, own, core, nil, io.Discard, log)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(options, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = g.Shutdown(context.Background()) }()
+	_, err = newConsole(cfg, g, g.Ready, core, prometheus.NewRegistry(), log)
+	return err
+}
+
+// asProblems returns each line of an error as a problem of the setting that it begins with.
+func asProblems(err error) *config.Problems {
+	problems := &config.Problems{}
+	for line := range strings.Lines(err.Error()) {
+		path, message, ok := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "gateway: ")), ": ")
+		if !ok {
+			path, message = "", path
+		}
+		problems.List = append(problems.List, config.Problem{Path: path, Message: message})
+	}
+	return problems
 }
 
 // checkKeys looks at each key by itself: that one is active, and that the

@@ -220,6 +220,9 @@ func (r *replay) sales(files []string, in io.Reader) ([]backtest.Sale, error) {
 		for range r.seeds {
 			all = append(all, backtest.Lumps())
 		}
+		for range r.seeds {
+			all = append(all, backtest.SilentLeavers())
+		}
 	}
 	if len(r.only) > 0 {
 		all = slices.DeleteFunc(all, func(s backtest.Sale) bool { return !slices.Contains(r.only, s.Name) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
@@ -22,6 +23,10 @@ import (
 // prefaces are the values of proxy_protocol.
 var prefaces = map[string]proxy.Preface{"v1": proxy.PrefaceV1, "v2": proxy.PrefaceV2, "any": proxy.PrefaceV1 | proxy.PrefaceV2}
 
+func coreOptions(cfg *config.Config, client redis.UniversalClient, observe func(script string, took time.Duration, err error), log *slog.Logger) admission.Options {
+	return admission.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: observe}
+}
+
 // gatewayOptions is what the configuration says, in the gateway's words.
 func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry prometheus.Registerer, access io.Writer, log *slog.Logger) (gateway.Options, error) {
 	ring, idKey, accounts, err := s.keys(cfg)
@@ -36,8 +41,10 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 			Header: int(l.Header), Target: int(l.Target), Headers: l.Headers, HeaderTimeout: l.HeaderTimeout,
 			BodyIdle: l.BodyIdle, WriteIdle: l.WriteIdle, Idle: l.Idle,
 		},
-		Ring: ring, IDKey: idKey, AccountKeys: accounts, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
-		TrustedProxies: cfg.TrustedProxies, ProxyProtocol: prefaces[cfg.ProxyProtocol],
+		StreamsPerAddress: l.StreamsPerAddress,
+		Shares:            proxy.Shares{Address: l.InFlightPerAddress, Session: l.InFlightPerSession, Tunnels: l.TunnelsPerAddress},
+		Ring:              ring, IDKey: idKey, AccountKeys: accounts, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
+		TrustedProxies: cfg.TrustedProxies, TrustedHeader: cfg.TrustedHeader, ProxyProtocol: prefaces[cfg.ProxyProtocol],
 		LastRequest: min(lastRequest, cfg.ShutdownTimeout/3),
 		TLS:         gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
 		Access:      gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
@@ -113,7 +120,7 @@ func guardOptions(g *config.Guard) (gateway.Guard, error) {
 		Proof:  g.ProofOfWork,
 		Effort: guard.Effort{Number: g.Proof.Number, Most: g.Proof.Most, JoinRate: g.Proof.JoinRate.PerSecond()},
 		Captcha: guard.Captcha{
-			Provider: g.Captcha.Provider, SiteKey: g.Captcha.SiteKey, Secret: secret, VerifyURL: g.Captcha.VerifyURL,
+			Provider: g.Captcha.Provider, SiteKey: g.Captcha.SiteKey, Secret: secret, VerifyURL: g.Captcha.VerifyURL, Hosts: g.Captcha.Hosts,
 			Open: g.Captcha.OnFail == "open", Timeout: g.Captcha.Timeout,
 		},
 	}, nil
@@ -169,15 +176,20 @@ func micro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
+// consoleOptions returns the part of the console's options that follows from the configuration.
+func consoleOptions(cfg *config.Config) (console.Options, error) {
 	tokens, err := operatorTokens(cfg)
+	return console.Options{Listen: cfg.Admin.Listen, Tokens: tokens}, err
+}
+
+func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
+	o, err := consoleOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return console.New(console.Options{
-		Core: core, Listen: cfg.Admin.Listen, Tokens: tokens, Registry: registry, Ready: ready, Log: log,
-		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
-	})
+	o.Core, o.Registry, o.Ready, o.Log = core, registry, ready, log
+	o.Rooms, o.OriginStats = func() []console.Room { return consoleRooms(g) }, g.OriginStats
+	return console.New(o)
 }
 
 func setTokens(c *console.Console, cfg *config.Config) error {
@@ -217,25 +229,35 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	return rooms
 }
 
-// needRestart names the settings that differ from those that the gateway was started with, and that it does not change
-// while it runs.
-func needRestart(old, next *config.Config) []string {
+// fixedLimits returns the limits without those that a reload changes.
+func fixedLimits(l config.Limits) config.Limits {
+	l.InFlightPerAddress, l.InFlightPerSession, l.TunnelsPerAddress, l.StreamsPerAddress = 0, 0, 0, 0
+	return l
+}
+
+// keepFixed names the settings that differ from those that the gateway was started with, and that it does not change while
+// it runs. Whether there is TLS at all is put back in next, so that the rest of it can be taken.
+func keepFixed(started, next *config.Config) []string {
 	var names []string
 	for _, s := range []struct {
 		name     string
 		old, new any
 	}{
-		{"listen", old.Listen, next.Listen},
-		{"admin.listen", old.Admin.Listen, next.Admin.Listen},
-		{"store", old.Store, next.Store},
-		{"limits", old.Limits, next.Limits},
-		{"shutdown_timeout", old.ShutdownTimeout, next.ShutdownTimeout},
-		{"log.level", old.Log.Level, next.Log.Level},
-		{"log.format", old.Log.Format, next.Log.Format},
+		{"listen", started.Listen, next.Listen},
+		{"admin.listen", started.Admin.Listen, next.Admin.Listen},
+		{"store", started.Store, next.Store},
+		{"limits", fixedLimits(started.Limits), fixedLimits(next.Limits)},
+		{"shutdown_timeout", started.ShutdownTimeout, next.ShutdownTimeout},
+		{"log.level", started.Log.Level, next.Log.Level},
+		{"log.format", started.Log.Format, next.Log.Format},
 	} {
 		if s.old != s.new {
 			names = append(names, s.name)
 		}
+	}
+	if (started.TLS == config.TLS{}) != (next.TLS == config.TLS{}) {
+		names = append(names, "tls")
+		next.TLS = started.TLS
 	}
 	return names
 }

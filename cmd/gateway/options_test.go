@@ -62,14 +62,18 @@ func TestKeysOfAccountsBeginWithTheActiveOne(t *testing.T) {
 	}
 }
 
-func TestNeedRestart(t *testing.T) {
+func TestKeepFixed(t *testing.T) {
 	old, next := &config.Config{Listen: ":8080"}, &config.Config{Listen: ":8081"}
 	next.Store.Prefix = "other"
 	next.Log.Access = true // changes at once
-	if got := needRestart(old, next); !slices.Equal(got, []string{"listen", "store"}) {
+	if got := keepFixed(old, next); !slices.Equal(got, []string{"listen", "store"}) {
 		t.Fatalf("%q", got)
 	}
-	if got := needRestart(old, old); got != nil {
+	next = &config.Config{Listen: ":8080", TLS: config.TLS{CertFile: "cert.pem", KeyFile: "key.pem"}, DefaultOrigin: "shop"}
+	if got := keepFixed(old, next); !slices.Equal(got, []string{"tls"}) || next.TLS != old.TLS || next.DefaultOrigin != "shop" {
+		t.Fatalf("TLS is turned on: %q, %+v", got, next)
+	}
+	if got := keepFixed(old, old); got != nil {
 		t.Fatalf("%q", got)
 	}
 }

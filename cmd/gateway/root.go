@@ -22,7 +22,14 @@ var settingFlags = []cli.Flag{
 // newRoot builds the command tree. environ is what os.Environ gives.
 func newRoot(environ []string) *cobra.Command {
 	load := func(file string, flags map[string]any) (*config.Config, error) {
-		return config.Load(config.Options{File: file, Environ: environ, Flags: flags, Check: checkParts})
+		cfg, err := config.Load(config.Options{File: file, Environ: environ, Flags: flags, Check: checkParts})
+		if err != nil {
+			return nil, err
+		}
+		if err := checkStart(cfg); err != nil {
+			return nil, asProblems(err)
+		}
+		return cfg, nil
 	}
 	root := newServe("gateway", load)
 	root.Short = "A waiting room in front of your site"

@@ -44,9 +44,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	}, func() float64 { return float64(queue.Dropped()) }))
 	name, _ := cli.BuildVersion(version)
 	metrics := gateway.NewMetrics(registry, name)
-	core, err := admission.New(admission.Options{
-		Client: s.Client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: metrics.ObserveStore,
-	})
+	core, err := admission.New(coreOptions(cfg, s.Client, metrics.ObserveStore, log))
 	if err != nil {
 		return err
 	}
@@ -66,7 +64,9 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	// reload takes the configuration that load finds now.
 	reload := func() {
 		next, err := load()
+		var later []string
 		if err == nil {
+			later = keepFixed(started, next)
 			options, err = gatewayOptions(next, s, core, registry, queue, log)
 		}
 		if err == nil {
@@ -81,11 +81,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
 			return
 		}
-		if later := needRestart(started, next); len(later) > 0 {
+		if len(later) > 0 {
 			log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
 		}
 		warn(next, log)
-		cfg = next
+		cfg, started.TLS = next, next.TLS
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
 

@@ -10,8 +10,10 @@ import (
 
 type visitor struct {
 	order    int64
+	joined   float64 // s
 	leaves   float64 // s; 0: never
 	silent   bool
+	held     float64 // s: when somebody silent counts as absent
 	noShow   bool
 	in       bool // in the line
 	followed int  // index of the account; -1: none
@@ -38,6 +40,7 @@ type line struct {
 	active   []float64 // ends of sessions, a heap
 	buckets  []eta.Bucket
 	leaving  map[int64][]int // by second
+	heads    [eta.HeadBuckets]eta.Head
 	done     func(index int, t float64)
 }
 
@@ -95,9 +98,27 @@ func (l *line) ahead(order int64) int64 {
 	return l.before(i)
 }
 
+// orderAt is the order of the one with that many ahead.
+func (l *line) orderAt(ahead int64) int64 {
+	i, step := 0, 1
+	for step*2 < len(l.tree) {
+		step *= 2
+	}
+	for ; step > 0; step /= 2 { // the largest i of which no more than ahead are among the first i
+		if i+step < len(l.tree) && l.tree[i+step] <= ahead {
+			i += step
+			ahead -= l.tree[i]
+		}
+	}
+	if i >= len(l.all) {
+		return l.now()
+	}
+	return l.all[i].order
+}
+
 func (l *line) join(spread float64) int {
 	i := len(l.all)
-	v := visitor{order: l.now() + int64(spread*1e6), in: true, followed: -1, noShow: l.rng.Float64() < l.sale.NoShow}
+	v := visitor{joined: l.t, order: l.now() + int64(spread*1e6), in: true, followed: -1, noShow: l.rng.Float64() < l.sale.NoShow}
 	if i > 0 && v.order <= l.all[i-1].order {
 		v.order = l.all[i-1].order + 1
 	}
@@ -106,8 +127,10 @@ func (l *line) join(spread float64) int {
 		if l.sale.Flow != nil {
 			rate = min(rate, l.sale.Flow(l.t))
 		}
-		v.leaves = l.t + max(1, l.rng.Float64()*float64(l.waiting)/rate)
-		v.silent = l.rng.Float64() < 0.5
+		wait := float64(l.waiting) / rate
+		v.leaves = l.t + max(1, l.rng.Float64()*wait)
+		v.silent = l.rng.Float64() < l.sale.Silent
+		v.held = max(l.t+joinHold, v.leaves+hold(wait-(v.leaves-l.t)))
 		due := int64(v.leaves)
 		if v.silent {
 			due += absence
@@ -181,6 +204,12 @@ func (l *line) step() {
 	if paused {
 		k = 0
 	}
+	fade := math.Exp(-s.Tick / headFade)
+	for b := range l.heads {
+		l.heads[b].Admitted *= fade
+		l.heads[b].Absent *= fade
+		l.heads[b].Exposure *= fade
+	}
 	n := l.admit(max(0, k))
 	l.tokens -= float64(n)
 	l.slots -= float64(n)
@@ -209,9 +238,10 @@ func (l *line) admit(k int) (n int) {
 		case !v.in:
 			l.head++
 			continue
-		case v.silent && l.t > v.leaves+grace:
+		case v.silent && l.t > v.held:
 			l.out(l.head)
 			l.gone++
+			l.reached(v.held-v.joined, 0, 1)
 			l.parked++
 			l.head++
 			continue
@@ -221,6 +251,7 @@ func (l *line) admit(k int) (n int) {
 		l.out(l.head)
 		l.gone++
 		l.admitted++
+		l.reached(l.t-v.joined, 1, 0)
 		n++
 		stay := claimWindow + 0.0
 		switch comes := !v.noShow && !(v.silent && l.t > v.leaves); {
@@ -238,6 +269,15 @@ func (l *line) admit(k int) (n int) {
 		l.head++
 	}
 	return n
+}
+
+// reached counts a head by its time in the line, s.
+func (l *line) reached(age, admitted, absent float64) {
+	b := eta.HeadBucket(age)
+	h := &l.heads[b]
+	h.Admitted += admitted
+	h.Absent += absent
+	h.Exposure += max(0, age-eta.HeadEdge(b))
 }
 
 func (l *line) push(end float64) {
@@ -278,7 +318,12 @@ func (l *line) input() eta.Input {
 		Now: l.now(), Wall: l.now(), Since: l.start, Buckets: l.buckets, Rate: rate, Set: rate,
 		Paused:  l.sale.Paused != nil && l.sale.Paused(l.t),
 		Waiting: l.waiting, Parked: l.parked, MaxActive: l.sale.Active, Active: int64(len(l.active)),
-		Came: l.came, Gone: l.gone, Admitted: l.admitted, Ahead: l.ahead,
+		Came: l.came, Gone: l.gone, Admitted: l.admitted, Ahead: l.ahead, OrderAt: l.orderAt,
+	}
+	for b, h := range l.heads {
+		if h.Bucket = b; h.Admitted+h.Absent >= 0.01 {
+			in.Heads = append(in.Heads, h)
+		}
 	}
 	if l.sale.Set != nil {
 		in.Set = l.sale.Set(l.t)

@@ -22,7 +22,8 @@ type Sale struct {
 	Flow     func(float64) float64    // visitors/s that something else lets through: what a gateway cannot know
 	Losses   func(float64) float64    // people/s who leave from anywhere in the line
 	Paused   func(float64) bool
-	Leave    float64                             // share of visitors who go before their turn, half of them without a word
+	Leave    float64                             // share of visitors who go before their turn
+	Silent   float64                             // share of those who go without a word
 	NoShow   float64                             // share of visitors who are let in and do not come
 	Active   int64                               // max_active; 0: no limit
 	Session  float64                             // s, mean length of a session
@@ -35,8 +36,14 @@ type Sale struct {
 const (
 	absence     = 600 // s, as the default of queue.absence
 	claimWindow = 300 // s, as the default of queue.claim_window
-	grace       = 30  // s after the last poll in which somebody is present
+	joinHold    = 106 // s after joining in which somebody is present, as admission's joinHold for a first poll after 3 s
+	headFade    = 300 // s, as lua/lib/leavers.lua
 )
+
+// hold is for how many seconds somebody is present after a poll at which they wait for others, as in admission.
+func hold(wait float64) float64 {
+	return min(max(wait/4, 30), absence/4) + 2*min(max(wait/10, 2), 60) + 10
+}
 
 func at(f func(float64) float64, t, otherwise float64) float64 {
 	if f == nil {
@@ -62,7 +69,7 @@ func steps(first float64, more ...float64) func(float64) float64 { // at, value,
 // Synthetic lists the sales that are made up, for one seed. Those of one seed are always the same.
 func Synthetic(seed uint64) []Sale {
 	begin := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	hour := Sale{Start: begin, Seconds: 3600, Tick: 0.25, Initial: 4000, Leave: 0.05, NoShow: 0.03,
+	hour := Sale{Start: begin, Seconds: 3600, Tick: 0.25, Initial: 4000, Leave: 0.05, Silent: 0.5, NoShow: 0.03,
 		Arrivals: constant(20), Rate: constant(20)}
 	with := func(name string, change func(*Sale)) Sale {
 		s := hour
@@ -99,8 +106,15 @@ func Synthetic(seed uint64) []Sale {
 // Lumps is an hour of a room that is filled at once, by sessions most of which end together. It stands behind the others, so
 // that each of those is played with the seed that it always had.
 func Lumps() Sale {
-	return Sale{Name: "lumps", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 9000, Leave: 0.05, NoShow: 0.03,
+	return Sale{Name: "lumps", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 9000, Leave: 0.05, Silent: 0.5, NoShow: 0.03,
 		Arrivals: constant(6), Rate: constant(50), Active: 2000, Stay: visits}
+}
+
+// SilentLeavers is an hour of a room of which a third of the visitors leave without a word, at any time of the wait that they expect,
+// and whose operator halves the rate. It stands behind the others, as Lumps.
+func SilentLeavers() Sale {
+	return Sale{Name: "silent leavers", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 4000,
+		Leave: 1. / 3, Silent: 1, NoShow: 0.03, Arrivals: steps(28, 1500, 14), Rate: steps(20, 1500, 10), Step: 1500}
 }
 
 // visits last until the session's ttl has run out; one in five goes on for a while.
@@ -155,6 +169,6 @@ func TimeOfDay(seed uint64) Sale {
 	flow := func(t float64) float64 {
 		return height * weight(hours+t/3600) * math.Exp(wander[int(t/60)%len(wander)])
 	}
-	return Sale{Name: "time of day", Start: start, Seconds: 16 * 3600, Tick: 1, Initial: 12000, Leave: 0.02, NoShow: 0.03,
+	return Sale{Name: "time of day", Start: start, Seconds: 16 * 3600, Tick: 1, Initial: 12000, Leave: 0.02, Silent: 0.5, NoShow: 0.03,
 		Rate: constant(50), Flow: flow, Arrivals: func(t float64) float64 { return 0.99 * flow(t) }}
 }

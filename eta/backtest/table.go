@@ -17,6 +17,7 @@ const (
 	AfterMAPE       = 0.25 // from one minute after the flow has doubled or halved
 	AbandonmentMAPE = 0.15 // where three in ten leave
 	LumpsMAPE       = 0.15 // where sessions end together
+	SilentMAPE      = 0.10 // where a third leave without a word, after a change of the rate too
 	LeastCoverage   = 0.75
 	MostCoverage    = 0.85
 	MostJumps       = 0.01
@@ -88,6 +89,9 @@ func (r *Row) judge() {
 		miss("MAPE", s.MAPE(), 0, AbandonmentMAPE)
 	case "lumps":
 		miss("MAPE", s.MAPE(), 0, LumpsMAPE)
+	case "silent leavers":
+		miss("MAPE", s.MAPE(), 0, SilentMAPE)
+		miss("after", s.AfterMAPE(), 0, SilentMAPE)
 	case "step up", "step down", "new rate":
 		miss("after", s.AfterMAPE(), 0, AfterMAPE)
 	}

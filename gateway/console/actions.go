@@ -118,8 +118,8 @@ type ticketView struct {
 	Parked     bool       `json:"parked"`
 	Position   *int64     `json:"position,omitempty"`
 	Ahead      *int64     `json:"ahead,omitempty"`
-	Order      int64      `json:"order,omitempty"` // room time, µs
-	Seen       int64      `json:"seen,omitempty"`  // room time, µs
+	Order      int64      `json:"order,omitempty"` // order time, µs
+	Seen       int64      `json:"seen,omitempty"`  // order time, µs
 	Waited     *float64   `json:"waited_seconds,omitempty"`
 	SeenAgo    *float64   `json:"seen_seconds_ago,omitempty"`
 	AdmittedAt *timestamp `json:"admitted_at,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -62,6 +63,9 @@ func readObject(w http.ResponseWriter, r *http.Request, mayBeEmpty bool) (node, 
 	if err != nil {
 		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 			return node{}, newProblem(http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is longer than %d bytes", maxBody))
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return node{}, newProblem(http.StatusRequestTimeout, "body_idle", "nothing more of the body came for too long; send it again")
 		}
 		return node{}, newProblem(http.StatusBadRequest, "bad_body", "the body ended early")
 	}

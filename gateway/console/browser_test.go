@@ -13,12 +13,15 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // openBrowser gives a tab of a real Chromium of its own, and what it
 // complained of so far: console errors, exceptions, requests to other hosts.
 func openBrowser(t *testing.T, server string) (tab context.Context, complaints func() []string) {
 	t.Helper()
+	short.Skip(t, "drives a browser")
 	var binary string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {

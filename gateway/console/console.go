@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/internal/operators"
 )
 
 // storeTimeout bounds one operator's call. It is longer than a visitor's: an
@@ -82,6 +84,8 @@ type Options struct {
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now
+
+	Idle time.Duration // how long a request's body, or an answer, may stand still; 0: 10 s
 }
 
 // Console is the operators' side of a gateway. It runs nothing of its own.
@@ -104,6 +108,9 @@ func New(o Options) (*Console, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Idle == 0 {
+		o.Idle = 10 * time.Second
+	}
 	g, err := newGuard(o)
 	if err != nil {
 		return nil, err
@@ -117,10 +124,13 @@ func New(o Options) (*Console, error) {
 	return c, nil
 }
 
-// Handler serves everything on admin.listen. It sets no timeouts: the server
-// should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which
-// would cut profiles.
-func (c *Console) Handler() http.Handler { return c.mux }
+// Handler serves everything on admin.listen. A body or the reader of an answer may not stand still for longer than Options.Idle, also before it
+// is known who asks. The server should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which would cut profiles.
+func (c *Console) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mux.ServeHTTP(operators.Flowing(w, c.o.Idle), operators.Moving(w, r, c.o.Idle))
+	})
+}
 
 // SetTokens replaces the tokens while requests are served; an error names what
 // is wrong, and the old ones stay.
@@ -164,7 +174,13 @@ func (c *Console) routes() {
 	guarded("/admin/", nil)
 
 	profile := func(path string, h http.HandlerFunc) {
-		serve := func(w http.ResponseWriter, r *http.Request, _ identity) error { h(w, r); return nil }
+		serve := func(w http.ResponseWriter, r *http.Request, _ identity) error {
+			if p := profileTooLong(r); p != nil {
+				return p
+			}
+			h(w, r)
+			return nil
+		}
 		guarded(path, methods{"GET": serve})
 	}
 	profile("/debug/pprof/", pprof.Index)
@@ -180,10 +196,29 @@ func (c *Console) routes() {
 	})))
 }
 
+// longestProfile is the highest number of seconds that one request may have the program profiled or traced.
+const longestProfile = 60
+
+// profileTooLong returns the problem of a request for a longer profile, nil for all others.
+func profileTooLong(r *http.Request) *problem {
+	asked := r.FormValue("seconds")
+	if asked == "" {
+		return nil
+	}
+	if seconds, err := strconv.ParseFloat(asked, 64); err != nil || !(seconds <= longestProfile) {
+		return newProblem(http.StatusUnprocessableEntity, "invalid", "seconds is at most "+strconv.Itoa(longestProfile)+"; ask again for a longer time")
+	}
+	return nil
+}
+
 // public serves what needs no token.
 func (c *Console) public(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
+		if err := c.guard.named(r); err != nil && r.Host != "" { // a probe by HTTP/1.0 is no browser
+			c.answer(w, r, err)
+			return
+		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			c.answer(w, r, methodNotAllowed(r.Method))

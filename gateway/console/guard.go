@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/operators"
 )
 
 // localName is who the audit log names when no token is asked for.
@@ -21,7 +21,7 @@ const localName = "local"
 type guard struct {
 	listen   string
 	tokens   atomic.Pointer[[]credential] // replaced as a whole
-	attempts *attempts
+	attempts *operators.Attempts
 	cross    *http.CrossOriginProtection
 	now      func() time.Time
 	log      *slog.Logger
@@ -33,7 +33,7 @@ type credential struct {
 }
 
 func newGuard(o Options) (*guard, error) {
-	g := &guard{listen: o.Listen, attempts: newAttempts(), cross: http.NewCrossOriginProtection(), now: o.Now, log: o.Log}
+	g := &guard{listen: o.Listen, attempts: operators.NewAttempts(), cross: http.NewCrossOriginProtection(), now: o.Now, log: o.Log}
 	return g, g.setTokens(o.Tokens)
 }
 
@@ -56,26 +56,11 @@ func (g *guard) setTokens(tokens []Token) error {
 		seen[t.Name] = true
 		credentials = append(credentials, credential{sum: sha256.Sum256([]byte(t.Token)), who: identity{t.Name, t.Role}})
 	}
-	if len(credentials) == 0 && !loopback(g.listen) {
+	if len(credentials) == 0 && !operators.IsLoopback(g.listen) {
 		return fmt.Errorf("admin.listen %q can be reached from other machines and there is no token: set admin.token or admin.tokens, or listen on 127.0.0.1", g.listen)
 	}
 	g.tokens.Store(&credentials)
 	return nil
-}
-
-// loopback says whether a listen address is reached from this machine only.
-// An address without a host is every interface.
-func loopback(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	return err == nil && loopbackHost(host)
-}
-
-func loopbackHost(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // admit gives the identity behind a request, or the problem that refuses it.
@@ -106,10 +91,8 @@ func safe(r *http.Request) bool {
 func (g *guard) identify(r *http.Request) (identity, error) {
 	tokens := *g.tokens.Load()
 	if len(tokens) == 0 {
-		// A page of another site can point its own name at 127.0.0.1 and would
-		// then be same-origin; its Host header gives it away.
-		if !loopbackHost(hostOf(r.Host)) {
-			return identity{}, newProblem(http.StatusForbidden, "unknown_host", fmt.Sprintf("without a token the API answers for loopback names only, not %q: use 127.0.0.1 or localhost, or set admin.token", r.Host))
+		if err := g.named(r); err != nil {
+			return identity{}, err
 		}
 		// It could not read an answer, but a profile that it asks for runs for as long as it likes.
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
@@ -123,20 +106,27 @@ func (g *guard) identify(r *http.Request) (identity, error) {
 		p.challenge = true
 		return identity{}, p
 	}
-	who, found := match(tokens, given)
-	peer := peerOf(r)
-	if wait := g.attempts.judge(g.now(), peer, found); wait > 0 {
-		p := newProblem(http.StatusTooManyRequests, "too_many_attempts", "too many wrong tokens came from this address; Retry-After says when the next is looked at")
+	if who, found := match(tokens, given); found {
+		return who, nil
+	}
+	if wait := g.attempts.Wrong(g.now(), r); wait > 0 {
+		p := newProblem(http.StatusTooManyRequests, "too_many_attempts", "too many wrong tokens came from this address, and this one is wrong too; send the right one, or wait for Retry-After")
 		p.retryAfter = wait
 		return identity{}, p
 	}
-	if !found {
-		g.log.WarnContext(r.Context(), "wrong admin token", "peer", r.RemoteAddr, "path", r.URL.Path)
-		p := newProblem(http.StatusUnauthorized, "unauthorized", "no such token")
-		p.challenge = true
-		return identity{}, p
+	g.log.WarnContext(r.Context(), "wrong admin token", "peer", r.RemoteAddr, "path", r.URL.Path)
+	p := newProblem(http.StatusUnauthorized, "unauthorized", "no such token")
+	p.challenge = true
+	return identity{}, p
+}
+
+// named refuses requests for names that are not this machine's, where no token is configured: a page of another site can have its own name resolve
+// to 127.0.0.1 and is then same-origin to its browser.
+func (g *guard) named(r *http.Request) error {
+	if len(*g.tokens.Load()) > 0 || operators.IsLoopback(r.Host) {
+		return nil
 	}
-	return who, nil
+	return newProblem(http.StatusForbidden, "unknown_host", fmt.Sprintf("without a token only loopback names are answered, not %q: use 127.0.0.1 or localhost, or set admin.token", r.Host))
 }
 
 // match compares with every token, each in constant time, so that the time
@@ -172,30 +162,4 @@ func bearer(r *http.Request) (string, error) {
 		return "", errNoToken
 	}
 	return token, nil
-}
-
-func hostOf(hostport string) string {
-	if host, _, err := net.SplitHostPort(hostport); err == nil {
-		return host
-	}
-	return hostport
-}
-
-// peerOf is the network that an attempt counts against: an address, or the
-// /64 that one IPv6 host usually commands. Zero when it cannot be told.
-func peerOf(r *http.Request) netip.Prefix {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr := ap.Addr().Unmap()
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	p, err := addr.WithZone("").Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return p
 }

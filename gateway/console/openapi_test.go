@@ -141,17 +141,21 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			ask(403, o.method, o.path, o.body, "Authorization: Bearer "+readToken)
 		}
 	}
-	for range attemptBurst {
-		b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer wrong", "Peer: 192.0.2.9:1")
+	const wrong, peer = "Authorization: Bearer wrong", "Peer: 192.0.2.9:1"
+	for range 10 {
+		b.ask("GET", "/admin/v1/rooms", "", wrong, peer)
 	}
 	for _, o := range all {
-		ask(429, o.method, o.path, o.body, "Peer: 192.0.2.9:1")
+		ask(429, o.method, o.path, o.body, wrong, peer)
 	}
 	b = newBench(t, func(o *Options) { o.Listen, o.Tokens = "[::1]:9090", nil })
 	for _, o := range all {
 		if o.method == "GET" {
 			ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
 		}
+	}
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	b = benchWithoutStore(t)
 	for _, o := range all[2:] {
@@ -161,6 +165,9 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	for path, item := range document.Paths.Map() {
 		for method, op := range item.Operations() {
 			for status := range op.Responses.Map() {
+				if status == "408" { // TestBodyThatNeverComes_EndsTheConnection has it
+					continue
+				}
 				if !slices.ContainsFunc(asked[method+" "+path], func(seen int) bool { return status == strconv.Itoa(seen) }) {
 					t.Errorf("%s %s: the documented %s was never given", method, path, status)
 				}

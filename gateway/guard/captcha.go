@@ -32,8 +32,9 @@ type Captcha struct {
 	Provider  string
 	SiteKey   string
 	Secret    string
-	VerifyURL string // empty: the provider's
-	Open      bool   // who joins while the provider does not answer gets a place
+	VerifyURL string   // empty: the provider's
+	Hosts     []string // that an answer may be given on: names, or *.example.com for every subdomain
+	Open      bool     // who joins while the provider does not answer gets a place
 	Timeout   time.Duration
 }
 
@@ -50,11 +51,14 @@ func (c *Captcha) Sources() (scripts, frames string) {
 	return "", ""
 }
 
-// ErrFailed means that the provider has judged and said no; any other error that it has not judged.
+// ErrFailed is returned when the provider has judged that an answer does not count. An error that is neither ErrFailed nor ErrRefused
+// means that the provider is away.
 var ErrFailed = errors.New("guard: the captcha's answer does not count")
 
-// ErrBusy means that too many questions to the provider are under way.
-var ErrBusy = errors.New("guard: too many questions to the provider are under way")
+// ErrRefused is returned when there is no judgement although the provider is not away: it refused the question, as providers do with
+// whoever asks too much, or it failed for the first time, or too many questions are under way. A flood of answers can bring all of these about,
+// so it must not open a room.
+var ErrRefused = errors.New("guard: the captcha's answer was not judged")
 
 const (
 	// TokenMost is the longest answer that is passed on to a provider, in bytes.
@@ -70,11 +74,21 @@ type Verifier struct {
 	client *http.Client
 	asking chan struct{}
 	mu     sync.Mutex
-	down   map[string]time.Time // addresses that did not answer, and till when nobody waits for them
+	health map[string]*health // of the addresses that did not judge the last question
 }
 
-// rest is for how long a provider that did not answer is not asked again.
-const rest = time.Second
+// health is how a provider failed since it last judged, or refused to.
+type health struct {
+	failures int       // one after the other
+	next     time.Time // when it is asked again, once it is away
+}
+
+const (
+	// rest is how long a provider that is away is left alone between two questions.
+	rest = time.Second
+	// failuresAway is how many failures in a row show that a provider is away. One alone may be of the visitor's making.
+	failuresAway = 3
+)
 
 // NewVerifier makes a Verifier.
 func NewVerifier() *Verifier {
@@ -82,16 +96,16 @@ func NewVerifier() *Verifier {
 	transport.MaxIdleConnsPerHost, transport.MaxConnsPerHost, transport.IdleConnTimeout = 32, asksMost, time.Minute
 	return &Verifier{
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		asking: make(chan struct{}, asksMost), down: map[string]time.Time{},
+		asking: make(chan struct{}, asksMost), health: map[string]*health{},
 	}
 }
 
 // Close closes the connections that are not in use.
 func (v *Verifier) Close() { v.client.CloseIdleConnections() }
 
-// Verify asks whether an answer counts, of a visitor at that address and on that host. An answer counts once: providers say
-// of a second question that it is a duplicate.
-func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address, host string) error {
+// Verify asks whether the answer of a visitor at that address counts. An answer counts once: providers judge a second question
+// to be a duplicate. The host that it was given on is compared with c.Hosts, never with what the visitor's request names.
+func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address string) error {
 	if strings.ContainsFunc(token, strange) {
 		return fmt.Errorf("%w: no provider gives such an answer", ErrFailed)
 	}
@@ -99,19 +113,54 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address, host 
 	if to == "" {
 		to = verifiers[c.Provider]
 	}
-	v.mu.Lock()
-	down := time.Now().Before(v.down[to])
-	v.mu.Unlock()
-	if down {
+	select {
+	case v.asking <- struct{}{}:
+		defer func() { <-v.asking }()
+	default:
+		return fmt.Errorf("%w: %d questions to the provider are under way", ErrRefused, asksMost)
+	}
+	if !v.due(to, time.Now()) {
 		return fmt.Errorf("captcha.provider %s did not answer a moment ago", c.Provider)
 	}
-	err := v.ask(ctx, c, to, token, address, host)
-	if err != nil && !errors.Is(err, ErrFailed) && !errors.Is(err, ErrBusy) {
-		v.mu.Lock()
-		v.down[to] = time.Now().Add(rest)
-		v.mu.Unlock()
+	err := v.ask(ctx, c, to, token, address)
+	if v.judged(to, err, time.Now()) {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// due reports whether the provider is asked now. While it is away it is asked once in a rest, so that nobody else waits for it.
+func (v *Verifier) due(to string, now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h := v.health[to]
+	if h == nil || h.failures < failuresAway {
+		return true
+	}
+	if now.Before(h.next) {
+		return false
+	}
+	h.next = now.Add(rest)
+	return true
+}
+
+// judged notes what became of a question, and reports whether err may be taken at its word: a failure counts only once the
+// provider is away.
+func (v *Verifier) judged(to string, err error, now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err == nil || errors.Is(err, ErrFailed) || errors.Is(err, ErrRefused) {
+		delete(v.health, to)
+		return true
+	}
+	h := v.health[to]
+	if h == nil {
+		h = &health{}
+		v.health[to] = h
+	}
+	h.failures++
+	h.next = now.Add(rest)
+	return h.failures >= failuresAway
 }
 
 // strange tells what no answer of a provider holds. Such a one might be refused by what stands in front of the provider, with
@@ -120,13 +169,7 @@ func strange(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("-._~+/=:", c)
 }
 
-func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address, host string) error {
-	select {
-	case v.asking <- struct{}{}:
-		defer func() { <-v.asking }()
-	default:
-		return ErrBusy
-	}
+func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	form := url.Values{"secret": {c.Secret}, "response": {token}, "remoteip": {address}}
@@ -153,13 +196,16 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address, host
 		Score    *float64 `json:"score"`
 		Errors   []string `json:"error-codes"`
 	}
-	// Cloudflare says with 400 that an answer does not count.
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Success == nil || res.StatusCode >= 500 {
-		return fmt.Errorf("captcha.provider %s answered %s and no judgement", c.Provider, res.Status)
+		err := fmt.Errorf("captcha.provider %s answered %s and no judgement", c.Provider, res.Status)
+		if res.StatusCode/100 == 4 {
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		return err
 	}
-	switch {
-	case *answer.Success && answer.Hostname != "" && !strings.EqualFold(answer.Hostname, host):
-		return fmt.Errorf("%w: it was given on %q, not on this host", ErrFailed, clip(answer.Hostname))
+	switch { // with 400 too: Cloudflare judges so that an answer does not count
+	case *answer.Success && !onHost(c.Hosts, answer.Hostname):
+		return fmt.Errorf("%w: it was given on the host %q, which is none of the room's hosts or of captcha.hosts", ErrFailed, clip(answer.Hostname))
 	case *answer.Success && answer.Score != nil && *answer.Score < leastScore && c.Provider == ReCaptcha:
 		return fmt.Errorf("%w: its score is %g", ErrFailed, *answer.Score)
 	case *answer.Success:
@@ -173,6 +219,22 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address, host
 		}
 	}
 	return fmt.Errorf("%w: %s", ErrFailed, clip(strings.Join(answer.Errors, " ")))
+}
+
+// onHost reports whether a host is one of hosts. Providers name the host of every answer, so no name fits none.
+func onHost(hosts []string, host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	for _, pattern := range hosts {
+		pattern = strings.TrimSuffix(strings.ToLower(pattern), ".")
+		if suffix, ok := strings.CutPrefix(pattern, "*"); ok && len(suffix) > 1 {
+			if len(host) > len(suffix) && strings.HasSuffix(host, suffix) {
+				return true
+			}
+		} else if pattern == host && host != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func clip(s string) string {

@@ -34,6 +34,12 @@ func provider(t *testing.T) (*httptest.Server, Captcha) {
 			case <-release:
 			case <-r.Context().Done():
 			}
+		case answer == "flood":
+			w.WriteHeader(429)
+			fmt.Fprint(w, "<html>slow down</html>")
+		case answer == "forbidden":
+			w.WriteHeader(403)
+			fmt.Fprint(w, `{"detail":"blocked"}`)
 		case answer == "garbage", strings.ContainsAny(answer, "<' é"):
 			fmt.Fprint(w, "<html>we are sorry</html>")
 		case answer == "redirect":
@@ -41,8 +47,10 @@ func provider(t *testing.T) (*httptest.Server, Captcha) {
 		case answer == "bad":
 			w.WriteHeader(400)
 			no("invalid-input-response")
-		case answer == "elsewhere":
-			fmt.Fprint(w, `{"success":true,"hostname":"evil.test"}`)
+		case answer == "nowhere":
+			fmt.Fprint(w, `{"success":true}`)
+		case strings.HasPrefix(answer, "on="):
+			fmt.Fprintf(w, `{"success":true,"hostname":%q}`, strings.TrimPrefix(answer, "on="))
 		case strings.HasPrefix(answer, "score_"):
 			fmt.Fprintf(w, `{"success":true,"hostname":"shop.test","score":%s}`, strings.TrimPrefix(answer, "score_"))
 		case spent[answer]:
@@ -54,56 +62,90 @@ func provider(t *testing.T) (*httptest.Server, Captcha) {
 	}))
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(release) })
-	return s, Captcha{Provider: ReCaptcha, SiteKey: "site", Secret: "s3cret", VerifyURL: s.URL, Timeout: time.Minute}
+	return s, Captcha{Provider: ReCaptcha, SiteKey: "site", Secret: "s3cret", VerifyURL: s.URL, Timeout: time.Minute, Hosts: []string{"shop.test", "*.Shop.example"}}
+}
+
+const (
+	yes, no = "yes", "no"
+	refused = "refused" // no judgement, and no outage either
+	away    = "away"
+)
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return yes
+	case errors.Is(err, ErrFailed):
+		return no
+	case errors.Is(err, ErrRefused):
+		return refused
+	}
+	return away
 }
 
 func TestCaptcha(t *testing.T) {
 	_, c := provider(t)
-	verify := func(c Captcha, answer string) error {
-		v := NewVerifier() // a new one has heard of no outage
-		defer v.Close()
-		return v.Verify(t.Context(), &c, answer, "203.0.113.7", "shop.test")
-	}
-	const yes, no, away = "yes", "no", "away"
-	other, hasty := c, c
-	other.Secret, hasty.Timeout = "wrong", 200*time.Millisecond
+	other, hasty, anywhere := c, c, c
+	other.Secret, hasty.Timeout, anywhere.Hosts = "wrong", 200*time.Millisecond, nil
 	for _, row := range []struct {
 		c            Captcha
 		answer, want string
 	}{
-		{c, "a", yes}, {c, "a", no}, {c, "b", yes}, {c, "bad", no}, {c, "elsewhere", no}, {c, "score_0.9", yes}, {c, "score_0.3", no},
+		{c, "a", yes}, {c, "a", no}, {c, "b", yes}, {c, "bad", no}, {c, "score_0.9", yes}, {c, "score_0.3", no},
+		{c, "on=phish.evil", no}, {c, "nowhere", no}, {c, "on=shop.test.", yes}, {c, "on=www.shop.example", yes}, {c, "on=shop.example", no},
+		{c, "on=evilshop.example", no}, {anywhere, "on=shop.test", no}, {anywhere, "nowhere", no},
+		{c, "flood", refused}, {c, "forbidden", refused},
 		{c, "5xx", away}, {hasty, "slow", away}, {c, "garbage", away}, {c, "<script>", no}, {c, "' or 1", no}, {c, "é", no}, {c, "redirect", away}, {other, "c", away},
 	} {
-		err := verify(row.c, row.answer)
-		got := away
-		switch {
-		case err == nil:
-			got = yes
-		case errors.Is(err, ErrFailed):
-			got = no
+		v := NewVerifier()
+		defer v.Close()
+		if row.want == away {
+			v.health[row.c.VerifyURL] = &health{failures: failuresAway - 1}
 		}
-		if got != row.want {
+		if err := v.Verify(t.Context(), &row.c, row.answer, "203.0.113.7"); outcome(err) != row.want {
 			t.Errorf("%s: %v, want %s", row.answer, err, row.want)
 		}
 	}
 }
 
-// While a provider is away nobody waits for it more than once a second.
-func TestAProviderThatIsAwayIsLeftAlone(t *testing.T) {
+// on_fail: open opens a room while the provider is away. Neither a question that fails nor a provider that is asked too much shows
+// that, so whoever sends rubbish gets in by neither.
+func TestVerifier_Away(t *testing.T) {
 	s, c := provider(t)
+	answers := make(chan int, 1)
 	asked := 0
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked++
-		w.WriteHeader(500)
+		w.WriteHeader(<-answers)
 	})
 	v := NewVerifier()
 	defer v.Close()
-	for range 20 {
-		if err := v.Verify(t.Context(), &c, "a", "203.0.113.7", "shop.test"); err == nil || errors.Is(err, ErrFailed) {
-			t.Fatal(err)
+	for i, row := range []struct {
+		status int // 0: it must not be asked
+		want   string
+	}{
+		{500, refused}, {500, refused}, {429, refused}, // it answers
+		{500, refused}, {502, refused}, {503, away}, {0, away}, {0, away},
+	} {
+		before := asked
+		if row.status > 0 {
+			answers <- row.status
+		}
+		if err := v.Verify(t.Context(), &c, "a", "203.0.113.7"); outcome(err) != row.want {
+			t.Errorf("question %d (%d): %v, want %s", i, row.status, err, row.want)
+		}
+		if was := asked > before; was != (row.status > 0) {
+			t.Errorf("question %d: asked %v", i, was)
 		}
 	}
-	if asked > 10 {
-		t.Errorf("it was asked %d times", asked)
+	h := v.health[c.VerifyURL]
+	h.next = time.Time{} // as after a rest
+	if !v.due(c.VerifyURL, time.Now()) || v.due(c.VerifyURL, time.Now()) {
+		t.Error("after a rest a provider that is away is asked by one join")
+	}
+	h.next = time.Time{}
+	answers <- 429
+	if err := v.Verify(t.Context(), &c, "a", "203.0.113.7"); outcome(err) != refused || v.health[c.VerifyURL] != nil {
+		t.Errorf("a provider that is back, and refuses: %v", err)
 	}
 }

@@ -38,6 +38,7 @@ type Keys struct {
 	client  *http.Client
 	current atomic.Pointer[token.AccountKeys]
 	seen    cache
+	skipped string // keys that the last set had and that cannot be used, as they were logged; Run's own
 
 	mu    sync.Mutex
 	tried time.Time     // when the last fetch began
@@ -114,6 +115,9 @@ func (k *Keys) Run(ctx context.Context) {
 		default:
 			k.current.Store(keys)
 		}
+		if err == nil {
+			k.warnSkipped(keys)
+		}
 		failing = err != nil
 		timer.Reset(after)
 		k.mu.Lock()
@@ -121,6 +125,16 @@ func (k *Keys) Run(ctx context.Context) {
 		k.mu.Unlock()
 		close(done)
 	}
+}
+
+// warnSkipped logs which keys of a set cannot be used, once for each set.
+func (k *Keys) warnSkipped(keys *token.AccountKeys) {
+	list := errors.Join(keys.Skipped...)
+	text := fmt.Sprint(list)
+	if list != nil && text != k.skipped {
+		k.log.Warn("some keys of identity.jwks_url cannot be used; the tokens that they signed name nobody", "url", k.name, "error", list)
+	}
+	k.skipped = text
 }
 
 func (k *Keys) fetch(ctx context.Context) (*token.AccountKeys, error) {

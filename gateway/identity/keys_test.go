@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -225,6 +226,40 @@ func TestRememberedTokens(t *testing.T) {
 		}
 		if _, err := k.Account(t.Context(), bad, rules, now); !errors.Is(err, token.ErrSignature) {
 			t.Errorf("another signature: %v", err)
+		}
+	})
+}
+
+// A set with one key that cannot be used counts but for that key, which is logged once; a set with no other is as none, and the former
+// keys go on to count.
+func TestKeys_OneThatCannotBeUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newKey(t, "1"), newKey(t, "2")
+		const bad = `{"kty":"RSA","kid":"bad","n":"AQAB","e":"AQAB"}`
+		e := &endpoint{}
+		e.set(bad, one.jwk(t))
+		var log bytes.Buffer
+		k := New("https://shop.example/jwks", slog.New(slog.NewTextHandler(&log, nil)), nil)
+		k.client.Transport = e
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); k.Run(ctx) }()
+		synctest.Wait()
+		k.is(t, one.sign(t, "ann", now+60), "ann")
+		<-time.After(2 * refresh)
+		synctest.Wait()
+		e.set(bad)
+		<-time.After(2 * refresh)
+		synctest.Wait()
+		k.is(t, one.sign(t, "bob", now+60), "bob")
+		e.set(bad, two.jwk(t))
+		<-time.After(2 * refresh)
+		synctest.Wait()
+		k.is(t, two.sign(t, "eve", now+60), "eve")
+		cancel()
+		<-done
+		if n := strings.Count(log.String(), "cannot be used"); n != 1 || !strings.Contains(log.String(), `\"bad\"`) {
+			t.Errorf("%d lines, want 1 that names the key:\n%s", n, log.String())
 		}
 	})
 }

@@ -21,16 +21,16 @@ const Front = 1000
 // Plan is how a room's polls are spread: those whose wait is beyond cutoff poll as seldom as is allowed, so that the
 // room's budget holds.
 type Plan struct {
-	quarter float64 // of absence: no place may be lost by polling as advised
+	limit   float64 // the longest interval: polling as advised keeps the place and the admission
 	cutoff  float64 // seconds of wait; +Inf: the budget is not reached
 	crowded bool    // the waits are not known, and the budget is reached
 	first   float64 // first polls a second that the budget has room for; 0: there is none
 }
 
 // New plans for a line of that many, of whom the last waits for tail seconds (0: not known), and arriving others, who will
-// poll for the first time soon; for at most budget polls a second (0: any number).
-func New(absence time.Duration, budget int, waiting, arriving int64, tail float64) Plan {
-	p := Plan{quarter: absence.Seconds() / 4, cutoff: math.Inf(1)}
+// poll for the first time soon; for at most budget polls a second (0: any number). No interval is longer than longestPoll.
+func New(longestPoll time.Duration, budget int, waiting, arriving int64, tail float64) Plan {
+	p := Plan{limit: longestPoll.Seconds(), cutoff: math.Inf(1)}
 	if budget <= 0 {
 		return p
 	}
@@ -47,12 +47,12 @@ func (p *Plan) plan(budget float64, waiting int64, tail float64) (sum float64) {
 		return 0
 	}
 	if tail <= 0 {
-		ahead := float64(min(waiting, Front)) / unsureFront
+		ahead := float64(min(waiting, Front)) / min(unsureFront, p.limit)
 		rest := float64(max(0, waiting-Front))
-		if p.crowded = ahead+rest/min(unsureRest, p.quarter) > budget; p.crowded {
-			return ahead + rest/p.mean(p.quarter, p.quarter)
+		if p.crowded = ahead+rest/min(unsureRest, p.limit) > budget; p.crowded {
+			return ahead + rest/p.mean(p.limit, p.limit)
 		}
-		return ahead + rest/min(unsureRest, p.quarter)
+		return ahead + rest/min(unsureRest, p.limit)
 	}
 	// The line in slices of waits, each 1/steps of the tail's wait or finer towards the front, where people poll
 	// fastest: slice i lies between tail*q^(i+1) and tail*q^i.
@@ -81,11 +81,11 @@ func (p *Plan) plan(budget float64, waiting int64, tail float64) (sum float64) {
 
 // base is the interval without regard to the budget.
 func (p *Plan) base(wait float64) float64 {
-	return min(max(wait/10, shortest), longest, p.quarter)
+	return min(max(wait/10, shortest), longest, p.limit)
 }
 
 // most is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
-func (p *Plan) most(wait float64) float64 { return min(max(wait/2, shortest), p.quarter) }
+func (p *Plan) most(wait float64) float64 { return min(max(wait/2, shortest), p.limit) }
 
 // raised is the interval where the budget is reached.
 func (p *Plan) raised(wait float64) float64 { return max(p.base(wait), p.most(wait)) }
@@ -109,17 +109,17 @@ func (p *Plan) Interval(ahead int64, wait float64, known bool) float64 {
 	case known:
 		return p.base(wait)
 	case p.crowded && ahead >= Front:
-		return p.quarter
+		return p.limit
 	case ahead >= Front:
-		return min(unsureRest, p.quarter)
+		return min(unsureRest, p.limit)
 	}
-	return unsureFront
+	return min(unsureFront, p.limit)
 }
 
 // Most is the longest that the interval may be once it is spread.
 func (p *Plan) Most(wait float64, known bool) float64 {
 	if !known {
-		return p.quarter
+		return p.limit
 	}
 	return p.most(wait)
 }
@@ -154,7 +154,7 @@ func (p *Plan) First(arriving int64, wait float64, known bool, random float64) i
 	if p.first <= 0 || float64(arriving) <= soonest*p.first {
 		return usual
 	}
-	most := min(latest, p.quarter)
+	most := min(latest, p.limit)
 	if known {
 		most = min(most, max(wait/2, soonest))
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestInterval(t *testing.T) {
-	p := New(10*time.Minute, 20000, 500, 0, 100)
+	p := New(150*time.Second, 20000, 500, 0, 100)
 	for _, row := range []struct {
 		seconds, want, most float64
 	}{{0, 2, 2}, {3, 2, 2}, {10, 2, 5}, {20, 2, 10}, {50, 5, 25}, {300, 30, 150}, {600, 60, 150}, {7200, 60, 150}} {
@@ -39,7 +39,7 @@ func polls(t *rapid.T, p *Plan, free *Plan, waiting int64, tail float64) (sum, l
 			t.Fatalf("who waits %v s polls more often (%v) than who waits less (%v)", wait, v, last)
 		}
 		last = v
-		if limit := max(shortest, wait/2); most > p.quarter || known && most > limit {
+		if limit := max(shortest, wait/2); most > p.limit || known && most > limit {
 			t.Fatalf("a wait of %v s: at most %v", wait, most)
 		}
 		if before := free.Interval(ahead, wait, known); known && wait <= p.cutoff && v != before {
@@ -54,7 +54,7 @@ func polls(t *rapid.T, p *Plan, free *Plan, waiting int64, tail float64) (sum, l
 			mean += min(max(v*(1-jitter+2*jitter*(float64(d)+.5)/draws), 1), most) / draws
 		}
 		sum += float64(waiting) / parts / mean
-		longest := p.mean(p.quarter, p.quarter)
+		longest := p.mean(p.limit, p.limit)
 		if known {
 			longest = p.mean(p.raised(wait), p.most(wait))
 		} else if ahead < Front {
@@ -74,7 +74,7 @@ func TestPaceHoldsTheBudget(t *testing.T) {
 		waiting := rapid.Int64Range(1, 10_000_000).Draw(t, "waiting")
 		arriving := rapid.SampledFrom([]int64{0, 0, 100, 1000, 100_000, 1_000_000}).Draw(t, "arriving")
 		tail := rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(1, 200_000)).Draw(t, "tail")
-		p, free := New(absence, budget, waiting, arriving, tail), New(absence, 0, waiting, 0, tail)
+		p, free := New(absence/4, budget, waiting, arriving, tail), New(absence/4, 0, waiting, 0, tail)
 		sum, least := polls(t, &p, &free, waiting, tail)
 		firsts := min(p.first, float64(arriving)/soonest)
 		// Waits are told in whole seconds, which the plan does not know: half a second counts where all of a line waits for a few.
@@ -107,7 +107,7 @@ func TestFirstPollsHoldTheBudget(t *testing.T) {
 		var p Plan
 		for at := int64(0); at < row.last*part; at++ {
 			if at%(part/4) == 0 { // a snapshot
-				p = New(10*time.Minute, row.budget, enrolled, arriving, float64(enrolled)/10)
+				p = New(150*time.Second, row.budget, enrolled, arriving, float64(enrolled)/10)
 			}
 			for i := range row.rate / part {
 				random := float64(i)*0.6180339887 + float64(at)*0.41421356
@@ -127,14 +127,14 @@ func TestFirstPollsHoldTheBudget(t *testing.T) {
 			}
 		}
 	}
-	p := New(10*time.Minute, 20_000, 0, 1_000_000, 0)
+	p := New(150*time.Second, 20_000, 0, 1_000_000, 0)
 	if v := p.First(1_000_000, 20, true, 0.5); v > 10 {
 		t.Errorf("who is let in after 20 s polls first after %d", v)
 	}
 }
 
 func TestSpread(t *testing.T) {
-	p := New(10*time.Minute, 0, 0, 0, 0)
+	p := New(150*time.Second, 0, 0, 0, 0)
 	for _, row := range []struct{ interval, most float64 }{{20, 150}, {150, 150}, {10, 10}, {2, 2}, {145, 150}} {
 		sum, exact := 0.0, 0.0
 		const n = 20000

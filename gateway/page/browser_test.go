@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // chromium is started once for the whole test binary; each test has a browser context, and so cookies, of its own.
@@ -81,6 +82,7 @@ const deadline = time.Minute
 // tab opens a new tab: beside another one, in its browser context, or in a fresh one where that is nil.
 func tab(t testing.TB, beside context.Context) context.Context {
 	t.Helper()
+	short.Skip(t, "drives a browser")
 	chromium.once.Do(func() { chromium.ctx, chromium.stop, chromium.err = startChromium() })
 	if chromium.err != nil {
 		t.Fatal(chromium.err)

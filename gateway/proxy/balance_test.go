@@ -32,8 +32,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // one carries one exchange.
 func (o *Origin) one(now time.Time, v verdict) *server {
 	s, _, _ := o.pick(now, 0, nil)
-	o.enter(0, nil)
-	o.done(s, nil, false, v, "test", now)
+	o.enter(nil, 0, nil)
+	o.done(nil, s, nil, false, v, "test", now)
 	return s
 }
 
@@ -74,9 +74,9 @@ func TestPassiveHealth(t *testing.T) {
 			o.OnChange(func(c Change) { told = append(told, c) })
 			s := o.servers[0]
 			for _, v := range tc.verdicts {
-				o.enter(0, nil)
+				o.enter(nil, 0, nil)
 				s.inUse++
-				o.done(s, nil, false, map[rune]verdict{'s': sound, 'f': faulty, 'u': unknown}[v], "status 503", noon)
+				o.done(nil, s, nil, false, map[rune]verdict{'s': sound, 'f': faulty, 'u': unknown}[v], "status 503", noon)
 			}
 			if st := o.Stats().Servers[0]; st.Up == tc.out || len(told) > 0 != tc.out {
 				t.Errorf("up %v, told %v, want out: %v", st.Up, told, tc.out)
@@ -171,9 +171,9 @@ func TestPassedOver(t *testing.T) {
 	o := serversOf(t, 2)
 	bad, now := o.servers[0], noon
 	fault := func() {
-		o.enter(0, nil)
+		o.enter(nil, 0, nil)
 		bad.inUse++
-		o.done(bad, nil, false, faulty, "test", now)
+		o.done(nil, bad, nil, false, faulty, "test", now)
 	}
 	for range strikesOut {
 		fault()
@@ -200,9 +200,9 @@ func TestPassedOver(t *testing.T) {
 		fault()
 	}
 	now = bad.until
-	o.enter(0, nil)
+	o.enter(nil, 0, nil)
 	bad.inUse++
-	o.done(bad, nil, false, sound, "", now)
+	o.done(nil, bad, nil, false, sound, "", now)
 	if !o.Stats().Servers[0].Up {
 		t.Fatal("a good answer does not bring it back")
 	}
@@ -273,7 +273,7 @@ func TestBalanceInvariants(t *testing.T) {
 				now = now.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "passes")))
 			},
 			"request": func(t *rapid.T) {
-				o.enter(0, nil)
+				o.enter(nil, 0, nil)
 				var tried uint64
 				for {
 					s, _, forced := o.pick(now, tried, nil)
@@ -281,7 +281,7 @@ func TestBalanceInvariants(t *testing.T) {
 						if bits.OnesCount64(tried) != n {
 							t.Fatal("a server was not tried")
 						}
-						o.leave()
+						o.leave(nil)
 						return
 					}
 					if tried&s.bit != 0 {
@@ -308,7 +308,7 @@ func TestBalanceInvariants(t *testing.T) {
 					t.Skip()
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				o.done(held[i], nil, false, verdict(rapid.IntRange(0, 2).Draw(t, "verdict")), "test", now)
+				o.done(nil, held[i], nil, false, verdict(rapid.IntRange(0, 2).Draw(t, "verdict")), "test", now)
 				held = slices.Delete(held, i, i+1)
 			},
 			"check": func(t *rapid.T) {

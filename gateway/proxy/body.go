@@ -26,7 +26,7 @@ func (b *body) begin(h *head) {
 	b.ended, b.err, b.consumed, b.until = h.length == 0, nil, false, time.Time{}
 	b.asked = !h.expect
 	if b.length < 0 {
-		b.chunks.reset(false)
+		b.chunks.reset(false, b.c.lim.Headers)
 	}
 }
 
@@ -39,7 +39,7 @@ func (c *clientConn) brokenAhead() bool {
 		return false
 	}
 	chunks, ahead := &c.body.chunks, inbuf{b: c.in.pending(), w: c.in.buffered()}
-	chunks.reset(false)
+	chunks.reset(false, c.lim.Headers)
 	for chunks.state != chunkDone {
 		if chunks.state == chunkData {
 			n := min(chunks.left, uint64(ahead.buffered()))
@@ -99,7 +99,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if err == nil && b.ended {
 		return n, io.EOF
 	}
-	if err != nil && err != io.EOF && err != errInterrupted {
+	if err != nil && err != io.EOF && err != errInterrupted && err != errImpatient {
 		return n, b.fail(err)
 	}
 	return n, err

@@ -39,13 +39,15 @@ const (
 type chunkReader struct {
 	state    chunkState
 	lenient  bool // blanks after a size are forgiven: some origins pad it
+	lines    int  // that the trailer section may still have
 	left     uint64
 	waste    int
 	trailers []byte // the trailer section's lines as they came, without the empty one
 }
 
-func (c *chunkReader) reset(lenient bool) {
-	c.state, c.lenient, c.left, c.waste, c.trailers = chunkSize, lenient, 0, 0, c.trailers[:0]
+// reset prepares c for a body whose trailer section has at most that many lines.
+func (c *chunkReader) reset(lenient bool, lines int) {
+	c.state, c.lenient, c.lines, c.left, c.waste, c.trailers = chunkSize, lenient, lines, 0, 0, c.trailers[:0]
 }
 
 // read decodes into p. It blocks only while in holds nothing that can be decoded, and returns
@@ -168,6 +170,9 @@ func (c *chunkReader) step(in *inbuf) (bool, error) {
 		}
 		if len(c.trailers)+nl+1 > maxTrailers {
 			return false, chunkError("the trailer section is too large")
+		}
+		if c.lines--; c.lines < 0 {
+			return false, chunkError("the trailer section has too many lines")
 		}
 		if !validFieldLine(b[:nl-1]) {
 			return false, chunkError("a trailer is not a header line")

@@ -43,10 +43,12 @@ type clientConn struct {
 	ownWriteBy      atomic.Bool // the handler has set the one for writing
 	interrupted     atomic.Bool
 
-	bodyAt   time.Time   // when the body was first waited for
-	bodyGot  int64       // bytes of it that had to be waited for
-	replying atomic.Bool // the origin is answering: who talks both ways may take their time
-	unread   atomic.Bool // the client may still be sending; Close, which shutdown calls too, asks
+	bodyAt    time.Time     // when the body was first waited for
+	bodyGot   int64         // bytes of it that had to be waited for
+	patience  time.Duration // how long the body is waited for before readSome returns errImpatient; 0: until BodyIdle
+	patientTo time.Time     // … and until when that is, from the first wait
+	replying  atomic.Bool   // the origin is answering: who talks both ways may take their time
+	unread    atomic.Bool   // the client may still be sending; Close, which shutdown calls too, asks
 
 	// A 100 Continue goes out when an upload first reads; it must not mingle with an answer that
 	// begins meanwhile. Only requests with an expectation ever lock.

@@ -19,6 +19,12 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 	} else {
 		c.bodyAt, c.bodyGot = time.Time{}, 0
 	}
+	if c.patience > 0 {
+		if c.patientTo.IsZero() {
+			c.patientTo = now.Add(c.patience)
+		}
+		most = min(most, max(0, c.patientTo.Sub(now)))
+	}
 	if until := c.body.until; !until.IsZero() {
 		most = min(most, max(0, until.Sub(now)))
 	}
@@ -39,6 +45,9 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 		if c.interrupted.Load() {
 			return 0, errInterrupted
 		}
+		if c.patience > 0 && !time.Now().Before(c.patientTo) {
+			return 0, errImpatient
+		}
 		return 0, ErrBodyIdle
 	}
 	return 0, err
@@ -46,6 +55,7 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 
 var (
 	past           = time.Unix(1, 0)
+	errImpatient   = errors.New("proxy: the body has not come yet")
 	errInterrupted = errors.New("proxy: the answer came before the body's end")
 )
 

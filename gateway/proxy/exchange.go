@@ -16,6 +16,7 @@ import (
 // Forward says how one request is passed on. Its byte slices are read until it returns.
 type Forward struct {
 	ClientIP     netip.Addr // after trusted proxies were resolved; invalid: the peer's
+	ClientHeader string     // a further header with that address, beside X-Real-IP; "": none. DropField has to drop the visitor's.
 	Proto        string     // "http" or "https", as the visitor saw it; "": the connection's
 	ForwardedFor []byte     // the trusted X-Forwarded-For chain, to which the peer is appended
 	// What a trusted proxy says that the visitor asked for; where it is malformed or empty, X-Forwarded-Host is Host and
@@ -23,6 +24,7 @@ type Forward struct {
 	ForwardedHost, ForwardedPort []byte
 	Host                         []byte                           // the visitor's Host; empty: the request's
 	Session                      string                           // for X-Waiting-Room-Session; "": none is sent
+	SessionID                    [16]byte                         // the session that Shares count under; zero: none
 	DropCookie                   func(name []byte) bool           // cookies that never reach the origin
 	DropField                    func(name []byte) bool           // header fields likewise; nil: none
 	OnHeader                     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
@@ -42,6 +44,8 @@ type Outcome struct {
 	Upgraded  bool   // the connection was a tunnel; Forward returned when it ended
 	Sent      bool   // the answer's header has gone to the client
 	BodyBytes int64  // of the answer's body (or of a tunnel's both directions)
+	// Crowded: with KindQueueFull, that one client address held more than a quarter of MaxConns.
+	Crowded bool
 }
 
 // exchange is one request's way to an origin and back. It is pooled; everything it needs is in it.
@@ -69,8 +73,9 @@ type exchange struct {
 	entered  bool      // holds a slot
 	early    bool      // the answer came before the request's end
 	late     bool      // time has passed since started
-	ahead    bool      // the whole chunked body came with the header; whole holds it, decoded
-	whole    inbuf
+	first    inbuf     // what was read of the body, decoded, before the origin was asked
+	firstLen int       // its length
+	claim    claim
 	allOut   bool // no server was healthy
 	anyByte  bool // of an answer has come
 	reuse    bool
@@ -122,21 +127,22 @@ func (x *exchange) end() {
 			now = time.Now()
 		}
 		v, why := x.verdict()
-		x.o.done(x.srv, x.oc, x.reuse, v, why, now)
+		x.o.done(&x.claim, x.srv, x.oc, x.reuse, v, why, now)
 	} else if x.entered {
-		x.o.leave()
+		x.o.leave(&x.claim)
 	}
 	c := x.c
 	c.settle()
 	if c.in.buffered() == 0 {
 		c.in.release()
 	}
-	x.whole.release()
+	x.first.release()
 	c.last = c.last || x.closing
 	lines, trailers, req, fields := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0], x.fields[:0]
+	named, announced := x.a.named.emptied(), x.a.announced.emptied()
 	back, done, onSlice, peek, ours := x.outBack, x.up.done, x.onSlice, x.peek, x.ours
 	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, peek: peek, ours: ours}
-	x.a.lines, x.chunks.trailers, x.up.done = lines, trailers, done
+	x.a.lines, x.a.named, x.a.announced, x.chunks.trailers, x.up.done = lines, named, announced, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)
 	}
@@ -161,33 +167,13 @@ func (x *exchange) run() {
 		x.c.req.Drain()
 		return
 	}
-	if h.length < 0 && x.c.in.buffered() > 0 {
-		if err := x.checkAhead(); err != nil {
-			x.blameClient(x.c.body.fail(err))
-			return
-		}
-	}
 	if x.started = x.f.Started; x.started.IsZero() {
 		x.started = time.Now()
 	}
-	var err error
-	wait := cfg.QueueTimeout
-	if cfg.Timeout > 0 { // what had no time left would reach the origin for nothing
-		wait = min(wait, cfg.Timeout)
-	}
-	if x.late, err = x.o.enter(wait, x.onSlice); err != nil {
-		if errors.Is(err, errClientLeft) {
-			x.blame(err)
-			return
-		}
-		x.fail(503, KindQueueFull, err)
-		return
-	}
-	x.entered = true
 	if p := h.askedUpgrade(); p != nil {
 		x.upgrade = string(p)
 	}
-	if !x.connectAndAsk() {
+	if !x.enter() || !x.connectAndAsk() {
 		return
 	}
 	x.now = time.Now()
@@ -199,6 +185,41 @@ func (x *exchange) run() {
 		return
 	}
 	x.relay()
+}
+
+// enter waits for the request's body, within bounds, and then for a connection slot.
+func (x *exchange) enter() bool {
+	client := x.f.ClientIP
+	if !client.IsValid() {
+		client = x.c.peerAddr()
+	}
+	x.claim = claim{address: ClientKey(client), session: x.f.SessionID, tunnel: x.upgrade != ""}
+	wait := x.o.cfg.QueueTimeout
+	if t := x.o.cfg.Timeout; t > 0 { // what had no time left would reach the origin for nothing
+		wait = min(wait, t)
+	}
+	for {
+		if x.c.head.length != 0 && !x.awaitBody() {
+			return false
+		}
+		var err error
+		x.late, err = x.o.enter(&x.claim, wait, x.onSlice)
+		switch {
+		case err == nil:
+			x.entered = true
+			return true
+		case err == errSlowShare:
+			continue // the body may come meanwhile
+		case errors.Is(err, errClientLeft):
+			x.blame(err)
+		case err == errShare:
+			x.fail(503, KindShare, err)
+		default:
+			x.fail(503, KindQueueFull, err)
+			_, x.outcome.Crowded = err.(crowdedError)
+		}
+		return false
+	}
 }
 
 // connectAndAsk finds a connection, sends the request and reads the final header. A request is sent
@@ -287,7 +308,9 @@ func isClosed(err error) bool {
 // ask sends the request and reads the final header into x.a.
 func (x *exchange) ask(deadline time.Time) error {
 	cfg, c, oc := &x.o.cfg, x.c, x.oc
-	x.req = x.appendRequest(x.req[:0], oc.srv.authority)
+	x.req = x.appendFirst(x.appendRequest(x.req[:0], oc.srv.authority))
+	x.firstLen = x.first.w
+	x.first.release()
 	if !c.body.done() && c.body.buffered() {
 		b := c.in.pending()[:c.body.left]
 		x.req = append(x.req, b...)
@@ -299,9 +322,6 @@ func (x *exchange) ask(deadline time.Time) error {
 		x.sentAt = time.Now()
 	}
 	oc.reused = true
-	if x.ahead {
-		x.req = x.appendAhead(x.req)
-	}
 	var werr error
 	if c.body.done() && oc.sock.is() {
 		oc.ask, oc.askIdle, oc.askErr = x.req, cfg.IdleTimeout, nil

@@ -532,17 +532,22 @@ func TestNewRefusesConfig(t *testing.T) {
 	}
 }
 
-// trap is a connection whose second read is a fault of the program.
+// trapHeader has a body of which the last bytes are read on their way to the origin.
+var trapHeader = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(enoughBody+5) + "\r\n\r\n"
+
+// trap is a connection on which it is a fault of the program to read those bytes.
 type trap struct {
 	net.Conn
-	reads atomic.Int32
+	got atomic.Int64
 }
 
 func (c *trap) Read(p []byte) (int, error) {
-	if c.reads.Add(1) > 1 {
+	if c.got.Load() == int64(len(trapHeader)+enoughBody) {
 		panic("a fault of the test")
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	c.got.Add(int64(n))
+	return n, err
 }
 
 type trapped struct{ net.Listener }
@@ -579,7 +584,7 @@ func TestFaultInAnUpload(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(Listener(trapped{raw}, Limits{})) }()
 	c := dialGate(t, raw.Addr().String())
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+	c.send(trapHeader + strings.Repeat("b", enoughBody))
 	if status, _, _ := c.answer("POST"); status != 500 {
 		t.Errorf("status %d", status)
 	}

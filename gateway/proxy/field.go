@@ -184,6 +184,22 @@ func dashed(buf *[64]byte, name []byte) []byte {
 	return buf[:n]
 }
 
+// IsAlias reports whether a program that takes some characters of names for others, as CGI and its heirs do, reads name
+// as want, which is in lower case. A name is an alias of itself.
+func IsAlias(name []byte, want string) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i, c := range name {
+		w := want[i]
+		dashes := (c == '-' || nameClass[c] == oddName) && (w == '-' || nameClass[w] == oddName)
+		if lowerTable[c] != w && !dashes {
+			return false
+		}
+	}
+	return true
+}
+
 // imitates tells a name that some servers cannot tell from a reserved one.
 func imitates(name []byte) bool {
 	var buf [64]byte
@@ -309,17 +325,6 @@ func listHas(list []byte, element string) bool {
 	for len(list) > 0 {
 		var e []byte
 		if e, list = nextElement(list); equalFold(e, element) {
-			return true
-		}
-	}
-	return false
-}
-
-// listNames tells whether a comma-separated list holds a name, in any case.
-func listNames(list, name []byte) bool {
-	for len(list) > 0 {
-		var e []byte
-		if e, list = nextElement(list); equalFoldBytes(e, name) {
 			return true
 		}
 	}

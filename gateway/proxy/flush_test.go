@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // What has arrived of a body goes on, wherever in its framing the origin pauses.
@@ -117,6 +119,7 @@ func TestAnswerOvertakesContinue(t *testing.T) {
 
 // Who reads slowly, but reads, is no client that takes nothing, however much the kernel would hold for it.
 func TestSlowButSteadyReader(t *testing.T) {
+	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const limit = 4 * time.Second
 	o := newRecorder(t, func(s *session) {

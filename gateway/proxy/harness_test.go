@@ -210,6 +210,7 @@ func newGate(t *testing.T, cfg Config, lim Limits, set func(*gate)) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.patience = 5 * time.Millisecond
 	g := &gate{t: t, origin: o, news: make(chan struct{}, 1000)}
 	if set != nil {
 		set(g)

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // A connection that has been served and waits holds no buffer: not what its last request was read into, nor what its
 // answer was written in.
 func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
+	short.Skip(t, "measures memory")
 	const page = 24 << 10
 	for _, tc := range []struct {
 		name, request string
@@ -42,6 +45,7 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 
 // Nor does one that a handler took over hold what its request was read into.
 func TestHijackedConnectionsHoldNoBuffers(t *testing.T) {
+	short.Skip(t, "measures memory")
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,7 @@ const (
 	KindReset       = "reset"          // 502: the connection ended before an answer
 	KindBadResponse = "bad_response"   // 502: an answer that HTTP does not allow
 	KindQueueFull   = "queue_full"     // 503: MaxConns reached for longer than QueueTimeout
+	KindShare       = "client_share"   // 503: the client has its share of MaxConns in use; not the origin's fault
 	KindBodyCut     = "body_cut"       // the origin ended inside a body; the client was cut off too
 	KindClientGone  = "client_gone"    // the client left; not the origin's fault
 	KindBadRequest  = "bad_request"    // 400: the body's framing broke; not the origin's fault
@@ -64,7 +65,7 @@ const (
 
 // Kinds lists every value that Outcome.Kind may take, apart from "".
 func Kinds() []string {
-	return []string{KindConnect, KindTLS, KindTimeout, KindReset, KindBadResponse, KindQueueFull, KindBodyCut,
+	return []string{KindConnect, KindTLS, KindTimeout, KindReset, KindBadResponse, KindQueueFull, KindShare, KindBodyCut,
 		KindClientGone, KindBadRequest, KindBodyTimeout, KindBodyLarge, KindInternal}
 }
 
@@ -78,6 +79,7 @@ type Origin struct {
 	ca         []byte // what tls.ca_file held
 	resolver   resolver
 	waitSlice  time.Duration
+	patience   time.Duration // bodyPatience
 	maxWaiting int
 	onChange   func(Change)
 
@@ -91,6 +93,7 @@ type Origin struct {
 	inUse    int    // connections in use or being made
 	choices  uint64 // of servers so far
 	waiting  queue
+	claims   claims
 	reaper   *time.Timer
 	upgraded map[*tunnel]struct{}
 }
@@ -106,7 +109,7 @@ func New(cfg Config) (*Origin, error) {
 	if p := cfg.Health.Path; p != "" && (p[0] != '/' || !validTarget([]byte(p))) {
 		return nil, fmt.Errorf("origin %q: health.path: %q is no path; write it as /healthz, without blanks", cfg.ID, p)
 	}
-	o := &Origin{cfg: cfg, resolver: net.DefaultResolver, waitSlice: waitSlice, maxWaiting: maxWaiting, upgraded: map[*tunnel]struct{}{}}
+	o := &Origin{cfg: cfg, resolver: net.DefaultResolver, waitSlice: waitSlice, maxWaiting: maxWaiting, patience: bodyPatience, claims: newClaims(), upgraded: map[*tunnel]struct{}{}}
 	o.life, o.end = context.WithCancel(context.Background())
 	if o.cfg.Health.Interval <= 0 {
 		o.cfg.Health.Interval = 5 * time.Second

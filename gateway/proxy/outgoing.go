@@ -25,7 +25,7 @@ func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 		keep := false
 		switch l.kind {
 		case kindKeep:
-			keep = (!h.named || !x.isNamed(h.name(l))) && (x.f.DropField == nil || !x.f.DropField(h.name(l)))
+			keep = !h.named.has(h.name(l)) && (x.f.DropField == nil || !x.f.DropField(h.name(l)))
 		case kindHost:
 			keep = !own && len(f.Host) == 0 && h.tidy(l)
 		case kindLength:
@@ -76,16 +76,6 @@ func (h *head) tidy(l *line) bool {
 	return l.value == l.colon+2 && h.raw[l.colon+1] == ' ' && l.end == l.valueEnd+2
 }
 
-func (x *exchange) isNamed(name []byte) bool {
-	h := &x.c.head
-	for i := range h.lines {
-		if l := &h.lines[i]; l.kind == kindConnection && listNames(h.val(l), name) {
-			return true
-		}
-	}
-	return false
-}
-
 // appendCookies joins the cookie lines, of which the first is given, into one (RFC 9112 allows but one) and leaves out
 // what is not for the origin. A single line from which nothing has to go is left as it came.
 func (x *exchange) appendCookies(dst []byte, first int) []byte {
@@ -99,7 +89,7 @@ func (x *exchange) appendCookies(dst []byte, first int) []byte {
 		if l.kind != kindCookie {
 			continue
 		}
-		if h.named && x.isNamed(h.name(l)) {
+		if h.named.has(h.name(l)) {
 			dropped = true
 			continue
 		}
@@ -162,6 +152,12 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	dst = peer.AppendTo(dst)
 	dst = append(dst, "\r\nX-Real-IP: "...)
 	dst = client.AppendTo(dst)
+	if f.ClientHeader != "" {
+		dst = append(dst, "\r\n"...)
+		dst = append(dst, f.ClientHeader...)
+		dst = append(dst, ": "...)
+		dst = client.AppendTo(dst)
+	}
 	dst = append(dst, "\r\nX-Forwarded-Proto: "...)
 	switch {
 	case f.Proto != "":
@@ -200,7 +196,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	}
 	if h.length < 0 {
 		dst = append(dst, "\r\nTransfer-Encoding: chunked"...)
-		if h.trailer {
+		if h.announced.any() {
 			dst = x.appendTrailerNames(dst)
 		}
 	}
@@ -241,17 +237,7 @@ func appendAllowedNames(dst, list []byte, n int, drop func(name []byte) bool) ([
 // travels tells whether a trailer of the client's goes on to the origin, if it may come after a body at all. What is dropped from
 // the header is dropped here too: there are programs that make one of the two.
 func (x *exchange) travels(name []byte) bool {
-	return x.c.head.announced(name) && (x.f.DropField == nil || !x.f.DropField(name))
-}
-
-// announced tells whether the request's Trailer names a field.
-func (h *head) announced(name []byte) bool {
-	for i := range h.lines {
-		if l := &h.lines[i]; l.kind == kindTrailer && listNames(h.val(l), name) {
-			return true
-		}
-	}
-	return false
+	return x.c.head.announced.has(name) && (x.f.DropField == nil || !x.f.DropField(name))
 }
 
 // askedUpgrade is the protocol that the client asks to change to, where that can be passed on: one

@@ -66,20 +66,26 @@ func (q *queue) remove(w *waiter) bool {
 }
 
 // enter takes one of MaxConns slots, waiting its turn for at most wait; it tells whether it waited. A client that gone
-// says has left gives up its place, or the slot that it was given.
-func (o *Origin) enter(wait time.Duration, gone func() error) (bool, error) {
+// says has left gives up its place, or the slot that it was given. The claim counts from here on, in the queue too, unless
+// enter returns an error.
+func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, error) {
 	o.mu.Lock()
+	if err := o.hold(c); err != nil {
+		o.mu.Unlock()
+		return false, err
+	}
 	if o.cfg.MaxConns <= 0 || o.inUse < o.cfg.MaxConns {
 		o.inUse++
 		o.mu.Unlock()
 		return false, nil
 	}
 	if wait <= 0 || o.waiting.n >= o.maxWaiting {
-		o.mu.Unlock()
+		defer o.mu.Unlock()
+		o.release(c)
 		if wait <= 0 {
-			return false, errQueueFull
+			return false, o.crowded(errQueueFull)
 		}
-		return false, errQueueLong
+		return false, o.crowded(errQueueLong)
 	}
 	w := &waiter{granted: make(chan struct{}, 1)}
 	o.waiting.push(w)
@@ -87,21 +93,37 @@ func (o *Origin) enter(wait time.Duration, gone func() error) (bool, error) {
 	err := w.wait(wait, gone)
 	if err == nil {
 		if err = gone(); err != nil {
-			o.leave()
+			o.leave(c)
 		}
 		return true, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waiting.remove(w) {
-		return true, err
+		o.release(c)
+		return true, o.crowded(err)
 	}
 	<-w.granted // the slot came as the time ran out
 	if err != errQueueFull {
+		o.release(c)
 		o.leaveLocked()
 		return true, err
 	}
 	return true, nil
+}
+
+// crowdedError is an error of the queue that a single client may have caused.
+type crowdedError struct{ error }
+
+func (e crowdedError) Unwrap() error { return e.error }
+
+// crowded marks an error of the queue where one client holds more than a quarter of the connections: it is no sign that
+// the origin has more to do than it can. Call it with mu held.
+func (o *Origin) crowded(err error) error {
+	if o.claims.crowds > 0 && (err == errQueueFull || err == errQueueLong) {
+		return crowdedError{err}
+	}
+	return err
 }
 
 func (w *waiter) wait(d time.Duration, gone func() error) error {
@@ -133,8 +155,9 @@ func (o *Origin) leaveLocked() {
 	o.inUse--
 }
 
-func (o *Origin) leave() {
+func (o *Origin) leave(c *claim) {
 	o.mu.Lock()
+	o.release(c)
 	o.leaveLocked()
 	o.mu.Unlock()
 }
@@ -184,8 +207,9 @@ func (o *Origin) drop(s *server) {
 
 // done ends an exchange: it gives the slot on, notes what v says of the server, and keeps the connection if it may be
 // used again.
-func (o *Origin) done(s *server, c *originConn, reuse bool, v verdict, why string, now time.Time) {
+func (o *Origin) done(held *claim, s *server, c *originConn, reuse bool, v verdict, why string, now time.Time) {
 	o.mu.Lock()
+	o.release(held)
 	s.inUse--
 	var change *Change
 	if v == faulty || s.hurt {

@@ -12,9 +12,9 @@ func BenchmarkPool(b *testing.B) {
 			o := serversOf(b, n)
 			b.ReportAllocs()
 			for b.Loop() {
-				o.enter(0, nil)
+				o.enter(nil, 0, nil)
 				s, _, _ := o.pick(noon, 0, nil)
-				o.done(s, nil, false, sound, "", noon)
+				o.done(nil, s, nil, false, sound, "", noon)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ func TestQueueIsFair(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.enter(0, nil)
+		o.enter(nil, 0, nil)
 		type end struct {
 			who int
 			err error
@@ -31,7 +31,7 @@ func TestQueueIsFair(t *testing.T) {
 			{time.Minute, still}, {time.Second, still}, {time.Minute, func() error { return left }}, {time.Minute, still}, {time.Minute, still},
 		} {
 			go func() {
-				_, err := o.enter(w.wait, w.gone)
+				_, err := o.enter(nil, w.wait, w.gone)
 				ends <- end{who, err}
 			}()
 			synctest.Wait()
@@ -46,12 +46,12 @@ func TestQueueIsFair(t *testing.T) {
 			t.Errorf("%+v, want the one whose time is over", e)
 		}
 		for _, who := range []int{0, 3, 4} {
-			o.leave()
+			o.leave(nil)
 			if e := <-ends; e.who != who || e.err != nil {
 				t.Errorf("%+v, want %d", e, who)
 			}
 		}
-		o.leave()
+		o.leave(nil)
 		if st := o.Stats(); st.InUse != 0 || st.Waiting != 0 {
 			t.Errorf("%+v", st)
 		}
@@ -65,14 +65,14 @@ func TestSlotOfOneWhoHasLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.enter(0, nil)
+		o.enter(nil, 0, nil)
 		left := errors.New("left")
 		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { _, err := o.enter(time.Minute, func() error { return left }); first <- err }()
+		go func() { _, err := o.enter(nil, time.Minute, func() error { return left }); first <- err }()
 		synctest.Wait()
-		go func() { _, err := o.enter(time.Minute, still); second <- err }()
+		go func() { _, err := o.enter(nil, time.Minute, still); second <- err }()
 		synctest.Wait()
-		o.leave()
+		o.leave(nil)
 		if err := <-first; err != left {
 			t.Error(err)
 		}
@@ -92,21 +92,21 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Errorf("%+v", o.Stats())
 		}
 		o.maxWaiting = 2
-		o.enter(0, nil)
+		o.enter(nil, 0, nil)
 		done := make(chan error, 2)
 		for range 2 {
-			go func() { _, err := o.enter(time.Minute, still); done <- err }()
+			go func() { _, err := o.enter(nil, time.Minute, still); done <- err }()
 		}
 		synctest.Wait()
 		begun := time.Now()
-		if _, err := o.enter(time.Minute, still); err != errQueueLong || time.Since(begun) != 0 {
+		if _, err := o.enter(nil, time.Minute, still); err != errQueueLong || time.Since(begun) != 0 {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
-		if _, err := o.enter(0, still); err != errQueueFull {
+		if _, err := o.enter(nil, 0, still); err != errQueueFull {
 			t.Error(err)
 		}
-		o.leave()
-		o.leave()
+		o.leave(nil)
+		o.leave(nil)
 		if a, b := <-done, <-done; a != nil || b != nil {
 			t.Error(a, b)
 		}
@@ -119,13 +119,13 @@ func TestQueueWithinTimeout(t *testing.T) {
 	cfg := to(o)
 	cfg.MaxConns, cfg.QueueTimeout, cfg.Timeout = 1, time.Hour, 300*time.Millisecond
 	g := newGate(t, cfg, Limits{}, nil)
-	g.origin.enter(0, nil)
+	g.origin.enter(nil, 0, nil)
 	c := g.dial()
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if status, _, body := c.answer("GET"); status != 503 || body != KindQueueFull {
 		t.Errorf("%d %s", status, body)
 	}
-	g.origin.leave()
+	g.origin.leave(nil)
 }
 
 // A client that leaves the queue is not sent to the origin any more.

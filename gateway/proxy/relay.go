@@ -39,9 +39,6 @@ func (x *exchange) relay() {
 		status = ours.StatusCode()
 		x.out = x.appendAnswer(x.outBack[:0], frame)
 	}
-	if a.trailer && a.length == -1 {
-		a.raw = append([]byte(nil), a.raw...) // the names are asked for after the body
-	}
 	x.oc.in.skip(0) // x.a's bytes are not needed from here on
 	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events && frame != frameNone {
@@ -101,7 +98,7 @@ func (x *exchange) flush(p []byte) error {
 func (x *exchange) relayBody(frame framing) error {
 	x.left = x.a.length
 	if x.a.length == -1 {
-		x.chunks.reset(true)
+		x.chunks.reset(true, maxResponseHeaders)
 	}
 	if len(x.out) > outSize/2 {
 		if err := x.flush(x.out); err != nil {
@@ -146,7 +143,7 @@ func (x *exchange) relayBody(frame framing) error {
 					p = frameAfter(buf, head, at, n)
 				}
 			}
-			if ended && err == nil && frame == frameChunked && !x.a.trailer && len(p)+5 <= cap(p) {
+			if ended && err == nil && frame == frameChunked && !x.a.announced.any() && len(p)+5 <= cap(p) {
 				return x.flush(append(p, "0\r\n\r\n"...))
 			}
 			if ferr := x.flush(p); ferr != nil {
@@ -165,8 +162,8 @@ func (x *exchange) relayBody(frame framing) error {
 		return nil
 	}
 	p := append(buf[:0], "0\r\n"...)
-	if x.a.trailer && x.a.length == -1 {
-		p = appendTrailers(p, x.chunks.trailers, x.a.announced)
+	if x.a.announced.any() && x.a.length == -1 {
+		p = appendTrailers(p, x.chunks.trailers, x.a.announced.has)
 	}
 	return x.flush(append(p, "\r\n"...))
 }

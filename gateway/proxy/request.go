@@ -71,6 +71,20 @@ func (r *Request) PeekAll(name string) [][]byte {
 	return c.values
 }
 
+// HasBody reports whether the request has a body, or may have one of chunks.
+func (r *Request) HasBody() bool { return r.c.head.length != 0 }
+
+// HasAlias reports whether there is a field of that name, which is in lower case, or one that IsAlias of it.
+func (r *Request) HasAlias(name string) bool {
+	h := &r.c.head
+	for i := range h.lines {
+		if l := &h.lines[i]; IsAlias(h.name(l), name) {
+			return true
+		}
+	}
+	return false
+}
+
 // Peer is the address of the connection's other end.
 func (r *Request) Peer() netip.Addr { return r.c.peerAddr() }
 

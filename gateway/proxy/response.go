@@ -28,12 +28,12 @@ type answer struct {
 
 	length        int64 // -1 chunked, -2 until the connection ends
 	hasLength     bool
-	named         bool
 	upgradeOption bool
-	keepAlive     bool // the origin keeps the connection
-	upgrade       int  // index of the only Upgrade line, -1 none, -2 several
-	date          int  // index of the last Date line, -1 none
-	trailer       bool
+	keepAlive     bool       // the origin keeps the connection
+	upgrade       int        // index of the only Upgrade line, -1 none, -2 several
+	date          int        // index of the last Date line, -1 none
+	named         fieldNames // the headers that Connection names
+	announced     fieldNames // the fields that Trailer names
 }
 
 func (a *answer) name(l *line) []byte { return a.raw[l.start:l.colon] }
@@ -42,7 +42,7 @@ func (a *answer) val(l *line) []byte  { return a.raw[l.value:l.valueEnd] }
 // scan reads a response header from the start of b and returns its length, or 0 while b does not
 // hold it whole.
 func (a *answer) scan(b []byte) (int, error) {
-	*a = answer{raw: b, lines: a.lines[:0], upgrade: -1, date: -1, length: -2}
+	*a = answer{raw: b, lines: a.lines[:0], upgrade: -1, date: -1, length: -2, named: a.named.emptied(), announced: a.announced.emptied()}
 	nl := bytes.IndexByte(b, '\n')
 	if nl < 0 {
 		if len(b) >= 5 && string(b[:5]) != "HTTP/" {
@@ -177,7 +177,7 @@ func (a *answer) note(k kind, value []byte, hasCoding *bool, http10 bool) error 
 			case equalFold(e, "upgrade"):
 				a.upgradeOption = true
 			case len(e) > 0:
-				a.named = true
+				a.named.add(e)
 			}
 		}
 	case kindUpgrade:
@@ -187,30 +187,16 @@ func (a *answer) note(k kind, value []byte, hasCoding *bool, http10 bool) error 
 			a.upgrade = -2
 		}
 	case kindTrailer:
-		a.trailer = true
+		for rest := value; len(rest) > 0; {
+			var e []byte
+			if e, rest = nextElement(rest); len(e) > 0 {
+				a.announced.add(e)
+			}
+		}
 	case kindDate:
 		a.date = len(a.lines) - 1
 	}
 	return nil
-}
-
-func (a *answer) isNamed(name []byte) bool {
-	for i := range a.lines {
-		if l := &a.lines[i]; l.kind == kindConnection && listNames(a.val(l), name) {
-			return true
-		}
-	}
-	return false
-}
-
-// announced tells whether the answer's Trailer names a field.
-func (a *answer) announced(name []byte) bool {
-	for i := range a.lines {
-		if l := &a.lines[i]; l.kind == kindTrailer && listNames(a.val(l), name) {
-			return true
-		}
-	}
-	return false
 }
 
 // hasAny tells whether a name among the headers that travel satisfies f.
@@ -247,7 +233,7 @@ func (a *answer) fill(h *fasthttp.ResponseHeader) {
 		l := &a.lines[i]
 		switch l.kind {
 		case kindKeep:
-			if a.named && a.isNamed(a.name(l)) {
+			if a.named.has(a.name(l)) {
 				continue
 			}
 			h.AddBytesKV(a.name(l), a.val(l))
@@ -297,7 +283,7 @@ func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
 	}
 	for i := range a.lines {
 		l := &a.lines[i]
-		if l.kind == kindDate || l.kind == kindKeep && !(a.named && a.isNamed(a.name(l))) && x.remains(l) {
+		if l.kind == kindDate || l.kind == kindKeep && !a.named.has(a.name(l)) && x.remains(l) {
 			dst = append(dst, a.raw[l.start:l.end]...)
 		}
 	}
@@ -350,7 +336,7 @@ func (x *exchange) appendPlain(dst []byte, f framing) []byte {
 	run := -1
 	for i := range a.lines {
 		l := &a.lines[i]
-		if (l.kind == kindKeep || l.kind == kindDate) && !(a.named && a.isNamed(a.name(l))) {
+		if (l.kind == kindKeep || l.kind == kindDate) && !a.named.has(a.name(l)) {
 			if run < 0 {
 				run = int(l.start)
 			}
@@ -378,7 +364,7 @@ func (x *exchange) appendFraming(dst []byte, f framing) []byte {
 	switch {
 	case f == frameChunked:
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-		if a.trailer {
+		if a.announced.any() {
 			dst = x.appendAnnounced(dst)
 		}
 	case a.hasLength && (f == frameLength || f == frameNone):
@@ -443,7 +429,7 @@ func (a *answer) appendInterim(dst []byte) []byte {
 	for i := range a.lines {
 		l := &a.lines[i]
 		name := a.name(l)
-		if (l.kind == kindKeep || l.kind == kindDate) && !(a.named && a.isNamed(name)) && !prefixFold(name, "x-waiting-room-") && !prefixFold(name, "cf-waiting-room-") {
+		if (l.kind == kindKeep || l.kind == kindDate) && !a.named.has(name) && !prefixFold(name, "x-waiting-room-") && !prefixFold(name, "cf-waiting-room-") {
 			dst = append(dst, a.raw[l.start:l.end]...)
 		}
 	}

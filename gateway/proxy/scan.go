@@ -23,13 +23,14 @@ type head struct {
 	http10        bool
 	close         bool // the client wants the connection closed after the answer
 	keepAlive     bool // an HTTP/1.0 client asked to keep it
-	named         bool // Connection names other headers
 	upgradeOption bool // Connection: upgrade
 	upgrade       int  // index of the only Upgrade line, -1 none, -2 several
-	trailer       bool // Trailer is announced
 	teTrailers    bool
 	expect        bool
-	forwarded     bool // Forwarded or X-Forwarded-… is there
+	forwarded     bool       // Forwarded or X-Forwarded-… is there
+	named         fieldNames // the headers that Connection names
+	announced     fieldNames // the fields that Trailer names
+	listed        [2]int     // elements of Connection and of Trailer
 }
 
 func (h *head) methodBytes() []byte { return h.raw[h.method:h.methodEnd] }
@@ -40,7 +41,7 @@ func (h *head) val(l *line) []byte  { return h.raw[l.value:l.valueEnd] }
 func (h *head) isHead() bool        { return string(h.methodBytes()) == "HEAD" }
 
 func (h *head) reset() {
-	*h = head{lines: h.lines[:0], upgrade: -1}
+	*h = head{lines: h.lines[:0], upgrade: -1, named: h.named.emptied(), announced: h.announced.emptied()}
 }
 
 // scan reads a request header from the start of b. It returns the header's length, or 0 while b
@@ -153,6 +154,9 @@ func (h *head) note(k kind, value []byte, v, e int, hasCoding *bool, hosts *int)
 		for rest := value; len(rest) > 0; {
 			var e []byte
 			e, rest = nextElement(rest)
+			if h.listed[0]++; h.listed[0] > maxListed {
+				return refuseConnectionNames
+			}
 			switch {
 			case equalFold(e, "close"):
 				h.close = true
@@ -161,7 +165,7 @@ func (h *head) note(k kind, value []byte, v, e int, hasCoding *bool, hosts *int)
 			case equalFold(e, "upgrade"):
 				h.upgradeOption = true
 			case len(e) > 0:
-				h.named = true
+				h.named.add(e)
 			}
 		}
 	case kindUpgrade:
@@ -182,12 +186,15 @@ func (h *head) note(k kind, value []byte, v, e int, hasCoding *bool, hosts *int)
 	case kindTE:
 		h.teTrailers = h.teTrailers || listHas(value, "trailers")
 	case kindTrailer:
-		h.trailer = true
 		for rest := value; len(rest) > 0; {
 			var e []byte
 			if e, rest = nextElement(rest); !isToken(e) || forbiddenTrailer(e) {
 				return refuseTrailer
 			}
+			if h.listed[1]++; h.listed[1] > maxListed {
+				return refuseTrailerNames
+			}
+			h.announced.add(e)
 		}
 	}
 	return nil

@@ -10,58 +10,72 @@ import (
 	"time"
 )
 
-// noMore ends what was read ahead.
-type noMore struct{}
+// A request is sent to its origin once all of its body is here, or enoughBody of it, or bodyPatience after the first wait
+// for it.
+const (
+	enoughBody   = 16 << 10
+	bodyPatience = time.Second
+)
 
-func (noMore) readSome([]byte) (int, error) { return 0, io.EOF }
-
-// checkAhead looks through what has arrived of a chunked body before the origin is contacted, so
-// that one which is broken from the start never gets there. A body that has arrived whole is kept,
-// and travels with the header.
-func (x *exchange) checkAhead() error {
-	b := &x.c.body
-	encoded, decoded := inbuf{src: noMore{}}, &x.whole
-	size := x.c.in.buffered()
-	if size >= blockSize {
-		return nil // so much was sent ahead that it is checked on its way
+// awaitBody reads the beginning of the body, and reports whether the request may be sent on. Where the body does not come
+// in time, the claim is slow.
+func (x *exchange) awaitBody() bool {
+	c, b := x.c, &x.c.body
+	if b.buffered() && x.first.w == 0 {
+		return true // it travels from where it is
 	}
-	encoded.load(x.c.in.pending())
-	defer encoded.release()
-	decoded.borrow()
-	x.chunks.reset(false)
-	for {
-		n, err := x.chunks.read(&encoded, decoded.b[decoded.w:])
-		decoded.w += n
-		switch {
-		case err == io.EOF || x.chunks.state == chunkDone:
-			if limit := x.o.cfg.MaxBody; limit > 0 && int64(decoded.w) > limit {
-				return ErrBodyTooLarge
-			}
-			x.ahead = true
-			x.c.in.skip(size - encoded.buffered())
-			b.ended, b.asked, b.consumed = true, true, true
-			return nil
-		case errors.Is(err, errChunk):
-			return err
-		case err != nil:
-			return nil // the rest is still to come
-		}
+	c.patience, c.patientTo = x.o.patience, time.Time{}
+	err := x.readFirst()
+	c.patience = 0
+	if !c.bodyAt.IsZero() { // the time of the origin begins when its work does
+		x.started = time.Now()
 	}
+	x.claim.slow = err == errImpatient
+	if err != nil && err != errImpatient {
+		x.blameClient(err)
+		return false
+	}
+	return true
 }
 
-// appendAhead writes a body that was read ahead, as one chunk.
-func (x *exchange) appendAhead(dst []byte) []byte {
-	if p := x.whole.pending(); len(p) > 0 {
+func (x *exchange) readFirst() error {
+	b := &x.c.body
+	x.first.borrow()
+	for x.first.w < enoughBody && !b.done() {
+		n, err := b.Read(x.first.b[x.first.w:enoughBody])
+		x.first.w += n
+		if most := x.o.cfg.MaxBody; most > 0 && int64(x.first.w) > most {
+			return b.fail(ErrBodyTooLarge)
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendFirst writes what was read of the body, if anything was, framed as the rest will be.
+func (x *exchange) appendFirst(dst []byte) []byte {
+	p := x.first.pending()
+	if x.c.head.length >= 0 {
+		return append(dst, p...)
+	}
+	if len(p) > 0 {
 		dst = strconv.AppendUint(dst, uint64(len(p)), 16)
-		dst = append(dst, "\r\n"...)
-		dst = append(dst, p...)
-		dst = append(dst, "\r\n"...)
+		dst = append(append(append(dst, "\r\n"...), p...), "\r\n"...)
 	}
-	dst = append(dst, "0\r\n"...)
-	if x.c.head.trailer {
-		dst = appendTrailers(dst, x.chunks.trailers, x.travels)
+	if !x.c.body.done() {
+		return dst
 	}
-	return append(dst, "\r\n"...)
+	return append(x.appendTrailers(append(dst, "0\r\n"...)), "\r\n"...)
+}
+
+// appendTrailers writes those of the client's trailers that may travel.
+func (x *exchange) appendTrailers(dst []byte) []byte {
+	if !x.c.head.announced.any() {
+		return dst
+	}
+	return appendTrailers(dst, x.c.body.chunks.trailers, x.travels)
 }
 
 func (x *exchange) startUpload() {
@@ -99,14 +113,19 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	defer putBlock(block)
 	buf := *block
 	chunked := c.body.length < 0
+	slow := x.claim.slow
 	begin, end := 0, len(buf)
 	if chunked {
 		begin, end = chunkHead, len(buf)-chunkTail
 	}
-	var total int64
+	total := int64(x.firstLen)
 	for {
 		n, err := c.body.Read(buf[begin:end])
 		total += int64(n)
+		if slow && (total >= enoughBody || c.body.done()) {
+			slow = false
+			x.o.arrived(&x.claim)
+		}
 		if limit := x.o.cfg.MaxBody; limit > 0 && total > limit {
 			return false, c.body.fail(ErrBodyTooLarge)
 		}
@@ -129,10 +148,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	if !chunked {
 		return true, nil
 	}
-	p := append(buf[:0], "0\r\n"...)
-	if c.head.trailer {
-		p = appendTrailers(p, c.body.chunks.trailers, x.travels)
-	}
+	p := x.appendTrailers(append(buf[:0], "0\r\n"...))
 	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }
 

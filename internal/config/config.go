@@ -19,7 +19,8 @@ import (
 type Config struct {
 	Listen          string         `koanf:"listen" default:":8080" doc:"Address of the visitors' socket. Port 0 lets the system choose one, which the log then names."`
 	TLS             TLS            `koanf:"tls" doc:"TLS on the visitors' socket; off while both files are empty."`
-	TrustedProxies  []netip.Prefix `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-* and Forwarded headers are believed, as CIDR prefixes. From anyone else those headers are replaced."`
+	TrustedProxies  []netip.Prefix `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose trusted_header, X-Forwarded-Proto and X-Forwarded-Host are believed, as CIDR prefixes. From anyone else those headers are replaced."`
+	TrustedHeader   string         `koanf:"trusted_header" default:"X-Forwarded-For" doc:"The one header in which trusted_proxies name the visitor's address: X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another. The proxy has to write it on every request; no other header is believed for the address. Forwarded also names scheme and host."`
 	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"Header of the PROXY protocol that every connection from trusted_proxies has to begin with; what it says is then the visitor's address. From anyone else a header is a malformed request."`
 	Limits          Limits         `koanf:"limits" doc:"What one request may cost before it is refused."`
 	ShutdownTimeout time.Duration  `koanf:"shutdown_timeout" default:"30s" min:"0s" max:"1h" doc:"Longest time from SIGTERM to the end of the process."`
@@ -49,6 +50,11 @@ type Limits struct {
 	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body. While no answer is under way it also has to come at 256 bytes a second on average, beyond one such pause."`
 	WriteIdle     time.Duration `koanf:"write_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest time that a client may leave an answer unread."`
 	Idle          time.Duration `koanf:"idle" default:"75s" min:"1ms" max:"24h" doc:"How long a keep-alive connection may stay without a request."`
+
+	InFlightPerAddress int `koanf:"in_flight_per_address" default:"256" min:"0" max:"1000000" unit:"requests" doc:"Most requests of one client address (an IPv6 /64 is one) that hold or wait for a connection to an origin, while more than half of its max_conns is in use; above it 503 origin_busy. 0: no limit."`
+	InFlightPerSession int `koanf:"in_flight_per_session" default:"256" min:"0" max:"1000000" unit:"requests" doc:"As in_flight_per_address, of one session."`
+	TunnelsPerAddress  int `koanf:"tunnels_per_address" default:"256" min:"0" max:"1000000" unit:"connections" doc:"As in_flight_per_address, of upgraded connections such as WebSockets, which do not count there."`
+	StreamsPerAddress  int `koanf:"streams_per_address" default:"64" min:"0" max:"1000000" unit:"streams" doc:"Most event streams of waiting visitors of one client address; above it 503 streams_full, and the client polls. 0: no limit."`
 }
 
 type Log struct {
@@ -85,7 +91,7 @@ type Store struct {
 }
 
 type Tokens struct {
-	Issuer string `koanf:"issuer" default:"anteroom" doc:"The iss claim of every token; tokens of another issuer are refused."`
+	Issuer string `koanf:"issuer" default:"anteroom" doc:"The iss claim of every token; tokens of another issuer are refused. Installations that share a key, such as staging and production, need different ones, or each accepts the other's passes."`
 	Keys   []Key  `koanf:"keys" doc:"Signing keys. One is active and signs, the others still verify. With the embedded store one is generated; with a store.url at least one is required."`
 	Bind   string `koanf:"bind" default:"none" enum:"none,ip,ua" doc:"Binds a pass to the client's address prefix (/24 or /64) or to its user agent, so that it cannot be shared."`
 }
@@ -180,7 +186,7 @@ type Prometheus struct {
 type Queue struct {
 	Method         string        `koanf:"method" default:"fifo" enum:"fifo,lottery,passthrough,reject" live:"true" doc:"fifo: in the order of arrival. passthrough: everyone goes on and is only measured. reject: closed. lottery: drawn at opens_at."`
 	Absence        time.Duration `koanf:"absence" default:"10m" min:"3m" max:"12h" doc:"How long a place is kept without being heard of."`
-	ClaimWindow    time.Duration `koanf:"claim_window" default:"5m" min:"1s" max:"24h" doc:"How long an admitted visitor has to come in."`
+	ClaimWindow    time.Duration `koanf:"claim_window" default:"5m" min:"1s" max:"24h" doc:"How long an admitted visitor has to come in. Visitors are advised to poll at least every claim_window - 10 s."`
 	OpensAt        string        `koanf:"opens_at" doc:"lottery: when the room opens and the draw is made, RFC 3339 with a zone."`
 	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: time from which people may gather, RFC 3339 with a zone, before opens_at. Empty: always."`
 	DrawSecretFile string        `koanf:"draw_secret_file" doc:"lottery: file with the secret that seeds the draw, at least 32 bytes; the same on every gateway."`
@@ -240,7 +246,8 @@ type Captcha struct {
 	Provider   string        `koanf:"provider" enum:",turnstile,hcaptcha,recaptcha" doc:"Who makes it. The page then loads the provider's script, the one request that leaves the site. Empty: none."`
 	SiteKey    string        `koanf:"site_key" doc:"Public key of the site, from the provider."`
 	SecretFile string        `koanf:"secret_file" doc:"File with the secret key, from the provider; blanks and line ends around it are ignored."`
-	OnFail     string        `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"What those who join get while the provider does not answer: closed refuses them, open gives them their place."`
+	Hosts      []string      `koanf:"hosts" doc:"Hosts that an answer may be given on: names, or *.example.com for every subdomain. Empty: the room's hosts; a room over * has to name them."`
+	OnFail     string        `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"What those who join get while the provider is away: closed refuses them, open gives them their place. A provider that refuses to judge is not away."`
 	VerifyURL  string        `koanf:"verify_url" doc:"Address that is asked about an answer, for a proxy in front of the provider. Empty: the provider's own."`
 	Timeout    time.Duration `koanf:"timeout" default:"3s" min:"100ms" max:"1m" doc:"How long the provider has to answer."`
 }

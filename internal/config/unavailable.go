@@ -12,20 +12,21 @@ import (
 // away.
 type unavailable struct {
 	setting string // as Setting.Path
-	// allowed are the values that work; an empty one always does.
+	// allowed are the values that work; an empty one and the default always do.
 	allowed []string
 	instead string
 }
 
 var gatewayLater = []unavailable{
 	{"tracing.otlp_endpoint", nil, "leave it empty"},
+	{"tracing.sample", nil, "leave it out"},
 }
 
 func (c *checker) unavailable(cfg any, later []unavailable) {
 	c.refused = make(map[string]bool)
 	visit(cfg, func(path string, s Setting, v reflect.Value) {
 		for _, row := range later {
-			if row.setting != s.Path || isEmpty(v) || slices.Contains(row.allowed, format(v, s)) {
+			if row.setting != s.Path || isEmpty(v) || format(v, s) == s.Default || slices.Contains(row.allowed, format(v, s)) {
 				continue
 			}
 			if s.Enum != nil && !slices.Contains(s.Enum, format(v, s)) {

@@ -38,6 +38,7 @@ func (c *checker) edge(cfg *Config) {
 	if cfg.ProxyProtocol != "none" && len(cfg.TrustedProxies) == 0 {
 		c.add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", clip(cfg.ProxyProtocol))
 	}
+	c.trustedHeader(cfg)
 	if cfg.Limits.Target > cfg.Limits.Header {
 		c.add("limits.target", "%s is more than limits.header (%s), which holds the target too", cfg.Limits.Target, cfg.Limits.Header)
 	}
@@ -45,6 +46,26 @@ func (c *checker) edge(cfg *Config) {
 		c.add("tokens.issuer", "want 1 to 200 characters, and the same in every gateway of this store")
 	}
 }
+
+// forwardedFor is the default of trusted_header, in lower case.
+const forwardedFor = "x-forwarded-for"
+
+var addressHeader = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+
+func (c *checker) trustedHeader(cfg *Config) {
+	const at = "trusted_header"
+	switch name := strings.ToLower(cfg.TrustedHeader); {
+	case !addressHeader.MatchString(name):
+		c.add(at, "%q is no header name of letters, digits and dashes; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", clip(cfg.TrustedHeader))
+	case hasMeaning(name):
+		c.add(at, "%q does not name the visitor's address; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", cfg.TrustedHeader)
+	case name != forwardedFor && len(cfg.TrustedProxies) == 0:
+		c.add(at, "%q is believed from trusted_proxies only, which is empty; name the networks of the proxy there", cfg.TrustedHeader)
+	}
+}
+
+// cdnHeaders are written by content delivery networks, whose machines are elsewhere.
+var cdnHeaders = []string{"cf-connecting-ip", "true-client-ip", "fastly-client-ip", "fly-client-ip", "x-azure-clientip"}
 
 // bundle checks a file of PEM certificates.
 func (c *checker) bundle(path, name string) {

@@ -3,25 +3,38 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 )
 
-func (c *checker) guard(at string, g *Guard) {
+func (c *checker) guard(at string, room *Room) {
+	g := &room.Guard
 	if _, _, err := g.Joins(); err != nil {
 		c.add(at+".joins_per_ip", "%q: %v", clip(g.JoinsPerIP), err)
 	}
 	if p := g.Proof; p.Most < p.Number {
 		c.add(at+".proof.most", "%d is less than proof.number (%d); give them the same value for work that does not grow", p.Most, p.Number)
 	}
-	c.captcha(at+".captcha", &g.Captcha)
+	c.captcha(at+".captcha", room)
 }
 
-func (c *checker) captcha(at string, p *Captcha) {
+func (c *checker) captcha(at string, room *Room) {
+	p := &room.Guard.Captcha
 	if p.Provider == "" {
-		if p.SiteKey != "" || p.SecretFile != "" || p.VerifyURL != "" {
+		if p.SiteKey != "" || p.SecretFile != "" || p.VerifyURL != "" || len(p.Hosts) > 0 {
 			c.add(at+".provider", "is missing; want turnstile, hcaptcha or recaptcha, or none of the settings beside it")
 		}
 		return
+	}
+	for i, host := range p.Hosts {
+		if host == "*" {
+			c.add(element(at+".hosts", i), `"*" lets answers count that were given anywhere; want the names that visitors open, or *.example.com`)
+		} else {
+			c.host(element(at+".hosts", i), host)
+		}
+	}
+	if len(p.Hosts) == 0 && slices.Contains(room.Hosts, "*") {
+		c.add(at+".hosts", "is missing: the room's hosts are *, so an answer that was given on any site would count; name the hosts that visitors open")
 	}
 	if p.SiteKey == "" {
 		c.add(at+".site_key", "is missing; the provider gives it together with the secret")

@@ -8,17 +8,25 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// notAccounts are headers whose values are something else, whoever sets them.
-var notAccounts = []string{"host", "cookie", "authorization", "connection", "content-length", "content-type", "transfer-encoding",
-	"upgrade", "te", "trailer", "expect", "forwarded", "user-agent", "accept", "origin", "referer", "via", "date", "idempotency-key", "x-real-ip"}
+// meanings are headers that neither name an account nor an address, whoever sets them.
+var meanings = []string{"host", "cookie", "authorization", "connection", "content-length", "content-type", "transfer-encoding",
+	"upgrade", "te", "trailer", "expect", "user-agent", "accept", "origin", "referer", "via", "date", "idempotency-key"}
+
+// hasMeaning reports whether a header, in lower case, neither names an account nor an address.
+func hasMeaning(name string) bool {
+	return slices.Contains(meanings, name) || strings.HasPrefix(name, "x-forwarded-") && name != forwardedFor ||
+		strings.HasPrefix(name, "x-waiting-room-") || strings.HasPrefix(name, "sec-")
+}
 
 func (c *checker) identity(at string, cfg *Config, i *Identity) {
 	if name := strings.ToLower(i.Header); name != "" {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			c.add(at+".header", "%q is no header name; want for instance X-Account-Id", clip(i.Header))
-		case slices.Contains(notAccounts, name) || strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "x-waiting-room-") || strings.HasPrefix(name, "sec-"):
+		case hasMeaning(name) || name == forwardedFor || name == "forwarded" || name == "x-real-ip":
 			c.add(at+".header", "%q says something else; want a header of your proxy's own, for instance X-Account-Id", i.Header)
+		case name == strings.ToLower(cfg.TrustedHeader):
+			c.add(at+".header", "%q is trusted_header, which names the visitor's address; want a header of your proxy's own, for instance X-Account-Id", i.Header)
 		case len(cfg.TrustedProxies) == 0:
 			c.add(at+".header", "is believed from trusted_proxies only, and that is empty; name your proxies there")
 		}

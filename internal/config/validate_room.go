@@ -36,7 +36,7 @@ func (c *checker) rooms(cfg *Config) {
 			c.corsOrigin(element(at+".cors_origins", j), origin)
 		}
 		c.eta(at+".eta", &room.ETA)
-		c.guard(at+".guard", &room.Guard)
+		c.guard(at+".guard", room)
 		c.page(at+".page", &room.Page)
 		if _, err := room.Guard.Requests(); err != nil {
 			c.add(at+".guard.requests_per_session", "%q: %v", clip(room.Guard.RequestsPerSession), err)

@@ -62,6 +62,7 @@ func TestValidate(t *testing.T) {
 	dir := files(t)
 	two := `origins: [{id: shop, servers: ["http://127.0.0.1:9000"]}, {id: api, servers: ["https://api.example:8443"]}]` + "\n"
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
+	const captcha = "provider: turnstile, site_key: k, secret_file: DIR/secret"
 	origin := func(settings string) string { return "origins: [{id: shop, " + settings + "}]" }
 	key := func(settings string) string { return shop + "tokens: {keys: [" + settings + "]}" }
 	for _, row := range []struct {
@@ -106,6 +107,16 @@ func TestValidate(t *testing.T) {
 		{"PROXY protocol", shop + "proxy_protocol: any\ntrusted_proxies: [10.0.0.0/8]", nil},
 		{"PROXY protocol from nobody", shop + "proxy_protocol: v2\ntrusted_proxies: []", []string{`proxy_protocol: "v2" is taken from trusted_proxies only, which is empty`}},
 		{"PROXY protocol of no version", shop + "proxy_protocol: v3", []string{`proxy_protocol: "v3" is not known; want none, v1, v2 or any`}},
+		{"a header of the proxy's own", shop + "trusted_header: CF-Connecting-IP\ntrusted_proxies: [192.0.2.0/24]", nil},
+		{"Forwarded", shop + "trusted_header: forwarded", nil},
+		{"the usual header from nobody", shop + "trusted_header: X-Forwarded-For\ntrusted_proxies: []", nil},
+		{"a header from nobody", shop + "trusted_header: X-Real-IP\ntrusted_proxies: []", []string{`trusted_header: "X-Real-IP" is believed from trusted_proxies only, which is empty`}},
+		{"a header that is none", shop + "trusted_header: 'X Real IP'", []string{`trusted_header: "X Real IP" is no header name`}},
+		{"no header", shop + "trusted_header: ''", []string{`trusted_header: "" is no header name`}},
+		{"two headers", shop + "trusted_header: 'X-Forwarded-For, Forwarded'", []string{`trusted_header: "X-Forwarded-For, Forwarded" is no header name`}},
+		{"a header that CGI reads in two ways", shop + "trusted_header: X_Real_IP", []string{`trusted_header: "X_Real_IP" is no header name`}},
+		{"a header that names no address", shop + "trusted_header: X-Forwarded-Proto", []string{`trusted_header: "X-Forwarded-Proto" does not name the visitor's address`}},
+		{"a header of the request's own", shop + "trusted_header: Host", []string{`trusted_header: "Host" does not name the visitor's address`}},
 
 		// The store.
 		{"redis", shop + "store: {url: 'redis://127.0.0.1:6379/0'}\ntokens: {keys: [" + goodKey + "]}", nil},
@@ -253,6 +264,7 @@ func TestValidate(t *testing.T) {
 		{"keys without a claim", room("identity: {jwks_url: 'https://a.example/jwks'}"), []string{"rooms[0].identity.jwt_claim: is missing: it says which claim"}},
 		{"a cookie without a claim", room("identity: {jwt_cookie: session}"), []string{"rooms[0].identity.jwt_claim: is missing, and jwt_cookie"}},
 		{"keys from a file", room("identity: {jwt_claim: sub, jwks_url: /etc/jwks.json}"), []string{"rooms[0].identity.jwks_url: is no address"}},
+		{"an account that is an address", "trusted_header: X-User\n" + room("identity: {one_place: true, header: x-user}"), []string{`rooms[0].identity.header: "x-user" is trusted_header`}},
 		{"a header that nobody may set", "trusted_proxies: []\n" + room("identity: {one_place: true, header: X-User}"), []string{"rooms[0].identity.header: is believed from trusted_proxies only, and that is empty"}},
 		{"a header of another meaning", room("identity: {header: X-Forwarded-For}"), []string{`rooms[0].identity.header: "X-Forwarded-For" says something else`}},
 		{"no header", room("identity: {header: 'X User'}"), []string{`rooms[0].identity.header: "X User" is no header name`}},
@@ -265,6 +277,12 @@ func TestValidate(t *testing.T) {
 		{"a login nowhere", room("identity: {login_url: 'javascript:alert(1)'}"), []string{`rooms[0].identity.login_url: "javascript:alert(1)" is no address`}},
 		{"a login on another host", room("identity: {login_url: '//evil.example'}"), []string{`rooms[0].identity.login_url: "//evil.example" is no address`}},
 		{"who is anonymous", room("identity: {anonymous: maybe}"), []string{`rooms[0].identity.anonymous: "maybe" is not known; want refuse or allow`}},
+		{"a captcha over named hosts", room("hosts: [shop.example], guard: {captcha: {" + captcha + "}}"), nil},
+		{"a captcha over every host", room("guard: {captcha: {" + captcha + "}}"), []string{"rooms[0].guard.captcha.hosts: is missing: the room's hosts are *"}},
+		{"a captcha's hosts", room("guard: {captcha: {" + captcha + ", hosts: [shop.example, '*.shop.example']}}"), nil},
+		{"a captcha's every host", room("guard: {captcha: {" + captcha + ", hosts: ['*', 'https://shop.example']}}"),
+			[]string{`rooms[0].guard.captcha.hosts[0]: "*" lets answers count that were given anywhere`, `rooms[0].guard.captcha.hosts[1]: "https://shop.example": want the host without scheme`}},
+		{"hosts of no captcha", room("guard: {captcha: {hosts: [shop.example]}}"), []string{"rooms[0].guard.captcha.provider: is missing"}},
 		{"requests of no time", room("guard: {requests_per_session: '100'}"), []string{`rooms[0].guard.requests_per_session: "100": want a number, a slash and a time`}},
 		{"too many requests", room("guard: {requests_per_session: 1000000/1s}"), []string{`rooms[0].guard.requests_per_session: "1000000/1s": want a number from 1 to 100000`}},
 
@@ -293,6 +311,7 @@ func TestNotAvailable(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
 	rows := map[string]string{ // setting to a file that uses it
 		"tracing.otlp_endpoint": shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
+		"tracing.sample":        shop + "tracing: {sample: 0.5}",
 	}
 	for _, row := range gatewayLater {
 		text, ok := rows[row.setting]
@@ -371,11 +390,23 @@ rooms:
 		"{one_place: true, jwt_claim: sub, jwks_url: 'https://l.example/k', jwt_cookie: s, login_url: 'https://l.example'}":      "identity.jwt_audience: neither it nor jwt_issuer is set",
 		"{one_place: true, header: X-User, login_url: 'https://l.example'}":                                                      "",
 	} {
-		cfg, problems := loadText(t, shop+"rooms: [{id: sale, identity: "+identity+"}]\n")
+		cfg, problems := loadText(t, shop+"trusted_proxies: [10.0.0.0/8]\nrooms: [{id: sale, identity: "+identity+"}]\n")
 		wantProblems(t, problems)
 		got := cfg.Warnings()
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), "rooms[0]."+want)) {
 			t.Errorf("%s: %v", identity, got)
+		}
+	}
+
+	for settings, want := range map[string]string{
+		"trusted_header: CF-Connecting-IP":                                              "trusted_header: CF-Connecting-IP is believed from this machine only",
+		"trusted_header: True-Client-IP\ntrusted_proxies: [127.0.0.1/32, 192.0.2.0/24]": "",
+		"trusted_header: X-Real-IP":                                                     "",
+	} {
+		cfg, problems := loadText(t, shop+"rooms: [{id: sale}]\n"+settings)
+		wantProblems(t, problems)
+		if got := cfg.Warnings(); want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), want)) {
+			t.Errorf("%s: %v", settings, got)
 		}
 	}
 
@@ -397,6 +428,10 @@ rooms:
 		"eta: {model_file: model.json}":                               "eta.model_file: is for estimator: model, and that is window",
 		"eta: {weights: '0=1 12=2'}":                                  "eta.weights: are for estimator: hourly, and that is window",
 		"eta: {estimator: hourly, weights: '0=1 12=2'}":               "",
+		"queue: {claim_window: 11s}":                                  "queue.claim_window: 11s is shorter than 12s",
+		"queue: {claim_window: 40s}":                                  "queue.claim_window: 40s makes all who wait poll every 30s or more often",
+		"queue: {claim_window: 55s, absence: 3m}":                     "",
+		"queue: {claim_window: 70s}":                                  "",
 		"queue: {opens_at: 2099-01-01T00:00:00Z, draw_secret_file: '" + write(t, "draw", strings.Repeat("0123456789abcdef", 2)) + "'}": "queue.opens_at: is for method: lottery, and that is fifo",
 	} {
 		cfg, problems := loadText(t, shop+"rooms: [{id: sale, "+settings+"}]\n")
@@ -429,4 +464,26 @@ func lists(problems []Problem) (lines []string) {
 		lines = append(lines, p.String())
 	}
 	return lines
+}
+
+func TestWarnings_OfHostsAndAccounts(t *testing.T) {
+	const origins = "origins: [{id: shop, servers: ['http://127.0.0.1:9000']}, {id: blog, servers: ['http://127.0.0.1:9001']}]\n"
+	for text, want := range map[string]string{
+		"default_origin: shop\nrooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                     "default_origin: shop is the origin of room sale",
+		"default_origin: blog\nrooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                     "",
+		"default_origin: shop\nrooms: [{id: sale, origin: shop}]":                                                                            "",
+		"rooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                                           "",
+		"rooms: [{id: sale, hosts: [shop.example], origin: shop}, {id: vip, hosts: [vip.example], origin: shop}]":                            "rooms[1].hosts: room sale has other hosts and the same origin (shop)",
+		"rooms: [{id: sale, hosts: [shop.example], origin: shop}, {id: vip, hosts: [vip.example], origin: blog}]":                            "",
+		"rooms: [{id: sale, hosts: [shop.example], paths: [/a], origin: shop}, {id: vip, hosts: [shop.example], paths: [/b], origin: shop}]": "",
+		"rooms: [{id: sale, paths: [/a], origin: shop, identity: {one_place: true, header: X-User}}]":                                        "rooms[0].identity.header: is believed from trusted_proxies, which are this machine alone",
+		"trusted_proxies: [10.0.0.0/8]\nrooms: [{id: sale, paths: [/a], origin: shop, identity: {one_place: true, header: X-User}}]":         "",
+	} {
+		cfg, problems := loadText(t, origins+text+"\n")
+		wantProblems(t, problems)
+		got := cfg.Warnings()
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), want)) {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
 }

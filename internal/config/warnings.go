@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,6 +24,9 @@ func (c *Config) Warnings() []Problem {
 			warn(element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
 		}
 	}
+	if slices.Contains(cdnHeaders, strings.ToLower(c.TrustedHeader)) && !slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return !p.Addr().IsLoopback() }) {
+		warn("trusted_header", c.TrustedHeader+" is believed from this machine only, which fits a tunnel that ends here; else name the networks that connect in trusted_proxies")
+	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
 		warn("admin.token", "has fewer than 16 characters and can be tried out")
 	}
@@ -37,6 +41,7 @@ func (c *Config) Warnings() []Problem {
 		}
 		c.warnBudget(element("origins", i)+".budget", o, warn)
 	}
+	c.warnHosts(warn)
 	for i := range c.Rooms {
 		room, path := &c.Rooms[i], element("rooms", i)
 		for j, host := range room.Hosts {
@@ -60,7 +65,9 @@ func (c *Config) Warnings() []Problem {
 		if room.Queue.Method == methodLottery && !guarded {
 			warn(path+".queue.method", "a lottery without identity.one_place or a guard: whoever takes many places has many lots")
 		}
+		warnClaimWindow(path+".queue.claim_window", &room.Queue, warn)
 		identityWarnings(path, room, warn)
+		c.warnAccountHeader(path, room, warn)
 		warnStrategy(warn, path+".admission", &room.Admission)
 		warnUnused(warn, path, room)
 		if room.Admission.MaxActive > 0 && !room.Session.Renew {
@@ -68,6 +75,18 @@ func (c *Config) Warnings() []Problem {
 		}
 	}
 	return list
+}
+
+// warnClaimWindow warns of an admission that lapses soon: polls are at most claim_window - 10 s apart, so that visitors who poll
+// as advised learn of it in time.
+func warnClaimWindow(path string, q *Queue, warn func(path, message string)) {
+	const slack, shortest, usual = 10 * time.Second, 2 * time.Second, time.Minute
+	switch longest := q.ClaimWindow - slack; {
+	case q.ClaimWindow > 0 && longest < shortest:
+		warn(path, q.ClaimWindow.String()+" is shorter than 12s: visitors who poll as advised, every 2s and up to 10s late, may lose their admission")
+	case q.ClaimWindow > 0 && longest < min(usual, q.Absence/4):
+		warn(path, q.ClaimWindow.String()+" makes all who wait poll every "+longest.String()+" or more often; from 1m10s on those far from the front poll once a minute")
+	}
 }
 
 // warnStrategy tells of settings that the strategy does not use.

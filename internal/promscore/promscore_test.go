@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 func TestMain(m *testing.M) {
@@ -72,6 +74,7 @@ func score(t *testing.T, address, query string) (float64, error) {
 }
 
 func TestScoreOfARealPrometheus(t *testing.T) {
+	short.Skip(t, "starts a Prometheus")
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "shop_queue{cpu=\"0\"} 3\nshop_queue{cpu=\"1\"} 1\n")
 	}))

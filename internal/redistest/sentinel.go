@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // MasterName is what the sentinels of a Trio call their master.
@@ -26,6 +28,7 @@ type Trio struct {
 // of each server. It ends with the test.
 func SentinelTrio(t testing.TB, args ...string) *Trio {
 	t.Helper()
+	short.Skip(t, "starts Sentinels")
 	s := &Trio{t: t}
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
 	master := Server(t, args...)

@@ -25,7 +25,7 @@ end
 -- of joins that a full window had no place for gets the order of a later one: old orders are not to be saved up.
 local function judge(s, w, ord)
   if w.n >= w.most then
-    if s.now < w.till then return nil, w.till - s.now end
+    if s.time < w.till then return nil, w.till - s.time end
     w.from, w.till, w.n, w.was_full = w.till, w.till + w.per + TENTH, 0, 1
   end
   if w.was_full == 1 then return math.max(ord, w.from) end
@@ -33,7 +33,7 @@ local function judge(s, w, ord)
 end
 
 -- places gives a function that counts one place of an address hash, and its order; or nil, the time until there is one, and
--- which of the two is full.
+-- which of the two is full; where both are, the one that is full for longer, as gateways keep its joins off until then.
 local function places(s, p, hash, ord)
   if p.joins <= 0 or #hash ~= 18 then return function() end, ord end
   local address = read_window(string.sub(hash, 1, 9), p.joins, p.joins_per, ord)
@@ -41,7 +41,8 @@ local function places(s, p, hash, ord)
   local one, wait = judge(s, address, ord)
   local other, longer = judge(s, network, ord)
   if not one or not other then
-    return nil, math.max(wait or 0, longer or 0), other and 'address' or 'network'
+    wait, longer = wait or 0, longer or 0
+    return nil, math.max(wait, longer), wait > longer and 'address' or 'network'
   end
   return function()
     for _, w in ipairs({ address, network }) do
@@ -53,7 +54,7 @@ end
 
 -- forget_joins drops windows that no token can still fall into, a bounded number.
 local function forget_joins(s, p)
-  local before = math.floor((s.now - math.max(p.joins_per, p.wide_per) - p.absence) / TENTH) - 1
+  local before = math.floor((s.time - math.max(p.joins_per, p.wide_per) - p.absence) / TENTH) - 1
   local old = redis.call('ZRANGEBYSCORE', JOINS, '-inf', str(before * PARTS), 'LIMIT', 0, 2000)
   if #old > 0 then redis.call('ZREM', JOINS, unpack(old)) end
 end

@@ -7,7 +7,7 @@ local function spread(s, p)
 end
 
 -- Of those who gather nothing is kept but how many were heard, in slots of an eighth of absence: {till, n}, ascending, each
--- with those who were heard last before till (room time) and not before the till of the slot ahead. Whoever is heard again
+-- with those who were heard last before till (order time) and not before the till of the slot ahead. Whoever is heard again
 -- moves to the newest, by the time in the token. So who leaves counts no more, and who is silent for absence an eighth of it
 -- later at most. Their number is never too small: a token that is shown again after it was renewed elsewhere moves another's
 -- place, and that one's owner is counted anew.
@@ -24,7 +24,7 @@ local function load_slots(s)
   end
   -- A store that was restored knows their number alone.
   if s.prequeued > sum then
-    if #slots == 0 then slots[1] = { till = s.now, n = 0 } end
+    if #slots == 0 then slots[1] = { till = s.time, n = 0 } end
     slots[1].n = slots[1].n + s.prequeued - sum
   end
 end
@@ -38,8 +38,8 @@ end
 -- lot_heard counts somebody who gathers; seen is when that ticket was heard before, nil for the first time.
 local function lot_heard(s, p, seen)
   load_slots(s)
-  if #slots == 0 or slots[#slots].till <= s.now then
-    slots[#slots + 1] = { till = s.now + math.floor(p.absence / 8), n = 0 }
+  if #slots == 0 or slots[#slots].till <= s.time then
+    slots[#slots + 1] = { till = s.time + math.floor(p.absence / 8), n = 0 }
   end
   local from = seen and slot_of(seen)
   if from and from.n > 0 then from.n = from.n - 1 end
@@ -48,7 +48,7 @@ end
 
 -- lot_left takes one off who was heard then; nil: that is not known.
 local function lot_left(s, p, seen)
-  if seen and s.now - seen > p.absence then return end
+  if seen and age(s, seen) > p.absence then return end
   load_slots(s)
   local from = seen and slot_of(seen)
   if from and from.n > 0 then
@@ -66,7 +66,7 @@ end
 -- count_lots forgets who was silent for too long, and says how many gather.
 local function count_lots(s, p)
   load_slots(s)
-  while slots[1] and slots[1].till < s.now - p.absence do table.remove(slots, 1) end
+  while slots[1] and age(s, slots[1].till) > p.absence do table.remove(slots, 1) end
   while #slots > SLOTS do
     slots[2].n = slots[2].n + slots[1].n
     table.remove(slots, 1)
@@ -132,7 +132,7 @@ local function one_lot(s, said)
 end
 
 -- draw keeps the lottery of a policy: it sets p.gathering before the opening, which it
--- notes, once, as the room time of the first call after it; true for that call. Those
+-- notes, once, as the order time of the first call after it; true for that call. Those
 -- who were confirmed before have seconds to say so, in which nobody is admitted: a low
 -- number is not beaten by an early poll.
 local function draw(s, p)
@@ -145,7 +145,7 @@ local function draw(s, p)
   if s.drawn == 0 then
     announce(s, p)
     if s.wall >= s.opens then
-      s.drawn = s.now
+      s.drawn = s.time
       if s.prequeued > 0 then s.hold = math.max(s.hold, s.now + spread(s, p) + LATE) end
     end
   end

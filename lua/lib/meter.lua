@@ -1,9 +1,9 @@
 -- meter: a room's limiter, and the lease of its origin's budget.
 
 -- leased is a meter that gives no more than is left of the lease of the origin's budget.
--- A lease ends by this store's clock: where that was set, nobody knows how old it is.
+-- A lease ends by this store's clock; keep_time ends it where that was set.
 local function leased(s, m)
-  if s.wall >= s.lease_till or s.moved then s.lease = 0 end
+  if s.wall >= s.lease_till then s.lease = 0 end
   local available, take = m.available, m.take
   m.available = function() return math.min(available(), s.lease) end
   m.take = function(n)
@@ -21,7 +21,7 @@ local function take_lease(s, text)
   if not number or tonumber(number) <= s.lease_number then return end
   s.lease_number = tonumber(number)
   if share ~= '' then redis.call('HSET', MINUTES, str(math.floor(s.wall / 60000000)) .. 's', share) end
-  if s.wall >= s.lease_till or s.moved then s.lease = 0 end
+  if s.wall >= s.lease_till then s.lease = 0 end
   if s.wall >= tonumber(till) then return end
   s.lease = s.lease + tonumber(units)
   s.lease_till = math.min(math.max(s.lease_till, tonumber(till)), s.wall + MOST)
@@ -68,13 +68,23 @@ local function meter(s, p)
     strategy.refill(b, s.now)
     b.rate = p.rate
   end
+  -- What gateways let in while the store was away is paid first.
+  local owed = s.owed
+  if owed > 0 then
+    local paid = math.min(owed, strategy.available(b))
+    if paid > 0 then strategy.take(b, paid) end
+    owed = owed - paid
+  end
   local m = {
     available = function() return strategy.available(b) end,
     take = function(n) if n > 0 then strategy.take(b, n) end end,
     empty = function() b.level = spent(p) end,
     -- Of what nobody took a leaky bucket keeps one: whoever comes to a quiet room is let in at once.
     rest = function() if leaky then b.level = math.min(b.level, TOKEN) end end,
-    save = function() s.level, s.at, s.strategy, s.was = b.level, s.now, p.strategy, p.rate end,
+    save = function() s.level, s.at, s.strategy, s.was, s.owed = b.level, s.now, p.strategy, p.rate, owed end,
+    -- owe charges what a gateway let in while the store was away. Of a long outage no more than comes due in GAP: for as
+    -- long nobody is admitted after it.
+    owe = function(n) owed = math.min(owed + n, math.max(owed, math.floor(p.rate * GAP / TOKEN))) end,
     -- ahead is how many will be available in so many µs, if none is taken.
     ahead = function(us)
       local c = {}

@@ -3,9 +3,9 @@
 -- Presence is kept beside the line in bags, one for each of 2^17 beginnings of an
 -- id (ids are 16 bytes): a record of 21 bytes in place of a member of a second
 -- sorted set, which would take 118. A record is the rest of the id, and 7 bytes
--- with the millisecond in which the ticket was heard, times 256, plus the seconds
--- for which it then counts as present.
-local RECORD, REST = 21, 14
+-- with the tenth of a second in which the store last checked the ticket, times
+-- 2^15, plus the hold: the seconds for which the ticket then counts as present.
+local RECORD, REST, MOST_HOLD = 21, 14, 32767
 
 local function bag_of(id)
   return string.sub(id, 1, 2) .. (string.byte(id, 3) < 128 and '0' or '1'), string.sub(id, 3)
@@ -33,13 +33,13 @@ local function unrecord(id)
   end
 end
 
--- read_record gives the millisecond in which a ticket was heard, and the seconds
--- for which that counts; 0, 0 where nothing is known.
+-- read_record returns when a ticket was last checked (µs, whole tenths of a
+-- second) and its hold in seconds; 0, 0 without a record.
 local function read_record(bag, rest)
   local at = bag and record(bag, rest)
   if not at then return 0, 0 end
   local score = struct.unpack('>I7', bag, at + REST)
-  return math.floor(score / 256), score % 256
+  return math.floor(score / 32768) * 100000, score % 32768
 end
 
 local function last_heard(id)
@@ -47,12 +47,12 @@ local function last_heard(id)
   return read_record(redis.call('HGET', SEEN, field), rest)
 end
 
--- absent tells whether a ticket that was heard of in that millisecond is given up.
-local function absent(s, p, ms) return ms < math.floor((s.now - p.absence) / 1000) - 1000 end
+-- absent reports whether a ticket that was last checked then is given up.
+local function absent(s, p, checked) return checked < s.now - p.absence - 1000000 end
 
--- keep writes that a waiting ticket was heard of now. bag is what its field holds.
-local function keep(s, field, rest, bag, grace)
-  local new = rest .. struct.pack('>I7', math.floor(s.now / 1000) * 256 + math.min(255, grace))
+-- keep writes that a waiting ticket was checked now. bag is what its field holds.
+local function keep(s, field, rest, bag, hold)
+  local new = rest .. struct.pack('>I7', math.floor(s.now / 100000) * 32768 + math.min(MOST_HOLD, hold))
   local at = bag and record(bag, rest)
   if at then
     new = string.sub(bag, 1, at - 1) .. new .. string.sub(bag, at + RECORD)
@@ -98,33 +98,35 @@ local function join(s, id, ord)
 end
 
 -- enrolled is join for one that is heard of for the first time.
-local function enrolled(s, id, ord, grace)
+local function enrolled(s, id, ord, hold)
   join(s, id, str(ord))
   local field, rest = bag_of(id)
-  keep(s, field, rest, redis.call('HGET', SEEN, field), grace)
+  keep(s, field, rest, redis.call('HGET', SEEN, field), hold)
 end
 
 -- waiting finds a ticket in line and renews its presence; un-parks it. Its order,
 -- or nil: one that was absent is given up here, should no tick have come to it yet.
-local function waiting(s, p, id, grace)
+local function waiting(s, p, id, hold)
   local ord = redis.call('ZSCORE', LINE, id)
   local parked = not ord and redis.call('ZSCORE', PARKED, id)
   if not ord and not parked then return nil end
   local field, rest = bag_of(id)
   local bag = redis.call('HGET', SEEN, field)
-  local ms = read_record(bag, rest)
-  if absent(s, p, ms) then
+  local checked, held = read_record(bag, rest)
+  if absent(s, p, checked) then
     reap(s, id)
     return nil
   end
-  -- Browsers let a hidden page wake once a minute, whatever it is advised: for somebody who was silent for so
-  -- long and came back, the next poll is waited for likewise.
-  grace = math.max(grace, 15 + math.min(75, math.floor((s.now / 1000 - ms) / 1000)))
+  -- Browsers let a hidden page wake once a minute, whatever it is advised: a visitor who was silent for so long and
+  -- came back is held as long again. A check never shortens the hold: an earlier answer may have advised a later poll.
+  hold = math.max(hold, 15 + math.min(75, math.floor((s.now - checked) / 1000000)),
+    math.ceil((checked - s.now) / 1000000) + held)
   if parked then
     join(s, id, parked)
     redis.call('ZREM', PARKED, id)
+    s.returned = s.returned + 1
   end
-  keep(s, field, rest, bag, grace)
+  keep(s, field, rest, bag, hold)
   if bag then neighbours(s, p, field, rest, bag) end
   return tonumber(ord or parked)
 end

@@ -1,5 +1,10 @@
 -- room: what every room script begins with. It opens the room's state, keeps
--- room time, and knows where a ticket stands.
+-- its two clocks, and knows where a ticket stands.
+--
+-- Order time, s.time, is Redis's clock plus lead. It never goes back, and no silence is taken out of it: orders, tokens and
+-- everything that a gateway is answered are in it. Room time, s.now, is Redis's clock plus adj: it stands still while the store
+-- is away, it judges for how long something has lasted, and it never leaves Redis but as the axis of a snapshot's flow.
+-- age() connects the two.
 --
 -- ARGV[1] now (µs; 0: Redis's clock), ARGV[2] epoch and ARGV[3] seq that the
 -- caller knows, ARGV[4] the configured policy, integers joined by blanks, in the
@@ -11,6 +16,9 @@ local ENDED, GRANTS, REVOKED, FLOW, PENDING, MINUTES, GATEWAYS, SNAPSHOT, AUDIT 
 local JOINS = KEYS[17]
 
 local GAP = 5000000      -- a longer silence is taken out of room time
+local GAPS = 32          -- so many silences are remembered; the two oldest become one then
+local JITTER = 1000000   -- by as much two estimates of order time may differ
+local AHEAD = 3600000000 -- an order that is farther ahead is no order
 local HOLD = 5000000     -- after such a gap nobody is admitted for as long
 local MEMORY = 900000000 -- ended ids are remembered for absence + this
 
@@ -18,16 +26,24 @@ local function num(s) return s and tonumber(s) or 0 end
 
 local str = int
 
-local FIELDS = { 'epoch', 'seq', 'adj', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
+-- virgin: 1 while nobody has told a new store of an older room, 2 when a token has proved that there was one.
+local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed', 'quiet', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
   'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle', 'gapped',
   'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked',
+  'returned', -- tickets that were parked and came back since the last tick
   -- the limiter's strategy and rate when it was last used; the rate of an adaptive one and the fence of who set it
   'strategy', 'was', 'target', 'target_fence',
-  -- a lottery's opening (wall), till when it stands against an earlier one (wall), the room time at it (0: not yet), and how
+  -- a lottery's opening (wall), till when it stands against an earlier one (wall), the order time at it (0: not yet), and how
   -- many were confirmed before it
   'opens', 'opens_till', 'drawn', 'prequeued',
   -- what is left of the lease of the origin's budget, till when (wall), and its number
-  'lease', 'lease_till', 'lease_number' }
+  'lease', 'lease_till', 'lease_number',
+  -- the room time at which the last of the passes that gateways can have made until now ends, whatever the ttl was
+  'passes',
+  -- how many that left without ever polling were remembered, and till when they count (room time)
+  'left', 'left_till' }
+
+local TEXTS = { epoch = true, gaps = true }
 
 local target -- the state's, for policy()
 
@@ -35,7 +51,7 @@ local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
   local s = {}
   for i, f in ipairs(FIELDS) do
-    if f == 'epoch' then s[f] = h[i] or '' else s[f] = num(h[i]) end
+    if TEXTS[f] then s[f] = h[i] or '' else s[f] = num(h[i]) end
   end
   target = s.target
   return s
@@ -43,23 +59,63 @@ end
 
 local function save_state(s)
   s.seq = s.seq + 1
+  s.last = s.time
   local a = {}
   for _, f in ipairs(FIELDS) do
     a[#a + 1] = f
-    if f == 'epoch' then a[#a + 1] = s[f] else a[#a + 1] = str(s[f]) end
+    if TEXTS[f] then a[#a + 1] = s[f] else a[#a + 1] = str(s[f]) end
   end
   redis.call('HSET', STATE, unpack(a))
 end
 
--- keep_time sets s.now, room time. A silence of over GAP and a clock that went
--- back are taken out; of an empty room too, for gateways give places while the
--- store is away.
+-- Silences are times in which order time ran and room time did not, in s.gaps as 'end:length end:length', in µs, ascending.
+local function each_gap(s) return string.gmatch(s.gaps, '(%d+):(%d+)') end
+
+-- add_gap notes a silence of that length that ended then.
+local function add_gap(s, till, us)
+  local list = {}
+  for t, n in each_gap(s) do list[#list + 1] = { tonumber(t), tonumber(n) } end
+  list[#list + 1] = { till, us }
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  if #list > GAPS then
+    list[2][2] = list[2][2] + list[1][2]
+    table.remove(list, 1)
+  end
+  for i, g in ipairs(list) do list[i] = str(g[1]) .. ':' .. str(g[2]) end
+  s.gaps = table.concat(list, ' ')
+end
+
+-- age returns for how long, in room time, a moment of order time has been over.
+local function age(s, time)
+  local us = s.time - time
+  for t, n in each_gap(s) do
+    local till = tonumber(t)
+    if till > time then us = us - math.min(tonumber(n), till - time) end
+  end
+  return us
+end
+
+-- room_time returns the room time of a moment of order time.
+local function room_time(s, time) return s.now - age(s, time) end
+
+-- forget_gaps drops the silences that ended more than absence ago: whatever is older than they are is late anyhow.
+local function forget_gaps(s, p)
+  if s.gaps == '' then return end
+  local kept = {}
+  for t, n in each_gap(s) do
+    if age(s, tonumber(t)) <= p.absence then kept[#kept + 1] = t .. ':' .. n end
+  end
+  s.gaps = table.concat(kept, ' ')
+end
+
+-- keep_time sets s.now, room time, and s.time, order time. A silence of over GAP is taken out of room time; of an empty room
+-- too, for gateways give places while the store is away. A clock that went back moves neither.
 local function keep_time(s)
   local gap = s.wall - s.tick
+  local silence = 0
   if gap > GAP then
-    -- Up to a second passes before gateways notice, and from then on they pack a
-    -- millisecond into a microsecond: what they signed sorts before what comes now.
-    s.adj = s.adj - gap + 1000000 + math.floor(gap / 1000)
+    silence = gap - 1000000 -- gateways notice it within a second
+    s.adj = s.adj - silence
     s.tick = s.wall
     s.gapped = s.wall + s.adj
     -- Those who waited are to be heard first.
@@ -78,6 +134,20 @@ local function keep_time(s)
     s.moved = true
   end
   s.now = s.wall + s.adj
+  if s.wall + s.lead < s.last then s.lead = s.last - s.wall end
+  s.time = s.wall + s.lead
+  if silence > 0 then add_gap(s, s.time, silence) end
+  if s.moved then s.lease = 0 end -- nobody knows how old it is
+end
+
+-- reach raises order time to one that a gateway has given orders up to, as where the store's clock is behind that of the store
+-- before it; true where it did. What the estimates of one clock differ by does not count, or it would add up.
+local function reach(s, time)
+  local us = time - s.time
+  if us <= JITTER then return false end
+  s.lead, s.time = s.lead + us, time
+  add_gap(s, time, us)
+  return true
 end
 
 -- open returns the state, or nil and the answer when the store is not the one
@@ -94,7 +164,7 @@ end
 
 -- head is the beginning of every answer.
 local function head(s)
-  return { 'OK', s.epoch, str(s.seq), str(s.fence), str(s.now), str(s.wall) }
+  return { 'OK', s.epoch, str(s.seq), str(s.fence), str(s.time), str(s.wall) }
 end
 
 -- NAMES are the fields of a policy: rates and burst in thousandths, durations in
@@ -147,7 +217,7 @@ local function remember(s, p, id)
 end
 
 -- A grant is what is known of an admitted or ended ticket:
--- what|admitted (wall)|claimed (room time)|client.
+-- what|admitted (wall)|claimed (room time; of a revoked session the end of its passes)|client.
 local function put_grant(id, what, wall, claimed, client)
   redis.call('HSET', GRANTS, id, what .. '|' .. str(wall) .. '|' .. str(claimed) .. '|' .. client)
 end
@@ -157,6 +227,20 @@ local function grant(id)
   if not v then return nil end
   local what, wall, claimed, client = string.match(v, '^(%a+)|(%d+)|(%d+)|(.*)$')
   return { what = what, wall = tonumber(wall), claimed = tonumber(claimed), client = client }
+end
+
+-- revoke ends a session. It is remembered at least until the last pass that it can have has ended, in room time: a ttl that is
+-- changed afterwards does not shorten it. till: that time where it is known, else 0.
+local function revoke(s, p, id, till)
+  local g = grant(id)
+  if till == 0 then till = math.max(s.passes, s.now + p.ttl) end
+  if g and g.what == 'revoked' then till = math.max(till, g.claimed) end
+  redis.call('ZADD', REVOKED, str(s.now), id)
+  redis.call('ZREM', SESSIONS, id)
+  redis.call('ZREM', ADMITTED, id)
+  put_grant(id, 'revoked', g and g.wall or 0, till, '')
+  remember(s, p, id)
+  redis.call('ZADD', ENDED, 'GT', str(till), id)
 end
 
 local function count_minute(s, what, n)
@@ -207,11 +291,15 @@ local function count_admissions(s, n)
   count_minute(s, 'a', n)
 end
 
--- count_wait files one wait in the history: 4 buckets an octave of seconds.
-local function count_wait(s, us)
-  if us < 0 then us = 0 end
-  count_minute(s, 'w' .. str(math.min(80, math.floor(4 * math.log(1 + us / 1000000) / math.log(2)))), 1)
+local WAIT_BUCKETS = 80
+
+-- wait_bucket returns the bucket of a time in the queue: 4 an octave of a second more.
+local function wait_bucket(us)
+  return math.min(WAIT_BUCKETS, math.floor(4 * math.log(1 + math.max(0, us) / 1000000) / math.log(2)))
 end
+
+-- count_wait files one wait in the history.
+local function count_wait(s, us) count_minute(s, 'w' .. str(wait_bucket(us)), 1) end
 
 -- audit writes one entry of netstrings (length:bytes): second, who, room,
 -- action, then field, before, after for each change; '-' stands for nil.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -230,6 +231,27 @@ func TestReloadSaysWhatTakesARestart(t *testing.T) {
 	}
 }
 
+// Whether there is TLS takes a restart; the rest of a file that turns it on is taken.
+func TestTLSWaitsForARestartAndTheRestDoesNot(t *testing.T) {
+	t.Parallel()
+	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
+	g := start(t, s)
+	s.store = ownStore(g.dir)
+	dir := tempDir(t)
+	cert, key := newAuthority(t, "site authority").issue("first.test")
+	write(t, dir+"/cert.pem", cert)
+	write(t, dir+"/key.pem", key)
+	s.more = fmt.Sprintf("tls: {cert_file: %s/cert.pem, key_file: %s/key.pem}\n", dir, dir)
+	s.rooms = append(s.rooms, "{id: new, paths: [/new], admission: {rate: 0}}")
+	g.rewrite(s.yaml())
+	g.signal(syscall.SIGHUP)
+	until(t, "it reloads", func() bool { return strings.Contains(g.text(), `"msg":"configuration reloaded"`) })
+	if text := g.text(); !strings.Contains(text, `"settings":["tls"]`) || strings.Contains(text, "was not reloaded") {
+		t.Errorf("tls is not named:\n%s", text)
+	}
+	newClient(t, g).ask(g, http.MethodPost, "/.waiting-room/new/tickets", "").want(http.StatusCreated)
+}
+
 // Operators' tokens are read again when their file changes.
 func TestOperatorsTokensAreReloaded(t *testing.T) {
 	t.Parallel()
@@ -240,8 +262,8 @@ func TestOperatorsTokensAreReloaded(t *testing.T) {
 	first, second := &operator{t: t, g: g, token: "the-first-token-0123456789"}, &operator{t: t, g: g, token: "the-second-token-0123456789"}
 	first.get("rooms").want(http.StatusOK)
 	write(t, file, "the-second-token-0123456789")
-	until(t, "the new token is taken", func() bool { return second.get("rooms").code == http.StatusOK })
-	first.get("rooms").want(http.StatusUnauthorized)
+	until(t, "the old token is refused", func() bool { return first.get("rooms").code == http.StatusUnauthorized })
+	second.get("rooms").want(http.StatusOK)
 }
 
 // SIGTERM: not ready, the running request ends well, then out with 0, its store too.

@@ -143,6 +143,39 @@ func TestProxyProtocol(t *testing.T) {
 	}
 }
 
+// The header that trusted_header names decides who a visitor is, for the rules, the origin and the log; a SIGHUP takes another.
+func TestTrustedHeader(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	s := setup{origin: site.URL, rooms: []string{"{id: sale, admission: {rate: 0}, bypass: [{ips: [198.51.100.0/24]}]}"}, more: "trusted_header: Forwarded\n"}
+	g := start(t, s)
+	w := dialWire(t, g)
+	if code, _ := w.get("/", "X-Forwarded-For: 198.51.100.7", "X-Real-IP: 198.51.100.7", "Forwarded: for=198.51.100.7, for=203.0.113.9"); code != http.StatusAccepted {
+		t.Errorf("a visitor who forges the other headers: %d, want 202", code)
+	}
+	if code, _ := w.get("/", "X-Forwarded-Host: evil.test", "Forwarded: for=198.51.100.8;proto=https;host=www.shop.test"); code != http.StatusOK {
+		t.Errorf("a visitor whom a rule lets past the room: %d, want 200", code)
+	}
+	if got, want := forwardedTo(site.last()), "for=[198.51.100.8, 127.0.0.1] real=[198.51.100.8] proto=[https] host=[www.shop.test] port=[] forwarded=[]"; got != want {
+		t.Errorf("the origin was told\n%s, want\n%s", got, want)
+	}
+	until(t, "the log has the visitor's address", func() bool { return strings.Contains(g.text(), `"ip":"203.0.113.9"`) })
+	w.get("/", "X-Forwarded-For: 198.51.100.7")
+	until(t, "the log names the header that is not believed", func() bool {
+		return strings.Contains(g.text(), `"header":"x-forwarded-for","trusted_header":"forwarded"`)
+	})
+	s.more, s.store = "trusted_header: CF-Connecting-IP\n", ownStore(g.dir)
+	g.rewrite(s.yaml())
+	g.signal(sighup)
+	until(t, "the other header counts", func() bool {
+		code, _ := w.get("/", "CF-Connecting-IP: 198.51.100.9", "Forwarded: for=203.0.113.9")
+		return code == http.StatusOK
+	})
+	if got := site.last().header["Cf-Connecting-Ip"]; len(got) != 1 || got[0] != "198.51.100.9" {
+		t.Errorf("the origin was told CF-Connecting-IP %q", got)
+	}
+}
+
 // Headers at their limits pass; one more is refused with the status that the settings name.
 func TestLimits(t *testing.T) {
 	t.Parallel()
@@ -196,8 +229,8 @@ func TestForwardedHeaders(t *testing.T) {
 			"for=[198.51.100.7, 127.0.0.1] real=[198.51.100.7] proto=[https] host=[www.shop.test:8443] port=[8443] forwarded=[]"},
 		{"trusted, in several lines", "127.0.0.1", []string{"X-Forwarded-For: 6.6.6.6", "x-forwarded-for: 198.51.100.7,10.1.1.1"},
 			"for=[6.6.6.6, 198.51.100.7,10.1.1.1, 127.0.0.1] real=[198.51.100.7] proto=[http] host=[shop.test] port=[] forwarded=[]"},
-		{"trusted, by Forwarded", "127.0.0.1", []string{`Forwarded: for="[2001:470::7]:4711";proto=https;host=www.shop.test`},
-			"for=[2001:470::7, 127.0.0.1] real=[2001:470::7] proto=[https] host=[www.shop.test] port=[] forwarded=[]"},
+		{"trusted, by a header that is not the setting's", "127.0.0.1", []string{`Forwarded: for="[2001:470::7]:4711";proto=https;host=www.shop.test`},
+			"for=[127.0.0.1] real=[127.0.0.1] proto=[http] host=[shop.test] port=[] forwarded=[]"},
 		{"trusted, nonsense", "127.0.0.1", []string{"X-Forwarded-Proto: gopher", "X-Forwarded-Host: a b", "X-Forwarded-Port: 65536"},
 			"for=[127.0.0.1] real=[127.0.0.1] proto=[http] host=[shop.test] port=[] forwarded=[]"},
 		{"a stranger, all said", "127.0.0.7", []string{"X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.test", "X-Forwarded-Port: 1", "X-Real-IP: 6.6.6.6", "Forwarded: for=6.6.6.6", "X-Forwarded-Server: evil", "X-Forwarded-Prefix: /evil"},

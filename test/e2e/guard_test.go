@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,6 +51,40 @@ func bots(t *testing.T, gateways []*gateway, args ...string) map[string]botRepor
 		reports[r.Strategy] = r
 	}
 	return reports
+}
+
+// An answer to a CAPTCHA counts on the hosts that the configuration names, whatever host the visitor asks for.
+func TestCaptcha_Hosts(t *testing.T) {
+	t.Parallel()
+	judge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"success":true,"hostname":%q}`, r.PostFormValue("response"))
+	}))
+	t.Cleanup(judge.Close)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	site := newOrigin(t, nil)
+	captcha := fmt.Sprintf("provider: turnstile, site_key: key, secret_file: %q, verify_url: %q", secret, judge.URL)
+	g := start(t, setup{origin: site.URL, rooms: []string{
+		"{id: sale, paths: [/sale], admission: {rate: 0}, guard: {captcha: {" + captcha + ", hosts: [shop.example]}}}",
+		"{id: www, hosts: ['*.www.example'], admission: {rate: 0}, guard: {captcha: {" + captcha + "}}}",
+	}})
+	c := newClient(t, g)
+	for _, row := range []struct {
+		room, host, given string
+		want              int
+	}{
+		{"sale", "shop.example", "shop.example", http.StatusCreated},
+		{"sale", "phish.example", "phish.example", http.StatusUnprocessableEntity},
+		{"sale", "127.0.0.1", "Shop.Example", http.StatusCreated},
+		{"www", "a.www.example", "b.www.example", http.StatusCreated},
+		{"www", "a.www.example", "shop.example", http.StatusUnprocessableEntity},
+	} {
+		if a := c.ask(g, http.MethodPost, "/.waiting-room/"+row.room+"/tickets", fmt.Sprintf(`{"captcha":%q}`, row.given), headers{"Host": row.host}); a.code != row.want {
+			t.Errorf("%v: %d %s", row, a.code, a.body)
+		}
+	}
 }
 
 // An address gets its share, whatever it tries and however many gateways there are; a network its own.

@@ -14,6 +14,12 @@ var gatewayBinary, shopBinary, bulkworkerBinary, botsBinary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() { // every test here starts programs and waits for them
+		if err := flag.Set("test.skip", "."); err != nil {
+			panic(err)
+		}
+		os.Exit(m.Run())
+	}
 	os.Exit(run(m))
 }
 

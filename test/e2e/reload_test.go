@@ -143,7 +143,7 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		}},
 		{"paths", with("paths: [/sale, /more]"), func() bool { return c.get(g, "/more").code == http.StatusAccepted }},
 		{"hosts", with("hosts: [127.0.0.1]"), func() bool { return c.get(g, "/sale", headers{"Host": "else.example"}).header.Get("X-Origin") != "" }},
-		{"guard.captcha", with(fmt.Sprintf("guard: {captcha: {provider: turnstile, site_key: key, secret_file: %q}}", secret)), func() bool {
+		{"guard.captcha", with(fmt.Sprintf("guard: {captcha: {provider: turnstile, site_key: key, secret_file: %q, hosts: [shop.example]}}", secret)), func() bool {
 			return strings.Contains(join("sale", "203.0.113.6").body, "captcha_required")
 		}},
 		{"weight", but("weight: 1", "weight: 2"), func() bool { return strings.Contains(o.get("rooms/shared").body, `"expected":0.002`) }},

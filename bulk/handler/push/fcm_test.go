@@ -302,7 +302,7 @@ func TestFCMReallyCancelled(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	h = handler(t, Options{CredentialsFile: credentials(t, s.URL+"/token"), Endpoint: s.URL, Timeout: 20 * time.Millisecond})
+	h = handler(t, Options{CredentialsFile: credentials(t, s.URL+"/token"), Endpoint: s.URL, Timeout: 2 * time.Second})
 	done := make(chan error, 1)
 	go func() { _, err := h.Handle(t.Context(), job(toAnn)); done <- err }()
 	<-started

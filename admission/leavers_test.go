@@ -1,0 +1,134 @@
+package admission
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// headsOf adds up Heads: tickets admitted and absent, and whether the admitted waited for those seconds at least, and the absent
+// for fewer.
+func headsOf(s *Snapshot, seconds float64) (admitted, absent float64, apart bool) {
+	apart = true
+	for _, h := range s.Heads {
+		begin := math.Exp2(float64(h.Bucket)/4) - 1
+		admitted += float64(h.Admitted) / 1000
+		absent += float64(h.Absent) / 1000
+		if end := math.Exp2(float64(h.Bucket+1)/4) - 1; h.Admitted > 0 && end < seconds || h.Absent > 0 && begin > seconds {
+			apart = false
+		}
+		if mean := float64(h.Exposure) / float64(h.Admitted+h.Absent); mean < 0 || mean > math.Exp2(float64(h.Bucket+1)/4)-1-begin+0.001 {
+			apart = false
+		}
+	}
+	return admitted, absent, apart
+}
+
+// The snapshot counts the heads that were admitted and those that were absent, by their time in the queue. Whoever comes back
+// was present after all, another gateway reads the same counts, and a store that lost its data begins anew.
+func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
+	t.Parallel()
+	clock, client, prefix := newTestClock(), redistest.Client(t), redistest.Prefix(t)
+	p := presencePolicy(1000)
+	r := testRoom(t, client, prefix, clock, p)
+	mustJoin(t, r, testID(), testClient(9)) // takes the burst
+	var present, silent []Ticket
+	for i := range 45 {
+		clock.pass(time.Millisecond)
+		id, client := testID(), testClient(1)
+		s, refusal, err := r.Join(ctx5(t), Arrival{ID: id, Client: client, Interval: time.Second})
+		if err != nil || refusal != Granted || s.State != Waiting {
+			t.Fatalf("%+v %q %v", s, refusal, err)
+		}
+		k := s.Ticket
+		k.ID, k.Client, k.Interval = id, client, time.Second
+		if i%3 == 2 {
+			silent = append(silent, k)
+		} else {
+			present = append(present, k)
+		}
+	}
+	pass := func(seconds int) {
+		t.Helper()
+		for second := range seconds {
+			clock.pass(time.Second)
+			for _, k := range present {
+				if second%5 != 0 {
+					break
+				}
+				if _, err := r.Check(ctx5(t), k); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := r.Tick(ctx5(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := r.Pause(ctx5(t), "test"); err != nil {
+		t.Fatal(err)
+	}
+	pass(200)
+	if in, out, _ := headsOf(r.Snapshot(), 200); in+out != 0 {
+		t.Errorf("%v admitted and %v absent before anybody behind the first was reached", in, out)
+	}
+	if err := r.Resume(ctx5(t), "test"); err != nil {
+		t.Fatal(err)
+	}
+	pass(35)
+	in, out, apart := headsOf(r.Snapshot(), 190)
+	if in < 26 || in > 30 || out < 13 || out > 15 || !apart {
+		t.Errorf("%.1f admitted and %.1f absent, want 30 and 15, a little less for the time since: %+v", in, out, r.Snapshot().Heads)
+	}
+
+	for _, k := range silent[:5] {
+		if s, err := r.Check(ctx5(t), k); err != nil || s.State != Waiting {
+			t.Fatalf("a ticket that comes back: %+v %v", s, err)
+		}
+	}
+	clock.pass(time.Second)
+	if err := r.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, back, _ := headsOf(r.Snapshot(), 0); math.Abs(out-back-5) > 0.2 {
+		t.Errorf("%.1f were absent, and %.1f after five came back", out, back)
+	}
+
+	other := testRoom(t, client, prefix, clock, p)
+	if err := other.Tick(ctx5(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := other.Snapshot().Heads, r.Snapshot().Heads; len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("another gateway reads %+v, want %+v", got, want)
+	}
+	if err := client.Del(ctx5(t), r.keys[:]...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		clock.pass(time.Second)
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if heads := r.Snapshot().Heads; len(heads) != 0 {
+		t.Errorf("a store that lost its data has %+v", heads)
+	}
+}
+
+// OrderAt is the inverse of ahead, in the front and beyond it.
+func TestSnapshot_OrderAtInvertsAhead(t *testing.T) {
+	t.Parallel()
+	s := &Snapshot{Known: true, Waiting: 1000, Time: 9000, Oldest: 10, Front: []int64{10, 20, 30, 40},
+		Sketch: []Rank{{Rank: 100, Order: 1000}, {Rank: 100, Order: 1100}, {Rank: 999, Order: 8000}}}
+	for _, rank := range []int64{0, 1, 3, 4, 50, 100, 101, 500, 999} {
+		if got := s.ahead(s.OrderAt(rank)); got < rank-1 || got > rank+1 {
+			t.Errorf("%d ahead of the order at %d", got, rank)
+		}
+	}
+	if got := s.OrderAt(1000); got != s.Time {
+		t.Errorf("behind the last: %d", got)
+	}
+}

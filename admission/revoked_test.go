@@ -1,0 +1,114 @@
+package admission
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// A revoked session stays revoked on every gateway until the last of its passes has ended, whatever the ttl was changed to before
+// or after, and is forgotten then.
+func TestRevocation_HoldsUntilItsPassesHaveEnded(t *testing.T) {
+	t.Parallel()
+	long, short := 90*time.Minute, 5*time.Minute
+	for name, shortenFirst := range map[string]bool{"ttl shortened after": false, "ttl shortened before": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+			p := basePolicy
+			p.SessionTTL = long
+			a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
+			s := mustJoin(t, a, testID(), testClient(1))
+			if s.State != Active {
+				t.Fatalf("%+v", s)
+			}
+			id := s.Ticket.ID
+			shorten := func() {
+				if err := a.Patch(ctx5(t), "ann", Live{SessionTTL: &short}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			look := func(d time.Duration, rooms ...*Room) {
+				for range int(d / (4 * time.Second)) {
+					c.pass(4 * time.Second)
+					for _, r := range rooms {
+						mustTick(t, r)
+					}
+				}
+			}
+			if shortenFirst {
+				shorten()
+				look(8*time.Second, a, b)
+			}
+			if err := a.RevokeSession(ctx5(t), "ann", id); err != nil {
+				t.Fatal(err)
+			}
+			if !shortenFirst {
+				shorten()
+			}
+			look(8*time.Second, a, b)
+			look(66*time.Minute, a)
+			mustTick(t, b)
+			fresh := testRoom(t, client, prefix, c, p)
+			for i, r := range []*Room{a, b, fresh} {
+				if !r.Revoked(id) {
+					t.Errorf("gateway %d has forgotten a revocation though the pass has twenty minutes left", i)
+				}
+			}
+			// The store loses the room: what gateways give back holds for as long.
+			if err := client.Del(ctx5(t), a.keys...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			look(8*time.Second, a)
+			fresh = testRoom(t, client, prefix, c, p)
+			if !fresh.Revoked(id) {
+				t.Error("a store that lost the room was not given the revocation back")
+			}
+			look(20*time.Minute, a)
+			look(20*time.Minute, a, fresh) // a gateway comes to all that it remembers within five
+			for i, r := range []*Room{a, fresh} {
+				if r.Revoked(id) {
+					t.Errorf("gateway %d remembers a revocation whose passes have ended", i)
+				}
+			}
+			if n := client.ZCard(ctx5(t), a.keys[9]).Val(); n != 0 {
+				t.Errorf("the store remembers %d revocations whose passes have ended", n)
+			}
+		})
+	}
+}
+
+// TestMemory_IsSmall holds what a gateway keeps of each revoked session and each admitted ticket to what docs/scaling.md plans with.
+func TestMemory_IsSmall(t *testing.T) {
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	measure := func(what string, most uint64, add func(ID)) {
+		t.Helper()
+		before, all := heap(), uint64(0)
+		for range 4 {
+			for range 60_000 {
+				add(testID())
+			}
+			all += 60_000
+			if each := (heap() - before) / all; each > most {
+				t.Errorf("%s takes %d bytes at %d of them, want at most %d", what, each, all, most)
+			} else {
+				t.Logf("%s takes %d bytes at %d of them", what, each, all)
+			}
+		}
+	}
+	measure("a revoked session", 48, func(id ID) { r.markRevoked(id, r.Now()+1e9) })
+	measure("an admitted ticket", 144, func(id ID) {
+		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: c.us, Ticket: Ticket{ID: id}}, at: c.us * 1000, seenAt: r.Now()})
+	})
+	runtime.KeepAlive(r)
+}

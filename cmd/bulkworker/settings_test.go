@@ -1,0 +1,238 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/SherClockHolmes/webpush-go"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/api"
+	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/config/configtest"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// usual is what every row of settingRows begins with.
+const usual = `
+processors:
+  webhook: {url: "https://shop.example/jobs"}
+  email: {smtp: "smtp://mail.example", from: shop@shop.example}
+  push: {fcm: {credentials_file: $DIR/account.json}, webpush: {vapid_key_file: $DIR/vapid.json}}
+`
+
+// Parts of rows.
+const (
+	team    = `api_tokens: [{name: shop, tenants: [acme], token_file: $DIR/token}]`
+	replica = `store: {url: "redis://127.0.0.1:1"}`
+	extra   = `processors: {extra: {kind: webhook, url: "https://shop.example/extra"}}`
+	mailed  = `processors: {extra: {url: "", smtp: "smtp://mail.example", from: shop@shop.example}}`
+)
+
+var settingRows = []configtest.Row{
+	{Setting: "listen", Value: "127.0.0.1:9999", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "admin.token", Value: "Zk3vQ9xW2mLr8TbN5cYh7JdF", Shows: `API.Token = "Zk3vQ9xW2mLr8TbN5cYh7JdF"`},
+	{Setting: "api_tokens[0].name", Value: "other", Shows: `API.Tokens[0].Name = "other"`, With: team},
+	{Setting: "api_tokens[0].tenants", Value: "[acme, other]", Shows: `API.Tokens[0].Tenants = ["acme" "other"]`, With: team},
+	{Setting: "api_tokens[0].token_file", Value: "$DIR/token2", Shows: `API.Tokens[0].Token = "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7"`, With: team},
+	{Setting: "log.level", Value: "warn", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "log.format", Value: "text", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "store.url", Value: "redis://127.0.0.1:1", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "store.dir", Value: "./other", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "store.prefix", Value: "other", Shows: `Core.Prefix = "other"
+Store.Prefix = "other"`},
+	{Setting: "store.timeout", Value: "100ms", Shows: `Core.Timeout = 100ms
+Store.Timeout = 100ms`},
+	{Setting: "durability", Value: "disk", Shows: "Store.Settings.WaitLocal = 1"},
+	{Setting: "durability", Value: "replica", Shows: "Store.Settings.WaitReplicas = 1", With: replica},
+	{Setting: "rate.global", Value: "11", Shows: `Engine.Pace.Begin = 11000
+Store.Settings.Global = 11`},
+	{Setting: "rate.burst", Value: "12", Shows: "Store.Settings.Burst = 12"},
+	{Setting: "rate.per_tenant", Value: "13", Shows: "Store.Settings.PerTenant = 13"},
+	{Setting: "limiter", Value: "fixed_window", Shows: `Store.Settings.Limiter = "fixed_window"`},
+	{Setting: "fair_queue.policy", Value: "score", Shows: `Store.Settings.Policy = "score"`},
+	{Setting: "fair_queue.alpha", Value: "14", Shows: "Store.Settings.Alpha = 14"},
+	{Setting: "fair_queue.strict", Value: "true", Shows: "Store.Settings.Strict = true"},
+	{Setting: "fair_queue.gating", Value: "false", Shows: "Store.Settings.Gating = none"},
+	{Setting: "congestion.enabled", Value: "false", Shows: "Store.Settings.Congestion = none"},
+	{Setting: "congestion.base_backoff", Value: "15s", Shows: `Engine.RetryBase = 15s
+Store.Settings.BaseBackoff = 15s`},
+	{Setting: "congestion.max_backoff", Value: "16s", Shows: `Engine.RetryMost = 16s
+Store.Settings.MaxBackoff = 16s`},
+	{Setting: "congestion.max_age", Value: "17h", Shows: "Store.Settings.MaxAge = 17h0m0s"},
+	{Setting: "congestion.stats_retention", Value: "18h", Shows: "Store.Settings.StatsRetention = 18h0m0s"},
+	{Setting: "ready_queue.max_size", Value: "19", Shows: "Store.Settings.ReadyMax = 19"},
+	{Setting: "worker.count", Value: "20", Shows: `Engine.Worker.Count = 20
+Handlers[email].pool.slots = chan of 20
+Handlers[push].fcm.tokens.client...
+Handlers[push].webpush...
+Handlers[webhook].client...
+Handlers[webhook].o.MaxPerHost = 20`},
+	{Setting: "worker.min", Value: "2", Shows: "Engine.Worker.Min = 2", With: "worker: {max: 30}"},
+	{Setting: "worker.max", Value: "22", Shows: `Engine.Worker.Max = 22
+Engine.Worker.Min = 1
+Handlers[email].pool.slots = chan of 22
+Handlers[push].fcm.tokens.client...
+Handlers[push].webpush...
+Handlers[webhook].client...
+Handlers[webhook].o.MaxPerHost = 22`},
+	{Setting: "worker.batch", Value: "23", Shows: "Engine.Worker.Batch = 23"},
+	{Setting: "worker.lease", Value: "24s", Shows: `Engine.Worker.Lease = 24s
+Store.Settings.Lease = 24s`},
+	{Setting: "worker.job_timeout", Value: "25s", Shows: "Engine.Worker.JobTimeout = 25s"},
+	{Setting: "worker.max_retries", Value: "26", Shows: "Store.Settings.MaxRetries = 26"},
+	{Setting: "worker.max_crashes", Value: "27", Shows: "Store.Settings.MaxCrashes = 27"},
+	{Setting: "worker.shutdown_grace", Value: "28s", Shows: "Engine.Worker.ShutdownGrace = 28s"},
+	{Setting: "adaptive.enabled", Value: "true", Shows: `Engine.Pace.Jobs = true
+Store.Settings.Adaptive = true`},
+	{Setting: "adaptive.min_rate", Value: "29", Shows: "Engine.Pace.Policy.MinRate = 29000"},
+	{Setting: "adaptive.max_rate", Value: "20000", Shows: "Engine.Pace.Policy.MaxRate = 20000000"},
+	{Setting: "adaptive.target_p95", Value: "31ms", Shows: "Engine.Pace.Policy.TargetP95 = 31ms"},
+	{Setting: "people_first.origin", Value: "shop", Shows: `Engine.Pace.People = "shop"
+Store.Settings.Adaptive = true`},
+	{Setting: "limits.line", Value: "32KiB", Shows: "API.Limits.Line = 32768"},
+	{Setting: "limits.result", Value: "33KiB", Shows: `API.Limits.Result = 33792
+Engine.MaxResult = 33792
+Handlers[email].most = 33792
+Handlers[push].most = 33792
+Handlers[webhook].o.MaxResult = 33792`},
+	{Setting: "limits.pending_per_tenant", Value: "34", Shows: "Store.Settings.PendingPerTenant = 34"},
+	{Setting: "callbacks.allow", Value: "[hooks.example]", Shows: `Callbacks.guard.hosts[{hooks.example }] = true
+Handlers[push].webpush.guard.hosts[{hooks.example }] = true`},
+	{Setting: "callbacks.secret_file", Value: "$DIR/token", Shows: `Callbacks.secret = "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"`},
+	{Setting: "retention.jobs", Value: "35h", Shows: "Store.Settings.KeepJobs = 35h0m0s"},
+	{Setting: "retention.groups", Value: "336h", Shows: "Store.Settings.KeepGroups = 336h0m0s"},
+	{Setting: "retention.dead", Value: "370h", Shows: "Store.Settings.KeepDead = 370h0m0s"},
+	{Setting: "processors.extra.kind", Value: "email", Shows: `Handlers[extra] = *email.Handler
+Handlers[extra]...`, With: extra, Also: mailed},
+	{Setting: "processors.webhook.timeout", Value: "38s", Shows: "Handlers[webhook].o.Timeout = 38s"},
+	{Setting: "processors.email.timeout", Value: "39s", Shows: "Handlers[email].timeout = 39s"},
+	{Setting: "processors.push.timeout", Value: "40s", Shows: "Handlers[push].timeout = 40s"},
+	{Setting: "processors.webhook.url", Value: "https://other.example/jobs", Shows: `Handlers[webhook].host = "other.example"
+Handlers[webhook].o.URL = "https://other.example/jobs"`},
+	{Setting: "processors.webhook.secret_file", Value: "$DIR/token", Shows: `Handlers[webhook].o.Secret = "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"`},
+	{Setting: "processors.webhook.headers", Value: "{Authorization: secret}", Shows: `Handlers[webhook].header[Authorization] = ["secret"]
+Handlers[webhook].o.Headers[Authorization] = "secret"`},
+	{Setting: "processors.email.smtp", Value: "smtps://other.example", Shows: `Handlers[email].pool.server.host = "other.example"
+Handlers[email].pool.server.implicit = true
+Handlers[email].pool.server.port = 465`},
+	{Setting: "processors.email.from", Value: "other@shop.example", Shows: `Handlers[email].from.Address = "other@shop.example"`},
+	{Setting: "processors.push.fcm.credentials_file", Value: "$DIR/account2.json", Shows: `Handlers[push].fcm.tokens.config...
+Handlers[push].fcm.tokens.config.Email = "push@other.example"`},
+	{Setting: "processors.push.fcm.endpoint", Value: "https://fcm.example", Shows: `Handlers[push].fcm.host = "fcm.example"
+Handlers[push].fcm.url = "https://fcm.example/v1/projects/shop-1/messages:send"`},
+	{Setting: "processors.push.webpush.vapid_key_file", Value: "$DIR/vapid2.json", Shows: "Handlers[push].webpush..."},
+}
+
+// built is what serve makes of the configuration.
+type built struct {
+	Store     store.Options
+	Core      admission.Options
+	Engine    bulk.Options
+	API       api.Options
+	Callbacks *calling
+	Handlers  map[string]handler
+}
+
+func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
+	vapid := func() string {
+		private, public, err := webpush.GenerateVAPIDKeys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inJSON(t, map[string]string{"publicKey": public, "privateKey": private, "subject": "mailto:ops@shop.example"})
+	}
+	configtest.Program{
+		Settings: config.BulkSettings(),
+		Base:     usual,
+		Files: map[string]string{
+			"token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
+			"account.json": account(t, "push@shop.example"), "account2.json": account(t, "push@other.example"), "vapid.json": vapid(), "vapid2.json": vapid(),
+		},
+		Build: func(t testing.TB, file string) any {
+			cfg, err := config.LoadBulk(config.BulkOptions{File: file, Check: checkParts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := built{Store: storeOptions(cfg, nil, nil, nil), Core: coreOptions(cfg, nil, nil, nil), Engine: engineOptions(cfg)}
+			if b.API, err = apiOptions(cfg); err != nil {
+				t.Fatal(err)
+			}
+			if b.Callbacks, err = newCalling(cfg); err != nil {
+				t.Fatal(err)
+			}
+			if b.Handlers, err = newHandlers(cfg); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { closeAll(b.Handlers) })
+			return b
+		},
+	}.Check(t, settingRows)
+}
+
+// account makes the JSON key of a service account.
+func account(t *testing.T, email string) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inJSON(t, map[string]string{
+		"type": "service_account", "project_id": "shop-1", "private_key_id": "kid-1", "client_email": email,
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": "https://shop.example/token",
+	})
+}
+
+func inJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The settings that serve itself uses: socket, log and where the store is.
+func TestServeTakesTheSettingsOfItsProcess(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "own")
+	stderr, stop := configtest.Serve(t, newRoot(nil), `
+listen: "127.0.0.1:0"
+log: {format: text}
+store: {dir: "`+dir+`"}
+`)
+	listening := regexp.MustCompile(`msg=listening addr=127\.0\.0\.1:\d+`)
+	configtest.Eventually(t, "the program listens", func() bool { return listening.MatchString(stderr.String()) })
+	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+		t.Errorf("store.dir: %d files, %v", len(files), err)
+	}
+	if log := stop(); strings.Contains(log, ":8090") {
+		t.Errorf("listen is not in force:\n%s", log)
+	}
+
+	server := redistest.Server(t)
+	_, stop = configtest.Serve(t, newRoot(nil), `
+listen: "127.0.0.1:0"
+log: {level: error}
+store: {url: "`+server.URL()+`"}
+`)
+	configtest.Eventually(t, "the program uses store.url", func() bool {
+		return strings.Count(server.Client().ClientList(t.Context()).Val(), "\n") > 1
+	})
+	if log := stop(); strings.Contains(log, `"INFO"`) || strings.Contains(log, `"WARN"`) {
+		t.Errorf("with log.level error:\n%s", log)
+	}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/anteroom/anteroom/internal/config/configtest"
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// The settings that serve itself uses: sockets, log, shutdown and where the store is.
+func TestServeTakesTheSettingsOfItsProcess(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "own")
+	stderr, stop := configtest.Serve(t, newRoot(nil), `
+listen: "127.0.0.1:0"
+admin: {listen: "127.0.0.1:0"}
+log: {format: text}
+shutdown_timeout: 1500ms
+store: {dir: "`+dir+`"}
+`+usual)
+	configtest.Eventually(t, "the program listens", func() bool { return strings.Contains(stderr.String(), `msg="admin listening"`) })
+	configtest.Eventually(t, "the program listens", func() bool { return strings.Contains(stderr.String(), "msg=listening") })
+	for _, file := range []string{"keys.json", "appendonlydir"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Errorf("store.dir: %v", err)
+		}
+	}
+	log := stop()
+	for setting, want := range map[string]string{
+		"listen": `msg=listening addr=127\.0\.0\.1:\d+`, "admin.listen": `msg="admin listening" addr=127\.0\.0\.1:\d+`, "shutdown_timeout": `shutdown_timeout=1\.5s`,
+	} {
+		if !regexp.MustCompile(want).MatchString(log) || strings.Contains(log, ":8080") || strings.Contains(log, ":9090") {
+			t.Errorf("%s: no %s in\n%s", setting, want, log)
+		}
+	}
+
+	server := redistest.Server(t)
+	_, stop = configtest.Serve(t, newRoot(nil), `
+listen: "127.0.0.1:0"
+admin: {listen: "127.0.0.1:0"}
+log: {level: error}
+store: {url: "`+server.URL()+`"}
+`+usual)
+	configtest.Eventually(t, "the program uses store.url", func() bool {
+		return strings.Count(server.Client().ClientList(t.Context()).Val(), "\n") > 1
+	})
+	if log := stop(); strings.Contains(log, `"INFO"`) || strings.Contains(log, `"WARN"`) {
+		t.Errorf("with log.level error:\n%s", log)
+	}
+}

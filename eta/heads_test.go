@@ -1,0 +1,130 @@
+package eta
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// seen are the heads of a line that waited between two times: each becomes absent after a time by its patience, or does not.
+func seen(rng *rand.Rand, n int, from, to float64, patience func() float64) []Head {
+	var by [HeadBuckets]Head
+	for i := range by {
+		by[i].Bucket = i
+	}
+	for range n {
+		age := from + (to-from)*rng.Float64()
+		left := patience()
+		b := HeadBucket(min(age, left))
+		if left < age {
+			by[b].Absent++
+		} else {
+			by[b].Admitted++
+		}
+		by[b].Exposure += min(age, left) - HeadEdge(b)
+	}
+	return by[:]
+}
+
+func TestPresence_FollowsTheTimeInTheQueue(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	for name, patience := range map[string]func() float64{
+		"nobody leaves": func() float64 { return math.Inf(1) },
+		"at any time":   func() float64 { return 300 * rng.ExpFloat64() },
+		"a third at once": func() float64 {
+			return map[bool]float64{true: 20 + 10*rng.Float64(), false: math.Inf(1)}[rng.IntN(3) == 0]
+		},
+	} {
+		share := func(after float64) (present float64) {
+			for range 10_000 {
+				if patience() > after {
+					present += 1e-4
+				}
+			}
+			return present
+		}
+		var p presence
+		p.learn(seen(rng, 4000, 150, 220, patience))
+		for _, after := range []float64{1, 10, 19, 40, 100, 150, 200} {
+			if got, want := p.after(after), share(after); math.Abs(got-want) > 0.03 {
+				t.Errorf("%s: after %v s %.3f are present, want %.3f", name, after, got, want)
+			}
+		}
+	}
+}
+
+// Few heads prove little, none change nothing, and ages that no head had yet add nothing.
+func TestPresence_OfFewHeads(t *testing.T) {
+	absent := func(n, of float64) []Head {
+		return []Head{{Bucket: HeadBucket(30), Absent: n, Admitted: of - n, Exposure: of}}
+	}
+	for _, c := range []struct {
+		heads      []Head
+		at         float64
+		low, above float64
+	}{
+		{nil, 1000, 1, 1},
+		{absent(0, 1000), 1e6, 1, 1},
+		{absent(1, 1), 40, 0.75, 1},
+		{absent(10, 30), 200, 0.3, 0.9},
+		{absent(300, 900), 20, 0.95, 1},
+		{absent(900, 900), math.MaxFloat64, 0.04, 0.06}, // nobody expects that all are absent
+	} {
+		var p presence
+		p.learn(c.heads)
+		if got := p.after(c.at); got < c.low || got > c.above {
+			t.Errorf("%v after %v s: %v, want %v to %v", c.heads, c.at, got, c.low, c.above)
+		}
+	}
+}
+
+// Whoever joined later is reached sooner after joining, so more of them are present.
+func TestTurnout_ByTheAgeOfThoseAhead(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
+	heads := seen(rng, 4000, 180, 200, func() float64 { return 200 * rng.ExpFloat64() })
+	at := func(order func(int64) int64) float64 {
+		in := lived(10, span{900, 10, 1})
+		in.Waiting, in.Heads, in.Head, in.OrderAt = 1000, heads, in.Now-200e6, order
+		return Window{}.Forecast(nil, in).At(999).Seconds
+	}
+	now := lived(10, span{900, 10, 1}).Now
+	old, young := at(func(int64) int64 { return now - 100e6 }), at(func(int64) int64 { return now })
+	// A tenth of a second a place, of whom exp(-t/200) are present when t has passed: dn/dt = 10 exp(t/200).
+	if want := 200 * math.Log1p(1000./200/10); !near(young, want, 0.03) {
+		t.Errorf("1000 who have just joined: %v s, want %v s", young, want)
+	}
+	if want := 200 * math.Log1p(1000./200/10*math.Exp(-0.5)); !near(old, want, 0.03) {
+		t.Errorf("1000 who joined 100 s ago: %v s, want %v s", old, want)
+	}
+}
+
+func TestTurnout_GrowsWithThoseAhead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := lived(10, span{900, 10, 1})
+		in.Waiting = rapid.Int64Range(0, 1e6).Draw(t, "waiting")
+		in.Head = in.Now - rapid.Int64Range(-10e6, 1e12).Draw(t, "head")
+		for range rapid.IntRange(0, 6).Draw(t, "heads") {
+			number := rapid.Float64Range(-1, 1e6)
+			in.Heads = append(in.Heads, Head{Bucket: rapid.IntRange(-1, HeadBuckets).Draw(t, "bucket"), Admitted: number.Draw(t, "admitted"),
+				Absent: number.Draw(t, "absent"), Exposure: number.Draw(t, "exposure")})
+		}
+		f, all := Window{}.Forecast(nil, in), in
+		all.Heads = nil
+		g, last := Window{}.Forecast(nil, all), 0.0
+		places := []int64{0, 1, 2, 10, 500, 99_999, max(in.Waiting-1, 0), in.Waiting, in.Waiting + 1, 10_000_000}
+		slices.Sort(places)
+		for _, n := range places {
+			e, most := f.At(n), g.At(n)
+			if !e.Known || math.IsNaN(e.Seconds) || e.Seconds > most.Seconds*(1+1e-9) || e.Seconds < most.Seconds*(1-mostAbsent)*0.999 {
+				t.Fatalf("%d ahead: %v s, and %v s if all are present", n, e.Seconds, most.Seconds)
+			}
+			if e.Seconds < last*(1-1e-9) {
+				t.Fatalf("%d ahead: %v s after %v s", n, e.Seconds, last)
+			}
+			last = e.Seconds
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+const asImage = "Sec-Fetch-Dest: image"
+
+// A header that the client chooses is no way past what a place costs.
+func TestSubresource_GoesNowhereWhereAPlaceCostsMore(t *testing.T) {
+	joins := policy(9)
+	joins.Joins, joins.JoinsPer, joins.Wide, joins.WidePer = 1, time.Hour, 10, time.Hour
+	for name, room := range map[string]Room{
+		"proof of work":        {Policy: policy(9), Guard: Guard{Proof: ProofAlways}},
+		"join limits":          {Policy: joins},
+		"one place an account": {Policy: policy(9), Identity: Identity{OnePlace: true, Header: "X-Account", Anonymous: true}},
+		"requests a session":   {Policy: policy(9), SessionRequests: Quota{N: 9, Per: time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			room.ID = "sale"
+			b, s := one(t, room)
+			for _, as := range []string{asImage, "Sec-Fetch-Dest: script", "Accept: image/png", "Sec-Purpose: prefetch"} {
+				a := b.call("GET /i.png", as)
+				if a.status != 503 || a.header.Get("X-Waiting-Room") != "waiting" || a.header.Get("Retry-After") == "" {
+					t.Errorf("%s: %s", as, a.text())
+				}
+			}
+			if got := s.requests(); len(got) != 0 {
+				t.Errorf("the site was asked: %q", got)
+			}
+		})
+	}
+}
+
+func TestSubresource_GoesNowhereWhileNobodyMoreMayBeIn(t *testing.T) {
+	p := policy(9)
+	p.MaxActive = 1
+	b, s := one(t, Room{ID: "sale", Policy: p})
+	b.call("GET /i.png", asImage).code(t, 200)
+	b.call("GET /", asPage).code(t, 200)
+	b.call("GET /i.png", asImage).code(t, 503)
+	b.call("GET /i.png", "Accept: text/html", "Sec-Purpose: prefetch").code(t, 503)
+	if got := s.requests(); len(got) != 2 {
+		t.Errorf("the site was asked: %q", got)
+	}
+}
+
+// What writes takes a ticket like everybody, whatever it pretends to be.
+func TestSubresource_NeverWrites(t *testing.T) {
+	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
+	for _, lines := range [][]string{
+		{"POST /buy", asImage, "", "a=b"}, {"DELETE /cart", asImage}, {"POST /buy", "Accept: image/png", "", "a"},
+		{"POST /buy", "Sec-Purpose: prefetch", "", "a"}, {"GET /buy", asImage, "X-HTTP-Method-Override: POST"}, {"OPTIONS /buy", asImage},
+	} {
+		a := b.call(lines...)
+		if a.cookies["wr_sale_ticket"] == "" || a.field("state") != "waiting" {
+			t.Errorf("%q: %s", lines, a.text())
+		}
+	}
+	if got := s.requests(); len(got) != 0 {
+		t.Errorf("the site was asked: %q", got)
+	}
+}
+
+var preflighting = []string{"OPTIONS /buy", "Origin: https://a.example", "Access-Control-Request-Method: POST"}
+
+func TestPreflight_HasALimitOfItsOwn(t *testing.T) {
+	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
+	begun, passed, refused := time.Now(), 0, 0
+	for range 200 {
+		switch a := b.call(preflighting...); a.status {
+		case 200:
+			passed++
+		case 503:
+			if refused++; a.field("code") != "too_many_preflights" || a.header.Get("Retry-After") != "1" {
+				t.Fatal(a.text())
+			}
+		default:
+			t.Fatal(a.text())
+		}
+	}
+	if most := 50 + int(time.Since(begun)/(20*time.Millisecond)) + 1; passed < 50 || passed > most || passed+refused != 200 {
+		t.Errorf("%d went on, %d did not, in %v", passed, refused, time.Since(begun))
+	}
+	b.call(append(preflighting, "", "body")...).code(t, 503)
+	if got := s.requests(); len(got) != passed || strings.Contains(fmt.Sprint(got), "session=true") {
+		t.Errorf("the site was asked %d times, %d went on", len(got), passed)
+	}
+}
+
+func TestPreflight_LimitFollowsTheRoom(t *testing.T) {
+	for _, row := range []struct{ rate, active, want int64 }{{0, 0, 50}, {5_000, 0, 50}, {5_100, 0, 51}, {1000_000, 0, 10_000}, {0, 30, 60}, {7_000, 40, 80}} {
+		s := &admission.Snapshot{Active: row.active, Policy: admission.Policy{Rate: row.rate}}
+		if q := preflightQuota(s); q.N != row.want || q.Per != time.Second {
+			t.Errorf("rate %d, %d sessions: %+v", row.rate, row.active, q)
+		}
+	}
+}
+
+func TestPreflight_OfAClosedRoom(t *testing.T) {
+	p := policy(9)
+	b, s := one(t, Room{ID: "sale", Policy: p})
+	pass := b.call("GET /", asPage).code(t, 200)
+	eventually(t, "the visitor is in", func() bool { return b.state.Load().rooms[0].line.Snapshot().Active == 1 })
+	o := b.o
+	o.Rooms = []Room{o.Rooms[0]}
+	o.Rooms[0].Policy.Method = admission.Reject
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	b.call(preflighting...).code(t, 200) // a visitor is inside
+	r := b.state.Load().rooms[0]
+	r.line.Revoke(passOf(t, pass))
+	eventually(t, "the room is empty", func() bool { return r.line.Snapshot().Active == 0 })
+	if a := b.call(preflighting...).code(t, 503); a.field("code") != "room_closed" || a.header.Get("Retry-After") == "" {
+		t.Error(a.text())
+	}
+	if got := s.requests(); len(got) != 2 {
+		t.Errorf("the site was asked: %q", got)
+	}
+}
+
+// passOf returns the session of the pass that an answer sets.
+func passOf(t *testing.T, a *answer) admission.ID {
+	t.Helper()
+	p, err := testRing(t).VerifyPass([]byte(a.cookies["wr_sale_pass"]), "sale", time.Now().Unix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admission.ID(p.Session)
+}

@@ -1,0 +1,74 @@
+package operators
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	attemptBurst = 10              // wrong tokens at once
+	attemptEvery = 6 * time.Second // and one more each
+	attemptPeers = 4096            // networks remembered; more share one allowance
+)
+
+// Attempts limits wrong tokens by network: GCRA, one time each. It is asked about wrong tokens alone. Many operators and tenants
+// share an address behind a proxy, so whoever holds a right token must not wait for somebody else's wrong ones.
+type Attempts struct {
+	mu sync.Mutex
+	at map[netip.Prefix]time.Time // when the network's allowance is whole again
+}
+
+// NewAttempts returns Attempts that have counted none.
+func NewAttempts() *Attempts { return &Attempts{at: map[netip.Prefix]time.Time{}} }
+
+// Wrong counts a wrong token of a request. It returns 0 while the network has allowance left, and otherwise how long until it has
+// some again.
+func (a *Attempts) Wrong(now time.Time, r *http.Request) time.Duration {
+	return a.wrong(now, network(r))
+}
+
+func (a *Attempts) wrong(now time.Time, peer netip.Prefix) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	whole, known := a.at[peer]
+	if !known && len(a.at) >= attemptPeers {
+		for p, t := range a.at {
+			if !t.After(now) {
+				delete(a.at, p)
+			}
+		}
+		if len(a.at) >= attemptPeers {
+			peer = netip.Prefix{} // the newcomers share one
+			whole = a.at[peer]
+		}
+	}
+	if whole.Before(now) {
+		whole = now
+	}
+	if wait := whole.Sub(now) - (attemptBurst-1)*attemptEvery; wait > 0 {
+		return wait
+	}
+	a.at[peer] = whole.Add(attemptEvery)
+	return 0
+}
+
+// network returns what an attempt counts against: an address, or the /64 that one IPv6 host usually commands. Zero where the peer is
+// not known.
+func network(r *http.Request) netip.Prefix {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr := ap.Addr().Unmap().WithZone("")
+	bits := 32
+	if addr.Is6() {
+		bits = 64
+	}
+	p, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}

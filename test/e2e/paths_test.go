@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rawly sends a request as it is written and returns the status line and whether the origin answered.
+func rawly(t *testing.T, g *gateway, method, target string, lines ...string) (status string, reached bool, text string) {
+	t.Helper()
+	lines = append([]string{method + " " + target + " HTTP/1.1", "Host: " + g.addr, "Accept: application/json", "Connection: close"}, lines...)
+	text = raw(t, g.addr, strings.Join(lines, "\r\n")+"\r\n\r\n")
+	status, _, _ = strings.Cut(strings.TrimPrefix(text, "HTTP/1.1 "), "\r\n")
+	return status, strings.Contains(text, "\r\nX-Origin: yes\r\n"), text
+}
+
+// Paths below which some server runs the handler of /sale, beside those of TestPathsCannotBeDisguised.
+var disguises = []string{
+	"/sale/buy/../../x", "/sale/buy/%2e%2e/%2e%2e/x", "//h/sale/buy", "///h/sale/buy", "/sale/buy/../../vip/x", "/vip/../sale/buy",
+	"/vip/..;/sale/buy", "/vip/..%2fsale/buy", "/vip/%2e%2e%5csale/buy", "/vip;/..;/sale/buy", "//vip/sale/buy", "/vip/a//../../sale/buy",
+	"/sale/buy//../../vip/x", "/vip/x%2fy/../..%2fsale", "/%u0073ale/buy",
+}
+
+// No spelling leads past a room to a server that reads it in its own way, and a pass opens its own room only.
+func TestNoPathLeadsPastARoom(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	alone := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, paths: [/sale], admission: {rate: 0}}"}})
+	free := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", "bypass: [{paths: [/vip]}]")}})
+	two := start(t, setup{origin: site.URL, rooms: []string{
+		"{id: sale, paths: [/sale], admission: {rate: 0}}", "{id: vip, paths: [/vip], admission: {rate: 100, burst: 100}}",
+	}})
+	pass := newClient(t, two).get(two, "/vip").want(http.StatusOK).header.Get("X-Waiting-Room-Pass")
+	for _, path := range disguises {
+		for _, method := range []string{"GET", "POST"} {
+			for name, g := range map[string]*gateway{"a room alone": alone, "a bypass beside it": free, "the pass of another room": two} {
+				status, reached, _ := rawly(t, g, method, path, "X-Waiting-Room-Pass: "+pass)
+				if reached {
+					t.Errorf("%s %s went past %s: %s", method, path, name, status)
+				}
+			}
+		}
+	}
+	if status, reached, text := rawly(t, two, "GET", "/sale/..//vip/?a=//b"); reached || !strings.HasPrefix(status, "308") || !strings.Contains(text, "\r\nLocation: /vip/?a=//b\r\n") {
+		t.Errorf("a path to two rooms: %s", text)
+	}
+	if status, reached, text := rawly(t, two, "POST", "/sale/../vip"); reached || !strings.HasPrefix(status, "400") || !strings.Contains(text, `"ambiguous_path"`) {
+		t.Errorf("a POST to two rooms: %s", text)
+	}
+	if status, reached, _ := rawly(t, two, "POST", "/vip/./a//b;c", "X-Waiting-Room-Pass: "+pass); !reached || site.last().uri != "/vip/./a//b;c" {
+		t.Errorf("a path to one room: %s, the site saw %s", status, site.last().uri)
+	}
+}
+
+// A header that any client can send opens no room in which a place costs work.
+func TestAnImageIsNoWayAroundAGuard(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 100}", "guard: {proof_of_work: always}")}})
+	for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
+		for _, header := range []string{"Sec-Fetch-Dest: image", "Sec-Purpose: prefetch"} {
+			if status, reached, _ := rawly(t, g, method, "/checkout", header); reached {
+				t.Errorf("%s with %s: %s", method, header, status)
+			}
+		}
+	}
+}
+
+// Preflights carry no pass; they reach the site within a limit, without a body, and not in a closed room.
+func TestPreflightsAreLimited(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{
+		"{id: sale, paths: [/sale], admission: {rate: 0}}", "{id: shut, paths: [/shut], queue: {method: reject}}",
+	}})
+	const preflights = "Access-Control-Request-Method: POST"
+	begun, passed := time.Now(), 0
+	for range 150 {
+		status, reached, text := rawly(t, g, "OPTIONS", "/sale", preflights)
+		if reached {
+			passed++
+		} else if !strings.HasPrefix(status, "503") || !strings.Contains(text, "\r\nRetry-After: ") {
+			t.Fatal(text)
+		}
+	}
+	if most := 51 + int(time.Since(begun)/(20*time.Millisecond)); passed < 50 || passed > most {
+		t.Errorf("%d of 150 preflights reached the site in %v", passed, time.Since(begun))
+	}
+	if status, reached, _ := rawly(t, g, "OPTIONS", "/shut", preflights); reached || !strings.HasPrefix(status, "503") {
+		t.Errorf("a preflight of a closed room: %s", status)
+	}
+	if status, reached, _ := rawly(t, g, "OPTIONS", "/sale", preflights, "Content-Length: 0"); !reached && !strings.HasPrefix(status, "503") {
+		t.Errorf("a preflight with an empty body: %s", status)
+	}
+	before := len(site.requests())
+	raw(t, g.addr, "OPTIONS /sale HTTP/1.1\r\nHost: "+g.addr+"\r\n"+preflights+"\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
+	if len(site.requests()) != before {
+		t.Error("a preflight with a body reached the site")
+	}
+}
