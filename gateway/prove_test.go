@@ -260,6 +260,7 @@ func TestAKeyOfAPlaceNeedsNoProof(t *testing.T) {
 		t.Errorf("the key's place: %s, then %s", first.text(), again.text())
 	}
 	b.call(tickets, "Idempotency-Key: another-6789abcdefghijklm").code(t, 428)
+	b.call(tickets, "", b.proof("sale")).code(t, 201) // still waits when the key's place is given up
 	b.call("DELETE /.waiting-room/sale/tickets", "X-Waiting-Room-Token: "+first.field("token")).code(t, 204)
 	b.call(tickets, key).code(t, 428)
 }
