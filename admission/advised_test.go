@@ -14,6 +14,7 @@ import (
 
 	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/pace"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // advisedVisitor polls exactly when the last answer advised it, until it is let in or goes.
@@ -238,25 +239,27 @@ func atOnce() time.Duration { return 4 * time.Second } // after the first poll
 
 // An operator raises the rate a hundredfold: the whole queue moves up before its visitors poll again.
 func TestAdvisedPolling_RateRaised(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	p := faultPolicy
-	p.Rate, p.Burst = 2_000, 2_000
+	p.Rate, p.Burst = 1_000, 1_000
 	m := newAdvisedCrowd(t, 1, 2, p)
-	m.join(5000, nil)
+	m.join(2500, nil)
 	m.live(155*time.Second, m.nobodyParked())
-	m.patch(200_000)
+	m.patch(100_000)
 	m.live(90*time.Second, m.nobodyParked())
 	m.verdict(true)
 }
 
 // A pause of some minutes ends.
 func TestAdvisedPolling_Resumed(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	p := faultPolicy
-	p.Rate, p.Burst = 100_000, 100_000
+	p.Rate, p.Burst = 50_000, 50_000
 	m := newAdvisedCrowd(t, 2, 2, p)
 	m.operate((*Room).Pause)
-	m.join(4000, nil)
+	m.join(2000, nil)
 	m.live(130*time.Second, m.nobodyParked())
 	m.operate((*Room).Resume)
 	m.live(110*time.Second, m.nobodyParked())
@@ -265,6 +268,7 @@ func TestAdvisedPolling_Resumed(t *testing.T) {
 
 // A block of visitors who polled once and have gone lies ahead of visitors who poll as advised, and the block ends at once.
 func TestAdvisedPolling_DeadBlock(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	for name, keyed := range map[string]bool{"plain joins": false, "joins by a key": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -272,10 +276,10 @@ func TestAdvisedPolling_DeadBlock(t *testing.T) {
 			p.Rate, p.Burst = 20_000, 20_000
 			m := newAdvisedCrowd(t, 3, 1, p)
 			m.keyed = keyed
-			m.join(4000, atOnce)
+			m.join(2000, atOnce)
 			m.gateways[0].tick2()
-			m.join(1000, nil)
-			m.live(330*time.Second, m.nobodyParked())
+			m.join(600, nil)
+			m.live(190*time.Second, m.nobodyParked())
 			m.verdict(true)
 		})
 	}
@@ -283,6 +287,7 @@ func TestAdvisedPolling_DeadBlock(t *testing.T) {
 
 // Whatever an operator does to the speed of the queue, and whoever goes.
 func TestAdvisedPolling_AnyChangeOfSpeed(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	for seed := range uint64(3) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
@@ -294,7 +299,7 @@ func TestAdvisedPolling_AnyChangeOfSpeed(t *testing.T) {
 			p.ClaimWindow = time.Duration(20+dice.IntN(300)) * time.Second
 			m := newAdvisedCrowd(t, seed, 2, p)
 			share := dice.Float64() / 2
-			m.join(1500+dice.IntN(1500), func() time.Duration {
+			m.join(1000+dice.IntN(1000), func() time.Duration {
 				if dice.Float64() < share {
 					return 4*time.Second + time.Duration(dice.Int64N(int64(5*time.Minute)))
 				}
@@ -320,6 +325,7 @@ func TestAdvisedPolling_AnyChangeOfSpeed(t *testing.T) {
 // admitted unseen. before is the share of admissions that lapsed before there were holds, when the store parked many of those who
 // stayed, too.
 func TestAdvisedPolling_SilentLeaversLapse(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	for name, c := range map[string]struct {
 		rate, crowd  int64
 		before, more float64 // %, and percentage points

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // behindTheFront returns a ticket that was admitted while nobody else was present, and that lies behind the front since 1,500
@@ -46,6 +47,7 @@ func behindTheFront(t *testing.T, absence, silence time.Duration) (Ticket, []*st
 
 // An admitted ticket learns of it with its next poll, wherever its order lies and whichever gateway it asks.
 func TestCheck_FindsAnAdmittedTicketBehindTheFront(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	for name, c := range map[string]struct{ absence, silence time.Duration }{
 		"an absence of 10m": {10 * time.Minute, 400 * time.Second},
 		"an absence of 1h":  {time.Hour, 20 * time.Minute},
@@ -73,6 +75,7 @@ func TestCheck_FindsAnAdmittedTicketBehindTheFront(t *testing.T) {
 // A ticket that an operator removed through another gateway waits on, as far as this gateway knows, until its hold no longer
 // reaches beyond the next poll. The hold bounds that to 12 minutes, however long absence is.
 func TestCheck_FindsATicketRemovedElsewhereAfterItsHold(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst, p.Absence = 10, 1000, 12*time.Hour

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // TestLeave_OfATicketThatNeverPolledLeavesNothing: of joins that are given up at once the store remembers a front's worth before the
 // front and none behind it, within maxmemory and beyond, and the gateway a bounded number.
 func TestLeave_OfATicketThatNeverPolledLeavesNothing(t *testing.T) {
+	short.Skip(t, "makes many thousands of joins")
 	client, c := redistest.Server(t).Client(), newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst = 0, 1000

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // TestCutOff_JoinersKeepTheirTime: who joins through a gateway that is cut off alone has the place of that time, not one ahead of
@@ -111,6 +112,7 @@ func TestCutOff_VouchesForALimitedTime(t *testing.T) {
 // TestCutOff_LocalAdmissions: with on_store_error: local a gateway that is cut off alone lets in no more than its share, beside the
 // others' full rate, and what it may have let in is taken from the limiter when it is back.
 func TestCutOff_LocalAdmissions(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	p := faultPolicy
 	p.Rate, p.Burst, p.OnStoreError = 4_000, 1000, OnErrorLocal
 	s := newStage(t)

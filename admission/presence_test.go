@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // stagedVisitor polls by its own habits, whatever it is advised.
@@ -78,6 +79,7 @@ func presencePolicy(rate int64) Policy {
 
 // A hidden tab is woken once a minute, however soon its turn comes. It is not overtaken.
 func TestHiddenTabThatWakesOnceAMinuteIsNotOvertaken(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	var line []*stagedVisitor
 	var want []string
@@ -96,6 +98,7 @@ func TestHiddenTabThatWakesOnceAMinuteIsNotOvertaken(t *testing.T) {
 
 // A phone that was frozen for nine minutes is passed over meanwhile, and is the next to be let in when it is back.
 func TestPhoneFrozenForNineMinutesIsNextWhenItIsBack(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	var line []*stagedVisitor
 	for i := range 27 {

@@ -17,6 +17,7 @@ import (
 	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/control"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // pilots are gateways of one adaptive room on a clock of the test's, second by second.
@@ -215,6 +216,7 @@ func TestAdaptiveHolds(t *testing.T) {
 // An origin that is slow however few come has the least rate, and the room says for how long that has been no help; one that
 // gets better, a pause, and a rate set by hand end it.
 func TestAdaptiveSaysThatTheRateDoesNotHelp(t *testing.T) {
+	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	p := adaptivePolicy()
 	p.Adaptive.Mode = control.ModeStep

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // wreck breaks one store by hand.
@@ -56,6 +57,7 @@ func fields(t *testing.T, s *Store, list string) map[string]int {
 
 // TestAuditReports breaks a store in every way that docs/bulk.md names, one after the other.
 func TestAuditReports(t *testing.T) {
+	short.Skip(t, "makes many cases")
 	for _, row := range []struct {
 		name  string
 		wreck func(w *wreck)

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 const operatorsToken = "operators-token-0123456789"
@@ -46,6 +47,7 @@ processors: {webhook: {url: %q}}
 
 // The scripts run the commands against a bulk worker that is a process of its own.
 func TestClientScripts(t *testing.T) {
+	short.Skip(t, "runs the built programs")
 	p := startForClients(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/client",
@@ -112,6 +114,7 @@ func TestSubmitGoesOnWhereItWasKilled(t *testing.T) {
 
 // An interrupt ends an upload with the way to go on, and a watch with the way back; the group goes on by itself.
 func TestInterrupt(t *testing.T) {
+	short.Skip(t, "waits for the clock")
 	p := startForClients(t)
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")
 	line := `{"payload":"` + strings.Repeat("x", 2000) + "\",\"run_at\":\"2100-01-01T00:00:00Z\"}\n"

@@ -11,6 +11,7 @@ import (
 // who would not have reached the site have their answer already. In either case nothing runs that follows.
 func tryBodiesThatBreak(t *testing.T, e *edge) {
 	const begin = "POST PATH HTTP/1.1\r\nHost: a\r\n" + coded + "\r\n2\r\nhi\r\n"
+	goesOn := begin + "4000\r\n" + strings.Repeat("x", 0x4000) + "\r\n" // so much of a body is forwarded without waiting for more
 	for _, c := range refused {
 		if c.form != anyChunks {
 			continue
@@ -19,7 +20,7 @@ func tryBodiesThatBreak(t *testing.T, e *edge) {
 			for _, in := range c.in {
 				before := e.origin.mark()
 				conn := e.dial(t)
-				conn.send(e.through().of(begin))
+				conn.send(e.through().of(goesOn))
 				until(t, "the site has the header", func() bool { _, begun := e.origin.since(before); return begun == 1 })
 				go conn.send(in + smuggled)
 				head, body := conn.whole("POST")
