@@ -30,7 +30,7 @@ func seen(rng *rand.Rand, n int, from, to float64, patience func() float64) []He
 }
 
 func TestPresence_FollowsTheTimeInTheQueue(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	rng := rand.New(rand.NewPCG(1, 2))
 	for name, patience := range map[string]func() float64{
 		"nobody leaves": func() float64 { return math.Inf(1) },
 		"at any time":   func() float64 { return 300 * rng.ExpFloat64() },
@@ -83,7 +83,7 @@ func TestPresence_OfFewHeads(t *testing.T) {
 
 // Whoever joined later is reached sooner after joining, so more of them are present.
 func TestTurnout_ByTheAgeOfThoseAhead(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
+	rng := rand.New(rand.NewPCG(3, 4))
 	heads := seen(rng, 4000, 180, 200, func() float64 { return 200 * rng.ExpFloat64() })
 	at := func(order func(int64) int64) float64 {
 		in := lived(10, span{900, 10, 1})

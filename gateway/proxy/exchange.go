@@ -216,7 +216,8 @@ func (x *exchange) enter() bool {
 			x.fail(503, KindShare, err)
 		default:
 			x.fail(503, KindQueueFull, err)
-			_, x.outcome.Crowded = err.(crowdedError)
+			var crowded crowdedError
+			x.outcome.Crowded = errors.As(err, &crowded)
 		}
 		return false
 	}
