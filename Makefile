@@ -115,6 +115,14 @@ chaos: ## Let a crowd in through 8 gateways that are killed and stopped over a R
 	@cd bench && $(GO) build -o ../bin/chaos ./chaos
 	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"}
 
+.PHONY: surge
+surge: ## Raise the rate of a room in which 3,000 visitors wait at two gateways, then end a pause, and report who was overtaken; 7 minutes
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/surge ./surge
+	@bin/surge
+	@bin/surge --paused --after 130s
+
 .PHONY: eta
 eta: ## Hold every estimator of waits against made-up sales and print how they did; ETA_FLAGS: bin/gateway eta backtest --help
 	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway

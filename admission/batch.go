@@ -10,6 +10,13 @@ import (
 // batchMost is how many requests one script call takes.
 const batchMost = 500
 
+// After a batch of at least batchBusy requests the next one is gathered batchLonger times as long: under load fewer script
+// calls carry the same requests, and a request waits two milliseconds longer.
+const (
+	batchBusy   = 8
+	batchLonger = 3
+)
+
 var errUnanswered = errors.New("admission: a batch was not answered")
 
 // batcher gathers requests of about a millisecond into one store call. The
@@ -21,6 +28,7 @@ type batcher[Q, A any] struct {
 
 	mu   sync.Mutex
 	open *batch[Q, A]
+	last int // requests of the batch before
 }
 
 type batch[Q, A any] struct {
@@ -66,18 +74,29 @@ func (b *batcher[Q, A]) ask(ctx context.Context, q Q) (A, error) {
 	return cur.answers[i], nil
 }
 
+// patience returns how long a batch is gathered.
+func (b *batcher[Q, A]) patience() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last >= batchBusy {
+		return b.wait * batchLonger
+	}
+	return b.wait
+}
+
 func (b *batcher[Q, A]) lead(cur *batch[Q, A]) {
-	t := time.NewTimer(b.wait)
+	t := time.NewTimer(b.patience())
 	select {
 	case <-t.C:
-		b.mu.Lock()
-		if b.open == cur {
-			b.open = nil
-		}
-		b.mu.Unlock()
 	case <-cur.full:
 		t.Stop()
 	}
+	b.mu.Lock()
+	if b.open == cur {
+		b.open = nil
+	}
+	b.last = len(cur.questions)
+	b.mu.Unlock()
 	// Should send panic, those who wait get an error and not an answer that is not there.
 	cur.err = errUnanswered
 	defer close(cur.done)

@@ -35,6 +35,7 @@ type report struct {
 	BadPasses    int64          `json:"passes_refused"`
 	Unexpected   map[string]int `json:"unexpected_answers,omitempty"`
 	Kept         bool           `json:"kept"`
+	Admissions   []int64        `json:"admission_times,omitempty"` // µs since 1970, ascending
 }
 
 func (c *crowd) report(rate, burst verdict.Milli) report {
@@ -69,6 +70,8 @@ func (c *crowd) report(rate, burst verdict.Milli) report {
 			Sent: p.joinSent.UnixMicro(), Answered: p.answered.UnixMicro(),
 		})
 	}
+	slices.Sort(times)
+	r.Admissions = times
 	r.Order, r.Rate = verdict.JudgeOrder(in), verdict.JudgeRate(times, rate, burst)
 	r.Kept = r.allIn() && len(r.Lost) == 0 && r.BadPasses == 0 && r.Order.Kept() && r.Rate.Kept()
 	return r

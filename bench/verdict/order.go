@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -25,7 +26,10 @@ type Order struct {
 	Absent     int   `json:"absent"`     // out of touch so long that they may be passed over
 	Inversions int64 `json:"inversions"` // pairs: the later order strictly first, though the earlier was in touch
 	Overtaken  int   `json:"overtaken"`  // visitors who were passed over in those pairs
-	Queuejumps int64 `json:"queue_jumps"`
+	// OvertakenLong counts the visitors, absent ones too, who saw a later order admitted more than half a second before them.
+	OvertakenLong int     `json:"overtaken_over_half_second"`
+	OvertakenMost float64 `json:"overtaken_worst_seconds"`
+	Queuejumps    int64   `json:"queue_jumps"`
 	// Queuejumps are pairs in which somebody was let in at once who asked after a waiting visitor had been answered.
 }
 
@@ -60,7 +64,7 @@ func JudgeOrder(all []Admission) Order {
 	}
 	// From the last order to the first: whoever is already counted has a later order. Those with an equal order are
 	// counted only after all of them have been asked.
-	later := make(counter, len(rank)+1)
+	later, earliest := make(counter, len(rank)+1), int64(math.MaxInt64)
 	for hi := len(line); hi > 0; {
 		lo := hi - 1
 		for lo > 0 && line[lo-1].Order == line[hi-1].Order {
@@ -71,8 +75,15 @@ func JudgeOrder(all []Admission) Order {
 				o.Inversions += n
 				o.Overtaken++
 			}
+			if by := a.At - earliest; by > 0 {
+				o.OvertakenMost = max(o.OvertakenMost, float64(by)/1e6)
+				if by > 500_000 {
+					o.OvertakenLong++
+				}
+			}
 		}
 		for _, a := range line[lo:hi] {
+			earliest = min(earliest, a.At)
 			later.add(rank[a.At])
 		}
 		hi = lo

@@ -109,6 +109,31 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+func TestJudgeOrder_CountsLongOvertaking(t *testing.T) {
+	in := func(order, at int64) Admission { return Admission{Ordered: true, Order: order, At: at} }
+	gone := in(1, 700_000)
+	gone.Absent = true
+	for _, tt := range []struct {
+		name  string
+		all   []Admission
+		long  int
+		worst float64
+	}{
+		{"in order", []Admission{in(1, 0), in(2, 900_000)}, 0, 0},
+		{"half a second", []Admission{in(1, 500_000), in(2, 0)}, 0, 0.5},
+		{"longer", []Admission{in(1, 500_001), in(2, 0)}, 1, 0.500001},
+		{"by one much later in the order", []Admission{in(1, 2_000_000), in(2, 1_900_000), in(3, 1_900_000), in(4, 1_000_000)}, 3, 1},
+		{"absent visitors count", []Admission{gone, in(2, 0)}, 1, 0.7},
+		{"equal orders do not overtake each other", []Admission{in(1, 900_000), in(1, 0)}, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if o := JudgeOrder(tt.all); o.OvertakenLong != tt.long || o.OvertakenMost != tt.worst {
+				t.Errorf("%d overtaken by more than half a second, at worst by %v s; want %d, %v", o.OvertakenLong, o.OvertakenMost, tt.long, tt.worst)
+			}
+		})
+	}
+}
+
 // The fast judgements agree with the definitions, pair by pair and interval by interval.
 func TestAgreesWithTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
