@@ -69,6 +69,7 @@ if known ~= '' and (lost or known ~= s.epoch) then
     if away - alive > GAP then add_gap(s, s.time - alive, away - alive - 1000000) end
   end
   s.reset = math.max(s.reset, tonumber(ARGV[9]))
+  s.restored = s.seq + 1 -- as save_state is about to write it
   local version = tonumber(ARGV[11])
   if version > num(redis.call('HGET', LIVE, 'version')) then
     redis.call('DEL', LIVE)

@@ -41,7 +41,9 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- the room time at which the last of the passes that gateways can have made until now ends, whatever the ttl was
   'passes',
   -- how many that left without ever polling were remembered, and till when they count (room time)
-  'left', 'left_till' }
+  'left', 'left_till',
+  -- the seq of the last restore: a snapshot that was built before lacks what it brought
+  'restored' }
 
 local TEXTS = { epoch = true, gaps = true }
 
