@@ -46,7 +46,7 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 	var h header
 	for first := true; first || len(o.records) > 0; first = false {
 		n := min(len(o.records), restoreMost)
-		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, reached, last, k.gaps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target, len(live) / 2}
+		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, reached, last, k.gaps + k.jumps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target, len(live) / 2}
 		for _, f := range live {
 			args = append(args, f)
 		}

@@ -91,7 +91,9 @@ type knowledge struct {
 	epoch  string
 	seq    int64
 	fence  int64
-	gaps   string // the store's silences, as its scripts write them
+	gaps   string // the store's silences, as its scripts write them, of the newest snapshot
+	jumps  string // likewise, those that answers have shown since
+	jumped int64  // order time of the last of these
 	reset  int64  // order time of the last reset
 	cursor int64  // revoked sessions are known up to here
 	since  int64  // and admissions up to here, both room time
@@ -283,6 +285,9 @@ func (r *Room) learn(h header, sent, heard int64) {
 	r.moor(h, sent, heard)
 }
 
+// storeGap is GAP of lua/lib/room.lua: by as much Redis's clock has to jump, µs, to count as a silence.
+const storeGap = 5_000_000
+
 // began is by how much order time falls at least when an empty room begins it anew.
 const began = 30_000_000
 
@@ -297,6 +302,16 @@ func (r *Room) moor(h header, sent, heard int64) {
 		r.lastOrd.Store(0) // orders until now were of another clock
 	}
 	r.anchor.Store(&anchor{time: h.time, wall: h.wall, mono: mono, heard: heard})
+	if old == nil {
+		return
+	}
+	if jump := h.time - old.time - (mono-old.mono)/1000; jump > storeGap {
+		// The store has noted a silence. Should it be lost before a snapshot shows that, this gateway has to know.
+		r.mu.Lock()
+		r.known.jumps += " " + itoa(h.time) + ":" + itoa(jump)
+		r.known.jumped = h.time
+		r.mu.Unlock()
+	}
 }
 
 // nextOrder is the order of somebody who joins now: orders of one process ascend. They are order time with the store or

@@ -302,6 +302,9 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 	r.mu.Lock()
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
 	r.known.gaps, r.known.reset = k.gaps, k.reset
+	if s.Time >= r.known.jumped {
+		r.known.jumps = ""
+	}
 	r.mu.Unlock()
 	r.change(func(b *beyond) {
 		b.snap, b.recent = s, b.recent.after(s.Time)

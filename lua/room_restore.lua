@@ -22,7 +22,7 @@ local p = policy()
 local function generation(epoch) return num(string.match(epoch, '^%d+')) end
 local lost = s.epoch == '' or generation(s.epoch) < generation(known) or (s.epoch == known and s.seq < seq)
 local reached = tonumber(ARGV[6])
-local away = reached - tonumber(ARGV[7]) -- for so long no store has answered that gateway
+local heard = tonumber(ARGV[7])
 
 if lost then
   s.epoch = str(math.max(generation(s.epoch), generation(known)) + 1) .. '.' .. ARGV[5]
@@ -35,8 +35,9 @@ if lost then
     begin_limiter(s, p, full(p))
   else
     s.seq = math.max(s.seq, seq) + 1000
-    -- What an older copy holds has not grown older while no store was there.
-    if away > GAP then s.adj = s.adj - away + 1000000 end
+    -- What an older copy holds has not grown older while no store was there, nor by as much as this one's clock is ahead.
+    local silent = math.max(s.wall + s.lead, s.last, reached) - heard
+    if silent > GAP then s.adj = s.adj - silent + 1000000 end
   end
   keep_time(s)
   s.lease = 0 -- some of it may be spent
@@ -66,7 +67,9 @@ if known ~= '' and (lost or known ~= s.epoch) then
       for till, us in string.gmatch(own, '(%d+):(%d+)') do add_gap(s, tonumber(till), tonumber(us)) end
       reach(s, reached)
     end
-    if away - alive > GAP then add_gap(s, s.time - alive, away - alive - 1000000) end
+    -- From the last answer of the former store to the beginning of this one nobody has grown older.
+    local began = s.time - alive
+    if began - heard > GAP then add_gap(s, began, began - heard - 1000000) end
   end
   s.reset = math.max(s.reset, tonumber(ARGV[9]))
   s.restored = s.seq + 1 -- as save_state is about to write it

@@ -1,0 +1,118 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// steppedRoom is a room at three gateways whose store's clock is stepped. Its visitors poll as advised.
+type steppedRoom struct {
+	t      *testing.T
+	client redis.UniversalClient
+	c      *testClock
+	rooms  []*Room
+	line   []Ticket
+	set    int64 // by as much Redis's clock was stepped back, µs
+}
+
+func newSteppedRoom(t *testing.T) *steppedRoom {
+	s := &steppedRoom{t: t, client: redistest.Server(t).Client(), c: newTestClock()}
+	for range 3 {
+		s.rooms = append(s.rooms, s.gateway())
+	}
+	s.ticks()
+	s.arrive(s.rooms[0])
+	return s
+}
+
+func (s *steppedRoom) gateway() *Room {
+	p := basePolicy
+	p.Rate, p.Burst = 0, 1000
+	r := testRoom(s.t, s.client, "wr", s.c, p)
+	r.c.ownMono = func() int64 { return (s.c.now() + s.set) * 1000 }
+	return r
+}
+
+func (s *steppedRoom) ticks() {
+	for _, r := range s.rooms {
+		mustTick(s.t, r)
+	}
+}
+
+func (s *steppedRoom) step(d time.Duration) {
+	s.c.pass(d)
+	s.set -= d.Microseconds()
+}
+
+func (s *steppedRoom) arrive(r *Room) {
+	s.c.pass(time.Millisecond)
+	tk := mustJoin(s.t, r, testID(), testClient(1)).Ticket
+	s.line = append(s.line, s.poll(r, tk))
+}
+
+func (s *steppedRoom) poll(r *Room, tk Ticket) Ticket {
+	s.t.Helper()
+	tk.Interval, tk.Client = 2*time.Second, testClient(1)
+	got := mustCheck(s.t, r, tk)
+	if got.State != Waiting || got.Ticket.Order != tk.Order {
+		s.t.Fatalf("%+v, ticket %+v", got, tk)
+	}
+	return got.Ticket
+}
+
+func (s *steppedRoom) polls() {
+	s.t.Helper()
+	s.c.pass(time.Second)
+	s.ticks()
+	for i := range s.line {
+		s.line[i] = s.poll(s.rooms[i%3], s.line[i])
+	}
+}
+
+// TestRestore_StepOfTheClock: the store is lost when its clock has stepped forward by more than absence. Those who poll as
+// advised are not late.
+func TestRestore_StepOfTheClock(t *testing.T) {
+	const step = 16 * time.Hour
+	for name, faults := range map[string]func(*steppedRoom){
+		"lost twice, first with a new gateway": func(s *steppedRoom) {
+			s.step(step)
+			s.ticks()
+			s.arrive(s.rooms[1])
+			lost(s.t, s.client)
+			s.rooms[0] = s.gateway()
+			mustTick(s.t, s.rooms[0])
+			s.c.pass(50 * time.Millisecond)
+			s.arrive(s.rooms[0])
+			mustTick(s.t, s.rooms[1])
+			mustTick(s.t, s.rooms[2])
+			mustTick(s.t, s.rooms[0])
+			lost(s.t, s.client)
+		},
+		"lost before a tick has shown it, its gateway first": func(s *steppedRoom) {
+			s.step(step)
+			s.arrive(s.rooms[0])
+			lost(s.t, s.client)
+		},
+		"likewise, another one first": func(s *steppedRoom) {
+			s.step(step)
+			s.arrive(s.rooms[2])
+			lost(s.t, s.client)
+		},
+		"the new store's clock is ahead": func(s *steppedRoom) {
+			s.step(step)
+			lost(s.t, s.client)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteppedRoom(t)
+			faults(s)
+			s.polls()
+			s.polls()
+		})
+	}
+}
