@@ -16,6 +16,9 @@ type Waiting struct {
 	Bind     string // bnd: hash of what the token is bound to; may be empty
 	Account  bool   // acc: the place is an account's, and jti derived from it
 
+	// Used is used: the seconds that earlier sessions of a visitor who came back with the order of one have lasted; 0 (absent): none.
+	Used int64
+
 	// eta, elo, ehi: the wait that its holder was promised on joining, and its range, s; absent where eta is 0.
 	Promised, PromisedLow, PromisedHigh int64
 }
@@ -25,7 +28,9 @@ type Pass struct {
 	ID       ID     // jti
 	Session  ID     // sid
 	Room     string // aud
-	IssuedAt int64  // iat: seconds of the store's clock
+	Order    int64  // ord: microseconds of order time at which its visitor arrived; 0 (absent): not known
+	Fence    int64  // fn: the room's fence then; 0 (absent): not known
+	IssuedAt int64  // iat: seconds of the store's clock at which the session began, less what earlier ones have used of its most
 	Expires  int64  // exp: seconds of the store's clock
 	Bind     string // bnd; may be empty
 	Off      bool   // off: minted or renewed without the store's knowledge
@@ -63,6 +68,7 @@ const (
 	hasEHI
 	hasHOLD
 	hasHD
+	hasUSED
 )
 
 // claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
@@ -73,6 +79,7 @@ type claimSet struct {
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
 	hold, eta, elo, ehi, heard int64
+	used                       int64
 }
 
 // parseClaims reads the claims from one JSON object, decoding escapes in place: buf is spent afterwards.
@@ -131,6 +138,8 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.integerClaim(c, hasHD, &c.heard)
 	case "fn":
 		return s.integerClaim(c, hasFN, &c.fence)
+	case "used":
+		return s.integerClaim(c, hasUSED, &c.used)
 	case "eta":
 		return s.integerClaim(c, hasETA, &c.eta)
 	case "elo":

@@ -43,6 +43,7 @@ type referenceClaims struct {
 	SID   string `json:"sid"`
 	Off   bool   `json:"off"`
 	Acc   bool   `json:"acc"`
+	Used  int64  `json:"used"`
 }
 
 func (ref reference) verify(raw string) (referenceClaims, error) {
@@ -77,7 +78,7 @@ func (c referenceClaims) waiting(t *testing.T) Waiting {
 		t.Fatalf("jti of a token that we accept: %v", err)
 	}
 	return Waiting{ID: id, Room: c.Audience[0], Order: c.Order, Seen: c.Seen, Hold: c.Hold, Heard: c.Heard, Epoch: c.Epoch, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(),
-		Expires: c.ExpiresAt.Unix(), AddrHash: c.Addr, Bind: c.Bind, Account: c.Acc}
+		Expires: c.ExpiresAt.Unix(), AddrHash: c.Addr, Bind: c.Bind, Account: c.Acc, Used: c.Used}
 }
 
 func (c referenceClaims) pass(t *testing.T) Pass {
@@ -89,7 +90,7 @@ func (c referenceClaims) pass(t *testing.T) Pass {
 	if err != nil {
 		t.Fatalf("sid of a token that we accept: %v", err)
 	}
-	return Pass{ID: id, Session: sid, Room: c.Audience[0], IssuedAt: c.IssuedAt.Unix(), Expires: c.ExpiresAt.Unix(), Bind: c.Bind, Off: c.Off}
+	return Pass{ID: id, Session: sid, Room: c.Audience[0], Order: c.Order, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(), Expires: c.ExpiresAt.Unix(), Bind: c.Bind, Off: c.Off}
 }
 
 func TestTheReferenceReadsWhatWeSignAndWeReadWhatItSigns(t *testing.T) {
@@ -108,7 +109,7 @@ func TestTheReferenceReadsWhatWeSignAndWeReadWhatItSigns(t *testing.T) {
 		same(t, p, theirs.pass(t))
 
 		tok := jwt.NewWithClaims(jwt.GetSigningMethod(key.Alg), jwt.MapClaims{"iss": testIssuer, "aud": testRoom, "jti": p.ID.String(),
-			"sid": p.Session.String(), "iat": p.IssuedAt, "exp": p.Expires, "bnd": p.Bind, "off": true})
+			"sid": p.Session.String(), "iat": p.IssuedAt, "exp": p.Expires, "ord": p.Order, "fn": p.Fence, "bnd": p.Bind, "off": true})
 		tok.Header["kid"], tok.Header["typ"] = "k1", "pass+jwt"
 		var signWith any = key.Secret
 		if key.Alg == EdDSA {
@@ -128,7 +129,7 @@ func TestTheReferenceReadsWhatWeSignAndWeReadWhatItSigns(t *testing.T) {
 
 // FuzzClaims signs any claims under any header: whatever we accept, the reference accepts with the same meaning.
 func FuzzClaims(f *testing.F) {
-	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"hold":4,"hd":5,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true,"acc":true}`
+	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"hold":4,"hd":5,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true,"acc":true,"used":6}`
 	passHead, waitHead := `{"alg":"HS256","kid":"k1","typ":"pass+jwt"}`, `{"alg":"HS256","kid":"k1","typ":"wait+jwt"}`
 	for _, claims := range []string{
 		pattern, `{}`, ``, `null`, `[]`, pattern + " ", pattern + "x",
@@ -142,6 +143,11 @@ func FuzzClaims(f *testing.F) {
 		strings.Replace(pattern, `"ord"`, `"x":[[[{}]]],"ord"`, 1),
 		strings.Replace(pattern, `"ord"`, `"x":-12.5E+3,"y":null,"z":false,"ord"`, 1),
 		strings.Replace(pattern, `"ord":1`, `"ord":9007199254740991`, 1),
+		strings.Replace(pattern, `"ord":1`, `"ord":-1`, 1),
+		strings.Replace(pattern, `"ord":1,`, ``, 1),
+		strings.Replace(pattern, `"fn":3`, `"fn":9007199254740992`, 1),
+		strings.Replace(pattern, `"fn":3`, `"fn":3,"fn":4`, 1),
+		strings.Replace(pattern, `"fn":3,`, ``, 1),
 	} {
 		f.Add(passHead, claims)
 		f.Add(waitHead, claims)

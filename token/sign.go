@@ -13,7 +13,7 @@ type scratch struct{ buf [MaxLength]byte }
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // AppendWaiting appends the signed token for w to dst. With an HS256 key and room in dst (about 400 bytes) it allocates
-// nothing. Order, Seen, Hold, Heard, Fence and what was promised must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
+// nothing. Order, Seen, Hold, Heard, Fence, Used and what was promised must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
 func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	s := scratches.Get().(*scratch)
 	b := r.appendCommon(s.buf[:0], w.Room, w.ID, w.IssuedAt, w.Expires)
@@ -44,6 +44,9 @@ func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	if w.Account {
 		b = append(b, `,"acc":true`...)
 	}
+	if w.Used != 0 {
+		b = strconv.AppendInt(append(b, `,"used":`...), w.Used, 10)
+	}
 	if w.Promised > 0 {
 		b = strconv.AppendInt(append(b, `,"eta":`...), w.Promised, 10)
 		b = strconv.AppendInt(append(b, `,"elo":`...), w.PromisedLow, 10)
@@ -54,13 +57,19 @@ func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	return dst
 }
 
-// AppendPass appends the signed token for p to dst. With an HS256 key and room in dst (about 350 bytes) it allocates
-// nothing. Expires must lie in 1..2^53-1; a token outside that would not verify.
+// AppendPass appends the signed token for p to dst. With an HS256 key and room in dst (about 400 bytes) it allocates
+// nothing. Order and Fence must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
 func (r *Ring) AppendPass(dst []byte, p *Pass) []byte {
 	s := scratches.Get().(*scratch)
 	b := r.appendCommon(s.buf[:0], p.Room, p.ID, p.IssuedAt, p.Expires)
 	b = strict64.AppendEncode(append(b, `,"sid":"`...), p.Session[:])
 	b = append(b, '"')
+	if p.Order != 0 {
+		b = strconv.AppendInt(append(b, `,"ord":`...), p.Order, 10)
+	}
+	if p.Fence != 0 {
+		b = strconv.AppendInt(append(b, `,"fn":`...), p.Fence, 10)
+	}
 	if p.Bind != "" {
 		b = appendJSON(append(b, `,"bnd":`...), p.Bind)
 	}

@@ -46,7 +46,7 @@ func testWaiting() Waiting {
 }
 
 func testPass() Pass {
-	return Pass{ID: testID(2), Session: testID(3), Room: testRoom, IssuedAt: testNow, Expires: testNow + 300, Bind: "x_-9", Off: true}
+	return Pass{ID: testID(2), Session: testID(3), Room: testRoom, Order: 1_767_323_001_234_567, Fence: 3, IssuedAt: testNow, Expires: testNow + 300, Bind: "x_-9", Off: true}
 }
 
 // forge signs any header and claims with a key, as whoever held the key could.

@@ -20,7 +20,7 @@ func TestWhatIsMintedVerifies(t *testing.T) {
 			"full":             testWaiting(),
 			"never enrolled":   {ID: testID(9), Room: testRoom, Order: 7, IssuedAt: testNow, Expires: testNow + 1},
 			"lottery ticket":   {ID: testID(9), Room: testRoom, IssuedAt: testNow, Expires: testNow + 1},
-			"largest integers": {Room: testRoom, Order: maxInteger, Seen: maxInteger, Hold: maxInteger, Heard: maxInteger, Fence: maxInteger, IssuedAt: maxInteger, Expires: testNow + MaxLife},
+			"largest integers": {Room: testRoom, Order: maxInteger, Seen: maxInteger, Hold: maxInteger, Heard: maxInteger, Fence: maxInteger, Used: maxInteger, IssuedAt: maxInteger, Expires: testNow + MaxLife},
 			"awkward text":     {Room: testRoom, Epoch: "a\"b\\c\n\x00é€😀<>&", AddrHash: "\u2028", Bind: "\x7f", IssuedAt: 1, Expires: testNow + 9},
 		} {
 			raw := r.AppendWaiting([]byte("kept:"), &w)
@@ -33,8 +33,9 @@ func TestWhatIsMintedVerifies(t *testing.T) {
 			}
 		}
 		for name, p := range map[string]Pass{
-			"full":  testPass(),
-			"plain": {ID: testID(4), Session: testID(5), Room: testRoom, IssuedAt: testNow, Expires: testNow + 300},
+			"full":             testPass(),
+			"plain":            {ID: testID(4), Session: testID(5), Room: testRoom, IssuedAt: testNow, Expires: testNow + 300},
+			"largest integers": {Room: testRoom, Order: maxInteger, Fence: maxInteger, IssuedAt: maxInteger, Expires: testNow + MaxLife},
 		} {
 			got, err := r.VerifyPass(r.AppendPass(nil, &p), testRoom, testNow)
 			if err != nil || got != p {
@@ -47,11 +48,14 @@ func TestWhatIsMintedVerifies(t *testing.T) {
 func TestTheTokensAreSpelledAsTheContractSays(t *testing.T) {
 	r := mustRing(t, hsKey("k1", true))
 	w, p := testWaiting(), testPass()
+	old := p
+	old.Order, old.Fence = 0, 0
 	lottery := Waiting{ID: testID(1), Room: testRoom, IssuedAt: testNow, Expires: testNow + 60}
 	for _, row := range []struct{ name, raw, want string }{
 		{"waiting", string(r.AppendWaiting(nil, &w)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767409445,"ord":1767323045123456,"seen":1767323099000001,"hold":280,"ep":"0f3a9c","fn":3,"ah":"q7Zk","bnd":"x_-9","acc":true}`},
 		{"undrawn", string(r.AppendWaiting(nil, &lottery)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767323105}`},
-		{"pass", string(r.AppendPass(nil, &p)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","bnd":"x_-9","off":true}`},
+		{"pass", string(r.AppendPass(nil, &p)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","ord":1767323001234567,"fn":3,"bnd":"x_-9","off":true}`},
+		{"pass without an order", string(r.AppendPass(nil, &old)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","bnd":"x_-9","off":true}`},
 	} {
 		var got []string
 		for _, part := range strings.Split(row.raw, ".")[:2] {
@@ -188,6 +192,15 @@ func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
 		{"jti with line breaks", claims(strings.Replace(good, "AgkQFx4lLDM6QUhPVl1kaw", `AgkQFx4lLDM6QUhPVl1k\n\r`, 1)), "claims"},
 		{"sid missing", claims(`{` + ours + jti + `,` + times + `}`), "claims"},
 		{"sid twice", claims(`{` + ours + jti + `,` + sid + `,` + sid + `,` + times + `}`), "claims"},
+		{"ord a string", claims(strings.Replace(good, `{`, `{"ord":"1",`, 1)), "claims"},
+		{"ord negative", claims(strings.Replace(good, `{`, `{"ord":-1,`, 1)), "claims"},
+		{"ord with a fraction", claims(strings.Replace(good, `{`, `{"ord":1.5,`, 1)), "claims"},
+		{"ord beyond 2^53", claims(strings.Replace(good, `{`, `{"ord":9007199254740992,`, 1)), "claims"},
+		{"ord twice", claims(strings.Replace(good, `{`, `{"ord":1,"ord":2,`, 1)), "claims"},
+		{"fn a string", claims(strings.Replace(good, `{`, `{"fn":"1",`, 1)), "claims"},
+		{"fn with an exponent", claims(strings.Replace(good, `{`, `{"fn":1e3,`, 1)), "claims"},
+		{"fn twice", claims(strings.Replace(good, `{`, `{"fn":1,"fn":1,`, 1)), "claims"},
+		{"ord and fn of an order that is not known", claims(strings.Replace(good, `{`, `{"ord":0,"fn":0,`, 1)), ""},
 		{"off a number", claims(strings.Replace(good, `{`, `{"off":1,`, 1)), "claims"},
 		{"bnd a number", claims(strings.Replace(good, `{`, `{"bnd":1,`, 1)), "claims"},
 		{"an unknown claim twice", claims(strings.Replace(good, `{`, `{"x":1,"x":1,`, 1)), "claims"},
@@ -207,7 +220,7 @@ func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
 func TestIntegersOfWaitingTokens(t *testing.T) {
 	key := hsKey("k1", true)
 	r := mustRing(t, key)
-	for _, claim := range []string{"ord", "seen", "hold", "hd", "fn", "iat"} {
+	for _, claim := range []string{"ord", "seen", "hold", "hd", "fn", "used", "iat"} {
 		for _, row := range []struct{ value, want string }{
 			{"0", ""}, {"9007199254740991", ""}, {"9007199254740992", "claims"}, {"18446744073709551617", "claims"}, {"-1", "claims"}, {"-0", "claims"},
 			{"1.0", "claims"}, {"1e0", "claims"}, {"00", "claims"}, {`"1"`, "claims"}, {"null", "claims"}, {"true", "claims"}, {"[1]", "claims"}, {"", "claims"}, {"1 2", "malformed"},
@@ -338,7 +351,7 @@ func TestRoundTrip(t *testing.T) {
 		w := Waiting{
 			Room: rapid.StringMatching(`[a-z0-9][a-z0-9-]{0,62}`).Draw(t, "room"), Order: integer.Draw(t, "ord"), Seen: integer.Draw(t, "seen"), Hold: integer.Draw(t, "hold"), Heard: integer.Draw(t, "hd"),
 			Epoch: rapid.StringN(0, 40, 64).Draw(t, "ep"), Fence: integer.Draw(t, "fn"), IssuedAt: integer.Draw(t, "iat"),
-			Expires: now + rapid.Int64Range(-Leeway+1, MaxLife).Draw(t, "life"), AddrHash: rapid.StringN(0, 40, 64).Draw(t, "ah"), Bind: rapid.StringN(0, 40, 64).Draw(t, "bnd"),
+			Expires: now + rapid.Int64Range(-Leeway+1, MaxLife).Draw(t, "life"), AddrHash: rapid.StringN(0, 40, 64).Draw(t, "ah"), Bind: rapid.StringN(0, 40, 64).Draw(t, "bnd"), Used: integer.Draw(t, "used"),
 		}
 		copy(w.ID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 		if w.Expires < 1 {
@@ -350,6 +363,10 @@ func TestRoundTrip(t *testing.T) {
 		}
 		if _, err := r.VerifyWaiting(r.AppendWaiting(nil, &w), w.Room, w.Expires+Leeway); !errors.Is(err, ErrExpired) {
 			t.Fatalf("at exp + leeway: %v", err)
+		}
+		p := Pass{ID: w.ID, Session: w.ID, Room: w.Room, Order: w.Order, Fence: w.Fence, IssuedAt: w.IssuedAt, Expires: w.Expires, Bind: w.Bind, Off: rapid.Bool().Draw(t, "off")}
+		if got, err := r.VerifyPass(r.AppendPass(nil, &p), p.Room, now); err != nil || got != p {
+			t.Fatalf("got %+v, %v, want %+v", got, err, p)
 		}
 	})
 }

@@ -17,7 +17,7 @@ func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error
 	if err := r.verify(raw, waiting, room, now, s, &c); err != nil {
 		return Waiting{}, err
 	}
-	w := Waiting{Room: room, Order: c.ord, Seen: c.seen, Hold: c.hold, Heard: c.heard, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Account: c.acc}
+	w := Waiting{Room: room, Order: c.ord, Seen: c.seen, Hold: c.hold, Heard: c.heard, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Account: c.acc, Used: c.used}
 	if !parseIDBytes(&w.ID, c.jti) {
 		return Waiting{}, ErrClaims
 	}
@@ -35,7 +35,7 @@ func (r *Ring) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 	if err := r.verify(raw, pass, room, now, s, &c); err != nil {
 		return Pass{}, err
 	}
-	p := Pass{Room: room, IssuedAt: c.iat, Expires: c.exp, Off: c.off}
+	p := Pass{Room: room, Order: c.ord, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Off: c.off}
 	if !parseIDBytes(&p.ID, c.jti) || !parseIDBytes(&p.Session, c.sid) {
 		return Pass{}, ErrClaims
 	}
