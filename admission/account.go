@@ -42,7 +42,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 			}
 		}
 	}
-	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, hold: joinHold(a.Interval), t: Ticket{Address: a.Address}}
+	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, hold: joinHold(a.Interval), t: Ticket{Address: a.Address}, back: a.Return.arg()}
 	if a.Held || held != Granted {
 		q.kind = "held"
 	} else if a.From != (ID{}) {
@@ -123,5 +123,5 @@ func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, 
 		return Standing{}, Spent, nil
 	}
 	t.ID = a.ID.generation(free)
-	return r.joinOffline(t, false)
+	return r.joinOffline(t, a.Return, false)
 }

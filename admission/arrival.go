@@ -29,7 +29,11 @@ type Arrival struct {
 	Remember bool
 	// From is a ticket, not an account's, whose place in line becomes the account's where it has none. Zero: none.
 	From ID
-	// Proof is what an account's new place is given for: Ended, where there is none and another was given for it. While the
+	// Return is the pass that a visitor of an ended session comes back with. Where it keeps its order the place is the session's,
+	// in the order of the pass. Else an account gets a place as any, and for others, whose ID is derived from the session and
+	// Keyed, Join returns ErrUnknown: with Held and the reason ReasonKept where a place would be given. Nil: none.
+	Return *Return
+	// Proof is what a new place of an account or of a Return is given for: Ended, where there is none and another was given for it. While the
 	// store is away nobody knows. Zero: a place asks for none.
 	Proof    ID
 	Interval time.Duration // first advised polling interval
@@ -44,9 +48,17 @@ const joinAgain = 2
 // that has a place is answered with its Standing as it is; Standing.New marks a new place.
 func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	snap, now := r.Snapshot(), r.c.mono()
+	if a.Return != nil && !r.keeps(snap, a.Return) {
+		if !a.Account {
+			return Standing{}, Granted, ErrUnknown
+		}
+		a.Return = nil
+	}
 	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
 	if a.Keyed && !a.Account {
-		if s, known := r.remembers(ctx, snap, a); known {
+		if s, known := r.remembers(ctx, snap, a); known && a.Return != nil && s.State > Active {
+			return Standing{}, Granted, ErrUnknown
+		} else if known {
 			return s, Granted, nil
 		}
 	}
@@ -86,7 +98,9 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 	case away && a.Held:
 		return Standing{}, Granted, ErrStore
 	case away:
-		return r.joinOffline(t, !a.Keyed)
+		return r.joinOffline(t, a.Return, !a.Keyed)
+	case a.Return != nil:
+		return r.comeBack(ctx, snap, a, t, held)
 	case a.Keyed:
 	case snap.Gathering() && snap.Prequeued >= frontSize(snap.Policy.Rate) && snap.Policy.OpensAt-r.RedisNow() > lastJoins:
 		t.Fence = snap.Fence // it is confirmed with the first poll
@@ -109,7 +123,7 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 	case errors.Is(err, ErrStore) && held != Granted:
 		return Standing{}, held, nil
 	case errors.Is(err, ErrStore) && !a.Held:
-		return r.joinOffline(t, !a.Keyed)
+		return r.joinOffline(t, nil, !a.Keyed)
 	case err != nil:
 		return Standing{}, Granted, err
 	case ans.code == codeUnknown && held != Granted:
@@ -151,6 +165,8 @@ func (r *Room) placed(snap *Snapshot, t Ticket, ans reply, hold time.Duration, f
 	case "A":
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.time, ans.h.time, ans.h.epoch, ans.h.fence
+	case "C":
+		t.Order, t.Fence = ans.ord, ans.h.fence // 0: it was let in before
 	}
 	s := r.standing(t, ans, hold, false)
 	s.New = fresh

@@ -53,7 +53,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 			who := id.Draw(t, "who")
 			switch rapid.SampledFrom([]string{"join", "join", "join", "hear", "hear", "leave", "revoke", "beat", "pass", "pass", "reset", "restore"}).Draw(t, "step") {
 			case "join":
-				if code := script("room_enter", "keyed", who, "", 30, 0, 0, "", 0, "", 0)[0]; code == "W" {
+				if code := script("room_enter", "keyed", who, "", 30, 0, 0, "", 0, "", 0, "")[0]; code == "W" {
 					heard[who] = r.Now()
 				}
 			case "hear":

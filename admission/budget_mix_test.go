@@ -66,7 +66,7 @@ func TestALotteryAndAnEventShareABudget(t *testing.T) {
 			t.Fatalf("visitor %d: %+v %q %v", i, got, refusal, err)
 		}
 		if v.t = got.Ticket; got.State == Active {
-			v.admittedAt = got.AdmittedAt
+			v.admittedAt, v.t.Order = got.AdmittedAt, 0 // before those who joined in the same microsecond and wait
 		}
 		v.t.Client, v.t.Interval = testClient(1), time.Minute
 		all = append(all, v)

@@ -61,7 +61,7 @@ type outcome struct {
 }
 
 // reasons are those of Standings that do not wait.
-var reasons = []string{"", ReasonLate, ReasonReset, ReasonRemoved, ReasonLapsed, ReasonLeft, ReasonClaimed, ReasonRevoked}
+var reasons = []string{"", ReasonLate, ReasonReset, ReasonRemoved, ReasonLapsed, ReasonLeft, ReasonClaimed, ReasonRevoked, ReasonReturned}
 
 func (o *outcome) remembered(id ID, now int64) remembered {
 	return remembered{

@@ -84,10 +84,14 @@ func (s *Snapshot) admits() bool {
 }
 
 // joinOffline answers an arrival without the store, by on_store_error. counted: the sieve has counted it; one by a key or an
-// account it counts where it is let in, for places in line are counted with their enrolment.
-func (r *Room) joinOffline(t Ticket, counted bool) (Standing, Refusal, error) {
+// account it counts where it is let in, for places in line are counted with their enrolment. back is the pass whose order the
+// place keeps; nil: none.
+func (r *Room) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
+	if back != nil && (r.anchor.Load() == nil || r.Revoked(back.Session)) {
+		back = nil
+	}
 	lined := snap.Waiting > 0 || len(snap.Pending) > 0
 	if m, ok := r.memory.get(t.ID, r.c.mono()); ok { // an account or a key that was here before
 		if s, spent := r.spentOffline(t, m); spent {
@@ -108,12 +112,18 @@ func (r *Room) joinOffline(t Ticket, counted bool) (Standing, Refusal, error) {
 		}
 		s := r.activeOffline(t)
 		s.New = true
+		if back != nil {
+			r.Revoke(back.Session)
+		}
 		return s, Granted, nil
 	}
 	// A gateway may have heard the store without having a snapshot yet.
 	t.Fence = max(snap.Fence, r.knowledge().fence)
 	if snap.Gathering() {
 		return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, Gathering: true, New: true}, Granted, nil
+	}
+	if back != nil {
+		return r.comeBackOffline(t, back), Granted, nil
 	}
 	t.Order = r.nextOrder()
 	if r.length(snap) < frontSize(p.Rate) {

@@ -42,6 +42,10 @@ const (
 	ReasonRevoked = "revoked"
 	ReasonAddress = "address" // of Refused
 	ReasonNetwork = "network"
+	// ReasonReturned is that of a session whose visitor came back and has another place for it.
+	ReasonReturned = "returned"
+	// ReasonKept is why Join returns ErrUnknown for a Return that is Held: it would give a place.
+	ReasonKept = "kept"
 )
 
 // Ticket is the content of a waiting token. Order, Seen and Heard are order time

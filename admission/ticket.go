@@ -19,33 +19,34 @@ type reply struct {
 }
 
 type enterQ struct {
-	kind   string // arrive, keyed, find, account, held, enrol, signed, gather, charge
+	kind   string // arrive, keyed, find, account, held, return, recall, enrol, signed, gather, charge
 	id     ID
 	client Client
 	hold   time.Duration
 	t      Ticket
 	former []ID // of an account
-	proof  ID   // likewise; zero: none
+	proof  ID   // of an account, or a visitor who comes back; zero: none
+	back   string
 }
 
-// args is one of room_enter's groups of ten.
+// args is one of room_enter's groups of eleven.
 func (q *enterQ) args(dst []any) []any {
 	if q.kind == "charge" {
-		return append(dst, q.kind, "", "", 0, 0, 0, "", 0, "", 0)
+		return append(dst, q.kind, "", "", 0, 0, 0, "", 0, "", 0, "")
 	}
 	id := string(q.id[:])
 	for i := range q.former {
 		id += string(q.former[i][:])
 	}
 	var order any = q.t.Order
-	switch {
-	case q.kind != "account" && q.kind != "held":
-	case q.proof == ID{}:
+	switch q.kind {
+	case "account", "held", "return", "recall":
 		order = ""
-	default:
-		order = string(q.proof[:])
+		if q.proof != (ID{}) {
+			order = string(q.proof[:])
+		}
 	}
-	return append(dst, q.kind, id, q.client.arg(), int64(q.hold/time.Second), order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address, q.t.lastHeard())
+	return append(dst, q.kind, id, q.client.arg(), int64(q.hold/time.Second), order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address, q.t.lastHeard(), q.back)
 }
 
 type seenQ struct {
@@ -81,7 +82,7 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 
 // enterArgs are the groups of room_enter.
 func enterArgs(qs []enterQ) []any {
-	args := make([]any, 0, 10*len(qs))
+	args := make([]any, 0, 11*len(qs))
 	for i := range qs {
 		args = qs[i].args(args)
 	}

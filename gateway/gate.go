@@ -107,7 +107,7 @@ func (v *visit) renew(p *token.Pass, expires int64) {
 	renewed.Expires, renewed.Bind = max(expires, p.Expires), string(v.bind())
 	renewed.Off = v.room.line.Age() > v.room.line.Snapshot().Policy.SessionTTL
 	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &renewed)
-	v.cookie(v.names().pass, v.pass, renewed.Expires-v.now/1e6)
+	v.passCookie(&renewed)
 	if len(v.req.Peek("x-waiting-room-pass")) > 0 {
 		v.newPass = v.pass
 	}
@@ -232,12 +232,23 @@ func (v *visit) join(lost string) {
 	if !ok {
 		return
 	}
-	if asks && !a.Account {
+	v.used = 0
+	back := v.comeBack(&a)
+	if asks && !a.Account && !back {
 		v.askFirst(lost)
 		return
 	}
-	a.Held = asks // a place that an account has costs nothing more
+	a.Held = asks // a place that an account or a pass has costs nothing more
 	s, refusal, err := v.room.line.Join(v.g.life, a)
+	if back && !a.Account && noneKept(err) {
+		if asks {
+			v.askFirst(lost)
+			return
+		}
+		v.used = 0
+		a, _ = v.place()
+		s, refusal, err = v.room.line.Join(v.g.life, a)
+	}
 	switch {
 	case asks && err == nil && refusal == admission.Granted && s.State == admission.Ended:
 		v.askFirst(lost)
@@ -256,13 +267,14 @@ func (v *visit) join(lost string) {
 		}
 	}
 	if s.State == admission.Active {
+		v.atOnce(&s)
 		v.enter(&s, nil)
 		return
 	}
 	v.remember()
 	o := v.room.outlook()
 	v.promised = v.room.prospect(o, s.Ticket.Order).wait
-	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+	w := v.sign(&s.Ticket, v.joinedWith(&a, s.Ticket.Order))
 	v.wait(o, &w, 0, lost)
 }
 

@@ -315,7 +315,7 @@ var varying = []struct {
 	{regexp.MustCompile(`"eta":\{"seconds":\d+,"low":\d+,"high":\d+\}`), `"eta":ETA`},
 	{regexp.MustCompile(`"refresh_after":\d+`), `"refresh_after":N`},
 	{regexp.MustCompile(`(?m)^Retry-After: \d+$`), "Retry-After: N"},
-	{regexp.MustCompile(`Max-Age=(29\d|300)\b`), "Max-Age=TTL"},
+	{regexp.MustCompile(`Max-Age=(89\d|900)\b`), "Max-Age=TTL"},
 }
 
 // text is the whole answer, with what differs from run to run replaced.

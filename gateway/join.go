@@ -43,6 +43,7 @@ func (v *visit) serveTickets() {
 			return
 		}
 	}
+	v.promised, v.used = wait{}, 0 // of a ticket that is over
 	open := v.room.line.Snapshot().Policy.Open()
 	if v.account.state == accountKnown && !open {
 		v.joinAccount(&body)
@@ -58,7 +59,7 @@ func (v *visit) serveTickets() {
 		return
 	}
 	a, ok := v.arrival()
-	if !ok {
+	if !ok || v.joinBack(&body) {
 		return
 	}
 	if v.room.options.Guard.asks() && v.prove(&body, key) {
@@ -85,10 +86,10 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		v.reject(refusal, &s)
 		return
 	}
-	v.promised = wait{} // of a ticket that it may have brought
 	o := v.room.outlook()
 	switch s.State {
 	case admission.Active:
+		v.atOnce(&s)
 		w := token.Waiting{ID: token.ID(s.Ticket.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
 		v.outcome = letIn
 		state := stateAdmitted
@@ -101,7 +102,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 		// Its turn has come, and a poll will claim it. A repeated join does not: it may be one that was held up on its way,
 		// made before its client had the nonce with which it polls, which would find its ticket spent.
 		v.remember()
-		w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+		w := v.sign(&s.Ticket, v.joinedWith(a, s.Ticket.Order))
 		out := v.status(o, &w, &prospect{}, stateWaiting)
 		out.refresh, out.token = 1, v.token
 		v.json(code, &out)
@@ -112,7 +113,7 @@ func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, ref
 	if code == 201 { // a repeat joined before, and was told something else then
 		v.promised = p.wait
 	}
-	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
+	w := v.sign(&s.Ticket, v.joinedWith(a, s.Ticket.Order))
 	out := v.status(o, &w, &p, o.stateOf(w.Order))
 	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token
 	v.json(code, &out)

@@ -236,6 +236,9 @@ func (v *visit) joinAccount(j *joining) {
 	if !ok {
 		return
 	}
+	if _, in := v.findPass(); !in {
+		v.comeBack(&a)
+	}
 	if v.room.asks() {
 		held := a
 		held.Held = true

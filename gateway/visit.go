@@ -30,7 +30,8 @@ type visit struct {
 	who    asker
 	now    int64 // µs of Redis's clock
 
-	promised wait // on joining, for the token
+	promised wait  // on joining, for the token
+	used     int64 // seconds of session.max, likewise
 
 	outcome  outcome
 	left     bool  // to fasthttp: nothing was done
@@ -62,6 +63,7 @@ type visit struct {
 	bindText                         []byte // of bindBuf
 	bindBuf                          [bindSize]byte
 	bindKnown                        bool
+	ended                            []byte // a pass that ended or was revoked; it points into the request
 }
 
 // setCookie is a Set-Cookie value to send.
@@ -153,6 +155,9 @@ func (v *visit) findPass() (token.Pass, bool) {
 func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 	p, err := v.g.cache.VerifyPass(raw, v.room.id, v.now/1e6)
 	if err != nil {
+		if err == token.ErrExpired && v.ended == nil {
+			v.ended = raw
+		}
 		v.g.metrics.reject(token.Reason(err))
 		return p, false
 	}
@@ -160,7 +165,11 @@ func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 		v.g.metrics.reject("bind")
 		return p, false
 	}
-	return p, !v.room.line.Revoked(admission.ID(p.Session))
+	if v.room.line.Revoked(admission.ID(p.Session)) {
+		v.ended = raw
+		return p, false
+	}
+	return p, true
 }
 
 // findTicket gives the first valid waiting token among what the request carries, and whether it carries any. The
@@ -183,7 +192,7 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 			v.unfit = problemOtherAccount
 			return false
 		}
-		v.promised = promise(&w)
+		v.promised, v.used = promise(&w), w.Used
 		return true
 	}
 	if raw := q.Peek("x-waiting-room-token"); len(raw) > 0 && try(raw) {
@@ -240,7 +249,7 @@ func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 	w := token.Waiting{
 		ID: token.ID(t.ID), Room: v.room.id, Order: t.Order, Seen: t.Seen, Hold: int64(t.Hold / time.Second), Heard: t.Heard, Epoch: t.Epoch, Fence: t.Fence,
 		IssuedAt: joined, Expires: v.now/1e6 + day, AddrHash: addressOf(t), Bind: string(v.bind()),
-		Account: v.account.state == accountKnown && v.ours(t.ID),
+		Account: v.account.state == accountKnown && v.ours(t.ID), Used: v.used,
 	}
 	if p := &v.promised; p.known {
 		w.Promised, w.PromisedLow, w.PromisedHigh = p.seconds, p.low, p.high
@@ -255,11 +264,12 @@ func (v *visit) admit(s *admission.Standing) token.Pass {
 	policy := &v.room.line.Snapshot().Policy
 	now := v.now / 1e6
 	p := token.Pass{
-		ID: randomID(), Session: token.ID(s.Ticket.ID), Room: v.room.id, IssuedAt: now,
-		Expires: now + v.life(policy, now, now), Bind: string(v.bind()), Off: s.Offline,
+		ID: randomID(), Session: token.ID(s.Ticket.ID), Room: v.room.id, IssuedAt: now - v.used, Bind: string(v.bind()), Off: s.Offline,
 	}
+	p.Expires = now + max(1, v.life(policy, p.IssuedAt, now))
+	p.Order, p.Fence = v.arrived(s)
 	v.pass = v.g.cache.Ring().AppendPass(v.pass[:0], &p)
-	v.cookie(v.names().pass, v.pass, p.Expires-now)
+	v.passCookie(&p)
 	v.private = true
 	return p
 }

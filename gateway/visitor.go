@@ -284,7 +284,7 @@ func (v *visit) tellExpired(code int, reason string) {
 	if s.State == admission.Waiting {
 		p = v.room.prospect(o, s.Ticket.Order)
 	}
-	v.promised = p.wait
+	v.promised, v.used = p.wait, 0
 	w := v.sign(&s.Ticket, v.joinedSecond(s.Ticket.Order))
 	out := v.status(o, &w, &p, "expired")
 	out.reason, out.token, out.refresh = reason, v.token, v.room.firstPoll(o, &w, &p, v.g.random())

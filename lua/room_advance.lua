@@ -67,9 +67,9 @@ end
 local function revocations(list)
   local out = {}
   for i = 1, #list, 2 do
-    local g = grant(list[i])
+    local ends = passes_end(grant(list[i]))
     local n = #out
-    out[n + 1], out[n + 2], out[n + 3] = list[i], list[i + 1], str(g and g.what == 'revoked' and g.claimed > 0 and g.claimed - s.now + s.time or 0)
+    out[n + 1], out[n + 2], out[n + 3] = list[i], list[i + 1], str(ends > 0 and ends - s.now + s.time or 0)
   end
   return out
 end

@@ -5,9 +5,9 @@
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4); an address
 -- takes no more places than its window holds, each counted once, where it begins.
--- INCLUDE: clock, limiter, room, meter, presence, account, lottery, joins
+-- INCLUDE: clock, limiter, room, meter, presence, account, lottery, joins, returns
 
--- Groups of ten: kind, id, client, grace, order, seen, ep, fn, ah, heard. grace is the seconds for which the ticket then counts
+-- Groups of eleven: kind, id, client, grace, order, seen, ep, fn, ah, heard, back. grace is the seconds for which the ticket then counts
 -- as present, its hold; order, seen and heard are order time.
 --   arrive  a new id; order, seen, ep, fn, heard are empty
 --   keyed   likewise, of a derived id, which the store may hold
@@ -17,6 +17,10 @@
 --           (U where it waits no longer); order is the id of the proof of work that a new place is given for, or '': a
 --           proof is of the id that it was given for, and gives no other (E, proof)
 --   held    the place that an account has, none is given: U where it has none
+--   return  the place of a visitor who comes back with the pass of an ended session, in the order of that; id is derived from
+--           the session, so it is one place however often the pass is shown; order is a proof's id, as with account; U where
+--           the pass keeps no order, or its place is over
+--   recall  likewise, and none is given: U where there is none, with the reason kept where return would give one
 --   enrol   a token's place; ep is the token's epoch, '' when never enrolled; heard is when a gateway, with the store or
 --           without, last answered its visitor; fn is 0 when its gateway had never heard the store: order and heard are then
 --           that machine's clock; an order of 0 is that of now
@@ -25,7 +29,8 @@
 --           and nothing is kept of it but their number
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
--- With W, P, A, C and S the reason of account, held, keyed and find is n for a place that was given now, else o, and its id.
+-- back is the pass of an ended session (returns.lua) of account, return and recall, or ''.
+-- With W, P, A, C and S the reason of account, held, keyed, find, return and recall is n for a place that was given now, else o, and its id.
 -- Codes: P confirmed before a lottery, O its opening (order: the order time, wall: when it was to be), W waiting,
 -- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
 -- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
@@ -100,11 +105,29 @@ local function gather(id, client, grace, seen, ep, fn, ah, heard)
   gathered(first, new and ah or '', not first and seen or nil)
 end
 
-local function arrive(kind, id, client, grace, ah)
+-- forward moves a place in line or parked to an earlier order.
+local function forward(id, ord)
+  for _, key in ipairs({ LINE, PARKED }) do
+    local have = redis.call('ZSCORE', key, id)
+    if have and ord < tonumber(have) then
+      redis.call('ZADD', key, str(ord), id)
+      if key == LINE then s.came, s.abandons = s.came + 1, s.abandons + 1 end
+    end
+  end
+end
+
+-- arrive gives an arrival its place. old is the order that its visitor keeps; nil: that of now.
+local function arrive(kind, id, client, grace, ah, old)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local ord = waiting(s, p, id, grace)
-  if ord then return put('W', ord, 0, '') end
+  if ord then
+    if old and old < ord then
+      forward(id, old)
+      ord = old
+    end
+    return put('W', ord, 0, '')
+  end
   if kind == 'find' then return put('U', 0, 0, '') end
   if p.gathering then return gathered(true, ah) end
   local count, wait, which = places(s, p, ah, s.time)
@@ -122,8 +145,8 @@ local function arrive(kind, id, client, grace, ah)
     count_wait(s, 0)
     return put('C', s.time, s.wall, '')
   end
-  ord = next_order()
-  if line >= full then
+  ord = old or next_order()
+  if line >= full and not old then
     local second = math.floor(ord / 1000000)
     signed[second] = (signed[second] or 0) + 1
     return put('S', ord, 0, '')
@@ -140,6 +163,8 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   local have = waiting(s, p, id, grace)
+  -- Whoever came back without the store kept an older order; a place counts when it is joined.
+  local joined_at = math.max(ord, seen)
   local drawn = ord < s.drawn and seen < s.drawn and s.drawn <= (have or 0)
   if have and (ep ~= s.epoch or drawn) and ord > 0 and ord < have and not late(fn, heard) then
     -- The store lost the room, a lottery has opened, or the id was signed an order more than once, and another device of the
@@ -147,8 +172,8 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
     -- postponed stays postponed.
     local fits = ord
     if ep == '' then
-      local count, later = places(s, p, ah, ord)
-      fits = count and later or have
+      local count, later = places(s, p, ah, joined_at)
+      fits = not count and have or later > joined_at and later or ord
     end
     if fits < have then
       redis.call('ZADD', LINE, str(fits), id)
@@ -175,10 +200,11 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
   end
   local second = math.floor(ord / 1000000)
   if ep == '' then
-    local count, fits, which = places(s, p, ah, ord)
+    local at = fresh and ord or joined_at
+    local count, fits, which = places(s, p, ah, at)
     if not count then return put('J', fits, 0, which) end
     count()
-    ord = fits
+    if fits > at then ord = fits end
   end
   if fresh and ep == '' then joined = joined + 1 end
   s.busy = 1
@@ -186,17 +212,6 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
   line = line + 1
   if ep == '' and fn > 0 and not fresh then redis.call('HINCRBY', PENDING, str(second), -1) end
   put('W', ord, 0, '')
-end
-
--- forward moves a place in line or parked to an earlier order.
-local function forward(id, ord)
-  for _, key in ipairs({ LINE, PARKED }) do
-    local have = redis.call('ZSCORE', key, id)
-    if have and ord < tonumber(have) then
-      redis.call('ZADD', key, str(ord), id)
-      if key == LINE then s.came, s.abandons = s.came + 1, s.abandons + 1 end
-    end
-  end
 end
 
 -- adopt gives an account the place in line of a ticket that is no account's; that ticket has then left. Where the account has a
@@ -222,7 +237,17 @@ local function name(id, before)
   if code == 'W' or code == 'P' or code == 'A' or code == 'C' or code == 'S' then out[#out] = (joined > before and 'n' or 'o') .. id end
 end
 
-local function account(kind, bases, client, grace, proof, from, ah)
+-- proof_spent reports whether a proof has made another place than id.
+local function proof_spent(proof, id)
+  return (grant(proof) or { client = id }).client ~= id or redis.call('ZSCORE', LINE, proof) or redis.call('ZSCORE', PARKED, proof)
+end
+
+local function spend(proof, id)
+  put_grant(proof, 'spent', 0, 0, id)
+  remember(s, p, proof)
+end
+
+local function account(kind, bases, client, grace, proof, from, ah, back)
   local id, wall, alive = place_of(s, p, string.sub(bases, 1, 16))
   for at = 17, #bases, 16 do
     if alive then break end
@@ -239,10 +264,13 @@ local function account(kind, bases, client, grace, proof, from, ah)
     return put('U', 0, 0, '')
   elseif not id then
     return put('E', 0, 0, 'spent')
-  elseif proof ~= '' and (grant(proof) or { client = id }).client ~= id then
+  elseif proof ~= '' and proof_spent(proof, id) then
     return put('E', 0, 0, 'proof')
   elseif from == '' then
-    arrive(kind, id, client, grace, ah)
+    local pass = back ~= '' and read_pass(back)
+    local old = pass and kept(s, p, pass)
+    arrive(kind, id, client, grace, ah, old)
+    if old and joined > before then give_back(s, p, pass, id) end
   elseif p.gathering then -- of the place that becomes the account's the line holds nothing: it is not drawn besides
     put_grant(from, 'left', 0, 0, '')
     remember(s, p, from)
@@ -251,14 +279,35 @@ local function account(kind, bases, client, grace, proof, from, ah)
   elseif not adopt(from, id, grace) then
     return put('U', 0, 0, '')
   end
-  if proof ~= '' and joined > before then
-    put_grant(proof, 'spent', 0, 0, id)
-    remember(s, p, proof)
+  if proof ~= '' and joined > before then spend(proof, id) end
+  name(id, before)
+end
+
+-- returns is return and recall. The place of a pass that was given is that which the store has noted, whatever key id is derived by.
+local function returns(kind, id, client, grace, proof, ah, pass)
+  local g, before = grant(pass.session), joined
+  local given = g and g.what == 'returned'
+  if given then id = g.client end
+  local old = not given and kept(s, p, pass)
+  if not given and not old then return put('U', 0, 0, '') end
+  local code = settled(s, p, id, client)
+  if code and code ~= 'A' and code ~= 'C' or not code and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then return put('U', 0, 0, '') end
+  if given then
+    arrive('find', id, client, grace, ah)
+  elseif kind == 'recall' then
+    return put('U', 0, 0, 'kept')
+  elseif proof ~= '' and proof_spent(proof, id) then
+    return put('E', 0, 0, 'proof')
+  else
+    arrive(kind, id, client, grace, ah, old)
+    local answer = out[#out - 3]
+    if answer == 'W' or answer == 'A' or answer == 'C' then give_back(s, p, pass, id) end
+    if proof ~= '' and joined > before then spend(proof, id) end
   end
   name(id, before)
 end
 
-for i = 5, #ARGV, 10 do
+for i = 5, #ARGV, 11 do
   local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
   if kind == 'arrive' then
     arrive(kind, id, client, grace, ARGV[i + 8])
@@ -267,7 +316,9 @@ for i = 5, #ARGV, 10 do
     arrive(kind, id, client, grace, ARGV[i + 8])
     name(id, before)
   elseif kind == 'account' or kind == 'held' then
-    account(kind, id, client, grace, ARGV[i + 4], ARGV[i + 6], ARGV[i + 8])
+    account(kind, id, client, grace, ARGV[i + 4], ARGV[i + 6], ARGV[i + 8], ARGV[i + 10])
+  elseif kind == 'return' or kind == 'recall' then
+    returns(kind, id, client, grace, ARGV[i + 4], ARGV[i + 8], read_pass(ARGV[i + 10]))
   elseif kind == 'enrol' or kind == 'signed' then
     -- The room was idle when the store went away, and was not meanwhile: other
     -- gateways' visitors are to be heard too.

@@ -28,7 +28,11 @@ end
 for i = 9, #ARGV, 2 do
   local id = ARGV[i]
   local g = grant(id)
-  if not g or g.what == 'admitted' then
+  if g and g.what == 'claimed' and reason == 'left' then
+    -- Its session goes on until its pass ends, and keeps no order then.
+    put_grant(id, reason, g.wall, g.claimed, '')
+    remember(s, p, id)
+  elseif not g or g.what == 'admitted' then
     local ord = tonumber(redis.call('ZSCORE', LINE, id) or redis.call('ZSCORE', PARKED, id))
     -- When it was heard is kept in room time, tenths of a second, rounded down; its order is order time.
     local polled = ord and last_heard(id) > ord - s.time + s.now

@@ -25,7 +25,7 @@ else
     wall, reason = g.wall, g.what
     if g.what == 'admitted' then
       state = 'admitted'
-    elseif g.what == 'claimed' and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then
+    elseif (g.what == 'claimed' or g.what == 'left') and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then
       state = 'claimed'
     else
       state = 'ended'

@@ -219,7 +219,8 @@ local function remember(s, p, id)
 end
 
 -- A grant is what is known of an admitted or ended ticket:
--- what|admitted (wall)|claimed (room time; of a revoked session the end of its passes)|client.
+-- what|admitted (wall)|claimed (room time; of a session that was revoked or given back the end of its passes)|client (of one that
+-- was given back the id of the place that its visitor has for it).
 local function put_grant(id, what, wall, claimed, client)
   redis.call('HSET', GRANTS, id, what .. '|' .. str(wall) .. '|' .. str(claimed) .. '|' .. client)
 end
@@ -231,18 +232,22 @@ local function grant(id)
   return { what = what, wall = tonumber(wall), claimed = tonumber(claimed), client = client }
 end
 
+-- passes_end returns the room time at which the last pass of a session that has been ended ends; 0: not known.
+local function passes_end(g) return g and (g.what == 'revoked' or g.what == 'returned') and g.claimed or 0 end
+
 -- revoke ends a session. It is remembered at least until the last pass that it can have has ended, in room time: a ttl that is
--- changed afterwards does not shorten it. till: that time where it is known, else 0.
+-- changed afterwards does not shorten it. till: that time where it is known, else 0. Returns it.
 local function revoke(s, p, id, till)
   local g = grant(id)
   if till == 0 then till = math.max(s.passes, s.now + p.ttl) end
-  if g and g.what == 'revoked' then till = math.max(till, g.claimed) end
+  till = math.max(till, passes_end(g))
   redis.call('ZADD', REVOKED, str(s.now), id)
   redis.call('ZREM', SESSIONS, id)
   redis.call('ZREM', ADMITTED, id)
   put_grant(id, 'revoked', g and g.wall or 0, till, '')
   remember(s, p, id)
   redis.call('ZADD', ENDED, 'GT', str(till), id)
+  return till
 end
 
 local function count_minute(s, what, n)
