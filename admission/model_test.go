@@ -172,6 +172,42 @@ func (c *crowd) account() {
 	c.visitors = append(c.visitors, &visitor{t: s.Ticket, state: s.State})
 }
 
+// comeBack is a visitor whose pass has ended: the place has the order of the pass, or the pass keeps none. A session gives one.
+func (c *crowd) comeBack() {
+	v, g := c.one(), c.any()
+	id := ID{0: 252, 1: v.t.ID[0], 2: v.t.ID[1], 3: v.t.ID[2] + v.t.ID[3] + 1}
+	if grant := c.model.Grants[v.t.ID]; v.t.ID[0] == 250 || v.t.Order == 0 || grant == nil || grant.What == ReasonReturned || grant.What == "admitted" || c.model.Line[id] != nil {
+		c.t.Skip("it is no session, or is an account's, or has its place")
+	}
+	a := Arrival{
+		ID: id, Client: Client{3, v.t.ID[0]}, Keyed: true, Interval: 5 * time.Second, Held: rapid.IntRange(0, 4).Draw(c.t, "held") == 0,
+		Return: &Return{Session: v.t.ID, Order: v.t.Order, Fence: v.t.Fence, Ended: c.now/1e6 - int64(rapid.IntRange(-5, 250).Draw(c.t, "ended ago"))},
+	}
+	before := g.calls
+	s, refusal, err := g.room.Join(context.Background(), a)
+	if refusal != Granted || err != nil && !errors.Is(err, ErrUnknown) {
+		c.t.Fatalf("came back: %v %q", err, refusal)
+	}
+	if g.calls == before {
+		if err == nil {
+			c.t.Fatalf("came back without the store: %+v", s)
+		}
+		return
+	}
+	want, kept := c.model.Return(a)
+	if kept != (err == nil) || kept && s.State != want {
+		c.t.Fatalf("came back with %+v: %d %v, model %d, kept %t", a.Return, s.State, err, want, kept)
+	}
+	if !kept {
+		return
+	}
+	if s.State == Waiting && s.Ticket.Order > v.t.Order {
+		c.t.Fatalf("an order grew from %d to %d", v.t.Order, s.Ticket.Order)
+	}
+	s.Ticket.Interval, s.Ticket.Client = a.Interval, a.Client
+	v.t, v.state = s.Ticket, s.State
+}
+
 func (c *crowd) poll() {
 	v, g := c.one(), c.any()
 	v.t.Interval = time.Duration(rapid.IntRange(2, 69).Draw(c.t, "interval")) * time.Second
@@ -307,7 +343,7 @@ func (c *crowd) want(id ID, rank map[ID]int64) string {
 		return "unknown"
 	case g.What == "admitted":
 		return fmt.Sprintf("admitted at %d", g.Wall)
-	case g.What == ReasonClaimed && c.model.Sessions[id] > c.model.Room():
+	case (g.What == ReasonClaimed || g.What == ReasonLeft) && c.model.Sessions[id] > c.model.Room():
 		return "active"
 	}
 	return "ended"
@@ -355,9 +391,10 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 				c.arrive()
 			}
 		},
-		"account": func(*rapid.T) { c.account() },
-		"poll":    func(*rapid.T) { c.poll() },
-		"claim":   func(*rapid.T) { c.claim() },
+		"account":   func(*rapid.T) { c.account() },
+		"come back": func(*rapid.T) { c.comeBack() },
+		"poll":      func(*rapid.T) { c.poll() },
+		"claim":     func(*rapid.T) { c.claim() },
 		"leave": func(*rapid.T) {
 			v := c.one()
 			// Of a ticket that it does not hold the store keeps nothing: it has left at one gateway alone.

@@ -259,7 +259,11 @@ func (m *Model) absent(now int64, p *Place) bool {
 
 // Arrive is a newcomer.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
-	now := m.Save()
+	return m.arrive(m.Save(), a, 0)
+}
+
+// arrive is Arrive at a room time, in the order that the visitor keeps; 0: that of now.
+func (m *Model) arrive(now int64, a admission.Arrival, order int64) admission.State {
 	gathering, _ := m.draw(now)
 	meter := m.meter(now)
 	defer func() { meter.save() }()
@@ -268,6 +272,9 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 	}
 	if p := m.place(now, a.ID); p != nil {
 		m.checked(now, p, joinHold(a))
+		if order > 0 {
+			p.Order = min(p.Order, order)
+		}
 		return admission.Waiting
 	}
 	count, _, ok := m.places(a.Address, m.time, m.time)
@@ -288,7 +295,10 @@ func (m *Model) Arrive(a admission.Arrival) admission.State {
 		m.Admissions = append(m.Admissions, Admission{a.ID, now, m.Wall, m.time})
 		return admission.Active
 	}
-	p := &Place{Order: m.time}
+	if order == 0 {
+		order = m.time
+	}
+	p := &Place{Order: order}
 	m.checked(now, p, joinHold(a))
 	m.Line[a.ID] = p
 	return admission.Waiting
@@ -365,7 +375,7 @@ func (m *Model) Patch(change func(*admission.Policy)) {
 	m.fresh = false
 }
 
-// Leave gives a place back.
+// Leave gives a place back. A session goes on, and keeps no order when it is over.
 func (m *Model) Leave(id admission.ID) {
 	now := m.Save()
 	gathering, _ := m.draw(now)
@@ -373,6 +383,8 @@ func (m *Model) Leave(id admission.ID) {
 		if g == nil && gathering {
 			m.leaveLot(now, id)
 		}
+		m.end(now, id, admission.ReasonLeft)
+	} else if g.What == admission.ReasonClaimed {
 		m.end(now, id, admission.ReasonLeft)
 	}
 }
