@@ -1,0 +1,149 @@
+package admission
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// backWith is the arrival of a visitor whose pass of a session has ended; id is what a gateway derives from the session.
+func backWith(id ID, s *Standing, ended int64) Arrival {
+	return Arrival{
+		ID: id, Client: testClient(7), Keyed: true, Interval: 5 * time.Second,
+		Return: &Return{Session: s.Ticket.ID, Order: s.Ticket.Order, Fence: s.Ticket.Fence, Ended: ended},
+	}
+}
+
+func mustComeBack(t *testing.T, r *Room, a Arrival) Standing {
+	t.Helper()
+	s, refusal, err := r.Join(ctx5(t), a)
+	if err != nil || refusal != Granted {
+		t.Fatalf("%+v %q %v", s, refusal, err)
+	}
+	return s
+}
+
+// While the store is away a visitor comes back in the old order, through two gateways with one ticket; when the store is here the
+// place stands before those who came later, and the session that it was given for is over.
+func TestReturn_KeepsOrderWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst = 1, 1000
+	rooms := []*Room{testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)}
+	in := mustJoin(t, rooms[0], testID(), testClient(7))
+	if in.State != Active || in.Ticket.Order == 0 || in.Ticket.Fence == 0 {
+		t.Fatalf("admitted at once as %+v", in)
+	}
+	c.pass(time.Second)
+	other := mustJoin(t, rooms[0], testID(), testClient(8))
+	for range 61 { // until the pass has ended, and its session is no longer heard of
+		c.pass(3 * time.Second)
+		mustTick(t, rooms[0])
+		mustTick(t, rooms[1])
+	}
+	a := backWith(testID(), &in, c.us/1e6-6)
+	for _, r := range rooms {
+		r.goDown(errAway)
+	}
+	c.pass(time.Second)
+	var places []Standing
+	for _, r := range append(rooms, rooms...) {
+		s := mustComeBack(t, r, a)
+		if s.State != Waiting || s.Ticket.Order != in.Ticket.Order || s.Ticket.ID != a.ID {
+			t.Fatalf("came back without the store as %+v", s)
+		}
+		places = append(places, s)
+	}
+	if !rooms[1].Revoked(in.Ticket.ID) {
+		t.Error("the session goes on")
+	}
+	c.pass(p.Absence + time.Minute)
+	for _, r := range rooms {
+		mustTick(t, r)
+	}
+	for i, s := range places {
+		got := mustCheck(t, rooms[i%2], s.Ticket)
+		if got.State != Waiting || got.Ticket.Order != in.Ticket.Order {
+			t.Errorf("place %d with the store: %+v", i, got)
+		}
+	}
+	mustCheck(t, rooms[0], other.Ticket)
+	if f, err := rooms[0].Lookup(ctx5(t), a.ID); err != nil || f.Ahead != 0 {
+		t.Errorf("%+v %v, want the first place", f, err)
+	}
+	if f, err := rooms[0].Lookup(ctx5(t), other.Ticket.ID); err != nil || f.Ahead != 1 {
+		t.Errorf("who came later: %+v %v", f, err)
+	}
+	mustTick(t, rooms[0])
+	if f, err := rooms[0].Lookup(ctx5(t), in.Ticket.ID); err != nil || f.State != Ended {
+		t.Errorf("the session: %+v %v", f, err)
+	}
+}
+
+// A store that lost its data gets the place back from its token, in the old order, and its session from its heartbeats: no other
+// place is made by the pass.
+func TestReturn_IsOnePlaceAfterALossOfData(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst = 1000, 1000
+	r := testRoom(t, client, prefix, c, p)
+	in := mustJoin(t, r, testID(), testClient(7))
+	other := mustJoin(t, r, testID(), testClient(8))
+	c.pass(7 * time.Second)
+	p.Rate = 0
+	r.setPolicy(p)
+	mustTick(t, r)
+	a := backWith(testID(), &in, c.us/1e6-6)
+	s := mustComeBack(t, r, a)
+	wipe := func() *Room {
+		t.Helper()
+		if err := client.Del(ctx5(t), r.keys...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		fresh := testRoom(t, client, prefix, c, p)
+		mustTick(t, fresh)
+		return fresh
+	}
+	fresh := wipe()
+	if got := mustCheck(t, fresh, s.Ticket); got.State != Waiting || got.Ticket.Order != in.Ticket.Order {
+		t.Fatalf("its token: %+v", got)
+	}
+	if again := mustComeBack(t, fresh, a); again.New || again.Ticket.ID != s.Ticket.ID || again.Ticket.Order != in.Ticket.Order {
+		t.Errorf("the pass once more: %+v", again)
+	}
+	if got := mustCheck(t, fresh, other.Ticket); got.State != Waiting {
+		t.Fatalf("%+v", got)
+	}
+
+	fresh = wipe()
+	fresh.Touch(a.ID, false) // the place has become a session meanwhile
+	mustTick(t, fresh)
+	if again, _, err := fresh.Join(ctx5(t), a); !errors.Is(err, ErrUnknown) {
+		t.Errorf("the pass gave %+v (%v) beside the session of its place", again, err)
+	}
+}
+
+// Nobody who was admitted before a draw is ahead of those who were drawn.
+func TestReturn_KeepsNoOrderPastADraw(t *testing.T) {
+	t.Parallel()
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
+	snap := *r.Snapshot()
+	snap.Policy.Method, snap.Opens, snap.Drawn = Lottery, c.us, c.us
+	for _, row := range []struct {
+		order, began int64
+		want         bool
+	}{
+		{c.us - 1e6, c.us/1e6 - 1, false},
+		{c.us - 1e6, c.us/1e6 + 1, true}, // drawn
+		{c.us + 1e6, c.us/1e6 + 2, true}, // late
+	} {
+		if got := r.keeps(&snap, &Return{Order: row.order, Fence: 1, Began: row.began, Ended: c.us / 1e6}); got != row.want {
+			t.Errorf("order %d, admitted at %d: kept %t", row.order, row.began, got)
+		}
+	}
+}
