@@ -343,7 +343,7 @@ func (c *crowd) want(id ID, rank map[ID]int64) string {
 		return "unknown"
 	case g.What == "admitted":
 		return fmt.Sprintf("admitted at %d", g.Wall)
-	case (g.What == ReasonClaimed || g.What == ReasonLeft) && c.model.Sessions[id] > c.model.Room():
+	case g.What == ReasonClaimed && c.model.Sessions[id] > c.model.Room():
 		return "active"
 	}
 	return "ended"

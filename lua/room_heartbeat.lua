@@ -27,7 +27,7 @@ for i = 5, #ARGV, 3 do
       redis.call('ZREM', ADMITTED, id)
       put_grant(id, 'claimed', g and g.wall or tonumber(ARGV[i + 2]), s.now, ARGV[i + 1])
       remember(s, p, id)
-    elseif g.what == 'claimed' or g.what == 'left' then
+    elseif is_claimed(g) then
       remember(s, p, id) -- when it was admitted, and by which client, is kept as long as the session
     end
   end

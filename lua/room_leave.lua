@@ -30,7 +30,7 @@ for i = 9, #ARGV, 2 do
   local g = grant(id)
   if g and g.what == 'claimed' and reason == 'left' then
     -- Its session goes on until its pass ends, and keeps no order then.
-    put_grant(id, reason, g.wall, g.claimed, '')
+    put_grant(id, 'quit', g.wall, g.claimed, g.client)
     remember(s, p, id)
   elseif not g or g.what == 'admitted' then
     local ord = tonumber(redis.call('ZSCORE', LINE, id) or redis.call('ZSCORE', PARKED, id))

@@ -22,10 +22,10 @@ elseif parked then
 else
   local g = grant(id)
   if g then
-    wall, reason = g.wall, g.what
+    wall, reason = g.wall, is_claimed(g) and 'claimed' or g.what
     if g.what == 'admitted' then
       state = 'admitted'
-    elseif (g.what == 'claimed' or g.what == 'left') and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then
+    elseif is_claimed(g) and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then
       state = 'claimed'
     else
       state = 'ended'

@@ -30,6 +30,7 @@ type Grant struct {
 	Claimed  int64
 	Client   admission.Client
 	ForgetAt int64
+	Quit     bool // of a session: its visitor has left
 }
 
 // Admission is one visitor that was let in, for judging rate and order.
@@ -385,7 +386,8 @@ func (m *Model) Leave(id admission.ID) {
 		}
 		m.end(now, id, admission.ReasonLeft)
 	} else if g.What == admission.ReasonClaimed {
-		m.end(now, id, admission.ReasonLeft)
+		g.Quit = true
+		m.remember(now, g)
 	}
 }
 

@@ -232,6 +232,9 @@ local function grant(id)
   return { what = what, wall = tonumber(wall), claimed = tonumber(claimed), client = client }
 end
 
+-- is_claimed reports whether a grant is that of a session that was not ended. One whose visitor has left (quit) keeps no order.
+local function is_claimed(g) return g.what == 'claimed' or g.what == 'quit' end
+
 -- passes_end returns the room time at which the last pass of a session that has been ended ends; 0: not known.
 local function passes_end(g) return g and (g.what == 'revoked' or g.what == 'returned') and g.claimed or 0 end
 
@@ -274,7 +277,7 @@ local function settled(s, p, id, client)
     return 'L', g.wall, 'lapsed'
   end
   remember(s, p, id)
-  if g.what == 'claimed' then
+  if is_claimed(g) then
     local till = redis.call('ZSCORE', SESSIONS, id)
     if till and tonumber(till) > s.now and client ~= '' and g.client == client and s.now - g.claimed <= p.claim_window then
       return 'C', g.wall, ''
