@@ -6,6 +6,9 @@
 // algorithm that is accepted for it (RFC 8725 §3.1, §3.9, §3.11). Times are seconds of the store's clock; orders are
 // microseconds of order time: that clock plus a lead, which never goes back.
 //
+// A pass says when its visitor arrived (ord, fn), so that one who has to wait again keeps the order of arrival. An origin that
+// checks passes has no use for these two claims.
+//
 // The package is pure: time is a parameter, nothing is started, and neither the network nor the store is touched, so an
 // origin may import it to check passes by itself.
 package token
