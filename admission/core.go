@@ -47,6 +47,7 @@ type Core struct {
 	runner  *lua.Runner
 	start   time.Time
 	ownMono func() int64 // of tests in which Redis's clock is set; nil: none
+	ownWall func() int64 // this machine's clock, µs
 
 	mu      sync.Mutex
 	rooms   map[string]*Room
@@ -91,6 +92,7 @@ func New(o Options) (*Core, error) {
 		scripts: set,
 		runner:  lua.NewRunner(o.Client, set, o.Observe),
 		start:   time.Now(),
+		ownWall: func() int64 { return time.Now().UnixMicro() },
 		rooms:   map[string]*Room{},
 		origins: map[string]*origin{},
 		unread:  map[string]bool{},

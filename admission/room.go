@@ -104,6 +104,8 @@ type anchor struct {
 	time, wall int64
 	mono       int64 // half-way between the call and its answer
 	heard      int64 // mono of the answer: the clocks were read before
+	own        int64 // this machine's clock then, µs
+	step       step
 }
 
 // former is the last snapshot before an epoch change.
@@ -301,7 +303,11 @@ func (r *Room) moor(h header, sent, heard int64) {
 	if old == nil || h.time < old.time-began {
 		r.lastOrd.Store(0) // orders until now were of another clock
 	}
-	r.anchor.Store(&anchor{time: h.time, wall: h.wall, mono: mono, heard: heard})
+	next := &anchor{time: h.time, wall: h.wall, mono: mono, heard: heard, own: r.c.ownWall()}
+	if old != nil {
+		next.step = old.stepTo(next)
+	}
+	r.anchor.Store(next)
 	if old == nil {
 		return
 	}

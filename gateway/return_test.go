@@ -297,3 +297,41 @@ func TestPass_AccountKeepsOrder(t *testing.T) {
 		t.Errorf("without the pass: %+v, want %+v", again, w)
 	}
 }
+
+// ahead is a room whose store's clock has stepped forward.
+type ahead struct {
+	line
+	by, at int64
+}
+
+func (a *ahead) RedisNow() int64         { return a.line.RedisNow() + a.by }
+func (a *ahead) Stepped() (by, at int64) { return a.by, a.at }
+
+// A replica whose clock is ten minutes ahead becomes the master: a pass of five minutes lets its visitor in for as long as it was
+// to, and its first request renews it by the clock of now. One that was signed since ends by that clock.
+func TestPass_OutlivesAStepOfTheClock(t *testing.T) {
+	t.Parallel()
+	b, _ := one(t, Room{ID: "sale", Policy: policy(1)})
+	in := b.call("GET /", asPage).code(t, 200)
+	r := b.state.Load().byID["sale"]
+	const step = 600
+	r.line = &ahead{r.line, step * 1e6, time.Now().UnixMicro()}
+	a := b.call("GET /", in.jar()).code(t, 200)
+	renewed, err := testRing(t).VerifyPass([]byte(a.cookies["wr_sale_pass"]), "sale", time.Now().Unix()+step)
+	if err != nil || renewed.Expires < time.Now().Unix()+step+290 {
+		t.Errorf("renewed as %+v, %v", renewed, err)
+	}
+	b.call("GET /", a.jar()).code(t, 200)
+	for _, row := range []struct {
+		name string
+		ago  int64
+		want int
+	}{
+		{"of before, half over", -100, 200},
+		{"of before, over", 6, 202},
+		{"of now, young", -step - 200, 200},
+		{"of now, over", -step + 6, 202},
+	} {
+		b.call("GET /", asJSON, agedPass(t, in, row.ago, another)).code(t, row.want)
+	}
+}

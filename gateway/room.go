@@ -20,6 +20,7 @@ import (
 type line interface {
 	Snapshot() *admission.Snapshot
 	RedisNow() int64
+	Stepped() (by, at int64)
 	Now() int64
 	Age() time.Duration
 	Ahead(order int64) int64

@@ -154,6 +154,9 @@ func (v *visit) findPass() (token.Pass, bool) {
 
 func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 	p, err := v.g.cache.VerifyPass(raw, v.room.id, v.now/1e6)
+	if err == token.ErrExpired {
+		p, err = v.beforeStep(raw)
+	}
 	if err != nil {
 		if err == token.ErrExpired && v.ended == nil {
 			v.ended = raw
@@ -170,6 +173,19 @@ func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 		return p, false
 	}
 	return p, true
+}
+
+// beforeStep verifies a pass that has ended by Redis's clock as it is, but was signed before that stepped forward.
+func (v *visit) beforeStep(raw []byte) (token.Pass, error) {
+	by, at := v.room.line.Stepped()
+	if by == 0 {
+		return token.Pass{}, token.ErrExpired
+	}
+	p, err := v.g.cache.VerifyPass(raw, v.room.id, (v.now-by)/1e6)
+	if err == nil && p.Expires > at/1e6+int64(v.room.line.Snapshot().Policy.SessionTTL/time.Second) {
+		return token.Pass{}, token.ErrExpired // it was signed since
+	}
+	return p, err
 }
 
 // findTicket gives the first valid waiting token among what the request carries, and whether it carries any. The
