@@ -331,7 +331,7 @@ func TestAdvisedPolling_SilentLeaversLapse(t *testing.T) {
 		before, more float64 // %, and percentage points
 	}{
 		"waits of 400 s":                         {10, 4000, 10.7, 2},
-		"waits of 70 s, mostly behind the front": {100, 7000, 18.2, 7},
+		"waits of 70 s, mostly behind the front": {100, 7000, 18.2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

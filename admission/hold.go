@@ -8,10 +8,9 @@ const (
 	// leastPoll is the shortest interval that polls are advised at, whatever the policy.
 	leastPoll = 2 * time.Second
 	// leastHold is the shortest hold.
-	leastHold = 30 * time.Second
-	// Far from the front a check holds a ticket beyond its next polls for a quarter of the expected wait, from leastRest to mostRest.
-	leastRest = 30 * time.Second
-	mostRest  = 10 * time.Minute
+	leastHold = 20 * time.Second
+	// Behind the front a check holds a ticket beyond its next polls for a quarter of the expected wait, at most mostRest.
+	mostRest = 10 * time.Minute
 	// joinRest is the same for a ticket that has just joined.
 	joinRest = 90 * time.Second
 	// mostHold is the longest that the store records.
@@ -30,7 +29,7 @@ func (p *Policy) LongestPoll() time.Duration {
 func (p *Policy) hold(interval, wait time.Duration, near bool) time.Duration {
 	rest := min(p.Absence/4, mostRest)
 	if wait > 0 {
-		rest = min(max(wait/4, leastRest), rest)
+		rest = min(wait/4, rest)
 	}
 	if near {
 		rest = 0

@@ -58,6 +58,7 @@ type thief struct {
 	cred    visitor.Credentials // with the pass, where it was the first; read it after run
 	at      int64
 	sid     string
+	unheard bool // a claim was sent and got no answer: the session that it may have made is nobody's, as no nonce was kept
 }
 
 func micros() int64 { return time.Now().UnixMicro() }
@@ -224,8 +225,14 @@ func session(admittedAt, pass string) (at int64, sid string, err error) {
 // robbed is for a ticket that somebody else's copy has spent; that one must have the session then.
 func (g *guest) robbed() bool {
 	g.thief.run.Wait()
-	if g.thief.at == 0 {
+	switch {
+	case g.thief.at != 0:
+	case g.thief.unheard:
+		g.crowd.note("a copy's claim got no answer, and its ticket is spent")
+		return false
+	default:
 		g.crowd.lose("a ticket is spent and neither of two clients has its session")
+		g.crowd.explain(g)
 		return false
 	}
 	g.at, g.sid, g.cred = g.thief.at, g.thief.sid, g.thief.cred
@@ -240,7 +247,10 @@ func (g *guest) steal(ctx context.Context, token string, rng *rand.Rand) {
 		c := g.crowd.clients[rng.IntN(len(g.crowd.clients))]
 		a, err := c.Claim(&cred)
 		switch {
-		case err != nil || a.HTTP == http.StatusServiceUnavailable || a.HTTP == http.StatusConflict:
+		case err != nil:
+			g.thief.unheard = g.thief.unheard || !errors.Is(err, syscall.ECONNREFUSED)
+			continue
+		case a.HTTP == http.StatusServiceUnavailable || a.HTTP == http.StatusConflict:
 			continue
 		case a.HTTP == http.StatusGone:
 			return
