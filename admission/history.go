@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -89,13 +90,27 @@ func (r *Room) mergeFlow(news []Flow, room int64) []Flow {
 type Minute struct {
 	At                           int64 // start, seconds of Redis's clock
 	Joins, Admissions, Abandoned int64
-	Waiting                      int64 // at its end
-	Rate                         int64 // thousandths, in force at its end
-	Found                        bool  // Rate was found by the controller of an adaptive room
-	Share                        int64 // thousandths: part of the origin's budget that the room could count on, at its end; 0: none
-	MaxActive, Active            int64 // at its end; 0: there was no limit
+	Returned                     int64     // parked tickets that came back
+	Absent, Lapsed               []AgeTime // tickets that were parked, and admissions that were not claimed, by time in the queue
+	Waiting                      int64     // at its end
+	Rate                         int64     // thousandths, in force at its end
+	Found                        bool      // Rate was found by the controller of an adaptive room
+	Share                        int64     // thousandths: part of the origin's budget that the room could count on, at its end; 0: none
+	MaxActive, Active            int64     // at its end; 0: there was no limit
 	Paused                       time.Duration
 	WaitP50, WaitP90             time.Duration
+}
+
+// AgeTime counts tickets by their time in the queue, s: from From, to less than 2·From + 1.
+type AgeTime struct{ From, Count int64 }
+
+// addOctave counts tickets of an octave of lua/lib/room.lua's wait_bucket.
+func addOctave(list []AgeTime, octave string, n int64) []AgeTime {
+	i, err := strconv.Atoi(octave)
+	if err != nil || i < 0 || i > octaves {
+		return list
+	}
+	return append(list, AgeTime{From: 1<<i - 1, Count: n})
 }
 
 // History gives the last n minutes, oldest first, at most 1440.
@@ -159,6 +174,12 @@ func readMinutes(ctx context.Context, client redis.UniversalClient, key string, 
 			b.Share = n
 		case 'p':
 			b.Paused = time.Duration(n) * time.Microsecond
+		case 'b':
+			b.Returned = n
+		case 'h':
+			b.Absent = addOctave(b.Absent, field[cut+1:], n)
+		case 'l':
+			b.Lapsed = addOctave(b.Lapsed, field[cut+1:], n)
 		case 'w':
 			if idx, err := strconv.Atoi(field[cut+1:]); err == nil {
 				waits[i][idx] = n
@@ -166,16 +187,26 @@ func readMinutes(ctx context.Context, client redis.UniversalClient, key string, 
 		}
 	}
 	for i := range out {
+		for _, list := range [][]AgeTime{out[i].Absent, out[i].Lapsed} {
+			slices.SortFunc(list, func(a, b AgeTime) int { return cmp.Compare(a.From, b.From) })
+		}
 		out[i].WaitP50, out[i].WaitP90 = quantile(waits[i], 0.5), quantile(waits[i], 0.9)
 	}
 	return out, nil
 }
 
-// minuteFields are the fields of a minute in the history, without the minute: those of room_advance, and count_wait's buckets.
+// octaves is the last octave of a time in the queue that is counted.
+const octaves = 20
+
+// minuteFields are the fields of a minute in the history, without the minute: those of room_advance, and the buckets of count_wait
+// and count_octave.
 var minuteFields = func() []string {
-	fields := []string{"j", "a", "x", "q", "r", "m", "c", "p", "k", "s"}
+	fields := []string{"j", "a", "x", "b", "q", "r", "m", "c", "p", "k", "s"}
 	for i := range 81 {
 		fields = append(fields, "w"+strconv.Itoa(i))
+	}
+	for i := range octaves + 1 {
+		fields = append(fields, "h"+strconv.Itoa(i), "l"+strconv.Itoa(i))
 	}
 	return fields
 }()

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestHistory_ReadsTheMinutesThatWereAsked(t *testing.T) {
 		t.Errorf("an hour of %d minutes read the whole day", len(hour))
 	}
 	for i, m := range hour {
-		if m != all[day-60+i] || m.Admissions == 0 || m.Share != 7 || m.WaitP90 == 0 {
+		if !reflect.DeepEqual(m, all[day-60+i]) || m.Admissions == 0 || m.Share != 7 || m.WaitP90 == 0 {
 			t.Fatalf("minute %d: %+v, of the whole day %+v", i, m, all[day-60+i])
 		}
 	}

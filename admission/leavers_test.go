@@ -15,12 +15,12 @@ func headsOf(s *Snapshot, seconds float64) (admitted, absent float64, apart bool
 	apart = true
 	for _, h := range s.Heads {
 		begin := math.Exp2(float64(h.Bucket)/4) - 1
-		admitted += float64(h.Admitted) / 1000
+		admitted += float64(h.Present) / 1000
 		absent += float64(h.Absent) / 1000
-		if end := math.Exp2(float64(h.Bucket+1)/4) - 1; h.Admitted > 0 && end < seconds || h.Absent > 0 && begin > seconds {
+		if end := math.Exp2(float64(h.Bucket+1)/4) - 1; h.Present > 0 && end < seconds || h.Absent > 0 && begin > seconds {
 			apart = false
 		}
-		if mean := float64(h.Exposure) / float64(h.Admitted+h.Absent); mean < 0 || mean > math.Exp2(float64(h.Bucket+1)/4)-1-begin+0.001 {
+		if mean := float64(h.Exposure) / float64(h.Present+h.Absent); mean < 0 || mean > math.Exp2(float64(h.Bucket+1)/4)-1-begin+0.001 {
 			apart = false
 		}
 	}

@@ -68,28 +68,30 @@ func (u *unpacker) strings() []string {
 // (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn; and of their last orders; then of how many
 // tickets were put into the line since the room began, were given up or given back, and left the line at its head; and of
 // the last order, 0 where the front is the whole line; and of how many ticks yet the sketch may be coarser than it should;
-// and of Heads (lua/lib/leavers.lua): bucket, admitted, absent, exposure in turn. A gateway of an older version packs no Heads.
+// and, as lua/lib/leavers.lua has them, of Heads and Sample (bucket, present, absent, exposure in turn) and of Holds.
 func (s *Snapshot) unpack(packed string) error {
-	u, heads := newUnpacker(packed), false
-	if n := u.array(); u.err == nil && n != 8 && n != 9 {
+	u := newUnpacker(packed)
+	if n := u.array(); u.err == nil && n != 11 {
 		return errSketch
-	} else if n == 9 {
-		heads = true
 	}
 	orders, chunks := u.ints(), u.strings()
 	u.ints()
 	came, _, gone, tail, rough := u.int(), u.int(), u.int(), u.int(), u.int()
-	if heads {
+	for _, counts := range []*[]AgeCount{&s.Heads, &s.Sample} {
 		all := u.ints()
 		if len(all)%4 != 0 {
 			return errSketch
 		}
 		for h := range slices.Chunk(all, 4) {
-			s.Heads = append(s.Heads, HeadAge{Bucket: h[0], Admitted: h[1], Absent: h[2], Exposure: h[3]})
+			*counts = append(*counts, AgeCount{Bucket: h[0], Present: h[1], Absent: h[2], Exposure: h[3]})
 		}
 	}
+	s.Holds = u.ints()
 	if u.err != nil {
 		return u.err
+	}
+	if len(s.Holds) > len(orders) {
+		return errSketch
 	}
 	s.Came, s.Gone, s.rough = came, gone, rough > 0
 	s.Front = orders

@@ -50,8 +50,12 @@ type Snapshot struct {
 	Pending []Pending
 	// Flow is the last 900 seconds of admissions, ascending; shared, do not change.
 	Flow []Flow
-	// Heads counts the tickets that the head of the queue reached lately, by time in the queue, ascending.
-	Heads []HeadAge
+	// Heads counts the tickets that the head of the queue reached lately, by time in the queue, ascending, and Sample some of
+	// those that are in it.
+	Heads, Sample []AgeCount
+	// Holds is for how many more seconds each of the first tickets of Front counts as present: 0 for one that is absent, -1 less
+	// the seconds for one that missed a poll.
+	Holds []int64
 	// Since is when the room's flow began to be recorded.
 	Since int64
 	// Gateways is how many gateways ticked this room lately.
@@ -83,10 +87,10 @@ type Rank struct {
 // Pending is a second's arrivals that are not enrolled yet.
 type Pending struct{ Second, Count int64 }
 
-// HeadAge counts tickets, in thousandths, that the head of the queue reached; counts fade with 300 s of room time. Bucket i
-// holds times in the queue from 2^(i/4)-1 s: of the admitted until their admission, of the absent until their hold ran out.
+// AgeCount counts tickets, in thousandths; counts fade with 300 s of room time, of Sample with 30 s. Bucket i
+// holds times in the queue from 2^(i/4)-1 s: of the present until now or their admission, of the absent until their hold ran out.
 // Exposure adds up by how much those times exceed that, in thousandths of a second.
-type HeadAge struct{ Bucket, Admitted, Absent, Exposure int64 }
+type AgeCount struct{ Bucket, Present, Absent, Exposure int64 }
 
 // Flow is one second of admissions. Busy is the share of it in which the line
 // was not empty and the room not paused, in thousandths.

@@ -184,8 +184,8 @@ func TestWhoLeavesIsNotAhead(t *testing.T) {
 	var f *Forecast
 	in.Came, in.Gone, in.Admitted, in.Waiting = 10_000, 4000, 4000, 6000
 	// Half of the heads were absent since their hold ran out after 15 s; all who wait have done so for longer.
-	b := HeadBucket(15)
-	in.Heads = []Head{{Bucket: b, Absent: 1000, Exposure: 500 * (HeadEdge(b+1) - HeadEdge(b))}, {Bucket: HeadBucket(3000), Admitted: 1000}}
+	b := AgeBucket(15)
+	in.Heads = []AgeCount{{Bucket: b, Absent: 1000, Exposure: 500 * (AgeEdge(b+1) - AgeEdge(b))}, {Bucket: AgeBucket(3000), Present: 1000}}
 	in.Head, in.OrderAt = in.Now-100e6, func(int64) int64 { return in.Now - 100e6 }
 	f = Window{}.Forecast(f, in)
 	if !near(f.Absent(), 0.5, 0.02) || f.Leaving() != 0 {

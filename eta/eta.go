@@ -33,9 +33,12 @@ type Input struct {
 	Gone     int64 // tickets that left it at its head: admitted, or absent there
 	Admitted int64 // admissions, those let in at once included
 
-	// Heads are the tickets that the head of the line reached lately; nil: none. OrderAt returns the order of the ticket with
+	// Heads are the tickets that the head of the line reached lately, Sample some of those that wait; nil: none. Holds are those of
+	// the first in line; nil: not known. OrderAt returns the order of the ticket with
 	// that many ahead; without it the line is taken to have come evenly since Head.
-	Heads   []Head
+	Heads   []AgeCount
+	Sample  []AgeCount
+	Holds   []Hold
 	OrderAt func(ahead int64) int64
 
 	// Head is the order of the first in line, µs; 0: nobody waits. Tail is that of somebody who joins now; 0: Now. Ahead returns

@@ -56,8 +56,8 @@ const quantile = 1.2816
 // At estimates the wait of a visitor with that many people ahead; 0 is the next to be admitted. All three figures grow
 // with ahead. A nil forecast knows nothing.
 //
-// The line is a fluid: with n people before and including the visitor who will be present when their turn comes (see
-// turnout), each of whom leaves with hazard θ, and admissions at rate r,
+// The line is a fluid: with n people before the visitor who will be present when their turn comes (see
+// turnout) and the visitor, each of whom leaves with hazard θ, and admissions at rate r,
 //
 //	dn/dt = −r − θn,   so that   T = ln(1 + θn/r)/θ,   and n/r where nobody leaves
 //
@@ -77,7 +77,7 @@ func (f *Forecast) At(ahead int64) Estimate {
 	if f == nil || !f.known {
 		return Estimate{}
 	}
-	k := f.turnout.of(float64(max(ahead, 0)) + 1)
+	k := f.turnout.of(float64(max(ahead, 0))) + 1
 	seconds := f.seconds(k)
 	if math.IsInf(seconds, 1) { // nobody is admitted any more before that
 		return Estimate{}

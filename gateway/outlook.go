@@ -23,7 +23,9 @@ type outlooks struct {
 	learns    bool // the weights of hours
 	taught    bool
 	buckets   []eta.Bucket
-	heads     []eta.Head
+	heads     []eta.AgeCount
+	sample    []eta.AgeCount
+	holds     []eta.Hold
 	joins     guard.Rate
 	fallback  string       // of the last forecast
 	errors    recent       // promised over real of those let in lately
@@ -87,10 +89,8 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 	for _, f := range s.Flow {
 		r.buckets = append(r.buckets, eta.Bucket{Second: f.Second, Admitted: f.Admitted, Busy: float64(f.Busy) / 1000})
 	}
-	r.heads = r.heads[:0]
-	for _, h := range s.Heads {
-		r.heads = append(r.heads, eta.Head{Bucket: int(h.Bucket), Admitted: float64(h.Admitted) / 1000, Absent: float64(h.Absent) / 1000, Exposure: float64(h.Exposure) / 1000})
-	}
+	r.heads, r.sample = ages(r.heads[:0], s.Heads), ages(r.sample[:0], s.Sample)
+	r.holds = holds(r.holds[:0], s.Holds)
 	hold := s.Hold
 	if p := &s.Policy; p.Method == admission.Lottery && p.OpensAt > s.RedisTime {
 		hold = max(hold, s.RoomTime+p.OpensAt-s.RedisTime)
@@ -107,7 +107,7 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 		Rate: rate, Set: set, Schedule: r.steps(s), Paused: s.Policy.Paused,
 		Waiting: s.Waiting, Parked: s.Parked, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
 		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Head: s.Oldest, Tail: s.Time, Ahead: r.line.Ahead,
-		Heads: r.heads, OrderAt: func(ahead int64) int64 { return max(s.OrderAt(ahead), s.Drawn) }, // a drawn ticket has waited since the opening
+		Heads: r.heads, Sample: r.sample, Holds: r.holds, OrderAt: func(ahead int64) int64 { return max(s.OrderAt(ahead), s.Drawn) }, // a drawn ticket has waited since the opening
 	})
 	if why := f.Fallback(); why != r.fallback {
 		r.fallback = why
@@ -120,6 +120,26 @@ func (r *room) forecast(s *admission.Snapshot) *eta.Forecast {
 		}
 	}
 	return f
+}
+
+// ages appends a snapshot's counts by time in the queue.
+func ages(list []eta.AgeCount, counts []admission.AgeCount) []eta.AgeCount {
+	for _, c := range counts {
+		list = append(list, eta.AgeCount{Bucket: int(c.Bucket), Present: float64(c.Present) / 1000, Absent: float64(c.Absent) / 1000, Exposure: float64(c.Exposure) / 1000})
+	}
+	return list
+}
+
+// holds appends a snapshot's holds.
+func holds(list []eta.Hold, seconds []int64) []eta.Hold {
+	for _, s := range seconds {
+		if s < 0 {
+			list = append(list, eta.Hold{Seconds: float64(-1 - s), Silent: true})
+		} else {
+			list = append(list, eta.Hold{Seconds: float64(s)})
+		}
+	}
+	return list
 }
 
 // use puts the estimator of a configuration in the place of the one so far; what was learnt stays.

@@ -128,25 +128,35 @@ if #forget > 0 then
 end
 drop(GATEWAYS, due(GATEWAYS, s.now - 5000000, 100))
 forget_joins(s, p)
--- sweep looks through a bounded part of a set for those who were not heard of for
--- absence, and returns where the next tick goes on. Few are left to it: whoever
--- comes to the head or back is looked at there.
-local function sweep(key, from)
-  local ids = redis.call('ZRANGE', key, str(from), str(from + 99))
-  if #ids == 0 then return 0 end
-  local fields, kept = {}, 0
-  for i, id in ipairs(ids) do fields[i] = bag_of(id) end
-  local bags = redis.call('HMGET', SEEN, unpack(fields))
-  for i, id in ipairs(ids) do
-    if absent(s, p, (read_record(bags[i], string.sub(id, 3)))) then
-      reap(s, id)
-    else
-      kept = kept + 1
+-- sweep looks through SWEPT tickets of a set for those that were not heard of for
+-- absence, and counts the others in sample. It returns where the next tick looks: the golden section of the
+-- set farther on, so that ticks come to all parts of it, and any few of them to parts that lie evenly.
+-- Few are left to it: whoever comes to the head or back is looked at there.
+local SWEPT, GOLDEN = 100, 0.6180339887498949
+local function sweep(key, at, sample)
+  local length = redis.call('ZCARD', key)
+  if length == 0 then return 0 end
+  local span = length + SWEPT - 1 -- each ticket lies in as many sweeps
+  at = at % span
+  local from, to = math.max(0, at - SWEPT + 1), at
+  if length <= SWEPT then from, to = 0, -1 end
+  local list = redis.call('ZRANGE', key, str(from), str(to), 'WITHSCORES')
+  local fields = {}
+  for i = 1, #list, 2 do fields[#fields + 1] = bag_of(list[i]) end
+  local bags = #fields > 0 and redis.call('HMGET', SEEN, unpack(fields)) or {}
+  for i = 1, #list, 2 do
+    local checked, hold = read_record(bags[(i + 1) / 2], string.sub(list[i], 3))
+    if absent(s, p, checked) then
+      reap(s, list[i])
+    elseif sample then
+      local over = math.max(0, s.now - checked - hold * 1000000)
+      count_ticket(sample, age(s, math.max(tonumber(list[i + 1]), s.drawn)) - over, over > 0)
     end
   end
-  return #ids < 100 and 0 or from + kept
+  return (at + math.floor(GOLDEN * span)) % span
 end
-s.swept = sweep(LINE, s.swept)
+local sample = {} -- of those that wait, for leavers.lua
+s.swept = sweep(LINE, s.swept, not p.gathering and sample)
 s.swept_parked = sweep(PARKED, s.swept_parked)
 
 local bucket = meter(s, p)
@@ -180,7 +190,7 @@ local function admit()
       local checked, hold = read_record(bags[(i + 1) / 2], string.sub(id, 3))
       if checked + hold * 1000000 < s.now then
         looked = looked + 1
-        count_head(passed, age(s, math.max(ord, s.drawn)) - (s.now - checked - hold * 1000000), true)
+        count_ticket(passed, age(s, math.max(ord, s.drawn)) - (s.now - checked - hold * 1000000), true)
         s.gone = s.gone + 1
         if absent(s, p, checked) then
           reap(s, id)
@@ -194,13 +204,13 @@ local function admit()
         break
       else
         redis.call('ZADD', ADMITTED, str(s.now), id)
-        put_grant(id, 'admitted', s.wall, 0, '')
+        local since = math.max(ord, s.drawn) -- whoever was drawn has waited from the opening on
+        put_grant(id, 'admitted', s.wall, math.max(0, s.time - since), '')
         redis.call('ZREM', LINE, id)
         unrecord(id)
         s.gone = s.gone + 1
-        local since = math.max(ord, s.drawn) -- whoever was drawn has waited from the opening on
         count_wait(s, s.time - since)
-        count_head(passed, age(s, since), false)
+        count_ticket(passed, age(s, since), false)
         n = n + 1
       end
     end
@@ -216,6 +226,9 @@ end
 
 local had = redis.call('ZCARD', LINE)
 local n = admit()
+for b, h in pairs(passed) do
+  if h[2] > 0 then count_octave(s, 'h', b, h[2]) end
+end
 bucket.take(n)
 bucket.rest()
 bucket.save()
@@ -282,8 +295,9 @@ if minute > s.minute then
   local upto = math.min(minute, s.minute + 60)
   for m = s.minute + 1, upto do
     local old, fields = str(m - 1441), {}
-    for _, f in ipairs({ 'j', 'a', 'x', 'q', 'r', 'm', 'c', 'p', 'k', 's' }) do fields[#fields + 1] = old .. f end
+    for _, f in ipairs({ 'j', 'a', 'x', 'b', 'q', 'r', 'm', 'c', 'p', 'k', 's' }) do fields[#fields + 1] = old .. f end
     for i = 0, 80 do fields[#fields + 1] = old .. 'w' .. i end
+    for i = 0, 20 do fields[#fields + 1], fields[#fields + 2] = old .. 'h' .. i, old .. 'l' .. i end
     redis.call('HDEL', MINUTES, unpack(fields))
   end
   s.minute = upto
@@ -306,21 +320,22 @@ local oldest = heads[2] or '0'
 -- A sketch that cannot be read is begun anew: an error would end the tick here, after it has admitted and before the limiter
 -- is told, and the next one likewise.
 local function drawn(text)
-  local chunks, ends, came, left, heads = {}, {}, 0, 0, {}
+  local chunks, ends, came, left, reached, waiting = {}, {}, 0, 0, {}, {}
   if text then
     local size = tonumber(string.match(text, '^[^\n]* (%d+)\n'))
     local all = cmsgpack.unpack(string.sub(text, -size))
     chunks, ends, came, left = unpack(all, 2, 5)
-    heads = all[9] or heads
+    reached, waiting = all[9] or reached, all[10] or waiting
   end
   chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
-  return chunks, ends, fade_heads(passed, heads, (s.now - before) / 1000000, s.returned)
+  local seconds = (s.now - before) / 1000000
+  return chunks, ends, fade(passed, reached, seconds, HEADS_FADE, s.returned), fade(sample, waiting, seconds, SAMPLE_FADE, 0)
 end
-local read, chunks, ends, heads_by_age = pcall(drawn, snapshot)
-if not read then chunks, ends, heads_by_age = drawn(nil) end
+local read, chunks, ends, reached, waited = pcall(drawn, snapshot)
+if not read then chunks, ends, reached, waited = drawn(nil) end
 s.returned = 0
 local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
-local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough, heads_by_age })
+local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough, reached, waited, holds(s, heads) })
 local flow = {}
 for sec = second - 9, second do
   local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')

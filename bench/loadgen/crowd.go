@@ -25,13 +25,15 @@ type crowdOptions struct {
 	Think      time.Duration
 	Buy        bool
 	Abandon    float64
+	Silent     float64       // share who go without a word
+	JudgeAfter time.Duration // estimates shown from then on are judged
 	Idempotent bool
 }
 
 // counts are read by the progress line while the crowd runs.
 type counts struct {
-	joined, inLine, admitted, finished, left, lost    atomic.Int64
-	connErrors, serverErrors, refusedJoins, badPasses atomic.Int64
+	joined, inLine, admitted, finished, left, gone, lost atomic.Int64
+	connErrors, serverErrors, refusedJoins, badPasses    atomic.Int64
 }
 
 // crowd plays every visitor's part with a fixed number of workers.
@@ -69,10 +71,11 @@ func (c *crowd) run(ctx context.Context) {
 	defer stop()
 	c.started = time.Now()
 	leaving := int(c.opt.Abandon * float64(c.opt.Visitors))
+	silent := leaving + int(c.opt.Silent*float64(c.opt.Visitors))
 	for i, k := range mrand.Perm(c.opt.Visitors) {
 		p := &c.people[i]
 		p.cred.Cookies = c.opt.Browser
-		p.abandons = k < leaving
+		p.abandons, p.silent = k < leaving, k >= leaving && k < silent
 		if c.opt.Idempotent {
 			p.cred.Key = randomKey()
 		}
@@ -155,6 +158,7 @@ func (c *crowd) join(p *person) (time.Duration, bool) {
 	}
 	p.phase = waiting
 	c.counts.inLine.Add(1)
+	p.noteEstimate(&a, now)
 	return c.refresh(p, a), true
 }
 
@@ -166,6 +170,12 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 		p.phase = left
 		c.counts.inLine.Add(-1)
 		c.counts.left.Add(1)
+		return 0, false
+	}
+	if p.silent && c.goes(p) {
+		p.phase = vanished
+		c.counts.inLine.Add(-1)
+		c.counts.gone.Add(1)
 		return 0, false
 	}
 	start := time.Now()
@@ -206,7 +216,21 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 	if a.Status.State == "admitted" || a.Status.State == "active" {
 		return c.claim(p)
 	}
+	p.noteEstimate(&a, now)
 	return c.refresh(p, a), true
+}
+
+// goes reports whether a silent visitor has gone by now: at a time of the wait that they were first shown, all times being
+// equally likely. Whoever was shown none goes after two polls.
+func (c *crowd) goes(p *person) bool {
+	if len(p.shown) == 0 {
+		return p.polls >= 2
+	}
+	if p.goes.IsZero() {
+		wait := time.Duration(float64(p.shown[0].seconds) * float64(time.Second))
+		p.goes = time.UnixMicro(p.shown[0].at).Add(mrand.N(max(wait, 1))) //nolint:gosec // a simulation
+	}
+	return !time.Now().Before(p.goes)
 }
 
 // claim is for a gateway whose status answer did not bring the pass along.

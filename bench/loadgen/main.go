@@ -86,8 +86,8 @@ lost a place or was overtaken, or if the rate was exceeded; 2 if the run itself 
 				return err
 			}
 			opt.Page = opt.Page || opt.Browser
-			if opt.Visitors < 1 || opt.Requests < 0 || opt.Abandon < 0 || opt.Abandon > 1 {
-				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v: want at least 1, at least 0, 0–1", opt.Visitors, opt.Requests, opt.Abandon)
+			if opt.Visitors < 1 || opt.Requests < 0 || opt.Abandon < 0 || opt.Silent < 0 || opt.Abandon+opt.Silent > 1 {
+				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v, --silent %v: want at least 1, at least 0, 0–1 together", opt.Visitors, opt.Requests, opt.Abandon, opt.Silent)
 			}
 			r, b, err := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
 			if err != nil {
@@ -116,6 +116,8 @@ lost a place or was overtaken, or if the rate was exceeded; 2 if the run itself 
 	f.DurationVar(&opt.Think, "think", 200*time.Millisecond, "pause between those requests")
 	f.BoolVar(&opt.Buy, "buy", false, "end the visit with a purchase at the demo shop, which gives the slot back")
 	f.Float64Var(&opt.Abandon, "abandon", 0, "share who leave the line after two polls, 0–1")
+	f.Float64Var(&opt.Silent, "silent", 0, "share who stop polling without a word at some time of the wait that they were first shown, 0–1")
+	f.DurationVar(&opt.JudgeAfter, "judge-estimates-after", 0, "judge the waits that are shown from then on")
 	f.BoolVar(&opt.Idempotent, "idempotent", false, "join with an Idempotency-Key, so that a repeated join finds its place (asks the store each time)")
 	f.Float64Var(&rate, "rate", 0, "the room's rate, to judge by; not given: the rate is reported and not judged")
 	f.Float64Var(&burst, "burst", 0, "the room's burst, to judge by (default max(1, rate))")

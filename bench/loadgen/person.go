@@ -14,8 +14,9 @@ const (
 	joining phase = iota
 	waiting
 	shopping
-	done // let in and left again
-	left // gave the place up on purpose
+	done     // let in and left again
+	left     // gave the place up on purpose
+	vanished // went without a word
 )
 
 // person is one visitor of the crowd. Only the worker that holds it touches it.
@@ -25,6 +26,7 @@ type person struct {
 	phase    phase
 	lost     string // why the place was lost; empty while it was not
 	abandons bool   // will leave the line after two polls
+	silent   bool   // will go without a word, at a random time of the wait that was first shown
 	absent   bool   // out of touch for longer than presence lasts
 
 	id      string // jti of the place
@@ -38,7 +40,9 @@ type person struct {
 	admittedAt         int64 // microseconds; 0: unknown
 	failures           int   // connection errors and 5xx in a row
 	polls              int
-	visits             int // requests made with the pass
+	visits             int       // requests made with the pass
+	goes               time.Time // when one who is silent goes; zero: not known yet
+	shown              []shownEstimate
 }
 
 // keep notes a newly heard token, and says how the place changed if it did so for the worse.

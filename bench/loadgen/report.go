@@ -19,6 +19,7 @@ type report struct {
 	Joined       int64          `json:"joined"`
 	Admitted     int64          `json:"admitted"`
 	Abandoned    int64          `json:"abandoned"`
+	Gone         int64          `json:"gone_silently"`
 	StillWaiting int64          `json:"still_waiting"`
 	Seconds      float64        `json:"seconds"`
 	Lost         map[string]int `json:"lost_places"`
@@ -26,6 +27,7 @@ type report struct {
 	Undated      int            `json:"admitted_without_time"` // let in on a page, which does not say when
 	Order        verdict.Order  `json:"order"`
 	Rate         verdict.Rate   `json:"rate"`
+	Estimates    estimates      `json:"estimates"`
 	Joins        quantiles      `json:"joins"`
 	Polls        quantiles      `json:"polls"`
 	Requests     quantiles      `json:"requests"`
@@ -41,7 +43,7 @@ type report struct {
 func (c *crowd) report(rate, burst verdict.Milli) report {
 	n := &c.counts
 	r := report{
-		Visitors: c.opt.Visitors, Joined: n.joined.Load(), Admitted: n.admitted.Load(), Abandoned: n.left.Load(),
+		Visitors: c.opt.Visitors, Joined: n.joined.Load(), Admitted: n.admitted.Load(), Abandoned: n.left.Load(), Gone: n.gone.Load(),
 		StillWaiting: n.inLine.Load(), Seconds: c.finished.Sub(c.started).Seconds(), Lost: map[string]int{},
 		Joins: c.joins.quantiles(), Polls: c.polls.quantiles(), Requests: c.visits.quantiles(),
 		ConnErrors: n.connErrors.Load(), ServerErrors: n.serverErrors.Load(),
@@ -73,11 +75,12 @@ func (c *crowd) report(rate, burst verdict.Milli) report {
 	slices.Sort(times)
 	r.Admissions = times
 	r.Order, r.Rate = verdict.JudgeOrder(in), verdict.JudgeRate(times, rate, burst)
+	r.Estimates = judgeEstimates(c.people, c.started.Add(c.opt.JudgeAfter))
 	r.Kept = r.allIn() && len(r.Lost) == 0 && r.BadPasses == 0 && r.Order.Kept() && r.Rate.Kept()
 	return r
 }
 
-func (r report) allIn() bool { return r.Admitted+r.Abandoned >= int64(r.Visitors) }
+func (r report) allIn() bool { return r.Admitted+r.Abandoned+r.Gone >= int64(r.Visitors) }
 
 // lossKind drops what is particular to one visitor, so that the report stays short.
 func lossKind(why string) string {
@@ -105,7 +108,10 @@ func (r report) text(out io.Writer) error {
 	}
 	fmt.Fprintf(w, "visitors   %d: %d joined, %d let in, %d left the line, %d still waiting, in %s\n",
 		r.Visitors, r.Joined, r.Admitted, r.Abandoned, r.StillWaiting, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond))
-	fmt.Fprintf(w, "everybody  %s\n", verdictOf(r.allIn(), "in", fmt.Sprintf("NOT in: %d missing", int64(r.Visitors)-r.Admitted-r.Abandoned)))
+	if r.Gone > 0 {
+		fmt.Fprintf(w, "gone       %d without a word\n", r.Gone)
+	}
+	fmt.Fprintf(w, "everybody  %s\n", verdictOf(r.allIn(), "in", fmt.Sprintf("NOT in: %d missing", int64(r.Visitors)-r.Admitted-r.Abandoned-r.Gone)))
 	fmt.Fprintf(w, "places     %s", verdictOf(len(r.Lost) == 0, "none lost", "LOST"))
 	for _, why := range slices.Sorted(maps.Keys(r.Lost)) {
 		fmt.Fprintf(w, " · %d %s", r.Lost[why], why)
@@ -132,6 +138,7 @@ func (r report) text(out io.Writer) error {
 		fmt.Fprintf(w, "\nrate       at most %d in any second (not judged: give --rate and --burst)", a.MaxInSecond)
 	}
 	fmt.Fprintln(w)
+	r.Estimates.line(w)
 	for _, q := range []struct {
 		name string
 		quantiles

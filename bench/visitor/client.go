@@ -23,10 +23,18 @@ type Status struct {
 	RefreshAfter float64 `json:"refresh_after"` // seconds
 	JoinedAt     string  `json:"joined_at"`
 	AdmittedAt   string  `json:"admitted_at"`
+	ETA          *ETA    `json:"eta"` // nil: unknown
 	Reason       string  `json:"reason"`
 	Token        string  `json:"token"`
 	Pass         string  `json:"pass"`
 	Code         string  `json:"code"`
+}
+
+// ETA is an estimate of the wait, seconds.
+type ETA struct {
+	Seconds float64 `json:"seconds"`
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
 }
 
 // Answer is what came back from one request.

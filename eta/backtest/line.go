@@ -13,7 +13,8 @@ type visitor struct {
 	joined   float64 // s
 	leaves   float64 // s; 0: never
 	silent   bool
-	held     float64 // s: when somebody silent counts as absent
+	checked  float64 // s: when the store last checked somebody silent
+	held     float64 // s: when they count as absent
 	noShow   bool
 	in       bool // in the line
 	followed int  // index of the account; -1: none
@@ -40,7 +41,9 @@ type line struct {
 	active   []float64 // ends of sessions, a heap
 	buckets  []eta.Bucket
 	leaving  map[int64][]int // by second
-	heads    [eta.HeadBuckets]eta.Head
+	heads    ages            // that the head reached
+	sample   ages            // of those who wait
+	swept    int             // index of the visitor at which the last sample began
 	done     func(index int, t float64)
 }
 
@@ -130,7 +133,7 @@ func (l *line) join(spread float64) int {
 		wait := float64(l.waiting) / rate
 		v.leaves = l.t + max(1, l.rng.Float64()*wait)
 		v.silent = l.rng.Float64() < l.sale.Silent
-		v.held = max(l.t+joinHold, v.leaves+hold(wait-(v.leaves-l.t)))
+		v.checked, v.held = l.lastHold(wait, rate, v.leaves-l.t)
 		due := int64(v.leaves)
 		if v.silent {
 			due += absence
@@ -204,12 +207,8 @@ func (l *line) step() {
 	if paused {
 		k = 0
 	}
-	fade := math.Exp(-s.Tick / headFade)
-	for b := range l.heads {
-		l.heads[b].Admitted *= fade
-		l.heads[b].Absent *= fade
-		l.heads[b].Exposure *= fade
-	}
+	l.heads.fade(s.Tick / headFade)
+	l.look(s.Tick)
 	n := l.admit(max(0, k))
 	l.tokens -= float64(n)
 	l.slots -= float64(n)
@@ -241,7 +240,7 @@ func (l *line) admit(k int) (n int) {
 		case v.silent && l.t > v.held:
 			l.out(l.head)
 			l.gone++
-			l.reached(v.held-v.joined, 0, 1)
+			l.heads.add(v.held-v.joined, 0, 1)
 			l.parked++
 			l.head++
 			continue
@@ -251,7 +250,7 @@ func (l *line) admit(k int) (n int) {
 		l.out(l.head)
 		l.gone++
 		l.admitted++
-		l.reached(l.t-v.joined, 1, 0)
+		l.heads.add(l.t-v.joined, 1, 0)
 		n++
 		stay := claimWindow + 0.0
 		switch comes := !v.noShow && !(v.silent && l.t > v.leaves); {
@@ -269,15 +268,6 @@ func (l *line) admit(k int) (n int) {
 		l.head++
 	}
 	return n
-}
-
-// reached counts a head by its time in the line, s.
-func (l *line) reached(age, admitted, absent float64) {
-	b := eta.HeadBucket(age)
-	h := &l.heads[b]
-	h.Admitted += admitted
-	h.Absent += absent
-	h.Exposure += max(0, age-eta.HeadEdge(b))
 }
 
 func (l *line) push(end float64) {
@@ -320,11 +310,7 @@ func (l *line) input() eta.Input {
 		Waiting: l.waiting, Parked: l.parked, MaxActive: l.sale.Active, Active: int64(len(l.active)),
 		Came: l.came, Gone: l.gone, Admitted: l.admitted, Ahead: l.ahead, OrderAt: l.orderAt,
 	}
-	for b, h := range l.heads {
-		if h.Bucket = b; h.Admitted+h.Absent >= 0.01 {
-			in.Heads = append(in.Heads, h)
-		}
-	}
+	in.Heads, in.Sample, in.Holds = l.heads.list(), l.sample.list(), l.holds()
 	if l.sale.Set != nil {
 		in.Set = l.sale.Set(l.t)
 	}

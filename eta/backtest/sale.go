@@ -36,14 +36,7 @@ type Sale struct {
 const (
 	absence     = 600 // s, as the default of queue.absence
 	claimWindow = 300 // s, as the default of queue.claim_window
-	joinHold    = 106 // s after joining in which somebody is present, as admission's joinHold for a first poll after 3 s
-	headFade    = 300 // s, as lua/lib/leavers.lua
 )
-
-// hold is for how many seconds somebody is present after a poll at which they wait for others, as in admission.
-func hold(wait float64) float64 {
-	return min(max(wait/4, 30), absence/4) + 2*min(max(wait/10, 2), 60) + 10
-}
 
 func at(f func(float64) float64, t, otherwise float64) float64 {
 	if f == nil {

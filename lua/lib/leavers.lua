@@ -1,14 +1,19 @@
--- leavers: how many tickets the head of the queue reached, by their time in the queue: admitted, or absent.
+-- leavers: who left the queue without a word.
 --
--- Counts fade with 300 s of room time. They travel in the snapshot as a list of
--- bucket (wait_bucket), admitted, absent, and the seconds that these spent in the
--- queue beyond the bucket's begin, the last three in thousandths; the next tick goes on from there.
+-- Tickets are counted by their time in the queue: those that the head of the queue reached,
+-- admitted or absent, and a sample of those that wait, present or absent. Counts fade with
+-- room time. They travel in the snapshot as lists of bucket (wait_bucket), present, absent, and
+-- the seconds that these spent in the queue beyond the bucket's begin, the last three in
+-- thousandths; the next tick goes on from there.
 
-local FADE, FADED = 300, 0.01 -- seconds; a bucket with fewer heads is dropped
+local HEADS_FADE, SAMPLE_FADE = 300, 30 -- seconds
+local FADED = 0.01 -- a bucket with fewer tickets is dropped
+local NEAREST = 400 -- tickets whose holds are in the snapshot
+local LATE = 60 -- seconds; a longer hold says little of when the next poll was advised
 
--- count_head notes a ticket that the head of the queue reached: absent (its hold had
--- run out after us microseconds in the queue) or admitted after as many.
-local function count_head(heads, us, absent)
+-- count_ticket notes a ticket: absent (its hold ran out after us microseconds in the
+-- queue), or present after as many.
+local function count_ticket(heads, us, absent)
   local b = wait_bucket(us)
   local h = heads[b] or { 0, 0, 0 }
   heads[b] = h
@@ -17,10 +22,10 @@ local function count_head(heads, us, absent)
   h[3] = h[3] + math.max(0, us / 1000000 - 2 ^ (b / 4) + 1)
 end
 
--- fade_heads adds the list of the tick before to the heads of this tick, and
--- returns the new list. seconds of room time lie between; returned tickets were parked and came back since.
-local function fade_heads(heads, list, seconds, returned)
-  local keep, absent = math.exp(-seconds / FADE), 0
+-- fade adds the list of the tick before to the counts of this tick, and returns the
+-- new list. seconds of room time lie between, and counts fade by time; returned tickets were parked and came back since.
+local function fade(heads, list, seconds, time, returned)
+  local keep, absent = math.exp(-seconds / time), 0
   for i = 1, #list, 4 do
     local h = heads[list[i]] or { 0, 0, 0 }
     heads[list[i]] = h
@@ -38,4 +43,23 @@ local function fade_heads(heads, list, seconds, returned)
     end
   end
   return new
+end
+
+-- holds returns for how many more seconds each of the nearest tickets, a list of ids and
+-- orders, counts as present: 0 when it is absent. A ticket in the front that is silent for over half of its
+-- hold missed a poll: it is there as -1 - seconds.
+local function holds(s, heads)
+  local n = math.min(NEAREST, #heads / 2)
+  if n == 0 then return {} end
+  local fields, out = {}, {}
+  for i = 1, n do fields[i] = bag_of(heads[2 * i - 1]) end
+  local bags = redis.call('HMGET', SEEN, unpack(fields))
+  for i = 1, n do
+    local checked, hold = read_record(bags[i], string.sub(heads[2 * i - 1], 3))
+    local silent = (s.now - checked) / 1000000
+    local left = math.max(0, math.ceil(hold - silent))
+    if left > 0 and hold <= LATE and silent > hold / 2 then left = -1 - left end
+    out[i] = left
+  end
+  return out
 end

@@ -125,6 +125,7 @@ local function waiting(s, p, id, hold)
     join(s, id, parked)
     redis.call('ZREM', PARKED, id)
     s.returned = s.returned + 1
+    count_minute(s, 'b', 1)
   end
   keep(s, field, rest, bag, hold)
   if bag then neighbours(s, p, field, rest, bag) end

@@ -219,8 +219,9 @@ local function remember(s, p, id)
 end
 
 -- A grant is what is known of an admitted or ended ticket:
--- what|admitted (wall)|claimed (room time; of a session that was revoked or given back the end of its passes)|client (of one that
--- was given back the id of the place that its visitor has for it).
+-- what|admitted (wall)|claimed (room time; of a session that was revoked or given back the end of its passes; of an admitted
+-- ticket the time that it had waited in µs, 0 where that is not known)|client (of one that was given back the id of the place that
+-- its visitor has for it).
 local function put_grant(id, what, wall, claimed, client)
   redis.call('HSET', GRANTS, id, what .. '|' .. str(wall) .. '|' .. str(claimed) .. '|' .. client)
 end
@@ -257,8 +258,19 @@ local function count_minute(s, what, n)
   redis.call('HINCRBY', MINUTES, str(math.floor(s.wall / 60000000)) .. what, n)
 end
 
+local WAIT_BUCKETS = 80
+
+-- wait_bucket returns the bucket of a time in the queue: 4 an octave of a second more.
+local function wait_bucket(us)
+  return math.min(WAIT_BUCKETS, math.floor(4 * math.log(1 + math.max(0, us) / 1000000) / math.log(2)))
+end
+
+-- count_octave counts tickets in the history of this minute by their time in the queue, an octave of wait_bucket's a field.
+local function count_octave(s, what, bucket, n) count_minute(s, what .. str(math.floor(bucket / 4)), n) end
+
 local function lapse(s, p, id, g)
   redis.call('ZREM', ADMITTED, id)
+  if g and g.what == 'admitted' and g.claimed > 0 then count_octave(s, 'l', wait_bucket(g.claimed), 1) end
   put_grant(id, 'lapsed', g and g.wall or 0, 0, '')
   remember(s, p, id)
   s.lapses = s.lapses + 1
@@ -299,13 +311,6 @@ local function count_admissions(s, n)
   s.admissions = s.admissions + n
   count_flow(s, 'a', n)
   count_minute(s, 'a', n)
-end
-
-local WAIT_BUCKETS = 80
-
--- wait_bucket returns the bucket of a time in the queue: 4 an octave of a second more.
-local function wait_bucket(us)
-  return math.min(WAIT_BUCKETS, math.floor(4 * math.log(1 + math.max(0, us) / 1000000) / math.log(2)))
 end
 
 -- count_wait files one wait in the history.

@@ -10,21 +10,21 @@ import (
 )
 
 // seen are the heads of a line that waited between two times: each becomes absent after a time by its patience, or does not.
-func seen(rng *rand.Rand, n int, from, to float64, patience func() float64) []Head {
-	var by [HeadBuckets]Head
+func seen(rng *rand.Rand, n int, from, to float64, patience func() float64) []AgeCount {
+	var by [AgeBuckets]AgeCount
 	for i := range by {
 		by[i].Bucket = i
 	}
 	for range n {
 		age := from + (to-from)*rng.Float64()
 		left := patience()
-		b := HeadBucket(min(age, left))
+		b := AgeBucket(min(age, left))
 		if left < age {
 			by[b].Absent++
 		} else {
-			by[b].Admitted++
+			by[b].Present++
 		}
-		by[b].Exposure += min(age, left) - HeadEdge(b)
+		by[b].Exposure += min(age, left) - AgeEdge(b)
 	}
 	return by[:]
 }
@@ -47,7 +47,7 @@ func TestPresence_FollowsTheTimeInTheQueue(t *testing.T) {
 			return present
 		}
 		var p presence
-		p.learn(seen(rng, 4000, 150, 220, patience))
+		p.learn(seen(rng, 4000, 150, 220, patience), nil, 0)
 		for _, after := range []float64{1, 10, 19, 40, 100, 150, 200} {
 			if got, want := p.after(after), share(after); math.Abs(got-want) > 0.03 {
 				t.Errorf("%s: after %v s %.3f are present, want %.3f", name, after, got, want)
@@ -58,11 +58,11 @@ func TestPresence_FollowsTheTimeInTheQueue(t *testing.T) {
 
 // Few heads prove little, none change nothing, and ages that no head had yet add nothing.
 func TestPresence_OfFewHeads(t *testing.T) {
-	absent := func(n, of float64) []Head {
-		return []Head{{Bucket: HeadBucket(30), Absent: n, Admitted: of - n, Exposure: of}}
+	absent := func(n, of float64) []AgeCount {
+		return []AgeCount{{Bucket: AgeBucket(30), Absent: n, Present: of - n, Exposure: of}}
 	}
 	for _, c := range []struct {
-		heads      []Head
+		heads      []AgeCount
 		at         float64
 		low, above float64
 	}{
@@ -74,7 +74,7 @@ func TestPresence_OfFewHeads(t *testing.T) {
 		{absent(900, 900), math.MaxFloat64, 0.04, 0.06}, // nobody expects that all are absent
 	} {
 		var p presence
-		p.learn(c.heads)
+		p.learn(c.heads, nil, 0)
 		if got := p.after(c.at); got < c.low || got > c.above {
 			t.Errorf("%v after %v s: %v, want %v to %v", c.heads, c.at, got, c.low, c.above)
 		}
@@ -108,7 +108,7 @@ func TestTurnout_GrowsWithThoseAhead(t *testing.T) {
 		in.Head = in.Now - rapid.Int64Range(-10e6, 1e12).Draw(t, "head")
 		for range rapid.IntRange(0, 6).Draw(t, "heads") {
 			number := rapid.Float64Range(-1, 1e6)
-			in.Heads = append(in.Heads, Head{Bucket: rapid.IntRange(-1, HeadBuckets).Draw(t, "bucket"), Admitted: number.Draw(t, "admitted"),
+			in.Heads = append(in.Heads, AgeCount{Bucket: rapid.IntRange(-1, AgeBuckets).Draw(t, "bucket"), Present: number.Draw(t, "admitted"),
 				Absent: number.Draw(t, "absent"), Exposure: number.Draw(t, "exposure")})
 		}
 		f, all := Window{}.Forecast(nil, in), in
