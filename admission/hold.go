@@ -23,10 +23,10 @@ func (p *Policy) LongestPoll() time.Duration {
 	return max(leastPoll, min(p.Absence/4, p.ClaimWindow-HoldSlack))
 }
 
-// hold returns for how long a ticket counts as present after a check by the store: for two more polls, and, unless it is near,
+// Hold returns for how long a ticket counts as present after a check by the store: for two more polls, and, unless it is near,
 // for a part of the expected wait. Polls in the front are all checked; those behind it need no check until then. A visitor who
 // leaves without a word is admitted unseen for as long.
-func (p *Policy) hold(interval, wait time.Duration, near bool) time.Duration {
+func (p *Policy) Hold(interval, wait time.Duration, near bool) time.Duration {
 	rest := min(p.Absence/4, mostRest)
 	if wait > 0 {
 		rest = min(wait/4, rest)

@@ -257,7 +257,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	}
 	var ans reply
 	var err error
-	hold := r.config.Load().policy.hold(t.Interval, t.Wait, near)
+	hold := r.config.Load().policy.Hold(t.Interval, t.Wait, near)
 	enrol := fresh || !snap.Known || t.Epoch != snap.Epoch
 	if !enrol {
 		lane := r.far

@@ -56,7 +56,7 @@ func TestPresence_FollowsTheTimeInTheQueue(t *testing.T) {
 	}
 }
 
-// Few heads prove little, none change nothing, and ages that no head had yet add nothing.
+// Few heads prove little and none change nothing. Ages that no head had yet go on from those that are known, ever more slowly.
 func TestPresence_OfFewHeads(t *testing.T) {
 	absent := func(n, of float64) []AgeCount {
 		return []AgeCount{{Bucket: AgeBucket(30), Absent: n, Present: of - n, Exposure: of}}
@@ -69,7 +69,8 @@ func TestPresence_OfFewHeads(t *testing.T) {
 		{nil, 1000, 1, 1},
 		{absent(0, 1000), 1e6, 1, 1},
 		{absent(1, 1), 40, 0.75, 1},
-		{absent(10, 30), 200, 0.3, 0.9},
+		{absent(10, 30), 200, 0.15, 0.3},
+		{absent(10, 30), 1000, 0.05, 0.15},
 		{absent(300, 900), 20, 0.95, 1},
 		{absent(900, 900), math.MaxFloat64, 0.04, 0.06}, // nobody expects that all are absent
 	} {
@@ -108,11 +109,19 @@ func TestTurnout_GrowsWithThoseAhead(t *testing.T) {
 		in.Head = in.Now - rapid.Int64Range(-10e6, 1e12).Draw(t, "head")
 		for range rapid.IntRange(0, 6).Draw(t, "heads") {
 			number := rapid.Float64Range(-1, 1e6)
-			in.Heads = append(in.Heads, AgeCount{Bucket: rapid.IntRange(-1, AgeBuckets).Draw(t, "bucket"), Present: number.Draw(t, "admitted"),
-				Absent: number.Draw(t, "absent"), Exposure: number.Draw(t, "exposure")})
+			count := AgeCount{Bucket: rapid.IntRange(-1, AgeBuckets).Draw(t, "bucket"), Present: number.Draw(t, "present"),
+				Absent: number.Draw(t, "absent"), Exposure: number.Draw(t, "exposure")}
+			if rapid.Bool().Draw(t, "of the sample") {
+				in.Sample = append(in.Sample, count)
+			} else {
+				in.Heads = append(in.Heads, count)
+			}
+		}
+		for range rapid.IntRange(0, 20).Draw(t, "holds") {
+			in.Holds = append(in.Holds, Hold{Seconds: rapid.Float64Range(0, 300).Draw(t, "hold"), Silent: rapid.Bool().Draw(t, "silent")})
 		}
 		f, all := Window{}.Forecast(nil, in), in
-		all.Heads = nil
+		all.Heads, all.Sample, all.Holds = nil, nil, nil
 		g, last := Window{}.Forecast(nil, all), 0.0
 		places := []int64{0, 1, 2, 10, 500, 99_999, max(in.Waiting-1, 0), in.Waiting, in.Waiting + 1, 10_000_000}
 		slices.Sort(places)
@@ -127,4 +136,47 @@ func TestTurnout_GrowsWithThoseAhead(t *testing.T) {
 			last = e.Seconds
 		}
 	})
+}
+
+// Those that wait are known by their holds: who is absent, who missed a poll, and who cannot become absent before their turn.
+func TestTurnout_KnowsTheNearestByTheirHolds(t *testing.T) {
+	in := lived(10, span{900, 10, 1})
+	in.Waiting, in.Head = 500, in.Now-50e6
+	for i := range 300 {
+		switch i % 3 {
+		case 0:
+			in.Holds = append(in.Holds, Hold{Seconds: 0})
+		case 1:
+			in.Holds = append(in.Holds, Hold{Seconds: 5, Silent: true})
+		default:
+			in.Holds = append(in.Holds, Hold{Seconds: 25})
+		}
+	}
+	f := Window{}.Forecast(nil, in)
+	// In 5 s 50 are admitted: those of the first 75 who are not absent. Of the others every third is present.
+	for ahead, want := range map[int64]float64{74: 5, 149: 7.5, 299: 12.5, 499: 32.5} {
+		if got := f.At(ahead).Seconds; !near(got, want, 0.07) {
+			t.Errorf("%d ahead: %.1f s, want %v s", ahead, got, want)
+		}
+	}
+}
+
+// A crowd that came together is known before its head has been in the queue for as long as the others will be.
+func TestPresence_LearnsOfThoseThatWait(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
+	patience := func() float64 { return 30 + 300*rng.ExpFloat64() }
+	var p presence
+	p.learn(seen(rng, 100, 10, 20, patience), seen(rng, 4000, 90, 100, patience), 4000)
+	if got := p.after(95); math.Abs(got-math.Exp(-65./300)) > 0.04 {
+		t.Errorf("after 95 s %.3f are present, want %.3f", got, math.Exp(-65./300))
+	}
+	if p.absent != 0 {
+		t.Errorf("%.3f of the heads were absent, and none was", p.absent)
+	}
+	// Each of those who wait counts once, however often they were looked at.
+	few := presence{}
+	few.learn([]AgeCount{{Bucket: AgeBucket(95), Present: 1000}}, seen(rng, 4000, 90, 100, patience), 10)
+	if got := few.after(95); got < 0.97 {
+		t.Errorf("ten who wait outweigh a thousand heads: %.3f are present after 95 s", got)
+	}
 }

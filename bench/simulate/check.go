@@ -35,7 +35,7 @@ func check(ctx context.Context, out io.Writer, c *Calibration, o options, dir st
 		if err != nil {
 			return err
 		}
-		r := Room{Waiting: float64(n), Rate: checkRate, Absence: checkAbsence, Budget: 20_000, Visit: 450 * time.Second, TTL: 5 * time.Minute, Gateways: 1, Cores: 2}
+		r := Room{Waiting: float64(n), Rate: checkRate, Absence: checkAbsence, Claim: 5 * time.Minute, Budget: 20_000, Visit: 450 * time.Second, TTL: 5 * time.Minute, Gateways: 1, Cores: 2}
 		u := r.Outcome(c)
 		u.RedisMem = c.RedisBase + r.Waiting*c.at(r.Waiting).Bytes + m.letIn*c.Gone // nobody has been forgotten yet
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

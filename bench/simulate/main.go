@@ -50,9 +50,9 @@ polling, and what they took is printed beside what was worked out.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.within <= 0 || o.opening <= 0 || o.room.Absence < 3*time.Minute || o.room.Budget < 1 || o.room.Cores <= 0 || o.room.TTL <= 0 || o.window <= 0 || o.room.Requests < 0 {
-				return fmt.Errorf("--within %s, --opening %s, --absence %s, --budget %d, --cores %v, --ttl %s, --window %s, --requests %v: want more than 0, an absence of 3m or more, requests of 0 or more",
-					o.within, o.opening, o.room.Absence, o.room.Budget, o.room.Cores, o.room.TTL, o.window, o.room.Requests)
+			if o.within <= 0 || o.opening <= 0 || o.room.Absence < 3*time.Minute || o.room.Claim < 15*time.Second || o.room.Budget < 1 || o.room.Cores <= 0 || o.room.TTL <= 0 || o.window <= 0 || o.room.Requests < 0 {
+				return fmt.Errorf("--within %s, --opening %s, --absence %s, --claim-window %s, --budget %d, --cores %v, --ttl %s, --window %s, --requests %v: want more than 0, an absence of 3m or more, a claim window of 15s or more, requests of 0 or more",
+					o.within, o.opening, o.room.Absence, o.room.Claim, o.room.Budget, o.room.Cores, o.room.TTL, o.window, o.room.Requests)
 			}
 			return run(cmd.Context(), cmd.OutOrStdout(), o)
 		},
@@ -69,6 +69,7 @@ polling, and what they took is printed beside what was worked out.`,
 	f.DurationVar(&o.within, "within", 2*time.Hour, "everybody is let in within: the rate is that of the line over it")
 	f.DurationVar(&o.opening, "opening", 5*time.Minute, "at the opening all come within")
 	f.DurationVar(&o.room.Absence, "absence", 10*time.Minute, "queue.absence")
+	f.DurationVar(&o.room.Claim, "claim-window", 5*time.Minute, "queue.claim_window")
 	f.IntVar(&o.room.Budget, "budget", 20_000, "poll_budget")
 	f.DurationVar(&o.room.Visit, "visit", 5*time.Minute, "how long somebody shops who was let in")
 	f.Float64Var(&o.room.Requests, "requests", 0.2, "requests a second that they make meanwhile, images and scripts included")

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/pace"
 )
 
@@ -13,6 +14,7 @@ type Room struct {
 	Rate     float64 // let in a second
 	Arrivals float64 // a second that join and poll; in a steady state the rate
 	Absence  time.Duration
+	Claim    time.Duration // claim_window
 	Budget   int           // polls a second
 	Visit    time.Duration // how long a session is used
 	Requests float64       // a second that a session makes; each a heartbeat at most every quarter of TTL
@@ -27,7 +29,7 @@ type Outcome struct {
 	Tail      float64 // s that the last in line waits
 	Polls     float64 // of waiting visitors, without the first of each
 	Front     float64 // polls that are checked with the store because they are at the front
-	Renewals  float64 // … because the confirmation is older than a quarter of absence
+	Renewals  float64 // … because their hold is about to end
 	Calls     float64 // scripts
 	Commands  float64 // all that Redis does, those within scripts too
 	RedisCPU  float64 // of one core
@@ -65,11 +67,12 @@ func (r Room) Front() float64 { return min(r.Waiting, max(1000, min(20000, 10*r.
 
 // Outcome works out what the room takes.
 func (r Room) Outcome(c *Calibration) Outcome {
+	cr := r.crowd()
 	if r.Gateways > 0 {
-		return r.with(r.Gateways, c)
+		return r.with(cr, r.Gateways, c)
 	}
 	for g := 2; ; g++ {
-		o := r.with(g, c)
+		o := r.with(cr, g, c)
 		if o.CPU <= gatewayShare*r.Cores*float64(g) || g == 10_000 {
 			return o
 		}
@@ -84,15 +87,16 @@ type crowd struct{ tail, polls, front, renewals float64 }
 const slices = 400
 
 // crowd walks along the line: who stands where waits for so long, is told to poll so often, and is checked with the store
-// at the front always, elsewhere when a quarter of absence has passed.
+// at the front always, elsewhere when the hold of the last check is about to end.
 func (r Room) crowd() crowd {
 	if r.Waiting < 1 || r.Rate <= 0 {
 		return crowd{}
 	}
 	cr := crowd{tail: r.Waiting / r.Rate}
-	plan := pace.New(r.Absence/4, r.Budget, int64(r.Waiting), 0, cr.tail)
-	quarter, front := r.Absence.Seconds()/4, r.Front()
-	renewed := map[float64]float64{}
+	policy := admission.Policy{Absence: r.Absence, ClaimWindow: r.Claim}
+	renewed := newRenewals(&policy)
+	plan := pace.New(policy.LongestPoll(), r.Budget, int64(r.Waiting), 0, cr.tail)
+	front := r.Front()
 	growth := math.Pow(r.Waiting+1, 1.0/slices)
 	for i, lo := 0, 0.0; i < slices; i++ {
 		hi := min(math.Pow(growth, float64(i+1))-1, r.Waiting)
@@ -100,46 +104,18 @@ func (r Room) crowd() crowd {
 			hi = r.Waiting
 		}
 		people := hi - lo
-		interval := plan.Interval(int64(lo), math.Floor((lo+hi)/2/r.Rate), true)
+		wait := math.Floor((lo + hi) / 2 / r.Rate)
+		interval := plan.Interval(int64(lo), wait, true)
 		polls := people / interval
 		cr.polls += polls
 		near := max(0, min(hi, front)-lo) / max(people, 1e-9)
 		cr.front += polls * near
-		every, ok := renewed[interval]
-		if !ok {
-			every = renewal(interval, quarter)
-			renewed[interval] = every
+		if near < 1 {
+			cr.renewals += people * (1 - near) / renewed.mean(interval, wait)
 		}
-		cr.renewals += people * (1 - near) / every
 		lo = hi
 	}
 	return cr
-}
-
-// renewal is the mean time between two polls of one visitor that renew the place: the first one after a quarter of
-// absence, where intervals are spread by ± 15 % and never longer than that quarter.
-func renewal(interval, quarter float64) float64 {
-	if interval < quarter/16 { // the mean of what is left of an interval when the quarter has passed
-		return quarter + interval/2*(1+0.3*0.3/12)
-	}
-	const cells, draws = 256, 16
-	var left [cells + 1]float64 // from an age, until the poll that renews
-	for i := cells; i >= 0; i-- {
-		age := float64(i) * quarter / cells
-		sum := 0.0
-		for d := range draws {
-			step := min(interval*(0.85+0.3*(float64(d)+0.5)/draws), quarter)
-			sum += step
-			if at := (age + step) / quarter * cells; at < cells {
-				lo := int(at)
-				lo = max(lo, i+1) // a step is longer than a cell, but for rounding
-				part := max(0, at-float64(lo))
-				sum += left[lo]*(1-part) + left[min(lo+1, cells)]*part
-			}
-		}
-		left[i] = sum / draws
-	}
-	return left[0]
 }
 
 // batches is how many script calls so many requests a second of one gateway make: the first of a batch waits for company.
@@ -156,9 +132,8 @@ func ticks(gateways int) float64 {
 	return 1 / (math.Ceil(tickGap/apart-1e-9) * apart)
 }
 
-func (r Room) with(gateways int, c *Calibration) Outcome {
+func (r Room) with(cr crowd, gateways int, c *Calibration) Outcome {
 	g := float64(gateways)
-	cr := r.crowd()
 	o := Outcome{Tail: cr.tail, Polls: cr.polls, Front: cr.front, Renewals: cr.renewals, Gateways: gateways}
 	at := c.at(r.Waiting)
 

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// renewals is how often visitors behind the front are checked with the store: a check holds a ticket, and polls are answered without
+// the store while the next one that they advise comes admission.HoldSlack or more before the hold ends.
+type renewals struct {
+	policy admission.Policy
+	sums   map[float64][]float64  // by interval: the mean of the largest sum of intervals in a row up to each second
+	every  map[[2]float64]float64 // by interval and wait: the mean time between two checks, s
+}
+
+// draws is how many intervals stand for all that are advised.
+const draws = 16
+
+func newRenewals(p *admission.Policy) *renewals {
+	return &renewals{policy: *p, sums: map[float64][]float64{}, every: map[[2]float64]float64{}}
+}
+
+// interval is one of those between polls, spread by ± 15 %, that are advised when the mean is so long; d is from 0 to draws.
+func (r *renewals) interval(mean float64, d int) float64 {
+	return min(mean*(0.85+0.3*(float64(d)+0.5)/draws), r.policy.LongestPoll().Seconds())
+}
+
+// mean returns the mean time between two checks of a visitor who is advised to poll at an interval of at least 2 s during a wait, s.
+// The store is asked by the last poll whose successor would come too late.
+func (r *renewals) mean(interval, wait float64) float64 {
+	key := [2]float64{interval, wait}
+	if every, ok := r.every[key]; ok {
+		return every
+	}
+	every := 0.0
+	for d := range draws {
+		first := r.interval(interval, d)
+		hold := r.policy.Hold(seconds(first), seconds(wait), false)
+		every += (first + r.sum(interval, (hold-admission.HoldSlack).Seconds()-first)) / draws
+	}
+	r.every[key] = every
+	return every
+}
+
+// sum returns the mean of the largest sum of intervals in a row that is at most x, s.
+func (r *renewals) sum(interval, x float64) float64 {
+	if x <= 0 {
+		return 0
+	}
+	sums := r.sums[interval]
+	at := func(x float64) float64 {
+		lo := int(x)
+		return sums[lo] + (sums[lo+1]-sums[lo])*(x-float64(lo))
+	}
+	for len(sums) < int(x)+2 {
+		sum, second := 0.0, float64(len(sums))
+		for d := range draws {
+			if step := r.interval(interval, d); step <= second {
+				sum += (step + at(second-step)) / draws
+			}
+		}
+		sums = append(sums, sum)
+	}
+	r.sums[interval] = sums
+	return at(x)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
