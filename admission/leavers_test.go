@@ -132,3 +132,124 @@ func TestSnapshot_OrderAtInvertsAhead(t *testing.T) {
 		t.Errorf("behind the last: %d", got)
 	}
 }
+
+// The snapshot samples those who wait by their time in the queue, and tells of the nearest for how long they count as present and who
+// missed a poll, before the head of the queue has reached anybody.
+func TestHolds_OfThoseThatWait(t *testing.T) {
+	t.Parallel()
+	clock := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), clock, presencePolicy(1000))
+	mustJoin(t, r, testID(), testClient(9)) // takes the burst
+	if err := r.Pause(ctx5(t), "test"); err != nil {
+		t.Fatal(err)
+	}
+	var polling []Ticket
+	for i := range 12 {
+		clock.pass(time.Millisecond)
+		id, client := testID(), testClient(1)
+		s, refusal, err := r.Join(ctx5(t), Arrival{ID: id, Client: client, Interval: time.Second})
+		if err != nil || refusal != Granted || s.State != Waiting {
+			t.Fatalf("%+v %q %v", s, refusal, err)
+		}
+		if i%3 != 2 {
+			k := s.Ticket
+			k.ID, k.Client, k.Interval = id, client, time.Second
+			polling = append(polling, k)
+		}
+	}
+	look := func(seconds int) (holds [3]int64, sample [2]float64) {
+		t.Helper()
+		for range seconds {
+			clock.pass(time.Second)
+			for _, k := range polling {
+				if _, err := r.Check(ctx5(t), k); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := r.Tick(ctx5(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := r.Snapshot()
+		if len(s.Holds) != 12 {
+			t.Fatalf("holds of %d of 12 tickets: %v", len(s.Holds), s.Holds)
+		}
+		for _, a := range s.Sample {
+			sample[0] += float64(a.Present)
+			sample[1] += float64(a.Absent)
+		}
+		return [3]int64(s.Holds[:3]), sample
+	}
+	if holds, sample := look(5); holds != [3]int64{30, 30, 25} || sample[1] != 0 || sample[0] == 0 {
+		t.Errorf("after 5 s: %v, %v", holds, sample)
+	}
+	if holds, _ := look(15); holds != [3]int64{30, 30, -1 - 10} {
+		t.Errorf("after 20 s the third has missed polls: %v", holds)
+	}
+	if holds, sample := look(40); holds != [3]int64{30, 30, 0} || sample[1]/(sample[0]+sample[1]) < 0.2 {
+		t.Errorf("after 60 s the third is absent: %v, sample %v", holds, sample)
+	}
+}
+
+// The history counts the tickets that were parked, those of them that came back, and the admissions that were not claimed, by
+// their time in the queue.
+func TestHistory_CountsWhoLeftByTimeInTheQueue(t *testing.T) {
+	t.Parallel()
+	clock := newTestClock()
+	p := presencePolicy(1000)
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), clock, p)
+	mustJoin(t, r, testID(), testClient(9)) // takes the burst
+	if err := r.Pause(ctx5(t), "test"); err != nil {
+		t.Fatal(err)
+	}
+	join := func() Ticket {
+		t.Helper()
+		id, client := testID(), testClient(1)
+		s, refusal, err := r.Join(ctx5(t), Arrival{ID: id, Client: client, Interval: time.Second})
+		if err != nil || refusal != Granted || s.State != Waiting {
+			t.Fatalf("%+v %q %v", s, refusal, err)
+		}
+		k := s.Ticket
+		k.ID, k.Client, k.Interval = id, client, time.Second
+		return k
+	}
+	pass := func(seconds int) {
+		t.Helper()
+		for range seconds {
+			clock.pass(time.Second)
+			if err := r.Tick(ctx5(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	silent := []Ticket{join(), join()}
+	pass(40) // the two are absent now, since 30 s
+	join()   // is admitted, and does not come
+	pass(5)
+	if err := r.Resume(ctx5(t), "test"); err != nil {
+		t.Fatal(err)
+	}
+	pass(3)
+	if _, err := r.Check(ctx5(t), silent[0]); err != nil {
+		t.Fatal(err)
+	}
+	pass(int(2*p.ClaimWindow/time.Second) + 10)
+	history, err := r.History(ctx5(t), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Minute
+	for _, m := range history {
+		got.Returned += m.Returned
+		got.Absent = append(got.Absent, m.Absent...)
+		got.Lapsed = append(got.Lapsed, m.Lapsed...)
+	}
+	// Absent since 30 s; admitted after 6 s, and the one who came back after 48 s or so.
+	if want := []AgeTime{{15, 2}}; !slices.Equal(got.Absent, want) || got.Returned != 1 {
+		t.Errorf("absent %v, %d came back; want %v and 1", got.Absent, got.Returned, want)
+	}
+	slices.SortFunc(got.Lapsed, func(a, b AgeTime) int { return int(a.From - b.From) })
+	if want := []AgeTime{{3, 1}, {31, 1}}; !slices.Equal(got.Lapsed, want) {
+		t.Errorf("lapsed %v, want %v", got.Lapsed, want)
+	}
+}

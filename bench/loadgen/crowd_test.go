@@ -40,6 +40,12 @@ func TestCrowdJudges(t *testing.T) {
 					t.Errorf("%d abandoned, room saw %d, %d let in", got.Abandoned, len(r.left), got.Admitted)
 				}
 			}},
+		{fault: "none, a third goes without a word", opt: crowdOptions{Silent: 0.34}, kept: true, order: true, rate: true, healthy: true,
+			check: func(t *testing.T, r *room, got report) {
+				if got.Gone == 0 || len(r.left) != 0 || got.Admitted+got.Gone != visitors {
+					t.Errorf("%d gone, %d left with a word, %d let in", got.Gone, len(r.left), got.Admitted)
+				}
+			}},
 		{fault: "connections break", kept: true, order: true, rate: true},
 		{fault: "closed at first", kept: true, order: true, rate: true},
 		{fault: "too fast", order: true},
@@ -138,6 +144,7 @@ func TestCommandLine(t *testing.T) {
 		{name: "burst alone", args: []string{"--burst", "5"}, err: "--burst without --rate"},
 		{name: "rate places", args: []string{"--rate", "0.00001"}, err: "--rate 1e-05"},
 		{name: "visitors", args: []string{"--visitors", "0"}, err: "--visitors 0"},
+		{name: "more leave than come", args: []string{"--abandon", "0.6", "--silent", "0.6"}, err: "--silent 0.6"},
 		{name: "shares", args: []string{"mix", "--polls", "0", "--proxied", "0", "--joins", "0"}, err: "--polls, --proxied and --joins"},
 	}
 	for _, tt := range tests {

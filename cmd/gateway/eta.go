@@ -99,11 +99,7 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 			continue
 		}
 		for _, m := range history[first:] {
-			if err := lines.Encode(backtest.Minute{
-				Planned: plan(m.At + 60), Found: m.Found, Share: float64(m.Share) / 1000,
-				Room: id, At: time.Unix(m.At, 0).UTC(), Joins: m.Joins, Admissions: m.Admissions, Abandoned: m.Abandoned,
-				Waiting: m.Waiting, Rate: float64(m.Rate) / 1000, MaxActive: m.MaxActive, Active: m.Active, Paused: thousandths(m.Paused), WaitP50: thousandths(m.WaitP50), WaitP90: thousandths(m.WaitP90),
-			}); err != nil {
+			if err := lines.Encode(exported(id, &m, plan(m.At+60))); err != nil {
 				return err
 			}
 		}
@@ -125,6 +121,25 @@ func planOf(cfg *config.Config, id string) (func(int64) *float64, error) {
 		rate := float64(p.RateAt(second*1e6-1)) / 1000
 		return &rate
 	}, nil
+}
+
+// exported is a minute of a room's history as a line has it.
+func exported(room string, m *admission.Minute, planned *float64) backtest.Minute {
+	return backtest.Minute{
+		Planned: planned, Found: m.Found, Share: float64(m.Share) / 1000,
+		Returned: m.Returned, Absent: ageCounts(m.Absent), Lapsed: ageCounts(m.Lapsed),
+		Room: room, At: time.Unix(m.At, 0).UTC(), Joins: m.Joins, Admissions: m.Admissions, Abandoned: m.Abandoned,
+		Waiting: m.Waiting, Rate: float64(m.Rate) / 1000, MaxActive: m.MaxActive, Active: m.Active,
+		Paused: thousandths(m.Paused), WaitP50: thousandths(m.WaitP50), WaitP90: thousandths(m.WaitP90),
+	}
+}
+
+// ageCounts are counts by time in the queue as a line has them.
+func ageCounts(counts []admission.AgeTime) (list []backtest.AgeCount) {
+	for _, c := range counts {
+		list = append(list, backtest.AgeCount{c.From, c.Count})
+	}
+	return list
 }
 
 // thousandths are seconds, to the millisecond.

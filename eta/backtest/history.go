@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,22 +15,28 @@ import (
 
 // Minute is a line of a room's history, as gateway eta export writes it: NDJSON, one object a minute.
 type Minute struct {
-	Room       string    `json:"room"`
-	At         time.Time `json:"at"`                   // begin of the minute
-	Joins      int64     `json:"joins"`                // places taken
-	Admissions int64     `json:"admissions"`           // let in
-	Abandoned  int64     `json:"abandoned"`            // places given up, or lost by absence
-	Waiting    int64     `json:"waiting"`              // people in line at its end
-	Rate       float64   `json:"rate"`                 // of the policy at its end, visitors/s
-	Planned    *float64  `json:"planned,omitempty"`    // what policy and events had planned for its end, visitors/s; nil: no events
-	Found      bool      `json:"found,omitempty"`      // Rate was found by a controller; nobody set it
-	Share      float64   `json:"share,omitempty"`      // of the origin's budget, at its end, visitors/s; 0: there was none
-	MaxActive  int64     `json:"max_active,omitempty"` // at its end; 0: no limit
-	Active     int64     `json:"active,omitempty"`     // counted against it, at its end
-	Paused     float64   `json:"paused_seconds,omitempty"`
-	WaitP50    float64   `json:"wait_p50_seconds"`
-	WaitP90    float64   `json:"wait_p90_seconds"`
+	Room       string     `json:"room"`
+	At         time.Time  `json:"at"`                   // begin of the minute
+	Joins      int64      `json:"joins"`                // places taken
+	Admissions int64      `json:"admissions"`           // let in
+	Abandoned  int64      `json:"abandoned"`            // places given up, or lost by absence
+	Waiting    int64      `json:"waiting"`              // people in line at its end
+	Rate       float64    `json:"rate"`                 // of the policy at its end, visitors/s
+	Planned    *float64   `json:"planned,omitempty"`    // what policy and events had planned for its end, visitors/s; nil: no events
+	Found      bool       `json:"found,omitempty"`      // Rate was found by a controller; nobody set it
+	Share      float64    `json:"share,omitempty"`      // of the origin's budget, at its end, visitors/s; 0: there was none
+	MaxActive  int64      `json:"max_active,omitempty"` // at its end; 0: no limit
+	Active     int64      `json:"active,omitempty"`     // counted against it, at its end
+	Paused     float64    `json:"paused_seconds,omitempty"`
+	Returned   int64      `json:"returned,omitempty"`      // of the absent of any minute, who came back
+	Absent     []AgeCount `json:"absent_by_age,omitempty"` // tickets that the head of the line reached and whose holds had run out
+	Lapsed     []AgeCount `json:"lapsed_by_age,omitempty"` // admissions that nobody claimed
+	WaitP50    float64    `json:"wait_p50_seconds"`
+	WaitP90    float64    `json:"wait_p90_seconds"`
 }
+
+// AgeCount is a time in the line, s, and how many left it without a word after that time or up to twice as much.
+type AgeCount [2]int64
 
 // Bounds of a history.
 const (
@@ -85,9 +92,16 @@ func ReadHistory(r io.Reader) ([]Sale, error) {
 
 func (m *Minute) check() error {
 	for name, n := range map[string]int64{"joins": m.Joins, "admissions": m.Admissions, "abandoned": m.Abandoned, "waiting": m.Waiting,
-		"max_active": m.MaxActive, "active": m.Active} {
+		"max_active": m.MaxActive, "active": m.Active, "returned": m.Returned} {
 		if n < 0 || n > maxCount {
 			return fmt.Errorf("%s %d is not from 0 to %d", name, n, maxCount)
+		}
+	}
+	for name, list := range map[string][]AgeCount{"absent_by_age": m.Absent, "lapsed_by_age": m.Lapsed} {
+		for _, c := range list {
+			if c[0] < 0 || c[0] > maxCount || c[1] < 0 || c[1] > maxCount {
+				return fmt.Errorf("%s [%d, %d] is not from 0 to %d", name, c[0], c[1], maxCount)
+			}
 		}
 	}
 	switch {
@@ -135,6 +149,7 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 		}
 		before = all[i]
 	}
+	losses := elsewhere(all)
 	start := first.At.Add(time.Minute)
 	pauses := make([][2]float64, n) // s of the minute, from and until
 	for i := range all {
@@ -157,7 +172,8 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 		Name: room, Start: start, Seconds: float64(60 * n), Tick: 0.5, Initial: first.Waiting, Exact: true,
 		Arrivals: by(func(m *Minute) float64 { return float64(m.Joins) / 60 }),
 		Flow:     by(func(m *Minute) float64 { return float64(m.Admissions) / max(60-m.Paused, 1) }),
-		Losses:   by(func(m *Minute) float64 { return float64(m.Abandoned) / 60 }),
+		Losses:   func(t float64) float64 { return losses[minute(t)] / 60 },
+		Gone:     goneBefore(all, losses),
 		Rate: by(func(m *Minute) float64 {
 			if m.Share > 0 {
 				return min(m.Rate, m.Share)
@@ -174,6 +190,59 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 		Paused: paused,
 		Full:   func(t float64) (limit, active int64) { m := &all[minute(t)]; return m.MaxActive, m.Active },
 	}, nil
+}
+
+// elsewhere is how many gave their place up elsewhere than at the head of the line, or were lost there, in each minute. Who was absent
+// at the head and did not come back is among the abandoned later, when they are lost for good.
+func elsewhere(minutes []Minute) []float64 {
+	losses := make([]float64, len(minutes))
+	parked := int64(0)
+	for i := range minutes {
+		m := &minutes[i]
+		parked = max(0, parked-m.Returned)
+		lost := min(parked, m.Abandoned)
+		losses[i] = float64(m.Abandoned - lost)
+		parked -= lost
+		for _, c := range m.Absent {
+			parked += c[1]
+		}
+	}
+	return losses
+}
+
+// goneBefore returns Sale.Gone of a history: the share of those who go without a word is that of the tickets that the head of the line
+// reached in the minute in which it reaches them, when as many have left the line as were ahead. nil: nobody went so.
+func goneBefore(minutes []Minute, losses []float64) func(float64, int64, *rand.Rand) (float64, bool) {
+	left := make([]float64, len(minutes)+1) // how many left the line until the begin of each minute
+	absent := make([]float64, len(minutes))
+	any := false
+	for i := range minutes {
+		for _, c := range minutes[i].Absent {
+			absent[i] += float64(c[1])
+		}
+		any = any || absent[i] > 0
+		left[i+1] = left[i] + losses[i] + absent[i] + float64(minutes[i].Admissions)
+	}
+	if !any {
+		return nil
+	}
+	return func(t float64, ahead int64, rng *rand.Rand) (float64, bool) {
+		now := min(max(int(t/60), 0), len(minutes)-1)
+		until := left[now] + (left[now+1]-left[now])*(t/60-float64(now)) + float64(ahead)
+		i, _ := slices.BinarySearch(left, until)
+		turn := max(i-1, now) // the minute in which so many have left
+		if turn >= len(minutes) || absent[turn] == 0 || rng.Float64()*(absent[turn]+float64(minutes[turn].Admissions)) >= absent[turn] {
+			return 0, false
+		}
+		which := rng.Float64() * absent[turn]
+		for _, c := range minutes[turn].Absent {
+			if which -= float64(c[1]); which < 0 {
+				seconds := float64(c[0]) + rng.Float64()*float64(c[0]+1)
+				return min(seconds, max(0.95*(60*(float64(turn)+0.5)-t), 0)), true
+			}
+		}
+		return 0, false
+	}
 }
 
 // planned gives the rates that were to come at a time, by the plan: none while an operator held another one.

@@ -29,6 +29,46 @@ func lines(t testing.TB, room string, minutes ...int) string {
 	return b.String()
 }
 
+// Of a recorded sale in which a third of the heads were absent after one to three minutes, an estimator learns who leaves; those
+// who were parked and given up later left only once.
+func TestHistory_KnowsWhoLeftWithoutAWord(t *testing.T) {
+	var b strings.Builder
+	for i := range 50 {
+		m := Minute{Room: "sale", At: time.Date(2026, 1, 5, 10, i, 0, 0, time.UTC), Joins: 900, Admissions: 600, Waiting: 4500, Rate: 10,
+			Absent: []AgeCount{{63, 300}}, Lapsed: []AgeCount{{255, 20}}}
+		if i >= 10 {
+			m.Abandoned = 300
+		}
+		line, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s\n", line)
+	}
+	sales, err := ReadHistory(strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := sales[0].Losses(60 * 30); lost != 0 {
+		t.Errorf("%v/s are lost elsewhere; they were absent at the head", lost)
+	}
+	scores := Run(sales[0], 1, append(window(), Contender{Name: "blind", Estimator: blind{}}))
+	if s := scores[0]; s.Asked < 1000 || s.MAPE() > 0.04 {
+		t.Errorf("%d estimates, MAPE %.3f", s.Asked, s.MAPE())
+	}
+	if s := scores[1]; s.MAPE() < 0.15 {
+		t.Errorf("MAPE %.3f of an estimator that does not see who was absent", s.MAPE())
+	}
+}
+
+// blind is Window that does not see who was absent.
+type blind struct{}
+
+func (blind) Forecast(prev *eta.Forecast, in eta.Input) *eta.Forecast {
+	in.Heads, in.Sample, in.Holds = nil, nil, nil
+	return eta.Window{}.Forecast(prev, in)
+}
+
 func TestARecordedSaleIsPlayed(t *testing.T) {
 	minutes := make([]int, 30)
 	for i := range minutes {

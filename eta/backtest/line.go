@@ -140,6 +140,15 @@ func (l *line) join(spread float64) int {
 		}
 		l.leaving[due] = append(l.leaving[due], i)
 	}
+	if l.sale.Gone != nil {
+		if seconds, gone := l.sale.Gone(l.t, l.waiting, l.rng); gone {
+			wait := float64(l.waiting) / max(at(l.sale.Rate, l.t, 1), 1e-3)
+			held, _ := hold(wait, at(l.sale.Rate, l.t, 1))
+			v.silent, v.held = true, l.t+seconds
+			v.checked = max(l.t, v.held-held)
+			v.leaves = v.checked
+		}
+	}
 	l.all = append(l.all, v)
 	if len(l.tree) <= i+1 {
 		old := len(l.tree)

@@ -21,16 +21,19 @@ type Sale struct {
 	Steps    func(float64) []eta.Step // what the rate is to become, as a gateway knows it then
 	Flow     func(float64) float64    // visitors/s that something else lets through: what a gateway cannot know
 	Losses   func(float64) float64    // people/s who leave from anywhere in the line
-	Paused   func(float64) bool
-	Leave    float64                             // share of visitors who go before their turn
-	Silent   float64                             // share of those who go without a word
-	NoShow   float64                             // share of visitors who are let in and do not come
-	Active   int64                               // max_active; 0: no limit
-	Session  float64                             // s, mean length of a session
-	Stay     func(*rand.Rand) float64            // s, of one session; nil: exponential, by Session
-	Full     func(float64) (limit, active int64) // as it was recorded; nil: Active, and who is
-	Exact    bool                                // arrivals and flow come evenly and not at random
-	Step     float64                             // s: when the flow changes; 0: it does not
+	// As it was recorded: after how many seconds in the line the hold of somebody runs out who joins at a time with so many ahead
+	// and goes without a word; false: they stay. nil: by Leave and Silent.
+	Gone    func(t float64, ahead int64, rng *rand.Rand) (seconds float64, gone bool)
+	Paused  func(float64) bool
+	Leave   float64                             // share of visitors who go before their turn
+	Silent  float64                             // share of those who go without a word
+	NoShow  float64                             // share of visitors who are let in and do not come
+	Active  int64                               // max_active; 0: no limit
+	Session float64                             // s, mean length of a session
+	Stay    func(*rand.Rand) float64            // s, of one session; nil: exponential, by Session
+	Full    func(float64) (limit, active int64) // as it was recorded; nil: Active, and who is
+	Exact   bool                                // arrivals and flow come evenly and not at random
+	Step    float64                             // s: when the flow changes; 0: it does not
 }
 
 const (
