@@ -18,6 +18,9 @@ EXPLORE_CHECKS   ?= 1000
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/.lint-cache
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 
+# The modules of this tree.
+MODULES := . bench deploy/helm/test
+
 # The commands that exist in this tree; cmd/<name> becomes bin/<name>.
 COMMANDS := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
 
@@ -40,7 +43,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
-	@tools/need.sh gcc redis-server chromium npm prometheus
+	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
 	@tools/npm.sh
 	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
 	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) ./...
@@ -50,8 +53,9 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
 
 .PHONY: check
-check: ## Vet, lint and run the tests that need no browser, cluster or waiting: for every change, in under 90 s with warm caches
+check: ## Vet, lint, compare go mod tidy and run the tests that need no browser, cluster or waiting: for every change, in under 90 s with warm caches
 	@tools/need.sh redis-server
+	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || { echo "$$m/go.mod is not tidy: run go mod tidy there" >&2; exit 1; }; done
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
 	@$(MAKE) --no-print-directory lint

@@ -133,7 +133,7 @@ func FuzzReadModel(f *testing.F) {
 		}
 		for _, v := range []float64{0, 1, -1, 1e300, math.Inf(1), math.NaN()} {
 			x := [features]float64{v, v, v, v, v, v, v, v, v}
-			if got := m.predict(&x); !(math.Abs(got) <= maxLog) {
+			if got := m.Predict(x); !(math.Abs(got) <= maxLog) {
 				t.Fatalf("%v predicts %v of %v", string(data), got, v)
 			}
 		}

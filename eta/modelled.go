@@ -72,7 +72,7 @@ func (f *Forecast) correct(prev *Forecast, m *Model, in *Input, z *time.Location
 		at := knotAt(i)
 		x.then(at, wall, z)
 		x[featureSeconds] = min(max(x[featureSeconds], m.low[featureSeconds]), m.high[featureSeconds])
-		factor := m.predict((*[features]float64)(&x))
+		factor := m.Predict(x)
 		if old != nil {
 			most := elapsed * min(1/at, driftPerS) // as noise may move the rate
 			factor = old[i] + min(max((factor-old[i])*share, -most), most)

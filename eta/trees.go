@@ -151,8 +151,8 @@ func (t *treeFile) nodes() ([]node, error) {
 	return nodes, nil
 }
 
-// predict is the expected natural logarithm of real over window.
-func (m *Model) predict(x *[features]float64) float64 {
+// Predict returns the natural logarithm of the wait that is expected over the one that Window estimates.
+func (m *Model) Predict(x Example) float64 {
 	sum := m.base
 	for _, tree := range m.trees {
 		i := int16(0)

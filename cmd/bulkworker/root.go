@@ -16,7 +16,14 @@ type loader = cli.Loader[*config.Bulk]
 // newRoot builds the command tree. environ is what os.Environ gives.
 func newRoot(environ []string) *cobra.Command {
 	load := func(file string, flags map[string]any) (*config.Bulk, error) {
-		return config.LoadBulk(config.BulkOptions{File: file, Environ: environ, Flags: flags, Check: checkParts})
+		cfg, err := config.LoadBulk(config.BulkOptions{File: file, Environ: environ, Flags: flags, Check: checkParts})
+		if err != nil {
+			return nil, err
+		}
+		if err := checkStart(cfg); err != nil {
+			return nil, &config.Problems{List: asProblems(err)}
+		}
+		return cfg, nil
 	}
 	root := newServe("bulkworker", load)
 	root.Short = "Bulk jobs of many tenants, fair and paced"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/bulk"
@@ -59,30 +60,15 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 		log.Error("the store does not answer; jobs are taken and run when it does", "store", opened.URL, "error", opened.Away)
 	}
 
-	w := &worker{cfg: cfg, callbacks: &caller{}, front: &front{}, registry: prometheus.NewRegistry(), log: log}
-	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	name, _ := cli.BuildVersion(version)
-	w.metrics = bulk.NewMetrics(w.registry, name)
-	if w.store, err = store.New(storeOptions(cfg, opened.Client, log, w.metrics.ObserveStore)); err != nil {
-		return err
-	}
-	// It reads what gateways say of their origins; it runs no room.
-	w.gateways, err = admission.New(coreOptions(cfg, opened.Client, log, w.metrics.ObserveStore))
+	w, err := newWorker(cfg, opened.Client, log)
 	if err != nil {
 		return err
 	}
-	if err := w.build(); err != nil {
-		return err
-	}
+	defer w.closeProcessors()
 	defer context.AfterFunc(ctx, func() {
 		w.ending.Store(true)
 		log.Info("ending: no more jobs are taken", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
 	})()
-	defer func() {
-		for _, p := range w.processors {
-			p.replace(nil)
-		}
-	}()
 
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
@@ -95,6 +81,44 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	addRun(&parts, w.engine.Run)
 	addFront(&parts, w.front, listener, log)
 	return parts.Run()
+}
+
+// newWorker makes a worker; it starts nothing, and sends nothing to the store.
+func newWorker(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger) (*worker, error) {
+	w := &worker{cfg: cfg, callbacks: &caller{}, front: &front{}, registry: prometheus.NewRegistry(), log: log}
+	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	name, _ := cli.BuildVersion(version)
+	w.metrics = bulk.NewMetrics(w.registry, name)
+	var err error
+	if w.store, err = store.New(storeOptions(cfg, client, log, w.metrics.ObserveStore)); err != nil {
+		return nil, err
+	}
+	// It reads what gateways say of their origins; it runs no room.
+	w.gateways, err = admission.New(coreOptions(cfg, client, log, w.metrics.ObserveStore))
+	if err != nil {
+		return nil, err
+	}
+	return w, w.build()
+}
+
+func (w *worker) closeProcessors() {
+	for _, p := range w.processors {
+		p.replace(nil)
+	}
+}
+
+// checkStart makes everything that serve makes of a configuration without a problem so far, and starts nothing. What fails
+// here would fail there, so that check-config and a reload refuse what the start refuses.
+func checkStart(cfg *config.Bulk) error {
+	client := redis.NewClient(&redis.Options{}) // connects with the first command, and there is none
+	defer func() { _ = client.Close() }()
+	w, err := newWorker(cfg, client, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	w.front.close()
+	w.closeProcessors()
+	return nil
 }
 
 // build makes the parts; it starts none.
