@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,10 +37,6 @@ type Options struct {
 	Now func() int64
 }
 
-// idle is the time between two looks at a room without line or visitors: what
-// operators change is known everywhere within a second.
-const idle = 700 * time.Millisecond
-
 // Core holds the rooms of one process over one store.
 type Core struct {
 	o       Options
@@ -58,6 +55,9 @@ type Core struct {
 	loops   sync.WaitGroup
 
 	uses uses // of origins' budgets
+
+	reader *batcher[string, snapshotRead] // of idle rooms
+	phase  time.Duration                  // of their reading, so that gateways take turns
 
 	preparing singleflight.Group // one check of the layout at a time, for all rooms
 	ready     atomic.Bool        // the layout was checked
@@ -87,7 +87,7 @@ func New(o Options) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Core{
+	c := &Core{
 		o:       o,
 		scripts: set,
 		runner:  lua.NewRunner(o.Client, set, o.Observe),
@@ -98,7 +98,10 @@ func New(o Options) (*Core, error) {
 		unread:  map[string]bool{},
 		lined:   make(chan struct{}, 1),
 		uses:    uses{m: map[string]BudgetUse{}},
-	}, nil
+		phase:   mathrand.N(idlePause),
+	}
+	c.reader = &batcher[string, snapshotRead]{wait: 5 * time.Millisecond, send: c.readSnapshots}
+	return c, nil
 }
 
 func randomName() string {

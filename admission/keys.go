@@ -11,9 +11,10 @@ var keyNames = []string{
 
 // Indexes into roomKeys of those that Go reads itself.
 const (
-	keyFlow    = 10
-	keyMinutes = 12
-	keyAudit   = 15
+	keyFlow     = 10
+	keyMinutes  = 12
+	keySnapshot = 14
+	keyAudit    = 15
 )
 
 // roomKeys builds the keys of a room: <prefix>:{room:<id>}:<name>.

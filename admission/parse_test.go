@@ -19,7 +19,7 @@ func packText(packed string) string {
 
 func packLine(tb testing.TB, l ...any) string {
 	tb.Helper()
-	b, err := msgpack.Marshal(l)
+	b, err := msgpack.Marshal(append(l, []int64{}, []int64{}, []int64{}, 3, 0)) // Heads, Sample, Holds, revocations, backlog
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func FuzzParseSnapshot(f *testing.F) {
 	f.Add(packText(packLine(f, []int64{1 << 62, 1 << 62}, []string{chunk(-1<<63, 1, 200, 1<<62)}, []int64{300}, -1, 0, 1<<62, 0, 3)))
 	f.Add(packText(packLine(f, []int64{100}, []string{chunk(0)}, []int64{}, 0, 0, 0, 0, 0)))
 	f.Add(packText("\xdd\xff\xff\xff\xff"))
-	f.Add(packText("\x98\xdd\xff\xff\xff\xff"))
+	f.Add(packText("\x9d\xdd\xff\xff\xff\xff"))
 	f.Add(strings.Replace(packText(""), " 0\n", " -1\n", 1))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {

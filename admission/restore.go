@@ -41,7 +41,7 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 	fresh := randomName()
 	var reached, last int64
 	if a := r.anchor.Load(); a != nil {
-		reached, last = r.reached(), a.time
+		reached, last = r.reached(), max(a.time, r.answered.Load())
 	}
 	var h header
 	for first := true; first || len(o.records) > 0; first = false {

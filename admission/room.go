@@ -37,17 +37,19 @@ type Room struct {
 
 	entering sync.Mutex // a room_enter is under way
 
-	kick    chan struct{} // wakes the loop
-	resting atomic.Bool   // the loop pauses for longer than a tick
-	stirred atomic.Uint64 // calls of wakeIdle
-	first   chan struct{} // closed when the first tick has ended, well or not
-	looked  sync.Once     // closes first
-	memory  memory
-	sess    sessions
-	local   local  // what this gateway does without the store
-	signed  signed // and the places that it gave meanwhile
-	steers  steering
-	sieve   sieve // of joins
+	kick     chan struct{} // wakes the loop
+	resting  atomic.Bool   // the loop pauses for longer than a tick
+	stirred  atomic.Uint64 // calls of wakeIdle
+	first    chan struct{} // closed when the first tick has ended, well or not
+	looked   sync.Once     // closes first
+	memory   memory
+	sess     sessions
+	ticked   int64        // mono of the last tick; of whoever holds ticking
+	answered atomic.Int64 // order time at which the store answered last, without telling its own
+	local    local        // what this gateway does without the store
+	signed   signed       // and the places that it gave meanwhile
+	steers   steering
+	sieve    sieve // of joins
 
 	lease lease         // of the origin's budget
 	look  time.Duration // between the last tick and the next, as the loop has it; of whoever holds ticking
@@ -88,15 +90,16 @@ func (c *configured) at(now int64) *span {
 
 // knowledge is what this process last heard of the store.
 type knowledge struct {
-	epoch  string
-	seq    int64
-	fence  int64
-	gaps   string // the store's silences, as its scripts write them, of the newest snapshot
-	jumps  string // likewise, those that answers have shown since
-	jumped int64  // order time of the last of these
-	reset  int64  // order time of the last reset
-	cursor int64  // revoked sessions are known up to here
-	since  int64  // and admissions up to here, both room time
+	epoch   string
+	seq     int64
+	fence   int64
+	gaps    string // the store's silences, as its scripts write them, of the newest snapshot
+	jumps   string // likewise, those that answers have shown since
+	jumped  int64  // order time of the last of these
+	reset   int64  // order time of the last reset
+	revokes int64  // of the snapshot whose revocations are all known
+	cursor  int64  // revoked sessions are known up to here
+	since   int64  // and admissions up to here, both room time
 }
 
 // anchor ties this process's clock to the store's two.

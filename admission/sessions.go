@@ -81,6 +81,7 @@ func (r *Room) Revoke(sid ID) {
 	r.sess.revoking = append(r.sess.revoking, sid)
 	r.sess.mu.Unlock()
 	if first {
+		r.stirred.Add(1) // other gateways learn of it from the snapshot
 		r.wake()
 	}
 }
@@ -90,6 +91,7 @@ func (r *Room) Revoke(sid ID) {
 func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
 	r.markRevoked(sid, 0)
 	_, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
+	r.wakeIdle() // other gateways learn of it from the snapshot
 	return err
 }
 

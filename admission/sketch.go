@@ -68,10 +68,11 @@ func (u *unpacker) strings() []string {
 // (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn; and of their last orders; then of how many
 // tickets were put into the line since the room began, were given up or given back, and left the line at its head; and of
 // the last order, 0 where the front is the whole line; and of how many ticks yet the sketch may be coarser than it should;
-// and, as lua/lib/leavers.lua has them, of Heads and Sample (bucket, present, absent, exposure in turn) and of Holds.
+// and, as lua/lib/leavers.lua has them, of Heads and Sample (bucket, present, absent, exposure in turn) and of Holds; and of
+// revocations since the room began, and whether the tick left something to drop.
 func (s *Snapshot) unpack(packed string) error {
 	u := newUnpacker(packed)
-	if n := u.array(); u.err == nil && n != 11 {
+	if n := u.array(); u.err == nil && n != 13 {
 		return errSketch
 	}
 	orders, chunks := u.ints(), u.strings()
@@ -87,6 +88,7 @@ func (s *Snapshot) unpack(packed string) error {
 		}
 	}
 	s.Holds = u.ints()
+	s.revokes, s.backlog = u.int(), u.int() > 0
 	if u.err != nil {
 		return u.err
 	}

@@ -55,7 +55,9 @@ type Snapshot struct {
 	Heads, Sample []AgeCount
 	// Holds is for how many more seconds each of the first tickets of Front counts as present: 0 for one that is absent, -1 less
 	// the seconds for one that missed a poll.
-	Holds []int64
+	Holds   []int64
+	revokes int64 // revocations since the room began in this store
+	backlog bool  // the next tick finds more to drop
 	// Since is when the room's flow began to be recorded.
 	Since int64
 	// Gateways is how many gateways ticked this room lately.

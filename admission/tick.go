@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// revokedMost is how many revoked sessions one tick fetches at most.
+const revokedMost = 1000
+
 // admitMost is how many tickets one tick admits at most; a higher rate catches
 // up with the next ticks.
 const admitMost = 5000
@@ -20,6 +23,7 @@ func (r *Room) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
 	var last time.Time
+	resting := false // the timer ends an idle pause
 	var shown uint64 // calls of wakeIdle that the newest snapshot was built after
 	looked := func() { r.looked.Do(func() { close(r.first) }) }
 	defer looked()
@@ -35,6 +39,7 @@ func (r *Room) loop(ctx context.Context) {
 			cancel()
 			return
 		case <-r.kick:
+			resting = false
 			if early := soonest - time.Since(last); early > 0 { // those who kick meanwhile share the look
 				t.Reset(early)
 				continue
@@ -43,7 +48,15 @@ func (r *Room) loop(ctx context.Context) {
 		}
 		last = time.Now()
 		stirred, seq := r.stirred.Load(), r.Snapshot().Seq
-		if err := r.Tick(ctx); err != nil && ctx.Err() == nil {
+		var idle bool
+		var err error
+		if resting {
+			idle, err = r.readIdle(ctx)
+		}
+		if !idle && err == nil {
+			err = r.Tick(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			r.failed(err)
 		}
 		looked()
@@ -54,9 +67,13 @@ func (r *Room) loop(ctx context.Context) {
 		if shown != stirred { // too soon after another tick: the snapshot does not show who joined
 			pause = min(pause, r.c.o.Tick)
 		}
-		r.resting.Store(pause > r.c.o.Tick)
-		if pause > r.c.o.Tick && r.stirred.Load() != stirred {
+		resting = pause > r.c.o.Tick
+		r.resting.Store(resting)
+		if resting && r.stirred.Load() != stirred {
 			r.wake() // the look may have been before somebody joined
+		}
+		if pause == idlePause {
+			pause = r.c.untilReading()
 		}
 		t.Reset(pause)
 	}
@@ -109,11 +126,11 @@ func (r *Room) pause() time.Duration {
 	if broke {
 		return look // it has nothing to let the next one in with
 	}
-	if s.Known && !r.down.Load() && s.Waiting+s.Parked+s.Admitted+s.Active == 0 && r.length(s) == 0 {
+	if s.Known && !r.down.Load() && r.idle(s) {
 		if s.Gathering() { // the opening is to be noted soon
-			return min(idle, max(r.c.o.Tick/10, time.Duration(s.Policy.OpensAt-r.RedisNow())*time.Microsecond))
+			return min(idlePause, max(r.c.o.Tick/10, time.Duration(s.Policy.OpensAt-r.RedisNow())*time.Microsecond))
 		}
-		return idle
+		return idlePause
 	}
 	return look
 }
@@ -173,11 +190,16 @@ func (r *Room) tick(ctx context.Context) error {
 		return err
 	}
 	r.goUp()
-	now := r.c.mono()
-	p := r.Snapshot().Policy
+	r.ticked = r.c.mono()
+	r.forget()
+	return nil
+}
+
+// forget drops a part of what this process need not remember any longer.
+func (r *Room) forget() {
+	now, p := r.c.mono(), &r.Snapshot().Policy
 	r.memory.forget(now, p.Absence, p.ClaimWindow)
 	r.forgetSessions(now, p.SessionTTL)
-	return nil
 }
 
 // advance runs the script with a lease of the origin's budget, or none, and takes in its answer; more says that revoked
@@ -241,6 +263,11 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 			r.markRevoked(id, end)
 		}
 	})
+	if n < revokedMost {
+		r.mu.Lock()
+		r.known.revokes = r.Snapshot().revokes
+		r.mu.Unlock()
+	}
 	now := r.c.mono()
 	r.timed(rest[2], 3, &r.known.since, func(id ID, wall int64) {
 		if m, ok := r.memory.get(id, now); ok && m.standing.State != Waiting {
@@ -248,7 +275,7 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 		}
 		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: wall, Ticket: Ticket{ID: id}}, at: now, seenAt: wall + h.time - h.wall})
 	})
-	return n == 1000, nil
+	return n == revokedMost, nil
 }
 
 // timed calls f for a list of groups, each an id, its room time and what else there is, with the last of these. It moves the
@@ -300,6 +327,9 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 	s.follow(old)
 
 	r.mu.Lock()
+	if r.known.epoch == s.Epoch {
+		r.known.seq = max(r.known.seq, s.Seq) // it may have been read without a script
+	}
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
 	r.known.gaps, r.known.reset = k.gaps, k.reset
 	if s.Time >= r.known.jumped {

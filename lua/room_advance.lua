@@ -30,9 +30,11 @@ local KEEP = 2592000
 -- By as much order time may be ahead of Redis's clock for good.
 local RESET = 60000000
 
-local fresh = redis.call('ZSCORE', GATEWAYS, ARGV[6])
-if not fresh or s.now - tonumber(fresh) > 1000000 then
-  redis.call('ZADD', GATEWAYS, str(s.now), ARGV[6])
+-- A gateway counts until its score, in room time. It ticks an idle room at least every 30 s (admission/idle.go).
+local COUNTED = s.busy == 1 and 5000000 or 60000000
+local counted = num(redis.call('ZSCORE', GATEWAYS, ARGV[6]))
+if counted < s.now + COUNTED - 1000000 or counted > s.now + COUNTED then
+  redis.call('ZADD', GATEWAYS, str(s.now + COUNTED), ARGV[6])
 end
 
 for i = 15, #ARGV, 2 do
@@ -116,18 +118,18 @@ local function drop(key, ids)
   if #ids > 0 then redis.call('ZREM', key, unpack(ids)) end
 end
 
-drop(SESSIONS, due(SESSIONS, s.now, 2000))
-for _, id in ipairs(due(ADMITTED, s.now - p.claim_window - 1, 1000)) do
-  lapse(s, p, id, grant(id))
-end
-local forget = due(ENDED, s.now, 2000)
+local REAPED = 2000
+local over, lapsed, forget = due(SESSIONS, s.now, REAPED), due(ADMITTED, s.now - p.claim_window - 1, REAPED / 2), due(ENDED, s.now, REAPED)
+drop(SESSIONS, over)
+for _, id in ipairs(lapsed) do lapse(s, p, id, grant(id)) end
 if #forget > 0 then
   redis.call('HDEL', GRANTS, unpack(forget))
   drop(ENDED, forget)
   drop(REVOKED, forget) -- their passes have ended
 end
-drop(GATEWAYS, due(GATEWAYS, s.now - 5000000, 100))
-forget_joins(s, p)
+drop(GATEWAYS, due(GATEWAYS, s.now, 100))
+-- Whether the next tick finds more to drop.
+local backlog = (forget_joins(s, p, REAPED) == REAPED or #over == REAPED or #forget == REAPED or #lapsed == REAPED / 2) and 1 or 0
 -- sweep looks through SWEPT tickets of a set for those that were not heard of for
 -- absence, and counts the others in sample. It returns where the next tick looks: the golden section of the
 -- set farther on, so that ticks come to all parts of it, and any few of them to parts that lie evenly.
@@ -335,7 +337,7 @@ local read, chunks, ends, reached, waited = pcall(drawn, snapshot)
 if not read then chunks, ends, reached, waited = drawn(nil) end
 s.returned = 0
 local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
-local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough, reached, waited, holds(s, heads) })
+local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough, reached, waited, holds(s, heads), s.revokes, backlog })
 local flow = {}
 for sec = second - 9, second do
   local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')

@@ -52,9 +52,10 @@ local function places(s, p, hash, ord)
   end, math.max(one, other)
 end
 
--- forget_joins drops windows that no token can still fall into, a bounded number.
-local function forget_joins(s, p)
+-- forget_joins drops windows that no token can still fall into, at most n, and returns how many it dropped.
+local function forget_joins(s, p, n)
   local before = math.floor((s.time - math.max(p.joins_per, p.wide_per) - p.absence) / TENTH) - 1
-  local old = redis.call('ZRANGEBYSCORE', JOINS, '-inf', str(before * PARTS), 'LIMIT', 0, 2000)
+  local old = redis.call('ZRANGEBYSCORE', JOINS, '-inf', str(before * PARTS), 'LIMIT', 0, n)
   if #old > 0 then redis.call('ZREM', JOINS, unpack(old)) end
+  return #old
 end

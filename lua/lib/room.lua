@@ -43,7 +43,9 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- how many that left without ever polling were remembered, and till when they count (room time)
   'left', 'left_till',
   -- the seq of the last restore: a snapshot that was built before lacks what it brought
-  'restored' }
+  'restored',
+  -- how many revocations there were: a gateway asks for them where it has another number
+  'revokes' }
 
 local TEXTS = { epoch = true, gaps = true }
 
@@ -245,6 +247,7 @@ local function revoke(s, p, id, till)
   local g = grant(id)
   if till == 0 then till = math.max(s.passes, s.now + p.ttl) end
   till = math.max(till, passes_end(g))
+  s.revokes = s.revokes + 1
   redis.call('ZADD', REVOKED, str(s.now), id)
   redis.call('ZREM', SESSIONS, id)
   redis.call('ZREM', ADMITTED, id)
