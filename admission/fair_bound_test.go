@@ -8,11 +8,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/admissiontest"
 )
 
-// ledger judges fairness from outside: it adds up by how much each flow's virtual service grew (cost/weight, in FairUnit),
+// ledger judges fairness from outside: it adds up by how much each flow's virtual service grew (cost/weight, in admissiontest.FairUnit),
 // and for each two flows since both have had work without a break how far one got ahead of the other.
 type ledger struct {
 	served  map[string]int64
@@ -62,113 +61,6 @@ func (l *ledger) check(t *rapid.T) {
 			t.Fatalf("%s against %s: virtual service differs by %d, largest visits %d and %d",
 				pair[0], pair[1], s.high-s.low, l.most[pair[0]], l.most[pair[1]])
 		}
-	}
-}
-
-// TestFairBound: flows come, go, come back and change their weights; whenever two have work they share by weight.
-func TestFairBound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		q, l := admissiontest.NewShares(), newLedger()
-		weight := func() int64 {
-			return rapid.OneOf(rapid.SampledFrom([]int64{10, 1000, 4000, 16_000, 1_600_000}), rapid.Int64Range(10, 100_000)).Draw(t, "weight")
-		}
-		weights := map[string]int64{}
-		for _, id := range []string{"a", "b", "c", "d"} {
-			weights[id] = weight()
-		}
-		pull := func(t *rapid.T) {
-			batch := rapid.Int64Range(1, 20).Draw(t, "batch")
-			for range rapid.IntRange(1, 30).Draw(t, "visits") {
-				share, charge, ok := q.Visit(batch)
-				if !ok {
-					break
-				}
-				l.serve(share.Flow, charge)
-				l.check(t)
-				l.working(slices.Collect(maps.Keys(q.Active)))
-			}
-			q.Forget()
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"work": func(t *rapid.T) {
-				id := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "flow")
-				q.Add(FairFlow{ID: id, Units: rapid.OneOf(rapid.Int64Range(-50, 50), rapid.Just(int64(2000))).Draw(t, "units"), Weight: weights[id]})
-				l.working(slices.Collect(maps.Keys(q.Active)))
-			},
-			"re-weight": func(t *rapid.T) {
-				id := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "flow")
-				weights[id] = weight()
-				if _, there := q.Active[id]; there {
-					q.Add(FairFlow{ID: id, Weight: weights[id]})
-				}
-			},
-			"pull":       pull,
-			"pull again": pull,
-		})
-	})
-}
-
-// TestFairBoundInUnits states the bound as it is published, in units: |n_i/w_i − n_j/w_j| ≤ batch/w_i + batch/w_j.
-func TestFairBoundInUnits(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		q := admissiontest.NewShares()
-		weights := rapid.SliceOfN(rapid.Int64Range(10, 1_600_000), 2, 6).Draw(t, "weights")
-		got := make([]float64, len(weights))
-		for i, w := range weights {
-			q.Put(FairFlow{ID: fmt.Sprint(i), Units: 1e9, Weight: w})
-		}
-		batch := rapid.Int64Range(1, 50).Draw(t, "batch")
-		for visit := range rapid.IntRange(1, 400).Draw(t, "visits") {
-			share, _, _ := q.Visit(batch)
-			var i int
-			_, _ = fmt.Sscan(share.Flow, &i)
-			got[i] += float64(share.Units)
-			for i, wi := range weights {
-				for j, wj := range weights {
-					apart := got[i]*1000/float64(wi) - got[j]*1000/float64(wj)
-					bound := float64(batch)*1000/float64(wi) + float64(batch)*1000/float64(wj)
-					// A tag is a whole number: each visit may round up by one part of FairUnit.
-					if slack := float64(visit+1) / FairUnit; apart > bound+slack {
-						t.Fatalf("after %d visits: %v units at weight %d/1000, %v at %d/1000, apart %v, bound %v", visit+1, got[i], wi, got[j], wj, apart, bound)
-					}
-				}
-			}
-		}
-	})
-}
-
-// TestFairIdlenessEarnsNothing: who comes back after any time, however often, starts level with those who stayed.
-func TestFairIdlenessEarnsNothing(t *testing.T) {
-	q := admissiontest.NewShares()
-	q.Put(FairFlow{"stays", 1e9, 1000})
-	var comes, stays int64
-	for range 100 {
-		q.Pull(37, 1)
-		q.Put(FairFlow{"comes", 1e6, 1000})
-		shares := q.Pull(20, 1)
-		q.Put(FairFlow{"comes", 0, 1000})
-		for _, s := range shares {
-			if s.Flow == "comes" {
-				comes += s.Units
-			} else {
-				stays += s.Units
-			}
-		}
-	}
-	if comes < 900 || comes > 1100 {
-		t.Fatalf("while both had work, who came and went was granted %d, who stayed %d", comes, stays)
-	}
-	// Leaving for a moment after each visit does not help either.
-	var hops int64
-	for range 1000 {
-		q.Put(FairFlow{"hops", 1, 1000})
-		shares := q.Pull(1, 1)
-		if shares[0].Flow == "hops" {
-			hops++
-		}
-	}
-	if hops > 502 {
-		t.Fatalf("who brings one unit at a time was granted %d of 1000", hops)
 	}
 }
 
@@ -240,7 +132,7 @@ func fairTree(t *rapid.T, strict bool) {
 				t.Fatalf("%+v goes before a higher level", v)
 			}
 			// The boost is at most 2 and moves the group alone.
-			plain := FairCharge(v.Cost, float64(g.Weight))
+			plain := admissiontest.FairCharge(v.Cost, float64(g.Weight))
 			if v.GroupCharge > plain || 2*v.GroupCharge < plain {
 				t.Fatalf("%+v: moved by %d, without boost %d", v, v.GroupCharge, plain)
 			}

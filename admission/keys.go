@@ -1,7 +1,5 @@
 package admission
 
-import "strings"
-
 // keyNames are the keys of a room in the order in which every room script takes
 // them. They share one hash tag, so that a room lives in one slot.
 var keyNames = []string{
@@ -26,12 +24,6 @@ func roomKeys(prefix, id string) []string {
 	return keys
 }
 
-// LimiterKey is the key of a limiter that stands alone; tag names its unit of
-// atomicity, as "origin:shop".
-func LimiterKey(prefix, tag, name string) string {
-	return strings.Join([]string{prefix, ":{", tag, "}:limit:", name}, "")
-}
-
 // healthKey is where gateways tell how an origin was lately.
 func healthKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:health" }
 
@@ -40,9 +32,11 @@ func jobsKey(prefix, origin string) string { return prefix + ":{origin:" + origi
 
 // budgetKeys builds the keys of an origin's budget, in the order in which origin_lease takes them.
 func budgetKeys(prefix, origin string) []string {
-	tag := "origin:" + origin
-	keys := []string{LimiterKey(prefix, tag, "budget"), prefix + ":{" + tag + "}:leases", prefix + ":{" + tag + "}:heard"}
-	return append(keys, fairKeys(prefix, tag, "budget")...)
+	keys := []string{":limit:budget", ":leases", ":heard", ":fair:budget:active", ":fair:budget:idle", ":fair:budget:backlog", ":fair:budget:weights", ":fair:budget:clock"}
+	for i, k := range keys {
+		keys[i] = prefix + ":{origin:" + origin + "}" + k
+	}
+	return keys
 }
 
 // layoutKey holds the version of the data layout.

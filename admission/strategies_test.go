@@ -89,7 +89,7 @@ func TestStrategiesConform(t *testing.T) {
 		})
 		t.Run(string(s)+"/store", func(t *testing.T) {
 			admissiontest.Strategies(t, s, false, func(t rapid.TB, s Strategy, _, _, _ int64) admissiontest.Paced {
-				l, _ := newStored(t, client, prefix, s)
+				l := newStored(t, client, prefix, s)
 				return admissiontest.PacedMeter{Limited: l}
 			})
 		})

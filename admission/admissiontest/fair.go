@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-
-	"github.com/anteroom/anteroom/admission"
 )
 
 // Fair is start-time fair queuing over one set of flows: lua/lib/fair.lua, as plainly as possible. Tags and V are virtual
-// times in units of admission.FairUnit.
+// times in units of FairUnit.
 type Fair struct {
 	V      int64            // the tag of who went last
 	Active map[string]int64 // tags of the flows that have work
@@ -50,7 +48,7 @@ func (f *Fair) First() (flow string, ok bool) {
 // Serve moves a flow on by a cost and V to where it was. It returns by how much it moved.
 func (f *Fair) Serve(flow string, cost int64, weight float64) int64 {
 	f.V = max(f.V, f.Active[flow])
-	charge := admission.FairCharge(cost, weight)
+	charge := FairCharge(cost, weight)
 	f.Active[flow] += charge
 	return charge
 }
@@ -58,62 +56,6 @@ func (f *Fair) Serve(flow string, cost int64, weight float64) int64 {
 // Forget drops the last tags that say nothing any more.
 func (f *Fair) Forget() {
 	maps.DeleteFunc(f.Idle, func(_ string, tag int64) bool { return tag <= f.V })
-}
-
-// Shares is the model of admission.FairQueue.
-type Shares struct {
-	*Fair
-	Flows map[string]admission.FairFlow // those that have work
-}
-
-// NewShares is a queue without flows.
-func NewShares() *Shares { return &Shares{NewFair(), map[string]admission.FairFlow{}} }
-
-// Put says what work a flow has.
-func (s *Shares) Put(flow admission.FairFlow) {
-	if flow.Units <= 0 {
-		delete(s.Flows, flow.ID)
-		s.Leave(flow.ID)
-		return
-	}
-	s.Flows[flow.ID] = flow
-	s.Enter(flow.ID)
-}
-
-// Add adds to it.
-func (s *Shares) Add(flow admission.FairFlow) {
-	flow.Units += s.Flows[flow.ID].Units
-	s.Put(flow)
-}
-
-// Visit grants up to n units to the flow whose turn it is. charge is by how much that moves the flow.
-func (s *Shares) Visit(n int64) (share admission.FairShare, charge int64, ok bool) {
-	id, ok := s.First()
-	if !ok {
-		return share, 0, false
-	}
-	flow := s.Flows[id]
-	n = min(n, flow.Units)
-	charge = s.Serve(id, n, float64(flow.Weight))
-	flow.Units -= n
-	s.Put(flow)
-	return admission.FairShare{Flow: id, Units: n}, charge, true
-}
-
-// Pull grants up to want units, up to batch of them in a visit.
-func (s *Shares) Pull(want, batch int64) (shares []admission.FairShare) {
-	for want > 0 {
-		share, _, ok := s.Visit(min(want, batch))
-		if !ok {
-			break
-		}
-		want -= share.Units
-		shares = append(shares, share)
-	}
-	if len(shares) > 0 {
-		s.Forget()
-	}
-	return shares
 }
 
 // FairGroup is one group of a FairTree. Weight is in thousandths.
@@ -277,10 +219,10 @@ func (t *FairTree) Visit(n int) (visit Visit, ok bool) {
 	g.Costs = slices.Clone(g.Costs[n:])
 	g.Done += int64(n)
 	tenant, f := t.Tenants[name], t.level(level)
-	visit.TenantCharge = f.Serve(name, visit.Cost, max(10, float64(tenant.Weight*g.Weight)/1000)*float64(admission.FairLevels[level]))
+	visit.TenantCharge = f.Serve(name, visit.Cost, max(10, float64(tenant.Weight*g.Weight)/1000)*float64(FairLevels[level]))
 	*t.virtual(level) = f.V
 	tenant.v[level] = max(tenant.v[level], g.tag)
-	visit.GroupCharge = admission.FairCharge(visit.Cost, float64(g.Weight)*admission.FairBoost(g.Total, g.Done))
+	visit.GroupCharge = FairCharge(visit.Cost, float64(g.Weight)*FairBoost(g.Total, g.Done))
 	g.tag += visit.GroupCharge
 	t.Place(g)
 	return visit, true

@@ -18,15 +18,15 @@ type Limited interface {
 	TakeCost(now, cost, rate, burst int64) (taken int64, wait time.Duration)
 }
 
-// Metered is a Limited without a store: what limiter_take does, over a meter of package admission.
+// Metered is a Limited without a store: the rule of lua/lib/limiter.lua.
 type Metered struct {
 	Strategy admission.Strategy
-	Meter    admission.Meter // nil before the first call
+	Meter    Meter // nil before the first call
 }
 
-func (m *Metered) at(now, rate, burst int64) admission.Meter {
+func (m *Metered) at(now, rate, burst int64) Meter {
 	if m.Meter == nil {
-		m.Meter = admission.NewMeter(m.Strategy, rate, burst)
+		m.Meter = NewMeter(m.Strategy, rate, burst)
 	}
 	m.Meter.Rerate(rate, burst)
 	m.Meter.Refill(now)
@@ -186,7 +186,7 @@ func walk(t *rapid.T, wait time.Duration) int64 {
 
 func neverMore(t *rapid.T, s admission.Strategy, l Limited) {
 	rate := drawRate(t)
-	burst := rapid.OneOf(rapid.Just(admission.DefaultBurst(rate)), rapid.Int64Range(1000, 50_000)).Draw(t, "burst")
+	burst := rapid.OneOf(rapid.Just(DefaultBurst(rate)), rapid.Int64Range(1000, 50_000)).Draw(t, "burst")
 	most := 2 * burst / 1000
 	now, latest := int64(epoch), int64(0)
 	var wait time.Duration
@@ -302,7 +302,7 @@ func reRating(t *rapid.T, s admission.Strategy, l Limited) {
 		return rapid.OneOf(rapid.Int64Range(1000, 3_000_000), rapid.Int64Range(1000, 10_000)).Draw(t, "rate")
 	}
 	drawBurst := func(rate int64) int64 {
-		return rapid.OneOf(rapid.Just(admission.DefaultBurst(rate)), rapid.Int64Range(1000, 50_000)).Draw(t, "burst")
+		return rapid.OneOf(rapid.Just(DefaultBurst(rate)), rapid.Int64Range(1000, 50_000)).Draw(t, "burst")
 	}
 	rate := drawRate()
 	burst := drawBurst(rate)
@@ -364,7 +364,7 @@ func aboveTheBurst(t *testing.T, s admission.Strategy, l Limited) {
 			t.Fatalf("a bucket of 5 gave %d, next in %v", n, wait)
 		}
 		return
-	case admission.StrategyGCRA:
+	case GCRAStrategy:
 		// One token is owed: 100 ms.
 		if n != 0 || wait != 100*time.Millisecond {
 			t.Fatalf("while something is owed: %d, next in %v", n, wait)
@@ -379,7 +379,7 @@ func aboveTheBurst(t *testing.T, s admission.Strategy, l Limited) {
 		t.Fatalf("when nothing is owed: %d", n)
 	}
 	n, wait = l.TakeCost(now, 1, rate, burst)
-	if s == admission.StrategyGCRA {
+	if s == GCRAStrategy {
 		// Charged in full: 25 are owed, and one fits again when they are 4.
 		if n != 0 || wait != 2100*time.Millisecond {
 			t.Fatalf("after it: %d, next in %v", n, wait)

@@ -3,7 +3,7 @@ package bulktest
 import (
 	"slices"
 
-	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -26,7 +26,7 @@ func (f *flow) enter(v int64) {
 
 // scored gives a group its priority anew, as each enqueue and dequeue does.
 func (m *Model) scored(g *group) {
-	g.score = admission.ScorePriority(m.Now()/1000, g.BasePriority, m.S.Alpha, g.Total, g.ended())
+	g.score = admissiontest.ScorePriority(m.Now()/1000, g.BasePriority, m.S.Alpha, g.Total, g.ended())
 }
 
 // runnable says that a group has a job that could start now but for rate.
@@ -76,7 +76,7 @@ func (m *Model) served(g *group, cost int64) {
 	f := g.t.flows[g.Level]
 	m.v, f.v = max(m.v, f.tag), max(f.v, g.flow.tag)
 	weight := float64(milli(g.Weight))
-	f.tag += admission.FairCharge(cost, g.t.Weight*weight*float64(admission.FairLevels[slices.Index(levels, g.Level)]))
-	g.flow.tag += admission.FairCharge(cost, weight*admission.FairBoost(g.Total, g.ended()+int64(len(g.runs))))
+	f.tag += admissiontest.FairCharge(cost, g.t.Weight*weight*float64(admissiontest.FairLevels[slices.Index(levels, g.Level)]))
+	g.flow.tag += admissiontest.FairCharge(cost, weight*admissiontest.FairBoost(g.Total, g.ended()+int64(len(g.runs))))
 	m.scored(g)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/bulk/congestion"
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -30,7 +31,7 @@ type Model struct {
 	runs    map[string]*job // in flight, by the name that Leased gave them
 	waits   waits
 	ready   []*job
-	global  admission.Meter
+	global  admissiontest.Meter
 	flows   []*flow // of tenants
 	v       int64   // virtual time of the fair queue
 	turn    int64
@@ -44,7 +45,7 @@ type Model struct {
 type tenant struct {
 	store.Tenant
 	flows     map[store.Level]*flow
-	meter     admission.Meter
+	meter     admissiontest.Meter
 	refused   int64 // jobs that wait after a refusal, a failed try or a crash
 	open      int64 // jobs without an outcome
 	finished  int64
@@ -91,7 +92,7 @@ type group struct {
 	runs     map[*job]bool
 	outcomes []store.Outcome
 	chunks   map[string]*chunk
-	meter    admission.Meter
+	meter    admissiontest.Meter
 	gate     int64 // the downstream asked to wait until then
 	score    int64
 	reducer  int64
@@ -117,15 +118,15 @@ func New(s store.Settings, now func() int64, chance func(fence int64) float64) *
 
 func milli(rate float64) int64 { return int64(math.Round(rate * 1000)) }
 
-func (m *Model) meter(rate, burst float64) admission.Meter {
-	return admission.NewMeter(admission.Strategy(m.S.Limiter), milli(rate), tolerance(rate, burst))
+func (m *Model) meter(rate, burst float64) admissiontest.Meter {
+	return admissiontest.NewMeter(admission.Strategy(m.S.Limiter), milli(rate), tolerance(rate, burst))
 }
 
 func tolerance(rate, burst float64) int64 {
 	if burst > 0 {
 		return milli(burst)
 	}
-	return admission.DefaultBurst(milli(rate))
+	return admissiontest.DefaultBurst(milli(rate))
 }
 
 func refuse(code store.Code, format string, args ...any) error {

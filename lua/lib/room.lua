@@ -188,7 +188,7 @@ local function policy()
     i = i + 1
     p[NAMES[i]] = tonumber(v)
   end
-  local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method', 'enabled')
+  local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method')
   if STRATEGIES[p.strategy + 1] == 'adaptive' then
     p.rate = math.min(p.max_rate, math.max(p.min_rate, target > 0 and target or p.rate))
   end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- limiter_take: takes tokens from a limiter that stands alone.
+-- limiter_take: takes tokens from a limiter that stands alone, for the tests of lib/limiter.lua.
 -- KEYS: limiter
 -- ARGV: now, strategy, rate, burst, want, whole (1: all or nothing)
 -- RETURNS: {tokens taken, µs until one more, or want as a whole, is there (-1: never)}
@@ -22,11 +22,4 @@ if whole then n = strategy.admits(b, want) and want or 0 end
 if n > 0 then strategy.take(b, n) end
 -- The state is of the last rate that was above 0.
 redis.call('HSET', KEYS[1], 'level', int(b.level), 'at', int(b.at), 'rate', int(b.rate > 0 and b.rate or was))
--- Once it would stand as new, nothing is lost when it is forgotten; before, too much would be gained. Above its burst a
--- limiter waits until nothing is owed. At rate 0 nobody knows when: 30 days.
-local idle = 2592000
-if b.rate > 0 then
-  idle = math.ceil(math.max(b.burst / b.rate, strategy.wait(b, b.burst) / 1000000))
-end
-redis.call('EXPIRE', KEYS[1], int(idle + 60))
 return { n, strategy.wait(b, whole and want or 1) }

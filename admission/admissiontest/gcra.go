@@ -1,6 +1,56 @@
-package admission
+package admissiontest
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// GCRAStrategy is the limiter of the bulk engine; no room has it.
+const GCRAStrategy admission.Strategy = "gcra"
+
+// billion is one token in the unit of a level.
+const billion = 1_000_000_000
+
+// Meter is a limiter's state and rule, without a store. Refill comes first, with the time of the call: the others judge by
+// it. Costs are whole tokens. At rate 0 nothing is granted, whatever was saved up before.
+type Meter interface {
+	admission.Meter
+	// Admits reports whether a cost can be taken as a whole now.
+	Admits(cost int64) bool
+	// Wait returns the time until a cost is admitted, exact to the microsecond while the clock does not go back; negative: never.
+	Wait(cost int64) time.Duration
+	// Rerate changes rate and burst, in thousandths; each strategy says what becomes of its state.
+	Rerate(rate, burst int64)
+}
+
+var (
+	_ Meter = (*admission.TokenBucket)(nil)
+	_ Meter = (*GCRA)(nil)
+	_ Meter = (*admission.FixedWindow)(nil)
+	_ Meter = (*admission.LeakyBucket)(nil)
+)
+
+// NewMeter returns a meter that has granted nothing yet: rate in thousandths of a token a second, burst in thousandths of a
+// token. An unknown strategy is a programming error and panics.
+func NewMeter(s admission.Strategy, rate, burst int64) Meter {
+	switch s {
+	case admission.StrategyTokenBucket, admission.StrategyAdaptive:
+		return &admission.TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}
+	case admission.StrategyLeakyBucket:
+		return &admission.LeakyBucket{TokenBucket: admission.TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}}
+	case GCRAStrategy:
+		return &GCRA{Rate: rate, Burst: burst}
+	case admission.StrategyFixedWindow:
+		return &admission.FixedWindow{Rate: rate}
+	}
+	panic(fmt.Sprintf("admissiontest: no limiter strategy %q", s))
+}
+
+// DefaultBurst returns what burst 0 stands for in the bulk engine: 100 ms of the rate, and at least one token (thousandths,
+// both). With no tolerance at all each late wake of a worker would be lost for good.
+func DefaultBurst(rate int64) int64 { return max(1000, rate/10) }
 
 // GCRA is the generic cell rate algorithm, lua/lib/limiter.lua's in Go. It keeps one theoretical arrival time: when all that
 // was granted would have come, had it come evenly. A cost is granted while that time, moved on by it, is at most burst's
