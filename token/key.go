@@ -152,7 +152,7 @@ func GenerateSecret() string {
 
 const pemType = "PRIVATE KEY"
 
-// GenerateKeyPEM makes an Ed25519 private key as a PKCS#8 PEM file, which LoadKeyPEM reads.
+// GenerateKeyPEM makes an Ed25519 private key as a PKCS#8 PEM file, for `private_key_file`.
 func GenerateKeyPEM() ([]byte, error) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -163,27 +163,4 @@ func GenerateKeyPEM() ([]byte, error) {
 		return nil, fmt.Errorf("token: encode an Ed25519 key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}), nil
-}
-
-// LoadKeyPEM reads an Ed25519 private key from the contents of a PKCS#8 PEM file, as GenerateKeyPEM and
-// `openssl genpkey -algorithm ed25519` write it.
-func LoadKeyPEM(file []byte) (ed25519.PrivateKey, error) {
-	block, rest := pem.Decode(file)
-	switch {
-	case block == nil:
-		return nil, errors.New("token: no PEM block in the private key file; make one with `gateway keys generate --alg EdDSA`")
-	case block.Type != pemType:
-		return nil, fmt.Errorf("token: the private key file holds a PEM block %q, %q (PKCS#8, unencrypted) is needed", block.Type, pemType)
-	case len(strings.TrimSpace(string(rest))) > 0:
-		return nil, errors.New("token: the private key file has more than one PEM block; keep one key a file")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("token: the private key file is not PKCS#8: %w", err)
-	}
-	private, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("token: the private key file holds a %T, an Ed25519 key is needed", parsed)
-	}
-	return private, nil
 }

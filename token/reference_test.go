@@ -3,6 +3,7 @@ package token
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -72,8 +73,16 @@ func same(t *testing.T, ours, theirs any) {
 	}
 }
 
+func parseID(text string) (id ID, err error) {
+	raw, err := strict64.DecodeString(text)
+	if err != nil || len(raw) != len(id) {
+		return id, fmt.Errorf("id %q: %w", text, err)
+	}
+	return ID(raw), nil
+}
+
 func (c referenceClaims) waiting(t *testing.T) Waiting {
-	id, err := ParseID(c.ID)
+	id, err := parseID(c.ID)
 	if err != nil {
 		t.Fatalf("jti of a token that we accept: %v", err)
 	}
@@ -82,11 +91,11 @@ func (c referenceClaims) waiting(t *testing.T) Waiting {
 }
 
 func (c referenceClaims) pass(t *testing.T) Pass {
-	id, err := ParseID(c.ID)
+	id, err := parseID(c.ID)
 	if err != nil {
 		t.Fatalf("jti of a token that we accept: %v", err)
 	}
-	sid, err := ParseID(c.SID)
+	sid, err := parseID(c.SID)
 	if err != nil {
 		t.Fatalf("sid of a token that we accept: %v", err)
 	}
@@ -220,18 +229,6 @@ func FuzzToken(f *testing.F) {
 		}
 		if !bytes.Equal(raw, kept) {
 			t.Fatal("the caller's bytes were changed")
-		}
-	})
-}
-
-// FuzzID: every text that is read is the one that is written.
-func FuzzID(f *testing.F) {
-	f.Add("AgkQFx4lLDM6QUhPVl1kaw")
-	f.Add("AgkQFx4lLDM6QUhPVl1kax")
-	f.Add("AgkQFx4lLDM6QUhPVl1k\n\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		if id, err := ParseID(text); err == nil && id.String() != text {
-			t.Fatalf("%q became %q", text, id)
 		}
 	})
 }
