@@ -138,7 +138,7 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 	st.options.Bind = bind
 	v := &visit{g: b.Gateway, state: &st, req: q, peer: peerOf(q, loopback(), forwardedFor)}
 	now := time.Now().Unix()
-	p := token.Pass{ID: randomID(), Session: sid, Room: "sale", IssuedAt: now, Expires: now + 300, Bind: string(v.bind())}
+	p := token.Pass{ID: randomID(), Session: sid, Room: "sale", Order: time.Now().UnixMicro(), Fence: 1, IssuedAt: now, Expires: now + 300, Bind: string(v.bind())}
 	return string(testRing(t).AppendPass(nil, &p))
 }
 
