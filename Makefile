@@ -105,6 +105,13 @@ abuse: ## Count the ambiguous messages that nginx, HAProxy, a bare fasthttp prox
 	@cd bench && $(GO) build -o ../bin/abuse ./abuse
 	@bin/abuse --gateway bin/gateway
 
+.PHONY: cost
+cost: ## Measure the processor time of the worst requests that the limits let in, beside plain ones of their length; none may cost ten times as much
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/cost ./cost
+	@bin/cost --gateway bin/gateway
+
 .PHONY: soak
 soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fails if it grows or answers wrongly
 	@tools/need.sh redis-server

@@ -246,6 +246,9 @@ func appendRedacted(dst, target []byte) []byte {
 }
 
 func appendRedactedPath(dst, path []byte) []byte {
+	if !bytes.Contains(path, []byte(signedPrefix)) {
+		return append(dst, path...)
+	}
 	for more := true; more; {
 		var part []byte
 		part, path, more = bytes.Cut(path, []byte("/"))
@@ -272,7 +275,10 @@ func secretName(name []byte) bool {
 	return false
 }
 
+// signedPrefix is how JWTs begin.
+const signedPrefix = "eyJ"
+
 // looksSigned reports whether a value begins like a JWT.
 func looksSigned(value []byte) bool {
-	return bytes.HasPrefix(value, []byte("eyJ")) && bytes.IndexByte(value, '.') >= 0
+	return bytes.HasPrefix(value, []byte(signedPrefix)) && bytes.IndexByte(value, '.') >= 0
 }

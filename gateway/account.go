@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/identity"
@@ -29,7 +30,7 @@ type accountState uint8
 const (
 	accountNone accountState = iota // the room asks for none, or the request names none
 	accountKnown
-	accountUnclear // there is a token, and no key yet to check it with
+	accountUnclear // there is a token, and it cannot be checked now
 )
 
 // accountMost is the longest name of an account, in bytes.
@@ -56,7 +57,7 @@ func (v *visit) identify() {
 		return
 	}
 	for _, raw := range v.siteTokens(i) {
-		name, err := i.keys.Account(v.g.life, raw, &i.JWT, v.now/1e6)
+		name, err := v.accountOf(i, raw)
 		switch {
 		case err == nil:
 			v.account = v.named([]byte(name))
@@ -64,10 +65,39 @@ func (v *visit) identify() {
 		case errors.Is(err, identity.ErrNoKeys):
 			v.account.state = accountUnclear
 			v.g.metrics.rejectAccount("no_keys")
+		case errors.Is(err, errForger):
+			v.account.state = accountUnclear
+			v.g.metrics.rejectAccount("forger")
 		default:
 			v.g.metrics.rejectAccount(token.Reason(err))
+			if errors.Is(err, token.ErrSignature) {
+				return // whoever forges one has no other
+			}
 		}
 	}
+}
+
+// errForger means that a JWT is not checked because too many from its address were forged.
+var errForger = errors.New("too many JWTs from this address have a wrong signature")
+
+// forgeries bounds how many JWTs with a wrong signature the gateway checks for one client address: a signature costs as much as ten
+// plain requests.
+var forgeries = Quota{N: 20, Per: time.Second}
+
+// accountOf returns the account that a JWT of the site's names.
+func (v *visit) accountOf(i *identified, raw []byte) (string, error) {
+	if name, ok := i.keys.Known(raw, &i.JWT, v.now/1e6); ok {
+		return name, nil
+	}
+	address, now := proxy.ClientKey(v.peer.addr), v.start.Sub(v.g.began)
+	if v.g.forged.exhausted(address, now, forgeries, 1) > 0 {
+		return "", errForger
+	}
+	name, err := i.keys.Account(v.g.life, raw, &i.JWT, v.now/1e6)
+	if errors.Is(err, token.ErrSignature) {
+		v.g.forged.take(address, now, forgeries, 1)
+	}
+	return name, err
 }
 
 // named is the account of that name.

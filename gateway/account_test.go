@@ -3,9 +3,14 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -498,6 +503,54 @@ func TestKeysThatAreNotTakenAreForgotten(t *testing.T) {
 	if k := g.state.Load().keys["http://127.0.0.1:1/second"]; k.life.Err() != nil {
 		t.Error("a configuration that was refused has ended the keys in force")
 	}
+}
+
+// sitesKeys is a site that signs JWTs and serves the public half of its key.
+func sitesKeys(t *testing.T) (url string, sign func(name string) string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	jwks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"d","x":%q}]}`, b64(public))
+	}))
+	t.Cleanup(jwks.Close)
+	return jwks.URL, func(name string) string {
+		text := b64([]byte(`{"alg":"EdDSA","kid":"d"}`)) + "." + b64(fmt.Appendf(nil, `{"sub":%q,"exp":%d}`, name, time.Now().Add(time.Hour).Unix()))
+		return text + "." + b64(ed25519.Sign(private, []byte(text)))
+	}
+}
+
+// A signature is dear to check: whoever sends wrong ones has no more checked than a few a second, and those whom the gateway knows
+// are not hurt by it.
+func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
+	t.Parallel()
+	url, sign := sitesKeys(t)
+	fleet, _ := fleetOf(t, 1, Room{ID: "sale", Policy: policy(0), Identity: Identity{OnePlace: true, JWKSURL: url, JWTCookie: "site", JWT: token.AccountRules{Claim: "sub"}}})
+	b := fleet[0]
+	ann := sign("ann")
+	b.call(tickets, "Authorization: Bearer "+ann).code(t, 201)
+	// Behind a forged one none is looked at, behind one of another issuer's the next.
+	b.call(tickets, "Authorization: Bearer "+ann[:len(ann)-8]+"AAAAAAAA", "Cookie: site="+ann).code(t, 401)
+	b.call(tickets, "Authorization: Bearer e30.e30.e30", "Cookie: site="+ann).code(t, 200)
+	loopback := proxy.ClientKey(netip.MustParseAddr("127.0.0.1"))
+	if b.forged.exhausted(loopback, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
+		t.Error("a forged token is not counted")
+	}
+	b.forged.take(loopback, time.Hour, forgeries, 1) // as if an hour's allowance were used up
+	checked := counted(b.metrics.accounts["signature"])
+	for range 3 {
+		a := b.call(tickets, "Authorization: Bearer "+sign("bob")).code(t, 503)
+		if a.field("code") != "accounts_unavailable" {
+			t.Error(a.text())
+		}
+	}
+	if n := counted(b.metrics.accounts["signature"]); n != checked || counted(b.metrics.accounts["forger"]) != 3 {
+		t.Errorf("%d signatures were checked, want none", n-checked)
+	}
+	b.call(tickets, "Authorization: Bearer "+ann).code(t, 200)
 }
 
 // However many JWTs a request carries, two are checked: Authorization's, then the cookies as they come.

@@ -3,9 +3,7 @@ package gateway
 import (
 	"io"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -44,49 +42,6 @@ func costly(target, fields string) string {
 		target = "/"
 	}
 	return "GET " + target + " HTTP/1.1\r\nHost: shop.test\r\n" + fields + "\r\n"
-}
-
-// plainAs returns a request of that length with nothing to work on.
-func plainAs(request string) string {
-	empty := costly("", "X-Plain: \r\n")
-	return costly("", "X-Plain: "+strings.Repeat("p", max(0, len(request)-len(empty)))+"\r\n")
-}
-
-// BenchmarkHeaviest reports the CPU of each of the heaviest requests beside a plain one of the same size: "ratio" where it is
-// forwarded, with the access log on. The program and its client are one process, so both count for both.
-func BenchmarkHeaviest(b *testing.B) {
-	bench := start(b, redistest.Client(b), redistest.Prefix(b), Options{
-		Origins: []proxy.Config{originAt("shop", plainOrigin(b))}, Access: Access{Output: io.Discard, Sample: 1}, TrustedProxies: loopback(),
-	})
-	for _, row := range heaviest {
-		b.Run(row.name, func(b *testing.B) {
-			request := costly(row.target, row.fields)
-			heavy := keepAsking(b, bench.addr, request, []byte("\r\n\r\nok"))
-			plain := keepAsking(b, bench.addr, plainAs(request), []byte("\r\n\r\nok"))
-			var spent [2]time.Duration
-			for b.Loop() {
-				for i, ask := range []func(){plain, heavy} {
-					before := cpuTime()
-					for range 20 {
-						ask()
-					}
-					spent[i] += cpuTime() - before
-				}
-			}
-			b.ReportMetric(float64(spent[1].Microseconds())/20/float64(b.N), "µs")
-			b.ReportMetric(float64(spent[1])/float64(spent[0]), "ratio")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
-// cpuTime is what the process has used so far.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // Each of the heaviest requests is within the limits: it is served, with at most a few allocations, however long its lists are.

@@ -55,6 +55,28 @@ func TestPeer(t *testing.T) {
 
 // The header that trusted_header names is the only one that the visitor's address is read from: what the visitor adds under
 // the other names a proxy passes on.
+// What a visitor adds to a chain of proxies costs no more than so many hops.
+func TestPeer_LooksAtAFewHops(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	chain := func(n int) string { return "192.0.2.7" + strings.Repeat(", 10.0.0.2", n-1) }
+	long := "for=192.0.2.7;x=" + strings.Repeat("a", hopMost)
+	for _, row := range []struct{ header, value, want string }{
+		{forwardedFor, chain(hopsMost), "192.0.2.7"},
+		{forwardedFor, chain(hopsMost + 1), "10.0.0.2"},
+		{forwardedFor, "192.0.2.7" + strings.Repeat(",", hopsMost-1), "192.0.2.7"},
+		{forwardedFor, "192.0.2.7" + strings.Repeat(",", hopsMost), "10.0.0.1"},
+		{"forwarded", long[:hopMost], "192.0.2.7"},
+		{"forwarded", long[:hopMost+1], "10.0.0.1"},
+		{"forwarded", "proto=https;" + long, "10.0.0.1"},
+	} {
+		name := map[string]string{forwardedFor: "X-Forwarded-For", "forwarded": "Forwarded"}[row.header]
+		p := peerOf(request(t, "GET", "10.0.0.1", [2]string{name, row.value}), trusted, row.header)
+		if p.addr.String() != row.want || p.secure {
+			t.Errorf("%s: %.60s… (%d bytes): %s, want %s", name, row.value, len(row.value), p.addr, row.want)
+		}
+	}
+}
+
 func TestPeer_TrustedHeader(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	forged := [][2]string{{"X-Forwarded-For", "6.6.6.6"}, {"Forwarded", "for=6.6.6.6;host=evil.test"}, {"X-Real-IP", "6.6.6.6"}, {"CF-Connecting-IP", "6.6.6.6"}}

@@ -135,7 +135,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	}
 	m.overQuota = counter("session_requests_refused_total", "Requests of sessions beyond guard.requests_per_session.", "room")
 	accounts := counter("accounts_rejected_total", "JWTs of the site that name no account.", "reason")
-	for _, reason := range append([]string{"no_keys"}, token.Reasons...) {
+	for _, reason := range append([]string{"no_keys", "forger"}, token.Reasons...) {
 		m.accounts[reason] = accounts.WithLabelValues(reason)
 	}
 	fetches := counter("account_keys_fetches_total", "Fetches of a jwks_url.", "result")

@@ -60,12 +60,17 @@ func normalize(dst, path []byte, asIs bool) []byte {
 	path = bytes.TrimPrefix(path, dst[start:])
 	begins := true // a segment
 	for len(path) > 0 {
-		if begins {
+		if begins && (path[0] == '.' || path[0] == '%') {
 			n := dotSegment(path)
 			dst, path = append(dst, path[:n]...), path[n:]
 			if begins = false; n > 0 {
 				continue
 			}
+		}
+		begins = false
+		if n := plainRun(path); n > 0 {
+			dst, path = append(dst, path[:n]...), path[n:]
+			continue
 		}
 		c, n := path[0], 1
 		if c == '%' {
@@ -89,14 +94,28 @@ func normalize(dst, path []byte, asIs bool) []byte {
 	return fold(dst, start)
 }
 
-// fold turns dst[start:] to lower case.
+// partsPath are the bytes of a path that normalize does not copy as they are: separators, escapes, and what it escapes.
+var partsPath = [256]bool{'/': true, '%': true, '\\': true, 0: true}
+
+// plainRun returns how many of the first bytes of s normalize copies.
+func plainRun(s []byte) int {
+	for i, c := range s {
+		if partsPath[c] {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// fold turns dst[start:] to lower case. The long s (U+017F) becomes s, as in the regular expressions of Go, Python and Java that
+// ignore case.
 func fold(dst []byte, start int) []byte {
 	for i := start; i < len(dst); i++ {
 		switch c := dst[i]; {
 		case c >= 'A' && c <= 'Z':
 			dst[i] = c + 'a' - 'A'
 		case c >= utf8.RuneSelf:
-			return append(dst[:start], bytes.ToLower(dst[start:])...)
+			return append(dst[:start], bytes.ReplaceAll(bytes.ToLower(dst[start:]), []byte("ſ"), []byte("s"))...)
 		}
 	}
 	return dst

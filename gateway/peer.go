@@ -106,12 +106,23 @@ func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// walk follows the hops from the right as long as they are trusted, and returns the address at which it ends. A hop that is
-// no address ends it at the last one that was. last is the hop that was looked at last: all on its right are trusted, so
+// No chain of trusted proxies is longer than hopsMost, and no element longer than hopMost bytes: what a visitor adds to the
+// header beyond that is not looked at.
+const (
+	hopsMost = 32
+	hopMost  = 512
+)
+
+// walk follows the hops from the right as long as they are trusted, at most hopsMost, and returns the address at which it ends. A hop
+// that is no address ends it at the last one that was. last is the hop that was looked at last: all on its right are trusted, so
 // a trusted proxy wrote it.
 func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func([]byte) []byte) (addr netip.Addr, last []byte) {
+	hops := 0
 	for i := len(lines) - 1; i >= 0; i-- {
 		for line := lines[i]; len(line) > 0; {
+			if hops++; hops > hopsMost {
+				return from, last
+			}
 			hop := line
 			if comma := bytes.LastIndexByte(line, ','); comma >= 0 {
 				line, hop = line[:comma], line[comma+1:]
@@ -120,6 +131,9 @@ func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func(
 			}
 			if hop = bytes.TrimSpace(hop); len(hop) == 0 {
 				continue // an empty element of a list is none (RFC 9110 §5.6.1)
+			}
+			if len(hop) > hopMost {
+				return from, nil
 			}
 			a, ok := parseHop(address(hop))
 			if !ok {

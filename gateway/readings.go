@@ -12,8 +12,7 @@ const longestRead = 2 << 10
 
 // readings are the ways in which servers read one path: everything that the steps below make of its normal form, in any
 // order and combination. Where that is more than maxReadings, or the path is too long for it, many is set and the rest
-// is missing. The value is reused
-// from request to request.
+// is missing. The value is reused from request to request.
 type readings struct {
 	only []byte // the path itself where it is its own only reading
 	text []byte // else all readings, one behind the other
@@ -32,11 +31,11 @@ func (r *readings) of(path []byte) {
 	}
 	r.only, r.n = nil, 0
 	r.add(normalize(r.text, path, false))
+	if r.many = len(path) > longestRead && (letters || ambiguities(r.at(0)) != 0); r.many {
+		return
+	}
 	if letters {
 		r.add(normalize(r.text, path, true))
-	}
-	if r.many = len(path) > longestRead && (r.n > 1 || ambiguities(r.at(0)) != 0); r.many {
-		return
 	}
 	for i := 0; i < r.n; i++ {
 		s := r.at(i)
@@ -118,8 +117,11 @@ var steps = [...]step{
 
 // ambiguities returns which steps change a path in normal form, a bit each.
 func ambiguities(path []byte) (need uint) {
-	for i := 0; i < len(path); i++ {
-		switch path[i] {
+	for i, c := range path {
+		if c != '/' && c != ';' && c != '%' {
+			continue
+		}
+		switch c {
 		case '/':
 			switch rest := path[i+1:]; {
 			case len(rest) == 0:

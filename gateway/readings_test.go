@@ -34,6 +34,7 @@ func TestReadings(t *testing.T) {
 		{"*", []string{"/*"}},
 		{"/a/b.c/.d/..e/...", []string{"/a/b.c/.d/..e/..."}},
 		{"/Stra%C3%9fe", []string{"/straße"}},
+		{"/%C5%BFale/\u212a", []string{"/sale/k"}},
 		{"/a%2Eb%20c", []string{"/a.b c"}},
 		{"/100%25/%", []string{"/100%25/%25"}},
 		{"/%73ale", []string{"/sale", "/%73ale"}},

@@ -29,6 +29,15 @@ const (
 
 // take counts a request of a session when it is now (since the gateway began), or tells after what time it may come again.
 func (r *requests) take(sid token.ID, now time.Duration, q Quota, gateways int64) (wait time.Duration) {
+	return r.meter(sid, now, q, gateways, true)
+}
+
+// exhausted returns what take would, and counts nothing.
+func (r *requests) exhausted(sid token.ID, now time.Duration, q Quota, gateways int64) (wait time.Duration) {
+	return r.meter(sid, now, q, gateways, false)
+}
+
+func (r *requests) meter(sid token.ID, now time.Duration, q Quota, gateways int64, counts bool) (wait time.Duration) {
 	h := (binary.LittleEndian.Uint64(sid[:]) ^ binary.LittleEndian.Uint64(sid[8:])*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
 	tag := h >> 45 << 1 // of 20 bits, and never 0
 	tag = (tag | 1) << meterBits
@@ -57,6 +66,9 @@ func (r *requests) take(sid token.ID, now time.Duration, q Quota, gateways int64
 		}
 		if over := whole - at - tolerance; over > 0 {
 			return time.Duration(over) * meterStep
+		}
+		if !counts {
+			return 0
 		}
 		if into.CompareAndSwap(old, tag|uint64(whole+interval)&times) {
 			return 0

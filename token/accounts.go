@@ -21,6 +21,9 @@ const (
 	AccountMaxLength = 8192
 	// AccountLeeway is how far the site's clock and the store's may be apart, in seconds.
 	AccountLeeway = 60
+	// accountHeaderMost is the longest header of one, in base64url: of the parts of a JWT it is the one that is read before its
+	// signature is checked, whoever sends it.
+	accountHeaderMost = 2048
 	// accountName is the longest name of an account, in bytes.
 	accountName = 256
 	// accountKeysMost bounds a key set.
@@ -177,8 +180,12 @@ func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (accou
 	if len(raw) > AccountMaxLength {
 		return "", 0, ErrTooLong
 	}
+	key, err := k.verify(raw)
+	if err != nil {
+		return "", 0, err
+	}
 	options := []jwt.ParserOption{
-		jwt.WithValidMethods(accountAlgorithms), jwt.WithStrictDecoding(), jwt.WithJSONNumber(), jwt.WithExpirationRequired(),
+		jwt.WithStrictDecoding(), jwt.WithJSONNumber(), jwt.WithExpirationRequired(),
 		jwt.WithLeeway(AccountLeeway * time.Second), jwt.WithTimeFunc(func() time.Time { return time.Unix(now, 0) }),
 	}
 	if rules.Issuer != "" {
@@ -188,7 +195,14 @@ func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (accou
 		options = append(options, jwt.WithAudience(rules.Audience))
 	}
 	claims := jwt.MapClaims{}
-	if _, err := jwt.NewParser(options...).ParseWithClaims(raw, claims, k.key); err != nil {
+	t, _, err := jwt.NewParser(options...).ParseUnverified(raw, claims)
+	if err != nil {
+		return "", 0, rejection(err)
+	}
+	if err := checkHeader(t.Header, key); err != nil {
+		return "", 0, err
+	}
+	if err := jwt.NewValidator(options...).Validate(claims); err != nil {
 		return "", 0, rejection(err)
 	}
 	exp, err := claims.GetExpirationTime()
@@ -210,36 +224,81 @@ func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (accou
 	return account, min(exp.Unix(), now+MaxLife) + AccountLeeway, nil
 }
 
-// key finds the key of a token by its kid; without one, the only key of its algorithm.
-func (k *AccountKeys) key(t *jwt.Token) (any, error) {
-	if _, critical := t.Header["crit"]; critical {
-		return nil, ErrCritical
+// verify checks the signature of a JWT, of which it reads nothing but the header's alg and kid, and returns the key that made it.
+func (k *AccountKeys) verify(raw string) (*accountKey, error) {
+	head, rest, _ := strings.Cut(raw, ".")
+	_, text, ok := strings.Cut(rest, ".")
+	switch {
+	case !ok:
+		return nil, ErrMalformed
+	case len(head) > accountHeaderMost:
+		return nil, ErrTooLong
 	}
-	id, named := t.Header["kid"].(string)
-	if _, given := t.Header["kid"]; given && !named {
+	header, err := strict64.DecodeString(head)
+	if err != nil {
+		return nil, ErrMalformed
+	}
+	signature, err := strict64.DecodeString(text)
+	if err != nil {
+		return nil, ErrMalformed
+	}
+	var h struct {
+		Alg, Kid json.RawMessage
+	}
+	if json.Unmarshal(header, &h) != nil {
+		return nil, ErrMalformed
+	}
+	var alg, kid string
+	if json.Unmarshal(h.Alg, &alg) != nil || !contains(accountAlgorithms, alg) {
+		return nil, ErrAlgorithm
+	}
+	if h.Kid != nil && (h.Kid[0] != '"' || json.Unmarshal(h.Kid, &kid) != nil) {
 		return nil, ErrHeader
 	}
-	if typ, _ := t.Header["typ"].(string); ourType(typ) {
-		return nil, ErrType
-	}
-	var found *accountKey
-	for i := range k.list {
-		switch key := &k.list[i]; {
-		case named && key.id == id && key.alg == t.Method.Alg():
-			return key.public, nil
-		case !named && key.alg == t.Method.Alg() && found == nil:
-			found = key
-		case !named && key.alg == t.Method.Alg():
-			return nil, ErrKey // which one is not said
-		}
-	}
-	if found == nil {
+	key := k.find(alg, kid, h.Kid != nil)
+	if key == nil {
 		return nil, ErrKey
 	}
-	return found.public, nil
+	if jwt.GetSigningMethod(alg).Verify(raw[:len(raw)-len(text)-1], signature, key.public) != nil {
+		return nil, ErrSignature
+	}
+	return key, nil
 }
 
-// rejection puts what jwt says of a token into our words.
+// find returns the key of a token by its kid; without one, the only key of its algorithm.
+func (k *AccountKeys) find(alg, kid string, named bool) (found *accountKey) {
+	for i := range k.list {
+		switch key := &k.list[i]; {
+		case key.alg != alg:
+		case named && key.id == kid:
+			return key
+		case !named && found != nil:
+			return nil // which one is not said
+		case !named:
+			found = key
+		}
+	}
+	return found
+}
+
+// checkHeader checks the header of a token that the key has signed.
+func checkHeader(header map[string]any, key *accountKey) error {
+	if _, critical := header["crit"]; critical {
+		return ErrCritical
+	}
+	if alg, _ := header["alg"].(string); alg != key.alg {
+		return ErrAlgorithm
+	}
+	if id, given := header["kid"]; given && id != key.id {
+		return ErrHeader
+	}
+	if typ, _ := header["typ"].(string); ourType(typ) {
+		return ErrType
+	}
+	return nil
+}
+
+// rejection returns the Rejection of a signed token that jwt does not accept.
 func rejection(err error) error {
 	var own *Rejection
 	switch {
@@ -258,7 +317,7 @@ func rejection(err error) error {
 	case strings.Contains(err.Error(), "signing method"):
 		return ErrAlgorithm
 	}
-	return ErrSignature
+	return ErrClaims
 }
 
 func ourType(typ string) bool {

@@ -108,6 +108,8 @@ func TestAccount(t *testing.T) {
 		return head + "." + body + "." + strict64.EncodeToString(mac.Sum(nil))
 	}()
 	good := siteToken("ES256", "e", nil, nil)
+	behindHeader := good[strings.IndexByte(good, '.'):]
+	room := accountHeaderMost/4*3 - len(`{"alg":"ES256","kid":"e","typ":"JWT","x":""}`)
 	for _, row := range []struct {
 		name, raw, account, reason string
 	}{
@@ -146,6 +148,10 @@ func TestAccount(t *testing.T) {
 		{"no signature", good[:strings.LastIndexByte(good, '.')+1], "", "signature"},
 		{"two parts", good[:strings.LastIndexByte(good, '.')], "", "malformed"},
 		{"padded", good + "=", "", "malformed"},
+		{"the longest header", siteToken("ES256", "e", m{"x": strings.Repeat("x", room)}, nil), "ann", ""},
+		{"a longer header", siteToken("ES256", "e", m{"x": strings.Repeat("x", room+1)}, nil), "", "too_long"},
+		{"a wrong signature over what is no JSON", good[:strings.IndexByte(good, '.')] + "." + strict64.EncodeToString([]byte("[[")) + good[strings.LastIndexByte(good, '.'):], "", "signature"},
+		{"two algorithms", strict64.EncodeToString([]byte(`{"alg":"ES256","kid":"e","ALG":"EdDSA"}`)) + behindHeader, "", "kid"},
 		{"too long", good + strings.Repeat("A", AccountMaxLength), "", "too_long"},
 		{"empty", "", "", "malformed"},
 	} {

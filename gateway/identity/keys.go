@@ -161,6 +161,15 @@ func (k *Keys) fetch(ctx context.Context) (*token.AccountKeys, error) {
 	return token.ParseAccountKeys(body)
 }
 
+// Known returns the account that a JWT names, where it is remembered.
+func (k *Keys) Known(raw []byte, rules *token.AccountRules, now int64) (account string, ok bool) {
+	if len(raw) > token.AccountMaxLength {
+		return "", false
+	}
+	e := k.seen.slot(raw)
+	return e.look(k.current.Load(), rules, now)
+}
+
 // Account gives the account that a JWT names. now is in seconds of the store's clock. The error is a token.Rejection, or
 // ErrNoKeys. A token of an unknown key waits, at most for a second, for keys that are fetched because of it; that is done
 // once in five seconds, whatever is shown. rules must be the same pointer for the same rules.

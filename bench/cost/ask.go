@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/anteroom/anteroom/bench/child"
+)
+
+// patience is how long an answer may take.
+const patience = 10 * time.Second
+
+// lanes is how many connections send at a time, so that the gateway's batches have some to collect.
+const lanes = 8
+
+// asker sends requests to one gateway.
+type asker struct {
+	addr  string
+	pid   int
+	lanes [lanes]lane
+}
+
+// lane is one connection, which is opened when it is needed.
+type lane struct {
+	addr string
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func newAsker(addr string, pid int) *asker {
+	a := &asker{addr: addr, pid: pid}
+	for i := range a.lanes {
+		a.lanes[i].addr = addr
+	}
+	return a
+}
+
+func (a *asker) close() {
+	for i := range a.lanes {
+		a.lanes[i].close()
+	}
+}
+
+func (a *lane) close() {
+	if a.conn != nil {
+		_ = a.conn.Close()
+		a.conn = nil
+	}
+}
+
+// ask sends a request as it is written and returns its status, and whether the gateway closed the connection.
+func (a *lane) ask(request string) (status int, closed bool, header http.Header, err error) {
+	if a.conn == nil {
+		if a.conn, err = net.DialTimeout("tcp", a.addr, patience); err != nil {
+			return 0, false, nil, err
+		}
+		a.in = bufio.NewReader(a.conn)
+	}
+	if err := a.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return 0, false, nil, err
+	}
+	if strings.Contains(request, fresh) {
+		request = strings.ReplaceAll(request, fresh, fmt.Sprintf("%08x", rand.Uint32()))
+	}
+	if _, err := io.WriteString(a.conn, request); err != nil {
+		a.close()
+		return 0, false, nil, err
+	}
+	for {
+		r, err := http.ReadResponse(a.in, nil)
+		if err != nil {
+			a.close()
+			return 0, false, nil, err
+		}
+		if r.StatusCode < 200 {
+			continue
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			a.close()
+			return 0, false, nil, err
+		}
+		if r.Close {
+			a.close()
+		}
+		return r.StatusCode, r.Close, r.Header, nil
+	}
+}
+
+// batch sends a request n times and returns the processor time of the gateway for each.
+func (a *asker) batch(request string, n int) (time.Duration, error) {
+	before, err := child.Clock(a.pid)
+	if err != nil {
+		return 0, err
+	}
+	var group errgroup.Group
+	for i := range a.lanes {
+		group.Go(func() error {
+			for range n / lanes {
+				if _, _, _, err := a.lanes[i].ask(request); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	after, err := child.Clock(a.pid)
+	return (after - before) / time.Duration(n/lanes*lanes), err
+}
+
+// compose returns the text of a case and of the plain request of the same length. With closing both end their connection.
+func (w *walk) compose(closing bool) (heavy, plain string) {
+	p := &w.place
+	target := p.path
+	if w.target != "" {
+		target = w.target
+	}
+	end := ""
+	if closing {
+		end = "Connection: close\r\n"
+	}
+	body := w.body
+	framing := ""
+	switch {
+	case w.chunked:
+		framing = "Transfer-Encoding: chunked\r\n"
+	case p.method == "POST":
+		framing = "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
+	}
+	heavy = p.method + " " + target + " HTTP/1.1\r\nHost: " + p.site() + "\r\n" + p.fields + w.fields + framing
+	if !strings.Contains(w.fields, "Connection: ") {
+		heavy += end
+	}
+	plainTarget := p.path
+	if w.plainTarget != "" {
+		plainTarget = w.plainTarget
+	}
+	plain = p.method + " " + plainTarget + " HTTP/1.1\r\nHost: " + p.site() + "\r\n" + p.fields + end
+	if p.method == "POST" {
+		if w.plainIsJSON {
+			body = "{" + strings.Repeat(" ", max(0, min(len(body), 4000)-2)) + "}"
+		} else {
+			body = strings.Repeat("x", len(body))
+		}
+		plain += "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
+	}
+	if missing := len(heavy) - len(plain) - len("X-Plain: \r\n"); missing > 0 {
+		plain += "X-Plain: " + strings.Repeat("p", min(missing, 15<<10)) + "\r\n"
+	}
+	return heavy + "\r\n" + w.body, plain + "\r\n" + body
+}
+
+// result is what a case cost.
+type result struct {
+	*walk
+	status      int
+	bytes       int
+	plain, cost time.Duration // medians
+	ratio       float64       // the median of the rounds'
+}
+
+// measure compares a case with its plain request in so many rounds, of which each takes at least a few milliseconds of
+// the gateway's time.
+func (a *asker) measure(w *walk, rounds int) (*result, error) {
+	heavy, plain := w.compose(false)
+	a.close()
+	status, closed, _, err := a.lanes[0].ask(heavy)
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s: %w", w.place.name, w.name, err)
+	}
+	if closed {
+		heavy, plain = w.compose(true)
+	}
+	r := &result{walk: w, status: status, bytes: len(heavy)}
+	var costs, plains []time.Duration
+	var ratios []float64
+	n := 5 * lanes
+	for len(ratios) < rounds {
+		a.close()
+		p, err := a.batch(plain, n)
+		if err != nil {
+			return nil, fmt.Errorf("%s, plain beside %s: %w", w.place.name, w.name, err)
+		}
+		a.close()
+		c, err := a.batch(heavy, n)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s: %w", w.place.name, w.name, err)
+		}
+		if time.Duration(n)*p < roundTime && n < mostAtOnce {
+			n = min(mostAtOnce, max(2*n, int(roundTime/max(p, time.Microsecond))))
+			continue // too short to tell, and the first of a kind
+		}
+		plains, costs, ratios = append(plains, p), append(costs, c), append(ratios, float64(c)/float64(p))
+	}
+	r.plain, r.cost, r.ratio = median(plains), median(costs), median(ratios)
+	a.close()
+	return r, nil
+}
+
+// mostAtOnce is the largest batch.
+const mostAtOnce = 100 * lanes
+
+// roundTime is the least processor time of a batch of plain requests.
+const roundTime = 4 * time.Millisecond
+
+func median[T time.Duration | float64](xs []T) T {
+	slices.Sort(xs)
+	return xs[len(xs)/2]
+}
