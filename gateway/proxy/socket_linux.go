@@ -1,8 +1,3 @@
-//go:build !race
-
-// The race detector learns who waits for whom from the calls of package syscall; past them it would report what the
-// network orders. Under it the plain sockets are used.
-
 package proxy
 
 import (
@@ -103,6 +98,9 @@ func (s *socket) tryRead(fd uintptr) bool {
 			return false
 		}
 		s.got, s.inErr = int(n), errno
+		if errno == 0 {
+			raceReceived(fd, s.in[:n])
+		}
 		return true
 	}
 }
@@ -139,6 +137,7 @@ func (s *socket) tryWrite(fd uintptr) bool {
 }
 
 func send(fd uintptr, p []byte) (int, syscall.Errno) {
+	raceSending(p)
 	for {
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
 		if errno != syscall.EINTR {
@@ -171,6 +170,7 @@ func peek(fd uintptr, p []byte) (int, error) {
 	if errno != 0 {
 		return 0, errno
 	}
+	raceReceived(fd, p[:n])
 	return int(n), nil
 }
 
