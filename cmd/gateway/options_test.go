@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/token"
 )
 
 // Where every room names its hosts and there is no default_origin, other hosts are refused: the gateway has to know that
@@ -32,6 +33,23 @@ rooms: [{id: sale, hosts: ["shop.example"]}]
 	}
 	if o.DefaultOrigin != "" || o.Rooms[0].Origin != "shop" {
 		t.Errorf("default_origin %q, the room's %q", o.DefaultOrigin, o.Rooms[0].Origin)
+	}
+}
+
+// Without tokens.keys the tokens are signed with the key of the embedded store.
+func TestKeys_OfTheEmbeddedStore(t *testing.T) {
+	s := &store{keyID: "own", keyText: []byte("0pX2vRk7Q9-mZt4LwYb8NcUe1HsJdAfG")}
+	sign := func(keys ...config.Key) string {
+		t.Helper()
+		ring, _, _, err := s.keys(&config.Config{Tokens: config.Tokens{Issuer: "anteroom", Keys: keys}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(ring.AppendPass(nil, &token.Pass{Room: "sale"}))
+	}
+	configured := config.Key{ID: "own", Alg: "HS256", Secret: string(s.keyText), Active: true}
+	if got, want := sign(), sign(configured); got != want {
+		t.Errorf("%s, and of the same key, configured, %s", got, want)
 	}
 }
 

@@ -48,7 +48,7 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		queue := logs.NewQueue(cfg.Log.Format, cmd.ErrOrStderr())
 		go queue.Run()
 		defer queue.Stop(logsEnd)
-		log := logs.New(cfg.Log.Level, cfg.Log.Format, queue)
+		log := queue.Logger(cfg.Log.Level)
 		warn(cfg, log)
 		if n := descriptors(); n > 0 && n < fewDescriptors {
 			log.Warn("few file descriptors", "limit", n, "advice", "each visitor takes one and each request to an origin another; raise the hard limit (ulimit -Hn, LimitNOFILE=)")

@@ -3,6 +3,7 @@ package logs
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,9 @@ func NewQueue(format string, out io.Writer) *Queue {
 	q.work.L = &q.mu
 	return q
 }
+
+// Logger returns a logger that writes to the queue, in its format, from a level on.
+func (q *Queue) Logger(level string) *slog.Logger { return New(level, q.format, q) }
 
 // Write takes whole lines. Its error is always nil.
 func (q *Queue) Write(p []byte) (int, error) {

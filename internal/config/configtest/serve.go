@@ -3,6 +3,7 @@ package configtest
 import (
 	"bytes"
 	"context"
+	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -49,6 +50,17 @@ func Serve(t *testing.T, root *cobra.Command, yaml string) (stderr *Output, stop
 	})
 	t.Cleanup(func() { stop() })
 	return stderr, stop
+}
+
+// FreeAddress returns an address of this machine at which nobody listens.
+func FreeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
 }
 
 // Eventually waits until ok reports true.
