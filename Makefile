@@ -64,8 +64,11 @@ check: ## Vet, lint, compare go mod tidy and run the tests that need no browser,
 	cd bench && $(GO) test -short -vet=off -timeout 2m ./...
 
 .PHONY: explore
-explore: ## Run the property tests with new cases, EXPLORE_CHECKS (default 1000) of each; a failure prints the seed that repeats it
+explore: ## Run the property tests with new cases, EXPLORE_CHECKS (default 1000) of each, and as many paths against real servers; a failure prints the seed that repeats it
 	@tools/need.sh gcc redis-server
+	@for s in npm nginx python3-flask python3-django tomcat10; do tools/need.sh $$s || echo "explore: $$s cannot be installed; its servers are left out" >&2; done
+	@if command -v npm >/dev/null; then tools/npm.sh; fi
+	PATHS_SPELLINGS=$(EXPLORE_CHECKS) $(GO) test -count=1 -vet=off -timeout 1h -v ./test/paths
 	RAPID_SEED=0 RAPID_CHECKS=$(EXPLORE_CHECKS) $(GO) test -count=1 -vet=off -timeout 12h \
 		$$(git grep -l 'rapid\.Check(' -- '*_test.go' ':!bench' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 

@@ -93,13 +93,13 @@ func (b *bypassRule) fitsAgent(agent []byte) bool {
 	return slices.ContainsFunc(b.agents, func(part []byte) bool { return bytes.Contains(lower, part) })
 }
 
-// fitsAll reports whether every reading of a path is found.
+// fitsAll reports whether the rule fits every reading of a path.
 func (p *paths) fitsAll(path *readings) bool {
 	if path.many || len(p.regexes) > 0 && path.size() > patternMost {
 		return false
 	}
 	for i := range path.n {
-		if p.find(path.at(i)) == nil {
+		if !p.opens(path.at(i)) {
 			return false
 		}
 	}

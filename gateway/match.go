@@ -187,6 +187,23 @@ func (p *paths) find(path []byte) *room {
 	return nil
 }
 
+// opens reports whether a bypass rule fits one reading of a path. A prefix ends where every server sees the end of a segment: what
+// follows as a parameter or behind a control character is for many servers part of the segment, and so another path.
+func (p *paths) opens(path []byte) bool {
+	for i := range p.regexes {
+		if p.regexes[i].re.Match(path) {
+			return true
+		}
+	}
+	for i := range p.prefixes {
+		rest, ok := bytes.CutPrefix(path, []byte(p.prefixes[i].prefix))
+		if ok && (len(rest) == 0 || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
+}
+
 // ends reports whether a segment ends where rest begins. Regular expressions of many frameworks take the end of a line
 // for the end of the path.
 func ends(rest []byte) bool {

@@ -92,3 +92,16 @@ func TestBypass_PathThatIsTooLongForItsPattern(t *testing.T) {
 	b.call("GET "+long+"x", asJSON).code(t, 202)
 	b.call("GET /static/x/../../sale", asJSON).code(t, 202)
 }
+
+// Many servers take /static;x for another path than /static.
+func TestBypass_EndsWithTheSegment(t *testing.T) {
+	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Bypass: []Bypass{{Paths: []string{"/static"}}}})
+	for path, status := range map[string]int{
+		"/static": 200, "/static/": 200, "/static/a;v=1/b": 200, "/static/%3b": 200, "/static/%0a": 200,
+		"/static;x": 202, "/static;x/a": 202, "/static%3bx": 202, "/static%0a": 202, "/static%0d/a": 202, "/staticx": 202,
+	} {
+		if a := b.call("GET "+path, asJSON); a.status != status {
+			t.Errorf("%s: %d, want %d", path, a.status, status)
+		}
+	}
+}

@@ -17,22 +17,25 @@ found() {
 		done
 		return 1
 		;;
-	python3-sklearn) [ -n "$(python)" ] ;;
+	python3-sklearn) [ -n "$(python sklearn)" ] ;;
+	python3-flask) [ -n "$(python flask)" ] ;;
+	python3-django) [ -n "$(python django)" ] ;;
+	tomcat10) [ -f /usr/share/tomcat10/bin/bootstrap.jar ] && command -v java >/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
 
-# python: the first interpreter that has scikit-learn; the system's comes before others only where those lack it.
+# python MODULE: the first interpreter that has it; the system's comes before others only where those lack it.
 python() {
 	for p in python3 /usr/bin/python3; do
-		if "$p" -c 'import sklearn' >/dev/null 2>&1; then
+		if "$p" -c "import $1" >/dev/null 2>&1; then
 			echo "$p"
 			return
 		fi
 	done
 }
 if [ "${1:-}" = --python ]; then
-	python
+	python sklearn
 	exit
 fi
 
@@ -46,6 +49,7 @@ if [ "${#missing[@]}" -eq 0 ]; then exit 0; fi
 package() {
 	case $1-$2 in
 	apt-gcc) echo gcc libc6-dev ;;
+	apt-tomcat10) echo tomcat10-common default-jre-headless ;; # tomcat10 itself would start a service
 	apt-chromium) if apt-cache show chromium >/dev/null 2>&1; then echo chromium; else echo chromium-browser; fi ;;
 	brew-gcc) echo gcc ;;
 	brew-python3-sklearn) echo scikit-learn ;;

@@ -469,15 +469,18 @@ func lists(problems []Problem) (lines []string) {
 func TestWarnings_OfHostsAndAccounts(t *testing.T) {
 	const origins = "origins: [{id: shop, servers: ['http://127.0.0.1:9000']}, {id: blog, servers: ['http://127.0.0.1:9001']}]\n"
 	for text, want := range map[string]string{
-		"default_origin: shop\nrooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                     "default_origin: shop is the origin of room sale",
-		"default_origin: blog\nrooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                     "",
-		"default_origin: shop\nrooms: [{id: sale, origin: shop}]":                                                                            "",
-		"rooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                                           "",
-		"rooms: [{id: sale, hosts: [shop.example], origin: shop}, {id: vip, hosts: [vip.example], origin: shop}]":                            "rooms[1].hosts: room sale has other hosts and the same origin (shop)",
-		"rooms: [{id: sale, hosts: [shop.example], origin: shop}, {id: vip, hosts: [vip.example], origin: blog}]":                            "",
-		"rooms: [{id: sale, hosts: [shop.example], paths: [/a], origin: shop}, {id: vip, hosts: [shop.example], paths: [/b], origin: shop}]": "",
-		"rooms: [{id: sale, paths: [/a], origin: shop, identity: {one_place: true, header: X-User}}]":                                        "rooms[0].identity.header: is believed from trusted_proxies, which are this machine alone",
-		"trusted_proxies: [10.0.0.0/8]\nrooms: [{id: sale, paths: [/a], origin: shop, identity: {one_place: true, header: X-User}}]":         "",
+		"default_origin: shop\nrooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                            "default_origin: shop is the origin of room sale",
+		"default_origin: blog\nrooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                            "",
+		"default_origin: shop\nrooms: [{id: sale, origin: shop}]":                                                                                   "",
+		"rooms: [{id: sale, hosts: [shop.example], origin: shop}]":                                                                                  "",
+		"rooms: [{id: sale, hosts: [shop.example], origin: shop}, {id: vip, hosts: [vip.example], origin: shop}]":                                   "",
+		"rooms: [{id: sale, hosts: [shop.example], paths: [/a, /b], origin: shop}, {id: vip, hosts: [vip.example], paths: [/b, /a], origin: shop}]": "",
+		"rooms: [{id: sale, hosts: [shop.example], paths: [/a], origin: shop}, {id: vip, hosts: [vip.example], origin: shop}]":                      "rooms[1].hosts: room sale has other hosts and the same origin (shop)",
+		"rooms: [{id: sale, hosts: [shop.example], paths: [/a], origin: shop}, {id: vip, hosts: [vip.example], paths: [/a, /b], origin: shop}]":     "rooms[1].hosts: room sale has other hosts and the same origin (shop)",
+		"rooms: [{id: sale, hosts: [shop.example], origin: shop}, {id: vip, hosts: [vip.example], origin: blog}]":                                   "",
+		"rooms: [{id: sale, hosts: [shop.example], paths: [/a], origin: shop}, {id: vip, hosts: [shop.example], paths: [/b], origin: shop}]":        "",
+		"rooms: [{id: sale, paths: [/a], origin: shop, identity: {one_place: true, header: X-User}}]":                                               "rooms[0].identity.header: is believed from trusted_proxies, which are this machine alone",
+		"trusted_proxies: [10.0.0.0/8]\nrooms: [{id: sale, paths: [/a], origin: shop, identity: {one_place: true, header: X-User}}]":                "",
 	} {
 		cfg, problems := loadText(t, origins+text+"\n")
 		wantProblems(t, problems)

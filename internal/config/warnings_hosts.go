@@ -17,12 +17,23 @@ func (c *Config) warnHosts(warn func(path, message string)) {
 		}
 		for j := range c.Rooms[:i] {
 			other := &c.Rooms[j]
-			if c.OriginOf(other) == origin && !everywhere(other) && !slices.ContainsFunc(room.Hosts, func(h string) bool { return slices.Contains(other.Hosts, h) }) {
+			if c.OriginOf(other) == origin && !everywhere(other) && !slices.ContainsFunc(room.Hosts, func(h string) bool { return slices.Contains(other.Hosts, h) }) &&
+				!(covers(room, other) && covers(other, room)) {
 				warn(element("rooms", i)+".hosts", "room "+other.ID+" has other hosts and the same origin ("+origin.ID+"): the paths of one room are uncounted under the hosts of the other, unless the origin tells them apart by Host")
 				return
 			}
 		}
 	}
+}
+
+// covers reports whether a room protects every path of another. Rooms that differ by their hosts alone cover each other: virtual hosts of
+// one origin, where any host leads to a room.
+func covers(room, other *Room) bool {
+	paths := room.Paths
+	if len(paths) == 0 || slices.Contains(paths, "/") {
+		return true
+	}
+	return len(other.Paths) > 0 && !slices.ContainsFunc(other.Paths, func(p string) bool { return !slices.Contains(paths, p) })
 }
 
 // warnAccountHeader warns where any program of this machine, as a tunnel or a sidecar, may name the account.
