@@ -234,7 +234,7 @@ func joinHold(a admission.Arrival) int64 {
 	if a.Keyed {
 		return 90 + pollHold(a.Interval) // it may lie beyond the front
 	}
-	return max(30, pollHold(a.Interval))
+	return max(20, pollHold(a.Interval))
 }
 
 func pollHold(interval time.Duration) int64 {
@@ -345,7 +345,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		m.Line[t.ID] = p
 		m.busy = true
 	}
-	m.checked(now, p, max(30, pollHold(t.Interval)))
+	m.checked(now, p, max(20, pollHold(t.Interval)))
 	return admission.Waiting, ""
 }
 
