@@ -169,9 +169,7 @@ func (r *Room) vouch(t Ticket) (_ Ticket, renewed bool) {
 	if now == 0 || t.Fence == 0 {
 		now = r.RedisNow()
 	}
-	if r.Snapshot().age(now, confirmed) > endedMemory {
-		now = min(now, confirmed+endedMemory.Microseconds())
-	}
+	now = min(now, r.Snapshot().after(confirmed, endedMemory))
 	if now-t.lastHeard() <= r.quarter().Microseconds()/2 {
 		return t, false
 	}

@@ -116,3 +116,49 @@ func TestRestore_StepOfTheClock(t *testing.T) {
 		})
 	}
 }
+
+// TestTick_ShowsAStepAfterTheClockWentBack: a step forward of Redis's clock makes a new snapshot even where the clock is still
+// behind that of the last one. Every gateway knows the silence then.
+func TestTick_ShowsAStepAfterTheClockWentBack(t *testing.T) {
+	s := newSteppedRoom(t)
+	s.step(-20 * time.Minute)
+	s.ticks()
+	s.step(17 * time.Minute)
+	s.ticks()
+	for i, r := range s.rooms {
+		if g := r.Snapshot().gaps; len(g) != 1 || g[0].us < (16*time.Minute).Microseconds() {
+			t.Errorf("gateway %d knows the silences %v", i, g)
+		}
+	}
+}
+
+// TestVouch_SilencesDoNotCount: a gateway without the store vouches for a visitor for as long as it may, silences between the
+// last confirmation and now left out: not shorter, and not longer.
+func TestVouch_SilencesDoNotCount(t *testing.T) {
+	const second = int64(1_000_000)
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
+	confirmed := r.Now()
+	for name, row := range map[string]struct {
+		gaps []silence // till: seconds after the confirmation
+		want int64     // likewise, at 2000 s
+	}{
+		"none":                                  {nil, 900},
+		"one in between":                        {[]silence{{1100, 1000}}, 1900},
+		"one after the end":                     {[]silence{{1900, 100}}, 900},
+		"two, of which one is at the end":       {[]silence{{500, 400}, {1990, 300}}, 1300},
+		"longer than it takes to be at the end": {[]silence{{1500, 1400}}, 2000},
+	} {
+		snap := *r.Snapshot()
+		snap.gaps = nil
+		for _, g := range row.gaps {
+			snap.gaps = append(snap.gaps, silence{confirmed + g.till*second, g.us * second})
+		}
+		r.snap.Store(&snap)
+		c.us = confirmed + 2000*second
+		tk, renewed := r.vouch(Ticket{ID: testID(), Order: confirmed, Seen: confirmed, Epoch: snap.Epoch, Fence: 1})
+		if got := (tk.Heard - confirmed) / second; !renewed || got != row.want {
+			t.Errorf("%s: vouched until %d s after the confirmation, want %d", name, got, row.want)
+		}
+	}
+}

@@ -80,6 +80,23 @@ func (s *Snapshot) age(now, then int64) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
+// after returns the order time at which a moment will have been over for d, without the times in which the store was away.
+func (s *Snapshot) after(then int64, d time.Duration) int64 {
+	left := d.Microseconds()
+	for _, g := range s.gaps { // ascending
+		if g.till <= then {
+			continue
+		}
+		until := max(g.till-g.us, then)
+		if until-then >= left {
+			break
+		}
+		left -= until - then
+		then = g.till
+	}
+	return then + left
+}
+
 // Rank is an order and how many in line have a smaller one.
 type Rank struct {
 	Rank, Order int64

@@ -100,7 +100,7 @@ local snapshot = redis.call('GET', SNAPSHOT)
 local built, at = string.match(snapshot or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 -- After a silence the last tick counts as now (keep_time), but what the room looked like before it is of no use. Neither is
 -- what it looked like before a restore: a gateway would forget the silences and the reset that it has just given back.
-if at and num(built) >= s.restored and not opened and s.wall - s.tick < gap and s.wall - tonumber(at) <= GAP then
+if at and num(built) >= s.restored and not opened and s.wall - s.tick < gap and math.abs(s.wall - tonumber(at)) <= GAP then
   if #ARGV > 14 or ARGV[11] ~= '' or s.moved or given > 0 or reached then save_state(s) end
   return answer(built == ARGV[9] and '' or snapshot)
 end

@@ -16,7 +16,7 @@ func (m *Model) Tick(apart int64) []admission.ID {
 	if gathering && m.Gathered > 0 {
 		m.countLots(now)
 	}
-	if !opened && m.fresh && m.Wall-m.tick < apart && m.Wall-m.built <= gap {
+	if !opened && m.fresh && m.Wall-m.tick < apart && max(m.Wall-m.built, m.built-m.Wall) <= gap {
 		if m.moved {
 			m.Save()
 		}
