@@ -57,6 +57,7 @@ type lease struct {
 	due                      int64 // mono at which to ask again, before the next tick; 0: with it
 	late                     bool  // that time has come
 	tight                    bool  // what is spent is to be reported at once
+	unlent                   bool  // the budget did not answer
 
 	joined   atomic.Int64 // enrolled here since the last tick
 	expected atomic.Int64 // thousandths a second; 0: not known
@@ -152,6 +153,18 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 		lease += " " + itoa(e)
 	}
 	return lease, nil
+}
+
+// noteBudget logs when the origin's budget stops answering, and when it answers again.
+func (r *Room) noteBudget(err error) {
+	was := r.lease.unlent
+	r.lease.unlent = err != nil
+	switch {
+	case err != nil && !was:
+		r.c.o.Log.Error("the origin's budget does not answer; nobody is admitted to the room until it does", "room", r.id, "origin", r.config.Load().policy.Budget.Origin, "error", err)
+	case err == nil && was:
+		r.c.o.Log.Info("the origin's budget answers again", "room", r.id)
+	}
 }
 
 // borrowed takes in what room_advance says of the leases.
