@@ -161,7 +161,7 @@ func (r *Room) checkOffline(t Ticket) Standing {
 // late. It does so for endedMemory at most: as long as that beyond absence the store remembers which tickets are spent, and a
 // ticket that is spent elsewhere must not outlive its end.
 func (r *Room) vouch(t Ticket) (_ Ticket, renewed bool) {
-	confirmed := max(t.Order, t.Seen)
+	confirmed := t.confirmed()
 	if confirmed == 0 {
 		return t, false
 	}

@@ -320,3 +320,27 @@ func TestALotFromBeforeAResetTakesNobodyAway(t *testing.T) {
 		t.Errorf("%d gather, want 2", n)
 	}
 }
+
+// TestOpening_DrawnOrderIsNoSignOfLife: a visitor who gathered for a lottery and then was silent for absence is late, however late
+// the order lies that is drawn.
+func TestOpening_DrawnOrderIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	c := newTestClock()
+	p := basePolicy
+	p.Method, p.Absence, p.PrequeueAt, p.OpensAt = Lottery, 3*time.Minute, c.us, c.us+(10*time.Minute).Microseconds()
+	p.Plan = NewPlan([]byte("a secret"), "sale", &p, nil)
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	var gathered []Ticket
+	for range 20 {
+		gathered = append(gathered, mustJoin(t, r, testID(), testClient(1)).Ticket)
+	}
+	for range 160 {
+		c.pass(4 * time.Second)
+		mustTick(t, r)
+	}
+	for _, tk := range gathered {
+		if s := mustCheck(t, r, tk); s.State != Expired || s.Reason != ReasonLate {
+			t.Errorf("%+v", s)
+		}
+	}
+}

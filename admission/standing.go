@@ -79,8 +79,16 @@ type Ticket struct {
 // Counted says whether the place was counted among its address's joins, or need not be: the store has confirmed it.
 func (t *Ticket) Counted() bool { return t.Epoch != "" }
 
+// confirmed returns when the store confirmed the ticket, or when the visitor joined where it has not. A drawn order is neither.
+func (t *Ticket) confirmed() int64 {
+	if t.Counted() {
+		return t.Seen
+	}
+	return max(t.Order, t.Seen)
+}
+
 // lastHeard returns when the ticket's visitor was last answered, with the store or without.
-func (t *Ticket) lastHeard() int64 { return max(t.Order, t.Seen, t.Heard) }
+func (t *Ticket) lastHeard() int64 { return max(t.confirmed(), t.Heard) }
 
 // Standing is the answer about a ticket.
 type Standing struct {
