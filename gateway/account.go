@@ -80,22 +80,44 @@ func (v *visit) identify() {
 // errForger means that a JWT is not checked because too many from its address were forged.
 var errForger = errors.New("too many JWTs from this address have a wrong signature")
 
-// forgeries bounds how many JWTs with a wrong signature the gateway checks for one client address: a signature costs as much as ten
-// plain requests.
+// forgeries bounds how many wrong signatures, and how many wrong answers to a CAPTCHA, the gateway checks for one client address: each costs
+// as much as ten plain requests.
 var forgeries = Quota{N: 20, Per: time.Second}
+
+// The kinds of what is forged. Each has an allowance of its own.
+const (
+	forgedToken = iota + 1
+	forgedAnswer
+)
+
+// forger returns the id by which what a client address forges is metered.
+func (v *visit) forger(kind byte) token.ID {
+	id := proxy.ClientKey(v.peer.addr)
+	id[8] ^= kind // of which no address makes use
+	return id
+}
+
+// forges reports whether the client address has forged so much that no more is checked.
+func (v *visit) forges(kind byte) bool {
+	return v.g.forged.exhausted(v.forger(kind), v.start.Sub(v.g.began), forgeries, 1) > 0
+}
+
+// forged counts a forgery.
+func (v *visit) forged(kind byte) {
+	v.g.forged.take(v.forger(kind), v.start.Sub(v.g.began), forgeries, 1)
+}
 
 // accountOf returns the account that a JWT of the site's names.
 func (v *visit) accountOf(i *identified, raw []byte) (string, error) {
 	if name, ok := i.keys.Known(raw, &i.JWT, v.now/1e6); ok {
 		return name, nil
 	}
-	address, now := proxy.ClientKey(v.peer.addr), v.start.Sub(v.g.began)
-	if v.g.forged.exhausted(address, now, forgeries, 1) > 0 {
+	if v.forges(forgedToken) {
 		return "", errForger
 	}
 	name, err := i.keys.Account(v.g.life, raw, &i.JWT, v.now/1e6)
 	if errors.Is(err, token.ErrSignature) {
-		v.g.forged.take(address, now, forgeries, 1)
+		v.forged(forgedToken)
 	}
 	return name, err
 }

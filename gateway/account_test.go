@@ -523,6 +523,11 @@ func sitesKeys(t *testing.T) (url string, sign func(name string) string) {
 	}
 }
 
+func forgerOf(address string, kind byte) token.ID {
+	v := &visit{peer: peer{addr: netip.MustParseAddr(address)}}
+	return v.forger(kind)
+}
+
 // A signature is dear to check: whoever sends wrong ones has no more checked than a few a second, and those whom the gateway knows
 // are not hurt by it.
 func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
@@ -535,7 +540,7 @@ func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
 	// Behind a forged one none is looked at, behind one of another issuer's the next.
 	b.call(tickets, "Authorization: Bearer "+ann[:len(ann)-8]+"AAAAAAAA", "Cookie: site="+ann).code(t, 401)
 	b.call(tickets, "Authorization: Bearer e30.e30.e30", "Cookie: site="+ann).code(t, 200)
-	loopback := proxy.ClientKey(netip.MustParseAddr("127.0.0.1"))
+	loopback := forgerOf("127.0.0.1", forgedToken)
 	if b.forged.exhausted(loopback, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
 		t.Error("a forged token is not counted")
 	}

@@ -177,6 +177,10 @@ func (v *visit) prove(j *joining, key []byte) (answered bool) {
 	}
 	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.address()}
 	if captcha.Provider != "" {
+		if v.forges(forgedAnswer) {
+			v.unjudged(guard.ErrRefused)
+			return true
+		}
 		a.Held, a.Remember = true, true // its provider accepts an answer once
 		if s, refusal, err := r.line.Join(v.g.life, a); err == nil {
 			v.proved(&a, proof, s, refusal, nil)
@@ -313,12 +317,20 @@ func (v *visit) person(answer string) bool {
 		r.metrics.captcha["passed"].Inc()
 		return true
 	case errors.Is(err, guard.ErrFailed):
+		v.forged(forgedAnswer)
 		r.metrics.captcha["failed"].Inc()
 		v.refusedJoin("captcha_failed")
 		v.fault(slog.LevelInfo, "a captcha's answer does not count", problemCaptcha.code, r.id, "room", r.id, "error", err)
 		v.refuse(problemCaptcha, "", "captcha")
 		return false
 	}
+	return v.unjudged(err)
+}
+
+// unjudged reports whether somebody counts as a person of whose answer there is no judgement; where not, it has answered.
+func (v *visit) unjudged(err error) bool {
+	r := v.room
+	c := &r.options.Guard.Captcha
 	r.metrics.captcha["unavailable"].Inc()
 	v.fault(slog.LevelWarn, "the captcha's provider gave no judgement", problemCaptchaAway.code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[c.Open], "error", err)
 	if c.Open && !errors.Is(err, guard.ErrRefused) { // a flood of answers must not open the room

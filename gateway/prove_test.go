@@ -339,6 +339,22 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 		join("open", `{"captcha":"away"}`).code(t, 503)
 	}
 	join("open", `{"captcha":"away"}`).code(t, 201)
+	// Whoever sends many wrong answers has no more judged for a while, also where the room is open to those without a judgement.
+	eve := forgerOf("203.0.113.7", forgedAnswer)
+	if b.forged.exhausted(eve, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
+		t.Error("a wrong answer is not counted")
+	}
+	b.forged.take(eve, time.Hour, forgeries, 1) // as if an hour's allowance were used up
+	before := len(asked)
+	for _, name := range []string{"sale", "open"} {
+		if a := join(name, `{"captcha":"anew"}`).code(t, 503); a.field("code") != "captcha_unavailable" {
+			t.Error(a.text())
+		}
+	}
+	if len(asked) != before {
+		t.Error("the provider was asked about the answers of an address that sent too many wrong ones")
+	}
+	b.forged = &requests{}
 	// The host is the provider's word, whatever host the visitor asks for.
 	if a := b.call("POST /.waiting-room/sale/tickets", "Host: phish.evil", from("203.0.113.7"), "", `{"captcha":"phished"}`).code(t, 422); a.field("code") != "captcha_failed" {
 		t.Error(a.text())

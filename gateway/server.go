@@ -35,7 +35,7 @@ type Gateway struct {
 	touched touches
 	captcha *guard.Verifier
 	metered *requests
-	forged  *requests // JWTs of the site with a wrong signature, by client address
+	forged  *requests // by client address
 	began   time.Time
 	visits  sync.Pool
 	random  func() float64

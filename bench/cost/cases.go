@@ -33,6 +33,7 @@ var (
 	upload   = place{name: "outside rooms", path: "/", method: "POST"}
 	join     = place{name: "join", path: "/.waiting-room/sale/tickets", method: "POST"}
 	guarded  = place{name: "join with a proof", path: "/.waiting-room/guarded/tickets", method: "POST"}
+	asked    = place{name: "join with a CAPTCHA", path: "/.waiting-room/asked/tickets", method: "POST"}
 	poll     = place{name: "poll", path: "/.waiting-room/sale/status", method: "GET"}
 )
 
@@ -179,6 +180,7 @@ func bodies() []walk {
 		{name: "a join that names nonce 300 times", place: join, body: "{" + list(300, `"nonce":"a"`) + "}", plainIsJSON: true},
 		{name: "a join with an Idempotency-Key", place: join, fields: "Idempotency-Key: " + strings.Repeat("k", 64) + fresh + "\r\n", body: "{}", plainIsJSON: true},
 		{name: "a proof that is not the gateway's", place: guarded, body: `{"altcha":"` + proof + `"}`, plainIsJSON: true},
+		{name: "an answer that does not count", place: asked, body: `{"captcha":"` + fresh + `"}`, plainIsJSON: true},
 		{name: "a proof of nested arrays", place: guarded, body: `{"altcha":"` + encode(strings.Repeat("[", 2500)) + `"}`, plainIsJSON: true},
 	}
 }

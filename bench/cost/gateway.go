@@ -65,8 +65,16 @@ func serveKeys(keys []siteKey) (*httptest.Server, error) {
 	})), nil
 }
 
+// serveRefusals is the provider of a CAPTCHA to whom no answer counts.
+func serveRefusals() *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"success":false,"error-codes":["invalid-input-response"]}`)) // the gateway asks again
+	}))
+}
+
 // startGateway starts a gateway whose trusted proxies name the visitor in the header, and returns who asks it. Its access log is on.
-func startGateway(ctx context.Context, bin, dir, header, site, keys string) (*asker, func(), error) {
+func startGateway(ctx context.Context, bin, dir, header, site, keys, provider string) (*asker, func(), error) {
 	addr, err := child.FreePort()
 	if err != nil {
 		return nil, nil, err
@@ -76,6 +84,10 @@ func startGateway(ctx context.Context, bin, dir, header, site, keys string) (*as
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, header+".yaml")
+	secret := filepath.Join(dir, header+".secret")
+	if err := os.WriteFile(secret, []byte("the secret of a CAPTCHA"), 0o600); err != nil {
+		return nil, nil, err
+	}
 	conf := fmt.Sprintf(`listen: %q
 admin: {listen: %q}
 trusted_header: %s
@@ -87,13 +99,14 @@ rooms:
   - {id: sale, paths: [/sale], admission: {rate: 0}}
   - {id: free, paths: [/free], admission: {rate: 1000000}, session: {ttl: 1h}}
   - {id: guarded, paths: [/guarded], admission: {rate: 0}, guard: {proof_of_work: always}}
+  - {id: asked, paths: [/asked], admission: {rate: 0}, guard: {captcha: {provider: turnstile, site_key: k, secret_file: %q, hosts: [shop.test], verify_url: %q}}}
   - {id: account, paths: [/account], admission: {rate: 0}, identity: {jwt_claim: sub, jwks_url: %q, jwt_cookie: site, one_place: true, anonymous: allow}}
   - id: list
     hosts: [list.test]
     paths: ["~^/list(/.*)?$", "~/Sale$", "~/item/\\d+"]
     admission: {rate: 0}
     bypass: [{paths: ["~^/list/.*\\.(png|css)$"]}, {user_agents: [goodbot, otherbot, monitor]}]
-`, addr, admin, header, filepath.Join(dir, header), site, keys)
+`, addr, admin, header, filepath.Join(dir, header), site, secret, provider, keys)
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return nil, nil, err
 	}

@@ -68,9 +68,11 @@ func run(ctx context.Context, out io.Writer, gateway, only string, rounds int) (
 		return err
 	}
 	defer jwks.Close()
+	provider := serveRefusals()
+	defer provider.Close()
 	var askers [2]*asker
 	for i, header := range []string{"X-Forwarded-For", "Forwarded"} {
-		a, stop, err := startGateway(ctx, gateway, dir, header, site.addr(), jwks.URL)
+		a, stop, err := startGateway(ctx, gateway, dir, header, site.addr(), jwks.URL, provider.URL)
 		if err != nil {
 			return err
 		}
