@@ -180,13 +180,13 @@ func TestHolds_OfThoseThatWait(t *testing.T) {
 		}
 		return [3]int64(s.Holds[:3]), sample
 	}
-	if holds, sample := look(5); holds != [3]int64{30, 30, 25} || sample[1] != 0 || sample[0] == 0 {
+	if holds, sample := look(5); holds != [3]int64{20, 20, 15} || sample[1] != 0 || sample[0] == 0 {
 		t.Errorf("after 5 s: %v, %v", holds, sample)
 	}
-	if holds, _ := look(15); holds != [3]int64{30, 30, -1 - 10} {
-		t.Errorf("after 20 s the third has missed polls: %v", holds)
+	if holds, _ := look(10); holds != [3]int64{20, 20, -1 - 5} {
+		t.Errorf("after 15 s the third has missed polls: %v", holds)
 	}
-	if holds, sample := look(40); holds != [3]int64{30, 30, 0} || sample[1]/(sample[0]+sample[1]) < 0.2 {
+	if holds, sample := look(45); holds != [3]int64{20, 20, 0} || sample[1]/(sample[0]+sample[1]) < 0.2 {
 		t.Errorf("after 60 s the third is absent: %v, sample %v", holds, sample)
 	}
 }
