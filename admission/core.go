@@ -98,7 +98,7 @@ func New(o Options) (*Core, error) {
 		unread:  map[string]bool{},
 		lined:   make(chan struct{}, 1),
 		uses:    uses{m: map[string]BudgetUse{}},
-		phase:   mathrand.N(idlePause),
+		phase:   mathrand.N(idlePause), //nolint:gosec // spreads gateways over time
 	}
 	c.reader = &batcher[string, snapshotRead]{wait: 5 * time.Millisecond, send: c.readSnapshots}
 	return c, nil

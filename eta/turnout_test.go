@@ -163,7 +163,7 @@ func TestTurnout_KnowsTheNearestByTheirHolds(t *testing.T) {
 
 // A crowd that came together is known before its head has been in the queue for as long as the others will be.
 func TestPresence_LearnsOfThoseThatWait(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
+	rng := rand.New(rand.NewPCG(5, 6))
 	patience := func() float64 { return 30 + 300*rng.ExpFloat64() }
 	var p presence
 	p.learn(seen(rng, 100, 10, 20, patience), seen(rng, 4000, 90, 100, patience), 4000)

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -154,11 +155,11 @@ func (v *visit) findPass() (token.Pass, bool) {
 
 func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 	p, err := v.g.cache.VerifyPass(raw, v.room.id, v.now/1e6)
-	if err == token.ErrExpired {
+	if errors.Is(err, token.ErrExpired) {
 		p, err = v.beforeStep(raw)
 	}
 	if err != nil {
-		if err == token.ErrExpired && v.ended == nil {
+		if errors.Is(err, token.ErrExpired) && v.ended == nil {
 			v.ended = raw
 		}
 		v.g.metrics.reject(token.Reason(err))

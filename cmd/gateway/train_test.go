@@ -25,7 +25,7 @@ func TestTraining_MakesAModelBetterThanTheMean(t *testing.T) {
 		t.Fatalf("no Python has scikit-learn (%v); run tools/need.sh python3-sklearn", err)
 	}
 	dir := t.TempDir()
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	rng := rand.New(rand.NewPCG(1, 2))
 	// Window's waits come true in the morning, and take twice as long in the afternoon.
 	example := func() (x eta.Example, off float64) {
 		x[0], x[1] = math.Log(10+300*rng.Float64()), 24*rng.Float64()
@@ -47,13 +47,13 @@ func TestTraining_MakesAModelBetterThanTheMean(t *testing.T) {
 		fmt.Fprintf(&lines, "%s\n", line)
 	}
 	file := filepath.Join(dir, "model.json")
-	train := exec.Command(strings.TrimSpace(string(python)), "../../tools/eta-train/train.py", "-", "--trees", "30", "--out", file) //nolint:gosec // of this repository
+	train := exec.Command(strings.TrimSpace(string(python)), "../../tools/eta-train/train.py", "-", "--trees", "30", "--out", file)
 	train.Stdin = &lines
 	if out, err := train.CombinedOutput(); err != nil || !strings.Contains(string(out), "1500 examples") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 
-	text, err := os.ReadFile(file) //nolint:gosec // written above
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
