@@ -44,7 +44,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
-	@tools/npm.sh
+	@tools/npm.sh test/axe
 	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
 	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) ./...
 	# What the race detector disturbs: allocations, and the memory of idle connections.
@@ -80,7 +80,7 @@ adaptive: ## Watch an adaptive room follow an origin from 100 visitors/s to 40 a
 .PHONY: browser
 browser: ## Run the browser tests alone
 	@tools/need.sh redis-server chromium npm
-	@tools/npm.sh
+	@tools/npm.sh test/axe
 	@tools/browser.sh
 
 .PHONY: bench
