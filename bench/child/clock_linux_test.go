@@ -25,7 +25,9 @@ func TestClock_CountsWorkAlone(t *testing.T) {
 	if all+2*tick < self {
 		t.Errorf("the clock shows %v, /proc %v", self, all)
 	}
-	if _, err := Clock(1 << 30); err == nil {
-		t.Error("a process that is not there has a clock")
+	for _, pid := range []int{-1, 0, mostPID, 1 << 28, 1 << 30} {
+		if used, err := Clock(pid); err == nil {
+			t.Errorf("process %d, which is not there, has used %v", pid, used)
+		}
 	}
 }

@@ -34,7 +34,6 @@ var (
 	join     = place{name: "join", path: "/.waiting-room/sale/tickets", method: "POST"}
 	guarded  = place{name: "join with a proof", path: "/.waiting-room/guarded/tickets", method: "POST"}
 	asked    = place{name: "join with a CAPTCHA", path: "/.waiting-room/asked/tickets", method: "POST"}
-	poll     = place{name: "poll", path: "/.waiting-room/sale/status", method: "GET"}
 )
 
 // walk is one case: a request, and the plain one beside it.

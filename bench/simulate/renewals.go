@@ -10,12 +10,16 @@ import (
 // the store while the next one that they advise comes admission.HoldSlack or more before the hold ends.
 type renewals struct {
 	policy admission.Policy
-	sums   map[float64][]float64  // by interval: the mean of the largest sum of intervals in a row up to each second
+	sums   map[float64][]float64  // by interval: the mean of the largest sum of intervals in a row up to each multiple of interval/grain
 	every  map[[2]float64]float64 // by interval and wait: the mean time between two checks, s
 }
 
-// draws is how many intervals stand for all that are advised.
-const draws = 16
+const (
+	// draws is how many intervals stand for all that are advised.
+	draws = 32
+	// grain is into how many steps the time of one interval is cut.
+	grain = 80
+)
 
 func newRenewals(p *admission.Policy) *renewals {
 	return &renewals{policy: *p, sums: map[float64][]float64{}, every: map[[2]float64]float64{}}
@@ -49,15 +53,16 @@ func (r *renewals) sum(interval, x float64) float64 {
 		return 0
 	}
 	sums := r.sums[interval]
+	step := interval / grain
 	at := func(x float64) float64 {
-		lo := int(x)
-		return sums[lo] + (sums[lo+1]-sums[lo])*(x-float64(lo))
+		lo := int(x / step)
+		return sums[lo] + (sums[lo+1]-sums[lo])*(x/step-float64(lo))
 	}
-	for len(sums) < int(x)+2 {
-		sum, second := 0.0, float64(len(sums))
+	for len(sums) < int(x/step)+2 {
+		sum, upTo := 0.0, float64(len(sums))*step
 		for d := range draws {
-			if step := r.interval(interval, d); step <= second {
-				sum += (step + at(second-step)) / draws
+			if one := r.interval(interval, d); one <= upTo {
+				sum += (one + at(upTo-one)) / draws
 			}
 		}
 		sums = append(sums, sum)
