@@ -36,16 +36,22 @@ type claim struct {
 	tunnel           bool      // it asks for another protocol
 	slow             bool      // the body has not arrived
 	held             bool
+	before, next     *claim // in claims
 }
 
 // holders counts the claims of each client.
 type holders map[clientKey]int
 
 // claims are those on an origin's connections, those of requests in the queue included. They are guarded by Origin.mu.
+//
+// Shares bind only while more than half of MaxConns is in use, and counting by client costs every request some map accesses.
+// So the claims are kept in a list, and counted by client only from a quarter of MaxConns on.
 type claims struct {
 	shares                       Shares
+	first                        *claim
+	slow                         int  // without their bodies
+	counting                     bool // the fields below are kept
 	addresses, sessions, tunnels holders
-	slow                         int // without their bodies
 	crowds                       int // clients that hold more than a quarter of MaxConns
 }
 
@@ -70,23 +76,25 @@ func (o *Origin) hold(c *claim) error {
 	if c.slow && k.slow >= max(1, most/4) {
 		return errSlowShare
 	}
-	by, limit := k.of(c)
-	if o.inUse > most/2 {
-		if limit > 0 && by[c.address] >= limit || c.counted() && k.shares.Session > 0 && k.sessions[c.session] >= k.shares.Session {
-			return errShare
+	if !k.counting && o.inUse >= most/4 {
+		k.counting = true
+		for held := k.first; held != nil; held = held.next {
+			k.count(held, most)
 		}
 	}
-	by[c.address]++
-	if by[c.address] == most/4+1 {
-		k.crowds++
+	if o.inUse > most/2 && k.spent(c) {
+		return errShare
 	}
-	if c.counted() {
-		k.sessions[c.session]++
+	if k.counting {
+		k.count(c, most)
 	}
 	if c.slow {
 		k.slow++
 	}
-	c.held = true
+	if c.next = k.first; c.next != nil {
+		c.next.before = c
+	}
+	k.first, c.held = c, true
 	return nil
 }
 
@@ -96,18 +104,56 @@ func (o *Origin) release(c *claim) {
 		return
 	}
 	k := &o.claims
+	if c.next != nil {
+		c.next.before = c.before
+	}
+	if c.before != nil {
+		c.before.next = c.next
+	} else {
+		k.first = c.next
+	}
+	c.before, c.next, c.held = nil, nil, false
+	if c.slow {
+		k.slow--
+	}
+	switch {
+	case !k.counting:
+	case o.inUse < o.cfg.MaxConns/8:
+		clear(k.addresses)
+		clear(k.sessions)
+		clear(k.tunnels)
+		k.counting, k.crowds = false, 0
+	default:
+		k.uncount(c, o.cfg.MaxConns)
+	}
+}
+
+// spent reports whether the client of a claim has its share in use.
+func (k *claims) spent(c *claim) bool {
+	by, limit := k.of(c)
+	return limit > 0 && by[c.address] >= limit || c.counted() && k.shares.Session > 0 && k.sessions[c.session] >= k.shares.Session
+}
+
+func (k *claims) count(c *claim, most int) {
 	by, _ := k.of(c)
-	if by[c.address] == o.cfg.MaxConns/4+1 {
+	by[c.address]++
+	if by[c.address] == most/4+1 {
+		k.crowds++
+	}
+	if c.counted() {
+		k.sessions[c.session]++
+	}
+}
+
+func (k *claims) uncount(c *claim, most int) {
+	by, _ := k.of(c)
+	if by[c.address] == most/4+1 {
 		k.crowds--
 	}
 	by.remove(c.address)
 	if c.counted() {
 		k.sessions.remove(c.session)
 	}
-	if c.slow {
-		k.slow--
-	}
-	c.held = false
 }
 
 // of returns the counts of the claim's kind, and their limit.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // slow is the number of connections that requests hold whose bodies have not come.
@@ -149,10 +151,79 @@ func TestShares(t *testing.T) {
 		for _, c := range held {
 			o.leave(c)
 		}
-		if k := &o.claims; o.inUse != 0 || len(k.addresses)+len(k.sessions)+len(k.tunnels)+k.slow+k.crowds != 0 {
+		if k := &o.claims; o.inUse != 0 || k.first != nil || len(k.addresses)+len(k.sessions)+len(k.tunnels)+k.slow+k.crowds != 0 {
 			t.Errorf("%s: left over: %d in use, %+v", row.name, o.inUse, *k)
 		}
 	}
+}
+
+// Whatever was counted by client before, a claim is refused as the claims that are held say.
+func TestShares_FollowModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.IntRange(1, 40).Draw(t, "connections")
+		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		share := rapid.IntRange(0, most)
+		s := Shares{Address: share.Draw(t, "address"), Session: share.Draw(t, "session"), Tunnels: share.Draw(t, "tunnels")}
+		o.SetShares(s)
+		var held []*claim
+		t.Repeat(map[string]func(*rapid.T){
+			"enter": func(t *rapid.T) {
+				c := &claim{address: clientKey{byte(rapid.IntRange(0, 3).Draw(t, "address"))}, session: clientKey{byte(rapid.IntRange(0, 2).Draw(t, "session"))},
+					tunnel: rapid.Float64().Draw(t, "tunnel") < 0.1, slow: rapid.Float64().Draw(t, "slow") < 0.1}
+				slow, address, session := 0, 0, 0
+				for _, h := range held {
+					if h.slow {
+						slow++
+					}
+					if h.tunnel == c.tunnel && h.address == c.address {
+						address++
+					}
+					if h.counted() && c.counted() && h.session == c.session {
+						session++
+					}
+				}
+				limit := s.Address
+				if c.tunnel {
+					limit = s.Tunnels
+				}
+				var want error
+				switch {
+				case c.slow && slow >= max(1, most/4):
+					want = errSlowShare
+				case len(held) > most/2 && (limit > 0 && address >= limit || s.Session > 0 && c.counted() && session >= s.Session):
+					want = errShare
+				case len(held) == most:
+					want = errQueueFull
+				}
+				_, err := o.enter(c, 0, nil)
+				if !errors.Is(err, want) {
+					t.Fatalf("%d of %d in use: %v, want %v", len(held), most, err, want)
+				}
+				if err == nil {
+					held = append(held, c)
+				}
+			},
+			"leave": func(t *rapid.T) {
+				if len(held) == 0 {
+					t.Skip()
+				}
+				for range rapid.IntRange(1, len(held)).Draw(t, "how many") {
+					i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+					o.leave(held[i])
+					held = append(held[:i], held[i+1:]...)
+				}
+			},
+			"arrive": func(t *rapid.T) {
+				if len(held) == 0 {
+					t.Skip()
+				}
+				o.arrived(held[rapid.IntRange(0, len(held)-1).Draw(t, "which")])
+			},
+		})
+	})
 }
 
 // Requests in the queue count, so that no client fills it; a full queue is one client's doing where that holds more than a
