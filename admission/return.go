@@ -27,7 +27,7 @@ func (b *Return) arg() string {
 func (r *Room) keeps(s *Snapshot, b *Return) bool {
 	known := r.knowledge()
 	switch {
-	case b.Fence <= 0 || b.Fence < max(s.Fence, known.fence), s.Gathering():
+	case b.Fence <= 0 || b.Fence < max(s.Fence, known.fence), b.Order <= known.reset, s.Gathering():
 		return false
 	case s.Policy.Method == Lottery && b.Order < s.Drawn && b.Began < s.Opens/1e6:
 		return false

@@ -59,7 +59,7 @@ func (v *visit) serveTickets() {
 		return
 	}
 	a, ok := v.arrival()
-	if !ok || v.joinBack(&body) {
+	if !ok || v.joinBack(&body, a) {
 		return
 	}
 	if v.room.options.Guard.asks() && v.prove(&body, key) {

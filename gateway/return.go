@@ -36,6 +36,9 @@ func (v *visit) passCookie(p *token.Pass) {
 // where findPass has found no valid one. The id of the place is derived from the session unless it is an account's, so one session
 // makes one place, through whatever gateway.
 func (v *visit) comeBack(a *admission.Arrival) bool {
+	if v.ended == nil {
+		return false
+	}
 	p, ok := v.endedPass()
 	if !ok {
 		return false
@@ -51,9 +54,6 @@ func (v *visit) comeBack(a *admission.Arrival) bool {
 // endedPass returns the pass of a session that is over, where it keeps an order and session.max has room for another session.
 // Whether the order counts, the store decides: it knows what became of the session.
 func (v *visit) endedPass() (p token.Pass, ok bool) {
-	if v.ended == nil {
-		return p, false
-	}
 	policy := &v.room.line.Snapshot().Policy
 	// The store takes the times of its absence out of the pass's age: it may have ended longer ago than absence.
 	p, err := v.g.cache.Ring().VerifyPass(v.ended, v.room.id, v.now/1e6-int64(policy.Absence.Seconds())-day)
@@ -74,12 +74,11 @@ func noneKept(err error) bool {
 
 // joinBack answers a join that brings the pass of an ended session, where that keeps its visitor's order. A new place costs what it
 // costs everybody.
-func (v *visit) joinBack(body *joining) (answered bool) {
+func (v *visit) joinBack(body *joining, a admission.Arrival) (answered bool) {
 	if _, in := v.findPass(); in {
 		return false // it lets its visitor in: nothing has to be kept
 	}
-	a, barred := v.place()
-	if barred != nil || a.Account || !v.comeBack(&a) {
+	if a.Account || !v.comeBack(&a) {
 		return false
 	}
 	if v.room.asks() {

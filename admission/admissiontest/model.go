@@ -48,6 +48,7 @@ type Model struct {
 	adj, tick, hold int64
 	// Order time: by how much it was ahead of the wall and what it was when a script saved the room last, and what it is.
 	lead, last, time int64
+	reset            int64 // order time of the last reset
 	moved            bool // the wall has gone back, or a silence is over
 	gaps             []silence
 	quiet            int64 // room time at which the room was not empty, at last
@@ -133,7 +134,8 @@ func (m *Model) age(then int64) int64 {
 // begin lets order time be the wall's again where nothing is left that an order could be compared with.
 func (m *Model) begin() {
 	if m.lead > 60_000_000 && m.Room()-m.quiet > m.P.Absence.Microseconds() && !slices.ContainsFunc(m.gaps, func(g silence) bool { return m.age(g.till) <= m.P.Absence.Microseconds() }) && len(m.Grants) == 0 && len(m.joins) == 0 && (m.P.Method != admission.Lottery || m.Drawn == 0) {
-		m.lead, m.last, m.time, m.gaps, m.Drawn = 0, m.Wall, m.Wall, nil, min(m.Drawn, m.Wall)
+		m.lead, m.last, m.time, m.gaps = 0, m.Wall, m.Wall, nil
+		m.Drawn, m.reset = min(m.Drawn, m.Wall), min(m.reset, m.Wall)
 	}
 }
 
@@ -403,6 +405,7 @@ func (m *Model) Revoke(id admission.ID) {
 func (m *Model) Reset() {
 	m.Save()
 	m.Fence++
+	m.reset = m.time
 	m.noLots()
 	m.fresh = false
 	clear(m.Line)

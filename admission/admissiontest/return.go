@@ -30,7 +30,7 @@ func (m *Model) Return(a admission.Arrival) (s admission.State, ok bool) {
 
 // kept reports whether the pass of a session keeps its visitor's order.
 func (m *Model) kept(now int64, b *admission.Return) bool {
-	if g := m.Grants[b.Session]; g != nil && (g.What != admission.ReasonClaimed || g.Quit) || m.Revoked[b.Session] || b.Fence < m.Fence {
+	if g := m.Grants[b.Session]; g != nil && (g.What != admission.ReasonClaimed || g.Quit) || m.Revoked[b.Session] || b.Fence < m.Fence || b.Order <= m.reset {
 		return false
 	}
 	over := m.age(b.Ended*second + m.lead)

@@ -14,7 +14,7 @@ local STILL = 10000000
 local function kept(s, p, pass)
   local g = grant(pass.session)
   if g and g.what ~= 'claimed' or redis.call('ZSCORE', REVOKED, pass.session) then return nil end
-  if pass.fn < s.fence or p.gathering then return nil end
+  if pass.fn < s.fence or pass.ord <= s.reset or p.gathering then return nil end
   local over = age(s, pass.ends + s.lead)
   if over < 0 or over > p.absence then return nil end
   local forgotten = redis.call('ZSCORE', SESSIONS, pass.session)
