@@ -49,7 +49,7 @@ type Model struct {
 	// Order time: by how much it was ahead of the wall and what it was when a script saved the room last, and what it is.
 	lead, last, time int64
 	reset            int64 // order time of the last reset
-	moved            bool // the wall has gone back, or a silence is over
+	moved            bool  // the wall has gone back, or a silence is over
 	gaps             []silence
 	quiet            int64 // room time at which the room was not empty, at last
 	busy             bool
