@@ -13,8 +13,9 @@ func TestJoin_AccountTakesTheEarlierOrder(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 10, 1000
 	s := newStage(t)
-	g := s.gateway(p)
+	g, other := s.gateway(p), s.gateway(p)
 	g.tick()
+	other.tick()
 	g.arrives() // takes the burst
 	early := g.waits()
 	s.pass(time.Second)
@@ -24,6 +25,9 @@ func TestJoin_AccountTakesTheEarlierOrder(t *testing.T) {
 	if err != nil || st.State != Waiting || st.Ticket.Order <= early.Order {
 		t.Fatalf("%+v %v", st, err)
 	}
+	if got := other.check(st.Ticket); got.State != Waiting || got.Ticket.Order != st.Ticket.Order {
+		t.Fatalf("another gateway: %+v", got)
+	}
 	account.From = early.ID
 	st, _, err = g.room.Join(g.ctx(), account)
 	if err != nil || st.State != Waiting || st.New || st.Ticket.Order != early.Order {
@@ -31,6 +35,9 @@ func TestJoin_AccountTakesTheEarlierOrder(t *testing.T) {
 	}
 	if f, err := g.room.Lookup(g.ctx(), st.Ticket.ID); err != nil || f.Ahead != 0 || f.Order != early.Order {
 		t.Errorf("the store has %+v %v", f, err)
+	}
+	if got := other.check(st.Ticket); got.State != Waiting || got.Ticket.Order != early.Order {
+		t.Errorf("a gateway that remembers the later order: %+v, want the order %d", got, early.Order)
 	}
 	if got := g.check(early); got.State != Ended {
 		t.Errorf("the ticket that was brought is in state %d", got.State)

@@ -293,9 +293,10 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	fresh := now-v.at < int64(time.Second)
 	switch s.State {
 	case Waiting:
-		// A token that another gateway renewed in another epoch is news; an old one that a client kept is not.
+		// A token that another gateway renewed in another epoch, or with an earlier order, is news; an old one that a client kept is not.
+		news := t.Seen > s.Ticket.Seen && t.Epoch != s.Ticket.Epoch || t.Seen >= s.Ticket.Seen && t.Epoch != "" && 0 < t.Order && t.Order < s.Ticket.Order
 		ends := s.Ticket.Order != 0 && !(&Ticket{Interval: t.Interval, Hold: v.hold}).covers(time.Duration(now-v.at))
-		if !fresh || ends || t.Epoch != s.Ticket.Epoch && t.Seen > s.Ticket.Seen {
+		if !fresh || ends || news {
 			return Standing{}, false
 		}
 		k := s.Ticket
