@@ -148,6 +148,7 @@ if now >= group_at and now >= jobs_at then
   groups[gkey] = false
   redis.call('HDEL', K.flow, gkey)
   local gone = t[T_GROUPS] == 0
+  if gone then t[T_GATE] = 0 end -- its wake time goes below; settings may keep the record
   bulk_save()
   if gone then
     for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g[G_TENANT])) end

@@ -87,6 +87,52 @@ func TestNothingIsLeftOver(t *testing.T) {
 	}
 }
 
+// TestTenantWithSettings_RunsAfterItsLastGroup: a tenant whose rate gated it when its last group went kept the gate in its record
+// without a wake time, and no later group of it ever started.
+func TestTenantWithSettings_RunsAfterItsLastGroup(t *testing.T) {
+	s, c := open(t, func(set *Settings) {
+		set.KeepJobs, set.KeepGroups, set.KeepDead = time.Second, time.Second, time.Second
+	})
+	gatedTenant(t, s)
+	if _, err := s.Cancel(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		for _, id := range dispatch(t, s).Tend {
+			did, err := s.Tend(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if did.Reduce {
+				reduce(t, s, id)
+			}
+		}
+		c.advance(1100 * time.Millisecond)
+	}
+	_, err := s.Group(t.Context(), "first")
+	refused(t, err, CodeNotFound)
+	clean(t, s)
+	create(t, s, GroupSpec{ID: "next", Tenant: "acme"})
+	add(t, s, "next", 0, 1)
+	c.advance(10 * time.Second)
+	dispatch(t, s)
+	if jobs := pull(t, s, 10).Jobs; len(jobs) != 1 {
+		t.Errorf("%d jobs of the next group start, want 1", len(jobs))
+	}
+	clean(t, s)
+}
+
+// gatedTenant makes a tenant with a rate of its own, which its group has spent.
+func gatedTenant(t *testing.T, s *Store) {
+	t.Helper()
+	if _, err := s.SetTenant(t.Context(), Tenant{Name: "acme", Rate: 0.1}); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, GroupSpec{ID: "first", Tenant: "acme"})
+	add(t, s, "first", 0, 5)
+	ack(t, s, Done, pull(t, s, 10).Jobs...)
+}
+
 // TestHistoryOfWhoIsIdleGoesToo: it stayed until the tenant's next work.
 func TestHistoryOfWhoIsIdleGoesToo(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {

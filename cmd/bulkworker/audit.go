@@ -35,9 +35,14 @@ func newAudit(load loader) *cobra.Command {
 in one place, that all counts agree, and that nothing is left behind.
 
 It prints ok; or each invariant that is broken, one a line, and ends with 1. It
-ends with 2 where the configuration is wrong, and with 3 where the store is away.`,
+ends with 2 where the configuration is wrong, and with 3 where the store is away.
+
+With --repair it first restores wake times, places in the fair queue and times of
+housekeeping that contradict the records of groups and tenants, and prints each.
+That changes no job and no count, and is safe beside running workers.`,
 		Args: cli.NoArgs,
 	}
+	repair := cmd.Flags().Bool("repair", false, "first restore what can be restored without touching jobs")
 	settings := cli.AddSettings(cmd, nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		file, flags, err := settings.Read(cmd)
@@ -63,6 +68,17 @@ ends with 2 where the configuration is wrong, and with 3 where the store is away
 		st, err := store.New(storeOptions(cfg, opened.Client, log, nil))
 		if err != nil {
 			return err
+		}
+		if *repair {
+			restored, err := st.Repair(ctx)
+			for _, r := range restored {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "repaired: %s %s: %s\n", r.Kind, r.Name, r.What); err != nil {
+					return err
+				}
+			}
+			if err != nil {
+				return &storeAway{err}
+			}
 		}
 		broken, err := st.Audit(ctx)
 		if err != nil {

@@ -366,3 +366,35 @@ func TestAuditNamesWhatIsBroken(t *testing.T) {
 	contains(t, string(out), "wr:{bulk:0}:stray")
 	contains(t, string(exit.Stderr), "bulkworker: audit: the invariants above are broken")
 }
+
+// TestAudit_Repairs restores the housekeeping of a sealed group that nothing would have ended.
+func TestAudit_Repairs(t *testing.T) {
+	redis := redistest.Server(t)
+	s, err := store.New(store.Options{Client: redis.Client(), Prefix: "wr", Settings: store.Defaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.CreateGroup(t.Context(), store.GroupSpec{ID: "g", Tenant: "acme", Type: "webhook"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	if err := redis.Client().Del(t.Context(), "wr:{bulk:0}:agenda").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"audit"}, "retention: group g is AGGREGATING and nobody looks after it\n"},
+		{[]string{"audit", "--repair"}, "repaired: group g: agenda\nok\n"},
+		{[]string{"audit", "--repair"}, "ok\n"},
+	} {
+		cmd := exec.Command("bulkworker", row.args...)
+		cmd.Env = append(os.Environ(), "ANTEROOM_STORE__URL="+redis.URL())
+		if out, _ := cmd.Output(); string(out) != row.want {
+			t.Errorf("%v printed %q, want %q", row.args, out, row.want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// repairBatch is how many records one call of queue_repair checks.
+const repairBatch = 100
+
+// Repaired is one thing that Repair restored.
+type Repaired struct {
+	Kind string // group or tenant
+	Name string
+	What string // gate, queue, turn, busy or agenda
+}
+
+// Repair restores wake times, places in the fair queue and housekeeping times that contradict the records of groups and
+// tenants. It changes neither jobs nor their counts, each check and its repair are one step, and it may run beside a working
+// engine. It returns what it restored.
+func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
+	groups, err := s.groupKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tenants, err := s.tenantNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Repaired
+	// Groups first: the number of a tenant's groups in the queue depends on them.
+	for _, list := range []struct {
+		kind  string
+		names []string
+	}{{"group", groups}, {"tenant", tenants}} {
+		for part := range slices.Chunk(list.names, repairBatch) {
+			args := []any{list.kind[:1]}
+			for _, name := range part {
+				args = append(args, name)
+			}
+			r, err := s.run(ctx, "queue_repair", args...)
+			if err != nil {
+				return out, err
+			}
+			for i := 0; i+1 < len(r); i += 2 {
+				out = append(out, Repaired{Kind: list.kind, Name: r.string(i), What: r.string(i + 1)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// groupKeys lists the short names of all groups, sorted.
+func (s *Store) groupKeys(ctx context.Context) ([]string, error) {
+	var names []string
+	var cursor uint64
+	for {
+		part, next, err := s.o.Client.HScan(ctx, s.keys[keyFlow], cursor, "", 1000).Result()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		for i := 0; i < len(part); i += 2 {
+			names = append(names, part[i])
+		}
+		if cursor = next; cursor == 0 {
+			slices.Sort(names)
+			return slices.Compact(names), nil
+		}
+	}
+}

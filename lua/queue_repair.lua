@@ -1,0 +1,80 @@
+#!lua flags=allow-oom
+-- queue_repair: restores what puts groups and tenants into the fair queue or wakes them, where it contradicts their records.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, kind (t or g), name, ...
+-- RETURNS: name and what was restored (gate, queue, turn, busy, agenda), for each repair
+-- INVARIANT: no count of jobs and no job changes; a second call finds nothing to do.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local reply = {}
+local function mended(name, what)
+  reply[#reply + 1], reply[#reply + 2] = name, what
+end
+
+local function repair_tenant(name)
+  if redis.call('HEXISTS', K.tenants, name) == 0 then return end
+  local t = bulk_tenant(name)
+  if t[T_GATE] > 0 and not redis.call('ZSCORE', K.gates, 't/' .. name) then
+    open_tenant(t) -- a limit that is still spent closes the gate again at the next pull
+    mended(name, 'gate')
+  end
+  if (redis.call('ZSCORE', K.busy, name) and true or false) ~= (t[T_OPEN] > 0) then
+    if t[T_OPEN] > 0 then redis.call('ZADD', K.busy, 0, name) else redis.call('ZREM', K.busy, name) end
+    mended(name, 'busy')
+  end
+  if set.policy == 'score' then return end
+  for level = 1, 3 do
+    local flow = flow_name(level, name)
+    local n = redis.call('ZLEXCOUNT', K.lines, '[' .. flow .. '/', '(' .. flow .. '0')
+    if t[T_N1 - 1 + level] ~= n then
+      t[T_N1 - 1 + level] = n
+      mended(name, 'queue')
+    end
+    local turn = redis.call('ZSCORE', K.levels[level], flow) and true or false
+    if turn ~= (n > 0 and t[T_GATE] == 0) then
+      if turn then
+        fair.leave(K.levels[level], K.idle, shard[vname(level)], flow)
+      else
+        fair.enter(K.levels[level], K.idle, shard[vname(level)], flow)
+      end
+      mended(name, 'turn')
+    end
+  end
+end
+
+local function repair_group(gkey)
+  local g = bulk_group(gkey)
+  if not g then return end
+  local wakes = redis.call('ZSCORE', K.gates, 'g/' .. gkey)
+  if g[G_GATE] > 0 and not wakes then
+    redis.call('ZADD', K.gates, int(g[G_GATE]), 'g/' .. gkey)
+    mended(g[G_ID], 'gate')
+  elseif wakes and g[G_GATE] == 0 then
+    redis.call('ZREM', K.gates, 'g/' .. gkey)
+    mended(g[G_ID], 'gate')
+  end
+  local open = g[G_SEALED] == 0 and g[G_STATUS] == CREATED
+  if (g[G_STATUS] >= AGGREGATING or open) and not redis.call('ZSCORE', K.agenda, gkey) then
+    plan(g, open and g[G_TOUCHED] + set.silence or now)
+    mended(g[G_ID], 'agenda')
+  end
+  local before = g[G_QUEUED]
+  if set.policy == 'fair' and before == 1 and not redis.call('ZSCORE', K.lines, line_of(g)) then
+    redis.call('ZADD', K.lines, 0, line_of(g))
+    mended(g[G_ID], 'queue')
+  elseif set.policy == 'score' and before == 1 and not redis.call('ZSCORE', K.levels[g[G_LEVEL]], gkey) then
+    place(g)
+    mended(g[G_ID], 'queue')
+  end
+  place(g)
+  if g[G_QUEUED] ~= before then mended(g[G_ID], 'queue') end
+end
+
+local queued = shard.queued
+for i = 4, #ARGV do
+  if ARGV[3] == 't' then repair_tenant(ARGV[i]) else repair_group(ARGV[i]) end
+end
+if shard.queued > queued or #reply > 0 then bell() end
+bulk_save()
+return reply
