@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/redisurl"
@@ -35,6 +37,13 @@ func TestOpen(t *testing.T) {
 	}
 	if err := s.Client.Ping(t.Context()).Err(); err != nil {
 		t.Error(err)
+	}
+	client, ok := s.Client.(*redis.Client)
+	if !ok {
+		t.Fatalf("a %T", s.Client)
+	}
+	if o := client.Options(); o.ReadTimeout != 30*time.Second || o.WriteTimeout != 30*time.Second {
+		t.Errorf("store.timeout 30s reaches the connections as %s and %s", o.ReadTimeout, o.WriteTimeout)
 	}
 }
 
