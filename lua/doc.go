@@ -20,6 +20,8 @@
 //   - ARGV begins with now: microseconds, 0 for Redis's own clock. A last name of "..." says that what stands before it repeats.
 //   - An included library is a plain Lua file in lib/ that defines locals. It is put between header and body, so its locals
 //     count towards Lua's limit of 200 in one function.
+//   - A line "-- RECORD G: key, id, ..." in a library names the fields of a packed array. G_KEY and G_ID in library and script
+//     are replaced by 1 and 2, G_LENGTH by the number of fields, G_FIELDS by the list of their names.
 //
 // Errors of a script name the line of the file that it was written in, not of the text that was sent.
 package lua

@@ -3,14 +3,15 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
 -- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive
--- RETURNS: {1 made, 0 was there} or {'exists'}
+-- RETURNS: {1 made, 0 was there} or {'exists', its spec}
 -- INVARIANT: a group has one record; its spec never changes.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local id, spec, tenant = ARGV[3], ARGV[4], ARGV[5]
 local gkey = redis.call('HGET', K.names, id)
 if gkey then
-  if redis.call('HGET', K.groups, gkey) ~= spec then return { 'exists' } end
+  local there = redis.call('HGET', K.groups, gkey)
+  if there ~= spec then return { 'exists', there } end
   return { 0 }
 end
 shard.gseq = shard.gseq + 1
@@ -22,7 +23,7 @@ while n > 0 do
 end
 gkey = digits
 local g = {}
-for i = 1, #GROUP do g[i] = 0 end
+for i = 1, G_LENGTH do g[i] = 0 end
 g[G_KEY] = gkey
 g[G_ID], g[G_TENANT], g[G_TYPE], g[G_WHY] = id, tenant, ARGV[6], ''
 g[G_LEVEL], g[G_WEIGHT], g[G_RATE], g[G_CONC], g[G_BASE] = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])

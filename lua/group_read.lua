@@ -16,7 +16,7 @@ for i = 4, #ARGV do
     reply[#reply + 1] = false
   else
     local line = { redis.call('HGET', K.groups, gkey), 'now', int(now) }
-    for k, name in ipairs(GROUP) do
+    for k, name in ipairs(G_FIELDS) do
       line[#line + 1] = name
       line[#line + 1] = type(g[k]) == 'number' and int(g[k]) or g[k]
     end

@@ -19,7 +19,7 @@ for _, jobkey in ipairs(list) do
   moved = moved + 1
   local rec = redis.call('HGET', K.jobs, jobkey) or ''
   local stop = string.find(rec, '\n', 1, true) or 0
-  local cost, kind, size = string.match(rec, '^D%d+ %d+ %S+ (%d+) (%S+) (%d+)\n')
+  local cost, kind, size = string.match(rec, '^D%d+ %d+ %S+ (%d+) (%S+) (%d+)')
   redis.call('ZREM', K.dead, jobkey)
   a[G_REDRIVEN] = a[G_REDRIVEN] + 1
   if cost then

@@ -26,8 +26,10 @@ type Script struct {
 	Flags    []string // of the #!lua line
 	ReadOnly bool     // whether Flags has no-writes
 	Includes []string // names of the libraries spliced in
-	SHA      string   // 40 lower-case hex digits
-	Source   string   // what is sent: first line, libraries, file
+	// Records has the fields of each packed record that the libraries declare, by its letter.
+	Records map[string][]string
+	SHA     string // 40 lower-case hex digits
+	Source  string // what is sent: first line, libraries, file
 
 	origin []span
 }
@@ -137,6 +139,9 @@ func compose(name, text string, libs map[string]string) (*Script, error) {
 		Flags: h.flags, ReadOnly: slices.Contains(h.flags, "no-writes"), Includes: h.includes,
 	}
 
+	if sc.Records, err = readRecords(h.includes, libs); err != nil {
+		return nil, err
+	}
 	lines := strings.SplitAfter(text, "\n")
 	var b strings.Builder
 	at := 1
@@ -167,7 +172,9 @@ func compose(name, text string, libs map[string]string) (*Script, error) {
 	}
 	put(file, h.lines+1, lines[h.lines:])
 
-	sc.Source = b.String()
+	if sc.Source, err = foldFields(b.String(), sc.Records); err != nil {
+		return nil, err
+	}
 	sum := sha1.Sum([]byte(sc.Source))
 	sc.SHA = hex.EncodeToString(sum[:])
 	return sc, nil

@@ -273,7 +273,7 @@ func (a *auditor) readJobs(ctx context.Context) error {
 
 // What lua/lib/bulkjobs.lua has to be able to read.
 var (
-	pendingRecord = regexp.MustCompile(`^P\d+ \S+\n`)
+	pendingRecord = regexp.MustCompile(`^P\d+ \S+( \S+)*\n`)
 	runRecord     = regexp.MustCompile(`^\d+ \d+ \d+ \d+ \d+( \S*)?$`)
 )
 

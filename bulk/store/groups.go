@@ -85,11 +85,17 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 	if err != nil {
 		return Group{}, false, err
 	}
-	if r.refusal() != "" {
+	if r.refusal() != "" && !sameSpec(r.string(1), g) {
 		return Group{}, false, refuse(CodeExists, "id %q: a group of this id exists and is another; choose a new id, or repeat exactly what made it", g.ID)
 	}
 	group, err = s.Group(ctx, g.ID)
-	return group, r.int(0) == 1, err
+	return group, r.refusal() == "" && r.int(0) == 1, err
+}
+
+// sameSpec reports whether stored is the spec g. It compares values, not texts: another version may write other fields.
+func sameSpec(stored string, g GroupSpec) bool {
+	var there GroupSpec
+	return json.Unmarshal([]byte(stored), &there) == nil && there == g
 }
 
 // groupRefusals are the reasons that scripts give for a group.

@@ -113,7 +113,7 @@ func parseOutcome(id, rec string) (Outcome, error) {
 	case 'D', 'R':
 		o.Status = "dead"
 		size := n(5)
-		if len(words) != 6 || size > int64(len(body)) || size < 0 {
+		if len(words) < 6 || size > int64(len(body)) || size < 0 {
 			return Outcome{}, fmt.Errorf("job %q: record %.40q", id, rec)
 		}
 		o.Cost, o.Type, o.Error = n(3), words[4], body[:size]

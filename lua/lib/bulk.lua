@@ -63,32 +63,33 @@ if now + shard.adj < shard.last - 1000000 then shard.adj = shard.last - now end
 now = now + shard.adj
 if now > shard.last then shard.last = now end
 
-local GROUP = { 'key', 'id', 'tenant', 'type', 'level', 'weight', 'rate', 'conc', 'base', 'held', 'status', 'epoch', 'paused', 'sealed',
-  'total', 'added', 'taken', 'hp', 'ho', 'tp', 'tn', 'front', 'ready', 'inflight', 'succ', 'fail', 'dead', 'canc', 'redriven', 'redrives',
-  'tag', 'queued', 'gate', 'why', 'busy', 'at', 'frac', 'rated', 'throttles', 'created', 'sealed_at', 'started', 'finished', 'touched',
-  'dp', 'dn', 'reduced', 'rfence', 'chunks_open', 'callback', 'tries', 'swept', 'drop', 'w_at', 'w_n', 'p_at', 'p_n',
-  'of', 'chunks' }
--- Records are arrays in that order: names are spelled out once, here, and not in every record of every call.
-local G_KEY, G_ID, G_TENANT, G_TYPE, G_LEVEL, G_WEIGHT, G_RATE, G_CONC, G_BASE, G_HELD, G_STATUS, G_EPOCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-local G_PAUSED, G_SEALED, G_TOTAL, G_ADDED, G_TAKEN, G_HP, G_HO, G_TP, G_TN, G_FRONT, G_READY, G_INFLIGHT = 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24
-local G_SUCC, G_FAIL, G_DEAD, G_CANC, G_REDRIVEN, G_REDRIVES, G_TAG, G_QUEUED, G_GATE, G_WHY, G_BUSY, G_AT = 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36
-local G_FRAC, G_RATED, G_THROTTLES, G_CREATED, G_SEALED_AT, G_STARTED, G_FINISHED, G_TOUCHED, G_DP, G_DN, G_REDUCED, G_RFENCE = 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48
-local G_CHUNKS_OPEN, G_CALLBACK, G_TRIES, G_SWEPT, G_DROP, G_W_AT, G_W_N, G_P_AT, G_P_N, G_OF, G_CHUNKS = 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59
-local TENANT = { 'name', 'weight', 'rate', 'at', 'frac', 'rated', 'v1', 'v2', 'v3', 'n1', 'n2', 'n3', 'gate', 'inflight', 'open', 'served', 'groups',
-  'jobs', 'mean', 'backoff', 'seen', 'was' }
-local T_NAME, T_WEIGHT, T_RATE, T_AT, T_FRAC, T_RATED, T_V1, T_V2, T_V3, T_N1, T_N2, T_N3 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-local T_GATE, T_INFLIGHT, T_OPEN, T_SERVED, T_GROUPS, T_JOBS, T_MEAN, T_BACKOFF, T_SEEN, T_WAS = 13, 14, 15, 16, 17, 18, 19, 20, 21, 22
+-- Groups and tenants are packed arrays. The loader replaces G_<field> and T_<field> by the field's number in these lists, so
+-- that the fields cost no local variables. Fields are only ever appended: the length of a record is its version. A field
+-- that a record of an earlier version lacks reads as 0; what a later version has appended is kept as it is.
+--
+-- RECORD G: key, id, tenant, type, level, weight, rate, conc, base, held, status, epoch, paused, sealed,
+--   total, added, taken, hp, ho, tp, tn, front, ready, inflight, succ, fail, dead, canc, redriven, redrives,
+--   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
+--   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks
+-- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
+--   jobs, mean, backoff, seen, was
 
 -- What was read in this call; ends has the ids of jobs that ended in it, records their new records (key, record, …), over
 -- those whose runs are over.
 local groups, tenants, ends, records, over = {}, {}, {}, {}, {}
+
+local function unpack_record(packed, length)
+  local r = cmsgpack.unpack(packed)
+  for i = #r + 1, length do r[i] = 0 end
+  return r
+end
 
 -- bulk_group reads a group by its short name; nil where there is none.
 local function bulk_group(gkey)
   local g = groups[gkey]
   if g == nil then
     local packed = redis.call('HGET', K.flow, gkey)
-    g = packed and cmsgpack.unpack(packed) or false
+    g = packed and unpack_record(packed, G_LENGTH) or false
     groups[gkey] = g
   end
   return g or nil
@@ -100,10 +101,10 @@ local function bulk_tenant(name)
   if not t then
     local packed = redis.call('HGET', K.tenants, name)
     if packed then
-      t = cmsgpack.unpack(packed)
+      t = unpack_record(packed, T_LENGTH)
     else
       t = {}
-      for i = 1, #TENANT do t[i] = 0 end
+      for i = 1, T_LENGTH do t[i] = 0 end
       t[T_NAME], t[T_WEIGHT] = name, 1000
     end
     tenants[name] = t

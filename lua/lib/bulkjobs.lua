@@ -7,7 +7,7 @@
 --   D<attempts> <ms> <code> <cost> <type> <n>\n<error of n bytes><payload>   dead
 --   R…                                              dead and given to a redrive: as D, without payload
 --   C0 <ms>\n                                       cancelled
--- An empty type is written as a dash. runs holds what its runs have left behind, for jobs that have run:
+-- An empty type is written as a dash. A later version may append words to these first lines, which are not read here. runs holds what its runs have left behind, for jobs that have run:
 --   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does>
 
 local function read_run(text)
@@ -24,7 +24,7 @@ end
 local function read_pending(rec)
   if not rec or string.sub(rec, 1, 1) ~= 'P' then return nil end
   local stop = string.find(rec, '\n', 1, true)
-  local cost, kind = string.match(rec, '^P(%d+) (%S+)\n')
+  local cost, kind = string.match(rec, '^P(%d+) (%S+)')
   if kind == '-' then kind = '' end
   return tonumber(cost), kind, string.sub(rec, stop + 1)
 end
