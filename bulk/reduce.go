@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// reducePage is how many outcomes are read, and committed, at a time.
+// reducePage is how many outcomes are read, and committed, at a time. The store returns fewer where they are large.
 const reducePage = 500
 
 // outcomes are read from here.
@@ -52,7 +52,7 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		}
 		return false, reducerFailed(err)
 	}
-	for cursor, n := at.Cursor, reducePage; n >= reducePage; {
+	for cursor := at.Cursor; ; {
 		if !time.Now().Before(until) || ctx.Err() != nil {
 			return true, nil
 		}
@@ -60,7 +60,8 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		if err != nil {
 			return false, err
 		}
-		if n = len(page.Outcomes); n == 0 {
+		n := len(page.Outcomes)
+		if n == 0 {
 			break
 		}
 		state, err := take(red, page.Outcomes)

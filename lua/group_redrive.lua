@@ -25,6 +25,7 @@ for _, jobkey in ipairs(list) do
   if cost then
     local id, payload = id_of(jobkey), string.sub(rec, stop + 1 + tonumber(size))
     bytes = bytes + #payload
+    raise(b, G_LARGEST, b[G_TOTAL] == 0, #payload + 80)
     if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
     if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
     if a[G_WHY] == 'purging' then

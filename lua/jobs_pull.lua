@@ -4,13 +4,14 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
 -- ARGV: now, settings, want, process
 -- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, then for each job key, group, tenant, type, attempt, crashes, fence, cost, payload}
--- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step.
+-- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 open_gates(200)
 local want, dropped, reply = tonumber(ARGV[3]), 0, {}
 local global, blocked = global_limiter(), nil
 local taken, visits, settled = 0, 0, reorder()
+local room, full = VISIT_BYTES, false
 -- What the classic pipeline had let through before the configuration changed.
 for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
   local g = bulk_group(group_of(jobkey))
@@ -29,7 +30,7 @@ local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + 
 local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
 -- A visit gives jobs, or gates whom it found spent: those have a bound too.
-while taken < want and visits < want + 300 and settled do
+while taken < want and visits < want + 300 and settled and not full do
   visits = visits + 1
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
@@ -41,12 +42,21 @@ while taken < want and visits < want + 300 and settled do
     unplace(g)
     dropped = dropped + 1
   else
+    local fit = within(g, list, room)
+    if fit < #list then
+      if taken == 0 then fit = math.max(1, fit) end
+      full = true
+      if fit == 0 then break end
+      for i = #list, fit + 1, -1 do list[i] = nil end
+      from_front = math.min(from_front, fit)
+    end
     local found = redis.call('HMGET', K.jobs, unpack(list))
     local runs = from_front > 0 and redis.call('HMGET', K.runs, unpack(list, 1, from_front)) or {}
     local own, theirs = group_limiter(g), tenant_limiter(t)
     local jobs, used, cost_sum, stop = {}, 0, 0, nil
     for i, jobkey in ipairs(list) do
       local cost, kind, payload = read_pending(found[i])
+      room = room - (payload and #payload or 0)
       if not cost then
         used, dropped = i, dropped + 1
       elseif not strategy.admits(global, cost) then
@@ -99,7 +109,7 @@ else
   if gate[1] then next_at = math.max(1, tonumber(gate[2]) - now) end
 end
 local more = 0
-if not blocked and shard.queued > 0 and (taken >= want or visits == want + 300 or not settled) then
+if not blocked and shard.queued > 0 and (taken >= want or visits == want + 300 or full or not settled) then
   more = 1
   bell()
 end

@@ -7,9 +7,9 @@
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
-local want, dropped, reply, taken = tonumber(ARGV[3]), 0, {}, 0
+local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, {}, 0, VISIT_BYTES
 for _ = 1, want * 2 do
-  if taken >= want then break end
+  if taken >= want or room <= 0 then break end
   local jobkey = redis.call('LPOP', K.ready)
   if not jobkey then break end
   local g = bulk_group(group_of(jobkey))
@@ -26,12 +26,12 @@ for _ = 1, want * 2 do
     local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
     if cost then
       start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload } }, ARGV[4])
-      taken = taken + 1
+      taken, room = taken + 1, room - #payload
     end
   end
 end
 local more = 0
-if taken >= want and redis.call('LLEN', K.ready) > 0 then
+if (taken >= want or room <= 0) and redis.call('LLEN', K.ready) > 0 then
   more = 1
   bell()
 end

@@ -2,58 +2,25 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// Results reads outcomes in the order in which they came, from cursor ("" is the beginning). Those of a group that has ended are
+// Results reads outcomes in the order in which they came, from cursor ("" is the beginning): up to limit, and not more than
+// 1 MiB of them in one step, or one outcome. Nothing follows where no outcome is returned. Those of a group that has ended are
 // there until retention.jobs has passed.
 func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
-	short, err := s.short(ctx, group)
-	if err != nil {
-		return Page{}, err
-	}
 	page, skip, err := pageCursor(cursor)
 	if err != nil {
 		return Page{}, err
 	}
-	var p Page
-	for len(p.Outcomes) < max(limit, 1) {
-		text, err := s.o.Client.HGet(ctx, s.keys[keyDone], short+":"+strconv.FormatInt(page, 10)).Result()
-		if errors.Is(err, redis.Nil) {
-			break
-		}
-		if err != nil {
-			return Page{}, fmt.Errorf("%w: %w", ErrStore, err)
-		}
-		ids := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-		full := len(ids) >= idsOfPage
-		ids = ids[min(skip, len(ids)):]
-		if len(ids) > 0 {
-			outcomes, err := s.outcomes(ctx, short, ids)
-			if err != nil {
-				return Page{}, err
-			}
-			p.Outcomes = append(p.Outcomes, outcomes...)
-			skip += len(ids)
-		}
-		if !full {
-			break
-		}
-		page, skip = page+1, 0
+	p, r, err := s.outcomes(ctx, group, "done", page, skip, limit)
+	if err != nil {
+		return Page{}, err
 	}
-	p.Next = fmt.Sprintf("%d:%d", page, skip)
+	p.Next = fmt.Sprintf("%d:%d", r.int(0), r.int(1))
 	return p, nil
 }
-
-// idsOfPage is how many ids lua/lib/bulk.lua puts on one page.
-const idsOfPage = 100
 
 func pageCursor(cursor string) (page int64, skip int, err error) {
 	if cursor == "" {
@@ -65,28 +32,24 @@ func pageCursor(cursor string) (page int64, skip int, err error) {
 	return page, skip, nil
 }
 
-func (s *Store) outcomes(ctx context.Context, short string, ids []string) ([]Outcome, error) {
-	fields := make([]string, len(ids))
-	for i, id := range ids {
-		fields[i] = short + "/" + id
-	}
-	records, err := s.o.Client.HMGet(ctx, s.keys[keyJobs], fields...).Result()
+// outcomes reads what outcomes_read returns, and leaves its first two values to the caller.
+func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, skip any, limit int) (Page, reply, error) {
+	r, err := s.run(ctx, "outcomes_read", group, kind, page, skip, max(limit, 1))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+		return Page{}, nil, err
 	}
-	out := make([]Outcome, 0, len(ids))
-	for i, rec := range records {
-		text, ok := rec.(string)
-		if !ok {
-			continue // past its retention
-		}
-		o, err := parseOutcome(ids[i], text)
+	if err := groupRefusal(r.refusal(), group, r); err != nil {
+		return Page{}, nil, err
+	}
+	p := Page{Outcomes: make([]Outcome, 0, len(r)/2)}
+	for i := 2; i+1 < len(r); i += 2 {
+		o, err := parseOutcome(r.string(i), r.string(i+1))
 		if err != nil {
-			return nil, err
+			return Page{}, nil, err
 		}
-		out = append(out, o)
+		p.Outcomes = append(p.Outcomes, o)
 	}
-	return out, nil
+	return p, r, nil
 }
 
 // parseOutcome reads a record as lua/lib/bulkjobs.lua writes it.
@@ -132,35 +95,12 @@ func parseOutcome(id, rec string) (Outcome, error) {
 	return o, nil
 }
 
-// Dead reads the dead letters of a group with their payloads, those that were not given to a redrive.
+// Dead reads the dead letters of a group with their payloads, those that were not given to a redrive: up to limit, and not
+// more than 1 MiB of them, or one.
 func (s *Store) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
-	short, err := s.short(ctx, group)
-	if err != nil {
-		return Page{}, err
+	p, r, err := s.outcomes(ctx, group, "dead", 0, cursor, limit)
+	if err == nil && r.int(0) == 1 {
+		p.Next = r.string(1)
 	}
-	from := "[" + short + "/"
-	if cursor != "" {
-		from = "(" + short + "/" + cursor
-	}
-	members, err := s.o.Client.ZRangeByLex(ctx, s.keys[keyDead], &redis.ZRangeBy{Min: from, Max: "(" + short + "0", Count: int64(max(limit, 1))}).Result()
-	if err != nil {
-		return Page{}, fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	ids := make([]string, len(members))
-	for i, m := range members {
-		_, ids[i], _ = strings.Cut(m, "/")
-	}
-	var p Page
-	if len(ids) == 0 {
-		return p, nil
-	}
-	if p.Outcomes, err = s.outcomes(ctx, short, ids); err != nil {
-		return Page{}, err
-	}
-	if len(ids) == max(limit, 1) {
-		p.Next = ids[len(ids)-1]
-	}
-	return p, nil
+	return p, err
 }

@@ -79,6 +79,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	ok(err)
 	_, _, err = s.Groups(ctx, Filter{Limit: 5})
 	ok(err)
+	_, err = s.Results(ctx, "g", "", 10)
+	ok(err)
 	_, err = s.Dead(ctx, "g", "", 10)
 	ok(err)
 	_, err = s.Congestion(ctx, "")

@@ -131,12 +131,17 @@ func reduce(t testing.TB, s *Store, group string) Group {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Results(t.Context(), group, r.Cursor, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := s.CommitReduce(t.Context(), group, r.Fence, p.Next, int64(len(p.Outcomes)), []byte("state")); !ok || err != nil {
-		t.Fatal(ok, err)
+	for cursor := r.Cursor; ; {
+		p, err := s.Results(t.Context(), group, cursor, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := s.CommitReduce(t.Context(), group, r.Fence, p.Next, int64(len(p.Outcomes)), []byte("state")); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if cursor = p.Next; len(p.Outcomes) == 0 {
+			break
+		}
 	}
 	g, ok, err := s.Finish(t.Context(), group, r.Fence, []byte(`{"sum":1}`))
 	if !ok || err != nil {

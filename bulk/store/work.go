@@ -15,7 +15,10 @@ import (
 // maxPull bounds the jobs of one Pull, so that its script stays short.
 const maxPull = 500
 
-// Pull takes up to want jobs (at most 500) through the fair queue and both limits, under leases of this process.
+// VisitBytes bounds the payloads of one Pull and the outcomes of one page, but for the first one, which may be larger.
+const VisitBytes = 1 << 20
+
+// Pull takes up to want jobs (at most 500, of VisitBytes together) through the fair queue and both limits, under leases of this process.
 func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
 	want = min(want, maxPull)
 	if want < 1 {

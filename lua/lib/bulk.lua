@@ -70,9 +70,13 @@ if now > shard.last then shard.last = now end
 -- RECORD G: key, id, tenant, type, level, weight, rate, conc, base, held, status, epoch, paused, sealed,
 --   total, added, taken, hp, ho, tp, tn, front, ready, inflight, succ, fail, dead, canc, redriven, redrives,
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
---   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks
+--   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
+--   largest, widest
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was
+
+-- VISIT_BYTES is how much of jobs' records one step reads, but for the first one, which may be larger.
+local VISIT_BYTES = 1048576
 
 -- What was read in this call; ends has the ids of jobs that ended in it, records their new records (key, record, …), over
 -- those whose runs are over.
@@ -159,6 +163,12 @@ local function flow_name(level, tenant) return level .. '/' .. tenant end
 -- line_of is a group's member among its tenant's groups: by level and tenant, then by tag.
 local function line_of(g)
   return g[G_LEVEL] .. '/' .. g[G_TENANT] .. '/' .. string.format('%020.0f', g[G_TAG]) .. '/' .. g[G_KEY]
+end
+
+-- raise keeps a group's largest record: of those submitted (G_LARGEST) or of outcomes (G_WIDEST). 0 means unknown, which holds
+-- for a group that an earlier version began; none tells whether this is the group's first.
+local function raise(g, field, none, bytes)
+  if bytes > g[field] and (none or g[field] > 0) then g[field] = bytes end
 end
 
 local function ended(g) return g[G_SUCC] + g[G_FAIL] + g[G_DEAD] + g[G_CANC] end

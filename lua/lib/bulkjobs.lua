@@ -71,6 +71,7 @@ local function finish(g, t, jobkey, record, count, run)
     ends[g[G_KEY]] = list
   end
   list[#list + 1] = id_of(jobkey)
+  raise(g, G_WIDEST, ended(g) == 0, #record)
   g[count] = g[count] + 1
   tenant_open(t, -1)
   if run and t[T_OPEN] > 0 then
@@ -179,6 +180,17 @@ local function peek(g, n)
     end
   end
   return list, from_front, ends, page and #page or 0
+end
+
+-- within returns how many of the jobs have records of at most room bytes together.
+local function within(g, list, room)
+  local n = #list
+  if g[G_LARGEST] > 0 and n * g[G_LARGEST] <= room then return n end
+  for i = 1, n do
+    room = room - redis.call('HSTRLEN', K.jobs, list[i])
+    if room < 0 then return i - 1 end
+  end
+  return n
 end
 
 -- pop takes the first n of what peek gave out of the group's line.

@@ -1,0 +1,125 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestPull_IsBoundedInBytes: a pull of large jobs took longer than store.timeout, was given back, and was repeated for ever.
+func TestPull_IsBoundedInBytes(t *testing.T) {
+	for name, classic := range map[string]bool{"default": false, "classic": true} {
+		t.Run(name, func(t *testing.T) {
+			s, c := open(t, func(set *Settings) {
+				set.Global, set.Burst, set.MaxRetries = 1e6, 1e6, 5
+				if classic {
+					set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false
+				}
+			})
+			create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+			create(t, s, GroupSpec{ID: "small", Tenant: "acme"})
+			add(t, s, "small", 0, 30)
+			for i := range 24 {
+				size := []int{10, 300 << 10, 1 << 20}[i%3]
+				if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: fmt.Sprint("b", i), Payload: bytes.Repeat([]byte("x"), size)}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			runs := map[string]int{}
+			for range 60 {
+				p := pull(t, s, 200)
+				sum, largest := 0, 0
+				for _, j := range p.Jobs {
+					sum, largest = sum+len(j.Payload), max(largest, len(j.Payload))
+					runs[j.ID]++
+				}
+				if sum-largest > VisitBytes {
+					t.Fatalf("one pull of %d bytes", sum)
+				}
+				if len(p.Jobs) == 0 && len(runs) == 54 && slices.Max(values(runs)) == 2 {
+					break
+				}
+				if len(p.Jobs) == 0 && !p.More {
+					c.advance(2 * time.Second)
+					dispatch(t, s)
+				}
+				for _, j := range p.Jobs {
+					if runs[j.ID] == 1 {
+						ack(t, s, Retry, j) // and comes back through the front
+					} else {
+						ack(t, s, Done, j)
+					}
+				}
+			}
+			clean(t, s)
+			if g, err := s.Group(t.Context(), "g"); err != nil || g.Succeeded != 24 {
+				t.Errorf("%+v, %v", g, err)
+			}
+		})
+	}
+}
+
+func values(m map[string]int) (out []int) {
+	for _, n := range m {
+		out = append(out, n)
+	}
+	return out
+}
+
+// TestResults_AreBoundedInBytes: a reducer read 500 whole outcomes at a time, whatever their size.
+func TestResults_AreBoundedInBytes(t *testing.T) {
+	s, _ := open(t, func(set *Settings) { set.Global, set.Burst, set.MaxRetries = 1e6, 1e6, 0 })
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 230)
+	jobs := pull(t, s, 500).Jobs
+	for i, j := range jobs {
+		a := Ack{Key: j.Key, Fence: j.Fence, Verdict: Done, Result: []byte("1")}
+		if i%40 == 39 {
+			a.Result = bytes.Repeat([]byte("x"), 700<<10)
+		}
+		if i%50 == 7 {
+			a.Verdict, a.Error = Buried, string(bytes.Repeat([]byte("x"), 400<<10))
+		}
+		if _, err := s.Ack(t.Context(), []Ack{a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	walk := func(read func(cursor string) (Page, error)) (ids []string) {
+		t.Helper()
+		cursor := ""
+		for {
+			p, err := read(cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum, largest := 0, 0
+			for _, o := range p.Outcomes {
+				ids = append(ids, o.ID)
+				size := len(o.Result) + len(o.Error)
+				sum, largest = sum+size, max(largest, size)
+			}
+			if sum-largest > VisitBytes {
+				t.Fatalf("one page of %d bytes", sum)
+			}
+			if cursor = p.Next; len(p.Outcomes) == 0 || cursor == "" {
+				return ids
+			}
+		}
+	}
+	var want []string
+	for _, j := range jobs {
+		want = append(want, j.ID)
+	}
+	if have := walk(func(cursor string) (Page, error) { return s.Results(t.Context(), "g", cursor, 500) }); !slices.Equal(have, want) {
+		t.Errorf("%d outcomes in another order or number: %v", len(have), have)
+	}
+	if have := walk(func(cursor string) (Page, error) { return s.Results(t.Context(), "g", cursor, 7) }); !slices.Equal(have, want) {
+		t.Errorf("by sevens: %d outcomes in another order or number: %v", len(have), have)
+	}
+	if have := walk(func(cursor string) (Page, error) { return s.Dead(t.Context(), "g", cursor, 100) }); len(have) != 5 {
+		t.Errorf("dead letters %v", have)
+	}
+	clean(t, s)
+}

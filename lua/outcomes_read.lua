@@ -1,0 +1,54 @@
+#!lua flags=no-writes
+-- outcomes_read: reads outcomes of a group in the order in which they came, or its dead letters by id.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+-- ARGV: now, settings, group, kind (done or dead), page, skip (of dead: the id after which to begin), limit
+-- RETURNS: {page, skip of what follows (of dead: 1 if more follows, the last id), then id and record of each that is still there} or {reason}
+-- INVARIANT: reads only, and 1 MiB of records at most, or one.
+-- INCLUDE: clock, limiter, fair, bulk
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+local page, skip, limit, room = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), VISIT_BYTES
+local reply = { 0, 0 }
+
+-- read adds the records of ids from the given one on while there is room, and returns how many ids it went through.
+local function read(ids, from)
+  local at = from
+  while at <= #ids and limit > 0 and room > 0 do
+    local fit = g[G_WIDEST] > 0 and math.floor(room / g[G_WIDEST]) or 1
+    local keys = {}
+    for i = at, math.min(#ids, at + math.max(1, math.min(fit, limit)) - 1) do keys[#keys + 1] = gkey .. '/' .. ids[i] end
+    for i, record in ipairs(redis.call('HMGET', K.jobs, unpack(keys))) do
+      if record then
+        room = room - #record
+        reply[#reply + 1], reply[#reply + 2] = ids[at + i - 1], record
+      end
+    end
+    at, limit = at + #keys, limit - #keys
+  end
+  return at - from
+end
+
+if ARGV[4] == 'dead' then
+  local from = skip == '' and '[' .. gkey .. '/' or '(' .. gkey .. '/' .. skip
+  local ids = redis.call('ZRANGEBYLEX', K.dead, from, '(' .. gkey .. '0', 'LIMIT', 0, limit)
+  local all = #ids == limit
+  for i, jobkey in ipairs(ids) do ids[i] = string.sub(jobkey, #gkey + 2) end
+  local n = read(ids, 1)
+  if n > 0 and (all or n < #ids) then reply[1], reply[2] = 1, ids[n] end
+  return reply
+end
+skip = tonumber(skip)
+while limit > 0 and room > 0 do
+  local text = redis.call('HGET', K.done, gkey .. ':' .. int(page))
+  if not text then break end
+  local ids = {}
+  for id in string.gmatch(text, '[^\n]+') do ids[#ids + 1] = id end
+  skip = skip + read(ids, skip + 1)
+  if skip < #ids or #ids < PAGE then break end
+  page, skip = page + 1, 0
+end
+reply[1], reply[2] = int(page), int(skip)
+return reply
