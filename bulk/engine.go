@@ -36,9 +36,8 @@ type Options struct {
 	Store     *store.Store
 	Worker    WorkerOptions
 	MaxResult int64 // bytes of a job's result; 64 KiB
-	// RetryBase and RetryMost shape the backoff between tries: up to base·2^(attempt−1), drawn evenly; by default the store's
-	// BaseBackoff and MaxBackoff. Where the tenant's congestion backoff is longer, that holds.
-	RetryBase, RetryMost time.Duration
+	// Retry is the policy of job types that have none of their own (SetPolicy).
+	Retry Retry
 	// Callback signs a body and POSTs it to a group's callback_url; nil: callbacks are left to other processes.
 	// Pace is how the global rate is found; SetPace changes it.
 	Pace Pace
@@ -73,6 +72,7 @@ type Engine struct {
 	store    engineStore
 	handlers map[string]Handler
 	reducers map[string]Reducer
+	policies *policies
 	pool     *pool
 	pace     atomic.Pointer[Pace]
 	mu       sync.Mutex // of handlers and reducers
@@ -96,7 +96,7 @@ func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, erro
 		size = min(max(size, o.Worker.Min), o.Worker.Max)
 	}
 	e := &Engine{o: o, store: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
-		pool: newPool(size, 2*o.Worker.Batch)}
+		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), pool: newPool(size, 2*o.Worker.Batch)}
 	o.Metrics.attach(e.pool)
 	return e, e.SetPace(o.Pace)
 }
@@ -112,8 +112,6 @@ func (o *Options) complete(settings store.Settings) error {
 		{&w.Lease, "worker.lease", settings.Lease},
 		{&w.JobTimeout, "worker.job_timeout", 30 * time.Second},
 		{&w.ShutdownGrace, "worker.shutdown_grace", 30 * time.Second},
-		{&o.RetryBase, "congestion.base_backoff", settings.BaseBackoff},
-		{&o.RetryMost, "congestion.max_backoff", settings.MaxBackoff},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("%s %s: want more than 0", d.name, *d.value)
@@ -148,6 +146,9 @@ func (o *Options) complete(settings store.Settings) error {
 			return fmt.Errorf("worker.min %d and worker.max %d: want 1 ≤ min ≤ max ≤ %d, or both 0 for a fixed number", w.Min, w.Max, MaxWorkers)
 		}
 	}
+	if err := o.Retry.complete(Retry{Max: DefaultRetries, Base: time.Second, Most: 15 * time.Minute}); err != nil {
+		return fmt.Errorf("Options.%w", err)
+	}
 	if o.MaxResult == 0 {
 		o.MaxResult = 64 << 10
 	}
@@ -174,6 +175,9 @@ func (e *Engine) Register(jobType string, h Handler) {
 	e.beforeRun("Register")
 	e.handlers[jobType] = h
 }
+
+// SetPolicy sets how the jobs of a type are run, from the next run on; zero fields stand for the engine's defaults.
+func (e *Engine) SetPolicy(jobType string, p Policy) error { return e.policies.set(jobType, p) }
 
 // RegisterReducer sets the reducer that groups ask for with {"op":"reduce","name":name}. One process that has it is enough.
 // It panics when the engine runs already.
@@ -245,8 +249,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	acks := newAcker(e.store, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
 	base := context.WithoutCancel(ctx) // what runs ends in an order of its own
 	runsOfLate := &recent{}
-	w := &workers{recent: runsOfLate, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log, timeout: o.Worker.JobTimeout,
-		maxResult: o.MaxResult, base: o.RetryBase, most: o.RetryMost}
+	w := &workers{recent: runsOfLate, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
+		policies: e.policies, maxResult: o.MaxResult}
 	w.ctx, w.cancel = context.WithCancel(base)
 	watch := newWatcher(e.store,
 		&reducing{outcomes: e.store, store: e.store, reducers: e.reducers, metrics: m},

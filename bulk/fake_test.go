@@ -212,7 +212,7 @@ func (m *memory) Ack(_ context.Context, acks []store.Ack) ([]store.AckState, err
 				states[i], o.Status = store.AckDead, "dead"
 				m.group.Dead++
 			}
-		case store.Throttled:
+		case store.Throttled, store.Held:
 			states[i] = store.AckThrottled
 		case store.Returned:
 			states[i] = store.AckReturned

@@ -101,8 +101,8 @@ func within(d time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(d) + 1)) //nolint:gosec // spreads load; nothing is kept safe by it
 }
 
-// retryAfter draws the least wait before try attempt+1: full jitter over base·2^(attempt−1), at most most. The store takes
-// the larger of it and the tenant's congestion backoff.
-func retryAfter(base, most time.Duration, attempt int64) time.Duration {
-	return congestion.Retry(base, most, attempt, rand.Float64()) //nolint:gosec // as within
+// retryAfter draws the least wait before try attempt+1: between half of base·2^(attempt−1), at most p.Most, and all of it. The
+// store takes the larger of it and the tenant's congestion backoff.
+func retryAfter(p Retry, attempt int64) time.Duration {
+	return congestion.Retry(p.Base, p.Most, attempt, rand.Float64()) //nolint:gosec // as within
 }

@@ -22,8 +22,8 @@ type Job struct {
 }
 
 // Handler runs jobs of one type. ctx ends with the job's time-out or the loss of its lease; what is returned is the job's
-// result (JSON or any bytes, within limits.result). An error made by Permanent, Busy or Fail says how to go on; any other
-// is a failed try with the code "error".
+// result (JSON or any bytes, within limits.result). An error made by Permanent, Busy, BusyGroup, Fail or FailAfter determines
+// what happens to the job; any other is a failed try with the code "error".
 type Handler interface {
 	Handle(ctx context.Context, job *Job) (result []byte, err error)
 }
@@ -54,14 +54,18 @@ type Kind int
 const (
 	KindRetry     Kind = iota // a failed try; dead after the last
 	KindPermanent             // failed for good, not tried again
-	KindBusy                  // refused for now: waits, and no try is spent
+	KindBusy                  // refused for now: the job waits, and no try is spent
+	KindBusyGroup             // as KindBusy, and no other job of the group starts meanwhile, for up to a minute
 )
+
+// MaxAfter is the longest wait that a handler can ask for.
+const MaxAfter = 24 * time.Hour
 
 // Failure is a handler's error with what it means.
 type Failure struct {
 	Kind  Kind
 	Code  string        // [a-z0-9_], at most 64: aggregation counts by it
-	After time.Duration // KindBusy: how long the downstream asked to wait; 0: it did not say
+	After time.Duration // least wait before the job runs again, up to MaxAfter; 0: the worker chooses. Not for KindPermanent
 	Err   error
 }
 
@@ -75,9 +79,19 @@ func Permanent(code string, err error) error {
 	return &Failure{Kind: KindPermanent, Code: code, Err: err}
 }
 
-// Busy marks a refusal for now, as 429 and 503 are; after is the downstream's Retry-After, 0 where it gave none.
+// Busy marks a refusal of this job for now, as 503 is; after is the downstream's Retry-After, 0 where it gave none.
 func Busy(after time.Duration, err error) error {
 	return &Failure{Kind: KindBusy, Code: "busy", After: after, Err: err}
+}
+
+// BusyGroup marks a refusal that holds for every job of the group, as 429 with Retry-After does.
+func BusyGroup(after time.Duration, err error) error {
+	return &Failure{Kind: KindBusyGroup, Code: "busy", After: after, Err: err}
+}
+
+// FailAfter is a failed try whose next one is to start after at least that time, as greylisting asks for.
+func FailAfter(code string, after time.Duration, err error) error {
+	return &Failure{Kind: KindRetry, Code: code, After: after, Err: err}
 }
 
 // Fail is a failed try with a code.

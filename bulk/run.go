@@ -62,16 +62,14 @@ func (g *registry) fences() []int64 {
 // workers run jobs, each in a goroutine of its own.
 type workers struct {
 	handlers  map[string]Handler
+	policies  *policies
 	pool      *pool
 	runs      *registry
 	acks      *acker
 	recent    *recent
 	metrics   *Metrics
 	log       *slog.Logger
-	timeout   time.Duration
 	maxResult int64
-	base      time.Duration // of the backoff between tries
-	most      time.Duration
 
 	ctx    context.Context // ends when running jobs shall
 	cancel context.CancelFunc
@@ -88,7 +86,7 @@ func (w *workers) start(l store.Leased) {
 			"no worker here knows the job type %q: submit it with a type that is configured (processors), or register a handler for it", l.Type)})
 		return
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, w.timeout)
+	ctx, cancel := context.WithTimeout(w.ctx, w.policies.of(l.Type).Timeout)
 	r := w.open(l, cancel)
 	w.wg.Add(1)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(giveUpAfter, func() { w.giveUp(ctx, r) }) })
@@ -153,15 +151,18 @@ func (w *workers) verdict(l *store.Leased, result []byte, err error, ended error
 		}
 		return store.Ack{Verdict: store.Done, Result: result}
 	}
-	f := failureOf(err)
+	f, policy := failureOf(err), w.policies.of(l.Type)
 	a := store.Ack{Code: code(f.Code), Error: brief(f.Err)}
 	switch f.Kind {
 	case KindPermanent:
 		a.Verdict = store.Rejected
 	case KindBusy:
-		a.Verdict, a.After = store.Throttled, max(0, f.After)
+		a.Verdict, a.After = store.Throttled, min(max(0, f.After), MaxAfter)
+	case KindBusyGroup:
+		a.Verdict, a.After = store.Held, min(max(0, f.After), MaxAfter)
 	default:
-		a.Verdict, a.After = store.Retry, retryAfter(w.base, w.most, l.Attempt)
+		a.Verdict, a.After = store.Retry, max(retryAfter(policy.Retry, l.Attempt), min(f.After, MaxAfter))
+		a.Retries = max(0, policy.Retry.Max)
 		switch {
 		case w.ctx.Err() != nil && ended != nil: // cut short by the shutdown: not the job's fault
 			return store.Ack{Verdict: store.Returned}

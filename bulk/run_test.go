@@ -34,6 +34,12 @@ func TestVerdicts(t *testing.T) {
 			store.Ack{Verdict: store.Rejected, Code: "no_person", Error: "no such person"}},
 		{"refused for now", func(context.Context, *Job) ([]byte, error) { return nil, Busy(3*time.Second, cause) },
 			store.Ack{Verdict: store.Throttled, Code: "busy", Error: "no such person", After: 3 * time.Second}},
+		{"refused with its group", func(context.Context, *Job) ([]byte, error) { return nil, BusyGroup(3*time.Second, cause) },
+			store.Ack{Verdict: store.Held, Code: "busy", Error: "no such person", After: 3 * time.Second}},
+		{"a delay that was asked for", func(context.Context, *Job) ([]byte, error) { return nil, FailAfter("greylisted", time.Hour, cause) },
+			store.Ack{Verdict: store.Retry, Code: "greylisted", Error: "no such person", After: time.Hour}},
+		{"too long a delay", func(context.Context, *Job) ([]byte, error) { return nil, Busy(48*time.Hour, cause) },
+			store.Ack{Verdict: store.Throttled, Code: "busy", Error: "no such person", After: MaxAfter}},
 		{"time-out", func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() },
 			store.Ack{Verdict: store.Retry, Code: "timeout", Error: "context deadline exceeded", After: time.Second}},
 		{"time-out in other words", func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, cause },
@@ -58,8 +64,11 @@ func TestVerdicts(t *testing.T) {
 					})
 					return got.Key != ""
 				})
-				if got.After < 0 || got.After > row.want.After || (got.Verdict == store.Throttled && got.After != row.want.After) {
+				if got.After < 0 || got.After > row.want.After || (row.want.After > time.Second && got.After != row.want.After) {
 					t.Errorf("after %s, want at most %s", got.After, row.want.After)
+				}
+				if row.want.Verdict == store.Retry {
+					row.want.Retries = DefaultRetries
 				}
 				row.want.Key, row.want.Fence, row.want.Took, row.want.After = "g/j", 1, got.Took, got.After
 				if fmt.Sprint(got) != fmt.Sprint(row.want) {
@@ -187,13 +196,13 @@ func TestRetryBackoff(t *testing.T) {
 	}{{1, time.Second}, {2, 2 * time.Second}, {3, 4 * time.Second}, {7, 64 * time.Second}, {8, 2 * time.Minute}, {1000, 2 * time.Minute}} {
 		longest := time.Duration(0)
 		for range 2000 {
-			d := retryAfter(time.Second, 2*time.Minute, row.attempt)
-			if d < 0 || d > row.most {
-				t.Fatalf("attempt %d: %s, want at most %s", row.attempt, d, row.most)
+			d := retryAfter(Retry{Base: time.Second, Most: 2 * time.Minute}, row.attempt)
+			if d < row.most/2 || d > row.most {
+				t.Fatalf("attempt %d: %s, want between %s and %s", row.attempt, d, row.most/2, row.most)
 			}
 			longest = max(longest, d)
 		}
-		if longest < row.most/2 {
+		if longest < row.most*3/4 {
 			t.Errorf("attempt %d: at most %s of 2000, want up to %s", row.attempt, longest, row.most)
 		}
 	}

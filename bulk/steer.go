@@ -21,7 +21,7 @@ func (r *recent) ran(a *store.Ack) {
 	switch a.Verdict {
 	case store.Done, store.Rejected:
 		r.Add(a.Took, false)
-	case store.Retry, store.Throttled:
+	case store.Retry, store.Throttled, store.Held:
 		r.Add(a.Took, true)
 	}
 }

@@ -2,18 +2,18 @@
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, id, fence, verdict, code, text, after, ...
+-- ARGV: now, settings, id, fence, verdict, code, text, after, retries, ...
 -- RETURNS: for each what became of it: done, failed, retry, throttled, returned, dead, cancelled or stale
 -- INVARIANT: whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local reply, touched, keys = {}, {}, {}
-for i = 3, #ARGV, 6 do keys[#keys + 1] = ARGV[i] end
+for i = 3, #ARGV, 7 do keys[#keys + 1] = ARGV[i] end
 local runs = redis.call('HMGET', K.runs, unpack(keys))
-for i = 3, #ARGV, 6 do
+for i = 3, #ARGV, 7 do
   local jobkey, fence, verdict, code, text = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local after = tonumber(ARGV[i + 5])
-  local stored = runs[(i + 3) / 6]
+  local stored = runs[(i + 4) / 7]
   local run = read_run(stored)
   local state = 'stale'
   if stored and run.fence == fence and redis.call('ZREM', K.leases, jobkey) == 1 then
@@ -37,7 +37,8 @@ for i = 3, #ARGV, 6 do
     elseif verdict == 'returned' then
       redis.call('HSET', K.runs, jobkey, write_run(run))
       to_front(g, jobkey)
-    elseif verdict == 'throttled' then
+    elseif verdict == 'throttled' or verdict == 'held' then
+      state = 'throttled'
       if run.since == 0 then run.since = ms() end
       run.refusals = run.refusals + 1
       g[G_THROTTLES] = g[G_THROTTLES] + 1
@@ -47,13 +48,14 @@ for i = 3, #ARGV, 6 do
         bury(g, t, jobkey, run, 'refused_too_long', text)
       else
         redis.call('HSET', K.runs, jobkey, write_run(run))
-        local wait = after > 0 and math.min(after, 3600000000) or backoff(t)
+        local wait = after > 0 and after or backoff(t)
         wait_until(g, jobkey, now + wait, 'N')
-        if set.gating == 1 then gate_group(g, now + wait, 'busy') end
+        -- A minute at most: then other jobs of the group show whether the downstream takes them again.
+        if verdict == 'held' and set.gating == 1 then gate_group(g, now + math.min(wait, 60000000), 'busy') end
       end
     elseif verdict == 'retry' then
       run.tries, run.since = run.tries + 1, 0 -- it was not refused this time
-      if run.tries > set.retries then
+      if run.tries > tonumber(ARGV[i + 6]) then
         state = 'dead'
         bury(g, t, jobkey, run, code, text)
       else

@@ -10,8 +10,8 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// longest is the most that a downstream's Retry-After counts for.
-const longest = time.Hour
+// longestHold is how long one refusal holds a group at most.
+const longestHold = time.Minute
 
 // leased gives the job that runs under that lease.
 func (m *Model) leased(key string, fence int64) *job {
@@ -63,14 +63,14 @@ func (m *Model) ack(a store.Ack) store.AckState {
 	case store.Returned:
 		m.giveBack(j)
 		return store.AckReturned
-	case store.Throttled:
-		if !m.refuse(j, min(a.After, longest)) {
+	case store.Throttled, store.Held:
+		if !m.refuse(j, a.After, a.Verdict == store.Held && m.S.Gating) {
 			return store.AckDead
 		}
 		return store.AckThrottled
 	}
 	j.refused = 0 // not this time
-	if j.tries++; j.tries > m.S.MaxRetries {
+	if j.tries++; j.tries > a.Retries {
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead
 	}
@@ -78,9 +78,9 @@ func (m *Model) ack(a store.Ack) store.AckState {
 	return store.AckRetry
 }
 
-// refuse lets a job wait that may not start now, for after or, where that is 0, the backoff. ok is false where it was refused
-// for too long.
-func (m *Model) refuse(j *job, after time.Duration) (ok bool) {
+// refuse lets a job wait that may not start now, for after or, where that is 0, the backoff; with hold its group waits too. ok is
+// false where it was refused for too long.
+func (m *Model) refuse(j *job, after time.Duration, hold bool) (ok bool) {
 	g, now := j.g, m.Now()
 	if j.refused == 0 {
 		j.refused = now
@@ -97,8 +97,8 @@ func (m *Model) refuse(j *job, after time.Duration) (ok bool) {
 	if after == 0 {
 		after = m.backoff(g.t)
 	}
-	if m.S.Gating {
-		g.gate = max(g.gate, now+after.Microseconds())
+	if hold {
+		g.gate = max(g.gate, now+min(after, longestHold).Microseconds())
 	}
 	m.wait(j, now+after.Microseconds())
 	return true

@@ -133,7 +133,7 @@ func (m *Model) pullClassic(want int) (p store.Pulled) {
 		}
 		if global, tenant, _ := m.waitsFor(g, j.Cost); global+tenant > 0 {
 			p.ToNonReady++
-			m.refuse(j, 0)
+			m.refuse(j, 0, false)
 			continue
 		}
 		p.ToReady++

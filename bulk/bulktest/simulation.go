@@ -249,7 +249,7 @@ func (r *run) dispatch(ctx context.Context) error {
 func (r *run) end(ctx context.Context, e event) error {
 	ack := store.Ack{Key: e.job.Key, Fence: e.job.Fence, Verdict: store.Done, Took: r.Service}
 	if !e.ok {
-		ack.Verdict, ack.After, ack.Code = store.Throttled, e.wait, "http_429"
+		ack.Verdict, ack.After, ack.Code = store.Held, e.wait, "http_429"
 	}
 	states, err := r.engine.Ack(ctx, []store.Ack{ack})
 	if err != nil {

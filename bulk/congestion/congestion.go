@@ -78,10 +78,12 @@ func Crash(max time.Duration, crashes int64, chance float64) time.Duration {
 	return min(max, d+time.Duration(chance*float64(d)))
 }
 
-// Retry is how long a job waits at least after its failed try number tries (from 1): base·2^(tries−1), at most max, times
-// chance (0 ≤ chance < 1), so that those who failed together do not come back together.
+// Retry returns how long a job waits at least after its failed try number tries (from 1): half of base·2^(tries−1), at most
+// max, and up to as much again by chance (0 ≤ chance < 1), so that jobs that failed together do not come back together. The
+// fixed half means that a number of tries spans a known time.
 func Retry(base, max time.Duration, tries int64, chance float64) time.Duration {
-	return time.Duration(chance * float64(double(base, max, tries)))
+	half := double(base, max, tries) / 2
+	return half + time.Duration(chance*float64(half))
 }
 
 // double is base·2^(n−1), at most max.

@@ -111,9 +111,9 @@ func TestRepeats(t *testing.T) {
 		{"second crash", 500 * time.Millisecond, s, func(u float64) time.Duration { return Crash(m, 2, u) }},
 		{"fifth crash", 4 * s, 8 * s, func(u float64) time.Duration { return Crash(m, 5, u) }},
 		{"twentieth crash", 120 * s, 120 * s, func(u float64) time.Duration { return Crash(m, 20, u) }},
-		{"after the first try", 0, s, func(u float64) time.Duration { return Retry(s, m, 1, u) }},
-		{"after the third try", 0, 4 * s, func(u float64) time.Duration { return Retry(s, m, 3, u) }},
-		{"after the hundredth try", 0, m, func(u float64) time.Duration { return Retry(s, m, 100, u) }},
+		{"after the first try", s / 2, s, func(u float64) time.Duration { return Retry(s, m, 1, u) }},
+		{"after the third try", 2 * s, 4 * s, func(u float64) time.Duration { return Retry(s, m, 3, u) }},
+		{"after the hundredth try", m / 2, m, func(u float64) time.Duration { return Retry(s, m, 100, u) }},
 	} {
 		if lo, hi := c.of(0), c.of(1); lo != c.least || hi != c.most {
 			t.Errorf("%s: %v to %v, want %v to %v", c.name, lo, hi, c.least, c.most)

@@ -153,7 +153,7 @@ func (w *wreck) del(key int, prefix string) { w.do("ZREMRANGEBYLEX", key, "["+pr
 // wreckable is a store with groups in each state, and nothing wrong with it.
 func wreckable(t *testing.T) *wreck {
 	client := redistest.Client(t)
-	s, c := openOn(t, client, func(set *Settings) { set.MaxRetries = 1 })
+	s, c := openOn(t, client, nil)
 	w := &wreck{t: t, s: s, c: client, g: map[string]string{}}
 	put := func(spec GroupSpec, names ...string) {
 		create(t, s, spec)

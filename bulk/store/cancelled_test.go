@@ -86,7 +86,7 @@ func TestReratingDoesNotForgetTheDownstreamsWish(t *testing.T) {
 	if len(p.Jobs) != 1 || p.Next != 10*time.Second {
 		t.Fatalf("%+v", p)
 	}
-	if _, err := s.Ack(t.Context(), []Ack{{Key: p.Jobs[0].Key, Fence: p.Jobs[0].Fence, Verdict: Throttled, After: 5 * time.Second}}); err != nil {
+	if _, err := s.Ack(t.Context(), []Ack{{Key: p.Jobs[0].Key, Fence: p.Jobs[0].Fence, Verdict: Held, After: 5 * time.Second}}); err != nil {
 		t.Fatal(err)
 	}
 	rate := 100.0

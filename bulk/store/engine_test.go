@@ -12,7 +12,7 @@ import (
 
 func TestRetriesThenDeadThenRedriven(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
-		s, c := openOn(t, client, func(set *Settings) { set.MaxRetries = 2 })
+		s, c := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "acme", Tolerance: Tolerance{Count: 5}})
 		add(t, s, "g", 0, 3)
 		if _, err := s.Seal(t.Context(), "g"); err != nil {
@@ -74,7 +74,47 @@ func TestRetriesThenDeadThenRedriven(t *testing.T) {
 	})
 }
 
-func TestRefusalGatesItsGroup(t *testing.T) {
+// One refusal says nothing of other jobs.
+func TestRefusal_DelaysItsOwnJob(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 3)
+	jobs := pull(t, s, 1).Jobs
+	states, err := s.Ack(t.Context(), []Ack{{Key: jobs[0].Key, Fence: jobs[0].Fence, Verdict: Throttled, After: time.Hour}})
+	if err != nil || states[0] != AckThrottled {
+		t.Fatal(states, err)
+	}
+	if p := pull(t, s, 10); len(p.Jobs) != 2 {
+		t.Fatalf("%d jobs start beside the one that was refused, want 2", len(p.Jobs))
+	}
+	c.advance(time.Hour)
+	if d := dispatch(t, s); d.Moved == 0 {
+		t.Fatalf("%+v: the refused job waits for longer than its Retry-After", d)
+	}
+	clean(t, s)
+}
+
+// The job that was refused waits for as long as it was told, its group for a minute at most.
+func TestHeldGroup_GoesOnAfterAMinute(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	add(t, s, "g", 0, 3)
+	j := pull(t, s, 1).Jobs[0]
+	if _, err := s.Ack(t.Context(), []Ack{{Key: j.Key, Fence: j.Fence, Verdict: Held, After: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(59 * time.Second)
+	if p := pull(t, s, 10); len(p.Jobs) != 0 {
+		t.Fatalf("%v start within the minute", ids(p.Jobs))
+	}
+	c.advance(time.Second)
+	if p := pull(t, s, 10); fmt.Sprint(ids(p.Jobs)) != "[j000001 j000002]" {
+		t.Fatalf("%v start after the minute, want the two that were not refused", ids(p.Jobs))
+	}
+	clean(t, s)
+}
+
+func TestHeldGatesItsGroup(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "busy", Tenant: "a"})
 	create(t, s, GroupSpec{ID: "other", Tenant: "a"})
@@ -83,7 +123,7 @@ func TestRefusalGatesItsGroup(t *testing.T) {
 	if len(p.Jobs) != 2 || p.Jobs[0].Group != "busy" {
 		t.Fatalf("%+v", p)
 	}
-	states, err := s.Ack(t.Context(), []Ack{{Key: p.Jobs[0].Key, Fence: p.Jobs[0].Fence, Verdict: Throttled, After: 7 * time.Second}})
+	states, err := s.Ack(t.Context(), []Ack{{Key: p.Jobs[0].Key, Fence: p.Jobs[0].Fence, Verdict: Held, After: 7 * time.Second}})
 	if err != nil || states[0] != AckThrottled {
 		t.Fatal(states, err)
 	}
@@ -294,7 +334,7 @@ func TestChunks(t *testing.T) {
 
 func TestRetention(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
-		s, c := openOn(t, client, func(set *Settings) { set.MaxRetries = 0 })
+		s, c := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "a", Tolerance: Tolerance{Percent: 100, Share: true}})
 		add(t, s, "g", 0, 700)
 		create(t, s, GroupSpec{ID: "never", Tenant: "b"})
@@ -310,7 +350,7 @@ func TestRetention(t *testing.T) {
 			for _, j := range jobs {
 				verdict := Done
 				if j.ID == "j000007" {
-					verdict = Retry // the last try
+					verdict = Buried
 				}
 				if j.Group == "g" {
 					ack(t, s, verdict, j)
@@ -437,7 +477,7 @@ func TestAnOldFenceDecidesNothing(t *testing.T) {
 	c.advance(time.Second)
 	dispatch(t, s)
 	now := pull(t, s, 1).Jobs[0]
-	for _, verdict := range []Verdict{Done, Rejected, Retry, Throttled, Returned, Buried} {
+	for _, verdict := range []Verdict{Done, Rejected, Retry, Throttled, Held, Returned, Buried} {
 		if state := ack(t, s, verdict, old); state[0] != AckStale {
 			t.Fatalf("%s with the old fence is %s", verdict, state[0])
 		}

@@ -133,7 +133,7 @@ func (c *crowd) follow(p Pulled, want int) {
 	c.started(p.Jobs)
 }
 
-var verdicts = []Verdict{Done, Done, Done, Rejected, Retry, Retry, Throttled, Throttled, Returned, Buried}
+var verdicts = []Verdict{Done, Done, Done, Rejected, Retry, Retry, Throttled, Held, Returned, Buried}
 
 func (c *crowd) ack() {
 	n := rapid.IntRange(0, min(4, len(c.held))).Draw(c.t, "acks")
@@ -155,8 +155,9 @@ func (c *crowd) verdict(l Leased, v Verdict) Ack {
 	switch v {
 	case Done:
 		a.Result = []byte(`{"ok":1}`)
-	case Throttled, Retry:
-		a.After = time.Duration(rapid.SampledFrom([]int{0, 0, 700, 9000}).Draw(c.t, "after")) * time.Millisecond
+	case Throttled, Held, Retry:
+		a.Retries = int64(rapid.IntRange(0, 2).Draw(c.t, "retries"))
+		a.After = time.Duration(rapid.SampledFrom([]int{0, 0, 700, 9000, 70_000}).Draw(c.t, "after")) * time.Millisecond
 		fallthrough
 	default:
 		a.Code, a.Error = "http_500", "it went wrong\nbadly"

@@ -48,7 +48,7 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic b
 	set.Congestion = rapid.IntRange(0, 3).Draw(t, "congestion") > 0
 	set.BaseBackoff = rapid.SampledFrom([]time.Duration{250 * time.Millisecond, time.Second}).Draw(t, "base_backoff")
 	set.MaxBackoff, set.Lease = 20*time.Second, 5*time.Second
-	set.MaxRetries, set.MaxCrashes = int64(rapid.IntRange(0, 2).Draw(t, "max_retries")), int64(rapid.IntRange(1, 3).Draw(t, "max_crashes"))
+	set.MaxCrashes = int64(rapid.IntRange(1, 3).Draw(t, "max_crashes"))
 	set.MaxAge = rapid.SampledFrom([]time.Duration{time.Hour, 10 * time.Second}).Draw(t, "max_age")
 	set.PendingPerTenant = rapid.SampledFrom([]int64{0, 0, 30}).Draw(t, "pending_per_tenant")
 	if set.Gating = !classic; classic {

@@ -29,9 +29,9 @@ func TestNothingIsLeftOver(t *testing.T) {
 		for _, j := range pull(t, s, 500).Jobs {
 			verdict := Done
 			if j.Group == "gated" && left > 1 {
-				verdict = Throttled
+				verdict = Held
 			}
-			if left--; verdict == Throttled {
+			if left--; verdict == Held {
 				left = 0
 			}
 			if _, err := s.Ack(t.Context(), []Ack{{Key: j.Key, Fence: j.Fence, Verdict: verdict, After: time.Hour}}); err != nil {

@@ -40,7 +40,7 @@ type Settings struct {
 	StatsRetention          time.Duration
 	ReadyMax                int64
 	Lease                   time.Duration
-	MaxRetries, MaxCrashes  int64
+	MaxCrashes              int64
 	PendingPerTenant        int64 // 0: no limit
 	KeepJobs, KeepGroups    time.Duration
 	KeepDead                time.Duration
@@ -53,7 +53,7 @@ func Defaults() Settings {
 	return Settings{
 		Global: 10000, Limiter: "gcra", Policy: "fair", Alpha: 10000, Gating: true,
 		Congestion: true, BaseBackoff: time.Second, MaxBackoff: 120 * time.Second, MaxAge: 24 * time.Hour, StatsRetention: time.Hour,
-		ReadyMax: 10000, Lease: 30 * time.Second, MaxRetries: 3, MaxCrashes: 20,
+		ReadyMax: 10000, Lease: 30 * time.Second, MaxCrashes: 20,
 		KeepJobs: 24 * time.Hour, KeepGroups: 168 * time.Hour, KeepDead: 720 * time.Hour, UnsealedSilence: 24 * time.Hour,
 	}
 }
@@ -136,7 +136,7 @@ func (s *Store) Configure(c Settings) error {
 	for _, n := range []int64{
 		c.Alpha, flag(c.Strict), flag(c.Gating), thousandths(c.Global), thousandths(c.Burst), thousandths(c.PerTenant),
 		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
-		c.Lease.Microseconds(), c.MaxRetries, c.MaxCrashes, c.PendingPerTenant,
+		c.Lease.Microseconds(), c.MaxCrashes, c.PendingPerTenant,
 		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedSilence.Microseconds(),
 		c.StatsRetention.Microseconds(), flag(c.Adaptive),
 	} {

@@ -87,7 +87,7 @@ func ack(t testing.TB, s *Store, verdict Verdict, jobs ...Leased) []AckState {
 	t.Helper()
 	acks := make([]Ack, len(jobs))
 	for i, j := range jobs {
-		acks[i] = Ack{Key: j.Key, Fence: j.Fence, Verdict: verdict, Result: []byte(`{"ok":true}`), Code: "boom", Error: "it went wrong"}
+		acks[i] = Ack{Key: j.Key, Fence: j.Fence, Verdict: verdict, Result: []byte(`{"ok":true}`), Code: "boom", Error: "it went wrong", Retries: 2}
 	}
 	states, err := s.Ack(t.Context(), acks)
 	if err != nil {

@@ -154,7 +154,8 @@ const (
 	Done      Verdict = "done"      // 2xx
 	Rejected  Verdict = "failed"    // for good: not tried again
 	Retry     Verdict = "retry"     // a failed try; dead after the last
-	Throttled Verdict = "throttled" // refused for now by the downstream: no try spent
+	Throttled Verdict = "throttled" // refused for now by the downstream: the job waits, no try spent
+	Held      Verdict = "held"      // as Throttled, and its whole group waits, a minute at most
 	Returned  Verdict = "returned"  // given back unrun, at a shutdown: nothing spent
 	Buried    Verdict = "dead"      // dead at once, as an unknown type
 )
@@ -167,7 +168,8 @@ type Ack struct {
 	Result  []byte        // of Done: JSON or any bytes
 	Code    string        // of an error: [a-z0-9_], at most 64; "timeout", "http_500"
 	Error   string        // for people
-	After   time.Duration // Throttled: the downstream's Retry-After, 0: unknown; Retry: the least backoff
+	Retries int64         // of Retry: how many failed tries a job may have before the next one makes it dead
+	After   time.Duration // Throttled, Held: the downstream's Retry-After, 0: unknown; Retry: the least backoff
 	// Took is how long the handler ran.
 	Took time.Duration
 }

@@ -47,13 +47,14 @@ func TestKeepFixed(t *testing.T) {
 		{"nothing", nil, nil, nil},
 		{"what changes at once", []string{hook}, []string{
 			"ANTEROOM_PROCESSORS__WEBHOOK__URL=http://127.0.0.1:2", "ANTEROOM_RATE__GLOBAL=5", "ANTEROOM_WORKER__COUNT=5", "ANTEROOM_WORKER__MAX_RETRIES=5",
+			"ANTEROOM_CONGESTION__BASE_BACKOFF=2s", "ANTEROOM_CONGESTION__MAX_BACKOFF=3s", "ANTEROOM_PROCESSORS__WEBHOOK__RETRY__MAX=3",
 			"ANTEROOM_RETENTION__JOBS=1h", "ANTEROOM_FAIR_QUEUE__POLICY=score", "ANTEROOM_LIMITS__LINE=1KiB", "ANTEROOM_ADMIN__TOKEN=0123456789abcdef",
 		}, nil},
 		{"what does not", nil, []string{
 			"ANTEROOM_LISTEN=127.0.0.1:1", "ANTEROOM_LOG__LEVEL=warn", "ANTEROOM_STORE__PREFIX=x", "ANTEROOM_DURABILITY=disk",
-			"ANTEROOM_CONGESTION__BASE_BACKOFF=2s", "ANTEROOM_CONGESTION__MAX_BACKOFF=3s", "ANTEROOM_WORKER__MIN=2", "ANTEROOM_WORKER__MAX=20", "ANTEROOM_WORKER__BATCH=5",
+			"ANTEROOM_WORKER__MIN=2", "ANTEROOM_WORKER__MAX=20", "ANTEROOM_WORKER__BATCH=5",
 			"ANTEROOM_WORKER__LEASE=5s", "ANTEROOM_WORKER__JOB_TIMEOUT=5s", "ANTEROOM_WORKER__SHUTDOWN_GRACE=5s", "ANTEROOM_LIMITS__RESULT=1KiB",
-		}, []string{"listen", "log", "store", "durability", "congestion.base_backoff", "congestion.max_backoff", "worker.min", "worker.max", "worker.batch",
+		}, []string{"listen", "log", "store", "durability", "worker.min", "worker.max", "worker.batch",
 			"worker.lease", "worker.job_timeout", "worker.shutdown_grace", "limits.result"}},
 		{"no more workers", nil, []string{"ANTEROOM_WORKER__COUNT=0"}, []string{"worker.count"}},
 		{"workers where there were none", []string{"ANTEROOM_WORKER__COUNT=0"}, nil, []string{"worker.count"}},

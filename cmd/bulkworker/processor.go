@@ -44,6 +44,18 @@ func newHandler(cfg *config.Bulk, jobType string, guard *outbound.Guard) (handle
 	})
 }
 
+// policy returns how the jobs of a processor are run.
+func policy(cfg *config.Bulk, jobType string) bulk.Policy {
+	r := cfg.Processors[jobType].Retry
+	if r.Max < 0 {
+		r.Max = cfg.Worker.MaxRetries
+	}
+	if r.Max == 0 {
+		r.Max = bulk.NoRetries
+	}
+	return bulk.Policy{Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}}
+}
+
 // mostWorkers is how many jobs may run at once: no worker waits for a connection.
 func mostWorkers(cfg *config.Bulk) int { return max(cfg.Worker.Count, cfg.Worker.Max) }
 

@@ -44,6 +44,11 @@ func (w *worker) take(next *config.Bulk) error {
 	if err = w.store.Configure(storeSettings(next)); err == nil {
 		err = w.engine.SetPace(pace(next))
 	}
+	for jobType := range handlers {
+		if err == nil {
+			err = w.engine.SetPolicy(jobType, policy(next, jobType))
+		}
+	}
 	if err == nil && next.Worker.Count != w.cfg.Worker.Count {
 		err = w.engine.Resize(next.Worker.Count)
 	}
@@ -85,8 +90,6 @@ func keepFixed(old, next *config.Bulk) []string {
 		{"log", &old.Log, &next.Log},
 		{"store", &old.Store, &next.Store},
 		{"durability", &old.Durability, &next.Durability},
-		{"congestion.base_backoff", &old.Congestion.BaseBackoff, &next.Congestion.BaseBackoff},
-		{"congestion.max_backoff", &old.Congestion.MaxBackoff, &next.Congestion.MaxBackoff},
 		{"worker.min", &old.Worker.Min, &next.Worker.Min},
 		{"worker.max", &old.Worker.Max, &next.Worker.Max},
 		{"worker.batch", &old.Worker.Batch, &next.Worker.Batch},

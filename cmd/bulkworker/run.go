@@ -145,6 +145,9 @@ func (w *worker) build() error {
 		w.processors[jobType] = &processor{}
 		w.processors[jobType].replace(h)
 		w.engine.Register(jobType, w.processors[jobType])
+		if err := w.engine.SetPolicy(jobType, policy(cfg, jobType)); err != nil {
+			return err
+		}
 	}
 	said, server, err := w.newServer(cfg)
 	if err != nil {
@@ -168,7 +171,7 @@ func engineOptions(cfg *config.Bulk) bulk.Options {
 			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
 		},
 		Pace:      pace(cfg),
-		MaxResult: int64(cfg.Limits.Result), RetryBase: cfg.Congestion.BaseBackoff, RetryMost: cfg.Congestion.MaxBackoff,
+		MaxResult: int64(cfg.Limits.Result),
 	}
 }
 

@@ -65,10 +65,8 @@ Store.Settings.Global = 11`},
 	{Setting: "fair_queue.strict", Value: "true", Shows: "Store.Settings.Strict = true"},
 	{Setting: "fair_queue.gating", Value: "false", Shows: "Store.Settings.Gating = none"},
 	{Setting: "congestion.enabled", Value: "false", Shows: "Store.Settings.Congestion = none"},
-	{Setting: "congestion.base_backoff", Value: "15s", Shows: `Engine.RetryBase = 15s
-Store.Settings.BaseBackoff = 15s`},
-	{Setting: "congestion.max_backoff", Value: "16s", Shows: `Engine.RetryMost = 16s
-Store.Settings.MaxBackoff = 16s`},
+	{Setting: "congestion.base_backoff", Value: "15s", Shows: `Store.Settings.BaseBackoff = 15s`},
+	{Setting: "congestion.max_backoff", Value: "16s", Shows: `Store.Settings.MaxBackoff = 16s`},
 	{Setting: "congestion.max_age", Value: "17h", Shows: "Store.Settings.MaxAge = 17h0m0s"},
 	{Setting: "congestion.stats_retention", Value: "18h", Shows: "Store.Settings.StatsRetention = 18h0m0s"},
 	{Setting: "ready_queue.max_size", Value: "19", Shows: "Store.Settings.ReadyMax = 19"},
@@ -96,7 +94,7 @@ Handlers[webhook].o.MaxPerHost = 22`},
 	{Setting: "worker.lease", Value: "24s", Shows: `Engine.Worker.Lease = 24s
 Store.Settings.Lease = 24s`},
 	{Setting: "worker.job_timeout", Value: "25s", Shows: "Engine.Worker.JobTimeout = 25s"},
-	{Setting: "worker.max_retries", Value: "26", Shows: "Store.Settings.MaxRetries = 26"},
+	{Setting: "worker.max_retries", Value: "26", Shows: "Policies[email].Retry.Max = 26\nPolicies[push].Retry.Max = 26\nPolicies[webhook].Retry.Max = 26"},
 	{Setting: "worker.max_crashes", Value: "27", Shows: "Store.Settings.MaxCrashes = 27"},
 	{Setting: "worker.shutdown_grace", Value: "28s", Shows: "Engine.Worker.ShutdownGrace = 28s"},
 	{Setting: "adaptive.enabled", Value: "true", Shows: `Engine.Pace.Jobs = true
@@ -124,6 +122,9 @@ Handlers[extra]...`, With: extra, Also: mailed},
 	{Setting: "processors.webhook.timeout", Value: "38s", Shows: "Handlers[webhook].o.Timeout = 38s"},
 	{Setting: "processors.email.timeout", Value: "39s", Shows: "Handlers[email].timeout = 39s"},
 	{Setting: "processors.push.timeout", Value: "40s", Shows: "Handlers[push].timeout = 40s"},
+	{Setting: "processors.webhook.retry.max", Value: "0", Shows: "Policies[webhook].Retry.Max = -1"},
+	{Setting: "processors.webhook.retry.base", Value: "41s", Shows: "Policies[webhook].Retry.Base = 41s"},
+	{Setting: "processors.webhook.retry.most", Value: "42m", Shows: "Policies[webhook].Retry.Most = 42m0s"},
 	{Setting: "processors.webhook.url", Value: "https://other.example/jobs", Shows: `Handlers[webhook].host = "other.example"
 Handlers[webhook].o.URL = "https://other.example/jobs"`},
 	{Setting: "processors.webhook.secret_file", Value: "$DIR/token", Shows: `Handlers[webhook].o.Secret = "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"`},
@@ -148,6 +149,7 @@ type built struct {
 	API       api.Options
 	Callbacks *calling
 	Handlers  map[string]handler
+	Policies  map[string]bulk.Policy
 }
 
 func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
@@ -181,6 +183,10 @@ func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { closeAll(b.Handlers) })
+			b.Policies = map[string]bulk.Policy{}
+			for jobType := range b.Handlers {
+				b.Policies[jobType] = policy(cfg, jobType)
+			}
 			return b
 		},
 	}.Check(t, settingRows)

@@ -82,7 +82,7 @@ type Worker struct {
 	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
 	Lease         time.Duration `koanf:"lease" default:"30s" min:"100ms" max:"1h" doc:"How long a taken job is this process's without being heard of; running jobs are renewed. A job of a process that died runs again after that."`
 	JobTimeout    time.Duration `koanf:"job_timeout" default:"30s" min:"1ms" max:"24h" doc:"Longest run of one job; its context is then cancelled, and the try has failed."`
-	MaxRetries    int64         `koanf:"max_retries" default:"3" min:"0" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead."`
+	MaxRetries    int64         `koanf:"max_retries" default:"12" min:"0" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead, of processors without retry.max."`
 	MaxCrashes    int64         `koanf:"max_crashes" default:"20" min:"1" max:"1000" unit:"crashes" doc:"Leases of one job that may end without an answer before it is dead."`
 	ShutdownGrace time.Duration `koanf:"shutdown_grace" default:"30s" min:"0s" max:"1h" doc:"How long running jobs have from SIGTERM on; what has not ended by then goes back to its group."`
 }
@@ -126,6 +126,7 @@ type Retention struct {
 type Processor struct {
 	Kind       string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
 	Timeout    time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest exchange for one job; worker.job_timeout holds too."`
+	Retry      RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
 	URL        string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
 	SecretFile string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
 	Headers    map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
@@ -133,6 +134,12 @@ type Processor struct {
 	From       string            `koanf:"from" only:"email" doc:"Sender: an address, or a name and the address in angle brackets."`
 	FCM        FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
 	WebPush    WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
+}
+
+type RetryPolicy struct {
+	Max  int64         `koanf:"max" default:"-1" min:"-1" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead. -1: worker.max_retries."`
+	Base time.Duration `koanf:"base" default:"1s" min:"1ms" max:"24h" doc:"Wait after the first failed try; each further one doubles it. Up to half of each wait is left out at random. A longer Retry-After, greylisting delay or congestion backoff holds instead."`
+	Most time.Duration `koanf:"most" default:"15m" min:"1ms" max:"24h" doc:"Longest such wait; at least base."`
 }
 
 type FCM struct {

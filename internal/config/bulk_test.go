@@ -171,6 +171,7 @@ func TestValidateBulk(t *testing.T) {
 		{"burst below one", "rate: {burst: 0.5}", []string{"rate.burst: 0.5 would never start a whole job"}},
 		{"words", "limiter: leaky\nfair_queue: {policy: fifo}", []string{`limiter: "leaky" is not known; want gcra or fixed_window`, `fair_queue.policy: "fifo" is not known; want fair or score`}},
 		{"classic pipeline", "limiter: fixed_window\nfair_queue: {policy: score, gating: false}", nil},
+		{"retry", "processors: {webhook: {retry: {base: 20m}}}", []string{"processors.webhook.retry.base: 20m is more than processors.webhook.retry.most (15m)"}},
 		{"backoff", "congestion: {base_backoff: 3m}", []string{"congestion.base_backoff: 3m is more than congestion.max_backoff (2m)"}},
 		{"autoscaling", "worker: {count: 5, min: 2, max: 50}", nil},
 		{"autoscaling by max alone", "worker: {max: 50}", nil},

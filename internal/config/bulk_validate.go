@@ -146,6 +146,9 @@ func (c *checker) processor(name string, p Processor) {
 		return
 	}
 	c.foreign(path, p)
+	if r := p.Retry; r.Base > r.Most {
+		c.add(path+".retry.base", "%s is more than %s.retry.most (%s)", formatDuration(r.Base), path, formatDuration(r.Most))
+	}
 	// What else a processor's settings say is judged by the package that runs it.
 	switch p.Kind {
 	case KindWebhook:

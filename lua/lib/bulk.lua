@@ -20,7 +20,7 @@ local CREATED, DISPATCHED, RUNNING, AGGREGATING, COMPLETED, FAILED, CANCELLED = 
 local set = {}
 do
   local names = { 'limiter', 'policy', 'alpha', 'strict', 'gating', 'global', 'burst', 'per_tenant', 'congestion', 'base', 'max',
-    'max_age', 'ready_max', 'lease', 'retries', 'crashes', 'quota', 'keep_jobs', 'keep_groups', 'keep_dead', 'silence', 'keep_stats',
+    'max_age', 'ready_max', 'lease', 'crashes', 'quota', 'keep_jobs', 'keep_groups', 'keep_dead', 'silence', 'keep_stats',
     'adaptive' }
   local i = 0
   for word in string.gmatch(ARGV[2], '%S+') do

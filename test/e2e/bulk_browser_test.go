@@ -54,7 +54,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case job.Do == "refuse" && !h.mended.Load():
-		http.Error(w, "no such person", http.StatusNotFound)
+		http.Error(w, "no such person", http.StatusUnprocessableEntity)
 	case job.Do == "break" && !h.mended.Load():
 		http.Error(w, "<b>out of order</b>", http.StatusInternalServerError)
 	case job.Do == "busy" && h.busy.Add(-1) >= 0:
@@ -263,7 +263,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	shows(t, ctx, `[...document.querySelectorAll('#dead tbody th')].some(e => e.textContent === '<b>bad</b>')`)
 	shows(t, ctx, `[...document.querySelectorAll('#dead pre')].some(e => JSON.parse(e.textContent).text === '`+evil+`') && !document.querySelector('img, main b')`)
 	shows(t, ctx, `[...document.querySelectorAll('#dead pre')].some(e => e.textContent.includes('"customer": 12345678901234567890'))`)
-	shows(t, ctx, `document.querySelector('#errors dl').textContent.includes('http_4041')`) // code and number
+	shows(t, ctx, `document.querySelector('#errors dl').textContent.includes('http_4221')`) // code and number
 	shows(t, ctx, `document.querySelector('#result pre').textContent.includes('"succeeded": 1')`)
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#dead summary`)))
 	accessible(t, ctx, "dead letters")

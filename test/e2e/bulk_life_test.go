@@ -77,7 +77,7 @@ func TestBulkCommands(t *testing.T) {
 		case run.job == "dies" && !mended.Load():
 			http.Error(w, "out of order", http.StatusInternalServerError)
 		case run.job == "fails":
-			http.Error(w, "no such person", http.StatusNotFound)
+			http.Error(w, "no such person", http.StatusUnprocessableEntity)
 		default:
 			_, _ = io.WriteString(w, `{"amount":2.5}`)
 		}
@@ -103,7 +103,7 @@ func TestBulkCommands(t *testing.T) {
 	lines := `{"id":"a","payload":1}` + "\n" + `{"id":"fails","payload":1}` + "\n" + `{"id":"dies","payload":{"n":7}}` + "\n"
 	says(command(1, lines, "submit", "--type", "webhook", "--tenant", "acme", "--id", "g", "--aggregate", "sum:amount", "--watch", "-"), "g\n", "FAILED")
 	says(command(0, "", "status", "g"), "FAILED", "1 succeeded, 1 failed, 1 dead")
-	says(command(0, "", "results", "g"), `"id":"a"`, `"http_404"`, `"http_500"`)
+	says(command(0, "", "results", "g"), `"id":"a"`, `"http_422"`, `"http_500"`)
 	says(command(0, "", "results", "--aggregate", "g"), "2.5")
 	says(command(0, "", "results", "--dead", "g"), `"id":"dies"`, `{"n":7}`)
 	mended.Store(true)

@@ -251,7 +251,10 @@ func outcome(err error) string {
 	case !ok:
 		return "not a Failure: " + err.Error()
 	}
-	return fmt.Sprintf("%s %s", map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy"}[f.Kind], f.Code)
+	if f.After > 0 {
+		return fmt.Sprintf("fail %s %s", f.Code, f.After)
+	}
+	return fmt.Sprintf("%s %s", map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy", bulk.KindBusyGroup: "busy group"}[f.Kind], f.Code)
 }
 
 // soon waits for what another goroutine brings about.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/outbound"
@@ -21,7 +22,8 @@ var enhanced = regexp.MustCompile(`^\s*([245]\.\d{1,3}\.\d{1,3})\b`)
 //	5xx of the message (MAIL, RCPT, DATA)            permanent  smtp_<code>
 //	5xx before it (greeting, STARTTLS, AUTH), 530    a failed try: the operator's to mend, not the job's fault
 //	4xx that the server says of itself               busy: 421, 432, 454, 452 but of RCPT, 4.3.x, any before RCPT
-//	other 4xx, about a recipient or a message        a failed try (greylisting, a full mailbox)
+//	greylisting: 450 and 451 that say so or are 4.7.x  a failed try; the next one after greylistDelay
+//	other 4xx, about a recipient or a message        a failed try (a full mailbox)
 //	no reply                                         a failed try: timeout, connection
 func (h *Handler) meaning(ctx context.Context, err error) error {
 	code, status := 0, ""
@@ -47,12 +49,26 @@ func (h *Handler) meaning(ctx context.Context, err error) error {
 		return bulk.Permanent(name, err)
 	case code >= 400 && (isEarly || ofServer(code, status, reply.command)):
 		return bulk.Busy(0, err)
+	case greylisted(code, status, err):
+		return bulk.FailAfter(name, greylistDelay, err)
 	case code >= 400:
 		return bulk.Fail(name, err)
 	case isEarly && early.stage == "auth":
 		return bulk.Fail("smtp_auth", fmt.Errorf("see processors.%s.smtp: %w", h.name, err))
 	}
 	return bulk.Fail("connection", err)
+}
+
+// greylistDelay is how long a message waits after greylisting. Servers commonly accept a repeat after one to five minutes.
+const greylistDelay = 5 * time.Minute
+
+// greylisted reports whether a reply asks for a repeat of the same message at a later time.
+func greylisted(code int, status string, err error) bool {
+	if code != 450 && code != 451 {
+		return false
+	}
+	text := strings.ToLower(err.Error())
+	return strings.HasPrefix(status, "4.7.") || strings.Contains(text, "greylist") || strings.Contains(text, "graylist")
 }
 
 // ofServer says that a 4xx speaks of the server's state and not of a recipient's or the message's.

@@ -38,15 +38,15 @@ func TestReplies(t *testing.T) {
 		{"MAIL", reply(550, smtp.EnhancedCode{5, 7, 1}, "not from there"), "permanent smtp_550"},
 		{"RCPT", reply(421, smtp.EnhancedCode{4, 3, 2}, "down"), "busy busy"},
 		{"RCPT", reply(432, smtp.EnhancedCode{4, 3, 2}, "connections"), "busy busy"},
-		{"RCPT", reply(450, smtp.EnhancedCode{4, 2, 0}, "greylisted"), "fail smtp_450"},
-		{"RCPT", reply(451, smtp.EnhancedCode{4, 7, 1}, "greylisted"), "fail smtp_451"},
+		{"RCPT", reply(450, smtp.EnhancedCode{4, 2, 0}, "Greylisted, come back"), "fail smtp_450 5m0s"},
+		{"RCPT", reply(451, smtp.EnhancedCode{4, 7, 1}, "try again later"), "fail smtp_451 5m0s"},
 		{"RCPT", reply(451, smtp.EnhancedCode{4, 3, 0}, "local trouble"), "busy busy"},
 		{"RCPT", reply(452, smtp.EnhancedCode{4, 2, 2}, "mailbox full"), "fail smtp_452"},
 		{"RCPT", reply(452, smtp.NoEnhancedCode, "too many"), "fail smtp_452"},
 		{"RCPT", reply(550, smtp.EnhancedCode{5, 1, 1}, "no such user"), "permanent smtp_550"},
 		{"RCPT", reply(553, smtp.NoEnhancedCode, "no"), "permanent smtp_553"},
 		{"DATA", reply(421, smtp.NoEnhancedCode, "down"), "busy busy"},
-		{"DATA", reply(450, smtp.EnhancedCode{4, 7, 0}, "later"), "fail smtp_450"},
+		{"DATA", reply(450, smtp.EnhancedCode{4, 7, 0}, "later"), "fail smtp_450 5m0s"},
 		{"DATA", reply(451, smtp.EnhancedCode{4, 3, 0}, "local trouble"), "busy busy"},
 		{"DATA", reply(452, smtp.NoEnhancedCode, "disk"), "busy busy"},
 		{"DATA", reply(454, smtp.NoEnhancedCode, "throttling"), "busy busy"},
@@ -108,7 +108,7 @@ func TestRecipientsStandTogether(t *testing.T) {
 		return nil
 	})
 	for to, want := range map[string]string{
-		"good@example.org grey@example.org":                  "fail smtp_450",
+		"good@example.org grey@example.org":                  "fail smtp_450 5m0s",
 		"gone@example.org good@example.org grey@example.org": "permanent smtp_550",
 		"grey@example.org gone@example.org good@example.org": "permanent smtp_550",
 	} {

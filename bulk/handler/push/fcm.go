@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/oauth2/google"
 
@@ -153,6 +154,8 @@ func (f *fcm) read(a *outbound.Answer, r refused) ([]byte, error) {
 		return a.Body, nil
 	case r.code == "UNREGISTERED":
 		return nil, bulk.Permanent("unregistered", err)
+	case a.Status == http.StatusTooManyRequests && a.RetryAfter >= time.Second: // the project's quota is used up
+		return nil, bulk.BusyGroup(a.RetryAfter, err)
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
 		return nil, bulk.Busy(a.RetryAfter, err)
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden && r.code != "SENDER_ID_MISMATCH":
@@ -162,5 +165,5 @@ func (f *fcm) read(a *outbound.Answer, r refused) ([]byte, error) {
 	case a.Status >= 400 && a.Status < 500:
 		return nil, bulk.Permanent(code, err)
 	}
-	return nil, bulk.Fail(code, err)
+	return nil, bulk.FailAfter(code, a.RetryAfter, err)
 }

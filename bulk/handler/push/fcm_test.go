@@ -208,7 +208,7 @@ func TestFCMAnswers(t *testing.T) {
 		{403, "", refusal(403, "PERMISSION_DENIED", ""), "fail fcm_403"},
 		{401, "", refusal(401, "UNAUTHENTICATED", "THIRD_PARTY_AUTH_ERROR"), "fail fcm_401"},
 		{429, "", refusal(429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"), "busy busy"},
-		{429, "60", refusal(429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"), "busy busy 1m0s"},
+		{429, "60", refusal(429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"), "busy group busy 1m0s"},
 		{503, "5", refusal(503, "UNAVAILABLE", "UNAVAILABLE"), "busy busy 5s"},
 		{500, "", refusal(500, "INTERNAL", "INTERNAL"), "fail fcm_500"},
 		{502, "", "<html>bad gateway</html>", "fail fcm_502"},

@@ -99,7 +99,7 @@ func outcome(err error) string {
 	case !ok:
 		return "not a Failure: " + err.Error()
 	}
-	kind := map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy"}[f.Kind]
+	kind := map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy", bulk.KindBusyGroup: "busy group"}[f.Kind]
 	if f.After > 0 {
 		return fmt.Sprintf("%s %s %s", kind, f.Code, f.After)
 	}

@@ -221,5 +221,5 @@ func (w *webPush) read(host string, a *outbound.Answer, location string) ([]byte
 	case a.Status >= 400 && a.Status < 500:
 		return nil, bulk.Permanent(code, err)
 	}
-	return nil, bulk.Fail(code, err)
+	return nil, bulk.FailAfter(code, a.RetryAfter, err)
 }

@@ -135,16 +135,28 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 	switch {
 	case a.Status >= 200 && a.Status < 300:
 		return bulk.Fitting(a.Body, h.o.MaxResult), nil
+	case a.Status == http.StatusTooManyRequests && a.RetryAfter >= time.Second:
+		return nil, bulk.BusyGroup(a.RetryAfter, err)
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
 		return nil, bulk.Busy(a.RetryAfter, err)
-	case a.Status >= 400 && a.Status < 500:
+	case a.Status >= 400 && a.Status < 500 && !passing(a.Status):
 		return nil, bulk.Permanent(code, err)
 	case a.Status >= 300 && a.Status < 400:
 		// Often a page that says "be right back", so the job is tried again, and kept as a dead letter if it stays so.
 		return nil, bulk.Fail(code, fmt.Errorf("%s answered %d, a redirect that is not followed; if it is meant, set processors.%s.url to its target",
 			h.host, a.Status, h.o.Name))
 	}
-	return nil, bulk.Fail(code, err)
+	return nil, bulk.FailAfter(code, a.RetryAfter, err)
+}
+
+// passing reports whether a 4xx is likely to describe the receiver or the way to it rather than the job: a rotated token, a
+// firewall's rule, a route that is missing during a deployment, a time-out.
+func passing(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooEarly:
+		return true
+	}
+	return false
 }
 
 // excerptMax is how much of an answer that is an error is shown, in bytes.

@@ -56,7 +56,7 @@ func outcome(err error) string {
 	case !ok:
 		return "not a Failure: " + err.Error()
 	}
-	kind := map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy"}[f.Kind]
+	kind := map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy", bulk.KindBusyGroup: "busy group"}[f.Kind]
 	if f.After > 0 {
 		return fmt.Sprintf("%s %s %s", kind, f.Code, f.After)
 	}
@@ -105,11 +105,12 @@ func TestAnswers(t *testing.T) {
 	}{
 		{200, "", "done"}, {201, "", "done"}, {202, "30", "done"}, {204, "", "done"}, {299, "", "done"},
 		{301, "", "fail http_301"}, {302, "", "fail http_302"}, {303, "", "fail http_303"}, {304, "", "fail http_304"}, {307, "", "fail http_307"}, {308, "", "fail http_308"},
-		{400, "", "permanent http_400"}, {401, "", "permanent http_401"}, {404, "5", "permanent http_404"}, {408, "", "permanent http_408"},
+		{400, "", "permanent http_400"}, {402, "", "permanent http_402"}, {409, "5", "permanent http_409"},
+		{401, "", "fail http_401"}, {403, "", "fail http_403"}, {404, "5", "fail http_404 5s"}, {407, "", "fail http_407"}, {408, "", "fail http_408"}, {425, "1", "fail http_425 1s"},
 		{410, "", "permanent http_410"}, {422, "", "permanent http_422"}, {499, "", "permanent http_499"},
-		{429, "", "busy busy"}, {429, "7", "busy busy 7s"}, {429, "100000", "busy busy 1h0m0s"}, {429, "nonsense", "busy busy"},
+		{429, "", "busy busy"}, {429, "0", "busy busy"}, {429, "1", "busy group busy 1s"}, {429, "7", "busy group busy 7s"}, {429, "100000", "busy group busy 1h0m0s"}, {429, "nonsense", "busy busy"},
 		{503, "", "busy busy"}, {503, "120", "busy busy 2m0s"},
-		{500, "", "fail http_500"}, {501, "", "fail http_501"}, {502, "9", "fail http_502"}, {504, "", "fail http_504"}, {599, "", "fail http_599"},
+		{500, "", "fail http_500"}, {501, "", "fail http_501"}, {502, "9", "fail http_502 9s"}, {504, "", "fail http_504"}, {599, "", "fail http_599"},
 	} {
 		t.Run(fmt.Sprint(c.status, c.retryAfter), func(t *testing.T) {
 			s := server(t, func(w http.ResponseWriter, _ *http.Request) {

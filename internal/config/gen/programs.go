@@ -80,7 +80,7 @@ Settings marked **live** can also be changed while the bulk worker runs, by ` + 
 
 On SIGHUP, and when a file that it names changes, the configuration is read again, and takes effect at once: all of it, or nothing where something is
 wrong with it. These wait for a restart, and the log names those of them that differ: ` + "`listen`" + `, ` + "`log`" + `, ` + "`store`" + `, ` + "`durability`" + `,
-` + "`congestion.base_backoff`" + ` and ` + "`max_backoff`" + `, ` + "`worker`" + ` but for ` + "`count`" + ` (which does not change from or to 0), ` + "`max_retries`" + ` and ` + "`max_crashes`" + `, ` + "`limits.result`" + `, and processors that are new, gone
+` + "`worker`" + ` but for ` + "`count`" + ` (which does not change from or to 0), ` + "`max_retries`" + ` and ` + "`max_crashes`" + `, ` + "`limits.result`" + `, and processors that are new, gone
 or of another kind.
 
 Every process of one store should have the same settings for rates, queue, congestion, tries and retention: each passes its own with what it asks the

@@ -1,0 +1,89 @@
+package bulk
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultRetries is how often a failed job is tried again by default. With the default waits, of which at least half is fixed,
+// the last of these tries starts more than 23 minutes after the first one failed.
+const DefaultRetries = 12
+
+// NoRetries is a Retry.Max: the first failed try makes a job dead.
+const NoRetries = -1
+
+// Policy is how the jobs of one type are run: the limits of what their handler calls.
+type Policy struct {
+	Timeout time.Duration // of one run; 0: WorkerOptions.JobTimeout
+	Retry   Retry
+}
+
+// Retry is how often, and after which waits, a failed job is tried again. The wait before try n+1 lies between half of
+// Base·2^(n−1), at most Most, and all of it; a handler may ask for a longer one.
+type Retry struct {
+	Max        int64 // tries after the first one; NoRetries: none
+	Base, Most time.Duration
+}
+
+// complete fills zero fields from d and checks the others.
+func (r *Retry) complete(d Retry) error {
+	if r.Max == 0 {
+		r.Max = d.Max
+	}
+	if r.Base == 0 {
+		r.Base = d.Base
+	}
+	if r.Most == 0 {
+		r.Most = max(d.Most, r.Base)
+	}
+	switch {
+	case r.Max < NoRetries:
+		return fmt.Errorf("retry.max %d: want 0 or more (bulk.NoRetries for none)", r.Max)
+	case r.Base < 0:
+		return fmt.Errorf("retry.base %s: want more than 0", r.Base)
+	case r.Most < r.Base:
+		return fmt.Errorf("retry.most %s: want at least retry.base, which is %s", r.Most, r.Base)
+	}
+	return nil
+}
+
+// policies holds the policy of each type. Readers take no lock, as every run looks its policy up.
+type policies struct {
+	without Policy // of a type that has none
+	mu      sync.Mutex
+	byType  atomic.Pointer[map[string]Policy]
+}
+
+func newPolicies(without Policy) *policies {
+	p := &policies{without: without}
+	p.byType.Store(&map[string]Policy{})
+	return p
+}
+
+func (p *policies) of(jobType string) Policy {
+	if found, ok := (*p.byType.Load())[jobType]; ok {
+		return found
+	}
+	return p.without
+}
+
+func (p *policies) set(jobType string, policy Policy) error {
+	if policy.Timeout < 0 {
+		return fmt.Errorf("bulk: type %s: timeout %s: want more than 0", jobType, policy.Timeout)
+	}
+	if policy.Timeout == 0 {
+		policy.Timeout = p.without.Timeout
+	}
+	if err := policy.Retry.complete(p.without.Retry); err != nil {
+		return fmt.Errorf("bulk: type %s: %w", jobType, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := maps.Clone(*p.byType.Load())
+	next[jobType] = policy
+	p.byType.Store(&next)
+	return nil
+}
