@@ -78,6 +78,7 @@ func number(i int) string { return fmt.Sprintf(`{"n":%d}`, i) }
 // engine runs an Engine until stop.
 func engine(t testing.TB, s *store.Store, o Options, setup func(e *Engine)) (e *Engine, stop func()) {
 	t.Helper()
+	o.Retry = Retry{Max: 3, Base: 10 * time.Millisecond, Most: time.Second}
 	o.Store = s
 	e, err := New(o)
 	if err != nil {

@@ -173,7 +173,7 @@ func wreckable(t *testing.T) *wreck {
 	one(Retry)
 	pull(t, s, 1)
 	put(GroupSpec{ID: "busy", Tenant: "acme"}, "a", "b")
-	one(Throttled)
+	one(Held)
 	put(GroupSpec{ID: "gone", Tenant: "acme"}, "a", "b")
 	if _, err := s.Cancel(t.Context(), "gone"); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ func TestPull_IsBoundedInBytes(t *testing.T) {
 	for name, classic := range map[string]bool{"default": false, "classic": true} {
 		t.Run(name, func(t *testing.T) {
 			s, c := open(t, func(set *Settings) {
-				set.Global, set.Burst, set.MaxRetries = 1e6, 1e6, 5
+				set.Global, set.Burst = 1e6, 1e6
 				if classic {
 					set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false
 				}
@@ -70,7 +70,7 @@ func values(m map[string]int) (out []int) {
 
 // TestResults_AreBoundedInBytes: a reducer read 500 whole outcomes at a time, whatever their size.
 func TestResults_AreBoundedInBytes(t *testing.T) {
-	s, _ := open(t, func(set *Settings) { set.Global, set.Burst, set.MaxRetries = 1e6, 1e6, 0 })
+	s, _ := open(t, func(set *Settings) { set.Global, set.Burst = 1e6, 1e6 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
 	add(t, s, "g", 0, 230)
 	jobs := pull(t, s, 500).Jobs

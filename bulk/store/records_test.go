@@ -70,7 +70,7 @@ func TestRecords_OfAnotherVersion(t *testing.T) {
 
 // TestJobRecords_OfALaterVersion: words that a later version appends to the first line of a job's record change nothing.
 func TestJobRecords_OfALaterVersion(t *testing.T) {
-	s, _ := open(t, func(set *Settings) { set.MaxRetries = 0 })
+	s, _ := open(t, nil)
 	w := &wreck{t: t, s: s, c: s.o.Client}
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
 	add(t, s, "g", 0, 2)
