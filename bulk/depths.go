@@ -14,6 +14,7 @@ type depthsCollector struct {
 	m                                                        *Metrics
 	queue                                                    *prometheus.Desc
 	pending, ready, nonReady, inFlight, active, gated        *prometheus.Desc
+	unserved                                                 *prometheus.Desc
 	jain, accuracy, level, backoff, throttles, spins, age    *prometheus.Desc
 	workers, workersActive, workersIdle, unacked, unackedMax *prometheus.Desc
 	rate, leader, pinned, p95, failed                        *prometheus.Desc
@@ -38,6 +39,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 		level:         d("congestion_level", "Worst congestion level of a tenant."),
 		backoff:       d("congestion_backoff_seconds", "Longest congestion backoff of a tenant."),
 		throttles:     d("throttles_per_job", "Average throttles a job."),
+		unserved:      d("unserved_jobs", "Jobs whose type no process has run for a minute."),
 		spins:         d("saved_spins_total", "Pulls that a gate spared, since the store began."),
 		age:           d("depths_age_seconds", "Age of what this process knows of the queues."),
 		workers:       d("workers", "Workers of this process."),
@@ -58,7 +60,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 }
 
 func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy,
+	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved,
 		c.level, c.backoff, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
 		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways} {
 		out <- d
@@ -107,6 +109,7 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.inFlight, float64(d.InFlight))
 	gauge(c.active, float64(d.ActiveTenants))
 	gauge(c.gated, float64(d.GatedGroups))
+	gauge(c.unserved, float64(d.Unserved))
 	gauge(c.jain, d.Jain)
 	gauge(c.accuracy, d.RateAccuracy)
 	gauge(c.level, levels[d.MaxCongestion])

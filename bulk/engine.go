@@ -167,8 +167,8 @@ func (o *Options) complete(settings store.Settings) error {
 	return nil
 }
 
-// Register sets the handler of a job type. Every process of an installation should know the same types: a job of another is
-// dead at once. It panics when the engine runs already.
+// Register sets the handler of a job type. The engine takes only jobs of types with a handler. A job of a type that no process
+// has waits for Settings.UnknownTypeAfter and is dead then. Register panics when the engine runs already.
 func (e *Engine) Register(jobType string, h Handler) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -243,7 +243,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("bulk: this engine has run; make a new one")
 	}
 	o, m, log := &e.o, e.o.Metrics, e.o.Log
-	m.know(e.Types())
+	types := e.Types()
+	takes := o.Worker.Count != NoWorkers && len(types) > 0
+	m.know(types)
 	h := newHealth(log, m.up)
 	runs := newRegistry()
 	acks := newAcker(e.store, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
@@ -261,11 +263,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	renewing := begin(base, (&renewer{store: e.store, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
 	watching := begin(base, watch.run)
 	dispatching := begin(base, (&dispatcher{store: e.store, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
-	counting := begin(base, (&stats{store: e.store, metrics: m, role: h.role("stats")}).run)
+	counting := begin(base, (&stats{store: e.store, metrics: m, log: log, role: h.role("stats")}).run)
 	steering := begin(base, (&steerer{store: e.store, pace: &e.pace, people: o.People, recent: runsOfLate, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {
-		if o.Worker.Count != NoWorkers {
-			(&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, start: w.start, giveBack: w.giveBack, runs: runs,
+		if takes {
+			(&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, types: types, start: w.start, giveBack: w.giveBack, runs: runs,
 				metrics: m, role: h.role("fetcher"), ear: newEar(e.store, h.role("ear"))}).run(ctx)
 		}
 	})
@@ -274,10 +276,13 @@ func (e *Engine) Run(ctx context.Context) error {
 			(&scaler{pool: e.pool, min: o.Worker.Min, max: o.Worker.Max}).run(ctx)
 		}
 	})
-	if o.Worker.Count == NoWorkers {
+	switch {
+	case o.Worker.Count == NoWorkers:
 		log.Info("no jobs run here: worker.count is 0")
-	} else {
-		log.Info("running jobs", "workers", e.pool.look(false).size, "types", e.Types())
+	case !takes:
+		log.Warn("no jobs run here: no processor is configured and no handler is registered; jobs wait for another process that has their types")
+	default:
+		log.Info("running jobs", "workers", e.pool.look(false).size, "types", types)
 	}
 	<-ctx.Done()
 

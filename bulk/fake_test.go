@@ -105,7 +105,7 @@ func (m *memory) heal() {
 	m.fault = func(string) (error, error) { return nil, nil }
 }
 
-func (m *memory) Pull(_ context.Context, want int) (store.Pulled, error) {
+func (m *memory) Pull(_ context.Context, want int, types ...string) (store.Pulled, error) {
 	before, after := m.call("Pull")
 	if before != nil {
 		return store.Pulled{}, before
@@ -114,7 +114,11 @@ func (m *memory) Pull(_ context.Context, want int) (store.Pulled, error) {
 	defer m.mu.Unlock()
 	var p store.Pulled
 	now := time.Now()
-	for len(p.Jobs) < want && len(m.pending) > 0 {
+	for len(p.Jobs) < want {
+		i := slices.IndexFunc(m.pending, func(j *memJob) bool { return slices.Contains(types, j.Type) })
+		if i < 0 {
+			break
+		}
 		if m.rate > 0 {
 			if now.Before(m.slot) {
 				p.Next = m.slot.Sub(now)
@@ -125,8 +129,8 @@ func (m *memory) Pull(_ context.Context, want int) (store.Pulled, error) {
 				m.slot = now.Add(m.rate)
 			}
 		}
-		j := m.pending[0]
-		m.pending = m.pending[1:]
+		j := m.pending[i]
+		m.pending = slices.Delete(m.pending, i, i+1)
 		m.fence++
 		j.Fence, j.until = m.fence, now.Add(m.lease)
 		m.leases[j.Fence] = j

@@ -10,7 +10,7 @@ import (
 
 // source is where jobs come from.
 type source interface {
-	Pull(ctx context.Context, want int) (store.Pulled, error)
+	Pull(ctx context.Context, want int, types ...string) (store.Pulled, error)
 	Wait(ctx context.Context, d time.Duration) error
 	Reclaim(ctx context.Context, known []int64) (int64, error)
 }
@@ -29,6 +29,7 @@ type fetcher struct {
 	store    source
 	pool     *pool
 	batch    int
+	types    []string // that this process runs
 	start    func(store.Leased)
 	giveBack func(store.Leased) // to its group, not started
 	runs     *registry
@@ -56,7 +57,7 @@ func (f *fetcher) run(ctx context.Context) {
 		want := min(free, f.batch)
 		f.ear.ignore()
 		// The call itself outlives ctx: jobs that it leased must not be lost to a shutdown.
-		p, err := f.store.Pull(context.WithoutCancel(ctx), want)
+		p, err := f.store.Pull(context.WithoutCancel(ctx), want, f.types...)
 		if err != nil {
 			unsure = true
 			f.role.failed(ctx, err)

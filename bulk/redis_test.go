@@ -186,7 +186,6 @@ func TestEngine(t *testing.T) {
 				Tolerance: store.Tolerance{Share: true, Percent: 10}, CallbackURL: "https://example.com/a"}, 2000, number)
 			largest := submit(t, s, store.GroupSpec{ID: "largest", Tenant: "b", Aggregate: `{"op":"reduce","name":"largest"}`}, 300, number)
 			refused := submit(t, s, store.GroupSpec{ID: "busy", Tenant: "c", Type: "busy"}, 5, number)
-			unknown := submit(t, s, store.GroupSpec{ID: "fax", Tenant: "c", Type: "fax"}, 2, number)
 			_, stop := engine(t, s, o, setup)
 			_, stop2 := engine(t, s, o, setup)
 
@@ -200,7 +199,6 @@ func TestEngine(t *testing.T) {
 				{sum, store.Completed, `{"op":"sum","field":"n","value":1920400,"count":1920,"skipped":0,"succeeded":1920,"failed":40,"dead":40,"cancelled":0,` + fmt.Sprintf(tail, 40, 40)},
 				{largest, store.Failed, `{"op":"reduce","name":"largest","value":299,"succeeded":288,"failed":6,"dead":6,"cancelled":0,` + fmt.Sprintf(tail, 6, 6)},
 				{refused, store.Completed, `{"succeeded":5,"failed":0,"dead":0,"cancelled":0,"errors":{}}`},
-				{unknown, store.Failed, `{"succeeded":0,"failed":0,"dead":2,"cancelled":0,"errors":{"unknown_type":2}}`},
 			} {
 				g := ended(t, s, row.group)
 				if g.Status != row.status || string(g.Result) != row.result {
@@ -217,8 +215,8 @@ func TestEngine(t *testing.T) {
 			same(t, m, map[string]float64{
 				`job_runs_total{type="t",verdict="success"}`: 1920 + 288, `job_runs_total{type="t",verdict="failed"}`: 46,
 				`job_runs_total{type="t",verdict="dead"}`: 46, `job_runs_total{type="t",verdict="retry"}`: 46*3 + 46,
-				`job_runs_total{type="busy",verdict="throttled"}`: 3, `job_runs_total{type="other",verdict="dead"}`: 2,
-				"reduced_total": 2307, "store_up": 1, "leases_lost_total": 0,
+				`job_runs_total{type="busy",verdict="throttled"}`: 3,
+				"reduced_total": 2305, "store_up": 1, "leases_lost_total": 0,
 			})
 		})
 	}

@@ -79,11 +79,9 @@ type workers struct {
 // start runs a job.
 func (w *workers) start(l store.Leased) {
 	h := w.handlers[l.Type]
-	if h == nil {
-		r := w.open(l, func() {})
-		r.over.Store(true)
-		w.end(r, store.Ack{Verdict: store.Buried, Code: "unknown_type", Error: fmt.Sprintf(
-			"no worker here knows the job type %q: submit it with a type that is configured (processors), or register a handler for it", l.Type)})
+	if h == nil { // a pull names the types with a handler
+		w.log.Error("the store handed out a job of a type that was not asked for; it goes back", "type", l.Type, "group", l.Group, "job", l.ID)
+		w.giveBack(l)
 		return
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, w.policies.of(l.Type).Timeout)

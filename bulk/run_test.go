@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,16 +78,35 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestUnknownTypeIsDeadAtOnce(t *testing.T) {
-	m := newMemory()
+// TestEngine_LeavesOtherTypes: a process buried every job of a type that it did not know, as in a rolling deploy.
+func TestEngine_LeavesOtherTypes(t *testing.T) {
+	m := newMemory("a")
 	m.submit("fax", "j")
+	m.group.Total = 3 // never all: the reducer stays out of it
 	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
-		finished(t, m, []string{"j dead"})
+		until(t, "job a has not run", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return len(m.outcomes) == 1 })
+		time.Sleep(time.Minute)
 		m.under(func() {
-			if a := m.acks[0]; a.Code != "unknown_type" || !strings.Contains(a.Error, `"fax"`) {
-				t.Errorf("%+v", a)
+			if len(m.outcomes) != 1 || len(m.pending) != 1 || m.pending[0].ID != "j" {
+				t.Errorf("outcomes %+v, %d pending", m.outcomes, len(m.pending))
 			}
 		})
+	})
+}
+
+// TestEngine_WithoutHandlersTakesNothing: an engine that can run nothing leaves every job to others.
+func TestEngine_WithoutHandlersTakesNothing(t *testing.T) {
+	m := newMemory("a")
+	bubble(t, m, Options{}, nil, func(t *testing.T, _ *Engine, log *journal, _ func()) {
+		time.Sleep(time.Minute)
+		m.under(func() {
+			if len(m.pending) != 1 || m.calls["Pull"] != 0 {
+				t.Errorf("%d pending, %d pulls", len(m.pending), m.calls["Pull"])
+			}
+		})
+		if log.count("no processor is configured") != 1 {
+			t.Error("nothing is logged")
+		}
 	})
 }
 

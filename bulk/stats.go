@@ -2,6 +2,8 @@ package bulk
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
@@ -19,16 +21,23 @@ type historian interface {
 type stats struct {
 	store   historian
 	metrics *Metrics
+	log     *slog.Logger
 	role    *role
 }
 
 func (s *stats) run(ctx context.Context) {
+	unserved := ""
 	for sleep(ctx, statsEvery) {
 		err := s.store.Snapshot(ctx)
 		if err == nil {
 			var d store.Depths
 			if d, err = s.store.Depths(ctx); err == nil {
 				s.metrics.depths(d, time.Now())
+				if types := strings.Join(d.UnservedTypes, " "); types != unserved {
+					if unserved = types; types != "" {
+						s.log.Warn("no process runs these types; their jobs wait, and are dead after unknown_type_after: configure a processor for them", "types", d.UnservedTypes, "jobs", d.Unserved)
+					}
+				}
 			}
 		}
 		if err != nil {

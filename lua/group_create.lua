@@ -1,7 +1,7 @@
 #!lua
 -- group_create: makes a group. Again with the same content it changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive
 -- RETURNS: {1 made, 0 was there} or {'exists', its spec}
 -- INVARIANT: a group has one record; its spec never changes.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- group_patch: changes the live fields of a group, or cancels it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings, group, field, value, ...
 -- RETURNS: {1} or {reason, status}
 -- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again.

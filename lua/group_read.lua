@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- group_read: reads groups: what they are and how they stand.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings, by, name, ...
 -- RETURNS: for each {spec, status and figures as name, value, ...}, or false where there is none; by is id or key
 -- INVARIANT: reads only.
@@ -32,6 +32,11 @@ for i = 4, #ARGV do
     end
     line[#line + 1], line[#line + 2] = 'limit', int(limit)
     line[#line + 1], line[#line + 2] = 'backoff', int(n > 0 and t[T_BACKOFF] or 0)
+    local unserved = 0
+    for _, kind in ipairs(g[G_ASIDE] > 0 and aside_kinds(gkey) or {}) do
+      if now - type_seen(kind) > SERVED then unserved = unserved + redis.call('ZLEXCOUNT', K.aside, aside_range('j' .. gkey .. ' ' .. kind)) end
+    end
+    line[#line + 1], line[#line + 2] = 'unserved', unserved
     reply[#reply + 1] = line
   end
 end

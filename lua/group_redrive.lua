@@ -1,7 +1,7 @@
 #!lua
 -- group_redrive: gives some dead jobs of a group to a redrive of it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings, source, target, bound
 -- RETURNS: {moved, left} or {reason}
 -- INVARIANT: a dead letter is given to one redrive at most; its job is pending there in the same step, and the last one seals it.

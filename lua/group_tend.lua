@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- group_tend: does one bounded step of a group's housekeeping: the sweep of what was cancelled, and what is past its retention.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings, group, bound
 -- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped} or {reason}
 -- INVARIANT: finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
@@ -54,6 +54,12 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
     cancel_job(g, t, jobkey)
     n = n + 1
   end
+  for _, kind in ipairs(g[G_ASIDE] > 0 and aside_kinds(gkey) or {}) do
+    for _, jobkey in ipairs(n < bound and leave_aside(g, kind, aside_members(gkey, kind, bound - n)) or {}) do
+      cancel_job(g, t, jobkey)
+      n = n + 1
+    end
+  end
   while n < bound and g[G_TAKEN] < g[G_ADDED] do
     local list, _, ends, size = peek(g, bound - n)
     if not list[1] then break end
@@ -63,7 +69,7 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
     n = n + #list
   end
   if n >= bound then return answer(1, 0, 0, 0, 0) end
-  if g[G_INFLIGHT] == 0 and g[G_READY] == 0 then
+  if g[G_INFLIGHT] == 0 and g[G_READY] == 0 and g[G_ASIDE] == 0 then
     g[G_SWEPT] = 1
   else
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey)

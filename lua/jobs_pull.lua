@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- jobs_pull: takes jobs through the fair queue and the limits, straight into leases.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, want, process
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+-- ARGV: now, settings, want, process, types (words; empty: every type)
 -- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, then for each job key, group, tenant, type, attempt, crashes, fence, cost, payload}
--- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job.
+-- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 open_gates(200)
@@ -12,6 +12,8 @@ local want, dropped, reply = tonumber(ARGV[3]), 0, {}
 local global, blocked = global_limiter(), nil
 local taken, visits, settled = 0, 0, reorder()
 local room, full = VISIT_BYTES, false
+local kinds, mine = read_kinds(ARGV[5])
+local fetched, parted = fetch_aside(kinds, want), 0 -- from and to the queues of types
 -- What the classic pipeline had let through before the configuration changed.
 for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
   local g = bulk_group(group_of(jobkey))
@@ -30,13 +32,14 @@ local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + 
 local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
 -- A visit gives jobs, or gates whom it found spent: those have a bound too.
-while taken < want and visits < want + 300 and settled and not full do
+while taken < want and visits < want + 300 and settled and not full and parted < 500 do
   visits = visits + 1
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local n = math.min(share, want - taken)
   if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
-  local list, from_front, ends, size = peek(g, n)
+  -- Behind a job of another type there are probably more.
+  local list, from_front, ends, size = peek(g, parted > 0 and n + 50 or n)
   if not list[1] then
     -- Its last jobs are not there any more: the record is out of step, which audit reports. It must not stop the others.
     unplace(g)
@@ -57,8 +60,13 @@ while taken < want and visits < want + 300 and settled and not full do
     for i, jobkey in ipairs(list) do
       local cost, kind, payload = read_pending(found[i])
       room = room - (payload and #payload or 0)
-      if not cost then
+      if #jobs == n then
+        break
+      elseif not cost then
         used, dropped = i, dropped + 1
+      elseif mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
+        used, parted = i, parted + 1
+        set_aside(g, jobkey, kind ~= '' and kind or g[G_TYPE])
       elseif not strategy.admits(global, cost) then
         stop, blocked = 'global', strategy.wait(global, cost)
         break
@@ -109,6 +117,8 @@ else
   if gate[1] then next_at = math.max(1, tonumber(gate[2]) - now) end
 end
 local more = 0
+if parted > 0 then bell() end -- for a process with those types
+if not blocked and taken < want and (fetched > 0 or parted >= 500) then more = 1 end
 if not blocked and shard.queued > 0 and (taken >= want or visits == want + 300 or full or not settled) then
   more = 1
   bell()

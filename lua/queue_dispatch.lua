@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- queue_dispatch: does one round: orphans and due jobs back to their groups, gates opened.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to)
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+-- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, then groups with housekeeping}
--- INVARIANT: a job whose lease ended runs again; a crash spends no try; after a gap no lease ends before a full one has passed.
+-- INVARIANT: a job whose lease ended runs again; a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before a full one has passed.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local bound = tonumber(ARGV[4])
@@ -64,6 +64,47 @@ for _, jobkey in ipairs(due) do
   touched[g[G_KEY]] = g
 end
 if #due == bound then more = 1 end
+for kind in string.gmatch(ARGV[6], '%S+') do redis.call('HSET', K.state, 'type:' .. kind, int(now)) end
+-- Once a second: jobs of types that no process has.
+if shard.aside + shard.unserved > 0 and now - shard.checked >= 1000000 then
+  shard.checked, shard.unserved = now, 0
+  local names = {}
+  for _, kind in ipairs(aside_kinds('')) do
+    local seen = type_seen(kind)
+    if now - seen > SERVED then
+      local first, last = aside_range('t' .. kind)
+      local count = 0
+      for _, member in ipairs(redis.call('ZRANGEBYLEX', K.aside, first, last, 'LIMIT', 0, 200)) do
+        local gkey = string.match(member, ' (.+)$')
+        count = count + redis.call('ZLEXCOUNT', K.aside, aside_range('j' .. gkey .. ' ' .. kind))
+        local old = {}
+        for _, job in ipairs(dead < bound and aside_members(gkey, kind, bound - dead) or {}) do
+          local since = tonumber(string.sub(string.match(job, '^j%S+ %S+ (%d+) '), 1, 16))
+          if now - math.max(since, seen) <= set.unknown_after then break end
+          old[#old + 1] = job
+        end
+        if old[1] then
+          local g = bulk_group(gkey)
+          local t = bulk_tenant(g[G_TENANT])
+          for _, jobkey in ipairs(leave_aside(g, kind, old)) do
+            if g[G_STATUS] == CANCELLED then
+              cancel_job(g, t, jobkey)
+            else
+              dead, count = dead + 1, count - 1
+              bury(g, t, jobkey, read_run(redis.call('HGET', K.runs, jobkey)), 'no_processor',
+                'no process has run jobs of type ' .. kind .. ' for unknown_type_after: configure a processor for it, then redrive')
+            end
+          end
+          touched[gkey] = g
+        end
+      end
+      if count > 0 then names[#names + 1] = kind end
+      shard.unserved = shard.unserved + count
+    end
+  end
+  redis.call('HSET', K.state, 'unserved_types', table.concat(names, ' '))
+  if dead >= bound then more = 1 end
+end
 local opened = open_gates(bound)
 if opened == bound then more = 1 end
 for _, g in pairs(touched) do

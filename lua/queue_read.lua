@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- queue_read: reads the figures of the whole shard.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings
 -- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups}
 -- INVARIANT: reads only.
@@ -17,4 +17,5 @@ reply[7], reply[8], reply[9] = redis.call('ZCARD', K.leases), redis.call('ZCARD'
 local s = redis.call('HMGET', K.state, 'jain', 'accuracy', 'most', 'mean')
 for i = 1, 4 do reply[9 + i] = s[i] or '0' end
 reply[14], reply[15] = int(shard.spins), int(shard.open_groups)
+reply[16], reply[17] = int(shard.unserved), redis.call('HGET', K.state, 'unserved_types') or ''
 return reply

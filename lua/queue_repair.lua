@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- queue_repair: restores what puts groups and tenants into the fair queue or wakes them, where it contradicts their records.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings, kind (t or g), name, ...
 -- RETURNS: name and what was restored (gate, queue, turn, busy, agenda), for each repair
 -- INVARIANT: no count of jobs and no job changes; a second call finds nothing to do.

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; what the rate allows goes to READY, the rest waits one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, want (free workers), batch (looks)
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+-- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it)}
 -- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -12,6 +12,8 @@ local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.r
 local looks = tonumber(ARGV[4])
 local fetched, admitted, refused = 0, 0, 0
 local global, settled = global_limiter(), reorder()
+local kinds, mine = read_kinds(ARGV[5])
+fetch_aside(kinds, looks)
 
 while settled and admitted < room and fetched < looks do
   local g, t, level, flow, tag = whose_turn()
@@ -23,9 +25,13 @@ while settled and admitted < room and fetched < looks do
   else
     pop(g, 1, list, from_front, ends, size)
     fetched = fetched + 1
-    local cost = read_pending(redis.call('HGET', K.jobs, jobkey)) or 1
+    local cost, kind = read_pending(redis.call('HGET', K.jobs, jobkey))
+    cost, kind = cost or 1, kind and kind ~= '' and kind or g[G_TYPE]
     local theirs, own = tenant_limiter(t, true), group_limiter(g)
-    if strategy.admits(global, cost) and strategy.admits(theirs, cost) and (not own or strategy.admits(own, cost)) then
+    if mine and not mine[kind] then
+      set_aside(g, jobkey, kind)
+      bell()
+    elseif strategy.admits(global, cost) and strategy.admits(theirs, cost) and (not own or strategy.admits(own, cost)) then
       strategy.take(global, cost)
       strategy.take(theirs, cost)
       if own then strategy.take(own, cost) end

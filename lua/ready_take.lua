@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- ready_take: classic pipeline: takes jobs from READY into leases; what was cancelled or paused meanwhile does not start.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy
--- ARGV: now, settings, want, process
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+-- ARGV: now, settings, want, process, types (words; empty: every type)
 -- RETURNS: as jobs_pull
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
+local _, mine = read_kinds(ARGV[5])
 local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, {}, 0, VISIT_BYTES
 for _ = 1, want * 2 do
   if taken >= want or room <= 0 then break end
@@ -24,7 +25,11 @@ for _ = 1, want * 2 do
     dropped = dropped + 1
   else
     local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
-    if cost then
+    if cost and mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
+      set_aside(g, jobkey, kind ~= '' and kind or g[G_TYPE]) -- another process let it through
+      dropped = dropped + 1
+      bell()
+    elseif cost then
       start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload } }, ARGV[4])
       taken, room = taken + 1, room - #payload
     end

@@ -36,6 +36,7 @@ type groupView struct {
 	Pending   int64 `json:"pending"`
 	Ready     int64 `json:"ready"`
 	NonReady  int64 `json:"non_ready"`
+	Unserved  int64 `json:"unserved,omitempty"` // of the pending: no process runs their type
 	InFlight  int64 `json:"in_flight"`
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
@@ -82,7 +83,7 @@ func viewOf(g store.Group, level string) groupView {
 		Priority: g.Level, Weight: g.Weight, Base: g.BasePriority, RateLimit: tidy(g.GroupSpec.Rate), Concurrency: g.Concurrency, Start: "early",
 		Aggregate: json.RawMessage(g.Aggregate), Tolerance: toleranceJSON(g.Tolerance),
 		CallbackURL: g.CallbackURL, Callback: g.CallbackState, RedriveOf: g.RedriveOf,
-		Total: g.Total, Pending: g.Pending, Ready: g.Ready, NonReady: g.NonReady, InFlight: g.InFlight,
+		Total: g.Total, Pending: g.Pending, Ready: g.Ready, NonReady: g.NonReady, Unserved: g.Unserved, InFlight: g.InFlight,
 		Succeeded: g.Succeeded, Failed: g.Failed, Dead: g.Dead, Cancelled: g.Cancelled,
 		Progress: progress(g), Rate: tidy(g.Rate1), ETA: estimate(g), Congestion: level, Gated: g.Gated,
 		CreatedAt: at(g.CreatedAt), SealedAt: at(g.SealedAt), StartedAt: at(g.StartedAt), FinishedAt: at(g.FinishedAt), LastAddedAt: at(g.LastAddedAt),

@@ -9,21 +9,22 @@ import (
 )
 
 // Follow does in the model what a store did in a pull of the default engine, and says where the store may not have done it, or
-// has left undone what it could: which group's turn it was is the store's choice, everything else is not.
-func (m *Model) Follow(p store.Pulled, want int) error {
+// has left undone what it could: which group's turn it was is the store's choice, everything else is not. types are those of the
+// process that pulled; none: all.
+func (m *Model) Follow(p store.Pulled, want int, types ...string) error {
 	if len(p.Jobs) > want {
 		return fmt.Errorf("%d jobs pulled, %d wanted", len(p.Jobs), want)
 	}
 	m.woken(m.Now())
 	for _, l := range p.Jobs {
-		if err := m.follow(l); err != nil {
+		if err := m.follow(l, types); err != nil {
 			return fmt.Errorf("pull of job %s of group %s: %w", l.ID, l.Group, err)
 		}
 	}
-	return m.idle(p, want)
+	return m.idle(p, want, types)
 }
 
-func (m *Model) follow(l store.Leased) error {
+func (m *Model) follow(l store.Leased, types []string) error {
 	g := m.groups[l.Group]
 	if g == nil || g.jobs[l.ID] == nil {
 		return fmt.Errorf("nobody has submitted it")
@@ -35,7 +36,9 @@ func (m *Model) follow(l store.Leased) error {
 	case !m.runnable(g):
 		return fmt.Errorf("its group may not start jobs: %s, paused %t, gated for %d µs, %d run, concurrency %d",
 			g.Status, g.Paused, max(0, g.gate-m.Now()), len(g.runs), g.Concurrency)
-	case g.head() != j:
+	case !runs(types, j):
+		return fmt.Errorf("the process runs %v, it is of type %s", types, j.kind())
+	case g.head() != j && !m.Pools:
 		return fmt.Errorf("it was the turn of job %s", g.head().ID)
 	case l.Fence <= m.fence:
 		return fmt.Errorf("fence %d after %d", l.Fence, m.fence)
@@ -44,7 +47,7 @@ func (m *Model) follow(l store.Leased) error {
 		return fmt.Errorf("over a limit: to wait are globally %v, for the tenant %v, for the group %v", global, tenant, own)
 	}
 	m.take(g, j.Cost)
-	g.pop()
+	g.remove(j)
 	m.fence = l.Fence - 1
 	mine := m.start(j)
 	m.Rename(mine.Key, l.Key)
@@ -64,13 +67,13 @@ func (m *Model) Rename(from, to string) {
 }
 
 // idle checks that a pull did not leave a worker without a job that could run, nor let it sleep too long.
-func (m *Model) idle(p store.Pulled, want int) error {
+func (m *Model) idle(p store.Pulled, want int, types []string) error {
 	if m.uneven || m.Rerated {
 		return nil // a dear job at the head holds cheap ones behind it
 	}
 	soonest, what := never, ""
 	for _, g := range m.list {
-		if !m.startable(g) {
+		if !m.startable(g) || !slices.ContainsFunc(slices.Concat(g.front, g.order), func(j *job) bool { return runs(types, j) }) {
 			continue
 		}
 		wait := time.Duration(max(0, g.gate-m.Now())) * time.Microsecond
@@ -82,13 +85,16 @@ func (m *Model) idle(p store.Pulled, want int) error {
 	switch {
 	case len(p.Jobs) == want && soonest == 0 && !p.More:
 		return fmt.Errorf("no word that there is more, and a job of group %s could start", what)
-	case len(p.Jobs) < want && soonest == 0:
+	case len(p.Jobs) < want && soonest == 0 && (!m.Pools || !p.More): // with pools it may have begun to look through a group
 		return fmt.Errorf("%d of %d workers got a job, and one of group %s could start", len(p.Jobs), want, what)
 	case !p.More && soonest < never && (p.Next == 0 || p.Next > soonest):
 		return fmt.Errorf("to sleep for %v (0: until an event), and a job of group %s can start in %v", p.Next, what, soonest)
 	}
 	return nil
 }
+
+// runs reports whether a process with these types runs the job; without any it runs every type.
+func runs(types []string, j *job) bool { return len(types) == 0 || slices.Contains(types, j.kind()) }
 
 // startable says that a group has a job that may start when its time and its limits come.
 func (m *Model) startable(g *group) bool {
@@ -100,7 +106,7 @@ func (m *Model) startable(g *group) bool {
 
 // FollowClassic does in the model what a store did in a pull of the classic pipeline, which does not say what it refused: a job
 // may start whenever it has not ended, and it is only counted.
-func (m *Model) FollowClassic(p store.Pulled) error {
+func (m *Model) FollowClassic(p store.Pulled, types ...string) error {
 	for _, l := range p.Jobs {
 		g := m.groups[l.Group]
 		if g == nil || g.jobs[l.ID] == nil {
@@ -111,10 +117,12 @@ func (m *Model) FollowClassic(p store.Pulled) error {
 		case j.state == nonReady && !j.scheduled:
 			m.unwait(j)
 		case j.state == pending:
-			g.order = slices.DeleteFunc(g.order, func(o *job) bool { return o == j })
-			g.front = slices.DeleteFunc(g.front, func(o *job) bool { return o == j })
+			g.remove(j)
 		default:
 			return fmt.Errorf("pull of job %s of group %s: it is in state %d", l.ID, l.Group, j.state)
+		}
+		if !runs(types, j) {
+			return fmt.Errorf("pull of job %s of type %s: the process runs %v", l.ID, j.kind(), types)
 		}
 		if g.Paused || g.Status.Ended() || g.StartSealed && !g.Sealed {
 			return fmt.Errorf("pull of job %s: its group may not start jobs: %s, paused %t", l.ID, g.Status, g.Paused)

@@ -3,6 +3,7 @@ package bulktest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
@@ -24,6 +25,9 @@ type Model struct {
 	// Rerated is for runs in which rates change: when exactly a limiter learns of it is the store's business, so Follow leaves
 	// the limits to the test, which sees the starts.
 	Rerated bool
+	// Pools is for runs in which some processes run some types only: which of a group's jobs is next depends on who has pulled
+	// before, so Follow accepts any of the process's types.
+	Pools bool
 
 	groups  map[string]*group
 	list    []*group // in the order in which they were made
@@ -166,6 +170,12 @@ func (g *group) head() *job {
 		return g.front[0]
 	}
 	return g.order[0]
+}
+
+// remove takes a pending job out of its group, wherever it stands.
+func (g *group) remove(j *job) {
+	other := func(o *job) bool { return o == j }
+	g.front, g.order = slices.DeleteFunc(g.front, other), slices.DeleteFunc(g.order, other)
 }
 
 func (g *group) pop() *job {

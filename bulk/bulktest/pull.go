@@ -12,8 +12,8 @@ import (
 
 const never = time.Duration(math.MaxInt64)
 
-// Pull takes up to want jobs.
-func (m *Model) Pull(_ context.Context, want int) (store.Pulled, error) {
+// Pull takes up to want jobs of any type. For processes that run some types only there is Follow.
+func (m *Model) Pull(_ context.Context, want int, _ ...string) (store.Pulled, error) {
 	if m.S.Gating {
 		return m.pullGated(want), nil
 	}

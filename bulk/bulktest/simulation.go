@@ -17,7 +17,7 @@ type Engine interface {
 	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
 	Seal(ctx context.Context, group string) (store.Group, error)
 	Group(ctx context.Context, group string) (store.Group, error)
-	Pull(ctx context.Context, want int) (store.Pulled, error)
+	Pull(ctx context.Context, want int, types ...string) (store.Pulled, error)
 	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
 	Dispatch(ctx context.Context) (store.Dispatch, error)
 }

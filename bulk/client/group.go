@@ -110,6 +110,7 @@ type Group struct {
 	Pending   int64  `json:"pending"`
 	Ready     int64  `json:"ready"`
 	NonReady  int64  `json:"non_ready"` // jobs that wait out a backoff, a Retry-After or their run_at
+	Unserved  int64  `json:"unserved"`  // of the pending: no process runs their type
 	InFlight  int64  `json:"in_flight"`
 	Succeeded int64  `json:"succeeded"`
 	Failed    int64  `json:"failed"`

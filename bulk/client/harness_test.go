@@ -35,6 +35,7 @@ func serve(t testing.TB, faults ...fault) *server {
 func serveWith(t testing.TB, change func(*store.Settings), faults ...fault) *server {
 	t.Helper()
 	settings := store.Defaults()
+	settings.UnknownTypeAfter = time.Millisecond
 	settings.Global, settings.Lease = 1e6, 5*time.Second
 	change(&settings)
 	st, err := store.New(store.Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Settings: settings})
@@ -59,7 +60,7 @@ func serveWith(t testing.TB, change func(*store.Settings), faults ...fault) *ser
 	return s
 }
 
-// work runs jobs until the test ends. "echo" returns its payload, "refuse" fails for good; any other type is dead at once.
+// work runs jobs until the test ends. "echo" returns its payload, "refuse" fails for good; jobs of any other type are dead after a moment.
 func (s *server) work(t testing.TB) {
 	t.Helper()
 	e, err := bulk.New(bulk.Options{Store: s.store, Worker: bulk.WorkerOptions{Lease: 5 * time.Second}})

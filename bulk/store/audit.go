@@ -60,6 +60,7 @@ type audited struct {
 	found
 	raw                                    map[string]int64
 	order, front, ready, waiting, inflight int64
+	aside                                  int64
 	unended, ended, dead, half             int64
 	lines                                  []string
 }
@@ -175,6 +176,9 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 		if err := a.zset(ctx, set.key, func(member string, _ float64) { put(member, set.name, set.count) }); err != nil {
 			return err
 		}
+	}
+	if err := a.readAside(ctx, put); err != nil {
+		return err
 	}
 	if err := a.zset(ctx, keyRefused, func(member string, _ float64) {
 		if _, job, _ := strings.Cut(member, "/"); a.places[job] != "non-ready" {

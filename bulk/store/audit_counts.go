@@ -10,7 +10,7 @@ import (
 
 // compare holds each group's counts against what was found.
 func (a *auditor) compare(ctx context.Context) error {
-	var pending, inflight, queued, open int64
+	var pending, inflight, queued, open, aside int64
 	agenda := map[string]float64{}
 	if err := a.zset(ctx, keyAgenda, func(member string, at float64) { agenda[member] = at }); err != nil {
 		return err
@@ -29,7 +29,8 @@ func (a *auditor) compare(ctx context.Context) error {
 		equal("non-ready", n["refused"]+n["scheduled"], g.waiting)
 		equal("in-flight", n["inflight"], g.inflight)
 		ended := n["succ"] + n["fail"] + n["dead"] + n["canc"]
-		equal("total", n["total"], g.order+g.front+g.ready+g.waiting+g.inflight+ended)
+		equal("set aside", n["aside"], g.aside)
+		equal("total", n["total"], g.order+g.front+g.aside+g.ready+g.waiting+g.inflight+ended)
 		equal("unended", n["total"]-ended, g.unended)
 		if a.kept(g) {
 			equal("ended", ended, g.ended)
@@ -68,12 +69,13 @@ func (a *auditor) compare(ctx context.Context) error {
 			open++
 		}
 		inflight += g.inflight
+		aside += g.aside
 		queued += int64(len(g.lines))
 	}
 	for gate := range a.gates {
 		a.bad("gate", "a wake time for %s, which is not gated or not there", gate)
 	}
-	for name, there := range map[string]int64{"pending": pending, "inflight": inflight, "queued": queued, "open_groups": open} {
+	for name, there := range map[string]int64{"pending": pending, "inflight": inflight, "queued": queued, "open_groups": open, "aside": aside} {
 		if counted := asInt(a.state[name]); counted != there {
 			a.bad("counts", "shard: %s is counted %d, there are %d", name, counted, there)
 		}
@@ -108,7 +110,7 @@ func (a *auditor) readTenants(ctx context.Context) error {
 		}
 		t.groups++
 		t.inflight += g.inflight
-		t.open += g.order + g.front + g.ready + g.waiting + g.inflight
+		t.open += g.order + g.front + g.aside + g.ready + g.waiting + g.inflight
 	}
 	busy := map[string]bool{}
 	if err := a.zset(ctx, keyBusy, func(member string, _ float64) { busy[member] = true }); err != nil {
@@ -268,6 +270,35 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	}
 	if err := iter.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return nil
+}
+
+// readAside notes the jobs that are set aside, and whether each group with such jobs of a type is listed under that type.
+func (a *auditor) readAside(ctx context.Context, put func(job, place string, count func(*audited) *int64)) error {
+	listed, there := map[string]bool{}, map[string]bool{}
+	if err := a.zset(ctx, keyAside, func(member string, _ float64) {
+		switch w := strings.Split(member, " "); {
+		case strings.HasPrefix(member, "j") && len(w) == 4:
+			put(w[0][1:]+"/"+w[3], "aside", func(g *audited) *int64 { return &g.aside })
+			there[w[1]+" "+w[0][1:]] = true
+		case strings.HasPrefix(member, "t") && len(w) == 2:
+			listed[member[1:]] = true
+		default:
+			a.bad("record", "%q is set aside", member)
+		}
+	}); err != nil {
+		return err
+	}
+	for entry := range there {
+		if !listed[entry] {
+			a.bad("one place", "jobs of type and group %s are set aside and not listed under their type", entry)
+		}
+	}
+	for entry := range listed {
+		if !there[entry] {
+			a.bad("owner", "type and group %s are listed and no such job is set aside", entry)
+		}
 	}
 	return nil
 }

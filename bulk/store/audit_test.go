@@ -111,6 +111,10 @@ func TestAuditReports(t *testing.T) {
 		{"a job of no group", func(w *wreck) { w.do("HSET", keyJobs, "zz/x", "P1 -\n1") }, "owner: job zz/x has no group"},
 		{"a page of no group", func(w *wreck) { w.do("HSET", keyOrder, "zz:0", "x\n") }, "owner: page zz:0 of order has no group"},
 		{"outcomes of no group", func(w *wreck) { w.do("HSET", keyDone, "zz:0", "x\n") }, "owner: page zz:0 of outcomes has no group"},
+		{"a job set aside of no group", func(w *wreck) { w.do("ZADD", keyAside, 0, "jzz fax 1 x") }, "owner: job zz/x in aside has no group"},
+		{"a job set aside and not listed", func(w *wreck) { w.do("ZADD", keyAside, 0, "j1 fax 1 done") }, "one place: jobs of type and group fax 1 are set aside and not listed"},
+		{"a type listed without a job", func(w *wreck) { w.do("ZADD", keyAside, 0, "tfax 1") }, "owner: type and group fax 1 are listed and no such job"},
+		{"the count of what is set aside", func(w *wreck) { w.do("HINCRBY", keyState, "aside", 1) }, "counts: shard: aside is counted 1, there are 0"},
 		{"a chunk of no group", func(w *wreck) { w.do("HSET", keyChunks, "zz:k", "=x") }, "owner: chunk of group zz"},
 		{"a result of no group", func(w *wreck) { w.do("HSET", keySums, "zz", "!\n") }, "owner: result of group zz"},
 		{"a key of nobody", func(w *wreck) {

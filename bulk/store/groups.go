@@ -323,11 +323,12 @@ func parseGroup(line reply) (found, error) {
 	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
 	g.Total, g.InFlight, g.Ready = n("total"), n("inflight"), n("ready")
 	g.Succeeded, g.Failed, g.Dead, g.Cancelled = n("succ"), n("fail"), n("dead"), n("canc")
-	g.Pending, g.NonReady = n("added")-n("taken")+n("front"), n("refused")+n("scheduled")
+	g.Pending, g.NonReady = n("added")-n("taken")+n("front")+n("aside"), n("refused")+n("scheduled")
+	g.Unserved = n("unserved")
 	if g.Status == Cancelled {
 		// The sweep that writes it down job by job follows.
 		g.Cancelled = g.Total - g.Succeeded - g.Failed - g.Dead - g.InFlight
-		g.Pending, g.NonReady, g.Ready = 0, 0, 0
+		g.Pending, g.NonReady, g.Ready, g.Unserved = 0, 0, 0, 0
 	}
 	g.Throttles, g.Reduced, g.Redriven = n("throttles"), n("reduced"), n("redriven")
 	g.Backoff = duration(n("backoff"))

@@ -31,9 +31,10 @@ import "strconv"
 //	bell      LIST  wakes who waits for work
 //	history   ZSET  <tenant>/<time> snapshots of congestion
 //	busy      ZSET  tenants with jobs to do by their last snapshot
+//	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>
 var keyNames = []string{
 	"state", "names", "groups", "flow", "index", "tenants", "high", "normal", "low", "lines", "idle", "gates", "jobs", "runs",
-	"order", "front", "ready", "leases", "waiting", "refused", "done", "dead", "chunks", "agenda", "sums", "bell", "history", "busy",
+	"order", "front", "ready", "leases", "waiting", "refused", "done", "dead", "chunks", "agenda", "sums", "bell", "history", "busy", "aside",
 }
 
 // Indexes into shardKeys of those that Go reads itself.
@@ -66,6 +67,7 @@ const (
 	keyBell
 	keyHistory
 	keyBusy
+	keyAside
 )
 
 // shardKeys builds the keys of a shard: <prefix>:{bulk:<n>}:<name>.

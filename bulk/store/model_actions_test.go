@@ -112,20 +112,33 @@ func (c *crowd) tend(id string) (t Tended) {
 
 func (c *crowd) pull() {
 	want := rapid.IntRange(1, 7).Draw(c.t, "want")
-	p, err := c.any().Pull(c.ctx, want)
+	c.held = append(c.held, c.pullSome(want).Jobs...)
+}
+
+// pullSome pulls with one of the processes.
+func (c *crowd) pullSome(want int) Pulled {
+	s, types := c.any(), []string(nil)
+	if c.turn > 0 { // any of them pulls in the end, whatever else takes turns
+		c.pulls++
+		s = c.stores[c.pulls%len(c.stores)]
+	}
+	if c.pools && s == c.stores[0] {
+		types = []string{"webhook"}
+	}
+	p, err := s.Pull(c.ctx, want, types...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.follow(p, want)
-	c.held = append(c.held, p.Jobs...)
+	c.follow(p, want, types)
+	return p
 }
 
-func (c *crowd) follow(p Pulled, want int) {
+func (c *crowd) follow(p Pulled, want int, types []string) {
 	err := error(nil)
 	if c.classic {
-		err = c.m.FollowClassic(p)
+		err = c.m.FollowClassic(p, types...)
 	} else {
-		err = c.m.Follow(p, want)
+		err = c.m.Follow(p, want, types...)
 	}
 	if err != nil {
 		c.t.Fatal(err)

@@ -27,10 +27,12 @@ type crowd struct {
 	lost    []Leased // by processes that crashed, or whose answer got lost
 	uneven  bool     // jobs of different cost
 	rerate  bool     // rates change
+	pools   bool     // the first process runs webhooks only
 	classic bool     // the pipeline that refuses jobs one by one, and does not say which
 	starts  map[string]*starts
 	serial  int
 	turn    int
+	pulls   int                       // in the end
 	reduced map[string]map[string]int // group → status → outcomes, as the reducers saw them
 }
 
@@ -69,6 +71,8 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic b
 	}
 	c.m = bulktest.New(set, c.clock, spread)
 	c.m.Rerated = c.rerate
+	c.pools = rapid.IntRange(0, 3).Draw(t, "pools") == 0
+	c.m.Pools = c.pools
 	return c
 }
 
@@ -189,11 +193,7 @@ func (c *crowd) drain() {
 		if c.finished() {
 			return
 		}
-		p, err := c.any().Pull(c.ctx, 7)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		c.follow(p, 7)
+		p := c.pullSome(7)
 		var acks []Ack
 		for _, l := range append(c.held, p.Jobs...) {
 			acks = append(acks, Ack{Key: l.Key, Fence: l.Fence, Verdict: Done, Result: []byte(`{"ok":1}`)})

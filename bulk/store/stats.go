@@ -200,6 +200,7 @@ func (s *Store) Depths(ctx context.Context) (Depths, error) {
 		Pending: r.int(3), Ready: r.int(4), NonReady: r.int(5), InFlight: r.int(6), ActiveTenants: r.int(7), GatedGroups: r.int(8),
 		Jain: float64(r.int(9)) / 1e6, RateAccuracy: float64(r.int(10)) / 1e6, MaxBackoff: duration(r.int(11)),
 		AvgThrottles: float64(r.int(12)) / 1e6, SavedSpins: r.int(13), OpenGroups: r.int(14),
+		Unserved: r.int(15), UnservedTypes: strings.Fields(r.string(16)),
 	}
 	d.MaxCongestion = congestion.Level(d.MaxBackoff, s.conf.Load().BaseBackoff)
 	return d, nil

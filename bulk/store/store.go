@@ -45,6 +45,7 @@ type Settings struct {
 	KeepJobs, KeepGroups    time.Duration
 	KeepDead                time.Duration
 	UnsealedSilence         time.Duration // 24 h
+	UnknownTypeAfter        time.Duration // 24 h; how long a job waits for a process that runs its type
 	WaitReplicas, WaitLocal int           // durability: how many must have the write
 }
 
@@ -54,7 +55,7 @@ func Defaults() Settings {
 		Global: 10000, Limiter: "gcra", Policy: "fair", Alpha: 10000, Gating: true,
 		Congestion: true, BaseBackoff: time.Second, MaxBackoff: 120 * time.Second, MaxAge: 24 * time.Hour, StatsRetention: time.Hour,
 		ReadyMax: 10000, Lease: 30 * time.Second, MaxCrashes: 20,
-		KeepJobs: 24 * time.Hour, KeepGroups: 168 * time.Hour, KeepDead: 720 * time.Hour, UnsealedSilence: 24 * time.Hour,
+		KeepJobs: 24 * time.Hour, KeepGroups: 168 * time.Hour, KeepDead: 720 * time.Hour, UnsealedSilence: 24 * time.Hour, UnknownTypeAfter: 24 * time.Hour,
 	}
 }
 
@@ -83,6 +84,7 @@ type Store struct {
 	ready     atomic.Bool
 	preparing singleflight.Group
 	rounds    dispatching
+	types     served
 	start     time.Time
 	locks     *redsync.Redsync
 }
@@ -138,7 +140,7 @@ func (s *Store) Configure(c Settings) error {
 		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
 		c.Lease.Microseconds(), c.MaxCrashes, c.PendingPerTenant,
 		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedSilence.Microseconds(),
-		c.StatsRetention.Microseconds(), flag(c.Adaptive),
+		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(),
 	} {
 		words = append(words, strconv.FormatInt(n, 10))
 	}

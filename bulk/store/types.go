@@ -68,6 +68,7 @@ type Group struct {
 	// NonReady counts jobs that wait out a backoff, a Retry-After or their run_at.
 	NonReady                           int64
 	InFlight                           int64
+	Unserved                           int64 // of the pending, those whose type no process has run for a minute
 	Succeeded, Failed, Dead, Cancelled int64
 	Throttles                          int64         // refusals by the rate limit or the downstream, of all its jobs
 	Rate1                              float64       // jobs finished a second, lately
@@ -157,7 +158,7 @@ const (
 	Throttled Verdict = "throttled" // refused for now by the downstream: the job waits, no try spent
 	Held      Verdict = "held"      // as Throttled, and its whole group waits, a minute at most
 	Returned  Verdict = "returned"  // given back unrun, at a shutdown: nothing spent
-	Buried    Verdict = "dead"      // dead at once, as an unknown type
+	Buried    Verdict = "dead"      // dead at once
 )
 
 // Ack ends the run of a leased job.
@@ -282,7 +283,9 @@ type Depths struct {
 	MaxCongestion                      string
 	MaxBackoff                         time.Duration
 	AvgThrottles                       float64
-	SavedSpins                         int64 // repeats that a gate or a longer backoff spared, since the beginning
+	Unserved                           int64    // jobs whose type no process has run for a minute
+	UnservedTypes                      []string // their types
+	SavedSpins                         int64    // repeats that a gate or a longer backoff spared, since the beginning
 }
 
 // Tended is what one step of housekeeping of a group leaves to do.

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,14 +20,17 @@ const maxPull = 500
 // VisitBytes bounds the payloads of one Pull and the outcomes of one page, but for the first one, which may be larger.
 const VisitBytes = 1 << 20
 
-// Pull takes up to want jobs (at most 500, of VisitBytes together) through the fair queue and both limits, under leases of this process.
-func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
+// Pull takes up to want jobs (at most 500, of VisitBytes together) through the fair queue and both limits, under leases of this process. types
+// are the types that it runs; without any it runs every type. Jobs of other types are set aside for a process that has them.
+func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, error) {
 	want = min(want, maxPull)
 	if want < 1 {
 		return Pulled{}, nil
 	}
+	kinds := strings.Join(types, " ")
+	s.types.pulled(types)
 	if s.conf.Load().Gating {
-		r, err := s.run(ctx, "jobs_pull", want, s.o.Process)
+		r, err := s.run(ctx, "jobs_pull", want, s.o.Process, kinds)
 		if err != nil {
 			return Pulled{}, err
 		}
@@ -33,11 +38,11 @@ func (s *Store) Pull(ctx context.Context, want int) (Pulled, error) {
 		p.Fetched = int64(len(p.Jobs))
 		return p, nil
 	}
-	filled, err := s.run(ctx, "ready_fill", want, max(want, fillBatch))
+	filled, err := s.run(ctx, "ready_fill", want, max(want, fillBatch), kinds)
 	if err != nil {
 		return Pulled{}, err
 	}
-	r, err := s.run(ctx, "ready_take", want, s.o.Process)
+	r, err := s.run(ctx, "ready_take", want, s.o.Process, kinds)
 	if err != nil {
 		return Pulled{}, err
 	}
@@ -182,7 +187,7 @@ func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	id, err := s.runID(ctx)
 	var r reply
 	if err == nil {
-		r, err = s.run(ctx, "queue_dispatch", id, dispatchBound, alive)
+		r, err = s.run(ctx, "queue_dispatch", id, dispatchBound, alive, s.types.due(s.clock()))
 	}
 	s.rounds.ended(err)
 	if err != nil {
@@ -247,4 +252,39 @@ func (s *Store) clock() int64 {
 		return s.o.Now()
 	}
 	return int64(time.Since(s.start)/time.Microsecond) + 1
+}
+
+// served keeps the types for which this process pulls. Dispatch tells the store of them now and then.
+type served struct {
+	mu    sync.Mutex
+	types map[string]bool
+	told  int64 // µs; 0: not yet
+}
+
+// tellEvery is well below the minute after which the scripts count a type as no longer served.
+const tellEvery = 10 * time.Second
+
+func (s *served) pulled(types []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range types {
+		if !s.types[t] {
+			if s.types == nil {
+				s.types = map[string]bool{}
+			}
+			s.types[t] = true
+			s.told = 0
+		}
+	}
+}
+
+// due returns the types, separated by blanks, when it is time to tell the store of them; otherwise nothing.
+func (s *served) due(now int64) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.types) == 0 || s.told > 0 && now-s.told < tellEvery.Microseconds() {
+		return ""
+	}
+	s.told = now
+	return strings.Join(slices.Sorted(maps.Keys(s.types)), " ")
 }

@@ -68,6 +68,9 @@ func writeGroup(w io.Writer, g *client.Group) error {
 		}
 	}
 	row("jobs", "%d pending, %d ready, %d backing off, %d running", g.Pending, g.Ready, g.NonReady, g.InFlight)
+	if g.Unserved > 0 {
+		row("no processor", "%d jobs wait for a process that runs their type", g.Unserved)
+	}
 	row("outcomes", "%d succeeded, %d failed, %d dead, %d cancelled", g.Succeeded, g.Failed, g.Dead, g.Cancelled)
 	row("congestion", "%s, %.3g throttles a job", orNone(g.Congestion), g.ThrottlesPerJob)
 	if g.RedriveOf != "" {

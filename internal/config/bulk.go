@@ -7,24 +7,25 @@ import "time"
 //
 //	only     the kind of processor that has the setting
 type Bulk struct {
-	Listen      string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
-	Admin       BulkAdmin            `koanf:"admin" doc:"Operators."`
-	APITokens   []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is asked for."`
-	Log         BulkLog              `koanf:"log" doc:"Logs go to stderr."`
-	Store       BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
-	Durability  string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"What a submission waits for before it is answered. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
-	Rate        BulkRate             `koanf:"rate" doc:"How many jobs start."`
-	Limiter     string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate in each second of the clock, so up to twice the rate in a sliding one."`
-	FairQueue   FairQueue            `koanf:"fair_queue" doc:"Whose job is next."`
-	Congestion  Congestion           `koanf:"congestion" doc:"How long jobs wait that were refused or have failed."`
-	ReadyQueue  ReadyQueue           `koanf:"ready_queue" doc:"Jobs between queue and worker."`
-	Worker      Worker               `koanf:"worker" doc:"Those who run jobs, in this process."`
-	Adaptive    Adaptive             `koanf:"adaptive" doc:"A rate that follows the downstream's health."`
-	PeopleFirst PeopleFirst          `koanf:"people_first" doc:"Giving way to visitors of the same site."`
-	Limits      BulkLimits           `koanf:"limits" doc:"What one job and one tenant may take."`
-	Callbacks   Callbacks            `koanf:"callbacks" doc:"Requests to the callback_url of a group that has ended."`
-	Retention   Retention            `koanf:"retention" doc:"How long finished things are kept."`
-	Processors  map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A submission of a type that is off or not here is refused; a job that was taken in before is dead at once."`
+	Listen           string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
+	Admin            BulkAdmin            `koanf:"admin" doc:"Operators."`
+	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is asked for."`
+	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`
+	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
+	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"What a submission waits for before it is answered. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
+	Rate             BulkRate             `koanf:"rate" doc:"How many jobs start."`
+	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate in each second of the clock, so up to twice the rate in a sliding one."`
+	FairQueue        FairQueue            `koanf:"fair_queue" doc:"Whose job is next."`
+	Congestion       Congestion           `koanf:"congestion" doc:"How long jobs wait that were refused or have failed."`
+	ReadyQueue       ReadyQueue           `koanf:"ready_queue" doc:"Jobs between queue and worker."`
+	Worker           Worker               `koanf:"worker" doc:"Those who run jobs, in this process."`
+	Adaptive         Adaptive             `koanf:"adaptive" doc:"A rate that follows the downstream's health."`
+	PeopleFirst      PeopleFirst          `koanf:"people_first" doc:"Giving way to visitors of the same site."`
+	Limits           BulkLimits           `koanf:"limits" doc:"What one job and one tenant may take."`
+	Callbacks        Callbacks            `koanf:"callbacks" doc:"Requests to the callback_url of a group that has ended."`
+	Retention        Retention            `koanf:"retention" doc:"How long finished things are kept."`
+	UnknownTypeAfter time.Duration        `koanf:"unknown_type_after" default:"24h" min:"1s" max:"8760h" doc:"How long a job waits for a process that has a processor for its type. Then it is dead, with the code no_processor."`
+	Processors       map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A submission of a type that is off or not here is refused. This process takes only jobs of types that it has; a job that was taken in before waits for another process, see unknown_type_after."`
 }
 
 type BulkAdmin struct {

@@ -30,7 +30,7 @@ func (c *Bulk) Warnings() []Problem {
 	case c.Worker.Count == 0 && len(active) > 0:
 		warn("worker.count", "is 0, so the processors "+strings.Join(active, ", ")+" are not used: no job runs in this process")
 	case c.Worker.Count > 0 && len(active) == 0:
-		warn("processors", "none is on: submissions are refused, and jobs taken in before are dead at once; give one its url, smtp, fcm or webpush")
+		warn("processors", "none is on: submissions are refused, and jobs taken in before wait for another process; give one its url, smtp, fcm or webpush")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
 		warn("admin.token", "has fewer than 16 characters and can be tried out")

@@ -10,7 +10,7 @@ local K = {
   levels = { KEYS[7], KEYS[8], KEYS[9] }, lines = KEYS[10], idle = KEYS[11], gates = KEYS[12],
   jobs = KEYS[13], runs = KEYS[14], order = KEYS[15], front = KEYS[16], ready = KEYS[17], leases = KEYS[18],
   waiting = KEYS[19], refused = KEYS[20], done = KEYS[21], dead = KEYS[22], chunks = KEYS[23], agenda = KEYS[24],
-  sums = KEYS[25], bell = KEYS[26], history = KEYS[27], busy = KEYS[28],
+  sums = KEYS[25], bell = KEYS[26], history = KEYS[27], busy = KEYS[28], aside = KEYS[29],
 }
 
 -- Statuses, as bulk/store names them.
@@ -21,7 +21,7 @@ local set = {}
 do
   local names = { 'limiter', 'policy', 'alpha', 'strict', 'gating', 'global', 'burst', 'per_tenant', 'congestion', 'base', 'max',
     'max_age', 'ready_max', 'lease', 'crashes', 'quota', 'keep_jobs', 'keep_groups', 'keep_dead', 'silence', 'keep_stats',
-    'adaptive' }
+    'adaptive', 'unknown_after' }
   local i = 0
   for word in string.gmatch(ARGV[2], '%S+') do
     i = i + 1
@@ -34,9 +34,11 @@ local strategy = limiter[set.limiter]
 
 -- shard is the record of the whole shard. v1…v3 are the virtual times (v1 alone unless strict), at and level the global
 -- limiter, live_* what operators set over the configuration, hold the time before which no lease ends, beat the last round of a
--- dispatcher, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score.
+-- dispatcher, aside counts jobs that are set aside, unserved those of them whose type no process has, as the dispatcher found
+-- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score.
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
-  'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat' }
+  'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat',
+  'aside', 'unserved', 'checked' }
 local shard, shard_was = {}, {}
 do
   local got = redis.call('HMGET', K.state, unpack(SHARD))
@@ -71,7 +73,7 @@ if now > shard.last then shard.last = now end
 --   total, added, taken, hp, ho, tp, tn, front, ready, inflight, succ, fail, dead, canc, redriven, redrives,
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
---   largest, widest
+--   largest, widest, aside
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was
 

@@ -59,6 +59,94 @@ local function to_front(g, jobkey)
   shard.pending = shard.pending + 1
 end
 
+-- A job whose type the process that meets it does not run is set aside, in a queue for each group and type, until a process with
+-- that type pulls. K.aside holds, at one score:
+--   j<group> <type> <µs, and a number in this step> <id>   the job
+--   t<type> <group>                                        that the group has such jobs
+-- 'type:<type>' in the shard's state is when a process with that type was last heard of; a type counts as served for SERVED µs.
+local SERVED, aside_number = 60000000, 0
+
+local function set_aside(g, jobkey, kind)
+  aside_number = aside_number + 1
+  redis.call('ZADD', K.aside, 0, 'j' .. g[G_KEY] .. ' ' .. kind .. ' ' .. string.format('%016.0f%05d', now, aside_number) .. ' ' .. id_of(jobkey),
+    0, 't' .. kind .. ' ' .. g[G_KEY])
+  g[G_ASIDE], shard.aside = g[G_ASIDE] + 1, shard.aside + 1
+end
+
+-- aside_range returns the first and last bound of the members that begin with words.
+local function aside_range(words)
+  return '[' .. words .. ' ', '(' .. words .. '!'
+end
+
+local function aside_members(gkey, kind, n)
+  local first, last = aside_range('j' .. gkey .. ' ' .. kind)
+  return redis.call('ZRANGEBYLEX', K.aside, first, last, 'LIMIT', 0, n)
+end
+
+-- aside_kinds lists the types, 50 at most, of which a group (or, with '', any group) has jobs set aside.
+local function aside_kinds(gkey)
+  local list, at, last = {}, gkey == '' and '[t' or '[j' .. gkey .. ' ', gkey == '' and '(u' or '(j' .. gkey .. '!'
+  while #list < 50 do
+    local member = redis.call('ZRANGEBYLEX', K.aside, at, last, 'LIMIT', 0, 1)[1]
+    if not member then break end
+    local kind = string.match(member, gkey == '' and '^t(%S+) ' or '^j%S+ (%S+) ')
+    list[#list + 1] = kind
+    at = (gkey == '' and '(t' or '(j' .. gkey .. ' ') .. kind .. '!'
+  end
+  return list
+end
+
+local function type_seen(kind) return tonumber(redis.call('HGET', K.state, 'type:' .. kind) or 0) end
+
+-- leave_aside takes members of one group and type out and returns the names of their jobs.
+local function leave_aside(g, kind, members)
+  local list = {}
+  for i, member in ipairs(members) do list[i] = g[G_KEY] .. '/' .. string.match(member, '^j%S+ %S+ %d+ (.+)$') end
+  if members[1] then redis.call('ZREM', K.aside, unpack(members)) end
+  g[G_ASIDE], shard.aside = g[G_ASIDE] - #members, shard.aside - #members
+  if not aside_members(g[G_KEY], kind, 1)[1] then redis.call('ZREM', K.aside, 't' .. kind .. ' ' .. g[G_KEY]) end
+  return list
+end
+
+-- fetch_aside returns jobs of the process's types to the front of their groups: as many as it wants, of up to twenty groups of
+-- each type, which take turns. It returns how many.
+local function fetch_aside(kinds, want)
+  local moved = 0
+  if shard.aside == 0 then return 0 end
+  for _, kind in ipairs(kinds) do
+    local first, last = aside_range('t' .. kind)
+    local turn = redis.call('HGET', K.state, 'aside_turn') or ''
+    local list = redis.call('ZRANGEBYLEX', K.aside, '(t' .. kind .. ' ' .. turn, last, 'LIMIT', 0, 20)
+    if #list < 20 then
+      for _, member in ipairs(redis.call('ZRANGEBYLEX', K.aside, first, '[t' .. kind .. ' ' .. turn, 'LIMIT', 0, 20 - #list)) do list[#list + 1] = member end
+    end
+    for _, member in ipairs(list) do
+      local gkey = string.match(member, ' (.+)$')
+      local g = bulk_group(gkey)
+      if g[G_STATUS] ~= CANCELLED then
+        for _, jobkey in ipairs(leave_aside(g, kind, aside_members(gkey, kind, math.ceil(want / #list)))) do
+          to_front(g, jobkey)
+          moved = moved + 1
+        end
+        place(g)
+      end
+      redis.call('HSET', K.state, 'aside_turn', gkey)
+    end
+  end
+  return moved
+end
+
+-- read_kinds reads the types that a process runs: the list, and the set; nil where it runs every type, and
+-- the list then has the types of which jobs are set aside.
+local function read_kinds(text)
+  if text == '' then return shard.aside > 0 and aside_kinds('') or {}, nil end
+  local list, mine = {}, {}
+  for kind in string.gmatch(text, '%S+') do
+    list[#list + 1], mine[kind] = kind, true
+  end
+  return list, mine
+end
+
 local function ms() return math.floor(now / 1000) end
 
 -- finish gives a job its outcome: the record, the log of outcomes, the counts.

@@ -220,4 +220,4 @@ const doneOf = g => g.succeeded + g.failed + g.dead + g.cancelled;
 const percent = g => Math.floor(g.progress * 1000) / 10 + ' %';
 const etaOf = g => ended(g) ? [g.finished_at ? 'took ' + span((Date.parse(g.finished_at) - Date.parse(g.created_at)) / 1000) : '–', ''] : !g.eta ? [g.paused ? 'paused' : '–', '']
   : [span(g.eta.seconds), g.eta.high > g.eta.low ? span(g.eta.low) + ' to ' + span(g.eta.high) : ''];
-const stateOf = g => [[g.status, tones[g.status]], ...(g.paused && !ended(g) ? [['paused', 'warn']] : [])];
+const stateOf = g => [[g.status, tones[g.status]], ...(g.paused && !ended(g) ? [['paused', 'warn']] : []), ...(g.unserved ? [['no processor', 'bad']] : [])];
