@@ -10,16 +10,23 @@
 local bound = tonumber(ARGV[4])
 local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
 -- The store was restarted, failed over, or did not answer: who holds leases must be able to renew them first.
+-- Two ways to the same servers may name them in turns: only a server that was not among the last four is another one. A
+-- caller that may not ask for its name sends none.
 local known = redis.call('HGET', K.state, 'run_id')
 -- When the last round was tells how long: a call that a halted server finds in its buffers knows of nothing. Where the caller
 -- has only just begun, nobody made rounds because nobody ran, and the store was there: whoever held leases then is dead.
 -- Who is alive renews a lease while more than half of it is left, so a short pause ends none.
-local moved_on = known and known ~= ARGV[3]
+local moved_on = known and ARGV[3] ~= '' and not string.find(' ' .. known .. ' ', ' ' .. ARGV[3] .. ' ', 1, true)
 local silent = shard.beat > 0 and now - shard.beat >= set.lease / 3 and tonumber(ARGV[5]) >= set.lease / 3
 if moved_on or silent then shard.hold = now + set.lease end
 shard.beat = now
-if known ~= ARGV[3] then redis.call('HSET', K.state, 'run_id', ARGV[3]) end
-if moved_on then shard.fence = shard.fence + 1000000 end -- what a failover has lost may have been given out already
+if moved_on or not known and ARGV[3] ~= '' then
+  local list = { ARGV[3] }
+  for id in string.gmatch(known or '', '%S+') do
+    if #list < 4 then list[#list + 1] = id end
+  end
+  redis.call('HSET', K.state, 'run_id', table.concat(list, ' '))
+end
 
 local queued, touched = shard.queued, {}
 if now >= shard.hold then

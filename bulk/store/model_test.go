@@ -37,7 +37,7 @@ type crowd struct {
 }
 
 // spread is lua/lib/bulkjobs.lua's.
-func spread(fence int64) float64 { return float64(fence*7919%10007) / 10007 }
+func spread(fence int64) float64 { return float64(fence%10007*7919%10007) / 10007 }
 
 func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic bool) *crowd {
 	set := Defaults()

@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -85,6 +86,7 @@ type Store struct {
 	preparing singleflight.Group
 	rounds    dispatching
 	types     served
+	noInfo    sync.Once
 	start     time.Time
 	locks     *redsync.Redsync
 }

@@ -58,10 +58,15 @@ local wished = set.policy == 'score' and 3 or 1 + set.strict
 if shard.mode == 0 then shard.mode = wished end
 set.policy, set.strict = shard.mode == 3 and 'score' or 'fair', shard.mode == 2 and 1 or 0
 
--- now is the shard's time: Redis's clock, from which jumps back are taken out.
+-- now is the shard's time: Redis's clock, from which jumps back are taken out. What it is ahead by then is given back at a tenth
+-- of the time that passes.
 local now = clock_now(ARGV[1])
 if shard.adj > 0 and now >= shard.last then shard.adj = 0 end
-if now + shard.adj < shard.last - 1000000 then shard.adj = shard.last - now end
+if now + shard.adj < shard.last - 1000000 then
+  shard.adj = shard.last - now
+elseif shard.adj > 0 then
+  shard.adj = shard.adj - math.min(shard.adj, math.max(0, math.floor((now + shard.adj - shard.last) / 10)))
+end
 now = now + shard.adj
 if now > shard.last then shard.last = now end
 

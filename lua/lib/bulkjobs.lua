@@ -205,7 +205,7 @@ end
 
 -- spread is a share in [0, 1) that differs from fence to fence.
 local function spread(fence)
-  return (fence * 7919 % 10007) / 10007
+  return (fence % 10007 * 7919 % 10007) / 10007
 end
 
 -- The limiters that a start has to pass: global, tenant, group; nil where there is none. Their state remembers the rate that
@@ -306,7 +306,8 @@ local function start(g, t, reply, jobs, owner)
   local till = int(now + set.lease)
   local runs, leases = {}, {}
   for _, j in ipairs(jobs) do
-    shard.fence = shard.fence + 1
+    -- Not below the time in µs: a store that has lost its last writes gives out no fence twice.
+    shard.fence = math.max(shard.fence + 1, now)
     j.run.fence = shard.fence
     runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, owner)
     leases[#leases + 1], leases[#leases + 2] = till, j.key
