@@ -269,19 +269,32 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 // rateWindow is what the measured rate looks back on, in seconds.
 const rateWindow = 60
 
-// measuredRate is admissions a second over the last minute, or since the
-// room's flow began where that is less long ago.
+// measuredRate is admissions a second over the last minute, or since the queue or the room's flow began where that is less long
+// ago: what an empty queue let in says nothing of the rate of one that has formed.
 func measuredRate(s *admission.Snapshot, now int64) thousandth {
 	if !s.Known {
 		return 0
 	}
 	second := now / 1e6
+	from := max(second-rateWindow+1, s.Since/1e6)
+	if s.Waiting > 0 {
+		from = max(from, queuedSince(s.Flow, second))
+	}
 	var admitted int64
-	for i := len(s.Flow) - 1; i >= 0 && s.Flow[i].Second > second-rateWindow; i-- {
+	for i := len(s.Flow) - 1; i >= 0 && s.Flow[i].Second >= from; i-- {
 		admitted += s.Flow[i].Admitted
 	}
-	window := min(rateWindow, max(1, second-s.Since/1e6+1))
+	window := max(1, second-from+1)
 	return thousandth((admitted*1000 + window/2) / window)
+}
+
+// queuedSince returns the first of the seconds up to now in each of which somebody waited.
+func queuedSince(flow []admission.Flow, now int64) int64 {
+	since := now
+	for i := len(flow) - 1; i >= 0 && flow[i].Second >= since-1 && (flow[i].Busy > 0 || flow[i].Second == now); i-- {
+		since = flow[i].Second
+	}
+	return since
 }
 
 func seconds(s float64) int64 { return int64(math.Round(min(s, 1e9))) }

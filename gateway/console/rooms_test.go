@@ -14,7 +14,7 @@ import (
 func TestRoomObject(t *testing.T) {
 	const now = 1_800_000_000_000_000
 	s := &admission.Snapshot{Known: true, Policy: filePolicy, Waiting: 12, Parked: 3, Admitted: 4, Active: 50, Oldest: now - 90_500_000,
-		Since: now - 1e9, Flow: steady(now/1e6-59, now/1e6, 2), Live: []string{"rate", "max_active", "session.ttl"}}
+		Since: now - 1e9, Flow: queued(now/1e6-59, now/1e6, 2), Live: []string{"rate", "max_active", "session.ttl"}}
 	s.Policy.Rate, s.Policy.MaxActive = 2_500, 100
 	s.Flow[0].Admitted = 17
 	b := newBench(t)
@@ -93,14 +93,30 @@ func TestMeasuredRate(t *testing.T) {
 		{"a room of ten seconds", 991 * 1e6, steady(991, 1000, 3), "3"},
 		{"a room of this second", 1000 * 1e6, steady(1000, 1000, 4), "4"},
 		{"one in a minute", 0, steady(950, 950, 1), "0.017"},
+		{"a queue of ten seconds after an idle minute", 0, append(steady(941, 941, 7), queued(991, 1000, 3)...), "3"},
+		{"a queue of ten seconds after a minute without one", 0, append(steady(941, 990, 1), queued(991, 1000, 3)...), "3"},
+		{"a queue of a minute", 0, queued(900, 1000, 4), "4"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := measuredRate(&admission.Snapshot{Known: true, Since: row.since, Flow: row.flow}, now).String()
+			waiting := int64(0)
+			if len(row.flow) > 0 && row.flow[len(row.flow)-1].Busy > 0 {
+				waiting = 100
+			}
+			got := measuredRate(&admission.Snapshot{Known: true, Since: row.since, Flow: row.flow, Waiting: waiting}, now).String()
 			if got != row.want {
 				t.Errorf("rate %s, want %s", got, row.want)
 			}
 		})
 	}
+}
+
+// queued is steady where somebody waited all the time.
+func queued(from, to, admitted int64) []admission.Flow {
+	list := steady(from, to, admitted)
+	for i := range list {
+		list[i].Busy = 1000
+	}
+	return list
 }
 
 func steady(from, to, admitted int64) []admission.Flow {
