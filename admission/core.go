@@ -210,6 +210,13 @@ func (c *Core) Up() bool {
 	return true
 }
 
+// ErrLayout says that the store holds the data of a version whose layout this one does not know.
+var ErrLayout = errors.New("admission: the store has another data layout")
+
+// CheckLayout asks the store whether this program can work in it: its data has the layout that this program knows, or it is empty
+// and is marked with that, and scripts may be run and may write. An error that wraps ErrLayout is final.
+func (c *Core) CheckLayout(ctx context.Context) error { return c.prepare(ctx) }
+
 // prepare checks the data layout of the store and loads the scripts, once. Rooms that ask at the same time share one
 // attempt, and no lock is held meanwhile: a store that does not answer must not hold up those who only look.
 func (c *Core) prepare(ctx context.Context) error {
@@ -232,7 +239,7 @@ func (c *Core) prepareNow(ctx context.Context) error {
 		return fmt.Errorf("layout_claim answered %v", res)
 	}
 	if v := asInt(reply[0]); v != layout {
-		return fmt.Errorf("store: keys with prefix %q have data layout %d, this program knows %d: run the version that wrote them, or give store.prefix another value", c.o.Prefix, v, layout)
+		return fmt.Errorf("%w: keys with prefix %q have data layout %d, this program knows %d: run the version that wrote them, or give store.prefix another value", ErrLayout, c.o.Prefix, v, layout)
 	}
 	loading, cancelLoad := context.WithTimeout(ctx, loadTimeout)
 	defer cancelLoad()

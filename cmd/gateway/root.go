@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/internal/storeopen"
 )
 
@@ -46,4 +50,22 @@ Try it:  gateway --origin http://127.0.0.1:9000 --rate 10`
 	return root
 }
 
-func tryStore(ctx context.Context, cfg *config.Config) error { return storeopen.Check(ctx, cfg.Store) }
+// tryStore is check-config --store.
+func tryStore(ctx context.Context, cfg *config.Config) error {
+	if err := storeopen.Check(ctx, cfg.Store); err != nil || cfg.Store.URL == "" {
+		return err
+	}
+	client, err := redisurl.Open(cfg.Store.URL, cfg.Store.Timeout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	core, err := admission.New(coreOptions(cfg, client, nil, slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	if err := core.CheckLayout(ctx); err != nil {
+		return fmt.Errorf("store.url %s: %w", redisurl.Mask(cfg.Store.URL), err)
+	}
+	return nil
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/logs"
+	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
 // serve runs the gateway until ctx ends, then drains within
@@ -47,6 +48,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	core, err := admission.New(coreOptions(cfg, s.Client, metrics.ObserveStore, log))
 	if err != nil {
 		return err
+	}
+	if s.Away == nil {
+		if err := core.CheckLayout(ctx); errors.Is(err, admission.ErrLayout) {
+			return err
+		}
 	}
 	options, err := gatewayOptions(cfg, s, core, registry, queue, log)
 	if err != nil {
@@ -103,6 +109,9 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	parts.AddReloads(hup, reload, func() []string { return cfg.Files() })
 	addVisitors(&parts, g, listener, probes, cfg.ShutdownTimeout, log)
 	addOperators(&parts, operators, admin, log)
+	if s.Away != nil {
+		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
+	}
 	addCore(&parts, core)
 	err = parts.Run()
 	log.Info("stopped")
@@ -136,6 +145,30 @@ func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, pr
 			log.Warn("requests were cut at shutdown_timeout", "error", err)
 		}
 	})
+}
+
+// addFit ends the gateway where a store that was away at the start turns out to be one that cannot be used.
+func addFit(parts *lifecycle.Group, fit func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	parts.Add(func() error {
+		again := time.NewTicker(time.Second)
+		defer again.Stop()
+		for {
+			err := fit(ctx)
+			if errors.Is(err, redisurl.ErrUnsuitable) || errors.Is(err, admission.ErrLayout) {
+				return err
+			}
+			if err == nil {
+				<-ctx.Done()
+				return nil
+			}
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}, cancel)
 }
 
 // addOperators serves operators and metrics, until visitors are gone.

@@ -30,7 +30,7 @@ to stderr, one a line, and ends with 2.`,
 		Args: NoArgs,
 	}
 	settings := AddSettings(cmd, flags)
-	store := cmd.Flags().Bool("store", false, "try the store as well: reach it, and check its version and settings")
+	store := cmd.Flags().Bool("store", false, "try the store as well: reach it, check its version and settings, and that this program may write to it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadWith(cmd, settings, load)
 		if err != nil {
@@ -41,7 +41,11 @@ to stderr, one a line, and ends with 2.`,
 		}
 		if *store {
 			if err := tryStore(cmd.Context(), cfg); err != nil {
-				return &config.Problems{List: []config.Problem{{Path: "store.url", Message: strings.TrimPrefix(err.Error(), "store.url ")}}}
+				path, text := "store.url", err.Error()
+				if strings.HasPrefix(text, "store.dir ") {
+					path = "store.dir"
+				}
+				return &config.Problems{List: []config.Problem{{Path: path, Message: strings.TrimPrefix(text, path+" ")}}}
 			}
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")

@@ -50,10 +50,28 @@ func LoadOrCreateKey(dir string) (id string, secret []byte, err error) {
 		return "", nil, err
 	}
 
-	info, err := os.Stat(path)
+	id, secret, err = readKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return createKey(dir, path)
 	}
+	return id, secret, err
+}
+
+// CheckDir reports whether dir can be a store's directory, and makes it where it is missing. A key that is there must be readable.
+func CheckDir(dir string) error {
+	dir, err := prepareDir(dir)
+	if err != nil {
+		return err
+	}
+	if _, _, err := readKey(filepath.Join(dir, keysFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// readKey reads the key of a store's directory. Where there is none the error wraps fs.ErrNotExist.
+func readKey(path string) (id string, secret []byte, err error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return "", nil, fmt.Errorf("the key: %w", err)
 	}

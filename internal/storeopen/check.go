@@ -14,11 +14,13 @@ import (
 const checkTimeout = 10 * time.Second
 
 // Check tries what store names: that it answers and fits, or, without a
-// url, that there is a server to start.
+// url, that there is a server to start and that its directory can be used, which is made where it is missing.
 func Check(ctx context.Context, store config.Store) error {
 	if store.URL == "" {
-		_, err := embedded.FindServer("")
-		return err
+		if _, err := embedded.FindServer(""); err != nil {
+			return err
+		}
+		return embedded.CheckDir(store.Dir)
 	}
 	// A single look may take longer than a visitor would wait.
 	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
