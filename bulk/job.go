@@ -17,7 +17,7 @@ type Job struct {
 	Cost    int64
 	Attempt int64 // from 1; does not grow when the downstream refuses or a worker crashes
 	Fence   int64 // grows with every start of any job: whoever writes can refuse an older one
-	// IdempotencyKey is the same for every run of this job.
+	// IdempotencyKey is the same for every run of this job, those of redrives too.
 	IdempotencyKey string
 }
 

@@ -272,3 +272,28 @@ func TestRatesHold(t *testing.T) {
 		t.Errorf("200 jobs in %s: faster than %d a second and a burst of %d allow, %s", d, rate, burst, least)
 	}
 }
+
+// TestIdempotencyKey_SurvivesRedrives: a job that was redriven got another key, so that its receiver took it for another job.
+func TestIdempotencyKey_SurvivesRedrives(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, redistest.Client(t), redistest.Prefix(t), nil)
+	keys := make(chan string, 10)
+	_, _ = engine(t, s, Options{}, func(e *Engine) {
+		e.Register("t", HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
+			keys <- j.IdempotencyKey
+			return nil, Permanent("no", errors.New("no"))
+		}))
+	})
+	group := submit(t, s, store.GroupSpec{ID: "charge-r5", Tenant: "a"}, 1, number)
+	for range 3 {
+		ended(t, s, group)
+		if key := <-keys; key != "charge-r5/j000000" {
+			t.Errorf("group %s: key %q", group, key)
+		}
+		g, err := s.RedriveJobs(t.Context(), group, store.RedriveOptions{Statuses: []string{"failed"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		group = g.ID
+	}
+}

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func (w *workers) start(l store.Leased) {
 			w.wg.Done()
 		}()
 		result, err = h.Handle(ctx, &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost,
-			Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: l.Group + "/" + l.ID})
+			Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: cmp.Or(l.Root, l.Group) + "/" + l.ID})
 	}()
 }
 

@@ -1,40 +1,69 @@
 #!lua
--- group_redrive: gives some dead jobs of a group to a redrive of it.
+-- group_redrive: gives some dead or failed jobs of a group to a redrive of it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
--- ARGV: now, settings, source, target, bound
--- RETURNS: {moved, left} or {reason}
--- INVARIANT: a dead letter is given to one redrive at most; its job is pending there in the same step, and the last one seals it.
+-- ARGV: now, settings, source, target (empty: only looks for a job), bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after
+-- RETURNS: {moved (or found), member after which to go on (empty: none)} or {reason}
+-- INVARIANT: a job is given to one redrive at most; it is pending there in the same step, and the step that has gone through all seals it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local from = redis.call('HGET', K.names, ARGV[3])
 local to = redis.call('HGET', K.names, ARGV[4])
 local a, b = from and bulk_group(from), to and bulk_group(to)
-if not a or not b then return { 'not_found' } end
-if b[G_SEALED] == 1 or b[G_STATUS] ~= CREATED or b[G_OF] == 0 then return { 'sealed' } end
-local list = redis.call('ZRANGEBYLEX', K.dead, '[' .. from .. '/', '(' .. from .. '0', 'LIMIT', 0, tonumber(ARGV[5]))
-local ids, moved, bytes = {}, 0, 0
-for _, jobkey in ipairs(list) do
-  if bytes > 1000000 then break end -- of payloads in one step
-  moved = moved + 1
+if not a or (not b and ARGV[4] ~= '') then return { 'not_found' } end
+if b and (b[G_SEALED] == 1 or b[G_STATUS] ~= CREATED or b[G_OF] == 0) then return { 'sealed' } end
+
+local codes, every = {}, ARGV[7] == ''
+for code in string.gmatch(ARGV[7], '[^,]+') do codes[code] = true end
+local bound, after = tonumber(ARGV[5]), ARGV[8]
+local ids, moved, seen, bytes, last, stopped = {}, 0, 0, 0, '', false
+
+-- take looks at one member of dead: its job's record is read, and moved where it is wanted.
+local function take(member, mark)
+  local jobkey = string.sub(member, #mark + 1)
   local rec = redis.call('HGET', K.jobs, jobkey) or ''
+  bytes = bytes + #rec
   local stop = string.find(rec, '\n', 1, true) or 0
-  local cost, kind, size = string.match(rec, '^D%d+ %d+ %S+ (%d+) (%S+) (%d+)')
-  redis.call('ZREM', K.dead, jobkey)
-  a[G_REDRIVEN] = a[G_REDRIVEN] + 1
-  if cost then
-    local id, payload = id_of(jobkey), string.sub(rec, stop + 1 + tonumber(size))
-    bytes = bytes + #payload
-    raise(b, G_LARGEST, b[G_TOTAL] == 0, #payload + 80)
-    if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
-    if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
-    if a[G_WHY] == 'purging' then
-      redis.call('HDEL', K.jobs, jobkey) -- its outcome is past its retention
-    else
-      redis.call('HSET', K.jobs, jobkey, 'R' .. string.sub(rec, 2, stop + tonumber(size)))
-    end
+  local code, cost, kind, size = string.match(rec, '^[DF]%d+ %d+ (%S+) (%d+) (%S+) (%d+)')
+  if not every and not codes[code or ''] then return end
+  moved = moved + 1
+  if not b then return end
+  redis.call('ZREM', K.dead, member)
+  if mark == 'F' then a[G_KEPT] = a[G_KEPT] - 1 else a[G_REDRIVEN] = a[G_REDRIVEN] + 1 end
+  if not cost then return end
+  local id, payload = id_of(jobkey), string.sub(rec, stop + 1 + tonumber(size))
+  raise(b, G_LARGEST, b[G_TOTAL] == 0 and not ids[1], #payload + 80)
+  if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
+  if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
+  if a[G_WHY] == 'purging' then
+    redis.call('HDEL', K.jobs, jobkey) -- its outcome is past its retention
+  else
+    redis.call('HSET', K.jobs, jobkey, (mark == 'F' and 'F' or 'R') .. string.sub(rec, 2, stop + tonumber(size)))
   end
 end
+
+for mark in string.gmatch(ARGV[6], '.') do
+  if mark == '-' then mark = '' end
+  local prefix = mark .. from .. '/'
+  local begin
+  if after == '' then
+    begin = '[' .. prefix
+  elseif string.sub(after, 1, #prefix) == prefix then
+    begin, after = '(' .. after, ''
+  end
+  -- One more than there is room for shows whether others follow.
+  local list = begin and not stopped and redis.call('ZRANGEBYLEX', K.dead, begin, '(' .. mark .. from .. '0', 'LIMIT', 0, bound - seen + 1) or {}
+  for _, member in ipairs(list) do
+    -- A step reads a megabyte of records, and as many jobs as it may; one that only looks ends with what it finds.
+    if bytes > 1000000 or seen == bound or (not b and moved > 0) then
+      stopped = true
+      break
+    end
+    seen, last = seen + 1, member
+    take(member, mark)
+  end
+end
+if not b then return { moved, stopped and last or '' } end
 if ids[1] then
   b[G_TP], b[G_TN] = append(K.order, to, b[G_TP], b[G_TN], ids)
   b[G_ADDED], b[G_TOTAL] = b[G_ADDED] + #ids, b[G_TOTAL] + #ids
@@ -42,8 +71,7 @@ if ids[1] then
   tenant_open(bulk_tenant(b[G_TENANT]), #ids)
   b[G_TOUCHED] = now
 end
-local left = redis.call('ZLEXCOUNT', K.dead, '[' .. from .. '/', '(' .. from .. '0')
-if left == 0 then
+if not stopped then
   a[G_REDRIVES] = a[G_REDRIVES] + 1
   seal(b)
 end
@@ -51,4 +79,4 @@ place(b)
 if b[G_QUEUED] == 1 then bell() end
 plan(a, now)
 bulk_save()
-return { moved, left }
+return { moved, stopped and last or '' }

@@ -100,7 +100,7 @@ if g[G_CALLBACK] == 1 then
   return answer(0, 0, 1, 0, 0)
 end
 
-local dead_left = g[G_DEAD] - g[G_REDRIVEN]
+local dead_left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT] -- with the failed jobs whose payload is kept
 local jobs_at = g[G_DROP] == 1 and 0 or g[G_FINISHED] + set.keep_jobs
 local dead_at = g[G_DROP] == 1 and 0 or g[G_FINISHED] + set.keep_dead
 local group_at = g[G_DROP] == 1 and 0 or math.max(g[G_FINISHED] + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
@@ -113,10 +113,16 @@ if now >= dead_at and dead_left > 0 then
     redis.call('HDEL', K.jobs, jobkey)
   end
   g[G_REDRIVEN] = g[G_REDRIVEN] + #list
-  if #list == bound then return answer(1, 0, 0, 0, #list) end
+  local failed = #list < bound and some(K.dead, 'F', bound - #list) or {}
+  for _, member in ipairs(failed) do
+    redis.call('ZREM', K.dead, member)
+    redis.call('HDEL', K.jobs, string.sub(member, 2))
+  end
+  g[G_KEPT] = g[G_KEPT] - #failed
+  if #list + #failed == bound then return answer(1, 0, 0, 0, #list) end
   buried = #list
 end
--- The log of outcomes goes page by page, and with each page its jobs, but for dead letters that are kept longer. hp counts the
+-- The log of outcomes goes page by page, and with each page its jobs, but for dead letters and failed jobs that are kept longer. hp counts the
 -- pages that are gone: the order of submission has none left by now.
 if now >= jobs_at then
   if g[G_WHY] ~= 'purging' then g[G_WHY], g[G_HP] = 'purging', 0 end
@@ -126,7 +132,8 @@ if now >= jobs_at then
     local page = redis.call('HGET', K.done, field)
     for id in string.gmatch(page or '', '[^\n]+') do
       local jobkey = gkey .. '/' .. id
-      if not redis.call('ZSCORE', K.dead, jobkey) then redis.call('HDEL', K.jobs, jobkey) end
+      local letter = redis.call('ZMSCORE', K.dead, jobkey, 'F' .. jobkey)
+      if not letter[1] and not letter[2] then redis.call('HDEL', K.jobs, jobkey) end
       n = n + 1
     end
     redis.call('HDEL', K.done, field)

@@ -27,7 +27,7 @@ for i = 3, #ARGV, 7 do
       finish(g, t, jobkey, string.format('S%d %.0f\n', run.tries, ms()) .. text, G_SUCC, run)
     elseif verdict == 'failed' then
       run.tries = run.tries + 1
-      finish(g, t, jobkey, string.format('F%d %.0f %s\n', run.tries, ms(), code) .. text, G_FAIL, run)
+      bury(g, t, jobkey, run, code, text, 'F')
     elseif verdict == 'dead' then
       run.tries = run.tries + 1
       bury(g, t, jobkey, run, code, text)

@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -198,13 +200,35 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, ac
 	return ok(w, s.view(g))
 }
 
-var redriveFields = []field[float64]{
-	{"rate", ruleRate + "; without it, the group's", func(rate *float64, raw []byte) string {
+var redriveFields = []field[store.RedriveOptions]{
+	{"rate", ruleRate + "; without it, the group's", func(o *store.RedriveOptions, raw []byte) string {
 		if isNull(raw) {
 			return ""
 		}
-		return setDecimal(rate, raw, 0, maxRate)
+		return setDecimal(&o.Rate, raw, 0, maxRate)
 	}, false},
+	{"statuses", "a list of dead and failed; without it dead, and with codes both", func(o *store.RedriveOptions, raw []byte) string {
+		return setWords(&o.Statuses, raw, 2)
+	}, false},
+	{"codes", "a list of error codes, as results show them; at most 100", func(o *store.RedriveOptions, raw []byte) string {
+		return setWords(&o.Codes, raw, 100)
+	}, false},
+}
+
+// setWords reads a list of at most that many words.
+func setWords(to *[]string, raw []byte, most int) (wrong string) {
+	if isNull(raw) {
+		return ""
+	}
+	var words []string
+	if json.Unmarshal(raw, &words) != nil {
+		return "is not a list of words"
+	}
+	if len(words) > most {
+		return fmt.Sprintf("has %d entries", len(words))
+	}
+	*to = words
+	return ""
 }
 
 func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) error {
@@ -216,11 +240,11 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) e
 	if err != nil {
 		return err
 	}
-	var rate float64
-	if faults := decode(redriveFields, body, &rate); len(faults) > 0 {
+	var o store.RedriveOptions
+	if faults := decode(redriveFields, body, &o); len(faults) > 0 {
 		return invalid(faults...)
 	}
-	made, err := s.store.Redrive(r.Context(), g.ID, rate)
+	made, err := s.store.RedriveJobs(r.Context(), g.ID, o)
 	if err != nil {
 		return err
 	}

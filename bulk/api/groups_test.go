@@ -204,6 +204,9 @@ func TestResultsAndDeadLetters(t *testing.T) {
 		t.Error(got)
 	}
 	wantCode(t, b.ask("POST", at+"/redrive", `{"rate":-1}`), 422, "invalid", "rate")
+	wantCode(t, b.ask("POST", at+"/redrive", `{"statuses":"dead","codes":[1]}`), 422, "invalid", "statuses", "codes")
+	wantCode(t, b.ask("POST", at+"/redrive", `{"statuses":["succeeded"]}`), 422, "invalid", "statuses")
+	wantCode(t, b.ask("POST", at+"/redrive", `{"statuses":["failed"],"codes":["http_500"]}`), 409, "wrong_state", "no such jobs")
 }
 
 func TestAFailedGroupSaysWhy(t *testing.T) {

@@ -48,7 +48,7 @@ func (m *Model) ack(a store.Ack) store.AckState {
 		return store.AckDone
 	case store.Rejected:
 		j.tries++
-		m.outcome(j, store.Outcome{Status: "failed", Code: a.Code, Error: a.Error})
+		m.outcome(j, store.Outcome{Status: "failed", Code: a.Code, Error: a.Error, Payload: j.Payload, Type: j.Type, Cost: j.Cost})
 		return store.AckFailed
 	case store.Buried:
 		j.tries++

@@ -1,44 +1,81 @@
 package bulktest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// Redrive makes a new group of the dead jobs of a group.
-func (m *Model) Redrive(ctx context.Context, id string, rate float64) (store.Group, error) {
+// RedriveJobs makes a new group of dead and failed jobs of a group.
+func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOptions) (store.Group, error) {
 	g, err := m.find(id)
 	if err != nil {
 		return store.Group{}, err
 	}
-	var dead []*job
+	statuses := opts.Statuses
+	switch {
+	case len(statuses) == 0 && len(opts.Codes) > 0:
+		statuses = []string{"dead", "failed"}
+	case len(statuses) == 0:
+		statuses = []string{"dead"}
+	}
+	var jobs []*job
 	for _, o := range g.outcomes {
-		if o.Status == "dead" && !g.redriven[o.ID] {
-			dead = append(dead, g.jobs[o.ID])
+		if slices.Contains(statuses, o.Status) && (len(opts.Codes) == 0 || slices.Contains(opts.Codes, o.Code)) && !g.redriven[o.ID] {
+			jobs = append(jobs, g.jobs[o.ID])
 			g.redriven[o.ID] = true
+			if o.Status == "dead" {
+				g.Redriven++
+			}
 		}
 	}
-	if len(dead) == 0 {
-		return store.Group{}, refuse(store.CodeState, "group %q has no dead letters", id)
+	if len(jobs) == 0 {
+		return store.Group{}, refuse(store.CodeState, "group %q has no such jobs", id)
 	}
 	g.redrives++
 	spec := g.GroupSpec
-	spec.ID, spec.RedriveOf, spec.CallbackURL = fmt.Sprintf("%s-r%d", id, g.redrives), id, ""
-	if rate > 0 {
-		spec.Rate = rate
+	n := g.redrives
+	if g.RedriveOf != "" {
+		last, _ := strconv.Atoi(strings.TrimPrefix(id, g.root+"-r"))
+		n = max(n, last+1)
+	}
+	for ; ; n++ {
+		spec.ID = fmt.Sprintf("%s-r%d", g.root, n)
+		if _, taken := m.groups[spec.ID]; !taken {
+			break
+		}
+	}
+	spec.RedriveOf = id
+	if opts.Rate > 0 {
+		spec.Rate = opts.Rate
 	}
 	if _, _, err := m.CreateGroup(ctx, spec); err != nil {
 		return store.Group{}, err
 	}
-	slices.SortFunc(dead, byID)
-	for _, j := range dead {
+	m.groups[spec.ID].root = g.root
+	slices.SortFunc(jobs, func(a, b *job) int { // the dead ones first
+		return cmp.Or(cmp.Compare(g.status(a), g.status(b)), byID(a, b))
+	})
+	for _, j := range jobs {
 		m.add(m.groups[spec.ID], store.Job{ID: j.ID, Type: j.Type, Payload: j.Payload, Cost: j.Cost})
 	}
 	return m.Seal(ctx, spec.ID)
+}
+
+// status returns what became of an ended job.
+func (g *group) status(j *job) string {
+	for _, o := range g.outcomes {
+		if o.ID == j.ID {
+			return o.Status
+		}
+	}
+	return ""
 }
 
 // BeginReduce takes over the reduction of a group.

@@ -104,6 +104,7 @@ type group struct {
 	sum      []byte
 	finished bool // has its result
 	redriven map[string]bool
+	root     string // the group that its jobs were submitted to
 	redrives int
 }
 
@@ -191,7 +192,7 @@ func (g *group) pop() *job {
 // view is the group as the store shows it.
 func (m *Model) view(g *group) store.Group {
 	v := g.Group
-	v.Pending, v.NonReady, v.InFlight, v.Redriven = g.pending(), g.waits, int64(len(g.runs)), int64(len(g.redriven))
+	v.Pending, v.NonReady, v.InFlight = g.pending(), g.waits, int64(len(g.runs))
 	for _, j := range m.ready {
 		if j.g == g {
 			v.Ready++

@@ -179,7 +179,7 @@ func (m *Model) start(j *job) store.Leased {
 	}
 	m.scored(g)
 	return store.Leased{
-		Key: j.lease, ID: j.ID, Group: g.ID, Tenant: g.Tenant, Type: j.kind(), Payload: j.Payload, Cost: j.Cost,
+		Key: j.lease, ID: j.ID, Root: j.g.root, Group: g.ID, Tenant: g.Tenant, Type: j.kind(), Payload: j.Payload, Cost: j.Cost,
 		Attempt: j.tries + 1, Crashes: j.crashes, Fence: j.fence, Until: at(j.until),
 	}
 }

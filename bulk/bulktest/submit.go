@@ -29,7 +29,7 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	}
 	g := &group{
 		Group: store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
-		spec:  spec, t: m.tenant(spec.Tenant), jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{}, redriven: map[string]bool{},
+		spec:  spec, t: m.tenant(spec.Tenant), jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{}, redriven: map[string]bool{}, root: spec.ID,
 	}
 	g.meter = m.meter(spec.Rate, 0)
 	m.groups[spec.ID] = g

@@ -192,12 +192,23 @@ func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Group, error) 
 	return c.group(ctx, call{method: http.MethodPatch, path: []string{"v1", "groups", id}}, p)
 }
 
-// Redrive makes a new, sealed group of the dead jobs of a group, at rate jobs a second (0: as the group's). Each dead job goes to one
-// redrive; a group without dead jobs is refused with wrong_state.
+// Redriving selects the jobs of a redrive. With neither statuses nor codes they are the dead ones, with codes alone the dead and
+// the failed ones of these codes.
+type Redriving struct {
+	Rate     float64  `json:"rate,omitempty"` // jobs a second; 0: the group's
+	Statuses []string `json:"statuses,omitempty"`
+	Codes    []string `json:"codes,omitempty"`
+}
+
+// Redrive is RedriveJobs of the dead jobs, at rate jobs a second (0: the group's).
 func (c *Client) Redrive(ctx context.Context, id string, rate float64) (*Group, error) {
-	k, err := post("v1", "groups", id, "redrive").with(struct {
-		Rate float64 `json:"rate,omitempty"`
-	}{rate})
+	return c.RedriveJobs(ctx, id, Redriving{Rate: rate})
+}
+
+// RedriveJobs makes a new, sealed group of the selected jobs of a group. Each job goes to one redrive; a group without such jobs is
+// refused with wrong_state.
+func (c *Client) RedriveJobs(ctx context.Context, id string, r Redriving) (*Group, error) {
+	k, err := post("v1", "groups", id, "redrive").with(r)
 	if err != nil {
 		return nil, err
 	}

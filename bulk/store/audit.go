@@ -61,7 +61,7 @@ type audited struct {
 	raw                                    map[string]int64
 	order, front, ready, waiting, inflight int64
 	aside                                  int64
-	unended, ended, dead, half             int64
+	unended, ended, dead, kept, half       int64
 	lines                                  []string
 }
 
@@ -234,6 +234,13 @@ func (a *auditor) readJobs(ctx context.Context) error {
 		letter := strings.HasPrefix(rec, "D")
 		if letter {
 			g.dead++
+		}
+		if kept := a.letters["F"+job]; kept {
+			g.kept++
+			if o, err := parseOutcome(job, rec); err != nil || o.Status != "failed" || o.Payload == nil {
+				a.bad("dead letter", "job %s is among the failed ones that can be redriven: record %.40q", job, rec)
+			}
+			delete(a.letters, "F"+job)
 		}
 		if letter != a.letters[job] {
 			a.bad("dead letter", "job %s is dead and kept: %t, is among the dead letters: %t", job, letter, a.letters[job])

@@ -35,6 +35,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		if a.kept(g) {
 			equal("ended", ended, g.ended)
 			equal("dead letters", n["dead"]-n["redriven"], g.dead)
+			equal("failed jobs with a payload", n["kept"], g.kept)
 		}
 		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
 			a.bad("cancelled", "group %s: cancelled is %d, swept are %d", g.ID, g.Cancelled, n["canc"])
@@ -93,7 +94,7 @@ func (a *auditor) overdue(g *audited, ended int64) {
 		return
 	}
 	since := duration(a.now-n["finished"]) - late
-	if letters := n["dead"] - n["redriven"]; since > conf.KeepJobs && g.ended > letters || since > conf.KeepDead && letters > 0 ||
+	if letters := n["dead"] - n["redriven"] + n["kept"]; since > conf.KeepJobs && g.ended > letters || since > conf.KeepDead && letters > 0 ||
 		since > max(conf.KeepJobs, conf.KeepGroups) && letters == 0 {
 		a.bad("retention", "group %s ended at %s, and what is past its retention is still there", g.ID, g.FinishedAt)
 	}

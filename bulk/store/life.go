@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,58 +23,6 @@ func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
 		return Tended{Removed: true}, nil
 	}
 	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4)}, nil
-}
-
-// Redrive makes a new group of the dead jobs of group, at the given rate (0: the group's), sealed with the last of them. It takes
-// bounded steps; one that broke off goes on where it stopped when it is called again with the same rate, with another rate the
-// rest goes to a group of its own. Each dead letter goes to one redrive; the group keeps its outcomes.
-func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
-	found, err := s.read(ctx, "id", group)
-	if err != nil {
-		return Group{}, err
-	}
-	if len(found) == 0 {
-		return Group{}, groupRefusal("not_found", group, nil)
-	}
-	source := found[0]
-	if source.Dead > 0 && source.Dead == source.Redriven {
-		return Group{}, refuse(CodeState, "group %q has no dead letters to redrive any more: a redrive has its %d", group, source.Dead)
-	}
-	if source.Dead == 0 {
-		return Group{}, refuse(CodeState, "group %q has no dead letters to redrive", group)
-	}
-	spec := source.GroupSpec
-	spec.RedriveOf, spec.CallbackURL = group, ""
-	if rate > 0 {
-		spec.Rate = rate
-	}
-	for n := source.redrives + 1; ; n++ {
-		spec.ID = group + "-r" + strconv.FormatInt(n, 10)
-		g, err := s.redrive(ctx, group, spec)
-		var taken *Refusal
-		if errors.As(err, &taken) && (taken.Code == CodeExists || taken.Code == CodeSealed) {
-			continue // another group, or a redrive that was ended half way
-		}
-		return g, err
-	}
-}
-
-func (s *Store) redrive(ctx context.Context, group string, spec GroupSpec) (Group, error) {
-	if _, _, err := s.CreateGroup(ctx, spec); err != nil {
-		return Group{}, err
-	}
-	for {
-		r, err := s.write(ctx, "group_redrive", group, spec.ID, tendBound)
-		if err != nil {
-			return Group{}, err
-		}
-		if err := groupRefusal(r.refusal(), spec.ID, r); err != nil {
-			return Group{}, err
-		}
-		if r.int(1) == 0 {
-			return s.Group(ctx, spec.ID)
-		}
-	}
 }
 
 // BeginReduce takes over the reduction of a group: earlier reducers are fenced off.

@@ -3,6 +3,8 @@ package store_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -288,12 +290,17 @@ func (c *crowd) taken(id string, outcomes []Outcome) {
 }
 
 func (c *crowd) redrive() {
-	id, rate := c.group(), rapid.SampledFrom([]float64{0, 12}).Draw(c.t, "rate")
-	if len(id) > 8 {
-		c.t.Skip("redriven twice already")
+	id := c.group()
+	if n, _ := strconv.Atoi(id[strings.LastIndex(id, "r")+1:]); strings.Contains(id, "-r") && n > 3 {
+		c.t.Skip("redriven often already")
 	}
-	want, refused := c.m.Redrive(c.ctx, id, rate)
-	have, err := c.any().Redrive(c.ctx, id, rate)
+	o := RedriveOptions{
+		Rate:     rapid.SampledFrom([]float64{0, 12}).Draw(c.t, "rate"),
+		Statuses: rapid.SampledFrom([][]string{nil, nil, {"dead"}, {"failed"}, {"dead", "failed"}}).Draw(c.t, "statuses"),
+		Codes:    rapid.SampledFrom([][]string{nil, nil, {"http_500"}, {"refused_too_long", "crashed"}}).Draw(c.t, "codes"),
+	}
+	want, refused := c.m.RedriveJobs(c.ctx, id, o)
+	have, err := c.any().RedriveJobs(c.ctx, id, o)
 	c.equal("redrive", c.answer(c.shown(have), err), c.answer(c.shown(want), refused))
 }
 

@@ -69,13 +69,17 @@ func parseOutcome(id, rec string) (Outcome, error) {
 	switch head[0] {
 	case 'S':
 		o.Status, o.Result = "succeeded", []byte(body)
-	case 'F':
-		o.Status, o.Error = "failed", body
 	case 'C':
 		o.Status = "cancelled"
-	case 'D', 'R':
-		o.Status = "dead"
+	case 'D', 'R', 'F':
+		o.Status, o.Error = "dead", body
+		if head[0] == 'F' {
+			o.Status = "failed"
+		}
 		size := n(5)
+		if head[0] == 'F' && len(words) == 3 {
+			break // of an earlier version: no payload
+		}
 		if len(words) < 6 || size > int64(len(body)) || size < 0 {
 			return Outcome{}, fmt.Errorf("job %q: record %.40q", id, rec)
 		}
@@ -83,7 +87,7 @@ func parseOutcome(id, rec string) (Outcome, error) {
 		if o.Type == "-" {
 			o.Type = ""
 		}
-		if head[0] == 'D' {
+		if len(body) > int(size) {
 			o.Payload = []byte(body[size:])
 		}
 	default:

@@ -78,7 +78,7 @@ func half(t *testing.T, s *Store, group string) {
 	spec := found[0].GroupSpec
 	spec.ID, spec.RedriveOf = group+"-r1", group
 	create(t, s, spec)
-	if _, err := s.run(t.Context(), "group_redrive", group, spec.ID, 500); err != nil {
+	if _, err := s.run(t.Context(), "group_redrive", group, spec.ID, 500, "-", "", ""); err != nil {
 		t.Fatal(err)
 	}
 }

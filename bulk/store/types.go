@@ -52,7 +52,8 @@ type GroupSpec struct {
 	Tolerance    Tolerance
 	CallbackURL  string
 	StartSealed  bool   // no job starts before the seal
-	RedriveOf    string // the group whose dead jobs these are
+	RedriveOf    string // the group whose dead or failed jobs these are
+	RedriveWhich string `json:",omitempty"` // which of them: the statuses and codes of RedriveOptions; empty: the dead ones
 }
 
 // Group is a group as it stands now.
@@ -125,6 +126,7 @@ type Leased struct {
 	Key     string // names the job in the store: of Ack and Renew
 	ID      string
 	Group   string
+	Root    string // the group that the job was submitted to: not Group where that is a redrive
 	Tenant  string
 	Type    string
 	Payload []byte
@@ -211,7 +213,7 @@ type Outcome struct {
 	Result   []byte
 	Code     string
 	Error    string
-	// Payload, Type and Cost are there for dead jobs only.
+	// Payload, Type and Cost are there for dead and failed jobs that were not given to a redrive.
 	Payload []byte
 	Type    string
 	Cost    int64

@@ -80,10 +80,13 @@ func (s *Store) leased(r reply) Pulled {
 	p.Jobs = make([]Leased, 0, len(r)/9)
 	for i := 3; i+8 < len(r); i += 9 {
 		j := Leased{
-			Key: r.string(i), Group: r.string(i + 1), Tenant: r.string(i + 2), Type: r.string(i + 3), Attempt: r.int(i + 4),
+			Key: r.string(i), Group: r.string(i + 1), Root: r.string(i + 1), Tenant: r.string(i + 2), Type: r.string(i + 3), Attempt: r.int(i + 4),
 			Crashes: r.int(i + 5), Fence: r.int(i + 6), Cost: r.int(i + 7), Payload: []byte(r.string(i + 8)), Until: until,
 		}
 		_, j.ID, _ = strings.Cut(j.Key, "/")
+		if group, redrive := strings.CutSuffix(j.Group, "*"); redrive {
+			j.Group, j.Root = group, rootOf(group)
+		}
 		p.Jobs = append(p.Jobs, j)
 	}
 	return p

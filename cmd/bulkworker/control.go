@@ -32,15 +32,15 @@ func newControl(name, short string, change func(*client.Client, context.Context,
 }
 
 func newRedrive() *cobra.Command {
-	conn, rate, follow := &connection{}, 0.0, false
-	cmd := newClientCommand(conn, "redrive GROUP", "Run the dead jobs of a group again, as a new group", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	conn, which, follow := &connection{}, client.Redriving{}, false
+	cmd := newClientCommand(conn, "redrive GROUP", "Run dead or failed jobs of a group again, as a new group", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		screen := newScreen(cmd.ErrOrStderr())
 		defer screen.end()
 		quick, steady, err := conn.clients(screen.note)
 		if err != nil {
 			return err
 		}
-		g, err := quick.Redrive(cmd.Context(), args[0], rate)
+		g, err := quick.RedriveJobs(cmd.Context(), args[0], which)
 		if err != nil {
 			return err
 		}
@@ -49,8 +49,10 @@ func newRedrive() *cobra.Command {
 		}
 		return watch(cmd.Context(), steady, screen, g.ID)
 	})
-	cmd.Long = `redrive makes a new group of the dead jobs of a group and prints its id.`
-	cmd.Flags().Float64Var(&rate, "rate", 0, "start at most `N` of them a second (as the group)")
+	cmd.Long = `redrive makes a new group of the dead jobs of a group, or of those that --status and --code select, and prints its id.`
+	cmd.Flags().StringSliceVar(&which.Statuses, "status", nil, "jobs of this `STATUS`, dead or failed, or of both by a comma (dead; with --code both)")
+	cmd.Flags().StringSliceVar(&which.Codes, "code", nil, "only jobs whose last error has this `CODE`, as results show it; repeatable")
+	cmd.Flags().Float64Var(&which.Rate, "rate", 0, "start at most `N` of them a second (as the group)")
 	cmd.Flags().BoolVar(&follow, "watch", false, "stay and show the progress; exit code 1 where the new group does not complete")
 	conn.patient(cmd)
 	return cmd

@@ -120,8 +120,8 @@ type Callbacks struct {
 
 type Retention struct {
 	Jobs   time.Duration `koanf:"jobs" default:"24h" min:"1s" max:"8760h" doc:"Outcomes of jobs, from the end of their group."`
-	Groups time.Duration `koanf:"groups" default:"168h" min:"1s" max:"8760h" doc:"Groups that have ended. One with dead letters stays as long as they do."`
-	Dead   time.Duration `koanf:"dead" default:"720h" min:"1s" max:"8760h" doc:"Dead letters; when they go it is logged and counted."`
+	Groups time.Duration `koanf:"groups" default:"168h" min:"1s" max:"8760h" doc:"Groups that have ended. One with dead letters, or failed jobs that were not given to a redrive, stays as long as they do."`
+	Dead   time.Duration `koanf:"dead" default:"720h" min:"1s" max:"8760h" doc:"Dead letters, and the payloads of jobs that failed; when dead letters go it is logged and counted."`
 }
 
 type Processor struct {

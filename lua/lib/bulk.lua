@@ -78,7 +78,7 @@ if now > shard.last then shard.last = now end
 --   total, added, taken, hp, ho, tp, tn, front, ready, inflight, succ, fail, dead, canc, redriven, redrives,
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
---   largest, widest, aside
+--   largest, widest, aside, kept
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was
 

@@ -3,11 +3,14 @@
 -- jobs holds one record for each job, whose first letter is its state:
 --   P<cost> <type>\n<payload>                       not ended
 --   S<attempts> <ms>\n<result>                      succeeded
---   F<attempts> <ms> <code>\n<error>                failed
---   D<attempts> <ms> <code> <cost> <type> <n>\n<error of n bytes><payload>   dead
+--   F<attempts> <ms> <code> <cost> <type> <n>\n<error of n bytes><payload>   failed; without payload once it is given to a redrive.
+--                                                   An earlier version wrote no words behind the code, and no payload
+--   D…                                              dead, as F
 --   R…                                              dead and given to a redrive: as D, without payload
 --   C0 <ms>\n                                       cancelled
--- An empty type is written as a dash. A later version may append words to these first lines, which are not read here. runs holds what its runs have left behind, for jobs that have run:
+-- An empty type is written as a dash. A later version may append words to these first lines, which are not read here.
+-- dead holds <gkey>/<id> of each dead job with a payload, and F<gkey>/<id> of each failed one, which the group's kept counts.
+-- runs holds what its runs have left behind, for jobs that have run:
 --   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does>
 
 local function read_run(text)
@@ -178,11 +181,15 @@ local function cancel_job(g, t, jobkey)
   finish(g, t, jobkey, 'C0 ' .. int(ms()) .. '\n', G_CANC)
 end
 
-local function bury(g, t, jobkey, run, code, text)
+-- bury ends a job that may be redriven: it keeps its payload. state is F (failed) or D (dead), which it is without.
+local function bury(g, t, jobkey, run, code, text, state)
   local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
   if kind == '' then kind = '-' end
-  redis.call('ZADD', K.dead, 0, jobkey)
-  finish(g, t, jobkey, string.format('D%d %.0f %s %d %s %d\n', run.tries, ms(), code, cost or 1, kind or '-', #text) .. text .. (payload or ''), G_DEAD, run)
+  local failed = state == 'F'
+  redis.call('ZADD', K.dead, 0, failed and 'F' .. jobkey or jobkey)
+  if failed then g[G_KEPT] = g[G_KEPT] + 1 end
+  finish(g, t, jobkey, string.format('%s%d %.0f %s %d %s %d\n', state or 'D', run.tries, ms(), code, cost or 1, kind or '-', #text) .. text .. (payload or ''),
+    failed and G_FAIL or G_DEAD, run)
 end
 
 -- tenant_rate is what a tenant may start in a second, in thousandths: by its own limit, or as its share in whole jobs, at least 1.
@@ -312,7 +319,7 @@ local function start(g, t, reply, jobs, owner)
     runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, owner)
     leases[#leases + 1], leases[#leases + 2] = till, j.key
     local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]
     reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = j.run.tries + 1, j.run.crashes, int(shard.fence), j.cost
     reply[n + 9] = j.payload
   end

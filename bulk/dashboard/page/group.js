@@ -75,9 +75,10 @@ function showResult(r) {
   $('#errors dl').replaceChildren(...codes.flatMap(([code, n]) => [make('dt', code), make('dd', whole(n))]));
 }
 function showDead(g, lines) {
-  dead.hidden = !lines.length; // a redrive has them
+  dead.hidden = !lines.length && !g.failed; // a redrive has the dead ones
+  $('table', dead).hidden = !lines.length;
   const part = lines.slice(0, wanted);
-  set($('.note', dead), whole(g.dead) + (g.dead === 1 ? ' job is' : ' jobs are') + ' dead: out of tries, or nothing can run it. A redrive runs them again as a group of their own.');
+  set($('.note', dead), whole(g.dead) + (g.dead === 1 ? ' job is' : ' jobs are') + ' dead: out of tries, or nothing can run it. ' + whole(g.failed) + ' failed for good. A redrive runs them again as a group of their own.');
   $('[data-a=more]', dead).hidden = lines.length <= wanted;
   rows(letters, part, d => JSON.stringify([d.id, d.attempts]), d => {
     const tr = copyOf('#letter'), payload = JSON.stringify(d.payload ?? null);
@@ -97,9 +98,12 @@ $('form', dead).addEventListener('submit', async e => {
   }
   set(error, '');
   redriving = true;
-  const here = view, told = g => say(g.id + ' runs the dead jobs of ' + g.redrive_of + ' again.');
+  const here = view, told = g => say(g.id + ' runs jobs of ' + g.redrive_of + ' again.');
+  const codes = $('[name=codes]', dead).value.split(/[\s,]+/).filter(Boolean), body = {statuses: $('[name=statuses]', dead).value.split(',')};
+  if (codes.length) body.codes = codes;
+  if (text) body.rate = Number(text);
   try {
-    const g = await ask(of(shown.id, '/redrive'), {method: 'POST', body: text ? {rate: Number(text)} : {}});
+    const g = await ask(of(shown.id, '/redrive'), {method: 'POST', body});
     if (here !== view) told(g);
     else {
       addEventListener('hashchange', () => told(g), {once: true});

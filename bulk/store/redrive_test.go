@@ -1,0 +1,158 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// failing makes a sealed group whose jobs have ended: a0 and a1 failed with http_422, b0 with http_409, d0 and d1 died with http_500.
+func failing(t *testing.T, s *Store, id string) {
+	t.Helper()
+	create(t, s, GroupSpec{ID: id, Tenant: "acme", Tolerance: Tolerance{Count: 9}, CallbackURL: "https://team.example/done"})
+	var list []Job
+	for _, name := range []string{"a0", "a1", "b0", "d0", "d1"} {
+		list = append(list, Job{ID: name, Payload: []byte(`"` + name + `"`), Cost: 2, Type: "mail"})
+	}
+	if _, err := s.AddJobs(t.Context(), id, Chunk{}, list); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Seal(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range pull(t, s, 5).Jobs {
+		a := map[byte]Ack{'a': {Verdict: Rejected, Code: "http_422"}, 'b': {Verdict: Rejected, Code: "http_409"}, 'd': {Verdict: Buried, Code: "http_500"}}[j.ID[0]]
+		a.Key, a.Fence, a.Error = j.Key, j.Fence, "it\nfailed"
+		if _, err := s.Ack(t.Context(), []Ack{a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clean(t, s)
+	reduce(t, s, id)
+}
+
+// TestRedriveJobs_TakesFailedJobs: the payload of a job that failed was deleted, and no redrive took it.
+func TestRedriveJobs_TakesFailedJobs(t *testing.T) {
+	for _, row := range []struct {
+		options RedriveOptions
+		want    string
+	}{
+		{RedriveOptions{}, "d0 d1"},
+		{RedriveOptions{Statuses: []string{"failed"}}, "a0 a1 b0"},
+		{RedriveOptions{Statuses: []string{"failed", "dead"}}, "a0 a1 b0 d0 d1"},
+		{RedriveOptions{Codes: []string{"http_409", "http_500"}}, "b0 d0 d1"},
+		{RedriveOptions{Codes: []string{"http_422"}, Statuses: []string{"failed"}}, "a0 a1"},
+	} {
+		t.Run(row.want, func(t *testing.T) {
+			s, _ := open(t, nil)
+			failing(t, s, "g")
+			g, err := s.RedriveJobs(t.Context(), "g", row.options)
+			if err != nil || g.RedriveOf != "g" || g.CallbackURL != "https://team.example/done" || !g.Sealed {
+				t.Fatalf("%+v, %v", g, err)
+			}
+			clean(t, s)
+			jobs := pull(t, s, 9).Jobs
+			got := ids(jobs)
+			slices.Sort(got)
+			if strings.Join(got, " ") != row.want {
+				t.Fatalf("%s run again, want %s", got, row.want)
+			}
+			for _, j := range jobs {
+				if string(j.Payload) != `"`+j.ID+`"` || j.Cost != 2 || j.Type != "mail" || j.Root != "g" {
+					t.Errorf("%+v", j)
+				}
+			}
+			_, err = s.RedriveJobs(t.Context(), "g", row.options)
+			refused(t, err, CodeState)
+		})
+	}
+}
+
+func TestRedriveJobs_RefusesWhatIsNoSelection(t *testing.T) {
+	s, _ := open(t, nil)
+	failing(t, s, "g")
+	for _, o := range []RedriveOptions{{Statuses: []string{"succeeded"}}, {Codes: []string{"HTTP 500"}}, {Codes: []string{""}}, {Codes: make([]string, 101)}} {
+		_, err := s.RedriveJobs(t.Context(), "g", o)
+		refused(t, err, CodeInvalid)
+	}
+	_, err := s.RedriveJobs(t.Context(), "g", RedriveOptions{Codes: []string{"http_500"}, Statuses: []string{"failed"}})
+	refused(t, err, CodeState)
+	if g, err := s.Group(t.Context(), "g-r1"); err == nil {
+		t.Errorf("a redrive of no job has made %+v", g)
+	}
+}
+
+// TestRedrive_OfARedrive: each redrive of a redrive made the id longer, until none could be made; and its jobs lost the idempotency
+// key of their first run.
+func TestRedrive_OfARedrive(t *testing.T) {
+	s, c := open(t, nil)
+	root := strings.Repeat("g", 128)
+	dying(t, s, c, root, 2, []byte("1"))
+	last := root
+	for n := 1; n <= 12; n++ {
+		g, err := s.Redrive(t.Context(), last, 0)
+		if err != nil || g.ID != fmt.Sprintf("%s-r%d", root, n) || g.RedriveOf != last {
+			t.Fatalf("redrive %d: %q of %q, %v", n, g.ID, g.RedriveOf, err)
+		}
+		jobs := pull(t, s, 9).Jobs
+		if len(jobs) != 2 || jobs[0].Root != root || jobs[0].Group != g.ID {
+			t.Fatalf("redrive %d: %+v", n, jobs)
+		}
+		ack(t, s, Buried, jobs...)
+		last = g.ID
+		c.advance(time.Second)
+	}
+	clean(t, s)
+}
+
+// TestFailedJobs_AreKeptAsLongAsDeadOnes, in bounded steps, and go then.
+func TestFailedJobs_AreKeptAsLongAsDeadOnes(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.Global, set.Burst = 1e6, 1e6 })
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Tolerance: Tolerance{Count: 1e6}})
+	add(t, s, "g", 0, 700)
+	if _, err := s.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{500, 200} {
+		ack(t, s, Rejected, pull(t, s, n).Jobs...)
+	}
+	reduce(t, s, "g")
+	tendAll(t, s, "g")
+	c.advance(s.Settings().KeepGroups + time.Hour)
+	tendAll(t, s, "g")
+	clean(t, s)
+	if g, err := s.RedriveJobs(t.Context(), "g", RedriveOptions{Statuses: []string{"failed"}, Codes: []string{"boom"}}); err != nil || g.Total != 700 {
+		t.Fatalf("%d jobs, %v", g.Total, err)
+	}
+	for len(pull(t, s, 500).Jobs) > 0 {
+		c.advance(time.Millisecond)
+	}
+	create(t, s, GroupSpec{ID: "old", Tenant: "acme", Tolerance: Tolerance{Count: 1e6}})
+	add(t, s, "old", 0, 600)
+	if _, err := s.Seal(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c.advance(time.Second)
+		ack(t, s, Rejected, pull(t, s, 300).Jobs...)
+	}
+	reduce(t, s, "old")
+	c.advance(s.Settings().KeepDead + time.Hour)
+	tendAll(t, s, "old")
+	if _, err := s.Group(t.Context(), "old"); err == nil {
+		t.Error("the group is there after retention.dead")
+	}
+	if n, err := s.o.Client.ZCard(t.Context(), s.keys[keyDead]).Result(); err != nil || n != 0 {
+		t.Errorf("%d jobs are kept, %v", n, err)
+	}
+}
+
+// TestFailedRecord_OfAnEarlierVersion has no payload: it is shown, and no redrive takes it.
+func TestFailedRecord_OfAnEarlierVersion(t *testing.T) {
+	o, err := parseOutcome("j", "F2 1700000000000 http_422\nno such person")
+	if err != nil || o.Status != "failed" || o.Code != "http_422" || o.Error != "no such person" || o.Attempts != 2 || o.Payload != nil {
+		t.Fatalf("%+v, %v", o, err)
+	}
+}
