@@ -143,6 +143,13 @@ func (r *Ring) epoch(text []byte) string {
 	return s
 }
 
+// Continues reports whether tokens that old signs until now are valid with r: an error says why they are not.
+func (r *Ring) Continues(old *Ring) error {
+	const room = "continues"
+	_, err := r.VerifyWaiting(old.AppendWaiting(nil, &Waiting{Room: room, IssuedAt: 1, Expires: 2, Order: 1}), room, 1)
+	return err
+}
+
 // JWKS is the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` where there is
 // none. HS256 keys are secret and never in it. The caller must not change the bytes.
 func (r *Ring) JWKS() []byte { return r.jwks }

@@ -67,6 +67,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
+	ring := options.Ring
 	// reload takes the configuration that load finds now.
 	reload := func() {
 		next, err := load()
@@ -90,6 +91,10 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		if len(later) > 0 {
 			log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
 		}
+		if err := options.Ring.Continues(ring); err != nil {
+			log.Warn("the key that signed until now, or tokens.issuer, is gone: every place and pass that was signed with it ends now; to keep them, put it back beside the new one, without active, for a day", "error", err)
+		}
+		ring = options.Ring
 		warn(next, log)
 		cfg, started.TLS = next, next.TLS
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // What is not live changes with SIGHUP, and nobody who waits loses a place by it: tickets, orders and positions stay as they
@@ -231,5 +233,31 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 		if s := status(w); s.State != "waiting" {
 			t.Errorf("in the end: %v", s)
 		}
+	}
+}
+
+// A signing key that is replaced ends places: the log says so, and the places are back with the key.
+func TestReload_WarnsOfAReplacedSigningKey(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}}.withRedis(redistest.Server(t).URL())
+	g := start(t, s)
+	const warning = "every place and pass that was signed with it ends now"
+	reload := func(more string) {
+		next := s
+		next.more = more
+		seen := strings.Count(g.text(), "configuration reloaded")
+		g.rewrite(next.yaml())
+		g.signal(sighup)
+		until(t, "the configuration is reloaded", func() bool { return strings.Count(g.text(), "configuration reloaded") > seen })
+	}
+	other := strings.ToUpper(signingSecret)
+	reload(fmt.Sprintf("\ntokens: {keys: [{id: k1, secret: %q}, {id: k2, secret: %q, active: true}]}\n", signingSecret, other))
+	if strings.Contains(g.text(), warning) {
+		t.Error("a rotation warns")
+	}
+	reload(fmt.Sprintf("\ntokens: {keys: [{id: k1, secret: %q, active: true}]}\n", signingSecret))
+	if strings.Count(g.text(), warning) != 1 {
+		t.Errorf("a key that signed is gone: %s", tail(g.text()))
 	}
 }
