@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -108,12 +110,12 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.o.Timeout)
 	defer cancel()
 	header := h.header.Clone()
-	header.Set("X-Bulk-Job", job.ID)
+	header.Set("X-Bulk-Job", visible(job.ID))
 	header.Set("X-Bulk-Group", job.Group)
 	header.Set("X-Bulk-Tenant", job.Tenant)
 	header.Set("X-Bulk-Attempt", strconv.FormatInt(job.Attempt, 10))
 	header.Set("X-Bulk-Fence", strconv.FormatInt(job.Fence, 10))
-	header.Set("Idempotency-Key", job.IdempotencyKey)
+	header.Set("Idempotency-Key", idempotencyKey(job.IdempotencyKey))
 	answer, err := outbound.Post(ctx, h.client, outbound.Request{
 		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult)+1, excerptMax), // one more tells that it is too long
 	})
@@ -126,6 +128,37 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 		return nil, bulk.Fail("timeout", err)
 	}
 	return nil, bulk.Fail("connection", err)
+}
+
+// visible returns s with every byte that is not visible ASCII, and each percent sign, as in a URL: some servers answer 400 to a
+// header with any other.
+func visible(s string) string {
+	if !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '%' }) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// maxKey is the longest Idempotency-Key that receivers commonly store.
+const maxKey = 255
+
+// idempotencyKey returns a key as a header carries it: of one that would be too long the end is replaced by the hash of all of it.
+func idempotencyKey(key string) string {
+	text := visible(key)
+	if len(text) <= maxKey {
+		return text
+	}
+	sum := sha256.Sum256([]byte(key))
+	hash := hex.EncodeToString(sum[:])
+	return text[:maxKey-1-len(hash)] + "-" + hash
 }
 
 // read says what an answer means for the job.

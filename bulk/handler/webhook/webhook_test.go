@@ -274,3 +274,31 @@ func TestNewNamesTheSetting(t *testing.T) {
 		_ = h.Close()
 	}
 }
+
+// TestHeaders_AreVisibleASCII: ids in other scripts were sent as they are, which some servers answer with 400, and keys of up to
+// 269 bytes, where others store 255.
+func TestHeaders_AreVisibleASCII(t *testing.T) {
+	var got http.Header
+	s := server(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	h := handler(t, Options{URL: s.URL})
+	long := strings.Repeat("é", 60) // 360 bytes when encoded
+	keys := map[string]bool{}
+	for _, row := range []struct{ id, job, key string }{
+		{"j-1_a", "j-1_a", "g1/j-1_a"},
+		{"ü%1", "%C3%BC%251", "g1/%C3%BC%251"},
+		{"%C3%BC%251", "%25C3%25BC%25251", "g1/%25C3%25BC%25251"},
+		{long + "1", strings.Repeat("%C3%A9", 60) + "1", ""},
+		{long + "2", strings.Repeat("%C3%A9", 60) + "2", ""},
+	} {
+		j := job()
+		j.ID, j.IdempotencyKey = row.id, "g1/"+row.id
+		if _, err := h.Handle(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		key := got.Get("Idempotency-Key")
+		if got.Get("X-Bulk-Job") != row.job || row.key != "" && key != row.key || len(key) > 255 || keys[key] {
+			t.Errorf("id %s: X-Bulk-Job %s, Idempotency-Key %s (%d bytes)", row.id, got.Get("X-Bulk-Job"), key, len(key))
+		}
+		keys[key] = true
+	}
+}
