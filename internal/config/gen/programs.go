@@ -41,7 +41,8 @@ live change › command line › environment › file (` + "`--config`" + `) ›
 
 Durations have a unit (` + "`250ms`, `30s`, `1h30m`" + `), sizes may have one (` + "`16KiB`, `8MiB`" + `, or plain bytes), rates are decimals with at most three places.
 Settings marked **live** can also be changed while the gateway runs, by ` + "`PATCH /admin/v1/rooms/{id}`" + `; so can the pause of a room. Everything
-else changes with the file, on SIGHUP. No change loses anybody's place.
+else changes with the file, on SIGHUP. No change loses anybody's place, but that of a signing key's secret or of ` + "`tokens.issuer`" + ` in place of a
+rotation ([identity.md](identity.md)): places and passes signed before it end, and the log warns.
 `,
 }
 
