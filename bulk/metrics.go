@@ -26,7 +26,7 @@ type Metrics struct {
 	fetched, emptyPolls               prometheus.Counter
 	admitted                          map[string]prometheus.Counter
 	moved, skipped, recovered, woken  prometheus.Counter
-	dispatchDead, deadExpired         prometheus.Counter
+	dispatchDead, deadExpired, silent prometheus.Counter
 	leasesLost, reduced, reduceErrors prometheus.Counter
 	abandoned                         prometheus.Gauge
 	storeUp                           prometheus.Gauge
@@ -95,6 +95,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		recovered:    counter("dispatch_recovered_total", "Jobs whose lease had ended, returned to their group."),
 		dispatchDead: counter("dispatch_dead_total", "Jobs that died of crashes or of their age."),
 		woken:        counter("dispatch_woken_total", "Gates that opened."),
+		silent:       counter("groups_sealed_total", "Groups sealed because they were silent for unsealed_after."),
 		deadExpired:  counter("dead_expired_total", "Dead letters dropped after retention.dead."),
 		leasesLost:   counter("leases_lost_total", "Leases that this process lost while the job ran."),
 		reduced:      counter("reduced_total", "Outcomes taken into their group's aggregate."),

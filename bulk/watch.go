@@ -127,6 +127,10 @@ func (w *watcher) step(ctx context.Context, group string) (store.Tended, error) 
 		w.metrics.deadExpired.Add(float64(t.DeadGone))
 		w.log.Warn("dead letters past retention.dead were dropped", "group", group, "jobs", t.DeadGone)
 	}
+	if err == nil && t.Sealed {
+		w.metrics.silent.Inc()
+		w.log.Warn("a group got neither a job nor an outcome for unsealed_after and was sealed; its sender should seal it, or cancel it", "group", group)
+	}
 	return t, err
 }
 

@@ -3,8 +3,8 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
 -- ARGV: now, settings, group, bound
--- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped} or {reason}
--- INVARIANT: finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
+-- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence} or {reason}
+-- INVARIANT: nothing accepted is dropped; finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
@@ -12,6 +12,7 @@ local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 local bound = tonumber(ARGV[4])
 local t = bulk_tenant(g[G_TENANT])
+local sealed = 0
 
 -- some takes up to n members of one group from a sorted set of one score.
 local function some(key, prefix, n)
@@ -21,20 +22,15 @@ end
 local function answer(again, reduce, callback, gone, buried)
   if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind who has waited for longer
   bulk_save()
-  return { again, reduce, callback, gone, buried }
+  return { again, reduce, callback, gone, buried, sealed }
 end
 
--- A submission that was never sealed and has been silent for long. A redrive holds dead letters, so it ends as if it were sealed.
-local silent = g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= g[G_TOUCHED] + set.silence
-if silent and g[G_OF] == 1 then
+-- A submission that nobody seals and that has been silent for long; a chunk that is half in is given up.
+if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
   seal(g)
   place(g)
-elseif silent then
-  unplace(g)
-  move(g, CANCELLED)
-  g[G_FINISHED], g[G_DROP], g[G_CALLBACK] = now, 1, 0
-  shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
-  shard.open_groups = shard.open_groups - 1
+  if g[G_QUEUED] == 1 then bell() end
+  sealed = 1
 end
 
 if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
@@ -80,7 +76,7 @@ end
 if g[G_STATUS] <= AGGREGATING then
   local waits = ended(g) > g[G_REDUCED] or g[G_STATUS] == AGGREGATING
   if g[G_SEALED] == 0 then
-    redis.call('ZADD', K.agenda, int(g[G_TOUCHED] + set.silence), gkey)
+    redis.call('ZADD', K.agenda, int(silent_from(g)), gkey)
   elseif g[G_STATUS] == AGGREGATING then
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey) -- until Finish plans its end
   else
@@ -90,7 +86,7 @@ if g[G_STATUS] <= AGGREGATING then
 end
 
 -- It has ended. Its outcomes are reduced to the last (a cancelled group's too), its callback is called, its data goes in time.
-if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1 and g[G_DROP] == 0) then
+if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1) then
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end
@@ -101,9 +97,9 @@ if g[G_CALLBACK] == 1 then
 end
 
 local dead_left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT] -- with the failed jobs whose payload is kept
-local jobs_at = g[G_DROP] == 1 and 0 or g[G_FINISHED] + set.keep_jobs
-local dead_at = g[G_DROP] == 1 and 0 or g[G_FINISHED] + set.keep_dead
-local group_at = g[G_DROP] == 1 and 0 or math.max(g[G_FINISHED] + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
+local jobs_at = g[G_FINISHED] + set.keep_jobs
+local dead_at = g[G_FINISHED] + set.keep_dead
+local group_at = math.max(g[G_FINISHED] + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
 local buried = 0
 
 if now >= dead_at and dead_left > 0 then
@@ -169,7 +165,7 @@ if now >= group_at and now >= jobs_at then
     redis.call('ZREMRANGEBYLEX', K.history, '[' .. g[G_TENANT] .. '/', '(' .. g[G_TENANT] .. '0')
     if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
   end
-  return { 0, 0, 0, 1, buried }
+  return { 0, 0, 0, 1, buried, 0 }
 end
 local due = group_at
 if now < jobs_at then due = math.min(due, jobs_at) end

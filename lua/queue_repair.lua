@@ -56,7 +56,7 @@ local function repair_group(gkey)
   end
   local open = g[G_SEALED] == 0 and g[G_STATUS] == CREATED
   if (g[G_STATUS] >= AGGREGATING or open) and not redis.call('ZSCORE', K.agenda, gkey) then
-    plan(g, open and g[G_TOUCHED] + set.silence or now)
+    plan(g, open and silent_from(g) or now)
     mended(g[G_ID], 'agenda')
   end
   local before = g[G_QUEUED]

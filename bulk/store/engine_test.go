@@ -384,9 +384,13 @@ func TestRetention(t *testing.T) {
 		tendAll()
 		c.advance(25 * time.Hour)
 		tendAll()
-		if _, err := s.Group(t.Context(), "never"); err == nil {
-			t.Error("an unsealed group is kept for more than a day of silence")
+		if g, err := s.Group(t.Context(), "never"); err != nil || !g.Sealed || g.Pending != 20 {
+			t.Errorf("an unsealed group after a day of silence: %+v, %v", g, err)
 		}
+		if _, err := s.Cancel(t.Context(), "never"); err != nil {
+			t.Fatal(err)
+		}
+		tendAll()
 		if p, err := s.Results(t.Context(), "g", "", 1000); err != nil || len(p.Outcomes) != 0 {
 			t.Errorf("%d outcomes after their retention, %v", len(p.Outcomes), err)
 		}

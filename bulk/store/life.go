@@ -22,7 +22,7 @@ func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
 	if r.refusal() == "not_found" {
 		return Tended{Removed: true}, nil
 	}
-	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4)}, nil
+	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4), Sealed: r.int(5) == 1}, nil
 }
 
 // BeginReduce takes over the reduction of a group: earlier reducers are fenced off.

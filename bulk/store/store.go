@@ -45,7 +45,7 @@ type Settings struct {
 	PendingPerTenant        int64 // 0: no limit
 	KeepJobs, KeepGroups    time.Duration
 	KeepDead                time.Duration
-	UnsealedSilence         time.Duration // 24 h
+	UnsealedAfter           time.Duration // 24 h; a group without a new job or outcome for so long is sealed
 	UnknownTypeAfter        time.Duration // 24 h; how long a job waits for a process that runs its type
 	WaitReplicas, WaitLocal int           // durability: how many must have the write
 }
@@ -56,7 +56,7 @@ func Defaults() Settings {
 		Global: 10000, Limiter: "gcra", Policy: "fair", Alpha: 10000, Gating: true,
 		Congestion: true, BaseBackoff: time.Second, MaxBackoff: 120 * time.Second, MaxAge: 24 * time.Hour, StatsRetention: time.Hour,
 		ReadyMax: 10000, Lease: 30 * time.Second, MaxCrashes: 20,
-		KeepJobs: 24 * time.Hour, KeepGroups: 168 * time.Hour, KeepDead: 720 * time.Hour, UnsealedSilence: 24 * time.Hour, UnknownTypeAfter: 24 * time.Hour,
+		KeepJobs: 24 * time.Hour, KeepGroups: 168 * time.Hour, KeepDead: 720 * time.Hour, UnsealedAfter: 24 * time.Hour, UnknownTypeAfter: 24 * time.Hour,
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *Store) Configure(c Settings) error {
 		c.Alpha, flag(c.Strict), flag(c.Gating), thousandths(c.Global), thousandths(c.Burst), thousandths(c.PerTenant),
 		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
 		c.Lease.Microseconds(), c.MaxCrashes, c.PendingPerTenant,
-		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedSilence.Microseconds(),
+		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedAfter.Microseconds(),
 		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(),
 	} {
 		words = append(words, strconv.FormatInt(n, 10))

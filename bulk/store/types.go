@@ -299,6 +299,7 @@ type Tended struct {
 	Callback bool
 	Removed  bool  // the group is gone
 	DeadGone int64 // dead letters that went with their retention
+	Sealed   bool  // this step sealed it, because it was silent for Settings.UnsealedAfter
 }
 
 // Reduction is where a group's reducer stands.

@@ -65,9 +65,6 @@ func tryStore(ctx context.Context, cfg *config.Bulk) error {
 	return nil
 }
 
-// unsealedSilence is how long a group that is not sealed may hear of no job before it is removed.
-const unsealedSilence = 24 * time.Hour
-
 // storeSettings is what the configuration says, in the store's words.
 func storeSettings(cfg *config.Bulk) store.Settings {
 	s := store.Settings{
@@ -77,7 +74,7 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 		MaxAge: cfg.Congestion.MaxAge, StatsRetention: cfg.Congestion.StatsRetention,
 		ReadyMax: cfg.ReadyQueue.MaxSize, Lease: cfg.Worker.Lease, MaxCrashes: cfg.Worker.MaxCrashes,
 		PendingPerTenant: cfg.Limits.PendingPerTenant,
-		KeepJobs:         cfg.Retention.Jobs, KeepGroups: cfg.Retention.Groups, KeepDead: cfg.Retention.Dead, UnsealedSilence: unsealedSilence,
+		KeepJobs:         cfg.Retention.Jobs, KeepGroups: cfg.Retention.Groups, KeepDead: cfg.Retention.Dead, UnsealedAfter: cfg.UnsealedAfter,
 		UnknownTypeAfter: cfg.UnknownTypeAfter,
 	}
 	s.Adaptive = cfg.Adaptive.Enabled || cfg.PeopleFirst.Origin != ""

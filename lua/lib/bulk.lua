@@ -78,7 +78,7 @@ if now > shard.last then shard.last = now end
 --   total, added, taken, hp, ho, tp, tn, front, ready, inflight, succ, fail, dead, canc, redriven, redrives,
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
---   largest, widest, aside, kept
+--   largest, widest, aside, kept, outcome_at
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was
 
@@ -303,6 +303,9 @@ end
 local function move(g, status)
   g[G_STATUS], g[G_EPOCH] = status, g[G_EPOCH] + 1
 end
+
+-- silent_from is when the silence of an unsealed group is long enough to seal it: no job came, and no outcome.
+local function silent_from(g) return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + set.silence end
 
 -- settle looks whether every job of a group has its outcome.
 local function settle(g)

@@ -163,7 +163,7 @@ local function finish(g, t, jobkey, record, count, run)
   end
   list[#list + 1] = id_of(jobkey)
   raise(g, G_WIDEST, ended(g) == 0, #record)
-  g[count] = g[count] + 1
+  g[count], g[G_OUTCOME_AT] = g[count] + 1, now
   tenant_open(t, -1)
   if run and t[T_OPEN] > 0 then
     t[T_JOBS] = t[T_JOBS] + 1
