@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -113,5 +114,25 @@ func TestLeave_IsFinalForAPlaceInTheQueue(t *testing.T) {
 		if s := mustCheck(t, b, row.ticket); s.State != row.want || row.want == Waiting && s.Ticket.Order != row.ticket.Order {
 			t.Errorf("%s, at another gateway: %+v, want state %v", row.name, s, row.want)
 		}
+	}
+}
+
+// Those who leave together cost one call, and each is remembered by what the store held of it.
+func TestLeave_OfManyIsOneCall(t *testing.T) {
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
+	mustJoin(t, r, testID(), testClient(1)) // takes the burst
+	mustTick(t, r)
+	waits := mustCheck(t, r, mustJoin(t, r, testID(), testClient(2)).Ticket)
+	stranger := testID()
+	found, err := r.sendLeave(t.Context(), []leaveQ{{id: waits.Ticket.ID}, {id: stranger}, {id: waits.Ticket.ID}})
+	if err != nil || !slices.Equal(found, []bool{true, false, false}) {
+		t.Fatalf("%v %v", found, err)
+	}
+	if s := mustCheck(t, r, waits.Ticket); s.State != Ended || s.Reason != ReasonLeft {
+		t.Errorf("the one that waited: %+v", s)
+	}
+	if m, ok := r.memory.get(stranger, r.c.mono()); !ok || !m.bare {
+		t.Errorf("the one that the store did not hold: %+v", m)
 	}
 }

@@ -90,11 +90,15 @@ func (r *Room) Reset(ctx context.Context, who string) error {
 
 // RemoveTicket takes a ticket out of the line; ErrUnknown when it is not there.
 func (r *Room) RemoveTicket(ctx context.Context, who string, id ID) error {
-	found, err := r.out(ctx, who, ReasonRemoved, id, "")
-	if err == nil && !found {
-		err = ErrUnknown
+	found, err := r.out(ctx, who, ReasonRemoved, id.String(), []any{string(id[:]), ""})
+	if err != nil {
+		return err
 	}
-	return err
+	r.over(id, Expired, ReasonRemoved, false)
+	if !found[0] {
+		return ErrUnknown
+	}
+	return nil
 }
 
 // Found is what the store holds of a ticket.

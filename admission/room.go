@@ -34,6 +34,7 @@ type Room struct {
 	far   *batcher[seenQ, reply]  // renewals from farther back
 	calm  *batcher[enterQ, reply] // and from those who gather
 	claim *batcher[claimQ, reply]
+	gone  *batcher[leaveQ, bool]
 
 	entering sync.Mutex // a room_enter is under way
 
@@ -134,6 +135,7 @@ func newRoom(c *Core, id string, p Policy) *Room {
 	r.far = &batcher[seenQ, reply]{wait: 8 * time.Millisecond, send: r.sendSeen}
 	r.calm = &batcher[enterQ, reply]{wait: 8 * time.Millisecond, send: r.sendEnter}
 	r.claim = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
+	r.gone = &batcher[leaveQ, bool]{wait: time.Millisecond, send: r.sendLeave}
 	r.setPolicy(p)
 	r.snap.Store(&Snapshot{Policy: p.At(r.RedisNow()), file: r.config.Load().at(r.RedisNow())})
 	r.beyond.Store(&beyond{snap: r.Snapshot()})

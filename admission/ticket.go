@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -389,8 +390,29 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 	if t.Order == 0 && t.Counted() {
 		gathered = itoa(t.Fence) + ":" + itoa(max(t.Seen, r.lastSeen(t.ID)))
 	}
-	_, err := r.out(ctx, "", ReasonLeft, t.ID, gathered)
+	_, err := r.gone.ask(ctx, leaveQ{id: t.ID, gathered: gathered})
 	return err
+}
+
+// leaveQ is a ticket whose visitor leaves: see out.
+type leaveQ struct {
+	id       ID
+	gathered string
+}
+
+func (r *Room) sendLeave(ctx context.Context, qs []leaveQ) ([]bool, error) {
+	pairs := make([]any, 0, 2*len(qs))
+	for _, q := range qs {
+		pairs = append(pairs, string(q.id[:]), q.gathered)
+	}
+	found, err := r.out(ctx, "", ReasonLeft, "", pairs)
+	if err != nil {
+		return nil, err
+	}
+	for i, q := range qs {
+		r.over(q.id, Ended, ReasonLeft, !found[i])
+	}
+	return found, nil
 }
 
 // lastSeen is when the store confirmed a ticket that waits, as far as this gateway remembers; 0: it does not.
@@ -401,27 +423,32 @@ func (r *Room) lastSeen(id ID) int64 {
 	return 0
 }
 
-// out takes a ticket out of the line for good. gathered is the fence and when one was confirmed that gathers for a lottery; "":
-// it does not, or that is not known.
-func (r *Room) out(ctx context.Context, who, reason string, id ID, gathered string) (found bool, err error) {
+// out takes tickets out of the line for good, and tells of each whether it was there. pairs are an id and, of a ticket that gathers,
+// the fence and when it was confirmed; "": it does not gather, or that is not known.
+func (r *Room) out(ctx context.Context, who, reason, label string, pairs []any) (found []bool, err error) {
 	if r.down.Load() {
-		return false, ErrStore
+		return nil, ErrStore
 	}
-	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", who, r.id, reason, id.String(), string(id[:]), gathered)
+	_, rest, err := r.do(ctx, r.c.o.Timeout, "room_leave", append([]any{who, r.id, reason, label}, pairs...)...)
 	if err != nil {
 		if errors.Is(err, ErrStore) {
 			r.failed(err)
 		}
-		return false, err
+		return nil, err
 	}
-	state := Ended
-	if reason == ReasonRemoved {
-		state = Expired
+	if len(rest) != len(pairs)/2 {
+		return nil, fmt.Errorf("room_leave answered %v for %d tickets", rest, len(pairs)/2)
 	}
-	found = len(rest) > 0 && asInt(rest[0]) > 0
-	bare := !found && reason == ReasonLeft
-	r.memory.put(id, remembered{standing: Standing{State: state, Reason: reason, Ticket: Ticket{ID: id}}, at: r.c.mono(), bare: bare})
+	found = make([]bool, len(rest))
+	for i := range rest {
+		found[i] = asInt(rest[i]) > 0
+	}
 	return found, nil
+}
+
+// over remembers that a ticket has ended; bare: the store keeps nothing of it.
+func (r *Room) over(id ID, state State, reason string, bare bool) {
+	r.memory.put(id, remembered{standing: Standing{State: state, Reason: reason, Ticket: Ticket{ID: id}}, at: r.c.mono(), bare: bare})
 }
 
 // Charge takes one unit of the limiter for a request that gets no session (a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -123,11 +124,26 @@ func (v *visit) preflight(policy *admission.Policy) {
 		v.res.Header.Set("X-Waiting-Room", stateRejected)
 		return
 	}
-	if wait := v.g.metered.take(r.preflights, v.start.Sub(v.g.began), preflightQuota(snap), snap.Gateways); wait > 0 {
+	quota := preflightQuota(snap)
+	mine := Quota{N: max(10, quota.N/4), Per: quota.Per}
+	if wait := v.g.metered.take(v.preflights(), v.start.Sub(v.g.began), mine, snap.Gateways); wait > 0 {
+		v.refuse(problemPreflights.after(seconds(wait)), "", "")
+		return
+	}
+	if wait := v.g.metered.take(r.preflights, v.start.Sub(v.g.began), quota, snap.Gateways); wait > 0 {
 		v.refuse(problemPreflights.after(seconds(wait)), "", "")
 		return
 	}
 	v.forward(r.origin, nil)
+}
+
+// preflights returns the id by which the preflights of the client address are metered: one may take a quarter of the room's.
+func (v *visit) preflights() token.ID {
+	id := v.room.preflights
+	for i, b := range proxy.ClientKey(v.peer.addr) {
+		id[i] ^= b
+	}
+	return id
 }
 
 // preflightQuota returns how many preflights a room lets through in a second, over all gateways: 50, ten for each visitor

@@ -8,6 +8,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // own is the path below which the gateway itself answers, on every host.
@@ -149,8 +150,11 @@ func (p *paths) add(path string, r *room) error {
 
 // compile returns the regular expression of a pattern for paths in lower case. Its letters are turned to lower case too: an expression
 // that ignores case takes up to ten times as long.
+//
+// An expression leads into a room, so it matches what some server's expression of the same text does: a dot also a line feed, and the
+// ASCII digits those of every script.
 func compile(pattern string) (*regexp.Regexp, error) {
-	tree, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
+	tree, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase|syntax.DotNL)
 	if err != nil {
 		return nil, err
 	}
@@ -158,10 +162,24 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(tree.String())
 }
 
+// digits are the ranges of the decimal digits of every script.
+var digits = func() (ranges []rune) {
+	for _, r := range unicode.Nd.R16 {
+		ranges = append(ranges, rune(r.Lo), rune(r.Hi))
+	}
+	for _, r := range unicode.Nd.R32 {
+		ranges = append(ranges, rune(r.Lo), rune(r.Hi))
+	}
+	return ranges
+}()
+
 func lower(tree *syntax.Regexp) {
 	if tree.Op == syntax.OpLiteral {
 		tree.Flags &^= syntax.FoldCase
 		tree.Rune = []rune(string(fold([]byte(string(tree.Rune)), 0)))
+	}
+	if tree.Op == syntax.OpCharClass && slices.Equal(tree.Rune, []rune{'0', '9'}) {
+		tree.Rune = digits
 	}
 	for _, sub := range tree.Sub {
 		lower(sub)

@@ -72,9 +72,14 @@ var preflighting = []string{"OPTIONS /buy", "Origin: https://a.example", "Access
 
 func TestPreflight_HasALimitOfItsOwn(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
+	o := b.o
+	o.TrustedProxies = loopback()
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
 	begun, passed, refused := time.Now(), 0, 0
-	for range 200 {
-		switch a := b.call(preflighting...); a.status {
+	for i := range 200 {
+		switch a := b.call(append(preflighting, fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i%20))...); a.status {
 		case 200:
 			passed++
 		case 503:
@@ -91,6 +96,29 @@ func TestPreflight_HasALimitOfItsOwn(t *testing.T) {
 	b.call(append(preflighting, "", "body")...).code(t, 503)
 	if got := s.requests(); len(got) != passed || strings.Contains(fmt.Sprint(got), "session=true") {
 		t.Errorf("the site was asked %d times, %d went on", len(got), passed)
+	}
+}
+
+// A stranger's preflights leave those of others their part.
+func TestPreflight_OneAddressHasAShare(t *testing.T) {
+	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
+	o := b.o
+	o.TrustedProxies = loopback()
+	if err := b.Reload(o); err != nil {
+		t.Fatal(err)
+	}
+	from := func(address string) int { return b.call(append(preflighting, "X-Forwarded-For: "+address)...).status }
+	begun := time.Now()
+	for range 60 {
+		from("198.51.100.66")
+	}
+	if got, most := len(s.requests()), 12+int(time.Since(begun)/(80*time.Millisecond))+1; got < 12 || got > most {
+		t.Errorf("%d preflights of one address went on, want 12 to %d", got, most)
+	}
+	for i := range 10 {
+		if got := from(fmt.Sprintf("203.0.113.%d", i)); got != 200 {
+			t.Errorf("another visitor's preflight: %d", got)
+		}
 	}
 }
 

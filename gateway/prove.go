@@ -311,7 +311,7 @@ func (v *visit) proved(a *admission.Arrival, proof bool, s admission.Standing, r
 func (v *visit) person(answer string) bool {
 	r := v.room
 	c := &r.options.Guard.Captcha
-	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.addr.String())
+	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.addr)
 	switch {
 	case err == nil:
 		r.metrics.captcha["passed"].Inc()

@@ -38,7 +38,10 @@ func (r *requests) exhausted(sid token.ID, now time.Duration, q Quota, gateways 
 }
 
 func (r *requests) meter(sid token.ID, now time.Duration, q Quota, gateways int64, counts bool) (wait time.Duration) {
-	h := (binary.LittleEndian.Uint64(sid[:]) ^ binary.LittleEndian.Uint64(sid[8:])*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
+	// Client addresses differ in a few bytes alone: every bit of an id counts in every bit of the hash.
+	h := binary.LittleEndian.Uint64(sid[:]) ^ binary.LittleEndian.Uint64(sid[8:])*0x9e3779b97f4a7c15
+	h = (h ^ h>>32) * 0xff51afd7ed558ccd
+	h ^= h >> 32
 	tag := h >> 45 << 1 // of 20 bits, and never 0
 	tag = (tag | 1) << meterBits
 	const times = 1<<meterBits - 1

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,5 +134,26 @@ func BenchmarkRequests(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r.take(sids[i&1023], time.Duration(i)*time.Microsecond, q, 1)
+	}
+}
+
+// Client addresses, of which many differ in a byte alone, do not crowd each other out.
+func TestRequests_KeepNeighbouringAddressesApart(t *testing.T) {
+	r, q := &requests{}, Quota{N: 1, Per: time.Hour}
+	const addresses = 1000
+	id := func(i int) token.ID {
+		return proxy.ClientKey(netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}))
+	}
+	for i := range addresses {
+		r.take(id(i), 0, q, 1)
+	}
+	kept := 0
+	for i := range addresses {
+		if r.exhausted(id(i), 0, q, 1) > 0 {
+			kept++
+		}
+	}
+	if kept < addresses*95/100 {
+		t.Errorf("%d of %d addresses are remembered", kept, addresses)
 	}
 }

@@ -53,6 +53,7 @@ type visit struct {
 	direct   *fasthttp.Response             // res where ctx is nil
 	account  account
 	unfit    *problem // why a token that verifies does not count
+	forgery  bool     // a token has a wrong signature: no other is looked at, as each look may cost as much as ten requests
 	session  bool     // sid is set
 	hint     string   // where a problem says that its challenge is
 	sid      token.ID
@@ -153,7 +154,16 @@ func (v *visit) findPass() (token.Pass, bool) {
 	return token.Pass{}, false
 }
 
+// rejected counts a token that does not verify.
+func (v *visit) rejected(err error) {
+	v.forgery = v.forgery || errors.Is(err, token.ErrSignature)
+	v.g.metrics.reject(token.Reason(err))
+}
+
 func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
+	if v.forgery {
+		return token.Pass{}, false
+	}
 	p, err := v.g.cache.VerifyPass(raw, v.room.id, v.now/1e6)
 	if errors.Is(err, token.ErrExpired) {
 		p, err = v.beforeStep(raw)
@@ -162,7 +172,7 @@ func (v *visit) verifyPass(raw []byte) (token.Pass, bool) {
 		if errors.Is(err, token.ErrExpired) && v.ended == nil {
 			v.ended = raw
 		}
-		v.g.metrics.reject(token.Reason(err))
+		v.rejected(err)
 		return p, false
 	}
 	if !v.fitsPass(&p) {
@@ -196,8 +206,11 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 	try := func(raw []byte) bool {
 		var err error
 		any = true
+		if v.forgery {
+			return false
+		}
 		if w, err = v.g.cache.VerifyWaiting(raw, v.room.id, v.now/1e6); err != nil {
-			v.g.metrics.reject(token.Reason(err))
+			v.rejected(err)
 			return false
 		}
 		if !v.fitsWaiting(&w) {

@@ -2,7 +2,7 @@
 -- room_leave: takes tickets out of the line for good, by their owner or an operator.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, reason, label, ...
--- RETURNS: {OK, epoch, seq, fence, order time, wall, how many were there}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each id 1 if it was there, else 0}
 -- INVARIANT: a ticket is spent once (4): an id that polled and left is remembered. Of those that left without a poll at most a
 -- front's worth is, and none that the queue does not hold.
 -- INCLUDE: clock, room, presence, lottery
@@ -16,7 +16,7 @@ if not s then return err end
 local p = policy()
 draw(s, p)
 local who, room, reason = ARGV[5], ARGV[6], ARGV[7]
-local found = 0
+local found, there = 0, {}
 
 -- fits counts one that left without a poll, and reports whether it is to be remembered.
 local function fits()
@@ -28,6 +28,7 @@ end
 for i = 9, #ARGV, 2 do
   local id = ARGV[i]
   local g = grant(id)
+  there[#there + 1] = 0
   if g and g.what == 'claimed' and reason == 'left' then
     -- Its session goes on until its pass ends, and keeps no order then.
     put_grant(id, 'quit', g.wall, g.claimed, g.client)
@@ -46,6 +47,7 @@ for i = 9, #ARGV, 2 do
       if gathers then lot_left(s, p, tonumber(seen)) end
     end
     found = found + n
+    there[#there] = n
     s.abandons = s.abandons + n
     if n > 0 then count_minute(s, 'x', n) end
   end
@@ -56,5 +58,5 @@ if who ~= '' and found > 0 then
 end
 save_state(s)
 local answer = head(s)
-answer[7] = found
+for i, n in ipairs(there) do answer[6 + i] = n end
 return answer

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -65,6 +66,8 @@ const (
 	TokenMost = 8 << 10
 	// asksMost is how many questions one gateway asks at once.
 	asksMost = 256
+	// asksShare is how many of them may be of one client address; an IPv6 /64 is one address.
+	asksShare = asksMost / 16
 	// leastScore is what reCAPTCHA v3 has to give, from 0 (a bot) to 1.
 	leastScore = 0.5
 )
@@ -75,6 +78,7 @@ type Verifier struct {
 	asking chan struct{}
 	mu     sync.Mutex
 	health map[string]*health // of the addresses that did not judge the last question
+	shares map[netip.Prefix]int
 }
 
 // health is how a provider failed since it last judged, or refused to.
@@ -96,7 +100,7 @@ func NewVerifier() *Verifier {
 	transport.MaxIdleConnsPerHost, transport.MaxConnsPerHost, transport.IdleConnTimeout = 32, asksMost, time.Minute
 	return &Verifier{
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		asking: make(chan struct{}, asksMost), health: map[string]*health{},
+		asking: make(chan struct{}, asksMost), health: map[string]*health{}, shares: map[netip.Prefix]int{},
 	}
 }
 
@@ -105,7 +109,7 @@ func (v *Verifier) Close() { v.client.CloseIdleConnections() }
 
 // Verify asks whether the answer of a visitor at that address counts. An answer counts once: providers judge a second question
 // to be a duplicate. The host that it was given on is compared with c.Hosts, never with what the visitor's request names.
-func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address string) error {
+func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address netip.Addr) error {
 	if strings.ContainsFunc(token, strange) {
 		return fmt.Errorf("%w: no provider gives such an answer", ErrFailed)
 	}
@@ -113,6 +117,11 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address string
 	if to == "" {
 		to = verifiers[c.Provider]
 	}
+	leave, ok := v.enter(address)
+	if !ok {
+		return fmt.Errorf("%w: %d questions about answers from %s are under way", ErrRefused, asksShare, address)
+	}
+	defer leave()
 	select {
 	case v.asking <- struct{}{}:
 		defer func() { <-v.asking }()
@@ -122,11 +131,36 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token, address string
 	if !v.due(to, time.Now()) {
 		return fmt.Errorf("captcha.provider %s did not answer a moment ago", c.Provider)
 	}
-	err := v.ask(ctx, c, to, token, address)
+	err := v.ask(ctx, c, to, token, address.String())
 	if v.judged(to, err, time.Now()) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// enter takes a place in the share of a client address, and returns what gives it back.
+func (v *Verifier) enter(address netip.Addr) (leave func(), ok bool) {
+	bits := 32
+	if address = address.Unmap(); address.Is6() {
+		bits = 64
+	}
+	client, err := address.WithZone("").Prefix(bits)
+	if err != nil {
+		return func() {}, true // a visitor without an address
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.shares[client] >= asksShare {
+		return nil, false
+	}
+	v.shares[client]++
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.shares[client]--; v.shares[client] == 0 {
+			delete(v.shares, client)
+		}
+	}, true
 }
 
 // due reports whether the provider is asked now. While it is away it is asked once in a rest, so that nobody else waits for it.

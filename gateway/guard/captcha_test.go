@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 )
+
+var visitor = netip.MustParseAddr("203.0.113.7")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -102,7 +105,7 @@ func TestCaptcha(t *testing.T) {
 		if row.want == away {
 			v.health[row.c.VerifyURL] = &health{failures: failuresAway - 1}
 		}
-		if err := v.Verify(t.Context(), &row.c, row.answer, "203.0.113.7"); outcome(err) != row.want {
+		if err := v.Verify(t.Context(), &row.c, row.answer, visitor); outcome(err) != row.want {
 			t.Errorf("%s: %v, want %s", row.answer, err, row.want)
 		}
 	}
@@ -131,7 +134,7 @@ func TestVerifier_Away(t *testing.T) {
 		if row.status > 0 {
 			answers <- row.status
 		}
-		if err := v.Verify(t.Context(), &c, "a", "203.0.113.7"); outcome(err) != row.want {
+		if err := v.Verify(t.Context(), &c, "a", visitor); outcome(err) != row.want {
 			t.Errorf("question %d (%d): %v, want %s", i, row.status, err, row.want)
 		}
 		if was := asked > before; was != (row.status > 0) {
@@ -145,7 +148,37 @@ func TestVerifier_Away(t *testing.T) {
 	}
 	h.next = time.Time{}
 	answers <- 429
-	if err := v.Verify(t.Context(), &c, "a", "203.0.113.7"); outcome(err) != refused || v.health[c.VerifyURL] != nil {
+	if err := v.Verify(t.Context(), &c, "a", visitor); outcome(err) != refused || v.health[c.VerifyURL] != nil {
 		t.Errorf("a provider that is back, and refuses: %v", err)
+	}
+}
+
+// One client address has a share of the questions that are asked at once, so that nobody stops the CAPTCHA for others.
+func TestVerifier_SharesItsQuestions(t *testing.T) {
+	v := NewVerifier()
+	defer v.Close()
+	var leave []func()
+	for i := range asksShare {
+		done, ok := v.enter(netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 15: byte(i)})) // one /64
+		if !ok {
+			t.Fatalf("question %d is refused", i)
+		}
+		leave = append(leave, done)
+	}
+	if _, ok := v.enter(netip.MustParseAddr("2001::ffff")); ok {
+		t.Error("a question beyond the share is asked")
+	}
+	for _, other := range []string{"2001:0:0:1::1", "203.0.113.7", "::ffff:203.0.113.8"} {
+		done, ok := v.enter(netip.MustParseAddr(other))
+		if !ok {
+			t.Fatalf("%s is refused", other)
+		}
+		done()
+	}
+	for _, done := range leave {
+		done()
+	}
+	if len(v.shares) != 0 {
+		t.Errorf("left over: %v", v.shares)
 	}
 }

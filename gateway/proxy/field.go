@@ -134,10 +134,18 @@ func requestKind(name []byte) kind {
 			if equalFold(name, "proxy") {
 				return kindDrop
 			}
+		case 9: // as with script-name below
+			if equalFold(name, "path-info") {
+				return kindDrop
+			}
 		case 16, 18, 19:
 			if equalFold(name, "proxy-connection") || equalFold(name, "proxy-authenticate") || equalFold(name, "proxy-authorization") {
 				return kindDrop
 			}
+		}
+	case 's': // gunicorn takes what it names off the path, and so the path off a bypass
+		if equalFold(name, "script-name") {
+			return kindDrop
 		}
 	case 't':
 		switch len(name) {
@@ -160,8 +168,8 @@ func requestKind(name []byte) kind {
 		}
 	case 'x':
 		switch len(name) {
-		case 13, 14: // some frameworks take the path from these: a way around a room
-			if equalFold(name, "x-rewrite-url") || equalFold(name, "x-original-url") {
+		case 13, 14: // some frameworks take the path, or its beginning, from these: a way around a room
+			if equalFold(name, "x-rewrite-url") || equalFold(name, "x-original-url") || equalFold(name, "x-script-name") {
 				return kindDrop
 			}
 		}
