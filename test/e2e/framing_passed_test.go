@@ -119,7 +119,7 @@ var passed = []passage{
 	{name: "P48 cookies on several lines, and the room's own", raw: lineGet + "Cookie: a=1;b=2\r\nX: 1\r\ncookie: c=\"3\"; ; wr_in_pass=forged; __Host-wr_other_ticket=x;a=4; wr_mine=5\r\nCookie: wr_out_nonce=x\r\n\r\n",
 		site: lineGet + "Cookie: a=1;b=2; c=\"3\"; ;a=4; wr_mine=5\r\nX: 1\r\n"},
 	dropped("P49 headers that are the gateway's", "X-Waiting-Room-Session: forged\r\nX-Waiting-Room-Pass: forged\r\nx-waiting-room-token: forged\r\nX-WAITING-ROOM-ANYTHING: 1\r\n"),
-	dropped("P49 headers that would lead elsewhere behind the gateway", "X-Original-URL: /out/x\r\nX-Rewrite-URL: /out/x\r\n"),
+	dropped("P49 headers that would lead elsewhere behind the gateway", "X-Original-URL: /out/x\r\nX-Rewrite-URL: /out/x\r\nScript-Name: /in\r\nX-Script-Name: /in\r\nPath-Info: /out/x\r\n"),
 	host("P50 a Host with a port", "Shop.Example:8080"),
 	host("P50 a Host with a dot", "a.example."),
 	host("P50 a Host that is an address", "[2001:DB8::1]:443"),

@@ -63,7 +63,7 @@ var refused = []class{
 		"\nGET PATH HTTP/1.1\r\nHost: a\r\n\r\n", "GET PATH HTTP/1.1\r\n\nHost: a\r\n\r\n"}},
 	{"P16 names that a server may read as reserved ones", 400, anyPost, []string{
 		"Transfer_Encoding: chunked", "Content_Length: 5", "X_Forwarded_For: 192.0.2.1", "X-Forwarded_Proto: https", "X_Real_IP: 192.0.2.1", "X_Waiting_Room_Session: s", "X-Waiting_Room-Pass: p", "x_waiting_room_anything: 1",
-		"Proxy_Authorization: x", "Transfer.Encoding: chunked", "X.Forwarded.For: 192.0.2.1", "X!Waiting|Room~Session: s", "Content^Length: 5", "X_Forwarded_" + strings.Repeat("a", 100) + ": 1"}},
+		"Proxy_Authorization: x", "SCRIPT_NAME: /in", "Path_Info: /out", "Transfer.Encoding: chunked", "X.Forwarded.For: 192.0.2.1", "X!Waiting|Room~Session: s", "Content^Length: 5", "X_Forwarded_" + strings.Repeat("a", 100) + ": 1"}},
 	{"P17 a chunk size that is none", 400, anyChunks, []string{
 		"0x5\r\nhello\r\n0\r\n\r\n", "+5\r\nhello\r\n0\r\n\r\n", "-1\r\nhello\r\n0\r\n\r\n", "+0\r\n\r\n", "-0\r\n\r\n", "1_0\r\nhello\r\n0\r\n\r\n", "\r\nhello\r\n0\r\n\r\n", " 5\r\nhello\r\n0\r\n\r\n", "5 \r\nhello\r\n0\r\n\r\n",
 		"5\t\r\nhello\r\n0\r\n\r\n", "0 \r\n\r\n", "00000000000000005\r\nhello\r\n0\r\n\r\n", "fffffffffffffffff\r\nhello\r\n0\r\n\r\n", "10000000000000005\r\nhello\r\n0\r\n\r\n", "7fffffffffffffff\r\nhello\r\n0\r\n\r\n",
