@@ -85,7 +85,6 @@ func (r *Room) readIdle(ctx context.Context) (bool, error) {
 		r.replan()
 		return false, fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	r.failing.Store(0)
 	epoch, seq := snapshotHead(got.text)
 	old := r.Snapshot()
 	if epoch != old.Epoch || seq < old.Seq {
@@ -99,7 +98,11 @@ func (r *Room) readIdle(ctx context.Context) (bool, error) {
 	}
 	r.forget()
 	age := time.Duration(r.RedisNow()-r.Snapshot().RedisTime) * time.Microsecond
-	return !r.needsTick() && age <= keepTime && age > -time.Second, nil
+	if r.needsTick() || age > keepTime || age < -time.Second {
+		return false, nil
+	}
+	r.failing.Store(0) // before a tick is due nobody can know whether the store takes one
+	return true, nil
 }
 
 // snapshotHead returns the epoch and the seq of a snapshot's text; an empty epoch where it is none.

@@ -192,6 +192,27 @@ func TestIdleRoom_NoticesWhatChanges(t *testing.T) {
 	}
 }
 
+// TestIdleRoom_NoticesAStoreThatRefusesWrites: a store that answers reads alone is of no use to those who come.
+func TestIdleRoom_NoticesAStoreThatRefusesWrites(t *testing.T) {
+	t.Parallel()
+	client, c := redistest.Server(t).Client(), newTestClock()
+	r := testRoom(t, client, "wr", c, basePolicy)
+	must(t, client.ConfigSet(ctx5(t), "min-replicas-to-write", "1").Err())
+	for waited := time.Duration(0); !r.down.Load(); waited += idlePause {
+		if waited > keepTime+r.c.o.Timeout+2*idlePause {
+			t.Fatalf("after %v it counts as there", waited)
+		}
+		c.pass(idlePause)
+		ok, err := r.readIdle(ctx5(t))
+		if err == nil && !ok {
+			err = r.Tick(ctx5(t))
+		}
+		if err != nil {
+			r.failed(err)
+		}
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

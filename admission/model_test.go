@@ -471,6 +471,10 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 			p := c.policy
 			p.Strategy = rapid.SampledFrom(strategies).Draw(t, "strategy")
 			p.Rate = int64(rapid.IntRange(200, 30000).Draw(t, "rate"))
+			p.SessionTTL = rapid.SampledFrom([]time.Duration{2 * time.Minute, 20 * time.Second, 10 * time.Minute}).Draw(t, "ttl")
+			if c.policy.Method != Lottery {
+				p.Absence = rapid.SampledFrom([]time.Duration{3 * time.Minute, time.Minute, 10 * time.Minute}).Draw(t, "absence")
+			}
 			c.configure(p)
 		},
 		"closed for seconds": func(t *rapid.T) {

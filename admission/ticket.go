@@ -39,15 +39,17 @@ func (q *enterQ) args(dst []any) []any {
 	for i := range q.former {
 		id += string(q.former[i][:])
 	}
-	var order any = q.t.Order
+	var order, back any = q.t.Order, q.back
 	switch q.kind {
+	case "enrol", "signed", "gather":
+		back = int64(q.t.Hold / time.Second)
 	case "account", "held", "return", "recall":
 		order = ""
 		if q.proof != (ID{}) {
 			order = string(q.proof[:])
 		}
 	}
-	return append(dst, q.kind, id, q.client.arg(), int64(q.hold/time.Second), order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address, q.t.lastHeard(), q.back)
+	return append(dst, q.kind, id, q.client.arg(), int64(q.hold/time.Second), order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address, q.t.lastHeard(), back)
 }
 
 type seenQ struct {

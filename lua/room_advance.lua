@@ -31,10 +31,13 @@ local KEEP = 2592000
 local RESET = 60000000
 
 -- A gateway counts until its score, in room time. It ticks an idle room at least every 30 s (admission/idle.go).
-local COUNTED = s.busy == 1 and 5000000 or 60000000
-local counted = num(redis.call('ZSCORE', GATEWAYS, ARGV[6]))
-if counted < s.now + COUNTED - 1000000 or counted > s.now + COUNTED then
-  redis.call('ZADD', GATEWAYS, str(s.now + COUNTED), ARGV[6])
+local RARELY = 60000000
+do
+  local from_now = s.busy == 1 and 5000000 or RARELY
+  local counted = num(redis.call('ZSCORE', GATEWAYS, ARGV[6]))
+  if counted < s.now + from_now - 1000000 or counted > s.now + from_now then
+    redis.call('ZADD', GATEWAYS, str(s.now + from_now), ARGV[6])
+  end
 end
 
 for i = 15, #ARGV, 2 do
@@ -148,7 +151,7 @@ local function sweep(key, at, sample)
   local bags = #fields > 0 and redis.call('HMGET', SEEN, unpack(fields)) or {}
   for i = 1, #list, 2 do
     local checked, hold = read_record(bags[(i + 1) / 2], string.sub(list[i], 3))
-    if absent(s, p, checked) then
+    if absent(s, p, checked, hold) then
       reap(s, list[i])
     elseif sample then
       local over = math.max(0, s.now - checked - hold * 1000000)
@@ -194,7 +197,7 @@ local function admit()
         looked = looked + 1
         count_ticket(passed, age(s, math.max(ord, s.drawn)) - (s.now - checked - hold * 1000000), true)
         s.gone = s.gone + 1
-        if absent(s, p, checked) then
+        if absent(s, p, checked, hold) then
           reap(s, id)
           looked = looked + REAP - 1
         else
@@ -274,7 +277,11 @@ for i = 1, #flat, 2 do
   end
 end
 
+local was = s.busy
 s.busy = (length + parked + admitted + sessions + ahead > 0 or p.gathering and s.prequeued > 0) and 1 or 0
+if was == 1 and s.busy == 0 then -- from now on gateways tick rarely
+  for _, g in ipairs(redis.call('ZRANGE', GATEWAYS, 0, -1)) do redis.call('ZADD', GATEWAYS, str(s.now + RARELY), g) end
+end
 forget_gaps(s, p)
 if s.busy == 1 then s.quiet = s.now end
 if s.lead > RESET and s.now - s.quiet > p.absence and s.gaps == '' and redis.call('EXISTS', ENDED, JOINS) == 0 and (p.lottery == 0 or s.drawn == 0) then

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a ticket is spent once (4); the same client may repeat its claim within the claim window.
--- INCLUDE: clock, room
+-- INCLUDE: clock, room, sessions
 
 -- Groups of two: id, client. Codes: C claimed, W not yet (nor within SETTLE after
 -- a loss of data, room_restore), L, E, X as in room_enter, U unknown. The reason of
@@ -20,7 +20,7 @@ for i = 5, #ARGV, 2 do
   if code == 'A' and s.now < s.settle then
     code = 'W'
   elseif code == 'A' then
-    redis.call('ZADD', SESSIONS, str(s.now + 1.5 * p.ttl), id)
+    keep_session(s, p, id)
     put_grant(id, 'claimed', wall, s.now, client)
     remember(s, p, id)
     redis.call('ZREM', ADMITTED, id)

@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4); an address
 -- takes no more places than its window holds, each counted once, where it begins.
--- INCLUDE: clock, limiter, room, meter, presence, account, lottery, joins, returns
+-- INCLUDE: clock, limiter, room, sessions, meter, presence, account, lottery, joins, returns
 
 -- Groups of eleven: kind, id, client, grace, order, seen, ep, fn, ah, heard, back. grace is the seconds for which the ticket then counts
 -- as present, its hold; order, seen and heard are order time.
@@ -29,7 +29,8 @@
 --           and nothing is kept of it but their number
 --   charge  one unit of the limiter without a session; id is empty
 -- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
--- back is the pass of an ended session (returns.lua) of account, return and recall, or ''.
+-- back is the pass of an ended session (returns.lua) of account, return and recall, or ''; with enrol, signed and gather it is the
+-- token's hold in seconds.
 -- With W, P, A, C and S the reason of account, held, keyed, find, return and recall is n for a place that was given now, else o, and its id.
 -- Codes: P confirmed before a lottery, O its opening (order: the order time, wall: when it was to be), W waiting,
 -- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
@@ -63,11 +64,12 @@ end
 local function clock_time(us) return math.min(s.time, us + s.lead) end
 
 -- late reports whether a token whose visitor was heard then is given up. Of one that its gateway signed before it heard the
--- store for the first time this store can have forgotten nothing but what is older than its room.
-local function late(fn, heard)
+-- store for the first time this store can have forgotten nothing but what is older than its room. hold is the token's: a former,
+-- longer absence allowed it. It counts for no longer than a spent ticket is remembered.
+local function late(fn, heard, hold)
   local us = age(s, heard)
   if fn == 0 then us = math.min(us, s.now - s.born) end
-  return us > p.absence
+  return us > math.max(p.absence, math.min(1000000 * hold, MEMORY))
 end
 
 -- before_reset reports whether a token is from before the last reset of the room.
@@ -89,7 +91,7 @@ local function gathered(first, ah, seen)
   put('P', 0, 0, first and 'first' or '')
 end
 
-local function gather(id, client, grace, seen, ep, fn, ah, heard)
+local function gather(id, client, grace, seen, ep, fn, ah, heard, hold)
   if fn > 0 and fn < s.fence then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
@@ -99,7 +101,7 @@ local function gather(id, client, grace, seen, ep, fn, ah, heard)
   if p.lottery == 1 and s.drawn > 0 then return put('O', s.drawn, s.opens, '') end
   local new = ep == ''
   -- Lots are not to be put by: neither by who comes back for the opening, nor by an account that left and took another.
-  if not new and late(fn, heard) then return put('X', 0, 0, 'late') end
+  if not new and late(fn, heard, hold) then return put('X', 0, 0, 'late') end
   -- In a store that is new, and the room is not, nobody has counted them; their addresses' places were counted once.
   local first = new or ep ~= s.epoch and s.virgin > 0
   gathered(first, new and ah or '', not first and seen or nil)
@@ -139,7 +141,7 @@ local function arrive(kind, id, client, grace, ah, old)
     bucket.take(1)
     slots = slots - 1
     let_in = let_in + 1
-    redis.call('ZADD', SESSIONS, str(s.now + 1.5 * p.ttl), id)
+    keep_session(s, p, id)
     put_grant(id, 'claimed', s.wall, s.now, client)
     remember(s, p, id)
     count_wait(s, 0)
@@ -157,7 +159,7 @@ local function arrive(kind, id, client, grace, ah, old)
   put('W', ord, 0, '')
 end
 
-local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
+local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard, hold)
   if fn == 0 and ord > 0 then ord, heard = clock_time(ord), clock_time(heard) end
   if before_reset(fn, ord) then return put('X', 0, 0, 'reset') end
   local code, wall, reason = settled(s, p, id, client)
@@ -166,7 +168,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
   -- Whoever came back without the store kept an older order; a place counts when it is joined.
   local joined_at = math.max(ord, seen)
   local drawn = ord < s.drawn and seen < s.drawn and s.drawn <= (have or 0)
-  if have and (ep ~= s.epoch or drawn) and ord > 0 and ord < have and not late(fn, heard) then
+  if have and (ep ~= s.epoch or drawn) and ord > 0 and ord < have and not late(fn, heard, hold) then
     -- The store lost the room, a lottery has opened, or the id was signed an order more than once, and another device of the
     -- account, or a repeated join with the same key, came first: the older place counts. An order that a join limit has
     -- postponed stays postponed.
@@ -187,7 +189,7 @@ local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard)
     if ep == '' then heard = s.time end
     ord = next_order()
   end
-  if late(fn, heard) then return put('X', 0, 0, 'late') end
+  if late(fn, heard, hold) then return put('X', 0, 0, 'late') end
   if ep ~= '' and ep ~= s.epoch and s.virgin == 1 then
     -- The store is new but the room is not: nobody remembered it.
     s.virgin = 2
@@ -324,9 +326,10 @@ for i = 5, #ARGV, 11 do
     -- gateways' visitors are to be heard too.
     if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
     enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8],
-      tonumber(ARGV[i + 9]))
+      tonumber(ARGV[i + 9]), num(ARGV[i + 10]))
   elseif kind == 'gather' then
-    gather(id, client, grace, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8], tonumber(ARGV[i + 9]))
+    gather(id, client, grace, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8], tonumber(ARGV[i + 9]),
+      num(ARGV[i + 10]))
   elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
     bucket.take(1)
     put('Y', 0, 0, '')

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then the ids that are revoked}
 -- INVARIANT: max_active counts every session that is alive (1); a revoked session stays revoked.
--- INCLUDE: clock, room, presence
+-- INCLUDE: clock, room, sessions, presence
 
 -- Groups of three: id, client, wall of admission; client and wall are '' and 0 but for
 -- a session that was made without the store, whose client may repeat its claim.
@@ -12,13 +12,12 @@ local s, err = open()
 if not s then return err end
 local p = policy()
 local answer = {}
-local till = str(s.now + 1.5 * p.ttl)
 for i = 5, #ARGV, 3 do
   local id = ARGV[i]
   if redis.call('ZSCORE', REVOKED, id) then
     answer[#answer + 1] = id
   else
-    redis.call('ZADD', SESSIONS, till, id)
+    keep_session(s, p, id)
     -- Registered without a claim here, as its pass was minted while the store
     -- was away: it must not be admitted, claimed or counted again.
     local g = grant(id)

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, fresh, reached, heard, gaps, reset, fence, version, active, opens, drawn, prequeued, target, live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a place survives (3), and the limit holds (1): what was admitted, ended or revoked stays so, the limiter starts empty.
--- INCLUDE: clock, limiter, room, meter, presence, lottery
+-- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery
 
 -- epoch is '' for a gateway that knows nothing. reached is the order time up to which that gateway has given orders, heard that
 -- of the last answer it had from the former store, gaps the silences and reset the last reset that it knows. After live_count pairs (field,
@@ -97,7 +97,7 @@ if known ~= '' and (lost or known ~= s.epoch) then
   for i = 18 + 2 * tonumber(ARGV[17]), #ARGV, 5 do
     local kind, id, wall, at, client = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4]
     if kind == 'S' then
-      if not redis.call('ZSCORE', REVOKED, id) then redis.call('ZADD', SESSIONS, 'GT', str(s.now + at - s.time), id) end
+      if not redis.call('ZSCORE', REVOKED, id) then keep_session(s, p, id, at - s.time) end
     elseif kind == 'R' then
       out_of_line(id)
       revoke(s, p, id, s.now + at - s.time)

@@ -257,8 +257,26 @@ func (m *Model) place(now int64, id admission.ID) *Place {
 }
 
 func (m *Model) absent(now int64, p *Place) bool {
-	return p.Seen < now-m.P.Absence.Microseconds()-second
+	return p.Seen < now-m.P.Absence.Microseconds()-second && p.Until < now-second
 }
+
+// allowed is for how long the visitor of a ticket that the line does not hold may have been silent, µs: a longer absence of before
+// had the visitor poll less often.
+func (m *Model) allowed(t admission.Ticket) int64 {
+	return max(m.P.Absence.Microseconds(), min(t.Hold.Microseconds(), memory))
+}
+
+// unit is the grain of a session's end, µs; what the end has below it is the session's ttl in seconds.
+const unit = 131072
+
+func (m *Model) keepSession(now int64, id admission.ID) {
+	ttl := m.P.SessionTTL.Microseconds()
+	till := (now+ttl*3/2+unit-1)/unit*unit + (ttl+second-1)/second
+	m.Sessions[id] = max(m.Sessions[id], till)
+}
+
+// heard is when a session with that end was last heard of.
+func heard(end int64) int64 { return end - end%unit - end%unit*second*3/2 }
 
 // Arrive is a newcomer.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
@@ -294,7 +312,7 @@ func (m *Model) arrive(now int64, a admission.Arrival, order int64) admission.St
 		meter.Take(1)
 		m.Grants[a.ID] = &Grant{What: admission.ReasonClaimed, Wall: m.Wall, At: now, Claimed: now, Client: a.Client}
 		m.remember(now, m.Grants[a.ID])
-		m.Sessions[a.ID] = now + m.P.SessionTTL.Microseconds()*3/2
+		m.keepSession(now, a.ID)
 		m.Admissions = append(m.Admissions, Admission{a.ID, now, m.Wall, m.time})
 		return admission.Active
 	}
@@ -322,7 +340,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if fresh {
 			var opened bool
 			if t.Order, opened = m.drawn(now, t); !opened {
-				if t.Epoch != "" && m.age(t.Seen) > m.P.Absence.Microseconds() {
+				if t.Epoch != "" && m.age(t.Seen) > m.allowed(t) {
 					return admission.Expired, admission.ReasonLate
 				}
 				return m.gather(now, t.ID), ""
@@ -331,7 +349,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if t.Epoch == "" {
 			from = t.Order
 		}
-		if m.age(from) > m.P.Absence.Microseconds() {
+		if m.age(from) > m.allowed(t) {
 			return admission.Expired, admission.ReasonLate
 		}
 		order := min(t.Order, m.time)
@@ -360,7 +378,7 @@ func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, o
 		g := m.Grants[id]
 		g.What, g.Claimed, g.Client = admission.ReasonClaimed, now, c
 		m.remember(now, g)
-		m.Sessions[id] = now + m.P.SessionTTL.Microseconds()*3/2
+		m.keepSession(now, id)
 		m.busy = true
 		return admission.Active, true
 	case ok:

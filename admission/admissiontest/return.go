@@ -38,5 +38,5 @@ func (m *Model) kept(now int64, b *admission.Return) bool {
 		return false
 	}
 	forgotten, alive := m.Sessions[b.Session]
-	return !alive || forgotten-m.P.SessionTTL.Microseconds()*3/2 <= now-over+stillHeard
+	return !alive || heard(forgotten) <= now-over+stillHeard
 }

@@ -11,7 +11,7 @@ local function lives(s, p, id, session, queued, revoked)
   local g = grant(id)
   if num(session) > s.now then return g and g.wall or 0, true end
   if queued then
-    if not absent(s, p, (last_heard(id))) then return nil, true end
+    if not absent(s, p, last_heard(id)) then return nil, true end
     reap(s, id) -- no tick has come to it yet
   end
   if g and g.what == 'admitted' then

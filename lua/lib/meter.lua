@@ -105,7 +105,7 @@ local function appetite(s, p)
   if p.max_active > 0 then most = math.min(most, p.max_active - active(s)) end
   local line
   if p.min_wait > 0 then
-    line = redis.call('ZCOUNT', LINE, '-inf', str(s.now + AHEAD - p.min_wait))
+    line = redis.call('ZCOUNT', LINE, '-inf', str(s.time + AHEAD - p.min_wait))
   else
     line = redis.call('ZCARD', LINE)
   end

@@ -47,8 +47,9 @@ local function last_heard(id)
   return read_record(redis.call('HGET', SEEN, field), rest)
 end
 
--- absent reports whether a ticket that was last checked then is given up.
-local function absent(s, p, checked) return checked < s.now - p.absence - 1000000 end
+-- absent reports whether a ticket that was last checked then, with that hold, is given up: where absence has been lowered since, not
+-- before its hold has run out, as the visitor was advised to poll by the former one.
+local function absent(s, p, checked, hold) return checked < s.now - math.max(p.absence, 1000000 * hold) - 1000000 end
 
 -- keep writes that a waiting ticket was checked now. bag is what its field holds.
 local function keep(s, field, rest, bag, hold)
@@ -86,7 +87,7 @@ local function neighbours(s, p, field, rest, bag)
     at = at + RECORD
     if at > #bag then at = 1 end
     local other = string.sub(bag, at, at + REST - 1)
-    if absent(s, p, (read_record(bag, other))) then reap(s, string.sub(field, 1, 2) .. other) end
+    if absent(s, p, read_record(bag, other)) then reap(s, string.sub(field, 1, 2) .. other) end
   end
 end
 
@@ -113,7 +114,7 @@ local function waiting(s, p, id, hold)
   local field, rest = bag_of(id)
   local bag = redis.call('HGET', SEEN, field)
   local checked, held = read_record(bag, rest)
-  if absent(s, p, checked) then
+  if absent(s, p, checked, held) then
     reap(s, id)
     return nil
   end

@@ -18,7 +18,7 @@ local function kept(s, p, pass)
   local over = age(s, pass.ends + s.lead)
   if over < 0 or over > p.absence then return nil end
   local forgotten = redis.call('ZSCORE', SESSIONS, pass.session)
-  if forgotten and tonumber(forgotten) - 1.5 * p.ttl > s.now - over + STILL then return nil end
+  if forgotten and session_heard(tonumber(forgotten)) > s.now - over + STILL then return nil end
   return math.min(pass.ord, s.time)
 end
 

@@ -1,0 +1,129 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// Whoever was advised by the absence of before polls in time for it, though a reload has lowered it since.
+func TestAbsence_LoweredKeepsWhoPollsAsAdvised(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.Rate, p.Burst, p.Absence, p.ClaimWindow = 0, 1000, 20*time.Minute, 5*time.Minute
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	r := testRoom(t, client, prefix, c, p)
+	mustJoin(t, r, testID(), Client{}) // takes the burst
+	for range frontSizeTest {
+		mustJoin(t, r, testID(), Client{})
+	}
+	checked := mustJoin(t, r, testID(), testClient(1)).Ticket
+	checked.Interval, checked.Wait = p.LongestPoll(), 2*time.Hour
+	pass := func(seconds int) {
+		for range seconds {
+			c.pass(time.Second)
+			mustTick(t, r)
+		}
+	}
+	pass(2)
+	if checked = mustCheck(t, r, checked).Ticket; checked.Hold < 9*time.Minute {
+		t.Fatalf("checked as %+v", checked)
+	}
+	p.Absence = time.Minute
+	r.setPolicy(p)
+	pass(int(checked.Hold / time.Second))
+	// Where the line does not hold it the token alone speaks for it.
+	if s := mustCheck(t, testRoom(t, client, prefix+"b", c, p), checked); s.State != Waiting {
+		t.Errorf("with a store that does not know the room: %+v", s)
+	}
+	if f, err := r.Lookup(ctx5(t), checked.ID); err != nil || f.State != Waiting {
+		t.Errorf("checked with a hold of %v: %+v %v", checked.Hold, f, err)
+	}
+	pass(10)
+	if f, err := r.Lookup(ctx5(t), checked.ID); err == nil {
+		t.Errorf("long after its hold: %+v", f)
+	}
+}
+
+// A session.ttl that is lowered shortens no session that there is: its visitor keeps the slot for as long as the pass is good, and
+// comes back in the order of arrival when it has ended.
+func TestSessionTTL_LoweredKeepsWhoIsIn(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.SessionTTL, p.MaxActive, p.Rate, p.Burst = 10*time.Minute, 1, 100_000, 100_000
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	in := mustJoin(t, r, testID(), testClient(7))
+	if in.State != Active {
+		t.Fatalf("%+v", in)
+	}
+	ends := c.us/1e6 + 600
+	must(t, r.Patch(ctx5(t), "ann", Live{SessionTTL: new(time.Minute)}))
+	c.pass(20 * time.Second)
+	r.Touch(in.Ticket.ID, false) // a request; the pass has over half of the new ttl left, and is not renewed
+	mustTick(t, r)
+	other := mustJoin(t, r, testID(), testClient(9)).Ticket
+	until := func(second int64) {
+		for c.us/1e6 < second {
+			c.pass(2 * time.Second)
+			mustTick(t, r)
+			if other.Order > 0 && c.us/1e6%30 < 2 {
+				s := mustCheck(t, r, other)
+				if other = s.Ticket; s.State != Waiting {
+					t.Fatalf("%d s before the pass of who is in ends: %+v", ends-c.us/1e6, s)
+				}
+			}
+		}
+	}
+	until(ends + 7)
+	must(t, r.Pause(ctx5(t), "ann"))
+	if s := mustComeBack(t, r, backWith(testID(), &in, ends)); s.State != Waiting || s.Ticket.Order != in.Ticket.Order {
+		t.Errorf("came back as %+v, want the order %d", s, in.Ticket.Order)
+	}
+}
+
+// After a time without the store visitors of a room with a least wait are not held up by as long again, also where the origin has a
+// budget.
+func TestMinWait_IsTheSameAfterASilence(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.MinWait, p.Budgeted = 2*time.Second, true
+	p.Budget = Budget{Origin: "shop", Rate: 50_000, Burst: 50_000, Weight: 1000, Weights: 1000}
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	run := func(d time.Duration) {
+		for end := c.us + d.Microseconds(); c.us < end; c.pass(250 * time.Millisecond) {
+			mustTick(t, r)
+		}
+	}
+	run(5 * time.Second)
+	c.pass(time.Hour)
+	run(20 * time.Second)
+	ticket := mustJoin(t, r, testID(), testClient(1)).Ticket
+	run(4 * time.Second)
+	if s := mustCheck(t, r, ticket); s.State != Admitted {
+		t.Errorf("%+v 4 s after a join, with a least wait of 2 s", s)
+	}
+}
+
+// When a busy room becomes idle, its gateways, which tick it rarely from then on, go on being counted.
+func TestGateways_AreCountedWhenARoomBecomesIdle(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst = 100_000, 100_000
+	a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
+	in := mustJoin(t, a, testID(), testClient(1))
+	for range 5 {
+		c.pass(time.Second)
+		mustTick(t, a)
+		mustTick(t, b)
+	}
+	must(t, a.RevokeSession(ctx5(t), "ann", in.Ticket.ID))
+	for range 28 {
+		c.pass(time.Second)
+		mustTick(t, a)
+		if n := a.Snapshot().Gateways; n != 2 {
+			t.Fatalf("%d gateways are counted", n)
+		}
+	}
+}
