@@ -11,12 +11,13 @@ import (
 // remembered is the last answer about a ticket on this gateway.
 type remembered struct {
 	standing Standing
-	at       int64 // mono, ns
-	client   Client
+	at       int64         // mono, ns
+	client   Client        // who claimed it, or may repeat the claim; zero: nobody may
 	seenAt   int64         // order time of the answer
 	hold     time.Duration // from at on, of one that waits: the token in hand may have an older one
 	asked    bool          // the store was asked to claim a waiting ticket less than a second ago
 	bare     bool          // of one that left: the store did not hold it
+	unsure   bool          // of one that is claimed: the store does not know by whom, and client is who asked
 }
 
 // memory holds the last answers: polls within a second cost the store nothing,
@@ -60,12 +61,20 @@ type outcome struct {
 	offline, bare    bool
 }
 
+// reasonUnsure is the reason of a remembered ticket that is claimed, the store does not know by whom.
+const reasonUnsure = ReasonClaimed + "?"
+
 // reasons are those of Standings that do not wait.
-var reasons = []string{"", ReasonLate, ReasonReset, ReasonRemoved, ReasonLapsed, ReasonLeft, ReasonClaimed, ReasonRevoked, ReasonReturned}
+var reasons = []string{"", reasonUnsure, ReasonLate, ReasonReset, ReasonRemoved, ReasonLapsed, ReasonLeft, ReasonClaimed, ReasonRevoked, ReasonReturned}
 
 func (o *outcome) remembered(id ID, now int64) remembered {
+	reason, unsure := reasons[o.reason], false
+	if reason == reasonUnsure {
+		reason, unsure = ReasonClaimed, true
+	}
 	return remembered{
-		standing: Standing{State: o.state, Reason: reasons[o.reason], AdmittedAt: o.admitted, Offline: o.offline, Ticket: Ticket{ID: id}},
+		unsure:   unsure,
+		standing: Standing{State: o.state, Reason: reason, AdmittedAt: o.admitted, Offline: o.offline, Ticket: Ticket{ID: id}},
 		at:       now - int64(since(now, o.at)), client: o.client, seenAt: o.seenAt, bare: o.bare,
 	}
 }
@@ -160,9 +169,13 @@ func (m *memory) put(id ID, v remembered) {
 		delete(s.m, id)
 		return
 	}
+	reason := v.standing.Reason
+	if v.unsure {
+		reason = reasonUnsure
+	}
 	o := outcome{
 		admitted: v.standing.AdmittedAt, seenAt: v.seenAt, client: v.client, at: millis(v.at), state: v.standing.State,
-		reason: uint8(max(0, slices.Index(reasons, v.standing.Reason))), offline: v.standing.Offline, bare: v.bare,
+		reason: uint8(max(0, slices.Index(reasons, reason))), offline: v.standing.Offline, bare: v.bare,
 	}
 	most := memoryMost
 	if v.bare {
@@ -171,8 +184,9 @@ func (m *memory) put(id ID, v remembered) {
 	s.mu.Lock()
 	delete(s.line, id)
 	old, known := s.m[id]
-	stolen := known && old.state == Active && v.standing.Reason == ReasonClaimed && v.client != old.client
-	if !stolen && (known || len(s.m) < most) { // what somebody else was answered says nothing about who claimed it
+	// What somebody else was answered says nothing about the session, which its client may claim again.
+	stolen := known && old.state == Active && v.standing.Reason == ReasonClaimed && (v.client != Client{} || old.offline)
+	if !stolen && (known || len(s.m) < most) {
 		s.m[id] = o
 	}
 	s.mu.Unlock()
@@ -286,8 +300,8 @@ func (v remembered) over() bool {
 }
 
 // answer gives the remembered standing when it still holds for t: any answer
-// for a second, the end of a ticket for good. A claimed ticket is asked about
-// again after that, because the same client may repeat its claim.
+// for a second, the end of a ticket for good. The client that claimed a ticket
+// is asked about again after that, because it may repeat its claim; nobody else may.
 func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	s := v.standing
 	fresh := now-v.at < int64(time.Second)
@@ -310,7 +324,7 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	case Active:
 		s.Ticket = t
 		if v.client != t.Client || t.Client == (Client{}) {
-			return Standing{State: Ended, Reason: ReasonClaimed, AdmittedAt: s.AdmittedAt, Ticket: t}, fresh && !s.Offline
+			return Standing{State: Ended, Reason: ReasonClaimed, AdmittedAt: s.AdmittedAt, Ticket: t}, !s.Offline
 		}
 		return s, fresh && !s.Offline
 	case Expired:
@@ -319,7 +333,10 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	case Ended:
 		s.Ticket = t
 		if s.Reason == ReasonClaimed {
-			return s, fresh && v.client == t.Client
+			if v.unsure {
+				return s, fresh && v.client == t.Client
+			}
+			return s, v.client != t.Client || v.client == (Client{})
 		}
 		return s, true
 	case Lapsed:

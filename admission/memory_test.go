@@ -1,12 +1,48 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/anteroom/anteroom/internal/redistest"
 )
+
+// Whoever gives one ticket up again and again costs the store one call; one that it did not hold may be enrolled elsewhere and is
+// given up there a second later.
+func TestLeave_RepeatedCostsOneCall(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.Rate, p.Burst = 0, 1000
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	r, calls := counted(t, client, prefix, c, p)
+	other := testRoom(t, client, prefix, c, p)
+	mustJoin(t, r, testID(), testClient(9)) // takes the burst
+	held := mustJoin(t, r, testID(), testClient(1)).Ticket
+	for range frontSizeTest {
+		mustJoin(t, r, testID(), Client{})
+	}
+	bare := mustJoin(t, r, testID(), testClient(2)).Ticket
+	for _, ticket := range []Ticket{held, bare} {
+		before := calls["room_leave"]
+		for range 20 {
+			must(t, r.Leave(ctx5(t), ticket))
+		}
+		if n := calls["room_leave"] - before; n != 1 {
+			t.Errorf("%d calls for 20 times", n)
+		}
+	}
+	if s := mustCheck(t, other, bare); s.State != Waiting {
+		t.Fatalf("behind the front, at another gateway: %+v", s)
+	}
+	c.pass(time.Second)
+	must(t, r.Leave(ctx5(t), bare))
+	c.pass(time.Second)
+	if s := mustCheck(t, other, bare); s.State != Ended {
+		t.Errorf("given up again: %+v", s)
+	}
+}
 
 // Whoever asks again and again about one ticket costs the store one call a second.
 func TestATicketIsAskedAboutOnceASecond(t *testing.T) {
@@ -73,10 +109,40 @@ func TestATicketIsAskedAboutOnceASecond(t *testing.T) {
 		}
 	})
 	clock.pass(time.Second)
-	costs("polls and claims a second later, with copies", 3, func() {
+	costs("polls and claims a second later, with copies", 1, func() {
 		_, _ = r.Check(ctx5(t), thief)
 		check(Active)
 		claim(Active)
+	})
+	next, err := New(Options{Client: r.c.o.Client, Prefix: r.c.o.Prefix, Timeout: 2 * time.Second, Log: quiet(), Now: clock.now,
+		Observe: func(string, time.Duration, error) { calls++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := next.Room("sale", p)
+	must(t, other.Tick(ctx5(t)))
+	costs("polls and claims of many clients at a gateway that has not seen who claimed it", 1, func() {
+		copied := ticket
+		copied.Client = Client(testID())
+		for _, ask := range []func(context.Context, Ticket) (Standing, error){other.Check, other.Claim} {
+			if s, err := ask(ctx5(t), copied); err != nil || s.State != Ended || s.Reason != ReasonClaimed {
+				t.Fatalf("%+v %v", s, err)
+			}
+		}
+	})
+	if s, err := other.Claim(ctx5(t), ticket); err != nil || s.State != Active {
+		t.Errorf("who claimed it: %+v %v", s, err)
+	}
+	for range int(p.ClaimWindow/time.Second) + 1 {
+		clock.pass(time.Second)
+		tick()
+	}
+	costs("polls and claims when the claim can be repeated no longer", 2, func() {
+		for _, room := range []*Room{r, other} {
+			if s, err := room.Check(ctx5(t), ticket); err != nil || s.State != Ended || s.Reason != ReasonClaimed {
+				t.Fatalf("%+v %v", s, err)
+			}
+		}
 	})
 }
 

@@ -147,6 +147,14 @@ func (r *Room) ask(ctx context.Context, script string, args []any, n int) ([]rep
 // that waits; near that the ticket is in the front, where each poll is checked whatever its token claims.
 func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standing {
 	s := Standing{Ticket: t, AdmittedAt: a.wall, Reason: a.reason}
+	m := remembered{at: r.c.mono(), client: t.Client, seenAt: a.h.time, hold: hold}
+	if owner, claimed := strings.CutPrefix(a.reason, ReasonClaimed); claimed {
+		s.Reason, m.unsure = ReasonClaimed, owner == "?"
+		if !m.unsure {
+			m.client = Client{}
+			copy(m.client[:], owner)
+		}
+	}
 	switch a.code {
 	case "W":
 		s.State = Waiting
@@ -176,7 +184,8 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 	if first {
 		s.Reason = ""
 	}
-	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: a.h.time, hold: hold})
+	m.standing = s
+	r.memory.put(t.ID, m)
 	s.First = first
 	return s
 }
@@ -388,6 +397,10 @@ func (r *Room) waitingAt(t Ticket, a reply) Standing {
 // behind the front before its first poll: this gateway answers that it has left for as long as it remembers, and any other
 // enrols it if it is polled with.
 func (r *Room) Leave(ctx context.Context, t Ticket) error {
+	now := r.c.mono()
+	if m, ok := r.memory.get(t.ID, now); ok && m.over() && (!m.bare || now-m.at < int64(time.Second)) {
+		return nil
+	}
 	gathered := ""
 	if t.Order == 0 && t.Counted() {
 		gathered = itoa(t.Fence) + ":" + itoa(max(t.Seen, r.lastSeen(t.ID)))

@@ -282,6 +282,8 @@ end
 -- settled says where a ticket stands that was admitted once: its code, the
 -- wall time of its admission and a reason; nil when it never was.
 --   A admitted  C active, by this client  L lapsed  E ended  X removed
+-- The reason of one that another client claimed is claimed, and behind it, while the claim may be repeated, the client that may,
+-- or ? where that is not known.
 local function settled(s, p, id, client)
   local g = grant(id)
   if not g then return nil end
@@ -294,10 +296,9 @@ local function settled(s, p, id, client)
   remember(s, p, id)
   if is_claimed(g) then
     local till = redis.call('ZSCORE', SESSIONS, id)
-    if till and tonumber(till) > s.now and client ~= '' and g.client == client and s.now - g.claimed <= p.claim_window then
-      return 'C', g.wall, ''
-    end
-    return 'E', g.wall, 'claimed'
+    if not till or tonumber(till) <= s.now or s.now - g.claimed > p.claim_window then return 'E', g.wall, 'claimed' end
+    if client ~= '' and g.client == client then return 'C', g.wall, '' end
+    return 'E', g.wall, 'claimed' .. (g.client ~= '' and g.client or '?')
   end
   if g.what == 'lapsed' then return 'L', g.wall, 'lapsed' end
   if g.what == 'removed' then return 'X', 0, 'removed' end
