@@ -15,7 +15,7 @@ import (
 // check-config refuses what serve refuses, with the same words, and nothing else.
 func TestCheckConfigRefusesWhatServeRefuses(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"page.html": "<h1>{{.Heading}}</h1>", "broken.pem": "no certificate", "empty": ""} {
+	for name, text := range map[string]string{"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "still.html": "<h1>{{.Heading}}</h1>", "broken.pem": "no certificate", "empty": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -26,6 +26,7 @@ func TestCheckConfigRefusesWhatServeRefuses(t *testing.T) {
 	for _, row := range []struct{ name, config, problem string }{
 		{"nothing is wrong", room("page: {template_file: $DIR/page.html}"), ""},
 		{"a template without the guard's script", room("page: {template_file: $DIR/page.html}, guard: {proof_of_work: auto}"), "rooms.sale.page: page.template_file"},
+		{"a template that never asks again", room("page: {template_file: $DIR/still.html}"), "rooms[0].page.template_file: "},
 		{"a template that is not there", room("page: {template_file: $DIR/none.html}"), "rooms[0].page.template_file: "},
 		{"a certificate that is none", room("paths: [/]") + "\ntls: {cert_file: $DIR/broken.pem, key_file: $DIR/broken.pem}", "tls.cert_file: "},
 		{"an authority that is none", strings.Replace(room("paths: [/]"), "servers:", "tls: {ca_file: $DIR/broken.pem}, servers:", 1), "origins[0].tls.ca_file: "},

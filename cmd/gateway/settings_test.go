@@ -255,7 +255,7 @@ func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
 		Base:     usual,
 		Files: map[string]string{
 			"secret": "q8Zt4LwYb8NcUe1HsJdAfG0pX2vRk7Q9-m\n", "token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "model.json": string(model),
-			"page.html": "<h1>{{.Heading}}</h1>", "signing.pem": signing(), "signing2.pem": signing(), "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
+			"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "signing.pem": signing(), "signing2.pem": signing(), "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 		},
 		Build: func(t testing.TB, file string) any {

@@ -116,8 +116,9 @@ func (p *Page) readOwn(file string) (inline, error) {
 		return inline{}, err
 	}
 	var found inline
+	silent := false
 	for i := range p.languages {
-		for _, v := range samples {
+		for k, v := range samples {
 			var out strings.Builder
 			if err := t.Execute(&out, p.languages[i].data(&v)); err != nil {
 				return inline{}, err
@@ -125,10 +126,14 @@ func (p *Page) readOwn(file string) (inline, error) {
 			if err := found.add(out.String()); err != nil {
 				return inline{}, err
 			}
+			silent = silent || k == 0 && !found.polls
 			if guard := p.languages[i].constant.Guard; guard != "" && !strings.Contains(out.String(), guard) {
 				return inline{}, errors.New(`has to load the script of the room's guard, or nobody gets a place: <script src="{{.Guard}}" defer></script>`)
 			}
 		}
+	}
+	if silent {
+		return inline{}, errors.New(`never asks again, so nobody who waits is let in: put <script type="application/json" id="text">{{.Texts}}</script><script>{{.Script}}</script> at its end, or <meta http-equiv="refresh" content="{{.Reload}}"> into its head`)
 	}
 	p.own = t
 	return found, nil

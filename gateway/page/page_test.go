@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -369,6 +370,8 @@ func TestOwnTemplateFaults(t *testing.T) {
 		"no such field":       {write(t, `{{.Pos}}`), "Pos"},
 		"unsafe place":        {write(t, `<a href=x {{.Site`+`}}y="`), "ends in"},
 		"script per visitor":  {write(t, `<script>let place = {{.Place}}</script>`), "differs from visitor to visitor"},
+		"nothing asks again":  {write(t, `<h1>{{.Heading}}</h1><script type="application/json">{{.Texts}}</script><meta name="refresh">`), "never asks again"},
+		"for some alone":      {write(t, `<noscript><meta http-equiv="Refresh" content="{{.Reload}}"></noscript>`), "never asks again"},
 		"style for one state": {write(t, `{{if eq .State "rejected"}}<style>b{}</style>{{end}}`), "differs from visitor to visitor"},
 	} {
 		o := options
@@ -381,9 +384,9 @@ func TestOwnTemplateFaults(t *testing.T) {
 
 func TestOwnTemplateThatFailsLater(t *testing.T) {
 	o := options
-	o.TemplateFile = write(t, `{{if eq .Message "break"}}{{index .Text.site 999}}{{end}}fine`)
+	o.TemplateFile = write(t, `{{if eq .Message "break"}}{{index .Text.site 999}}{{end}}<meta http-equiv=refresh content="{{.Reload}}">fine`)
 	p := mustNew(t, o)
-	if got := string(p.Append(nil, &View{State: "waiting"})); got != "fine" {
+	if got := string(p.Append(nil, &View{State: "waiting"})); got != `<meta http-equiv=refresh content="10">fine` {
 		t.Errorf("got %q", got)
 	}
 	if got := string(p.Append([]byte("x"), &View{State: "waiting", Message: "break"})); !strings.HasPrefix(got, "x<!doctype html>") || !strings.Contains(got, "You are in line") {
@@ -440,5 +443,18 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		dst = p.Append(dst[:0], &v)
+	}
+}
+
+// TestData_IsDocumented: an operator who writes a template finds each field in the documentation.
+func TestData_IsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/page.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Data]()) {
+		if !strings.Contains(string(text), "`."+f.Name+"`") {
+			t.Errorf("docs/page.md lacks .%s", f.Name)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 // inline is the hashes of a page's inline styles and scripts.
 type inline struct {
 	styles, scripts []string
+	polls           bool // by a script, which may poll, or by a reload that is not for browsers without scripts alone
 	seen            bool
 }
 
@@ -20,6 +21,7 @@ type inline struct {
 // same ones: a policy by hash cannot allow bytes that differ from visitor to visitor.
 func (in *inline) add(page string) error {
 	var found inline
+	without := false // inside <noscript>
 	z := html.NewTokenizer(strings.NewReader(page))
 	for {
 		switch z.Next() {
@@ -27,21 +29,44 @@ func (in *inline) add(page string) error {
 			if in.seen && (!slices.Equal(in.styles, found.styles) || !slices.Equal(in.scripts, found.scripts)) {
 				return errors.New("an inline style or script differs from visitor to visitor, which the Content-Security-Policy cannot allow; put what differs into text or data- attributes")
 			}
+			found.polls = found.polls || in.polls
 			*in = found
 			in.seen = true
 			return nil
-		case html.StartTagToken:
+		case html.EndTagToken:
+			if z.Token().Data == "noscript" {
+				without = false
+			}
+		case html.StartTagToken, html.SelfClosingTagToken:
 			t := z.Token()
 			switch {
+			case t.Data == "noscript":
+				without = true
+			case t.Data == "meta" && reloads(t):
+				found.polls = found.polls || !without
 			case t.Data == "style":
 				z.Next()
 				found.styles = append(found.styles, hash(string(z.Raw())))
 			case t.Data == "script" && runs(t):
 				z.Next()
 				found.scripts = append(found.scripts, hash(string(z.Raw())))
+				found.polls = true
+			case t.Data == "script" && has(t, "src"):
+				found.polls = true
 			}
 		}
 	}
+}
+
+// reloads says whether a meta element has the browser load the page again.
+func reloads(t html.Token) bool {
+	return slices.ContainsFunc(t.Attr, func(a html.Attribute) bool {
+		return a.Key == "http-equiv" && strings.EqualFold(strings.TrimSpace(a.Val), "refresh")
+	})
+}
+
+func has(t html.Token, name string) bool {
+	return slices.ContainsFunc(t.Attr, func(a html.Attribute) bool { return a.Key == name })
 }
 
 // runs says whether a script element is an inline script, as opposed to a block of data or a reference.

@@ -254,7 +254,7 @@ type Captcha struct {
 
 type Page struct {
 	Status         int      `koanf:"status" default:"200" min:"200" max:"599" unit:"HTTP status" doc:"Status of the waiting page: 2xx, 4xx or 5xx with a body."`
-	TemplateFile   string   `koanf:"template_file" doc:"html/template file used instead of the built-in page."`
+	TemplateFile   string   `koanf:"template_file" doc:"html/template file used instead of the built-in page; docs/page.md has its fields."`
 	Title          string   `koanf:"title" doc:"Title of the page. Empty: the built-in one, in the visitor's language."`
 	Languages      []string `koanf:"languages" doc:"Languages that are offered, the first being the fallback, as en or ko. Empty: all that are built in."`
 	Message        string   `koanf:"message" live:"true" doc:"Operator's message to those who wait, plain text, at most 1000 characters."`
