@@ -46,7 +46,7 @@ type walk struct {
 	chunked     bool // the body is written with its framing
 	plainTarget string
 	plainIsJSON bool // the plain body is an object, padded with blanks
-	forwarded   bool // for the gateway that reads Forwarded
+	second      bool // for the gateway that reads Forwarded and signs with EdDSA
 }
 
 // fresh stands in a request for characters that no other request has.
@@ -88,8 +88,8 @@ func everywhere() []walk {
 		{name: "X-Forwarded-For, 90 lines", fields: strings.Repeat("X-Forwarded-For: "+list(10, "127.0.0.1")+"\r\n", 90)},
 		{name: "X-Forwarded-For, 14,000 commas", fields: "X-Forwarded-For: " + strings.Repeat(",", 14000) + "\r\n"},
 		{name: "X-Forwarded-Proto and -Host lists", fields: "X-Forwarded-Proto: " + list(2000, "a") + "\r\nX-Forwarded-Host: " + list(2000, "a") + "\r\n"},
-		{name: "Forwarded, 600 trusted hops", fields: "Forwarded: " + list(600, "for=127.0.0.1") + "\r\n", forwarded: true},
-		{name: "Forwarded, 6,000 parameters", fields: "Forwarded: " + strings.Repeat("a;", 6000) + "for=127.0.0.1\r\n", forwarded: true},
+		{name: "Forwarded, 600 trusted hops", fields: "Forwarded: " + list(600, "for=127.0.0.1") + "\r\n", second: true},
+		{name: "Forwarded, 6,000 parameters", fields: "Forwarded: " + strings.Repeat("a;", 6000) + "for=127.0.0.1\r\n", second: true},
 		{name: "Range, 3,000 ranges", fields: "Range: bytes=" + list(3000, "0-1") + "\r\n"},
 		{name: "If-None-Match, 3,000 tags", fields: "If-None-Match: " + list(3000, `"a"`) + "\r\n"},
 		{name: "Sec-Purpose, 3,000 elements", fields: "Sec-Purpose: " + list(3000, "no") + "\r\n"},
@@ -159,6 +159,21 @@ func (k *siteKey) forged() string {
 	}
 	text := encode(signature)
 	return encode(fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, k.alg, k.kid)) + "." + encode(`{"sub":"4711","exp":4102444800}`) + "." + text[:20] + fresh + text[20+len(fresh):]
+}
+
+// forgeries are tokens of the gateway's that fail, as many as it looks for, where a signature is dear to check.
+func forgeries() (all []walk) {
+	forged := func(kind string) string {
+		signature := encode(strings.Repeat("\x01", 64))
+		return encode(`{"alg":"EdDSA","kid":"k1","typ":"`+kind+`+jwt"}`) + "." + encode(strings.Repeat("a", 60)) + "." + signature[:20] + fresh + signature[20+len(fresh):]
+	}
+	pass, ticket := forged("pass"), forged("wait")
+	pairs := strings.Repeat("; wr_sale_pass="+pass+"; wr_sale_ticket="+ticket, 4)
+	fields := "X-Waiting-Room-Pass: " + pass + "\r\nX-Waiting-Room-Token: " + ticket + "\r\nCookie: a=b" + pairs + "\r\n"
+	for _, p := range []place{waiting, {name: "status", path: "/.waiting-room/sale/status", method: "GET"}} {
+		all = append(all, walk{name: "EdDSA tokens that fail in all headers", place: p, fields: fields, second: true})
+	}
+	return all
 }
 
 // bodies are requests with one.

@@ -7,8 +7,10 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -88,9 +90,14 @@ func startGateway(ctx context.Context, bin, dir, header, site, keys, provider st
 	if err := os.WriteFile(secret, []byte("the secret of a CAPTCHA"), 0o600); err != nil {
 		return nil, nil, err
 	}
+	key, err := signingKey(dir, header == "Forwarded")
+	if err != nil {
+		return nil, nil, err
+	}
 	conf := fmt.Sprintf(`listen: %q
 admin: {listen: %q}
 trusted_header: %s
+tokens: {keys: [{id: k1, active: true, %s}]}
 log: {level: error, access: true}
 store: {dir: %q, timeout: 5s}
 origins: [{id: site, servers: ["http://%s"]}]
@@ -106,7 +113,7 @@ rooms:
     paths: ["~^/list(/.*)?$", "~/Sale$", "~/item/\\d+"]
     admission: {rate: 0}
     bypass: [{paths: ["~^/list/.*\\.(png|css)$"]}, {user_agents: [goodbot, otherbot, monitor]}]
-`, addr, admin, header, filepath.Join(dir, header), site, secret, provider, keys)
+`, addr, admin, header, key, filepath.Join(dir, header), site, secret, provider, keys)
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return nil, nil, err
 	}
@@ -119,6 +126,24 @@ rooms:
 		return nil, nil, err
 	}
 	return newAsker(addr, c.PID()), c.Stop, nil
+}
+
+// signingKey returns the settings of a signing key.
+func signingKey(dir string, dear bool) (string, error) {
+	if !dear {
+		return "alg: HS256, secret: " + rand.Text() + rand.Text(), nil
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "signing.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return fmt.Sprintf("alg: EdDSA, private_key_file: %q", path), os.WriteFile(path, text, 0o600)
 }
 
 // withPass returns the place of a visitor who has a pass.

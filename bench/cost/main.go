@@ -87,6 +87,9 @@ func run(ctx context.Context, out io.Writer, gateway, only string, rounds int) (
 	if err := askers[0].fill(waiting, account, patterns); err != nil {
 		return err
 	}
+	if err := askers[1].fill(waiting); err != nil {
+		return err
+	}
 	var results []*result
 	for _, w := range walks(pass, keys) {
 		if ctx.Err() != nil {
@@ -96,7 +99,7 @@ func run(ctx context.Context, out io.Writer, gateway, only string, rounds int) (
 			continue
 		}
 		a := askers[0]
-		if w.forwarded {
+		if w.second {
 			a = askers[1]
 		}
 		r, err := a.measure(&w, max(1, rounds))
@@ -112,7 +115,7 @@ func run(ctx context.Context, out io.Writer, gateway, only string, rounds int) (
 func walks(pass place, keys []siteKey) (all []walk) {
 	for _, p := range []place{outside, waiting, pass, patterns} {
 		for _, w := range everywhere() {
-			if w.forwarded && p != outside {
+			if w.second && p != outside {
 				continue
 			}
 			w.place = p
@@ -132,7 +135,7 @@ func walks(pass place, keys []siteKey) (all []walk) {
 		w.place = outside
 		all = append(all, w)
 	}
-	all = append(append(all, accounts(keys)...), bodies()...)
+	all = append(append(append(all, accounts(keys)...), forgeries()...), bodies()...)
 	return append(all, originAnswers(pass)...)
 }
 
