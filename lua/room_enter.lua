@@ -46,7 +46,7 @@ local bucket = meter(s, p)
 
 local line, full = redis.call('ZCARD', LINE), front(p)
 local may = not p.paused and not p.reject and not p.gathering and p.min_wait == 0
-local slots = p.max_active > 0 and p.max_active - active(s) or math.huge
+local free = p.max_active > 0 and p.max_active - active(s) or math.huge
 local last, let_in, joined, signed = 0, 0, 0, {}
 
 local function put(code, ord, wall, reason)
@@ -136,10 +136,10 @@ local function arrive(kind, id, client, grace, ah, old)
   if not count then return put('J', wait, 0, which) end
   joined = joined + 1
   s.busy = 1
-  if may and line == 0 and s.now >= s.hold and slots >= 1 and bucket.available() >= 1 then
+  if may and line == 0 and s.now >= s.hold and free >= 1 and bucket.available() >= 1 then
     count()
     bucket.take(1)
-    slots = slots - 1
+    free = free - 1
     let_in = let_in + 1
     keep_session(s, p, id)
     put_grant(id, 'claimed', s.wall, s.now, client)
@@ -330,7 +330,7 @@ for i = 5, #ARGV, 11 do
   elseif kind == 'gather' then
     gather(id, client, grace, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8], tonumber(ARGV[i + 9]),
       num(ARGV[i + 10]))
-  elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and slots >= 1 then
+  elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and free >= 1 then
     bucket.take(1)
     put('Y', 0, 0, '')
   else
