@@ -151,12 +151,14 @@ eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (N
 	@rm bin/eta-examples.ndjson && mv bin/eta-model.json.new bin/eta-model.json && echo "bin/eta-model.json" >&2
 
 .PHONY: lint
-lint: ## gofmt, golangci-lint and the shell scripts' syntax
+lint: ## gofmt, golangci-lint, luacheck and the shell scripts' syntax
+	@tools/need.sh luacheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then printf 'gofmt would change:\n%s\n' "$$out" >&2; exit 1; fi
 	@for s in $$(git ls-files '*.sh'); do bash -n "$$s" || exit 1; done
 	$(GO) run $(GOLANGCI) run ./...
 	cd bench && $(GO) run $(GOLANGCI) run ./...
 	cd deploy/helm/test && $(GO) run $(GOLANGCI) run ./...
+	$(GO) test -count=1 -vet=off -run Luacheck ./lua
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s)

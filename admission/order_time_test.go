@@ -403,3 +403,27 @@ func (h *hall) back() {
 	}
 	h.polls(1, time.Second)
 }
+
+// TestOrderTime_FollowsAnOrderThatIsAhead: after a failover to a store whose clock is behind, a place that was given before keeps its
+// order and whoever joins next is behind it; an order that is hours ahead is none.
+func TestOrderTime_FollowsAnOrderThatIsAhead(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		ahead time.Duration
+		keeps bool
+	}{{10 * time.Second, true}, {50 * time.Minute, true}, {2 * time.Hour, false}} {
+		client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), basePolicy
+		p.Rate, p.Burst = 0, 1000
+		a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
+		mustJoin(t, a, testID(), testClient(1)) // takes the burst
+		order := c.us + row.ahead.Microseconds()
+		given := Ticket{ID: testID(), Client: testClient(2), Order: order, Seen: order, Epoch: "1.ffffffffffff", Fence: 1, Interval: 5 * time.Second}
+		s := mustCheck(t, a, given)
+		if s.State != Waiting || (s.Ticket.Order == order) != row.keeps {
+			t.Errorf("%v ahead: %+v", row.ahead, s)
+		}
+		if next := mustJoin(t, b, testID(), testClient(3)); next.Ticket.Order < s.Ticket.Order {
+			t.Errorf("%v ahead: the next one got the order %d before %d", row.ahead, next.Ticket.Order, s.Ticket.Order)
+		}
+	}
+}

@@ -28,8 +28,8 @@ elseif verb == 'commit' then
   cursor, sum = ARGV[6], ARGV[8]
   redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
 elseif verb == 'finish' then
-  local over = g[G_STATUS] == AGGREGATING or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1)
-  if g[G_REDUCED] ~= ended(g) or not over then return { 0 } end
+  local reduces = g[G_STATUS] == AGGREGATING or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1)
+  if g[G_REDUCED] ~= ended(g) or not reduces then return { 0 } end
   if g[G_STATUS] == AGGREGATING then
     move(g, tonumber(ARGV[9]))
     g[G_FINISHED] = now

@@ -87,8 +87,8 @@ local function answer(text)
   a[7] = text
   a[8] = revocations(since(REVOKED, ARGV[7], 1000))
   a[9] = admissions(since(ADMITTED, ARGV[10], most + 1000))
-  local want, keep = appetite(s, p)
-  a[10], a[11], a[12], a[13], a[14] = str(s.lease_number), str(s.lease), str(want), str(keep), lot
+  local want, liked = appetite(s, p)
+  a[10], a[11], a[12], a[13], a[14] = str(s.lease_number), str(s.lease), str(want), str(liked), lot
   return a
 end
 
@@ -138,12 +138,12 @@ local backlog = (forget_joins(s, p, REAPED) == REAPED or #over == REAPED or #for
 -- set farther on, so that ticks come to all parts of it, and any few of them to parts that lie evenly.
 -- Few are left to it: whoever comes to the head or back is looked at there.
 local SWEPT, GOLDEN = 100, 0.6180339887498949
-local function sweep(key, at, sample)
+local function sweep(key, where, sample)
   local length = redis.call('ZCARD', key)
   if length == 0 then return 0 end
   local span = length + SWEPT - 1 -- each ticket lies in as many sweeps
-  at = at % span
-  local from, to = math.max(0, at - SWEPT + 1), at
+  where = where % span
+  local from, to = math.max(0, where - SWEPT + 1), where
   if length <= SWEPT then from, to = 0, -1 end
   local list = redis.call('ZRANGE', key, str(from), str(to), 'WITHSCORES')
   local fields = {}
@@ -154,11 +154,11 @@ local function sweep(key, at, sample)
     if absent(s, p, checked, hold) then
       reap(s, list[i])
     elseif sample then
-      local over = math.max(0, s.now - checked - hold * 1000000)
-      count_ticket(sample, age(s, math.max(tonumber(list[i + 1]), s.drawn)) - over, over > 0)
+      local late = math.max(0, s.now - checked - hold * 1000000)
+      count_ticket(sample, age(s, math.max(tonumber(list[i + 1]), s.drawn)) - late, late > 0)
     end
   end
-  return (at + math.floor(GOLDEN * span)) % span
+  return (where + math.floor(GOLDEN * span)) % span
 end
 local sample = {} -- of those that wait, for leavers.lua
 s.swept = sweep(LINE, s.swept, not p.gathering and sample)
@@ -186,10 +186,10 @@ local function admit()
     -- when there is no capacity; many once some are absent, for they often lie together.
     local heads = redis.call('ZRANGE', LINE, 0, parking and 999 or math.min(99, k - n), 'WITHSCORES')
     if #heads == 0 then return n end
-    local fields, over, parks = {}, {}, {}
+    local fields, parked, parks = {}, {}, {}
     for i = 1, #heads, 2 do fields[#fields + 1] = bag_of(heads[i]) end
     local bags = redis.call('HMGET', SEEN, unpack(fields))
-    local full = false
+    local enough = false
     for i = 1, #heads, 2 do
       local id, ord = heads[i], tonumber(heads[i + 1])
       local checked, hold = read_record(bags[(i + 1) / 2], string.sub(id, 3))
@@ -201,30 +201,30 @@ local function admit()
           reap(s, id)
           looked = looked + REAP - 1
         else
-          over[#over + 1] = id
+          parked[#parked + 1] = id
           parks[#parks + 1], parks[#parks + 2] = heads[i + 1], id
         end
       elseif n >= k or math.max(ord, s.drawn) + p.min_wait > s.time then -- a lot waits since the opening
-        full = true
+        enough = true
         break
       else
         redis.call('ZADD', ADMITTED, str(s.now), id)
-        local since = math.max(ord, s.drawn) -- whoever was drawn has waited from the opening on
-        put_grant(id, 'admitted', s.wall, math.max(0, s.time - since), '')
+        local from = math.max(ord, s.drawn) -- whoever was drawn has waited from the opening on
+        put_grant(id, 'admitted', s.wall, math.max(0, s.time - from), '')
         redis.call('ZREM', LINE, id)
         unrecord(id)
         s.gone = s.gone + 1
-        count_wait(s, s.time - since)
-        count_ticket(passed, age(s, since), false)
+        count_wait(s, s.time - from)
+        count_ticket(passed, age(s, from), false)
         n = n + 1
       end
     end
-    if #over > 0 then
-      redis.call('ZREM', LINE, unpack(over))
+    if #parked > 0 then
+      redis.call('ZREM', LINE, unpack(parked))
       redis.call('ZADD', PARKED, unpack(parks))
     end
-    if full then return n end
-    parking = #over > 0
+    if enough then return n end
+    parking = #parked > 0
   end
   return n
 end
@@ -317,9 +317,9 @@ end
 
 -- The snapshot: lines of text, and behind them what is packed: the front's orders
 -- (each less the one before), the sketch, its ends. Go's parse.go reads it.
-local front = front(p)
+local exact = front(p)
 local orders, edge = {}, 0
-local heads = redis.call('ZRANGE', LINE, 0, front - 1, 'WITHSCORES')
+local heads = redis.call('ZRANGE', LINE, 0, exact - 1, 'WITHSCORES')
 for i = 2, #heads, 2 do
   local ord = tonumber(heads[i])
   orders[i / 2] = ord - edge
@@ -329,22 +329,22 @@ local oldest = heads[2] or '0'
 -- A sketch that cannot be read is begun anew: an error would end the tick here, after it has admitted and before the limiter
 -- is told, and the next one likewise.
 local function drawn(text)
-  local chunks, ends, came, left, reached, waiting = {}, {}, 0, 0, {}, {}
+  local chunks, ends, came, left, heads_before, sample_before = {}, {}, 0, 0, {}, {}
   if text then
     local size = tonumber(string.match(text, '^[^\n]* (%d+)\n'))
     local all = cmsgpack.unpack(string.sub(text, -size))
     chunks, ends, came, left = unpack(all, 2, 5)
-    reached, waiting = all[9] or reached, all[10] or waiting
+    heads_before, sample_before = all[9] or heads_before, all[10] or sample_before
   end
-  chunks, ends = sketch(s, chunks, ends, front, edge, length, s.came > came, s.abandons > left)
+  chunks, ends = sketch(s, chunks, ends, exact, edge, length, s.came > came, s.abandons > left)
   local seconds = (s.now - before) / 1000000
-  return chunks, ends, fade(passed, reached, seconds, HEADS_FADE, s.returned), fade(sample, waiting, seconds, SAMPLE_FADE, 0)
+  return chunks, ends, fade(passed, heads_before, seconds, HEADS_FADE, s.returned), fade(sample, sample_before, seconds, SAMPLE_FADE, 0)
 end
-local read, chunks, ends, reached, waited = pcall(drawn, snapshot)
-if not read then chunks, ends, reached, waited = drawn(nil) end
+local read, chunks, ends, came_to, waited = pcall(drawn, snapshot)
+if not read then chunks, ends, came_to, waited = drawn(nil) end
 s.returned = 0
-local tail = length > front and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
-local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough, reached, waited, holds(s, heads), s.revokes, backlog })
+local tail = length > exact and tonumber(redis.call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2]) or 0
+local packed = cmsgpack.pack({ orders, chunks, ends, s.came, s.abandons, s.gone, tail, s.rough, came_to, waited, holds(s, heads), s.revokes, backlog })
 local flow = {}
 for sec = second - 9, second do
   local f = redis.call('HMGET', FLOW, str(sec) .. 'a', str(sec) .. 'b')

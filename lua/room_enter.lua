@@ -44,7 +44,7 @@ draw(s, p)
 local out = {}
 local bucket = meter(s, p)
 
-local line, full = redis.call('ZCARD', LINE), front(p)
+local line, most = redis.call('ZCARD', LINE), front(p)
 local may = not p.paused and not p.reject and not p.gathering and p.min_wait == 0
 local free = p.max_active > 0 and p.max_active - active(s) or math.huge
 local last, let_in, joined, signed = 0, 0, 0, {}
@@ -148,7 +148,7 @@ local function arrive(kind, id, client, grace, ah, old)
     return put('C', s.time, s.wall, '')
   end
   ord = old or next_order()
-  if line >= full and not old then
+  if line >= most and not old then
     local second = math.floor(ord / 1000000)
     signed[second] = (signed[second] or 0) + 1
     return put('S', ord, 0, '')
@@ -253,8 +253,8 @@ local function account(kind, bases, client, grace, proof, from, ah, back)
   local id, wall, alive = place_of(s, p, string.sub(bases, 1, 16))
   for at = 17, #bases, 16 do
     if alive then break end
-    local former, since, lives = place_of(s, p, string.sub(bases, at, at + 15))
-    if lives then id, wall, alive = former, since, true end
+    local former, since, here = place_of(s, p, string.sub(bases, at, at + 15))
+    if here then id, wall, alive = former, since, true end
   end
   local before = joined
   if alive and from ~= '' then adopt(from, nil, grace, id) end

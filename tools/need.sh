@@ -49,6 +49,7 @@ if [ "${#missing[@]}" -eq 0 ]; then exit 0; fi
 package() {
 	case $1-$2 in
 	apt-gcc) echo gcc libc6-dev ;;
+	apt-luacheck) echo lua-check ;;
 	apt-tomcat10) echo tomcat10-common default-jre-headless ;; # tomcat10 itself would start a service
 	apt-chromium) if apt-cache show chromium >/dev/null 2>&1; then echo chromium; else echo chromium-browser; fi ;;
 	brew-gcc) echo gcc ;;

@@ -85,9 +85,9 @@ if now > shard.last then shard.last = now end
 -- VISIT_BYTES is how much of jobs' records one step reads, but for the first one, which may be larger.
 local VISIT_BYTES = 1048576
 
--- What was read in this call; ends has the ids of jobs that ended in it, records their new records (key, record, …), over
+-- What was read in this call; finished has the ids of jobs that ended in it, records their new records (key, record, …), over
 -- those whose runs are over.
-local groups, tenants, ends, records, over = {}, {}, {}, {}, {}
+local groups, tenants, finished, records, over = {}, {}, {}, {}, {}
 
 local function unpack_record(packed, length)
   local r = cmsgpack.unpack(packed)
@@ -152,7 +152,7 @@ local function bulk_save()
   for i = 1, #over, 1000 do redis.call('HDEL', K.runs, unpack(over, i, math.min(i + 999, #over))) end
   for gkey, g in pairs(groups) do
     if g then
-      if ends[gkey] then g[G_DP], g[G_DN] = append(K.done, gkey, g[G_DP], g[G_DN], ends[gkey]) end
+      if finished[gkey] then g[G_DP], g[G_DN] = append(K.done, gkey, g[G_DP], g[G_DN], finished[gkey]) end
       redis.call('HSET', K.flow, gkey, cmsgpack.pack(g))
     end
   end

@@ -156,10 +156,10 @@ local function ms() return math.floor(now / 1000) end
 local function finish(g, t, jobkey, record, count, run)
   records[#records + 1], records[#records + 2] = jobkey, record
   over[#over + 1] = jobkey
-  local list = ends[g[G_KEY]]
+  local list = finished[g[G_KEY]]
   if not list then
     list = {}
-    ends[g[G_KEY]] = list
+    finished[g[G_KEY]] = list
   end
   list[#list + 1] = id_of(jobkey)
   raise(g, G_WIDEST, ended(g) == 0, #record)

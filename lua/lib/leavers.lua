@@ -9,15 +9,15 @@
 local HEADS_FADE, SAMPLE_FADE = 300, 30 -- seconds
 local FADED = 0.01 -- a bucket with fewer tickets is dropped
 local NEAREST = 400 -- tickets whose holds are in the snapshot
-local LATE = 60 -- seconds; a longer hold says little of when the next poll was advised
+local LONG_HOLD = 60 -- seconds; a longer hold says little of when the next poll was advised
 
--- count_ticket notes a ticket: absent (its hold ran out after us microseconds in the
+-- count_ticket notes a ticket: gone (its hold ran out after us microseconds in the
 -- queue), or present after as many.
-local function count_ticket(heads, us, absent)
+local function count_ticket(heads, us, gone)
   local b = wait_bucket(us)
   local h = heads[b] or { 0, 0, 0 }
   heads[b] = h
-  local i = absent and 2 or 1
+  local i = gone and 2 or 1
   h[i] = h[i] + 1
   h[3] = h[3] + math.max(0, us / 1000000 - 2 ^ (b / 4) + 1)
 end
@@ -25,14 +25,14 @@ end
 -- fade adds the list of the tick before to the counts of this tick, and returns the
 -- new list. seconds of room time lie between, and counts fade by time; returned tickets were parked and came back since.
 local function fade(heads, list, seconds, time, returned)
-  local keep, absent = math.exp(-seconds / time), 0
+  local share, missing = math.exp(-seconds / time), 0
   for i = 1, #list, 4 do
     local h = heads[list[i]] or { 0, 0, 0 }
     heads[list[i]] = h
-    for k = 1, 3 do h[k] = h[k] + list[i + k] / 1000 * keep end
+    for k = 1, 3 do h[k] = h[k] + list[i + k] / 1000 * share end
   end
-  for _, h in pairs(heads) do absent = absent + h[2] end
-  local gone = absent > 0 and math.max(0, 1 - returned / absent) or 0
+  for _, h in pairs(heads) do missing = missing + h[2] end
+  local gone = missing > 0 and math.max(0, 1 - returned / missing) or 0
   local new = {}
   for b = 0, WAIT_BUCKETS do
     local h = heads[b]
@@ -58,7 +58,7 @@ local function holds(s, heads)
     local checked, hold = read_record(bags[i], string.sub(heads[2 * i - 1], 3))
     local silent = (s.now - checked) / 1000000
     local left = math.max(0, math.ceil(hold - silent))
-    if left > 0 and hold <= LATE and silent > hold / 2 then left = -1 - left end
+    if left > 0 and hold <= LONG_HOLD and silent > hold / 2 then left = -1 - left end
     out[i] = left
   end
   return out

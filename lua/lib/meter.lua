@@ -98,14 +98,14 @@ end
 
 -- appetite is how many units of the budget the room could use by its next tick beyond its
 -- lease; and how many it likes to hold besides for those who come.
-local AHEAD = 350000
+local NEXT_TICK = 350000
 local function appetite(s, p)
-  if p.budgeted == 0 or p.paused or p.reject or p.gathering or s.now + AHEAD < s.hold then return 0, 0 end
-  local most = meter(s, p).ahead(AHEAD)
+  if p.budgeted == 0 or p.paused or p.reject or p.gathering or s.now + NEXT_TICK < s.hold then return 0, 0 end
+  local most = meter(s, p).ahead(NEXT_TICK)
   if p.max_active > 0 then most = math.min(most, p.max_active - active(s)) end
   local line
   if p.min_wait > 0 then
-    line = redis.call('ZCOUNT', LINE, '-inf', str(s.time + AHEAD - p.min_wait))
+    line = redis.call('ZCOUNT', LINE, '-inf', str(s.time + NEXT_TICK - p.min_wait))
   else
     line = redis.call('ZCARD', LINE)
   end
@@ -115,5 +115,5 @@ local function appetite(s, p)
   if p.min_wait > 0 then return want, 0 end
   -- 100 ms of the room's own rate, and twice what came in as much of the last second.
   local lately = num(redis.call('HGET', FLOW, str(math.floor(s.now / 1000000) - 1) .. 'a'))
-  return want, math.max(0, math.min(most - line, 1 + math.ceil(p.rate / 10000 + 2 * lately * AHEAD / 1000000)))
+  return want, math.max(0, math.min(most - line, 1 + math.ceil(p.rate / 10000 + 2 * lately * NEXT_TICK / 1000000)))
 end

@@ -17,16 +17,16 @@ local RECENT = 10000000 -- orders so young may still be joining: a first poll co
 local function allowed(rank) return math.max(1, math.floor(rank / 400)) end
 
 -- sketch renews chunks, a list of packed ones with the last order of each in ends.
--- front is how many the exact front has, edge its last order; joined and left say
+-- exact is how many the front has, whose places are known exactly, edge its last order; joined and left say
 -- whether somebody did since the last time. It returns both lists.
 -- s.rough is for how many ticks yet they may be coarser than promised.
-local function sketch(s, chunks, ends, front, edge, length, joined, left)
-  while ends[1] and (ends[1] <= edge or length <= front) do
+local function sketch(s, chunks, ends, exact, edge, length, joined, left)
+  while ends[1] and (ends[1] <= edge or length <= exact) do
     table.remove(chunks, 1)
     table.remove(ends, 1)
     s.turn = s.turn - 1
   end
-  if length <= front then return chunks, ends end
+  if length <= exact then return chunks, ends end
   local calls = CALLS
 
   local function count(order)
@@ -57,9 +57,9 @@ local function sketch(s, chunks, ends, front, edge, length, joined, left)
   local function put(i, knots)
     local n = #knots
     if n - 2 > 4 * CHUNK then
-      local head = { unpack(knots, 1, 2 + 2 * CHUNK) }
-      table.insert(chunks, i, cmsgpack.pack(head))
-      table.insert(ends, i, head[#head - 1])
+      local first = { unpack(knots, 1, 2 + 2 * CHUNK) }
+      table.insert(chunks, i, cmsgpack.pack(first))
+      table.insert(ends, i, first[#first - 1])
       i = i + 1
       knots = { knots[1], knots[2], unpack(knots, 3 + 2 * CHUNK, n) }
     end
@@ -68,7 +68,7 @@ local function sketch(s, chunks, ends, front, edge, length, joined, left)
 
   -- renew counts the knots of one chunk, and sets new ones where too many lie between two.
   local function renew(i)
-    local order, rank = edge, front - 1
+    local order, rank = edge, exact - 1
     if i > 1 then
       order = ends[i - 1]
       rank = count(order)
@@ -120,7 +120,7 @@ local function sketch(s, chunks, ends, front, edge, length, joined, left)
   end
 
   -- What has grown behind the last knot.
-  local order, rank = edge, front - 1
+  local order, rank = edge, exact - 1
   if #ends > 0 then
     order = ends[#ends]
     rank = count(order)
