@@ -2,8 +2,8 @@
 -- group_create: makes a group. Again with the same content it changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive
--- RETURNS: {1 made, 0 was there} or {'exists', its spec}
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number)
+-- RETURNS: {1 made, 0 was there}, {'exists', its spec} or {'quota', groups of the tenant}
 -- INVARIANT: a group has one record; its spec never changes.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -14,6 +14,8 @@ if gkey then
   if there ~= spec then return { 'exists', there } end
   return { 0 }
 end
+local t, most = bulk_tenant(tenant), tonumber(ARGV[16])
+if most > 0 and t[T_GROUPS] >= most then return { 'quota', t[T_GROUPS] } end
 shard.gseq = shard.gseq + 1
 local n, digits = shard.gseq, ''
 while n > 0 do
@@ -29,8 +31,8 @@ g[G_ID], g[G_TENANT], g[G_TYPE], g[G_WHY] = id, tenant, ARGV[6], ''
 g[G_LEVEL], g[G_WEIGHT], g[G_RATE], g[G_CONC], g[G_BASE] = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 g[G_HELD], g[G_STATUS], g[G_CREATED], g[G_TOUCHED] = tonumber(ARGV[12]), CREATED, now, now
 g[G_CALLBACK], g[G_OF] = tonumber(ARGV[13]), tonumber(ARGV[14])
+if ARGV[15] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
 groups[gkey] = g
-local t = bulk_tenant(tenant)
 t[T_GROUPS] = t[T_GROUPS] + 1
 shard.open_groups = shard.open_groups + 1
 redis.call('HSET', K.names, id, gkey)

@@ -2,20 +2,28 @@
 -- group_patch: changes the live fields of a group, or cancels it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
--- ARGV: now, settings, group, field, value, ...
--- RETURNS: {1} or {reason, status}
+-- ARGV: now, settings, group, own (1: a tenant's token asks), field, value, ...
+-- RETURNS: {1} or {reason, status or field}
 -- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   if g[G_STATUS] > AGGREGATING and not (ARGV[i] == 'cancel' and g[G_STATUS] == CANCELLED) then return { 'wrong_state', g[G_STATUS] } end
 end
+local own = ARGV[4] == '1'
+-- What an operator set for a group counts among tenants: its tenant does not undo it.
+for i = 5, own and #ARGV or 0, 2 do
+  local field = ARGV[i]
+  if field == 'weight' and g[G_SHARE] == 0 and g[G_WEIGHT] ~= 1000 or field == 'level' and g[G_INNER] == 0 and g[G_LEVEL] ~= 2
+    or field == 'base' and g[G_BASED] == 0 and g[G_BASE] ~= 0 then return { 'operators_only', field } end
+end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED }
+local level = g[G_LEVEL]
 unplace(g)
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then
     if g[G_STATUS] ~= CANCELLED then
@@ -28,7 +36,9 @@ for i = 4, #ARGV, 2 do
     end
   elseif live[field] then
     g[live[field]] = value
-    if field == 'level' then g[G_TAG] = 0 end -- tags of another level say nothing here
+    if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end
+    if field == 'level' then g[G_INNER], g[G_LEVEL] = own and value or 0, own and 2 or value end
+    if field == 'base' then g[G_BASED] = own and 1 or 0 end
     if field == 'rate' then
       if g[G_WHY] == 'rate' then open_group(g) end
     end
@@ -36,6 +46,7 @@ for i = 4, #ARGV, 2 do
     error({ err = 'ERR unknown field ' .. field })
   end
 end
+if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level say nothing here
 place(g)
 if g[G_QUEUED] == 1 then bell() end
 bulk_save()

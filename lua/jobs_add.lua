@@ -2,7 +2,7 @@
 -- jobs_add: puts jobs into a group, in their order: all of them or none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
--- ARGV: now, settings, group, chunk, offset, last, answer, id, type, cost, run_at, payload, ...
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (jobs of the tenant to do; 0: as set), id, type, cost, run_at, payload, ...
 -- RETURNS: {accepted, put in by earlier attempts, then 1 for each job that was there} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -22,7 +22,7 @@ if chunk ~= '' then
   end
 end
 local keys, n = {}, 0
-for i = 8, #ARGV, 5 do
+for i = 9, #ARGV, 5 do
   n = n + 1
   keys[n] = gkey .. '/' .. ARGV[i]
 end
@@ -37,11 +37,13 @@ for i = 1, n do reply[i + 2] = there[i] and 1 or 0 end
 local t = bulk_tenant(g[G_TENANT])
 if fresh > 0 then
   if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
-  if set.quota > 0 and t[T_OPEN] + fresh > set.quota then return { 'quota', int(t[T_OPEN]) } end
+  local most = tonumber(ARGV[8])
+  if most > 0 and t[T_OPEN] + fresh > most then return { 'quota', int(t[T_OPEN]), 'api_tokens[].max_pending' } end
+  if set.quota > 0 and t[T_OPEN] + fresh > set.quota then return { 'quota', int(t[T_OPEN]), 'limits.pending_per_tenant' } end
   local lines, ids = {}, {}
   for i = 1, n do
     if not there[i] then
-      local a = 8 + (i - 1) * 5
+      local a = 9 + (i - 1) * 5
       local kind, run_at = ARGV[a + 1], tonumber(ARGV[a + 3])
       raise(g, G_LARGEST, g[G_TOTAL] == 0, #ARGV[a + 4] + 80) -- with the record's first line
       lines[#lines + 1] = keys[i]

@@ -46,7 +46,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	if _, _, err := s.create(ctx, &spec, "bulk", key); err != nil {
 		return refuseUpload(r, err)
 	}
-	u := &upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
+	u := &upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, maxPending: who.most.Pending, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
 	state, err := s.store.ChunkState(ctx, spec.ID, u.key)
 	if err != nil {
 		return refuseUpload(r, err)
@@ -80,7 +80,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 }
 
 func (s *Server) readBulk(r *http.Request, who identity) (spec store.GroupSpec, key string, err error) {
-	faults := complete(&spec, decodeQuery(s.specFields(), r.URL.Query(), &spec))
+	faults := complete(&spec, who.bound(&spec, decodeQuery(s.specFields(), r.URL.Query(), &spec)))
 	if len(faults) > 0 {
 		return spec, "", invalid(faults...)
 	}

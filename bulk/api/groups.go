@@ -41,7 +41,7 @@ func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identit
 		return err
 	}
 	var spec store.GroupSpec
-	faults := decode(s.specFields(), body, &spec)
+	faults := who.bound(&spec, decode(s.specFields(), body, &spec))
 	if faults = complete(&spec, faults); len(faults) > 0 {
 		return invalid(faults...)
 	}
@@ -155,6 +155,9 @@ func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity
 	if p == (store.Patch{}) {
 		return ok(w, s.view(g))
 	}
+	if faults := who.boundPatch(&p); len(faults) > 0 {
+		return invalid(faults...)
+	}
 	return s.change(w, r, who, "patch", g.ID, func(ctx context.Context, id string) (store.Group, error) { return s.store.Patch(ctx, id, p) })
 }
 
@@ -244,6 +247,7 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) e
 	if faults := decode(redriveFields, body, &o); len(faults) > 0 {
 		return invalid(faults...)
 	}
+	o.MaxGroups = who.most.Groups
 	made, err := s.store.RedriveJobs(r.Context(), g.ID, o)
 	if err != nil {
 		return err

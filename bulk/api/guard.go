@@ -19,6 +19,7 @@ type identity struct {
 	name    string
 	admin   bool
 	tenants []string
+	most    Ceilings
 }
 
 // sees says whether the groups of a tenant are its business.
@@ -87,7 +88,7 @@ func newGuard(o Options) (*guard, error) {
 				return nil, fmt.Errorf("%s.tenants (%s) has %q: a tenant has 1 to 64 of A-Z a-z 0-9 . _ -", at, t.Name, tenant)
 			}
 		}
-		if err := add(at, t.Token, identity{name: t.Name, tenants: t.Tenants}); err != nil {
+		if err := add(at, t.Token, identity{name: t.Name, tenants: t.Tenants, most: t.Most}); err != nil {
 			return nil, err
 		}
 	}

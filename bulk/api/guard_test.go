@@ -24,7 +24,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		{func(o *Options) { o.Tokens[0].Token = o.Token }, "same token as admin.token"},
 		{func(o *Options) { o.Limits.Line = store.MaxAddBytes + 1 }, "limits.line"},
 	} {
-		o := Options{Store: newBench(t).store, Token: "x", Tokens: []Token{{"acme", []string{"acme"}, "y"}}, RequireToken: true}
+		o := Options{Store: newBench(t).store, Token: "x", Tokens: []Token{{Name: "acme", Tenants: []string{"acme"}, Token: "y"}}, RequireToken: true}
 		row.change(&o)
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%v, want %q", err, row.want)

@@ -47,7 +47,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, set store.Settings, 
 		t.Fatal(err)
 	}
 	o := Options{
-		Store: s, Token: adminToken, Tokens: []Token{{"acme", []string{"acme"}, acmeToken}}, RequireToken: true,
+		Store: s, Token: adminToken, Tokens: []Token{{Name: "acme", Tenants: []string{"acme"}, Token: acmeToken}}, RequireToken: true,
 		Ready: func() bool { return b.ready }, Health: func() error { return b.healthy },
 		Metrics:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { plainText(w, 200, "up 1\n") }),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") }),

@@ -65,6 +65,7 @@ var refusals = map[store.Code]struct {
 	store.CodeState:      {status: http.StatusConflict},
 	store.CodeHalfIn:     {status: http.StatusConflict},
 	store.CodeQuota:      {status: http.StatusTooManyRequests, retryAfter: 5 * time.Second},
+	store.CodeOperators:  {status: http.StatusForbidden},
 	store.CodeInvalid:    {status: http.StatusUnprocessableEntity},
 	store.CodeChunkReuse: {status: http.StatusUnprocessableEntity},
 }

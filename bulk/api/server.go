@@ -33,6 +33,7 @@ type Token struct {
 	Name    string // for the log
 	Tenants []string
 	Token   string
+	Most    Ceilings
 }
 
 // Options of a Server. Store is required.

@@ -66,10 +66,12 @@ type upload struct {
 	to    sink
 	group string
 	key   string // the chunk's; empty: it cannot be resumed
-	ids   lineIDs
-	allow func(kind string) bool
-	waits []time.Duration
-	body  *sentBody // with a key
+	// maxPending is store.Chunk's.
+	maxPending int64
+	ids        lineIDs
+	allow      func(kind string) bool
+	waits      []time.Duration
+	body       *sentBody // with a key
 
 	tally
 	sent   int64 // jobs that the store has answered for
@@ -217,7 +219,7 @@ func (u *upload) finish(ctx context.Context) error {
 
 // add calls the store, and again where it does not answer: of a chunk with a key the same call changes nothing.
 func (u *upload) add(ctx context.Context, c store.Chunk, jobs []store.Job) (added store.Added, err error) {
-	c.Key = u.key
+	c.Key, c.MaxPending = u.key, u.maxPending
 	waits := u.waits
 	if u.key == "" {
 		waits = nil
@@ -320,7 +322,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 		return refuseUpload(r, err)
 	}
 	var body io.Reader = r.Body
-	u := &upload{to: counted{s.store, s.o.Enqueued}, group: g.ID, allow: s.o.AllowType, waits: outageWaits}
+	u := &upload{to: counted{s.store, s.o.Enqueued}, group: g.ID, maxPending: who.most.Pending, allow: s.o.AllowType, waits: outageWaits}
 	if key == "" {
 		if g.Sealed {
 			return refuseUpload(r, sealed(g.ID)) // before it is read for nothing

@@ -26,7 +26,11 @@ func (f *flow) enter(v int64) {
 
 // scored gives a group its priority anew, as each enqueue and dequeue does.
 func (m *Model) scored(g *group) {
-	g.score = admissiontest.ScorePriority(m.Now()/1000, g.BasePriority, m.S.Alpha, g.Total, g.ended())
+	base := g.BasePriority
+	if g.inside.base {
+		base = 0
+	}
+	g.score = admissiontest.ScorePriority(m.Now()/1000, base, m.S.Alpha, g.Total, g.ended())
 }
 
 // runnable says that a group has a job that could start now but for rate.
@@ -43,7 +47,7 @@ func (m *Model) pick(ok func(*group) bool) (best *group) {
 			g.flow.active = false
 			continue
 		}
-		f := g.t.flows[g.Level]
+		f := g.t.flows[g.turn()]
 		f.seen = m.turn
 		f.enter(m.v)
 		g.flow.enter(f.v)
@@ -58,13 +62,13 @@ func (m *Model) pick(ok func(*group) bool) (best *group) {
 }
 
 func (m *Model) before(a, b *group) bool {
-	if a.Level != b.Level && (m.S.Strict || m.S.Policy == "score") {
-		return slices.Index(levels, a.Level) < slices.Index(levels, b.Level)
+	if a.turn() != b.turn() && (m.S.Strict || m.S.Policy == "score") {
+		return slices.Index(levels, a.turn()) < slices.Index(levels, b.turn())
 	}
 	if m.S.Policy == "score" {
 		return a.score > b.score
 	}
-	fa, fb := a.t.flows[a.Level], b.t.flows[b.Level]
+	fa, fb := a.t.flows[a.turn()], b.t.flows[b.turn()]
 	if fa != fb {
 		return fa.tag < fb.tag
 	}
@@ -73,10 +77,17 @@ func (m *Model) before(a, b *group) bool {
 
 // served charges a start to the group and its tenant.
 func (m *Model) served(g *group, cost int64) {
-	f := g.t.flows[g.Level]
+	f := g.t.flows[g.turn()]
 	m.v, f.v = max(m.v, f.tag), max(f.v, g.flow.tag)
-	weight := float64(milli(g.Weight))
-	f.tag += admissiontest.FairCharge(cost, g.t.Weight*weight*float64(admissiontest.FairLevels[slices.Index(levels, g.Level)]))
+	factor := func(l store.Level) float64 { return float64(admissiontest.FairLevels[slices.Index(levels, l)]) }
+	weight, share := float64(milli(g.Weight)), float64(milli(g.Weight))
+	if g.inside.weight {
+		share = 1000
+	}
+	if g.inside.level {
+		weight *= factor(g.Level) / factor(store.Normal)
+	}
+	f.tag += admissiontest.FairCharge(cost, g.t.Weight*share*factor(g.turn()))
 	g.flow.tag += admissiontest.FairCharge(cost, weight*admissiontest.FairBoost(g.Total, g.ended()+int64(len(g.runs))))
 	m.scored(g)
 }

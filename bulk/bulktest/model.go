@@ -105,7 +105,19 @@ type group struct {
 	finished bool // has its result
 	redriven map[string]bool
 	root     string // the group that its jobs were submitted to
+	inside   inside
 	redrives int
+}
+
+// inside marks what of a group a tenant's token has set: that counts inside the tenant only.
+type inside struct{ level, weight, base bool }
+
+// turn is the level at which the group stands among tenants.
+func (g *group) turn() store.Level {
+	if g.inside.level {
+		return store.Normal
+	}
+	return g.Level
 }
 
 type chunk struct {

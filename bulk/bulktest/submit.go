@@ -22,14 +22,21 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 		spec.Level = store.Normal
 	}
 	if g := m.groups[spec.ID]; g != nil {
+		spec.Own, spec.MaxGroups = g.spec.Own, g.spec.MaxGroups
 		if g.spec != spec {
 			return store.Group{}, false, refuse(store.CodeExists, "group %q is there with other content", spec.ID)
 		}
 		return m.view(g), false, nil
 	}
+	t := m.tenant(spec.Tenant)
+	if spec.MaxGroups > 0 && t.Groups >= spec.MaxGroups {
+		return store.Group{}, false, refuse(store.CodeQuota, "tenant %q has %d groups", spec.Tenant, t.Groups)
+	}
+	t.Groups++
 	g := &group{
-		Group: store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
-		spec:  spec, t: m.tenant(spec.Tenant), jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{}, redriven: map[string]bool{}, root: spec.ID,
+		inside: inside{spec.Own, spec.Own, spec.Own},
+		Group:  store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
+		spec:   spec, t: t, jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{}, redriven: map[string]bool{}, root: spec.ID,
 	}
 	g.meter = m.meter(spec.Rate, 0)
 	m.groups[spec.ID] = g
@@ -61,6 +68,8 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 	switch {
 	case closed && (a.Accepted > 0 || c.Key != "" && k == nil):
 		return store.Added{}, refuse(store.CodeSealed, "group %q is sealed", id)
+	case a.Accepted > 0 && c.MaxPending > 0 && g.t.open+a.Accepted > c.MaxPending:
+		return store.Added{}, refuse(store.CodeQuota, "tenant %q has %d jobs to do", g.Tenant, g.t.open)
 	case a.Accepted > 0 && m.S.PendingPerTenant > 0 && g.t.open+a.Accepted > m.S.PendingPerTenant:
 		return store.Added{}, refuse(store.CodeQuota, "tenant %q has %d jobs to do", g.Tenant, g.t.open)
 	}
@@ -151,12 +160,25 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	if g.Status.Ended() {
 		return store.Group{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
 	}
+	if p.Own && (p.Weight != nil && !g.inside.weight && g.Weight != 1 || p.Level != nil && !g.inside.level && g.Level != store.Normal ||
+		p.BasePriority != nil && !g.inside.base && g.BasePriority != 0) {
+		return store.Group{}, refuse(store.CodeOperators, "an operator has set it for group %q", id)
+	}
+	if p.Weight != nil {
+		g.inside.weight = p.Own
+	}
+	if p.BasePriority != nil {
+		g.inside.base = p.Own
+	}
+	turn := g.turn()
 	set(&g.Weight, p.Weight)
 	set(&g.Concurrency, p.Concurrency)
 	set(&g.BasePriority, p.BasePriority)
 	set(&g.Paused, p.Paused)
 	if p.Level != nil {
-		g.Level, g.flow = *p.Level, flow{}
+		if g.Level, g.inside.level = *p.Level, p.Own; g.turn() != turn {
+			g.flow = flow{}
+		}
 	}
 	if p.Rate != nil {
 		g.Rate = *p.Rate

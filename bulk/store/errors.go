@@ -18,7 +18,8 @@ const (
 	CodeSealed     Code = "sealed"      // no more jobs
 	CodeState      Code = "wrong_state" // the group's status does not allow it
 	CodeHalfIn     Code = "chunk_open"  // a chunk is half in; send it again, then seal
-	CodeQuota      Code = "quota"       // limits.pending_per_tenant
+	CodeQuota      Code = "quota"       // limits.pending_per_tenant, or a ceiling of a token
+	CodeOperators  Code = "operators_only"
 	CodeInvalid    Code = "invalid"
 	CodeChunkReuse Code = "idempotency_key" // the key was used for something else
 )

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -81,9 +82,12 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 		return Group{}, false, err
 	}
 	r, err := s.write(ctx, "group_create", g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
-		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""))
+		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups)
 	if err != nil {
 		return Group{}, false, err
+	}
+	if r.refusal() == "quota" {
+		return Group{}, false, refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, r.int(1), g.MaxGroups)
 	}
 	if r.refusal() != "" && !sameSpec(r.string(1), g) {
 		return Group{}, false, refuse(CodeExists, "id %q: a group of this id exists and is another; choose a new id, or repeat exactly what made it", g.ID)
@@ -92,10 +96,13 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 	return group, r.refusal() == "" && r.int(0) == 1, err
 }
 
-// sameSpec reports whether stored is the spec g. It compares values, not texts: another version may write other fields.
+// sameSpec reports whether stored is the spec g, whoever asks. It compares values, not texts: another version may write other
+// fields.
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec
-	return json.Unmarshal([]byte(stored), &there) == nil && there == g
+	err := json.Unmarshal([]byte(stored), &there)
+	there.Own, there.MaxGroups = g.Own, g.MaxGroups
+	return err == nil && there == g
 }
 
 // groupRefusals are the reasons that scripts give for a group.
@@ -108,7 +115,10 @@ func groupRefusal(reason, group string, r reply) error {
 	case "sealed":
 		return refuse(CodeSealed, "group %q is sealed: it takes no more jobs; make a new group for them", group)
 	case "quota":
-		return refuse(CodeQuota, "tenant has %d jobs to do: limits.pending_per_tenant is reached; wait until some have ended and send this again", r.int(1))
+		return refuse(CodeQuota, "tenant has %d jobs to do: %s is reached; wait until some have ended and send this again", r.int(1), r.string(2))
+	case "operators_only":
+		field := map[string]string{"level": "priority", "base": "base_priority"}[r.string(1)]
+		return refuse(CodeOperators, "%s: an operator has set it for group %q, and it counts among tenants; ask an operator to change it", cmp.Or(field, r.string(1)), group)
 	case "wrong_state":
 		return refuse(CodeState, "group %q is %s: that cannot be done to it any more", group, statusOf(r.int(1)))
 	case "chunk_open":
@@ -136,7 +146,7 @@ func (s *Store) change(ctx context.Context, group, script string, args ...any) (
 
 // Patch changes a group's live fields; pause and resume are Patches too.
 func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error) {
-	args := []any{group}
+	args := []any{group, flag(p.Own)}
 	check := GroupSpec{ID: "x", Tenant: "x", Type: "x"}
 	if p.Weight != nil {
 		if check.Weight = *p.Weight; check.Weight == 0 {
@@ -168,7 +178,7 @@ func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error)
 	if err := check.Validate(); err != nil {
 		return Group{}, err
 	}
-	if len(args) == 1 {
+	if len(args) == 2 {
 		return s.Group(ctx, group)
 	}
 	return s.change(ctx, group, "group_patch", args...)
@@ -176,7 +186,7 @@ func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error)
 
 // Cancel ends a group: no job of it starts from now on. Cancelling again is no error; an ended group is refused.
 func (s *Store) Cancel(ctx context.Context, group string) (Group, error) {
-	return s.change(ctx, group, "group_patch", group, "cancel", 1)
+	return s.change(ctx, group, "group_patch", group, 0, "cancel", 1)
 }
 
 // Group reads one group.
@@ -318,9 +328,10 @@ func parseGroup(line reply) (found, error) {
 	}
 	n := func(name string) int64 { return asInt(v[name]) }
 	g.key = v["key"]
-	g.Level = []Level{"", High, Normal, Low}[min(max(n("level"), 0), 3)]
+	g.Level = []Level{"", High, Normal, Low}[min(max(cmp.Or(n("inner"), n("level")), 0), 3)]
 	g.Weight, g.Rate, g.Concurrency, g.BasePriority = float64(n("weight"))/1000, float64(n("rate"))/1000, n("conc"), n("base")
 	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
+	g.Own = n("inner")+n("share")+n("based") > 0
 	g.Total, g.InFlight, g.Ready = n("total"), n("inflight"), n("ready")
 	g.Succeeded, g.Failed, g.Dead, g.Cancelled = n("succ"), n("fail"), n("dead"), n("canc")
 	g.Pending, g.NonReady = n("added")-n("taken")+n("front")+n("aside"), n("refused")+n("scheduled")

@@ -22,11 +22,16 @@ func (c *crowd) create() {
 		Concurrency: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(c.t, "concurrency"),
 		StartSealed: rapid.IntRange(0, 3).Draw(c.t, "start") == 0,
 		Tolerance:   Tolerance{Count: int64(rapid.IntRange(0, 2).Draw(c.t, "tolerance"))},
+		Own:         rapid.Bool().Draw(c.t, "own"),
+		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
 	}
 	for range rapid.IntRange(1, 2).Draw(c.t, "times") {
 		have, created, err := c.any().CreateGroup(c.ctx, spec)
-		want, first, _ := c.m.CreateGroup(c.ctx, spec)
-		c.equal("create", c.answer(fmt.Sprint(c.shown(have), created), err), fmt.Sprint(c.shown(want), first))
+		want, first, refused := c.m.CreateGroup(c.ctx, spec)
+		c.equal("create", c.answer(fmt.Sprint(c.shown(have), created), err), c.answer(fmt.Sprint(c.shown(want), first), refused))
+		if refused != nil {
+			return
+		}
 	}
 	spec.Tenant = "other"
 	_, _, err := c.any().CreateGroup(c.ctx, spec)
@@ -46,9 +51,9 @@ func (c *crowd) add() {
 			jobs[i].RunAt = time.UnixMicro(c.now + int64(rapid.IntRange(-1, 15_000_000).Draw(c.t, "run_at")))
 		}
 	}
-	chunk := Chunk{}
+	chunk := Chunk{MaxPending: rapid.SampledFrom([]int64{0, 0, 25}).Draw(c.t, "max_pending")}
 	if rapid.Bool().Draw(c.t, "chunk") {
-		chunk = Chunk{Key: fmt.Sprintf("c%d", rapid.IntRange(0, 5).Draw(c.t, "key")), Last: rapid.IntRange(0, 3).Draw(c.t, "last") > 0, Answer: []byte("answer")}
+		chunk = Chunk{MaxPending: chunk.MaxPending, Key: fmt.Sprintf("c%d", rapid.IntRange(0, 5).Draw(c.t, "key")), Last: rapid.IntRange(0, 3).Draw(c.t, "last") > 0, Answer: []byte("answer")}
 	}
 	c.put(id, chunk, jobs)
 }
@@ -70,8 +75,8 @@ func (c *crowd) seal(id string) {
 
 func (c *crowd) patch() {
 	id := c.group()
-	p := Patch{}
-	switch rapid.IntRange(0, 5).Draw(c.t, "field") {
+	p := Patch{Own: rapid.Bool().Draw(c.t, "own")}
+	switch rapid.IntRange(0, 6).Draw(c.t, "field") {
 	case 0:
 		p.Weight = new(rapid.SampledFrom([]float64{0.5, 2}).Draw(c.t, "weight"))
 	case 1:
@@ -83,6 +88,8 @@ func (c *crowd) patch() {
 		p.Concurrency = new(rapid.Int64Range(0, 4).Draw(c.t, "concurrency"))
 	case 3:
 		p.Level = new(rapid.SampledFrom([]Level{High, Normal, Low}).Draw(c.t, "level"))
+	case 4:
+		p.BasePriority = new(rapid.Int64Range(-1, 1).Draw(c.t, "base"))
 	default:
 		p.Paused = new(rapid.Bool().Draw(c.t, "paused"))
 	}

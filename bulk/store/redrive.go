@@ -15,6 +15,8 @@ type RedriveOptions struct {
 	Rate     float64  // jobs a second; 0: the group's
 	Statuses []string // dead, failed
 	Codes    []string // of the last error
+	// MaxGroups is GroupSpec's.
+	MaxGroups int64
 }
 
 // maxRedriveCodes bounds RedriveOptions.Codes.
@@ -72,7 +74,7 @@ func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions)
 	}
 	source := found[0]
 	spec := source.GroupSpec
-	spec.RedriveOf, spec.RedriveWhich = group, ""
+	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, "", o.MaxGroups
 	if o.Rate > 0 {
 		spec.Rate = o.Rate
 	}

@@ -78,8 +78,8 @@ func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) 
 	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
 		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
 	}
-	args := make([]any, 0, 5+5*len(jobs))
-	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer)
+	args := make([]any, 0, 6+5*len(jobs))
+	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending)
 	for i := range jobs {
 		j := &jobs[i]
 		if err := j.Validate(); err != nil {

@@ -54,6 +54,9 @@ type GroupSpec struct {
 	StartSealed  bool   // no job starts before the seal
 	RedriveOf    string // the group whose dead or failed jobs these are
 	RedriveWhich string `json:",omitempty"` // which of them: the statuses and codes of RedriveOptions; empty: the dead ones
+	// Own says that a tenant's token asks: Level, Weight and BasePriority then count inside the tenant only.
+	Own       bool  `json:",omitempty"`
+	MaxGroups int64 `json:"-"` // most groups that the tenant may have with this one; 0: any number
 }
 
 // Group is a group as it stands now.
@@ -101,6 +104,8 @@ type Chunk struct {
 	Key    string // idempotency key; empty: none
 	Offset int64  // of the first job of this call among the chunk's lines, from 0
 	Last   bool   // the chunk ends with this call
+	// MaxPending is how many jobs the tenant may have to do with this call's; 0: as the settings allow.
+	MaxPending int64
 	// Rejected and Answer of the whole chunk are stored with the last call, so that a repeated chunk gets its old answer.
 	Answer []byte
 }
@@ -234,6 +239,9 @@ type Patch struct {
 	Level        *Level
 	BasePriority *int64
 	Paused       *bool
+	// Own says that a tenant's token asks: Weight, Level and BasePriority then count inside the tenant only, and those that an
+	// operator has set are refused.
+	Own bool
 }
 
 // Congestion is a tenant's state of backpressure.

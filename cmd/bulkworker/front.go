@@ -11,6 +11,7 @@ import (
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/dashboard"
+	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 )
@@ -42,7 +43,9 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 		Limits: api.Limits{Line: int(cfg.Limits.Line), Result: int(cfg.Limits.Result)},
 	}
 	for _, b := range bearers {
-		o.Tokens = append(o.Tokens, api.Token{Name: b.Name, Token: b.Token, Tenants: b.Tenants})
+		o.Tokens = append(o.Tokens, api.Token{Name: b.Name, Token: b.Token, Tenants: b.Tenants, Most: api.Ceilings{
+			Weight: b.Weight, Priority: store.Level(b.Priority), Pending: b.Pending, Groups: b.Groups,
+		}})
 	}
 	return o, nil
 }

@@ -37,6 +37,11 @@ type APIToken struct {
 	Name      string   `koanf:"name" doc:"Who it is, as the log names them."`
 	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may make, see and change; at least one. For all of them there is admin.token."`
 	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
+	// What groups made with the token may have at most.
+	MaxWeight   float64 `koanf:"max_weight" default:"0" min:"0" max:"100" doc:"Largest weight of a group. 0: any. A weight set with the token shares among the groups of its tenant only; what tenants have among each other, operators set."`
+	MaxPriority string  `koanf:"max_priority" default:"" enum:",high,normal,low" doc:"Highest priority of a group; it, too, counts inside the tenant only. Empty: any."`
+	MaxPending  int64   `koanf:"max_pending" default:"0" min:"0" doc:"Most jobs that a tenant may have to do when the token adds some, beside limits.pending_per_tenant. 0: no limit of its own."`
+	MaxGroups   int64   `koanf:"max_groups" default:"0" min:"0" doc:"Most groups that a tenant may have when the token makes one, those that have ended and are still kept included. 0: any number."`
 }
 
 type BulkLog struct {

@@ -80,6 +80,14 @@ type APIBearer struct {
 	Name    string
 	Token   string
 	Tenants []string
+	APICeilings
+}
+
+// APICeilings are what api_tokens allow at most; 0 and "": no limit.
+type APICeilings struct {
+	Weight          float64
+	Priority        string
+	Pending, Groups int64
 }
 
 // Bearers reads the tokens of the teams; admin.token is not among them.
@@ -90,7 +98,8 @@ func (c *Bulk) Bearers() ([]APIBearer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s.token_file: %w", element("api_tokens", i), err)
 		}
-		bearers = append(bearers, APIBearer{Name: t.Name, Token: token, Tenants: t.Tenants})
+		bearers = append(bearers, APIBearer{Name: t.Name, Token: token, Tenants: t.Tenants,
+			APICeilings: APICeilings{Weight: t.MaxWeight, Priority: t.MaxPriority, Pending: t.MaxPending, Groups: t.MaxGroups}})
 	}
 	return bearers, nil
 }

@@ -78,9 +78,12 @@ if now > shard.last then shard.last = now end
 --   total, added, taken, hp, ho, tp, tn, front, ready, inflight, succ, fail, dead, canc, redriven, redrives,
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
---   largest, widest, aside, kept, outcome_at
+--   largest, widest, aside, kept, outcome_at, inner, share, based
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was
+
+-- What a tenant's token sets for a group counts inside the tenant only: inner is then the level (and level is normal), share the
+-- weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
 
 -- VISIT_BYTES is how much of jobs' records one step reads, but for the first one, which may be larger.
 local VISIT_BYTES = 1048576
@@ -167,6 +170,11 @@ end
 local function vname(level) return set.strict == 1 and 'v' .. level or 'v1' end
 local function flow_name(level, tenant) return level .. '/' .. tenant end
 
+-- inner_weight returns a group's weight among its tenant's groups of one level.
+local function inner_weight(g)
+  return g[G_INNER] > 0 and g[G_WEIGHT] * fair.LEVELS[g[G_INNER]] / fair.LEVELS[2] or g[G_WEIGHT]
+end
+
 -- line_of is a group's member among its tenant's groups: by level and tenant, then by tag.
 local function line_of(g)
   return g[G_LEVEL] .. '/' .. g[G_TENANT] .. '/' .. string.format('%020.0f', g[G_TAG]) .. '/' .. g[G_KEY]
@@ -213,7 +221,8 @@ local function place(g)
   if set.policy == 'score' then
     if g[G_QUEUED] == 0 then shard.queued = shard.queued + 1 end
     g[G_QUEUED] = 1
-    redis.call('ZADD', K.levels[g[G_LEVEL]], int(fair.score(math.floor(now / 1000), g[G_BASE], set.alpha, g[G_TOTAL], ended(g))), g[G_KEY])
+    local base = g[G_BASED] == 1 and 0 or g[G_BASE]
+    redis.call('ZADD', K.levels[g[G_LEVEL]], int(fair.score(math.floor(now / 1000), base, set.alpha, g[G_TOTAL], ended(g))), g[G_KEY])
     return
   end
   if g[G_QUEUED] == 1 then return end

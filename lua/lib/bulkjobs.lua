@@ -379,11 +379,11 @@ local function charge_turn(g, t, level, flow, tag, cost)
   if not flow then return end
   local v = vname(level)
   shard[v] = math.max(1, shard[v], tag) -- not 0: a level in use
-  fair.advance(K.levels[level], flow, tag, cost, math.max(10, t[T_WEIGHT] * g[G_WEIGHT] / 1000) * fair.LEVELS[level])
+  fair.advance(K.levels[level], flow, tag, cost, math.max(10, t[T_WEIGHT] * (g[G_SHARE] > 0 and g[G_SHARE] or g[G_WEIGHT]) / 1000) * fair.LEVELS[level])
   redis.call('ZREM', K.lines, line_of(g))
   local inner = T_V1 - 1 + level
   t[inner] = math.max(t[inner], g[G_TAG])
-  g[G_TAG] = g[G_TAG] + fair.charge(cost, g[G_WEIGHT] * fair.boost(g[G_SEALED] == 1 and g[G_TOTAL] or 0, ended(g) + g[G_INFLIGHT]))
+  g[G_TAG] = g[G_TAG] + fair.charge(cost, inner_weight(g) * fair.boost(g[G_SEALED] == 1 and g[G_TOTAL] or 0, ended(g) + g[G_INFLIGHT]))
   redis.call('ZADD', K.lines, 0, line_of(g))
 end
 

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// Ceilings bound what a token may ask for; zero values bound nothing.
+type Ceilings struct {
+	Weight   float64     // of a group
+	Priority store.Level // of a group
+	Pending  int64       // jobs that a tenant may have to do when the token adds some
+	Groups   int64       // groups that a tenant may have when the token makes one
+}
+
+// levelsFromHigh is in the order of ceilings.
+var levelsFromHigh = []store.Level{store.High, store.Normal, store.Low}
+
+// bound gives a new group what comes with its maker: what a tenant's token sets counts inside the tenant, and within the
+// token's ceilings. A field that was left out gets no more than the ceiling.
+func (i identity) bound(g *store.GroupSpec, faults []fault) []fault {
+	g.Own, g.MaxGroups = !i.admin, i.most.Groups
+	if g.Weight == 0 && i.most.Weight > 0 {
+		g.Weight = min(1, i.most.Weight)
+	}
+	if g.Level == "" && i.most.Priority == store.Low {
+		g.Level = store.Low
+	}
+	return append(faults, i.aboveCeiling(g.Weight, g.Level)...)
+}
+
+// boundPatch does the same for a change of a group.
+func (i identity) boundPatch(p *store.Patch) []fault {
+	p.Own = !i.admin
+	var weight float64
+	var level store.Level
+	if p.Weight != nil {
+		weight = *p.Weight
+	}
+	if p.Level != nil {
+		level = *p.Level
+	}
+	return i.aboveCeiling(weight, level)
+}
+
+// aboveCeiling lists the fields that ask for more than the token may. 0 and "" were not given.
+func (i identity) aboveCeiling(weight float64, level store.Level) (faults []fault) {
+	if most := i.most.Weight; most > 0 && weight > most {
+		faults = append(faults, fault{
+			Path: "weight", Value: marshal(weight), Problem: "is above what the token may ask for",
+			Allowed: "at most " + strconv.FormatFloat(most, 'f', -1, 64) + i.ceiling("max_weight"),
+		})
+	}
+	if most := i.most.Priority; most != "" && level != "" && slices.Index(levelsFromHigh, level) < slices.Index(levelsFromHigh, most) {
+		faults = append(faults, fault{
+			Path: "priority", Value: marshal(level), Problem: "is above what the token may ask for",
+			Allowed: "at most " + string(most) + i.ceiling("max_priority"),
+		})
+	}
+	return faults
+}
+
+func (i identity) ceiling(field string) string {
+	return fmt.Sprintf(" (api_tokens[].%s of the token %q)", field, i.name)
+}
