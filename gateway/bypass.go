@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
 // Bypass lets requests go to the origin without a pass. All that is set must fit; an empty rule fits nothing.
@@ -69,7 +70,7 @@ func (b *bypassRule) fits(q *proxy.Request, path *readings, addr netip.Addr) boo
 	if b.methods != nil && (!slices.Contains(b.methods, string(q.Method())) || overridesMethod(q)) {
 		return false
 	}
-	if b.ips != nil && !contains(b.ips, addr) {
+	if b.ips != nil && !forwarded.Contains(b.ips, addr) {
 		return false
 	}
 	if b.agents != nil && !b.fitsAgent(q.Peek("user-agent")) {

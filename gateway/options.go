@@ -13,6 +13,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// TrustedHeader is the one header in which a trusted proxy names the visitor's address; empty: X-Forwarded-For.
 	TrustedHeader string
 	ProxyProtocol proxy.Preface // what connections from TrustedProxies begin with
-	TLS           TLS
+	TLS           certs.Files   // of the visitors' socket; the zero value is plain HTTP
 	Access        Access
 	Origins       []proxy.Config
 	DefaultOrigin string // an origin's id; empty: the first
@@ -55,9 +56,6 @@ const (
 	BindIP   = "ip" // /24 and /64
 	BindUA   = "ua"
 )
-
-// TLS of the visitors' socket; the zero value is plain HTTP.
-type TLS struct{ CertFile, KeyFile, ClientCAFile string }
 
 // Access is the access log.
 type Access struct {

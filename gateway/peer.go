@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
 // forwardedFor is the default of Options.TrustedHeader.
@@ -25,14 +26,14 @@ type peer struct {
 // one of them passes the visitor's own spelling of the rest on.
 func peerOf(q *proxy.Request, trusted []netip.Prefix, header string) peer {
 	p := peer{addr: q.Peer(), secure: q.Secure()}
-	if !contains(trusted, p.addr) {
+	if !forwarded.Contains(trusted, p.addr) {
 		return p
 	}
 	p.trusted, p.told = true, q.Forwarded()
 	switch {
 	case header == "forwarded":
 		if p.told {
-			p.addr, p.hop = walk(p.addr, q.PeekAll(header), trusted, func(hop []byte) []byte { return parameter(hop, "for") })
+			p.addr, p.hop = forwarded.Walk(p.addr, q.PeekAll(header), trusted, func(hop []byte) []byte { return parameter(hop, "for") })
 			if proto := parameter(p.hop, "proto"); len(proto) > 0 {
 				p.secure = equalFold(proto, "https")
 			}
@@ -41,7 +42,7 @@ func peerOf(q *proxy.Request, trusted []netip.Prefix, header string) peer {
 	case header != forwardedFor:
 		p.addr = single(p.addr, q.PeekAll(header))
 	case p.told:
-		p.addr, _ = walk(p.addr, q.PeekAll(forwardedFor), trusted, func(hop []byte) []byte { return hop })
+		p.addr, _ = forwarded.Walk(p.addr, q.PeekAll(forwardedFor), trusted, func(hop []byte) []byte { return hop })
 	}
 	if p.told {
 		if proto := firstOf(lastLine(q.PeekAll("x-forwarded-proto"))); len(proto) > 0 {
@@ -81,7 +82,7 @@ func single(from netip.Addr, lines [][]byte) netip.Addr {
 	if len(lines) != 1 {
 		return from
 	}
-	if a, ok := parseHop(lines[0]); ok {
+	if a, ok := forwarded.ParseHop(lines[0]); ok {
 		return a
 	}
 	return from
@@ -95,101 +96,6 @@ func (v *visit) forwardedTarget() (host, port []byte) {
 	}
 	host = firstOf(lastLine(v.req.PeekAll("x-forwarded-host")))
 	return host, firstOf(lastLine(v.req.PeekAll("x-forwarded-port")))
-}
-
-func contains(prefixes []netip.Prefix, a netip.Addr) bool {
-	for _, p := range prefixes {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
-
-// No chain of trusted proxies is longer than hopsMost, and no element longer than hopMost bytes: what a visitor adds to the
-// header beyond that is not looked at.
-const (
-	hopsMost = 32
-	hopMost  = 512
-)
-
-// walk follows the hops from the right as long as they are trusted, at most hopsMost, and returns the address at which it ends. A hop
-// that is no address ends it at the last one that was. last is the hop that was looked at last: all on its right are trusted, so
-// a trusted proxy wrote it.
-func walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func([]byte) []byte) (addr netip.Addr, last []byte) {
-	hops := 0
-	for i := len(lines) - 1; i >= 0; i-- {
-		for line := lines[i]; len(line) > 0; {
-			if hops++; hops > hopsMost {
-				return from, last
-			}
-			hop := line
-			if comma := bytes.LastIndexByte(line, ','); comma >= 0 {
-				line, hop = line[:comma], line[comma+1:]
-			} else {
-				line = nil
-			}
-			if hop = bytes.TrimSpace(hop); len(hop) == 0 {
-				continue // an empty element of a list is none (RFC 9110 §5.6.1)
-			}
-			if len(hop) > hopMost {
-				return from, nil
-			}
-			a, ok := parseHop(address(hop))
-			if !ok {
-				return from, hop
-			}
-			if from, last = a, hop; !contains(trusted, a) {
-				return a, hop
-			}
-		}
-	}
-	return from, last
-}
-
-// parseHop reads an address with or without a port, in brackets or not.
-func parseHop(b []byte) (netip.Addr, bool) {
-	if len(b) == 0 || len(b) > 64 {
-		return netip.Addr{}, false
-	}
-	if a, ok := parse4(b); ok {
-		return a, true
-	}
-	s := string(b)
-	if a, err := netip.ParseAddr(s); err == nil {
-		return a.Unmap().WithZone(""), true
-	}
-	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return ap.Addr().Unmap().WithZone(""), true
-	}
-	if s[0] == '[' && s[len(s)-1] == ']' {
-		if a, err := netip.ParseAddr(s[1 : len(s)-1]); err == nil {
-			return a.Unmap().WithZone(""), true
-		}
-	}
-	return netip.Addr{}, false
-}
-
-// parse4 reads four decimal numbers, without allocating; it takes no other spelling, as netip does.
-func parse4(b []byte) (netip.Addr, bool) {
-	var out [4]byte
-	part, digits, value := 0, 0, 0
-	for _, c := range b {
-		switch {
-		case c >= '0' && c <= '9' && (digits == 0 || value != 0):
-			value = value*10 + int(c-'0')
-			if digits++; value > 255 {
-				return netip.Addr{}, false
-			}
-		case c == '.' && digits > 0 && part < 3:
-			out[part] = byte(value)
-			part, digits, value = part+1, 0, 0
-		default:
-			return netip.Addr{}, false
-		}
-	}
-	out[part] = byte(value)
-	return netip.AddrFrom4(out), part == 3 && digits > 0
 }
 
 // parameter gives a parameter of an element of Forwarded (RFC 7239), without quotes.

@@ -2,17 +2,15 @@ package gateway
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/certs"
 )
 
 // state is what the configuration says. It is immutable and replaced as a whole.
@@ -41,7 +39,7 @@ func (g *Gateway) Reload(o Options) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	old := g.state.Load()
-	if old != nil && (old.tls == nil) != (o.TLS == TLS{}) {
+	if old != nil && (old.tls == nil) != (o.TLS == certs.Files{}) {
 		return errors.New("gateway: tls: turning TLS on or off needs a restart")
 	}
 	next, err := g.prepare(o, old)
@@ -201,7 +199,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	s.untrusted, s.trusted = anySpelling(kept, nil), anySpelling(kept, accounts)
 	s.table, err = newTable(s.rooms)
 	bad(err)
-	s.tls, err = loadTLS(o.TLS)
+	s.tls, err = o.TLS.Load()
 	bad(err)
 	return s, errors.Join(errs...)
 }
@@ -245,41 +243,4 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 		before = old.byID[o.ID]
 	}
 	return newRoom(o, nil, to, g.metrics, g.keysOf(o.Identity, s, old), before, s.options.IDKey)
-}
-
-// loadTLS reads the certificate; nil without one.
-func loadTLS(t TLS) (*tls.Config, error) {
-	if t == (TLS{}) {
-		return nil, nil
-	}
-	if t.CertFile == "" || t.KeyFile == "" {
-		return nil, errors.New("tls: cert_file and key_file are needed together")
-	}
-	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("tls: cert_file %q, key_file %q: %w", t.CertFile, t.KeyFile, err)
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{cert}}
-	if t.ClientCAFile != "" {
-		pem, err := os.ReadFile(t.ClientCAFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls.client_ca_file: %w", err)
-		}
-		c.ClientCAs = x509.NewCertPool()
-		if !c.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.client_ca_file: %q holds no PEM certificate", t.ClientCAFile)
-		}
-		c.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return c, nil
-}
-
-// tlsListener wraps ln in TLS with whatever certificate is configured when a client comes.
-func (g *Gateway) tlsListener(ln net.Listener) net.Listener {
-	return tls.NewListener(ln, &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return g.state.Load().tls, nil
-		},
-	})
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -113,7 +115,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	socket := newSocket(ln, g.log, g.metrics.acceptErrors.Inc)
 	ln = proxy.PrefaceListener(socket, proxy.PrefaceOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
 	if g.state.Load().tls != nil {
-		ln = g.tlsListener(ln)
+		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
 	}
 	ln = proxy.Direct(ln, g.limits, g.direct)
 	g.opening.Lock()

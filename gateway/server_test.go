@@ -25,11 +25,12 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // certificate writes a key pair for shop.test of that common name.
-func certificate(t *testing.T, dir, name string) TLS {
+func certificate(t *testing.T, dir, name string) certs.Files {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -48,7 +49,7 @@ func certificate(t *testing.T, dir, name string) TLS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := TLS{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}
+	out := certs.Files{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}
 	for file, block := range map[string]*pem.Block{out.CertFile: {Type: "CERTIFICATE", Bytes: der}, out.KeyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -87,7 +88,7 @@ Set-Cookie: __Host-wr_sale_pass=JWT; Path=/; Max-Age=TTL; HttpOnly; SameSite=Non
 
 shop GET /`)
 	o := b.o
-	o.TLS = TLS{CertFile: second.CertFile, KeyFile: first.KeyFile}
+	o.TLS = certs.Files{CertFile: second.CertFile, KeyFile: first.KeyFile}
 	if err := b.Reload(o); err == nil || !strings.Contains(err.Error(), "tls: cert_file") {
 		t.Errorf("a key that does not fit: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
 // socket accepts visitors. Where the system has no descriptor or memory for one more it waits for some to be given back,
@@ -163,7 +164,7 @@ func passing(err error) bool {
 // prefaceWanted says what connections from a peer begin with, by the configuration in force.
 func (g *Gateway) prefaceWanted(peer netip.Addr) proxy.Preface {
 	o := &g.state.Load().options
-	if o.ProxyProtocol == 0 || !contains(o.TrustedProxies, peer) {
+	if o.ProxyProtocol == 0 || !forwarded.Contains(o.TrustedProxies, peer) {
 		return 0
 	}
 	return o.ProxyProtocol

@@ -139,10 +139,16 @@ func (g *guard) identify(r *http.Request) (identity, error) {
 	return identity{}, unauthorized("no such token: it has to be admin.token or one of api_tokens")
 }
 
-// named refuses requests for names that are not this machine's, where no token is configured: a page of another site can have its own name resolve
+// named refuses requests for names that are not this machine's, and those that a proxy took from another machine, where no token is configured: a page of another site can have its own name resolve
 // to 127.0.0.1 and is then same-origin to its browser.
 func (g *guard) named(r *http.Request) error {
-	if len(g.tokens) > 0 || operators.IsLoopback(r.Host) {
+	if len(g.tokens) > 0 {
+		return nil
+	}
+	if r.Header.Get("X-Forwarded-For") != "" && !operators.IsLoopback(r.RemoteAddr) {
+		return newProblem(http.StatusForbidden, "token_required", "a proxy passed this on from another machine, and there is no token: set admin.token or api_tokens")
+	}
+	if operators.IsLoopback(r.Host) {
 		return nil
 	}
 	return newProblem(http.StatusForbidden, "unknown_host", "without a token only loopback names are answered, not %q: use 127.0.0.1 or localhost, or set admin.token", shorten(r.Host))

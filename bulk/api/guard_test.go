@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,35 @@ func TestWrongTokens_Limited(t *testing.T) {
 	want(t, b.ask("GET", "/v1/groups", "", peer), 200) // another tenant behind the same address
 	now = now.Add(6 * time.Second)
 	wantCode(t, b.ask("GET", "/v1/groups", "", wrong, peer), 401, "unauthorized")
+}
+
+func TestWrongTokens_AreCountedByTheClientOfATrustedProxy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
+	const wrong, proxy, other = "Authorization: Bearer wrong", "Peer: 192.0.2.9:1", "Peer: 203.0.113.1:1"
+	from := func(client string) string { return "X-Forwarded-For: 198.51.100.1, " + client }
+	for range 11 {
+		b.ask("GET", "/v1/groups", "", wrong, proxy, from("198.51.100.7"))
+		b.ask("GET", "/v1/groups", "", wrong, other, from("198.51.100.8"))
+	}
+	wantCode(t, b.ask("GET", "/v1/groups", "", wrong, proxy, from("198.51.100.7")), 429, "too_many_attempts")
+	wantCode(t, b.ask("GET", "/v1/groups", "", wrong, proxy, from("198.51.100.8")), 401, "unauthorized")
+	wantCode(t, b.ask("GET", "/v1/groups", "", wrong, other, from("198.51.100.9")), 429, "too_many_attempts")
+	want(t, b.ask("GET", "/v1/groups", "", proxy, from("198.51.100.7")), 200)
+}
+
+func TestWithoutAToken_AProxyLetsNobodyInFromElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(o *Options) {
+		o.Token, o.Tokens, o.RequireToken = "", nil, false
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	const none, local, proxy = "Authorization:", "Host: 127.0.0.1:8090", "Peer: 127.0.0.1:4711"
+	want(t, b.ask("GET", "/v1/groups", "", none, local, proxy), 200)
+	want(t, b.ask("GET", "/v1/groups", "", none, local, proxy, "X-Forwarded-For: ::1"), 200)
+	for _, path := range []string{"/v1/groups", "/metrics", "/"} {
+		wantCode(t, b.ask("GET", path, "", none, local, proxy, "X-Forwarded-For: 198.51.100.7"), 403, "token_required", "admin.token")
+	}
 }
 
 func TestOnLoopbackWithoutATokenPagesOfOthersGetNothing(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/forwarded"
 	"github.com/anteroom/anteroom/internal/operators"
 )
 
@@ -45,7 +47,10 @@ type Options struct {
 	// RequireToken says that the listen address can be reached from other machines. Otherwise no token is asked for where none
 	// is configured, and then only loopback host names are answered.
 	RequireToken bool
-	Limits       Limits
+	// TrustedProxies are the peers whose X-Forwarded-For tells the client's address, by which wrong tokens are counted. Where no
+	// token is configured, clients that it places on other machines are refused.
+	TrustedProxies []netip.Prefix
+	Limits         Limits
 
 	// ParseAggregate checks what a group's aggregate says and gives it in its one form; nil: bulk.ParseAggregate.
 	ParseAggregate func(json []byte) (canonical []byte, err error)
@@ -115,7 +120,17 @@ func New(o Options) (*Server, error) {
 
 // Handler serves everything on the listen address. The server around it should have ReadHeaderTimeout and IdleTimeout, and
 // neither ReadTimeout nor WriteTimeout, which would cut uploads and streams that move: Limits.Idle bounds those that do not.
-func (s *Server) Handler() http.Handler { return s.mux }
+func (s *Server) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header["X-Forwarded-For"]) > 0 {
+			if addr := forwarded.By(r, s.o.TrustedProxies); addr.IsValid() {
+				r = r.WithContext(r.Context()) // net/http keeps its own
+				r.RemoteAddr = netip.AddrPortFrom(addr, 0).String()
+			}
+		}
+		s.mux.ServeHTTP(w, r)
+	})
+}
 
 // Close ends the event streams, which a shutdown would otherwise wait for; what else runs is answered. It is meant for
 // http.Server.RegisterOnShutdown.

@@ -12,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/dashboard"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 )
@@ -32,6 +33,9 @@ func (f *front) replace(next *api.Server) {
 // close ends the streams, which a shutdown would wait for.
 func (f *front) close() { f.current.Load().Close() }
 
+// certificates names the files of the socket's TLS.
+func certificates(cfg *config.Bulk) certs.Files { return certs.Files(cfg.TLS) }
+
 // apiOptions is what the configuration says, in the API's words.
 func apiOptions(cfg *config.Bulk) (api.Options, error) {
 	bearers, err := cfg.Bearers()
@@ -39,7 +43,7 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 		return api.Options{}, err
 	}
 	o := api.Options{
-		Token: cfg.Admin.Token, RequireToken: !cfg.OnLoopback(),
+		Token: cfg.Admin.Token, RequireToken: !cfg.OnLoopback(), TrustedProxies: cfg.TrustedProxies,
 		Limits: api.Limits{Line: int(cfg.Limits.Line), Result: int(cfg.Limits.Result)},
 	}
 	for _, b := range bearers {

@@ -33,6 +33,10 @@ func (w *worker) take(next *config.Bulk) error {
 	if err != nil {
 		return err
 	}
+	pair, err := certificates(next).Load()
+	if err != nil {
+		return err
+	}
 	calling, err := newCalling(next)
 	if err != nil {
 		return err
@@ -60,6 +64,7 @@ func (w *worker) take(next *config.Bulk) error {
 		w.processors[jobType].replace(h)
 	}
 	w.callbacks.replace(calling)
+	w.tls.Store(pair)
 	if !reflect.DeepEqual(said, w.said) { // or streams would end for nothing
 		w.said = said
 		w.front.replace(server)
@@ -103,6 +108,10 @@ func keepFixed(old, next *config.Bulk) []string {
 			names = append(names, s.name)
 			to.Set(from)
 		}
+	}
+	if (old.TLS == config.TLS{}) != (next.TLS == config.TLS{}) {
+		names = append(names, "tls")
+		next.TLS = old.TLS
 	}
 	if from, to := old.Worker.Count, next.Worker.Count; from != to && (from == 0 || to == 0) {
 		names = append(names, "worker.count")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
@@ -33,7 +35,8 @@ type worker struct {
 	processors map[string]*processor
 	callbacks  *caller
 	front      *front
-	said       api.Options // what the front was told of cfg
+	tls        atomic.Pointer[tls.Config] // of new connections; nil: none
+	said       api.Options                // what the front was told of cfg
 	registry   *prometheus.Registry
 	metrics    *bulk.Metrics
 	answered   atomic.Bool // the store has, at least once
@@ -73,6 +76,9 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return cli.CannotListen("listen", cfg.Listen, err)
+	}
+	if w.tls.Load() != nil {
+		listener = certs.Listener(listener, w.tls.Load)
 	}
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
@@ -153,6 +159,11 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
+	pair, err := certificates(cfg).Load()
+	if err != nil {
+		return err
+	}
+	w.tls.Store(pair)
 	w.said = said
 	w.front.replace(server)
 	return nil

@@ -3,9 +3,12 @@ package main
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/config/configtest"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -34,6 +38,7 @@ processors:
 const (
 	team    = `api_tokens: [{name: shop, tenants: [acme], token_file: $DIR/token}]`
 	replica = `store: {url: "redis://127.0.0.1:1"}`
+	pair    = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
 	extra   = `processors: {extra: {kind: webhook, url: "https://shop.example/extra"}}`
 	mailed  = `processors: {extra: {url: "", smtp: "smtp://mail.example", from: shop@shop.example}}`
 )
@@ -41,6 +46,10 @@ const (
 var settingRows = []configtest.Row{
 	{Setting: "listen", Value: "127.0.0.1:9999", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
 	{Setting: "listen", Value: "\":9999\"", Shows: "API.RequireToken = true", With: "admin: {token: Zk3vQ9xW2mLr8TbN5cYh7JdF}"},
+	{Setting: "tls.cert_file", Value: "$DIR/cert2.pem", Shows: `TLS.CertFile = "$DIR/cert2.pem"`, With: pair},
+	{Setting: "tls.key_file", Value: "$DIR/key2.pem", Shows: `TLS.KeyFile = "$DIR/key2.pem"`, With: pair},
+	{Setting: "tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `TLS.ClientCAFile = "$DIR/cert.pem"`, With: pair},
+	{Setting: "trusted_proxies", Value: "[10.0.0.0/8]", Shows: `API.TrustedProxies = [10.0.0.0/8]`},
 	{Setting: "admin.token", Value: "Zk3vQ9xW2mLr8TbN5cYh7JdF", Shows: `API.Token = "Zk3vQ9xW2mLr8TbN5cYh7JdF"`},
 	{Setting: "api_tokens[0].name", Value: "other", Shows: `API.Tokens[0].Name = "other"`, With: team},
 	{Setting: "api_tokens[0].tenants", Value: "[acme, other]", Shows: `API.Tokens[0].Tenants = ["acme" "other"]`, With: team},
@@ -156,6 +165,7 @@ type built struct {
 	Callbacks *calling
 	Handlers  map[string]handler
 	Policies  map[string]bulk.Policy
+	TLS       certs.Files
 }
 
 func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
@@ -166,10 +176,12 @@ func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
 		}
 		return inJSON(t, map[string]string{"publicKey": public, "privateKey": private, "subject": "mailto:ops@shop.example"})
 	}
+	certificate, key := configtest.SelfSigned(t)
 	configtest.Program{
 		Settings: config.BulkSettings(),
 		Base:     usual,
 		Files: map[string]string{
+			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 			"token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
 			"account.json": account(t, "push@shop.example"), "account2.json": account(t, "push@other.example"), "vapid.json": vapid(), "vapid2.json": vapid(),
 		},
@@ -178,7 +190,7 @@ func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := built{Store: storeOptions(cfg, nil, nil, nil), Core: coreOptions(cfg, nil, nil, nil), Engine: engineOptions(cfg)}
+			b := built{Store: storeOptions(cfg, nil, nil, nil), Core: coreOptions(cfg, nil, nil, nil), Engine: engineOptions(cfg), TLS: certificates(cfg)}
 			if b.API, err = apiOptions(cfg); err != nil {
 				t.Fatal(err)
 			}
@@ -250,5 +262,49 @@ store: {url: "`+server.URL()+`"}
 	})
 	if log := stop(); strings.Contains(log, `"INFO"`) || strings.Contains(log, `"WARN"`) {
 		t.Errorf("with log.level error:\n%s", log)
+	}
+}
+
+// The API is served by TLS, by the files that are there when a client comes.
+func TestServe_TLS(t *testing.T) {
+	dir, addr := t.TempDir(), configtest.FreeAddress(t)
+	put := func() *x509.CertPool {
+		certificate, key := configtest.SelfSigned(t)
+		for name, text := range map[string]string{"cert.pem": certificate, "key.pem": key} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM([]byte(certificate))
+		return pool
+	}
+	get := func(pool *x509.CertPool) error {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+		r, err := client.Get("https://" + addr + "/healthz")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = r.Body.Close() }()
+		if r.StatusCode != http.StatusOK {
+			return errors.New(r.Status)
+		}
+		return nil
+	}
+	first := put()
+	stderr, _ := configtest.Serve(t, newRoot(nil), `
+listen: "`+addr+`"
+log: {format: text}
+store: {dir: "`+filepath.Join(dir, "own")+`"}
+tls: {cert_file: "`+filepath.Join(dir, "cert.pem")+`", key_file: "`+filepath.Join(dir, "key.pem")+`"}
+`)
+	configtest.Eventually(t, "the program listens", func() bool { return strings.Contains(stderr.String(), "msg=listening addr="+addr) })
+	if err := get(first); err != nil {
+		t.Fatal(err)
+	}
+	second := put() // changed files are taken without a signal
+	configtest.Eventually(t, "the new certificate is served", func() bool { return get(second) == nil })
+	if get(first) == nil {
+		t.Error("the old certificate is served still")
 	}
 }

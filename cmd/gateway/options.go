@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/promscore"
@@ -46,7 +47,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		Ring:              ring, IDKey: idKey, AccountKeys: accounts, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
 		TrustedProxies: cfg.TrustedProxies, TrustedHeader: cfg.TrustedHeader, ProxyProtocol: prefaces[cfg.ProxyProtocol],
 		LastRequest: min(lastRequest, cfg.ShutdownTimeout/3),
-		TLS:         gateway.TLS{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
+		TLS:         certs.Files{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
 		Access:      gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
 		// Not the first of origins in its place: without one, hosts of no room are refused.
 		DefaultOrigin: cfg.DefaultOrigin,

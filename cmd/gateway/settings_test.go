@@ -1,18 +1,12 @@
 package main
 
 import (
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
@@ -242,13 +236,13 @@ func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, key := selfSigned(t)
+	certificate, key := configtest.SelfSigned(t)
 	signing := func() string {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return privatePEM(t, key)
+		return configtest.PrivatePEM(t, key)
 	}
 	configtest.Program{
 		Settings: config.Settings(),
@@ -275,27 +269,4 @@ func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
 			return built{Gateway: options, Core: coreOptions(cfg, nil, nil, nil), Console: operators}
 		},
 	}.Check(t, settingRows)
-}
-
-func selfSigned(t testing.TB) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), privatePEM(t, private)
-}
-
-func privatePEM(t testing.TB, key any) string {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }

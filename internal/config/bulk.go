@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Bulk is the whole of the bulk worker's configuration; its tags mean what those
 // of Config do, and docs/bulk-config.md is made from them. One more:
@@ -8,6 +11,8 @@ import "time"
 //	only     the kind of processor that has the setting
 type Bulk struct {
 	Listen           string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
+	TLS              TLS                  `koanf:"tls" doc:"TLS on that address; off while both files are empty."`
+	TrustedProxies   []netip.Prefix       `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-For is believed for the client's address, as CIDR prefixes. Wrong tokens are counted by it, and without any token a client that it places elsewhere than on this machine is refused."`
 	Admin            BulkAdmin            `koanf:"admin" doc:"Operators."`
 	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is asked for."`
 	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`

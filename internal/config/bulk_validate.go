@@ -35,6 +35,11 @@ func (c *Bulk) Warnings() []Problem {
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
 		warn("admin.token", "has fewer than 16 characters and can be tried out")
 	}
+	for i, p := range c.TrustedProxies {
+		if p.Bits() == 0 {
+			warn(element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
+		}
+	}
 	if c.Retention.Groups < c.Retention.Jobs {
 		warn("retention.groups", "is less than retention.jobs: outcomes go with their group")
 	}
@@ -60,6 +65,7 @@ var (
 // access checks who may come in.
 func (c *checker) access(cfg *Bulk) {
 	host, _, ok := c.listen("listen", cfg.Listen)
+	c.tls(cfg.TLS)
 	if ok && !isLoopback(host) && cfg.Admin.Token == "" && len(cfg.APITokens) == 0 {
 		c.add("admin.token", "is missing; %q can be reached from other machines, so give a token (or api_tokens), or listen on 127.0.0.1", cfg.Listen)
 	}

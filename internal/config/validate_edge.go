@@ -15,7 +15,21 @@ import (
 // edge checks the visitors' socket.
 func (c *checker) edge(cfg *Config) {
 	c.listen("listen", cfg.Listen)
-	t := cfg.TLS
+	c.tls(cfg.TLS)
+	if cfg.ProxyProtocol != "none" && len(cfg.TrustedProxies) == 0 {
+		c.add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", clip(cfg.ProxyProtocol))
+	}
+	c.trustedHeader(cfg)
+	if cfg.Limits.Target > cfg.Limits.Header {
+		c.add("limits.target", "%s is more than limits.header (%s), which holds the target too", cfg.Limits.Target, cfg.Limits.Header)
+	}
+	if n := len([]rune(cfg.Tokens.Issuer)); n == 0 || n > 200 {
+		c.add("tokens.issuer", "want 1 to 200 characters, and the same in every gateway of this store")
+	}
+}
+
+// tls checks the certificates of a socket.
+func (c *checker) tls(t TLS) {
 	switch {
 	case t.CertFile != "" && t.KeyFile == "":
 		c.add("tls.key_file", "is missing; tls.cert_file needs the private key of its certificate")
@@ -34,16 +48,6 @@ func (c *checker) edge(cfg *Config) {
 	}
 	if t.ClientCAFile != "" {
 		c.bundle("tls.client_ca_file", t.ClientCAFile)
-	}
-	if cfg.ProxyProtocol != "none" && len(cfg.TrustedProxies) == 0 {
-		c.add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", clip(cfg.ProxyProtocol))
-	}
-	c.trustedHeader(cfg)
-	if cfg.Limits.Target > cfg.Limits.Header {
-		c.add("limits.target", "%s is more than limits.header (%s), which holds the target too", cfg.Limits.Target, cfg.Limits.Header)
-	}
-	if n := len([]rune(cfg.Tokens.Issuer)); n == 0 || n > 200 {
-		c.add("tokens.issuer", "want 1 to 200 characters, and the same in every gateway of this store")
 	}
 }
 

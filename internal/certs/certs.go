@@ -1,0 +1,49 @@
+// Package certs serves TLS by certificates in files, which a reload may replace.
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// Files name a certificate chain, its private key and the authorities of clients, all PEM. The zero value is no TLS.
+type Files struct{ CertFile, KeyFile, ClientCAFile string }
+
+// Load reads the files; nil without any. Its errors name the setting under tls that is at fault.
+func (f Files) Load() (*tls.Config, error) {
+	if f == (Files{}) {
+		return nil, nil
+	}
+	if f.CertFile == "" || f.KeyFile == "" {
+		return nil, errors.New("tls: cert_file and key_file are needed together")
+	}
+	cert, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: cert_file %q, key_file %q: %w", f.CertFile, f.KeyFile, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{cert}}
+	if f.ClientCAFile != "" {
+		pem, err := os.ReadFile(f.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.client_ca_file: %w", err)
+		}
+		c.ClientCAs = x509.NewCertPool()
+		if !c.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls.client_ca_file: %q holds no PEM certificate", f.ClientCAFile)
+		}
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, nil
+}
+
+// Listener wraps ln in TLS with whatever is current when a client comes.
+func Listener(ln net.Listener, current func() *tls.Config) net.Listener {
+	return tls.NewListener(ln, &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current(), nil },
+	})
+}
