@@ -30,6 +30,8 @@ type guest struct {
 	jti, sid     string
 	ord          int64
 	at           time.Time
+	due          time.Time // the latest poll that is as advised
+	late         bool      // a poll came later than that
 }
 
 func newMultitude(t *testing.T, n int, gs ...*gateway) *multitude {
@@ -140,9 +142,14 @@ func TestTenThousandSurviveAnEmptiedStore(t *testing.T) {
 	m.all = append(m.all, make([]guest, waiters)...)
 	m.each(before, join)
 	poll := func(i int, v *guest) error {
+		v.late = v.late || !v.due.IsZero() && time.Now().After(v.due)
 		s, err := m.ask(i, http.MethodGet, "status", v.token)
 		if err != nil {
 			return err
+		}
+		v.due = time.Time{}
+		if s.RefreshAfter != nil {
+			v.due = time.Now().Add(time.Duration(*s.RefreshAfter*float64(time.Second)) + 10*time.Second) // as late as docs/waiting.md allows
 		}
 		switch s.State {
 		case "waiting", "admitted", "active":
@@ -204,16 +211,20 @@ func TestTenThousandSurviveAnEmptiedStore(t *testing.T) {
 	}
 	line := slices.Clone(m.all[before:])
 	slices.SortFunc(line, func(a, b guest) int { return cmp.Compare(a.ord, b.ord) })
-	sids, overtaken := map[string]bool{}, 0
+	sids, overtaken, late := map[string]bool{}, 0, 0
 	for i, v := range line {
 		if sids[v.sid] {
 			t.Errorf("two visitors share the session %s", v.sid)
 		}
 		sids[v.sid] = true
-		if i > 0 && v.at.Before(line[i-1].at) && v.ord > line[i-1].ord {
+		if v.late { // a busy machine is slower than the advice, and who is silent for longer may be passed over
+			late++
+		}
+		if i > 0 && v.at.Before(line[i-1].at) && v.ord > line[i-1].ord && !line[i-1].late {
 			overtaken++
 		}
 	}
+	t.Logf("%d polled later than advised", late)
 	if overtaken > 0 {
 		t.Errorf("%d of %d were let in before their neighbour ahead", overtaken, waiters)
 	}
