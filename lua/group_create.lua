@@ -1,7 +1,7 @@
 #!lua
 -- group_create: makes a group. Again with the same content it changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number)
 -- RETURNS: {1 made, 0 was there}, {'exists', its spec} or {'quota', groups of the tenant}
 -- INVARIANT: a group has one record; its spec never changes.
@@ -38,6 +38,7 @@ shard.open_groups = shard.open_groups + 1
 redis.call('HSET', K.names, id, gkey)
 redis.call('HSET', K.groups, gkey, spec)
 redis.call('ZADD', K.index, int(now), gkey)
+enlist(g)
 plan(g, now + set.silence)
 bulk_save()
 return { 1 }

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- group_patch: changes the live fields of a group, or cancels it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, own (1: a tenant's token asks), field, value, ...
 -- RETURNS: {1} or {reason, status or field}
 -- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again.

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- group_read: reads groups: what they are and how they stand.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, by, name, ...
 -- RETURNS: for each {spec, status and figures as name, value, ...}, or false where there is none; by is id or key
 -- INVARIANT: reads only.

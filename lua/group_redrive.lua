@@ -1,7 +1,7 @@
 #!lua
 -- group_redrive: gives some dead or failed jobs of a group to a redrive of it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, source, target (empty: only looks for a job), bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after
 -- RETURNS: {moved (or found), member after which to go on (empty: none)} or {reason}
 -- INVARIANT: a job is given to one redrive at most; it is pending there in the same step, and the step that has gone through all seals it.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- group_reduce: takes over the reduction of a group, commits a step of it, or ends the group with its result.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, verb, group, fence, cursor, taken, state, status
 -- RETURNS: {1, fence, cursor, state} or {0} where another reducer has taken over or it is too early, or {reason}
 -- INVARIANT: state and cursor are written together; each outcome is reduced once; a group ends once.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- group_seal: ends the submission to a group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group
 -- RETURNS: {1} or {reason}
 -- INVARIANT: no new job after the seal; no seal while a chunk is half in.

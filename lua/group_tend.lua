@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- group_tend: does one bounded step of a group's housekeeping: the sweep of what was cancelled, and what is past its retention.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, bound
 -- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence} or {reason}
 -- INVARIANT: nothing accepted is dropped; finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
@@ -151,6 +151,7 @@ if now >= group_at and now >= jobs_at then
   redis.call('HDEL', K.groups, gkey)
   redis.call('HDEL', K.sums, gkey)
   redis.call('ZREM', K.index, gkey)
+  unlist(g)
   redis.call('ZREM', K.agenda, gkey)
   redis.call('ZREM', K.gates, 'g/' .. gkey)
   t[T_GROUPS] = t[T_GROUPS] - 1

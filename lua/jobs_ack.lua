@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, id, fence, verdict, code, text, after, retries, ...
 -- RETURNS: for each what became of it: done, failed, retry, throttled, returned, dead, cancelled or stale
 -- INVARIANT: whoever takes a job out of the leases with its fence decides its outcome, and nobody else.

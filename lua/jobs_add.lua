@@ -1,7 +1,7 @@
 #!lua
 -- jobs_add: puts jobs into a group, in their order: all of them or none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, chunk, offset, last, answer, most (jobs of the tenant to do; 0: as set), id, type, cost, run_at, payload, ...
 -- RETURNS: {accepted, put in by earlier attempts, then 1 for each job that was there} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.

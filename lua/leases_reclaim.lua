@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- leases_reclaim: gives back jobs that a process holds without knowing it: of a pull whose answer it never got.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, process, bound, fence, ...
 -- RETURNS: {jobs given back}
 -- INVARIANT: a job that never reached its worker runs at once, and neither a try nor a crash is counted.

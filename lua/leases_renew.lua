@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- leases_renew: extends leases by a full one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, job, fence, ...
 -- RETURNS: for each 1 (extended) or 0 (lost)
 -- INVARIANT: only who holds a lease with its fence extends it.

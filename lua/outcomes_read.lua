@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- outcomes_read: reads outcomes of a group in the order in which they came, or its dead letters by id.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, kind (done or dead), page, skip (of dead: the id after which to begin), limit
 -- RETURNS: {page, skip of what follows (of dead: 1 if more follows, the last id), then id and record of each that is still there} or {reason}
 -- INVARIANT: reads only, and 1 MiB of records at most, or one.

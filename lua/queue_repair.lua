@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- queue_repair: restores what puts groups and tenants into the fair queue or wakes them, where it contradicts their records.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, kind (t or g), name, ...
--- RETURNS: name and what was restored (gate, queue, turn, busy, agenda), for each repair
+-- RETURNS: name and what was restored (gate, queue, turn, busy, agenda, list), for each repair
 -- INVARIANT: no count of jobs and no job changes; a second call finds nothing to do.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -58,6 +58,17 @@ local function repair_group(gkey)
   if (g[G_STATUS] >= AGGREGATING or open) and not redis.call('ZSCORE', K.agenda, gkey) then
     plan(g, open and silent_from(g) or now)
     mended(g[G_ID], 'agenda')
+  end
+  local of_tenant, of_all = place_in_lists(g)
+  if not redis.call('ZSCORE', K.lists, of_tenant) or not redis.call('ZSCORE', K.lists, of_all) then
+    local status = g[G_STATUS]
+    for other = CREATED, CANCELLED do
+      g[G_STATUS] = other
+      unlist(g)
+    end
+    g[G_STATUS] = status
+    enlist(g)
+    mended(g[G_ID], 'list')
   end
   local before = g[G_QUEUED]
   if set.policy == 'fair' and before == 1 and not redis.call('ZSCORE', K.lines, line_of(g)) then

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- rates_set: changes or reads rates and weights live: of the shard, or of a tenant.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, tenant, from (gates looked at by earlier calls of this change and left), field, value, ...
 -- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that was found}; an empty tenant is the shard, an empty value its configuration
 -- INVARIANT: whatever a rate has gated is looked at again, a thousand gates a call.

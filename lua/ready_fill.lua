@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; what the rate allows goes to READY, the rest waits one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it)}
 -- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- tenant_read: reads how tenants stand.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, tenant, ...
 -- RETURNS: for each {weight, rate, groups, in flight, served, refused jobs, jobs to do, jobs a second, backoff, mean refusals in millionths, jobs counted, now,
 --   groups queued high, normal, low, gate} or false

@@ -243,7 +243,28 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	places := map[string]int{}
+	if err := a.zset(ctx, keyLists, func(member string, _ float64) {
+		list, tail := member[:1], member[1:]
+		if tenant, rest, ok := strings.Cut(tail, "\x00"); ok && list == "t" {
+			list, tail = "t"+tenant, rest
+		}
+		if len(tail) <= 1+timeBytes {
+			a.bad("owner", "a place in the lists that is none: %q", member)
+			return
+		}
+		short := tail[1+timeBytes:]
+		owned("place in a list", short)
+		if g := a.groups[short]; g != nil && (list == "s" || list == "t"+g.Tenant) && g.Status == statusOf(int64(tail[0]-'0')) {
+			places[short]++
+		}
+	}); err != nil {
+		return err
+	}
 	for short, g := range a.groups {
+		if places[short] != 2 {
+			a.bad("list", "group %s: %d places in the lists by its tenant and its status, want 2", g.ID, places[short])
+		}
 		if named[short] != g.ID || !listed[short] {
 			a.bad("owner", "group %s: its name leads to %q, is it in the index: %t", g.ID, named[short], listed[short])
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -209,65 +208,6 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 		}
 	}
 	return g.Group, nil
-}
-
-// Filter chooses groups for Groups.
-type Filter struct {
-	Tenants []string // none: all
-	Status  Status   // "": all
-	Limit   int      // 1…1000
-	Cursor  string   // of the page before
-}
-
-// Groups lists groups, the newest first, with a cursor for the next page ("" at the end).
-func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
-	limit := min(max(f.Limit, 1), 1000)
-	offset, err := cursorNumber(f.Cursor)
-	if err != nil {
-		return nil, "", err
-	}
-	wanted := map[string]bool{}
-	for _, t := range f.Tenants {
-		wanted[t] = true
-	}
-	for {
-		keys, err := s.o.Client.ZRevRange(ctx, s.keys[keyIndex], offset, offset+99).Result()
-		if err != nil {
-			return nil, "", fmt.Errorf("%w: %w", ErrStore, err)
-		}
-		found, err := s.read(ctx, "key", keys...)
-		if err != nil {
-			return nil, "", err
-		}
-		byKey := map[string]Group{}
-		for _, g := range found {
-			byKey[g.key] = g.Group
-		}
-		for _, k := range keys {
-			offset++
-			g, ok := byKey[k]
-			if !ok || (len(wanted) > 0 && !wanted[g.Tenant]) || (f.Status != "" && g.Status != f.Status) {
-				continue
-			}
-			if groups = append(groups, g); len(groups) == limit {
-				return groups, strconv.FormatInt(offset, 10), nil
-			}
-		}
-		if len(keys) < 100 {
-			return groups, "", nil
-		}
-	}
-}
-
-func cursorNumber(cursor string) (int64, error) {
-	if cursor == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(cursor, 10, 64)
-	if err != nil || n < 0 {
-		return 0, refuse(CodeInvalid, "cursor %q: give the one that the page before named", cursor)
-	}
-	return n, nil
 }
 
 // found is a group with its short name in the store.

@@ -31,10 +31,11 @@ import "strconv"
 //	bell      LIST  wakes who waits for work
 //	history   ZSET  <tenant>/<time> snapshots of congestion
 //	busy      ZSET  tenants with jobs to do by their last snapshot
+//	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulk.lua
 //	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>
 var keyNames = []string{
 	"state", "names", "groups", "flow", "index", "tenants", "high", "normal", "low", "lines", "idle", "gates", "jobs", "runs",
-	"order", "front", "ready", "leases", "waiting", "refused", "done", "dead", "chunks", "agenda", "sums", "bell", "history", "busy", "aside",
+	"order", "front", "ready", "leases", "waiting", "refused", "done", "dead", "chunks", "agenda", "sums", "bell", "history", "busy", "aside", "lists",
 }
 
 // Indexes into shardKeys of those that Go reads itself.
@@ -68,6 +69,7 @@ const (
 	keyHistory
 	keyBusy
 	keyAside
+	keyLists
 )
 
 // shardKeys builds the keys of a shard: <prefix>:{bulk:<n>}:<name>.

@@ -13,10 +13,10 @@ const repairBatch = 100
 type Repaired struct {
 	Kind string // group or tenant
 	Name string
-	What string // gate, queue, turn, busy or agenda
+	What string // gate, queue, turn, busy, agenda or list
 }
 
-// Repair restores wake times, places in the fair queue and housekeeping times that contradict the records of groups and
+// Repair restores wake times, places in the fair queue and in the lists, and housekeeping times that contradict the records of groups and
 // tenants. It changes neither jobs nor their counts, each check and its repair are one step, and it may run beside a working
 // engine. It returns what it restored.
 func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
@@ -34,18 +34,26 @@ func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
 		kind  string
 		names []string
 	}{{"group", groups}, {"tenant", tenants}} {
-		for part := range slices.Chunk(list.names, repairBatch) {
-			args := []any{list.kind[:1]}
-			for _, name := range part {
-				args = append(args, name)
-			}
-			r, err := s.run(ctx, "queue_repair", args...)
-			if err != nil {
-				return out, err
-			}
-			for i := 0; i+1 < len(r); i += 2 {
-				out = append(out, Repaired{Kind: list.kind, Name: r.string(i), What: r.string(i + 1)})
-			}
+		mended, err := s.repair(ctx, list.kind, list.names)
+		if out = append(out, mended...); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) repair(ctx context.Context, kind string, names []string) (out []Repaired, err error) {
+	for part := range slices.Chunk(names, repairBatch) {
+		args := []any{kind[:1]}
+		for _, name := range part {
+			args = append(args, name)
+		}
+		r, err := s.run(ctx, "queue_repair", args...)
+		if err != nil {
+			return out, err
+		}
+		for i := 0; i+1 < len(r); i += 2 {
+			out = append(out, Repaired{Kind: kind, Name: r.string(i), What: r.string(i + 1)})
 		}
 	}
 	return out, nil

@@ -191,7 +191,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	s.ready.Store(true)
-	return nil
+	return s.relist(ctx)
 }
 
 // run runs one script of the bulk engine; args are what follows now and settings.

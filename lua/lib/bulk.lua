@@ -11,6 +11,7 @@ local K = {
   jobs = KEYS[13], runs = KEYS[14], order = KEYS[15], front = KEYS[16], ready = KEYS[17], leases = KEYS[18],
   waiting = KEYS[19], refused = KEYS[20], done = KEYS[21], dead = KEYS[22], chunks = KEYS[23], agenda = KEYS[24],
   sums = KEYS[25], bell = KEYS[26], history = KEYS[27], busy = KEYS[28], aside = KEYS[29],
+  lists = KEYS[30],
 }
 
 -- Statuses, as bulk/store names them.
@@ -308,9 +309,25 @@ local function plan(g, at)
   if not was or tonumber(was) > at then redis.call('ZADD', K.agenda, int(at), g[G_KEY]) end
 end
 
+-- place_in_lists returns a group's two places in the lists, by its tenant and status and by its status alone: the status's
+-- digit, the time of its creation (7 bytes, big-endian) and its short name stand behind t<tenant>, a zero byte, and behind s.
+local function place_in_lists(g)
+  local tail = g[G_STATUS] .. struct.pack('>I7', g[G_CREATED]) .. g[G_KEY]
+  return 't' .. g[G_TENANT] .. '\0' .. tail, 's' .. tail
+end
+
+local function enlist(g)
+  local of_tenant, of_all = place_in_lists(g)
+  redis.call('ZADD', K.lists, 0, of_tenant, 0, of_all)
+end
+
+local function unlist(g) redis.call('ZREM', K.lists, place_in_lists(g)) end
+
 -- move changes a group's status.
 local function move(g, status)
+  unlist(g)
   g[G_STATUS], g[G_EPOCH] = status, g[G_EPOCH] + 1
+  enlist(g)
 end
 
 -- silent_from is when the silence of an unsealed group is long enough to seal it: no job came, and no outcome.

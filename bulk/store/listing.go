@@ -1,0 +1,127 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Filter chooses groups for Groups.
+type Filter struct {
+	Tenants []string // none: all
+	Status  Status   // "": all
+	Limit   int      // 1…1000
+	Cursor  string   // of the page before
+}
+
+// Groups lists groups, the newest first, with a cursor for the next page ("" at the end). It reads of each of the filter's tenants, and
+// of each status where the filter names none, no more than a page, however many groups there are.
+func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
+	limit := min(max(f.Limit, 1), 1000)
+	from, err := base64.RawURLEncoding.DecodeString(f.Cursor)
+	if err != nil || f.Cursor != "" && len(from) <= timeBytes {
+		return nil, "", refuse(CodeInvalid, "cursor %q: give the one that the page before named", f.Cursor)
+	}
+	if err := s.Prepare(ctx); err != nil {
+		return nil, "", err
+	}
+	lists, before := f.lists(), string(from)
+	for {
+		places, err := s.newest(ctx, lists, before, limit-len(groups))
+		if err != nil || len(places) == 0 {
+			return groups, "", err
+		}
+		keys := make([]string, len(places))
+		for i, p := range places {
+			keys[i] = p[timeBytes:]
+		}
+		read, err := s.read(ctx, "key", keys...)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, g := range read { // one whose status has changed since it was listed is no longer meant, or comes in both
+			if (f.Status == "" || g.Status == f.Status) && !slices.ContainsFunc(groups, func(o Group) bool { return o.ID == g.ID }) {
+				groups = append(groups, g.Group)
+			}
+		}
+		before = places[len(places)-1]
+		if len(groups) == limit {
+			return groups, base64.RawURLEncoding.EncodeToString([]byte(before)), nil
+		}
+	}
+}
+
+// timeBytes is the length of the time in a place in a list; the group's short name is behind it.
+const timeBytes = 7
+
+// lists are the beginnings of the places of all groups that the filter lets through (place_in_lists of lua/lib/bulk.lua).
+func (f *Filter) lists() (all []string) {
+	var numbers []string
+	for n, status := range statuses {
+		if n > 0 && (f.Status == "" || f.Status == status) {
+			numbers = append(numbers, strconv.Itoa(n))
+		}
+	}
+	if len(f.Tenants) == 0 {
+		for _, n := range numbers {
+			all = append(all, "s"+n)
+		}
+	}
+	tenants := slices.Clone(f.Tenants)
+	slices.Sort(tenants)
+	for _, tenant := range slices.Compact(tenants) {
+		for _, n := range numbers {
+			all = append(all, "t"+tenant+"\x00"+n)
+		}
+	}
+	return all
+}
+
+// newest merges the lists: the n newest places, without their beginnings, that come after the place before ("": from the start).
+func (s *Store) newest(ctx context.Context, lists []string, before string, n int) ([]string, error) {
+	pipe, answers := s.o.Client.Pipeline(), make([]*redis.StringSliceCmd, len(lists))
+	for i, list := range lists {
+		from := "(" + list + before
+		if before == "" {
+			from = "(" + list + "\xff" // times begin with a smaller byte
+		}
+		answers[i] = pipe.ZRevRangeByLex(ctx, s.keys[keyLists], &redis.ZRangeBy{Max: from, Min: "[" + list, Count: int64(n)})
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	var places []string
+	for i, list := range lists {
+		for _, member := range answers[i].Val() {
+			if tail := strings.TrimPrefix(member, list); len(tail) > timeBytes {
+				places = append(places, tail)
+			}
+		}
+	}
+	slices.SortFunc(places, func(a, b string) int { return cmp.Compare(b, a) })
+	return places[:min(n, len(places))], nil
+}
+
+// relist puts groups into the lists that an earlier version made without.
+func (s *Store) relist(ctx context.Context) error {
+	pipe := s.o.Client.Pipeline()
+	all, listed := pipe.ZCard(ctx, s.keys[keyIndex]), pipe.ZCard(ctx, s.keys[keyLists])
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if listed.Val() >= 2*all.Val() {
+		return nil
+	}
+	keys, err := s.groupKeys(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = s.repair(ctx, "group", keys)
+	return err
+}
