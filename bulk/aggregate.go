@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +34,24 @@ func ParseAggregate(data []byte) (canonical []byte, err error) {
 	a, err := parseAggregate(data)
 	if err != nil {
 		return nil, fmt.Errorf("aggregate: %w", err)
+	}
+	return json.Marshal(a)
+}
+
+// ParseAggregate is the function of that name, and refuses a reducer that is not registered in this process.
+func (e *Engine) ParseAggregate(data []byte) (canonical []byte, err error) {
+	a, err := parseAggregate(data)
+	if err != nil {
+		return nil, fmt.Errorf("aggregate: %w", err)
+	}
+	e.mu.Lock()
+	known := slices.Sorted(maps.Keys(e.reducers))
+	e.mu.Unlock()
+	if a.Op == "reduce" && !slices.Contains(known, a.Name) {
+		if len(known) == 0 {
+			return nil, fmt.Errorf("aggregate: name %q: this worker has no reducers of its own; use count, concat, sum, min, max or mean", a.Name)
+		}
+		return nil, fmt.Errorf("aggregate: name %q: this worker has the reducers %s", a.Name, strings.Join(known, ", "))
 	}
 	return json.Marshal(a)
 }
@@ -219,7 +239,8 @@ func numberAt(doc []byte, path []string) (float64, bool) {
 type reduction struct {
 	aggregate aggregate
 	path      []string
-	fold      Fold // of reduce
+	fold      Fold  // of reduce
+	without   error // of reduce without fold: why
 	state     reductionState
 }
 
@@ -232,8 +253,9 @@ type reductionState struct {
 // errNoReducer says that a group wants a reducer that this process does not have; another may.
 var errNoReducer = errors.New("no such reducer is registered in this process")
 
-// newReduction goes on with an aggregate from state; nil is its beginning.
-func newReduction(spec string, state []byte, reducers map[string]Reducer) (*reduction, error) {
+// newReduction goes on with an aggregate from state; nil is its beginning. without is why a registered reducer is left out; nil: it is
+// not.
+func newReduction(spec string, state []byte, reducers map[string]Reducer, without error) (*reduction, error) {
 	a, err := parseAggregate([]byte(spec))
 	if err != nil {
 		return nil, fmt.Errorf("aggregate: %w", err)
@@ -251,6 +273,10 @@ func newReduction(spec string, state []byte, reducers map[string]Reducer) (*redu
 			r.state.Numbers = &numbers{}
 		}
 	case "reduce":
+		if without != nil {
+			r.without, r.state.Custom = without, nil
+			break
+		}
 		reducer := reducers[a.Name]
 		if reducer == nil {
 			return nil, fmt.Errorf("aggregate %q: %w", a.Name, errNoReducer)
@@ -315,6 +341,13 @@ func (r *reduction) result(url string) ([]byte, error) {
 			Value json.RawMessage `json:"value"`
 			tally
 		}{r.aggregate, value, t})
+	case r.without != nil:
+		return json.Marshal(struct {
+			aggregate
+			Value any    `json:"value"` // null
+			Error string `json:"error"`
+			tally
+		}{r.aggregate, nil, r.without.Error(), t})
 	case r.state.Numbers != nil:
 		n := r.state.Numbers
 		return json.Marshal(struct {

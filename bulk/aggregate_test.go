@@ -64,7 +64,7 @@ func FuzzParseAggregate(f *testing.F) {
 		if err != nil || string(again) != string(got) {
 			t.Fatalf("%s becomes %s, %v", got, again, err)
 		}
-		if r, err := newReduction(string(got), nil, nil); err == nil {
+		if r, err := newReduction(string(got), nil, nil, nil); err == nil {
 			if err := r.add(&store.Outcome{Status: "succeeded", Result: data}); err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +158,7 @@ func TestAggregates(t *testing.T) {
 		var state []byte
 		reducers := map[string]Reducer{"who": byWho}
 		for _, o := range sample {
-			r, err := newReduction(row.spec, state, reducers)
+			r, err := newReduction(row.spec, state, reducers, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestAggregates(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := newReduction(row.spec, state, reducers)
+		r, err := newReduction(row.spec, state, reducers, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestAggregatesDoNotDependOnPages(t *testing.T) {
 		reduce := func(all []store.Outcome, page func() int) string {
 			var state []byte
 			for {
-				r, err := newReduction(spec, state, map[string]Reducer{"who": byWho})
+				r, err := newReduction(spec, state, map[string]Reducer{"who": byWho}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -254,18 +254,18 @@ func TestAggregatesDoNotDependOnPages(t *testing.T) {
 }
 
 func TestReducersThatFail(t *testing.T) {
-	if _, err := newReduction(`{"op":"reduce","name":"x"}`, nil, nil); !errors.Is(err, errNoReducer) {
+	if _, err := newReduction(`{"op":"reduce","name":"x"}`, nil, nil, nil); !errors.Is(err, errNoReducer) {
 		t.Errorf("a reducer that is not there: %v", err)
 	}
 	r, err := newReduction(`{"op":"reduce","name":"x"}`, nil, map[string]Reducer{"x": MapReduce(
-		func(o *Outcome) (int, bool, error) { panic("oh") }, func(a, b int) int { return a + b })})
+		func(o *Outcome) (int, bool, error) { panic("oh") }, func(a, b int) int { return a + b })}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := take(r, sample); err == nil || !strings.Contains(err.Error(), "panicked: oh") {
 		t.Errorf("a panic: %v", err)
 	}
-	if _, err := newReduction(`{"op":"count"}`, []byte(`{`), nil); err == nil {
+	if _, err := newReduction(`{"op":"count"}`, []byte(`{`), nil, nil); err == nil {
 		t.Error("a broken state is taken")
 	}
 }

@@ -38,6 +38,9 @@ type Options struct {
 	MaxResult int64 // bytes of a job's result; 64 KiB
 	// Retry is the policy of job types that have none of their own (SetPolicy).
 	Retry Retry
+	// ReducerWait is for how long a group whose jobs have all ended waits for its reducer, where no process has it or it fails; then the
+	// group ends without what it would have made. 24 h.
+	ReducerWait time.Duration
 	// Callback signs a body and POSTs it to a group's callback_url; nil: callbacks are left to other processes.
 	// Pace is how the global rate is found; SetPace changes it.
 	Pace Pace
@@ -149,6 +152,9 @@ func (o *Options) complete(settings store.Settings) error {
 	if err := o.Retry.complete(Retry{Max: DefaultRetries, Base: time.Second, Most: 15 * time.Minute}); err != nil {
 		return fmt.Errorf("Options.%w", err)
 	}
+	if o.ReducerWait == 0 {
+		o.ReducerWait = 24 * time.Hour
+	}
 	if o.MaxResult == 0 {
 		o.MaxResult = 64 << 10
 	}
@@ -255,7 +261,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		policies: e.policies, maxResult: o.MaxResult}
 	w.ctx, w.cancel = context.WithCancel(base)
 	watch := newWatcher(e.store,
-		&reducing{outcomes: e.store, store: e.store, reducers: e.reducers, metrics: m},
+		&reducing{outcomes: e.store, store: e.store, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
 		&calling{store: e.store, send: o.Callback, body: o.CallbackBody, metrics: m, log: log, slots: make(chan struct{}, callbackAtOnce)},
 		m, log, h)
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -295,5 +296,42 @@ func TestIdempotencyKey_SurvivesRedrives(t *testing.T) {
 			t.Fatal(err)
 		}
 		group = g.ID
+	}
+}
+
+// A group whose reducer no process has, or whose reducer fails, ends after a while without what it would have made, and keeps nobody's
+// data for ever.
+func TestEngine_EndsAGroupWithoutItsReducer(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, redistest.Client(t), redistest.Prefix(t), nil)
+	_, stop := engine(t, s, Options{ReducerWait: 200 * time.Millisecond}, func(e *Engine) {
+		e.Register("t", HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) { return j.Payload, nil }))
+		e.RegisterReducer("broken", MapReduce(func(*Outcome) (int, bool, error) { panic("oh") }, func(a, _ int) int { return a }))
+		if _, err := e.ParseAggregate([]byte(`{"op":"reduce","name":"absent"}`)); err == nil || !strings.Contains(err.Error(), "has the reducers broken") {
+			t.Errorf("a reducer that is not registered: %v", err)
+		}
+		if got, err := e.ParseAggregate([]byte(`{"op":"reduce","name":"broken"}`)); err != nil || string(got) != `{"op":"reduce","name":"broken"}` {
+			t.Errorf("a registered reducer: %s %v", got, err)
+		}
+	})
+	defer stop()
+	for name, why := range map[string]string{"absent": "no such reducer is registered", "broken": "it panicked: oh"} {
+		id := submit(t, s, store.GroupSpec{ID: name, Tenant: "a", Aggregate: `{"op":"reduce","name":"` + name + `"}`}, 700, number)
+		var g store.Group
+		until(t, "the group ends", func() bool {
+			var err error
+			if g, err = s.Group(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			return g.Status.Ended()
+		})
+		var result struct {
+			Value     any
+			Error     string
+			Succeeded int
+		}
+		if err := json.Unmarshal(g.Result, &result); err != nil || g.Status != store.Completed || result.Succeeded != 700 || !strings.Contains(result.Error, why) {
+			t.Errorf("%s: %s %s, %v", name, g.Status, g.Result, err)
+		}
 	}
 }

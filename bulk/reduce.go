@@ -31,34 +31,45 @@ type reducing struct {
 	store    reductions
 	reducers map[string]Reducer
 	metrics  *Metrics
+	patience time.Duration // for how long a group waits for its reducer
 }
 
 // group reduces what is there, until the given time at most. more says that there may be more to do at once. The last outcomes
-// of a group that runs are no reason: the store names it again when there are some thousand, and at its end.
+// of a group that runs are no reason: the store names it again when there are some thousand, and at its end. A group whose
+// reducer is missing, or fails, for as long as patience ends without what the reducer would have made.
 func (r *reducing) group(ctx context.Context, group string, until time.Time) (more bool, err error) {
-	at, err := r.store.BeginReduce(ctx, group)
+	at, more, err := r.reduce(ctx, group, until, nil)
+	if (errors.Is(err, errNoReducer) || errors.Is(err, errReducer)) && at.Silent > r.patience {
+		_, more, err = r.reduce(ctx, group, until, err)
+	}
+	return more, err
+}
+
+// reduce is group; without is why a reducer of the team's own is left out; nil: it is not.
+func (r *reducing) reduce(ctx context.Context, group string, until time.Time, without error) (at store.Reduction, more bool, err error) {
+	at, err = r.store.BeginReduce(ctx, group)
 	if err != nil {
-		return false, err
+		return at, false, err
 	}
 	g := &at.Group
 	all := g.Status == store.Aggregating || g.Status == store.Cancelled // no outcome comes any more
 	if g.Status.Ended() && !all {
-		return false, nil
+		return at, false, nil
 	}
-	red, err := newReduction(g.Aggregate, at.State, r.reducers)
+	red, err := newReduction(g.Aggregate, at.State, r.reducers, without)
 	if err != nil {
 		if errors.Is(err, errNoReducer) {
-			return false, err
+			return at, false, err
 		}
-		return false, reducerFailed(err)
+		return at, false, reducerFailed(err)
 	}
 	for cursor := at.Cursor; ; {
 		if !time.Now().Before(until) || ctx.Err() != nil {
-			return true, nil
+			return at, true, nil
 		}
 		page, err := r.outcomes.Results(ctx, group, cursor, reducePage)
 		if err != nil {
-			return false, err
+			return at, false, err
 		}
 		n := len(page.Outcomes)
 		if n == 0 {
@@ -66,28 +77,28 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 		}
 		state, err := take(red, page.Outcomes)
 		if err != nil {
-			return false, reducerFailed(err)
+			return at, false, reducerFailed(err)
 		}
 		ok, err := r.store.CommitReduce(ctx, group, at.Fence, page.Next, int64(n), state)
 		if err != nil || !ok {
-			return false, err // not ok: another reducer goes on
+			return at, false, err // not ok: another reducer goes on
 		}
 		r.metrics.reduced.Add(float64(n))
 		more = all
 		cursor = page.Next
 	}
 	if !all {
-		return false, nil
+		return at, false, nil
 	}
 	result, err := conclude(red, "/v1/groups/"+group+"/results")
 	if err != nil {
-		return false, reducerFailed(err)
+		return at, false, reducerFailed(err)
 	}
 	ended, ok, err := r.store.Finish(ctx, group, at.Fence, result)
 	if err == nil && ok && g.Status == store.Aggregating {
 		r.metrics.groupEnded(ended.Status)
 	}
-	return more || ok, err
+	return at, more || ok, err
 }
 
 // take takes a page in and gives the state after it. A reducer is a team's own code: its panics are errors.

@@ -294,6 +294,7 @@ func parseGroup(line reply) (found, error) {
 	}
 	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))
 	g.FinishedAt, g.LastAddedAt = micros(n("finished")), micros(n("touched"))
+	g.LastOutcomeAt, g.ReadAt = micros(n("outcome_at")), micros(now)
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")
 	return g, nil

@@ -85,8 +85,10 @@ type Group struct {
 	CreatedAt, SealedAt, StartedAt     time.Time // zero while it has not happened
 	FinishedAt                         time.Time
 	LastAddedAt                        time.Time
-	Result                             []byte // JSON, when the group has ended
-	CallbackState                      string // "", "pending", "done", "failed"
+	LastOutcomeAt                      time.Time
+	ReadAt                             time.Time // the store's clock when it was read
+	Result                             []byte    // JSON, when the group has ended
+	CallbackState                      string    // "", "pending", "done", "failed"
 	CallbackTries                      int64
 }
 
@@ -316,6 +318,7 @@ type Reduction struct {
 	Fence  int64  // of this reducer; a commit with an old one is refused
 	Cursor string // of Results
 	State  []byte
+	Silent time.Duration // since the last job came or ended
 }
 
 // Violation is an invariant that does not hold.

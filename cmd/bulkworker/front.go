@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/dashboard"
 	"github.com/anteroom/anteroom/bulk/store"
@@ -57,7 +56,7 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 // complete adds what a reload does not change.
 func (w *worker) complete(o api.Options) api.Options {
 	name, _ := cli.BuildVersion(version)
-	o.Store, o.ParseAggregate, o.Log = w.store, bulk.ParseAggregate, w.log
+	o.Store, o.ParseAggregate, o.Log = w.store, w.engine.ParseAggregate, w.log
 	if w.cfg.Worker.Count > 0 { // otherwise others run the jobs, and know what they run
 		o.AllowType = func(kind string) bool { return w.processors[kind] != nil }
 	}

@@ -181,8 +181,9 @@ func engineOptions(cfg *config.Bulk) bulk.Options {
 			Count: count, Min: least, Max: most, Batch: cfg.Worker.Batch, Lease: cfg.Worker.Lease,
 			JobTimeout: cfg.Worker.JobTimeout, ShutdownGrace: cfg.Worker.ShutdownGrace,
 		},
-		Pace:      pace(cfg),
-		MaxResult: int64(cfg.Limits.Result),
+		Pace:        pace(cfg),
+		ReducerWait: cfg.UnknownTypeAfter,
+		MaxResult:   int64(cfg.Limits.Result),
 	}
 }
 

@@ -30,7 +30,7 @@ type Bulk struct {
 	Callbacks        Callbacks            `koanf:"callbacks" doc:"Requests to the callback_url of a group that has ended."`
 	Retention        Retention            `koanf:"retention" doc:"How long finished things are kept."`
 	UnsealedAfter    time.Duration        `koanf:"unsealed_after" default:"24h" min:"1s" max:"8760h" doc:"A group that nobody seals is sealed when it got neither a job nor an outcome for so long. Its jobs run and it ends; nothing is dropped."`
-	UnknownTypeAfter time.Duration        `koanf:"unknown_type_after" default:"24h" min:"1s" max:"8760h" doc:"How long a job waits for a process that has a processor for its type. Then it is dead, with the code no_processor."`
+	UnknownTypeAfter time.Duration        `koanf:"unknown_type_after" default:"24h" min:"1s" max:"8760h" doc:"How long a job waits for a process that has a processor for its type. Then it is dead, with the code no_processor. A group waits as long for a process that has its reducer."`
 	Processors       map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A submission of a type that is off or not here is refused. This process takes only jobs of types that it has; a job that was taken in before waits for another process, see unknown_type_after."`
 }
 
