@@ -112,7 +112,7 @@ func TestFairTreeIsTheEngine(t *testing.T) {
 			run := 0
 			rapid.Check(t, func(rt *rapid.T) {
 				settings := store.Defaults()
-				settings.Strict, settings.Global, settings.Burst = strict, 1e6, 1e6 // no limit in the way
+				settings.Strict, settings.Global, settings.Burst, settings.ByStarts = strict, 1e6, 1e6, true // no limit in the way, costs as declared
 				run++
 				s, err := store.New(store.Options{
 					Client: client, Prefix: fmt.Sprint(prefix, "r", run), Timeout: 5 * time.Second, Settings: settings,

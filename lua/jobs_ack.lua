@@ -2,24 +2,25 @@
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, fence, verdict, code, text, after, retries, ...
+-- ARGV: now, settings, id, fence, verdict, code, text, after, retries, took (µs; 0: unknown, or not run), ...
 -- RETURNS: for each what became of it: done, failed, retry, throttled, returned, dead, cancelled or stale
 -- INVARIANT: whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local reply, touched, keys = {}, {}, {}
-for i = 3, #ARGV, 7 do keys[#keys + 1] = ARGV[i] end
+for i = 3, #ARGV, 8 do keys[#keys + 1] = ARGV[i] end
 local runs = redis.call('HMGET', K.runs, unpack(keys))
-for i = 3, #ARGV, 7 do
+for i = 3, #ARGV, 8 do
   local jobkey, fence, verdict, code, text = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local after = tonumber(ARGV[i + 5])
-  local stored = runs[(i + 4) / 7]
+  local after, took = tonumber(ARGV[i + 5]), tonumber(ARGV[i + 7])
+  local stored = runs[(i + 5) / 8]
   local run = read_run(stored)
   local state = 'stale'
   if stored and run.fence == fence and redis.call('ZREM', K.leases, jobkey) == 1 then
     local g = bulk_group(group_of(jobkey))
     local t = bulk_tenant(g[G_TENANT])
-    g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+    if took > 0 then work.learn(g, t, took) end
+    work.release(g, t, (took > 0 or verdict == 'returned') and took or nil)
     touched[g[G_KEY]] = g
     state = verdict
     if verdict == 'done' then
@@ -71,6 +72,7 @@ end
 local queued = shard.queued
 for _, g in pairs(touched) do
   place(g)
+  work.settle(g)
   settle(g)
 end
 if shard.queued > queued then bell() end

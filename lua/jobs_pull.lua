@@ -37,6 +37,8 @@ while taken < want and visits < want + 300 and settled and not full and parted <
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local n = math.min(share, want - taken)
+  -- Long jobs go one by one where others wait.
+  if work.by_time and flows > 1 then n = math.min(n, math.max(1, math.floor(200000 / work.expected(g, t)))) end
   if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
   -- Behind a job of another type there are probably more.
   local list, from_front, ends, size = peek(g, parted > 0 and n + 50 or n)
@@ -89,7 +91,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     if used > 0 then pop(g, used, list, from_front, ends, size) end
     start(g, t, reply, jobs, ARGV[4])
     taken = taken + #jobs
-    if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum) end
+    if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum, #jobs) end
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
     if stop == 'tenant' then
       local wait = strategy.wait(theirs, read_pending(found[used + 1]))

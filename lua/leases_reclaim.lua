@@ -17,7 +17,7 @@ for _, jobkey in ipairs(redis.call('ZREVRANGE', K.leases, 0, tonumber(ARGV[4]) -
     local g = bulk_group(group_of(jobkey))
     local t = bulk_tenant(g[G_TENANT])
     redis.call('ZREM', K.leases, jobkey)
-    g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+    work.release(g, t, 0)
     touched[g[G_KEY]] = g
     n = n + 1
     if g[G_STATUS] == CANCELLED then
@@ -30,6 +30,7 @@ for _, jobkey in ipairs(redis.call('ZREVRANGE', K.leases, 0, tonumber(ARGV[4]) -
 end
 for _, g in pairs(touched) do
   place(g)
+  work.settle(g)
   settle(g)
 end
 if n > 0 then bell() end

@@ -36,7 +36,7 @@ if now >= shard.hold then
     local run = read_run(redis.call('HGET', K.runs, jobkey))
     local g = bulk_group(group_of(jobkey))
     local t = bulk_tenant(g[G_TENANT])
-    g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+    work.release(g, t)
     touched[g[G_KEY]] = g
     recovered = recovered + 1
     run.crashes, run.since = run.crashes + 1, 0

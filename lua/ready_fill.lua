@@ -53,7 +53,7 @@ while settled and admitted < room and fetched < looks do
     end
     keep_tenant(t, theirs)
     keep_group(g, own)
-    charge_turn(g, t, level, flow, tag, cost)
+    charge_turn(g, t, level, flow, tag, cost, 1)
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
     settle(g)
   end

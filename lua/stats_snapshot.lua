@@ -22,10 +22,10 @@ for _, name in ipairs(redis.call('ZRANGE', K.busy, 0, tonumber(ARGV[3]) - 1)) do
   refusals, counted = refusals + t[T_MEAN] * t[T_JOBS], counted + t[T_JOBS]
   local level = t[T_N1] > 0 and 1 or t[T_N2] > 0 and 2 or 3
   if t[T_SEEN] > 0 and now > t[T_SEEN] and (t[T_N1] + t[T_N2] + t[T_N3] > 0) then
-    local x = (t[T_SERVED] - t[T_WAS]) / (now - t[T_SEEN]) / t[T_WEIGHT] / fair.LEVELS[level]
+    local x = math.max(0, t[T_WORK] - t[T_WAS]) / (now - t[T_SEEN]) / t[T_WEIGHT] / fair.LEVELS[level]
     sum, squares, n = sum + x, squares + x * x, n + 1
   end
-  t[T_WAS], t[T_SEEN] = t[T_SERVED], now
+  t[T_WAS], t[T_SEEN] = t[T_WORK], now
   redis.call('ZADD', K.busy, int(now), name)
 end
 -- Of tenants without work nobody writes any more: one after the other is looked through.

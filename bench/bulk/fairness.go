@@ -108,7 +108,7 @@ func (b *bench) divide(ctx context.Context, s side, large int) (share, error) {
 }
 
 // jain is Jain's index of the shares of n: 1 where all are equal, 1/n where one has everything.
-func jain(shares map[string]int, n int) float64 {
+func jain[N int | float64](shares map[string]N, n int) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range shares {
 		sum += float64(x)

@@ -73,6 +73,7 @@ var parts = []part{
 	{"process", processing},
 	{"groups", manyGroups},
 	{"fairness", fairness},
+	{"unequal", unequalShares},
 	{"latency", latency},
 	{scriptsPart, scripts},
 }

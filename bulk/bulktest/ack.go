@@ -41,6 +41,7 @@ func (m *Model) ack(a store.Ack) store.AckState {
 		return store.AckStale
 	}
 	m.unlease(j)
+	m.worked(j, a.Verdict, a.Took)
 	switch a.Verdict {
 	case store.Done:
 		j.tries++

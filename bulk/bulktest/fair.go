@@ -1,7 +1,10 @@
 package bulktest
 
 import (
+	"cmp"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/bulk/store"
@@ -75,10 +78,26 @@ func (m *Model) before(a, b *group) bool {
 	return a.flow.tag < b.flow.tag
 }
 
-// served charges a start to the group and its tenant.
-func (m *Model) served(g *group, cost int64) {
+// served charges a start to the group and its tenant: by starts its cost, by time what it is expected to run.
+func (m *Model) served(g *group, j *job) {
 	f := g.t.flows[g.turn()]
 	m.v, f.v = max(m.v, f.tag), max(f.v, g.flow.tag)
+	if j.charge = 0; m.byTime() {
+		j.charge = cmp.Or(g.expect, g.t.expect, firstExpect)
+		m.charge(g, j.charge, workUnit)
+	} else {
+		m.charge(g, j.Cost, 1)
+	}
+	m.scored(g)
+}
+
+// What lua/lib/bulkjobs.lua expects of the first run, and how many µs move a tag as a cost of 1 does.
+const firstExpect, workUnit = 10_000, 8_000
+
+func (m *Model) byTime() bool { return !m.S.ByStarts && m.S.Gating && m.S.Policy == "fair" }
+
+// charge moves group and tenant on by amount, of which per are worth a cost of 1; back where it is below 0.
+func (m *Model) charge(g *group, amount int64, per float64) {
 	factor := func(l store.Level) float64 { return float64(admissiontest.FairLevels[slices.Index(levels, l)]) }
 	weight, share := float64(milli(g.Weight)), float64(milli(g.Weight))
 	if g.inside.weight {
@@ -87,7 +106,24 @@ func (m *Model) served(g *group, cost int64) {
 	if g.inside.level {
 		weight *= factor(g.Level) / factor(store.Normal)
 	}
-	f.tag += admissiontest.FairCharge(cost, g.t.Weight*share*factor(g.turn()))
-	g.flow.tag += admissiontest.FairCharge(cost, weight*admissiontest.FairBoost(g.Total, g.ended()+int64(len(g.runs))))
-	m.scored(g)
+	f := g.t.flows[g.turn()]
+	f.tag = max(0, f.tag+admissiontest.FairCharge(amount, per*g.t.Weight*share*factor(g.turn())))
+	g.flow.tag = max(0, g.flow.tag+admissiontest.FairCharge(amount, per*weight*admissiontest.FairBoost(g.Total, g.ended()+int64(len(g.runs)))))
+}
+
+// worked settles a run and learns from it; took is 0 where nobody knows how long it was.
+func (m *Model) worked(j *job, verdict store.Verdict, took time.Duration) {
+	g, us := j.g, took.Microseconds()
+	if m.byTime() && (us > 0 || verdict == store.Returned) {
+		m.charge(g, us-j.charge, workUnit)
+	}
+	if us > 0 {
+		for e, part := range map[*int64]float64{&g.expect: 8, &g.t.expect: 32} {
+			if *e == 0 {
+				*e = us
+			} else {
+				*e = max(1, *e+int64(math.Floor(float64(us-*e)/part+0.5)))
+			}
+		}
+	}
 }

@@ -57,6 +57,7 @@ type tenant struct {
 	backoff   time.Duration
 	counted   int64 // SharedCount: what the checks of this row see
 	row       int64
+	expect    int64 // as a group's
 }
 
 type state int
@@ -82,6 +83,7 @@ type job struct {
 	due       int64 // not ready: goes back then
 	scheduled bool  // not ready because of its run_at
 	lease     string
+	charge    int64 // µs, by time
 }
 
 type group struct {
@@ -106,6 +108,7 @@ type group struct {
 	redriven map[string]bool
 	root     string // the group that its jobs were submitted to
 	inside   inside
+	expect   int64 // µs that a run takes, lately
 	redrives int
 }
 

@@ -102,7 +102,7 @@ func (m *Model) pullGated(want int) (p store.Pulled) {
 			break
 		}
 		m.take(g, cost)
-		m.served(g, cost)
+		m.served(g, g.head())
 		p.Jobs = append(p.Jobs, m.start(g.pop()))
 		p.Fetched++
 	}
@@ -127,7 +127,7 @@ func (m *Model) pullClassic(want int) (p store.Pulled) {
 			break
 		}
 		j := g.pop()
-		m.served(g, j.Cost)
+		m.served(g, j)
 		if g.t.row++; g.t.row >= m.SharedCount {
 			g.t.row, g.t.counted = 0, g.t.refused
 		}

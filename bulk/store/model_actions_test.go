@@ -173,7 +173,7 @@ func (c *crowd) ack() {
 }
 
 func (c *crowd) verdict(l Leased, v Verdict) Ack {
-	a := Ack{Key: l.Key, Fence: l.Fence, Verdict: v}
+	a := Ack{Key: l.Key, Fence: l.Fence, Verdict: v, Took: time.Duration(rapid.SampledFrom([]int{0, 1, 5, 1000, 70_000}).Draw(c.t, "took")) * time.Millisecond}
 	switch v {
 	case Done:
 		a.Result = []byte(`{"ok":1}`)

@@ -46,6 +46,7 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic b
 	set.Burst = rapid.SampledFrom([]float64{0, 0, 7}).Draw(t, "burst")
 	set.Limiter = rapid.SampledFrom([]string{"gcra", "gcra", "fixed_window"}).Draw(t, "limiter")
 	set.Policy = rapid.SampledFrom([]string{"fair", "fair", "score"}).Draw(t, "policy")
+	set.ByStarts = rapid.IntRange(0, 3).Draw(t, "by_starts") == 0
 	set.Strict = rapid.Bool().Draw(t, "strict")
 	set.Congestion = rapid.IntRange(0, 3).Draw(t, "congestion") > 0
 	set.BaseBackoff = rapid.SampledFrom([]time.Duration{250 * time.Millisecond, time.Second}).Draw(t, "base_backoff")

@@ -30,10 +30,11 @@ type Settings struct {
 	Adaptive  bool    // Global is where the search for the rate begins; see Steer
 	Limiter   string  // gcra, fixed_window
 
-	Policy string // fair, score
-	Alpha  int64
-	Strict bool
-	Gating bool // false: the classic pipeline, where refused jobs wait one by one
+	Policy   string // fair, score
+	Alpha    int64
+	Strict   bool
+	ByStarts bool // the fair policy shares starts, and not the time that jobs run
+	Gating   bool // false: the classic pipeline, where refused jobs wait one by one
 
 	Congestion              bool // false: always BaseBackoff
 	BaseBackoff, MaxBackoff time.Duration
@@ -142,7 +143,7 @@ func (s *Store) Configure(c Settings) error {
 		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
 		c.Lease.Microseconds(), c.MaxCrashes, c.PendingPerTenant,
 		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedAfter.Microseconds(),
-		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(),
+		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(), flag(!c.ByStarts),
 	} {
 		words = append(words, strconv.FormatInt(n, 10))
 	}

@@ -180,7 +180,7 @@ type Ack struct {
 	Error   string        // for people
 	Retries int64         // of Retry: how many failed tries a job may have before the next one makes it dead
 	After   time.Duration // Throttled, Held: the downstream's Retry-After, 0: unknown; Retry: the least backoff
-	// Took is how long the handler ran.
+	// Took is how long the handler ran: what fair queuing by time settles with.
 	Took time.Duration
 }
 

@@ -72,6 +72,7 @@ type FairQueue struct {
 	Policy string `koanf:"policy" default:"fair" enum:"fair,score" doc:"fair: tenants by weight, then the groups of a tenant by weight. score: all groups of a level by age and by how nearly done they are."`
 	Alpha  int64  `koanf:"alpha" default:"10000" min:"-1000000000" max:"1000000000" unit:"ms" doc:"score: above 0 nearly done groups come first, below 0 all share evenly, 0 goes by age."`
 	Strict bool   `koanf:"strict" default:"false" doc:"Run high before normal before low, instead of in shares of 16 to 4 to 1: low may starve."`
+	By     string `koanf:"by" default:"time" enum:"time,starts" doc:"fair: what is shared. time: the time that jobs run, so that a tenant with slow jobs does not hold all workers. starts: the jobs that start, by their cost, whatever they take; choose it where rates are the limit and not workers. The classic pipeline (gating: false) shares starts."`
 	Gating bool   `koanf:"gating" default:"true" doc:"Hold a tenant or group whose limit is spent as a whole. false: take each job and turn it away, as the classic pipeline does."`
 }
 

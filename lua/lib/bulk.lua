@@ -22,7 +22,7 @@ local set = {}
 do
   local names = { 'limiter', 'policy', 'alpha', 'strict', 'gating', 'global', 'burst', 'per_tenant', 'congestion', 'base', 'max',
     'max_age', 'ready_max', 'lease', 'crashes', 'quota', 'keep_jobs', 'keep_groups', 'keep_dead', 'silence', 'keep_stats',
-    'adaptive', 'unknown_after' }
+    'adaptive', 'unknown_after', 'by_time' }
   local i = 0
   for word in string.gmatch(ARGV[2], '%S+') do
     i = i + 1
@@ -79,12 +79,16 @@ if now > shard.last then shard.last = now end
 --   total, added, taken, hp, ho, tp, tn, front, ready, inflight, succ, fail, dead, canc, redriven, redrives,
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
---   largest, widest, aside, kept, outcome_at, inner, share, based
+--   largest, widest, aside, kept, outcome_at, inner, share, based,
+--   expect, charged, due
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
---   jobs, mean, backoff, seen, was
+--   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3
 
 -- What a tenant's token sets for a group counts inside the tenant only: inner is then the level (and level is normal), share the
 -- weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
+
+-- Work, where time is what is shared, in µs: expect is the mean run time of late, charged what the group's jobs in flight were
+-- charged, due what is to be settled of runs that have ended. work is what a tenant was given in all, u1…u3 its last tags.
 
 -- VISIT_BYTES is how much of jobs' records one step reads, but for the first one, which may be larger.
 local VISIT_BYTES = 1048576
@@ -357,7 +361,7 @@ local function tenant_open(t, by)
   t[T_OPEN] = before + by
   if before == 0 and t[T_OPEN] > 0 then
     redis.call('ZADD', K.busy, 0, t[T_NAME])
-    t[T_WAS], t[T_SEEN] = t[T_SERVED], 0
+    t[T_WAS], t[T_SEEN] = t[T_WORK], 0
   elseif before > 0 and t[T_OPEN] == 0 then
     redis.call('ZREM', K.busy, t[T_NAME])
     t[T_JOBS], t[T_MEAN], t[T_BACKOFF] = 0, 0, 0

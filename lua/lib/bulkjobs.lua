@@ -374,17 +374,81 @@ local function whose_turn()
   return bulk_group(string.match(line, '([^/]+)$')), bulk_tenant(string.sub(flow, 3)), level, flow, tag
 end
 
--- charge_turn moves the tenant on among tenants, and the group among its tenant's groups, by what they were given.
-local function charge_turn(g, t, level, flow, tag, cost)
+-- Work: where time is shared, a visit is charged what its jobs are expected to run, and what they did run is settled when they
+-- end. A run of UNIT µs moves a tag as a cost of 1 does; up to SLACK µs are settled with the group's next visit, which costs nothing.
+-- They stand in one table, because a script has 200 local variables at most.
+local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 'fair', UNIT = 8000, SLACK = 10000, FIRST = 10000 }
+
+-- expected returns how long a job of the group is likely to run: as its own did, or else its tenant's.
+function work.expected(g, t)
+  return g[G_EXPECT] > 0 and g[G_EXPECT] or t[T_EXPECT] > 0 and t[T_EXPECT] or work.FIRST
+end
+
+-- outer_weight returns the weight among tenants of what a group runs.
+function work.outer_weight(g, t)
+  return math.max(10, t[T_WEIGHT] * (g[G_SHARE] > 0 and g[G_SHARE] or g[G_WEIGHT]) / 1000) * fair.LEVELS[g[G_LEVEL]]
+end
+
+-- move_on moves a group on among its tenant's groups.
+function work.move_on(g, cost)
+  if g[G_QUEUED] == 1 then redis.call('ZREM', K.lines, line_of(g)) end
+  g[G_TAG] = math.max(0, g[G_TAG] + fair.charge(cost, inner_weight(g) * fair.boost(g[G_SEALED] == 1 and g[G_TOTAL] or 0, ended(g) + g[G_INFLIGHT])))
+  if g[G_QUEUED] == 1 then redis.call('ZADD', K.lines, 0, line_of(g)) end
+end
+
+-- charge_turn moves the tenant on among tenants, and the group among its tenant's groups, by what they were given: n jobs.
+local function charge_turn(g, t, level, flow, tag, cost, n)
   if not flow then return end
   local v = vname(level)
   shard[v] = math.max(1, shard[v], tag) -- not 0: a level in use
-  fair.advance(K.levels[level], flow, tag, cost, math.max(10, t[T_WEIGHT] * (g[G_SHARE] > 0 and g[G_SHARE] or g[G_WEIGHT]) / 1000) * fair.LEVELS[level])
-  redis.call('ZREM', K.lines, line_of(g))
+  local given = cost
+  if work.by_time then
+    given = n * work.expected(g, t)
+    g[G_CHARGED] = g[G_CHARGED] + given
+    cost, g[G_DUE] = (given + g[G_DUE]) / work.UNIT, 0
+  end
+  t[T_WORK] = t[T_WORK] + given
+  t[T_U1 - 1 + level] = fair.advance(K.levels[level], flow, tag, cost, work.outer_weight(g, t))
   local inner = T_V1 - 1 + level
   t[inner] = math.max(t[inner], g[G_TAG])
-  g[G_TAG] = g[G_TAG] + fair.charge(cost, inner_weight(g) * fair.boost(g[G_SEALED] == 1 and g[G_TOTAL] or 0, ended(g) + g[G_INFLIGHT]))
-  redis.call('ZADD', K.lines, 0, line_of(g))
+  work.move_on(g, cost)
+end
+
+-- release takes a job out of flight that ran for took µs; nil: nobody knows, and it keeps its charge.
+function work.release(g, t, took)
+  local charge = g[G_INFLIGHT] > 1 and math.floor(g[G_CHARGED] / g[G_INFLIGHT]) or g[G_CHARGED]
+  g[G_CHARGED] = g[G_CHARGED] - charge
+  if work.by_time and took then
+    g[G_DUE], t[T_WORK] = g[G_DUE] + took - charge, t[T_WORK] + took - charge
+  end
+  g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+end
+
+-- learn takes a run time into what is expected.
+function work.learn(g, t, took)
+  g[G_EXPECT] = math.max(1, g[G_EXPECT] == 0 and took or g[G_EXPECT] + math.floor((took - g[G_EXPECT]) / 8 + 0.5))
+  t[T_EXPECT] = math.max(1, t[T_EXPECT] == 0 and took or t[T_EXPECT] + math.floor((took - t[T_EXPECT]) / 32 + 0.5))
+end
+
+-- settle moves tags by what is due.
+function work.settle(g)
+  local due = g[G_DUE]
+  if due == 0 or due < work.SLACK and due > -work.SLACK and (g[G_QUEUED] == 1 or g[G_INFLIGHT] > 0) then return end
+  g[G_DUE] = 0
+  if not work.by_time then return end
+  local t, level, cost = bulk_tenant(g[G_TENANT]), g[G_LEVEL], due / work.UNIT
+  work.move_on(g, cost)
+  local flow, u = flow_name(level, g[G_TENANT]), T_U1 - 1 + level
+  local active = redis.call('ZSCORE', K.levels[level], flow)
+  local last = active or redis.call('ZSCORE', K.idle, flow)
+  t[u] = math.max(0, (last and tonumber(last) or t[u]) + fair.charge(cost, work.outer_weight(g, t)))
+  if active then
+    redis.call('ZADD', K.levels[level], 'XX', int(t[u]), flow)
+  elseif t[u] > shard[vname(level)] then
+    redis.call('ZADD', K.idle, int(t[u]), flow)
+  elseif last then
+    redis.call('ZREM', K.idle, flow)
+  end
 end
 
 -- forget_idle drops last tags that lie behind the virtual time; with strict, behind that of every level in use.

@@ -58,9 +58,9 @@ function fair.first(active)
   return head[1], tonumber(head[2])
 end
 
--- advance moves a flow on and gives its new tag.
+-- advance moves a flow on, or back where it gets something back, and gives its new tag.
 function fair.advance(active, flow, tag, cost, weight)
-  tag = tag + fair.charge(cost, weight)
+  tag = math.max(0, tag + fair.charge(cost, weight))
   redis.call('ZADD', active, 'XX', int(tag), flow)
   return tag
 end
