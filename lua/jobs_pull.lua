@@ -120,7 +120,7 @@ else
 end
 local more = 0
 if parted > 0 then bell() end -- for a process with those types
-if not blocked and taken < want and (fetched > 0 or parted >= 500) then more = 1 end
+if not blocked and (taken < want and (fetched > 0 or parted >= 500) or fetched > 0 and shard.aside > 0) then more = 1 end
 if not blocked and shard.queued > 0 and (taken >= want or visits == want + 300 or full or not settled) then
   more = 1
   bell()
