@@ -164,7 +164,7 @@ if now >= group_at and now >= jobs_at then
     for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g[G_TENANT])) end
     redis.call('ZREM', K.gates, 't/' .. g[G_TENANT])
     redis.call('ZREMRANGEBYLEX', K.history, '[' .. g[G_TENANT] .. '/', '(' .. g[G_TENANT] .. '0')
-    if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
+    if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 and t[T_CONC] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
   end
   return { 0, 0, 0, 1, buried, 0 }
 end

@@ -40,9 +40,14 @@ while taken < want and visits < want + 300 and settled and not full and parted <
   -- Long jobs go one by one where others wait.
   if work.by_time and flows > 1 then n = math.min(n, math.max(1, math.floor(200000 / work.expected(g, t)))) end
   if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
+  if t[T_CONC] > 0 then n = math.min(n, t[T_CONC] - t[T_INFLIGHT]) end
   -- Behind a job of another type there are probably more.
-  local list, from_front, ends, size = peek(g, parted > 0 and n + 50 or n)
-  if not list[1] then
+  local list, from_front, ends, size = {}, 0, {}, 0
+  if n > 0 then list, from_front, ends, size = peek(g, parted > 0 and n + 50 or n) end
+  if n <= 0 and t[T_CONC] > 0 then
+    leave_line(t) -- a process of an earlier version has put it there
+    fill(t)
+  elseif not list[1] then
     -- Its last jobs are not there any more: the record is out of step, which audit reports. It must not stop the others.
     unplace(g)
     dropped = dropped + 1
@@ -93,6 +98,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     taken = taken + #jobs
     if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum, #jobs) end
     if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
+    if t[T_CONC] > 0 then fill(t) end
     if stop == 'tenant' then
       local wait = strategy.wait(theirs, read_pending(found[used + 1]))
       local till = wait < 0 and now + 3600000000 or now + wait

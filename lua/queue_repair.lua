@@ -32,7 +32,7 @@ local function repair_tenant(name)
       mended(name, 'queue')
     end
     local turn = redis.call('ZSCORE', K.levels[level], flow) and true or false
-    if turn ~= (n > 0 and t[T_GATE] == 0) then
+    if turn ~= (n > 0 and in_line(t)) then
       if turn then
         fair.leave(K.levels[level], K.idle, shard[vname(level)], flow)
       else

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, tenant, from (gates looked at by earlier calls of this change and left), field, value, ...
--- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that was found}; an empty tenant is the shard, an empty value its configuration
+-- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that was found, concurrency}; an empty tenant is the shard, an empty value its configuration
 -- INVARIANT: whatever a rate has gated is looked at again, a thousand gates a call.
 -- INCLUDE: clock, limiter, fair, bulk
 
@@ -16,7 +16,7 @@ for i = 5, #ARGV, 2 do
     if value == '' then redis.call('HDEL', K.state, key) else redis.call('HSET', K.state, key, value) end
   else
     t = bulk_tenant(name)
-    t[field == 'weight' and T_WEIGHT or T_RATE] = tonumber(value)
+    t[({ weight = T_WEIGHT, rate = T_RATE, conc = T_CONC })[field]] = tonumber(value)
   end
 end
 local changed = #ARGV > 4 or from > 0
@@ -25,7 +25,10 @@ if name ~= '' then
   if not changed and redis.call('HEXISTS', K.tenants, name) == 0 then return { 'not_found' } end
 end
 if changed then
-  if t then open_tenant(t) end
+  if t then
+    open_tenant(t)
+    fill(t)
+  end
   local gates, before = redis.call('ZRANGE', K.gates, from, from + 999), redis.call('ZCARD', K.gates)
   for _, gate in ipairs(gates) do
     local gated = string.sub(gate, 3)
@@ -40,8 +43,8 @@ if changed then
   bell()
 end
 if changed then bulk_save() end
-if t and changed and t[T_GROUPS] == 0 and t[T_WEIGHT] == 1000 and t[T_RATE] == 0 then redis.call('HDEL', K.tenants, name) end
+if t and changed and t[T_GROUPS] == 0 and t[T_WEIGHT] == 1000 and t[T_RATE] == 0 and t[T_CONC] == 0 then redis.call('HDEL', K.tenants, name) end
 local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant')
 return { int(live[1] and tonumber(live[1]) or set.file_global), int(live[2] and tonumber(live[2]) or set.file_tenant), int(set.burst), (live[1] or live[2]) and 1 or 0,
   t and int(t[T_WEIGHT]) or 0, t and int(t[T_RATE]) or 0, t and t[T_GROUPS] or 0, t and t[T_INFLIGHT] or 0, t and int(t[T_SERVED]) or 0, next_from,
-  set.adaptive == 1 and not live[1] and 1 or 0 }
+  set.adaptive == 1 and not live[1] and 1 or 0, t and t[T_CONC] or 0 }

@@ -20,8 +20,9 @@ for _ = 1, want * 2 do
     cancel_job(g, t, jobkey)
     settle(g)
     dropped = dropped + 1
-  elseif g[G_PAUSED] == 1 then
+  elseif g[G_PAUSED] == 1 or t[T_CONC] > 0 and t[T_INFLIGHT] >= t[T_CONC] then
     to_front(g, jobkey)
+    place(g)
     dropped = dropped + 1
   else
     local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
@@ -32,6 +33,7 @@ for _ = 1, want * 2 do
     elseif cost then
       start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload } }, ARGV[4])
       taken, room = taken + 1, room - #payload
+      if t[T_CONC] > 0 then fill(t) end
     end
   end
 end

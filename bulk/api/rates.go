@@ -11,17 +11,18 @@ import (
 
 // congestionView is a tenant's state of backpressure.
 type congestionView struct {
-	Tenant    string     `json:"tenant"`
-	Level     string     `json:"level"`
-	NonReady  int64      `json:"non_ready"`
-	Pending   int64      `json:"pending"`
-	InFlight  int64      `json:"in_flight"`
-	Rate      float64    `json:"rate"` // jobs a second that it may start: its own limit, or its share
-	Backoff   float64    `json:"backoff_seconds"`
-	Throttles float64    `json:"throttles_per_job"`
-	Finished  int64      `json:"finished"`
-	Estimate  float64    `json:"estimate_seconds"` // to work off what is not ready
-	At        *timestamp `json:"at,omitempty"`
+	Tenant      string     `json:"tenant"`
+	Level       string     `json:"level"`
+	NonReady    int64      `json:"non_ready"`
+	Pending     int64      `json:"pending"`
+	InFlight    int64      `json:"in_flight"`
+	Concurrency int64      `json:"concurrency,omitempty"` // most in flight; absent: any number
+	Rate        float64    `json:"rate"`                  // jobs a second that it may start: its own limit, or its share
+	Backoff     float64    `json:"backoff_seconds"`
+	Throttles   float64    `json:"throttles_per_job"`
+	Finished    int64      `json:"finished"`
+	Estimate    float64    `json:"estimate_seconds"` // to work off what is not ready
+	At          *timestamp `json:"at,omitempty"`
 }
 
 func congestionOf(c store.Congestion) congestionView {
@@ -30,7 +31,7 @@ func congestionOf(c store.Congestion) congestionView {
 		level = calm
 	}
 	return congestionView{
-		Tenant: c.Tenant, Level: level, NonReady: c.NonReady, Pending: c.Pending, InFlight: c.InFlight, Rate: tidy(c.Rate),
+		Tenant: c.Tenant, Level: level, NonReady: c.NonReady, Pending: c.Pending, InFlight: c.InFlight, Concurrency: c.Concurrency, Rate: tidy(c.Rate),
 		Backoff: tidy(c.Backoff.Seconds()), Throttles: tidy(c.AvgThrottles), Finished: c.Finished, Estimate: tidy(c.Estimate.Seconds()), At: at(c.At),
 	}
 }
@@ -193,16 +194,17 @@ func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identit
 }
 
 type tenantView struct {
-	Tenant    string  `json:"tenant"`
-	Weight    float64 `json:"weight"`
-	RateLimit float64 `json:"rate"` // 0: as configured
-	Groups    int64   `json:"groups"`
-	InFlight  int64   `json:"in_flight"`
-	Served    int64   `json:"served"`
+	Tenant      string  `json:"tenant"`
+	Weight      float64 `json:"weight"`
+	RateLimit   float64 `json:"rate"`        // 0: as configured
+	Concurrency int64   `json:"concurrency"` // 0: any number
+	Groups      int64   `json:"groups"`
+	InFlight    int64   `json:"in_flight"`
+	Served      int64   `json:"served"`
 }
 
 func okTenant(w http.ResponseWriter, t store.Tenant) error {
-	return ok(w, tenantView{t.Name, t.Weight, tidy(t.Rate), t.Groups, t.InFlight, t.Served})
+	return ok(w, tenantView{t.Name, t.Weight, tidy(t.Rate), t.Concurrency, t.Groups, t.InFlight, t.Served})
 }
 
 func (s *Server) showTenant(w http.ResponseWriter, r *http.Request, who identity) error {
@@ -234,6 +236,13 @@ var tenantFields = []field[store.Tenant]{
 			return ""
 		}
 		return setDecimal(&t.Rate, raw, 0, maxRate)
+	}, false},
+	{"concurrency", ruleSlots + ", or null: 0", func(t *store.Tenant, raw []byte) string {
+		t.Concurrency = 0
+		if isNull(raw) {
+			return ""
+		}
+		return setWhole(&t.Concurrency, raw, 0, 1e6)
 	}, false},
 }
 
@@ -267,6 +276,6 @@ func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identit
 	if t, err = s.store.SetTenant(r.Context(), t); err != nil {
 		return err
 	}
-	s.log.InfoContext(r.Context(), "tenant changed", "who", who.name, "tenant", name, "weight", t.Weight, "rate", t.Rate)
+	s.log.InfoContext(r.Context(), "tenant changed", "who", who.name, "tenant", name, "weight", t.Weight, "rate", t.Rate, "concurrency", t.Concurrency)
 	return okTenant(w, t)
 }

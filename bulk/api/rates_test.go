@@ -34,15 +34,17 @@ func TestTenants(t *testing.T) {
 	wantCode(t, b.ask("GET", "/v1/tenants/a%20b", ""), 404, "not_found")
 	b.create(`{"tenant":"acme","type":"mail"}`)
 	for _, row := range []struct{ method, body, want string }{
-		{"GET", ``, `{"tenant":"acme","weight":1,"rate":0,"groups":1,"in_flight":0,"served":0}`},
-		{"PATCH", `{"weight":2.5}`, `{"tenant":"acme","weight":2.5,"rate":0,"groups":1,"in_flight":0,"served":0}`},
-		{"PATCH", `{"rate":12}`, `{"tenant":"acme","weight":2.5,"rate":12,"groups":1,"in_flight":0,"served":0}`},
-		{"PATCH", `{"weight":null}`, `{"tenant":"acme","weight":1,"rate":12,"groups":1,"in_flight":0,"served":0}`},
-		{"PATCH", `{"rate":0}`, `{"tenant":"acme","weight":1,"rate":0,"groups":1,"in_flight":0,"served":0}`},
+		{"GET", ``, `{"tenant":"acme","weight":1,"rate":0,"concurrency":0,"groups":1,"in_flight":0,"served":0}`},
+		{"PATCH", `{"weight":2.5}`, `{"tenant":"acme","weight":2.5,"rate":0,"concurrency":0,"groups":1,"in_flight":0,"served":0}`},
+		{"PATCH", `{"rate":12}`, `{"tenant":"acme","weight":2.5,"rate":12,"concurrency":0,"groups":1,"in_flight":0,"served":0}`},
+		{"PATCH", `{"weight":null}`, `{"tenant":"acme","weight":1,"rate":12,"concurrency":0,"groups":1,"in_flight":0,"served":0}`},
+		{"PATCH", `{"concurrency":4}`, `{"tenant":"acme","weight":1,"rate":12,"concurrency":4,"groups":1,"in_flight":0,"served":0}`},
+		{"PATCH", `{"concurrency":null}`, `{"tenant":"acme","weight":1,"rate":12,"concurrency":0,"groups":1,"in_flight":0,"served":0}`},
+		{"PATCH", `{"rate":0}`, `{"tenant":"acme","weight":1,"rate":0,"concurrency":0,"groups":1,"in_flight":0,"served":0}`},
 	} {
 		want(t, b.ask(row.method, "/v1/tenants/acme", row.body), 200, row.want)
 	}
-	want(t, b.ask("PATCH", "/v1/tenants/new", `{"weight":3}`), 200, `{"tenant":"new","weight":3,"rate":0,"groups":0,"in_flight":0,"served":0}`)
+	want(t, b.ask("PATCH", "/v1/tenants/new", `{"weight":3}`), 200, `{"tenant":"new","weight":3,"rate":0,"concurrency":0,"groups":0,"in_flight":0,"served":0}`)
 	wantCode(t, b.ask("PATCH", "/v1/tenants/acme", `{"weight":0,"rates":1}`), 422, "invalid", "weight", "rates")
 }
 

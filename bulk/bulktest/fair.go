@@ -39,7 +39,7 @@ func (m *Model) scored(g *group) {
 // runnable says that a group has a job that could start now but for rate.
 func (m *Model) runnable(g *group) bool {
 	return g.pending() > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
-		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && g.gate <= m.Now()
+		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && (g.t.Concurrency == 0 || m.inFlight(g.t) < g.t.Concurrency) && g.gate <= m.Now()
 }
 
 // pick gives the group whose turn it is, of those for which ok holds.

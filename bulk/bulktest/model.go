@@ -223,15 +223,20 @@ func (m *Model) Tenant(name string) store.Congestion {
 	if t.refused > 0 {
 		c.Backoff = t.backoff
 	}
-	for _, j := range m.runs {
-		if j.g.t == t {
-			c.InFlight++
-		}
-	}
+	c.InFlight, c.Concurrency = m.inFlight(t), t.Concurrency
 	c.Pending = t.open - c.NonReady - c.InFlight
 	c.Level = congestion.Level(c.Backoff, m.S.BaseBackoff)
 	c.Estimate = congestion.Estimate(c.NonReady, c.Rate)
 	return c
+}
+
+func (m *Model) inFlight(t *tenant) (n int64) {
+	for _, j := range m.runs {
+		if j.g.t == t {
+			n++
+		}
+	}
+	return n
 }
 
 // SetLimits changes the rates live.
@@ -243,5 +248,5 @@ func (m *Model) SetLimits(global, perTenant float64) {
 // SetTenant changes a tenant's weight and rate live.
 func (m *Model) SetTenant(in store.Tenant) {
 	t := m.tenant(in.Name)
-	t.Weight, t.Rate = in.Weight, in.Rate
+	t.Weight, t.Rate, t.Concurrency = in.Weight, in.Rate, in.Concurrency
 }

@@ -15,6 +15,7 @@ type Congestion struct {
 	NonReady        int64     `json:"non_ready"`
 	Pending         int64     `json:"pending"`
 	InFlight        int64     `json:"in_flight"`
+	Concurrency     int64     `json:"concurrency"`     // most jobs in flight; 0: any number
 	Rate            float64   `json:"rate"`            // jobs a second that it may start: its own limit, or its share
 	Backoff         float64   `json:"backoff_seconds"` // the last one
 	ThrottlesPerJob float64   `json:"throttles_per_job"`
@@ -78,12 +79,13 @@ func (c *Client) SetLimits(ctx context.Context, global, perTenant *float64) (*Li
 
 // Tenant is what operators set for a tenant, and its figures.
 type Tenant struct {
-	Tenant   string  `json:"tenant"`
-	Weight   float64 `json:"weight"`
-	Rate     float64 `json:"rate"` // 0: as configured
-	Groups   int64   `json:"groups"`
-	InFlight int64   `json:"in_flight"`
-	Served   int64   `json:"served"`
+	Tenant      string  `json:"tenant"`
+	Weight      float64 `json:"weight"`
+	Rate        float64 `json:"rate"`        // 0: as configured
+	Concurrency int64   `json:"concurrency"` // most jobs in flight; 0: any number
+	Groups      int64   `json:"groups"`
+	InFlight    int64   `json:"in_flight"`
+	Served      int64   `json:"served"`
 }
 
 // Tenant reads a tenant.
@@ -97,11 +99,12 @@ func (c *Client) Tenant(ctx context.Context, name string) (*Tenant, error) {
 
 // TenantPatch changes a tenant; nil leaves a field as it is.
 type TenantPatch struct {
-	Weight *float64 `json:"weight,omitempty"` // 0.01…100
-	Rate   *float64 `json:"rate,omitempty"`   // jobs a second; 0: as configured
+	Weight      *float64 `json:"weight,omitempty"`      // 0.01…100
+	Rate        *float64 `json:"rate,omitempty"`        // jobs a second; 0: as configured
+	Concurrency *int64   `json:"concurrency,omitempty"` // most jobs in flight; 0: any number
 }
 
-// SetTenant changes a tenant's weight and rate while it runs, with the operators' token.
+// SetTenant changes a tenant's weight, rate and concurrency while it runs, with the operators' token.
 func (c *Client) SetTenant(ctx context.Context, name string, p TenantPatch) (*Tenant, error) {
 	k, err := call{method: http.MethodPatch, path: []string{"v1", "tenants", name}}.with(p)
 	if err != nil {

@@ -165,8 +165,12 @@ func (a *auditor) readTenants(ctx context.Context) error {
 			a.bad("gate", "tenant %s: gated until %d, a wake time is there: %t", name, v.int(15), there)
 		}
 		delete(a.gates, "t/"+name)
-		if v.int(0) == 1000 && v.int(1) == 0 && v.int(2) == 0 {
+		if v.int(0) == 1000 && v.int(1) == 0 && v.int(2) == 0 && v.int(16) == 0 {
 			a.bad("owner", "tenant %s has neither groups nor settings", name)
+		}
+		full := v.int(17) == 1
+		if conc := v.int(16); !a.score && full && (conc == 0 || v.int(3) < conc) {
+			a.bad("tenant", "tenant %s is kept out of line with %d of %d jobs in flight", name, v.int(3), conc)
 		}
 		for level := range 3 {
 			flow := strconv.Itoa(level+1) + "/" + name
@@ -176,7 +180,7 @@ func (a *auditor) readTenants(ctx context.Context) error {
 			if n := v.int(12 + level); n != a.queued[flow] {
 				a.bad("fair queue", "tenant %s: %d groups in line, counted %d", flow, a.queued[flow], n)
 			}
-			if should := a.queued[flow] > 0 && v.int(15) == 0; should != active[flow] {
+			if should := a.queued[flow] > 0 && v.int(15) == 0 && !full; should != active[flow] {
 				a.bad("fair queue", "tenant %s: should have its turn: %t, is in line: %t", flow, should, active[flow])
 			}
 			delete(active, flow)

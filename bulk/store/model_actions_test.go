@@ -329,7 +329,8 @@ func (c *crowd) tenant() {
 	}
 	in := Tenant{
 		Name: rapid.SampledFrom(names).Draw(c.t, "tenant"), Weight: rapid.SampledFrom([]float64{0.1, 1, 4}).Draw(c.t, "weight"),
-		Rate: rapid.SampledFrom([]float64{0, 0.5, 2, 25}).Draw(c.t, "rate"),
+		Rate:        rapid.SampledFrom([]float64{0, 0.5, 2, 25}).Draw(c.t, "rate"),
+		Concurrency: rapid.SampledFrom([]int64{0, 0, 2, 5}).Draw(c.t, "concurrency"),
 	}
 	if !c.rerate {
 		in.Rate = 0

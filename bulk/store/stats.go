@@ -48,6 +48,7 @@ func (s *Store) Congestion(ctx context.Context, tenant string) ([]Congestion, er
 				continue
 			}
 			out = append(out, s.congestion(name, v.int(5), v.int(6), v.int(3), v.int(7), v.int(8), v.int(9), v.int(10), v.int(11)))
+			out[len(out)-1].Concurrency = v.int(16)
 		}
 	}
 	if tenant != "" && len(out) == 0 {
@@ -149,7 +150,7 @@ func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
 	return t, err
 }
 
-// SetTenant changes a tenant's weight (0: 1) and rate (0: the configured) live.
+// SetTenant changes a tenant's weight (0: 1), rate (0: the configured) and concurrency live.
 func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	if t.Weight == 0 {
 		t.Weight = 1
@@ -161,8 +162,10 @@ func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 		return Tenant{}, refuse(CodeInvalid, "weight %v: 0.01 to 100", t.Weight)
 	case t.Rate < 0 || t.Rate > 1e6 || (t.Rate > 0 && t.Rate < 0.001):
 		return Tenant{}, refuse(CodeInvalid, "rate %v: 0.001 to 1000000 jobs a second, or 0 for the configured", t.Rate)
+	case t.Concurrency < 0 || t.Concurrency > 1e6:
+		return Tenant{}, refuse(CodeInvalid, "concurrency %d: 1 to 1000000, or 0 for no limit of its own", t.Concurrency)
 	}
-	_, t, err := s.rates(ctx, t.Name, "weight", thousandths(t.Weight), "rate", thousandths(t.Rate))
+	_, t, err := s.rates(ctx, t.Name, "weight", thousandths(t.Weight), "rate", thousandths(t.Rate), "conc", t.Concurrency)
 	return t, err
 }
 
@@ -186,7 +189,7 @@ func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits
 	}
 	rate := func(i int) float64 { return float64(r.int(i)) / 1000 }
 	return Limits{Global: rate(0), PerTenant: rate(1), Burst: rate(2), Live: r.int(3) == 1, Adaptive: r.int(10) == 1},
-		Tenant{Name: tenant, Weight: rate(4), Rate: rate(5), Groups: r.int(6), InFlight: r.int(7), Served: r.int(8)}, nil
+		Tenant{Name: tenant, Weight: rate(4), Rate: rate(5), Concurrency: r.int(11), Groups: r.int(6), InFlight: r.int(7), Served: r.int(8)}, nil
 }
 
 // Depths reads the figures for gauges.

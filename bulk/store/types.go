@@ -249,6 +249,7 @@ type Patch struct {
 // Congestion is a tenant's state of backpressure.
 type Congestion struct {
 	Tenant       string
+	Concurrency  int64 // most jobs in flight; 0: any number
 	NonReady     int64
 	Pending      int64
 	InFlight     int64
@@ -280,6 +281,8 @@ type Tenant struct {
 	Name   string
 	Weight float64
 	Rate   float64 // 0: the configured
+	// Concurrency is how many of its jobs may be in flight at once; 0: any number.
+	Concurrency int64
 	// Figures, read only.
 	Groups, InFlight, Served int64
 }

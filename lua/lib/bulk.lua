@@ -82,7 +82,7 @@ if now > shard.last then shard.last = now end
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
---   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3
+--   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
 -- What a tenant's token sets for a group counts inside the tenant only: inner is then the level (and level is normal), share the
 -- weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
@@ -145,6 +145,10 @@ local function append(key, gkey, page, count, ids)
   end
   return page, count
 end
+
+-- in_line says whether a tenant's turn may come: full 1 means that conc of its jobs are in flight, and it is out of line until
+-- one of them ends.
+local function in_line(t) return t[T_GATE] == 0 and t[T_FULL] == 0 end
 
 -- bulk_save writes back what has changed.
 local function bulk_save()
@@ -212,7 +216,7 @@ local function unplace(g)
   redis.call('ZREM', K.lines, line_of(g))
   local n = T_N1 - 1 + g[G_LEVEL]
   t[n] = t[n] - 1
-  if t[n] == 0 and t[T_GATE] == 0 then
+  if t[n] == 0 and in_line(t) then
     fair.leave(K.levels[g[G_LEVEL]], K.idle, shard[vname(g[G_LEVEL])], flow_name(g[G_LEVEL], g[G_TENANT]))
   end
 end
@@ -238,7 +242,7 @@ local function place(g)
   g[G_TAG] = math.max(g[G_TAG], t[T_V1 - 1 + g[G_LEVEL]])
   redis.call('ZADD', K.lines, 0, line_of(g))
   t[n] = t[n] + 1
-  if t[n] == 1 and t[T_GATE] == 0 then
+  if t[n] == 1 and in_line(t) then
     fair.enter(K.levels[g[G_LEVEL]], K.idle, shard[vname(g[G_LEVEL])], flow_name(g[G_LEVEL], g[G_TENANT]))
   end
 end
@@ -267,15 +271,22 @@ local function open_group(g)
   place(g)
 end
 
+-- leave_line and enter_line take all groups of a tenant out of the fair queue among tenants, and back.
+local function leave_line(t)
+  for level = 1, 3 do
+    if t[T_N1 - 1 + level] > 0 then fair.leave(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t[T_NAME])) end
+  end
+end
+
+local function enter_line(t)
+  for level = 1, 3 do
+    if t[T_N1 - 1 + level] > 0 then fair.enter(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t[T_NAME])) end
+  end
+end
+
 -- gate_tenant keeps all groups of a tenant out until a time.
 local function gate_tenant(t, till)
-  if t[T_GATE] == 0 then
-    for level = 1, 3 do
-      if t[T_N1 - 1 + level] > 0 then
-        fair.leave(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t[T_NAME]))
-      end
-    end
-  end
+  if in_line(t) then leave_line(t) end
   t[T_GATE] = till
   shard.spins = shard.spins + 1
   redis.call('ZADD', K.gates, int(till), 't/' .. t[T_NAME])
@@ -285,10 +296,20 @@ local function open_tenant(t)
   if t[T_GATE] == 0 then return end
   t[T_GATE] = 0
   redis.call('ZREM', K.gates, 't/' .. t[T_NAME])
-  for level = 1, 3 do
-    if t[T_N1 - 1 + level] > 0 then
-      fair.enter(K.levels[level], K.idle, shard[vname(level)], flow_name(level, t[T_NAME]))
-    end
+  if in_line(t) then enter_line(t) end
+end
+
+-- fill takes a tenant out of line when its concurrency is used up, and brings it back when it is not.
+local function fill(t)
+  local full = t[T_CONC] > 0 and t[T_INFLIGHT] >= t[T_CONC] and 1 or 0
+  if full == t[T_FULL] then return end
+  if full == 1 then
+    leave_line(t)
+    t[T_FULL] = 1
+  else
+    t[T_FULL] = 0
+    if in_line(t) then enter_line(t) end
+    if shard.queued > 0 then bell() end
   end
 end
 

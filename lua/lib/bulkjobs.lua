@@ -354,10 +354,14 @@ end
 local function whose_turn()
   if set.policy == 'score' then
     for level = 1, 3 do
-      local gkey = redis.call('ZREVRANGE', K.levels[level], 0, 0)[1]
-      if gkey then
-        local g = bulk_group(gkey)
-        return g, bulk_tenant(g[G_TENANT]), level
+      -- Behind groups of tenants whose concurrency is used up; 500 of them at most, until one of their jobs ends.
+      for page = 0, 10 do
+        local list = redis.call('ZREVRANGE', K.levels[level], page == 0 and 0 or page * 50 - 49, page * 50)
+        for _, gkey in ipairs(list) do
+          local g = bulk_group(gkey)
+          if bulk_tenant(g[G_TENANT])[T_FULL] == 0 then return g, bulk_tenant(g[G_TENANT]), level end
+        end
+        if #list < (page == 0 and 1 or 50) then break end
       end
     end
     return nil
@@ -422,6 +426,7 @@ function work.release(g, t, took)
     g[G_DUE], t[T_WORK] = g[G_DUE] + took - charge, t[T_WORK] + took - charge
   end
   g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+  if t[T_FULL] == 1 then fill(t) end
 end
 
 -- learn takes a run time into what is expected.

@@ -117,7 +117,7 @@ function newTenant({tenant}) {
   link.textContent = tenant;
   link.href = '#?' + new URLSearchParams({tenant});
   tr.show = t => {
-    put(tr, {pending: whole(t.pending), inflight: whole(t.in_flight), nonready: whole(t.non_ready), rate: number(t.rate) + '/s', backoff: span(t.backoff_seconds),
+    put(tr, {pending: whole(t.pending), inflight: whole(t.in_flight) + (t.concurrency ? ' of ' + whole(t.concurrency) : ''), nonready: whole(t.non_ready), rate: number(t.rate) + '/s', backoff: span(t.backoff_seconds),
       throttles: number(t.throttles_per_job), estimate: t.estimate_seconds ? span(t.estimate_seconds) : '–'});
     heat(tr, t.level);
   };
