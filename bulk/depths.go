@@ -15,6 +15,7 @@ type depthsCollector struct {
 	queue                                                    *prometheus.Desc
 	pending, ready, nonReady, inFlight, active, gated        *prometheus.Desc
 	unserved                                                 *prometheus.Desc
+	processorRate, processorMost, processorRuns              *prometheus.Desc
 	jain, accuracy, level, backoff, throttles, spins, age    *prometheus.Desc
 	workers, workersActive, workersIdle, unacked, unackedMax *prometheus.Desc
 	rate, leader, pinned, p95, failed                        *prometheus.Desc
@@ -40,6 +41,9 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 		backoff:       d("congestion_backoff_seconds", "Longest congestion backoff of a tenant."),
 		throttles:     d("throttles_per_job", "Average throttles a job."),
 		unserved:      d("unserved_jobs", "Jobs whose type no process has run for a minute."),
+		processorRate: d("processor_rate_limit", "Jobs of the type that may start a second, over all processes.", "type"),
+		processorMost: d("processor_concurrency_limit", "Jobs of the type that may run at once, over all processes.", "type"),
+		processorRuns: d("processor_in_flight", "Runs that count towards the concurrency of their type.", "type"),
 		spins:         d("saved_spins_total", "Pulls that a gate spared, since the store began."),
 		age:           d("depths_age_seconds", "Age of what this process knows of the queues."),
 		workers:       d("workers", "Workers of this process."),
@@ -60,7 +64,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 }
 
 func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved,
+	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved, c.processorRate, c.processorMost, c.processorRuns,
 		c.level, c.backoff, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
 		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways} {
 		out <- d
@@ -110,6 +114,15 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.active, float64(d.ActiveTenants))
 	gauge(c.gated, float64(d.GatedGroups))
 	gauge(c.unserved, float64(d.Unserved))
+	for name, l := range d.Types {
+		if l.Rate > 0 {
+			gauge(c.processorRate, l.Rate, name)
+		}
+		if l.Concurrency > 0 {
+			gauge(c.processorMost, float64(l.Concurrency), name)
+			gauge(c.processorRuns, float64(l.Running), name)
+		}
+	}
 	gauge(c.jain, d.Jain)
 	gauge(c.accuracy, d.RateAccuracy)
 	gauge(c.level, levels[d.MaxCongestion])

@@ -30,6 +30,7 @@ g[G_KEY] = gkey
 g[G_ID], g[G_TENANT], g[G_TYPE], g[G_WHY] = id, tenant, ARGV[6], ''
 g[G_LEVEL], g[G_WEIGHT], g[G_RATE], g[G_CONC], g[G_BASE] = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 g[G_HELD], g[G_STATUS], g[G_CREATED], g[G_TOUCHED] = tonumber(ARGV[12]), CREATED, now, now
+g[G_UNIFORM] = tonumber(ARGV[14]) == 0 and 1 or 0 -- a redrive takes over whatever types its group has
 g[G_CALLBACK], g[G_OF] = tonumber(ARGV[13]), tonumber(ARGV[14])
 if ARGV[15] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
 groups[gkey] = g

@@ -23,6 +23,7 @@ end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED }
 local level = g[G_LEVEL]
 unplace(g)
+types.unbar(g) -- if its type may still start none, the next pull bars it again
 for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then

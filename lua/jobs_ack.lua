@@ -22,6 +22,7 @@ for i = 3, #ARGV, 8 do
     if took > 0 then work.learn(g, t, took) end
     work.release(g, t, (took > 0 or verdict == 'returned') and took or nil)
     touched[g[G_KEY]] = g
+    types.release(stored)
     state = verdict
     if verdict == 'done' then
       run.tries = run.tries + 1

@@ -45,6 +45,10 @@ if fresh > 0 then
     if not there[i] then
       local a = 9 + (i - 1) * 5
       local kind, run_at = ARGV[a + 1], tonumber(ARGV[a + 3])
+      if kind ~= '' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
+        g[G_UNIFORM] = 0
+        types.unbar(g) -- jobs of another type need not wait
+      end
       raise(g, G_LARGEST, g[G_TOTAL] == 0, #ARGV[a + 4] + 80) -- with the record's first line
       lines[#lines + 1] = keys[i]
       lines[#lines + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. '\n' .. ARGV[a + 4]

@@ -2,10 +2,10 @@
 -- jobs_pull: takes jobs through the fair queue and the limits, straight into leases.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, want, process, types (words; empty: every type)
+-- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (words: type, rate, concurrency, batch, ...)
 -- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
--- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again, and one of a type whose limit is used up not before that lets it start.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulktypes
 
 open_gates(200)
 local want, dropped, reply = tonumber(ARGV[3]), 0, {}
@@ -13,7 +13,7 @@ local global, blocked = global_limiter(), nil
 local taken, visits, settled = 0, 0, reorder()
 local room, full = VISIT_BYTES, false
 local kinds, mine = read_kinds(ARGV[5])
-local fetched, parted = fetch_aside(kinds, want), 0 -- from and to the queues of types
+local fetched, parted = types.fetch_aside(kinds, want), 0 -- from and to the queues of types
 -- What the classic pipeline had let through before the configuration changed.
 for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
   local g = bulk_group(group_of(jobkey))
@@ -32,9 +32,11 @@ local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + 
 local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
 -- A visit gives jobs, or gates whom it found spent: those have a bound too.
+types.wake_barred(mine)
 while taken < want and visits < want + 300 and settled and not full and parted < 500 do
   visits = visits + 1
   local g, t, level, flow, tag = whose_turn()
+  if not g and types.wake_barred(mine) > 0 then g, t, level, flow, tag = whose_turn() end
   if not g then break end
   local n = math.min(share, want - taken)
   -- Long jobs go one by one where others wait.
@@ -66,17 +68,27 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     local jobs, used, cost_sum, stop = {}, 0, 0, nil
     for i, jobkey in ipairs(list) do
       local cost, kind, payload = read_pending(found[i])
+      local limit = types.limit(kind ~= '' and kind or g[G_TYPE])
       room = room - (payload and #payload or 0)
       if #jobs == n then
         break
       elseif not cost then
         used, dropped = i, dropped + 1
       elseif mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
-        used, parted = i, parted + 1
+        used, parted, types.foreign = i, parted + 1, true
         set_aside(g, jobkey, kind ~= '' and kind or g[G_TYPE])
       elseif not strategy.admits(global, cost) then
         stop, blocked = 'global', strategy.wait(global, cost)
         break
+      elseif limit and types.refuses(limit, cost) then
+        if limit.batch > 0 and limit.given >= limit.batch then types.spent = true end
+        if g[G_UNIFORM] == 1 then
+          stop = 'type'
+          break
+        end
+        used, parted = i, parted + 1
+        if types.came[jobkey] then fetched = fetched - 1 end -- for nothing
+        set_aside(g, jobkey, limit.kind)
       elseif theirs and not strategy.admits(theirs, cost) then
         stop = 'tenant'
         break
@@ -87,8 +99,10 @@ while taken < want and visits < want + 300 and settled and not full and parted <
         strategy.take(global, cost)
         if theirs then strategy.take(theirs, cost) end
         if own then strategy.take(own, cost) end
+        if limit then types.take(limit, cost) end
         used, cost_sum = i, cost_sum + cost
-        jobs[#jobs + 1] = { key = jobkey, run = read_run(runs[i]), cost = cost, kind = kind, payload = payload }
+        jobs[#jobs + 1] = { key = jobkey, run = read_run(runs[i]), cost = cost, kind = kind, payload = payload,
+          mark = types.run(limit) }
       end
     end
     keep_tenant(t, theirs)
@@ -109,6 +123,8 @@ while taken < want and visits < want + 300 and settled and not full and parted <
       gate_group(g, wait < 0 and now + 3600000000 or now + wait, 'rate')
     elseif stop == 'global' then
       break
+    elseif stop == 'type' and runnable(g) then
+      types.bar(g, g[G_TYPE])
     end
   end
 end
@@ -123,11 +139,18 @@ if blocked then
 else
   local gate = redis.call('ZRANGE', K.gates, 0, 0, 'WITHSCORES')
   if gate[1] then next_at = math.max(1, tonumber(gate[2]) - now) end
+  local wait
+  wait, types.open = types.next(kinds, mine)
+  if wait and (next_at == 0 or wait < next_at) then next_at = wait end
 end
 local more = 0
-if parted > 0 then bell() end -- for a process with those types
+if types.foreign then bell() end -- for a process with those types
 if not blocked and (taken < want and (fetched > 0 or parted >= 500) or fetched > 0 and shard.aside > 0) then more = 1 end
-if not blocked and shard.queued > 0 and (taken >= want or visits == want + 300 or full or not settled) then
+if not blocked and types.spent then
+  more = 1
+  bell()
+end
+if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits == want + 300 or full or not settled) then
   more = 1
   bell()
 end

@@ -12,12 +12,13 @@ for i = 5, #ARGV do known[ARGV[i]] = true end
 -- The newest leases: those of the lost pull are among them.
 for _, jobkey in ipairs(redis.call('ZREVRANGE', K.leases, 0, tonumber(ARGV[4]) - 1)) do
   local text = redis.call('HGET', K.runs, jobkey)
-  local fence, owner = string.match(text or '', '^(%d+) .- (%S*)$')
+  local fence, owner = string.match(text or '', '^(%d+) %d+ %d+ %d+ %d+ (%S*)')
   if owner == ARGV[3] and not known[fence] then
     local g = bulk_group(group_of(jobkey))
     local t = bulk_tenant(g[G_TENANT])
     redis.call('ZREM', K.leases, jobkey)
     work.release(g, t, 0)
+    types.release(text)
     touched[g[G_KEY]] = g
     n = n + 1
     if g[G_STATUS] == CANCELLED then

@@ -33,7 +33,9 @@ if now >= shard.hold then
   local orphans = redis.call('ZRANGEBYSCORE', K.leases, '-inf', int(now), 'LIMIT', 0, bound)
   for _, jobkey in ipairs(orphans) do
     redis.call('ZREM', K.leases, jobkey)
-    local run = read_run(redis.call('HGET', K.runs, jobkey))
+    local text = redis.call('HGET', K.runs, jobkey)
+    local run = read_run(text)
+    types.release(text)
     local g = bulk_group(group_of(jobkey))
     local t = bulk_tenant(g[G_TENANT])
     work.release(g, t)

@@ -54,6 +54,10 @@ local function repair_group(gkey)
     redis.call('ZREM', K.gates, 'g/' .. gkey)
     mended(g[G_ID], 'gate')
   end
+  if g[G_BAR] ~= 0 and not redis.call('ZSCORE', K.aside, g[G_BAR]) then
+    g[G_BAR], shard.barred = 0, shard.barred - 1
+    mended(g[G_ID], 'gate')
+  end
   local open = g[G_SEALED] == 0 and g[G_STATUS] == CREATED
   if (g[G_STATUS] >= AGGREGATING or open) and not redis.call('ZSCORE', K.agenda, gkey) then
     plan(g, open and silent_from(g) or now)

@@ -1,17 +1,33 @@
 #!lua flags=allow-oom
--- rates_set: changes or reads rates and weights live: of the shard, or of a tenant.
+-- rates_set: changes or reads rates and weights live: of the shard and the types of jobs, or of a tenant.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, tenant, from (gates looked at by earlier calls of this change and left), field, value, ...
--- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that was found, concurrency}; an empty tenant is the shard, an empty value its configuration
+-- ARGV: now, settings, tenant, from (gates looked at by earlier calls of this change and left), field (global, per_tenant, rate/type, concurrency/type; weight, rate, concurrency), value, ...
+-- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that was found, concurrency, limits of types that are live (type, rate, concurrency, words; - for as configured)}; an empty tenant is the shard, an empty value its configuration
 -- INVARIANT: whatever a rate has gated is looked at again, a thousand gates a call.
 -- INCLUDE: clock, limiter, fair, bulk
+
+-- live_type writes one limit of a type over what is configured, or, with an empty value, no longer.
+local function live_type(kind, of, value)
+  local list, found = {}, { kind, '-', '-' }
+  for other, rate, most in string.gmatch(set.live_types, '(%S+) (%S+) (%S+)') do
+    if other == kind then found = { kind, rate, most } else list[#list + 1] = other .. ' ' .. rate .. ' ' .. most end
+  end
+  found[of == 'rate' and 2 or 3] = value == '' and '-' or value
+  if found[2] ~= '-' or found[3] ~= '-' then list[#list + 1] = table.concat(found, ' ') end
+  table.sort(list)
+  set.live_types = table.concat(list, ' ')
+  redis.call('HSET', K.state, 'live_types', set.live_types)
+end
 
 local name, from, next_from = ARGV[3], tonumber(ARGV[4]), -1
 local t
 for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], ARGV[i + 1]
-  if name == '' then
+  local of, kind = string.match(field, '^(%a+)/(.+)$')
+  if kind then
+    live_type(kind, of, value)
+  elseif name == '' then
     local key = field == 'global' and 'live_global' or 'live_tenant'
     if value == '' then redis.call('HDEL', K.state, key) else redis.call('HSET', K.state, key, value) end
   else
@@ -47,4 +63,4 @@ if t and changed and t[T_GROUPS] == 0 and t[T_WEIGHT] == 1000 and t[T_RATE] == 0
 local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant')
 return { int(live[1] and tonumber(live[1]) or set.file_global), int(live[2] and tonumber(live[2]) or set.file_tenant), int(set.burst), (live[1] or live[2]) and 1 or 0,
   t and int(t[T_WEIGHT]) or 0, t and int(t[T_RATE]) or 0, t and t[T_GROUPS] or 0, t and t[T_INFLIGHT] or 0, t and int(t[T_SERVED]) or 0, next_from,
-  set.adaptive == 1 and not live[1] and 1 or 0, t and t[T_CONC] or 0 }
+  set.adaptive == 1 and not live[1] and 1 or 0, t and t[T_CONC] or 0, set.live_types }

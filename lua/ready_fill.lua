@@ -2,10 +2,10 @@
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; what the rate allows goes to READY, the rest waits one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type)
+-- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it)}
 -- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulktypes
 
 open_gates(200)
 local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
@@ -13,7 +13,9 @@ local looks = tonumber(ARGV[4])
 local fetched, admitted, refused = 0, 0, 0
 local global, settled = global_limiter(), reorder()
 local kinds, mine = read_kinds(ARGV[5])
-fetch_aside(kinds, looks)
+types.fetch_aside(kinds, looks)
+-- Groups that the default pipeline has barred before the configuration changed.
+types.wake_barred(mine)
 
 while settled and admitted < room and fetched < looks do
   local g, t, level, flow, tag = whose_turn()
@@ -27,14 +29,16 @@ while settled and admitted < room and fetched < looks do
     fetched = fetched + 1
     local cost, kind = read_pending(redis.call('HGET', K.jobs, jobkey))
     cost, kind = cost or 1, kind and kind ~= '' and kind or g[G_TYPE]
-    local theirs, own = tenant_limiter(t, true), group_limiter(g)
+    local theirs, own, limit = tenant_limiter(t, true), group_limiter(g), types.limit(kind)
     if mine and not mine[kind] then
       set_aside(g, jobkey, kind)
       bell()
-    elseif strategy.admits(global, cost) and strategy.admits(theirs, cost) and (not own or strategy.admits(own, cost)) then
+    elseif strategy.admits(global, cost) and strategy.admits(theirs, cost) and (not own or strategy.admits(own, cost))
+      and not (limit and types.wait(limit, cost)) then
       strategy.take(global, cost)
       strategy.take(theirs, cost)
       if own then strategy.take(own, cost) end
+      if limit then types.take(limit, cost) end
       redis.call('RPUSH', K.ready, jobkey)
       g[G_READY] = g[G_READY] + 1
       admitted = admitted + 1

@@ -2,10 +2,10 @@
 -- ready_take: classic pipeline: takes jobs from READY into leases; what was cancelled or paused meanwhile does not start.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, want, process, types (words; empty: every type)
+-- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: as jobs_pull
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulktypes
 
 local _, mine = read_kinds(ARGV[5])
 local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, {}, 0, VISIT_BYTES
@@ -28,10 +28,17 @@ for _ = 1, want * 2 do
     local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
     if cost and mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
       set_aside(g, jobkey, kind ~= '' and kind or g[G_TYPE]) -- another process let it through
+      place(g)
       dropped = dropped + 1
       bell()
+    elseif cost and not types.may_run(kind ~= '' and kind or g[G_TYPE]) then
+      wait_until(g, jobkey, now + backoff(t), 'N') -- its concurrency was free when it was let through
+      place(g)
+      dropped = dropped + 1
     elseif cost then
-      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload } }, ARGV[4])
+      local limit = types.limit(kind ~= '' and kind or g[G_TYPE])
+      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload,
+        mark = types.run(limit) } }, ARGV[4])
       taken, room = taken + 1, room - #payload
       if t[T_CONC] > 0 then fill(t) end
     end

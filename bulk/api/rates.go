@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -134,6 +135,15 @@ type limitsView struct {
 	Burst     float64 `json:"burst"`
 	Live      bool    `json:"live"`     // set by an operator, over the configuration
 	Adaptive  bool    `json:"adaptive"` // global is what was found, not what was set
+	// Processors are those with a limit of their own.
+	Processors map[string]processorLimitsView `json:"processors,omitempty"`
+}
+
+type processorLimitsView struct {
+	Rate        float64 `json:"rate"`        // 0: no limit
+	Concurrency int64   `json:"concurrency"` // 0: no limit
+	InFlight    int64   `json:"in_flight"`   // that count towards the concurrency
+	Live        bool    `json:"live"`        // set by an operator, over the configuration
 }
 
 func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) error {
@@ -148,7 +158,16 @@ func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) 
 }
 
 func okLimits(w http.ResponseWriter, l store.Limits) error {
-	return ok(w, limitsView{tidy(l.Global), tidy(l.PerTenant), tidy(l.Burst), l.Live, l.Adaptive})
+	v := limitsView{Global: tidy(l.Global), PerTenant: tidy(l.PerTenant), Burst: tidy(l.Burst), Live: l.Live, Adaptive: l.Adaptive}
+	for name, of := range l.Types {
+		if of.Rate > 0 || of.Concurrency > 0 || of.Live {
+			if v.Processors == nil {
+				v.Processors = map[string]processorLimitsView{}
+			}
+			v.Processors[name] = processorLimitsView{tidy(of.Rate), of.Concurrency, of.Running, of.Live}
+		}
+	}
+	return ok(w, v)
 }
 
 var limitsFields = []field[store.LimitsPatch]{
@@ -160,6 +179,51 @@ var limitsFields = []field[store.LimitsPatch]{
 		p.PerTenantGiven = true
 		return setOrNil(&p.PerTenant, raw, 0)
 	}, false},
+	{"processors", "an object of job types, each with rate, concurrency or both", func(p *store.LimitsPatch, raw []byte) string {
+		if raw[0] != '{' {
+			return "is not an object"
+		}
+		p.Types = map[string]store.TypeLimitPatch{}
+		wrong := ""
+		members(raw, func(name, value []byte) bool {
+			wrong = setProcessor(p.Types, string(name), value)
+			return wrong == ""
+		})
+		return wrong
+	}, false},
+}
+
+var processorFields = []field[store.TypeLimitPatch]{
+	{"rate", "a number from 0.001 to 1000000 a second with at most three decimal places, 0 for no limit, or null: as configured", func(p *store.TypeLimitPatch, raw []byte) string {
+		p.RateGiven = true
+		return setOrNil(&p.Rate, raw, 0)
+	}, false},
+	{"concurrency", "a whole number from 1 to 1000000, 0 for no limit, or null: as configured", func(p *store.TypeLimitPatch, raw []byte) string {
+		p.ConcurrencyGiven = true
+		if isNull(raw) {
+			return ""
+		}
+		p.Concurrency = new(int64)
+		return setWhole(p.Concurrency, raw, 0, store.MaxTypeConcurrency)
+	}, false},
+}
+
+// setProcessor reads the limits of one processor.
+func setProcessor(types map[string]store.TypeLimitPatch, name string, raw []byte) string {
+	switch _, twice := types[name]; {
+	case !isWord(name, maxType, alsoInType):
+		return "has " + shorten(name) + ", which is no job type: " + ruleType
+	case twice:
+		return "has " + name + " twice"
+	case raw[0] != '{':
+		return "has " + name + ", which is not an object"
+	}
+	var p store.TypeLimitPatch
+	for _, f := range decode(processorFields, raw, &p) {
+		return "has " + name + "." + f.Path + ", which " + f.Problem + "; allowed: " + f.Allowed
+	}
+	types[name] = p
+	return ""
 }
 
 func setOrNil(to **float64, raw []byte, least float64) string {
@@ -186,10 +250,10 @@ func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identit
 	if err != nil {
 		return err
 	}
-	if !p.GlobalGiven && !p.PerTenantGiven {
+	if !p.GlobalGiven && !p.PerTenantGiven && len(p.Types) == 0 {
 		return okLimits(w, l)
 	}
-	s.log.InfoContext(r.Context(), "limits changed", "who", who.name, "global", l.Global, "per_tenant", l.PerTenant, "live", l.Live)
+	s.log.InfoContext(r.Context(), "limits changed", "who", who.name, "global", l.Global, "per_tenant", l.PerTenant, "live", l.Live, "processors", slices.Sorted(maps.Keys(p.Types)))
 	return okLimits(w, l)
 }
 

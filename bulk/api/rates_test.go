@@ -20,11 +20,19 @@ func TestLimits(t *testing.T) {
 		{"PATCH", `{"global":null}`, `{"global":10000,"per_tenant":7,"burst":0,"live":true,"adaptive":false}`},
 		{"GET", ``, `{"global":10000,"per_tenant":7,"burst":0,"live":true,"adaptive":false}`},
 		{"PATCH", `{"global":null,"per_tenant":null}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false}`},
+		{"PATCH", `{"processors":{"mail":{"rate":14,"concurrency":3}}}`,
+			`{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false,"processors":{"mail":{"rate":14,"concurrency":3,"in_flight":0,"live":true}}}`},
+		{"PATCH", `{"processors":{"mail":{"rate":null}}}`,
+			`{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false,"processors":{"mail":{"rate":0,"concurrency":3,"in_flight":0,"live":true}}}`},
+		{"PATCH", `{"processors":{"mail":{"concurrency":null}}}`, `{"global":10000,"per_tenant":0,"burst":0,"live":false,"adaptive":false}`},
 	} {
 		w := b.ask(row.method, "/v1/limits", row.body)
 		want(t, w, 200, row.want)
 	}
 	wantCode(t, b.ask("PATCH", "/v1/limits", `{"global":0,"per_tenant":-1,"burst":3}`), 422, "invalid", "global", "per_tenant", "burst")
+	for _, body := range []string{`[]`, `{"a b":{}}`, `{"mail":1}`, `{"mail":{"rate":-1}}`, `{"mail":{"rates":1}}`, `{"mail":{"concurrency":1.5}}`, `{"mail":{},"mail":{}}`} {
+		wantCode(t, b.ask("PATCH", "/v1/limits", `{"processors":`+body+`}`), 422, "invalid", "processors")
+	}
 }
 
 func TestTenants(t *testing.T) {

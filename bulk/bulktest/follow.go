@@ -38,7 +38,9 @@ func (m *Model) follow(l store.Leased, types []string) error {
 			g.Status, g.Paused, max(0, g.gate-m.Now()), len(g.runs), g.Concurrency)
 	case !runs(types, j):
 		return fmt.Errorf("the process runs %v, it is of type %s", types, j.kind())
-	case g.head() != j && !m.Pools:
+	case m.full(j.kind()):
+		return fmt.Errorf("as many of type %s run as may", j.kind())
+	case g.head() != j && !m.Pools && len(m.types) == 0:
 		return fmt.Errorf("it was the turn of job %s", g.head().ID)
 	case l.Fence <= m.fence:
 		return fmt.Errorf("fence %d after %d", l.Fence, m.fence)
@@ -46,7 +48,11 @@ func (m *Model) follow(l store.Leased, types []string) error {
 	if global, tenant, own := m.waitsFor(g, j.Cost); max(global, tenant, own) > 0 && !m.Rerated {
 		return fmt.Errorf("over a limit: to wait are globally %v, for the tenant %v, for the group %v", global, tenant, own)
 	}
+	if wait := m.typeWaits(j); wait > 0 && !m.Rerated {
+		return fmt.Errorf("over the rate of type %s: to wait are %v", j.kind(), wait)
+	}
 	m.take(g, j.Cost)
+	m.takeType(j)
 	g.remove(j)
 	m.fence = l.Fence - 1
 	mine := m.start(j)
@@ -73,19 +79,28 @@ func (m *Model) idle(p store.Pulled, want int, types []string) error {
 	}
 	soonest, what := never, ""
 	for _, g := range m.list {
-		if !m.startable(g) || !slices.ContainsFunc(slices.Concat(g.front, g.order), func(j *job) bool { return runs(types, j) }) {
+		if !m.startable(g) {
+			continue
+		}
+		own := never
+		for _, j := range slices.Concat(g.front, g.order) {
+			if runs(types, j) && !m.full(j.kind()) {
+				own = min(own, m.typeWaits(j))
+			}
+		}
+		if own == never {
 			continue
 		}
 		wait := time.Duration(max(0, g.gate-m.Now())) * time.Microsecond
-		global, tenant, own := m.waitsFor(g, g.head().Cost)
-		if wait = max(wait, global, tenant, own); wait < soonest {
+		global, tenant, ofGroup := m.waitsFor(g, g.head().Cost)
+		if wait = max(wait, global, tenant, ofGroup, own); wait < soonest {
 			soonest, what = wait, g.ID
 		}
 	}
 	switch {
 	case len(p.Jobs) == want && soonest == 0 && !p.More:
 		return fmt.Errorf("no word that there is more, and a job of group %s could start", what)
-	case len(p.Jobs) < want && soonest == 0 && (!m.Pools || !p.More): // with pools it may have begun to look through a group
+	case len(p.Jobs) < want && soonest == 0 && (!m.Pools && len(m.types) == 0 || !p.More): // with pools it may have begun to look through a group
 		return fmt.Errorf("%d of %d workers got a job, and one of group %s could start", len(p.Jobs), want, what)
 	case !p.More && soonest < never && (p.Next == 0 || p.Next > soonest):
 		return fmt.Errorf("to sleep for %v (0: until an event), and a job of group %s can start in %v", p.Next, what, soonest)
@@ -128,6 +143,10 @@ func (m *Model) FollowClassic(p store.Pulled, types ...string) error {
 			return fmt.Errorf("pull of job %s: its group may not start jobs: %s, paused %t", l.ID, g.Status, g.Paused)
 		}
 		m.fence = l.Fence - 1
+		if m.full(j.kind()) {
+			return fmt.Errorf("pull of job %s: as many of type %s run as may", l.ID, j.kind())
+		}
+		m.takeType(j)
 		m.Rename(m.start(j).Key, l.Key)
 	}
 	return nil

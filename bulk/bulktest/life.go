@@ -161,5 +161,8 @@ func (m *Model) Rates() map[string]float64 {
 	for id, g := range m.groups {
 		all["group "+id] = g.Rate
 	}
+	for kind, l := range m.types {
+		all["type "+kind] = l.Rate
+	}
 	return all
 }

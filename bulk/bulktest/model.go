@@ -35,6 +35,7 @@ type Model struct {
 	runs    map[string]*job // in flight, by the name that Leased gave them
 	waits   waits
 	ready   []*job
+	types   map[string]*typeLimit
 	global  admissiontest.Meter
 	flows   []*flow // of tenants
 	v       int64   // virtual time of the fair queue
@@ -84,6 +85,7 @@ type job struct {
 	scheduled bool  // not ready because of its run_at
 	lease     string
 	charge    int64 // µs, by time
+	marked    bool  // in flight: counts towards the concurrency of its type
 }
 
 type group struct {
@@ -133,6 +135,10 @@ type chunk struct {
 func New(s store.Settings, now func() int64, chance func(fence int64) float64) *Model {
 	m := &Model{S: s, Now: now, Chance: chance, groups: map[string]*group{}, tenants: map[string]*tenant{}, runs: map[string]*job{}}
 	m.global = m.meter(s.Global, s.Burst)
+	m.types = map[string]*typeLimit{}
+	for kind, l := range s.Types {
+		m.SetType(kind, l)
+	}
 	return m
 }
 

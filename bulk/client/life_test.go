@@ -213,6 +213,16 @@ func TestOperators(t *testing.T) {
 	if l, err := c.Limits(t.Context()); err != nil || l.Global != 1e6 {
 		t.Errorf("limits %+v, %v", l, err)
 	}
+	most := int64(4)
+	if l, err := c.SetProcessor(t.Context(), "mail", ProcessorPatch{Rate: &rate, Concurrency: &most}); err != nil || l.Processors["mail"] != (ProcessorLimits{Rate: 250, Concurrency: 4, Live: true}) {
+		t.Errorf("a processor's limits %+v, %v", l, err)
+	}
+	if l, err := c.SetProcessor(t.Context(), "mail", ProcessorPatch{Concurrency: &most, Reset: true}); err != nil || l.Processors["mail"] != (ProcessorLimits{Concurrency: 4, Live: true}) {
+		t.Errorf("a processor's rate as configured %+v, %v", l, err)
+	}
+	if l, err := c.SetProcessor(t.Context(), "mail", ProcessorPatch{Reset: true}); err != nil || len(l.Processors) != 0 {
+		t.Errorf("a processor's limits as configured %+v, %v", l, err)
+	}
 	if n, err := c.SetTenant(t.Context(), "acme", TenantPatch{Weight: &weight, Rate: &rate}); err != nil || n.Weight != 3 || n.Rate != 250 {
 		t.Errorf("tenant %+v, %v", n, err)
 	}

@@ -53,6 +53,35 @@ type Limits struct {
 	Burst     float64 `json:"burst"`
 	Live      bool    `json:"live"`     // an operator set them; the configuration says otherwise
 	Adaptive  bool    `json:"adaptive"` // Global is what was found, not what was set
+	// Processors are those with a limit of their own, by the type of their jobs.
+	Processors map[string]ProcessorLimits `json:"processors,omitempty"`
+}
+
+// ProcessorLimits bound the jobs of one type over all processes; 0 means no limit.
+type ProcessorLimits struct {
+	Rate        float64 `json:"rate"` // jobs a second
+	Concurrency int64   `json:"concurrency"`
+	InFlight    int64   `json:"in_flight"` // that count towards the concurrency
+	Live        bool    `json:"live"`      // an operator set them; the configuration says otherwise
+}
+
+// ProcessorPatch changes the limits of a processor; nil leaves a field as it is or, with Reset, as it is configured.
+type ProcessorPatch struct {
+	Rate        *float64 // jobs a second; 0: no limit
+	Concurrency *int64   // 0: no limit
+	Reset       bool
+}
+
+// SetProcessor changes the limits of the jobs of one type while they are in force, with the operators' token.
+func (c *Client) SetProcessor(ctx context.Context, jobType string, p ProcessorPatch) (*Limits, error) {
+	change := map[string]any{}
+	if p.Rate != nil || p.Reset {
+		change["rate"] = p.Rate
+	}
+	if p.Concurrency != nil || p.Reset {
+		change["concurrency"] = p.Concurrency
+	}
+	return c.patchLimits(ctx, map[string]any{"processors": map[string]any{jobType: change}})
 }
 
 // Limits reads the rates in force.
@@ -66,7 +95,11 @@ func (c *Client) Limits(ctx context.Context) (*Limits, error) {
 
 // SetLimits changes the rates while they are in force, with the operators' token; nil goes back to the configuration.
 func (c *Client) SetLimits(ctx context.Context, global, perTenant *float64) (*Limits, error) {
-	k, err := call{method: http.MethodPatch, path: []string{"v1", "limits"}}.with(map[string]*float64{"global": global, "per_tenant": perTenant})
+	return c.patchLimits(ctx, map[string]*float64{"global": global, "per_tenant": perTenant})
+}
+
+func (c *Client) patchLimits(ctx context.Context, change any) (*Limits, error) {
+	k, err := call{method: http.MethodPatch, path: []string{"v1", "limits"}}.with(change)
 	if err != nil {
 		return nil, err
 	}

@@ -53,6 +53,8 @@ type auditor struct {
 	letters  map[string]bool  // dead letters
 	gates    map[string]bool  // what has a wake time
 	queued   map[string]int64 // tenant and level → groups in line
+	bars     map[string]bool  // groups that wait for their type's limits, as they stand in aside
+	marks    map[string]int64 // type → runs that count towards its concurrency
 }
 
 // audited is a group as the store counts it, and as we find it.
@@ -61,6 +63,7 @@ type audited struct {
 	raw                                    map[string]int64
 	order, front, ready, waiting, inflight int64
 	aside                                  int64
+	bar                                    string
 	unended, ended, dead, kept, half       int64
 	lines                                  []string
 }
@@ -116,15 +119,18 @@ func (a *auditor) readGroups(ctx context.Context) error {
 				a.bad("record", "%v", err)
 				continue
 			}
-			raw := map[string]int64{}
+			raw, bar := map[string]int64{}, ""
 			for i := 1; i+1 < len(line); i += 2 {
 				raw[line.string(i)] = line.int(i + 1)
+				if line.string(i) == "bar" {
+					bar = line.string(i + 1)
+				}
 				if name, is := line.string(i), line.string(i+1); name == "tenant" && is != g.Tenant || name == "id" && is != g.ID {
 					a.bad("record", "group %s of tenant %s has the %s %q in its record", g.ID, g.Tenant, name, is)
 				}
 			}
 			a.now = max(a.now, raw["now"])
-			a.groups[g.key] = &audited{found: g, raw: raw}
+			a.groups[g.key] = &audited{found: g, raw: raw, bar: bar}
 		}
 	}
 	return nil
@@ -258,6 +264,7 @@ func (a *auditor) readJobs(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	a.marks = map[string]int64{}
 	for job, place := range a.places {
 		if place == "in-flight" {
 			run, err := a.s.o.Client.HGet(ctx, a.s.keys[keyRuns], job).Result()
@@ -266,6 +273,9 @@ func (a *auditor) readJobs(ctx context.Context) error {
 			}
 			if run == "" || strings.HasPrefix(run, "0 ") {
 				a.bad("lease", "job %s is in flight without a fence", job)
+			}
+			if w := strings.Fields(run); len(w) == 7 {
+				a.marks[w[6]]++
 			}
 		}
 	}
@@ -285,7 +295,7 @@ func (a *auditor) readJobs(ctx context.Context) error {
 // What lua/lib/bulkjobs.lua has to be able to read.
 var (
 	pendingRecord = regexp.MustCompile(`^P\d+ \S+( \S+)*\n`)
-	runRecord     = regexp.MustCompile(`^\d+ \d+ \d+ \d+ \d+( \S*)?$`)
+	runRecord     = regexp.MustCompile(`^\d+ \d+ \d+ \d+ \d+( \S*( \S+)?)?$`)
 )
 
 // kept says whether a group's outcomes must all be there still.

@@ -10,7 +10,7 @@ import (
 
 // compare holds each group's counts against what was found.
 func (a *auditor) compare(ctx context.Context) error {
-	var pending, inflight, queued, open, aside int64
+	var pending, inflight, queued, open, aside, barred int64
 	agenda := map[string]float64{}
 	if err := a.zset(ctx, keyAgenda, func(member string, at float64) { agenda[member] = at }); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
 			a.bad("cancelled", "group %s: cancelled is %d, swept are %d", g.ID, g.Cancelled, n["canc"])
 		}
-		runnable := !g.Paused && n["gate"] == 0 && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
+		runnable := !g.Paused && n["gate"] == 0 && g.bar == "0" && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
 			(n["front"] > 0 || n["taken"] < n["added"]) && (n["conc"] == 0 || n["inflight"]+n["ready"] < n["conc"])
 		if want := map[bool]int{true: 1}[runnable]; len(g.lines) != want || n["queued"] != int64(want) {
 			a.bad("fair queue", "group %s: runnable %t, marked %d, in line %v", g.ID, runnable, n["queued"], g.lines)
@@ -49,6 +49,13 @@ func (a *auditor) compare(ctx context.Context) error {
 			a.bad("gate", "group %s: gated until %d, a wake time is there: %t", g.ID, n["gate"], there)
 		}
 		delete(a.gates, "g/"+short)
+		if there := a.bars[g.bar]; there != (g.bar != "0") {
+			a.bad("gate", "group %s: barred as %q, it is among the barred: %t", g.ID, g.bar, there)
+		}
+		if g.bar != "0" {
+			barred++
+		}
+		delete(a.bars, g.bar)
 		equal("chunks half in", n["chunks_open"], g.half)
 		if g.Sealed && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
 			a.bad("life", "group %s is %s and every job has ended", g.ID, g.Status)
@@ -76,7 +83,17 @@ func (a *auditor) compare(ctx context.Context) error {
 	for gate := range a.gates {
 		a.bad("gate", "a wake time for %s, which is not gated or not there", gate)
 	}
-	for name, there := range map[string]int64{"pending": pending, "inflight": inflight, "queued": queued, "open_groups": open, "aside": aside} {
+	for member := range a.bars {
+		a.bad("gate", "%q is barred, and its group is not or is not there", member)
+	}
+	var marked int64
+	for kind, n := range a.marks {
+		marked += n
+		if w := strings.Fields(a.state["use:"+kind]); len(w) != 5 || asInt(w[3]) != n {
+			a.bad("counts", "type %s: %d runs count towards its concurrency, the state says %q", kind, n, w)
+		}
+	}
+	for name, there := range map[string]int64{"barred": barred, "marked": marked, "pending": pending, "inflight": inflight, "queued": queued, "open_groups": open, "aside": aside} {
 		if counted := asInt(a.state[name]); counted != there {
 			a.bad("counts", "shard: %s is counted %d, there are %d", name, counted, there)
 		}
@@ -303,6 +320,7 @@ func (a *auditor) readOwners(ctx context.Context) error {
 // readAside notes the jobs that are set aside, and whether each group with such jobs of a type is listed under that type.
 func (a *auditor) readAside(ctx context.Context, put func(job, place string, count func(*audited) *int64)) error {
 	listed, there := map[string]bool{}, map[string]bool{}
+	a.bars = map[string]bool{}
 	if err := a.zset(ctx, keyAside, func(member string, _ float64) {
 		switch w := strings.Split(member, " "); {
 		case strings.HasPrefix(member, "j") && len(w) == 4:
@@ -310,6 +328,8 @@ func (a *auditor) readAside(ctx context.Context, put func(job, place string, cou
 			there[w[1]+" "+w[0][1:]] = true
 		case strings.HasPrefix(member, "t") && len(w) == 2:
 			listed[member[1:]] = true
+		case strings.HasPrefix(member, "w") && len(w) == 2:
+			a.bars[member] = true
 		default:
 			a.bad("record", "%q is set aside", member)
 		}

@@ -291,6 +291,8 @@ func parseGroup(line reply) (found, error) {
 	g.Expected = expected(&g.Group, float64(n("limit"))/1000, since, now)
 	if gate := max(n("gate"), n("tenant_gate")); gate > now {
 		g.Gated, g.GatedUntil = true, micros(gate)
+	} else if v["bar"] != "0" {
+		g.Gated = true // by its type's limits
 	}
 	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))
 	g.FinishedAt, g.LastAddedAt = micros(n("finished")), micros(n("touched"))

@@ -316,10 +316,18 @@ func (c *crowd) limits() {
 		c.t.Skip("rates stay")
 	}
 	global, tenant := rapid.SampledFrom([]float64{2, 30, 500}).Draw(c.t, "global"), rapid.SampledFrom([]float64{0, 1.5, 40}).Draw(c.t, "per_tenant")
-	if _, err := c.any().SetLimits(c.ctx, LimitsPatch{&global, &tenant, true, true}); err != nil {
+	limit := TypeLimit{
+		Rate:        rapid.SampledFrom([]float64{0, 1.5, 20}).Draw(c.t, "rate of email"),
+		Concurrency: rapid.SampledFrom([]int64{0, 1, 4}).Draw(c.t, "concurrency of email"),
+	}
+	patch := LimitsPatch{Global: &global, PerTenant: &tenant, GlobalGiven: true, PerTenantGiven: true, Types: map[string]TypeLimitPatch{
+		"email": {Rate: &limit.Rate, Concurrency: &limit.Concurrency, RateGiven: true, ConcurrencyGiven: true},
+	}}
+	if _, err := c.any().SetLimits(c.ctx, patch); err != nil {
 		c.t.Fatal(err)
 	}
 	c.m.SetLimits(global, tenant)
+	c.m.SetType("email", limit)
 }
 
 func (c *crowd) tenant() {

@@ -37,7 +37,7 @@ func (c *crowd) ratesInForce() {
 	c.rated("", c.m.S.Global, c.m.S.Burst)
 	for name, rate := range c.m.Rates() {
 		burst := c.m.S.Burst
-		if strings.HasPrefix(name, "group ") {
+		if !strings.HasPrefix(name, "tenant ") {
 			burst = 0
 		}
 		c.rated(name, rate, burst)
@@ -47,8 +47,11 @@ func (c *crowd) ratesInForce() {
 // started checks that between any start and now no more have started than rate and burst allow, whatever changed meanwhile.
 func (c *crowd) started(jobs []Leased) {
 	for _, j := range jobs {
-		for _, name := range []string{"", "tenant " + j.Tenant, "group " + j.Group} {
+		for _, name := range []string{"", "tenant " + j.Tenant, "group " + j.Group, "type " + j.Type} {
 			s := c.starts[name]
+			if s == nil { // a type without limits
+				continue
+			}
 			s.log = append(s.log, start{c.now, j.Cost})
 			sum, dearest := 0.0, 1.0
 			for _, l := range slices.Backward(s.log) {

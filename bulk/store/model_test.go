@@ -57,6 +57,14 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic b
 	if set.Gating = !classic; classic {
 		set.MaxAge = time.Hour // who is refused for too long is not known here
 	}
+	set.Types = map[string]TypeLimit{}
+	for _, kind := range rapid.SampledFrom([][]string{nil, nil, {"email"}, {"webhook", "email"}}).Draw(t, "limited types") {
+		set.Types[kind] = TypeLimit{
+			Rate:        rapid.SampledFrom([]float64{0, 2, 30}).Draw(t, "rate of "+kind),
+			Concurrency: rapid.SampledFrom([]int64{0, 1, 3}).Draw(t, "concurrency of "+kind),
+			Batch:       rapid.SampledFrom([]int64{0, 0, 2}).Draw(t, "batch of "+kind),
+		}
+	}
 	c := &crowd{
 		t: t, classic: classic, ctx: context.Background(), now: 1_780_000_000_000_000, uneven: rapid.IntRange(0, 3).Draw(t, "uneven") == 0,
 		rerate: rapid.IntRange(0, 2).Draw(t, "rerate") == 0, reduced: map[string]map[string]int{}, starts: map[string]*starts{},

@@ -34,7 +34,7 @@ func TestRecords_OfAnotherVersion(t *testing.T) {
 	}
 	create(t, s, GroupSpec{ID: "earlier", Tenant: "acme"})
 	create(t, s, GroupSpec{ID: "later", Tenant: "beta"})
-	resize(keyFlow, "1", -2)
+	resize(keyFlow, "1", -1)
 	resize(keyTenants, "acme", -2)
 	resize(keyFlow, "2", 2)
 	resize(keyTenants, "beta", 2)

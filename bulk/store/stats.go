@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,6 +141,16 @@ func (s *Store) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 		}
 		fields = append(fields, f.name, value(f.rate))
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.Types)) {
+		if !typeName.MatchString(name) {
+			return Limits{}, refuse(CodeInvalid, "processors: %q is no job type: 1 to 64 of A-Z a-z 0-9 . _ : / -", name)
+		}
+		more, err := p.Types[name].fields(name)
+		if err != nil {
+			return Limits{}, err
+		}
+		fields = append(fields, more...)
+	}
 	l, _, err := s.rates(ctx, "", fields...)
 	return l, err
 }
@@ -188,7 +199,14 @@ func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits
 		return Limits{}, Tenant{}, refuse(CodeNotFound, "tenant %q: it has no groups and no settings", tenant)
 	}
 	rate := func(i int) float64 { return float64(r.int(i)) / 1000 }
-	return Limits{Global: rate(0), PerTenant: rate(1), Burst: rate(2), Live: r.int(3) == 1, Adaptive: r.int(10) == 1},
+	var types map[string]TypeLimits
+	if tenant == "" {
+		var err error
+		if types, err = s.typeLimits(ctx, r.string(12)); err != nil {
+			return Limits{}, Tenant{}, err
+		}
+	}
+	return Limits{Global: rate(0), PerTenant: rate(1), Burst: rate(2), Live: r.int(3) == 1, Adaptive: r.int(10) == 1, Types: types},
 		Tenant{Name: tenant, Weight: rate(4), Rate: rate(5), Concurrency: r.int(11), Groups: r.int(6), InFlight: r.int(7), Served: r.int(8)}, nil
 }
 
@@ -206,6 +224,9 @@ func (s *Store) Depths(ctx context.Context) (Depths, error) {
 		Unserved: r.int(15), UnservedTypes: strings.Fields(r.string(16)),
 	}
 	d.MaxCongestion = congestion.Level(d.MaxBackoff, s.conf.Load().BaseBackoff)
+	if d.Types, err = s.typeLimits(ctx, r.string(17)); err != nil {
+		return Depths{}, err
+	}
 	return d, nil
 }
 

@@ -46,9 +46,10 @@ type Settings struct {
 	PendingPerTenant        int64 // 0: no limit
 	KeepJobs, KeepGroups    time.Duration
 	KeepDead                time.Duration
-	UnsealedAfter           time.Duration // 24 h; a group without a new job or outcome for so long is sealed
-	UnknownTypeAfter        time.Duration // 24 h; how long a job waits for a process that runs its type
-	WaitReplicas, WaitLocal int           // durability: how many must have the write
+	UnsealedAfter           time.Duration        // 24 h; a group without a new job or outcome for so long is sealed
+	Types                   map[string]TypeLimit // limits of what the processor of a type calls, over all processes
+	UnknownTypeAfter        time.Duration        // 24 h; how long a job waits for a process that runs its type
+	WaitReplicas, WaitLocal int                  // durability: how many must have the write
 }
 
 // Defaults are the settings of CONTRACT's configuration.
@@ -82,6 +83,7 @@ type Store struct {
 	runner    *lua.Runner
 	keys      []string
 	settings  atomic.Pointer[string]
+	limits    atomic.Pointer[string] // of types, as pulls name them
 	conf      atomic.Pointer[Settings]
 	ready     atomic.Bool
 	preparing singleflight.Group
@@ -147,6 +149,11 @@ func (s *Store) Configure(c Settings) error {
 	} {
 		words = append(words, strconv.FormatInt(n, 10))
 	}
+	limits, err := typeWords(c.Types)
+	if err != nil {
+		return err
+	}
+	s.limits.Store(&limits)
 	text := strings.Join(words, " ")
 	s.settings.Store(&text)
 	s.conf.Store(&c)

@@ -267,6 +267,7 @@ type Limits struct {
 	Global, PerTenant, Burst float64
 	Live                     bool // an operator set them
 	Adaptive                 bool // Global is one that was found (Settings.Adaptive), not set by an operator
+	Types                    map[string]TypeLimits
 }
 
 // LimitsPatch names the rates to change: those that are given. A given nil goes back to the configuration, and what is not given stays as
@@ -274,6 +275,7 @@ type Limits struct {
 type LimitsPatch struct {
 	Global, PerTenant           *float64
 	GlobalGiven, PerTenantGiven bool
+	Types                       map[string]TypeLimitPatch
 }
 
 // Tenant is what operators may set for a tenant.
@@ -300,7 +302,8 @@ type Depths struct {
 	AvgThrottles                       float64
 	Unserved                           int64    // jobs whose type no process has run for a minute
 	UnservedTypes                      []string // their types
-	SavedSpins                         int64    // repeats that a gate or a longer backoff spared, since the beginning
+	Types                              map[string]TypeLimits
+	SavedSpins                         int64 // repeats that a gate or a longer backoff spared, since the beginning
 }
 
 // Tended is what one step of housekeeping of a group leaves to do.

@@ -30,7 +30,7 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 	kinds := strings.Join(types, " ")
 	s.types.pulled(types)
 	if s.conf.Load().Gating {
-		r, err := s.run(ctx, "jobs_pull", want, s.o.Process, kinds)
+		r, err := s.run(ctx, "jobs_pull", want, s.o.Process, kinds, *s.limits.Load())
 		if err != nil {
 			return Pulled{}, err
 		}
@@ -38,11 +38,11 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 		p.Fetched = int64(len(p.Jobs))
 		return p, nil
 	}
-	filled, err := s.run(ctx, "ready_fill", want, max(want, fillBatch), kinds)
+	filled, err := s.run(ctx, "ready_fill", want, max(want, fillBatch), kinds, *s.limits.Load())
 	if err != nil {
 		return Pulled{}, err
 	}
-	r, err := s.run(ctx, "ready_take", want, s.o.Process, kinds)
+	r, err := s.run(ctx, "ready_take", want, s.o.Process, kinds, *s.limits.Load())
 	if err != nil {
 		return Pulled{}, err
 	}

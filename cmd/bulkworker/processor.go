@@ -11,6 +11,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/handler/push"
 	"github.com/anteroom/anteroom/bulk/handler/webhook"
 	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/config"
 )
 
@@ -53,7 +54,20 @@ func policy(cfg *config.Bulk, jobType string) bulk.Policy {
 	if r.Max == 0 {
 		r.Max = bulk.NoRetries
 	}
-	return bulk.Policy{Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}}
+	timeout := min(cfg.Processors[jobType].Timeout, cfg.Worker.JobTimeout)
+	return bulk.Policy{Timeout: timeout, Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}}
+}
+
+// typeLimits returns the limits of what the processors call, for all that are on.
+func typeLimits(cfg *config.Bulk) map[string]store.TypeLimit {
+	limits := make(map[string]store.TypeLimit)
+	for _, jobType := range cfg.Active() {
+		p := cfg.Processors[jobType]
+		if l := (store.TypeLimit{Rate: p.Rate.PerSecond(), Concurrency: p.Concurrency, Batch: p.Batch}); l != (store.TypeLimit{}) {
+			limits[jobType] = l
+		}
+	}
+	return limits
 }
 
 // mostWorkers is how many jobs may run at once: no worker waits for a connection.

@@ -75,7 +75,7 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 		ReadyMax: cfg.ReadyQueue.MaxSize, Lease: cfg.Worker.Lease, MaxCrashes: cfg.Worker.MaxCrashes,
 		PendingPerTenant: cfg.Limits.PendingPerTenant,
 		KeepJobs:         cfg.Retention.Jobs, KeepGroups: cfg.Retention.Groups, KeepDead: cfg.Retention.Dead, UnsealedAfter: cfg.UnsealedAfter,
-		UnknownTypeAfter: cfg.UnknownTypeAfter,
+		UnknownTypeAfter: cfg.UnknownTypeAfter, Types: typeLimits(cfg),
 	}
 	s.Adaptive = cfg.Adaptive.Enabled || cfg.PeopleFirst.Origin != ""
 	switch cfg.Durability {

@@ -137,16 +137,19 @@ type Retention struct {
 }
 
 type Processor struct {
-	Kind       string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
-	Timeout    time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest exchange for one job; worker.job_timeout holds too."`
-	Retry      RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
-	URL        string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
-	SecretFile string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
-	Headers    map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
-	SMTP       string            `koanf:"smtp" only:"email" secret:"url" doc:"Mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://…:465. Empty: off."`
-	From       string            `koanf:"from" only:"email" doc:"Sender: an address, or a name and the address in angle brackets."`
-	FCM        FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
-	WebPush    WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
+	Kind        string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
+	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and its longest exchange; worker.job_timeout holds too."`
+	Rate        Rate              `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"jobs/s" doc:"Jobs of this type that start a second, over all processes, by their cost: what the processor calls bears no more. Up to 100 ms of it at once, and at least one job. 0: no limit. PATCH /v1/limits changes it while jobs run."`
+	Concurrency int64             `koanf:"concurrency" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Jobs of this type that run at once, over all processes. 0: no limit. PATCH /v1/limits changes it while jobs run."`
+	Batch       int64             `koanf:"batch" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs of this type that one pull takes, so that one process does not take them all. 0: worker.batch alone."`
+	Retry       RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
+	URL         string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
+	SecretFile  string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
+	Headers     map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
+	SMTP        string            `koanf:"smtp" only:"email" secret:"url" doc:"Mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://…:465. Empty: off."`
+	From        string            `koanf:"from" only:"email" doc:"Sender: an address, or a name and the address in angle brackets."`
+	FCM         FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
+	WebPush     WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
 }
 
 type RetryPolicy struct {

@@ -36,10 +36,11 @@ local strategy = limiter[set.limiter]
 -- shard is the record of the whole shard. v1…v3 are the virtual times (v1 alone unless strict), at and level the global
 -- limiter, live_* what operators set over the configuration, hold the time before which no lease ends, beat the last round of a
 -- dispatcher, aside counts jobs that are set aside, unserved those of them whose type no process has, as the dispatcher found
--- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score.
+-- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score; barred counts groups that
+-- wait for their type's limit, marked the runs that count towards one.
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
   'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat',
-  'aside', 'unserved', 'checked' }
+  'aside', 'unserved', 'checked', 'barred', 'marked' }
 local shard, shard_was = {}, {}
 do
   local got = redis.call('HMGET', K.state, unpack(SHARD))
@@ -47,11 +48,12 @@ do
     shard[name] = tonumber(got[i] or 0)
     shard_was[name] = shard[name]
   end
-  local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant', 'found_global')
+  local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant', 'found_global', 'live_types')
   if set.adaptive == 1 and live[3] then set.global = tonumber(live[3]) end
   set.file_global, set.file_tenant = set.global, set.per_tenant
   if live[1] then set.global = tonumber(live[1]) end
   if live[2] then set.per_tenant = tonumber(live[2]) end
+  set.live_types = live[4] or ''
 end
 
 -- What is in line is in the order of one mode, whatever this process is configured for; lib bulkjobs brings the two together.
@@ -80,7 +82,7 @@ if now > shard.last then shard.last = now end
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
---   expect, charged, due
+--   expect, charged, due, uniform, bar
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
@@ -131,6 +133,21 @@ local function bulk_tenant(name)
   return t
 end
 
+-- types has the functions about types of jobs, of which most are in lib bulktypes; uses is how much of the limits of types is used, as far as this call looked: 'use:<type>' in the shard's state has the
+-- limiter's at, level and rate, how many runs count towards the concurrency, and that concurrency as the last pull knew it.
+local types = { uses = {} }
+
+function types.use(kind)
+  local u = types.uses[kind]
+  if not u then
+    local text = redis.call('HGET', K.state, 'use:' .. kind) or '0 0 0 0 0'
+    local at, level, rate, running, most = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)')
+    u = { at = tonumber(at), level = tonumber(level), rate = tonumber(rate), running = tonumber(running), most = tonumber(most), text = text }
+    types.uses[kind] = u
+  end
+  return u
+end
+
 -- append writes lines to the last pages of a paged list: page number, entries in it.
 local PAGE = 100
 local function append(key, gkey, page, count, ids)
@@ -158,6 +175,10 @@ local function bulk_save()
       line[#line + 1] = name
       line[#line + 1] = int(shard[name])
     end
+  end
+  for kind, u in pairs(types.uses) do
+    local text = string.format('%.0f %.0f %.0f %d %d', u.at, u.level, u.rate, u.running, u.most)
+    if text ~= u.text then line[#line + 1], line[#line + 2] = 'use:' .. kind, text end
   end
   if line[1] then redis.call('HSET', K.state, unpack(line)) end
   for i = 1, #records, 1000 do redis.call('HSET', K.jobs, unpack(records, i, math.min(i + 999, #records))) end
@@ -199,7 +220,7 @@ local function ended(g) return g[G_SUCC] + g[G_FAIL] + g[G_DEAD] + g[G_CANC] end
 
 -- runnable says whether a job of the group may start, the limits aside.
 local function runnable(g)
-  return g[G_PAUSED] == 0 and g[G_GATE] == 0 and g[G_STATUS] <= RUNNING and (g[G_SEALED] == 1 or g[G_HELD] == 0)
+  return g[G_PAUSED] == 0 and g[G_GATE] == 0 and g[G_BAR] == 0 and g[G_STATUS] <= RUNNING and (g[G_SEALED] == 1 or g[G_HELD] == 0)
     and (g[G_FRONT] > 0 or g[G_TAKEN] < g[G_ADDED]) and (g[G_CONC] == 0 or g[G_INFLIGHT] + g[G_READY] < g[G_CONC])
 end
 
@@ -245,6 +266,21 @@ local function place(g)
   if t[n] == 1 and in_line(t) then
     fair.enter(K.levels[g[G_LEVEL]], K.idle, shard[vname(g[G_LEVEL])], flow_name(g[G_LEVEL], g[G_TENANT]))
   end
+end
+
+-- types.bar keeps a group whose jobs are all of one type out until the type's limits let one start. While it is barred, G_BAR is its
+-- member of K.aside: w<type> and its place in line. Among the barred groups of a type, the first of each tenant is looked at.
+function types.bar(g, kind)
+  unplace(g)
+  g[G_BAR] = 'w' .. kind .. ' ' .. line_of(g)
+  shard.barred = shard.barred + 1
+  redis.call('ZADD', K.aside, 0, g[G_BAR])
+end
+
+function types.unbar(g)
+  if g[G_BAR] == 0 then return end
+  redis.call('ZREM', K.aside, g[G_BAR])
+  g[G_BAR], shard.barred = 0, shard.barred - 1
 end
 
 -- gate_group keeps a group out until a time; a later call may only prolong it. busy is what its downstream asked for: no change

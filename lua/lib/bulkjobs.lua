@@ -11,7 +11,7 @@
 -- An empty type is written as a dash. A later version may append words to these first lines, which are not read here.
 -- dead holds <gkey>/<id> of each dead job with a payload, and F<gkey>/<id> of each failed one, which the group's kept counts.
 -- runs holds what its runs have left behind, for jobs that have run:
---   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does>
+--   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does> <its type, while it counts towards the type's concurrency>
 
 local function read_run(text)
   if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0 } end
@@ -21,6 +21,16 @@ end
 
 local function write_run(r, owner)
   return string.format('%d %d %d %d %d %s', r.fence, r.tries, r.crashes, r.refusals, r.since, owner or '')
+end
+
+-- types.release ends what a run counted towards the concurrency of its type. text is what is stored of the run.
+function types.release(text)
+  if shard.marked == 0 then return end
+  local kind = string.match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ (%S+)$')
+  if not kind then return end
+  local u = types.use(kind)
+  if u.most > 0 and u.running >= u.most then bell() end
+  u.running, shard.marked = u.running - 1, shard.marked - 1
 end
 
 -- read_pending gives cost, type and payload of a job that has not ended; nil where it has.
@@ -66,6 +76,7 @@ end
 -- that type pulls. K.aside holds, at one score:
 --   j<group> <type> <µs, and a number in this step> <id>   the job
 --   t<type> <group>                                        that the group has such jobs
+-- The same holds for jobs of a type whose limit is used up, in groups of several types; other groups are barred (lib bulk).
 -- 'type:<type>' in the shard's state is when a process with that type was last heard of; a type counts as served for SERVED µs.
 local SERVED, aside_number = 60000000, 0
 
@@ -109,34 +120,6 @@ local function leave_aside(g, kind, members)
   g[G_ASIDE], shard.aside = g[G_ASIDE] - #members, shard.aside - #members
   if not aside_members(g[G_KEY], kind, 1)[1] then redis.call('ZREM', K.aside, 't' .. kind .. ' ' .. g[G_KEY]) end
   return list
-end
-
--- fetch_aside returns jobs of the process's types to the front of their groups: as many as it wants, of up to twenty groups of
--- each type, which take turns. It returns how many.
-local function fetch_aside(kinds, want)
-  local moved = 0
-  if shard.aside == 0 then return 0 end
-  for _, kind in ipairs(kinds) do
-    local first, last = aside_range('t' .. kind)
-    local turn = redis.call('HGET', K.state, 'aside_turn') or ''
-    local list = redis.call('ZRANGEBYLEX', K.aside, '(t' .. kind .. ' ' .. turn, last, 'LIMIT', 0, 20)
-    if #list < 20 then
-      for _, member in ipairs(redis.call('ZRANGEBYLEX', K.aside, first, '[t' .. kind .. ' ' .. turn, 'LIMIT', 0, 20 - #list)) do list[#list + 1] = member end
-    end
-    for _, member in ipairs(list) do
-      local gkey = string.match(member, ' (.+)$')
-      local g = bulk_group(gkey)
-      if g[G_STATUS] ~= CANCELLED then
-        for _, jobkey in ipairs(leave_aside(g, kind, aside_members(gkey, kind, math.ceil(want / #list)))) do
-          to_front(g, jobkey)
-          moved = moved + 1
-        end
-        place(g)
-      end
-      redis.call('HSET', K.state, 'aside_turn', gkey)
-    end
-  end
-  return moved
 end
 
 -- read_kinds reads the types that a process runs: the list, and the set; nil where it runs every type, and
@@ -316,7 +299,7 @@ local function start(g, t, reply, jobs, owner)
     -- Not below the time in µs: a store that has lost its last writes gives out no fence twice.
     shard.fence = math.max(shard.fence + 1, now)
     j.run.fence = shard.fence
-    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, owner)
+    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, j.mark and owner .. ' ' .. j.mark or owner)
     leases[#leases + 1], leases[#leases + 2] = till, j.key
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]

@@ -123,6 +123,16 @@ function newTenant({tenant}) {
   };
   return tr;
 }
+// The processors that have limits of their own.
+function newProcessor({name}) {
+  const tr = copyOf('#processor'), button = $('button', tr);
+  button.addEventListener('click', () => relimit({processors: {[name]: {rate: null, concurrency: null}}}, 'The limits of ' + name + ' are as configured.'));
+  tr.show = p => {
+    put(tr, {name, rate: p.rate ? number(p.rate) : 'any', concurrency: p.concurrency ? whole(p.concurrency) : 'any', inflight: p.concurrency ? whole(p.in_flight) : '–'});
+    button.disabled = !p.live;
+  };
+  return tr;
+}
 $('#tenants').addEventListener('toggle', wake);
 // A field that is being edited is not overwritten.
 function fill(rates) {
@@ -131,6 +141,9 @@ function fill(rates) {
     if (old === undefined || asked[name].value === old) asked[name].value = now;
     inForce[name] = now;
   }
+  const own = Object.entries(rates.processors ?? {}).map(([name, p]) => ({name, ...p})).sort((a, b) => a.name < b.name ? -1 : 1);
+  $('#processors').hidden = !own.length;
+  rows($('#processors tbody'), own, p => p.name, newProcessor);
   set($('.note', limits), rates.adaptive ? 'Adaptive.' : rates.live ? 'Changed live, over the configuration.' : 'As configured.');
 }
 async function relimit(change, text) {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bulk/client"
+)
+
+// configured is what the flags of limits have for going back to the configuration.
+const configured = "configured"
+
+func newLimits() *cobra.Command {
+	conn, asJSON := &connection{}, false
+	var processor, rate, concurrency string
+	cmd := newClientCommand(conn, "limits", "Show the rates in force, or change a processor's limits", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		c, _, err := conn.clients(nil)
+		if err != nil {
+			return err
+		}
+		change, given, err := limitsOf(processor, rate, concurrency)
+		if err != nil {
+			return err
+		}
+		var l *client.Limits
+		if given {
+			l, err = c.SetProcessor(cmd.Context(), processor, change)
+		} else {
+			l, err = c.Limits(cmd.Context())
+		}
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return writeJSON(cmd.OutOrStdout(), l)
+		}
+		return writeLimits(cmd.OutOrStdout(), l)
+	})
+	cmd.Long = `limits prints the rates in force. With --processor it changes the limits of the jobs of one type, for all processes and at
+once, with the operators' token.`
+	f := cmd.Flags()
+	f.StringVar(&processor, "processor", "", "change the limits of jobs of this `TYPE`")
+	f.StringVar(&rate, "rate", "", "let `N` of them start a second; 0: no limit; "+configured+": both limits as configured")
+	f.StringVar(&concurrency, "concurrency", "", "let `N` of them run at once; 0: no limit")
+	f.BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+// limitsOf reads the flags.
+func limitsOf(processor, rate, concurrency string) (p client.ProcessorPatch, given bool, err error) {
+	switch {
+	case processor == "" && rate == "" && concurrency == "":
+		return p, false, nil
+	case processor == "":
+		return p, false, misuse("--rate and --concurrency need --processor, the type of the jobs")
+	case rate == "" && concurrency == "":
+		return p, false, misuse("--processor needs --rate, --concurrency or both")
+	}
+	if rate == configured {
+		p.Reset = true
+	} else if rate != "" {
+		n, err := strconv.ParseFloat(rate, 64)
+		if err != nil {
+			return p, false, misuse("--rate %q: want a number such as 14 or 2.5, or %s", rate, configured)
+		}
+		p.Rate = &n
+	}
+	if concurrency != "" {
+		n, err := strconv.ParseInt(concurrency, 10, 64)
+		if err != nil {
+			return p, false, misuse("--concurrency %q: want a whole number such as 5", concurrency)
+		}
+		p.Concurrency = &n
+	}
+	return p, true, nil
+}
+
+func writeLimits(w io.Writer, l *client.Limits) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) }
+	from := map[bool]string{true: "live", false: configured}
+	row("global\t%v a second\t%s", l.Global, from[l.Live])
+	if l.PerTenant > 0 {
+		row("each tenant\t%v a second\t%s", l.PerTenant, from[l.Live])
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Processors)) {
+		p := l.Processors[name]
+		rate, most := "any rate", "any number at once"
+		if p.Rate > 0 {
+			rate = fmt.Sprintf("%v a second", p.Rate)
+		}
+		if p.Concurrency > 0 {
+			most = fmt.Sprintf("%d at once (%d run)", p.Concurrency, p.InFlight)
+		}
+		row("%s\t%s, %s\t%s", name, rate, most, from[p.Live])
+	}
+	return t.Flush()
+}

@@ -1,0 +1,178 @@
+-- bulktypes: the limits of what the processor of a type calls, over all processes.
+--
+-- A pull brings the limits that its process is configured with, type_limits: <type> <rate> <concurrency> <batch> ..., 0 for
+-- none. What operators set holds instead: live_types in the shard's state, <type> <rate> <concurrency> ..., - for as configured.
+-- Where a limit is used up, a group whose jobs are all of its type is barred, and a job in a group of several types is set
+-- aside. Neither is looked at again before the limit lets a job start.
+
+-- came has the jobs that this call took back from aside. Of a pull, foreign says that it met jobs of types which are not its own,
+-- spent that a processor's batch is used up, open that a type with jobs to start may start one now.
+types.limits, types.came, types.foreign, types.spent, types.open = {}, {}, false, false, false
+for kind, rate, most, batch in string.gmatch(ARGV[6], '(%S+) (%d+) (%d+) (%d+)') do
+  types.limits[kind] = { kind = kind, rate = tonumber(rate), most = tonumber(most), batch = tonumber(batch), given = 0 }
+end
+for kind, rate, most in string.gmatch(set.live_types, '(%S+) (%S+) (%S+)') do
+  local l = types.limits[kind] or { kind = kind, rate = 0, most = 0, batch = 0, given = 0 }
+  l.rate, l.most = tonumber(rate) or l.rate, tonumber(most) or l.most
+  types.limits[kind] = l
+end
+
+-- types.limit gives the limits of a type at now; nil where it has none.
+function types.limit(kind)
+  local l = types.limits[kind]
+  if l and not l.use then
+    l.use = types.use(kind)
+    l.use.most = l.most
+    if l.rate > 0 then
+      l.meter = { rate = l.rate, burst = default_burst(l.rate, 0), at = l.use.at, level = l.use.level }
+      strategy.refill(l.meter, now)
+      strategy.rerate(l.meter, l.use.rate)
+    end
+  end
+  return l
+end
+
+-- types.wait says for how many microseconds no job of that cost may start by the limits: nil: it may, 0: an event ends it.
+function types.wait(l, cost)
+  if l.most > 0 and l.use.running >= l.most then return 0 end
+  if l.meter and not strategy.admits(l.meter, cost) then return math.max(1, strategy.wait(l.meter, cost)) end
+  if l.batch > 0 and l.given >= l.batch then return 1 end
+  return nil
+end
+
+-- types.may_run says whether another job of a type may run beside those that do.
+function types.may_run(kind)
+  local l = types.limit(kind)
+  return not l or l.most == 0 or l.use.running < l.most
+end
+
+-- types.refuses says whether no job of that cost may start now, and keeps the least cost that was refused.
+function types.refuses(l, cost)
+  if not types.wait(l, cost) then return false end
+  l.met = math.min(l.met or cost, cost)
+  return true
+end
+
+-- types.run counts another run towards the concurrency of its type, and gives what marks it as such.
+function types.run(l)
+  if not l or l.most == 0 then return nil end
+  l.use.running, shard.marked = l.use.running + 1, shard.marked + 1
+  return l.kind
+end
+
+function types.take(l, cost)
+  l.given = l.given + 1
+  if l.meter then
+    strategy.take(l.meter, cost)
+    l.use.at, l.use.level, l.use.rate = l.meter.at, l.meter.level, l.meter.rate
+  end
+end
+
+-- types.room is how many of up to most jobs of a type may start now.
+function types.room(kind, most)
+  local l = types.limit(kind)
+  if not l then return most end
+  if l.meter then most = math.min(most, strategy.available(l.meter)) end
+  if l.most > 0 then most = math.min(most, l.most - l.use.running) end
+  if l.batch > 0 then most = math.min(most, l.batch - l.given) end
+  return math.max(0, most)
+end
+
+-- types.fetch_aside returns jobs of the process's types to the front of their groups: as many as it wants and the type's limits
+-- allow, of up to twenty groups of each type, which take turns. It returns how many.
+function types.fetch_aside(kinds, most)
+  local moved = 0
+  if shard.aside == 0 then return 0 end
+  for _, kind in ipairs(kinds) do
+    local want = types.room(kind, most)
+    local groups_at_most = math.min(20, want)
+    local first, last = aside_range('t' .. kind)
+    local turn = redis.call('HGET', K.state, 'aside_turn') or ''
+    local list = want > 0 and redis.call('ZRANGEBYLEX', K.aside, '(t' .. kind .. ' ' .. turn, last, 'LIMIT', 0, groups_at_most) or {}
+    if want > 0 and #list < groups_at_most then
+      for _, member in ipairs(redis.call('ZRANGEBYLEX', K.aside, first, '[t' .. kind .. ' ' .. turn, 'LIMIT', 0, groups_at_most - #list)) do list[#list + 1] = member end
+    end
+    for _, member in ipairs(list) do
+      local gkey = string.match(member, ' (.+)$')
+      local g = bulk_group(gkey)
+      if g[G_STATUS] ~= CANCELLED then
+        for _, jobkey in ipairs(leave_aside(g, kind, aside_members(gkey, kind, math.ceil(want / #list)))) do
+          to_front(g, jobkey)
+          moved = moved + 1
+          types.came[jobkey] = true
+        end
+        place(g)
+      end
+      redis.call('HSET', K.state, 'aside_turn', gkey)
+    end
+  end
+  return moved
+end
+
+-- types.wake_barred lets the first barred group of each tenant, of up to thirty tenants in turn, back into line where its type may
+-- start jobs again. mine are the process's types, nil: all. It returns how many groups it has let in.
+function types.wake_barred(mine)
+  local woken, at = 0, '[w'
+  while shard.barred > 0 do
+    local member = redis.call('ZRANGEBYLEX', K.aside, at, '(x', 'LIMIT', 0, 1)[1]
+    if not member then break end
+    local kind = string.match(member, '^w(%S+) ')
+    at = '(w' .. kind .. '!'
+    local l = types.limit(kind)
+    if (not mine or mine[kind]) and not (l and types.wait(l, l.met or 1)) then
+      local words = 'w' .. kind .. ' '
+      local turn, wrapped, stop = redis.call('HGET', K.state, 'wake_turn') or '', false, at
+      local from, seen = '[' .. words .. turn .. '0', 0
+      while seen < 30 do
+        member = redis.call('ZRANGEBYLEX', K.aside, from, stop, 'LIMIT', 0, 1)[1]
+        if member then
+          seen = seen + 1
+          turn = string.match(member, ' (%d/[^/]+)/')
+          local gkey = string.match(member, '([^/]+)$')
+          local g = bulk_group(gkey)
+          if g and g[G_BAR] == member then
+            types.unbar(g)
+            place(g)
+            woken = woken + 1
+          else
+            redis.call('ZREM', K.aside, member)
+            shard.barred = shard.barred - 1
+          end
+          from = '[' .. words .. turn .. '0'
+        elseif wrapped then
+          break
+        else
+          -- From the beginning up to where this round began.
+          wrapped, from, stop = true, '[' .. words, '(' .. words .. (redis.call('HGET', K.state, 'wake_turn') or '') .. '0'
+        end
+      end
+      redis.call('HSET', K.state, 'wake_turn', turn)
+    end
+  end
+  return woken
+end
+
+-- types.next says in how many microseconds the first of the types that have jobs to start may do so (nil: none by time), and
+-- whether one may now.
+function types.next(kinds, mine)
+  local soonest, open
+  local function ask(kind)
+    local l = types.limit(kind)
+    local wait = l and types.wait(l, l.met or 1)
+    if not wait then open = true end
+    if wait and wait > 0 and (not soonest or wait < soonest) then soonest = wait end
+  end
+  local at = '[w'
+  while shard.barred > 0 do
+    local member = redis.call('ZRANGEBYLEX', K.aside, at, '(x', 'LIMIT', 0, 1)[1]
+    if not member then break end
+    local kind = string.match(member, '^w(%S+) ')
+    at = '(w' .. kind .. '!'
+    if not mine or mine[kind] then ask(kind) end
+  end
+  -- A process that runs every type may have set the first jobs of one aside just now.
+  for _, kind in ipairs(shard.aside == 0 and {} or mine and kinds or aside_kinds('')) do
+    if redis.call('ZRANGEBYLEX', K.aside, '[t' .. kind .. ' ', '(t' .. kind .. '!', 'LIMIT', 0, 1)[1] then ask(kind) end
+  end
+  return soonest, open
+end
