@@ -41,6 +41,7 @@ func newHandler(cfg *config.Bulk, jobType string, guard *outbound.Guard) (handle
 	}
 	return push.New(push.Options{
 		Name: jobType, CredentialsFile: p.FCM.CredentialsFile, Endpoint: p.FCM.Endpoint, VAPIDKeyFile: p.WebPush.VAPIDKeyFile,
+		APNs:  push.APNs(p.APNs),
 		Guard: guard, Timeout: p.Timeout, MaxResult: int(cfg.Limits.Result), MaxPerHost: mostWorkers(cfg),
 	})
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
@@ -40,6 +42,7 @@ const (
 	replica = `store: {url: "redis://127.0.0.1:1"}`
 	pair    = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
 	extra   = `processors: {extra: {kind: webhook, url: "https://shop.example/extra"}}`
+	apple   = `processors: {push: {apns: {key_file: $DIR/key.p8, key_id: KEY1, team_id: TEAM1, topic: com.example.shop}}}`
 	mailed  = `processors: {extra: {url: "", smtp: "smtp://mail.example", from: shop@shop.example}}`
 )
 
@@ -158,6 +161,12 @@ Handlers[push].fcm.tokens.config.Email = "push@other.example"`},
 	{Setting: "processors.push.fcm.endpoint", Value: "https://fcm.example", Shows: `Handlers[push].fcm.host = "fcm.example"
 Handlers[push].fcm.url = "https://fcm.example/v1/projects/shop-1/messages:send"`},
 	{Setting: "processors.push.webpush.vapid_key_file", Value: "$DIR/vapid2.json", Shows: "Handlers[push].webpush..."},
+	{Setting: "processors.push.apns.key_file", Value: "$DIR/key2.p8", Shows: "Handlers[push].apns.key...", With: apple},
+	{Setting: "processors.push.apns.key_id", Value: "KEY2", Shows: `Handlers[push].apns.keyID = "KEY2"`, With: apple},
+	{Setting: "processors.push.apns.team_id", Value: "TEAM2", Shows: `Handlers[push].apns.teamID = "TEAM2"`, With: apple},
+	{Setting: "processors.push.apns.topic", Value: "com.example.two", Shows: `Handlers[push].apns.topic = "com.example.two"`, With: apple},
+	{Setting: "processors.push.apns.endpoint", Value: "https://apns.example", Shows: `Handlers[push].apns.host = "apns.example"
+Handlers[push].apns.url = "https://apns.example/3/device/"`, With: apple},
 }
 
 // built is what serve makes of the configuration.
@@ -188,6 +197,7 @@ func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 			"token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
 			"account.json": account(t, "push@shop.example"), "account2.json": account(t, "push@other.example"), "vapid.json": vapid(), "vapid2.json": vapid(),
+			"key.p8": p8(t), "key2.p8": p8(t),
 		},
 		Build: func(t testing.TB, file string) any {
 			cfg, err := config.LoadBulk(config.BulkOptions{File: file, Check: checkParts})
@@ -229,6 +239,20 @@ func account(t *testing.T, email string) string {
 		"type": "service_account", "project_id": "shop-1", "private_key_id": "kid-1", "client_email": email,
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": "https://shop.example/token",
 	})
+}
+
+// p8 makes an authentication key of APNs.
+func p8(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 func inJSON(t *testing.T, v any) string {

@@ -149,6 +149,7 @@ type Processor struct {
 	SMTP        string            `koanf:"smtp" only:"email" secret:"url" doc:"Mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://…:465. Empty: off."`
 	From        string            `koanf:"from" only:"email" doc:"Sender: an address, or a name and the address in angle brackets."`
 	FCM         FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
+	APNs        APNs              `koanf:"apns" only:"push" doc:"Apple's push service, with token authentication."`
 	WebPush     WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
 }
 
@@ -161,6 +162,14 @@ type RetryPolicy struct {
 type FCM struct {
 	CredentialsFile string `koanf:"credentials_file" doc:"JSON key of a service account. Empty: off."`
 	Endpoint        string `koanf:"endpoint" doc:"Address of the service in place of Google's, for tests and proxies."`
+}
+
+type APNs struct {
+	KeyFile  string `koanf:"key_file" doc:"Authentication key, the .p8 file from Apple's developer account. Empty: off."`
+	KeyID    string `koanf:"key_id" doc:"Id of that key."`
+	TeamID   string `koanf:"team_id" doc:"Id of the developer team."`
+	Topic    string `koanf:"topic" doc:"Topic of notifications that name none: the app's bundle id."`
+	Endpoint string `koanf:"endpoint" doc:"Address of the service in place of https://api.push.apple.com, as https://api.sandbox.push.apple.com for apps in development."`
 }
 
 type WebPush struct {

@@ -72,7 +72,7 @@ func (p Processor) active() bool {
 	case KindEmail:
 		return p.SMTP != ""
 	}
-	return p.Kind == KindPush && (p.FCM.CredentialsFile != "" || p.WebPush.VAPIDKeyFile != "")
+	return p.Kind == KindPush && (p.FCM.CredentialsFile != "" || p.WebPush.VAPIDKeyFile != "" || p.APNs.KeyFile != "")
 }
 
 // APIBearer is one of api_tokens with its token read.

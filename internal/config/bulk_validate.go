@@ -30,7 +30,7 @@ func (c *Bulk) Warnings() []Problem {
 	case c.Worker.Count == 0 && len(active) > 0:
 		warn("worker.count", "is 0, so the processors "+strings.Join(active, ", ")+" are not used: no job runs in this process")
 	case c.Worker.Count > 0 && len(active) == 0:
-		warn("processors", "none is on: submissions are refused, and jobs taken in before wait for another process; give one its url, smtp, fcm or webpush")
+		warn("processors", "none is on: submissions are refused, and jobs taken in before wait for another process; give one its url, smtp, fcm, webpush or apns")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
 		warn("admin.token", "has fewer than 16 characters and can be tried out")
@@ -164,6 +164,9 @@ func (c *checker) processor(name string, p Processor) {
 			c.add(path+".smtp", "is missing; from alone sends nothing")
 		}
 	case KindPush:
+		if a := p.APNs; a.KeyFile == "" && a != (APNs{}) {
+			c.add(path+".apns.key_file", "is missing; the other settings of apns go with a key")
+		}
 		if p.FCM.CredentialsFile == "" && p.FCM.Endpoint != "" {
 			c.add(path+".fcm.credentials_file", "is missing; fcm.endpoint is asked with a service account's key")
 		}

@@ -17,12 +17,13 @@ import (
 // maxAnswer bounds what is read of a push service's answer; they are of a few hundred bytes.
 const maxAnswer = 16 << 10
 
-// Options are processors.<Name> of the configuration. One of the two services is needed.
+// Options are processors.<Name> of the configuration. One of the three services is needed.
 type Options struct {
 	Name            string // the job type, by which errors name the setting; "": push
 	CredentialsFile string // fcm.credentials_file: a service account's JSON key
 	Endpoint        string // fcm.endpoint; "": https://fcm.googleapis.com
 	VAPIDKeyFile    string // webpush.vapid_key_file: {"publicKey","privateKey","subject"}
+	APNs            APNs   // apns
 	// Guard judges the endpoints of Web Push subscriptions, as they come from outside; needed with VAPIDKeyFile.
 	Guard      *outbound.Guard
 	Timeout    time.Duration // of one notification, where ctx allows more; 0: 10 s
@@ -38,6 +39,7 @@ type Handler struct {
 	most    int      // bytes of a result
 	fcm     *fcm     // nil: not configured
 	webpush *webPush // nil: not configured
+	apns    *apns    // nil: not configured
 }
 
 var _ bulk.Handler = (*Handler)(nil)
@@ -55,8 +57,8 @@ func New(o Options) (*Handler, error) {
 	}
 	h := &Handler{name: o.Name, timeout: o.Timeout, most: o.MaxResult}
 	setting := "processors." + o.Name + "."
-	if o.CredentialsFile == "" && o.VAPIDKeyFile == "" {
-		return nil, fmt.Errorf("%sfcm.credentials_file: empty, and so is webpush.vapid_key_file; give one of them, or both", setting)
+	if o.CredentialsFile == "" && o.VAPIDKeyFile == "" && o.APNs.KeyFile == "" {
+		return nil, fmt.Errorf("%sfcm.credentials_file: empty, and so are webpush.vapid_key_file and apns.key_file; give one of them, or more", setting)
 	}
 	var problems []error
 	if o.CredentialsFile != "" {
@@ -73,6 +75,12 @@ func New(o Options) (*Handler, error) {
 			problems = append(problems, fmt.Errorf("%swebpush.%w", setting, err))
 		}
 	}
+	if o.APNs.KeyFile != "" {
+		var err error
+		if h.apns, err = newAPNs(o); err != nil {
+			problems = append(problems, fmt.Errorf("%sapns.%w", setting, err))
+		}
+	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
@@ -84,13 +92,16 @@ func (h *Handler) Close() error {
 	if h.fcm != nil {
 		h.fcm.client.CloseIdleConnections()
 	}
+	if h.apns != nil {
+		h.apns.client.CloseIdleConnections()
+	}
 	if h.webpush != nil {
 		h.webpush.client.CloseIdleConnections()
 	}
 	return nil
 }
 
-// payload is a job's: a message for FCM, or a subscription with what it is to get.
+// payload is a job's: a message for FCM, a subscription with what it is to get, or a notification for APNs.
 type payload struct {
 	Message      json.RawMessage `json:"message"`
 	ValidateOnly bool            `json:"validate_only"`
@@ -100,6 +111,8 @@ type payload struct {
 	TTL          *int            `json:"ttl"`
 	Urgency      string          `json:"urgency"`
 	Topic        string          `json:"topic"`
+
+	APNs *device `json:"apns"`
 }
 
 // Handle sends the job's notification.
@@ -120,6 +133,10 @@ func (h *Handler) send(ctx context.Context, job *bulk.Job) ([]byte, error) {
 		return nil, bulk.Permanent("not_configured", fmt.Errorf("the payload has a subscription, but processors.%s.webpush.vapid_key_file is not set", h.name))
 	case p.Subscription != nil:
 		return h.webpush.send(ctx, p)
+	case p.APNs != nil && h.apns == nil:
+		return nil, bulk.Permanent("not_configured", fmt.Errorf("the payload has apns, but processors.%s.apns.key_file is not set", h.name))
+	case p.APNs != nil:
+		return h.apns.send(ctx, p.APNs)
 	case h.fcm == nil:
 		return nil, bulk.Permanent("not_configured", fmt.Errorf("the payload has a message, but processors.%s.fcm.credentials_file is not set", h.name))
 	}
@@ -141,15 +158,23 @@ func parse(raw []byte) (*payload, error) {
 		return nil, errors.New("the payload: more than one JSON value")
 	}
 	isWeb := p.Data != nil || p.TTL != nil || p.Urgency != "" || p.Topic != ""
+	services := 0
+	for _, there := range []bool{p.Message != nil, p.Subscription != nil, p.APNs != nil} {
+		if there {
+			services++
+		}
+	}
 	switch {
-	case (p.Message == nil) == (p.Subscription == nil):
-		return nil, errors.New("message, subscription: give one of them, message for FCM or subscription for Web Push")
-	case p.Message != nil && isWeb:
-		return nil, errors.New("data, ttl, urgency, topic: go with subscription; FCM's are inside message")
-	case p.Subscription != nil && p.ValidateOnly:
+	case services != 1:
+		return nil, errors.New("message, subscription, apns: give one of them, message for FCM, subscription for Web Push or apns for Apple's devices")
+	case p.Subscription == nil && isWeb:
+		return nil, errors.New("data, ttl, urgency, topic: go with subscription; the others' are inside message and apns")
+	case p.Message == nil && p.ValidateOnly:
 		return nil, errors.New("validate_only: goes with message")
 	case p.Message != nil:
 		return p, checkMessage(p.Message)
+	case p.APNs != nil:
+		return p, p.APNs.check()
 	}
 	return p, p.Subscription.check()
 }

@@ -214,6 +214,8 @@ func (w *webPush) read(host string, a *outbound.Answer, location string) ([]byte
 		}{a.Status, location})
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone:
 		return nil, bulk.Permanent("gone", fmt.Errorf("%w; the subscription has ended, forget it", err))
+	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
+		return nil, bulk.Fail(code, fmt.Errorf("%w; the subscription was made with another key, or vapid_key_file is not the one in use", err))
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
 		return nil, bulk.Busy(a.RetryAfter, err)
 	case a.Status == http.StatusRequestEntityTooLarge:
