@@ -18,10 +18,11 @@ type mover interface {
 	Dispatch(ctx context.Context) (store.Dispatch, error)
 }
 
-// dispatcher returns due jobs and orphans to their groups, every 100 ms or when the next is due. The store notices
-// from the rounds themselves when it was away, and ends no lease for that.
+// dispatcher returns due jobs and orphans to their groups, every 100 ms or when the next is due, while this process is the keeper.
+// The store notices from the rounds themselves when it was away, and ends no lease for that.
 type dispatcher struct {
 	store   mover
+	turns   turns
 	tend    func(groups []string)
 	metrics *Metrics
 	role    *role
@@ -29,6 +30,11 @@ type dispatcher struct {
 
 func (d *dispatcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
+		if !d.turns.due() {
+			sleep(ctx, dispatchEvery)
+			continue
+		}
+		began := time.Now()
 		did, err := d.store.Dispatch(ctx)
 		if err != nil {
 			d.role.failed(ctx, err)
@@ -37,8 +43,10 @@ func (d *dispatcher) run(ctx context.Context) {
 		d.role.ok()
 		d.metrics.dispatched(did)
 		d.tend(did.Tend)
-		if !did.More {
-			sleep(ctx, next(did.Next, dispatchRest, dispatchEvery))
+		if did.More { // much falls due at once: others' calls go between
+			sleep(ctx, min(restTimes*time.Since(began), restMost))
+			continue
 		}
+		sleep(ctx, next(did.Next, dispatchRest, dispatchEvery))
 	}
 }

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,7 @@ type engineStore interface {
 	callbacks
 	historian
 	steerStore
+	keepers
 }
 
 var _ engineStore = (*store.Store)(nil)
@@ -78,6 +80,7 @@ type Engine struct {
 	policies *policies
 	pool     *pool
 	pace     atomic.Pointer[Pace]
+	gather   gathering
 	mu       sync.Mutex // of handlers and reducers
 	started  atomic.Bool
 }
@@ -100,6 +103,7 @@ func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, erro
 	}
 	e := &Engine{o: o, store: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
 		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), pool: newPool(size, 2*o.Worker.Batch)}
+	e.gather = newGathering(cmp.Or(settings.Burst, max(1, settings.Global/10)), settings.Global)
 	o.Metrics.attach(e.pool)
 	return e, e.SetPace(o.Pace)
 }
@@ -268,13 +272,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	acking := begin(base, acks.run)
 	renewing := begin(base, (&renewer{store: e.store, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
 	watching := begin(base, watch.run)
-	dispatching := begin(base, (&dispatcher{store: e.store, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
-	counting := begin(base, (&stats{store: e.store, metrics: m, log: log, role: h.role("stats")}).run)
+	keep := &keeper{store: e.store, role: h.role("keeper")}
+	keeping := begin(base, keep.run)
+	dispatching := begin(base, (&dispatcher{store: e.store, turns: turns{keeper: keep}, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
+	counting := begin(base, (&stats{store: e.store, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
 	steering := begin(base, (&steerer{store: e.store, pace: &e.pace, people: o.People, recent: runsOfLate, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {
 		if takes {
+			e.gather.processes = keep.of.Load
 			(&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, types: types, start: w.start, giveBack: w.giveBack, runs: runs,
-				metrics: m, role: h.role("fetcher"), ear: newEar(e.store, h.role("ear"))}).run(ctx)
+				metrics: m, role: h.role("fetcher"), gather: e.gather, ear: newEar(e.store, h.role("ear"))}).run(ctx)
 		}
 	})
 	scaling := begin(base, func(ctx context.Context) {
@@ -305,6 +312,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	renewing.stop()
 	// The roles that serve all processes go on until here, so that what was given back can start elsewhere at once.
 	dispatching.stop()
+	keeping.stop()
 	watching.stop()
 	counting.stop()
 	steering.stop()

@@ -40,6 +40,9 @@ type memory struct {
 	gaps      []time.Duration
 	beat      time.Time // the last dispatch
 	callbacks []string
+
+	follows   bool // another process is the keeper
+	processes int
 }
 
 type memJob struct {
@@ -121,7 +124,7 @@ func (m *memory) Pull(_ context.Context, want int, types ...string) (store.Pulle
 		}
 		if m.rate > 0 {
 			if now.Before(m.slot) {
-				p.Next = m.slot.Sub(now)
+				p.Next, p.Limited = m.slot.Sub(now), true
 				break
 			}
 			m.slot = m.slot.Add(m.rate)
@@ -470,3 +473,14 @@ func (m *memory) finished() (n int) {
 	m.under(func() { n = len(m.outcomes) })
 	return n
 }
+
+func (m *memory) KeepEvery() time.Duration { return 300 * time.Millisecond }
+
+func (m *memory) Keep(context.Context) (bool, int, error) {
+	before, after := m.call("Keep")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.follows, max(1, m.processes), errors.Join(before, after)
+}
+
+func (m *memory) Unkeep(context.Context) error { return nil }

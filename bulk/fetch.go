@@ -17,7 +17,7 @@ type source interface {
 
 const (
 	longestWait = time.Second // an event that got lost costs no more
-	// shortestWait gathers what single slots of a fast limiter would hand out one by one.
+	// shortestWait is the least that a process waits for a limit.
 	shortestWait = time.Millisecond
 	// shortListen is the longest wait for which listening is not worth a blocking command.
 	shortListen = 5 * time.Millisecond
@@ -36,6 +36,68 @@ type fetcher struct {
 	metrics  *Metrics
 	role     *role
 	ear      *ear
+	gather   gathering
+}
+
+// gathering is how long a fetcher waits at least, so that a pull finds several jobs that may start, and so that many processes do not
+// ask the store as often as many times one. Where the global rate stops a pull, all processes together pull again some eight times in
+// the window in which a burst gathers: each waits for an eighth of it times their number. Who finds more than half a burst waits for
+// less: others are busy. Where a gate opens for a few jobs, processes that find none wait for longer.
+type gathering struct {
+	burst     float64       // how many may start at one moment
+	window    time.Duration // for how long they have gathered then
+	processes func() int64
+	part      float64       // of the wait for the global rate, up to 1
+	gate      time.Duration // the wait for a gate
+	found     int           // jobs since the last wait
+	turn      time.Time     // when to pull again for the global rate
+}
+
+const (
+	// mostGathered is the longest that a process waits for a rate that others use up.
+	mostGathered = 500 * time.Millisecond
+	// mostGated is the longest that a process waits for a gate that has opened for others: groups' bursts gather for 100 ms.
+	mostGated = 50 * time.Millisecond
+)
+
+func newGathering(burst, rate float64) gathering {
+	g := gathering{burst: burst, window: 100 * time.Millisecond, gate: shortestWait, part: 1}
+	if rate > 0 {
+		g.window = min(g.window, time.Duration(burst/rate*float64(time.Second)))
+	}
+	return g
+}
+
+// pulled takes in a pull.
+func (g *gathering) pulled(p *store.Pulled) { g.found += len(p.Jobs) }
+
+// least returns how long to wait at least after a pull that found fewer than were wanted.
+func (g *gathering) least(p *store.Pulled) time.Duration {
+	found := g.found
+	g.found = 0
+	if !p.Limited {
+		if found > 0 {
+			g.gate = shortestWait
+		} else if p.Next > 0 {
+			g.gate = min(2*g.gate, mostGated)
+		}
+		return g.gate
+	}
+	switch n := float64(found); {
+	case n > g.burst/2:
+		g.part = max(g.part/2, 1e-3)
+	case n < g.burst/4:
+		g.part = min(1, g.part*1.2)
+	}
+	wait := float64(g.window) / 8 * float64(max(1, g.processes())) * g.part
+	d := time.Duration(min(max(wait, float64(shortestWait)), float64(mostGathered)))
+	// Who was woken before its turn has it all the same, or all that one bell wakes would wait together.
+	if left := time.Until(g.turn); left > shortestWait {
+		return left
+	}
+	d = d*3/4 + within(d/2)
+	g.turn = time.Now().Add(d)
+	return d
 }
 
 func (f *fetcher) run(ctx context.Context) {
@@ -65,6 +127,7 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		f.role.ok()
 		f.metrics.pulled(p)
+		f.gather.pulled(&p)
 		take := f.start
 		if ctx.Err() != nil {
 			take = f.giveBack
@@ -76,7 +139,7 @@ func (f *fetcher) run(ctx context.Context) {
 		runtime.Gosched()
 		f.pool.pulled(p.More)
 		if !p.More && len(p.Jobs) < want {
-			f.ear.wait(ctx, next(p.Next, shortestWait, longestWait))
+			f.ear.wait(ctx, next(p.Next, f.gather.least(&p), longestWait))
 		}
 	}
 }

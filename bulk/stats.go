@@ -17,9 +17,10 @@ type historian interface {
 	Depths(ctx context.Context) (store.Depths, error)
 }
 
-// stats writes the congestion history and reads the gauges, once a second.
+// stats writes the congestion history and reads the gauges, once a second while this process is the keeper.
 type stats struct {
 	store   historian
+	turns   turns
 	metrics *Metrics
 	log     *slog.Logger
 	role    *role
@@ -28,6 +29,9 @@ type stats struct {
 func (s *stats) run(ctx context.Context) {
 	unserved := ""
 	for sleep(ctx, statsEvery) {
+		if !s.turns.due() {
+			continue
+		}
 		err := s.store.Snapshot(ctx)
 		if err == nil {
 			var d store.Depths

@@ -132,10 +132,10 @@ keep_global(global)
 shard.taken = shard.taken + taken
 forget_idle()
 
--- When there may be more: a limit's next slot, or the first gate.
+-- When there may be more: the global limit's next slot (negative), or the first gate.
 local next_at = 0
 if blocked then
-  next_at = blocked < 0 and 0 or math.max(1, blocked)
+  next_at = blocked < 0 and 0 or -math.max(1, blocked)
 else
   local gate = redis.call('ZRANGE', K.gates, 0, 0, 'WITHSCORES')
   if gate[1] then next_at = math.max(1, tonumber(gate[2]) - now) end

@@ -295,6 +295,9 @@ func (a *auditor) readOwners(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	known := map[string]bool{layoutKey(a.s.o.Prefix): true}
+	for _, k := range keeperKeys(a.s.o.Prefix) {
+		known[k] = true
+	}
 	for _, k := range a.s.keys {
 		known[k] = true
 	}

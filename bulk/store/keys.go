@@ -89,5 +89,10 @@ func steerKey(prefix string, shard int) string {
 // layoutKey holds the version of the data layout of the bulk engine.
 func layoutKey(prefix string) string { return prefix + ":{bulk:0}:layout" }
 
+// keeperKeys hold the process that is the keeper, and when each process said last that it runs (µs).
+func keeperKeys(prefix string) []string {
+	return []string{prefix + ":{bulk:0}:keeper", prefix + ":{bulk:0}:processes"}
+}
+
 // lockKey is the watcher's lock of a group.
 func lockKey(prefix, group string) string { return prefix + ":{bulk:0}:lock:" + group }

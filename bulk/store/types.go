@@ -150,6 +150,8 @@ type Pulled struct {
 	// Next is when a pull could find more, by rate, gate or backoff; zero where only an event (a submission, an ack, a change)
 	// can bring more: Wait hears of it.
 	Next time.Duration
+	// Limited says that the global rate stopped the pull, and Next is its next slot.
+	Limited bool
 	// More says that there is work for more workers right now.
 	More bool
 	// What the fetch did, for metrics: jobs fetched, and in the classic pipeline how they were admitted.

@@ -75,7 +75,7 @@ const fillBatch = 50
 
 // leased reads jobs from the answer of jobs_pull and ready_take.
 func (s *Store) leased(r reply) Pulled {
-	p := Pulled{Next: duration(r.int(0)), More: r.int(1) == 1, Dropped: r.int(2)}
+	p := Pulled{Next: duration(max(r.int(0), -r.int(0))), Limited: r.int(0) < 0, More: r.int(1) == 1, Dropped: r.int(2)}
 	until := time.Now().Add(s.conf.Load().Lease)
 	p.Jobs = make([]Leased, 0, len(r)/9)
 	for i := 3; i+8 < len(r); i += 9 {

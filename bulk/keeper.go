@@ -1,0 +1,57 @@
+package bulk
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// keepers chooses the keeper among the processes.
+type keepers interface {
+	KeepEvery() time.Duration
+	Keep(ctx context.Context) (keeper bool, processes int, err error)
+	Unkeep(ctx context.Context) error
+}
+
+// keeper knows whether this process is the one that does what one of all has to do, so that the load on the store does not grow with
+// their number. The others do so as well, each once in turnsEvery: they may have reducers and callbacks that the keeper lacks.
+type keeper struct {
+	store keepers
+	role  *role
+	is    atomic.Bool
+	of    atomic.Int64 // processes
+}
+
+// turnsEvery is how often a process that is not the keeper has a turn all the same.
+const turnsEvery = 5 * time.Second
+
+func (k *keeper) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		keeps, processes, err := k.store.Keep(ctx)
+		k.is.Store(keeps)
+		k.of.Store(int64(processes))
+		if err != nil {
+			k.role.failed(ctx, err)
+			continue
+		}
+		k.role.ok()
+		sleep(ctx, k.store.KeepEvery())
+	}
+	k.is.Store(false)
+	_ = k.store.Unkeep(context.WithoutCancel(ctx)) // otherwise it is forgotten soon
+}
+
+// turns says when a process that is not the keeper has its turn.
+type turns struct {
+	keeper *keeper
+	last   time.Time
+}
+
+// due reports whether it is this process's turn now.
+func (t *turns) due() bool {
+	if !t.keeper.is.Load() && time.Since(t.last) < turnsEvery {
+		return false
+	}
+	t.last = time.Now()
+	return true
+}
