@@ -21,12 +21,12 @@ for i = 3, #ARGV, 8 do
     local t = bulk_tenant(g[G_TENANT])
     if took > 0 then work.learn(g, t, took) end
     work.release(g, t, (took > 0 or verdict == 'returned') and took or nil)
-    touched[g[G_KEY]] = g
+    touched[g[G_KEY]], run.took = g, took
     types.release(stored)
     state = verdict
     if verdict == 'done' then
       run.tries = run.tries + 1
-      finish(g, t, jobkey, string.format('S%d %.0f\n', run.tries, ms()) .. text, G_SUCC, run)
+      finish(g, t, jobkey, string.format('S%d %.0f %s %s\n', run.tries, ms(), work.lasted(run, run.created), run.kind or '-') .. text, G_SUCC, run)
     elseif verdict == 'failed' then
       run.tries = run.tries + 1
       bury(g, t, jobkey, run, code, text, 'F')

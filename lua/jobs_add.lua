@@ -49,9 +49,9 @@ if fresh > 0 then
         g[G_UNIFORM] = 0
         types.unbar(g) -- jobs of another type need not wait
       end
-      raise(g, G_LARGEST, g[G_TOTAL] == 0, #ARGV[a + 4] + 80) -- with the record's first line
+      raise(g, G_LARGEST, g[G_TOTAL] == 0, #ARGV[a + 4] + 100) -- with the record's first line
       lines[#lines + 1] = keys[i]
-      lines[#lines + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. '\n' .. ARGV[a + 4]
+      lines[#lines + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. ' ' .. int(ms()) .. '\n' .. ARGV[a + 4]
       if run_at > now then
         wait_until(g, keys[i], run_at, 'S')
       else

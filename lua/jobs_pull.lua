@@ -67,7 +67,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     local own, theirs = group_limiter(g), tenant_limiter(t)
     local jobs, used, cost_sum, stop = {}, 0, 0, nil
     for i, jobkey in ipairs(list) do
-      local cost, kind, payload = read_pending(found[i])
+      local cost, kind, payload, created = read_pending(found[i])
       local limit = types.limit(kind ~= '' and kind or g[G_TYPE])
       room = room - (payload and #payload or 0)
       if #jobs == n then
@@ -101,7 +101,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
         if own then strategy.take(own, cost) end
         if limit then types.take(limit, cost) end
         used, cost_sum = i, cost_sum + cost
-        jobs[#jobs + 1] = { key = jobkey, run = read_run(runs[i]), cost = cost, kind = kind, payload = payload,
+        jobs[#jobs + 1] = { key = jobkey, run = read_run(runs[i]), cost = cost, kind = kind, payload = payload, created = created,
           mark = types.run(limit) }
       end
     end

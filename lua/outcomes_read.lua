@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, kind (done or dead), page, skip (of dead: the id after which to begin), limit
--- RETURNS: {page, skip of what follows (of dead: 1 if more follows, the last id), then id and record of each that is still there} or {reason}
+-- RETURNS: {page, skip of what follows (of dead: 1 if more follows, the last id), then id and record of each, false where it is gone} or {reason}
 -- INVARIANT: reads only, and 1 MiB of records at most, or one.
 -- INCLUDE: clock, limiter, fair, bulk
 
@@ -21,10 +21,8 @@ local function read(ids, from)
     local keys = {}
     for i = at, math.min(#ids, at + math.max(1, math.min(fit, limit)) - 1) do keys[#keys + 1] = gkey .. '/' .. ids[i] end
     for i, record in ipairs(redis.call('HMGET', K.jobs, unpack(keys))) do
-      if record then
-        room = room - #record
-        reply[#reply + 1], reply[#reply + 2] = ids[at + i - 1], record
-      end
+      room = room - (record and #record or 0)
+      reply[#reply + 1], reply[#reply + 2] = ids[at + i - 1], record
     end
     at, limit = at + #keys, limit - #keys
   end

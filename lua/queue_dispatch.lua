@@ -28,6 +28,11 @@ if moved_on or not known and ARGV[3] ~= '' then
   redis.call('HSET', K.state, 'run_id', table.concat(list, ' '))
 end
 
+-- spread is a share in [0, 1) that differs from fence to fence.
+local function spread(fence)
+  return (fence % 10007 * 7919 % 10007) / 10007
+end
+
 local queued, touched = shard.queued, {}
 if now >= shard.hold then
   local orphans = redis.call('ZRANGEBYSCORE', K.leases, '-inf', int(now), 'LIMIT', 0, bound)

@@ -25,7 +25,7 @@ for _ = 1, want * 2 do
     place(g)
     dropped = dropped + 1
   else
-    local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
+    local cost, kind, payload, created = read_pending(redis.call('HGET', K.jobs, jobkey))
     if cost and mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
       set_aside(g, jobkey, kind ~= '' and kind or g[G_TYPE]) -- another process let it through
       place(g)
@@ -37,7 +37,7 @@ for _ = 1, want * 2 do
       dropped = dropped + 1
     elseif cost then
       local limit = types.limit(kind ~= '' and kind or g[G_TYPE])
-      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload,
+      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload, created = created,
         mark = types.run(limit) } }, ARGV[4])
       taken, room = taken + 1, room - #payload
       if t[T_CONC] > 0 then fill(t) end

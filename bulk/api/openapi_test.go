@@ -175,6 +175,9 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	}
 	d.ask(200, "GET", "/v1/congestion/acme/history?minutes=5", "")
 	d.lines("Outcome", d.ask(200, "GET", "/v1/groups/g/results", ""), 503)
+	d.lines("Outcome", d.ask(200, "GET", "/v1/groups/g/results?status=failed,dead&code=unknown_type&cursor=", ""), 1)
+	d.ask(200, "GET", "/v1/groups/g/jobs/j7", "")
+	d.ask(404, "GET", "/v1/groups/g/jobs/nobody", "")
 	d.lines("Letter", d.ask(200, "GET", "/v1/dead?group=g&limit=9", ""), 1)
 	d.finish("g")
 	d.ask(200, "GET", "/v1/groups/g", "")
@@ -234,7 +237,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		d.ask(415, "POST", at, "", "Content-Encoding: gzip")
 		d.ask(422, "POST", at, lines(10_001))
 	}
-	for _, path := range []string{"/v1/groups?x=1", "/v1/groups/g/events?x=1", "/v1/groups/g/results?limit=x", "/v1/groups/g/result?x=1", "/v1/dead?group=", "/v1/congestion?x=1",
+	for _, path := range []string{"/v1/groups?x=1", "/v1/groups/g/events?x=1", "/v1/groups/g/results?limit=x", "/v1/groups/g/results?status=lost", "/v1/groups/g/results?cursor=x", "/v1/groups/g/jobs/j7?x=1", "/v1/groups/g/result?x=1", "/v1/dead?group=", "/v1/congestion?x=1",
 		"/v1/congestion/acme/history?minutes=x", "/v1/limits?x=1", "/v1/tenants/acme?x=1"} {
 		d.ask(422, "GET", path, "")
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/bulk/store"
@@ -24,6 +25,23 @@ type outcomeView struct {
 	Code     string          `json:"code,omitempty"`
 	Error    string          `json:"error,omitempty"`
 	At       *timestamp      `json:"at,omitempty"`
+	timesView
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// timesView are the times of a job before its end, as far as they are known.
+type timesView struct {
+	CreatedAt *timestamp `json:"created_at,omitempty"`
+	StartedAt *timestamp `json:"started_at,omitempty"`
+	Duration  *int64     `json:"duration_ms,omitempty"` // of the last run
+}
+
+func timesOf(o store.Outcome) timesView {
+	v := timesView{CreatedAt: at(o.CreatedAt), StartedAt: at(o.StartedAt)}
+	if !o.StartedAt.IsZero() && !o.At.IsZero() {
+		v.Duration = new(o.At.Sub(o.StartedAt).Milliseconds())
+	}
+	return v
 }
 
 // letterView is a line of dead letters, from which a job could be made again.
@@ -36,10 +54,11 @@ type letterView struct {
 	Code     string          `json:"code,omitempty"`
 	Error    string          `json:"error,omitempty"`
 	At       *timestamp      `json:"at,omitempty"`
+	timesView
 }
 
-func lineOf(o store.Outcome) any {
-	v := outcomeView{ID: o.ID, Status: o.Status, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At)}
+func outcomeOf(o store.Outcome) outcomeView {
+	v := outcomeView{ID: o.ID, Status: o.Status, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At), timesView: timesOf(o)}
 	v.Result, v.Binary = anyResult(o.Result)
 	return v
 }
@@ -58,7 +77,7 @@ func anyResult(b []byte) (result json.RawMessage, binary string) {
 }
 
 func letterOf(o store.Outcome, kind string) any {
-	v := letterView{ID: o.ID, Type: cmp.Or(o.Type, kind), Payload: o.Payload, Cost: o.Cost, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At)}
+	v := letterView{ID: o.ID, Type: cmp.Or(o.Type, kind), Payload: o.Payload, Cost: o.Cost, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At), timesView: timesOf(o)}
 	if !json.Valid(o.Payload) { // a job's payload is JSON; none is shown as none
 		v.Payload = json.RawMessage("null")
 	}
@@ -71,17 +90,60 @@ var pageFields = []field[pageFilter]{
 	{"limit", "a whole number from 1", func(f *pageFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1e12) }, false},
 }
 
+type resultFilter struct {
+	pageFilter
+	statuses, codes []string
+	cursor          string
+	cursors         bool // lines have theirs
+}
+
+var resultFields = []field[resultFilter]{
+	{"limit", "a whole number from 1", func(f *resultFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1e12) }, false},
+	{"status", "succeeded, failed, dead or cancelled, or several with commas between", func(f *resultFilter, raw []byte) string {
+		f.statuses = strings.Split(text(raw), ",")
+		for _, status := range f.statuses {
+			if !slices.Contains([]string{"succeeded", "failed", "dead", "cancelled"}, status) {
+				return "is not a status that a job ends with"
+			}
+		}
+		return ""
+	}, true},
+	{"code", "an error code as results show it, or several with commas between", func(f *resultFilter, raw []byte) string {
+		f.codes = strings.Split(text(raw), ",")
+		if slices.Contains(f.codes, "") {
+			return "has an empty code"
+		}
+		return ""
+	}, true},
+	{"cursor", "the cursor of a line; empty: from the beginning", func(f *resultFilter, raw []byte) string {
+		f.cursor, f.cursors = text(raw), true
+		return ""
+	}, true},
+}
+
+// show gives the line of an outcome, nil of one that is not asked for.
+func (f *resultFilter) show(o store.Outcome) any {
+	if f.statuses != nil && !slices.Contains(f.statuses, o.Status) || f.codes != nil && !slices.Contains(f.codes, o.Code) {
+		return nil
+	}
+	v := outcomeOf(o)
+	if f.cursors {
+		v.Cursor = o.Cursor
+	}
+	return v
+}
+
 // results streams what became of each job, in the order in which they came to it.
 func (s *Server) results(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err
 	}
-	var f pageFilter
-	if faults := decodeQuery(pageFields, r.URL.Query(), &f); len(faults) > 0 {
+	var f resultFilter
+	if faults := decodeQuery(resultFields, r.URL.Query(), &f); len(faults) > 0 {
 		return invalid(faults...)
 	}
-	return s.lines(w, r, g.ID, f.limit, s.store.Results, lineOf)
+	return s.lines(w, r, g.ID, f.cursor, f.limit, s.store.Results, f.show)
 }
 
 // dead streams the dead letters of a group.
@@ -106,7 +168,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request, who identity) erro
 	if err != nil {
 		return err
 	}
-	return s.lines(w, r, g.ID, f.limit, s.store.Dead, func(o store.Outcome) any { return letterOf(o, g.Type) })
+	return s.lines(w, r, g.ID, "", f.limit, s.store.Dead, func(o store.Outcome) any { return letterOf(o, g.Type) })
 }
 
 const (
@@ -116,12 +178,12 @@ const (
 
 // lines streams outcomes page by page, so that memory does not grow with their number. What breaks off in the middle breaks
 // the connection: a cut answer never looks like a whole one.
-func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, most int64,
+func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor string, most int64,
 	read func(ctx context.Context, group, cursor string, limit int) (store.Page, error), show func(store.Outcome) any,
 ) error {
 	// The first page has to hold its bound with the largest results; the next ones follow what the last had.
 	size := max(pageLeast, min(pageMost, pageBytes/max(1, s.o.Limits.Result)))
-	page, err := read(r.Context(), group, "", size)
+	page, err := read(r.Context(), group, cursor, size)
 	if err != nil {
 		return err
 	}
@@ -131,7 +193,6 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, mos
 		return nil
 	}
 	var b bytes.Buffer
-	cursor := ""
 	for sent := int64(0); ; {
 		held := 0
 		b.Reset()
@@ -139,9 +200,13 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group string, mos
 			if most > 0 && sent == most {
 				break
 			}
-			sent++
 			held += len(o.Result) + len(o.Payload) + len(o.Error)
-			b.Write(marshal(show(o)))
+			line := show(o)
+			if line == nil {
+				continue
+			}
+			sent++
+			b.Write(marshal(line))
 			b.WriteByte('\n')
 		}
 		if _, err := out.Write(b.Bytes()); err != nil {

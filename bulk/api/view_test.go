@@ -80,7 +80,7 @@ func TestResultsAreShownAsWhatTheyAre(t *testing.T) {
 		{"plain\ntext", `{"id":"a","status":"succeeded","attempts":1,"result":"plain\ntext"}`},
 		{"\xff\x00", `{"id":"a","status":"succeeded","attempts":1,"result_base64":"/wA="}`},
 	} {
-		got := string(marshal(lineOf(store.Outcome{ID: "a", Status: "succeeded", Attempts: 1, Result: []byte(row.result)})))
+		got := string(marshal(outcomeOf(store.Outcome{ID: "a", Status: "succeeded", Attempts: 1, Result: []byte(row.result)})))
 		if got != row.want || !json.Valid([]byte(got)) {
 			t.Errorf("%q: %s, want %s", row.result, got, row.want)
 		}

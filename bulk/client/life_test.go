@@ -280,6 +280,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			Next   string
 		}{}},
 		{get("v1", "groups", g.ID, "results"), new(Outcome)},
+		{Which{Statuses: []string{"dead", "succeeded"}, Cursor: new("")}.call(g.ID), new(Outcome)},
 		{deadCall(g.ID), new(Outcome)},
 		{get("v1", "congestion"), &struct {
 			Summary *json.RawMessage

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -26,10 +27,63 @@ type Outcome struct {
 	Code     string          `json:"code,omitempty"`          // of the error: timeout, http_500, …
 	Error    string          `json:"error,omitempty"`         // for people
 	At       time.Time       `json:"at,omitzero"`
+	// When its group took it, and when its last run began and how long it took, as far as they are known.
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	Duration  *int64    `json:"duration_ms,omitempty"`
+	Cursor    string    `json:"cursor,omitempty"` // of Select with a Cursor: where to go on behind this outcome
 	// Type, Payload and Cost are there for dead jobs only.
 	Type    string          `json:"type,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Cost    int64           `json:"cost,omitempty"`
+}
+
+// Which selects outcomes; what is empty selects all.
+type Which struct {
+	Statuses []string // succeeded, failed, dead, cancelled
+	Codes    []string // of the error
+	Cursor   *string  // begins behind the outcome with this cursor, "" at the first; every outcome has its own then
+}
+
+func (s Which) call(group string) call {
+	k := get("v1", "groups", group, "results")
+	k.query = url.Values{}
+	if len(s.Statuses) > 0 {
+		k.query.Set("status", strings.Join(s.Statuses, ","))
+	}
+	if len(s.Codes) > 0 {
+		k.query.Set("code", strings.Join(s.Codes, ","))
+	}
+	if s.Cursor != nil {
+		k.query.Set("cursor", *s.Cursor)
+	}
+	return k
+}
+
+// Select is Results of those outcomes alone that are selected.
+func (c *Client) Select(ctx context.Context, group string, which Which) iter.Seq2[*Outcome, error] {
+	return c.outcomes(ctx, which.call(group))
+}
+
+// WriteSelected is Select as NDJSON. It returns the lines written.
+func (c *Client) WriteSelected(ctx context.Context, group string, which Which, w io.Writer) (int64, error) {
+	return c.writeLines(ctx, which.call(group), w)
+}
+
+// JobState is one job as it stands.
+type JobState struct {
+	Outcome           // its Status also pending, waiting or running
+	NextAt  time.Time `json:"next_at,omitzero"`  // of waiting: until then
+	Process string    `json:"process,omitempty"` // of running: which runs it
+}
+
+// Job reads one job of a group, whether it waits, runs or has ended.
+func (c *Client) Job(ctx context.Context, group, job string) (*JobState, error) {
+	var j JobState
+	if err := c.do(ctx, get("v1", "groups", group, "jobs", job), &j); err != nil {
+		return nil, err
+	}
+	return &j, nil
 }
 
 // Results streams the outcomes of a group's jobs in the order in which they came, as far as they are there. It goes on where a

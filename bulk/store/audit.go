@@ -274,7 +274,7 @@ func (a *auditor) readJobs(ctx context.Context) error {
 			if run == "" || strings.HasPrefix(run, "0 ") {
 				a.bad("lease", "job %s is in flight without a fence", job)
 			}
-			if w := strings.Fields(run); len(w) == 7 {
+			if w := strings.Fields(run); len(w) > 6 && w[5][0] != '@' && w[6][0] != '@' {
 				a.marks[w[6]]++
 			}
 		}
@@ -295,7 +295,7 @@ func (a *auditor) readJobs(ctx context.Context) error {
 // What lua/lib/bulkjobs.lua has to be able to read.
 var (
 	pendingRecord = regexp.MustCompile(`^P\d+ \S+( \S+)*\n`)
-	runRecord     = regexp.MustCompile(`^\d+ \d+ \d+ \d+ \d+( \S*( \S+)?)?$`)
+	runRecord     = regexp.MustCompile(`^\d+ \d+ \d+ \d+ \d+( \S*( [^@ ]\S*)?( @\d+ \S+)?)?$`)
 )
 
 // kept says whether a group's outcomes must all be there still.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Results reads outcomes in the order in which they came, from cursor ("" is the beginning): up to limit, and not more than
@@ -18,9 +19,16 @@ func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (P
 	if err != nil {
 		return Page{}, err
 	}
+	for i := range p.Outcomes { // its place so far is the one in the answer
+		n := page*outcomesPage + int64(skip) + p.Outcomes[i].place + 1
+		p.Outcomes[i].Cursor = fmt.Sprintf("%d:%d", n/outcomesPage, n%outcomesPage)
+	}
 	p.Next = fmt.Sprintf("%d:%d", r.int(0), r.int(1))
 	return p, nil
 }
+
+// outcomesPage is how many outcomes a page of the log holds: PAGE of lua/lib/bulk.lua.
+const outcomesPage = 100
 
 func pageCursor(cursor string) (page int64, skip int, err error) {
 	if cursor == "" {
@@ -43,10 +51,14 @@ func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, sk
 	}
 	p := Page{Outcomes: make([]Outcome, 0, len(r)/2)}
 	for i := 2; i+1 < len(r); i += 2 {
+		if r[i+1] == nil {
+			continue // past its retention
+		}
 		o, err := parseOutcome(r.string(i), r.string(i+1))
 		if err != nil {
 			return Page{}, nil, err
 		}
+		o.place = int64(i-2) / 2
 		p.Outcomes = append(p.Outcomes, o)
 	}
 	return p, r, nil
@@ -69,6 +81,10 @@ func parseOutcome(id, rec string) (Outcome, error) {
 	switch head[0] {
 	case 'S':
 		o.Status, o.Result = "succeeded", []byte(body)
+		if len(words) > 4 {
+			o.lasted(n(2), n(3))
+			o.Type = strings.TrimPrefix(words[4], "-")
+		}
 	case 'C':
 		o.Status = "cancelled"
 	case 'D', 'R', 'F':
@@ -87,6 +103,9 @@ func parseOutcome(id, rec string) (Outcome, error) {
 		if o.Type == "-" {
 			o.Type = ""
 		}
+		if len(words) > 7 {
+			o.lasted(n(6), n(7))
+		}
 		if len(body) > int(size) {
 			o.Payload = []byte(body[size:])
 		}
@@ -97,6 +116,16 @@ func parseOutcome(id, rec string) (Outcome, error) {
 		o.Code = words[2]
 	}
 	return o, nil
+}
+
+// lasted notes how long the last run took and how old the job was at its end, in ms; -1: unknown.
+func (o *Outcome) lasted(ran, age int64) {
+	if ran >= 0 {
+		o.StartedAt = o.At.Add(-time.Duration(ran) * time.Millisecond)
+	}
+	if age >= 0 {
+		o.CreatedAt = o.At.Add(-time.Duration(age) * time.Millisecond)
+	}
 }
 
 // Dead reads the dead letters of a group with their payloads, those that were not given to a redrive: up to limit, and not

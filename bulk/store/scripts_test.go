@@ -84,6 +84,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	ok(err)
 	_, err = s.Results(ctx, "g", "", 10)
 	ok(err)
+	_, err = s.Job(ctx, "g", "j000000")
+	ok(err)
 	_, err = s.Dead(ctx, "g", "", 10)
 	ok(err)
 	_, err = s.Congestion(ctx, "")

@@ -222,11 +222,25 @@ type Outcome struct {
 	Result   []byte
 	Code     string
 	Error    string
-	// Payload, Type and Cost are there for dead and failed jobs that were not given to a redrive.
+	// Payload and Cost are there for dead and failed jobs that were not given to a redrive, and their Type; that of a job that
+	// succeeded is empty where it is the group's.
 	Payload []byte
 	Type    string
 	Cost    int64
 	At      time.Time
+	// CreatedAt is when the job was taken into its group, StartedAt when its last run began, as far as the run's length tells. They
+	// are zero where they are not known: of a cancelled job, of one that did not run, and of one of an earlier version.
+	CreatedAt, StartedAt time.Time
+	Cursor               string // of Results: behind this outcome
+
+	place int64
+}
+
+// JobState is one job as it stands.
+type JobState struct {
+	Outcome           // its Status also pending, waiting or running
+	Next    time.Time // of waiting: until then
+	Process string    // of running: which runs it
 }
 
 // Page is a part of a group's outcomes.

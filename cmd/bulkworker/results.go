@@ -2,13 +2,18 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bulk/client"
 )
 
 func newResults() *cobra.Command {
-	conn, dead, aggregate := &connection{}, false, false
+	conn, dead, aggregate, which := &connection{}, false, false, client.Which{}
 	cmd := newClientCommand(conn, "results GROUP", "Write what became of each job, as NDJSON", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		if dead && aggregate {
 			return misuse("--dead and --aggregate exclude each other")
+		}
+		if (dead || aggregate) && len(which.Statuses)+len(which.Codes) > 0 {
+			return misuse("--status and --code select outcomes: not with --dead or --aggregate")
 		}
 		screen := newScreen(cmd.ErrOrStderr())
 		quick, steady, err := conn.clients(screen.note)
@@ -29,15 +34,33 @@ func newResults() *cobra.Command {
 		case dead:
 			_, err = steady.WriteDead(cmd.Context(), args[0], cmd.OutOrStdout())
 		default:
-			_, err = steady.WriteResults(cmd.Context(), args[0], cmd.OutOrStdout())
+			_, err = steady.WriteSelected(cmd.Context(), args[0], which, cmd.OutOrStdout())
 		}
 		return err
 	})
 	cmd.Long = `results writes the outcomes of a group's jobs to stdout, as far as they are there, one
-JSON object a line: {"id","status","attempts","result","code","error","at"}. A download goes on by
+JSON object a line: {"id","status","attempts","result","code","error","at","created_at","started_at",
+"duration_ms"}, or of those that --status and --code select. A download goes on by
 itself when the connection breaks.`
 	cmd.Flags().BoolVar(&dead, "dead", false, "the dead jobs instead, with their payloads")
 	cmd.Flags().BoolVar(&aggregate, "aggregate", false, "the group's aggregated result instead")
+	cmd.Flags().StringSliceVar(&which.Statuses, "status", nil, "outcomes of this `STATUS` only: succeeded, failed, dead or cancelled; repeatable")
+	cmd.Flags().StringSliceVar(&which.Codes, "code", nil, "only outcomes whose last error has this `CODE`; repeatable")
 	conn.patient(cmd)
 	return cmd
+}
+
+func newJob() *cobra.Command {
+	conn := &connection{}
+	return newClientCommand(conn, "job GROUP JOB", "Show one job of a group, as JSON", cobra.ExactArgs(2), func(cmd *cobra.Command, args []string) error {
+		c, _, err := conn.clients(nil)
+		if err != nil {
+			return err
+		}
+		j, err := c.Job(cmd.Context(), args[0], args[1])
+		if err != nil {
+			return err
+		}
+		return writeJSON(cmd.OutOrStdout(), j)
+	})
 }

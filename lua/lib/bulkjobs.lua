@@ -1,45 +1,50 @@
 -- bulkjobs: the records of single jobs and their ways out.
 --
 -- jobs holds one record for each job, whose first letter is its state:
---   P<cost> <type>\n<payload>                       not ended
---   S<attempts> <ms>\n<result>                      succeeded
---   F<attempts> <ms> <code> <cost> <type> <n>\n<error of n bytes><payload>   failed; without payload once it is given to a redrive.
+--   P<cost> <type> <created, ms>\n<payload>         not ended
+--   S<attempts> <ms> <ran> <age> <type>\n<result>   succeeded: its last run took ran ms, and it had been in the group for age ms
+--   F<attempts> <ms> <code> <cost> <type> <n> <ran> <age>\n<error of n bytes><payload>   failed; without payload once it is given to a redrive.
 --                                                   An earlier version wrote no words behind the code, and no payload
 --   D…                                              dead, as F
 --   R…                                              dead and given to a redrive: as D, without payload
 --   C0 <ms>\n                                       cancelled
--- An empty type is written as a dash. A later version may append words to these first lines, which are not read here.
+-- An empty type is written as a dash. A run or age of -1 is unknown. A later version may append words to these first lines, which are not read here.
 -- dead holds <gkey>/<id> of each dead job with a payload, and F<gkey>/<id> of each failed one, which the group's kept counts.
 -- runs holds what its runs have left behind, for jobs that have run:
---   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does> <its type, while it counts towards the type's concurrency>
+--   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does> <its type, while it counts towards the type's concurrency> @<created, ms> <type>
 
 local function read_run(text)
   if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0 } end
   local fence, tries, crashes, refusals, since = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)')
-  return { fence = tonumber(fence), tries = tonumber(tries), crashes = tonumber(crashes), refusals = tonumber(refusals), since = tonumber(since) }
+  local created, kind = string.match(text, ' @(%d+) (%S+)$')
+  return {
+    fence = tonumber(fence), tries = tonumber(tries), crashes = tonumber(crashes), refusals = tonumber(refusals), since = tonumber(since),
+    created = tonumber(created), kind = kind,
+  }
 end
 
 local function write_run(r, owner)
-  return string.format('%d %d %d %d %d %s', r.fence, r.tries, r.crashes, r.refusals, r.since, owner or '')
+  local about = r.kind and string.format(' @%.0f %s', r.created, r.kind) or ''
+  return string.format('%d %d %d %d %d %s%s', r.fence, r.tries, r.crashes, r.refusals, r.since, owner or '', about)
 end
 
 -- types.release ends what a run counted towards the concurrency of its type. text is what is stored of the run.
 function types.release(text)
   if shard.marked == 0 then return end
-  local kind = string.match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ (%S+)$')
+  local kind = string.match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ ([^@%s]%S*)')
   if not kind then return end
   local u = types.use(kind)
   if u.most > 0 and u.running >= u.most then bell() end
   u.running, shard.marked = u.running - 1, shard.marked - 1
 end
 
--- read_pending gives cost, type and payload of a job that has not ended; nil where it has.
+-- read_pending gives cost, type, payload and time of submission (ms; nil: unknown) of a job that has not ended; nil where it has.
 local function read_pending(rec)
   if not rec or string.sub(rec, 1, 1) ~= 'P' then return nil end
   local stop = string.find(rec, '\n', 1, true)
-  local cost, kind = string.match(rec, '^P(%d+) (%S+)')
+  local cost, kind, created = string.match(rec, '^P(%d+) (%S+) ?(%d*)')
   if kind == '-' then kind = '' end
-  return tonumber(cost), kind, string.sub(rec, stop + 1)
+  return tonumber(cost), kind, string.sub(rec, stop + 1), tonumber(created)
 end
 
 local function group_of(jobkey)
@@ -135,6 +140,17 @@ end
 
 local function ms() return math.floor(now / 1000) end
 
+-- Work: where time is shared, a visit is charged what its jobs are expected to run, and what they did run is settled when they
+-- end. A run of UNIT µs moves a tag as a cost of 1 does; up to SLACK µs are settled with the group's next visit, which costs nothing.
+-- They stand in one table, because a script has 200 local variables at most.
+local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 'fair', UNIT = 8000, SLACK = 10000, FIRST = 10000 }
+
+-- lasted returns the words of an outcome on its last run and its age.
+function work.lasted(run, created)
+  local ran = (run.took or 0) > 0 and math.floor(run.took / 1000) or -1
+  return string.format('%.0f %.0f', ran, created and math.max(0, ms() - created) or -1)
+end
+
 -- finish gives a job its outcome: the record, the log of outcomes, the counts.
 local function finish(g, t, jobkey, record, count, run)
   records[#records + 1], records[#records + 2] = jobkey, record
@@ -166,13 +182,13 @@ end
 
 -- bury ends a job that may be redriven: it keeps its payload. state is F (failed) or D (dead), which it is without.
 local function bury(g, t, jobkey, run, code, text, state)
-  local cost, kind, payload = read_pending(redis.call('HGET', K.jobs, jobkey))
+  local cost, kind, payload, created = read_pending(redis.call('HGET', K.jobs, jobkey))
   if kind == '' then kind = '-' end
   local failed = state == 'F'
   redis.call('ZADD', K.dead, 0, failed and 'F' .. jobkey or jobkey)
   if failed then g[G_KEPT] = g[G_KEPT] + 1 end
-  finish(g, t, jobkey, string.format('%s%d %.0f %s %d %s %d\n', state or 'D', run.tries, ms(), code, cost or 1, kind or '-', #text) .. text .. (payload or ''),
-    failed and G_FAIL or G_DEAD, run)
+  finish(g, t, jobkey, string.format('%s%d %.0f %s %d %s %d %s\n', state or 'D', run.tries, ms(), code, cost or 1, kind or '-', #text,
+    work.lasted(run, created)) .. text .. (payload or ''), failed and G_FAIL or G_DEAD, run)
 end
 
 -- tenant_rate is what a tenant may start in a second, in thousandths: by its own limit, or as its share in whole jobs, at least 1.
@@ -191,11 +207,6 @@ local function backoff(t)
   end
   t[T_BACKOFF] = wait
   return wait
-end
-
--- spread is a share in [0, 1) that differs from fence to fence.
-local function spread(fence)
-  return (fence % 10007 * 7919 % 10007) / 10007
 end
 
 -- The limiters that a start has to pass: global, tenant, group; nil where there is none. Their state remembers the rate that
@@ -299,6 +310,7 @@ local function start(g, t, reply, jobs, owner)
     -- Not below the time in µs: a store that has lost its last writes gives out no fence twice.
     shard.fence = math.max(shard.fence + 1, now)
     j.run.fence = shard.fence
+    if j.created then j.run.created, j.run.kind = j.created, j.kind ~= '' and j.kind or '-' end
     runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, j.mark and owner .. ' ' .. j.mark or owner)
     leases[#leases + 1], leases[#leases + 2] = till, j.key
     local n = #reply
@@ -360,11 +372,6 @@ local function whose_turn()
   local line = redis.call('ZRANGEBYLEX', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0', 'LIMIT', 0, 1)[1]
   return bulk_group(string.match(line, '([^/]+)$')), bulk_tenant(string.sub(flow, 3)), level, flow, tag
 end
-
--- Work: where time is shared, a visit is charged what its jobs are expected to run, and what they did run is settled when they
--- end. A run of UNIT µs moves a tag as a cost of 1 does; up to SLACK µs are settled with the group's next visit, which costs nothing.
--- They stand in one table, because a script has 200 local variables at most.
-local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 'fair', UNIT = 8000, SLACK = 10000, FIRST = 10000 }
 
 -- expected returns how long a job of the group is likely to run: as its own did, or else its tenant's.
 function work.expected(g, t)

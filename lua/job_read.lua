@@ -1,0 +1,29 @@
+#!lua flags=no-writes
+-- job_read: reads one job: its record and where it is.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+-- ARGV: now, settings, group, job
+-- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group} or {reason}; where is running or waiting until then, else empty
+-- INVARIANT: reads only.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+local jobkey = gkey .. '/' .. ARGV[4]
+local record = redis.call('HGET', K.jobs, jobkey)
+if not record then return { 'no_job' } end
+local where, till, text = '', 0, redis.call('HGET', K.runs, jobkey)
+local run = read_run(text)
+if string.sub(record, 1, 1) == 'P' then
+  record = string.sub(record, 1, string.find(record, '\n', 1, true)) -- without the payload
+  local leased, waits = redis.call('ZSCORE', K.leases, jobkey), redis.call('ZSCORE', K.waiting, jobkey)
+  if leased then
+    where, till = 'running', tonumber(leased)
+  elseif g[G_STATUS] == CANCELLED then
+    where = 'cancelled' -- and the sweep will write it down
+  elseif waits then
+    where, till = 'waiting', tonumber(waits)
+  end
+end
+return { 1, record, where, int(till), int(run.fence), run.tries, where == 'running' and string.match(text, '^%d+ %d+ %d+ %d+ %d+ (%S*)') or '', g[G_TYPE] }
