@@ -40,7 +40,7 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 	}
 	g.redrives++
 	spec := g.GroupSpec
-	spec.Own = g.inside != inside{}
+	spec.Own, spec.MaxGroups = g.inside != inside{}, opts.MaxGroups
 	n := g.redrives
 	if g.RedriveOf != "" {
 		last, _ := strconv.Atoi(strings.TrimPrefix(id, g.root+"-r"))
