@@ -2,21 +2,25 @@
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, fence, verdict, code, text, after, retries, took (µs; 0: unknown, or not run), ...
+-- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; behind blanks, but for done, µs to wait and tries that may fail), ...
 -- RETURNS: for each what became of it: done, failed, retry, throttled, returned, dead, cancelled or stale
 -- INVARIANT: whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local reply, touched, keys = {}, {}, {}
-for i = 3, #ARGV, 8 do keys[#keys + 1] = ARGV[i] end
+for i = 3, #ARGV, 6 do keys[#keys + 1] = ARGV[i] end
 local runs = redis.call('HMGET', K.runs, unpack(keys))
-for i = 3, #ARGV, 8 do
-  local jobkey, fence, verdict, code, text = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local after, took = tonumber(ARGV[i + 5]), tonumber(ARGV[i + 7])
-  local stored = runs[(i + 5) / 8]
-  local run = read_run(stored)
+for i = 3, #ARGV, 6 do
+  local jobkey, fence, verdict, code, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local took, after, retries = tonumber(ARGV[i + 5]), 0, 0
+  if not took then
+    took, after, retries = string.match(ARGV[i + 5], '^(%d+) (%d+) (%d+)$')
+    took, after, retries = tonumber(took), tonumber(after), tonumber(retries)
+  end
+  local stored = runs[(i + 3) / 6]
+  local run = read_run(stored, fence)
   local state = 'stale'
-  if stored and run.fence == fence and redis.call('ZREM', K.leases, jobkey) == 1 then
+  if stored and run.fence == tonumber(fence) and redis.call('ZREM', K.leases, jobkey) == 1 then
     local g = bulk_group(group_of(jobkey))
     local t = bulk_tenant(g[G_TENANT])
     if took > 0 then work.learn(g, t, took) end
@@ -57,7 +61,7 @@ for i = 3, #ARGV, 8 do
       end
     elseif verdict == 'retry' then
       run.tries, run.since = run.tries + 1, 0 -- it was not refused this time
-      if run.tries > tonumber(ARGV[i + 6]) then
+      if run.tries > retries then
         state = 'dead'
         bury(g, t, jobkey, run, code, text)
       else

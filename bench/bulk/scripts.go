@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bulk/store"
@@ -84,7 +85,7 @@ func scripts(ctx context.Context, b *bench) ([]table.Row, error) {
 			err := row(fmt.Sprintf("jobs_pull of %d, %d tenants", n, tenants), calls, n, func() error {
 				p, err := s.Pull(ctx, n)
 				for _, j := range p.Jobs {
-					held = append(held, store.Ack{Key: j.Key, Fence: j.Fence, Verdict: store.Done})
+					held = append(held, store.Ack{Key: j.Key, Fence: j.Fence, Verdict: store.Done, Took: time.Millisecond})
 				}
 				return err
 			})

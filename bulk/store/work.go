@@ -115,7 +115,7 @@ func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	if len(acks) == 0 {
 		return nil, nil
 	}
-	args := make([]any, 0, 8*len(acks))
+	args := make([]any, 0, 6*len(acks))
 	for _, a := range acks {
 		code, text := a.Code, a.Error
 		switch {
@@ -124,7 +124,11 @@ func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 		case code == "":
 			code = "error"
 		}
-		args = append(args, a.Key, a.Fence, string(a.Verdict), codeWord(code), text, a.After.Microseconds(), a.Retries, a.Took.Microseconds())
+		times := strconv.FormatInt(a.Took.Microseconds(), 10)
+		if a.Verdict != Done {
+			times = fmt.Sprintf("%s %d %d", times, max(0, a.After.Microseconds()), max(0, a.Retries))
+		}
+		args = append(args, a.Key, a.Fence, string(a.Verdict), codeWord(code), text, times)
 	}
 	r, err := s.run(ctx, "jobs_ack", args...)
 	if err != nil {

@@ -13,18 +13,25 @@
 -- runs holds what its runs have left behind, for jobs that have run:
 --   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does> <its type, while it counts towards the type's concurrency> @<created, ms> <type>
 
-local function read_run(text)
-  if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0 } end
-  local fence, tries, crashes, refusals, since = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)')
+-- read_run reads such a record; fence is the one that it is likely to have, as text. Most runs are the first of their job, and
+-- are read and written without a pattern.
+local function read_run(text, likely)
+  if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0, first = true } end
   local created, kind = string.match(text, ' @(%d+) (%S+)$')
+  if likely and string.sub(text, 1, #likely + 9) == likely .. ' 0 0 0 0 ' then
+    return { fence = tonumber(likely), tries = 0, crashes = 0, refusals = 0, since = 0, created = tonumber(created), kind = kind }
+  end
+  local fence, tries, crashes, refusals, since = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)')
   return {
     fence = tonumber(fence), tries = tonumber(tries), crashes = tonumber(crashes), refusals = tonumber(refusals), since = tonumber(since),
     created = tonumber(created), kind = kind,
   }
 end
 
-local function write_run(r, owner)
-  local about = r.kind and string.format(' @%.0f %s', r.created, r.kind) or ''
+-- write_run writes one; fence is its fence as text, where the caller has it.
+local function write_run(r, owner, fence)
+  local about = r.kind and ' @' .. int(r.created) .. ' ' .. r.kind or ''
+  if r.first and fence then return fence .. ' 0 0 0 0 ' .. (owner or '') .. about end
   return string.format('%d %d %d %d %d %s%s', r.fence, r.tries, r.crashes, r.refusals, r.since, owner or '', about)
 end
 
@@ -161,7 +168,8 @@ local function finish(g, t, jobkey, record, count, run)
     finished[g[G_KEY]] = list
   end
   list[#list + 1] = id_of(jobkey)
-  raise(g, G_WIDEST, ended(g) == 0, #record)
+  local before = ended(g)
+  if #record > g[G_WIDEST] then raise(g, G_WIDEST, before == 0, #record) end
   g[count], g[G_OUTCOME_AT] = g[count] + 1, now
   tenant_open(t, -1)
   if run and t[T_OPEN] > 0 then
@@ -170,10 +178,10 @@ local function finish(g, t, jobkey, record, count, run)
   end
   -- The rate of the last five to ten seconds.
   if now - g[G_W_AT] > 5000000 then
-    g[G_P_AT], g[G_P_N], g[G_W_AT], g[G_W_N] = g[G_W_AT], g[G_W_N], now, ended(g) - 1
+    g[G_P_AT], g[G_P_N], g[G_W_AT], g[G_W_N] = g[G_W_AT], g[G_W_N], now, before
   end
   -- A reducer takes outcomes in while the group runs, some thousand at a time.
-  if (ended(g) - g[G_REDUCED]) % 2000 == 0 then plan(g, now) end
+  if (before + 1 - g[G_REDUCED]) % 2000 == 0 then plan(g, now) end
 end
 
 local function cancel_job(g, t, jobkey)
@@ -311,11 +319,12 @@ local function start(g, t, reply, jobs, owner)
     shard.fence = math.max(shard.fence + 1, now)
     j.run.fence = shard.fence
     if j.created then j.run.created, j.run.kind = j.created, j.kind ~= '' and j.kind or '-' end
-    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, j.mark and owner .. ' ' .. j.mark or owner)
+    local fence = int(shard.fence)
+    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, j.mark and owner .. ' ' .. j.mark or owner, fence)
     leases[#leases + 1], leases[#leases + 2] = till, j.key
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]
-    reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = j.run.tries + 1, j.run.crashes, int(shard.fence), j.cost
+    reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = j.run.tries + 1, j.run.crashes, fence, j.cost
     reply[n + 9] = j.payload
   end
   redis.call('HSET', K.runs, unpack(runs))
