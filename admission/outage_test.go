@@ -354,3 +354,36 @@ func TestPlacesGivenMeanwhileComeBeforeLaterOnes(t *testing.T) {
 	}
 	t.Fatal("the last one was not admitted")
 }
+
+// Two gateways; the store loses its data; the one that did not see the claim restores first, and sends the session's heartbeat.
+func TestRestore_KeepsWhoMayRepeatTheClaim(t *testing.T) {
+	t.Parallel()
+	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), basePolicy
+	p.Rate, p.Burst, p.MinWait = 100_000, 100_000, 2*time.Second
+	a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
+	tk := mustCheck(t, a, mustJoin(t, a, testID(), testClient(1)).Ticket).Ticket
+	for range 4 {
+		c.pass(time.Second)
+		mustTick(t, a)
+		mustTick(t, b)
+	}
+	s, err := a.Claim(ctx5(t), tk)
+	if err != nil || s.State != Active {
+		t.Fatalf("%+v %v", s, err)
+	}
+	at := s.AdmittedAt
+	c.pass(2 * time.Second)
+	mustTick(t, a)
+	mustTick(t, b)
+	must(t, client.Del(ctx5(t), a.keys...).Err())
+	b.Touch(tk.ID, false) // the visitor's next request goes to b
+	mustTick(t, b)
+	mustTick(t, b)
+	mustTick(t, a)
+	c.pass(3 * time.Second)
+	mustTick(t, a)
+	got := mustCheck(t, a, tk)
+	if got.State != Active || got.AdmittedAt != at {
+		t.Errorf("who claimed is told %+v by the gateway that it was claimed at", got)
+	}
+}

@@ -114,6 +114,10 @@ if known ~= '' and (lost or known ~= s.epoch) then
           put_grant(id, kind, wall, at > 0 and room_time(s, at) or 0, client)
           remember(s, p, id)
         end
+      elseif kind == 'claimed' and g.what == 'claimed' and g.client == '' and client ~= '' then
+        -- Another gateway's heartbeat came first; it does not know who claimed the ticket, and when.
+        local claimed = at > 0 and room_time(s, at) or g.claimed
+        put_grant(id, 'claimed', g.wall > 0 and math.min(g.wall, wall) or wall, math.min(claimed, g.claimed), client)
       end
     end
   end
