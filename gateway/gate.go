@@ -68,12 +68,35 @@ func (v *visit) gate() {
 	switch {
 	case !v.who.takes():
 		v.passless(policy)
-	case policy.Method == admission.Reject:
-		v.reject(admission.Closed, nil)
 	default:
 		v.identify()
-		v.queue()
+		v.enterOrWait(policy)
 	}
+}
+
+// enterOrWait is for those who may take a ticket. Where the room is closed it refuses them, and has the store hear of the ticket that
+// they bring, so that their place is there when the room opens.
+func (v *visit) enterOrWait(policy *admission.Policy) {
+	if policy.Method != admission.Reject {
+		v.queue()
+		return
+	}
+	if w, ok, _ := v.findTicket(false); ok {
+		v.adopt(&w)
+		p := v.room.prospect(v.room.outlook(), w.Order)
+		s, err := v.room.line.Check(v.g.life, v.ticket(&w, problemClosed.retry, p.wait))
+		switch {
+		case err != nil:
+		case s.State == admission.Admitted || s.State == admission.Active:
+			v.queue()
+			return
+		case s.State == admission.Waiting:
+			if v.keeps = true; s.Renewed {
+				v.sign(&s.Ticket, w.IssuedAt)
+			}
+		}
+	}
+	v.reject(admission.Closed, nil)
 }
 
 // proceed lets a visitor with a valid pass through, and renews the pass past half its life.
@@ -398,7 +421,9 @@ func (v *visit) reject(why admission.Refusal, s *admission.Standing) {
 	p := problemOfRefusal(why)
 	if p == problemClosed {
 		v.shut = v.room.outlook().coming
-		p = p.until(&v.shut, v.now)
+		if p = p.until(&v.shut, v.now); v.keeps {
+			p = p.after(min(p.retry, problemClosed.retry))
+		}
 	}
 	if why == admission.TooMany {
 		p = p.after(seconds(s.Retry))

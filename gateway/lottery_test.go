@@ -15,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
+	"github.com/anteroom/anteroom/token"
 )
 
 var drawSecret = bytes.Repeat([]byte("draw"), 8)
@@ -295,4 +296,48 @@ func TestALotteryOfAccountsAndProofs(t *testing.T) {
 			t.Errorf("gateway %d gives ann another lot: %s", i, again.text())
 		}
 	}
+}
+
+// Who waits keeps the place while the room is closed, also with a client that asks for the page or the site alone.
+func TestClosedRoom_HearsOfWhoWaits(t *testing.T) {
+	t.Parallel()
+	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
+	line := b.line("sale")
+	waits := b.call("GET /", asPage).code(t, 200)
+	var ticket token.Waiting
+	for raw := range strings.SplitSeq(waits.jar(), "; ") {
+		if _, value, ok := strings.Cut(raw, "ticket="); ok {
+			var err error
+			if ticket, err = b.cache.VerifyWaiting([]byte(value), "sale", line.RedisNow()/1e6); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	heard := func() int64 {
+		t.Helper()
+		f, err := line.Lookup(t.Context(), admission.ID(ticket.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Seen
+	}
+	closed := admission.Reject
+	if err := line.Patch(t.Context(), "ann", admission.Live{Method: &closed}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the room is closed", func() bool { return b.call("GET /", asPage).status == 503 })
+	for _, lines := range [][]string{{"GET /", asPage}, {"HEAD /", asJSON}, {"GET /", asJSON}, {"POST /", asJSON}, {"GET /.waiting-room/sale", asPage}} {
+		before := heard()
+		eventually(t, "the store hears of who waits by "+lines[0], func() bool {
+			a := b.call(append(lines, waits.jar())...)
+			if a.status != 503 || a.header.Get("X-Waiting-Room") != "rejected" || a.header.Get("Retry-After") != "30" {
+				t.Fatal(a.text())
+			}
+			return heard() > before
+		})
+	}
+	if err := line.Patch(t.Context(), "ann", admission.Live{Clear: []string{"method"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the room is open again", func() bool { return b.call("GET /", asPage, waits.jar()).header.Get("X-Waiting-Room") == "waiting" })
 }

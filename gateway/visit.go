@@ -47,6 +47,7 @@ type visit struct {
 	newPass []byte // for X-Waiting-Room-Pass
 
 	shut     coming // of a room that is closed: until when
+	keeps    bool   // the place of the ticket that it brought to a closed room
 	lobby    bool   // the page itself was asked for: there is no request to let through
 	to       proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once

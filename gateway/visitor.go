@@ -351,11 +351,7 @@ func (v *visit) servePage() {
 		v.goOn()
 		return
 	}
-	if policy.Method == admission.Reject {
-		v.reject(admission.Closed, nil)
-		return
-	}
-	v.queue()
+	v.enterOrWait(policy)
 }
 
 // goOn leads to the room's first plain path on this host.
