@@ -89,7 +89,7 @@ func (s *Snapshot) admits() bool {
 func (r *Room) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refusal, error) {
 	snap := r.Snapshot()
 	p := &snap.Policy
-	if back != nil && (r.anchor.Load() == nil || r.Revoked(back.Session)) {
+	if back != nil && (r.anchor.Load() == nil || r.Revoked(back.Session) || r.goesOn(back)) {
 		back = nil
 	}
 	lined := snap.Waiting > 0 || len(snap.Pending) > 0
@@ -186,7 +186,9 @@ func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 	switch s.State {
 	case Active:
 		window := r.config.Load().policy.ClaimWindow.Microseconds()
-		if m.client != t.Client || t.Client == (Client{}) || r.stood()-m.seenAt > window {
+		ttl := int64(r.Snapshot().Policy.SessionTTL)
+		over := r.c.mono()-max(m.at, r.heard(t.ID)) > ttl+ttl/2
+		if m.client != t.Client || t.Client == (Client{}) || r.stood()-m.seenAt > window || over {
 			s.State, s.Reason = Ended, ReasonClaimed
 		}
 		return s, true

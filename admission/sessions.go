@@ -52,6 +52,24 @@ func (r *Room) Touch(sid ID, off bool) {
 	}
 }
 
+// heard returns when this gateway sent a session's last heartbeat (mono, ns), which is at most a quarter of its pass's life after the
+// session was heard of; 0: it knows of none.
+func (r *Room) heard(sid ID) int64 {
+	sh := &r.sess.shards[sid[0]&63]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.m[sid]
+}
+
+// stillHeard is for how long after the end of a pass its session may be heard of by that pass (STILL of lua/lib/returns.lua).
+const stillHeard = 10 * time.Second
+
+// goesOn reports whether the session of a pass that has ended was heard of here since: it goes on with a newer pass.
+func (r *Room) goesOn(b *Return) bool {
+	ended := r.c.mono() - (r.RedisNow()-b.Ended*1e6)*1000
+	return r.heard(b.Session) > ended+int64(stillHeard)
+}
+
 // Revoked reports whether a session was ended by an operator or its origin, from memory that is at most about a second old.
 func (r *Room) Revoked(sid ID) bool { return r.memory.isRevoked(sid) }
 
