@@ -30,13 +30,15 @@ func (s *sessions) init() {
 // Touch is the heartbeat of a session; it is sent later, in a batch, about
 // every quarter of the pass's life. off says that the pass was minted or
 // renewed without the store, and makes the first one go with the next tick.
-func (r *Room) Touch(sid ID, off bool) {
+// longer says that the pass was renewed: the store is told whatever it was told
+// before, as the ttl may have been raised and it counts the session by the former.
+func (r *Room) Touch(sid ID, off, longer bool) {
 	now := r.c.mono()
 	ttl := int64(r.Snapshot().Policy.SessionTTL)
 	sh := &r.sess.shards[sid[0]&63]
 	sh.mu.Lock()
 	last, known := sh.m[sid]
-	if known && now-last < ttl/4 {
+	if known && now-last < ttl/4 && !longer {
 		sh.mu.Unlock()
 		return
 	}

@@ -110,23 +110,24 @@ func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 		}
 	}
 	ttl := int64(policy.SessionTTL.Seconds())
+	longer := false
 	switch {
 	case r.options.Renew && 2*(p.Expires-now) < ttl:
-		v.renew(p, now+v.life(policy, p.IssuedAt, now))
+		longer = v.renew(p, now+v.life(policy, p.IssuedAt, now))
 	case v.rebinds(p.Bind):
 		v.renew(p, p.Expires)
 	}
-	if v.g.touched.due(p.Session, now, max(1, ttl/4)) {
-		r.line.Touch(admission.ID(p.Session), p.Off)
+	if v.g.touched.due(p.Session, now, max(1, ttl/4)) || longer {
+		r.line.Touch(admission.ID(p.Session), p.Off, longer)
 	}
 	v.forward(r.origin, p)
 }
 
-// renew signs a pass anew, until expires.
-func (v *visit) renew(p *token.Pass, expires int64) {
+// renew signs a pass anew, until expires, and reports whether it is good for longer than before.
+func (v *visit) renew(p *token.Pass, expires int64) (longer bool) {
 	renewed := *p
 	if expires <= p.Expires && !v.rebinds(p.Bind) {
-		return // it has reached session.max
+		return false // it has reached session.max
 	}
 	renewed.Expires, renewed.Bind = max(expires, p.Expires), string(v.bind())
 	renewed.Off = v.room.line.Age() > v.room.line.Snapshot().Policy.SessionTTL
@@ -135,6 +136,7 @@ func (v *visit) renew(p *token.Pass, expires int64) {
 	if len(v.req.Peek("x-waiting-room-pass")) > 0 {
 		v.newPass = v.pass
 	}
+	return expires > p.Expires
 }
 
 // preflight lets a CORS preflight through, which carries no pass. It is counted by a limit of its own, so that it is no
