@@ -66,9 +66,6 @@ func (r *requests) meter(sid token.ID, now time.Duration, q Quota, gateways int6
 		whole := at
 		if mine {
 			whole = max(at, int64(old&times))
-			if whole > at+max(interval, int64(q.Per/meterStep)) { // counted by a stricter quota: the budget is spent to the last
-				whole = at + tolerance
-			}
 		}
 		if over := whole - at - tolerance; over > 0 {
 			return time.Duration(over) * meterStep

@@ -157,26 +157,3 @@ func TestRequests_KeepNeighbouringAddressesApart(t *testing.T) {
 		t.Errorf("%d of %d addresses are remembered", kept, addresses)
 	}
 }
-
-// A quota that a reload loosens holds nobody back for what the former one counted: a session's budget is then spent to the last.
-func TestRequests_OfAChangedQuota(t *testing.T) {
-	t.Parallel()
-	r, sid := &requests{}, randomID()
-	for range 50 {
-		if wait := r.take(sid, time.Hour, Quota{100, time.Hour}, 1); wait > 0 {
-			t.Fatalf("within the budget it waits %v", wait)
-		}
-	}
-	if wait := r.take(sid, time.Hour, Quota{100, time.Minute}, 1); wait > time.Minute/100 {
-		t.Errorf("of 100 a minute the next one waits %v", wait)
-	}
-	passed := 0
-	for now := time.Hour; now < time.Hour+time.Minute; now += 100 * time.Millisecond {
-		if r.take(sid, now, Quota{100, time.Minute}, 1) == 0 {
-			passed++
-		}
-	}
-	if passed < 95 || passed > 101 {
-		t.Errorf("in the next minute %d of 600 pass, at 100 a minute", passed)
-	}
-}
