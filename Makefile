@@ -8,7 +8,7 @@ SHELL := bash
 GO       ?= go
 FUZZTIME ?= 10s
 # Property tests make so many cases in `make test`; `make explore` makes more.
-export RAPID_CHECKS ?= 50
+export RAPID_CHECKS ?= 30
 # A package that takes longer hangs.
 TEST_TIMEOUT ?= 30m
 # Property tests draw the same cases in every run, so that what fails is of the change at hand; `make explore` draws others.
