@@ -344,3 +344,69 @@ func TestOpening_DrawnOrderIsNoSignOfLife(t *testing.T) {
 		}
 	}
 }
+
+// Whoever gathered and polls as advised is overtaken by no newcomer, however the gathering ends: the opening is brought forward,
+// or the room becomes first come, first served by its file or by an operator.
+func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(c *testClock, r *Room, p Policy){
+		"brought forward": func(c *testClock, r *Room, p Policy) {
+			p.OpensAt = c.us + (20 * time.Second).Microseconds()
+			p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+			r.setPolicy(p)
+		},
+		"no lottery any more": func(_ *testClock, r *Room, p Policy) {
+			p.Method, p.OpensAt, p.PrequeueAt = FIFO, 0, 0
+			p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+			r.setPolicy(p)
+		},
+		"fifo by an operator": func(_ *testClock, r *Room, _ Policy) {
+			must(t, r.Patch(ctx5(t), "ann", Live{Method: new(FIFO)}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTestClock()
+			p := lottery(c.now(), 9*time.Minute) // it gathers already
+			p.Absence = 10 * time.Minute
+			r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+			all := gather(t, r, 20)
+			for _, g := range all {
+				g.t.Joined = c.us / 1e6
+			}
+			pass := func(seconds int) {
+				for range seconds {
+					c.pass(time.Second)
+					mustTick(t, r)
+				}
+			}
+			pass(5)
+			change(c, r, p)
+			pass(35) // gateways agree within ten seconds
+			if r.Snapshot().Gathering() {
+				t.Fatal("the room still gathers")
+			}
+			late := mustJoin(t, r, testID(), testClient(9)).Ticket
+			pass(20)
+			in := 0
+			for range 14 { // the first time a minute after they were heard last
+				newcomer := mustCheck(t, r, late)
+				in = 0
+				for _, g := range all {
+					s := mustCheck(t, r, g.t)
+					g.heard(s)
+					if s.State == Admitted {
+						in++
+					}
+				}
+				if newcomer.State != Waiting && in < len(all) {
+					t.Fatalf("%d of %d who gathered are admitted; the newcomer is %v", in, len(all), newcomer.State)
+				}
+				pass(5)
+			}
+			if s := mustCheck(t, r, late); in != len(all) || s.State != Admitted {
+				t.Errorf("%d of %d who gathered are admitted; the newcomer is %v", in, len(all), s.State)
+			}
+		})
+	}
+}

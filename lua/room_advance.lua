@@ -112,27 +112,30 @@ local before = s.tick + s.adj -- room time of the last tick
 s.tick = s.wall
 s.passes = math.max(s.passes, s.now + p.ttl)
 
--- expire takes the due members of a set ordered by time, a bounded number.
-local function due(key, till, n)
-  return redis.call('ZRANGEBYSCORE', key, '-inf', str(till), 'LIMIT', 0, n)
+local backlog -- 1: the next tick finds more to drop
+do
+  -- due returns the due members of a set ordered by time, a bounded number.
+  local function due(key, till, n)
+    return redis.call('ZRANGEBYSCORE', key, '-inf', str(till), 'LIMIT', 0, n)
+  end
+
+  local function drop(key, ids)
+    if #ids > 0 then redis.call('ZREM', key, unpack(ids)) end
+  end
+
+  local REAPED = 2000
+  local over, lapsed, forget = due(SESSIONS, s.now, REAPED), due(ADMITTED, s.now - p.claim_window - 1, REAPED / 2), due(ENDED, s.now, REAPED)
+  drop(SESSIONS, over)
+  for _, id in ipairs(lapsed) do lapse(s, p, id, grant(id)) end
+  if #forget > 0 then
+    redis.call('HDEL', GRANTS, unpack(forget))
+    drop(ENDED, forget)
+    drop(REVOKED, forget) -- their passes have ended
+  end
+  drop(GATEWAYS, due(GATEWAYS, s.now, 100))
+  backlog = (forget_joins(s, p, REAPED) == REAPED or #over == REAPED or #forget == REAPED or #lapsed == REAPED / 2) and 1 or 0
 end
 
-local function drop(key, ids)
-  if #ids > 0 then redis.call('ZREM', key, unpack(ids)) end
-end
-
-local REAPED = 2000
-local over, lapsed, forget = due(SESSIONS, s.now, REAPED), due(ADMITTED, s.now - p.claim_window - 1, REAPED / 2), due(ENDED, s.now, REAPED)
-drop(SESSIONS, over)
-for _, id in ipairs(lapsed) do lapse(s, p, id, grant(id)) end
-if #forget > 0 then
-  redis.call('HDEL', GRANTS, unpack(forget))
-  drop(ENDED, forget)
-  drop(REVOKED, forget) -- their passes have ended
-end
-drop(GATEWAYS, due(GATEWAYS, s.now, 100))
--- Whether the next tick finds more to drop.
-local backlog = (forget_joins(s, p, REAPED) == REAPED or #over == REAPED or #forget == REAPED or #lapsed == REAPED / 2) and 1 or 0
 -- sweep looks through SWEPT tickets of a set for those that were not heard of for
 -- absence, and counts the others in sample. It returns where the next tick looks: the golden section of the
 -- set farther on, so that ticks come to all parts of it, and any few of them to parts that lie evenly.

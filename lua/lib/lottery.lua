@@ -6,6 +6,11 @@ local function spread(s, p)
   return math.max(1000000, math.min(us, math.floor(p.absence / 4)))
 end
 
+-- longest_advised is the longest interval that those who gather are advised to poll at (gateway/pace: Gathering), with its jitter.
+local function longest_advised(s, p)
+  return math.ceil(1.35 * math.min(math.max(60000000, spread(s, p)), p.absence / 4))
+end
+
 -- Of those who gather nothing is kept but how many were heard, in slots of an eighth of absence: {till, n}, ascending, each
 -- with those who were heard last before till (order time) and not before the till of the slot ahead. Whoever is heard again
 -- moves to the newest, by the time in the token. So who leaves counts no more, and who is silent for absence an eighth of it
@@ -95,8 +100,9 @@ local function announce(s, p)
   if p.opens < s.opens and s.wall < s.opens_till then return end
   local till = s.wall + STANDS
   if p.opens_for > 0 then till = math.min(till, p.opens_for) end
+  if p.opens < s.opens and s.prequeued > 0 then s.unheard = s.now + longest_advised(s, p) end
   if p.opens ~= s.opens or till - s.opens_till > 1000000 then -- a call that only reads does not save the rest
-    redis.call('HSET', STATE, 'opens', str(p.opens), 'opens_till', str(till))
+    redis.call('HSET', STATE, 'opens', str(p.opens), 'opens_till', str(till), 'unheard', str(s.unheard))
   end
   s.opens, s.opens_till = p.opens, till
 end
@@ -131,12 +137,26 @@ local function one_lot(s, said)
   return kept == '' and '' or str(s.opens) .. ':' .. kept .. seed
 end
 
+-- disband ends the gathering for a lottery that the room does not hold any more; true where there was one. Nobody is admitted
+-- before all who gathered can have heard of it, as their orders are earlier than those of newcomers. While files of gateways
+-- differ, visitors of some gather again and again: that counts once an absence.
+local function disband(s, p)
+  if s.prequeued == 0 or s.drawn > 0 or p.reject then return false end
+  count_lots(s, p)
+  if s.prequeued > 0 and (p.live_method or s.now >= s.unheard + p.absence) then
+    s.unheard = s.now + longest_advised(s, p)
+    s.hold = math.max(s.hold, s.unheard + LATE)
+  end
+  no_lots(s)
+  return true
+end
+
 -- draw keeps the lottery of a policy: it sets p.gathering before the opening, which it
 -- notes, once, as the order time of the first call after it; true for that call. Those
 -- who were confirmed before have seconds to say so, in which nobody is admitted: a low
 -- number is not beaten by an early poll.
 local function draw(s, p)
-  if p.lottery == 0 or p.opens == 0 then return false end
+  if p.lottery == 0 or p.opens == 0 then return disband(s, p) end
   local before = s.drawn
   if s.drawn > 0 and p.opens > s.opens then
     s.drawn = 0
@@ -146,7 +166,9 @@ local function draw(s, p)
     announce(s, p)
     if s.wall >= s.opens then
       s.drawn = s.time
-      if s.prequeued > 0 then s.hold = math.max(s.hold, s.now + spread(s, p) + LATE) end
+      if s.prequeued > 0 then
+        s.hold = math.max(s.hold, s.now + spread(s, p) + LATE, math.min(s.unheard, s.now + longest_advised(s, p)) + LATE)
+      end
     end
   end
   p.gathering = s.drawn == 0

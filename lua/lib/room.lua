@@ -36,6 +36,8 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- a lottery's opening (wall), till when it stands against an earlier one (wall), the order time at it (0: not yet), and how
   -- many were confirmed before it
   'opens', 'opens_till', 'drawn', 'prequeued',
+  -- until when some who gather may not have heard that the opening was brought forward (room time)
+  'unheard',
   -- what is left of the lease of the origin's budget, till when (wall), and its number
   'lease', 'lease_till', 'lease_number',
   -- the room time at which the last of the passes that gateways can have made until now ends, whatever the ttl was
@@ -201,7 +203,7 @@ local function policy()
   if h[3] then p.max_active = tonumber(h[3]) end
   if h[4] then p.ttl = tonumber(h[4]) end
   p.paused = h[5] == '1'
-  p.reject = p.closed == 1
+  p.reject, p.live_method = p.closed == 1, h[6]
   if h[6] then p.reject, p.lottery = h[6] == 'reject', h[6] == 'lottery' and 1 or 0 end
   return p
 end
