@@ -88,14 +88,17 @@ func named(reason string) (fresh bool, id ID, ok bool) {
 // the store is back: the same id twice is one place.
 func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
 	now := r.c.mono()
-	free := -1
+	free, spent := -1, -1
+	if a.Return != nil && a.Return.Session.Of(a.ID) { // that place is over, and those before it
+		spent = int(a.Return.Session[15] - a.ID[15])
+	}
 	for i := range generations * (1 + len(a.Former)) {
 		n := i % generations
 		t.ID = a.bases()[i/generations].generation(n)
 		m, known := r.memory.get(t.ID, now)
 		switch {
 		case !known:
-			if free < 0 && i < generations && !r.Revoked(t.ID) {
+			if free < 0 && i < generations && n > spent && !r.Revoked(t.ID) {
 				free = n
 			}
 			continue

@@ -83,6 +83,44 @@ func TestReturn_KeepsOrderWithoutTheStore(t *testing.T) {
 	}
 }
 
+// An account whose session has ended comes back while the store is away, through a gateway that knows nothing of it: the place
+// that the gateway gives it is not the one that is over, and keeps its order when the store is here.
+func TestReturn_OfAnAccountWithoutTheStoreIsANewPlace(t *testing.T) {
+	t.Parallel()
+	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
+	p := basePolicy
+	p.Rate, p.Burst = 1, 1000
+	a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
+	account := Arrival{ID: ID{9, 1}, Client: testClient(7), Keyed: true, Account: true, Interval: time.Minute}
+	in := mustComeBack(t, a, account)
+	if in.State != Active {
+		t.Fatalf("admitted at once as %+v", in)
+	}
+	for range 61 {
+		c.pass(3 * time.Second)
+		mustTick(t, a)
+		mustTick(t, b)
+	}
+	b.goDown(errAway)
+	c.pass(time.Second)
+	account.Return = backWith(ID{}, &in, c.us/1e6-6).Return
+	s := mustComeBack(t, b, account)
+	if s.State != Waiting || s.Ticket.ID == in.Ticket.ID || s.Ticket.Order != in.Ticket.Order {
+		t.Fatalf("came back without the store as %+v", s)
+	}
+	c.pass(p.Absence + time.Minute)
+	mustTick(t, b)
+	mustTick(t, a)
+	for _, r := range []*Room{b, a} {
+		if got := mustCheck(t, r, s.Ticket); got.State != Waiting || got.Ticket.Order != in.Ticket.Order {
+			t.Errorf("with the store: %+v", got)
+		}
+	}
+	if again := mustComeBack(t, a, account); again.Ticket.ID != s.Ticket.ID {
+		t.Errorf("the account has two places: %v and %v", again.Ticket.ID, s.Ticket.ID)
+	}
+}
+
 // A store that lost its data gets the place back from its token, in the old order, and its session from its heartbeats: no other
 // place is made by the pass.
 func TestReturn_IsOnePlaceAfterALossOfData(t *testing.T) {

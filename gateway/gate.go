@@ -104,7 +104,7 @@ func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 	r := v.room
 	now := v.now / 1e6
 	if q := r.options.SessionRequests; q.N > 0 {
-		if wait := v.g.metered.take(p.Session, v.start.Sub(v.g.began), q, r.line.Snapshot().Gateways); wait > 0 {
+		if wait := v.g.metered.take(q.key(p.Session), v.start.Sub(v.g.began), q, r.line.Snapshot().Gateways); wait > 0 {
 			v.tooMany(wait)
 			return
 		}

@@ -14,6 +14,13 @@ type Quota struct {
 	Per time.Duration
 }
 
+// key returns the id by which the quota meters a session. A reload that changes the quota counts anew: what was used of the
+// former one says nothing about the time until the new one is whole again.
+func (q Quota) key(session token.ID) token.ID {
+	binary.LittleEndian.PutUint64(session[:8], binary.LittleEndian.Uint64(session[:8])^uint64(q.N)<<40^uint64(q.Per))
+	return session
+}
+
 // requests meters the requests of sessions by GCRA (ITU-T I.371): a session is one number, the time at which its budget
 // would be whole again. It takes no lock, allocates nothing and asks no store. Memory is fixed: where a set is full, the
 // session goes whose budget is nearest to whole, and at most gets it back early. The zero value is ready.

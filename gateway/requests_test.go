@@ -102,6 +102,8 @@ func TestSessionRequests(t *testing.T) {
 	eventually(t, "3 are counted as refused", func() bool { // after their answers are sent
 		return testutil.ToFloat64(b.metrics.requests.WithLabelValues("sale", "refused")) == 3
 	})
+	reload(t, b, func(r *Room) { r.SessionRequests = Quota{3, time.Minute} }) // of which that hour's three have used nothing
+	b.call("GET /", "X-Waiting-Room-Pass: "+mine).code(t, 200)
 	reload(t, b, func(r *Room) { r.SessionRequests = Quota{} })
 	b.call("GET /", "X-Waiting-Room-Pass: "+mine).code(t, 200) // the session never ended
 

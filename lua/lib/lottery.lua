@@ -8,7 +8,7 @@ end
 
 -- longest_advised is the longest interval that those who gather are advised to poll at (gateway/pace: Gathering), with its jitter.
 local function longest_advised(s, p)
-  return math.ceil(1.35 * math.min(math.max(60000000, spread(s, p)), p.absence / 4))
+  return math.ceil(1.2 * math.min(math.max(60000000, spread(s, p)), p.absence / 4))
 end
 
 -- Of those who gather nothing is kept but how many were heard, in slots of an eighth of absence: {till, n}, ascending, each
