@@ -40,6 +40,12 @@ func (p *Policy) Hold(interval, wait time.Duration, near bool) time.Duration {
 // joinHold is hold for a ticket that joins now and polls first after interval.
 func joinHold(interval time.Duration) time.Duration { return holdFor(joinRest, interval) }
 
+// gatherHold is hold for a ticket that gathers for a lottery: a poll may be answered without the store for a quarter of Absence,
+// and advise the next one as much later.
+func (p *Policy) gatherHold() time.Duration {
+	return min((p.Absence/2 + HoldSlack).Truncate(time.Second), mostHold)
+}
+
 func holdFor(rest, interval time.Duration) time.Duration {
 	d := rest + 2*advised(interval) + HoldSlack
 	return min(max((d+time.Second-1).Truncate(time.Second), leastHold), mostHold)

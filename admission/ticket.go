@@ -169,6 +169,7 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 	case "P":
 		s.State, s.Renewed, s.Gathering = Waiting, true, true
 		s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence, s.Ticket.Heard = a.h.time, a.h.epoch, a.h.fence, 0
+		s.Ticket.Hold = r.config.Load().policy.gatherHold()
 	case "A":
 		s.State = Admitted
 	case "C":

@@ -69,7 +69,7 @@ local function clock_time(us) return math.min(s.time, us + s.lead) end
 local function late(fn, heard, hold)
   local us = age(s, heard)
   if fn == 0 then us = math.min(us, s.now - s.born) end
-  return us > math.max(p.absence, math.min(1000000 * hold, MEMORY))
+  return us > math.max(absence_of(s, p, s.now - us, MEMORY), math.min(1000000 * hold, MEMORY))
 end
 
 -- before_reset reports whether a token is from before the last reset of the room.

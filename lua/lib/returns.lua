@@ -16,7 +16,7 @@ local function kept(s, p, pass)
   if g and g.what ~= 'claimed' or redis.call('ZSCORE', REVOKED, pass.session) then return nil end
   if pass.fn < s.fence or pass.ord <= s.reset or p.gathering then return nil end
   local over = age(s, pass.ends + s.lead)
-  if over < 0 or over > p.absence then return nil end
+  if over < 0 or over > absence_of(s, p, s.now - over, 0) then return nil end
   local forgotten = redis.call('ZSCORE', SESSIONS, pass.session)
   if forgotten and session_heard(tonumber(forgotten)) > s.now - over + STILL then return nil end
   return math.min(pass.ord, s.time)

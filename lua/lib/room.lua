@@ -47,11 +47,15 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- the seq of the last restore: a snapshot that was built before lacks what it brought
   'restored',
   -- how many revocations there were: a gateway asks for them where it has another number
-  'revokes' }
+  'revokes',
+  -- the shortest absence by which ended ids were remembered that may still come back, and when it last was (room time)
+  'absence', 'absence_at',
+  -- the longest claim window by which a visitor may have been advised when to poll, and till when it holds (room time)
+  'window', 'window_till' }
 
 local TEXTS = { epoch = true, gaps = true }
 
-local target -- the state's, for policy()
+local room_state -- for policy()
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
@@ -59,7 +63,7 @@ local function load_state()
   for i, f in ipairs(FIELDS) do
     if TEXTS[f] then s[f] = h[i] or '' else s[f] = num(h[i]) end
   end
-  target = s.target
+  room_state = s
   return s
 end
 
@@ -192,7 +196,7 @@ local function policy()
   end
   local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method')
   if STRATEGIES[p.strategy + 1] == 'adaptive' then
-    p.rate = math.min(p.max_rate, math.max(p.min_rate, target > 0 and target or p.rate))
+    p.rate = math.min(p.max_rate, math.max(p.min_rate, room_state.target > 0 and room_state.target or p.rate))
   end
   p.found = STRATEGIES[p.strategy + 1] == 'adaptive' and not h[1]
   -- An operator's word holds above what was found.
@@ -205,6 +209,14 @@ local function policy()
   p.paused = h[5] == '1'
   p.reject, p.live_method = p.closed == 1, h[6]
   if h[6] then p.reject, p.lottery = h[6] == 'reject', h[6] == 'lottery' and 1 or 0 end
+  -- Whoever was advised by a longer claim window than today's has that long.
+  if room_state.now and p.claim_window >= room_state.window then
+    room_state.window, room_state.window_till = p.claim_window, room_state.now + p.claim_window
+  elseif room_state.now and room_state.now < room_state.window_till then
+    p.claim_window = room_state.window
+  else
+    room_state.window = p.claim_window
+  end
   return p
 end
 
@@ -220,6 +232,14 @@ local function front(p) return math.min(20000, math.max(1000, math.floor(p.rate 
 
 local function remember(s, p, id)
   redis.call('ZADD', ENDED, 'GT', str(s.now + p.absence + MEMORY), id)
+  if p.absence <= s.absence or s.absence == 0 or s.now - s.absence_at > p.absence then s.absence, s.absence_at = p.absence, s.now end
+end
+
+-- absence_of returns for how long a token counts that was heard then (room time): no longer than what it may have become is
+-- remembered, which was for extra more than an absence that has been raised since.
+local function absence_of(s, p, heard, extra)
+  if s.absence == 0 or heard > s.absence_at then return p.absence end
+  return math.min(p.absence, s.absence + extra)
 end
 
 -- A grant is what is known of an admitted or ended ticket:

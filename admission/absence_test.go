@@ -1,0 +1,133 @@
+package admission
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
+)
+
+// Tickets that were spent while absence was shorter become no places again once it is raised, though the store has forgotten them;
+// whoever was heard since counts by the raised one.
+func TestAbsence_RaisedRevivesNoSpentTicket(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.Rate, p.Burst, p.Absence, p.ClaimWindow, p.SessionTTL = 100_000, 100_000, 3*time.Minute, time.Minute, time.Minute
+	p.MinWait = time.Second
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	r := testRoom(t, client, prefix, c, p)
+	pass := func(seconds int) {
+		for range seconds {
+			c.pass(time.Second)
+			mustTick(t, r)
+		}
+	}
+	join := func(n byte) Ticket { return mustCheck(t, r, mustJoin(t, r, testID(), testClient(n)).Ticket).Ticket }
+	spent := map[string]Ticket{"claimed": join(1), "left": join(2), "revoked": join(3), "lapsed": join(4)}
+	pass(1)
+	must(t, r.Leave(ctx5(t), spent["left"]))
+	pass(3)
+	for _, name := range []string{"claimed", "revoked"} {
+		if s, err := r.Claim(ctx5(t), spent[name]); err != nil || s.State != Active {
+			t.Fatalf("%s: %+v %v", name, s, err)
+		}
+	}
+	must(t, r.RevokeSession(ctx5(t), "ann", spent["revoked"].ID))
+	p.Absence = time.Hour
+	r.setPolicy(p)
+	pass(5)
+	must(t, r.Pause(ctx5(t), "ann"))
+	since := join(5)
+	pass(20 * 60)
+	fresh := testRoom(t, client, prefix, c, p)
+	mustTick(t, fresh)
+	for name, ticket := range spent {
+		for i, gateway := range []*Room{r, fresh} {
+			if s := mustCheck(t, gateway, ticket); s.State == Waiting || s.State == Admitted {
+				t.Errorf("gateway %d: %s is a place again: %v", i, name, s.State)
+			}
+		}
+	}
+	if s := mustCheck(t, fresh, since); s.State != Waiting {
+		t.Errorf("heard 20 minutes ago, within the raised absence: %v %s", s.State, s.Reason)
+	}
+}
+
+// Whoever gathers for a lottery and polls when it was advised before absence was lowered is drawn.
+func TestAbsence_LoweredLosesNobodyWhoGathers(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.Rate, p.Burst, p.Absence = 1000, 1000, 30*time.Minute
+	p.Method, p.OpensAt = Lottery, c.us+7200e6
+	p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	ticket := mustJoin(t, r, testID(), testClient(1)).Ticket
+	ticket.Interval = 5 * time.Minute // as poll_budget may need it
+	ticket = mustCheck(t, r, ticket).Ticket
+	c.pass(5 * time.Second)
+	mustTick(t, r)
+	p.Absence = 3 * time.Minute
+	p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+	r.setPolicy(p)
+	for range 295 {
+		c.pass(time.Second)
+		mustTick(t, r)
+	}
+	if s := mustCheck(t, r, ticket); s.State != Waiting || !s.Gathering {
+		t.Errorf("polls as advised: %v %s", s.State, s.Reason)
+	}
+}
+
+// Whoever polls when it was advised before the claim window was shortened finds the admission; after that the short one holds.
+func TestClaimWindow_ShortenedLosesNobodyWhoPollsAsAdvised(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.Rate, p.Burst, p.MinWait = 100_000, 100_000, 2*time.Second
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	pass := func(seconds int) {
+		for range seconds {
+			c.pass(time.Second)
+			mustTick(t, r)
+		}
+	}
+	join := func(n byte) Ticket {
+		ticket := mustJoin(t, r, testID(), testClient(n)).Ticket
+		ticket.Interval, ticket.Wait = 45*time.Second, 10*time.Minute
+		return mustCheck(t, r, ticket).Ticket
+	}
+	before := join(1)
+	pass(10)
+	p.ClaimWindow = 15 * time.Second
+	r.setPolicy(p)
+	pass(35)
+	if s := mustCheck(t, r, before); s.State != Admitted {
+		t.Errorf("advised by the former window: %v %s", s.State, s.Reason)
+	}
+	pass(2 * int(basePolicy.ClaimWindow/time.Second))
+	after := join(2)
+	pass(20)
+	if s := mustCheck(t, r, after); s.State != Lapsed {
+		t.Errorf("admitted 18 s ago with a window of 15 s: %v %s", s.State, s.Reason)
+	}
+}
+
+// An old copy of a pass ends no session that goes on with a newer one, also where ttl has been lowered since the old one was signed.
+func TestReturn_AnOldPassEndsNoSessionAfterALowerTTL(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.SessionTTL, p.Rate, p.Burst = 10*time.Minute, 100_000, 100_000
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	in := mustJoin(t, r, testID(), testClient(7))
+	ends := c.us/1e6 + 600
+	must(t, r.Patch(ctx5(t), "ann", Live{SessionTTL: new(time.Minute)}))
+	for range 760 {
+		c.pass(time.Second)
+		r.Touch(in.Ticket.ID, false, false)
+		mustTick(t, r)
+	}
+	must(t, r.Pause(ctx5(t), "ann"))
+	if s, _, err := r.Join(ctx5(t), backWith(testID(), &in, ends)); !errors.Is(err, ErrUnknown) || r.Revoked(in.Ticket.ID) {
+		t.Errorf("%v %v; the session that is in use was ended: %t", s.State, err, r.Revoked(in.Ticket.ID))
+	}
+}
