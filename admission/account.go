@@ -59,7 +59,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	case ans.code == codeUnknown, ans.reason == "proof": // there is none, or From waits no longer, or the proof is spent
 		return Standing{State: Ended, Ticket: t}, Granted, nil
 	case ans.code == codeTooMany:
-		return r.refused(t, ans), TooMany, nil
+		return r.refused(snap, t, ans), TooMany, nil
 	case ans.reason == "spent":
 		return Standing{}, Spent, nil
 	}

@@ -146,7 +146,7 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 func (r *Room) placed(snap *Snapshot, t Ticket, ans reply, hold time.Duration, fresh bool) (Standing, Refusal) {
 	switch ans.code {
 	case codeTooMany:
-		return r.refused(t, ans), TooMany
+		return r.refused(snap, t, ans), TooMany
 	case codeSigned:
 		r.long.Store(snap)
 		t.Order, t.Fence = ans.ord, ans.h.fence

@@ -48,7 +48,7 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 	case err != nil:
 		return Standing{}, err
 	case ans.code == codeTooMany:
-		s := r.refused(t, ans)
+		s := r.refused(snap, t, ans)
 		r.sieve.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
 	case ans.code == "O":

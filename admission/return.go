@@ -57,7 +57,7 @@ func (r *Room) comeBack(ctx context.Context, snap *Snapshot, a Arrival, t Ticket
 	case ans.code == codeUnknown:
 		return Standing{}, Granted, ErrUnknown
 	case ans.code == codeTooMany:
-		return r.refused(t, ans), TooMany, nil
+		return r.refused(snap, t, ans), TooMany, nil
 	case ans.reason == "proof":
 		return Standing{State: Ended, Ticket: t}, Granted, nil
 	}

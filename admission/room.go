@@ -157,11 +157,7 @@ func (r *Room) setPolicy(p Policy) {
 		}
 		c.spans[i].arg = c.spans[i].policy.arg(till)
 	}
-	if old := r.config.Swap(c); old != nil {
-		if q := &old.policy; q.Joins != p.Joins || q.JoinsPer != p.JoinsPer || q.Wide != p.Wide || q.WidePer != p.WidePer {
-			r.sieve.table.Store(nil) // its windows are of other limits; the store has them all
-		}
-	}
+	r.config.Store(c)
 	r.wake()
 }
 

@@ -46,9 +46,15 @@ func (s *sieve) get() *sieveTable {
 	return t
 }
 
+// hash is the key of a window that is no join limit's.
+func (t *sieveTable) hash(key string) uint64 { return maphash.String(t.seed, key) }
+
+// limit is the key of a join limit's window. A limit that is changed has another: nothing that the store said of the former
+// one, and no time that it lasted, is held against anybody.
+func (t *sieveTable) limit(l joinLimit) uint64 { return maphash.Comparable(t.seed, l) }
+
 // at gives the window of a key, to change until unlock; a new one is empty and takes the place of that which ends first.
-func (t *sieveTable) at(key string, now int64) (w *sieveWindow, unlock func()) {
-	h := maphash.String(t.seed, key)
+func (t *sieveTable) at(h uint64, now int64) (w *sieveWindow, unlock func()) {
 	i := h % sieveSets
 	lock := &t.locks[i%uint64(len(t.locks))]
 	lock.Lock()
@@ -69,8 +75,7 @@ func (t *sieveTable) at(key string, now int64) (w *sieveWindow, unlock func()) {
 }
 
 // find gives a copy of a key's window.
-func (t *sieveTable) find(key string) sieveWindow {
-	h := maphash.String(t.seed, key)
+func (t *sieveTable) find(h uint64) sieveWindow {
 	i := h % sieveSets
 	lock := &t.locks[i%uint64(len(t.locks))]
 	lock.Lock()
@@ -101,7 +106,7 @@ func (s *sieve) full(hash string, p *Policy, now int64) (wait time.Duration, rea
 		return 0, ""
 	}
 	for _, l := range joinLimits(hash, p) {
-		if w := t.find(l.key); l.most > 0 && w.n >= l.most && w.till > now {
+		if w := t.find(t.limit(l)); l.most > 0 && w.n >= l.most && w.till > now {
 			wait, reason = max(wait, time.Duration(w.till-now)), l.reason
 		}
 	}
@@ -115,7 +120,7 @@ func (s *sieve) count(hash string, p *Policy, now int64) {
 	}
 	t := s.get()
 	for _, l := range joinLimits(hash, p) {
-		w, unlock := t.at(l.key, now)
+		w, unlock := t.at(t.limit(l), now)
 		if w.n == 0 {
 			w.till = now + int64(l.per)
 		}
@@ -134,7 +139,8 @@ func (s *sieve) join(hash string, p *Policy, now int64) (wait time.Duration, rea
 
 // asks reports whether an address whose window is full may ask the store for a place that it has: once a second.
 func (s *sieve) asks(key string, now int64) bool {
-	w, unlock := s.get().at("asks"+key, now)
+	t := s.get()
+	w, unlock := t.at(t.hash("asks"+key), now)
 	defer unlock()
 	if w.n > 0 {
 		return false
@@ -143,20 +149,36 @@ func (s *sieve) asks(key string, now int64) bool {
 	return true
 }
 
-// block keeps a key's joins off till then: the store has refused one.
+// refuse keeps off till then the joins that count in the window of an address, or its network's by the reason: the store has
+// refused one by this policy.
+func (s *sieve) refuse(hash, reason string, p *Policy, till int64) {
+	t := s.get()
+	for _, l := range joinLimits(hash, p) {
+		if l.reason == reason {
+			t.block(t.limit(l), till)
+		}
+	}
+}
+
+// block keeps a ticket off till then: the store has refused it.
 func (s *sieve) block(key string, till int64) {
-	w, unlock := s.get().at(key, till)
+	t := s.get()
+	t.block(t.hash(key), till)
+}
+
+func (t *sieveTable) block(h uint64, till int64) {
+	w, unlock := t.at(h, till)
 	w.till, w.n = till, MostJoins
 	unlock()
 }
 
-// blocked is for how long a key is kept off; 0: not at all.
+// blocked is for how long a ticket is kept off; 0: not at all.
 func (s *sieve) blocked(key string, now int64) time.Duration {
 	t := s.table.Load()
 	if t == nil {
 		return 0
 	}
-	if w := t.find(key); w.n >= MostJoins {
+	if w := t.find(t.hash(key)); w.n >= MostJoins {
 		return max(0, time.Duration(w.till-now))
 	}
 	return 0

@@ -2,11 +2,8 @@ package admission
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func TestSieveCountsAndForgets(t *testing.T) {
@@ -45,33 +42,5 @@ func TestSieveCountsAndForgets(t *testing.T) {
 	}
 	if wait, _ := s.join(who(3, 3), p, 61*minute); wait != 0 {
 		t.Error("a flood of others counts against somebody")
-	}
-}
-
-// A join limit that a reload loosens holds at once for an address that the store has refused at this gateway.
-func TestJoins_ALoosenedLimitHoldsAtOnce(t *testing.T) {
-	t.Parallel()
-	c, p := newTestClock(), basePolicy
-	p.Rate, p.Burst, p.Joins, p.JoinsPer = 0, 1000, 2, time.Hour
-	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
-	address := strings.Repeat("a", 18)
-	join := func() Refusal {
-		t.Helper()
-		_, refusal, err := r.Join(ctx5(t), Arrival{ID: testID(), Client: testClient(1), Address: address})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return refusal
-	}
-	for i := range 4 {
-		if got, want := join(), []Refusal{Granted, Granted, TooMany, TooMany}[i]; got != want {
-			t.Fatalf("join %d: %v, want %v", i+1, got, want)
-		}
-	}
-	p.Joins = 1000
-	r.setPolicy(p)
-	mustTick(t, r)
-	if got := join(); got != Granted {
-		t.Errorf("with a limit of 1,000: %v", got)
 	}
 }

@@ -201,14 +201,11 @@ const (
 // refusedMemory is for how long a refused ticket is not asked about again.
 const refusedMemory = 10 * time.Second
 
-// refused is the answer to a place that was not given, and lets the sieve know.
-func (r *Room) refused(t Ticket, a reply) Standing {
+// refused is the answer to a place that was not given, and lets the sieve know. snap is of before the store was asked: by a
+// policy that is another since, nobody is kept off.
+func (r *Room) refused(snap *Snapshot, t Ticket, a reply) Standing {
 	s := Standing{State: Refused, Reason: a.reason, Retry: time.Duration(a.ord) * time.Microsecond, Ticket: t}
-	key := addressKey(t.Address)
-	if a.reason == ReasonNetwork {
-		key = networkKey(t.Address)
-	}
-	r.sieve.block(key, r.c.mono()+int64(s.Retry))
+	r.sieve.refuse(t.Address, a.reason, &snap.Policy, r.c.mono()+int64(s.Retry))
 	return s
 }
 
@@ -290,7 +287,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 		return Standing{}, err
 	}
 	if ans.code == codeTooMany {
-		s := r.refused(t, ans)
+		s := r.refused(snap, t, ans)
 		// It polls again when it was told to. Till then nobody else enrols it either.
 		r.sieve.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
