@@ -123,7 +123,7 @@ func TestReturn_AnOldPassEndsNoSessionAfterALowerTTL(t *testing.T) {
 	must(t, r.Patch(ctx5(t), "ann", Live{SessionTTL: new(time.Minute)}))
 	for range 760 {
 		c.pass(time.Second)
-		r.Touch(in.Ticket.ID, false, false)
+		r.Touch(in.Ticket.ID, false)
 		mustTick(t, r)
 	}
 	must(t, r.Pause(ctx5(t), "ann"))

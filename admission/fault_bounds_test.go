@@ -283,7 +283,7 @@ func TestHeartbeatsWhileTheyAreSent(t *testing.T) {
 			defer pace.Stop()
 			for n := range 200 {
 				<-pace.C
-				r.Touch(ID{1, byte(i), byte(n)}, false, false)
+				r.Touch(ID{1, byte(i), byte(n)}, false)
 			}
 		})
 	}

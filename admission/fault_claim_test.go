@@ -129,7 +129,7 @@ func TestAPassWithoutTheStoreRegistersAnywhere(t *testing.T) {
 	g := s.gateway(faultPolicy)
 	g.tick()
 	sid := ID{7, 7, 7}
-	g.room.Touch(sid, true, false)
+	g.room.Touch(sid, true)
 	s.pass(tick)
 	g.tick()
 	if n := g.room.Snapshot().Active; n != 1 {

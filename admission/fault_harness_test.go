@@ -287,7 +287,7 @@ func (a *audience) visit(ctx context.Context, g *guest, i int) {
 		a.note(g, s)
 	}
 	r := room(0)
-	r.Touch(g.id, s.Offline, false)
+	r.Touch(g.id, s.Offline)
 	g.at, g.in = s.AdmittedAt, true
 	g.entered.Store(s.AdmittedAt)
 	a.in.Add(1)

@@ -17,7 +17,7 @@ func TestHeartbeat_KeepsTheTimeOfAdmission(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 	for range 40 { // minutes; a ticket that ended is remembered for 25
-		g.room.Touch(st.Ticket.ID, false, false)
+		g.room.Touch(st.Ticket.ID, false)
 		s.lives(time.Minute, g)
 	}
 	f, err := g.room.Lookup(g.ctx(), st.Ticket.ID)

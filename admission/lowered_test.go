@@ -60,7 +60,7 @@ func TestSessionTTL_LoweredKeepsWhoIsIn(t *testing.T) {
 	ends := c.us/1e6 + 600
 	must(t, r.Patch(ctx5(t), "ann", Live{SessionTTL: new(time.Minute)}))
 	c.pass(20 * time.Second)
-	r.Touch(in.Ticket.ID, false, false) // a request; the pass has over half of the new ttl left, and is not renewed
+	r.Touch(in.Ticket.ID, false) // a request; the pass has over half of the new ttl left, and is not renewed
 	mustTick(t, r)
 	other := mustJoin(t, r, testID(), testClient(9)).Ticket
 	until := func(second int64) {
@@ -128,23 +128,26 @@ func TestGateways_AreCountedWhenARoomBecomesIdle(t *testing.T) {
 	}
 }
 
-// A session.ttl that is raised counts from a pass's next renewal on: whoever is in and shops is not dropped from max_active.
+// A session.ttl that is raised is told to the store with the next request: whoever is in and shops is not dropped from max_active.
 func TestSessionTTL_RaisedKeepsWhoIsIn(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.SessionTTL, p.MaxActive, p.Rate, p.Burst = 8*time.Second, 1, 100_000, 100_000
-	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	r, calls := counted(t, redistest.Client(t), redistest.Prefix(t), c, p)
 	in := mustJoin(t, r, testID(), testClient(7)).Ticket.ID
-	r.Touch(in, false, false)
+	r.Touch(in, false)
 	mustTick(t, r)
 	other := mustJoin(t, r, testID(), testClient(9)).Ticket
 	must(t, r.Patch(ctx5(t), "ann", Live{SessionTTL: new(5 * time.Minute)}))
 	for i := range 60 {
 		c.pass(time.Second)
-		r.Touch(in, false, i == 0) // the first request renews the pass
+		r.Touch(in, false) // the first request renews the pass, and so do all of a client that keeps the former
 		mustTick(t, r)
 		if s := mustCheck(t, r, other); s.State != Waiting {
 			t.Fatalf("%d s later: %+v", i+1, s)
 		}
+	}
+	if n := calls["room_heartbeat"]; n != 2 {
+		t.Errorf("%d heartbeats, want the first and one by the new ttl", n)
 	}
 }

@@ -211,7 +211,7 @@ func (r *Room) aheadOffline(t Ticket, snap *Snapshot) int64 {
 func (r *Room) activeOffline(t Ticket) Standing {
 	s := Standing{State: Active, Ticket: t, AdmittedAt: r.RedisNow(), Offline: true}
 	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.Now()})
-	r.Touch(t.ID, true, false)
+	r.Touch(t.ID, true)
 	return s
 }
 

@@ -129,7 +129,7 @@ func TestHeartbeatsOfALongOutageAreOneASession(t *testing.T) {
 	for range 20 {
 		c.pass(basePolicy.SessionTTL / 4)
 		for _, id := range ids {
-			r.Touch(id, true, false)
+			r.Touch(id, true)
 		}
 	}
 	mustTick(t, r)
@@ -242,7 +242,7 @@ func TestALargeCrowdIsGivenBackInParts(t *testing.T) {
 		r.memory.put(id, remembered{
 			standing: Standing{State: Active, AdmittedAt: c.us, Ticket: Ticket{ID: id}}, at: c.us * 1000, client: testClient(1), seenAt: r.Now(),
 		})
-		r.Touch(id, false, false)
+		r.Touch(id, false)
 	}
 	if err := client.FlushAll(ctx5(t)).Err(); err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestRestore_KeepsWhoMayRepeatTheClaim(t *testing.T) {
 	mustTick(t, a)
 	mustTick(t, b)
 	must(t, client.Del(ctx5(t), a.keys...).Err())
-	b.Touch(tk.ID, false, false) // the visitor's next request goes to b
+	b.Touch(tk.ID, false) // the visitor's next request goes to b
 	mustTick(t, b)
 	mustTick(t, b)
 	mustTick(t, a)

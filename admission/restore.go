@@ -119,8 +119,8 @@ func (r *Room) records() [][5]any {
 	for i := range r.sess.shards {
 		sh := &r.sess.shards[i]
 		sh.mu.Lock()
-		for id, at := range sh.m {
-			if left := ttl + ttl/2 - time.Duration(now-at); left > 0 {
+		for id, last := range sh.m {
+			if left := ttl + ttl/2 - time.Duration(now-last.at); left > 0 {
 				records = append(records, [5]any{"S", string(id[:]), 0, order + left.Microseconds(), ""})
 			}
 		}

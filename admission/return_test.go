@@ -158,7 +158,7 @@ func TestReturn_IsOnePlaceAfterALossOfData(t *testing.T) {
 	}
 
 	fresh = wipe()
-	fresh.Touch(a.ID, false, false) // the place has become a session meanwhile
+	fresh.Touch(a.ID, false) // the place has become a session meanwhile
 	mustTick(t, fresh)
 	if again, _, err := fresh.Join(ctx5(t), a); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the pass gave %+v (%v) beside the session of its place", again, err)

@@ -61,7 +61,7 @@ func TestOffline_AnOldCopyOfAPassEndsNoSession(t *testing.T) {
 		ends := c.us/1e6 + 60
 		for range 180 {
 			c.pass(time.Second)
-			r.Touch(in.Ticket.ID, false, false)
+			r.Touch(in.Ticket.ID, false)
 			mustTick(t, r)
 		}
 		if away {

@@ -60,7 +60,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		if all[0].State != Active || all[2].State != Waiting {
 			t.Fatalf("joined as %+v", all)
 		}
-		r.Touch(all[0].Ticket.ID, true, false)
+		r.Touch(all[0].Ticket.ID, true)
 		ok(r.Tick(ctx))
 		ok(peer.Room(name, p).Tick(ctx))
 		_, err := peer.Room(name, p).Check(ctx, all[1].Ticket) // which has not answered about it a moment ago

@@ -12,7 +12,7 @@ import (
 type sessions struct {
 	shards [64]struct {
 		mu sync.Mutex
-		m  map[ID]int64 // last heartbeat that was or will be sent, mono ns
+		m  map[ID]beat // the last that was or will be sent
 	}
 	mu       sync.Mutex
 	due      map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
@@ -20,29 +20,35 @@ type sessions struct {
 	sweep    int
 }
 
+// beat is a heartbeat.
+type beat struct {
+	at  int64         // mono, ns
+	ttl time.Duration // of the policy then: the store counts the session by it
+}
+
 func (s *sessions) init() {
 	s.due = map[ID]struct{}{}
 	for i := range s.shards {
-		s.shards[i].m = map[ID]int64{}
+		s.shards[i].m = map[ID]beat{}
 	}
 }
 
 // Touch is the heartbeat of a session; it is sent later, in a batch, about
 // every quarter of the pass's life. off says that the pass was minted or
-// renewed without the store, and makes the first one go with the next tick.
-// longer says that the pass was renewed: the store is told whatever it was told
-// before, as the ttl may have been raised and it counts the session by the former.
-func (r *Room) Touch(sid ID, off, longer bool) {
+// renewed without the store, and makes the first one go with the next tick. Where
+// the ttl was raised since the last one, the next does not wait: the store counts
+// the session by the former ttl until then, and a pass may be good for longer.
+func (r *Room) Touch(sid ID, off bool) {
 	now := r.c.mono()
-	ttl := int64(r.Snapshot().Policy.SessionTTL)
+	ttl := r.Snapshot().Policy.SessionTTL
 	sh := &r.sess.shards[sid[0]&63]
 	sh.mu.Lock()
 	last, known := sh.m[sid]
-	if known && now-last < ttl/4 && !longer {
+	if known && now-last.at < int64(ttl/4) && ttl <= last.ttl {
 		sh.mu.Unlock()
 		return
 	}
-	sh.m[sid] = now
+	sh.m[sid] = beat{now, ttl}
 	sh.mu.Unlock()
 	// A session that was claimed here or elsewhere a moment ago is in the store
 	// already; unknown ones are sent all the same, it is the first proof of life.
@@ -60,7 +66,7 @@ func (r *Room) heard(sid ID) int64 {
 	sh := &r.sess.shards[sid[0]&63]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.m[sid]
+	return sh.m[sid].at
 }
 
 // stillHeard is for how long after the end of a pass its session may be heard of by that pass (STILL of lua/lib/returns.lua).
@@ -194,8 +200,8 @@ func (r *Room) forgetSessions(now int64, ttl time.Duration) {
 	sh := &r.sess.shards[r.sess.sweep&63]
 	r.sess.sweep++
 	sh.mu.Lock()
-	for id, at := range sh.m {
-		if now-at > int64(ttl+ttl/2) {
+	for id, last := range sh.m {
+		if now-last.at > int64(ttl+ttl/2) {
 			delete(sh.m, id)
 		}
 	}

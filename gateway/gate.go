@@ -118,7 +118,7 @@ func (v *visit) proceed(p *token.Pass, policy *admission.Policy) {
 		v.renew(p, p.Expires)
 	}
 	if v.g.touched.due(p.Session, now, max(1, ttl/4)) || longer {
-		r.line.Touch(admission.ID(p.Session), p.Off, longer)
+		r.line.Touch(admission.ID(p.Session), p.Off)
 	}
 	v.forward(r.origin, p)
 }

@@ -41,7 +41,7 @@ type line interface {
 
 // sessions is what the request path asks about those who were let in.
 type sessions interface {
-	Touch(sid admission.ID, off, longer bool)
+	Touch(sid admission.ID, off bool)
 	Revoked(sid admission.ID) bool
 	Revoke(sid admission.ID)
 }

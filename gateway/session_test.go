@@ -101,6 +101,32 @@ func TestPassIsRenewedPastHalfItsLife(t *testing.T) {
 	})
 }
 
+// The store counts a session by the session.ttl of its last heartbeat: where the ttl was raised, the next goes with the renewal.
+func TestSessionTTL_RaisedIsToldWithTheRenewal(t *testing.T) {
+	site := newSite(t, "shop", nil)
+	p := policy(0)
+	p.SessionTTL = 20 * time.Second
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	b := start(t, client, prefix, Options{
+		Origins: []proxy.Config{originAt("shop", site.URL)}, Rooms: []Room{{ID: "sale", Policy: p, Renew: true, MaxSession: time.Hour}},
+	})
+	pass, raw := aPass(t, "sale", 0, 20, "")
+	counts := func() time.Duration { // by order time, in which one test is short
+		till, _ := client.ZScore(t.Context(), prefix+":{room:sale}:sessions", string(pass.Session[:])).Result()
+		return time.Duration(int64(till)) * time.Microsecond
+	}
+	b.call("GET /", "X-Waiting-Room-Pass: "+raw).code(t, 200)
+	eventually(t, "the store counts the session", func() bool { return counts() > 0 })
+	first := counts()
+	if err := b.line("sale").Patch(t.Context(), "ann", admission.Live{SessionTTL: new(5 * time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pass is renewed", func() bool {
+		return b.call("GET /", "X-Waiting-Room-Pass: "+raw).code(t, 200).header.Get("X-Waiting-Room-Pass") != ""
+	})
+	eventually(t, "the store counts it for longer", func() bool { return counts() > first+5*time.Minute })
+}
+
 func TestOriginRevokes(t *testing.T) {
 	for _, header := range []string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"} {
 		t.Run(header, func(t *testing.T) {

@@ -327,7 +327,7 @@ func (k *kit) letIn(ctx context.Context, c *Calibration) error {
 	c.Gone = float64(after.Memory-after.Clients-before.Memory+before.Clients) / people
 	beat := func(tickets []admission.Ticket) (Cost, float64, error) {
 		for _, t := range tickets {
-			r.Touch(t.ID, false, false)
+			r.Touch(t.ID, false)
 		}
 		return k.work(ctx, func() error { return k.due(ctx, r) })
 	}
