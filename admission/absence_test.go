@@ -131,3 +131,28 @@ func TestReturn_AnOldPassEndsNoSessionAfterALowerTTL(t *testing.T) {
 		t.Errorf("%v %v; the session that is in use was ended: %t", s.State, err, r.Revoked(in.Ticket.ID))
 	}
 }
+
+// Whoever gathers, was heard before an outage and polls when it was advised before absence was lowered is drawn: the outage counts
+// for nobody, though it ended longer ago than the new absence.
+func TestAbsence_LoweredRemembersOutages(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.Rate, p.Burst, p.Absence = 1000, 1000, 20*time.Minute
+	p.Method, p.OpensAt = Lottery, c.us+7200e6
+	p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	ticket := mustCheck(t, r, mustJoin(t, r, testID(), testClient(1)).Ticket).Ticket
+	c.pass(13 * time.Minute)
+	for i := range 280 {
+		mustTick(t, r)
+		c.pass(time.Second)
+		if i == 5 {
+			p.Absence = 2 * time.Minute
+			p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+			r.setPolicy(p)
+		}
+	}
+	if s := mustCheck(t, r, ticket); s.State != Waiting || !s.Gathering {
+		t.Errorf("heard 280 s before, without the outage: %v %s", s.State, s.Reason)
+	}
+}

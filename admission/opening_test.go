@@ -193,7 +193,7 @@ func TestAnEventThatIsMovedToAnotherDay(t *testing.T) {
 		p.Plan = NewPlan(drawSecret, "sale", &p, []Event{{Method: Lottery, Gathers: opens - hour/6, Starts: opens, Ends: opens + hour}})
 		return p
 	}
-	opens := c.now() + (30 * time.Second).Microseconds()
+	opens := c.now() + (120 * time.Second).Microseconds()
 	old, moved := on(opens), on(opens+24*hour)
 	a, b := testRoom(t, client, prefix, c, old), testRoom(t, client, prefix, c, old)
 	all := append(gather(t, a, 4), gather(t, b, 4)...)
@@ -220,13 +220,13 @@ func TestAnEventThatIsMovedToAnotherDay(t *testing.T) {
 	}
 	pass(2, func(i int) *Room { return b })
 	a.setPolicy(moved)
-	pass(20, func(i int) *Room { return []*Room{a, b}[i/4] }) // the first four are heard at the new file
+	pass(80, func(i int) *Room { return []*Room{a, b}[i/4] }) // the first four are heard at the new file
 	for i := range all {
 		if got := states[i]; (got == Admitted) != (i < 4) {
 			t.Errorf("before the old opening visitor %d is %d", i, got)
 		}
 	}
-	pass(9, func(i int) *Room { return b })
+	pass(39, func(i int) *Room { return b })
 	drawn := b.Snapshot().Drawn
 	for i, g := range all {
 		want := joined / 1e6 * 1e6

@@ -65,6 +65,8 @@ type Model struct {
 	fresh            bool  // a snapshot was built since the last change by an operator
 	built            int64 // when, by the wall
 	joins            map[string]joins
+
+	absence, absenceAt int64 // the shortest absence by which grants were remembered that may still come back, and when last
 }
 
 // silence is a time in which order time ran and room time did not.
@@ -133,7 +135,7 @@ func (m *Model) age(then int64) int64 {
 
 // begin lets order time be the wall's again where nothing is left that an order could be compared with.
 func (m *Model) begin() {
-	if m.lead > 60_000_000 && m.Room()-m.quiet > m.P.Absence.Microseconds() && !slices.ContainsFunc(m.gaps, func(g silence) bool { return m.age(g.till) <= m.P.Absence.Microseconds() }) && len(m.Grants) == 0 && len(m.joins) == 0 && (m.P.Method != admission.Lottery || m.Drawn == 0) {
+	if m.lead > 60_000_000 && m.Room()-m.quiet > m.P.Absence.Microseconds() && !slices.ContainsFunc(m.gaps, func(g silence) bool { return m.age(g.till) <= m.P.Absence.Microseconds()+memory }) && len(m.Grants) == 0 && len(m.joins) == 0 && (m.P.Method != admission.Lottery || m.Drawn == 0) {
 		m.lead, m.last, m.time, m.gaps = 0, m.Wall, m.Wall, nil
 		m.Drawn, m.reset = min(m.Drawn, m.Wall), min(m.reset, m.Wall)
 	}
@@ -199,7 +201,20 @@ func (m *Model) settled(now int64, id admission.ID, c admission.Client) (admissi
 }
 
 func (m *Model) remember(now int64, g *Grant) {
-	g.ForgetAt = max(g.ForgetAt, now+m.P.Absence.Microseconds()+memory)
+	absence := m.P.Absence.Microseconds()
+	g.ForgetAt = max(g.ForgetAt, now+absence+memory)
+	if absence <= m.absence || m.absence == 0 || now-m.absenceAt > absence {
+		m.absence, m.absenceAt = absence, now
+	}
+}
+
+// absenceOf is for how long a token counts that was heard at a room time: what it may have become must be remembered, which was
+// for extra more than an absence that has been raised since.
+func (m *Model) absenceOf(heard, extra int64) int64 {
+	if m.absence == 0 || heard > m.absenceAt {
+		return m.P.Absence.Microseconds()
+	}
+	return min(m.P.Absence.Microseconds(), m.absence+extra)
 }
 
 func (m *Model) end(now int64, id admission.ID, what string) {
@@ -262,8 +277,8 @@ func (m *Model) absent(now int64, p *Place) bool {
 
 // allowed is for how long the visitor of a ticket that the line does not hold may have been silent, µs: a longer absence of before
 // had the visitor poll less often.
-func (m *Model) allowed(t admission.Ticket) int64 {
-	return max(m.P.Absence.Microseconds(), min(t.Hold.Microseconds(), memory))
+func (m *Model) allowed(now int64, t admission.Ticket, age int64) int64 {
+	return max(m.absenceOf(now-age, memory), min(t.Hold.Microseconds(), memory))
 }
 
 // unit is the grain of a session's end, µs; what the end has below it is the session's ttl in seconds.
@@ -272,7 +287,12 @@ const unit = 131072
 func (m *Model) keepSession(now int64, id admission.ID) {
 	ttl := m.P.SessionTTL.Microseconds()
 	till := (now+ttl*3/2+unit-1)/unit*unit + (ttl+second-1)/second
-	m.Sessions[id] = max(m.Sessions[id], till)
+	if was := m.Sessions[id]; till > was {
+		m.Sessions[id] = till
+	} else { // by a ttl that has been lowered since
+		end := was - was%unit
+		m.Sessions[id] = end + (2*(end-now)+3*second-1)/(3*second)
+	}
 }
 
 // heard is when a session with that end was last heard of.
@@ -340,7 +360,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if fresh {
 			var opened bool
 			if t.Order, opened = m.drawn(now, t); !opened {
-				if t.Epoch != "" && m.age(t.Seen) > m.allowed(t) {
+				if t.Epoch != "" && m.age(t.Seen) > m.allowed(now, t, m.age(t.Seen)) {
 					return admission.Expired, admission.ReasonLate
 				}
 				return m.gather(now, t.ID), ""
@@ -349,7 +369,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		if t.Epoch == "" {
 			from = t.Order
 		}
-		if m.age(from) > m.allowed(t) {
+		if m.age(from) > m.allowed(now, t, m.age(from)) {
 			return admission.Expired, admission.ReasonLate
 		}
 		order := min(t.Order, m.time)

@@ -34,7 +34,7 @@ func (m *Model) kept(now int64, b *admission.Return) bool {
 		return false
 	}
 	over := m.age(b.Ended*second + m.lead)
-	if over < 0 || over > m.P.Absence.Microseconds() {
+	if over < 0 || over > m.absenceOf(now-over, 0) {
 		return false
 	}
 	forgotten, alive := m.Sessions[b.Session]

@@ -108,12 +108,12 @@ end
 -- room_time returns the room time of a moment of order time.
 local function room_time(s, time) return s.now - age(s, time) end
 
--- forget_gaps drops the silences that ended more than absence ago: whatever is older than they are is late anyhow.
+-- forget_gaps drops the silences that ended so long ago that whatever is older is late, also by an absence that has been changed.
 local function forget_gaps(s, p)
   if s.gaps == '' then return end
   local kept = {}
   for t, n in each_gap(s) do
-    if age(s, tonumber(t)) <= p.absence then kept[#kept + 1] = t .. ':' .. n end
+    if age(s, tonumber(t)) <= p.absence + MEMORY then kept[#kept + 1] = t .. ':' .. n end
   end
   s.gaps = table.concat(kept, ' ')
 end
