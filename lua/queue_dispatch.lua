@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, then groups with housekeeping}
--- INVARIANT: a job whose lease ended runs again; a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before a full one has passed.
+-- INVARIANT: a job whose lease ended runs again; a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local bound = tonumber(ARGV[4])
@@ -14,11 +14,16 @@ local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
 -- caller that may not ask for its name sends none.
 local known = redis.call('HGET', K.state, 'run_id')
 -- When the last round was tells how long: a call that a halted server finds in its buffers knows of nothing. Where the caller
--- has only just begun, nobody made rounds because nobody ran, and the store was there: whoever held leases then is dead.
+-- has only just begun, either nobody made rounds because nobody ran, and all who held leases are dead; or the store was away, and
+-- those who are alive renew what they hold as soon as it is back: they have a third of a lease for it.
 -- Who is alive renews a lease while more than half of it is left, so a short pause ends none.
 local moved_on = known and ARGV[3] ~= '' and not string.find(' ' .. known .. ' ', ' ' .. ARGV[3] .. ' ', 1, true)
-local silent = shard.beat > 0 and now - shard.beat >= set.lease / 3 and tonumber(ARGV[5]) >= set.lease / 3
-if moved_on or silent then shard.hold = now + set.lease end
+local silent = shard.beat > 0 and now - shard.beat >= set.lease / 3
+if moved_on or silent and tonumber(ARGV[5]) >= set.lease / 3 then
+  shard.hold = now + set.lease
+elseif silent then
+  shard.hold = math.max(shard.hold, now + math.floor(set.lease / 3))
+end
 shard.beat = now
 if moved_on or not known and ARGV[3] ~= '' then
   local list = { ARGV[3] }

@@ -209,3 +209,31 @@ func TestOneProcessThatComesAndGoesDoesNotHoldOthersUp(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// The store was away for longer than a lease, and the first round after it is made by a process that has just begun: it takes no
+// job from a worker that is alive and renews its lease now. A job of a worker that is dead waits a third of a lease for that.
+func TestDispatch_ByANewProcessAfterAnOutageEndsNoLease(t *testing.T) {
+	client := redistest.Client(t)
+	old, c := openOn(t, client, nil)
+	lease := Defaults().Lease
+	create(t, old, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, old, "g", 0, 2)
+	dispatch(t, old)
+	jobs := pull(t, old, 2).Jobs
+	c.us += (lease + lease/2).Microseconds()
+	fresh, err := New(Options{Client: client, Prefix: old.o.Prefix, Timeout: 10 * time.Second, Settings: Defaults(), Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := dispatch(t, fresh); d.Recovered != 0 {
+		t.Fatalf("%+v", d)
+	}
+	c.us += (lease / 12).Microseconds()
+	if held, err := old.Renew(t.Context(), []Lease{{jobs[0].Key, jobs[0].Fence}}); err != nil || !held[0] {
+		t.Fatal("its lease is lost", err)
+	}
+	if d := rounds(t, fresh, c, lease/3); d.Recovered != 1 {
+		t.Errorf("recovered %d of one job whose worker is dead", d.Recovered)
+	}
+	clean(t, fresh)
+}

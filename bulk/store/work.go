@@ -187,8 +187,8 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) {
 const dispatchBound = 500
 
 // Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. After a
-// gap in these rounds of a third of a lease that this process has lived through, or on another server than before, no lease ends
-// before a full one has passed.
+// gap in these rounds of a third of a lease no lease ends before another third of one has passed; before a full one where this
+// process has lived through the gap, or the server is another one than before.
 func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	alive := s.rounds.alive(s.clock())
 	id, err := s.runID(ctx)
