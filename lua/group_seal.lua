@@ -2,9 +2,9 @@
 -- group_seal: ends the submission to a group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group
+-- ARGV: now, settings, group, abandon (1: chunks that are half in stay so; what of them is in stays)
 -- RETURNS: {1} or {reason}
--- INVARIANT: no new job after the seal; no seal while a chunk is half in.
+-- INVARIANT: no new job after the seal; no seal while a chunk is half in, unless that is asked for.
 -- INCLUDE: clock, limiter, fair, bulk
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
@@ -12,7 +12,7 @@ local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 if g[G_SEALED] == 1 then return { 1 } end
 if g[G_STATUS] ~= CREATED then return { 'wrong_state', g[G_STATUS] } end
-if g[G_CHUNKS_OPEN] > 0 then return { 'chunk_open', int(g[G_CHUNKS_OPEN]) } end
+if g[G_CHUNKS_OPEN] > 0 and ARGV[4] ~= '1' then return { 'chunk_open', int(g[G_CHUNKS_OPEN]) } end
 seal(g)
 place(g)
 if g[G_QUEUED] == 1 then bell() end

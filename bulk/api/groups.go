@@ -161,9 +161,35 @@ func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity
 	return s.change(w, r, who, "patch", g.ID, func(ctx context.Context, id string) (store.Group, error) { return s.store.Patch(ctx, id, p) })
 }
 
-func (s *Server) seal(ctx context.Context, id string) (store.Group, error) {
-	return s.store.Seal(ctx, id)
+
+var sealFields = []field[bool]{
+	{"abandon_chunks", "true or false; true seals also where a chunk is half in, of which no more is taken then", func(abandon *bool, raw []byte) string {
+		if json.Unmarshal(raw, abandon) != nil || isNull(raw) {
+			return "is not true or false"
+		}
+		return ""
+	}, false},
 }
+
+func (s *Server) seal(w http.ResponseWriter, r *http.Request, who identity) error {
+	g, err := s.group(r, who)
+	if err != nil {
+		return err
+	}
+	body, err := readObject(r, true)
+	if err != nil {
+		return err
+	}
+	abandon := false
+	if faults := decode(sealFields, body, &abandon); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	if abandon {
+		return s.change(w, r, who, "seal abandoning chunks", g.ID, s.store.SealAbandoning)
+	}
+	return s.change(w, r, who, "seal", g.ID, s.store.Seal)
+}
+
 func (s *Server) cancel(ctx context.Context, id string) (store.Group, error) {
 	return s.store.Cancel(ctx, id)
 }

@@ -149,7 +149,7 @@ func (s *Server) paths() map[string]methods {
 		"/v1/groups/{id}":            {"GET": s.showGroup, "PATCH": s.patchGroup},
 		"/v1/groups/{id}/jobs":       {"POST": s.addJobs},
 		"/v1/groups/{id}/jobs/{job}": {"GET": s.showJob},
-		"/v1/groups/{id}/seal":       {"POST": s.plain(s.seal)},
+		"/v1/groups/{id}/seal":       {"POST": s.seal},
 		"/v1/groups/{id}/pause":      {"POST": s.plain(s.pause)},
 		"/v1/groups/{id}/resume":     {"POST": s.plain(s.resume)},
 		"/v1/groups/{id}/cancel":     {"POST": s.plain(s.cancel)},

@@ -122,6 +122,24 @@ func TestAChunkThatBrokeOffGoesOn(t *testing.T) {
 	}
 }
 
+// A chunk whose sender is gone does not keep its group open: what of it is in runs, and the rest is refused when the sender comes back.
+func TestSeal_AbandonsAChunkOnRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	jobs, seal := "/v1/groups/"+id+"/jobs", "/v1/groups/"+id+"/seal"
+	body := lines(1600)
+	wantCode(t, b.send("POST", jobs, cut(body[:len(body)-25]), key+"k"), 400, "bad_body", `"accepted":1500`)
+	wantCode(t, b.ask("POST", seal, `{"abandon_chunks":false}`), 409, "chunk_open", "abandon_chunks")
+	wantCode(t, b.ask("POST", seal, `{"abandon_chunks":1}`), 422, "invalid", "abandon_chunks")
+	want(t, b.ask("POST", seal, `{"abandon_chunks":true}`), 200)
+	if got := pick(b.group(id), "total", "status"); got != `total=1500 status="DISPATCHED"` {
+		t.Error(got)
+	}
+	wantCode(t, b.ask("POST", jobs, body, key+"k"), 409, "sealed", id)
+	want(t, b.ask("POST", seal, `{"abandon_chunks":true}`), 200) // again is no error
+}
+
 // The store goes away in the middle. A short outage is waited for; after a long one the same chunk, sent again, goes on. Nothing
 // is lost and nothing counted twice, whether or not the store had carried out what it did not answer.
 func TestAnOutageInTheMiddleOfAChunk(t *testing.T) {

@@ -108,7 +108,14 @@ func (m *Model) add(g *group, in store.Job) {
 }
 
 // Seal ends the submission.
-func (m *Model) Seal(_ context.Context, id string) (store.Group, error) {
+func (m *Model) Seal(_ context.Context, id string) (store.Group, error) { return m.seal(id, false) }
+
+// SealAbandoning is Seal also where chunks are half in.
+func (m *Model) SealAbandoning(_ context.Context, id string) (store.Group, error) {
+	return m.seal(id, true)
+}
+
+func (m *Model) seal(id string, abandon bool) (store.Group, error) {
 	g, err := m.find(id)
 	switch {
 	case err != nil:
@@ -119,7 +126,7 @@ func (m *Model) Seal(_ context.Context, id string) (store.Group, error) {
 		return store.Group{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
 	}
 	for key, c := range g.chunks {
-		if !c.done {
+		if !c.done && !abandon {
 			return store.Group{}, refuse(store.CodeHalfIn, "chunk %q of group %q is half in", key, id)
 		}
 	}

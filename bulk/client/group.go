@@ -158,9 +158,15 @@ func (c *Client) Group(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, get("v1", "groups", id), nil)
 }
 
-// Seal ends a group's submission: no more jobs, it may complete. Sealing again is no error.
+// Seal ends a group's submission: no more jobs, it may complete. Sealing again is no error. A group with a chunk that is half in is
+// refused with chunk_open.
 func (c *Client) Seal(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "seal"), nil)
+}
+
+// SealAbandoning is Seal also where chunks are half in, as of a sender that is gone: what of them is in runs, the rest is refused.
+func (c *Client) SealAbandoning(ctx context.Context, id string) (*Group, error) {
+	return c.group(ctx, post("v1", "groups", id, "seal"), map[string]bool{"abandon_chunks": true})
 }
 
 // Pause starts no more jobs of a group until Resume; what runs goes on.

@@ -17,7 +17,7 @@ const (
 	CodeExists     Code = "exists"      // another group has that id
 	CodeSealed     Code = "sealed"      // no more jobs
 	CodeState      Code = "wrong_state" // the group's status does not allow it
-	CodeHalfIn     Code = "chunk_open"  // a chunk is half in; send it again, then seal
+	CodeHalfIn     Code = "chunk_open"  // a chunk is half in; send it again, then seal, or seal abandoning it
 	CodeQuota      Code = "quota"       // limits.pending_per_tenant, or a ceiling of a token
 	CodeOperators  Code = "operators_only"
 	CodeInvalid    Code = "invalid"

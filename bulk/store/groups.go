@@ -121,14 +121,21 @@ func groupRefusal(reason, group string, r reply) error {
 	case "wrong_state":
 		return refuse(CodeState, "group %q is %s: that cannot be done to it any more", group, statusOf(r.int(1)))
 	case "chunk_open":
-		return refuse(CodeHalfIn, "group %q has %d chunks that are half in: send each again with its Idempotency-Key, then seal", group, r.int(1))
+		return refuse(CodeHalfIn, "group %q has %d chunks that are half in: send each again with its Idempotency-Key, then seal; or seal with abandon_chunks where their sender is gone", group, r.int(1))
 	}
 	return fmt.Errorf("the store answered %q for group %q", reason, group)
 }
 
-// Seal ends the submission: no more jobs, the group may complete. Sealing again is no error.
+// Seal ends the submission: no more jobs, the group may complete. Sealing again is no error. A group with a chunk that is half in is
+// refused with CodeHalfIn.
 func (s *Store) Seal(ctx context.Context, group string) (Group, error) {
-	return s.change(ctx, group, "group_seal", group)
+	return s.change(ctx, group, "group_seal", group, flag(false))
+}
+
+// SealAbandoning is Seal also where chunks are half in, as of a sender that is gone. The jobs of those chunks that are in run; the
+// rest of such a chunk is refused with CodeSealed when its sender comes back.
+func (s *Store) SealAbandoning(ctx context.Context, group string) (Group, error) {
+	return s.change(ctx, group, "group_seal", group, flag(true))
 }
 
 // change runs a script that changes a group, and reads the group then.

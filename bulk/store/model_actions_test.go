@@ -68,6 +68,12 @@ func (c *crowd) put(id string, chunk Chunk, jobs []Job) {
 }
 
 func (c *crowd) seal(id string) {
+	if rapid.IntRange(0, 3).Draw(c.t, "abandons chunks") == 3 {
+		want, refused := c.m.SealAbandoning(c.ctx, id)
+		have, err := c.any().SealAbandoning(c.ctx, id)
+		c.equal("seal abandoning chunks", c.answer(c.shown(have), err), c.answer(c.shown(want), refused))
+		return
+	}
 	want, refused := c.m.Seal(c.ctx, id)
 	have, err := c.any().Seal(c.ctx, id)
 	c.equal("seal", c.answer(c.shown(have), err), c.answer(c.shown(want), refused))
