@@ -161,7 +161,6 @@ func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity
 	return s.change(w, r, who, "patch", g.ID, func(ctx context.Context, id string) (store.Group, error) { return s.store.Patch(ctx, id, p) })
 }
 
-
 var sealFields = []field[bool]{
 	{"abandon_chunks", "true or false; true seals also where a chunk is half in, of which no more is taken then", func(abandon *bool, raw []byte) string {
 		if json.Unmarshal(raw, abandon) != nil || isNull(raw) {
