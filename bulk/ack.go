@@ -106,6 +106,7 @@ func (a *acker) take() []pendingAck {
 
 // send repeats a batch until the store has taken it, or ctx ends.
 func (a *acker) send(ctx context.Context, batch []pendingAck) {
+	repeated := false // an attempt was not answered, and may have counted
 	for {
 		batch = a.dropLost(batch)
 		if len(batch) == 0 {
@@ -122,6 +123,10 @@ func (a *acker) send(ctx context.Context, batch []pendingAck) {
 		case err == nil:
 			a.role.ok()
 			for i, s := range states {
+				if s == store.AckStale && repeated {
+					a.metrics.uncertain.Inc()
+					continue
+				}
 				a.metrics.acked(batch[i].run.leased.Type, s)
 			}
 			a.forget(batch)
@@ -139,6 +144,7 @@ func (a *acker) send(ctx context.Context, batch []pendingAck) {
 			a.forget(batch)
 			return
 		default:
+			repeated = true
 			a.role.failed(ctx, err)
 			if ctx.Err() != nil {
 				return

@@ -181,6 +181,17 @@ func (m *memory) Wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
+func (m *memory) Ring(context.Context) error {
+	before, _ := m.call("Ring")
+	if before == nil {
+		select {
+		case m.event <- struct{}{}:
+		default:
+		}
+	}
+	return before
+}
+
 func (m *memory) Ack(_ context.Context, acks []store.Ack) ([]store.AckState, error) {
 	before, after := m.call("Ack")
 	if before != nil {

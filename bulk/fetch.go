@@ -12,6 +12,7 @@ import (
 type source interface {
 	Pull(ctx context.Context, want int, types ...string) (store.Pulled, error)
 	Wait(ctx context.Context, d time.Duration) error
+	Ring(ctx context.Context) error
 	Reclaim(ctx context.Context, known []int64) (int64, error)
 }
 
@@ -105,8 +106,15 @@ func (f *fetcher) run(ctx context.Context) {
 	defer listening.stop()
 	unsure := false // a pull may have leased jobs that this process does not know of
 	for {
-		if _, ok := f.pool.wait(ctx); !ok {
+		free, ok := f.pool.wait(ctx, f.ear.heard)
+		if !ok {
 			return
+		}
+		if free == 0 { // another process may have a worker for what this one has heard of
+			if err := f.store.Ring(ctx); err != nil {
+				f.role.failed(ctx, err)
+			}
+			continue
 		}
 		if unsure {
 			if _, err := f.store.Reclaim(ctx, f.runs.fences()); err != nil {
@@ -115,7 +123,7 @@ func (f *fetcher) run(ctx context.Context) {
 			}
 			unsure = false
 		}
-		free := f.pool.settled()
+		free = f.pool.settled()
 		want := min(free, f.batch)
 		f.ear.ignore()
 		// The call itself outlives ctx: jobs that it leased must not be lost to a shutdown.

@@ -28,6 +28,7 @@ type Metrics struct {
 	moved, skipped, recovered, woken  prometheus.Counter
 	dispatchDead, deadExpired, silent prometheus.Counter
 	leasesLost, reduced, reduceErrors prometheus.Counter
+	uncertain                         prometheus.Counter
 	abandoned                         prometheus.Gauge
 	storeUp                           prometheus.Gauge
 	storeSeconds                      *prometheus.HistogramVec
@@ -100,6 +101,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		leasesLost:   counter("leases_lost_total", "Leases that this process lost while the job ran."),
 		reduced:      counter("reduced_total", "Outcomes taken into their group's aggregate."),
 		reduceErrors: counter("reduce_errors_total", "Failures of reducers."),
+		uncertain:    counter("acks_uncertain_total", "Acks that were sent again and found their run ended."),
 		abandoned:    gauge("handlers_abandoned", "Handlers given up that have not returned yet."),
 		storeUp:      gauge("store_up", "1 while the store answers."),
 		storeSeconds: histogram("store_script_seconds", "Time of calls to the store.",

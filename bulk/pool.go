@@ -8,13 +8,15 @@ import (
 
 // pool counts workers: how many there may be, how many run, and how many runs await that the store takes their ack.
 // Invariant: a job is started only where active < size and active + unacked < size + window, so that what is held in memory
-// stays bounded while the store is away.
+// stays bounded while the store is away. Handlers that were given up beyond size count as active until they return, so that no
+// more than twice size ever run.
 type pool struct {
 	mu      sync.Mutex
 	size    int
 	window  int
 	active  int
 	unacked int
+	givenUp int           // handlers that were given up and have not returned
 	peak    int           // most active since the scaler looked
 	more    bool          // the last pull left work
 	changed chan struct{} // told when a worker may have become free; holds one
@@ -32,11 +34,26 @@ func (p *pool) tell() {
 }
 
 func (p *pool) freeLocked() int {
-	return max(0, min(p.size-p.active, p.size+p.window-p.active-p.unacked))
+	active := p.active + max(0, p.givenUp-p.size)
+	return max(0, min(p.size-active, p.size+p.window-active-p.unacked))
 }
 
-// wait blocks until a worker is free and says how many are; ok is false when ctx ends first.
-func (p *pool) wait(ctx context.Context) (free int, ok bool) {
+// abandon counts a handler that was given up; returned, that it has returned after all.
+func (p *pool) abandon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.givenUp++
+}
+
+func (p *pool) returned() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.givenUp--
+	p.tell()
+}
+
+// wait blocks until a worker is free and returns how many are: 0 where other is told first. ok is false when ctx ends first.
+func (p *pool) wait(ctx context.Context, other <-chan struct{}) (free int, ok bool) {
 	for {
 		if ctx.Err() != nil {
 			return 0, false
@@ -49,6 +66,8 @@ func (p *pool) wait(ctx context.Context) (free int, ok bool) {
 		}
 		select {
 		case <-p.changed:
+		case <-other:
+			return 0, true
 		case <-ctx.Done():
 		}
 	}

@@ -98,6 +98,7 @@ func (w *workers) start(l store.Leased) {
 			}
 			if !r.over.CompareAndSwap(false, true) {
 				w.metrics.abandoned.Dec()
+				w.pool.returned()
 				return
 			}
 			ended := ctx.Err()
@@ -136,7 +137,8 @@ func (w *workers) giveUp(ctx context.Context, r *run) {
 	}
 	l := &r.leased
 	w.metrics.abandoned.Inc()
-	w.log.Warn("a handler goes on although its context has ended; its worker goes to other jobs", "type", l.Type, "group", l.Group, "job", l.ID)
+	w.pool.abandon()
+	w.log.Warn("a handler goes on although its context has ended; its worker goes to other jobs, unless more handlers than workers do so", "type", l.Type, "group", l.Group, "job", l.ID)
 	w.end(r, w.verdict(l, nil, fmt.Errorf("the handler did not return within %s of its end: %w", giveUpAfter, context.DeadlineExceeded), ctx.Err()))
 	w.wg.Done()
 }

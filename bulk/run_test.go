@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -224,4 +225,69 @@ func TestRetryBackoff(t *testing.T) {
 			t.Errorf("attempt %d: at most %s of 2000, want up to %s", row.attempt, longest, row.most)
 		}
 	}
+}
+
+// Handlers that never return take workers once there are more of them than workers: what a process runs at once is bounded.
+func TestHandlers_ThatNeverReturnAreBounded(t *testing.T) {
+	m := newMemory(names(20)...)
+	m.group.Total = 21 // never all: the reducer stays out of it
+	release := make(chan struct{})
+	var running atomic.Int64
+	h := HandlerFunc(func(context.Context, *Job) ([]byte, error) {
+		running.Add(1)
+		defer running.Add(-1)
+		<-release
+		return nil, nil
+	})
+	o := Options{Worker: WorkerOptions{Count: 3, JobTimeout: time.Second}, Metrics: NewMetrics(nil, "")}
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		release = make(chan struct{}) // of this bubble
+		time.Sleep(time.Minute)
+		if n := running.Load(); n != 6 {
+			t.Errorf("%d handlers run, want twice the workers", n)
+		}
+		close(release)
+		until(t, "jobs go on when they return", func() bool { return value(t, o.Metrics, "handlers_abandoned") == 0 && running.Load() == 0 })
+	})
+}
+
+// A process without a free worker that hears of new jobs wakes another for them.
+func TestFetcher_PassesOnWhatItHearsOfWhileAllWorkersAreBusy(t *testing.T) {
+	m := newMemory()
+	bubble(t, m, Options{Worker: WorkerOptions{Count: 1}}, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		e.pool.start() // busy
+		f := &fetcher{store: m, pool: e.pool, ear: newEar(m, nil)}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { f.run(ctx); close(ended) }()
+		f.ear.heard <- struct{}{}
+		until(t, "nobody else is told", func() bool { return called(m, "Ring") == 1 })
+		cancel()
+		<-ended
+		e.pool.finish()
+		e.pool.acked(1)
+	})
+}
+
+// An ack that was not answered and is sent again is no lost run.
+func TestAck_SentAgainIsNoLostRun(t *testing.T) {
+	m := newMemory("j")
+	m.group.Total = 2
+	var once sync.Once
+	m.fault = func(call string) (before, after error) {
+		if call == "Ack" {
+			once.Do(func() { after = errAway })
+		}
+		return nil, after
+	}
+	o := Options{Metrics: NewMetrics(nil, "")}
+	bubble(t, m, o, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+		until(t, "the ack stays behind", func() bool { return called(m, "Ack") == 2 && e.pool.look(false).unacked == 0 })
+		same(t, o.Metrics, map[string]float64{"acks_uncertain_total": 1, `job_runs_total{type="t",verdict="stale"}`: 0})
+	})
+}
+
+func called(m *memory, call string) (n int) {
+	m.under(func() { n = m.calls[call] })
+	return n
 }

@@ -110,6 +110,21 @@ func (s *Store) Wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
+// Ring wakes one process that waits, or the next that does.
+func (s *Store) Ring(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	_, err := s.o.Client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.LPush(ctx, s.keys[keyBell], 1)
+		p.LTrim(ctx, s.keys[keyBell], 0, 0)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return nil
+}
+
 // Ack ends runs, all of them in one step; the answer has one entry for each.
 func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	if len(acks) == 0 {

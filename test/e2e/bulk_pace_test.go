@@ -232,7 +232,7 @@ func TestBulkThreeTenantsAtTheirPace(t *testing.T) {
 func TestBulkSmallBesideBig(t *testing.T) {
 	t.Parallel()
 	const rate, small, tenants = 400, 150, 10
-	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: 20}", rate))
+	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: 20}\nfair_queue: {by: starts}", rate)) // the bound below is of starts, whatever each takes
 	w := f.worker()
 	w.submit("big", "big", sized(30_000, 100_000))
 	within(t, patience, "the big one runs", func() bool { return f.to.count() > 50 })
