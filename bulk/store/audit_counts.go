@@ -319,35 +319,3 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	}
 	return nil
 }
-
-// readAside notes the jobs that are set aside, and whether each group with such jobs of a type is listed under that type.
-func (a *auditor) readAside(ctx context.Context, put func(job, place string, count func(*audited) *int64)) error {
-	listed, there := map[string]bool{}, map[string]bool{}
-	a.bars = map[string]bool{}
-	if err := a.zset(ctx, keyAside, func(member string, _ float64) {
-		switch w := strings.Split(member, " "); {
-		case strings.HasPrefix(member, "j") && len(w) == 4:
-			put(w[0][1:]+"/"+w[3], "aside", func(g *audited) *int64 { return &g.aside })
-			there[w[1]+" "+w[0][1:]] = true
-		case strings.HasPrefix(member, "t") && len(w) == 2:
-			listed[member[1:]] = true
-		case strings.HasPrefix(member, "w") && len(w) == 2:
-			a.bars[member] = true
-		default:
-			a.bad("record", "%q is set aside", member)
-		}
-	}); err != nil {
-		return err
-	}
-	for entry := range there {
-		if !listed[entry] {
-			a.bad("one place", "jobs of type and group %s are set aside and not listed under their type", entry)
-		}
-	}
-	for entry := range listed {
-		if !there[entry] {
-			a.bad("owner", "type and group %s are listed and no such job is set aside", entry)
-		}
-	}
-	return nil
-}

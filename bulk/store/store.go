@@ -91,6 +91,7 @@ type Store struct {
 	types     served
 	noInfo    sync.Once
 	start     time.Time
+	auditPart int64
 	locks     *redsync.Redsync
 }
 
@@ -120,7 +121,7 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, scripts: set, runner: lua.NewRunner(o.Client, set, o.Observe), keys: shardKeys(o.Prefix, 0), start: time.Now()}
+	s := &Store{o: o, scripts: set, runner: lua.NewRunner(o.Client, set, o.Observe), keys: shardKeys(o.Prefix, 0), start: time.Now(), auditPart: auditPart}
 	s.locks = redsync.New(goredis.NewPool(o.Client))
 	if err := s.Configure(o.Settings); err != nil {
 		return nil, err
