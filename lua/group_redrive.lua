@@ -31,7 +31,7 @@ local function take(member, mark)
   redis.call('ZREM', K.dead, member)
   if mark == 'F' then a[G_KEPT] = a[G_KEPT] - 1 else a[G_REDRIVEN] = a[G_REDRIVEN] + 1 end
   if not cost then return end
-  local id, payload = id_of(jobkey), string.sub(rec, stop + 1 + tonumber(size))
+  local id, payload = string.sub(jobkey, #a[G_KEY] + 2), string.sub(rec, stop + 1 + tonumber(size))
   raise(b, G_LARGEST, b[G_TOTAL] == 0 and not ids[1], #payload + 100)
   if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
   if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. ' ' .. int(ms()) .. '\n' .. payload) == 1 then ids[#ids + 1] = id end

@@ -20,7 +20,7 @@ for i = 3, #ARGV, 6 do
   local stored = runs[(i + 3) / 6]
   local run = read_run(stored, fence)
   local state = 'stale'
-  if stored and run.fence == tonumber(fence) and redis.call('ZREM', K.leases, jobkey) == 1 then
+  if stored and run.held and redis.call('ZREM', K.leases, jobkey) == 1 then
     local g = bulk_group(group_of(jobkey))
     local t = bulk_tenant(g[G_TENANT])
     if took > 0 then work.learn(g, t, took) end
@@ -30,7 +30,7 @@ for i = 3, #ARGV, 6 do
     state = verdict
     if verdict == 'done' then
       run.tries = run.tries + 1
-      finish(g, t, jobkey, string.format('S%d %.0f %s %s\n', run.tries, ms(), work.lasted(run, run.created), run.kind or '-') .. text, G_SUCC, run)
+      finish(g, t, jobkey, string.format('S%d %d %d %d ', run.tries, ms(), work.lasted(run, run.created)) .. (run.kind or '-') .. '\n' .. text, G_SUCC, run)
     elseif verdict == 'failed' then
       run.tries = run.tries + 1
       bury(g, t, jobkey, run, code, text, 'F')

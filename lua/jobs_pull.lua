@@ -154,5 +154,6 @@ if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits
   more = 1
   bell()
 end
+work.save_started()
 bulk_save()
 return { int(next_at), more, dropped, unpack(reply) }

@@ -49,5 +49,6 @@ if (taken >= want or room <= 0) and redis.call('LLEN', K.ready) > 0 then
   more = 1
   bell()
 end
+work.save_started()
 bulk_save()
 return { 0, more, dropped, unpack(reply) }

@@ -3,13 +3,13 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,7 +140,7 @@ func (s *Store) Configure(c Settings) error {
 	if c.Lease <= 0 || c.BaseBackoff <= 0 || c.MaxBackoff < c.BaseBackoff {
 		return fmt.Errorf("worker.lease %s, congestion.base_backoff %s, congestion.max_backoff %s: must be above 0, the last not below the second", c.Lease, c.BaseBackoff, c.MaxBackoff)
 	}
-	words := []string{c.Limiter, c.Policy}
+	packed := []byte(c.Limiter + "\x00" + c.Policy + "\x00")
 	for _, n := range []int64{
 		c.Alpha, flag(c.Strict), flag(c.Gating), thousandths(c.Global), thousandths(c.Burst), thousandths(c.PerTenant),
 		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
@@ -148,14 +148,14 @@ func (s *Store) Configure(c Settings) error {
 		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedAfter.Microseconds(),
 		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(), flag(!c.ByStarts),
 	} {
-		words = append(words, strconv.FormatInt(n, 10))
+		packed = binary.BigEndian.AppendUint64(packed, math.Float64bits(float64(n)))
 	}
 	limits, err := typeWords(c.Types)
 	if err != nil {
 		return err
 	}
 	s.limits.Store(&limits)
-	text := strings.Join(words, " ")
+	text := string(packed)
 	s.settings.Store(&text)
 	s.conf.Store(&c)
 	return nil
@@ -282,7 +282,7 @@ func asInt(v any) int64 {
 	case int64:
 		return v
 	case string:
-		n, _ := strconv.ParseInt(v, 10, 64) // scripts write integers with %.0f
+		n, _ := strconv.ParseInt(v, 10, 64) // scripts write whole numbers
 		return n
 	}
 	return 0

@@ -17,19 +17,22 @@ local K = {
 -- Statuses, as bulk/store names them.
 local CREATED, DISPATCHED, RUNNING, AGGREGATING, COMPLETED, FAILED, CANCELLED = 1, 2, 3, 4, 5, 6, 7
 
--- set are the settings of the calling process, in the order in which settings.go writes them.
-local set = {}
+-- Whole numbers are written in half the time that lib clock's int takes, for which a long of Redis has to have 64 bits, as
+-- fences need it too.
+int = function(x) return string.format(x % 1 == 0 and '%d' or '%.0f', x) end
+
+-- set are the settings of the calling process, in the order in which store.go packs them: two strings that end in a zero byte
+-- and numbers as big-endian doubles, because words took Redis five times as long to read.
+local set
 do
-  local names = { 'limiter', 'policy', 'alpha', 'strict', 'gating', 'global', 'burst', 'per_tenant', 'congestion', 'base', 'max',
-    'max_age', 'ready_max', 'lease', 'crashes', 'quota', 'keep_jobs', 'keep_groups', 'keep_dead', 'silence', 'keep_stats',
-    'adaptive', 'unknown_after', 'by_time' }
-  local i = 0
-  for word in string.gmatch(ARGV[2], '%S+') do
-    i = i + 1
-    if i > 2 then word = tonumber(word) end
-    set[names[i]] = word
-  end
-  if i ~= #names then error({ err = 'ERR ARGV[2] must have ' .. #names .. ' settings, got ' .. i }) end
+  if #ARGV[2] < 177 then error({ err = 'ERR ARGV[2] must have 2 words and 22 numbers, got ' .. #ARGV[2] .. ' bytes' }) end
+  local v = { struct.unpack('>ssdddddddddddddddddddddd', ARGV[2]) }
+  set = {
+    limiter = v[1], policy = v[2], alpha = v[3], strict = v[4], gating = v[5], global = v[6], burst = v[7], per_tenant = v[8],
+    congestion = v[9], base = v[10], max = v[11], max_age = v[12], ready_max = v[13], lease = v[14], crashes = v[15],
+    quota = v[16], keep_jobs = v[17], keep_groups = v[18], keep_dead = v[19], silence = v[20], keep_stats = v[21],
+    adaptive = v[22], unknown_after = v[23], by_time = v[24],
+  }
 end
 local strategy = limiter[set.limiter]
 
@@ -40,20 +43,22 @@ local strategy = limiter[set.limiter]
 -- wait for their type's limit, marked the runs that count towards one.
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
   'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat',
-  'aside', 'unserved', 'checked', 'barred', 'marked' }
-local shard, shard_was = {}, {}
+  'aside', 'unserved', 'checked', 'barred', 'marked', 'live_global', 'live_tenant', 'found_global', 'live_types' }
+SHARD.length = #SHARD - 4 -- without what is only read here
+local shard = { last = 0, adj = 0, gseq = 0, fence = 0, v1 = 0, v2 = 0, v3 = 0, at = 0, level = 0, rate = 0, hold = 0, spins = 0,
+  starts = 0, queued = 0, taken = 0, inflight = 0, pending = 0 } -- so that it need not grow
+local shard_was = redis.call('HMGET', K.state, unpack(SHARD))
 do
-  local got = redis.call('HMGET', K.state, unpack(SHARD))
-  for i, name in ipairs(SHARD) do
-    shard[name] = tonumber(got[i] or 0)
-    shard_was[name] = shard[name]
-  end
-  local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant', 'found_global', 'live_types')
-  if set.adaptive == 1 and live[3] then set.global = tonumber(live[3]) end
+  local live_global, live_tenant, found_global = unpack(shard_was, SHARD.length + 1, SHARD.length + 3)
+  if set.adaptive == 1 and found_global then set.global = tonumber(found_global) end
   set.file_global, set.file_tenant = set.global, set.per_tenant
-  if live[1] then set.global = tonumber(live[1]) end
-  if live[2] then set.per_tenant = tonumber(live[2]) end
-  set.live_types = live[4] or ''
+  if live_global then set.global = tonumber(live_global) end
+  if live_tenant then set.per_tenant = tonumber(live_tenant) end
+  set.live_types = shard_was[SHARD.length + 4] or ''
+  for i = 1, SHARD.length do
+    local n = tonumber(shard_was[i] or 0)
+    shard[SHARD[i]], shard_was[i] = n, n
+  end
 end
 
 -- What is in line is in the order of one mode, whatever this process is configured for; lib bulkjobs brings the two together.
@@ -167,11 +172,17 @@ end
 -- one of them ends.
 local function in_line(t) return t[T_GATE] == 0 and t[T_FULL] == 0 end
 
+-- write gives a list to a command in parts that fit the stack.
+local function write(command, key, list)
+  for i = 1, #list, 1000 do redis.call(command, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+
 -- bulk_save writes back what has changed.
 local function bulk_save()
   local line = {}
-  for _, name in ipairs(SHARD) do
-    if shard[name] ~= shard_was[name] then
+  for i = 1, SHARD.length do
+    local name = SHARD[i]
+    if shard[name] ~= shard_was[i] then
       line[#line + 1] = name
       line[#line + 1] = int(shard[name])
     end
@@ -181,15 +192,23 @@ local function bulk_save()
     if text ~= u.text then line[#line + 1], line[#line + 2] = 'use:' .. kind, text end
   end
   if line[1] then redis.call('HSET', K.state, unpack(line)) end
-  for i = 1, #records, 1000 do redis.call('HSET', K.jobs, unpack(records, i, math.min(i + 999, #records))) end
-  for i = 1, #over, 1000 do redis.call('HDEL', K.runs, unpack(over, i, math.min(i + 999, #over))) end
+  write('HSET', K.jobs, records)
+  write('HDEL', K.runs, over)
+  local packed, n = {}, 0
   for gkey, g in pairs(groups) do
     if g then
       if finished[gkey] then g[G_DP], g[G_DN] = append(K.done, gkey, g[G_DP], g[G_DN], finished[gkey]) end
-      redis.call('HSET', K.flow, gkey, cmsgpack.pack(g))
+      packed[n + 1], packed[n + 2] = gkey, cmsgpack.pack(g)
+      n = n + 2
     end
   end
-  for name, t in pairs(tenants) do redis.call('HSET', K.tenants, name, cmsgpack.pack(t)) end
+  write('HSET', K.flow, packed)
+  packed, n = {}, 0
+  for name, t in pairs(tenants) do
+    packed[n + 1], packed[n + 2] = name, cmsgpack.pack(t)
+    n = n + 2
+  end
+  write('HSET', K.tenants, packed)
 end
 
 -- bell wakes one process that waits for work.
@@ -198,7 +217,7 @@ local function bell()
 end
 
 local function vname(level) return set.strict == 1 and 'v' .. level or 'v1' end
-local function flow_name(level, tenant) return level .. '/' .. tenant end
+local function flow_name(level, tenant) return fair.PREFIX[level] .. tenant end
 
 -- inner_weight returns a group's weight among its tenant's groups of one level.
 local function inner_weight(g)
@@ -207,7 +226,7 @@ end
 
 -- line_of is a group's member among its tenant's groups: by level and tenant, then by tag.
 local function line_of(g)
-  return g[G_LEVEL] .. '/' .. g[G_TENANT] .. '/' .. string.format('%020.0f', g[G_TAG]) .. '/' .. g[G_KEY]
+  return fair.PREFIX[g[G_LEVEL]] .. g[G_TENANT] .. '/' .. string.format('%020d', g[G_TAG]) .. '/' .. g[G_KEY]
 end
 
 -- raise keeps a group's largest record: of those submitted (G_LARGEST) or of outcomes (G_WIDEST). 0 means unknown, which holds

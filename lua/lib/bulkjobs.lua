@@ -13,24 +13,26 @@
 -- runs holds what its runs have left behind, for jobs that have run:
 --   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does> <its type, while it counts towards the type's concurrency> @<created, ms> <type>
 
--- read_run reads such a record; fence is the one that it is likely to have, as text. Most runs are the first of their job, and
--- are read and written without a pattern.
+-- read_run reads such a record; fence is the one that it is likely to have, as text, and held says whether it has it. Most runs
+-- are the first of their job, and are read and written without the long pattern. created stays text.
 local function read_run(text, likely)
   if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0, first = true } end
-  local created, kind = string.match(text, ' @(%d+) (%S+)$')
   if likely and string.sub(text, 1, #likely + 9) == likely .. ' 0 0 0 0 ' then
-    return { fence = tonumber(likely), tries = 0, crashes = 0, refusals = 0, since = 0, created = tonumber(created), kind = kind }
+    local created, kind = string.match(text, '^ @(%d+) (%S+)$', string.find(text, ' @', #likely + 10, true))
+    if not created then created, kind = string.match(text, ' @(%d+) (%S+)$') end
+    return { fence = likely, held = true, tries = 0, crashes = 0, refusals = 0, since = 0, created = created, kind = kind }
   end
+  local created, kind = string.match(text, ' @(%d+) (%S+)$')
   local fence, tries, crashes, refusals, since = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)')
   return {
-    fence = tonumber(fence), tries = tonumber(tries), crashes = tonumber(crashes), refusals = tonumber(refusals), since = tonumber(since),
-    created = tonumber(created), kind = kind,
+    fence = tonumber(fence), held = fence == likely, tries = tonumber(tries), crashes = tonumber(crashes), refusals = tonumber(refusals),
+    since = tonumber(since), created = created, kind = kind,
   }
 end
 
 -- write_run writes one; fence is its fence as text, where the caller has it.
 local function write_run(r, owner, fence)
-  local about = r.kind and ' @' .. int(r.created) .. ' ' .. r.kind or ''
+  local about = r.kind and ' @' .. r.created .. ' ' .. r.kind or ''
   if r.first and fence then return fence .. ' 0 0 0 0 ' .. (owner or '') .. about end
   return string.format('%d %d %d %d %d %s%s', r.fence, r.tries, r.crashes, r.refusals, r.since, owner or '', about)
 end
@@ -45,21 +47,17 @@ function types.release(text)
   u.running, shard.marked = u.running - 1, shard.marked - 1
 end
 
--- read_pending gives cost, type, payload and time of submission (ms; nil: unknown) of a job that has not ended; nil where it has.
+-- read_pending gives cost, type, payload and time of submission (ms, as text; nil: unknown) of a job that has not ended; nil
+-- where it has.
 local function read_pending(rec)
-  if not rec or string.sub(rec, 1, 1) ~= 'P' then return nil end
-  local stop = string.find(rec, '\n', 1, true)
-  local cost, kind, created = string.match(rec, '^P(%d+) (%S+) ?(%d*)')
+  if not rec or string.byte(rec) ~= 80 then return nil end -- P
+  local cost, kind, created, stop = string.match(rec, '^P(%d+) (%S+) ?(%d*)[^\n]*\n()')
   if kind == '-' then kind = '' end
-  return tonumber(cost), kind, string.sub(rec, stop + 1), tonumber(created)
+  return tonumber(cost), kind, string.sub(rec, stop), created ~= '' and created or nil
 end
 
 local function group_of(jobkey)
   return string.sub(jobkey, 1, string.find(jobkey, '/', 1, true) - 1)
-end
-
-local function id_of(jobkey)
-  return string.sub(jobkey, string.find(jobkey, '/', 1, true) + 1)
 end
 
 -- refused_of is the member of a waiting job by tenant and group; kind is N (refused, retried, crashed) or S (for later).
@@ -94,7 +92,7 @@ local SERVED, aside_number = 60000000, 0
 
 local function set_aside(g, jobkey, kind)
   aside_number = aside_number + 1
-  redis.call('ZADD', K.aside, 0, 'j' .. g[G_KEY] .. ' ' .. kind .. ' ' .. string.format('%016.0f%05d', now, aside_number) .. ' ' .. id_of(jobkey),
+  redis.call('ZADD', K.aside, 0, 'j' .. g[G_KEY] .. ' ' .. kind .. ' ' .. string.format('%016.0f%05d', now, aside_number) .. ' ' .. string.sub(jobkey, #g[G_KEY] + 2),
     0, 't' .. kind .. ' ' .. g[G_KEY])
   g[G_ASIDE], shard.aside = g[G_ASIDE] + 1, shard.aside + 1
 end
@@ -145,29 +143,29 @@ local function read_kinds(text)
   return list, mine
 end
 
-local function ms() return math.floor(now / 1000) end
+local function ms() return (now - now % 1000) / 1000 end
 
 -- Work: where time is shared, a visit is charged what its jobs are expected to run, and what they did run is settled when they
 -- end. A run of UNIT µs moves a tag as a cost of 1 does; up to SLACK µs are settled with the group's next visit, which costs nothing.
 -- They stand in one table, because a script has 200 local variables at most.
 local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 'fair', UNIT = 8000, SLACK = 10000, FIRST = 10000 }
 
--- lasted returns the words of an outcome on its last run and its age.
+-- lasted returns what an outcome says of its last run and its age.
 function work.lasted(run, created)
-  local ran = (run.took or 0) > 0 and math.floor(run.took / 1000) or -1
-  return string.format('%.0f %.0f', ran, created and math.max(0, ms() - created) or -1)
+  local took, age = run.took or 0, created and ms() - created or -1
+  return took > 0 and (took - took % 1000) / 1000 or -1, created and age < 0 and 0 or age
 end
 
 -- finish gives a job its outcome: the record, the log of outcomes, the counts.
 local function finish(g, t, jobkey, record, count, run)
-  records[#records + 1], records[#records + 2] = jobkey, record
-  over[#over + 1] = jobkey
+  local n = #over
+  records[2 * n + 1], records[2 * n + 2], over[n + 1] = jobkey, record, jobkey
   local list = finished[g[G_KEY]]
   if not list then
     list = {}
     finished[g[G_KEY]] = list
   end
-  list[#list + 1] = id_of(jobkey)
+  list[#list + 1] = string.sub(jobkey, #g[G_KEY] + 2)
   local before = ended(g)
   if #record > g[G_WIDEST] then raise(g, G_WIDEST, before == 0, #record) end
   g[count], g[G_OUTCOME_AT] = g[count] + 1, now
@@ -195,7 +193,7 @@ local function bury(g, t, jobkey, run, code, text, state)
   local failed = state == 'F'
   redis.call('ZADD', K.dead, 0, failed and 'F' .. jobkey or jobkey)
   if failed then g[G_KEPT] = g[G_KEPT] + 1 end
-  finish(g, t, jobkey, string.format('%s%d %.0f %s %d %s %d %s\n', state or 'D', run.tries, ms(), code, cost or 1, kind or '-', #text,
+  finish(g, t, jobkey, string.format('%s%d %d %s %d %s %d %d %d\n', state or 'D', run.tries, ms(), code, cost or 1, kind or '-', #text,
     work.lasted(run, created)) .. text .. (payload or ''), failed and G_FAIL or G_DEAD, run)
 end
 
@@ -309,26 +307,30 @@ local function pop(g, n, list, from_front, ends, size)
   shard.pending = shard.pending - n
 end
 
--- start leases jobs: runs and lease for each, and the lines of the reply that Leased is read from.
+-- start leases jobs: runs and lease for each, which work.save_started writes, and the lines of the reply that Leased is read from.
+work.runs, work.leases = {}, {}
+function work.save_started()
+  write('HSET', K.runs, work.runs)
+  write('ZADD', K.leases, work.leases)
+end
+
 local function start(g, t, reply, jobs, owner)
   if not jobs[1] then return end
-  local till = int(now + set.lease)
-  local runs, leases = {}, {}
+  local runs, leases, till = work.runs, work.leases, int(now + set.lease)
   for _, j in ipairs(jobs) do
     -- Not below the time in µs: a store that has lost its last writes gives out no fence twice.
     shard.fence = math.max(shard.fence + 1, now)
     j.run.fence = shard.fence
     if j.created then j.run.created, j.run.kind = j.created, j.kind ~= '' and j.kind or '-' end
-    local fence = int(shard.fence)
-    runs[#runs + 1], runs[#runs + 2] = j.key, write_run(j.run, j.mark and owner .. ' ' .. j.mark or owner, fence)
-    leases[#leases + 1], leases[#leases + 2] = till, j.key
-    local n = #reply
+    local fence = string.format('%d', shard.fence)
+    local n = #runs
+    runs[n + 1], runs[n + 2] = j.key, write_run(j.run, j.mark and owner .. ' ' .. j.mark or owner, fence)
+    leases[n + 1], leases[n + 2] = till, j.key
+    n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]
     reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = j.run.tries + 1, j.run.crashes, fence, j.cost
     reply[n + 9] = j.payload
   end
-  redis.call('HSET', K.runs, unpack(runs))
-  redis.call('ZADD', K.leases, unpack(leases))
   g[G_INFLIGHT] = g[G_INFLIGHT] + #jobs
   t[T_INFLIGHT] = t[T_INFLIGHT] + #jobs
   t[T_SERVED] = t[T_SERVED] + #jobs
@@ -394,9 +396,10 @@ end
 
 -- move_on moves a group on among its tenant's groups.
 function work.move_on(g, cost)
-  if g[G_QUEUED] == 1 then redis.call('ZREM', K.lines, line_of(g)) end
+  local queued = g[G_QUEUED] == 1
+  if queued then redis.call('ZREM', K.lines, line_of(g)) end
   g[G_TAG] = math.max(0, g[G_TAG] + fair.charge(cost, inner_weight(g) * fair.boost(g[G_SEALED] == 1 and g[G_TOTAL] or 0, ended(g) + g[G_INFLIGHT])))
-  if g[G_QUEUED] == 1 then redis.call('ZADD', K.lines, 0, line_of(g)) end
+  if queued then redis.call('ZADD', K.lines, 0, line_of(g)) end
 end
 
 -- charge_turn moves the tenant on among tenants, and the group among its tenant's groups, by what they were given: n jobs.
@@ -419,19 +422,26 @@ end
 
 -- release takes a job out of flight that ran for took µs; nil: nobody knows, and it keeps its charge.
 function work.release(g, t, took)
-  local charge = g[G_INFLIGHT] > 1 and math.floor(g[G_CHARGED] / g[G_INFLIGHT]) or g[G_CHARGED]
+  local charge, running = g[G_CHARGED], g[G_INFLIGHT]
+  if running > 1 then charge = (charge - charge % running) / running end
   g[G_CHARGED] = g[G_CHARGED] - charge
-  if work.by_time and took then
+  if took and work.by_time then
     g[G_DUE], t[T_WORK] = g[G_DUE] + took - charge, t[T_WORK] + took - charge
   end
-  g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = g[G_INFLIGHT] - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
+  g[G_INFLIGHT], t[T_INFLIGHT], shard.inflight = running - 1, t[T_INFLIGHT] - 1, shard.inflight - 1
   if t[T_FULL] == 1 then fill(t) end
+end
+
+-- learned moves an expected run time towards what a run took, by one part of parts; both are at least 1, and so is what it gives.
+function work.learned(expected, took, parts)
+  if expected == 0 then return took end
+  local by = (took - expected) / parts + 0.5
+  return expected + by - by % 1
 end
 
 -- learn takes a run time into what is expected.
 function work.learn(g, t, took)
-  g[G_EXPECT] = math.max(1, g[G_EXPECT] == 0 and took or g[G_EXPECT] + math.floor((took - g[G_EXPECT]) / 8 + 0.5))
-  t[T_EXPECT] = math.max(1, t[T_EXPECT] == 0 and took or t[T_EXPECT] + math.floor((took - t[T_EXPECT]) / 32 + 0.5))
+  g[G_EXPECT], t[T_EXPECT] = work.learned(g[G_EXPECT], took, 8), work.learned(t[T_EXPECT], took, 32)
 end
 
 -- settle moves tags by what is due.
@@ -442,13 +452,15 @@ function work.settle(g)
   if not work.by_time then return end
   local t, level, cost = bulk_tenant(g[G_TENANT]), g[G_LEVEL], due / work.UNIT
   work.move_on(g, cost)
-  local flow, u = flow_name(level, g[G_TENANT]), T_U1 - 1 + level
-  local active = redis.call('ZSCORE', K.levels[level], flow)
-  local last = active or redis.call('ZSCORE', K.idle, flow)
-  t[u] = math.max(0, (last and tonumber(last) or t[u]) + fair.charge(cost, work.outer_weight(g, t)))
-  if active then
-    redis.call('ZADD', K.levels[level], 'XX', int(t[u]), flow)
-  elseif t[u] > shard[vname(level)] then
+  local flow, u, charge = flow_name(level, g[G_TENANT]), T_U1 - 1 + level, fair.charge(cost, work.outer_weight(g, t))
+  local tag = fair.settle(K.levels[level], flow, charge)
+  if tag then
+    t[u] = tag
+    return
+  end
+  local last = redis.call('ZSCORE', K.idle, flow)
+  t[u] = math.max(0, (last and tonumber(last) or t[u]) + charge)
+  if t[u] > shard[vname(level)] then
     redis.call('ZADD', K.idle, int(t[u]), flow)
   elseif last then
     redis.call('ZREM', K.idle, flow)

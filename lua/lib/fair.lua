@@ -18,6 +18,8 @@ local fair = {
   UNIT = 65536,
   -- What a level multiplies its tenants' weights by: high, normal, low.
   LEVELS = { 16, 4, 1 },
+  -- What the names of a level's flows begin with.
+  PREFIX = { '1/', '2/', '3/' },
 }
 
 -- charge is by how much cost moves a tag at a weight in thousandths. It rounds
@@ -62,6 +64,16 @@ end
 function fair.advance(active, flow, tag, cost, weight)
   tag = math.max(0, tag + fair.charge(cost, weight))
   redis.call('ZADD', active, 'XX', int(tag), flow)
+  return tag
+end
+
+-- settle moves an active flow on or back by a charge, and gives its new tag; nil where it is not active.
+function fair.settle(active, flow, charge)
+  local tag = tonumber(redis.call('ZADD', active, 'XX', 'INCR', int(charge), flow) or nil)
+  if tag and tag < 0 then
+    tag = 0
+    redis.call('ZADD', active, 'XX', 0, flow)
+  end
   return tag
 end
 
