@@ -139,22 +139,72 @@ func TestByTime_SharesWorkersAndNotStarts(t *testing.T) {
 	}
 }
 
+// rawGroup reads the fields of a group's record that are numbers.
+func rawGroup(t *testing.T, s *Store, id string) map[string]int64 {
+	t.Helper()
+	r, err := s.run(t.Context(), "group_read", "id", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, v := list(r[0]), map[string]int64{}
+	for i := 1; i+1 < len(line); i += 2 {
+		v[line.string(i)] = asInt(line.string(i + 1))
+	}
+	return v
+}
+
+// A group that is alone in its line moves on by what its runs took with its next visit, one that is not at once; both end at
+// the same tag.
+func TestByTime_SettlesALoneGroupWithItsNextVisit(t *testing.T) {
+	tags := map[bool]int64{}
+	for _, alone := range []bool{true, false} {
+		s, _ := open(t, func(set *Settings) { set.Global = 1e6 })
+		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+		add(t, s, "g", 0, 20)
+		jobs := pull(t, s, 4).Jobs
+		if !alone {
+			create(t, s, GroupSpec{ID: "h", Tenant: "a"})
+			add(t, s, "h", 0, 20)
+		}
+		acks := []Ack{}
+		for _, j := range jobs {
+			acks = append(acks, Ack{Key: j.Key, Fence: j.Fence, Verdict: Done, Took: 5 * time.Millisecond})
+		}
+		acks[3].Took = 500 * time.Millisecond
+		if _, err := s.Ack(t.Context(), acks); err != nil {
+			t.Fatal(err)
+		}
+		lag := int64(0)
+		if alone {
+			lag = 475_000 // 515 ms of work, charged as 40
+		}
+		v := rawGroup(t, s, "g")
+		if v["lag"] != lag || v["due"] != 0 {
+			t.Fatalf("alone %t: lag is %d µs, want %d, and due is %d", alone, v["lag"], lag, v["due"])
+		}
+		before := v["tag"]
+		pull(t, s, 8)
+		v = rawGroup(t, s, "g")
+		if v["lag"] != 0 {
+			t.Errorf("alone %t: lag is %d µs after a visit", alone, v["lag"])
+		}
+		if alone {
+			before += 475_000 * 65536 / 8000
+		}
+		tags[alone] = before
+		clean(t, s)
+	}
+	if tags[true] != tags[false] {
+		t.Errorf("the tag with what is settled is %d alone and %d beside another group", tags[true], tags[false])
+	}
+}
+
 // Whatever ends a run, nothing stays charged for it; only a run of unknown length keeps its charge.
 func TestByTime_SettlesEveryRun(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Global, set.Lease = 1e6, time.Second })
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 8)
-	raw := func() map[string]int64 {
-		r, err := s.run(t.Context(), "group_read", "id", "g")
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, v := list(r[0]), map[string]int64{}
-		for i := 1; i+1 < len(line); i += 2 {
-			v[line.string(i)] = asInt(line.string(i + 1))
-		}
-		return v
-	}
+	raw := func() map[string]int64 { return rawGroup(t, s, "g") }
 	jobs := pull(t, s, 8).Jobs
 	if v := raw(); v["charged"] != 80_000 || v["expect"] != 0 {
 		t.Fatalf("8 jobs of a new group are charged %d µs, 10 ms each are expected", v["charged"])

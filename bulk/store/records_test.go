@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -113,4 +114,37 @@ func TestCreateGroup_RepeatedAcrossVersions(t *testing.T) {
 	spec.Rate = 6
 	_, _, err := s.CreateGroup(t.Context(), spec)
 	refused(t, err, CodeExists)
+}
+
+// TestRuns_OfAnotherVersion: a run whose record names a process that looks like the words behind it, and one from before these
+// words, end as any other.
+func TestRuns_OfAnotherVersion(t *testing.T) {
+	s, c := open(t, nil)
+	s.o.Process = "@7"
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+	add(t, s, "g", 0, 3)
+	submitted := c.now()
+	jobs := pull(t, s, 3).Jobs
+	if err := s.o.Client.Eval(t.Context(), `
+		local text = redis.call('HGET', KEYS[1], ARGV[1])
+		return redis.call('HSET', KEYS[1], ARGV[1], string.match(text, '^(.+) @%d+ %S+$'))`, []string{s.keys[keyRuns]}, jobs[1].Key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, Done, jobs[:2]...)
+	ack(t, s, Retry, jobs[2])
+	c.advance(time.Minute)
+	dispatch(t, s)
+	jobs[2] = pull(t, s, 1).Jobs[0]
+	ack(t, s, Done, jobs[2])
+	for i, want := range []int64{submitted, 0, submitted} {
+		_, id, _ := strings.Cut(jobs[i].Key, "/")
+		j, err := s.Job(t.Context(), "g", id)
+		if err != nil || j.Status != "succeeded" {
+			t.Fatal(j, err)
+		}
+		if got := j.CreatedAt; want == 0 && !got.IsZero() || want != 0 && got.UnixMilli() != want/1000 {
+			t.Errorf("job %d is from %s, want %s", i, got, time.UnixMicro(want))
+		}
+	}
+	clean(t, s)
 }

@@ -87,7 +87,7 @@ if now > shard.last then shard.last = now end
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
---   expect, charged, due, uniform, bar
+--   expect, charged, due, uniform, bar, lag
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
@@ -95,7 +95,8 @@ if now > shard.last then shard.last = now end
 -- weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
 
 -- Work, where time is what is shared, in µs: expect is the mean run time of late, charged what the group's jobs in flight were
--- charged, due what is to be settled of runs that have ended. work is what a tenant was given in all, u1…u3 its last tags.
+-- charged, due what is to be settled of runs that have ended, lag what of it is settled among tenants, and among its tenant's
+-- groups is not, as it was the only one in line. work is what a tenant was given in all, u1…u3 its last tags.
 
 -- VISIT_BYTES is how much of jobs' records one step reads, but for the first one, which may be larger.
 local VISIT_BYTES = 1048576

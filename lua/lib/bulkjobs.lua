@@ -19,7 +19,6 @@ local function read_run(text, likely)
   if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0, first = true } end
   if likely and string.sub(text, 1, #likely + 9) == likely .. ' 0 0 0 0 ' then
     local created, kind = string.match(text, '^ @(%d+) (%S+)$', string.find(text, ' @', #likely + 10, true))
-    if not created then created, kind = string.match(text, ' @(%d+) (%S+)$') end
     return { fence = likely, held = true, tries = 0, crashes = 0, refusals = 0, since = 0, created = created, kind = kind }
   end
   local created, kind = string.match(text, ' @(%d+) (%S+)$')
@@ -396,6 +395,7 @@ end
 
 -- move_on moves a group on among its tenant's groups.
 function work.move_on(g, cost)
+  cost, g[G_LAG] = cost + g[G_LAG] / work.UNIT, 0
   local queued = g[G_QUEUED] == 1
   if queued then redis.call('ZREM', K.lines, line_of(g)) end
   g[G_TAG] = math.max(0, g[G_TAG] + fair.charge(cost, inner_weight(g) * fair.boost(g[G_SEALED] == 1 and g[G_TOTAL] or 0, ended(g) + g[G_INFLIGHT])))
@@ -451,7 +451,11 @@ function work.settle(g)
   g[G_DUE] = 0
   if not work.by_time then return end
   local t, level, cost = bulk_tenant(g[G_TENANT]), g[G_LEVEL], due / work.UNIT
-  work.move_on(g, cost)
+  if g[G_QUEUED] == 1 and t[T_N1 - 1 + level] == 1 then
+    g[G_LAG] = g[G_LAG] + due -- nobody else is in that line: its next visit takes it along
+  else
+    work.move_on(g, cost)
+  end
   local flow, u, charge = flow_name(level, g[G_TENANT]), T_U1 - 1 + level, fair.charge(cost, work.outer_weight(g, t))
   local tag = fair.settle(K.levels[level], flow, charge)
   if tag then

@@ -20,6 +20,8 @@ local fair = {
   LEVELS = { 16, 4, 1 },
   -- What the names of a level's flows begin with.
   PREFIX = { '1/', '2/', '3/' },
+  -- Sets of active flows in which this call has found nobody and put nobody.
+  empty = {},
 }
 
 -- charge is by how much cost moves a tag at a weight in thousandths. It rounds
@@ -43,6 +45,7 @@ function fair.enter(active, idle, v, flow)
     tag = math.max(v, tonumber(last))
   end
   redis.call('ZADD', active, 'NX', int(tag), flow)
+  fair.empty[active] = nil
 end
 
 -- leave takes a flow out; its tag is remembered while it lies ahead of v.
@@ -55,8 +58,12 @@ end
 
 -- first gives the flow with the smallest tag, and the tag.
 function fair.first(active)
+  if fair.empty[active] then return nil end
   local head = redis.call('ZRANGE', active, 0, 0, 'WITHSCORES')
-  if not head[1] then return nil end
+  if not head[1] then
+    fair.empty[active] = true
+    return nil
+  end
   return head[1], tonumber(head[2])
 end
 
