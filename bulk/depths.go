@@ -16,6 +16,7 @@ type depthsCollector struct {
 	pending, ready, nonReady, inFlight, active, gated        *prometheus.Desc
 	unserved                                                 *prometheus.Desc
 	processorRate, processorMost, processorRuns              *prometheus.Desc
+	breaker, breakerTenants                                  *prometheus.Desc
 	jain, accuracy, level, backoff, throttles, spins, age    *prometheus.Desc
 	workers, workersActive, workersIdle, unacked, unackedMax *prometheus.Desc
 	rate, leader, pinned, p95, failed                        *prometheus.Desc
@@ -27,44 +28,46 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 	}
 	return &depthsCollector{
-		m:             m,
-		queue:         d("queue_groups", "Groups that wait in the fair queue.", "level"),
-		pending:       d("pending_jobs", "Jobs that wait in their group."),
-		ready:         d("ready_jobs", "Jobs that are ready to start."),
-		nonReady:      d("non_ready_jobs", "Jobs that wait out a backoff, a Retry-After or their run_at."),
-		inFlight:      d("in_flight_jobs", "Jobs that run, under a lease."),
-		active:        d("active_tenants", "Tenants with a job that could start but for rate."),
-		gated:         d("gated_groups", "Groups of which nothing starts for now."),
-		jain:          d("fairness_jain", "Jain's index over active tenants."),
-		accuracy:      d("rate_accuracy_ratio", "Starts a second over the rate in force."),
-		level:         d("congestion_level", "Worst congestion level of a tenant."),
-		backoff:       d("congestion_backoff_seconds", "Longest congestion backoff of a tenant."),
-		throttles:     d("throttles_per_job", "Average throttles a job."),
-		unserved:      d("unserved_jobs", "Jobs whose type no process has run for a minute."),
-		processorRate: d("processor_rate_limit", "Jobs of the type that may start a second, over all processes.", "type"),
-		processorMost: d("processor_concurrency_limit", "Jobs of the type that may run at once, over all processes.", "type"),
-		processorRuns: d("processor_in_flight", "Runs that count towards the concurrency of their type.", "type"),
-		spins:         d("saved_spins_total", "Pulls that a gate spared, since the store began."),
-		age:           d("depths_age_seconds", "Age of what this process knows of the queues."),
-		workers:       d("workers", "Workers of this process."),
-		workersActive: d("workers_active", "Workers that run a job."),
-		workersIdle:   d("workers_idle", "Workers that run nothing."),
-		unacked:       d("acks_waiting", "Ended runs whose ack the store has not taken yet."),
-		rate:          d("rate_found", "Global rate that was found."),
-		leader:        d("rate_leader", "1 while this process finds the rate."),
-		pinned:        d("rate_pinned", "1 while operators set the rate, over the one that is found."),
-		p95:           d("downstream_seconds", "Run time that 95 of 100 jobs kept of late."),
-		failed:        d("downstream_error_ratio", "Share of runs that failed or were refused of late."),
-		peopleP95:     d("people_seconds", "Time to first byte that 95 of 100 visitors' requests kept of late."),
-		peopleFailed:  d("people_error_ratio", "Share of visitors' requests that failed of late."),
-		peopleWaiting: d("people_waiting", "Visitors in line for the origin."),
-		gateways:      d("people_gateways", "Gateways that told of the origin in the last seconds."),
-		unackedMax:    d("acks_waiting_limit", "Running and unacknowledged runs at which no more is started."),
+		m:              m,
+		queue:          d("queue_groups", "Groups that wait in the fair queue.", "level"),
+		pending:        d("pending_jobs", "Jobs that wait in their group."),
+		ready:          d("ready_jobs", "Jobs that are ready to start."),
+		nonReady:       d("non_ready_jobs", "Jobs that wait out a backoff, a Retry-After or their run_at."),
+		inFlight:       d("in_flight_jobs", "Jobs that run, under a lease."),
+		active:         d("active_tenants", "Tenants with a job that could start but for rate."),
+		gated:          d("gated_groups", "Groups of which nothing starts for now."),
+		jain:           d("fairness_jain", "Jain's index over active tenants."),
+		accuracy:       d("rate_accuracy_ratio", "Starts a second over the rate in force."),
+		level:          d("congestion_level", "Worst congestion level of a tenant."),
+		backoff:        d("congestion_backoff_seconds", "Longest congestion backoff of a tenant."),
+		throttles:      d("throttles_per_job", "Average throttles a job."),
+		unserved:       d("unserved_jobs", "Jobs whose type no process has run for a minute."),
+		processorRate:  d("processor_rate_limit", "Jobs of the type that may start a second, over all processes.", "type"),
+		processorMost:  d("processor_concurrency_limit", "Jobs of the type that may run at once, over all processes.", "type"),
+		processorRuns:  d("processor_in_flight", "Runs that count towards the concurrency of their type.", "type"),
+		breaker:        d("breaker_open", "1 while the breaker of the type is open: none of its jobs starts, but for probes.", "type"),
+		breakerTenants: d("breaker_open_tenants", "Tenants whose jobs of the type a breaker of their own holds back.", "type"),
+		spins:          d("saved_spins_total", "Pulls that a gate spared, since the store began."),
+		age:            d("depths_age_seconds", "Age of what this process knows of the queues."),
+		workers:        d("workers", "Workers of this process."),
+		workersActive:  d("workers_active", "Workers that run a job."),
+		workersIdle:    d("workers_idle", "Workers that run nothing."),
+		unacked:        d("acks_waiting", "Ended runs whose ack the store has not taken yet."),
+		rate:           d("rate_found", "Global rate that was found."),
+		leader:         d("rate_leader", "1 while this process finds the rate."),
+		pinned:         d("rate_pinned", "1 while operators set the rate, over the one that is found."),
+		p95:            d("downstream_seconds", "Run time that 95 of 100 jobs kept of late."),
+		failed:         d("downstream_error_ratio", "Share of runs that failed or were refused of late."),
+		peopleP95:      d("people_seconds", "Time to first byte that 95 of 100 visitors' requests kept of late."),
+		peopleFailed:   d("people_error_ratio", "Share of visitors' requests that failed of late."),
+		peopleWaiting:  d("people_waiting", "Visitors in line for the origin."),
+		gateways:       d("people_gateways", "Gateways that told of the origin in the last seconds."),
+		unackedMax:     d("acks_waiting_limit", "Running and unacknowledged runs at which no more is started."),
 	}
 }
 
 func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved, c.processorRate, c.processorMost, c.processorRuns,
+	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved, c.processorRate, c.processorMost, c.processorRuns, c.breaker, c.breakerTenants,
 		c.level, c.backoff, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
 		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways} {
 		out <- d
@@ -104,6 +107,13 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 	if !known {
 		return
 	}
+	types := *c.m.types.Load()
+	label := func(jobType string) string {
+		if _, is := types[jobType]; is {
+			return jobType
+		}
+		return otherType
+	}
 	for _, level := range []store.Level{store.High, store.Normal, store.Low} {
 		gauge(c.queue, float64(d.Groups[level]), string(level))
 	}
@@ -122,6 +132,18 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(c.processorMost, float64(l.Concurrency), name)
 			gauge(c.processorRuns, float64(l.Running), name)
 		}
+	}
+	open, tenants := map[string]float64{}, map[string]float64{}
+	for _, b := range d.Breakers {
+		if b.Tenant == "" {
+			open[label(b.Type)]++
+		} else {
+			tenants[label(b.Type)]++
+		}
+	}
+	for name := range types {
+		gauge(c.breaker, min(1, open[name]), name)
+		gauge(c.breakerTenants, tenants[name], name)
 	}
 	gauge(c.jain, d.Jain)
 	gauge(c.accuracy, d.RateAccuracy)

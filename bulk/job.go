@@ -67,6 +67,8 @@ type Failure struct {
 	Code  string        // [a-z0-9_], at most 64: aggregation counts by it
 	After time.Duration // least wait before the job runs again, up to MaxAfter; 0: the worker chooses. Not for KindPermanent
 	Err   error
+	// Down says that what the handler calls is away or refuses every job, and not this one: it counts for the breaker of the type.
+	Down bool
 }
 
 func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.Code, f.Err) }
@@ -97,13 +99,22 @@ func FailAfter(code string, after time.Duration, err error) error {
 // Fail is a failed try with a code.
 func Fail(code string, err error) error { return &Failure{Kind: KindRetry, Code: code, Err: err} }
 
+// Down marks a failure as one of what the handler calls as a whole: it refuses connections, does not answer in time, is
+// overloaded, or no longer takes the handler's credentials. err is what Fail, FailAfter, Busy or BusyGroup returned.
+func Down(err error) error {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		f.Down = true
+	}
+	return err
+}
+
 // failureOf reads what a handler's error means.
 func failureOf(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Failure{Kind: KindRetry, Code: "timeout", Err: err}
+		return &Failure{Kind: KindRetry, Code: "timeout", Err: err, Down: true}
 	}
 	return &Failure{Kind: KindRetry, Code: "error", Err: err}
 }

@@ -87,7 +87,8 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	m.callback("retry")
 	m.depths(store.Depths{Groups: map[store.Level]int64{store.High: 2}, Pending: 10, Ready: 11, NonReady: 12, InFlight: 13, ActiveTenants: 14,
 		GatedGroups: 15, Jain: .5, RateAccuracy: .9, MaxCongestion: "high", MaxBackoff: 90 * time.Second, AvgThrottles: 1.5, SavedSpins: 99,
-		Types: map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 14.5, Concurrency: 3}, Running: 2}}}, time.Now())
+		Types:    map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 14.5, Concurrency: 3}, Running: 2}},
+		Breakers: []store.OpenBreaker{{Type: "webhook"}, {Type: "webhook", Tenant: "acme"}, {Type: "webhook", Tenant: "beta"}, {Type: "fax", Tenant: "acme"}}}, time.Now())
 	same(t, m, map[string]float64{
 		"enqueued_total": 7, "dequeued_total": 2, "fetched_total": 9, "fetch_empty_total": 1,
 		`fetch_admitted_total{verdict="ready"}`: 4, `fetch_admitted_total{verdict="non_ready"}`: 3, `fetch_admitted_total{verdict="rejected"}`: 2,
@@ -99,6 +100,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		"active_tenants": 14, "gated_groups": 15, "fairness_jain": .5, "rate_accuracy_ratio": .9, "congestion_level": 3,
 		"congestion_backoff_seconds": 90, "throttles_per_job": 1.5, "saved_spins_total": 99,
 		`processor_rate_limit{type="webhook"}`: 14.5, `processor_concurrency_limit{type="webhook"}`: 3, `processor_in_flight{type="webhook"}`: 2,
+		`breaker_open{type="webhook"}`: 1, `breaker_open_tenants{type="webhook"}`: 2, `breaker_open_tenants{type="other"}`: 1,
 		"workers": 4, "workers_active": 0, "workers_idle": 4, "acks_waiting": 0, "acks_waiting_limit": 10,
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
 )
 
 // DefaultRetries is how often a failed job is tried again by default. With the default waits, of which at least half is fixed,
@@ -19,6 +21,8 @@ const NoRetries = -1
 type Policy struct {
 	Timeout time.Duration // of one run; 0: WorkerOptions.JobTimeout
 	Retry   Retry
+	// Breaker is when failures hold back the jobs of the type, for all processes; the zero value: never.
+	Breaker store.Breaker
 }
 
 // Retry is how often, and after which waits, a failed job is tried again. The wait before try n+1 lies between half of
@@ -78,6 +82,9 @@ func (p *policies) set(jobType string, policy Policy) error {
 		policy.Timeout = p.without.Timeout
 	}
 	if err := policy.Retry.complete(p.without.Retry); err != nil {
+		return fmt.Errorf("bulk: type %s: %w", jobType, err)
+	}
+	if err := policy.Breaker.Check(); err != nil {
 		return fmt.Errorf("bulk: type %s: %w", jobType, err)
 	}
 	p.mu.Lock()

@@ -153,7 +153,7 @@ func (w *workers) verdict(l *store.Leased, result []byte, err error, ended error
 		return store.Ack{Verdict: store.Done, Result: result}
 	}
 	f, policy := failureOf(err), w.policies.of(l.Type)
-	a := store.Ack{Code: code(f.Code), Error: brief(f.Err)}
+	a := store.Ack{Code: code(f.Code), Error: brief(f.Err), Down: f.Down, Breaker: policy.Breaker}
 	switch f.Kind {
 	case KindPermanent:
 		a.Verdict = store.Rejected
@@ -168,7 +168,7 @@ func (w *workers) verdict(l *store.Leased, result []byte, err error, ended error
 		case w.ctx.Err() != nil && ended != nil: // cut short by the shutdown: not the job's fault
 			return store.Ack{Verdict: store.Returned}
 		case errors.Is(ended, context.DeadlineExceeded) && f.Code == "error":
-			a.Code = "timeout" // whatever words the handler has for it
+			a.Code, a.Down = "timeout", true // whatever words the handler has for it
 		}
 	}
 	return a

@@ -2,19 +2,19 @@
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; behind blanks, but for done, µs to wait and tries that may fail), ...
+-- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; behind blanks, but for done, µs to wait and tries that may fail, and of failures of breakers: d or o, ratio, window, probe), ...
 -- RETURNS: for each what became of it: done, failed, retry, throttled, returned, dead, cancelled or stale
--- INVARIANT: whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INVARIANT: a failure of what has opened a breaker spends no try; whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
 
 local reply, touched, keys = {}, {}, {}
 for i = 3, #ARGV, 6 do keys[#keys + 1] = ARGV[i] end
 local runs = redis.call('HMGET', K.runs, unpack(keys))
 for i = 3, #ARGV, 6 do
   local jobkey, fence, verdict, code, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local took, after, retries = tonumber(ARGV[i + 5]), 0, 0
+  local took, after, retries, rule = tonumber(ARGV[i + 5]), 0, 0, ''
   if not took then
-    took, after, retries = string.match(ARGV[i + 5], '^(%d+) (%d+) (%d+)$')
+    took, after, retries, rule = string.match(ARGV[i + 5], '^(%d+) (%d+) (%d+)(.*)$')
     took, after, retries = tonumber(took), tonumber(after), tonumber(retries)
   end
   local stored = runs[(i + 3) / 6]
@@ -27,6 +27,7 @@ for i = 3, #ARGV, 6 do
     work.release(g, t, (took > 0 or verdict == 'returned') and took or nil)
     touched[g[G_KEY]], run.took = g, took
     types.release(stored)
+    if (shard.watched > 0 or rule ~= '') and types.ended(g, jobkey, run, verdict, rule, code) and verdict == 'retry' then verdict = 'throttled' end
     state = verdict
     if verdict == 'done' then
       run.tries = run.tries + 1

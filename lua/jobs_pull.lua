@@ -5,7 +5,7 @@
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (words: type, rate, concurrency, batch, ...)
 -- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
 -- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again, and one of a type whose limit is used up not before that lets it start.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulktypes
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
 
 open_gates(200)
 local want, dropped, reply = tonumber(ARGV[3]), 0, {}
@@ -68,7 +68,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     local jobs, used, cost_sum, stop = {}, 0, 0, nil
     for i, jobkey in ipairs(list) do
       local cost, kind, payload, created = read_pending(found[i])
-      local limit = types.limit(kind ~= '' and kind or g[G_TYPE])
+      local limit = types.limit_of(kind ~= '' and kind or g[G_TYPE], g[G_TENANT], cost or 1)
       room = room - (payload and #payload or 0)
       if #jobs == n then
         break
@@ -83,7 +83,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
       elseif limit and types.refuses(limit, cost) then
         if limit.batch > 0 and limit.given >= limit.batch then types.spent = true end
         if g[G_UNIFORM] == 1 then
-          stop = 'type'
+          stop, types.stopped = 'type', limit.kind
           break
         end
         used, parted = i, parted + 1
@@ -124,7 +124,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     elseif stop == 'global' then
       break
     elseif stop == 'type' and runnable(g) then
-      types.bar(g, g[G_TYPE])
+      types.bar(g, types.stopped)
     end
   end
 end

@@ -5,7 +5,7 @@
 -- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, then groups with housekeeping}
 -- INVARIANT: a job whose lease ended runs again; a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
 
 local bound = tonumber(ARGV[4])
 local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
@@ -84,6 +84,7 @@ for _, jobkey in ipairs(due) do
 end
 if #due == bound then more = 1 end
 for kind in string.gmatch(ARGV[6], '%S+') do redis.call('HSET', K.state, 'type:' .. kind, int(now)) end
+types.sweep()
 -- Once a second: jobs of types that no process has.
 if shard.aside + shard.unserved > 0 and now - shard.checked >= 1000000 then
   shard.checked, shard.unserved = now, 0
@@ -111,13 +112,14 @@ if shard.aside + shard.unserved > 0 and now - shard.checked >= 1000000 then
             else
               dead, count = dead + 1, count - 1
               bury(g, t, jobkey, read_run(redis.call('HGET', K.runs, jobkey)), 'no_processor',
-                'no process has run jobs of type ' .. kind .. ' for unknown_type_after: configure a processor for it, then redrive')
+                'no process has run jobs of type ' .. types.type_of(kind) .. ' for unknown_type_after: configure a processor for it, then redrive')
             end
           end
           touched[gkey] = g
         end
       end
-      if count > 0 then names[#names + 1] = kind end
+      kind = types.type_of(kind)
+      if count > 0 and names[#names] ~= kind then names[#names + 1] = kind end
       shard.unserved = shard.unserved + count
     end
   end

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings
--- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups, unserved jobs, their types, limits of types that are live}
+-- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups, unserved jobs, their types, limits of types that are live, open breakers}
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk
 
@@ -18,5 +18,5 @@ local s = redis.call('HMGET', K.state, 'jain', 'accuracy', 'most', 'mean')
 for i = 1, 4 do reply[9 + i] = s[i] or '0' end
 reply[14], reply[15] = int(shard.spins), int(shard.open_groups)
 reply[16], reply[17] = int(shard.unserved), redis.call('HGET', K.state, 'unserved_types') or ''
-reply[18] = set.live_types
+reply[18], reply[19] = set.live_types, int(shard.tripped)
 return reply

@@ -5,7 +5,7 @@
 -- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it)}
 -- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulktypes
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
 
 open_gates(200)
 local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
@@ -29,7 +29,7 @@ while settled and admitted < room and fetched < looks do
     fetched = fetched + 1
     local cost, kind = read_pending(redis.call('HGET', K.jobs, jobkey))
     cost, kind = cost or 1, kind and kind ~= '' and kind or g[G_TYPE]
-    local theirs, own, limit = tenant_limiter(t, true), group_limiter(g), types.limit(kind)
+    local theirs, own, limit = tenant_limiter(t, true), group_limiter(g), types.limit_of(kind, g[G_TENANT], cost)
     if mine and not mine[kind] then
       set_aside(g, jobkey, kind)
       bell()

@@ -5,7 +5,7 @@
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: as jobs_pull
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulktypes
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
 
 local _, mine = read_kinds(ARGV[5])
 local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, {}, 0, VISIT_BYTES

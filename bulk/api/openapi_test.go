@@ -203,6 +203,12 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	d.ask(200, "GET", "/v1/limits", "")
 	d.ask(200, "PATCH", "/v1/limits", `{"global":5,"per_tenant":2.5}`)
 	d.ask(200, "PATCH", "/v1/limits", `{"global":null,"per_tenant":null}`)
+	d.ask(200, "GET", "/v1/breakers", "")
+	d.ask(404, "DELETE", "/v1/breakers?processor=mail", "")
+	d.ask(422, "DELETE", "/v1/breakers?tenant=acme", "")
+	d.bench.openBreaker("mail", "acme")
+	d.ask(200, "GET", "/v1/breakers", "")
+	d.ask(200, "DELETE", "/v1/breakers?processor=mail&tenant=acme", "")
 	d.ask(200, "GET", "/v1/tenants/acme", "")
 	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":2.5,"rate":7}`)
 	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":null,"rate":null}`)
@@ -217,7 +223,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 
 	// What is refused for its form.
 	for _, r := range every {
-		if r.method == "GET" || strings.HasSuffix(r.path, "/jobs") || strings.HasPrefix(r.path, "/v1/bulk") {
+		if r.method == "GET" || r.method == "DELETE" || strings.HasSuffix(r.path, "/jobs") || strings.HasPrefix(r.path, "/v1/bulk") {
 			continue
 		}
 		at := strings.Replace(r.path, "/z", "/g", 1)
@@ -238,7 +244,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		d.ask(422, "POST", at, lines(10_001))
 	}
 	for _, path := range []string{"/v1/groups?x=1", "/v1/groups/g/events?x=1", "/v1/groups/g/results?limit=x", "/v1/groups/g/results?status=lost", "/v1/groups/g/results?cursor=x", "/v1/groups/g/jobs/j7?x=1", "/v1/groups/g/result?x=1", "/v1/dead?group=", "/v1/congestion?x=1",
-		"/v1/congestion/acme/history?minutes=x", "/v1/limits?x=1", "/v1/tenants/acme?x=1"} {
+		"/v1/congestion/acme/history?minutes=x", "/v1/breakers?x=1", "/v1/limits?x=1", "/v1/tenants/acme?x=1"} {
 		d.ask(422, "GET", path, "")
 	}
 	for _, path := range []string{"/v1/congestion/a%20b/history", "/v1/tenants/a%20b"} {
@@ -252,7 +258,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		if strings.Contains(r.path, "/z") && !strings.Contains(r.path, "zoo") || strings.Contains(r.path, "=z") && strings.Contains(r.path, "dead") {
 			d.ask(404, r.method, r.path, r.body)
 		}
-		if strings.Contains(r.path+r.body, "zoo") || r.path == "/v1/limits" && r.method == "PATCH" {
+		if strings.Contains(r.path+r.body, "zoo") || r.path == "/v1/limits" && r.method == "PATCH" || r.method == "DELETE" {
 			d.ask(403, r.method, r.path, r.body, acme)
 		}
 	}

@@ -163,6 +163,7 @@ func (s *Server) paths() map[string]methods {
 		"/v1/congestion/{tenant}/history": {
 			"GET": s.history,
 		},
+		"/v1/breakers":         {"GET": s.showBreakers, "DELETE": s.liftBreaker},
 		"/v1/limits":           {"GET": s.showLimits, "PATCH": s.patchLimits},
 		"/v1/tenants/{tenant}": {"GET": s.showTenant, "PATCH": s.patchTenant},
 	}

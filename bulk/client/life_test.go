@@ -290,6 +290,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			Tenant  string
 			History []Congestion
 		}{}},
+		{get("v1", "breakers"), &struct{ Breakers []Breaker }{}},
 		{get("v1", "limits"), new(Limits)},
 		{get("v1", "tenants", "acme"), new(Tenant)},
 	} {

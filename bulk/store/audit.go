@@ -39,17 +39,18 @@ func (s *Store) Audit(ctx context.Context) ([]Violation, error) {
 
 // auditor is one look at the whole shard.
 type auditor struct {
-	s      *Store
-	found  map[Violation]bool
-	now    int64
-	score  bool                // the fair queue is in the order of the score policy
-	state  map[string]string   // of the shard
-	groups map[string]*audited // by short name
-	jobs   jobFacts            // of the part of the jobs that is being looked at
-	gates  map[string]bool     // what has a wake time
-	queued map[string]int64    // tenant and level → groups in line
-	bars   map[string]bool     // groups that wait for their type's limits, as they stand in aside
-	marks  map[string]int64    // type → runs that count towards its concurrency
+	s        *Store
+	found    map[Violation]bool
+	now      int64
+	score    bool                // the fair queue is in the order of the score policy
+	state    map[string]string   // of the shard
+	groups   map[string]*audited // by short name
+	jobs     jobFacts            // of the part of the jobs that is being looked at
+	gates    map[string]bool     // what has a wake time
+	queued   map[string]int64    // tenant and level → groups in line
+	bars     map[string]bool     // groups that wait for their type's limits, as they stand in aside
+	marks    map[string]int64    // type → runs that count towards its concurrency
+	breakers map[string]bool     // those with a record, as they stand in aside
 }
 
 // audited is a group as the store counts it, and as we find it.

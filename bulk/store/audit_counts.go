@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 // compare holds each group's counts against what was found.
@@ -86,6 +88,7 @@ func (a *auditor) compare(ctx context.Context) error {
 	for member := range a.bars {
 		a.bad("gate", "%q is barred, and its group is not or is not there", member)
 	}
+	watched, tripped := a.checkBreakers()
 	var marked int64
 	for kind, n := range a.marks {
 		marked += n
@@ -93,7 +96,7 @@ func (a *auditor) compare(ctx context.Context) error {
 			a.bad("counts", "type %s: %d runs count towards its concurrency, the state says %q", kind, n, w)
 		}
 	}
-	for name, there := range map[string]int64{"barred": barred, "marked": marked, "pending": pending, "inflight": inflight, "queued": queued, "open_groups": open, "aside": aside} {
+	for name, there := range map[string]int64{"watched": watched, "tripped": tripped, "barred": barred, "marked": marked, "pending": pending, "inflight": inflight, "queued": queued, "open_groups": open, "aside": aside} {
 		if counted := asInt(a.state[name]); counted != there {
 			a.bad("counts", "shard: %s is counted %d, there are %d", name, counted, there)
 		}
@@ -318,4 +321,32 @@ func (a *auditor) readOwners(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	return nil
+}
+
+// checkBreakers looks whether each breaker that has a record is listed, and counts the records, and those of open breakers.
+func (a *auditor) checkBreakers() (watched, tripped int64) {
+	for field, packed := range a.state {
+		name, is := strings.CutPrefix(field, "brk:")
+		if !is {
+			continue
+		}
+		watched++
+		var record struct {
+			Opened float64 `msgpack:"opened"`
+		}
+		switch err := msgpack.Unmarshal([]byte(packed), &record); {
+		case err != nil:
+			a.bad("record", "breaker %s: %v", name, err)
+		case record.Opened > 0:
+			tripped++
+		}
+		if !a.breakers[name] {
+			a.bad("gate", "breaker %s has a record and is not listed", name)
+		}
+		delete(a.breakers, name)
+	}
+	for name := range a.breakers {
+		a.bad("gate", "breaker %s is listed and has no record", name)
+	}
+	return watched, tripped
 }

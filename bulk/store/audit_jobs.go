@@ -307,7 +307,7 @@ func (a *auditor) readRuns(ctx context.Context) error {
 func (a *auditor) readAside(ctx context.Context) error {
 	listed, there := map[string]bool{}, map[string]bool{}
 	seen := map[uint64]bool{} // one job may have two entries: then it is in two places
-	a.bars = map[string]bool{}
+	a.bars, a.breakers = map[string]bool{}, map[string]bool{}
 	if err := a.members(ctx, keyAside, func(member string, _ float64) {
 		switch w := strings.Split(member, " "); {
 		case strings.HasPrefix(member, "j") && len(w) == 4:
@@ -324,6 +324,8 @@ func (a *auditor) readAside(ctx context.Context) error {
 			listed[member[1:]] = true
 		case strings.HasPrefix(member, "w") && len(w) == 2:
 			a.bars[member] = true
+		case strings.HasPrefix(member, "b") && len(w) == 1:
+			a.breakers[member[1:]] = true
 		default:
 			a.bad("record", "%q is set aside", member)
 		}

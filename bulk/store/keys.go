@@ -32,7 +32,8 @@ import "strconv"
 //	history   ZSET  <tenant>/<time> snapshots of congestion
 //	busy      ZSET  tenants with jobs to do by their last snapshot
 //	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulk.lua
-//	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>
+//	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>;
+//	                and w<type> …: groups that wait for their type, b<name>: breakers that have a record in state
 var keyNames = []string{
 	"state", "names", "groups", "flow", "index", "tenants", "high", "normal", "low", "lines", "idle", "gates", "jobs", "runs",
 	"order", "front", "ready", "leases", "waiting", "refused", "done", "dead", "chunks", "agenda", "sums", "bell", "history", "busy", "aside", "lists",

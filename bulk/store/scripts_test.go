@@ -92,6 +92,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	ok(err)
 	_, err = s.Repair(ctx)
 	ok(err)
+	_, err = s.Breakers(ctx)
+	ok(err)
 	_, err = s.History(ctx, "acme", time.Time{})
 	ok(err)
 	clean(t, s)

@@ -227,6 +227,11 @@ func (s *Store) Depths(ctx context.Context) (Depths, error) {
 	if d.Types, err = s.typeLimits(ctx, r.string(17)); err != nil {
 		return Depths{}, err
 	}
+	if r.int(18) > 0 {
+		if d.Breakers, err = s.Breakers(ctx); err != nil {
+			return Depths{}, err
+		}
+	}
 	return d, nil
 }
 

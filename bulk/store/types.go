@@ -184,6 +184,10 @@ type Ack struct {
 	After   time.Duration // Throttled, Held: the downstream's Retry-After, 0: unknown; Retry: the least backoff
 	// Took is how long the handler ran: what fair queuing by time settles with.
 	Took time.Duration
+	// Down marks a failure of what the processor calls, as a whole: it counts for the breaker of the type.
+	Down bool
+	// Breaker is how failures count for breakers; the zero value: not at all.
+	Breaker Breaker
 }
 
 // AckState is what became of an Ack.
@@ -319,6 +323,7 @@ type Depths struct {
 	Unserved                           int64    // jobs whose type no process has run for a minute
 	UnservedTypes                      []string // their types
 	Types                              map[string]TypeLimits
+	Breakers                           []OpenBreaker
 	SavedSpins                         int64 // repeats that a gate or a longer backoff spared, since the beginning
 }
 

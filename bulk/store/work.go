@@ -141,7 +141,7 @@ func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 		}
 		times := strconv.FormatInt(a.Took.Microseconds(), 10)
 		if a.Verdict != Done {
-			times = fmt.Sprintf("%s %d %d", times, max(0, a.After.Microseconds()), max(0, a.Retries))
+			times = fmt.Sprintf("%s %d %d%s", times, max(0, a.After.Microseconds()), max(0, a.Retries), a.breakerWords())
 		}
 		args = append(args, a.Key, a.Fence, string(a.Verdict), codeWord(code), text, times)
 	}

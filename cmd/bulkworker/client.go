@@ -55,7 +55,7 @@ func clientCommands() []*cobra.Command {
 		newControl("pause", "Start no more jobs of a group; what runs goes on", (*client.Client).Pause),
 		newControl("resume", "End the pause of a group", (*client.Client).Resume),
 		newControl("cancel", "End a group: none of its jobs starts from now on", (*client.Client).Cancel),
-		newResults(), newJob(), newRedrive(), newTenant(), newLimits(),
+		newResults(), newJob(), newRedrive(), newTenant(), newLimits(), newBreakers(),
 	}
 }
 

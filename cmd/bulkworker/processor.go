@@ -56,7 +56,7 @@ func policy(cfg *config.Bulk, jobType string) bulk.Policy {
 		r.Max = bulk.NoRetries
 	}
 	timeout := min(cfg.Processors[jobType].Timeout, cfg.Worker.JobTimeout)
-	return bulk.Policy{Timeout: timeout, Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}}
+	return bulk.Policy{Timeout: timeout, Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}, Breaker: store.Breaker(cfg.Processors[jobType].Breaker)}
 }
 
 // typeLimits returns the limits of what the processors call, for all that are on.

@@ -143,6 +143,7 @@ type Processor struct {
 	Concurrency int64             `koanf:"concurrency" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Jobs of this type that run at once, over all processes. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Batch       int64             `koanf:"batch" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs of this type that one pull takes, so that one process does not take them all. 0: worker.batch alone."`
 	Retry       RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
+	Breaker     Breaker           `koanf:"breaker" doc:"When failures hold all jobs of this type back, because what the processor calls is away. Of one tenant alone, and for failures that may be of its jobs, only that tenant's jobs of this type. Meanwhile no failed try counts."`
 	URL         string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
 	SecretFile  string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
 	Headers     map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
@@ -157,6 +158,12 @@ type RetryPolicy struct {
 	Max  int64         `koanf:"max" default:"-1" min:"-1" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead. -1: worker.max_retries."`
 	Base time.Duration `koanf:"base" default:"1s" min:"1ms" max:"24h" doc:"Wait after the first failed try; each further one doubles it. Up to half of each wait is left out at random. A longer Retry-After, greylisting delay or congestion backoff holds instead."`
 	Most time.Duration `koanf:"most" default:"15m" min:"1ms" max:"24h" doc:"Longest such wait; at least base."`
+}
+
+type Breaker struct {
+	Ratio  float64       `koanf:"ratio" default:"0.5" min:"0" max:"1" doc:"Share of failures above which it opens, of 20 answers or more within the window. Failures of three jobs and more, and nothing else for a second, open it as well. 0: no breaker."`
+	Window time.Duration `koanf:"window" default:"10s" min:"1s" max:"1h" doc:"For how long an answer counts, and the longest pause between probes. The first pause is a second, and each probe that fails doubles it."`
+	Probe  int64         `koanf:"probe" default:"1" min:"1" max:"1000" unit:"jobs" doc:"Jobs that run as probes after a pause. When all have succeeded, twice as many run, three times over; then the breaker closes."`
 }
 
 type FCM struct {

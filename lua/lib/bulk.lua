@@ -40,10 +40,11 @@ local strategy = limiter[set.limiter]
 -- limiter, live_* what operators set over the configuration, hold the time before which no lease ends, beat the last round of a
 -- dispatcher, aside counts jobs that are set aside, unserved those of them whose type no process has, as the dispatcher found
 -- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score; barred counts groups that
--- wait for their type's limit, marked the runs that count towards one.
+-- wait for their type's limit, marked the runs that count towards one; watched counts breakers that have seen a failure, tripped
+-- those that are open (lib breakers).
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
   'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat',
-  'aside', 'unserved', 'checked', 'barred', 'marked', 'live_global', 'live_tenant', 'found_global', 'live_types' }
+  'aside', 'unserved', 'checked', 'barred', 'marked', 'watched', 'tripped', 'live_global', 'live_tenant', 'found_global', 'live_types' }
 SHARD.length = #SHARD - 4 -- without what is only read here
 local shard = { last = 0, adj = 0, gseq = 0, fence = 0, v1 = 0, v2 = 0, v3 = 0, at = 0, level = 0, rate = 0, hold = 0, spins = 0,
   starts = 0, queued = 0, taken = 0, inflight = 0, pending = 0 } -- so that it need not grow
@@ -141,7 +142,7 @@ end
 
 -- types has the functions about types of jobs, of which most are in lib bulktypes; uses is how much of the limits of types is used, as far as this call looked: 'use:<type>' in the shard's state has the
 -- limiter's at, level and rate, how many runs count towards the concurrency, and that concurrency as the last pull knew it.
-local types = { uses = {} }
+local types = { uses = {}, breakers = {} }
 
 function types.use(kind)
   local u = types.uses[kind]
@@ -191,6 +192,12 @@ local function bulk_save()
   for kind, u in pairs(types.uses) do
     local text = string.format('%.0f %.0f %.0f %d %d', u.at, u.level, u.rate, u.running, u.most)
     if text ~= u.text then line[#line + 1], line[#line + 2] = 'use:' .. kind, text end
+  end
+  for name, b in pairs(types.breakers) do
+    if b and b.changed then
+      b.changed = nil
+      line[#line + 1], line[#line + 2] = 'brk:' .. name, cmsgpack.pack(b)
+    end
   end
   if line[1] then redis.call('HSET', K.state, unpack(line)) end
   write('HSET', K.jobs, records)

@@ -85,7 +85,8 @@ end
 -- that type pulls. K.aside holds, at one score:
 --   j<group> <type> <µs, and a number in this step> <id>   the job
 --   t<type> <group>                                        that the group has such jobs
--- The same holds for jobs of a type whose limit is used up, in groups of several types; other groups are barred (lib bulk).
+-- The same holds for jobs of a type whose limit is used up, in groups of several types; other groups are barred (lib bulk). What a
+-- breaker of type and tenant holds back goes by its name, <type>@<tenant>, in place of the type.
 -- 'type:<type>' in the shard's state is when a process with that type was last heard of; a type counts as served for SERVED µs.
 local SERVED, aside_number = 60000000, 0
 
@@ -106,10 +107,10 @@ local function aside_members(gkey, kind, n)
   return redis.call('ZRANGEBYLEX', K.aside, first, last, 'LIMIT', 0, n)
 end
 
--- aside_kinds lists the types, 50 at most, of which a group (or, with '', any group) has jobs set aside.
+-- aside_kinds lists the types (or names of breakers), 200 at most, of which a group (or, with '', any group) has jobs set aside.
 local function aside_kinds(gkey)
   local list, at, last = {}, gkey == '' and '[t' or '[j' .. gkey .. ' ', gkey == '' and '(u' or '(j' .. gkey .. '!'
-  while #list < 50 do
+  while #list < 200 do
     local member = redis.call('ZRANGEBYLEX', K.aside, at, last, 'LIMIT', 0, 1)[1]
     if not member then break end
     local kind = string.match(member, gkey == '' and '^t(%S+) ' or '^j%S+ (%S+) ')
@@ -119,7 +120,10 @@ local function aside_kinds(gkey)
   return list
 end
 
-local function type_seen(kind) return tonumber(redis.call('HGET', K.state, 'type:' .. kind) or 0) end
+-- type_of returns the type of jobs that wait by the name of their type, or of a breaker of type and tenant.
+function types.type_of(name) return string.match(name, '^[^@]+') end
+
+local function type_seen(name) return tonumber(redis.call('HGET', K.state, 'type:' .. types.type_of(name)) or 0) end
 
 -- leave_aside takes members of one group and type out and returns the names of their jobs.
 local function leave_aside(g, kind, members)

@@ -2,7 +2,7 @@
 --
 -- A pull brings the limits that its process is configured with, type_limits: <type> <rate> <concurrency> <batch> ..., 0 for
 -- none. What operators set holds instead: live_types in the shard's state, <type> <rate> <concurrency> ..., - for as configured.
--- Where a limit is used up, a group whose jobs are all of its type is barred, and a job in a group of several types is set
+-- A breaker that is open (lib breakers) is a limit, too. Where a limit is used up, a group whose jobs are all of its type is barred, and a job in a group of several types is set
 -- aside. Neither is looked at again before the limit lets a job start.
 
 -- came has the jobs that this call took back from aside. Of a pull, foreign says that it met jobs of types which are not its own,
@@ -17,9 +17,16 @@ for kind, rate, most in string.gmatch(set.live_types, '(%S+) (%S+) (%S+)') do
   types.limits[kind] = l
 end
 
--- types.limit gives the limits of a type at now; nil where it has none.
+-- types.limit gives the limits of a type, or of the name of a breaker, at now; nil where it has none.
 function types.limit(kind)
-  local l = types.limits[kind]
+  local l, open = types.limits[kind], types.tripped(kind)
+  if open then
+    if not l then
+      l = { kind = kind, rate = 0, most = 0, batch = 0, given = 0, use = {} }
+      types.limits[kind] = l
+    end
+    l.breaker = open
+  end
   if l and not l.use then
     l.use = types.use(kind)
     l.use.most = l.most
@@ -32,8 +39,37 @@ function types.limit(kind)
   return l
 end
 
+-- types.limit_of gives the limits that hold a job of that cost back, or else all that it has to be counted towards.
+function types.limit_of(kind, tenant, cost)
+  local l = types.limit(kind)
+  if shard.tripped == 0 then return l end
+  local pair = types.limit(kind .. '@' .. tenant)
+  if pair and (not l or types.wait(pair, cost)) then return pair end
+  if l then l.also = pair end
+  return l
+end
+
+-- types.names adds to the types of a process the names of breakers by which jobs of them are set aside.
+function types.names(kinds)
+  if ARGV[5] == '' or shard.aside == 0 then return kinds end
+  local list = {}
+  for _, kind in ipairs(kinds) do
+    list[#list + 1] = kind
+    local at = '[t' .. kind .. '@'
+    for _ = 1, 200 do
+      local member = redis.call('ZRANGEBYLEX', K.aside, at, '(t' .. kind .. 'A', 'LIMIT', 0, 1)[1]
+      if not member then break end
+      list[#list + 1] = string.match(member, '^t(%S+) ')
+      at = '(t' .. list[#list] .. '!'
+    end
+  end
+  return list
+end
+
 -- types.wait says for how many microseconds no job of that cost may start by the limits: nil: it may, 0: an event ends it.
 function types.wait(l, cost)
+  local pause = l.breaker and types.pause(l.breaker)
+  if pause then return pause end
   if l.most > 0 and l.use.running >= l.most then return 0 end
   if l.meter and not strategy.admits(l.meter, cost) then return math.max(1, strategy.wait(l.meter, cost)) end
   if l.batch > 0 and l.given >= l.batch then return 1 end
@@ -62,6 +98,8 @@ end
 
 function types.take(l, cost)
   l.given = l.given + 1
+  if l.breaker then types.probe(l.breaker) end
+  if l.also then types.take(l.also, cost) end
   if l.meter then
     strategy.take(l.meter, cost)
     l.use.at, l.use.level, l.use.rate = l.meter.at, l.meter.level, l.meter.rate
@@ -72,6 +110,7 @@ end
 function types.room(kind, most)
   local l = types.limit(kind)
   if not l then return most end
+  if l.breaker then most = types.pause(l.breaker) and 0 or math.min(most, l.breaker.allow - l.breaker.given) end
   if l.meter then most = math.min(most, strategy.available(l.meter)) end
   if l.most > 0 then most = math.min(most, l.most - l.use.running) end
   if l.batch > 0 then most = math.min(most, l.batch - l.given) end
@@ -83,7 +122,7 @@ end
 function types.fetch_aside(kinds, most)
   local moved = 0
   if shard.aside == 0 then return 0 end
-  for _, kind in ipairs(kinds) do
+  for _, kind in ipairs(types.names(kinds)) do
     local want = types.room(kind, most)
     local groups_at_most = math.min(20, want)
     local first, last = aside_range('t' .. kind)
@@ -119,7 +158,7 @@ function types.wake_barred(mine)
     local kind = string.match(member, '^w(%S+) ')
     at = '(w' .. kind .. '!'
     local l = types.limit(kind)
-    if (not mine or mine[kind]) and not (l and types.wait(l, l.met or 1)) then
+    if (not mine or mine[types.type_of(kind)]) and not (l and types.wait(l, l.met or 1)) then
       local words = 'w' .. kind .. ' '
       local turn, wrapped, stop = redis.call('HGET', K.state, 'wake_turn') or '', false, at
       local from, seen = '[' .. words .. turn .. '0', 0
@@ -168,10 +207,10 @@ function types.next(kinds, mine)
     if not member then break end
     local kind = string.match(member, '^w(%S+) ')
     at = '(w' .. kind .. '!'
-    if not mine or mine[kind] then ask(kind) end
+    if not mine or mine[types.type_of(kind)] then ask(kind) end
   end
   -- A process that runs every type may have set the first jobs of one aside just now.
-  for _, kind in ipairs(shard.aside == 0 and {} or mine and kinds or aside_kinds('')) do
+  for _, kind in ipairs(shard.aside == 0 and {} or mine and types.names(kinds) or aside_kinds('')) do
     if redis.call('ZRANGEBYLEX', K.aside, '[t' .. kind .. ' ', '(t' .. kind .. '!', 'LIMIT', 0, 1)[1] then ask(kind) end
   end
   return soonest, open

@@ -85,7 +85,7 @@ let inForce = {};
 function newTotals() {
   let before;
   return async signal => {
-    const [seen, rates] = await Promise.all([ask('congestion', {signal}), ask('limits', {signal})]);
+    const [seen, rates, held] = await Promise.all([ask('congestion', {signal}), ask('limits', {signal}), ask('breakers', {signal})]);
     set($('#first pre'), command());
     set($('#first code'), document.body.dataset.type);
     const {tenants: all, summary: sum} = seen, waiting = sum.pending + sum.non_ready;
@@ -103,6 +103,7 @@ function newTotals() {
     $('#used').value = Math.min(1, rate / rates.global);
     document.title = (waiting ? whole(waiting) + ' pending · ' : '') + 'Anteroom bulk';
     fill(rates);
+    showBreakers(held);
     $('#tenants').hidden = !all.length;
     const few = all.slice(0, 200), names = few.map(t => t.tenant);
     set($('#tenants summary'), all.length > few.length ? 'Tenants, the first ' + few.length + ' of ' + whole(all.length) : 'Tenants');
@@ -121,6 +122,26 @@ function newTenant({tenant}) {
       throttles: number(t.throttles_per_job), estimate: t.estimate_seconds ? span(t.estimate_seconds) : '–'});
     heat(tr, t.level);
   };
+  return tr;
+}
+// The breakers that are open.
+function showBreakers({breakers}) {
+  $('#breakers').hidden = !breakers.length;
+  rows($('#breakers tbody'), breakers, b => b.processor + '@' + (b.tenant ?? ''), newBreaker);
+}
+function newBreaker({processor, tenant}) {
+  const tr = copyOf('#breaker');
+  $('button', tr).addEventListener('click', async () => {
+    try {
+      showBreakers(await ask('breakers?' + new URLSearchParams(tenant ? {processor, tenant} : {processor}), {method: 'DELETE'}));
+      say('Jobs of ' + processor + (tenant ? ' of ' + tenant : '') + ' start again.');
+    } catch (e) {
+      say(e.message, true);
+    }
+    wake();
+  });
+  tr.show = b => put(tr, {processor, tenant: tenant ?? 'all', state: b.state === 'open' ? 'open, probes at ' + new Date(b.probe_at).toLocaleTimeString() : 'probes with ' + b.probes,
+    since: new Date(b.opened_at).toLocaleTimeString(), code: b.code});
   return tr;
 }
 // The processors that have limits of their own.

@@ -25,6 +25,8 @@ var enhanced = regexp.MustCompile(`^\s*([245]\.\d{1,3}\.\d{1,3})\b`)
 //	greylisting: 450 and 451 that say so or are 4.7.x  a failed try; the next one after greylistDelay
 //	other 4xx, about a recipient or a message        a failed try (a full mailbox)
 //	no reply                                         a failed try: timeout, connection
+//
+// What the server says of itself, and no reply, count for the processor's breaker.
 func (h *Handler) meaning(ctx context.Context, err error) error {
 	code, status := 0, ""
 	if said, ok := errors.AsType[*textproto.Error](err); ok {
@@ -42,21 +44,21 @@ func (h *Handler) meaning(ctx context.Context, err error) error {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return bulk.Fail("cancelled", fmt.Errorf("%w (%w)", context.Cause(ctx), err))
 	case ctx.Err() != nil || code == 0 && outbound.IsTimeout(err):
-		return bulk.Fail("timeout", fmt.Errorf("the mail server did not take the message in time: %w", err))
+		return bulk.Down(bulk.Fail("timeout", fmt.Errorf("the mail server did not take the message in time: %w", err)))
 	case code == 530 || code >= 500 && isEarly:
-		return bulk.Fail(name, fmt.Errorf("the mail server does not let us in, see processors.%s.smtp: %w", h.name, err))
+		return bulk.Down(bulk.Fail(name, fmt.Errorf("the mail server does not let us in, see processors.%s.smtp: %w", h.name, err)))
 	case code >= 500:
 		return bulk.Permanent(name, err)
 	case code >= 400 && (isEarly || ofServer(code, status, reply.command)):
-		return bulk.Busy(0, err)
+		return bulk.Down(bulk.Busy(0, err))
 	case greylisted(code, status, err):
 		return bulk.FailAfter(name, greylistDelay, err)
 	case code >= 400:
 		return bulk.Fail(name, err)
 	case isEarly && early.stage == "auth":
-		return bulk.Fail("smtp_auth", fmt.Errorf("see processors.%s.smtp: %w", h.name, err))
+		return bulk.Down(bulk.Fail("smtp_auth", fmt.Errorf("see processors.%s.smtp: %w", h.name, err)))
 	}
-	return bulk.Fail("connection", err)
+	return bulk.Down(bulk.Fail("connection", err))
 }
 
 // greylistDelay is how long a message waits after greylisting. Servers commonly accept a repeat after one to five minutes.

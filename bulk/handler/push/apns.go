@@ -237,7 +237,9 @@ func (a *apns) read(answer *outbound.Answer, reason string) ([]byte, error) {
 		return nil, bulk.Fail(code, fmt.Errorf("%w; check processors' apns.key_id, team_id, topic and endpoint", err))
 	case answer.Status == http.StatusTooManyRequests && reason == "TooManyProviderTokenUpdates" && answer.RetryAfter >= time.Second:
 		return nil, bulk.BusyGroup(answer.RetryAfter, err)
-	case answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusServiceUnavailable:
+	case answer.Status == http.StatusServiceUnavailable:
+		return nil, bulk.Down(bulk.Busy(answer.RetryAfter, err))
+	case answer.Status == http.StatusTooManyRequests:
 		return nil, bulk.Busy(answer.RetryAfter, err)
 	case answer.Status >= 400 && answer.Status < 500:
 		return nil, bulk.Permanent(code, err)

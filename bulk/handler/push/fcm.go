@@ -156,7 +156,9 @@ func (f *fcm) read(a *outbound.Answer, r refused) ([]byte, error) {
 		return nil, bulk.Permanent("unregistered", err)
 	case a.Status == http.StatusTooManyRequests && a.RetryAfter >= time.Second: // the project's quota is used up
 		return nil, bulk.BusyGroup(a.RetryAfter, err)
-	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
+	case a.Status == http.StatusServiceUnavailable:
+		return nil, bulk.Down(bulk.Busy(a.RetryAfter, err))
+	case a.Status == http.StatusTooManyRequests:
 		return nil, bulk.Busy(a.RetryAfter, err)
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden && r.code != "SENDER_ID_MISMATCH":
 		return nil, bulk.Fail(code, fmt.Errorf("%w; check the service account's key and role, and the project's keys", err))

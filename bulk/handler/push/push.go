@@ -136,11 +136,22 @@ func (h *Handler) send(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	case p.APNs != nil && h.apns == nil:
 		return nil, bulk.Permanent("not_configured", fmt.Errorf("the payload has apns, but processors.%s.apns.key_file is not set", h.name))
 	case p.APNs != nil:
-		return h.apns.send(ctx, p.APNs)
+		return ofService(h.apns.send(ctx, p.APNs))
 	case h.fcm == nil:
 		return nil, bulk.Permanent("not_configured", fmt.Errorf("the payload has a message, but processors.%s.fcm.credentials_file is not set", h.name))
 	}
-	return h.fcm.send(ctx, p)
+	return ofService(h.fcm.send(ctx, p))
+}
+
+// ofService marks what an error says of the service as a whole. Web Push has as many services as browsers, so theirs stay as they are.
+func ofService(result []byte, err error) ([]byte, error) {
+	if f, ok := errors.AsType[*bulk.Failure](err); ok {
+		switch f.Code {
+		case "timeout", "connection", "apns_401", "apns_502", "apns_504", "fcm_401", "fcm_502", "fcm_504", "fcm_credentials", "fcm_token_502", "fcm_token_504":
+			f.Down = true
+		}
+	}
+	return result, err
 }
 
 // parse checks what can be checked without knowing the service. An error names the field.

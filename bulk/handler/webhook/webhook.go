@@ -125,9 +125,9 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	case errors.Is(ctx.Err(), context.Canceled): // err may be the cause that was given for it
 		return nil, bulk.Fail("cancelled", err)
 	case ctx.Err() != nil || outbound.IsTimeout(err):
-		return nil, bulk.Fail("timeout", err)
+		return nil, bulk.Down(bulk.Fail("timeout", err))
 	}
-	return nil, bulk.Fail("connection", err)
+	return nil, bulk.Down(bulk.Fail("connection", err))
 }
 
 // visible returns s with every byte that is not visible ASCII, and each percent sign, as in a URL: some servers answer 400 to a
@@ -170,8 +170,12 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 		return bulk.Fitting(a.Body, h.o.MaxResult), nil
 	case a.Status == http.StatusTooManyRequests && a.RetryAfter >= time.Second:
 		return nil, bulk.BusyGroup(a.RetryAfter, err)
-	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
+	case a.Status == http.StatusTooManyRequests:
 		return nil, bulk.Busy(a.RetryAfter, err)
+	case a.Status == http.StatusServiceUnavailable:
+		return nil, bulk.Down(bulk.Busy(a.RetryAfter, err))
+	case a.Status == http.StatusUnauthorized || a.Status == http.StatusProxyAuthRequired || a.Status == http.StatusBadGateway || a.Status == http.StatusGatewayTimeout:
+		return nil, bulk.Down(bulk.FailAfter(code, a.RetryAfter, err))
 	case a.Status >= 400 && a.Status < 500 && !passing(a.Status):
 		return nil, bulk.Permanent(code, err)
 	case a.Status >= 300 && a.Status < 400:
@@ -186,7 +190,7 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 // firewall's rule, a route that is missing during a deployment, a time-out.
 func passing(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooEarly:
+	case http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooEarly:
 		return true
 	}
 	return false

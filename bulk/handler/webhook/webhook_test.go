@@ -57,6 +57,9 @@ func outcome(err error) string {
 		return "not a Failure: " + err.Error()
 	}
 	kind := map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy", bulk.KindBusyGroup: "busy group"}[f.Kind]
+	if f.Down {
+		kind = "down, " + kind
+	}
 	if f.After > 0 {
 		return fmt.Sprintf("%s %s %s", kind, f.Code, f.After)
 	}
@@ -106,11 +109,11 @@ func TestAnswers(t *testing.T) {
 		{200, "", "done"}, {201, "", "done"}, {202, "30", "done"}, {204, "", "done"}, {299, "", "done"},
 		{301, "", "fail http_301"}, {302, "", "fail http_302"}, {303, "", "fail http_303"}, {304, "", "fail http_304"}, {307, "", "fail http_307"}, {308, "", "fail http_308"},
 		{400, "", "permanent http_400"}, {402, "", "permanent http_402"}, {409, "5", "permanent http_409"},
-		{401, "", "fail http_401"}, {403, "", "fail http_403"}, {404, "5", "fail http_404 5s"}, {407, "", "fail http_407"}, {408, "", "fail http_408"}, {425, "1", "fail http_425 1s"},
+		{401, "", "down, fail http_401"}, {403, "", "fail http_403"}, {404, "5", "fail http_404 5s"}, {407, "", "down, fail http_407"}, {408, "", "fail http_408"}, {425, "1", "fail http_425 1s"},
 		{410, "", "permanent http_410"}, {422, "", "permanent http_422"}, {499, "", "permanent http_499"},
 		{429, "", "busy busy"}, {429, "0", "busy busy"}, {429, "1", "busy group busy 1s"}, {429, "7", "busy group busy 7s"}, {429, "100000", "busy group busy 1h0m0s"}, {429, "nonsense", "busy busy"},
-		{503, "", "busy busy"}, {503, "120", "busy busy 2m0s"},
-		{500, "", "fail http_500"}, {501, "", "fail http_501"}, {502, "9", "fail http_502 9s"}, {504, "", "fail http_504"}, {599, "", "fail http_599"},
+		{503, "", "down, busy busy"}, {503, "120", "down, busy busy 2m0s"},
+		{500, "", "fail http_500"}, {501, "", "fail http_501"}, {502, "9", "down, fail http_502 9s"}, {504, "", "down, fail http_504"}, {599, "", "fail http_599"},
 	} {
 		t.Run(fmt.Sprint(c.status, c.retryAfter), func(t *testing.T) {
 			s := server(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -174,7 +177,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.Close()
-	if _, err := handler(t, Options{URL: "http://" + dead.Addr().String() + "/?key=secret"}).Handle(t.Context(), job()); outcome(err) != "fail connection" || strings.Contains(err.Error(), "secret") {
+	if _, err := handler(t, Options{URL: "http://" + dead.Addr().String() + "/?key=secret"}).Handle(t.Context(), job()); outcome(err) != "down, fail connection" || strings.Contains(err.Error(), "secret") {
 		t.Errorf("refused: %v", err)
 	}
 	cut := server(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -183,13 +186,13 @@ func TestNoAnswer(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	if _, err := handler(t, Options{URL: cut.URL}).Handle(t.Context(), job()); outcome(err) != "fail connection" {
+	if _, err := handler(t, Options{URL: cut.URL}).Handle(t.Context(), job()); outcome(err) != "down, fail connection" {
 		t.Errorf("cut off: %v", err)
 	}
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
 	defer untrusted.Close()
 	untrusted.Config.ErrorLog = nil
-	if _, err := handler(t, Options{URL: untrusted.URL}).Handle(t.Context(), job()); outcome(err) != "fail connection" {
+	if _, err := handler(t, Options{URL: untrusted.URL}).Handle(t.Context(), job()); outcome(err) != "down, fail connection" {
 		t.Errorf("a certificate that nobody signed: %v", err)
 	}
 }
@@ -206,7 +209,7 @@ func TestReallyCancelled(t *testing.T) {
 	h := handler(t, Options{URL: s.URL, Timeout: 50 * time.Millisecond})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := h.Handle(t.Context(), job()); outcome(err) != "fail timeout" || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := h.Handle(t.Context(), job()); outcome(err) != "down, fail timeout" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("time-out: %v", err)
 		}
 	})
