@@ -2,7 +2,7 @@
 -- group_create: makes a group. Again with the same content it changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number)
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number), stop_count, stop_share
 -- RETURNS: {1 made, 0 was there}, {'exists', its spec} or {'quota', groups of the tenant}
 -- INVARIANT: a group has one record; its spec never changes.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -32,6 +32,7 @@ g[G_LEVEL], g[G_WEIGHT], g[G_RATE], g[G_CONC], g[G_BASE] = tonumber(ARGV[7]), to
 g[G_HELD], g[G_STATUS], g[G_CREATED], g[G_TOUCHED] = tonumber(ARGV[12]), CREATED, now, now
 g[G_UNIFORM] = tonumber(ARGV[14]) == 0 and 1 or 0 -- a redrive takes over whatever types its group has
 g[G_CALLBACK], g[G_OF] = tonumber(ARGV[13]), tonumber(ARGV[14])
+g[G_STOP_COUNT], g[G_STOP_SHARE] = tonumber(ARGV[17]), tonumber(ARGV[18])
 if ARGV[15] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
 groups[gkey] = g
 t[T_GROUPS] = t[T_GROUPS] + 1

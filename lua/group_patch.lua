@@ -20,7 +20,8 @@ for i = 5, own and #ARGV or 0, 2 do
   if field == 'weight' and g[G_SHARE] == 0 and g[G_WEIGHT] ~= 1000 or field == 'level' and g[G_INNER] == 0 and g[G_LEVEL] ~= 2
     or field == 'base' and g[G_BASED] == 0 and g[G_BASE] ~= 0 then return { 'operators_only', field } end
 end
-local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED }
+local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED,
+  stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE }
 local level = g[G_LEVEL]
 unplace(g)
 types.unbar(g) -- if its type may still start none, the next pull bars it again
@@ -40,6 +41,8 @@ for i = 5, #ARGV, 2 do
     if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end
     if field == 'level' then g[G_INNER], g[G_LEVEL] = own and value or 0, own and 2 or value end
     if field == 'base' then g[G_BASED] = own and 1 or 0 end
+    if field == 'paused' and value == 0 and g[G_STOPPED] == 1 then g[G_STOPPED] = work.too_many(g) and 2 or 0 end
+    if string.sub(field, 1, 4) == 'stop' and g[G_STOPPED] == 2 then g[G_STOPPED] = 0 end
     if field == 'rate' then
       if g[G_WHY] == 'rate' then open_group(g) end
     end

@@ -176,6 +176,10 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			g.Tolerance, wrong = tolerance(raw)
 			return wrong
 		}, false},
+		{"stop_at", ruleStop, func(g *spec, raw []byte) (wrong string) {
+			g.StopAt, wrong = stopAt(raw)
+			return wrong
+		}, false},
 		{"callback_url", "an http:// or https:// URL of at most 2048 characters, without user, password and fragment", func(g *spec, raw []byte) (wrong string) {
 			if g.CallbackURL, wrong = callback(raw); wrong != "" {
 				return wrong
@@ -245,6 +249,15 @@ func tolerance(raw []byte) (t store.Tolerance, wrong string) {
 	return t, "is neither a count nor a share"
 }
 
+const ruleStop = `a count from 1 on, or a share of the jobs from "0.001%" to "100%": as many failed or dead jobs pause the group`
+
+func stopAt(raw []byte) (t store.Tolerance, wrong string) {
+	if t, wrong = tolerance(raw); wrong == "" && t.Count == 0 && t.Percent < 0.001 {
+		wrong = "stops the group before its first failure; leave it out, or null, for none"
+	}
+	return t, wrong
+}
+
 // toleranceJSON is the form in which tolerance takes it.
 func toleranceJSON(t store.Tolerance) json.RawMessage {
 	if t.Share {
@@ -288,6 +301,12 @@ var patchFields = []field[store.Patch]{
 	}, false},
 	{"base_priority", ruleBase, func(p *store.Patch, raw []byte) string {
 		return setOr(&p.BasePriority, raw, 0, func(to *int64) string { return setWhole(to, raw, -1e12, 1e12) })
+	}, false},
+	{"stop_at", ruleStop + "; null for none", func(p *store.Patch, raw []byte) string {
+		return setOr(&p.StopAt, raw, store.Tolerance{}, func(to *store.Tolerance) (wrong string) {
+			*to, wrong = stopAt(raw)
+			return wrong
+		})
 	}, false},
 }
 

@@ -42,6 +42,8 @@ func TestGroupFields(t *testing.T) {
 		{json: `{"tenant":"acme","type":"mail","aggregate":"median"}`, query: "tenant=acme&type=mail&aggregate=median", faults: "aggregate"},
 		{json: `{"tenant":"acme","type":"mail","failure_tolerance":-1}`, query: "tenant=acme&type=mail&failure_tolerance=-1", faults: "failure_tolerance"},
 		{json: `{"tenant":"acme","type":"mail","failure_tolerance":"101%"}`, query: "tenant=acme&type=mail&failure_tolerance=101%25", faults: "failure_tolerance"},
+		{json: `{"tenant":"acme","type":"mail","stop_at":0}`, query: "tenant=acme&type=mail&stop_at=0", faults: "stop_at"},
+		{json: `{"tenant":"acme","type":"mail","stop_at":"0.0001%"}`, query: "tenant=acme&type=mail&stop_at=0.0001%25", faults: "stop_at"},
 		{json: `{"tenant":"acme","type":"mail","failure_tolerance":"%"}`, query: "tenant=acme&type=mail&failure_tolerance=%25", faults: "failure_tolerance"},
 		{json: `{"tenant":"acme","type":"mail","callback_url":"ftp://x"}`, query: "tenant=acme&type=mail&callback_url=ftp://x", faults: "callback_url"},
 		{json: `{"tenant":"acme","type":"mail","callback_url":"/x"}`, query: "tenant=acme&type=mail&callback_url=/x", faults: "callback_url"},

@@ -19,6 +19,7 @@ type groupView struct {
 	Status   store.Status `json:"status"`
 	Sealed   bool         `json:"sealed"`
 	Paused   bool         `json:"paused"`
+	Stopped  bool         `json:"stopped,omitempty"` // paused, as so many jobs failed as stop_at says
 	Priority store.Level  `json:"priority"`
 	Weight   float64      `json:"weight"`
 	Base     int64        `json:"base_priority"`
@@ -28,6 +29,7 @@ type groupView struct {
 	Start       string          `json:"start"`
 	Aggregate   json.RawMessage `json:"aggregate"`
 	Tolerance   json.RawMessage `json:"failure_tolerance"`
+	StopAt      json.RawMessage `json:"stop_at,omitempty"`
 	CallbackURL string          `json:"callback_url,omitempty"`
 	Callback    string          `json:"callback,omitempty"` // pending, done, failed
 	RedriveOf   string          `json:"redrive_of,omitempty"`
@@ -87,6 +89,14 @@ func viewOf(g store.Group, level string) groupView {
 		Succeeded: g.Succeeded, Failed: g.Failed, Dead: g.Dead, Cancelled: g.Cancelled,
 		Progress: progress(g), Rate: tidy(g.Rate1), ETA: estimate(g), Congestion: level, Gated: g.Gated,
 		CreatedAt: at(g.CreatedAt), SealedAt: at(g.SealedAt), StartedAt: at(g.StartedAt), FinishedAt: at(g.FinishedAt), LastAddedAt: at(g.LastAddedAt),
+	}
+	if g.StopAt != (store.Tolerance{}) {
+		v.StopAt = toleranceJSON(g.StopAt)
+	}
+	if g.Stopped {
+		v.Stopped = true
+		v.Error = fmt.Sprintf("%d of %d jobs failed or died, and stop_at is %s: the group is paused; resume it to go on to its end, or cancel it",
+			g.Failed+g.Dead, g.Total, bytes.Trim(v.StopAt, `"`))
 	}
 	if g.Status == store.Failed {
 		v.Error = fmt.Sprintf("%d of %d jobs failed or died; failure_tolerance is %s", g.Failed+g.Dead, g.Total, bytes.Trim(v.Tolerance, `"`))

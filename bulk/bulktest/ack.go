@@ -131,6 +131,9 @@ func (m *Model) outcome(j *job, o store.Outcome) {
 	o.ID, o.Attempts, o.At = j.ID, j.tries, at(m.Now())
 	g.outcomes = append(g.outcomes, o)
 	*map[string]*int64{"succeeded": &g.Succeeded, "failed": &g.Failed, "dead": &g.Dead, "cancelled": &g.Cancelled}[o.Status]++
+	if (o.Status == "failed" || o.Status == "dead") && !g.lifted && !g.Paused && g.tooMany() {
+		g.Paused, g.Stopped = true, true
+	}
 	if t.open--; t.open == 0 { // its figures begin anew
 		t.finished, t.throttles, t.backoff = 0, 0, 0
 	} else if o.Status != "cancelled" {
@@ -139,6 +142,15 @@ func (m *Model) outcome(j *job, o store.Outcome) {
 	}
 	m.scored(g)
 	m.settle(g)
+}
+
+// tooMany reports whether as many jobs have failed as stop the group.
+func (g *group) tooMany() bool {
+	failed, of := g.Failed+g.Dead, g.Total
+	if !g.Sealed {
+		of = max(1000, of)
+	}
+	return g.StopAt.Count > 0 && failed >= g.StopAt.Count || g.StopAt.Share && float64(failed)*100 >= g.StopAt.Percent*float64(of)
 }
 
 // Renew extends leases.

@@ -112,6 +112,7 @@ type group struct {
 	inside   inside
 	expect   int64 // µs that a run takes, lately
 	redrives int
+	lifted   bool // resumed beyond StopAt
 }
 
 // inside marks what of a group a tenant's token has set: that counts inside the tenant only.

@@ -181,7 +181,15 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	set(&g.Weight, p.Weight)
 	set(&g.Concurrency, p.Concurrency)
 	set(&g.BasePriority, p.BasePriority)
-	set(&g.Paused, p.Paused)
+	if p.StopAt != nil {
+		g.StopAt, g.lifted = *p.StopAt, false
+	}
+	if p.Paused != nil {
+		if !*p.Paused && g.Stopped {
+			g.lifted = g.tooMany()
+		}
+		g.Paused, g.Stopped = *p.Paused, *p.Paused && g.Stopped
+	}
 	if p.Level != nil {
 		if g.Level, g.inside.level = *p.Level, p.Own; g.turn() != turn {
 			g.flow = flow{}

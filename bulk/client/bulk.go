@@ -139,6 +139,7 @@ func (s GroupSpec) values() url.Values {
 	set("concurrency", strconv.FormatInt(s.Concurrency, 10), s.Concurrency == 0)
 	set("aggregate", string(s.Aggregate), len(s.Aggregate) == 0)
 	set("failure_tolerance", string(s.FailureTolerance), s.FailureTolerance == "")
+	set("stop_at", string(s.StopAt), s.StopAt == "")
 	set("callback_url", s.CallbackURL, s.CallbackURL == "")
 	set("start", string(s.Start), s.Start == "")
 	return v

@@ -61,8 +61,10 @@ type GroupSpec struct {
 	Aggregate json.RawMessage `json:"aggregate,omitempty"`
 	// FailureTolerance is how many jobs may fail before the group does: a number, or a share such as "5%".
 	FailureTolerance Tolerance `json:"failure_tolerance,omitzero"`
-	CallbackURL      string    `json:"callback_url,omitempty"`
-	Start            Start     `json:"start,omitempty"`
+	// StopAt pauses the group when as many of its jobs have failed or died: a number, or a share such as "5%".
+	StopAt      Tolerance `json:"stop_at,omitzero"`
+	CallbackURL string    `json:"callback_url,omitempty"`
+	Start       Start     `json:"start,omitempty"`
 }
 
 // Tolerance is a count ("12") or a share ("5%").
@@ -99,6 +101,7 @@ type Group struct {
 	Concurrency      int64           `json:"concurrency"`
 	Aggregate        json.RawMessage `json:"aggregate,omitempty"`
 	FailureTolerance Tolerance       `json:"failure_tolerance"`
+	StopAt           Tolerance       `json:"stop_at,omitzero"`
 	CallbackURL      string          `json:"callback_url,omitempty"`
 	Start            Start           `json:"start,omitempty"`
 	RedriveOf        string          `json:"redrive_of,omitempty"`
@@ -106,6 +109,7 @@ type Group struct {
 	Status    Status `json:"status"`
 	Sealed    bool   `json:"sealed"`
 	Paused    bool   `json:"paused"`
+	Stopped   bool   `json:"stopped"` // paused because of StopAt; Error has the figures
 	Total     int64  `json:"total"`
 	Pending   int64  `json:"pending"`
 	Ready     int64  `json:"ready"`
@@ -132,7 +136,7 @@ type Group struct {
 	FinishedAt  time.Time `json:"finished_at,omitzero"`
 	LastAddedAt time.Time `json:"last_added_at,omitzero"`
 	Callback    string    `json:"callback,omitempty"` // pending, done, failed
-	Error       string    `json:"error,omitempty"`    // why it failed
+	Error       string    `json:"error,omitempty"`    // why it failed, or was stopped
 }
 
 // Done counts the jobs that have their outcome.
@@ -191,9 +195,11 @@ type Patch struct {
 	Concurrency  *int64    `json:"concurrency,omitempty"`
 	Priority     *Priority `json:"priority,omitempty"`
 	BasePriority *int64    `json:"base_priority,omitempty"`
+	// StopAt replaces the group's; one that was resumed beyond the former is stopped by the new one.
+	StopAt *Tolerance `json:"stop_at,omitempty"`
 }
 
-// Patch changes weight, rate, concurrency and priority of a group at once.
+// Patch changes weight, rate, concurrency, priority and stop_at of a group at once.
 func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Group, error) {
 	return c.group(ctx, call{method: http.MethodPatch, path: []string{"v1", "groups", id}}, p)
 }

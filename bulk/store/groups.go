@@ -65,6 +65,8 @@ func (g *GroupSpec) Validate() error {
 		return refuse(CodeInvalid, "rate %v: 0.001 to 1000000 jobs a second, or 0 for none of its own", g.Rate)
 	case g.Concurrency < 0 || g.Concurrency > 1e6:
 		return refuse(CodeInvalid, "concurrency %d: 1 to 1000000, or 0 for no limit of its own", g.Concurrency)
+	case g.StopAt.Count < 0 || g.StopAt.Percent < 0 || g.StopAt.Percent > 100 || g.StopAt.Share && g.StopAt.thousandths() == 0:
+		return refuse(CodeInvalid, "stop_at: a count from 1 on, or a share from 0.001%% to 100%%")
 	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
 		return refuse(CodeInvalid, "base_priority %d: -10^12 to 10^12", g.BasePriority)
 	}
@@ -81,7 +83,8 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 		return Group{}, false, err
 	}
 	r, err := s.write(ctx, "group_create", g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
-		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups)
+		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
+		g.StopAt.Count, g.StopAt.thousandths())
 	if err != nil {
 		return Group{}, false, err
 	}
@@ -177,6 +180,10 @@ func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error)
 			check.Level = "\"\""
 		}
 		args = append(args, "level", levelNumbers[*p.Level])
+	}
+	if p.StopAt != nil {
+		check.StopAt = *p.StopAt
+		args = append(args, "stop_count", p.StopAt.Count, "stop_share", p.StopAt.thousandths())
 	}
 	if p.Paused != nil {
 		args = append(args, "paused", flag(*p.Paused))
@@ -278,6 +285,10 @@ func parseGroup(line reply) (found, error) {
 	g.Level = []Level{"", High, Normal, Low}[min(max(cmp.Or(n("inner"), n("level")), 0), 3)]
 	g.Weight, g.Rate, g.Concurrency, g.BasePriority = float64(n("weight"))/1000, float64(n("rate"))/1000, n("conc"), n("base")
 	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
+	g.Stopped = g.Paused && n("stopped") == 1
+	if g.StopAt = (Tolerance{Count: n("stop_count")}); n("stop_share") > 0 {
+		g.StopAt = Tolerance{Percent: float64(n("stop_share")) / 1000, Share: true}
+	}
 	g.Own = n("inner")+n("share")+n("based") > 0
 	g.Total, g.InFlight, g.Ready = n("total"), n("inflight"), n("ready")
 	g.Succeeded, g.Failed, g.Dead, g.Cancelled = n("succ"), n("fail"), n("dead"), n("canc")

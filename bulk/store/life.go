@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -73,6 +74,14 @@ func (s *Store) Finish(ctx context.Context, group string, fence int64, result []
 	}
 	g, err = s.Group(ctx, group)
 	return g, err == nil, err
+}
+
+// thousandths returns a share in thousandths of a percent; 0 of a count.
+func (t Tolerance) thousandths() int64 {
+	if !t.Share {
+		return 0
+	}
+	return int64(math.Round(t.Percent * 1000))
 }
 
 // Exceeded says whether so many failures of so many jobs are too many.

@@ -22,6 +22,7 @@ func (c *crowd) create() {
 		Concurrency: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(c.t, "concurrency"),
 		StartSealed: rapid.IntRange(0, 3).Draw(c.t, "start") == 0,
 		Tolerance:   Tolerance{Count: int64(rapid.IntRange(0, 2).Draw(c.t, "tolerance"))},
+		StopAt:      rapid.SampledFrom([]Tolerance{{}, {}, {Count: 2}, {Share: true, Percent: 0.1}, {Share: true, Percent: 30}}).Draw(c.t, "stop_at"),
 		Own:         rapid.Bool().Draw(c.t, "own"),
 		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
 	}

@@ -50,6 +50,7 @@ type GroupSpec struct {
 	Concurrency  int64   // most jobs in flight; 0: no limit of its own
 	Aggregate    string  // compact JSON that bulk.ParseAggregate has accepted; empty: count
 	Tolerance    Tolerance
+	StopAt       Tolerance `json:",omitzero"` // as many failed and dead jobs pause the group; zero: none do
 	CallbackURL  string
 	StartSealed  bool   // no job starts before the seal
 	RedriveOf    string // the group whose dead or failed jobs these are
@@ -65,6 +66,7 @@ type Group struct {
 	Status  Status
 	Sealed  bool
 	Paused  bool
+	Stopped bool  // it is paused because of StopAt
 	Epoch   int64 // grows with every change of status
 	Total   int64
 	Pending int64
@@ -261,6 +263,7 @@ type Patch struct {
 	Level        *Level
 	BasePriority *int64
 	Paused       *bool
+	StopAt       *Tolerance // zero: no share or count stops the group
 	// Own says that a tenant's token asks: Weight, Level and BasePriority then count inside the tenant only, and those that an
 	// operator has set are refused.
 	Own bool

@@ -153,6 +153,9 @@ func figuresOf(g *client.Group) string {
 }
 
 func statusOf(g *client.Group) string {
+	if g.Stopped {
+		return string(g.Status) + " (paused by stop_at)"
+	}
 	if g.Paused {
 		return string(g.Status) + " (paused)"
 	}

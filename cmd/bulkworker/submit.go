@@ -19,10 +19,10 @@ import (
 
 // submission are the flags of submit.
 type submission struct {
-	conn                                       connection
-	spec                                       client.GroupSpec
-	priority, start, key, aggregate, tolerance string
-	watch                                      bool
+	conn                                               connection
+	spec                                               client.GroupSpec
+	priority, start, key, aggregate, tolerance, stopAt string
+	watch                                              bool
 }
 
 func newSubmit() *cobra.Command {
@@ -49,6 +49,7 @@ others are run all the same, and the exit code is 1.`
 	f.StringVar(&s.aggregate, "aggregate", "", "how results are reduced: a `WORD` such as count, or JSON (count)")
 	f.StringVar(&s.spec.CallbackURL, "callback-url", "", "`URL` that is called when the group has ended")
 	f.StringVar(&s.tolerance, "failure-tolerance", "", "how many may fail before the group does: `N`, or a share such as 5% (0)")
+	f.StringVar(&s.stopAt, "stop-at", "", "pause the group when as many jobs have failed: `N`, or a share such as 5% (never)")
 	f.StringVar(&s.spec.ID, "id", "", "`ID` of the group (drawn)")
 	f.StringVar(&s.key, "idempotency-key", "", "`KEY` that the group's id is made from, with the tenant: the same key is the same submission")
 	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early, while others are still sent, or sealed, when all are in (early)")
@@ -76,12 +77,14 @@ func (s *submission) complete() error {
 	default:
 		return misuse("--start is %q; want early or sealed", s.start)
 	}
-	if t := strings.TrimSuffix(s.tolerance, "%"); t != "" {
-		if _, err := strconv.ParseFloat(t, 64); err != nil {
-			return misuse("--failure-tolerance is %q; want a number such as 10, or a share such as 5%%", s.tolerance)
+	for name, value := range map[string]string{"--failure-tolerance": s.tolerance, "--stop-at": s.stopAt} {
+		if t := strings.TrimSuffix(value, "%"); t != "" {
+			if _, err := strconv.ParseFloat(t, 64); err != nil {
+				return misuse("%s is %q; want a number such as 10, or a share such as 5%%", name, value)
+			}
 		}
 	}
-	s.spec.FailureTolerance = client.Tolerance(s.tolerance)
+	s.spec.FailureTolerance, s.spec.StopAt = client.Tolerance(s.tolerance), client.Tolerance(s.stopAt)
 	if s.aggregate != "" {
 		s.spec.Aggregate = json.RawMessage(s.aggregate)
 		if !json.Valid(s.spec.Aggregate) {

@@ -88,12 +88,15 @@ if now > shard.last then shard.last = now end
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
---   expect, charged, due, uniform, bar, lag
+--   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
 -- What a tenant's token sets for a group counts inside the tenant only: inner is then the level (and level is normal), share the
 -- weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
+
+-- A group is paused when as many of its jobs have failed or died as stop_count, or stop_share thousandths of a percent of them
+-- (0: never); stopped is then 1, and 2 once it was resumed beyond that: it goes on to its end.
 
 -- Work, where time is what is shared, in µs: expect is the mean run time of late, charged what the group's jobs in flight were
 -- charged, due what is to be settled of runs that have ended, lag what of it is settled among tenants, and among its tenant's

@@ -159,6 +159,13 @@ function work.lasted(run, created)
   return took > 0 and (took - took % 1000) / 1000 or -1, created and age < 0 and 0 or age
 end
 
+-- work.too_many reports whether as many jobs of a group have failed as stop it. Where more jobs may come, a share is one of a thousand
+-- jobs at least.
+function work.too_many(g)
+  local failed, of = g[G_FAIL] + g[G_DEAD], g[G_SEALED] == 1 and g[G_TOTAL] or math.max(1000, g[G_TOTAL])
+  return g[G_STOP_COUNT] > 0 and failed >= g[G_STOP_COUNT] or g[G_STOP_SHARE] > 0 and failed * 100000 >= g[G_STOP_SHARE] * of
+end
+
 -- finish gives a job its outcome: the record, the log of outcomes, the counts.
 local function finish(g, t, jobkey, record, count, run)
   local n = #over
@@ -172,6 +179,10 @@ local function finish(g, t, jobkey, record, count, run)
   local before = ended(g)
   if #record > g[G_WIDEST] then raise(g, G_WIDEST, before == 0, #record) end
   g[count], g[G_OUTCOME_AT] = g[count] + 1, now
+  if (count == G_FAIL or count == G_DEAD) and g[G_STOPPED] == 0 and g[G_PAUSED] == 0 and work.too_many(g) then
+    g[G_PAUSED], g[G_STOPPED] = 1, 1
+    unplace(g)
+  end
   tenant_open(t, -1)
   if run and t[T_OPEN] > 0 then
     t[T_JOBS] = t[T_JOBS] + 1

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A group is paused by the failure that makes them as many as stop_at says, and goes on to its end once it is resumed.
+func TestStopAt_PausesTheGroup(t *testing.T) {
+	for _, row := range []struct {
+		stop          Tolerance
+		sealed        bool
+		jobs          int
+		verdict       Verdict
+		stopsAt, runs int // failures until it stops (0: never), of so many
+	}{
+		{Tolerance{Count: 3}, true, 10, Buried, 3, 10},
+		{Tolerance{Count: 3}, false, 10, Rejected, 3, 10},
+		{Tolerance{Percent: 20, Share: true}, true, 10, Rejected, 2, 10},
+		{Tolerance{Percent: 0.2, Share: true}, false, 10, Buried, 2, 10}, // of a thousand
+		{Tolerance{Percent: 100, Share: true}, true, 10, Buried, 10, 10},
+		{Tolerance{}, true, 10, Buried, 0, 10},
+		{Tolerance{Count: 3}, true, 10, Done, 0, 10},
+	} {
+		t.Run(fmt.Sprintf("%+v", row), func(t *testing.T) {
+			s, _ := open(t, nil)
+			create(t, s, GroupSpec{ID: "g", Tenant: "acme", StopAt: row.stop})
+			add(t, s, "g", 0, row.jobs)
+			if row.sealed {
+				if _, err := s.Seal(t.Context(), "g"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n := 0
+			for {
+				jobs := pull(t, s, 1).Jobs
+				if len(jobs) == 0 {
+					break
+				}
+				n++
+				ack(t, s, row.verdict, jobs...)
+			}
+			g, err := s.Group(t.Context(), "g")
+			if err != nil || g.StopAt != row.stop {
+				t.Fatalf("%+v %v", g, err)
+			}
+			if row.stopsAt == 0 {
+				if n != row.runs || g.Stopped || g.Paused {
+					t.Errorf("%d ran, stopped %t", n, g.Stopped)
+				}
+				clean(t, s)
+				return
+			}
+			if n != row.stopsAt || !g.Stopped || !g.Paused {
+				t.Fatalf("%d ran, stopped %t", n, g.Stopped)
+			}
+			if g, err = s.Patch(t.Context(), "g", Patch{Paused: new(false)}); err != nil || g.Stopped {
+				t.Fatalf("%+v %v", g, err)
+			}
+			for jobs := pull(t, s, 1).Jobs; len(jobs) > 0; jobs = pull(t, s, 1).Jobs {
+				n++
+				ack(t, s, row.verdict, jobs...)
+			}
+			if n != row.runs {
+				t.Errorf("%d ran once it was resumed, want all", n)
+			}
+			clean(t, s)
+		})
+	}
+}
+
+// A new stop_at counts again, also for a group that was resumed beyond the former one; and none lets it go on.
+func TestStopAt_IsLive(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", StopAt: Tolerance{Count: 1}})
+	add(t, s, "g", 0, 20)
+	fails := func(n int) (ran int) {
+		for range n {
+			jobs := pull(t, s, 1).Jobs
+			ran += len(jobs)
+			if len(jobs) > 0 {
+				ack(t, s, Buried, jobs...)
+			}
+		}
+		return ran
+	}
+	patch := func(p Patch) {
+		t.Helper()
+		if _, err := s.Patch(t.Context(), "g", p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		patch Patch
+		want  int
+	}{
+		{Patch{}, 1},
+		{Patch{StopAt: &Tolerance{Count: 4}, Paused: new(false)}, 3},
+		{Patch{Paused: new(false)}, 5}, // beyond it
+		{Patch{StopAt: &Tolerance{Count: 11}}, 2},
+		{Patch{StopAt: &Tolerance{}, Paused: new(false)}, 5},
+	} {
+		patch(row.patch)
+		if n := fails(5); n != row.want {
+			t.Errorf("%+v: %d ran, want %d", row.patch, n, row.want)
+		}
+	}
+	if _, err := s.Patch(t.Context(), "g", Patch{StopAt: &Tolerance{Count: -1}}); err == nil {
+		t.Error("a count below 0 is accepted")
+	}
+	clean(t, s)
+}
