@@ -10,6 +10,7 @@
 local reply, touched, keys = {}, {}, {}
 for i = 3, #ARGV, 6 do keys[#keys + 1] = ARGV[i] end
 local runs = redis.call('HMGET', K.runs, unpack(keys))
+local g, t, before = nil, nil, '/' -- of the job before, which mostly is of the same group
 for i = 3, #ARGV, 6 do
   local jobkey, fence, verdict, code, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local took, after, retries, rule = tonumber(ARGV[i + 5]), 0, 0, ''
@@ -21,12 +22,14 @@ for i = 3, #ARGV, 6 do
   local run = read_run(stored, fence)
   local state = 'stale'
   if stored and run.held and redis.call('ZREM', K.leases, jobkey) == 1 then
-    local g = bulk_group(group_of(jobkey))
-    local t = bulk_tenant(g[G_TENANT])
+    if string.sub(jobkey, 1, #before) ~= before then
+      g = bulk_group(group_of(jobkey))
+      t, before = bulk_tenant(g[G_TENANT]), g[G_KEY] .. '/'
+    end
     if took > 0 then work.learn(g, t, took) end
     work.release(g, t, (took > 0 or verdict == 'returned') and took or nil)
     touched[g[G_KEY]], run.took = g, took
-    types.release(stored)
+    if shard.marked > 0 then types.release(stored) end
     if (shard.watched > 0 or rule ~= '') and types.ended(g, jobkey, run, verdict, rule, code) and verdict == 'retry' then verdict = 'throttled' end
     state = verdict
     if verdict == 'done' then
@@ -76,10 +79,10 @@ for i = 3, #ARGV, 6 do
   reply[#reply + 1] = state
 end
 local queued = shard.queued
-for _, g in pairs(touched) do
-  place(g)
-  work.settle(g)
-  settle(g)
+for _, group in pairs(touched) do
+  place(group)
+  work.settle(group)
+  settle(group)
 end
 if shard.queued > queued then bell() end
 bulk_save()

@@ -72,7 +72,7 @@ func scripts(ctx context.Context, b *bench) ([]table.Row, error) {
 			return nil, err
 		}
 	}
-	for _, tenants := range []int{1, 10, 1000} {
+	for _, tenants := range []int{1, 10, 100, 1000} {
 		for _, n := range []int{1, 10, 50, 200} {
 			if err := b.redis.empty(ctx); err != nil {
 				return nil, err

@@ -447,16 +447,13 @@ function work.release(g, t, took)
   if t[T_FULL] == 1 then fill(t) end
 end
 
--- learned moves an expected run time towards what a run took, by one part of parts; both are at least 1, and so is what it gives.
-function work.learned(expected, took, parts)
-  if expected == 0 then return took end
-  local by = (took - expected) / parts + 0.5
-  return expected + by - by % 1
-end
-
--- learn takes a run time into what is expected.
+-- learn takes a run time into what is expected: an eighth of it in the group, a part of 32 in the tenant. A time is at least 1,
+-- and what is expected remains so.
 function work.learn(g, t, took)
-  g[G_EXPECT], t[T_EXPECT] = work.learned(g[G_EXPECT], took, 8), work.learned(t[T_EXPECT], took, 32)
+  local own, all = g[G_EXPECT], t[T_EXPECT]
+  local by, by_all = (took - own) / 8 + 0.5, (took - all) / 32 + 0.5
+  g[G_EXPECT] = own == 0 and took or own + by - by % 1
+  t[T_EXPECT] = all == 0 and took or all + by_all - by_all % 1
 end
 
 -- settle moves tags by what is due.
