@@ -199,6 +199,23 @@ func (s *Server) resume(ctx context.Context, id string) (store.Group, error) {
 	return s.store.Patch(ctx, id, store.Patch{Paused: new(false)})
 }
 
+// release is for operators: what a downstream asked for is theirs to lift.
+func (s *Server) release(w http.ResponseWriter, r *http.Request, who identity) error {
+	if _, err := s.group(r, who); err != nil {
+		return err
+	}
+	if err := who.forAll(); err != nil {
+		return err
+	}
+	return s.plain(func(ctx context.Context, id string) (store.Group, error) {
+		g, jobs, err := s.store.Release(ctx, id)
+		if err == nil {
+			s.log.InfoContext(ctx, "delays lifted", "who", who.name, "group", id, "jobs", jobs)
+		}
+		return g, err
+	})(w, r, who)
+}
+
 // plain is an action that has no body, or an empty object.
 func (s *Server) plain(do func(context.Context, string) (store.Group, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who identity) error {

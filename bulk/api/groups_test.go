@@ -126,7 +126,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("%s %s %s: %s, want %s", row.method, row.path, row.body, got, row.fields)
 		}
 	}
-	for _, action := range []string{"/pause", "/resume", "/seal", "/cancel"} {
+	for _, action := range []string{"/pause", "/resume", "/release", "/seal", "/cancel"} {
 		wantCode(t, b.ask("POST", at+action, `{"x":1}`), 422, "invalid", "x")
 		wantCode(t, b.ask("POST", at+action, `[`), 400, "bad_json")
 		wantCode(t, b.ask("POST", "/v1/groups/none"+action, ``), 404, "not_found", "none")

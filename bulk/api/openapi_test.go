@@ -152,6 +152,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	}
 	d.ask(200, "POST", "/v1/groups/g/jobs", lines(5), key+"k")
 	d.cut(400, "POST", "/v1/groups/g/jobs", errCut)
+	d.ask(200, "POST", "/v1/groups/g/release", "")
 	d.ask(200, "POST", "/v1/groups/g/pause", "")
 	d.ask(200, "POST", "/v1/groups/g/resume", "{}")
 	d.ask(409, "GET", "/v1/groups/g/result", "")
@@ -185,7 +186,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	d.lines("Group", d.ask(200, "GET", "/v1/groups/g/events", ""), 1)
 	d.ask(204, "GET", "/v1/groups/g/events", "", "Last-Event-ID: end")
 	d.ask(201, "POST", "/v1/groups/g/redrive", `{"rate":5}`)
-	for _, row := range [][2]string{{"PATCH", ""}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/cancel"}} {
+	for _, row := range [][2]string{{"PATCH", ""}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/release"}, {"POST", "/cancel"}} {
 		d.ask(409, row[0], "/v1/groups/g"+row[1], map[string]string{"PATCH": `{"weight":2}`}[row[0]])
 	}
 	d.ask(200, "POST", "/v1/groups/g-r1/cancel", "")

@@ -152,6 +152,7 @@ func (s *Server) paths() map[string]methods {
 		"/v1/groups/{id}/seal":       {"POST": s.seal},
 		"/v1/groups/{id}/pause":      {"POST": s.plain(s.pause)},
 		"/v1/groups/{id}/resume":     {"POST": s.plain(s.resume)},
+		"/v1/groups/{id}/release":    {"POST": s.release},
 		"/v1/groups/{id}/cancel":     {"POST": s.plain(s.cancel)},
 		"/v1/groups/{id}/redrive":    {"POST": s.redrive},
 		"/v1/groups/{id}/events":     {"GET": s.events},

@@ -52,6 +52,7 @@ type groupView struct {
 	Throttles  float64    `json:"throttles_per_job"`
 	Gated      bool       `json:"gated"`
 	GatedUntil *timestamp `json:"gated_until,omitempty"`
+	GatedBy    string     `json:"gated_by,omitempty"` // rate, downstream, processor
 
 	CreatedAt   *timestamp `json:"created_at"`
 	SealedAt    *timestamp `json:"sealed_at,omitempty"`
@@ -117,7 +118,7 @@ func viewOf(g store.Group, level string) groupView {
 		v.Aggregate = json.RawMessage(`{"op":"count"}`)
 	}
 	if g.Gated {
-		v.GatedUntil = at(g.GatedUntil)
+		v.GatedUntil, v.GatedBy = at(g.GatedUntil), g.GatedBy
 	}
 	if g.Total > 0 {
 		v.Throttles = tidy(float64(g.Throttles) / float64(g.Total))

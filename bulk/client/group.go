@@ -129,6 +129,7 @@ type Group struct {
 
 	Gated      bool      `json:"gated"` // nothing of it starts for now: its rate, concurrency or downstream
 	GatedUntil time.Time `json:"gated_until,omitzero"`
+	GatedBy    string    `json:"gated_by,omitempty"` // rate, downstream (Release lifts that) or processor
 
 	CreatedAt   time.Time `json:"created_at"`
 	SealedAt    time.Time `json:"sealed_at,omitzero"`
@@ -181,6 +182,12 @@ func (c *Client) Pause(ctx context.Context, id string) (*Group, error) {
 // Resume ends a pause.
 func (c *Client) Resume(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "resume"), nil)
+}
+
+// Release lets what a group waits for on behalf of its downstream start at once: the group after a Retry-After, and its jobs that
+// were refused or are to be tried again. It takes the operators' token. Limits, breakers and run_at hold.
+func (c *Client) Release(ctx context.Context, id string) (*Group, error) {
+	return c.group(ctx, post("v1", "groups", id, "release"), nil)
 }
 
 // Cancel ends a group: none of its jobs starts from now on. A group that has ended is refused with wrong_state.

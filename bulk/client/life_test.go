@@ -140,6 +140,7 @@ func TestControl(t *testing.T) {
 		do   func() (*Group, error)
 		good func(*Group) bool
 	}{
+		{"release", func() (*Group, error) { return c.Release(t.Context(), g.ID) }, func(g *Group) bool { return !g.Gated }},
 		{"pause", func() (*Group, error) { return c.Pause(t.Context(), g.ID) }, func(g *Group) bool { return g.Paused }},
 		{"resume", func() (*Group, error) { return c.Resume(t.Context(), g.ID) }, func(g *Group) bool { return !g.Paused }},
 		{"patch", func() (*Group, error) {

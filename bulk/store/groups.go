@@ -197,6 +197,29 @@ func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error)
 	return s.change(ctx, group, "group_patch", args...)
 }
 
+// releaseBound is how many jobs one step of Release moves.
+const releaseBound = 500
+
+// Release lifts what a group waits for on behalf of its downstream: the gate that a Retry-After closed, and the waits of jobs that
+// were refused, are to be tried again, or crashed. Limits hold, breakers too, and jobs with a run_at wait on.
+func (s *Store) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
+	for cursor := ""; ; {
+		r, err := s.write(ctx, "group_release", group, cursor, releaseBound)
+		if err != nil {
+			return Group{}, jobs, err
+		}
+		if err := groupRefusal(r.refusal(), group, r); err != nil {
+			return Group{}, jobs, err
+		}
+		jobs += r.int(0)
+		if cursor = r.string(1); cursor == "" {
+			break
+		}
+	}
+	g, err = s.Group(ctx, group)
+	return g, jobs, err
+}
+
 // Cancel ends a group: no job of it starts from now on. Cancelling again is no error; an ended group is refused.
 func (s *Store) Cancel(ctx context.Context, group string) (Group, error) {
 	return s.change(ctx, group, "group_patch", group, 0, "cancel", 1)
@@ -308,9 +331,12 @@ func parseGroup(line reply) (found, error) {
 	}
 	g.Expected = expected(&g.Group, float64(n("limit"))/1000, since, now)
 	if gate := max(n("gate"), n("tenant_gate")); gate > now {
-		g.Gated, g.GatedUntil = true, micros(gate)
+		g.Gated, g.GatedUntil, g.GatedBy = true, micros(gate), GatedByRate
+		if n("busy") > now {
+			g.GatedBy = GatedByDownstream
+		}
 	} else if v["bar"] != "0" {
-		g.Gated = true // by its type's limits
+		g.Gated, g.GatedBy = true, GatedByProcessor
 	}
 	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))
 	g.FinishedAt, g.LastAddedAt = micros(n("finished")), micros(n("touched"))

@@ -83,6 +83,7 @@ type Group struct {
 	Redriven                           int64         // dead letters that were given to a redrive
 	Backoff                            time.Duration // of its tenant, while jobs of this group wait it out
 	Gated                              bool          // nothing of it starts for now
+	GatedBy                            string        // one of GatedBy…, while Gated
 	GatedUntil                         time.Time
 	CreatedAt, SealedAt, StartedAt     time.Time // zero while it has not happened
 	FinishedAt                         time.Time
@@ -254,6 +255,13 @@ type Page struct {
 	Outcomes []Outcome
 	Next     string // "" at the end
 }
+
+// What a group is gated by.
+const (
+	GatedByRate       = "rate"       // a limit of the group or its tenant
+	GatedByDownstream = "downstream" // a Retry-After; Release lifts it
+	GatedByProcessor  = "processor"  // a limit of its type, or a breaker
+)
 
 // Patch changes a group; nil leaves a field as it is.
 type Patch struct {

@@ -54,6 +54,7 @@ func clientCommands() []*cobra.Command {
 		newSubmit(), newStatus(), newWatch(),
 		newControl("pause", "Start no more jobs of a group; what runs goes on", (*client.Client).Pause),
 		newControl("resume", "End the pause of a group", (*client.Client).Resume),
+		newControl("release", "Start the jobs of a group that wait for a downstream at once", (*client.Client).Release),
 		newControl("cancel", "End a group: none of its jobs starts from now on", (*client.Client).Cancel),
 		newResults(), newJob(), newRedrive(), newTenant(), newLimits(), newBreakers(),
 	}

@@ -172,7 +172,7 @@ function open() {
 addEventListener('hashchange', open);
 
 // -- actions on a group
-const done = {pause: 'is paused: nothing of it starts.', resume: 'runs again.', cancel: 'is cancelled.'};
+const done = {pause: 'is paused: nothing of it starts.', resume: 'runs again.', release: 'waits for its downstream no more.', cancel: 'is cancelled.'};
 async function act(g, verb, shown) {
   const here = view; // by the answer, another group may be on the page
   if (verb === 'cancel' && !await confirmed(g)) return;
@@ -203,6 +203,7 @@ function buttons(root, current, shown) {
 const choose = (root, g) => {
   $('[data-a=pause]', root).hidden = g.paused || ended(g);
   $('[data-a=resume]', root).hidden = !g.paused || ended(g);
+  $('[data-a=release]', root).hidden = ended(g) || !(g.non_ready || g.gated_by === 'downstream');
   $('[data-a=cancel]', root).hidden = ended(g);
 };
 const dialog = $('#confirm');

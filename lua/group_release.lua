@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- group_release: lets what waits for a downstream start at once: the group, and its jobs that were refused, retried or crashed.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+-- ARGV: now, settings, group, from (cursor of the call before; empty: the first), bound
+-- RETURNS: {jobs released, cursor of the next call (empty: none)} or {reason, status}
+-- INVARIANT: limits hold, and jobs that are submitted for later wait on; a job is released once.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+if g[G_STATUS] > AGGREGATING then return { 'wrong_state', g[G_STATUS] } end
+local busy = g[G_WHY] == 'busy' or g[G_BUSY] > 0
+g[G_BUSY] = 0
+if busy then open_group(g) end -- a rate that is spent closes the gate again at the next pull
+local prefix, bound = 'N' .. g[G_TENANT] .. '/' .. gkey .. '/', tonumber(ARGV[5])
+local list = redis.call('ZRANGEBYLEX', K.refused, '(' .. prefix .. ARGV[4], '(N' .. g[G_TENANT] .. '/' .. gkey .. '0', 'LIMIT', 0, bound)
+local last = ''
+for _, member in ipairs(list) do
+  last = string.sub(member, #prefix + 1)
+  local jobkey = gkey .. '/' .. last
+  redis.call('ZREM', K.waiting, jobkey)
+  redis.call('ZREM', K.refused, member)
+  to_front(g, jobkey)
+end
+place(g)
+if g[G_QUEUED] == 1 then bell() end
+bulk_save()
+return { #list, #list == bound and last or '' }
