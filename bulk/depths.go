@@ -11,16 +11,16 @@ import (
 
 // depthsCollector reads the store's figures, as the stats loop last saw them, and the pool when it is asked for them.
 type depthsCollector struct {
-	m                                                        *Metrics
-	queue                                                    *prometheus.Desc
-	pending, ready, nonReady, inFlight, active, gated        *prometheus.Desc
-	unserved                                                 *prometheus.Desc
-	processorRate, processorMost, processorRuns              *prometheus.Desc
-	breaker, breakerTenants                                  *prometheus.Desc
-	jain, accuracy, level, backoff, throttles, spins, age    *prometheus.Desc
-	workers, workersActive, workersIdle, unacked, unackedMax *prometheus.Desc
-	rate, leader, pinned, p95, failed                        *prometheus.Desc
-	peopleP95, peopleFailed, peopleWaiting, gateways         *prometheus.Desc
+	m                                                                   *Metrics
+	queue                                                               *prometheus.Desc
+	pending, ready, nonReady, inFlight, active, gated                   *prometheus.Desc
+	unserved                                                            *prometheus.Desc
+	processorRate, processorMost, processorRuns                         *prometheus.Desc
+	breaker, breakerTenants                                             *prometheus.Desc
+	jain, accuracy, level, backoff, backoffLimit, throttles, spins, age *prometheus.Desc
+	workers, workersActive, workersIdle, unacked, unackedMax            *prometheus.Desc
+	rate, leader, pinned, p95, failed                                   *prometheus.Desc
+	peopleP95, peopleFailed, peopleWaiting, gateways                    *prometheus.Desc
 }
 
 func newDepthsCollector(m *Metrics) *depthsCollector {
@@ -40,6 +40,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 		accuracy:       d("rate_accuracy_ratio", "Starts a second over the rate in force."),
 		level:          d("congestion_level", "Worst congestion level of a tenant."),
 		backoff:        d("congestion_backoff_seconds", "Longest congestion backoff of a tenant."),
+		backoffLimit:   d("congestion_backoff_limit_seconds", "Longest backoff that there can be."),
 		throttles:      d("throttles_per_job", "Average throttles a job."),
 		unserved:       d("unserved_jobs", "Jobs whose type no process has run for a minute."),
 		processorRate:  d("processor_rate_limit", "Jobs of the type that may start a second, over all processes.", "type"),
@@ -68,7 +69,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 
 func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved, c.processorRate, c.processorMost, c.processorRuns, c.breaker, c.breakerTenants,
-		c.level, c.backoff, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
+		c.level, c.backoff, c.backoffLimit, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
 		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways} {
 		out <- d
 	}
@@ -149,6 +150,7 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.accuracy, d.RateAccuracy)
 	gauge(c.level, levels[d.MaxCongestion])
 	gauge(c.backoff, d.MaxBackoff.Seconds())
+	gauge(c.backoffLimit, d.BackoffLimit.Seconds())
 	gauge(c.throttles, d.AvgThrottles)
 	out <- prometheus.MustNewConstMetric(c.spins, prometheus.CounterValue, float64(d.SavedSpins))
 	gauge(c.age, time.Since(at).Seconds())

@@ -34,6 +34,7 @@ type Metrics struct {
 	storeSeconds                      *prometheus.HistogramVec
 	storeErrors                       *prometheus.CounterVec
 	jobSeconds                        *prometheus.HistogramVec
+	waits                             prometheus.Histogram
 	jobs                              *prometheus.CounterVec
 	jobTimeouts, jobPanics            *prometheus.CounterVec
 	groups, callbacks                 *prometheus.CounterVec
@@ -125,6 +126,9 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	for _, v := range []string{"done", "retry", "failed"} {
 		m.callbacks.WithLabelValues(v)
 	}
+	m.waits = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "refused_wait_seconds",
+		Help: "How long refused jobs were told to wait.", Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600}})
+	all = append(all, m.waits)
 	m.know(nil)
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},
 		[]string{"version", "go"})
@@ -176,6 +180,9 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 		errs.Inc()
 	}
 }
+
+// Refused is told of every job that has to wait because it was refused; it fits store.Options.Refused.
+func (m *Metrics) Refused(wait time.Duration) { m.waits.Observe(wait.Seconds()) }
 
 // Enqueued is told of every submission: how many jobs the store accepted.
 func (m *Metrics) Enqueued(jobs int64) { m.enqueued.Add(float64(jobs)) }

@@ -85,8 +85,9 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	m.acked("what a submitter wrote", store.AckDone)
 	m.groupEnded(store.Failed)
 	m.callback("retry")
+	m.Refused(3 * time.Second)
 	m.depths(store.Depths{Groups: map[store.Level]int64{store.High: 2}, Pending: 10, Ready: 11, NonReady: 12, InFlight: 13, ActiveTenants: 14,
-		GatedGroups: 15, Jain: .5, RateAccuracy: .9, MaxCongestion: "high", MaxBackoff: 90 * time.Second, AvgThrottles: 1.5, SavedSpins: 99,
+		GatedGroups: 15, Jain: .5, RateAccuracy: .9, MaxCongestion: "high", MaxBackoff: 90 * time.Second, BackoffLimit: 120 * time.Second, AvgThrottles: 1.5, SavedSpins: 99,
 		Types:    map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 14.5, Concurrency: 3}, Running: 2}},
 		Breakers: []store.OpenBreaker{{Type: "webhook"}, {Type: "webhook", Tenant: "acme"}, {Type: "webhook", Tenant: "beta"}, {Type: "fax", Tenant: "acme"}}}, time.Now())
 	same(t, m, map[string]float64{
@@ -98,7 +99,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		`store_script_seconds{script="bulk_pull"}`: 2, `store_errors_total{script="bulk_pull"}`: 1,
 		`queue_groups{level="high"}`: 2, `queue_groups{level="low"}`: 0, "pending_jobs": 10, "ready_jobs": 11, "non_ready_jobs": 12, "in_flight_jobs": 13,
 		"active_tenants": 14, "gated_groups": 15, "fairness_jain": .5, "rate_accuracy_ratio": .9, "congestion_level": 3,
-		"congestion_backoff_seconds": 90, "throttles_per_job": 1.5, "saved_spins_total": 99,
+		"congestion_backoff_seconds": 90, "congestion_backoff_limit_seconds": 120, "throttles_per_job": 1.5, "refused_wait_seconds": 1, "saved_spins_total": 99,
 		`processor_rate_limit{type="webhook"}`: 14.5, `processor_concurrency_limit{type="webhook"}`: 3, `processor_in_flight{type="webhook"}`: 2,
 		`breaker_open{type="webhook"}`: 1, `breaker_open_tenants{type="webhook"}`: 2, `breaker_open_tenants{type="other"}`: 1,
 		"workers": 4, "workers_active": 0, "workers_idle": 4, "acks_waiting": 0, "acks_waiting_limit": 10,

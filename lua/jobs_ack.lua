@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; behind blanks, but for done, µs to wait and tries that may fail, and of failures of breakers: d or o, ratio, window, probe), ...
--- RETURNS: for each what became of it: done, failed, retry, throttled, returned, dead, cancelled or stale
+-- RETURNS: for each what became of it: done, failed, retry, throttled (behind a blank, the µs that it waits), returned, dead, cancelled or stale
 -- INVARIANT: a failure of what has opened a breaker spends no try; whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
 
@@ -48,7 +48,6 @@ for i = 3, #ARGV, 6 do
       redis.call('HSET', K.runs, jobkey, write_run(run))
       to_front(g, jobkey)
     elseif verdict == 'throttled' or verdict == 'held' then
-      state = 'throttled'
       if run.since == 0 then run.since = ms() end
       run.refusals = run.refusals + 1
       g[G_THROTTLES] = g[G_THROTTLES] + 1
@@ -60,6 +59,7 @@ for i = 3, #ARGV, 6 do
         redis.call('HSET', K.runs, jobkey, write_run(run))
         local wait = after > 0 and after or backoff(t)
         wait_until(g, jobkey, now + wait, 'N')
+        state = 'throttled ' .. int(wait)
         -- A minute at most: then other jobs of the group show whether the downstream takes them again.
         if verdict == 'held' and set.gating == 1 then gate_group(g, now + math.min(wait, 60000000), 'busy') end
       end

@@ -3,14 +3,14 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type), type_limits (as of jobs_pull)
--- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it)}
+-- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it), then for each refused job the µs that it waits}
 -- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
 
 open_gates(200)
 local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
 local looks = tonumber(ARGV[4])
-local fetched, admitted, refused = 0, 0, 0
+local fetched, admitted, refused, waits = 0, 0, 0, {}
 local global, settled = global_limiter(), reorder()
 local kinds, mine = read_kinds(ARGV[5])
 types.fetch_aside(kinds, looks)
@@ -52,7 +52,9 @@ while settled and admitted < room and fetched < looks do
         bury(g, t, jobkey, run, 'refused_too_long', 'no slot of the rate within congestion.max_age')
       else
         redis.call('HSET', K.runs, jobkey, write_run(run))
-        wait_until(g, jobkey, now + backoff(t), 'N')
+        local wait = backoff(t)
+        waits[#waits + 1] = int(wait)
+        wait_until(g, jobkey, now + wait, 'N')
       end
     end
     keep_tenant(t, theirs)
@@ -69,4 +71,4 @@ local next_at = 0
 local gate = redis.call('ZRANGE', K.gates, 0, 0, 'WITHSCORES')
 if gate[1] then next_at = math.max(1, tonumber(gate[2]) - now) end
 bulk_save()
-return { fetched, admitted, refused, int(next_at) }
+return { fetched, admitted, refused, int(next_at), unpack(waits) }

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
-tools/need.sh redis-server
+tools/need.sh redis-server promtool
 echo "building bin/static/gateway and bin/static/bulkworker, as deploy/Containerfile does" >&2
 mkdir -p bin/static
 CGO_ENABLED=0 "$go" build -o bin/static/ ./cmd/gateway ./cmd/bulkworker

@@ -56,6 +56,7 @@ package() {
 	brew-python3-sklearn) echo scikit-learn ;;
 	brew-redis-server) echo redis ;;
 	brew-npm) echo node ;;
+	*-promtool) echo prometheus ;;
 	brew-chromium) echo --cask google-chrome ;;
 	*) echo "$2" ;;
 	esac

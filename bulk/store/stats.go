@@ -223,7 +223,9 @@ func (s *Store) Depths(ctx context.Context) (Depths, error) {
 		AvgThrottles: float64(r.int(12)) / 1e6, SavedSpins: r.int(13), OpenGroups: r.int(14),
 		Unserved: r.int(15), UnservedTypes: strings.Fields(r.string(16)),
 	}
-	d.MaxCongestion = congestion.Level(d.MaxBackoff, s.conf.Load().BaseBackoff)
+	conf := s.conf.Load()
+	d.BackoffLimit = conf.MaxBackoff
+	d.MaxCongestion = congestion.Level(d.MaxBackoff, conf.BaseBackoff)
 	if d.Types, err = s.typeLimits(ctx, r.string(17)); err != nil {
 		return Depths{}, err
 	}

@@ -72,6 +72,8 @@ type Options struct {
 	Process  string // names this process among its peers; random when empty
 	// Observe is told of every store call, for metrics.
 	Observe func(script string, took time.Duration, err error)
+	// Refused is told how long each job waits that the downstream refused, or a rate in the classic pipeline, for metrics.
+	Refused func(wait time.Duration)
 	// Now replaces Redis's clock (µs) in tests.
 	Now func() int64
 }

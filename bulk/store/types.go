@@ -330,6 +330,7 @@ type Depths struct {
 	RateAccuracy                       float64 // starts a second over the rate in force, lately; 0 where there was no demand
 	MaxCongestion                      string
 	MaxBackoff                         time.Duration
+	BackoffLimit                       time.Duration // what MaxBackoff grows to at most: congestion.max_backoff of this process
 	AvgThrottles                       float64
 	Unserved                           int64    // jobs whose type no process has run for a minute
 	UnservedTypes                      []string // their types

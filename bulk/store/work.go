@@ -42,6 +42,9 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 	if err != nil {
 		return Pulled{}, err
 	}
+	for i := 4; i < len(filled); i++ {
+		s.refused(duration(filled.int(i)))
+	}
 	r, err := s.run(ctx, "ready_take", want, s.o.Process, kinds, *s.limits.Load())
 	if err != nil {
 		return Pulled{}, err
@@ -151,9 +154,21 @@ func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	}
 	states := make([]AckState, len(acks))
 	for i := range acks {
-		states[i] = AckState(r.string(i))
+		state, wait, refused := strings.Cut(r.string(i), " ")
+		states[i] = AckState(state)
+		if refused {
+			us, _ := strconv.ParseInt(wait, 10, 64)
+			s.refused(duration(us))
+		}
 	}
 	return states, nil
+}
+
+// refused tells how long a refused job waits.
+func (s *Store) refused(wait time.Duration) {
+	if s.o.Refused != nil {
+		s.o.Refused(wait)
+	}
 }
 
 // codeWord makes a code fit for a record: [a-z0-9_.], at most 64.

@@ -96,7 +96,7 @@ func newWorker(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger)
 	name, _ := cli.BuildVersion(version)
 	w.metrics = bulk.NewMetrics(w.registry, name)
 	var err error
-	if w.store, err = store.New(storeOptions(cfg, client, log, w.metrics.ObserveStore)); err != nil {
+	if w.store, err = store.New(storeOptions(cfg, client, log, w.metrics)); err != nil {
 		return nil, err
 	}
 	// It reads what gateways say of their origins; it runs no room.

@@ -87,14 +87,17 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 	return s
 }
 
-type observer = func(script string, took time.Duration, err error)
-
-func storeOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, observe observer) store.Options {
-	return store.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log, Observe: observe}
+// storeOptions are the store's; without metrics it tells nobody what it does.
+func storeOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, metrics *bulk.Metrics) store.Options {
+	o := store.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log}
+	if metrics != nil {
+		o.Observe, o.Refused = metrics.ObserveStore, metrics.Refused
+	}
+	return o
 }
 
 // coreOptions are those of the core that reads what gateways publish.
-func coreOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, observe observer) admission.Options {
+func coreOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, observe func(script string, took time.Duration, err error)) admission.Options {
 	return admission.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: observe}
 }
 
