@@ -322,3 +322,40 @@ func pkcs8(key any) []byte {
 func inPEM(kind string, data []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}))
 }
+
+// TestTeamsCeilings_ReachTheProgram: what a team's token may set at most, as values have it; the number of jobs too, which Helm writes
+// as 2e+06.
+func TestTeamsCeilings_ReachTheProgram(t *testing.T) {
+	values := `
+bulkworker:
+  apiTokens:
+    - {name: crm, tenants: [acme], secret: {name: anteroom-bulk, key: crm}, max_weight: 2.5, max_priority: normal, max_pending: 2000000, max_groups: 200}
+    - {name: free, tenants: [acme], secret: {name: anteroom-bulk, key: free}}
+`
+	r := render(t, override(t, "cluster", values))
+	i := slices.IndexFunc(programs(r), func(p pod) bool { return p.spec.Containers[0].Name == "bulkworker" })
+	m := mount(t, r, programs(r)[i])
+	var stderr strings.Builder
+	cmd := m.command(t, m.args("print-config")...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	var printed struct {
+		Tokens []map[string]any `json:"api_tokens"`
+	}
+	if err := yaml.Unmarshal(out, &printed); err != nil || len(printed.Tokens) != 2 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, want := range []map[string]any{
+		{"max_weight": 2.5, "max_priority": "normal", "max_pending": 2e6, "max_groups": 200.0},
+		{"max_weight": 0.0, "max_priority": "", "max_pending": 0.0, "max_groups": 0.0},
+	} {
+		for name, value := range want {
+			if printed.Tokens[i][name] != value {
+				t.Errorf("%s of %s is %v, want %v", name, printed.Tokens[i]["name"], printed.Tokens[i][name], value)
+			}
+		}
+	}
+}

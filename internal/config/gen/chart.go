@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/anteroom/anteroom/internal/config"
 )
@@ -29,6 +30,7 @@ func valuesSchema() string {
 	definitions := schema["$defs"].(object)
 	definitions["gatewayConfig"] = gateway.valuesSchema()
 	definitions["bulkworkerConfig"] = bulkworker.valuesSchema()
+	addCeilings(schema)
 
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -38,6 +40,16 @@ func valuesSchema() string {
 		panic("gen: " + err.Error())
 	}
 	return out.String()
+}
+
+// addCeilings adds to what a team's token has in the chart what it may set at most, from api_tokens.
+func addCeilings(schema object) {
+	token := schema["properties"].(object)["bulkworker"].(object)["properties"].(object)["apiTokens"].(object)["items"].(object)
+	for name, s := range bulkworker.sectionSchema("api_tokens[].")["properties"].(object) {
+		if strings.HasPrefix(name, "max_") {
+			token["properties"].(object)[name] = s
+		}
+	}
 }
 
 // requireAll makes every value required that the templates go through. All of

@@ -35,7 +35,7 @@
 {{- $_ := set $config "listen" ":8090" -}}
 {{- $teams := list -}}
 {{- range $v.apiTokens -}}
-{{- $teams = append $teams (dict "name" .name "tenants" .tenants "token_file" (printf "/etc/anteroom/secrets/teams/%s" .name)) -}}
+{{- $teams = append $teams (merge (dict "token_file" (printf "/etc/anteroom/secrets/teams/%s" .name)) (omit . "secret")) -}}
 {{- end -}}
 {{- if $teams -}}
 {{- $_ := set $config "api_tokens" $teams -}}
