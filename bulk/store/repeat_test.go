@@ -182,7 +182,7 @@ func TestAHaltedServerEndsNoLease(t *testing.T) {
 	over := time.NewTimer(time.Second)
 	server.Stop()
 	s.o.Timeout = 200 * time.Millisecond
-	if _, err := s.run(t.Context(), "queue_dispatch", id, dispatchBound); err == nil {
+	if _, err := s.run(t.Context(), "queue_dispatch", id, Defaults().DispatchBatch); err == nil {
 		t.Fatal("a halted server answers")
 	}
 	<-over.C

@@ -41,6 +41,7 @@ type Settings struct {
 	MaxAge                  time.Duration
 	StatsRetention          time.Duration
 	ReadyMax                int64
+	DispatchBatch           int64 // 500; most due jobs that one round of Dispatch moves, and most ended leases
 	Lease                   time.Duration
 	MaxCrashes              int64
 	PendingPerTenant        int64 // 0: no limit
@@ -57,7 +58,7 @@ func Defaults() Settings {
 	return Settings{
 		Global: 10000, Limiter: "gcra", Policy: "fair", Alpha: 10000, Gating: true,
 		Congestion: true, BaseBackoff: time.Second, MaxBackoff: 120 * time.Second, MaxAge: 24 * time.Hour, StatsRetention: time.Hour,
-		ReadyMax: 10000, Lease: 30 * time.Second, MaxCrashes: 20,
+		ReadyMax: 10000, DispatchBatch: 500, Lease: 30 * time.Second, MaxCrashes: 20,
 		KeepJobs: 24 * time.Hour, KeepGroups: 168 * time.Hour, KeepDead: 720 * time.Hour, UnsealedAfter: 24 * time.Hour, UnknownTypeAfter: 24 * time.Hour,
 	}
 }
@@ -141,6 +142,9 @@ func (s *Store) Configure(c Settings) error {
 	}
 	if c.Lease <= 0 || c.BaseBackoff <= 0 || c.MaxBackoff < c.BaseBackoff {
 		return fmt.Errorf("worker.lease %s, congestion.base_backoff %s, congestion.max_backoff %s: must be above 0, the last not below the second", c.Lease, c.BaseBackoff, c.MaxBackoff)
+	}
+	if c.DispatchBatch < 1 || c.DispatchBatch > 2000 {
+		return fmt.Errorf("dispatch.batch %d: must be 1 to 2000", c.DispatchBatch)
 	}
 	packed := []byte(c.Limiter + "\x00" + c.Policy + "\x00")
 	for _, n := range []int64{

@@ -213,9 +213,6 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) {
 	return held, nil
 }
 
-// dispatchBound is how many jobs one round of the dispatcher moves of each kind.
-const dispatchBound = 500
-
 // Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. After a
 // gap in these rounds of a third of a lease no lease ends before another third of one has passed; before a full one where this
 // process has lived through the gap, or the server is another one than before.
@@ -224,7 +221,7 @@ func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	id, err := s.runID(ctx)
 	var r reply
 	if err == nil {
-		r, err = s.run(ctx, "queue_dispatch", id, dispatchBound, alive, s.types.due(s.clock()))
+		r, err = s.run(ctx, "queue_dispatch", id, s.conf.Load().DispatchBatch, alive, s.types.due(s.clock()))
 	}
 	s.rounds.ended(err)
 	if err != nil {

@@ -72,7 +72,7 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 		Policy: cfg.FairQueue.Policy, Alpha: cfg.FairQueue.Alpha, Strict: cfg.FairQueue.Strict, Gating: cfg.FairQueue.Gating, ByStarts: cfg.FairQueue.By == "starts",
 		Congestion: cfg.Congestion.Enabled, BaseBackoff: cfg.Congestion.BaseBackoff, MaxBackoff: cfg.Congestion.MaxBackoff,
 		MaxAge: cfg.Congestion.MaxAge, StatsRetention: cfg.Congestion.StatsRetention,
-		ReadyMax: cfg.ReadyQueue.MaxSize, Lease: cfg.Worker.Lease, MaxCrashes: cfg.Worker.MaxCrashes,
+		ReadyMax: cfg.ReadyQueue.MaxSize, DispatchBatch: cfg.Dispatch.Batch, Lease: cfg.Worker.Lease, MaxCrashes: cfg.Worker.MaxCrashes,
 		PendingPerTenant: cfg.Limits.PendingPerTenant,
 		KeepJobs:         cfg.Retention.Jobs, KeepGroups: cfg.Retention.Groups, KeepDead: cfg.Retention.Dead, UnsealedAfter: cfg.UnsealedAfter,
 		UnknownTypeAfter: cfg.UnknownTypeAfter, Types: typeLimits(cfg),

@@ -22,6 +22,7 @@ type Bulk struct {
 	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate in each second of the clock, so up to twice the rate in a sliding one."`
 	FairQueue        FairQueue            `koanf:"fair_queue" doc:"Whose job is next."`
 	Congestion       Congestion           `koanf:"congestion" doc:"How long jobs wait that were refused or have failed."`
+	Dispatch         Dispatch             `koanf:"dispatch" doc:"How jobs that have waited long enough come back."`
 	ReadyQueue       ReadyQueue           `koanf:"ready_queue" doc:"Jobs between queue and worker."`
 	Worker           Worker               `koanf:"worker" doc:"Those who run jobs, in this process."`
 	Adaptive         Adaptive             `koanf:"adaptive" doc:"A rate that follows the downstream's health."`
@@ -82,6 +83,10 @@ type Congestion struct {
 	MaxBackoff     time.Duration `koanf:"max_backoff" default:"120s" min:"1ms" max:"24h" doc:"Longest such wait; at least base_backoff."`
 	MaxAge         time.Duration `koanf:"max_age" default:"24h" min:"1s" max:"8760h" doc:"A job that the downstream has refused for longer is dead."`
 	StatsRetention time.Duration `koanf:"stats_retention" default:"1h" min:"1s" max:"720h" doc:"How far back the congestion history goes."`
+}
+
+type Dispatch struct {
+	Batch int64 `koanf:"batch" default:"500" min:"1" max:"2000" unit:"jobs" doc:"Most due jobs that return to their groups in one step of the store, and most of ended leases; while there are more, steps follow each other, with other calls between. Fewer make shorter steps, which others wait for; more make fewer."`
 }
 
 type ReadyQueue struct {
