@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -228,6 +229,33 @@ func TestTwoReducersTakeEachOutcomeOnce(t *testing.T) {
 			t.Errorf("%s, want %s", m.group.Result, want)
 		}
 	})
+}
+
+// The reduction of a group that runs takes in what there was when it began, in as few steps as that has pages: it does not follow the
+// group a few outcomes at a time.
+func TestReducing_DoesNotChaseAGroupThatRuns(t *testing.T) {
+	m := newMemory()
+	ended := func(n int) {
+		for range n {
+			m.outcomes = append(m.outcomes, store.Outcome{ID: strconv.Itoa(len(m.outcomes)), Status: "succeeded"})
+		}
+		m.group.Succeeded = int64(len(m.outcomes))
+	}
+	m.group.Status, m.group.Total = store.Running, 10_000
+	ended(2*reducePage + 1)
+	m.fault = func(call string) (error, error) {
+		if call == "Results" && len(m.outcomes) < 9_000 { // jobs end meanwhile
+			ended(10)
+		}
+		return nil, nil
+	}
+	r := &reducing{outcomes: m, store: m, metrics: NewMetrics(nil, "")}
+	if more, err := r.group(t.Context(), "g", time.Now().Add(time.Minute)); more || err != nil {
+		t.Fatal(more, err)
+	}
+	if n := m.calls["CommitReduce"]; n != 3 || m.group.Reduced < 2*reducePage+1 {
+		t.Errorf("%d steps for %d outcomes, want 3 for those that there were", n, m.group.Reduced)
+	}
 }
 
 // A callback that hangs keeps no other group from its housekeeping.
