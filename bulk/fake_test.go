@@ -362,6 +362,10 @@ func (m *memory) Results(_ context.Context, _, cursor string, limit int) (store.
 	return store.Page{Outcomes: slices.Clone(m.outcomes[from:to]), Next: strconv.Itoa(to)}, after
 }
 
+func (m *memory) Outcomes(ctx context.Context, at *store.Reduction, cursor string, limit int) (store.Page, error) {
+	return m.Results(ctx, at.Group.ID, cursor, limit)
+}
+
 func (m *memory) CommitReduce(_ context.Context, _ string, fence int64, cursor string, n int64, state []byte) (bool, error) {
 	before, after := m.call("CommitReduce")
 	if before != nil {

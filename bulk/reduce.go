@@ -14,7 +14,7 @@ const reducePage = 500
 
 // outcomes are read from here.
 type outcomes interface {
-	Results(ctx context.Context, group, cursor string, limit int) (store.Page, error)
+	Outcomes(ctx context.Context, at *store.Reduction, cursor string, limit int) (store.Page, error)
 }
 
 // reductions are kept here.
@@ -69,7 +69,11 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 		if !time.Now().Before(until) || ctx.Err() != nil {
 			return at, true, nil
 		}
-		page, err := r.outcomes.Results(ctx, group, cursor, reducePage)
+		want := reducePage
+		if g.Status != store.Cancelled {
+			want = int(min(reducePage, left))
+		}
+		page, err := r.outcomes.Outcomes(ctx, &at, cursor, want)
 		if err != nil {
 			return at, false, err
 		}

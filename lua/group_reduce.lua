@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, verb, group, fence, cursor, taken, state, status
--- RETURNS: {1, fence, cursor, state} or {0} where another reducer has taken over or it is too early, or {reason}
+-- RETURNS: {1, fence, cursor, state, short name, bytes of the largest outcome so far} or {0} where another reducer has taken over or it is too early, or {reason}
 -- INVARIANT: state and cursor are written together; each outcome is reduced once; a group ends once.
 -- INCLUDE: clock, limiter, fair, bulk
 
@@ -42,4 +42,4 @@ elseif verb == 'finish' then
   redis.call('ZADD', K.agenda, int(now), gkey)
 end
 bulk_save()
-return { 1, int(g[G_RFENCE]), cursor, sum }
+return { 1, int(g[G_RFENCE]), cursor, sum, gkey, int(g[G_WIDEST]) }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // TestPull_IsBoundedInBytes: a pull of large jobs took longer than store.timeout, was given back, and was repeated for ever.
@@ -118,8 +120,58 @@ func TestResults_AreBoundedInBytes(t *testing.T) {
 	if have := walk(func(cursor string) (Page, error) { return s.Results(t.Context(), "g", cursor, 7) }); !slices.Equal(have, want) {
 		t.Errorf("by sevens: %d outcomes in another order or number: %v", len(have), have)
 	}
+	at, err := s.BeginReduce(t.Context(), "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have := walk(func(cursor string) (Page, error) { return s.Outcomes(t.Context(), &at, cursor, 500) }); !slices.Equal(have, want) {
+		t.Errorf("a reducer reads %d outcomes in another order or number: %v", len(have), have)
+	}
 	if have := walk(func(cursor string) (Page, error) { return s.Dead(t.Context(), "g", cursor, 100) }); len(have) != 5 {
 		t.Errorf("dead letters %v", have)
 	}
 	clean(t, s)
+}
+
+// What a reducer reads without a script is what Results reads, whatever the size of its pages, and so are its cursors.
+func TestOutcomes_AreResults(t *testing.T) {
+	stores(t, func(t *testing.T, client redis.UniversalClient) {
+		s, _ := openOn(t, client, nil)
+		create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
+		add(t, s, "g", 0, 350)
+		for {
+			jobs := pull(t, s, 50).Jobs
+			if len(jobs) == 0 {
+				break
+			}
+			ack(t, s, Done, jobs...)
+		}
+		at, err := s.BeginReduce(t.Context(), "g")
+		if err != nil || at.widest == 0 {
+			t.Fatal(at.widest, err)
+		}
+		for _, limit := range []int{1, 7, 99, 100, 101, 350, 500} {
+			for cursor, read := "", 0; ; {
+				want, err := s.Results(t.Context(), "g", cursor, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				have, err := s.Outcomes(t.Context(), &at, cursor, limit)
+				if err != nil || have.Next != want.Next || len(have.Outcomes) != len(want.Outcomes) {
+					t.Fatalf("%d from %q: %d outcomes to %q, want %d to %q; %v", limit, cursor, len(have.Outcomes), have.Next, len(want.Outcomes), want.Next, err)
+				}
+				for i := range have.Outcomes {
+					if have.Outcomes[i].ID != want.Outcomes[i].ID || have.Outcomes[i].Status != "succeeded" {
+						t.Fatalf("%d from %q: outcome %d is %+v", limit, cursor, i, have.Outcomes[i])
+					}
+				}
+				if cursor, read = have.Next, read+len(have.Outcomes); len(have.Outcomes) == 0 {
+					if read != 350 {
+						t.Fatalf("%d outcomes by %ds", read, limit)
+					}
+					break
+				}
+			}
+		}
+	})
 }

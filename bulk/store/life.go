@@ -40,7 +40,7 @@ func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error
 	if g.LastOutcomeAt.After(last) {
 		last = g.LastOutcomeAt
 	}
-	return Reduction{Group: g, Fence: r.int(1), Cursor: r.string(2), State: []byte(r.string(3)), Silent: g.ReadAt.Sub(last)}, nil
+	return Reduction{Group: g, Fence: r.int(1), Cursor: r.string(2), State: []byte(r.string(3)), Silent: g.ReadAt.Sub(last), short: r.string(4), widest: r.int(5)}, nil
 }
 
 func (s *Store) reduce(ctx context.Context, verb, group string, fence int64, cursor string, n int64, state []byte, status int) (reply, error) {

@@ -27,6 +27,63 @@ func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (P
 	return p, nil
 }
 
+// Outcomes is Results for a reducer that has begun, which asks for no more than there were then. Where those are at most 1 MiB it
+// takes no script: half the cost.
+func (s *Store) Outcomes(ctx context.Context, at *Reduction, cursor string, limit int) (Page, error) {
+	const room = 1 << 20
+	if at.widest <= 0 || int64(limit)*at.widest > room {
+		return s.Results(ctx, at.Group.ID, cursor, limit)
+	}
+	page, skip, err := pageCursor(cursor)
+	if err != nil {
+		return Page{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	var fields []string
+	for n := page; n <= page+int64(skip+limit-1)/outcomesPage; n++ {
+		fields = append(fields, fmt.Sprintf("%s:%d", at.short, n))
+	}
+	pages, err := s.o.Client.HMGet(ctx, s.keys[keyDone], fields...).Result()
+	if err != nil {
+		return Page{}, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	var ids []string
+	for _, text := range pages {
+		text, there := text.(string)
+		if !there {
+			break
+		}
+		ids = append(ids, strings.Split(strings.TrimSuffix(text, "\n"), "\n")...)
+	}
+	ids = ids[min(skip, len(ids)):min(skip+limit, len(ids))]
+	next := page*outcomesPage + int64(skip+len(ids))
+	p := Page{Next: fmt.Sprintf("%d:%d", next/outcomesPage, next%outcomesPage)}
+	if len(ids) == 0 {
+		return p, nil
+	}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = at.short + "/" + id
+	}
+	records, err := s.o.Client.HMGet(ctx, s.keys[keyJobs], keys...).Result()
+	if err != nil {
+		return Page{}, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	for i, record := range records {
+		text, there := record.(string)
+		if !there {
+			continue // past its retention
+		}
+		o, err := parseOutcome(ids[i], text)
+		if err != nil {
+			return Page{}, err
+		}
+		p.Outcomes = append(p.Outcomes, o)
+	}
+	return p, nil
+}
+
 // outcomesPage is how many outcomes a page of the log holds: PAGE of lua/lib/bulk.lua.
 const outcomesPage = 100
 

@@ -358,6 +358,9 @@ type Reduction struct {
 	Cursor string // of Results
 	State  []byte
 	Silent time.Duration // since the last job came or ended
+
+	short  string // the group's name in the store
+	widest int64  // bytes of the largest outcome that there is
 }
 
 // Violation is an invariant that does not hold.
