@@ -126,7 +126,6 @@ func TestHandlerThatIgnoresItsTimeOut(t *testing.T) {
 	})
 	o := Options{Worker: WorkerOptions{Count: 1, JobTimeout: time.Second}, Metrics: NewMetrics(nil, "")}
 	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, log *journal, _ func()) {
-		release = make(chan struct{}) // of this bubble
 		finished(t, m, []string{"b succeeded", "c succeeded", "stuck succeeded"})
 		m.under(func() {
 			a := m.acks[0]
@@ -231,22 +230,23 @@ func TestRetryBackoff(t *testing.T) {
 func TestHandlers_ThatNeverReturnAreBounded(t *testing.T) {
 	m := newMemory(names(20)...)
 	m.group.Total = 21 // never all: the reducer stays out of it
-	release := make(chan struct{})
 	var running atomic.Int64
+	var released atomic.Bool
 	h := HandlerFunc(func(context.Context, *Job) ([]byte, error) {
 		running.Add(1)
 		defer running.Add(-1)
-		<-release
+		for !released.Load() {
+			time.Sleep(time.Second) // whatever its context says
+		}
 		return nil, nil
 	})
 	o := Options{Worker: WorkerOptions{Count: 3, JobTimeout: time.Second}, Metrics: NewMetrics(nil, "")}
 	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
-		release = make(chan struct{}) // of this bubble
 		time.Sleep(time.Minute)
 		if n := running.Load(); n != 6 {
 			t.Errorf("%d handlers run, want twice the workers", n)
 		}
-		close(release)
+		released.Store(true)
 		until(t, "jobs go on when they return", func() bool { return value(t, o.Metrics, "handlers_abandoned") == 0 && running.Load() == 0 })
 	})
 }
