@@ -117,10 +117,10 @@ var noop = HandlerFunc(func(context.Context, *Job) ([]byte, error) { return nil,
 func TestHandlerThatIgnoresItsTimeOut(t *testing.T) {
 	m := newMemory("stuck", "b", "c")
 	m.group.Total = 4 // never all: the reducer stays out of it
-	release := make(chan struct{})
+	var released atomic.Bool
 	h := HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
-		if j.ID == "stuck" && j.Attempt == 1 {
-			<-release
+		for j.ID == "stuck" && j.Attempt == 1 && !released.Load() {
+			time.Sleep(time.Second) // whatever its context says
 		}
 		return nil, nil
 	})
@@ -135,7 +135,7 @@ func TestHandlerThatIgnoresItsTimeOut(t *testing.T) {
 		})
 		same(t, o.Metrics, map[string]float64{`handlers_abandoned`: 1, `job_timeouts_total{type="t"}`: 1,
 			`job_runs_total{type="t",verdict="retry"}`: 1, `job_runs_total{type="t",verdict="success"}`: 3})
-		close(release)
+		released.Store(true)
 		until(t, "the handler is still counted", func() bool { return value(t, o.Metrics, "handlers_abandoned") == 0 })
 		m.under(func() {
 			if len(m.acks) != 4 {
