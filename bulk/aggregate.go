@@ -118,44 +118,6 @@ func (a aggregate) check() error {
 	return nil
 }
 
-// maxCodes bounds the error codes that one aggregate tells apart; the others are counted as "other".
-const maxCodes = 100
-
-// tally counts outcomes; it is part of every aggregate.
-type tally struct {
-	Succeeded int64            `json:"succeeded"`
-	Failed    int64            `json:"failed"`
-	Dead      int64            `json:"dead"`
-	Cancelled int64            `json:"cancelled"`
-	Errors    map[string]int64 `json:"errors"` // by code, of those that did not succeed
-}
-
-func (t *tally) add(o *store.Outcome) {
-	switch o.Status {
-	case "succeeded":
-		t.Succeeded++
-		return
-	case "failed":
-		t.Failed++
-	case "dead":
-		t.Dead++
-	case "cancelled":
-		t.Cancelled++
-		return
-	}
-	c := o.Code
-	if c == "" {
-		c = "error"
-	}
-	if t.Errors == nil {
-		t.Errors = map[string]int64{}
-	}
-	if _, known := t.Errors[c]; !known && len(t.Errors) >= maxCodes {
-		c = "other"
-	}
-	t.Errors[c]++
-}
-
 // numbers reduces the numbers in a field of the results.
 type numbers struct {
 	Sum     float64 `json:"sum"`
@@ -245,7 +207,7 @@ type reduction struct {
 }
 
 type reductionState struct {
-	Tally   tally           `json:"tally"`
+	Tally   store.Tally     `json:"tally"`
 	Numbers *numbers        `json:"numbers,omitempty"`
 	Custom  json.RawMessage `json:"custom,omitempty"`
 }
@@ -289,7 +251,7 @@ func newReduction(spec string, state []byte, reducers map[string]Reducer, withou
 }
 
 func (r *reduction) add(o *store.Outcome) error {
-	r.state.Tally.add(o)
+	r.state.Tally.Add(o)
 	switch {
 	case r.fold != nil:
 		if err := r.fold.Add(o); err != nil {
@@ -315,19 +277,13 @@ func (r *reduction) marshal() (state []byte, err error) {
 	return json.Marshal(&r.state)
 }
 
-// result is the group's aggregate, JSON. url is where the outcomes of each job are read.
-func (r *reduction) result(url string) ([]byte, error) {
+// result is the group's aggregate, JSON.
+func (r *reduction) result(group string) ([]byte, error) {
 	t := r.state.Tally
 	if t.Errors == nil {
 		t.Errors = map[string]int64{}
 	}
 	switch {
-	case r.aggregate.Op == "concat":
-		return json.Marshal(struct {
-			Op      string `json:"op"`
-			Results string `json:"results"`
-			tally
-		}{"concat", url, t})
 	case r.fold != nil:
 		value, err := r.fold.Result()
 		if err == nil && !json.Valid(value) {
@@ -339,14 +295,14 @@ func (r *reduction) result(url string) ([]byte, error) {
 		return json.Marshal(struct {
 			aggregate
 			Value json.RawMessage `json:"value"`
-			tally
+			store.Tally
 		}{r.aggregate, value, t})
 	case r.without != nil:
 		return json.Marshal(struct {
 			aggregate
 			Value any    `json:"value"` // null
 			Error string `json:"error"`
-			tally
+			store.Tally
 		}{r.aggregate, nil, r.without.Error(), t})
 	case r.state.Numbers != nil:
 		n := r.state.Numbers
@@ -356,10 +312,10 @@ func (r *reduction) result(url string) ([]byte, error) {
 			Sum     any   `json:"sum,omitempty"`
 			Count   int64 `json:"count"`
 			Skipped int64 `json:"skipped"`
-			tally
+			store.Tally
 		}{r.aggregate, n.value(r.aggregate.Op), n.meanSum(r.aggregate.Op), n.Count, n.Skipped, t})
 	}
-	return json.Marshal(t)
+	return t.Result(r.aggregate.Op, group)
 }
 
 // meanSum is the sum that a mean is told with; the other ops have none.

@@ -100,7 +100,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		silent:       counter("groups_sealed_total", "Groups sealed because they were silent for unsealed_after."),
 		deadExpired:  counter("dead_expired_total", "Dead letters dropped after retention.dead."),
 		leasesLost:   counter("leases_lost_total", "Leases that this process lost while the job ran."),
-		reduced:      counter("reduced_total", "Outcomes taken into their group's aggregate."),
+		reduced:      counter("reduced_total", "Outcomes that a reducer took into their group's aggregate; those of groups that only count have no reducer."),
 		reduceErrors: counter("reduce_errors_total", "Failures of reducers."),
 		uncertain:    counter("acks_uncertain_total", "Acks that were sent again and found their run ended."),
 		abandoned:    gauge("handlers_abandoned", "Handlers given up that have not returned yet."),
@@ -184,6 +184,11 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 // Refused is told of every job that has to wait because it was refused; it fits store.Options.Refused.
 func (m *Metrics) Refused(wait time.Duration) { m.waits.Observe(wait.Seconds()) }
 
+// Concluded is told how many groups have ended in the store; it fits store.Options.Concluded.
+func (m *Metrics) Concluded(s store.Status, n int64) {
+	m.groups.WithLabelValues(statusLabel(s)).Add(float64(n))
+}
+
 // Enqueued is told of every submission: how many jobs the store accepted.
 func (m *Metrics) Enqueued(jobs int64) { m.enqueued.Add(float64(jobs)) }
 
@@ -227,8 +232,6 @@ func statusLabel(s store.Status) string {
 	}
 	return "completed"
 }
-
-func (m *Metrics) groupEnded(s store.Status) { m.groups.WithLabelValues(statusLabel(s)).Inc() }
 
 func (m *Metrics) callback(verdict string) { m.callbacks.WithLabelValues(verdict).Inc() }
 

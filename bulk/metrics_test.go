@@ -83,7 +83,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	m.ran("webhook", &store.Ack{Code: "timeout", Took: time.Second})
 	m.acked("webhook", store.AckDead)
 	m.acked("what a submitter wrote", store.AckDone)
-	m.groupEnded(store.Failed)
+	m.Concluded(store.Failed, 1)
 	m.callback("retry")
 	m.Refused(3 * time.Second)
 	m.depths(store.Depths{Groups: map[store.Level]int64{store.High: 2}, Pending: 10, Ready: 11, NonReady: 12, InFlight: 13, ActiveTenants: 14,

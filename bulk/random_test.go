@@ -130,7 +130,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 	for _, id := range groups {
 		patch(t, s, id, store.Patch{Paused: new(false), Rate: new(0.0)})
 	}
-	total := tally{}
+	total := store.Tally{}
 	for _, id := range groups {
 		n := outcomesOnce(t, s, id)
 		total.Succeeded += n.Succeeded
@@ -155,7 +155,7 @@ func patch(t *testing.T, s *store.Store, group string, p store.Patch) {
 }
 
 // outcomesOnce waits for a group's end and its result, compares that with the outcomes, and counts them.
-func outcomesOnce(t *testing.T, s *store.Store, group string) tally {
+func outcomesOnce(t *testing.T, s *store.Store, group string) store.Tally {
 	t.Helper()
 	var g store.Group
 	await(t, "group "+group+" has no result", func() bool {
@@ -165,7 +165,7 @@ func outcomesOnce(t *testing.T, s *store.Store, group string) tally {
 		}
 		return g.Status.Ended() && (len(g.Result) > 0 || g.Status == store.Cancelled && g.Total == 0)
 	})
-	var want tally
+	var want store.Tally
 	seen := map[string]bool{}
 	for cursor := ""; ; {
 		page, err := s.Results(t.Context(), group, cursor, 500)
@@ -180,14 +180,14 @@ func outcomesOnce(t *testing.T, s *store.Store, group string) tally {
 				t.Errorf("group %s: job %s has two outcomes", group, o.ID)
 			}
 			seen[o.ID] = true
-			want.add(&o)
+			want.Add(&o)
 		}
 		cursor = page.Next
 	}
 	if int64(len(seen)) != g.Total {
 		t.Errorf("group %s, %s: %d outcomes of %d jobs", group, g.Status, len(seen), g.Total)
 	}
-	var got tally
+	var got store.Tally
 	if len(g.Result) > 0 {
 		if err := json.Unmarshal(g.Result, &got); err != nil {
 			t.Fatalf("%s: %v", g.Result, err)

@@ -217,7 +217,7 @@ func TestEngine(t *testing.T) {
 				`job_runs_total{type="t",verdict="success"}`: 1920 + 288, `job_runs_total{type="t",verdict="failed"}`: 46,
 				`job_runs_total{type="t",verdict="dead"}`: 46, `job_runs_total{type="t",verdict="retry"}`: 46*3 + 46,
 				`job_runs_total{type="busy",verdict="throttled"}`: 3,
-				"reduced_total": 2305, "store_up": 1, "leases_lost_total": 0,
+				"reduced_total": 2300, "store_up": 1, "leases_lost_total": 0,
 			})
 		})
 	}

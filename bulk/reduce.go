@@ -97,13 +97,13 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 	if !all {
 		return at, false, nil
 	}
-	result, err := conclude(red, "/v1/groups/"+group+"/results")
+	result, err := conclude(red, group)
 	if err != nil {
 		return at, false, reducerFailed(err)
 	}
 	ended, ok, err := r.store.Finish(ctx, group, at.Fence, result)
 	if err == nil && ok && g.Status == store.Aggregating {
-		r.metrics.groupEnded(ended.Status)
+		r.metrics.Concluded(ended.Status, 1)
 	}
 	return at, more || ok, err
 }
@@ -119,9 +119,9 @@ func take(r *reduction, page []store.Outcome) (state []byte, err error) {
 	return r.marshal()
 }
 
-func conclude(r *reduction, url string) (result []byte, err error) {
+func conclude(r *reduction, group string) (result []byte, err error) {
 	defer recovered(&err)
-	return r.result(url)
+	return r.result(group)
 }
 
 func recovered(err *error) {

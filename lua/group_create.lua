@@ -2,17 +2,17 @@
 -- group_create: makes a group. Again with the same content it changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number), stop_count, stop_share
--- RETURNS: {1 made, 0 was there}, {'exists', its spec} or {'quota', groups of the tenant}
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted as they come), most_bad, bad_share
+-- RETURNS: {1 made, 0 was there; the group}, {'exists', its spec, the group} or {'quota', groups of the tenant}
 -- INVARIANT: a group has one record; its spec never changes.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
 
 local id, spec, tenant = ARGV[3], ARGV[4], ARGV[5]
 local gkey = redis.call('HGET', K.names, id)
 if gkey then
   local there = redis.call('HGET', K.groups, gkey)
-  if there ~= spec then return { 'exists', there } end
-  return { 0 }
+  if there ~= spec then return { 'exists', there, group_line(bulk_group(gkey), true) } end
+  return { 0, group_line(bulk_group(gkey), true) }
 end
 local t, most = bulk_tenant(tenant), tonumber(ARGV[16])
 if most > 0 and t[T_GROUPS] >= most then return { 'quota', t[T_GROUPS] } end
@@ -33,6 +33,7 @@ g[G_HELD], g[G_STATUS], g[G_CREATED], g[G_TOUCHED] = tonumber(ARGV[12]), CREATED
 g[G_UNIFORM] = tonumber(ARGV[14]) == 0 and 1 or 0 -- a redrive takes over whatever types its group has
 g[G_CALLBACK], g[G_OF] = tonumber(ARGV[13]), tonumber(ARGV[14])
 g[G_STOP_COUNT], g[G_STOP_SHARE] = tonumber(ARGV[17]), tonumber(ARGV[18])
+g[G_TALLY], g[G_MOST_BAD], g[G_BAD_SHARE] = tonumber(ARGV[19]), tonumber(ARGV[20]), tonumber(ARGV[21])
 if ARGV[15] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
 groups[gkey] = g
 t[T_GROUPS] = t[T_GROUPS] + 1
@@ -43,4 +44,4 @@ redis.call('ZADD', K.index, int(now), gkey)
 enlist(g)
 plan(g, now + set.silence)
 bulk_save()
-return { 1 }
+return { 1, group_line(g, true) }

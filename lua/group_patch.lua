@@ -3,9 +3,9 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, own (1: a tenant's token asks), field, value, ...
--- RETURNS: {1} or {reason, status or field}
+-- RETURNS: {the group} or {reason, status or field}
 -- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -54,4 +54,4 @@ if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level say nothin
 place(g)
 if g[G_QUEUED] == 1 then bell() end
 bulk_save()
-return { 1 }
+return { group_line(g, true) }

@@ -3,9 +3,9 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, verb, group, fence, cursor, taken, state, status
--- RETURNS: {1, fence, cursor, state, short name, bytes of the largest outcome so far} or {0} where another reducer has taken over or it is too early, or {reason}
--- INVARIANT: state and cursor are written together; each outcome is reduced once; a group ends once.
--- INCLUDE: clock, limiter, fair, bulk
+-- RETURNS: {1, fence, cursor, state, and but for a commit the group} or {0} where another reducer has taken over or it is too early, or {reason}
+-- INVARIANT: what was counted is not reduced; state and cursor are written together; each outcome is reduced once; a group ends once.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
 
 local gkey = redis.call('HGET', K.names, ARGV[4])
 local g = gkey and bulk_group(gkey)
@@ -18,7 +18,7 @@ if state then
   cursor, sum = string.sub(state, 1, stop - 1), string.sub(state, stop + 1)
 end
 if verb == 'begin' then
-  if cursor == '!' then return { 'wrong_state', g[G_STATUS] } end
+  if cursor == '!' or tally.complete(g) then return { 'wrong_state', g[G_STATUS] } end
   g[G_RFENCE] = g[G_RFENCE] + 1
 elseif g[G_RFENCE] ~= fence then
   return { 0 }
@@ -42,4 +42,4 @@ elseif verb == 'finish' then
   redis.call('ZADD', K.agenda, int(now), gkey)
 end
 bulk_save()
-return { 1, int(g[G_RFENCE]), cursor, sum, gkey, int(g[G_WIDEST]) }
+return { 1, int(g[G_RFENCE]), cursor, sum, verb ~= 'commit' and group_line(g, true) or nil }

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, bound
--- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence} or {reason}
+-- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
 -- INVARIANT: nothing accepted is dropped; finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -22,7 +22,7 @@ end
 local function answer(again, reduce, callback, gone, buried)
   if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind who has waited for longer
   bulk_save()
-  return { again, reduce, callback, gone, buried, sealed }
+  return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED] }
 end
 
 -- A submission that nobody seals and that has been silent for long; a chunk that is half in is given up.
@@ -67,14 +67,16 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
   if n >= bound then return answer(1, 0, 0, 0, 0) end
   if g[G_INFLIGHT] == 0 and g[G_READY] == 0 and g[G_ASIDE] == 0 then
     g[G_SWEPT] = 1
+    if tally.complete(g) then g[G_SWEPT], g[G_REDUCED] = 2, ended(g) end -- with its result
   else
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
     return answer(0, 0, 0, 0, 0)
   end
 end
 
+if g[G_STATUS] == AGGREGATING and tally.complete(g) then tally.conclude(g) end -- a process of an earlier version has brought it here
 if g[G_STATUS] <= AGGREGATING then
-  local waits = ended(g) > g[G_REDUCED] or g[G_STATUS] == AGGREGATING
+  local waits = ended(g) > g[G_REDUCED] and not tally.complete(g) or g[G_STATUS] == AGGREGATING
   if g[G_SEALED] == 0 then
     redis.call('ZADD', K.agenda, int(silent_from(g)), gkey)
   elseif g[G_STATUS] == AGGREGATING then
@@ -149,7 +151,7 @@ if now >= group_at and now >= jobs_at then
   if g[G_CHUNKS] > 0 then return answer(1, 0, 0, 0, buried) end
   redis.call('HDEL', K.names, g[G_ID])
   redis.call('HDEL', K.groups, gkey)
-  redis.call('HDEL', K.sums, gkey)
+  redis.call('HDEL', K.sums, gkey, gkey .. '#')
   redis.call('ZREM', K.index, gkey)
   unlist(g)
   redis.call('ZREM', K.agenda, gkey)
@@ -166,7 +168,7 @@ if now >= group_at and now >= jobs_at then
     redis.call('ZREMRANGEBYLEX', K.history, '[' .. g[G_TENANT] .. '/', '(' .. g[G_TENANT] .. '0')
     if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 and t[T_CONC] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
   end
-  return { 0, 0, 0, 1, buried, 0 }
+  return { 0, 0, 0, 1, buried, 0, 0, 0 }
 end
 local due = group_at
 if now < jobs_at then due = math.min(due, jobs_at) end

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; behind blanks, but for done, µs to wait and tries that may fail, and of failures of breakers: d or o, ratio, window, probe), ...
--- RETURNS: for each what became of it: done, failed, retry, throttled (behind a blank, the µs that it waits), returned, dead, cancelled or stale
+-- RETURNS: for each what became of it: done, failed, retry, throttled (behind a blank, the µs that it waits), returned, dead, cancelled or stale; then groups that ended as COMPLETED, as FAILED
 -- INVARIANT: a failure of what has opened a breaker spends no try; whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
 
@@ -86,4 +86,5 @@ for _, group in pairs(touched) do
 end
 if shard.queued > queued then bell() end
 bulk_save()
+reply[#reply + 1], reply[#reply + 2] = tally.ends[COMPLETED], tally.ends[FAILED]
 return reply

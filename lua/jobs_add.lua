@@ -2,8 +2,8 @@
 -- jobs_add: puts jobs into a group, in their order: all of them or none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, chunk, offset, last, answer, most (jobs of the tenant to do; 0: as set), id, type, cost, run_at, payload, ...
--- RETURNS: {accepted, put in by earlier attempts, then 1 for each job that was there} or {reason, detail}
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (jobs of the tenant to do; 0: as set), whole (last holds only if so many jobs of the chunk are in then; 0: in any case), id, type, cost, run_at, payload, ...
+-- RETURNS: {accepted, put in by earlier attempts, 1 if the chunk is done, then 1 for each job that was there} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -22,7 +22,7 @@ if chunk ~= '' then
   end
 end
 local keys, n = {}, 0
-for i = 9, #ARGV, 5 do
+for i = 10, #ARGV, 5 do
   n = n + 1
   keys[n] = gkey .. '/' .. ARGV[i]
 end
@@ -32,8 +32,10 @@ for i = 1, n do
   seen[keys[i]] = true
   if not there[i] then fresh = fresh + 1 end
 end
-local reply = { fresh, before or 0 }
-for i = 1, n do reply[i + 2] = there[i] and 1 or 0 end
+local whole = tonumber(ARGV[9])
+last = last and chunk ~= '' and (whole == 0 or (before or 0) + fresh == whole)
+local reply = { fresh, before or 0, last and 1 or 0 }
+for i = 1, n do reply[i + 3] = there[i] and 1 or 0 end
 local t = bulk_tenant(g[G_TENANT])
 if fresh > 0 then
   if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
@@ -43,7 +45,7 @@ if fresh > 0 then
   local lines, ids = {}, {}
   for i = 1, n do
     if not there[i] then
-      local a = 9 + (i - 1) * 5
+      local a = 10 + (i - 1) * 5
       local kind, run_at = ARGV[a + 1], tonumber(ARGV[a + 3])
       if kind ~= '' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
         g[G_UNIFORM] = 0

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then)
--- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, then groups with housekeeping}
+-- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, groups that ended as COMPLETED, as FAILED, then groups with housekeeping}
 -- INVARIANT: a job whose lease ended runs again; a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
 
@@ -91,7 +91,7 @@ if shard.aside + shard.unserved > 0 and now - shard.checked >= 1000000 then
   local names = {}
   for _, kind in ipairs(aside_kinds('')) do
     local seen = type_seen(kind)
-    if now - seen > SERVED then
+    if now - seen > types.SERVED then
       local first, last = aside_range('t' .. kind)
       local count = 0
       for _, member in ipairs(redis.call('ZRANGEBYLEX', K.aside, first, last, 'LIMIT', 0, 200)) do
@@ -144,7 +144,7 @@ for _, key in ipairs({ K.leases, K.waiting, K.gates }) do
     if next_at < 0 or wait < next_at then next_at = wait end
   end
 end
-local reply = { moved, recovered, dead, skipped, opened, int(next_at), more }
+local reply = { moved, recovered, dead, skipped, opened, int(next_at), more, tally.ends[COMPLETED], tally.ends[FAILED] }
 for _, gkey in ipairs(redis.call('ZRANGEBYSCORE', K.agenda, '-inf', int(now), 'LIMIT', 0, 64)) do
   local g = bulk_group(gkey)
   if g then reply[#reply + 1] = g[G_ID] else redis.call('ZREM', K.agenda, gkey) end

@@ -28,6 +28,19 @@ func (s *Server) group(r *http.Request, who identity) (store.Group, error) {
 	return g, err
 }
 
+// visible is the id of the group of a path, which the caller may see, read as cheaply as can be.
+func (s *Server) visible(r *http.Request, who identity) (id string, err error) {
+	id = r.PathValue("id")
+	if !isWord(id, maxMadeID, ":") {
+		return "", noGroup(id)
+	}
+	tenant, err := s.store.TenantOf(r.Context(), id)
+	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound || err == nil && !who.sees(tenant) {
+		return "", noGroup(id)
+	}
+	return id, err
+}
+
 func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := noQuery(r); err != nil {
 		return err
@@ -171,7 +184,7 @@ var sealFields = []field[bool]{
 }
 
 func (s *Server) seal(w http.ResponseWriter, r *http.Request, who identity) error {
-	g, err := s.group(r, who)
+	id, err := s.visible(r, who)
 	if err != nil {
 		return err
 	}
@@ -184,9 +197,9 @@ func (s *Server) seal(w http.ResponseWriter, r *http.Request, who identity) erro
 		return invalid(faults...)
 	}
 	if abandon {
-		return s.change(w, r, who, "seal abandoning chunks", g.ID, s.store.SealAbandoning)
+		return s.change(w, r, who, "seal abandoning chunks", id, s.store.SealAbandoning)
 	}
-	return s.change(w, r, who, "seal", g.ID, s.store.Seal)
+	return s.change(w, r, who, "seal", id, s.store.Seal)
 }
 
 func (s *Server) cancel(ctx context.Context, id string) (store.Group, error) {
@@ -201,7 +214,7 @@ func (s *Server) resume(ctx context.Context, id string) (store.Group, error) {
 
 // release is for operators: what a downstream asked for is theirs to lift.
 func (s *Server) release(w http.ResponseWriter, r *http.Request, who identity) error {
-	if _, err := s.group(r, who); err != nil {
+	if _, err := s.visible(r, who); err != nil {
 		return err
 	}
 	if err := who.forAll(); err != nil {
@@ -219,7 +232,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who identity) e
 // plain is an action that has no body, or an empty object.
 func (s *Server) plain(do func(context.Context, string) (store.Group, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who identity) error {
-		g, err := s.group(r, who)
+		id, err := s.visible(r, who)
 		if err != nil {
 			return err
 		}
@@ -231,7 +244,7 @@ func (s *Server) plain(do func(context.Context, string) (store.Group, error)) ha
 			return invalid(faults...)
 		}
 		_, action, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/groups/"), "/")
-		return s.change(w, r, who, action, g.ID, do)
+		return s.change(w, r, who, action, id, do)
 	}
 }
 

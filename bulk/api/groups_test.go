@@ -53,7 +53,7 @@ func TestListGroups(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 5 {
-		b.create(fmt.Sprintf(`{"id":"a%d","tenant":"acme","type":"mail"}`, i))
+		b.create(fmt.Sprintf(`{"id":"a%d","tenant":"acme","type":"mail","aggregate":"sum:n"}`, i))
 	}
 	b.create(`{"id":"z","tenant":"zoo","type":"mail"}`)
 	want(t, b.ask("POST", "/v1/groups/a3/seal", ""), 200)
@@ -193,8 +193,7 @@ func TestResultsAndDeadLetters(t *testing.T) {
 	wantCode(t, b.ask("GET", "/v1/dead?group=none", ""), 404, "not_found")
 	wantCode(t, b.ask("GET", at+"/results?limit=0", ""), 422, "invalid", "limit")
 
-	b.finish(id)
-	want(t, b.ask("GET", at+"/result", ""), 200, `{"succeeded":1}`)
+	want(t, b.ask("GET", at+"/result", ""), 200, `{"succeeded":2476,"failed":0,"dead":24,"cancelled":0,"errors":{"unknown_type":24}}`)
 	if got := pick(b.group(id), "status", "progress", "dead", "error", "eta"); got != `status="COMPLETED" progress=1 dead=24 error=null eta=null` {
 		t.Error(got)
 	}
@@ -216,7 +215,6 @@ func TestAFailedGroupSaysWhy(t *testing.T) {
 	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(10)), 200)
 	want(t, b.ask("POST", "/v1/groups/"+id+"/seal", ""), 200)
 	b.run(buried)
-	b.finish(id)
 	if got := pick(b.group(id), "status", "error"); got != `status="FAILED" error="10 of 10 jobs failed or died; failure_tolerance is 1%"` {
 		t.Error(got)
 	}
@@ -228,7 +226,7 @@ func TestEvents(t *testing.T) {
 	b := newBench(t)
 	served := httptest.NewServer(b.handler)
 	t.Cleanup(served.Close)
-	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	id := b.create(`{"tenant":"acme","type":"mail","aggregate":"sum:n"}`)
 	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(10)), 200)
 	resp := open(t, served.URL+"/v1/groups/"+id+"/events")
 	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || kind != "text/event-stream" {

@@ -41,8 +41,14 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 
 func newBenchOn(t *testing.T, client redis.UniversalClient, set store.Settings, change ...func(*Options)) *bench {
 	t.Helper()
+	return newBenchWith(t, store.Options{Client: client, Settings: set}, change...)
+}
+
+func newBenchWith(t *testing.T, so store.Options, change ...func(*Options)) *bench {
+	t.Helper()
 	b := &bench{t: t, ready: true}
-	s, err := store.New(store.Options{Client: client, Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Settings: set, Log: slog.New(slog.DiscardHandler)})
+	so.Prefix, so.Timeout, so.Log = redistest.Prefix(t), 10*time.Second, slog.New(slog.DiscardHandler)
+	s, err := store.New(so)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,16 +202,28 @@ func (u *upload) count(a store.Added, jobs int) {
 	u.Duplicates = max(0, u.sent-u.Accepted) // an earlier attempt may have come further than this one has
 }
 
-// finish puts in what is left. A chunk with a key ends with a call of its own: its answer is known then, and is kept for
-// whoever sends the chunk again.
+// finish puts in what is left. A chunk with a key ends with its answer, which is kept for whoever sends the chunk again.
 func (u *upload) finish(ctx context.Context) error {
-	if len(u.filled.jobs) > 0 {
+	if u.key == "" && len(u.filled.jobs) > 0 {
 		if err := u.flush(ctx); err != nil {
 			return err
 		}
 	}
 	if err := u.land(); err != nil || u.key == "" {
 		return err
+	}
+	if last := u.filled; len(last.jobs) > 0 {
+		// The answer is known before where none of the jobs is there yet, as mostly.
+		whole := u.tally
+		whole.Accepted += int64(len(last.jobs))
+		added, err := u.add(ctx, store.Chunk{Offset: last.offset, Last: true, Whole: whole.Accepted, Answer: marshal(kept{whole, u.body.digest()})}, last.jobs)
+		if err != nil {
+			return err
+		}
+		u.count(added, len(last.jobs))
+		if added.Done {
+			return nil
+		}
 	}
 	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: marshal(kept{u.tally, u.body.digest()})}, nil)
 	return err
@@ -307,7 +319,7 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 
 // addJobs takes a chunk of jobs into a group.
 func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) error {
-	g, err := s.group(r, who)
+	id, err := s.visible(r, who)
 	if err != nil {
 		return refuseUpload(r, err)
 	}
@@ -322,10 +334,14 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 		return refuseUpload(r, err)
 	}
 	var body io.Reader = r.Body
-	u := &upload{to: counted{s.store, s.o.Enqueued}, group: g.ID, maxPending: who.most.Pending, allow: s.o.AllowType, waits: outageWaits}
+	u := &upload{to: counted{s.store, s.o.Enqueued}, group: id, maxPending: who.most.Pending, allow: s.o.AllowType, waits: outageWaits}
 	if key == "" {
-		if g.Sealed {
-			return refuseUpload(r, sealed(g.ID)) // before it is read for nothing
+		g, err := s.store.Group(r.Context(), id)
+		if err == nil && g.Sealed {
+			err = sealed(id) // before it is read for nothing
+		}
+		if err != nil {
+			return refuseUpload(r, err)
 		}
 		var release func()
 		if body, release, err = s.whole(body, "an Idempotency-Key"); err != nil {
@@ -336,14 +352,12 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	} else {
 		u.key, u.ids, u.body = chunkKey(key), newLineIDs(chunkKey(key)), newSentBody(body)
 		body = u.body
-		state, err := s.store.ChunkState(r.Context(), g.ID, u.key)
-		switch {
-		case err != nil:
+		state, err := s.store.ChunkState(r.Context(), id, u.key)
+		if err != nil {
 			return refuseUpload(r, err)
-		case state.Done:
+		}
+		if state.Done {
 			return u.again(w, state.Answer)
-		case g.Sealed:
-			return refuseUpload(r, sealed(g.ID))
 		}
 	}
 	err = u.run(r.Context(), newLineReader(body, s.o.Limits.Line))

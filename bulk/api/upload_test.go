@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
@@ -355,4 +356,46 @@ func TestALongUploadIsNotHeld(t *testing.T) {
 	if most-least > 8<<20 {
 		t.Errorf("the heap grew from %d to %d bytes for a body of %d", least, most, jobs*1000)
 	}
+}
+
+// One job in one request costs three scripts: the group is made, the job goes in with the chunk's end, the group is sealed. In three
+// requests it costs as many.
+func TestSubmit_OfOneJobCostsThreeScripts(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var scripts []string
+	b := newBenchWith(t, store.Options{Client: redistest.Client(t), Settings: store.Defaults(), Observe: func(script string, _ time.Duration, _ error) {
+		mu.Lock()
+		defer mu.Unlock()
+		scripts = append(scripts, script)
+	}})
+	cost := func(want int) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(scripts) != want {
+			t.Errorf("%d scripts, want %d: %v", len(scripts), want, scripts)
+		}
+		scripts = nil
+	}
+	if err := b.store.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cost(1)
+	want(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&id=a", lines(1)), 201)
+	cost(3)
+	want(t, b.ask("POST", "/v1/groups", `{"id":"b","tenant":"acme","type":"mail"}`), 201)
+	want(t, b.ask("POST", "/v1/groups/b/jobs", lines(1), "Idempotency-Key: one"), 200)
+	want(t, b.ask("POST", "/v1/groups/b/seal", ""), 200)
+	cost(3)
+	// A chunk that was broken off before its end is ended by who sends it again.
+	want(t, b.ask("POST", "/v1/groups", `{"id":"c","tenant":"acme","type":"mail"}`), 201)
+	if _, err := b.store.AddJobs(t.Context(), "c", store.Chunk{Key: chunkKey("one")}, []store.Job{{ID: "j0", Payload: []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		want(t, b.ask("POST", "/v1/groups/c/jobs", lines(3), "Idempotency-Key: one"), 200, `{"accepted":3,"duplicates":0,"rejected":[],"rejected_total":0}`)
+	}
+	want(t, b.ask("POST", "/v1/groups/c/jobs", lines(4), "Idempotency-Key: two"), 200, `{"accepted":1,"duplicates":3,"rejected":[],"rejected_total":0}`)
+	want(t, b.ask("POST", "/v1/groups/c/seal", ""), 200)
 }

@@ -118,15 +118,19 @@ func (m *Model) Finish(_ context.Context, id string, fence int64, result []byte)
 		return m.view(g), false, nil
 	}
 	if g.Status == store.Aggregating {
-		g.FinishedAt = at(m.Now())
-		if g.Tolerance.Exceeded(g.Failed+g.Dead, g.Total) {
-			m.move(g, store.Failed)
-		} else {
-			m.move(g, store.Completed)
-		}
+		m.end(g)
 	}
 	g.Result, g.finished = result, true
 	return m.view(g), true, nil
+}
+
+func (m *Model) end(g *group) {
+	g.FinishedAt = at(m.Now())
+	if g.Tolerance.Exceeded(g.Failed+g.Dead, g.Total) {
+		m.move(g, store.Failed)
+	} else {
+		m.move(g, store.Completed)
+	}
 }
 
 // Outcomes gives what became of a group's jobs, by id.

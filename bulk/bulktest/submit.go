@@ -85,7 +85,8 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 		}
 		a.Before = k.accepted
 		k.accepted += a.Accepted
-		k.done, k.answer = c.Last, c.Answer
+		a.Done = c.Last && (c.Whole == 0 || c.Whole == k.accepted)
+		k.done, k.answer = a.Done, c.Answer
 	}
 	g.LastAddedAt = at(m.Now())
 	return a, nil
@@ -144,8 +145,31 @@ func (m *Model) move(g *group, s store.Status) { g.Status, g.Epoch = s, g.Epoch+
 
 // settle ends the running of a group whose jobs all have their outcomes.
 func (m *Model) settle(g *group) {
-	if (g.Status == store.Dispatched || g.Status == store.Running) && g.ended() == g.Total {
+	if g.Status != store.Dispatched && g.Status != store.Running || g.ended() != g.Total {
+		return
+	}
+	if !g.Counts() {
 		m.move(g, store.Aggregating)
+		return
+	}
+	m.end(g)
+	g.count()
+}
+
+// count gives a group that only counts its result.
+func (g *group) count() {
+	var t store.Tally
+	for i := range g.outcomes {
+		t.Add(&g.outcomes[i])
+	}
+	g.Result, _ = t.Result(map[string]string{`{"op":"concat"}`: "concat"}[g.Aggregate], g.ID)
+	g.Reduced, g.finished = g.Total, true
+}
+
+// Swept tells that every job of a cancelled group has its outcome.
+func (m *Model) Swept(id string) {
+	if g := m.groups[id]; g.Status == store.Cancelled && g.Counts() {
+		g.count()
 	}
 }
 

@@ -61,6 +61,7 @@ type audited struct {
 	aside                                  int64
 	bar                                    string
 	unended, ended, dead, kept, half       int64
+	codes                                  int64 // jobs whose error codes are counted
 	lines                                  []string
 }
 

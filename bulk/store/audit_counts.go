@@ -65,6 +65,9 @@ func (a *auditor) compare(ctx context.Context) error {
 		if n["reduced"] > ended {
 			a.bad("life", "group %s: %d outcomes are reduced, there are %d", g.ID, n["reduced"], ended)
 		}
+		if bad := g.Failed + g.Dead; n["tally"] == ended+1 && g.codes != bad {
+			a.bad("life", "group %s: %d jobs have failed or died, codes of %d are counted", g.ID, bad, g.codes)
+		}
 		a.overdue(g, ended)
 		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
 			a.bad("retention", "group %s is %s and nobody looks after it", g.ID, g.Status)
@@ -240,10 +243,21 @@ func (a *auditor) readOwners(ctx context.Context) error {
 			a.bad("owner", "%s of group %s, which is not there", what, short)
 		}
 	}
-	for what, key := range map[string]int{"spec": keyGroups, "result": keySums} {
-		if err := a.hash(ctx, key, func(field, _ string) { owned(what, field) }); err != nil {
-			return err
+	if err := a.hash(ctx, keyGroups, func(field, _ string) { owned("spec", field) }); err != nil {
+		return err
+	}
+	if err := a.hash(ctx, keySums, func(field, value string) {
+		short, codes := strings.CutSuffix(field, "#")
+		owned("result", short)
+		if g := a.groups[short]; g != nil && codes {
+			for i, word := range strings.Fields(value) {
+				if i%2 == 1 {
+					g.codes += asInt(word)
+				}
+			}
 		}
+	}); err != nil {
+		return err
 	}
 	if err := a.hash(ctx, keyChunks, func(field, value string) {
 		at := max(0, strings.IndexAny(field, ":/"))

@@ -84,18 +84,22 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 	}
 	r, err := s.write(ctx, "group_create", g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
 		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
-		g.StopAt.Count, g.StopAt.thousandths())
+		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share))
 	if err != nil {
 		return Group{}, false, err
 	}
 	if r.refusal() == "quota" {
 		return Group{}, false, refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, r.int(1), g.MaxGroups)
 	}
-	if r.refusal() != "" && !sameSpec(r.string(1), g) {
-		return Group{}, false, refuse(CodeExists, "id %q: a group of this id exists and is another; choose a new id, or repeat exactly what made it", g.ID)
+	line := r.at(1)
+	if r.refusal() != "" {
+		if !sameSpec(r.string(1), g) {
+			return Group{}, false, refuse(CodeExists, "id %q: a group of this id exists and is another; choose a new id, or repeat exactly what made it", g.ID)
+		}
+		line = r.at(2)
 	}
-	group, err = s.Group(ctx, g.ID)
-	return group, r.refusal() == "" && r.int(0) == 1, err
+	f, err := parseGroup(list(line))
+	return f.Group, r.refusal() == "" && r.int(0) == 1, err
 }
 
 // sameSpec reports whether stored is the spec g, whoever asks. It compares values, not texts: another version may write other
@@ -141,7 +145,7 @@ func (s *Store) SealAbandoning(ctx context.Context, group string) (Group, error)
 	return s.change(ctx, group, "group_seal", group, flag(true))
 }
 
-// change runs a script that changes a group, and reads the group then.
+// change runs a script that changes a group and answers what it is then.
 func (s *Store) change(ctx context.Context, group, script string, args ...any) (Group, error) {
 	r, err := s.write(ctx, script, args...)
 	if err != nil {
@@ -150,7 +154,21 @@ func (s *Store) change(ctx context.Context, group, script string, args ...any) (
 	if err := groupRefusal(r.refusal(), group, r); err != nil {
 		return Group{}, err
 	}
-	return s.Group(ctx, group)
+	s.concluded(r, 1)
+	g, err := parseGroup(list(r.at(0)))
+	return g.Group, err
+}
+
+// concluded tells how many groups a script has ended, from its answer from i on.
+func (s *Store) concluded(r reply, i int) {
+	if s.o.Concluded == nil {
+		return
+	}
+	for k, status := range []Status{Completed, Failed} {
+		if n := r.int(i + k); n > 0 {
+			s.o.Concluded(status, n)
+		}
+	}
 }
 
 // Patch changes a group's live fields; pause and resume are Patches too.
@@ -234,17 +252,29 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 	if len(groups) == 0 {
 		return Group{}, groupRefusal("not_found", group, nil)
 	}
-	g := groups[0]
-	if g.Status.Ended() {
-		sum, err := s.o.Client.HGet(ctx, s.keys[keySums], g.key).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return Group{}, fmt.Errorf("%w: %w", ErrStore, err)
-		}
-		if result, ok := strings.CutPrefix(sum, "!\n"); ok {
-			g.Result = []byte(result)
-		}
+	return groups[0].Group, nil
+}
+
+// TenantOf reads whose a group is, in two commands and without a script.
+func (s *Store) TenantOf(ctx context.Context, group string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	short, err := s.short(ctx, group)
+	if err != nil {
+		return "", err
 	}
-	return g.Group, nil
+	text, err := s.o.Client.HGet(ctx, s.keys[keyGroups], short).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return "", groupRefusal("not_found", group, nil)
+	}
+	var spec struct{ Tenant string }
+	if err == nil {
+		err = json.Unmarshal(text, &spec)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return spec.Tenant, nil
 }
 
 // found is a group with its short name in the store.
@@ -252,6 +282,7 @@ type found struct {
 	Group
 	key      string
 	redrives int64
+	widest   int64 // bytes of its largest outcome; 0: unknown
 }
 
 // read reads groups by id or short name; those that are not there are left out.
@@ -343,5 +374,15 @@ func parseGroup(line reply) (found, error) {
 	g.LastOutcomeAt, g.ReadAt = micros(n("outcome_at")), micros(now)
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")
+	g.widest = n("widest")
+	if !g.Status.Ended() {
+		return g, nil
+	}
+	switch result, ok := strings.CutPrefix(v["result"], "!\n"); {
+	case ok:
+		g.Result = []byte(result)
+	case n("tally") == n("succ")+n("fail")+n("dead")+n("canc")+1 && (g.Status != Cancelled || n("swept") == 2):
+		g.Result = countedResult(&g.Group, v["codes"])
+	}
 	return g, nil
 }

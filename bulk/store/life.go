@@ -2,13 +2,13 @@ package store
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"math"
-	"strings"
+	"strconv"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
+	"github.com/redis/go-redis/v9"
 )
 
 // tendBound is how many jobs one step of housekeeping touches.
@@ -23,6 +23,7 @@ func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
 	if r.refusal() == "not_found" {
 		return Tended{Removed: true}, nil
 	}
+	s.concluded(r, 6)
 	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4), Sealed: r.int(5) == 1}, nil
 }
 
@@ -32,7 +33,7 @@ func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error
 	if err != nil {
 		return Reduction{}, err
 	}
-	g, err := s.Group(ctx, group)
+	g, err := parseGroup(list(r.at(4)))
 	if err != nil {
 		return Reduction{}, err
 	}
@@ -40,7 +41,7 @@ func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error
 	if g.LastOutcomeAt.After(last) {
 		last = g.LastOutcomeAt
 	}
-	return Reduction{Group: g, Fence: r.int(1), Cursor: r.string(2), State: []byte(r.string(3)), Silent: g.ReadAt.Sub(last), short: r.string(4), widest: r.int(5)}, nil
+	return Reduction{Group: g.Group, Fence: r.int(1), Cursor: r.string(2), State: []byte(r.string(3)), Silent: g.ReadAt.Sub(last), short: g.key, widest: g.widest}, nil
 }
 
 func (s *Store) reduce(ctx context.Context, verb, group string, fence int64, cursor string, n int64, state []byte, status int) (reply, error) {
@@ -72,8 +73,8 @@ func (s *Store) Finish(ctx context.Context, group string, fence int64, result []
 	if err != nil || r.int(0) != 1 {
 		return g, false, err
 	}
-	g, err = s.Group(ctx, group)
-	return g, err == nil, err
+	f, err := parseGroup(list(r.at(4)))
+	return f.Group, err == nil, err
 }
 
 // thousandths returns a share in thousandths of a percent; 0 of a count.
@@ -82,6 +83,14 @@ func (t Tolerance) thousandths() int64 {
 		return 0
 	}
 	return int64(math.Round(t.Percent * 1000))
+}
+
+// most is the count or the share, as scripts read it.
+func (t Tolerance) most() string {
+	if t.Share {
+		return strconv.FormatFloat(t.Percent, 'g', -1, 64)
+	}
+	return strconv.FormatInt(t.Count, 10)
 }
 
 // Exceeded says whether so many failures of so many jobs are too many.
@@ -109,25 +118,26 @@ func (s *Store) CallbackDone(ctx context.Context, group string, ok, last bool, a
 	return groupRefusal(r.refusal(), group, r)
 }
 
-// Lock takes the watcher's lock of a group for d, which only saves work: what it guards is fenced. ok is false where another
-// process has it.
+// Lock takes the watcher's lock of a group for d. It only saves work: what it guards is fenced, so a lock that ended too soon, or was
+// given back by a slow owner, harms nothing. ok is false where another process has it.
 func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
-	m := s.locks.NewMutex(lockKey(s.o.Prefix, group), redsync.WithExpiry(d), redsync.WithTries(1))
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	if err := m.TryLockContext(ctx); err != nil {
-		var taken *redsync.ErrTaken
-		if errors.Is(err, redsync.ErrFailed) || errors.As(err, &taken) {
-			return nil, false, nil
-		}
-		if strings.Contains(err.Error(), "OOM ") {
-			return func() {}, true, nil // a full store has no room for locks; housekeeping is what makes room
-		}
+	key, owner := lockKey(s.o.Prefix, group), rand.Text()
+	ok, err = s.o.Client.SetNX(ctx, key, owner, d).Result()
+	switch {
+	case redis.HasErrorPrefix(err, "OOM"):
+		return func() {}, true, nil // a full store has no room for locks; housekeeping is what makes room
+	case err != nil:
 		return nil, false, fmt.Errorf("%w: lock: %w", ErrStore, err)
+	case !ok:
+		return nil, false, nil
 	}
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		defer cancel()
-		_, _ = m.UnlockContext(ctx) // it ends by itself after d
+		if s.o.Client.Get(ctx, key).Val() == owner { // otherwise it ended by itself
+			_ = s.o.Client.Del(ctx, key).Err()
+		}
 	}, true, nil
 }

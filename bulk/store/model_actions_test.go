@@ -21,7 +21,8 @@ func (c *crowd) create() {
 		Rate:        rapid.SampledFrom([]float64{0, 0, 2.5, 20}).Draw(c.t, "rate"),
 		Concurrency: rapid.SampledFrom([]int64{0, 0, 1, 3}).Draw(c.t, "concurrency"),
 		StartSealed: rapid.IntRange(0, 3).Draw(c.t, "start") == 0,
-		Tolerance:   Tolerance{Count: int64(rapid.IntRange(0, 2).Draw(c.t, "tolerance"))},
+		Tolerance:   rapid.SampledFrom([]Tolerance{{}, {Count: 1}, {Count: 2}, {Percent: 33.3, Share: true}, {Percent: 50, Share: true}}).Draw(c.t, "tolerance"),
+		Aggregate:   rapid.SampledFrom([]string{"", `{"op":"concat"}`, `{"op":"sum","field":"n"}`}).Draw(c.t, "aggregate"),
 		StopAt:      rapid.SampledFrom([]Tolerance{{}, {}, {Count: 2}, {Share: true, Percent: 0.1}, {Share: true, Percent: 30}}).Draw(c.t, "stop_at"),
 		Own:         rapid.Bool().Draw(c.t, "own"),
 		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
@@ -54,7 +55,8 @@ func (c *crowd) add() {
 	}
 	chunk := Chunk{MaxPending: rapid.SampledFrom([]int64{0, 0, 25}).Draw(c.t, "max_pending")}
 	if rapid.Bool().Draw(c.t, "chunk") {
-		chunk = Chunk{MaxPending: chunk.MaxPending, Key: fmt.Sprintf("c%d", rapid.IntRange(0, 5).Draw(c.t, "key")), Last: rapid.IntRange(0, 3).Draw(c.t, "last") > 0, Answer: []byte("answer")}
+		chunk = Chunk{MaxPending: chunk.MaxPending, Key: fmt.Sprintf("c%d", rapid.IntRange(0, 5).Draw(c.t, "key")), Last: rapid.IntRange(0, 3).Draw(c.t, "last") > 0, Answer: []byte("answer"),
+			Whole: int64(max(0, rapid.IntRange(-3, 5).Draw(c.t, "whole")))}
 	}
 	c.put(id, chunk, jobs)
 }
@@ -122,6 +124,9 @@ func (c *crowd) tend(id string) (t Tended) {
 		if t, err = c.any().Tend(c.ctx, id); err != nil {
 			c.t.Fatal(err)
 		}
+	}
+	if g, err := c.any().Group(c.ctx, id); err == nil && g.Status == Cancelled && len(g.Result) > 0 {
+		c.m.Swept(id)
 	}
 	return t
 }

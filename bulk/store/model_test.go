@@ -190,6 +190,9 @@ func (c *crowd) drain() {
 		}
 		if g, _ := c.m.Group(c.ctx, id); !g.Status.Ended() {
 			c.seal(id)
+			if g, _ := c.m.Group(c.ctx, id); g.Status.Ended() {
+				continue
+			}
 			paused := false
 			_, _ = c.m.Patch(c.ctx, id, Patch{Paused: &paused})
 			if _, err := c.any().Patch(c.ctx, id, Patch{Paused: &paused}); err != nil {

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
@@ -73,6 +71,8 @@ type Options struct {
 	Process  string // names this process among its peers; random when empty
 	// Observe is told of every store call, for metrics.
 	Observe func(script string, took time.Duration, err error)
+	// Concluded is told how many groups that only count have ended as Completed or Failed with a call of this process, for metrics.
+	Concluded func(status Status, n int64)
 	// Refused is told how long each job waits that the downstream refused, or a rate in the classic pipeline, for metrics.
 	Refused func(wait time.Duration)
 	// Now replaces Redis's clock (µs) in tests.
@@ -95,7 +95,6 @@ type Store struct {
 	noInfo    sync.Once
 	start     time.Time
 	auditPart int64
-	locks     *redsync.Redsync
 }
 
 // layout is the version of the keys and values of the bulk engine. A store that says another is refused.
@@ -125,7 +124,6 @@ func New(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{o: o, scripts: set, runner: lua.NewRunner(o.Client, set, o.Observe), keys: shardKeys(o.Prefix, 0), start: time.Now(), auditPart: auditPart}
-	s.locks = redsync.New(goredis.NewPool(o.Client))
 	if err := s.Configure(o.Settings); err != nil {
 		return nil, err
 	}

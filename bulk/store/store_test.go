@@ -52,6 +52,9 @@ func create(t testing.TB, s *Store, spec GroupSpec) Group {
 	if spec.Type == "" {
 		spec.Type = "webhook"
 	}
+	if spec.Aggregate == "" {
+		spec.Aggregate = `{"op":"sum","field":"n"}` // a reducer's work, which tests do step by step
+	}
 	g, _, err := s.CreateGroup(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)

@@ -78,8 +78,8 @@ func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) 
 	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
 		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
 	}
-	args := make([]any, 0, 6+5*len(jobs))
-	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending)
+	args := make([]any, 0, 7+5*len(jobs))
+	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole)
 	for i := range jobs {
 		j := &jobs[i]
 		if err := j.Validate(); err != nil {
@@ -102,9 +102,9 @@ func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) 
 	default:
 		return Added{}, groupRefusal(reason, group, r)
 	}
-	a := Added{Accepted: r.int(0), Before: r.int(1), Duplicate: make([]bool, len(jobs))}
+	a := Added{Accepted: r.int(0), Before: r.int(1), Done: r.int(2) == 1, Duplicate: make([]bool, len(jobs))}
 	for i := range jobs {
-		if r.int(2+i) == 1 {
+		if r.int(3+i) == 1 {
 			a.Duplicate[i] = true
 			a.Duplicates++
 		}

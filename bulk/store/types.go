@@ -109,6 +109,7 @@ type Chunk struct {
 	Key    string // idempotency key; empty: none
 	Offset int64  // of the first job of this call among the chunk's lines, from 0
 	Last   bool   // the chunk ends with this call
+	Whole  int64  // with Last: only if so many jobs of the chunk are in then; 0: in any case
 	// MaxPending is how many jobs the tenant may have to do with this call's; 0: as the settings allow.
 	MaxPending int64
 	// Rejected and Answer of the whole chunk are stored with the last call, so that a repeated chunk gets its old answer.
@@ -121,6 +122,7 @@ type Added struct {
 	Duplicates int64
 	// Duplicate marks the jobs that were there already.
 	Duplicate []bool
+	Done      bool // the chunk has ended with this call
 	// Before counts what earlier, broken attempts of this chunk had put in.
 	Before int64
 }

@@ -152,6 +152,7 @@ func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.concluded(r, len(acks))
 	states := make([]AckState, len(acks))
 	for i := range acks {
 		state, wait, refused := strings.Cut(r.string(i), " ")
@@ -231,7 +232,8 @@ func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	if next := r.int(5); next >= 0 {
 		d.Next = max(duration(next), time.Microsecond)
 	}
-	for i := 7; i < len(r); i++ {
+	s.concluded(r, 7)
+	for i := 9; i < len(r); i++ {
 		d.Tend = append(d.Tend, r.string(i))
 	}
 	return d, nil

@@ -91,7 +91,7 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 func storeOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, metrics *bulk.Metrics) store.Options {
 	o := store.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log}
 	if metrics != nil {
-		o.Observe, o.Refused = metrics.ObserveStore, metrics.Refused
+		o.Observe, o.Refused, o.Concluded = metrics.ObserveStore, metrics.Refused, metrics.Concluded
 	}
 	return o
 }

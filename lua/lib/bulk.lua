@@ -88,7 +88,7 @@ if now > shard.last then shard.last = now end
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
---   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped
+--   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
@@ -97,6 +97,11 @@ if now > shard.last then shard.last = now end
 
 -- A group is paused when as many of its jobs have failed or died as stop_count, or stop_share thousandths of a percent of them
 -- (0: never); stopped is then 1, and 2 once it was resumed beyond that: it goes on to its end.
+
+-- Of a group whose aggregate only counts, tally is one more than the outcomes that were counted when they came, and K.sums has
+-- the error codes of those that failed under <gkey>#: <code> <n> <code> <n> .... Where tally and the outcomes differ, a process of an
+-- earlier version has ended some, and a reducer reads them all. 0: a reducer's work. most_bad is how many of its jobs may fail or die,
+-- or where bad_share is 1, how many in a hundred.
 
 -- Work, where time is what is shared, in µs: expect is the mean run time of late, charged what the group's jobs in flight were
 -- charged, due what is to be settled of runs that have ended, lag what of it is settled among tenants, and among its tenant's
@@ -108,6 +113,9 @@ local VISIT_BYTES = 1048576
 -- What was read in this call; finished has the ids of jobs that ended in it, records their new records (key, record, …), over
 -- those whose runs are over.
 local groups, tenants, finished, records, over = {}, {}, {}, {}, {}
+-- tally is about groups whose outcomes are counted as they come: codes has the error codes of this call by group, ends how many groups it
+-- has ended as COMPLETED and as FAILED.
+local tally = { codes = {}, ends = { [COMPLETED] = 0, [FAILED] = 0 } }
 
 local function unpack_record(packed, length)
   local r = cmsgpack.unpack(packed)
@@ -182,6 +190,21 @@ local function write(command, key, list)
   for i = 1, #list, 1000 do redis.call(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
+-- tally.save adds to the error codes of a group, of which it tells a hundred apart: the others are counted as other.
+function tally.save(gkey, new)
+  local n, list = {}, {}
+  for code, count in string.gmatch(redis.call('HGET', K.sums, gkey .. '#') or '', '(%S+) (%d+)') do
+    n[code], list[#list + 1] = tonumber(count), code
+  end
+  for code, count in pairs(new) do
+    if not n[code] and #list >= 100 then code = 'other' end
+    if not n[code] then list[#list + 1] = code end
+    n[code] = (n[code] or 0) + count
+  end
+  for i, code in ipairs(list) do list[i] = code .. ' ' .. n[code] end
+  redis.call('HSET', K.sums, gkey .. '#', table.concat(list, ' '))
+end
+
 -- bulk_save writes back what has changed.
 local function bulk_save()
   local line = {}
@@ -203,6 +226,7 @@ local function bulk_save()
     end
   end
   if line[1] then redis.call('HSET', K.state, unpack(line)) end
+  for gkey, new in pairs(tally.codes) do tally.save(gkey, new) end
   write('HSET', K.jobs, records)
   write('HDEL', K.runs, over)
   local packed, n = {}, 0
@@ -424,9 +448,28 @@ end
 -- silent_from is when the silence of an unsealed group is long enough to seal it: no job came, and no outcome.
 local function silent_from(g) return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + set.silence end
 
+-- tally.complete says whether all outcomes of a group were counted when they came.
+function tally.complete(g) return g[G_TALLY] == ended(g) + 1 end
+
+-- tally.conclude ends a group whose outcomes were all counted.
+function tally.conclude(g)
+  local bad = g[G_FAIL] + g[G_DEAD]
+  local status = (g[G_BAD_SHARE] == 1 and bad * 100 > g[G_MOST_BAD] * g[G_TOTAL] or g[G_BAD_SHARE] == 0 and bad > g[G_MOST_BAD]) and FAILED or COMPLETED
+  move(g, status)
+  tally.ends[status] = tally.ends[status] + 1
+  g[G_FINISHED], g[G_REDUCED] = now, ended(g)
+  shard.open_groups = shard.open_groups - 1
+  redis.call('HDEL', K.sums, g[G_KEY]) -- what a reducer of an earlier version began
+  redis.call('ZADD', K.agenda, int(g[G_CALLBACK] == 1 and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
+end
+
 -- settle looks whether every job of a group has its outcome.
 local function settle(g)
   if g[G_SEALED] == 1 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
+    if tally.complete(g) then
+      tally.conclude(g)
+      return
+    end
     move(g, AGGREGATING)
     plan(g, now)
   elseif g[G_STATUS] == CANCELLED and g[G_INFLIGHT] == 0 then

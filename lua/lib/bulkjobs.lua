@@ -88,11 +88,11 @@ end
 -- The same holds for jobs of a type whose limit is used up, in groups of several types; other groups are barred (lib bulk). What a
 -- breaker of type and tenant holds back goes by its name, <type>@<tenant>, in place of the type.
 -- 'type:<type>' in the shard's state is when a process with that type was last heard of; a type counts as served for SERVED µs.
-local SERVED, aside_number = 60000000, 0
+types.SERVED, types.set_aside = 60000000, 0
 
 local function set_aside(g, jobkey, kind)
-  aside_number = aside_number + 1
-  redis.call('ZADD', K.aside, 0, 'j' .. g[G_KEY] .. ' ' .. kind .. ' ' .. string.format('%016.0f%05d', now, aside_number) .. ' ' .. string.sub(jobkey, #g[G_KEY] + 2),
+  types.set_aside = types.set_aside + 1
+  redis.call('ZADD', K.aside, 0, 'j' .. g[G_KEY] .. ' ' .. kind .. ' ' .. string.format('%016.0f%05d', now, types.set_aside) .. ' ' .. string.sub(jobkey, #g[G_KEY] + 2),
     0, 't' .. kind .. ' ' .. g[G_KEY])
   g[G_ASIDE], shard.aside = g[G_ASIDE] + 1, shard.aside + 1
 end
@@ -192,8 +192,11 @@ local function finish(g, t, jobkey, record, count, run)
   if now - g[G_W_AT] > 5000000 then
     g[G_P_AT], g[G_P_N], g[G_W_AT], g[G_W_N] = g[G_W_AT], g[G_W_N], now, before
   end
-  -- A reducer takes outcomes in while the group runs, some thousand at a time.
-  if (before + 1 - g[G_REDUCED]) % 2000 == 0 then plan(g, now) end
+  if g[G_TALLY] > 0 then
+    g[G_TALLY] = g[G_TALLY] + 1
+  elseif (before + 1 - g[G_REDUCED]) % 2000 == 0 then
+    plan(g, now) -- a reducer takes outcomes in while the group runs, some thousand at a time
+  end
 end
 
 local function cancel_job(g, t, jobkey)
@@ -207,6 +210,10 @@ local function bury(g, t, jobkey, run, code, text, state)
   local failed = state == 'F'
   redis.call('ZADD', K.dead, 0, failed and 'F' .. jobkey or jobkey)
   if failed then g[G_KEPT] = g[G_KEPT] + 1 end
+  if g[G_TALLY] > 0 then
+    local n = tally.codes[g[G_KEY]] or {}
+    tally.codes[g[G_KEY]], n[code] = n, (n[code] or 0) + 1
+  end
   finish(g, t, jobkey, string.format('%s%d %d %s %d %s %d %d %d\n', state or 'D', run.tries, ms(), code, cost or 1, kind or '-', #text,
     work.lasted(run, created)) .. text .. (payload or ''), failed and G_FAIL or G_DEAD, run)
 end

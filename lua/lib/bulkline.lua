@@ -1,0 +1,30 @@
+-- bulkline: a group as the program reads it.
+
+-- group_line returns a group's spec, then its settings and figures as name, value, ...; with whole also its result and the codes of
+-- its failures, where it has ended.
+local function group_line(g, whole)
+  local gkey = g[G_KEY]
+  local line = { redis.call('HGET', K.groups, gkey), 'now', int(now) }
+  for k, name in ipairs(G_FIELDS) do
+    line[#line + 1] = name
+    line[#line + 1] = type(g[k]) == 'number' and int(g[k]) or g[k]
+  end
+  local t, refused = bulk_tenant(g[G_TENANT]), count_refused('N' .. g[G_TENANT] .. '/' .. gkey)
+  -- limit is the smallest of the configured rates that bound the group's starts, in thousandths.
+  local limit = set.global
+  for _, rate in ipairs({ g[G_RATE], t[T_RATE] > 0 and t[T_RATE] or set.per_tenant }) do
+    if rate > 0 then limit = math.min(limit, rate) end
+  end
+  local unserved = 0
+  for _, kind in ipairs(g[G_ASIDE] > 0 and aside_kinds(gkey) or {}) do
+    if now - type_seen(kind) > types.SERVED then unserved = unserved + redis.call('ZLEXCOUNT', K.aside, aside_range('j' .. gkey .. ' ' .. kind)) end
+  end
+  local result = whole and g[G_STATUS] > AGGREGATING and redis.call('HMGET', K.sums, gkey, gkey .. '#') or {}
+  for name, value in pairs({
+    refused = refused, scheduled = count_refused('S' .. g[G_TENANT] .. '/' .. gkey), tenant_gate = t[T_GATE], limit = limit,
+    backoff = refused > 0 and t[T_BACKOFF] or 0, unserved = unserved, result = result[1] or '', codes = result[2] or '',
+  }) do
+    line[#line + 1], line[#line + 2] = name, type(value) == 'number' and int(value) or value
+  end
+  return line
+end
