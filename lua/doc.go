@@ -20,6 +20,8 @@
 //   - ARGV begins with now: microseconds, 0 for Redis's own clock. A last name of "..." says that what stands before it repeats.
 //   - An included library is a plain Lua file in lib/ that defines locals. It is put between header and body, so its locals
 //     count towards Lua's limit of 200 in one function.
+//   - Of a library only those functions are sent that the script names, or what it names needs: Redis makes every function anew with each
+//     call. Such a function stands at the left edge, as "local function f(" or "function table.f(", and ends with an "end" there.
 //   - A line "-- RECORD G: key, id, ..." in a library names the fields of a packed array. G_KEY and G_ID in library and script
 //     are replaced by 1 and 2, G_LENGTH by the number of fields, G_FIELDS by the list of their names.
 //

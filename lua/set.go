@@ -160,6 +160,7 @@ func compose(name, text string, libs map[string]string) (*Script, error) {
 
 	file := name + ".lua"
 	put(file, 1, lines[:h.lines])
+	var libraries [][]string
 	for _, lib := range h.includes {
 		text, ok := libs[lib]
 		if !ok {
@@ -168,7 +169,11 @@ func compose(name, text string, libs map[string]string) (*Script, error) {
 		if strings.HasPrefix(text, "#!") {
 			return nil, fmt.Errorf("INCLUDE %q: lib/%s.lua starts with #!, which only a script may", lib, lib)
 		}
-		put("lib/"+lib+".lua", 1, strings.SplitAfter(text, "\n"))
+		libraries = append(libraries, strings.SplitAfter(text, "\n"))
+	}
+	prune(libraries, strings.Join(lines[h.lines:], ""))
+	for i, lib := range h.includes {
+		put("lib/"+lib+".lua", 1, libraries[i])
 	}
 	put(file, h.lines+1, lines[h.lines:])
 

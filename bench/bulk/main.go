@@ -75,12 +75,14 @@ var parts = []part{
 	{"fairness", fairness},
 	{"unequal", unequalShares},
 	{"latency", latency},
+	{fleetPart, fleet},
 	{scriptsPart, scripts},
 }
 
 const (
 	recoveryPart = "recovery"
-	scriptsPart  = "scripts" // measured only when it is named
+	scriptsPart  = "scripts" // measured only when they are named
+	fleetPart    = "fleet"
 )
 
 func partNames() []string {
@@ -102,7 +104,7 @@ type bench struct {
 func run(ctx context.Context, out io.Writer, o options) (err error) {
 	wanted := map[string]bool{}
 	for _, name := range partNames() {
-		wanted[name] = o.only == "" && name != scriptsPart
+		wanted[name] = o.only == "" && name != scriptsPart && name != fleetPart
 	}
 	for name := range strings.SplitSeq(o.only, ",") {
 		if _, is := wanted[name]; is {

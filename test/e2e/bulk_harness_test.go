@@ -39,12 +39,13 @@ func bulkPatience() time.Duration { return time.Duration(sized(120, 1800)) * tim
 
 // farm is a store, whoever does the jobs, and the bulk workers between them. It ends with an audit of the store.
 type farm struct {
-	t        *testing.T
-	to       *jobReceiver
-	store    string // flow mapping of the configuration
-	settings string // further lines of every worker's configuration
-	redis    *redistest.PrivateServer
-	made     int
+	t          *testing.T
+	to         *jobReceiver
+	store      string // flow mapping of the configuration
+	processors string // further ones, of every worker that is started from now on: ", name: {…}"
+	settings   string // further lines of every worker's configuration
+	redis      *redistest.PrivateServer
+	made       int
 }
 
 // newFarm has a Redis of its own that survives its death.
@@ -70,9 +71,9 @@ func (f *farm) config(name, store string) string {
 	write(f.t, file, fmt.Sprintf(`
 listen: "127.0.0.1:0"
 store: %s
-processors: {webhook: {kind: webhook, url: %q, timeout: 60s, headers: {X-Worker: %q}}}
+processors: {webhook: {kind: webhook, url: %q, timeout: 60s, headers: {X-Worker: %q}}%s}
 %s
-`, store, f.to.URL, name, f.settings))
+`, store, f.to.URL, name, f.processors, f.settings))
 	return file
 }
 

@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// One 503 in a hundred delays the jobs that got it, and nobody else: the jobs run at nine tenths of the pace at least, which the same
+// worker has without them.
+func TestBulkIncident_OneRefusalInAHundredCostsLittle(t *testing.T) {
+	t.Parallel()
+	n := sized(1500, 10_000)
+	f := newFarm(t, "worker: {count: 20}")
+	var refused sync.Map
+	var refusals atomic.Int64
+	f.to.answer = func(w http.ResponseWriter, _ *http.Request, run jobRun) {
+		time.Sleep(5 * time.Millisecond)
+		if run.group == "bad" && run.attempt == 1 && strings.HasSuffix(run.job, "00") {
+			if _, again := refused.LoadOrStore(run.job, true); again {
+				return
+			}
+			refusals.Add(1)
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		}
+	}
+	w := f.worker()
+	pace := func(tenant, id string) float64 {
+		w.submit(tenant, id, n)
+		if g := w.completes(id); g.Succeeded != n {
+			t.Fatalf("%+v, want %d jobs that succeeded", g, n)
+		}
+		// The last one in a hundred waits out its delay; all others are through before.
+		runs := f.to.of(id)
+		return float64(n*9/10) / runs[n*9/10].at.Sub(runs[0].at).Seconds()
+	}
+	good := pace("acme", "good")
+	bad := pace("acme", "bad")
+	t.Logf("%.0f jobs/s without a refusal, %.0f with %d in %d: %.2f", good, bad, refusals.Load(), n, bad/good)
+	if refusals.Load() < int64(n/100-1) {
+		t.Errorf("%d refusals, want one in a hundred of %d", refusals.Load(), n)
+	}
+	if bad < good*0.6 { // with room for a machine that has other work
+		t.Errorf("%.0f jobs/s, want about the %.0f without refusals", bad, good)
+	}
+	for _, o := range w.results("bad", n) {
+		if o.Attempts != 1 {
+			t.Errorf("job %s spent %d tries: a refusal spends none", o.ID, o.Attempts)
+		}
+	}
+}
+
+// A tenant whose jobs take a second leaves the workers to one whose jobs take five milliseconds, by the time that each has used.
+func TestBulkIncident_ASlowTenantLeavesWorkersToAQuickOne(t *testing.T) {
+	t.Parallel()
+	const workers, jobs = 10, 500
+	f := newFarm(t, "worker: {count: 10}")
+	f.to.answer = func(_ http.ResponseWriter, r *http.Request, run jobRun) {
+		d := 5 * time.Millisecond
+		if run.group == "slow" {
+			d = time.Second
+		}
+		select {
+		case <-time.After(d):
+		case <-r.Context().Done():
+		}
+	}
+	w := f.worker()
+	w.submit("acme", "slow", 1000)
+	w.awaits("slow", func(g bulkGroup) bool { return g.Succeeded >= workers })
+	w.submit("beta", "quick", jobs)
+	before := w.group("slow").Succeeded
+	if g := w.completes("quick"); g.Succeeded != jobs {
+		t.Errorf("%+v", g)
+	}
+	// The clock of the slow ones: ten workers end ten of them a second. The quick one, which was given every second start, took fifty seconds.
+	if during := w.group("slow").Succeeded - before; during > 5*workers {
+		t.Errorf("the slow tenant ended %d jobs of a second while the quick one waited for %d of 5 ms", during, jobs)
+	} else {
+		t.Logf("the slow tenant ended %d jobs meanwhile", during)
+	}
+	w.ask(http.MethodPost, "/v1/groups/slow/cancel", "").want(http.StatusOK)
+}
+
+// While a new version with a new type of job is rolled out, the old processes leave that type to the new ones.
+func TestBulkIncident_ARollingDeployBringsANewType(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	f := newFarm(t, "worker: {count: 10}")
+	old := f.worker()
+	f.processors = fmt.Sprintf(", fax: {kind: webhook, url: %q, headers: {X-Worker: new}}", f.to.URL)
+	next := f.worker()
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, `{"id":"j%d","type":"fax","payload":{}}`+"\n", i)
+	}
+	// The old process does not know the type: a client that meets it is told, and nothing is lost.
+	next.ask(http.MethodPost, "/v1/bulk?tenant=acme&type=fax&id=fax", lines.String()).want(http.StatusCreated)
+	old.submit("acme", "mixed", n)
+	if g := next.completes("fax"); g.Succeeded != n {
+		t.Errorf("%+v, want %d jobs that succeeded", g, n)
+	}
+	if g := old.completes("mixed"); g.Succeeded != n {
+		t.Errorf("%+v, want %d jobs that succeeded", g, n)
+	}
+	for _, r := range f.to.of("fax") {
+		if r.worker != "new" {
+			t.Fatalf("job %s of the new type ran on %q", r.job, r.worker)
+		}
+	}
+}
+
+// A tenant with a rate of its own goes on when its last group is gone and a new one comes.
+func TestBulkIncident_ATenantWithARateLosesItsLastGroup(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t, "worker: {count: 5}\nretention: {jobs: 1s, groups: 1s, dead: 1s}")
+	w := f.worker()
+	w.ask(http.MethodPatch, "/v1/tenants/acme", `{"rate": 20}`).want(http.StatusOK)
+	for _, id := range []string{"first", "second", "third"} {
+		w.submit("acme", id, 30) // more than the burst: the tenant is gated when its last job has gone
+		if g := w.completes(id); g.Succeeded != 30 {
+			t.Fatalf("%+v", g)
+		}
+		within(t, patience, "group "+id+" is gone", func() bool {
+			a, err := w.try(http.MethodGet, "/v1/groups/"+id, "")
+			return err == nil && a.code == http.StatusNotFound
+		})
+	}
+}
