@@ -86,7 +86,8 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		switch n := r.IntN(12); {
 		case n < 3:
 			spec := store.GroupSpec{Tenant: tenant(), Level: []store.Level{store.High, store.Normal, store.Low}[r.IntN(3)],
-				Aggregate: []string{`{"op":"count"}`, `{"op":"sum","field":"n"}`}[r.IntN(2)]}
+				Aggregate: []string{`{"op":"count"}`, `{"op":"sum","field":"n"}`}[r.IntN(2)],
+				Results:   []store.Results{store.AllResults, store.FailureResults, store.NoResults}[r.IntN(3)]}
 			if r.IntN(3) == 0 {
 				spec.Concurrency = 1 + int64(r.IntN(5))
 			}
@@ -184,7 +185,12 @@ func outcomesOnce(t *testing.T, s *store.Store, group string) store.Tally {
 		}
 		cursor = page.Next
 	}
-	if int64(len(seen)) != g.Total {
+	if g.Results != store.AllResults { // those of successes go, and with none those of cancelled jobs: when, is the store's business
+		if want.Failed != g.Failed || want.Dead != g.Dead || want.Cancelled != g.Cancelled && g.Results == store.FailureResults {
+			t.Errorf("group %s keeps %s: %+v of %+v", group, g.Results, want, g)
+		}
+		want.Succeeded, want.Cancelled = g.Succeeded, g.Cancelled
+	} else if int64(len(seen)) != g.Total {
 		t.Errorf("group %s, %s: %d outcomes of %d jobs", group, g.Status, len(seen), g.Total)
 	}
 	var got store.Tally

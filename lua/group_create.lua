@@ -2,7 +2,7 @@
 -- group_create: makes a group. Again with the same content it changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted as they come), most_bad, bad_share
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted as they come), most_bad, bad_share, results (0 all, 1 failures, 2 none)
 -- RETURNS: {1 made, 0 was there; the group}, {'exists', its spec, the group} or {'quota', groups of the tenant}
 -- INVARIANT: a group has one record; its spec never changes.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
@@ -34,6 +34,7 @@ g[G_UNIFORM] = tonumber(ARGV[14]) == 0 and 1 or 0 -- a redrive takes over whatev
 g[G_CALLBACK], g[G_OF] = tonumber(ARGV[13]), tonumber(ARGV[14])
 g[G_STOP_COUNT], g[G_STOP_SHARE] = tonumber(ARGV[17]), tonumber(ARGV[18])
 g[G_TALLY], g[G_MOST_BAD], g[G_BAD_SHARE] = tonumber(ARGV[19]), tonumber(ARGV[20]), tonumber(ARGV[21])
+g[G_RESULTS] = tonumber(ARGV[22])
 if ARGV[15] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
 groups[gkey] = g
 t[T_GROUPS] = t[T_GROUPS] + 1

@@ -37,6 +37,9 @@ local function take(member, mark)
   if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. ' ' .. int(ms()) .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
   if a[G_WHY] == 'purging' then
     redis.call('HDEL', K.jobs, jobkey) -- its outcome is past its retention
+  elseif a[G_RESULTS] == 2 and (a[G_TALLY] > 0 or a[G_CLEARED] == a[G_DP] * PAGE + a[G_DN]) then
+    redis.call('HDEL', K.jobs, jobkey) -- it was kept for this
+    a[G_GONE] = a[G_GONE] + 1
   else
     redis.call('HSET', K.jobs, jobkey, (mark == 'F' and 'F' or 'R') .. string.sub(rec, 2, stop + tonumber(size)))
   end

@@ -4,8 +4,8 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, verb, group, fence, cursor, taken, state, status
 -- RETURNS: {1, fence, cursor, state, and but for a commit the group} or {0} where another reducer has taken over or it is too early, or {reason}
--- INVARIANT: what was counted is not reduced; state and cursor are written together; each outcome is reduced once; a group ends once.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
+-- INVARIANT: what was counted is not reduced; state and cursor are written together; each outcome is reduced once, and goes after that where the group does not keep it; a group ends once.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[4])
 local g = gkey and bulk_group(gkey)
@@ -27,6 +27,7 @@ elseif verb == 'commit' then
   if cursor ~= ARGV[6] then g[G_REDUCED] = g[G_REDUCED] + tonumber(ARGV[7]) end
   cursor, sum = ARGV[6], ARGV[8]
   redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
+  outcomes.drop(g, outcomes.STEP)
 elseif verb == 'finish' then
   local reduces = g[G_STATUS] == AGGREGATING or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1)
   if g[G_REDUCED] ~= ended(g) or not reduces then return { 0 } end

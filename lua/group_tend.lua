@@ -5,7 +5,7 @@
 -- ARGV: now, settings, group, bound
 -- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
 -- INVARIANT: nothing accepted is dropped; finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -92,6 +92,7 @@ if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1) the
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end
+if outcomes.drop(g, bound) then return answer(1, 0, 0, 0, 0) end
 if g[G_CALLBACK] == 1 and now >= g[G_FINISHED] + set.keep_groups then g[G_CALLBACK] = 3 end -- nobody took it in all that time
 if g[G_CALLBACK] == 1 then
   redis.call('ZADD', K.agenda, int(now + 5000000), gkey)
@@ -134,7 +135,7 @@ if now >= jobs_at then
       if not letter[1] and not letter[2] then redis.call('HDEL', K.jobs, jobkey) end
       n = n + 1
     end
-    redis.call('HDEL', K.done, field)
+    if page then redis.call('HDEL', K.done, field) else n = n + 1 end
     g[G_HP] = g[G_HP] + 1
   end
   if g[G_HP] <= g[G_DP] then return answer(1, 0, 0, 0, buried) end

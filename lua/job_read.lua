@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, job
--- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group} or {reason}; where is running or waiting until then, else empty
+-- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group} or {'not_kept', 1 (it has ended; 0: it may never have been there)} or {reason}; where is running or waiting until then, else empty
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -12,7 +12,8 @@ local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 local jobkey = gkey .. '/' .. ARGV[4]
 local record = redis.call('HGET', K.jobs, jobkey)
-if not record then return { 'no_job' } end
+if record == 'K\n' then return { 'not_kept', 1 } end
+if not record then return g[G_GONE] > 0 and { 'not_kept', 0 } or { 'no_job' } end
 local where, till, text = '', 0, redis.call('HGET', K.runs, jobkey)
 local run = read_run(text)
 if string.sub(record, 1, 1) == 'P' then

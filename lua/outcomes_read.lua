@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, kind (done or dead), page, skip (of dead: the id after which to begin), limit
--- RETURNS: {page, skip of what follows (of dead: 1 if more follows, the last id), then id and record of each, false where it is gone} or {reason}
+-- RETURNS: {page, skip of what follows (of dead: 1 if more follows, the last id), then id and record of each, false where it is gone; or '' and how many of the log's places have no name any more} or {reason}
 -- INVARIANT: reads only, and 1 MiB of records at most, or one.
 -- INCLUDE: clock, limiter, fair, bulk
 
@@ -39,13 +39,29 @@ if ARGV[4] == 'dead' then
   return reply
 end
 skip = tonumber(skip)
-while limit > 0 and room > 0 do
+for _ = 1, 1000 do
+  if limit <= 0 or room <= 0 then break end
   local text = redis.call('HGET', K.done, gkey .. ':' .. int(page))
-  if not text then break end
-  local ids = {}
-  for id in string.gmatch(text, '[^\n]+') do ids[#ids + 1] = id end
-  skip = skip + read(ids, skip + 1)
-  if skip < #ids or #ids < PAGE then break end
+  local ids, size = {}, 0
+  if text then
+    for id in string.gmatch(text, '([^\n]*)\n') do ids[#ids + 1] = id end
+    size = #ids
+  elseif page < g[G_DP] or (page == g[G_DP] and g[G_DN] == PAGE) then
+    size = PAGE -- nothing of it is kept
+  else
+    break
+  end
+  while skip < size and limit > 0 and room > 0 do
+    local from, part = skip, {}
+    while skip < size and (ids[skip + 1] or '') == '' do skip = skip + 1 end
+    if skip > from then reply[#reply + 1], reply[#reply + 2] = '', skip - from end
+    for i = skip + 1, size do
+      if ids[i] == '' then break end
+      part[#part + 1] = ids[i]
+    end
+    skip = skip + read(part, 1)
+  end
+  if skip < size or size < PAGE then break end
   page, skip = page + 1, 0
 end
 reply[1], reply[2] = int(page), int(skip)

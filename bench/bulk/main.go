@@ -77,12 +77,14 @@ var parts = []part{
 	{"latency", latency},
 	{fleetPart, fleet},
 	{scriptsPart, scripts},
+	{memoryPart, memories},
 }
 
 const (
 	recoveryPart = "recovery"
 	scriptsPart  = "scripts" // measured only when they are named
 	fleetPart    = "fleet"
+	memoryPart   = "memory"
 )
 
 func partNames() []string {
@@ -104,7 +106,7 @@ type bench struct {
 func run(ctx context.Context, out io.Writer, o options) (err error) {
 	wanted := map[string]bool{}
 	for _, name := range partNames() {
-		wanted[name] = o.only == "" && name != scriptsPart && name != fleetPart
+		wanted[name] = o.only == "" && name != scriptsPart && name != fleetPart && name != memoryPart
 	}
 	for name := range strings.SplitSeq(o.only, ",") {
 		if _, is := wanted[name]; is {

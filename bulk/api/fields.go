@@ -180,6 +180,16 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			g.StopAt, wrong = stopAt(raw)
 			return wrong
 		}, false},
+		{"results", "all, failures (outcomes of jobs that succeed are not kept) or none", func(g *spec, raw []byte) string {
+			switch g.Results = store.Results(text(raw)); g.Results {
+			case allResults:
+				g.Results = store.AllResults
+			case store.FailureResults, store.NoResults:
+			default:
+				return "is not a choice of outcomes"
+			}
+			return ""
+		}, true},
 		{"callback_url", "an http:// or https:// URL of at most 2048 characters, without user, password and fragment", func(g *spec, raw []byte) (wrong string) {
 			if g.CallbackURL, wrong = callback(raw); wrong != "" {
 				return wrong

@@ -139,6 +139,42 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// What a group does not keep is not listed, and one job of it is answered as such.
+func TestResults_NotKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for results, kept := range map[string]int{"failures": 2, "none": 2, "all": 220} {
+		id := b.create(`{"tenant":"acme","type":"mail","failure_tolerance":"1%","results":"` + results + `"}`)
+		at := "/v1/groups/" + id
+		want(t, b.ask("POST", at+"/jobs", lines(220)), 200)
+		want(t, b.ask("POST", at+"/seal", ""), 200)
+		b.run(func(j store.Leased) store.Ack {
+			if strings.HasSuffix(j.ID, "00") {
+				return buried(j)
+			}
+			return done(j)
+		})
+		b.finish(id)
+		w := b.ask("GET", at+"/results", "")
+		if n := strings.Count(w.Body.String(), "\n"); w.Code != 200 || n != kept || w.Header().Get("X-Bulk-Results") != results {
+			t.Errorf("%s: %d %d lines, want %d; %v", results, w.Code, n, kept, w.Header())
+		}
+		if got := pick(b.group(id), "results", "total", "succeeded", "dead"); got != `results="`+results+`" total=220 succeeded=218 dead=2` {
+			t.Error(got)
+		}
+		want(t, b.ask("GET", at+"/jobs/j100", ""), 200)
+		if results == "all" {
+			wantCode(t, b.ask("GET", at+"/jobs/nobody", ""), 404, "not_found")
+			continue
+		}
+		for _, job := range []string{"j7", "nobody"} {
+			wantCode(t, b.ask("GET", at+"/jobs/"+job, ""), 404, "result_not_kept", "results: "+results)
+		}
+		wantCode(t, b.ask("POST", at+"/jobs", lines(220)), 409, "sealed")
+	}
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","results":"some"}`), 422, "invalid", "results")
+}
+
 func TestResultsAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -133,7 +133,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	d := newDocumented(t)
 	const acme = "Authorization: Bearer " + acmeToken
 	const spec = `{"id":"g","tenant":"acme","type":"mail","priority":"high","weight":2,"rate":500,"concurrency":3,"base_priority":7,"aggregate":"sum:a.b",` +
-		`"failure_tolerance":"5.5%","stop_at":"2.5%","callback_url":"https://example.com/done","start":"sealed"}`
+		`"failure_tolerance":"5.5%","stop_at":"2.5%","results":"all","callback_url":"https://example.com/done","start":"sealed"}`
 	d.ask(201, "POST", "/v1/groups", spec)
 	d.ask(200, "POST", "/v1/groups", spec, key+"k")
 	d.ask(201, "POST", "/v1/groups", `{"tenant":"zoo","type":"a/b:c","failure_tolerance":3,"aggregate":{"op":"mean","field":"x"},"id":null}`)
@@ -193,7 +193,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	d.ask(200, "GET", "/v1/groups?limit=1&status=completed&tenant=acme", "")
 	d.ask(200, "GET", "/v1/groups?limit=1", "")
 
-	const bulk = "/v1/bulk?tenant=acme&type=mail&id=b&priority=low&weight=2&rate=5&concurrency=1&base_priority=1&aggregate=count&failure_tolerance=5%25&stop_at=10&start=early&callback_url=http://x/"
+	const bulk = "/v1/bulk?tenant=acme&type=mail&id=b&priority=low&weight=2&rate=5&concurrency=1&base_priority=1&aggregate=count&failure_tolerance=5%25&stop_at=10&results=failures&start=early&callback_url=http://x/"
 	d.ask(201, "POST", bulk, lines(3)+"x\n", key+"k")
 	d.ask(200, "POST", bulk, lines(3)+"x\n", key+"k")
 	d.ask(422, "POST", bulk, "other", key+"k")

@@ -60,6 +60,7 @@ var refusals = map[store.Code]struct {
 	retryAfter time.Duration
 }{
 	store.CodeNotFound:   {status: http.StatusNotFound},
+	store.CodeNotKept:    {status: http.StatusNotFound},
 	store.CodeExists:     {status: http.StatusConflict},
 	store.CodeSealed:     {status: http.StatusConflict},
 	store.CodeState:      {status: http.StatusConflict},

@@ -143,6 +143,7 @@ func (s *Server) results(w http.ResponseWriter, r *http.Request, who identity) e
 	if faults := decodeQuery(resultFields, r.URL.Query(), &f); len(faults) > 0 {
 		return invalid(faults...)
 	}
+	w.Header().Set("X-Bulk-Results", string(keeps(g)))
 	return s.lines(w, r, g.ID, f.cursor, f.limit, s.store.Results, f.show)
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -27,6 +28,7 @@ type groupView struct {
 	RateLimit   float64         `json:"rate_limit"` // starts a second, 0: none of its own
 	Concurrency int64           `json:"concurrency"`
 	Start       string          `json:"start"`
+	Results     store.Results   `json:"results"` // which outcomes are kept: all, failures, none
 	Aggregate   json.RawMessage `json:"aggregate"`
 	Tolerance   json.RawMessage `json:"failure_tolerance"`
 	StopAt      json.RawMessage `json:"stop_at,omitempty"`
@@ -83,7 +85,7 @@ func CallbackBody(g store.Group) ([]byte, error) { return json.Marshal(viewOf(g,
 func viewOf(g store.Group, level string) groupView {
 	v := groupView{
 		ID: g.ID, Tenant: g.Tenant, Type: g.Type, Status: g.Status, Sealed: g.Sealed, Paused: g.Paused,
-		Priority: g.Level, Weight: g.Weight, Base: g.BasePriority, RateLimit: tidy(g.GroupSpec.Rate), Concurrency: g.Concurrency, Start: "early",
+		Priority: g.Level, Weight: g.Weight, Base: g.BasePriority, RateLimit: tidy(g.GroupSpec.Rate), Concurrency: g.Concurrency, Start: "early", Results: keeps(g),
 		Aggregate: json.RawMessage(g.Aggregate), Tolerance: toleranceJSON(g.Tolerance),
 		CallbackURL: g.CallbackURL, Callback: g.CallbackState, RedriveOf: g.RedriveOf,
 		Total: g.Total, Pending: g.Pending, Ready: g.Ready, NonReady: g.NonReady, Unserved: g.Unserved, InFlight: g.InFlight,
@@ -125,6 +127,12 @@ func viewOf(g store.Group, level string) groupView {
 	}
 	return v
 }
+
+// keeps names which outcomes the group keeps.
+func keeps(g store.Group) store.Results { return cmp.Or(g.Results, allResults) }
+
+// allResults is what the store leaves empty.
+const allResults store.Results = "all"
 
 // tidy keeps three decimal places.
 func tidy(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -64,7 +64,7 @@ func TestGroupJSON(t *testing.T) {
 		Gated: true, GatedUntil: at, CreatedAt: at, SealedAt: at, StartedAt: at,
 	}
 	const want = `{"id":"g","tenant":"acme","type":"mail","status":"RUNNING","sealed":true,"paused":false,"priority":"high","weight":2,"base_priority":0,` +
-		`"rate_limit":5,"concurrency":0,"start":"early","aggregate":{"op":"count"},"failure_tolerance":"5%",` +
+		`"rate_limit":5,"concurrency":0,"start":"early","results":"all","aggregate":{"op":"count"},"failure_tolerance":"5%",` +
 		`"total":10,"pending":4,"ready":0,"non_ready":1,"in_flight":1,"succeeded":4,"failed":0,"dead":0,"cancelled":0,` +
 		`"progress":0.4,"rate":2,"eta":{"seconds":3,"low":3,"high":4},"congestion":"low","throttles_per_job":1.5,"gated":true,"gated_until":"2026-01-02T03:04:05.000006Z",` +
 		`"created_at":"2026-01-02T03:04:05.000006Z","sealed_at":"2026-01-02T03:04:05.000006Z","started_at":"2026-01-02T03:04:05.000006Z"}`

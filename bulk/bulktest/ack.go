@@ -130,6 +130,11 @@ func (m *Model) outcome(j *job, o store.Outcome) {
 	j.state = ended
 	o.ID, o.Attempts, o.At = j.ID, j.tries, at(m.Now())
 	g.outcomes = append(g.outcomes, o)
+	if g.Counts() && g.drops(o.Status) {
+		if j.short = !g.Sealed && !g.Status.Ended(); !j.short {
+			g.forget(j)
+		}
+	}
 	*map[string]*int64{"succeeded": &g.Succeeded, "failed": &g.Failed, "dead": &g.Dead, "cancelled": &g.Cancelled}[o.Status]++
 	if (o.Status == "failed" || o.Status == "dead") && !g.lifted && !g.Paused && g.tooMany() {
 		g.Paused, g.Stopped = true, true

@@ -30,6 +30,9 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 		if slices.Contains(statuses, o.Status) && (len(opts.Codes) == 0 || slices.Contains(opts.Codes, o.Code)) && !g.redriven[o.ID] {
 			jobs = append(jobs, g.jobs[o.ID])
 			g.redriven[o.ID] = true
+			if g.Results == store.NoResults && (g.Counts() || g.cleared == len(g.outcomes)) {
+				g.forget(g.jobs[o.ID])
+			}
 			if o.Status == "dead" {
 				g.Redriven++
 			}
@@ -105,7 +108,52 @@ func (m *Model) CommitReduce(_ context.Context, id string, fence int64, cursor s
 	}
 	g.cursor, g.sum = cursor, state
 	g.Reduced += n
+	if (g.Status == store.Aggregating || g.Status == store.Cancelled) && g.Reduced == g.ended() {
+		g.clear()
+	}
 	return true, nil
+}
+
+// drops says whether the group does not keep outcomes of that status.
+func (g *group) drops(status string) bool {
+	return g.Results != store.AllResults && status == "succeeded" || g.Results == store.NoResults && status == "cancelled"
+}
+
+// clear forgets the outcomes that the group does not keep and that its reducer has taken in.
+func (g *group) clear() {
+	for ; g.cleared < int(g.Reduced); g.cleared++ {
+		o := g.outcomes[g.cleared]
+		if g.drops(o.Status) || g.Results == store.NoResults && g.redriven[o.ID] {
+			g.forget(g.jobs[o.ID])
+		}
+	}
+}
+
+// Tended tells that the housekeeping of a group was done.
+func (m *Model) Tended(id string) {
+	g := m.groups[id]
+	for _, j := range g.jobs {
+		if j.short && g.finished {
+			j.short = false
+			g.forget(j)
+		}
+	}
+}
+
+func (g *group) forget(j *job) {
+	j.gone = true
+	g.Gone++
+}
+
+// Kept gives the ids of a group's jobs whose outcomes are kept, in the order in which they ended.
+func (m *Model) Kept(id string) (ids []string) {
+	g := m.groups[id]
+	for _, o := range g.outcomes {
+		if !g.jobs[o.ID].gone {
+			ids = append(ids, o.ID)
+		}
+	}
+	return ids
 }
 
 // Finish ends a group whose outcomes are all reduced.

@@ -85,6 +85,8 @@ type job struct {
 	scheduled bool  // not ready because of its run_at
 	lease     string
 	charge    int64 // µs, by time
+	gone      bool  // ended, and its outcome is not kept
+	short     bool  // gone as soon as its group has ended
 	marked    bool  // in flight: counts towards the concurrency of its type
 }
 
@@ -112,6 +114,7 @@ type group struct {
 	inside   inside
 	expect   int64 // µs that a run takes, lately
 	redrives int
+	cleared  int  // of outcomes, those that were kept or went
 	lifted   bool // resumed beyond StopAt
 }
 

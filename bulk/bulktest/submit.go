@@ -57,7 +57,7 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 	a := store.Added{Duplicate: make([]bool, len(jobs))}
 	fresh := map[string]bool{}
 	for i, j := range jobs {
-		if a.Duplicate[i] = g.jobs[j.ID] != nil || fresh[j.ID]; a.Duplicate[i] {
+		if a.Duplicate[i] = g.jobs[j.ID] != nil && !g.jobs[j.ID].gone || fresh[j.ID]; a.Duplicate[i] {
 			a.Duplicates++
 		} else {
 			fresh[j.ID] = true

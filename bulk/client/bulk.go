@@ -140,6 +140,7 @@ func (s GroupSpec) values() url.Values {
 	set("aggregate", string(s.Aggregate), len(s.Aggregate) == 0)
 	set("failure_tolerance", string(s.FailureTolerance), s.FailureTolerance == "")
 	set("stop_at", string(s.StopAt), s.StopAt == "")
+	set("results", string(s.Results), s.Results == "")
 	set("callback_url", s.CallbackURL, s.CallbackURL == "")
 	set("start", string(s.Start), s.Start == "")
 	return v

@@ -94,7 +94,9 @@ type call struct {
 	ndjson bool
 	key    string // Idempotency-Key
 	accept string
-	stall  time.Duration // 0: the client's
+	// cursors says that lines of the answer have a cursor when they are asked for it.
+	cursors bool
+	stall   time.Duration // 0: the client's
 }
 
 func get(path ...string) call  { return call{method: http.MethodGet, path: path} }

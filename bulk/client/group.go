@@ -62,10 +62,22 @@ type GroupSpec struct {
 	// FailureTolerance is how many jobs may fail before the group does: a number, or a share such as "5%".
 	FailureTolerance Tolerance `json:"failure_tolerance,omitzero"`
 	// StopAt pauses the group when as many of its jobs have failed or died: a number, or a share such as "5%".
-	StopAt      Tolerance `json:"stop_at,omitzero"`
-	CallbackURL string    `json:"callback_url,omitempty"`
-	Start       Start     `json:"start,omitempty"`
+	StopAt Tolerance `json:"stop_at,omitzero"`
+	// Results says which outcomes are kept once the aggregate has taken them in; empty: AllResults.
+	Results     Results `json:"results,omitempty"`
+	CallbackURL string  `json:"callback_url,omitempty"`
+	Start       Start   `json:"start,omitempty"`
 }
+
+// Results says which outcomes a group keeps for retention.jobs.
+type Results string
+
+// The choices. Dead and failed jobs can be redriven in any case.
+const (
+	AllResults     Results = "all"
+	FailureResults Results = "failures" // those of jobs that did not succeed
+	NoResults      Results = "none"     // those of dead and failed jobs, as long as they can be redriven
+)
 
 // Tolerance is a count ("12") or a share ("5%").
 type Tolerance string
@@ -104,6 +116,7 @@ type Group struct {
 	StopAt           Tolerance       `json:"stop_at,omitzero"`
 	CallbackURL      string          `json:"callback_url,omitempty"`
 	Start            Start           `json:"start,omitempty"`
+	Results          Results         `json:"results,omitempty"`
 	RedriveOf        string          `json:"redrive_of,omitempty"`
 
 	Status    Status `json:"status"`

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net/url"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ type Which struct {
 }
 
 func (s Which) call(group string) call {
-	k := get("v1", "groups", group, "results")
+	k := resultsCall(group)
 	k.query = url.Values{}
 	if len(s.Statuses) > 0 {
 		k.query.Set("status", strings.Join(s.Statuses, ","))
@@ -89,7 +90,7 @@ func (c *Client) Job(ctx context.Context, group, job string) (*JobState, error) 
 // Results streams the outcomes of a group's jobs in the order in which they came, as far as they are there. It goes on where a
 // connection broke, and takes constant memory. After an error it ends.
 func (c *Client) Results(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
-	return c.outcomes(ctx, get("v1", "groups", group, "results"))
+	return c.outcomes(ctx, resultsCall(group))
 }
 
 // Dead streams the dead jobs of a group with their payloads.
@@ -99,12 +100,29 @@ func (c *Client) Dead(ctx context.Context, group string) iter.Seq2[*Outcome, err
 
 // WriteResults is Results as NDJSON, as the server writes it. It returns the lines written.
 func (c *Client) WriteResults(ctx context.Context, group string, w io.Writer) (int64, error) {
-	return c.writeLines(ctx, get("v1", "groups", group, "results"), w)
+	return c.writeLines(ctx, resultsCall(group), w)
 }
 
 // WriteDead is Dead as NDJSON.
 func (c *Client) WriteDead(ctx context.Context, group string, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, deadCall(group), w)
+}
+
+func resultsCall(group string) call {
+	k := get("v1", "groups", group, "results")
+	k.cursors = true
+	return k
+}
+
+// findCursor returns the cursor of a line of results, its last field, and where that field begins.
+func findCursor(line []byte) (at int, cursor string, ok bool) {
+	const name = `,"cursor":"`
+	at = bytes.LastIndex(line, []byte(name))
+	text, ok := bytes.CutSuffix(bytes.TrimRight(line, "\r\n"), []byte(`"}`))
+	if !ok || at < 0 || len(text) < at+len(name) || bytes.ContainsAny(text[at+len(name):], `"\`) {
+		return 0, "", false
+	}
+	return at, string(text[at+len(name):]), true
 }
 
 func deadCall(group string) call {
@@ -151,12 +169,20 @@ func (c *Client) writeLines(ctx context.Context, k call, w io.Writer) (n int64, 
 	return n, b.Flush()
 }
 
-// lines reads the whole lines of an NDJSON answer, each with its line end and valid until the next. The order of a group's
-// outcomes never changes, so after a break the stream is opened again and what was read is skipped.
+// lines reads the whole lines of an NDJSON answer, each with its line end and valid until the next. After a break the stream is
+// opened again behind the cursor of the last line or, where lines have none, what was read is skipped.
 func (c *Client) lines(ctx context.Context, k call) iter.Seq2[[]byte, error] {
 	k.accept = "application/x-ndjson"
+	query, wanted := k.query, k.query.Has("cursor")
 	return func(yield func([]byte, error) bool) {
 		var read int64
+		k := k
+		if k.query = maps.Clone(query); k.cursors && !wanted {
+			if k.query == nil {
+				k.query = url.Values{}
+			}
+			k.query.Set("cursor", "")
+		}
 		stop := errors.New("enough")
 		once := func(p *patience) error {
 			body, err := c.try(ctx, k)
@@ -179,8 +205,15 @@ func (c *Client) lines(ctx context.Context, k call) iter.Seq2[[]byte, error] {
 				if n < read || len(bytes.TrimSpace(line)) == 0 {
 					continue
 				}
-				read++
 				p.progress()
+				if at, cursor, ok := findCursor(line); k.cursors && ok {
+					k.query.Set("cursor", cursor)
+					if !wanted {
+						line = append(line[:at], "}\n"...)
+					}
+				} else {
+					read++
+				}
 				if !yield(line, nil) {
 					return stop
 				}

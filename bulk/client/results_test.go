@@ -3,7 +3,10 @@ package client
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/short"
@@ -63,5 +66,39 @@ func TestDownloadToAFullDisk(t *testing.T) {
 	}
 	if n, err := c.WriteDead(t.Context(), g.ID, writerFunc(func([]byte) (int, error) { return 0, full })); n != 0 || err != nil {
 		t.Errorf("no dead letters: %d, %v", n, err)
+	}
+}
+
+// A group that does not keep every outcome has fewer of them when a download goes on: it goes on behind the last line's cursor.
+func TestResults_GoOnBehindTheCursor(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Query().Get("cursor"))
+		if len(asked)%2 == 1 {
+			_, _ = io.WriteString(w, `{"id":"a","status":"failed","attempts":1,"error":"x,\"cursor\":\"9:9\"}","cursor":"0:1"}`+"\n"+`{"id":"b","status":"succeeded","attempts":1,"cursor":"0:2"}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, `{"id":"z","status":"succeeded","attempts":1,"cursor":"3:7"}`+"\n")
+	}))
+	t.Cleanup(s.Close)
+	c := newClient(t, s.URL, Options{})
+	const a, b, z = `{"id":"a","status":"failed","attempts":1,"error":"x,\"cursor\":\"9:9\"}"`, `{"id":"b","status":"succeeded","attempts":1`, `{"id":"z","status":"succeeded","attempts":1`
+	for _, row := range []struct {
+		which Which
+		want  string
+	}{
+		{Which{}, a + "}\n" + b + "}\n" + z + "}\n"},
+		{Which{Cursor: new("")}, a + `,"cursor":"0:1"}` + "\n" + b + `,"cursor":"0:2"}` + "\n" + z + `,"cursor":"3:7"}` + "\n"},
+	} {
+		asked = nil
+		var out bytes.Buffer
+		if n, err := c.WriteSelected(t.Context(), "g", row.which, &out); err != nil || n != 3 || out.String() != row.want {
+			t.Errorf("%d lines, %v:\n%swant\n%s", n, err, out.String(), row.want)
+		}
+		if !slices.Equal(asked, []string{"", "0:2"}) {
+			t.Errorf("asked for %q", asked)
+		}
 	}
 }

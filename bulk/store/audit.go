@@ -62,6 +62,7 @@ type audited struct {
 	bar                                    string
 	unended, ended, dead, kept, half       int64
 	codes                                  int64 // jobs whose error codes are counted
+	unkept                                 int64 // of the ended, those that the group does not keep
 	lines                                  []string
 }
 

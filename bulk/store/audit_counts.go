@@ -35,7 +35,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		equal("total", n["total"], g.order+g.front+g.aside+g.ready+g.waiting+g.inflight+ended)
 		equal("unended", n["total"]-ended, g.unended)
 		if a.kept(g) {
-			equal("ended", ended, g.ended)
+			equal("ended", ended, g.ended+n["gone"])
 			equal("dead letters", n["dead"]-n["redriven"], g.dead)
 			equal("failed jobs with a payload", n["kept"], g.kept)
 		}
@@ -69,6 +69,7 @@ func (a *auditor) compare(ctx context.Context) error {
 			a.bad("life", "group %s: %d jobs have failed or died, codes of %d are counted", g.ID, bad, g.codes)
 		}
 		a.overdue(g, ended)
+		a.dropped(g, ended)
 		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
 			a.bad("retention", "group %s is %s and nobody looks after it", g.ID, g.Status)
 		}
@@ -109,6 +110,21 @@ func (a *auditor) compare(ctx context.Context) error {
 
 // late is by how much housekeeping may be.
 const late = 10 * time.Minute
+
+// dropped looks for outcomes that went and that their group keeps, and for those that it does not keep and that are there.
+func (a *auditor) dropped(g *audited, ended int64) {
+	n := g.raw
+	logged := n["dp"]*outcomesPage + n["dn"]
+	if n["gone"] > 0 && g.Results == AllResults || n["gone"] > ended || n["cleared"] > logged {
+		a.bad("results", "group %s (results: %q) has %d outcomes, %d of which went, and looked at %d of %d in its log", g.ID, g.Results, ended, n["gone"], n["cleared"], logged)
+	}
+	// Nothing is left to do: of a reducer's group, because the whole log was looked at, of one that counts, because nothing was shortened.
+	done := n["cleared"] == logged || n["tally"] == ended+1 && n["shrunk"] == 0
+	due := g.Status.Ended() && n["reduced"] == ended && n["callback"] != 1 && duration(a.now-n["finished"]) > late
+	if g.Results != AllResults && g.unkept > 0 && (done || due) {
+		a.bad("results", "group %s (results: %s) has %d outcomes that it does not keep", g.ID, g.Results, g.unkept)
+	}
+}
 
 // overdue looks for what should be gone.
 func (a *auditor) overdue(g *audited, ended int64) {

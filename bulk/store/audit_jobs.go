@@ -166,6 +166,9 @@ func (a *auditor) readOutcomes(ctx context.Context) error {
 			a.bad("owner", "page %s of outcomes has no group", field)
 		}
 		for id := range strings.SplitSeq(strings.TrimSuffix(page, "\n"), "\n") {
+			if id == "" {
+				continue // its outcome is not kept
+			}
 			if h, mine := a.jobs.hash(short + "/" + id); mine {
 				if a.jobs.of[h]&hasOutcome != 0 {
 					a.jobs.of[h] |= hasOutcomes
@@ -239,8 +242,14 @@ func (a *auditor) record(g *audited, job, rec string, facts jobPlace) {
 	}
 	g.ended++
 	o, err := parseOutcome(job, rec)
+	if rec == notKept && g.Results != AllResults {
+		o, err = Outcome{Status: "succeeded"}, nil
+	}
 	if err != nil {
 		a.bad("record", "%v", err)
+	}
+	if o.Status == "succeeded" || g.Results == NoResults && o.Status == "cancelled" {
+		g.unkept++
 	}
 	letter := strings.HasPrefix(rec, "D")
 	if letter {

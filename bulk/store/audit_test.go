@@ -124,6 +124,13 @@ func TestAuditReports(t *testing.T) {
 		{"housekeeping that does not come", func(w *wreck) { w.do("ZADD", keyAgenda, begin-time.Hour.Microseconds(), w.g["gone"]) }, "retention: group gone: housekeeping is 1h"},
 		{"what is past its retention", func(w *wreck) { w.flow("gone", "finished", begin-(25*time.Hour).Microseconds()) }, "retention: group gone ended at"},
 		{"a group that does not come to its end", func(w *wreck) { w.flow("all", "status", 3) }, "life: group all is RUNNING and every job has ended"},
+		{"an outcome that is not kept", func(w *wreck) { w.do("HSET", keyJobs, w.g["less"]+"/a", "S1 1 -1 -1 -\n1") }, "results: group less (results: failures) has 1 outcomes that it does not keep"},
+		{"an outcome that is kept is gone", func(w *wreck) { w.flow("run", "gone", 1) }, `results: group run (results: "") has 2 outcomes, 1 of which went`},
+		{"outcomes that do not go", func(w *wreck) {
+			w.flow("less", "cleared", 0)
+			w.flow("less", "finished", begin-time.Hour.Microseconds())
+			w.do("HSET", keyJobs, w.g["less"]+"/a", "K\n")
+		}, "results: group less (results: failures) has 1 outcomes that it does not keep"},
 		{"outcomes reduced twice", func(w *wreck) { w.flow("run", "reduced", 9) }, "life: group run: 9 outcomes are reduced, there are 2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -191,6 +198,12 @@ func wreckable(t *testing.T) *wreck {
 	if _, err := s.Seal(t.Context(), "all"); err != nil {
 		t.Fatal(err)
 	}
+	put(GroupSpec{ID: "less", Tenant: "acme", Results: FailureResults}, "a")
+	one(Done)
+	if _, err := s.Seal(t.Context(), "less"); err != nil {
+		t.Fatal(err)
+	}
+	reduce(t, s, "less")
 	if _, err := s.SetTenant(t.Context(), Tenant{Name: "spent", Rate: 0.01}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,12 @@ type Code string
 // The reasons of a refusal.
 const (
 	CodeNotFound   Code = "not_found"
-	CodeExists     Code = "exists"      // another group has that id
-	CodeSealed     Code = "sealed"      // no more jobs
-	CodeState      Code = "wrong_state" // the group's status does not allow it
-	CodeHalfIn     Code = "chunk_open"  // a chunk is half in; send it again, then seal, or seal abandoning it
-	CodeQuota      Code = "quota"       // limits.pending_per_tenant, or a ceiling of a token
+	CodeNotKept    Code = "result_not_kept" // the group keeps other outcomes only
+	CodeExists     Code = "exists"          // another group has that id
+	CodeSealed     Code = "sealed"          // no more jobs
+	CodeState      Code = "wrong_state"     // the group's status does not allow it
+	CodeHalfIn     Code = "chunk_open"      // a chunk is half in; send it again, then seal, or seal abandoning it
+	CodeQuota      Code = "quota"           // limits.pending_per_tenant, or a ceiling of a token
 	CodeOperators  Code = "operators_only"
 	CodeInvalid    Code = "invalid"
 	CodeChunkReuse Code = "idempotency_key" // the key was used for something else

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +40,11 @@ func statusNumber(s Status) int {
 	return 0
 }
 
+// resultsNumber returns what the group's record has for it; -1: it is unknown.
+func resultsNumber(r Results) int {
+	return slices.Index([]Results{AllResults, FailureResults, NoResults}, r)
+}
+
 // Validate fills in what is left out and says what is wrong.
 func (g *GroupSpec) Validate() error {
 	if g.ID == "" {
@@ -49,6 +55,9 @@ func (g *GroupSpec) Validate() error {
 	}
 	if g.Weight == 0 {
 		g.Weight = 1
+	}
+	if g.Results == "all" {
+		g.Results = AllResults
 	}
 	switch {
 	case !groupID.MatchString(g.ID):
@@ -67,6 +76,8 @@ func (g *GroupSpec) Validate() error {
 		return refuse(CodeInvalid, "concurrency %d: 1 to 1000000, or 0 for no limit of its own", g.Concurrency)
 	case g.StopAt.Count < 0 || g.StopAt.Percent < 0 || g.StopAt.Percent > 100 || g.StopAt.Share && g.StopAt.thousandths() == 0:
 		return refuse(CodeInvalid, "stop_at: a count from 1 on, or a share from 0.001%% to 100%%")
+	case resultsNumber(g.Results) < 0:
+		return refuse(CodeInvalid, "results %q: all, failures or none", g.Results)
 	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
 		return refuse(CodeInvalid, "base_priority %d: -10^12 to 10^12", g.BasePriority)
 	}
@@ -84,7 +95,7 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 	}
 	r, err := s.write(ctx, "group_create", g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
 		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
-		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share))
+		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results))
 	if err != nil {
 		return Group{}, false, err
 	}
@@ -354,6 +365,7 @@ func parseGroup(line reply) (found, error) {
 		g.Pending, g.NonReady, g.Ready, g.Unserved = 0, 0, 0, 0
 	}
 	g.Throttles, g.Reduced, g.Redriven = n("throttles"), n("reduced"), n("redriven")
+	g.Gone = n("gone")
 	g.Backoff = duration(n("backoff"))
 	now, since := n("now"), n("p_at")
 	if since > 0 && now > since && !g.Status.Ended() {
@@ -381,7 +393,7 @@ func parseGroup(line reply) (found, error) {
 	switch result, ok := strings.CutPrefix(v["result"], "!\n"); {
 	case ok:
 		g.Result = []byte(result)
-	case n("tally") == n("succ")+n("fail")+n("dead")+n("canc")+1 && (g.Status != Cancelled || n("swept") == 2):
+	case (n("tally") == n("succ")+n("fail")+n("dead")+n("canc")+1 || n("tally") > 0 && g.Results != AllResults) && (g.Status != Cancelled || n("swept") == 2):
 		g.Result = countedResult(&g.Group, v["codes"])
 	}
 	return g, nil

@@ -15,6 +15,9 @@ func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 	if r.refusal() == "no_job" {
 		return JobState{}, refuse(CodeNotFound, "group %q has no job %q (or its retention has passed)", group, job)
 	}
+	if r.refusal() == "not_kept" {
+		return JobState{}, s.notKept(ctx, group, job, r.int(1) == 1)
+	}
 	if err := groupRefusal(r.refusal(), group, r); err != nil {
 		return JobState{}, err
 	}
@@ -46,4 +49,16 @@ func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 		j.Type = r.string(7)
 	}
 	return j, nil
+}
+
+// notKept returns what is known of a job whose outcome went because of its group's Results; ended says that it was there.
+func (s *Store) notKept(ctx context.Context, group, job string, ended bool) error {
+	g, err := s.Group(ctx, group)
+	if err != nil {
+		return err
+	}
+	if ended {
+		return refuse(CodeNotKept, "job %q of group %q has ended, and the group does not keep its outcome (results: %s)", job, group, g.Results)
+	}
+	return refuse(CodeNotKept, "group %q does not keep the outcomes of all its jobs (results: %s): job %q has ended and its outcome went, or there was none of this id", group, g.Results, job)
 }

@@ -24,6 +24,7 @@ func (c *crowd) create() {
 		Tolerance:   rapid.SampledFrom([]Tolerance{{}, {Count: 1}, {Count: 2}, {Percent: 33.3, Share: true}, {Percent: 50, Share: true}}).Draw(c.t, "tolerance"),
 		Aggregate:   rapid.SampledFrom([]string{"", `{"op":"concat"}`, `{"op":"sum","field":"n"}`}).Draw(c.t, "aggregate"),
 		StopAt:      rapid.SampledFrom([]Tolerance{{}, {}, {Count: 2}, {Share: true, Percent: 0.1}, {Share: true, Percent: 30}}).Draw(c.t, "stop_at"),
+		Results:     rapid.SampledFrom([]Results{AllResults, FailureResults, NoResults}).Draw(c.t, "results"),
 		Own:         rapid.Bool().Draw(c.t, "own"),
 		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
 	}
@@ -128,6 +129,7 @@ func (c *crowd) tend(id string) (t Tended) {
 	if g, err := c.any().Group(c.ctx, id); err == nil && g.Status == Cancelled && len(g.Result) > 0 {
 		c.m.Swept(id)
 	}
+	c.m.Tended(id)
 	return t
 }
 

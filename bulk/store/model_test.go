@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -235,6 +236,32 @@ func (c *crowd) drain() {
 	c.t.Fatal("it does not come to an end")
 }
 
+// kept compares which outcomes are still there.
+func (c *crowd) kept() {
+	for _, id := range c.m.Groups() {
+		c.tend(id)
+		g, err := c.any().Group(c.ctx, id)
+		want, _ := c.m.Group(c.ctx, id)
+		c.equal("outcomes gone of group "+id, c.answer(g.Gone, err), fmt.Sprint(want.Gone))
+		var ids []string
+		for p, err := c.any().Results(c.ctx, id, "", 7); ; p, err = c.any().Results(c.ctx, id, p.Next, 7) {
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if len(p.Outcomes) == 0 {
+				break
+			}
+			for _, o := range p.Outcomes {
+				ids = append(ids, o.ID)
+			}
+		}
+		slices.Sort(ids) // the model sweeps a cancelled group in another order
+		kept := c.m.Kept(id)
+		slices.Sort(kept)
+		c.equal("outcomes kept of group "+id, fmt.Sprint(ids), fmt.Sprint(kept))
+	}
+}
+
 // finished says that every group is at its end and reduced.
 func (c *crowd) finished() bool {
 	for _, id := range c.m.Groups() {
@@ -283,6 +310,7 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string, classic
 	})
 	c.drain()
 	c.compare()
+	c.kept()
 	c.audit()
 }
 

@@ -9,13 +9,17 @@ import (
 
 // Results reads outcomes in the order in which they came, from cursor ("" is the beginning): up to limit, and not more than
 // 1 MiB of them in one step, or one outcome. Nothing follows where no outcome is returned. Those of a group that has ended are
-// there until retention.jobs has passed.
+// there until retention.jobs has passed, those that it does not keep (GroupSpec.Results) until its reducer has taken them in.
 func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
 	page, skip, err := pageCursor(cursor)
 	if err != nil {
 		return Page{}, err
 	}
 	p, r, err := s.outcomes(ctx, group, "done", page, skip, limit)
+	for err == nil && len(p.Outcomes) == 0 && (r.int(0) != page || r.int(1) != int64(skip)) { // none of so many is kept
+		page, skip = r.int(0), int(r.int(1))
+		p, r, err = s.outcomes(ctx, group, "done", page, skip, limit)
+	}
 	if err != nil {
 		return Page{}, err
 	}
@@ -107,19 +111,28 @@ func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, sk
 		return Page{}, nil, err
 	}
 	p := Page{Outcomes: make([]Outcome, 0, len(r)/2)}
+	place := int64(-1)
 	for i := 2; i+1 < len(r); i += 2 {
-		if r[i+1] == nil {
+		if r.string(i) == "" {
+			place += r.int(i + 1) // so many are not kept
+			continue
+		}
+		place++
+		if r[i+1] == nil || r.string(i+1) == notKept {
 			continue // past its retention
 		}
 		o, err := parseOutcome(r.string(i), r.string(i+1))
 		if err != nil {
 			return Page{}, nil, err
 		}
-		o.place = int64(i-2) / 2
+		o.place = place
 		p.Outcomes = append(p.Outcomes, o)
 	}
 	return p, r, nil
 }
+
+// notKept is the record of a job that has ended and whose outcome its group does not keep, while others may be added.
+const notKept = "K\n"
 
 // parseOutcome reads a record as lua/lib/bulkjobs.lua writes it.
 func parseOutcome(id, rec string) (Outcome, error) {

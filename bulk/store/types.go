@@ -38,6 +38,16 @@ type Tolerance struct {
 	Share   bool
 }
 
+// Results says which outcomes a group keeps for retention.jobs once its reducer has taken them in.
+type Results string
+
+// What a group keeps. The jobs that died or failed keep their payload for retention.dead in any case, so that they can be redriven.
+const (
+	AllResults     Results = ""         // every outcome
+	FailureResults Results = "failures" // those of jobs that did not succeed
+	NoResults      Results = "none"     // those from which a job can be redriven
+)
+
 // GroupSpec is what a group is made from.
 type GroupSpec struct {
 	ID           string // 1…128 of [A-Za-z0-9._:-]; empty: one is drawn
@@ -51,6 +61,7 @@ type GroupSpec struct {
 	Aggregate    string  // compact JSON that bulk.ParseAggregate has accepted; empty: count
 	Tolerance    Tolerance
 	StopAt       Tolerance `json:",omitzero"` // as many failed and dead jobs pause the group; zero: none do
+	Results      Results   `json:",omitempty"`
 	CallbackURL  string
 	StartSealed  bool   // no job starts before the seal
 	RedriveOf    string // the group whose dead or failed jobs these are
@@ -81,6 +92,7 @@ type Group struct {
 	Expected                           float64       // jobs a second to expect: Rate1, or the configured rate before there is one; 0: unknown
 	Reduced                            int64         // outcomes that the reducer has taken in
 	Redriven                           int64         // dead letters that were given to a redrive
+	Gone                               int64         // outcomes that went because of Results
 	Backoff                            time.Duration // of its tenant, while jobs of this group wait it out
 	Gated                              bool          // nothing of it starts for now
 	GatedBy                            string        // one of GatedBy…, while Gated

@@ -72,6 +72,9 @@ func writeGroup(w io.Writer, g *client.Group) error {
 		row("no processor", "%d jobs wait for a process that runs their type", g.Unserved)
 	}
 	row("outcomes", "%d succeeded, %d failed, %d dead, %d cancelled", g.Succeeded, g.Failed, g.Dead, g.Cancelled)
+	if g.Results != "" && g.Results != client.AllResults {
+		row("kept", "results of its jobs: %s", g.Results)
+	}
 	row("congestion", "%s, %.3g throttles a job", orNone(g.Congestion), g.ThrottlesPerJob)
 	if g.RedriveOf != "" {
 		row("redrive of", "%s", g.RedriveOf)

@@ -19,10 +19,10 @@ import (
 
 // submission are the flags of submit.
 type submission struct {
-	conn                                               connection
-	spec                                               client.GroupSpec
-	priority, start, key, aggregate, tolerance, stopAt string
-	watch                                              bool
+	conn                                                        connection
+	spec                                                        client.GroupSpec
+	priority, start, key, aggregate, tolerance, stopAt, results string
+	watch                                                       bool
 }
 
 func newSubmit() *cobra.Command {
@@ -50,6 +50,7 @@ others are run all the same, and the exit code is 1.`
 	f.StringVar(&s.spec.CallbackURL, "callback-url", "", "`URL` that is called when the group has ended")
 	f.StringVar(&s.tolerance, "failure-tolerance", "", "how many may fail before the group does: `N`, or a share such as 5% (0)")
 	f.StringVar(&s.stopAt, "stop-at", "", "pause the group when as many jobs have failed: `N`, or a share such as 5% (never)")
+	f.StringVar(&s.results, "results", "", "outcomes to keep: `WHICH` of all, failures (none of jobs that succeed) or none (all)")
 	f.StringVar(&s.spec.ID, "id", "", "`ID` of the group (drawn)")
 	f.StringVar(&s.key, "idempotency-key", "", "`KEY` that the group's id is made from, with the tenant: the same key is the same submission")
 	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early, while others are still sent, or sealed, when all are in (early)")
@@ -76,6 +77,11 @@ func (s *submission) complete() error {
 	case "", client.Early, client.Sealed:
 	default:
 		return misuse("--start is %q; want early or sealed", s.start)
+	}
+	switch s.spec.Results = client.Results(s.results); s.spec.Results {
+	case "", client.AllResults, client.FailureResults, client.NoResults:
+	default:
+		return misuse("--results is %q; want all, failures or none", s.results)
 	}
 	for name, value := range map[string]string{"--failure-tolerance": s.tolerance, "--stop-at": s.stopAt} {
 		if t := strings.TrimSuffix(value, "%"); t != "" {

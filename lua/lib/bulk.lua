@@ -88,7 +88,8 @@ if now > shard.last then shard.last = now end
 --   tag, queued, gate, why, busy, at, frac, rated, throttles, created, sealed_at, started, finished, touched,
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
---   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share
+--   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
+--   results, shrunk, cleared, gone
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
@@ -114,8 +115,8 @@ local VISIT_BYTES = 1048576
 -- those whose runs are over.
 local groups, tenants, finished, records, over = {}, {}, {}, {}, {}
 -- tally is about groups whose outcomes are counted as they come: codes has the error codes of this call by group, ends how many groups it
--- has ended as COMPLETED and as FAILED.
-local tally = { codes = {}, ends = { [COMPLETED] = 0, [FAILED] = 0 } }
+-- has ended as COMPLETED and as FAILED, gone the jobs whose outcome is not kept.
+local tally = { codes = {}, ends = { [COMPLETED] = 0, [FAILED] = 0 }, gone = {} }
 
 local function unpack_record(packed, length)
   local r = cmsgpack.unpack(packed)
@@ -228,6 +229,7 @@ local function bulk_save()
   if line[1] then redis.call('HSET', K.state, unpack(line)) end
   for gkey, new in pairs(tally.codes) do tally.save(gkey, new) end
   write('HSET', K.jobs, records)
+  write('HDEL', K.jobs, tally.gone)
   write('HDEL', K.runs, over)
   local packed, n = {}, 0
   for gkey, g in pairs(groups) do
@@ -448,8 +450,9 @@ end
 -- silent_from is when the silence of an unsealed group is long enough to seal it: no job came, and no outcome.
 local function silent_from(g) return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + set.silence end
 
--- tally.complete says whether all outcomes of a group were counted when they came.
-function tally.complete(g) return g[G_TALLY] == ended(g) + 1 end
+-- tally.complete says whether all outcomes of a group were counted when they came. Those of a group that does not keep them are not
+-- reduced again: what an earlier version has ended is in its numbers, and only its error codes are missing.
+function tally.complete(g) return g[G_TALLY] == ended(g) + 1 or (g[G_TALLY] > 0 and g[G_RESULTS] > 0) end
 
 -- tally.conclude ends a group whose outcomes were all counted.
 function tally.conclude(g)
@@ -460,7 +463,7 @@ function tally.conclude(g)
   g[G_FINISHED], g[G_REDUCED] = now, ended(g)
   shard.open_groups = shard.open_groups - 1
   redis.call('HDEL', K.sums, g[G_KEY]) -- what a reducer of an earlier version began
-  redis.call('ZADD', K.agenda, int(g[G_CALLBACK] == 1 and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
+  redis.call('ZADD', K.agenda, int((g[G_CALLBACK] == 1 or g[G_SHRUNK] > 0) and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
 end
 
 -- settle looks whether every job of a group has its outcome.

@@ -8,6 +8,7 @@
 --   D…                                              dead, as F
 --   R…                                              dead and given to a redrive: as D, without payload
 --   C0 <ms>\n                                       cancelled
+--   K\n                                             ended, and its outcome is not kept (lib outcomes)
 -- An empty type is written as a dash. A run or age of -1 is unknown. A later version may append words to these first lines, which are not read here.
 -- dead holds <gkey>/<id> of each dead job with a payload, and F<gkey>/<id> of each failed one, which the group's kept counts.
 -- runs holds what its runs have left behind, for jobs that have run:
@@ -166,16 +167,29 @@ function work.too_many(g)
   return g[G_STOP_COUNT] > 0 and failed >= g[G_STOP_COUNT] or g[G_STOP_SHARE] > 0 and failed * 100000 >= g[G_STOP_SHARE] * of
 end
 
--- finish gives a job its outcome: the record, the log of outcomes, the counts.
-local function finish(g, t, jobkey, record, count, run)
-  local n = #over
-  records[2 * n + 1], records[2 * n + 2], over[n + 1] = jobkey, record, jobkey
-  local list = finished[g[G_KEY]]
+-- work.log puts a job's outcome into its group's log, unless it is counted and not kept (G_RESULTS): then nothing stays of it or,
+-- while jobs may be added, that there was one.
+function work.log(g, jobkey, record, count)
+  if g[G_TALLY] > 0 and (g[G_RESULTS] > 0 and count == G_SUCC or g[G_RESULTS] == 2 and count == G_CANC) then
+    if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then
+      tally.gone[#tally.gone + 1], g[G_GONE] = jobkey, g[G_GONE] + 1
+      return
+    end
+    record, g[G_SHRUNK] = 'K\n', g[G_SHRUNK] + 1
+  end
+  local n, list = #records, finished[g[G_KEY]]
+  records[n + 1], records[n + 2] = jobkey, record
   if not list then
     list = {}
     finished[g[G_KEY]] = list
   end
   list[#list + 1] = string.sub(jobkey, #g[G_KEY] + 2)
+end
+
+-- finish gives a job its outcome: the record, the log of outcomes, the counts.
+local function finish(g, t, jobkey, record, count, run)
+  over[#over + 1] = jobkey
+  work.log(g, jobkey, record, count)
   local before = ended(g)
   if #record > g[G_WIDEST] then raise(g, G_WIDEST, before == 0, #record) end
   g[count], g[G_OUTCOME_AT] = g[count] + 1, now
