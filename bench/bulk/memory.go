@@ -64,23 +64,26 @@ func memories(ctx context.Context, b *bench) ([]table.Row, error) {
 				if err := worked(ctx, s, memoryJobs, []byte(strings.Repeat("r", result))); err != nil {
 					return err
 				}
-				return reduced(ctx, s, "g")
+				return settled(ctx, s, "g")
 			}); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if err := row("a success with a result of 100 bytes, results: failures, while jobs may be added", memoryJobs, func(s *store.Store) error {
-		spec := store.GroupSpec{ID: "g", Tenant: "a", Type: "noop", Results: store.FailureResults}
-		if err := added(ctx, s, spec, memoryJobs, time.Time{}); err != nil {
-			return err
+	for _, aggregate := range []string{`{"op":"count"}`, `{"op":"sum","field":"n"}`} {
+		what := "a success with a result of 100 bytes, results: failures, while jobs may be added, aggregate " + aggregate
+		if err := row(what, memoryJobs, func(s *store.Store) error {
+			spec := store.GroupSpec{ID: "g", Tenant: "a", Type: "noop", Results: store.FailureResults, Aggregate: aggregate}
+			if err := added(ctx, s, spec, memoryJobs, time.Time{}); err != nil {
+				return err
+			}
+			if err := worked(ctx, s, memoryJobs, []byte(strings.Repeat("r", 100))); err != nil || spec.Counts() {
+				return err
+			}
+			return taken(ctx, s, "g")
+		}); err != nil {
+			return nil, err
 		}
-		if err := worked(ctx, s, memoryJobs, []byte(strings.Repeat("r", 100))); err != nil {
-			return err
-		}
-		return taken(ctx, s, "g")
-	}); err != nil {
-		return nil, err
 	}
 	const groups = 10_000
 	if err := row("a group of one job that has ended", groups, func(s *store.Store) error {
@@ -93,7 +96,7 @@ func memories(ctx context.Context, b *bench) ([]table.Row, error) {
 			return err
 		}
 		for i := range groups {
-			if err := reduced(ctx, s, fmt.Sprintf("%026d", i)); err != nil {
+			if err := settled(ctx, s, fmt.Sprintf("%026d", i)); err != nil {
 				return err
 			}
 		}
@@ -172,21 +175,10 @@ func taken(ctx context.Context, s *store.Store, group string) error {
 	}
 }
 
-// reduced brings a group whose jobs have ended to its end, with a result.
-func reduced(ctx context.Context, s *store.Store, group string) error {
-	if err := taken(ctx, s, group); err != nil {
-		return err
-	}
-	r, err := s.BeginReduce(ctx, group)
-	if err != nil {
-		return err
-	}
-	if _, ok, err := s.Finish(ctx, group, r.Fence, []byte(`{"succeeded":1,"failed":0,"dead":0,"cancelled":0,"errors":{}}`)); err != nil || !ok {
-		return fmt.Errorf("finish: %t, %w", ok, err)
-	}
+// settled does the housekeeping of a group that has ended.
+func settled(ctx context.Context, s *store.Store, group string) error {
 	for {
-		t, err := s.Tend(ctx, group)
-		if err != nil || !t.Again {
+		if t, err := s.Tend(ctx, group); err != nil || !t.Again {
 			return err
 		}
 	}
