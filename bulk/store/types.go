@@ -50,22 +50,22 @@ const (
 
 // GroupSpec is what a group is made from.
 type GroupSpec struct {
-	ID           string // 1…128 of [A-Za-z0-9._:-]; empty: one is drawn
-	Tenant       string // 1…64 of [A-Za-z0-9._-]
-	Type         string // of its jobs, where a job names none
-	Level        Level
-	Weight       float64 // 0.01…100; 0 means 1
-	BasePriority int64   // of the score policy, milliseconds
-	Rate         float64 // starts a second of this group, up to three decimals; 0: no limit of its own
-	Concurrency  int64   // most jobs in flight; 0: no limit of its own
-	Aggregate    string  // compact JSON that bulk.ParseAggregate has accepted; empty: count
-	Tolerance    Tolerance
+	ID           string    // 1…128 of [A-Za-z0-9._:-]; empty: one is drawn
+	Tenant       string    // 1…64 of [A-Za-z0-9._-]
+	Type         string    // of its jobs, where a job names none
+	Level        Level     `json:",omitzero"`
+	Weight       float64   `json:",omitzero"` // 0.01…100; 0 means 1
+	BasePriority int64     `json:",omitzero"` // of the score policy, milliseconds
+	Rate         float64   `json:",omitzero"` // starts a second of this group, up to three decimals; 0: no limit of its own
+	Concurrency  int64     `json:",omitzero"` // most jobs in flight; 0: no limit of its own
+	Aggregate    string    `json:",omitzero"` // compact JSON that bulk.ParseAggregate has accepted; empty: count
+	Tolerance    Tolerance `json:",omitzero"`
 	StopAt       Tolerance `json:",omitzero"` // as many failed and dead jobs pause the group; zero: none do
 	Results      Results   `json:",omitempty"`
-	CallbackURL  string
-	StartSealed  bool   // no job starts before the seal
-	RedriveOf    string // the group whose dead or failed jobs these are
-	RedriveWhich string `json:",omitempty"` // which of them: the statuses and codes of RedriveOptions; empty: the dead ones
+	CallbackURL  string    `json:",omitzero"`
+	StartSealed  bool      `json:",omitzero"`  // no job starts before the seal
+	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these are
+	RedriveWhich string    `json:",omitempty"` // which of them: the statuses and codes of RedriveOptions; empty: the dead ones
 	// Own says that a tenant's token asks: Level, Weight and BasePriority then count inside the tenant only.
 	Own       bool  `json:",omitempty"`
 	MaxGroups int64 `json:"-"` // most groups that the tenant may have with this one; 0: any number
