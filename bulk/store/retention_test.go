@@ -13,17 +13,23 @@ import (
 // TestNothingIsLeftOver: a group that was redriven late, a gate that outlives its group and its tenant, chunks among those of
 // others: after every retention nothing is there.
 func TestNothingIsLeftOver(t *testing.T) {
+	for _, row := range []GroupSpec{{}, {Results: FailureResults}, {Results: NoResults}, {Results: FailureResults, Aggregate: counts}, {Results: NoResults, Aggregate: counts}} {
+		t.Run(fmt.Sprintf("%q %s", row.Results, row.Aggregate), func(t *testing.T) { nothingLeftOver(t, row) })
+	}
+}
+
+func nothingLeftOver(t *testing.T, spec GroupSpec) {
 	client := redistest.Client(t)
 	s, c := openOn(t, client, func(set *Settings) { set.KeepJobs, set.KeepGroups, set.KeepDead = time.Hour, 2*time.Hour, 5*time.Hour })
 	dying(t, s, c, "late", 250, []byte("1"))
-	create(t, s, GroupSpec{ID: "many", Tenant: "beta"})
+	create(t, s, GroupSpec{ID: "many", Tenant: "beta", Results: spec.Results, Aggregate: spec.Aggregate})
 	for i := range 700 {
 		jobs := []Job{{ID: fmt.Sprintf("j%d*[?]/:é", i), Payload: []byte("1")}}
 		if _, err := s.AddJobs(t.Context(), "many", Chunk{Key: fmt.Sprintf("*:/%d", i), Last: true, Answer: []byte("{}")}, jobs); err != nil {
 			t.Fatal(err)
 		}
 	}
-	create(t, s, GroupSpec{ID: "gated", Tenant: "gamma", CallbackURL: "http://nobody.example"})
+	create(t, s, GroupSpec{ID: "gated", Tenant: "gamma", CallbackURL: "http://nobody.example", Results: spec.Results, Aggregate: spec.Aggregate})
 	add(t, s, "gated", 0, 2)
 	for left := 702; left > 0; c.advance(time.Second) {
 		for _, j := range pull(t, s, 500).Jobs {
