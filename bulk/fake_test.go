@@ -15,8 +15,9 @@ import (
 // memory is a store of one group in memory, with the real one's manners: leases that end, fences that grow, refusals, and calls
 // that fail before or after they took effect.
 type memory struct {
-	lease time.Duration
-	event chan struct{} // holds one
+	calledOff bool // every job that runs
+	lease     time.Duration
+	event     chan struct{} // holds one
 
 	mu       sync.Mutex
 	pending  []*memJob
@@ -253,17 +254,20 @@ func (m *memory) Ack(_ context.Context, acks []store.Ack) ([]store.AckState, err
 	return states, after
 }
 
-func (m *memory) Renew(_ context.Context, leases []store.Lease) ([]bool, error) {
+func (m *memory) Renew(_ context.Context, leases []store.Lease) ([]store.LeaseState, error) {
 	before, after := m.call("Renew")
 	if before != nil {
 		return nil, before
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held := make([]bool, len(leases))
+	held := make([]store.LeaseState, len(leases))
 	for i, l := range leases {
 		if j := m.leases[l.Fence]; j != nil {
-			held[i], j.until = true, time.Now().Add(m.lease)
+			held[i], j.until = store.LeaseHeld, time.Now().Add(m.lease)
+			if m.calledOff {
+				held[i] = store.LeaseCalled
+			}
 		}
 	}
 	return held, after

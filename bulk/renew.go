@@ -12,11 +12,12 @@ const maxRenew = 500 // leases a call
 
 // leaseKeeper renews leases.
 type leaseKeeper interface {
-	Renew(ctx context.Context, leases []store.Lease) ([]bool, error)
+	Renew(ctx context.Context, leases []store.Lease) ([]store.LeaseState, error)
 }
 
 // renewer renews each lease when a third of it has passed, until the store has taken the job's ack. Where a lease is lost
-// the job runs elsewhere, or will: its context ends here and its ack is dropped.
+// the job runs elsewhere, or will: its context ends here and its ack is dropped. The context of a job that is cancelled ends, too; its ack
+// counts.
 type renewer struct {
 	store   leaseKeeper
 	runs    *registry
@@ -63,18 +64,22 @@ func (n *renewer) renew(ctx context.Context, runs []*run) error {
 		leases[i] = store.Lease{Key: r.leased.Key, Fence: r.leased.Fence}
 	}
 	began := time.Now()
-	held, err := n.store.Renew(ctx, leases)
+	states, err := n.store.Renew(ctx, leases)
 	if err != nil {
 		return err
 	}
 	for i, r := range runs {
+		held := states[i] != store.LeaseLost
 		n.runs.mu.Lock()
 		_, open := n.runs.runs[r.leased.Fence]
-		if held[i] {
+		if held {
 			r.renewed = began
 		}
 		n.runs.mu.Unlock()
-		if held[i] || !open || r.over.Load() { // over: its ack may have ended the lease; the store tells the two apart
+		if states[i] == store.LeaseCalled && !r.called.Swap(true) {
+			r.cancel()
+		}
+		if held || !open || r.over.Load() { // over: its ack may have ended the lease; the store tells the two apart
 			continue
 		}
 		r.lost.Store(true)

@@ -30,6 +30,7 @@ type run struct {
 	renewed time.Time // when the lease was last known to be whole; the registry's lock guards it
 	cancel  context.CancelFunc
 	over    atomic.Bool // its end is decided: the handler returned, or was given up
+	called  atomic.Bool // off: the job is cancelled
 	lost    atomic.Bool // the lease: another run decides, and what this one leads to is dropped
 }
 
@@ -104,7 +105,7 @@ func (w *workers) start(l store.Leased) {
 			ended := ctx.Err()
 			stop()
 			cancel()
-			w.end(r, w.verdict(&l, result, err, ended))
+			w.end(r, w.verdict(r, result, err, ended))
 			w.wg.Done()
 		}()
 		result, err = h.Handle(ctx, &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost,
@@ -139,18 +140,22 @@ func (w *workers) giveUp(ctx context.Context, r *run) {
 	w.metrics.abandoned.Inc()
 	w.pool.abandon()
 	w.log.Warn("a handler goes on although its context has ended; its worker goes to other jobs, unless more handlers than workers do so", "type", l.Type, "group", l.Group, "job", l.ID)
-	w.end(r, w.verdict(l, nil, fmt.Errorf("the handler did not return within %s of its end: %w", giveUpAfter, context.DeadlineExceeded), ctx.Err()))
+	w.end(r, w.verdict(r, nil, fmt.Errorf("the handler did not return within %s of its end: %w", giveUpAfter, context.DeadlineExceeded), ctx.Err()))
 	w.wg.Done()
 }
 
 // verdict says what a handler's answer means for the job; ended is why its context had ended by then, if it had.
-func (w *workers) verdict(l *store.Leased, result []byte, err error, ended error) store.Ack {
+func (w *workers) verdict(r *run, result []byte, err error, ended error) store.Ack {
+	l := &r.leased
 	if err == nil {
 		if int64(len(result)) > w.maxResult {
 			return store.Ack{Verdict: store.Rejected, Code: "result_too_large",
 				Error: fmt.Sprintf("the result has %d bytes, limits.result allows %d", len(result), w.maxResult)}
 		}
 		return store.Ack{Verdict: store.Done, Result: result}
+	}
+	if r.called.Load() && ended != nil {
+		return store.Ack{Verdict: store.Returned} // and the store, which has called it off, ends it as cancelled
 	}
 	f, policy := failureOf(err), w.policies.of(l.Type)
 	a := store.Ack{Code: code(f.Code), Error: brief(f.Err), Down: f.Down, Breaker: policy.Breaker}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,6 +179,40 @@ func TestLongJobKeepsItsLease(t *testing.T) {
 			}
 		})
 	})
+}
+
+// The context of a job that is cancelled ends with the next renewal, no try is spent, and what succeeds all the same has succeeded.
+func TestRenewer_EndsCancelledJobs(t *testing.T) {
+	m := newMemory("heeds", "succeeds")
+	m.group.Total = 3 // never all: the reducer stays out of it
+	m.calledOff = true
+	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
+		<-ctx.Done()
+		if j.ID == "succeeds" {
+			return nil, nil
+		}
+		return nil, ctx.Err()
+	})
+	o := Options{Worker: WorkerOptions{JobTimeout: 10 * time.Minute}, Metrics: NewMetrics(nil, "")}
+	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		began := time.Now()
+		until(t, "two acks", func() bool { return len(ackedOf(m)) == 2 })
+		if took := time.Since(began); took > 15*time.Second { // a lease is 30 s
+			t.Errorf("after %s", took)
+		}
+		for _, a := range ackedOf(m) {
+			if want := map[string]store.Verdict{"heeds": store.Returned, "succeeds": store.Done}[strings.TrimPrefix(a.Key, "g/")]; a.Verdict != want {
+				t.Errorf("%s: %s, want %s", a.Key, a.Verdict, want)
+			}
+		}
+		m.under(func() { m.calledOff = false })
+		same(t, o.Metrics, map[string]float64{"leases_lost_total": 0})
+	})
+}
+
+func ackedOf(m *memory) (acks []store.Ack) {
+	m.under(func() { acks = slices.Clone(m.acks) })
+	return acks
 }
 
 func TestLostLeaseStopsItsJobAndDropsItsAck(t *testing.T) {

@@ -2,7 +2,7 @@
 -- group_redrive: gives some dead or failed jobs of a group to a redrive of it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, source, target (empty: only looks for a job), bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after
+-- ARGV: now, settings, source, target (empty: only looks for a job), bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all)
 -- RETURNS: {moved (or found), member after which to go on (empty: none)} or {reason}
 -- INVARIANT: a job is given to one redrive at most; it is pending there in the same step, and the step that has gone through all seals it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
@@ -55,7 +55,8 @@ for mark in string.gmatch(ARGV[6], '.') do
     begin, after = '(' .. after, ''
   end
   -- One more than there is room for shows whether others follow.
-  local list = begin and not stopped and redis.call('ZRANGEBYLEX', K.dead, begin, '(' .. mark .. from .. '0', 'LIMIT', 0, bound - seen + 1) or {}
+  local list = ARGV[9] ~= '' and (redis.call('ZSCORE', K.dead, prefix .. ARGV[9]) and { prefix .. ARGV[9] } or {})
+    or begin and not stopped and redis.call('ZRANGEBYLEX', K.dead, begin, '(' .. mark .. from .. '0', 'LIMIT', 0, bound - seen + 1) or {}
   for _, member in ipairs(list) do
     -- A step reads a megabyte of records, and as many jobs as it may; one that only looks ends with what it finds.
     if bytes > 1000000 or seen == bound or (not b and moved > 0) then

@@ -100,9 +100,9 @@ if g[G_CALLBACK] == 1 then
 end
 
 local dead_left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT] -- with the failed jobs whose payload is kept
-local jobs_at = g[G_FINISHED] + set.keep_jobs
-local dead_at = g[G_FINISHED] + set.keep_dead
+local jobs_at, dead_at = g[G_FINISHED] + set.keep_jobs, g[G_FINISHED] + set.keep_dead
 local group_at = math.max(g[G_FINISHED] + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
+if g[G_DELETED] == 1 then jobs_at, dead_at, group_at = now, now, now end
 local buried = 0
 
 if now >= dead_at and dead_left > 0 then
@@ -118,8 +118,8 @@ if now >= dead_at and dead_left > 0 then
     redis.call('HDEL', K.jobs, string.sub(member, 2))
   end
   g[G_KEPT] = g[G_KEPT] - #failed
-  if #list + #failed == bound then return answer(1, 0, 0, 0, #list) end
-  buried = #list
+  if g[G_DELETED] == 0 then buried = #list end
+  if #list + #failed == bound then return answer(1, 0, 0, 0, buried) end
 end
 -- The log of outcomes goes page by page, and with each page its jobs, but for dead letters and failed jobs that are kept longer. hp counts the
 -- pages that are gone: the order of submission has none left by now.
@@ -154,6 +154,7 @@ if now >= group_at and now >= jobs_at then
   redis.call('HDEL', K.groups, gkey)
   redis.call('HDEL', K.sums, gkey, gkey .. '#')
   redis.call('ZREM', K.index, gkey)
+  if g[G_CALLED_OFF] > 0 then redis.call('ZREMRANGEBYLEX', K.aside, '[c' .. gkey .. '/', '(c' .. gkey .. '0') end
   unlist(g)
   redis.call('ZREM', K.agenda, gkey)
   redis.call('ZREM', K.gates, 'g/' .. gkey)

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, job
--- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group} or {'not_kept', 1 (it has ended; 0: it may never have been there)} or {reason}; where is running or waiting until then, else empty
+-- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group, 1 if it runs and is to be cancelled} or {'not_kept', 1 (it has ended; 0: it may never have been there)} or {reason}; where is running or waiting until then, else empty
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -27,4 +27,5 @@ if string.sub(record, 1, 1) == 'P' then
     where, till = 'waiting', tonumber(waits)
   end
 end
-return { 1, record, where, int(till), int(run.fence), run.tries, where == 'running' and string.match(text, '^%d+ %d+ %d+ %d+ %d+ (%S*)') or '', g[G_TYPE] }
+return { 1, record, where, int(till), int(run.fence), run.tries, where == 'running' and string.match(text, '^%d+ %d+ %d+ %d+ %d+ (%S*)') or '', g[G_TYPE],
+  (g[G_STATUS] == CANCELLED or g[G_CALLED_OFF] > 0 and redis.call('ZSCORE', K.aside, 'c' .. jobkey)) and 1 or 0 }

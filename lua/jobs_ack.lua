@@ -32,6 +32,7 @@ for i = 3, #ARGV, 6 do
     if shard.marked > 0 then types.release(stored) end
     if (shard.watched > 0 or rule ~= '') and types.ended(g, jobkey, run, verdict, rule, code) and verdict == 'retry' then verdict = 'throttled' end
     state = verdict
+    local off = work.called_off(g, jobkey)
     if verdict == 'done' then
       run.tries = run.tries + 1
       finish(g, t, jobkey, string.format('S%d %d %d %d ', run.tries, ms(), work.lasted(run, run.created)) .. (run.kind or '-') .. '\n' .. text, G_SUCC, run)
@@ -41,7 +42,7 @@ for i = 3, #ARGV, 6 do
     elseif verdict == 'dead' then
       run.tries = run.tries + 1
       bury(g, t, jobkey, run, code, text)
-    elseif g[G_STATUS] == CANCELLED then
+    elseif off then
       state = 'cancelled'
       cancel_job(g, t, jobkey)
     elseif verdict == 'returned' then

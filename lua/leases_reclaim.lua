@@ -21,7 +21,7 @@ for _, jobkey in ipairs(redis.call('ZREVRANGE', K.leases, 0, tonumber(ARGV[4]) -
     types.release(text)
     touched[g[G_KEY]] = g
     n = n + 1
-    if g[G_STATUS] == CANCELLED then
+    if work.called_off(g, jobkey) then
       cancel_job(g, t, jobkey)
     else
       redis.call('HSET', K.runs, jobkey, write_run(read_run(text)))

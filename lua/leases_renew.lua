@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, job, fence, ...
--- RETURNS: for each 1 (extended) or 0 (lost)
+-- RETURNS: for each 1 (extended), 2 (extended, and the job is cancelled: it should end) or 0 (lost)
 -- INVARIANT: only who holds a lease with its fence extends it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -13,7 +13,9 @@ for i = 3, #ARGV, 2 do
   local stored = redis.call('HGET', K.runs, jobkey)
   if stored and read_run(stored).fence == tonumber(ARGV[i + 1]) and redis.call('ZSCORE', K.leases, jobkey) then
     redis.call('ZADD', K.leases, 'XX', int(now + set.lease), jobkey)
-    held = 1
+    local g = bulk_group(group_of(jobkey))
+    local off = g[G_STATUS] == CANCELLED or g[G_CALLED_OFF] > 0 and redis.call('ZSCORE', K.aside, 'c' .. jobkey)
+    held = off and 2 or 1
   end
   reply[#reply + 1] = held
 end

@@ -52,7 +52,7 @@ if now >= shard.hold then
     touched[g[G_KEY]] = g
     recovered = recovered + 1
     run.crashes, run.since = run.crashes + 1, 0
-    if g[G_STATUS] == CANCELLED then
+    if work.called_off(g, jobkey) then
       cancel_job(g, t, jobkey)
     elseif run.crashes > set.crashes then
       dead = dead + 1

@@ -258,6 +258,28 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, ac
 	return ok(w, s.view(g))
 }
 
+// deleteGroup removes an ended group and all that is kept of it: 204, or 202 where that takes longer than a request should.
+func (s *Server) deleteGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+	id, err := s.visible(r, who)
+	if err != nil {
+		return err
+	}
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	gone, err := s.store.Delete(r.Context(), id, s.deleteTime)
+	if err != nil {
+		return err
+	}
+	s.log.InfoContext(r.Context(), "group deleted", "who", who.name, "group", id, "gone", gone)
+	if gone {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
 var redriveFields = []field[store.RedriveOptions]{
 	{"rate", ruleRate + "; without it, the group's", func(o *store.RedriveOptions, raw []byte) string {
 		if isNull(raw) {

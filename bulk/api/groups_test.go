@@ -133,7 +133,7 @@ func TestActions(t *testing.T) {
 	}
 	wantCode(t, b.ask("PATCH", at, `{"tenant":"x","weight":-1}`), 422, "invalid", "tenant", "weight", "0.01 to 100")
 	wantCode(t, b.ask("GET", "/v1/groups/%20", ""), 404, "not_found")
-	wantCode(t, b.ask("DELETE", at, ""), 405, "method_not_allowed", "GET, HEAD, PATCH")
+	wantCode(t, b.ask("PUT", at, ""), 405, "method_not_allowed", "DELETE, GET, HEAD, PATCH")
 	if allow := b.ask("GET", at+"/seal", "").Header().Get("Allow"); allow != "POST" {
 		t.Errorf("Allow %q", allow)
 	}

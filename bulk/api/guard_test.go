@@ -36,7 +36,8 @@ func TestOptionsThatAreRefused(t *testing.T) {
 // every request of the API, for what all refuse alike. %s is a group.
 var every = []struct{ method, path, body string }{
 	{"GET", "/v1/groups", ""}, {"POST", "/v1/groups", `{"tenant":"zoo","type":"mail"}`}, {"POST", "/v1/bulk?tenant=zoo&type=mail", `{"payload":1}`},
-	{"GET", "/v1/groups/z", ""}, {"PATCH", "/v1/groups/z", `{"weight":2}`}, {"POST", "/v1/groups/z/jobs", `{"payload":1}`}, {"GET", "/v1/groups/z/jobs/a", ""},
+	{"GET", "/v1/groups/z", ""}, {"PATCH", "/v1/groups/z", `{"weight":2}`}, {"POST", "/v1/groups/z/jobs", `{"payload":1}`}, {"GET", "/v1/groups/z/jobs/a", ""}, {"DELETE", "/v1/groups/z", ""},
+	{"POST", "/v1/groups/z/jobs/a/cancel", ""}, {"POST", "/v1/groups/z/jobs/a/retry", ""},
 	{"POST", "/v1/groups/z/seal", ""}, {"POST", "/v1/groups/z/pause", ""}, {"POST", "/v1/groups/z/resume", ""}, {"POST", "/v1/groups/z/release", ""}, {"POST", "/v1/groups/z/cancel", ""},
 	{"POST", "/v1/groups/z/redrive", ""}, {"GET", "/v1/groups/z/events", ""}, {"GET", "/v1/groups/z/results", ""}, {"GET", "/v1/groups/z/result", ""},
 	{"GET", "/v1/dead?group=z", ""}, {"GET", "/v1/congestion", ""}, {"GET", "/v1/congestion/zoo/history", ""},

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -13,6 +14,9 @@ type jobView struct {
 	outcomeView
 	NextAt  *timestamp `json:"next_at,omitempty"`
 	Process string     `json:"process,omitempty"`
+	// Cancelling: it runs, and its process is told to end it.
+	Cancelling bool   `json:"cancelling,omitempty"`
+	Group      string `json:"group,omitempty"` // of a retry: where the job runs
 }
 
 // showJob answers with one job of a group, whether it waits, runs or has ended.
@@ -24,13 +28,97 @@ func (s *Server) showJob(w http.ResponseWriter, r *http.Request, who identity) e
 	if err := noQuery(r); err != nil {
 		return err
 	}
+	view, err := s.jobOf(r, g.ID)
+	if err != nil {
+		return err
+	}
+	return ok(w, view)
+}
+
+// jobOf reads the job of a path in a group.
+func (s *Server) jobOf(r *http.Request, group string) (jobView, error) {
 	id := r.PathValue("job")
-	j, err := s.store.Job(r.Context(), g.ID, id)
+	j, err := s.store.Job(r.Context(), group, id)
+	if err != nil {
+		return jobView{}, noJob(err, group, id)
+	}
+	return jobView{Type: j.Type, outcomeView: outcomeOf(j.Outcome), NextAt: at(j.Next), Process: j.Process, Cancelling: j.Cancelling}, nil
+}
+
+// noJob makes a 404 of a job that is not there.
+func noJob(err error, group, id string) error {
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
-		return newProblem(http.StatusNotFound, string(store.CodeNotFound), "group %q has no job %q, or its retention.jobs has passed", g.ID, shorten(id))
+		return newProblem(http.StatusNotFound, string(store.CodeNotFound), "group %q has no job %q, or its retention.jobs has passed", group, shorten(id))
+	}
+	return err
+}
+
+// oneJob checks a request to do something to one job.
+func (s *Server) oneJob(r *http.Request, who identity) (group, job string, err error) {
+	if group, err = s.visible(r, who); err != nil {
+		return "", "", err
+	}
+	if err := noQuery(r); err != nil {
+		return "", "", err
+	}
+	body, err := readObject(r, true)
+	if err != nil {
+		return "", "", err
+	}
+	if faults := decode(nil, body, &struct{}{}); len(faults) > 0 {
+		return "", "", invalid(faults...)
+	}
+	return group, r.PathValue("job"), nil
+}
+
+// cancelJob ends one job. One that runs is told to end: 202.
+func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity) error {
+	group, job, err := s.oneJob(r, who)
+	if err != nil {
+		return err
+	}
+	running, err := s.store.CancelJob(r.Context(), group, job)
+	if err != nil {
+		return noJob(err, group, job)
+	}
+	s.log.InfoContext(r.Context(), "job cancelled", "who", who.name, "group", group, "job", job, "running", running)
+	view, err := s.jobOf(r, group)
+	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotKept {
+		g, gone := s.store.Group(r.Context(), group) // which does not keep that
+		view, err = jobView{Type: g.Type, outcomeView: outcomeView{ID: job, Status: "cancelled"}}, gone
 	}
 	if err != nil {
 		return err
 	}
-	return ok(w, jobView{Type: j.Type, outcomeView: outcomeOf(j.Outcome), NextAt: at(j.Next), Process: j.Process})
+	status := http.StatusOK
+	if running && view.Status == "running" {
+		status = http.StatusAccepted
+	}
+	writeJSON(w, status, "application/json", view)
+	return nil
+}
+
+// retryJob lets one job start that waits, and gives one that has failed or died to a redrive: 201, with that group's job.
+func (s *Server) retryJob(w http.ResponseWriter, r *http.Request, who identity) error {
+	group, job, err := s.oneJob(r, who)
+	if err != nil {
+		return err
+	}
+	as, err := s.store.RetryJob(r.Context(), group, job, who.most.Groups)
+	if err != nil {
+		return noJob(err, group, job)
+	}
+	status := http.StatusOK
+	if as != nil {
+		group, status = as.ID, http.StatusCreated
+		w.Header().Set("Location", "/v1/groups/"+group+"/jobs/"+url.PathEscape(job))
+	}
+	s.log.InfoContext(r.Context(), "job retried", "who", who.name, "group", group, "job", job)
+	view, err := s.jobOf(r, group)
+	if err != nil {
+		return err
+	}
+	view.Group = group
+	writeJSON(w, status, "application/json", view)
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -189,7 +190,30 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	for _, row := range [][2]string{{"PATCH", ""}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/release"}, {"POST", "/cancel"}} {
 		d.ask(409, row[0], "/v1/groups/g"+row[1], map[string]string{"PATCH": `{"weight":2}`}[row[0]])
 	}
+	d.ask(409, "POST", "/v1/groups/g/jobs/j0/cancel", "")
+	d.ask(409, "POST", "/v1/groups/g/jobs/j0/retry", "")
+	d.ask(409, "DELETE", "/v1/groups/g", "")
 	d.ask(200, "POST", "/v1/groups/g-r1/cancel", "")
+	d.ask(201, "POST", "/v1/bulk?tenant=acme&type=mail&id=one", lines(3))
+	d.ask(200, "POST", "/v1/groups/one/jobs/j0/cancel", "")
+	pulled, err := d.store.Pull(t.Context(), 2)
+	if err != nil || len(pulled.Jobs) != 2 {
+		t.Fatal(pulled, err)
+	}
+	d.ask(202, "POST", "/v1/groups/one/jobs/"+pulled.Jobs[0].ID+"/cancel", "{}")
+	if _, err := d.store.Ack(t.Context(), []store.Ack{{Key: pulled.Jobs[0].Key, Fence: pulled.Jobs[0].Fence, Verdict: store.Returned},
+		{Key: pulled.Jobs[1].Key, Fence: pulled.Jobs[1].Fence, Verdict: store.Retry, Retries: 9, After: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	d.ask(200, "POST", "/v1/groups/one/jobs/"+pulled.Jobs[1].ID+"/retry", "")
+	d.run(buried)
+	d.ask(201, "POST", "/v1/groups/one/jobs/"+pulled.Jobs[1].ID+"/retry", "")
+	d.run(done)
+	patience := d.server.deleteTime
+	d.server.deleteTime = 0
+	d.ask(202, "DELETE", "/v1/groups/one", "")
+	d.server.deleteTime = patience
+	d.ask(204, "DELETE", "/v1/groups/one", "")
 	d.ask(200, "GET", "/v1/groups?limit=1&status=completed&tenant=acme", "")
 	d.ask(200, "GET", "/v1/groups?limit=1", "")
 
@@ -248,6 +272,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		"/v1/congestion/acme/history?minutes=x", "/v1/breakers?x=1", "/v1/limits?x=1", "/v1/tenants/acme?x=1"} {
 		d.ask(422, "GET", path, "")
 	}
+	d.ask(422, "DELETE", "/v1/groups/g?x=1", "")
 	for _, path := range []string{"/v1/congestion/a%20b/history", "/v1/tenants/a%20b"} {
 		d.ask(404, "GET", path, "")
 	}
@@ -259,7 +284,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		if strings.Contains(r.path, "/z") && !strings.Contains(r.path, "zoo") || strings.Contains(r.path, "=z") && strings.Contains(r.path, "dead") {
 			d.ask(404, r.method, r.path, r.body)
 		}
-		if strings.Contains(r.path+r.body, "zoo") || r.path == "/v1/limits" && r.method == "PATCH" || r.method == "DELETE" {
+		if strings.Contains(r.path+r.body, "zoo") || r.path == "/v1/limits" && r.method == "PATCH" || r.method == "DELETE" && strings.Contains(r.path, "breakers") {
 			d.ask(403, r.method, r.path, r.body, acme)
 		}
 	}

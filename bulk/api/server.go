@@ -78,11 +78,12 @@ type Server struct {
 	log   *slog.Logger
 	mux   *http.ServeMux
 
-	streams  atomic.Int64 // event streams that are open
-	held     atomic.Int64 // bytes of bodies that are read whole before they are used
-	rerating sync.Mutex   // one change of a tenant at a time: the store takes it whole, requests name a part
-	closing  chan struct{}
-	close    sync.Once
+	deleteTime time.Duration // for which a request to delete a group waits
+	streams    atomic.Int64  // event streams that are open
+	held       atomic.Int64  // bytes of bodies that are read whole before they are used
+	rerating   sync.Mutex    // one change of a tenant at a time: the store takes it whole, requests name a part
+	closing    chan struct{}
+	close      sync.Once
 }
 
 // New checks the options. An error names the setting and the way out.
@@ -113,7 +114,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, store: o.Store, guard: g, log: o.Log, mux: http.NewServeMux(), closing: make(chan struct{})}
+	s := &Server{deleteTime: 10 * time.Second, o: o, store: o.Store, guard: g, log: o.Log, mux: http.NewServeMux(), closing: make(chan struct{})}
 	s.routes()
 	return s, nil
 }
@@ -145,22 +146,24 @@ type methods map[string]handler
 // paths are the API's; what they answer is in api/openapi-bulk.yaml.
 func (s *Server) paths() map[string]methods {
 	return map[string]methods{
-		"/v1/groups":                 {"GET": s.listGroups, "POST": s.createGroup},
-		"/v1/groups/{id}":            {"GET": s.showGroup, "PATCH": s.patchGroup},
-		"/v1/groups/{id}/jobs":       {"POST": s.addJobs},
-		"/v1/groups/{id}/jobs/{job}": {"GET": s.showJob},
-		"/v1/groups/{id}/seal":       {"POST": s.seal},
-		"/v1/groups/{id}/pause":      {"POST": s.plain(s.pause)},
-		"/v1/groups/{id}/resume":     {"POST": s.plain(s.resume)},
-		"/v1/groups/{id}/release":    {"POST": s.release},
-		"/v1/groups/{id}/cancel":     {"POST": s.plain(s.cancel)},
-		"/v1/groups/{id}/redrive":    {"POST": s.redrive},
-		"/v1/groups/{id}/events":     {"GET": s.events},
-		"/v1/groups/{id}/results":    {"GET": s.results},
-		"/v1/groups/{id}/result":     {"GET": s.result},
-		"/v1/dead":                   {"GET": s.dead},
-		"/v1/bulk":                   {"POST": s.bulk},
-		"/v1/congestion":             {"GET": s.congestion},
+		"/v1/groups":                        {"GET": s.listGroups, "POST": s.createGroup},
+		"/v1/groups/{id}":                   {"GET": s.showGroup, "PATCH": s.patchGroup, "DELETE": s.deleteGroup},
+		"/v1/groups/{id}/jobs":              {"POST": s.addJobs},
+		"/v1/groups/{id}/jobs/{job}":        {"GET": s.showJob},
+		"/v1/groups/{id}/jobs/{job}/cancel": {"POST": s.cancelJob},
+		"/v1/groups/{id}/jobs/{job}/retry":  {"POST": s.retryJob},
+		"/v1/groups/{id}/seal":              {"POST": s.seal},
+		"/v1/groups/{id}/pause":             {"POST": s.plain(s.pause)},
+		"/v1/groups/{id}/resume":            {"POST": s.plain(s.resume)},
+		"/v1/groups/{id}/release":           {"POST": s.release},
+		"/v1/groups/{id}/cancel":            {"POST": s.plain(s.cancel)},
+		"/v1/groups/{id}/redrive":           {"POST": s.redrive},
+		"/v1/groups/{id}/events":            {"GET": s.events},
+		"/v1/groups/{id}/results":           {"GET": s.results},
+		"/v1/groups/{id}/result":            {"GET": s.result},
+		"/v1/dead":                          {"GET": s.dead},
+		"/v1/bulk":                          {"POST": s.bulk},
+		"/v1/congestion":                    {"GET": s.congestion},
 		"/v1/congestion/{tenant}/history": {
 			"GET": s.history,
 		},

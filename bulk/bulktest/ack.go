@@ -56,7 +56,7 @@ func (m *Model) ack(a store.Ack) store.AckState {
 		m.bury(j, a.Code, a.Error)
 		return store.AckDead
 	}
-	if j.g.Status == store.Cancelled {
+	if j.off() {
 		m.cancelled(j)
 		return store.AckCancelled
 	}
@@ -159,13 +159,16 @@ func (g *group) tooMany() bool {
 }
 
 // Renew extends leases.
-func (m *Model) Renew(_ context.Context, leases []store.Lease) ([]bool, error) {
-	kept := make([]bool, len(leases))
+func (m *Model) Renew(_ context.Context, leases []store.Lease) ([]store.LeaseState, error) {
+	states := make([]store.LeaseState, len(leases))
 	for i, l := range leases {
 		if j := m.leased(l.Key, l.Fence); j != nil {
-			kept[i] = true
+			states[i] = store.LeaseHeld
+			if j.off() {
+				states[i] = store.LeaseCalled
+			}
 			j.until = m.Now() + m.S.Lease.Microseconds()
 		}
 	}
-	return kept, nil
+	return states, nil
 }

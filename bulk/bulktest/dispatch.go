@@ -71,7 +71,7 @@ func (m *Model) recover(j *job, d *store.Dispatch) {
 	j.crashes++
 	j.refused = 0
 	switch {
-	case j.g.Status == store.Cancelled:
+	case j.off():
 		m.cancelled(j)
 	case j.crashes > m.S.MaxCrashes:
 		d.Dead++

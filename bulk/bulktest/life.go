@@ -20,13 +20,16 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 	}
 	statuses := opts.Statuses
 	switch {
-	case len(statuses) == 0 && len(opts.Codes) > 0:
+	case len(statuses) == 0 && (len(opts.Codes) > 0 || opts.Job != ""):
 		statuses = []string{"dead", "failed"}
 	case len(statuses) == 0:
 		statuses = []string{"dead"}
 	}
 	var jobs []*job
 	for _, o := range g.outcomes {
+		if opts.Job != "" && o.ID != opts.Job {
+			continue
+		}
 		if slices.Contains(statuses, o.Status) && (len(opts.Codes) == 0 || slices.Contains(opts.Codes, o.Code)) && !g.redriven[o.ID] {
 			jobs = append(jobs, g.jobs[o.ID])
 			g.redriven[o.ID] = true
@@ -188,6 +191,17 @@ func (m *Model) Outcomes(id string) map[string]store.Outcome {
 		all[o.ID] = o
 	}
 	return all
+}
+
+// Jobs gives the ids of a group's jobs: those of which the store knows what became of them.
+func (m *Model) Jobs(id string) (ids []string) {
+	g := m.groups[id]
+	for _, id := range slices.Sorted(maps.Keys(g.jobs)) {
+		if g.jobs[id].state != ended || g.Results == store.AllResults {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Groups gives the ids of all groups in the order in which they were made.

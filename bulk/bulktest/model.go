@@ -87,6 +87,7 @@ type job struct {
 	charge    int64 // µs, by time
 	gone      bool  // ended, and its outcome is not kept
 	short     bool  // gone as soon as its group has ended
+	calledOff bool  // in flight: is to be cancelled
 	marked    bool  // in flight: counts towards the concurrency of its type
 }
 

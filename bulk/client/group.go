@@ -208,6 +208,31 @@ func (c *Client) Cancel(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "cancel"), nil)
 }
 
+// Delete removes an ended group and all that is kept of it: outcomes, payloads of dead letters, its result. It returns when nothing is
+// left. A group that has not ended, or whose callback or redrive is under way, is refused with wrong_state.
+func (c *Client) Delete(ctx context.Context, id string) error {
+	k, begun := call{method: http.MethodDelete, path: []string{"v1", "groups", id}}, false
+	for {
+		gone := false
+		err := c.retry(ctx, func() error {
+			s, err := c.try(ctx, k)
+			if err != nil {
+				begun = begun || Passing(err)
+				return err
+			}
+			gone = s.status == http.StatusNoContent
+			return s.Close()
+		})
+		if p, ok := errors.AsType[*Problem](err); ok && p.Code == "not_found" && begun {
+			return nil
+		}
+		if err != nil || gone {
+			return err
+		}
+		begun = true
+	}
+}
+
 // Patch changes a group while it runs; nil leaves a field as it is.
 type Patch struct {
 	Weight       *float64  `json:"weight,omitempty"`

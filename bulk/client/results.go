@@ -76,12 +76,44 @@ type JobState struct {
 	Outcome           // its Status also pending, waiting or running
 	NextAt  time.Time `json:"next_at,omitzero"`  // of waiting: until then
 	Process string    `json:"process,omitempty"` // of running: which runs it
+	// Cancelling says of running that its process is told to end it.
+	Cancelling bool   `json:"cancelling,omitempty"`
+	Group      string `json:"group,omitempty"` // of RetryJob: where the job runs now
 }
 
 // Job reads one job of a group, whether it waits, runs or has ended.
 func (c *Client) Job(ctx context.Context, group, job string) (*JobState, error) {
 	var j JobState
 	if err := c.do(ctx, get("v1", "groups", group, "jobs", job), &j); err != nil {
+		return nil, err
+	}
+	return &j, nil
+}
+
+// CancelJob ends one job of a group. One that waits is cancelled at once; one that runs is told to end, and is cancelled unless it succeeds
+// first. A job that has ended in another way is refused with wrong_state.
+func (c *Client) CancelJob(ctx context.Context, group, job string) (*JobState, error) {
+	var j JobState
+	if err := c.do(ctx, post("v1", "groups", group, "jobs", job, "cancel"), &j); err != nil {
+		return nil, err
+	}
+	return &j, nil
+}
+
+// RetryJob lets a job start now that waits for its next try or its run_at. One that has failed or died is given to a redrive of its own, which
+// JobState.Group names. Others are refused with wrong_state.
+func (c *Client) RetryJob(ctx context.Context, group, job string) (*JobState, error) {
+	var j JobState
+	k, lost := post("v1", "groups", group, "jobs", job, "retry"), false
+	err := c.retry(ctx, func() error {
+		err := c.ask(ctx, k, &j)
+		lost = lost || Passing(err)
+		return err
+	})
+	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "wrong_state" && lost {
+		return c.Job(ctx, group, job) // it was done the first time
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &j, nil

@@ -63,6 +63,7 @@ type audited struct {
 	unended, ended, dead, kept, half       int64
 	codes                                  int64 // jobs whose error codes are counted
 	unkept                                 int64 // of the ended, those that the group does not keep
+	calledOff                              int64 // jobs that run and are to be cancelled
 	lines                                  []string
 }
 

@@ -59,6 +59,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		}
 		delete(a.bars, g.bar)
 		equal("chunks half in", n["chunks_open"], g.half)
+		equal("called off", n["called_off"], g.calledOff)
 		if g.Sealed && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
 			a.bad("life", "group %s is %s and every job has ended", g.ID, g.Status)
 		}

@@ -333,6 +333,13 @@ func (a *auditor) readAside(ctx context.Context) error {
 			listed[member[1:]] = true
 		case strings.HasPrefix(member, "w") && len(w) == 2:
 			a.bars[member] = true
+		case strings.HasPrefix(member, "c") && len(w) == 1:
+			short, _, _ := strings.Cut(member[1:], "/")
+			if g := a.groups[short]; g == nil {
+				a.bad("owner", "job %s is called off, and its group is not there", member[1:])
+			} else {
+				g.calledOff++
+			}
 		case strings.HasPrefix(member, "b") && len(w) == 1:
 			a.breakers[member[1:]] = true
 		default:

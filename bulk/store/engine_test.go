@@ -169,7 +169,7 @@ func TestOrphansRunAgain(t *testing.T) {
 		add(t, s, "g", 0, 2)
 		jobs := pull(t, s, 2).Jobs
 		c.advance(29 * time.Second)
-		if held, err := s.Renew(t.Context(), []Lease{{jobs[1].Key, jobs[1].Fence}, {jobs[1].Key, 99}, {"1/none", 1}}); err != nil || !slices.Equal(held, []bool{true, false, false}) {
+		if held, err := s.Renew(t.Context(), []Lease{{jobs[1].Key, jobs[1].Fence}, {jobs[1].Key, 99}, {"1/none", 1}}); err != nil || !slices.Equal(held, []LeaseState{LeaseHeld, LeaseLost, LeaseLost}) {
 			t.Fatal(held, err)
 		}
 		c.advance(time.Second)
@@ -212,7 +212,7 @@ func TestNoLeaseEndsRightAfterAGap(t *testing.T) {
 	if d := rounds(t, s, c, 29*time.Second); d.Recovered != 0 {
 		t.Fatalf("%+v", d)
 	}
-	if held, _ := s.Renew(t.Context(), []Lease{{job.Key, job.Fence}}); !held[0] {
+	if held, _ := s.Renew(t.Context(), []Lease{{job.Key, job.Fence}}); held[0] != LeaseHeld {
 		t.Fatal("its worker could not renew it")
 	}
 	if d := rounds(t, s, c, 31*time.Second); d.Recovered != 1 {
@@ -488,7 +488,7 @@ func TestAnOldFenceDecidesNothing(t *testing.T) {
 			t.Fatalf("%s with the old fence is %s", verdict, state[0])
 		}
 	}
-	if held, err := s.Renew(t.Context(), []Lease{{old.Key, old.Fence}}); err != nil || held[0] {
+	if held, err := s.Renew(t.Context(), []Lease{{old.Key, old.Fence}}); err != nil || held[0] != LeaseLost {
 		t.Fatalf("the old fence renews the new lease: %v, %v", held, err)
 	}
 	if g, _ := s.Group(t.Context(), "g"); g.InFlight != 1 || g.Succeeded+g.Failed+g.Dead != 0 {

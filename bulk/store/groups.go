@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -264,6 +265,45 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 		return Group{}, groupRefusal("not_found", group, nil)
 	}
 	return groups[0].Group, nil
+}
+
+// Delete removes an ended group with all that is kept of it, dead letters too. It is refused while the group has a reducer, a callback or a
+// redrive to go through. gone is false where that takes longer than patience: the housekeeping of all processes does the rest.
+func (s *Store) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
+	found, err := s.read(ctx, "id", group)
+	if err != nil {
+		return false, err
+	}
+	if len(found) == 0 {
+		return false, groupRefusal("not_found", group, nil)
+	}
+	open, err := s.openRedrive(ctx, &found[0])
+	if err != nil {
+		return false, err
+	}
+	if open != "" {
+		return false, refuse(CodeState, "group %q is being redriven to %q: let that come to its end, with the same redrive again or with a seal of %q, then delete", group, open, open)
+	}
+	r, err := s.write(ctx, "group_delete", group)
+	if err != nil {
+		return false, err
+	}
+	switch r.refusal() {
+	case "unswept":
+		return false, refuse(CodeState, "group %q has ended, and its last outcomes are still being written down: delete it when it has its result", group)
+	case "callback":
+		return false, refuse(CodeState, "group %q has a callback that was not taken yet: delete it when callback.state is done or failed", group)
+	}
+	if err := groupRefusal(r.refusal(), group, r); err != nil {
+		return false, err
+	}
+	for until := time.Now().Add(patience); time.Now().Before(until) && ctx.Err() == nil; {
+		t, err := s.Tend(ctx, group)
+		if err != nil || t.Removed {
+			return t.Removed, nil //nolint:nilerr // it goes on without this caller
+		}
+	}
+	return false, nil
 }
 
 // TenantOf reads whose a group is, in two commands and without a script.

@@ -12,13 +12,7 @@ func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 	if err != nil {
 		return JobState{}, err
 	}
-	if r.refusal() == "no_job" {
-		return JobState{}, refuse(CodeNotFound, "group %q has no job %q (or its retention has passed)", group, job)
-	}
-	if r.refusal() == "not_kept" {
-		return JobState{}, s.notKept(ctx, group, job, r.int(1) == 1)
-	}
-	if err := groupRefusal(r.refusal(), group, r); err != nil {
+	if err := s.jobRefusal(ctx, group, job, r); err != nil {
 		return JobState{}, err
 	}
 	record := r.string(1)
@@ -36,6 +30,7 @@ func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 		case "running":
 			// A fence is the time of its start in µs, or hardly more.
 			j.Status, j.Process, j.StartedAt, j.Attempts = where, r.string(6), micros(r.int(4)), j.Attempts+1
+			j.Cancelling = r.int(8) == 1
 		case "waiting":
 			j.Status, j.Next = where, micros(r.int(3))
 		default:
@@ -61,4 +56,63 @@ func (s *Store) notKept(ctx context.Context, group, job string, ended bool) erro
 		return refuse(CodeNotKept, "job %q of group %q has ended, and the group does not keep its outcome (results: %s)", job, group, g.Results)
 	}
 	return refuse(CodeNotKept, "group %q does not keep the outcomes of all its jobs (results: %s): job %q has ended and its outcome went, or there was none of this id", group, g.Results, job)
+}
+
+// cancelPages is how many pages of a hundred jobs one step of CancelJob looks through.
+const cancelPages = 500
+
+// CancelJob ends one job of a group: at once where it waits, and where it runs, with running, as soon as its process hears of it. A job that
+// is cancelled already stays so; one that has ended in another way is refused.
+func (s *Store) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
+	// A job that moves while its place is looked for is found by the next search.
+	for range 5 {
+		for from := ""; ; {
+			r, err := s.write(ctx, "job_cancel", group, job, from, cancelPages)
+			if err == nil {
+				err = s.jobRefusal(ctx, group, job, r)
+			}
+			if err != nil {
+				return false, err
+			}
+			s.concluded(r, 2)
+			if r.int(0) != 3 {
+				return r.int(0) == 2, nil
+			}
+			if from = r.string(1); from == "" {
+				break
+			}
+		}
+	}
+	return false, refuse(CodeState, "job %q of group %q was on its way between places: send this again", job, group)
+}
+
+// RetryJob lets a job start that waits for its next try, or for its run_at. One that has failed or died is given to a redrive of its own,
+// which is returned; as is nil for one that goes on in its group.
+func (s *Store) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
+	r, err := s.write(ctx, "job_retry", group, job)
+	if err != nil {
+		return nil, err
+	}
+	if r.refusal() == "ended" && (r.string(1) == "F" || r.string(1) == "D") {
+		g, err := s.RedriveJobs(ctx, group, RedriveOptions{Job: job, MaxGroups: maxGroups})
+		return &g, err
+	}
+	return nil, s.jobRefusal(ctx, group, job, r)
+}
+
+// jobRefusal is groupRefusal for scripts about one job.
+func (s *Store) jobRefusal(ctx context.Context, group, job string, r reply) error {
+	switch reason := r.refusal(); reason {
+	case "no_job":
+		return refuse(CodeNotFound, "group %q has no job %q (or its retention has passed)", group, job)
+	case "ended":
+		what := map[string]string{"S": "has succeeded", "F": "has failed", "D": "is dead", "R": "is dead, and a redrive has it", "C": "is cancelled"}[r.string(1)]
+		return refuse(CodeState, "job %q of group %q %s: that cannot be done to it any more", job, group, what)
+	case "not_kept":
+		return s.notKept(ctx, group, job, r.int(1) == 1)
+	case "no_delay":
+		return refuse(CodeState, "job %q of group %q is %s: it waits for no time that could be cut short", job, group, r.string(1))
+	default:
+		return groupRefusal(reason, group, r)
+	}
 }

@@ -118,6 +118,44 @@ func (c *crowd) cancel() {
 	c.tend(id)
 }
 
+// oneJob draws a job that there is, or one that is not there.
+func (c *crowd) oneJob() (group, job string) {
+	group = c.group()
+	ids := c.m.Jobs(group)
+	if g, _ := c.m.Group(c.ctx, group); g.Results == AllResults || len(ids) == 0 {
+		ids = append(ids, "none")
+	}
+	return group, rapid.SampledFrom(ids).Draw(c.t, "job")
+}
+
+// answerOfJob takes a job that may have been there for one that is not.
+func (c *crowd) answerOfJob(v any, err error) string {
+	if a := c.answer(v, err); a != string(CodeNotKept) {
+		return a
+	}
+	return string(CodeNotFound)
+}
+
+func (c *crowd) cancelJob() {
+	group, job := c.oneJob()
+	want, refused := c.m.CancelJob(c.ctx, group, job)
+	have, err := c.any().CancelJob(c.ctx, group, job)
+	c.equal("cancel job "+job+" of "+group, c.answerOfJob(have, err), c.answer(want, refused))
+}
+
+func (c *crowd) retryJob() {
+	group, job := c.oneJob()
+	want, refused := c.m.RetryJob(c.ctx, group, job, 0)
+	have, err := c.any().RetryJob(c.ctx, group, job, 0)
+	text := func(g *Group) string {
+		if g == nil {
+			return "in its group"
+		}
+		return c.shown(*g)
+	}
+	c.equal("retry job "+job+" of "+group, c.answerOfJob(text(have), err), c.answer(text(want), refused))
+}
+
 // tend does all housekeeping of a group but its reduction.
 func (c *crowd) tend(id string) (t Tended) {
 	for again := true; again; again = t.Again {

@@ -276,12 +276,19 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string, classic
 	c := newCrowd(t, client, prefix, classic)
 	c.create()
 	t.Repeat(map[string]func(*rapid.T){
-		"":       func(*rapid.T) { c.ratesInForce(); c.compare() },
-		"create": func(*rapid.T) { c.create() },
-		"add":    func(*rapid.T) { c.add() },
-		"add 2":  func(*rapid.T) { c.add() },
-		"seal":   func(*rapid.T) { c.seal(c.group()) },
-		"patch":  func(*rapid.T) { c.patch() },
+		"":           func(*rapid.T) { c.ratesInForce(); c.compare() },
+		"create":     func(*rapid.T) { c.create() },
+		"add":        func(*rapid.T) { c.add() },
+		"add 2":      func(*rapid.T) { c.add() },
+		"seal":       func(*rapid.T) { c.seal(c.group()) },
+		"patch":      func(*rapid.T) { c.patch() },
+		"cancel job": func(*rapid.T) { c.cancelJob() },
+		"retry job": func(t *rapid.T) {
+			if c.classic { // where jobs are in it is not known
+				t.Skip()
+			}
+			c.retryJob()
+		},
 		"cancel": func(t *rapid.T) {
 			if rapid.IntRange(0, 4).Draw(t, "rarely") > 0 {
 				t.Skip()

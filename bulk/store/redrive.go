@@ -15,6 +15,7 @@ type RedriveOptions struct {
 	Rate     float64  // jobs a second; 0: the group's
 	Statuses []string // dead, failed
 	Codes    []string // of the last error
+	Job      string   // only this one; dead or failed, without statuses
 	// MaxGroups is GroupSpec's.
 	MaxGroups int64
 }
@@ -34,7 +35,7 @@ func (o *RedriveOptions) marks() (string, error) {
 			return "", refuse(CodeInvalid, "statuses %q: dead or failed", s)
 		}
 	}
-	both := len(o.Statuses) == 0 && len(o.Codes) > 0
+	both := len(o.Statuses) == 0 && (len(o.Codes) > 0 || o.Job != "")
 	if both || len(o.Statuses) == 0 || slices.Contains(o.Statuses, "dead") {
 		marks += "-"
 	}
@@ -82,13 +83,11 @@ func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions)
 	if marks != "-" || len(codes) > 0 {
 		spec.RedriveWhich = marks + " " + strings.Join(codes, ",")
 	}
-	root, last := group, int64(0)
-	if source.RedriveOf != "" {
-		root = rootOf(group)
-		last, _ = strconv.ParseInt(strings.TrimPrefix(group[len(root):], "-r"), 10, 64) // no number: 0
+	if o.Job != "" {
+		spec.RedriveWhich = "job " + o.Job
 	}
 	looked := false
-	for n := max(source.redrives, last) + 1; ; n++ {
+	for root, n := source.nextRedrive(); ; n++ {
 		spec.ID = root + "-r" + strconv.FormatInt(n, 10)
 		there, err := s.read(ctx, "id", spec.ID)
 		if err != nil {
@@ -98,18 +97,39 @@ func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions)
 			continue
 		}
 		if len(there) == 0 && !looked {
-			if err := s.redrivable(ctx, &source.Group, marks, codes); err != nil {
+			if err := s.redrivable(ctx, &source.Group, marks, codes, o.Job); err != nil {
 				return Group{}, err
 			}
 			looked = true
 		}
-		g, err := s.redrive(ctx, group, spec, marks, codes)
+		g, err := s.redrive(ctx, group, spec, marks, codes, o.Job)
 		var taken *Refusal
 		if errors.As(err, &taken) && (taken.Code == CodeExists || taken.Code == CodeSealed) {
 			continue // another group, or a redrive that was ended half way
 		}
 		return g, err
 	}
+}
+
+// nextRedrive returns the id of the group that jobs of g were submitted to, and the number of g's next redrive, unless that is taken.
+func (g *found) nextRedrive() (root string, n int64) {
+	root = g.ID
+	if g.RedriveOf != "" {
+		root = rootOf(g.ID)
+		n, _ = strconv.ParseInt(strings.TrimPrefix(g.ID[len(root):], "-r"), 10, 64) // no number: 0
+	}
+	return root, max(g.redrives, n) + 1
+}
+
+// openRedrive returns the id of a redrive of g that has not taken all its jobs yet; "" where there is none.
+func (s *Store) openRedrive(ctx context.Context, g *found) (string, error) {
+	root, n := g.nextRedrive()
+	id := root + "-r" + strconv.FormatInt(n, 10)
+	there, err := s.read(ctx, "id", id)
+	if err != nil || len(there) == 0 || there[0].Sealed || there[0].RedriveOf != g.ID {
+		return "", err
+	}
+	return id, nil
 }
 
 // rootOf returns the id of the group that the jobs of a redrive were submitted to: a redrive, and a redrive of a redrive, have
@@ -126,10 +146,10 @@ func rootOf(redrive string) string {
 }
 
 // redrivable returns an error where the group has no job of those.
-func (s *Store) redrivable(ctx context.Context, source *Group, marks string, codes []string) error {
+func (s *Store) redrivable(ctx context.Context, source *Group, marks string, codes []string, job string) error {
 	group := source.ID
 	for after := ""; ; {
-		r, err := s.run(ctx, "group_redrive", group, "", tendBound, marks, strings.Join(codes, ","), after)
+		r, err := s.run(ctx, "group_redrive", group, "", tendBound, marks, strings.Join(codes, ","), after, job)
 		if err != nil {
 			return err
 		}
@@ -144,6 +164,8 @@ func (s *Store) redrivable(ctx context.Context, source *Group, marks string, cod
 		}
 	}
 	switch {
+	case job != "":
+		return refuse(CodeState, "job %q of group %q has no payload to run with any more: a redrive has it", job, group)
 	case len(codes) > 0 || marks != "-":
 		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload, or a redrive has them", group)
 	case source.Dead > 0:
@@ -152,12 +174,12 @@ func (s *Store) redrivable(ctx context.Context, source *Group, marks string, cod
 	return refuse(CodeState, "group %q has no dead letters to redrive", group)
 }
 
-func (s *Store) redrive(ctx context.Context, group string, spec GroupSpec, marks string, codes []string) (Group, error) {
+func (s *Store) redrive(ctx context.Context, group string, spec GroupSpec, marks string, codes []string, job string) (Group, error) {
 	if _, _, err := s.CreateGroup(ctx, spec); err != nil {
 		return Group{}, err
 	}
 	for after := ""; ; {
-		r, err := s.write(ctx, "group_redrive", group, spec.ID, tendBound, marks, strings.Join(codes, ","), after)
+		r, err := s.write(ctx, "group_redrive", group, spec.ID, tendBound, marks, strings.Join(codes, ","), after, job)
 		if err != nil {
 			return Group{}, err
 		}

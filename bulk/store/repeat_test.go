@@ -78,7 +78,7 @@ func half(t *testing.T, s *Store, group string) {
 	spec := found[0].GroupSpec
 	spec.ID, spec.RedriveOf = group+"-r1", group
 	create(t, s, spec)
-	if _, err := s.run(t.Context(), "group_redrive", group, spec.ID, 500, "-", "", ""); err != nil {
+	if _, err := s.run(t.Context(), "group_redrive", group, spec.ID, 500, "-", "", "", ""); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -191,7 +191,7 @@ func TestAHaltedServerEndsNoLease(t *testing.T) {
 	if d := dispatch(t, s); d.Recovered != 0 {
 		t.Fatalf("%+v", d)
 	}
-	if held, err := s.Renew(t.Context(), []Lease{{job.Key, job.Fence}}); err != nil || !held[0] {
+	if held, err := s.Renew(t.Context(), []Lease{{job.Key, job.Fence}}); err != nil || held[0] != LeaseHeld {
 		t.Fatal("its lease is lost", err)
 	}
 }
@@ -229,7 +229,7 @@ func TestDispatch_ByANewProcessAfterAnOutageEndsNoLease(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	c.us += (lease / 12).Microseconds()
-	if held, err := old.Renew(t.Context(), []Lease{{jobs[0].Key, jobs[0].Fence}}); err != nil || !held[0] {
+	if held, err := old.Renew(t.Context(), []Lease{{jobs[0].Key, jobs[0].Fence}}); err != nil || held[0] != LeaseHeld {
 		t.Fatal("its lease is lost", err)
 	}
 	if d := rounds(t, fresh, c, lease/3); d.Recovered != 1 {

@@ -262,6 +262,8 @@ type JobState struct {
 	Outcome           // its Status also pending, waiting or running
 	Next    time.Time // of waiting: until then
 	Process string    // of running: which runs it
+	// Cancelling says of running that its process is told to end it.
+	Cancelling bool
 }
 
 // Page is a part of a group's outcomes.

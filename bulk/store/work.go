@@ -194,8 +194,18 @@ type Lease struct {
 	Fence int64
 }
 
-// Renew extends leases by a full one. The answer has false where the lease is lost: what runs under it should stop.
-func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) {
+// LeaseState is what became of a lease that was to be extended.
+type LeaseState int8
+
+// What a lease can be.
+const (
+	LeaseLost   LeaseState = iota // the job runs elsewhere, or will: what runs here should stop
+	LeaseHeld                     // extended
+	LeaseCalled                   // extended, and the job is cancelled: what runs should end, and its ack says how
+)
+
+// Renew extends leases by a full one; the answer has one entry for each.
+func (s *Store) Renew(ctx context.Context, leases []Lease) ([]LeaseState, error) {
 	if len(leases) == 0 {
 		return nil, nil
 	}
@@ -207,11 +217,11 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	held := make([]bool, len(leases))
+	states := make([]LeaseState, len(leases))
 	for i := range leases {
-		held[i] = r.int(i) == 1
+		states[i] = LeaseState(r.int(i))
 	}
-	return held, nil
+	return states, nil
 }
 
 // Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. After a

@@ -56,7 +56,10 @@ func clientCommands() []*cobra.Command {
 		newControl("resume", "End the pause of a group", (*client.Client).Resume),
 		newControl("release", "Start the jobs of a group that wait for a downstream at once", (*client.Client).Release),
 		newControl("cancel", "End a group: none of its jobs starts from now on", (*client.Client).Cancel),
-		newResults(), newJob(), newRedrive(), newTenant(), newLimits(), newBreakers(),
+		newResults(), newJob(),
+		newJobCommand("cancel-job GROUP JOB", "End one job of a group", (*client.Client).CancelJob),
+		newJobCommand("retry-job GROUP JOB", "Start one job now that waits, or run one again that has failed or died", (*client.Client).RetryJob),
+		newRedrive(), newDelete(), newTenant(), newLimits(), newBreakers(),
 	}
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/anteroom/anteroom/bulk/client"
@@ -51,16 +54,36 @@ itself when the connection breaks.`
 }
 
 func newJob() *cobra.Command {
+	return newJobCommand("job GROUP JOB", "Show one job of a group, as JSON", (*client.Client).Job)
+}
+
+// newJobCommand makes a command that does something to one job, or nothing, and prints how it then stands.
+func newJobCommand(use, short string, do func(c *client.Client, ctx context.Context, group, job string) (*client.JobState, error)) *cobra.Command {
 	conn := &connection{}
-	return newClientCommand(conn, "job GROUP JOB", "Show one job of a group, as JSON", cobra.ExactArgs(2), func(cmd *cobra.Command, args []string) error {
+	return newClientCommand(conn, use, short, cobra.ExactArgs(2), func(cmd *cobra.Command, args []string) error {
 		c, _, err := conn.clients(nil)
 		if err != nil {
 			return err
 		}
-		j, err := c.Job(cmd.Context(), args[0], args[1])
+		j, err := do(c, cmd.Context(), args[0], args[1])
 		if err != nil {
 			return err
 		}
 		return writeJSON(cmd.OutOrStdout(), j)
+	})
+}
+
+func newDelete() *cobra.Command {
+	conn := &connection{}
+	return newClientCommand(conn, "delete GROUP", "Remove an ended group and all that is kept of it", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		c, _, err := conn.clients(nil)
+		if err != nil {
+			return err
+		}
+		if err := c.Delete(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is gone\n", args[0])
+		return err
 	})
 }

@@ -89,7 +89,7 @@ if now > shard.last then shard.last = now end
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
---   results, shrunk, cleared, gone
+--   results, shrunk, cleared, gone, called_off, deleted
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
@@ -103,6 +103,9 @@ if now > shard.last then shard.last = now end
 -- the error codes of those that failed under <gkey>#: <code> <n> <code> <n> .... Where tally and the outcomes differ, a process of an
 -- earlier version has ended some, and a reducer reads them all. 0: a reducer's work. most_bad is how many of its jobs may fail or die,
 -- or where bad_share is 1, how many in a hundred.
+
+-- called_off counts jobs that run and are to be cancelled: K.aside has c<gkey>/<id> of each. deleted is 1 when all that is kept of an
+-- ended group goes now.
 
 -- Work, where time is what is shared, in µs: expect is the mean run time of late, charged what the group's jobs in flight were
 -- charged, due what is to be settled of runs that have ended, lag what of it is settled among tenants, and among its tenant's

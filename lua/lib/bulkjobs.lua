@@ -217,6 +217,13 @@ local function cancel_job(g, t, jobkey)
   finish(g, t, jobkey, 'C0 ' .. int(ms()) .. '\n', G_CANC)
 end
 
+-- work.called_off says whether a job that has left the leases is cancelled, with its group or alone, and forgets the mark of one that is alone.
+function work.called_off(g, jobkey)
+  local alone = g[G_CALLED_OFF] > 0 and redis.call('ZREM', K.aside, 'c' .. jobkey) == 1
+  if alone then g[G_CALLED_OFF] = g[G_CALLED_OFF] - 1 end
+  return alone or g[G_STATUS] == CANCELLED
+end
+
 -- bury ends a job that may be redriven: it keeps its payload. state is F (failed) or D (dead), which it is without.
 local function bury(g, t, jobkey, run, code, text, state)
   local cost, kind, payload, created = read_pending(redis.call('HGET', K.jobs, jobkey))
@@ -300,6 +307,11 @@ local function peek(g, n)
   local page
   if #list < n and g[G_TAKEN] < g[G_ADDED] then
     page = redis.call('HGET', K.order, g[G_KEY] .. ':' .. int(g[G_HP])) or ''
+    while page == '' and g[G_HP] < g[G_TP] do -- all jobs of the page were cancelled
+      redis.call('HDEL', K.order, g[G_KEY] .. ':' .. int(g[G_HP]))
+      g[G_HP], g[G_HO] = g[G_HP] + 1, 0
+      page = redis.call('HGET', K.order, g[G_KEY] .. ':' .. int(g[G_HP])) or ''
+    end
     local at = g[G_HO] + 1
     while #list < n do
       local stop = string.find(page, '\n', at, true)

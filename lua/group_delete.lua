@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- group_delete: lets all that is kept of an ended group go now; its housekeeping does it in steps.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+-- ARGV: now, settings, group
+-- RETURNS: {1} or {reason, status}
+-- INVARIANT: what runs, is to be reduced or has a callback to come is kept.
+-- INCLUDE: clock, limiter, fair, bulk
+
+local gkey = redis.call('HGET', K.names, ARGV[3])
+local g = gkey and bulk_group(gkey)
+if not g then return { 'not_found' } end
+if g[G_STATUS] <= AGGREGATING then return { 'wrong_state', g[G_STATUS] } end
+if ended(g) > g[G_REDUCED] or g[G_STATUS] == CANCELLED and g[G_SWEPT] < 2 then return { 'unswept' } end
+if g[G_CALLBACK] == 1 then return { 'callback' } end
+g[G_DELETED] = 1
+redis.call('ZADD', K.agenda, int(now), gkey)
+bulk_save()
+return { 1 }
