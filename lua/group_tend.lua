@@ -44,10 +44,10 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
       n = n + 1
     end
   end
-  for _, jobkey in ipairs(n < bound and some(K.front, '', bound - n) or {}) do
-    redis.call('ZREM', K.front, jobkey)
+  for _, member in ipairs(n < bound and work.fronts(g, bound - n) or {}) do
+    redis.call('ZREM', K.front, member)
     g[G_FRONT] = g[G_FRONT] - 1
-    cancel_job(g, t, jobkey)
+    cancel_job(g, t, work.job_of(g, member))
     n = n + 1
   end
   for _, kind in ipairs(g[G_ASIDE] > 0 and aside_kinds(gkey) or {}) do

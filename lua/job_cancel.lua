@@ -49,6 +49,20 @@ local function from_line(p)
   return false, p
 end
 
+-- from_front takes it out of the front, from a member on.
+local function from_front(after)
+  if g[G_FRONT] == 0 then return false end
+  local members = redis.call('ZRANGEBYLEX', K.front, (after == '' and '[+' .. gkey .. ' ' or '(' .. after), '(+' .. gkey .. '!', 'LIMIT', 0, bound * 10)
+  for _, member in ipairs(members) do
+    if work.job_of(g, member) == jobkey then
+      redis.call('ZREM', K.front, member)
+      g[G_FRONT], shard.pending = g[G_FRONT] - 1, shard.pending - 1
+      return true
+    end
+  end
+  return false, #members == bound * 10 and members[#members] or nil
+end
+
 -- from_aside takes it out of those that are set aside, from a member on.
 local function from_aside(after)
   for _, kind in ipairs(aside_kinds(gkey)) do
@@ -73,13 +87,18 @@ if from == '' then
   if redis.call('ZREM', K.waiting, jobkey) == 1 then
     redis.call('ZREM', K.refused, refused_of('N', g, jobkey), refused_of('S', g, jobkey))
     found = true
-  elseif g[G_FRONT] > 0 and redis.call('ZREM', K.front, jobkey) == 1 then
+  elseif g[G_FRONT] > 0 and redis.call('ZREM', K.front, jobkey) == 1 then -- as an earlier version wrote it
     g[G_FRONT], shard.pending, found = g[G_FRONT] - 1, shard.pending - 1, true
   elseif g[G_READY] > 0 and redis.call('LREM', K.ready, 1, jobkey) == 1 then
     g[G_READY], found = g[G_READY] - 1, true
   end
 end
-if not found and g[G_ASIDE] > 0 and (from == '' or string.sub(from, 1, 1) == 'j') then
+local where = string.sub(from, 1, 1)
+if not found and (where == '' or where == '+') then
+  found, next_at = from_front(from)
+  from, where = '', ''
+end
+if not found and not next_at and g[G_ASIDE] > 0 and (where == '' or where == 'j') then
   found, next_at = from_aside(from)
 end
 if not found and not next_at then

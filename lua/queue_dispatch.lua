@@ -68,8 +68,10 @@ if now >= shard.hold then
   if #orphans == bound then more = 1 end
 end
 
-local due = redis.call('ZRANGEBYSCORE', K.waiting, '-inf', int(now), 'LIMIT', 0, bound)
-for _, jobkey in ipairs(due) do
+work.adopt('[0', '({', bound)
+local due = redis.call('ZRANGEBYSCORE', K.waiting, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, bound)
+for i = 1, #due, 2 do
+  local jobkey = due[i]
   redis.call('ZREM', K.waiting, jobkey)
   local g = bulk_group(group_of(jobkey))
   redis.call('ZREM', K.refused, refused_of('N', g, jobkey), refused_of('S', g, jobkey))
@@ -78,11 +80,11 @@ for _, jobkey in ipairs(due) do
     cancel_job(g, bulk_tenant(g[G_TENANT]), jobkey)
   else
     moved = moved + 1
-    to_front(g, jobkey)
+    to_front(g, jobkey, string.format('%016.0f00000', tonumber(due[i + 1])))
   end
   touched[g[G_KEY]] = g
 end
-if #due == bound then more = 1 end
+if #due == 2 * bound then more = 1 end
 for kind in string.gmatch(ARGV[6], '%S+') do redis.call('HSET', K.state, 'type:' .. kind, int(now)) end
 types.sweep()
 -- Once a second: jobs of types that no process has.

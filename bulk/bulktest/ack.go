@@ -62,7 +62,7 @@ func (m *Model) ack(a store.Ack) store.AckState {
 	}
 	switch a.Verdict {
 	case store.Returned:
-		m.giveBack(j)
+		m.giveBack(j, m.Now())
 		return store.AckReturned
 	case store.Throttled, store.Held:
 		if !m.refuse(j, a.After, a.Verdict == store.Held && m.S.Gating) {
@@ -107,10 +107,12 @@ func (m *Model) refuse(j *job, after time.Duration, hold bool) (ok bool) {
 
 func byID(a, b *job) int { return cmp.Compare(a.ID, b.ID) }
 
-// giveBack puts a job back to the front of its group.
-func (m *Model) giveBack(j *job) {
-	j.state, j.scheduled = pending, false
-	i, _ := slices.BinarySearchFunc(j.g.front, j, byID)
+func bySince(a, b *job) int { return cmp.Or(cmp.Compare(a.since, b.since), byID(a, b)) }
+
+// giveBack puts a job back to the front of its group, to those that were due, or came back, at since.
+func (m *Model) giveBack(j *job, since int64) {
+	j.state, j.scheduled, j.since = pending, false, since
+	i, _ := slices.BinarySearchFunc(j.g.front, j, bySince)
 	j.g.front = slices.Insert(j.g.front, i, j)
 	m.scored(j.g)
 }

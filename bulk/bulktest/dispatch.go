@@ -29,7 +29,7 @@ func (m *Model) Dispatch(context.Context) (d store.Dispatch, _ error) {
 	for len(m.waits) > 0 && (m.waits[0].stale() || m.waits[0].due <= now) {
 		if w := heap.Pop(&m.waits).(wait); !w.stale() {
 			m.unwait(w.job)
-			m.giveBack(w.job)
+			m.giveBack(w.job, w.due)
 			d.Moved++
 		}
 	}

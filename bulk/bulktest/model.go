@@ -82,6 +82,7 @@ type job struct {
 	fence     int64
 	until     int64 // in flight: the end of the lease
 	due       int64 // not ready: goes back then
+	since     int64 // in the front: when it was due, or came back
 	scheduled bool  // not ready because of its run_at
 	lease     string
 	charge    int64 // µs, by time
@@ -98,7 +99,8 @@ type group struct {
 	flow     flow
 	jobs     map[string]*job
 	order    []*job // pending, as they were submitted
-	front    []*job // pending, given back, by id: these go first
+	front    []*job // pending, given back, by since and id
+	given    int    // of the front's turn, then of the others'
 	waits    int64
 	runs     map[*job]bool
 	outcomes []store.Outcome
@@ -193,25 +195,37 @@ func (g *group) pending() int64 { return int64(len(g.front) + len(g.order)) }
 
 // head is the job of the group that goes next.
 func (g *group) head() *job {
-	if len(g.front) > 0 {
+	if g.fronts() {
 		return g.front[0]
 	}
 	return g.order[0]
 }
 
+// While a group has both, turnFront jobs that came back go and then turnOrder of the others.
+const turnFront, turnOrder = 48, 16
+
+func (g *group) fronts() bool {
+	return len(g.front) > 0 && (len(g.order) == 0 || g.given < turnFront)
+}
+
 // remove takes a pending job out of its group, wherever it stands.
 func (g *group) remove(j *job) {
 	other := func(o *job) bool { return o == j }
-	g.front, g.order = slices.DeleteFunc(g.front, other), slices.DeleteFunc(g.order, other)
+	if slices.Contains(g.front, j) {
+		if g.front = slices.DeleteFunc(g.front, other); len(g.order) > 0 {
+			g.given++
+		}
+		return
+	}
+	g.order = slices.DeleteFunc(g.order, other)
+	if g.given++; len(g.front) == 0 || g.given >= turnFront+turnOrder {
+		g.given = 0
+	}
 }
 
 func (g *group) pop() *job {
 	j := g.head()
-	if len(g.front) > 0 {
-		g.front = g.front[1:]
-	} else {
-		g.order = g.order[1:]
-	}
+	g.remove(j)
 	return j
 }
 

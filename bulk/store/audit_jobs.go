@@ -129,13 +129,15 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 		place jobPlace
 		count func(*audited) *int64
 	}{
-		{keyFront, inFront, func(g *audited) *int64 { return &g.front }},
 		{keyWaiting, inNonReady, func(g *audited) *int64 { return &g.waiting }},
 		{keyLeases, inFlight, func(g *audited) *int64 { return &g.inflight }},
 	} {
 		if err := a.members(ctx, set.key, func(member string, _ float64) { a.put(member, set.place, true, set.count) }); err != nil {
 			return err
 		}
+	}
+	if err := a.readFront(ctx); err != nil {
+		return err
 	}
 	if err := a.readAside(ctx); err != nil {
 		return err
@@ -156,6 +158,29 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 		a.put(job, inReady, false, func(g *audited) *int64 { return &g.ready })
 	}
 	return nil
+}
+
+// readFront notes the jobs at the front of their groups; those that an earlier version has put there go by their names alone.
+func (a *auditor) readFront(ctx context.Context) error {
+	seen := map[uint64]bool{} // one job may have two entries: then it is in two places
+	return a.members(ctx, keyFront, func(member string, _ float64) {
+		job := member
+		if rest, ok := strings.CutPrefix(member, "+"); ok {
+			w := strings.Split(rest, " ")
+			if len(w) != 3 || len(w[1]) != 21 || strings.Trim(w[1], "0123456789") != "" {
+				a.bad("record", "%q is at the front", member)
+				return
+			}
+			job = w[0] + "/" + w[2]
+		}
+		if _, mine := a.jobs.hash(job); !mine {
+			return
+		}
+		if entry := maphash.String(a.jobs.seed, member); !seen[entry] {
+			seen[entry] = true
+			a.put(job, inFront, false, func(g *audited) *int64 { return &g.front })
+		}
+	})
 }
 
 // readOutcomes notes which jobs are in the log of outcomes and which are dead letters.

@@ -190,7 +190,7 @@ func TestOrphansRunAgain(t *testing.T) {
 		}
 		for range 2 { // two more crashes are one too many
 			rounds(t, s, c, 41*time.Second)
-			pull(t, s, 1)
+			pull(t, s, 2)
 		}
 		clean(t, s)
 		if g, _ := s.Group(t.Context(), "g"); g.Dead == 0 {

@@ -18,7 +18,7 @@ import "strconv"
 //	jobs      HASH  <short name>/<id> → record: payload, or outcome
 //	runs      HASH  the same → what its runs have left behind
 //	order     HASH  <short name>:<page> → ids not started yet, in order of submission
-//	front     ZSET  jobs given back to the front of their group
+//	front     ZSET  jobs given back to the front of their group, by when they were due: +<short name> <µs, and a number> <id>
 //	ready     LIST  classic pipeline: jobs that may start
 //	leases    ZSET  running jobs by the end of their lease
 //	waiting   ZSET  non-ready jobs by the time they are due

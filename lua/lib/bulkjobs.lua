@@ -75,12 +75,6 @@ local function wait_until(g, jobkey, till, kind)
   redis.call('ZADD', K.refused, 0, refused_of(kind, g, jobkey))
 end
 
--- to_front gives a job back to the front of its group.
-local function to_front(g, jobkey)
-  redis.call('ZADD', K.front, 0, jobkey)
-  g[G_FRONT] = g[G_FRONT] + 1
-  shard.pending = shard.pending + 1
-end
 
 -- A job whose type the process that meets it does not run is set aside, in a queue for each group and type, until a process with
 -- that type pulls. K.aside holds, at one score:
@@ -126,14 +120,17 @@ function types.type_of(name) return string.match(name, '^[^@]+') end
 
 local function type_seen(name) return tonumber(redis.call('HGET', K.state, 'type:' .. types.type_of(name)) or 0) end
 
--- leave_aside takes members of one group and type out and returns the names of their jobs.
+-- leave_aside takes members of one group and type out and returns the names of their jobs, and since when they were there.
 local function leave_aside(g, kind, members)
-  local list = {}
-  for i, member in ipairs(members) do list[i] = g[G_KEY] .. '/' .. string.match(member, '^j%S+ %S+ %d+ (.+)$') end
+  local list, since = {}, {}
+  for i, member in ipairs(members) do
+    local at, id = string.match(member, '^j%S+ %S+ (%d+) (.+)$')
+    list[i], since[i] = g[G_KEY] .. '/' .. id, at
+  end
   if members[1] then redis.call('ZREM', K.aside, unpack(members)) end
   g[G_ASIDE], shard.aside = g[G_ASIDE] - #members, shard.aside - #members
   if not aside_members(g[G_KEY], kind, 1)[1] then redis.call('ZREM', K.aside, 't' .. kind .. ' ' .. g[G_KEY]) end
-  return list
+  return list, since
 end
 
 -- read_kinds reads the types that a process runs: the list, and the set; nil where it runs every type, and
@@ -153,6 +150,42 @@ local function ms() return (now - now % 1000) / 1000 end
 -- end. A run of UNIT µs moves a tag as a cost of 1 does; up to SLACK µs are settled with the group's next visit, which costs nothing.
 -- They stand in one table, because a script has 200 local variables at most.
 local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 'fair', UNIT = 8000, SLACK = 10000, FIRST = 10000 }
+
+-- The front has the jobs that have come back: those that fell due, are to run again, or were set aside. K.front holds for each, at one score,
+--   +<group> <µs when it was due, or came back> <number, for jobs set aside> <id>
+-- so that whichever was due first goes first. Two ranges in turn give a group's jobs while it has both, TURN of the front and OTHERS
+-- of the order pages: G_TURN counts those of the front up to TURN, then those of the pages.
+-- An earlier version wrote <group>/<id>: those are taken in as due before all others.
+work.TURN, work.OTHERS = 48, 16
+
+-- to_front gives a job back to the front of its group; since is when it was due, 21 digits (nil: now).
+local function to_front(g, jobkey, since)
+  redis.call('ZADD', K.front, 0, '+' .. g[G_KEY] .. ' ' .. (since or string.format('%016.0f00000', now)) .. ' ' .. string.sub(jobkey, #g[G_KEY] + 2))
+  g[G_FRONT] = g[G_FRONT] + 1
+  shard.pending = shard.pending + 1
+end
+
+-- work.adopt takes in up to n members of an earlier version, from first to last, and returns how many.
+function work.adopt(first, last, n)
+  local list = redis.call('ZRANGEBYLEX', K.front, first, last, 'LIMIT', 0, n)
+  for _, member in ipairs(list) do
+    redis.call('ZREM', K.front, member)
+    redis.call('ZADD', K.front, 0, '+' .. string.gsub(member, '/', ' 000000000000000000000 ', 1))
+  end
+  return #list
+end
+
+-- work.fronts gives up to n members of a group's front, in their order.
+function work.fronts(g, n)
+  local list = redis.call('ZRANGEBYLEX', K.front, '[+' .. g[G_KEY] .. ' ', '(+' .. g[G_KEY] .. '!', 'LIMIT', 0, n)
+  if list[1] or work.adopt('[' .. g[G_KEY] .. '/', '(' .. g[G_KEY] .. '0', n) == 0 then return list end
+  return work.fronts(g, n)
+end
+
+-- work.job_of is the job of a member of the front.
+function work.job_of(g, member)
+  return g[G_KEY] .. '/' .. string.sub(member, #g[G_KEY] + 25)
+end
 
 -- lasted returns what an outcome says of its last run and its age.
 function work.lasted(run, created)
@@ -295,15 +328,22 @@ local function keep_group(g, b)
   if b then g[G_AT], g[G_FRAC], g[G_RATED] = b.at, b.level, b.rate end
 end
 
--- peek gives up to n jobs of a group in their order, the returned ones first, without taking them; order jobs come from
--- one page, so there may be more.
+-- peek gives up to n jobs of a group in their order, of which from_front come from the front, without taking them; order jobs come
+-- from one page, and not beyond their turn, so there may be more. ends has the members of the front, and where order jobs end.
 local function peek(g, n)
-  local list, from_front = {}, 0
+  local list, from_front, ends = {}, 0, {}
   if g[G_FRONT] > 0 then
-    list = redis.call('ZRANGEBYLEX', K.front, '[' .. g[G_KEY] .. '/', '(' .. g[G_KEY] .. '0', 'LIMIT', 0, n)
-    from_front = #list
+    local most, both = n, g[G_TAKEN] < g[G_ADDED]
+    if both then most = math.min(n, work.TURN - g[G_TURN]) end
+    if most > 0 then
+      ends = work.fronts(g, most)
+      from_front = #ends
+      for i = 1, from_front do list[i] = work.job_of(g, ends[i]) end
+    end
+    if both and from_front < g[G_FRONT] then
+      n = math.min(n, work.TURN + work.OTHERS - g[G_TURN])
+    end
   end
-  local ends = {}
   local page
   if #list < n and g[G_TAKEN] < g[G_ADDED] then
     page = redis.call('HGET', K.order, g[G_KEY] .. ':' .. int(g[G_HP])) or ''
@@ -339,10 +379,13 @@ end
 local function pop(g, n, list, from_front, ends, size)
   local front = math.min(n, from_front)
   if front > 0 then
-    redis.call('ZREM', K.front, unpack(list, 1, front))
+    redis.call('ZREM', K.front, unpack(ends, 1, front))
     g[G_FRONT] = g[G_FRONT] - front
+    if g[G_TAKEN] < g[G_ADDED] then g[G_TURN] = g[G_TURN] + front end
   end
   if n > from_front then
+    local turn = g[G_TURN] + n - from_front
+    g[G_TURN] = g[G_FRONT] > 0 and turn < work.TURN + work.OTHERS and turn or 0
     g[G_TAKEN] = g[G_TAKEN] + n - from_front
     g[G_HO] = ends[n]
     if g[G_HO] == size and (g[G_HP] < g[G_TP] or g[G_TN] > 0) then

@@ -135,8 +135,9 @@ function types.fetch_aside(kinds, most)
       local gkey = string.match(member, ' (.+)$')
       local g = bulk_group(gkey)
       if g[G_STATUS] ~= CANCELLED then
-        for _, jobkey in ipairs(leave_aside(g, kind, aside_members(gkey, kind, math.ceil(want / #list)))) do
-          to_front(g, jobkey)
+        local jobs, since = leave_aside(g, kind, aside_members(gkey, kind, math.ceil(want / #list)))
+        for i, jobkey in ipairs(jobs) do
+          to_front(g, jobkey, since[i])
           moved = moved + 1
           types.came[jobkey] = true
         end
