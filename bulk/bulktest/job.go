@@ -48,7 +48,7 @@ func (m *Model) RetryJob(ctx context.Context, id, name string, maxGroups int64) 
 		return &g, err
 	case j.state == nonReady && j.g.Status != store.Cancelled:
 		m.unwait(j)
-		m.giveBack(j)
+		m.giveBack(j, m.Now())
 		return nil, nil
 	}
 	return nil, refuse(store.CodeState, "job %q of group %q waits for nothing", name, id)
