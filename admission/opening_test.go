@@ -346,22 +346,49 @@ func TestOpening_DrawnOrderIsNoSignOfLife(t *testing.T) {
 }
 
 // Whoever gathered and polls as advised is overtaken by no newcomer, however the gathering ends: the opening is brought forward,
-// or the room becomes first come, first served by its file or by an operator.
+// or the room becomes first come, first served by its file or by an operator, or one follows the other, or the store loses its data after it.
 func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(c *testClock, r *Room, p Policy){
-		"brought forward": func(c *testClock, r *Room, p Policy) {
-			p.OpensAt = c.us + (20 * time.Second).Microseconds()
-			p.Plan = NewPlan(drawSecret, "sale", &p, nil)
-			r.setPolicy(p)
-		},
-		"no lottery any more": func(_ *testClock, r *Room, p Policy) {
-			p.Method, p.OpensAt, p.PrequeueAt = FIFO, 0, 0
-			p.Plan = NewPlan(drawSecret, "sale", &p, nil)
-			r.setPolicy(p)
-		},
-		"fifo by an operator": func(_ *testClock, r *Room, _ Policy) {
+	pass := func(t *testing.T, c *testClock, r *Room, seconds int) {
+		for range seconds {
+			c.pass(time.Second)
+			mustTick(t, r)
+		}
+	}
+	forward := func(c *testClock, r *Room, p Policy, in time.Duration) {
+		p.OpensAt = c.us + in.Microseconds()
+		p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+		r.setPolicy(p)
+	}
+	fifo := func(r *Room, p Policy) {
+		p.Method, p.OpensAt, p.PrequeueAt = FIFO, 0, 0
+		p.Plan = NewPlan(drawSecret, "sale", &p, nil)
+		r.setPolicy(p)
+	}
+	for name, change := range map[string]func(t *testing.T, c *testClock, r *Room, p Policy, flush func()){
+		"brought forward":     func(_ *testing.T, c *testClock, r *Room, p Policy, _ func()) { forward(c, r, p, 20*time.Second) },
+		"no lottery any more": func(_ *testing.T, _ *testClock, r *Room, p Policy, _ func()) { fifo(r, p) },
+		"fifo by an operator": func(t *testing.T, _ *testClock, r *Room, _ Policy, _ func()) {
 			must(t, r.Patch(ctx5(t), "ann", Live{Method: new(FIFO)}))
+		},
+		"brought forward and no lottery any more": func(t *testing.T, c *testClock, r *Room, p Policy, _ func()) {
+			forward(c, r, p, 2*time.Minute)
+			pass(t, c, r, 10)
+			fifo(r, p)
+		},
+		"no lottery any more, and a shorter absence": func(_ *testing.T, _ *testClock, r *Room, p Policy, _ func()) {
+			p.Absence = 3 * time.Minute
+			fifo(r, p)
+		},
+		"brought forward, and the store loses its data": func(t *testing.T, c *testClock, r *Room, p Policy, flush func()) {
+			forward(c, r, p, 20*time.Second)
+			pass(t, c, r, 12)
+			flush()
+		},
+		"no lottery any more, and the store loses its data": func(t *testing.T, c *testClock, r *Room, p Policy, flush func()) {
+			fifo(r, p)
+			pass(t, c, r, 12)
+			flush()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,25 +396,21 @@ func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 			c := newTestClock()
 			p := lottery(c.now(), 9*time.Minute) // it gathers already
 			p.Absence = 10 * time.Minute
-			r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+			server := redistest.Server(t)
+			r := testRoom(t, server.Client(), redistest.Prefix(t), c, p)
 			all := gather(t, r, 20)
 			for _, g := range all {
 				g.t.Joined = c.us / 1e6
 			}
-			pass := func(seconds int) {
-				for range seconds {
-					c.pass(time.Second)
-					mustTick(t, r)
-				}
-			}
-			pass(5)
-			change(c, r, p)
-			pass(35) // gateways agree within ten seconds
+			began := c.us
+			pass(t, c, r, 5)
+			change(t, c, r, p, func() { must(t, server.Client().FlushAll(ctx5(t)).Err()) })
+			pass(t, c, r, 40-int((c.us-began)/1e6)) // gateways agree within ten seconds
 			if r.Snapshot().Gathering() {
 				t.Fatal("the room still gathers")
 			}
 			late := mustJoin(t, r, testID(), testClient(9)).Ticket
-			pass(20)
+			pass(t, c, r, 25)
 			in := 0
 			for range 14 { // the first time a minute after they were heard last
 				newcomer := mustCheck(t, r, late)
@@ -402,7 +425,7 @@ func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 				if newcomer.State != Waiting && in < len(all) {
 					t.Fatalf("%d of %d who gathered are admitted; the newcomer is %v", in, len(all), newcomer.State)
 				}
-				pass(5)
+				pass(t, c, r, 5)
 			}
 			if s := mustCheck(t, r, late); in != len(all) || s.State != Admitted {
 				t.Errorf("%d of %d who gathered are admitted; the newcomer is %v", in, len(all), s.State)

@@ -43,10 +43,12 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 	if a := r.anchor.Load(); a != nil {
 		reached, last = r.reached(), max(a.time, r.answered.Load())
 	}
+	window, left := r.window.left(r.c.mono())
 	var h header
 	for first := true; first || len(o.records) > 0; first = false {
 		n := min(len(o.records), restoreMost)
-		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, reached, last, k.gaps + k.jumps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target, len(live) / 2}
+		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, reached, last, k.gaps + k.jumps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target,
+			max(0, snap.Hold-snap.RoomTime), window.Microseconds(), left.Microseconds(), len(live) / 2}
 		for _, f := range live {
 			args = append(args, f)
 		}
@@ -115,13 +117,12 @@ func (r *Room) records() [][5]any {
 		}
 	}, revoked)
 	records = append(records, admitted...)
-	ttl := p.SessionTTL
 	for i := range r.sess.shards {
 		sh := &r.sess.shards[i]
 		sh.mu.Lock()
 		for id, last := range sh.m {
-			if left := ttl + ttl/2 - time.Duration(now-last.at); left > 0 {
-				records = append(records, [5]any{"S", string(id[:]), 0, order + left.Microseconds(), ""})
+			if left := last.ends() - now; left > 0 {
+				records = append(records, [5]any{"S", string(id[:]), 0, order + left/1000, ""})
 			}
 		}
 		sh.mu.Unlock()

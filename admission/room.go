@@ -17,6 +17,7 @@ type Room struct {
 	keys []string
 
 	config  atomic.Pointer[configured]
+	window  window
 	snap    atomic.Pointer[Snapshot]
 	anchor  atomic.Pointer[anchor]
 	long    atomic.Pointer[Snapshot] // the one since which the store found the front full
@@ -157,8 +158,32 @@ func (r *Room) setPolicy(p Policy) {
 		}
 		c.spans[i].arg = c.spans[i].policy.arg(till)
 	}
-	r.config.Store(c)
+	if was := r.config.Swap(c); was != nil {
+		r.window.changed(was.policy.ClaimWindow, p.ClaimWindow, r.c.mono())
+	}
 	r.wake()
+}
+
+// window is the longest claim window by which visitors may still have been advised, which a store that loses its data has to be told.
+type window struct {
+	mu      sync.Mutex
+	longest time.Duration
+	till    int64 // mono
+}
+
+func (w *window) changed(from, to time.Duration, now int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if from > to && (from >= w.longest || now >= w.till) {
+		w.longest, w.till = from, now+int64(from)
+	}
+}
+
+// left returns it and for how long it holds on; 0: today's is the longest.
+func (w *window) left(now int64) (longest, left time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.longest, max(0, time.Duration(w.till-now))
 }
 
 // arg is the policy as the scripts take it; till is when the plan makes it another, 0 for never.

@@ -23,8 +23,11 @@ type sessions struct {
 // beat is a heartbeat.
 type beat struct {
 	at  int64         // mono, ns
-	ttl time.Duration // of the policy then: the store counts the session by it
+	ttl time.Duration // of the policy then, or of an earlier one that holds for longer: the store counts the session by it
 }
+
+// ends is when a session counts no more unless it is heard of again (mono): its last pass may be half a life old by then.
+func (b beat) ends() int64 { return b.at + int64(b.ttl+b.ttl/2) }
 
 func (s *sessions) init() {
 	s.due = map[ID]struct{}{}
@@ -47,6 +50,9 @@ func (r *Room) Touch(sid ID, off bool) {
 	if known && now-last.at < int64(ttl/4) && ttl <= last.ttl {
 		sh.mu.Unlock()
 		return
+	}
+	if rest := time.Duration(last.ends()-now) * 2 / 3; known && rest > ttl {
+		ttl = rest // the pass of before holds
 	}
 	sh.m[sid] = beat{now, ttl}
 	sh.mu.Unlock()
@@ -196,12 +202,12 @@ func toID(s string) (ID, bool) {
 }
 
 // forgetSessions drops sessions unheard of for 1.5 lives of a pass.
-func (r *Room) forgetSessions(now int64, ttl time.Duration) {
+func (r *Room) forgetSessions(now int64) {
 	sh := &r.sess.shards[r.sess.sweep&63]
 	r.sess.sweep++
 	sh.mu.Lock()
 	for id, last := range sh.m {
-		if now-last.at > int64(ttl+ttl/2) {
+		if now > last.ends() {
 			delete(sh.m, id)
 		}
 	}

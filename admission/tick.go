@@ -199,7 +199,7 @@ func (r *Room) tick(ctx context.Context) error {
 func (r *Room) forget() {
 	now, p := r.c.mono(), &r.Snapshot().Policy
 	r.memory.forget(now, p.Absence, p.ClaimWindow)
-	r.forgetSessions(now, p.SessionTTL)
+	r.forgetSessions(now)
 }
 
 // advance runs the script with a lease of the origin's budget, or none, and takes in its answer; more says that revoked

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- room_restore: begins a room in this store, or gives it back what a gateway knows when the store lost it.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, fresh, reached, heard, gaps, reset, fence, version, active, opens, drawn, prequeued, target, live_count, ...
+-- ARGV: now, epoch, seq, policy, fresh, reached, heard, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a place survives (3), and the limit holds (1): what was admitted, ended or revoked stays so, the limiter starts empty.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery
 
 -- epoch is '' for a gateway that knows nothing. reached is the order time up to which that gateway has given orders, heard that
--- of the last answer it had from the former store, gaps the silences and reset the last reset that it knows. After live_count pairs (field,
+-- of the last answer it had from the former store, gaps the silences and reset the last reset that it knows; hold is what was left of
+-- the former store's, window a longer claim window than today's by which visitors were advised, and what is left of its time. After live_count pairs (field,
 -- value) come groups of five: kind, id, wall, at, client; kind is A admitted
 -- (at: order time), S session (at: its end), R revoked (at: the end of its passes, order time), or the word of
 -- a grant (claimed, lapsed, left, removed, revoked; at: when claimed).
@@ -56,7 +57,9 @@ if known ~= '' and (lost or known ~= s.epoch) then
     local alive, own = s.now - s.born, s.gaps
     s.virgin, s.busy = 0, 1
     begin_limiter(s, p, spent(p))
-    s.hold = math.max(s.hold, s.now + HOLD)
+    s.hold = math.max(s.hold, s.now + math.max(HOLD, tonumber(ARGV[17])))
+    -- Who gathers may not have heard yet that the opening was brought forward.
+    if tonumber(ARGV[15]) > 0 and tonumber(ARGV[14]) == 0 then s.unheard = s.now + longest_advised(s, p) end
     s.settle = s.now + SETTLE
     s.at = s.now
     s.gaps = ARGV[8]
@@ -71,14 +74,16 @@ if known ~= '' and (lost or known ~= s.epoch) then
     local began = s.time - alive
     if began - heard > GAP then add_gap(s, began, began - heard - 1000000) end
   end
+  local longest, left = tonumber(ARGV[18]), tonumber(ARGV[19])
+  if left > 0 and longest >= s.window then s.window, s.window_till = longest, math.max(s.window_till, s.now + left) end
   s.reset = math.max(s.reset, tonumber(ARGV[9]))
   s.restored = s.seq + 1 -- as save_state is about to write it
   local version = tonumber(ARGV[11])
   if version > num(redis.call('HGET', LIVE, 'version')) then
     redis.call('DEL', LIVE)
     redis.call('HSET', LIVE, 'version', ARGV[11])
-    for i = 0, tonumber(ARGV[17]) - 1 do
-      redis.call('HSET', LIVE, ARGV[18 + 2 * i], ARGV[19 + 2 * i])
+    for i = 0, tonumber(ARGV[20]) - 1 do
+      redis.call('HSET', LIVE, ARGV[21 + 2 * i], ARGV[22 + 2 * i])
     end
   end
   local act = tonumber(ARGV[12])
@@ -94,7 +99,7 @@ if known ~= '' and (lost or known ~= s.epoch) then
     s.opens, s.drawn, s.opens_till = opens, drawn, s.wall + STANDS
   end
   if opens == s.opens then s.prequeued = math.max(s.prequeued, tonumber(ARGV[15])) end
-  for i = 18 + 2 * tonumber(ARGV[17]), #ARGV, 5 do
+  for i = 21 + 2 * tonumber(ARGV[20]), #ARGV, 5 do
     local kind, id, wall, at, client = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4]
     if kind == 'S' then
       if not redis.call('ZSCORE', REVOKED, id) then keep_session(s, p, id, at - s.time) end

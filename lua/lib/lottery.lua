@@ -6,9 +6,11 @@ local function spread(s, p)
   return math.max(1000000, math.min(us, math.floor(p.absence / 4)))
 end
 
--- longest_advised is the longest interval that those who gather are advised to poll at (gateway/pace: Gathering), with its jitter.
+-- longest_advised is the longest interval that those who gather are advised to poll at (gateway/pace: Gathering), with its jitter, by the
+-- absence of today or that by which they were counted last.
 local function longest_advised(s, p)
-  return math.ceil(1.2 * math.min(math.max(60000000, spread(s, p)), p.absence / 4))
+  local absence = math.max(p.absence, num(redis.call('HGET', STATE, 'slots_absence')))
+  return math.ceil(1.2 * math.min(math.max(60000000, spread(s, p)), absence / 4))
 end
 
 -- Of those who gather nothing is kept but how many were heard, in slots of an eighth of absence: {till, n}, ascending, each
@@ -83,12 +85,12 @@ local function count_lots(s, p)
     text[i] = str(slot.till) .. ':' .. slot.n
   end
   -- Both at once: a call that only reads does not save the rest.
-  redis.call('HSET', STATE, 'slots', table.concat(text, ' '), 'prequeued', str(s.prequeued))
+  redis.call('HSET', STATE, 'slots', table.concat(text, ' '), 'prequeued', str(s.prequeued), 'slots_absence', str(p.absence))
 end
 
 local function no_lots(s)
   s.prequeued, slots = 0, nil
-  redis.call('HDEL', STATE, 'slots', 'prequeued')
+  redis.call('HDEL', STATE, 'slots', 'prequeued', 'slots_absence')
 end
 
 -- announce takes in when a gateway says that the lottery opens. While gateways differ, as when their files are changed one
@@ -139,13 +141,15 @@ end
 
 -- disband ends the gathering for a lottery that the room does not hold any more; true where there was one. Nobody is admitted
 -- before all who gathered can have heard of it, as their orders are earlier than those of newcomers. While files of gateways
--- differ, visitors of some gather again and again: that counts once an absence.
+-- differ, visitors of some gather again and again: those who do within FLAPS of the last time prolong nothing.
+local FLAPS = 30000000
 local function disband(s, p)
   if s.prequeued == 0 or s.drawn > 0 or p.reject then return false end
+  local heard = s.now + longest_advised(s, p) -- by what they were advised by
   count_lots(s, p)
-  if s.prequeued > 0 and (p.live_method or s.now >= s.unheard + p.absence) then
-    s.unheard = s.now + longest_advised(s, p)
-    s.hold = math.max(s.hold, s.unheard + LATE)
+  if s.prequeued > 0 then
+    if p.live_method or s.disbanded == 0 or s.now >= s.disbanded + FLAPS then s.unheard = math.max(s.unheard, heard) end
+    s.hold, s.disbanded = math.max(s.hold, s.unheard + LATE), s.now
   end
   no_lots(s)
   return true

@@ -36,8 +36,9 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- a lottery's opening (wall), till when it stands against an earlier one (wall), the order time at it (0: not yet), and how
   -- many were confirmed before it
   'opens', 'opens_till', 'drawn', 'prequeued',
-  -- until when some who gather may not have heard that the opening was brought forward (room time)
-  'unheard',
+  -- until when some who gather may not have heard that the opening was brought forward, and when a gathering was last ended without a
+  -- draw (room time)
+  'unheard', 'disbanded',
   -- what is left of the lease of the origin's budget, till when (wall), and its number
   'lease', 'lease_till', 'lease_number',
   -- the room time at which the last of the passes that gateways can have made until now ends, whatever the ttl was
@@ -187,6 +188,18 @@ local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absen
   'polls', 'closed', 'opens_for' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
+-- keep_window: whoever was advised by a longer claim window than today's has that long.
+local function keep_window(p)
+  local s = room_state
+  if p.claim_window >= s.window then
+    s.window, s.window_till = p.claim_window, s.now + p.claim_window
+  elseif s.now < s.window_till then
+    p.claim_window = s.window
+  else
+    s.window = p.claim_window
+  end
+end
+
 -- policy is the configured one with the operators' live changes over it.
 local function policy()
   local p, i = {}, 0
@@ -209,14 +222,7 @@ local function policy()
   p.paused = h[5] == '1'
   p.reject, p.live_method = p.closed == 1, h[6]
   if h[6] then p.reject, p.lottery = h[6] == 'reject', h[6] == 'lottery' and 1 or 0 end
-  -- Whoever was advised by a longer claim window than today's has that long.
-  if room_state.now and p.claim_window >= room_state.window then
-    room_state.window, room_state.window_till = p.claim_window, room_state.now + p.claim_window
-  elseif room_state.now and room_state.now < room_state.window_till then
-    p.claim_window = room_state.window
-  else
-    room_state.window = p.claim_window
-  end
+  if room_state.now then keep_window(p) end
   return p
 end
 
