@@ -134,6 +134,32 @@ func TestClaimWindow_ShortenedLosesNobodyWhoPollsAsAdvised(t *testing.T) {
 	}
 }
 
+// Sessions that no gateway can name, as their visitors only came in, count after a loss of data for as long as their passes may be good,
+// though session.ttl was lowered.
+func TestSessionTTL_LoweredBeforeALossKeepsTheLimit(t *testing.T) {
+	t.Parallel()
+	c, p := newTestClock(), basePolicy
+	p.SessionTTL, p.MaxActive, p.Rate, p.Burst = 5*time.Minute, 2, 100_000, 100_000
+	server := redistest.Server(t)
+	r := testRoom(t, server.Client(), redistest.Prefix(t), c, p)
+	for n := range byte(2) {
+		mustJoin(t, r, testID(), testClient(n))
+	}
+	mustTick(t, r)
+	must(t, r.Patch(ctx5(t), "ann", Live{SessionTTL: new(4 * time.Second)}))
+	waits := mustJoin(t, r, testID(), testClient(3)).Ticket
+	for i := range 60 {
+		c.pass(time.Second)
+		mustTick(t, r)
+		if i == 3 {
+			must(t, server.Client().FlushAll(ctx5(t)).Err())
+		}
+		if s := mustCheck(t, r, waits); s.State != Waiting {
+			t.Fatalf("after %d s: %v, with two passes that are good for five minutes", i, s.State)
+		}
+	}
+}
+
 // A session that was heard of under a longer ttl is given back to a store that lost its data for as long as its pass is good, and a later
 // heartbeat under a shorter one does not shorten that.
 func TestSessionTTL_LoweredBeforeALossIsGivenBackWhole(t *testing.T) {

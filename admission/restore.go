@@ -44,11 +44,12 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 		reached, last = r.reached(), max(a.time, r.answered.Load())
 	}
 	window, left := r.window.left(r.c.mono())
+	_, passes := r.passes.left(r.c.mono())
 	var h header
 	for first := true; first || len(o.records) > 0; first = false {
 		n := min(len(o.records), restoreMost)
 		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, reached, last, k.gaps + k.jumps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target,
-			max(0, snap.Hold-snap.RoomTime), window.Microseconds(), left.Microseconds(), len(live) / 2}
+			max(0, snap.Hold-snap.RoomTime), window.Microseconds(), left.Microseconds(), passes.Microseconds(), len(live) / 2}
 		for _, f := range live {
 			args = append(args, f)
 		}

@@ -17,7 +17,8 @@ type Room struct {
 	keys []string
 
 	config  atomic.Pointer[configured]
-	window  window
+	window  lowered // the claim window
+	passes  lowered // the life of a pass
 	snap    atomic.Pointer[Snapshot]
 	anchor  atomic.Pointer[anchor]
 	long    atomic.Pointer[Snapshot] // the one since which the store found the front full
@@ -164,14 +165,14 @@ func (r *Room) setPolicy(p Policy) {
 	r.wake()
 }
 
-// window is the longest claim window by which visitors may still have been advised, which a store that loses its data has to be told.
-type window struct {
+// lowered is the longest of a duration that was lowered, while it still counts: a store that loses its data has to be told.
+type lowered struct {
 	mu      sync.Mutex
 	longest time.Duration
 	till    int64 // mono
 }
 
-func (w *window) changed(from, to time.Duration, now int64) {
+func (w *lowered) changed(from, to time.Duration, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if from > to && (from >= w.longest || now >= w.till) {
@@ -180,7 +181,7 @@ func (w *window) changed(from, to time.Duration, now int64) {
 }
 
 // left returns it and for how long it holds on; 0: today's is the longest.
-func (w *window) left(now int64) (longest, left time.Duration) {
+func (w *lowered) left(now int64) (longest, left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.longest, max(0, time.Duration(w.till-now))

@@ -147,6 +147,13 @@ func (r *Room) Tick(ctx context.Context) error {
 	return err
 }
 
+// show makes a snapshot the room's.
+func (r *Room) show(s *Snapshot) {
+	if was := r.snap.Swap(s); was != nil {
+		r.passes.changed(was.Policy.SessionTTL*3/2, s.Policy.SessionTTL*3/2, r.c.mono()) // for so long a session counts
+	}
+}
+
 // replan has what the configuration says of now count where the store gives no newer snapshot: an event begins and ends while
 // it is away too, and a reload counts.
 func (r *Room) replan() {
@@ -157,7 +164,7 @@ func (r *Room) replan() {
 	}
 	next := s.under(file, now)
 	r.change(func(b *beyond) { b.snap = next })
-	r.snap.Store(next)
+	r.show(next)
 }
 
 func (r *Room) tick(ctx context.Context) error {
@@ -348,6 +355,6 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 			b.before = nil
 		}
 	})
-	r.snap.Store(s)
+	r.show(s)
 	return nil
 }

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- room_restore: begins a room in this store, or gives it back what a gateway knows when the store lost it.
 -- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, fresh, reached, heard, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), live_count, ...
+-- ARGV: now, epoch, seq, policy, fresh, reached, heard, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), passes_left (µs), live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a place survives (3), and the limit holds (1): what was admitted, ended or revoked stays so, the limiter starts empty.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery
 
 -- epoch is '' for a gateway that knows nothing. reached is the order time up to which that gateway has given orders, heard that
 -- of the last answer it had from the former store, gaps the silences and reset the last reset that it knows; hold is what was left of
--- the former store's, window a longer claim window than today's by which visitors were advised, and what is left of its time. After live_count pairs (field,
+-- the former store's, window a longer claim window than today's by which visitors were advised, and what is left of its time, passes_left
+-- for how long passes of a longer ttl than today's may be good. After live_count pairs (field,
 -- value) come groups of five: kind, id, wall, at, client; kind is A admitted
 -- (at: order time), S session (at: its end), R revoked (at: the end of its passes, order time), or the word of
 -- a grant (claimed, lapsed, left, removed, revoked; at: when claimed).
@@ -82,14 +83,14 @@ if known ~= '' and (lost or known ~= s.epoch) then
   if version > num(redis.call('HGET', LIVE, 'version')) then
     redis.call('DEL', LIVE)
     redis.call('HSET', LIVE, 'version', ARGV[11])
-    for i = 0, tonumber(ARGV[20]) - 1 do
-      redis.call('HSET', LIVE, ARGV[21 + 2 * i], ARGV[22 + 2 * i])
+    for i = 0, tonumber(ARGV[21]) - 1 do
+      redis.call('HSET', LIVE, ARGV[22 + 2 * i], ARGV[23 + 2 * i])
     end
   end
   local act = tonumber(ARGV[12])
   if act > 0 then
     s.held = math.max(s.now < s.held_until and s.held or 0, act)
-    s.held_until = s.now + p.ttl
+    s.held_until = s.now + math.max(p.ttl, tonumber(ARGV[20]))
   end
   -- What an adaptive room had come to, until whoever leads says more.
   if s.target == 0 then s.target = tonumber(ARGV[16]) end
@@ -99,7 +100,7 @@ if known ~= '' and (lost or known ~= s.epoch) then
     s.opens, s.drawn, s.opens_till = opens, drawn, s.wall + STANDS
   end
   if opens == s.opens then s.prequeued = math.max(s.prequeued, tonumber(ARGV[15])) end
-  for i = 21 + 2 * tonumber(ARGV[20]), #ARGV, 5 do
+  for i = 22 + 2 * tonumber(ARGV[21]), #ARGV, 5 do
     local kind, id, wall, at, client = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4]
     if kind == 'S' then
       if not redis.call('ZSCORE', REVOKED, id) then keep_session(s, p, id, at - s.time) end

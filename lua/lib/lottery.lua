@@ -111,6 +111,8 @@ end
 
 -- LATE is what the last of those who were confirmed before an opening are given besides, to say so.
 local LATE = 3000000
+-- FLAP is how much later than advised a visitor of another file may be heard.
+local FLAP = 5000000
 
 -- one_lot gives the opening's commitment (32 bytes) and, once it was made, its seed (32). Of gateways whose secrets differ the
 -- first one's commitment is published, and stands while a gateway that has it says so, and for STANDS after. Once the
@@ -141,15 +143,16 @@ end
 
 -- disband ends the gathering for a lottery that the room does not hold any more; true where there was one. Nobody is admitted
 -- before all who gathered can have heard of it, as their orders are earlier than those of newcomers. While files of gateways
--- differ, visitors of some gather again and again: those who do within FLAPS of the last time prolong nothing.
-local FLAPS = 30000000
+-- differ, visitors of some gather again and again, and each is heard within the longest interval: that prolongs nothing.
 local function disband(s, p)
+  local again = s.disbanded > 0 and s.now < s.disbanded + longest_advised(s, p) + FLAP
+  if s.opens > 0 and s.now > s.disbanded + 1000000 then s.disbanded = s.now end
   if s.prequeued == 0 or s.drawn > 0 or p.reject then return false end
   local heard = s.now + longest_advised(s, p) -- by what they were advised by
   count_lots(s, p)
-  if s.prequeued > 0 then
-    if p.live_method or s.disbanded == 0 or s.now >= s.disbanded + FLAPS then s.unheard = math.max(s.unheard, heard) end
-    s.hold, s.disbanded = math.max(s.hold, s.unheard + LATE), s.now
+  if s.prequeued > 0 and (p.live_method or not again) then
+    s.unheard = math.max(s.unheard, heard)
+    s.hold = math.max(s.hold, s.unheard + LATE)
   end
   no_lots(s)
   return true
