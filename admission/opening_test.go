@@ -376,6 +376,14 @@ func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 			pass(t, c, r, 10)
 			fifo(r, p)
 		},
+		"no lottery, a lottery again, and no lottery any more": func(t *testing.T, c *testClock, r *Room, p Policy, _ func()) {
+			fifo(r, p)
+			pass(t, c, r, 1)
+			r.setPolicy(p) // whoever gathers hears nothing of it
+			pass(t, c, r, 90)
+			fifo(r, p)
+			pass(t, c, r, 2)
+		},
 		"no lottery any more, and a shorter absence": func(_ *testing.T, _ *testClock, r *Room, p Policy, _ func()) {
 			p.Absence = 3 * time.Minute
 			fifo(r, p)

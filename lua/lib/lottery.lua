@@ -144,16 +144,20 @@ end
 -- disband ends the gathering for a lottery that the room does not hold any more; true where there was one. Nobody is admitted
 -- before all who gathered can have heard of it, as their orders are earlier than those of newcomers. While files of gateways
 -- differ, visitors of some gather again and again, and each is heard within the longest interval: that prolongs nothing.
+-- Who gathered before the last end and goes on to is answered by gateways alone for a quarter of absence (admission: gatherHold), and the
+-- store does not count such visitors yet.
 local function disband(s, p)
   local again = s.disbanded > 0 and s.now < s.disbanded + longest_advised(s, p) + FLAP
   if s.opens > 0 and s.now > s.disbanded + 1000000 then s.disbanded = s.now end
-  if s.prequeued == 0 or s.drawn > 0 or p.reject then return false end
+  local uncounted = not again and s.met > 0 and s.now < s.met + p.absence / 4 + longest_advised(s, p)
+  if s.prequeued == 0 and not uncounted or s.drawn > 0 or p.reject then return false end
   local heard = s.now + longest_advised(s, p) -- by what they were advised by
   count_lots(s, p)
-  if s.prequeued > 0 and (p.live_method or not again) then
+  if (s.prequeued > 0 or uncounted) and (p.live_method or not again) then
     s.unheard = math.max(s.unheard, heard)
     s.hold = math.max(s.hold, s.unheard + LATE)
   end
+  if s.prequeued > 0 then s.met = s.now end
   no_lots(s)
   return true
 end

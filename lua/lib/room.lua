@@ -36,9 +36,9 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- a lottery's opening (wall), till when it stands against an earlier one (wall), the order time at it (0: not yet), and how
   -- many were confirmed before it
   'opens', 'opens_till', 'drawn', 'prequeued',
-  -- until when some who gather may not have heard that the opening was brought forward, and when a gathering was last ended without a
-  -- draw (room time)
-  'unheard', 'disbanded',
+  -- until when some who gather may not have heard that the opening was brought forward, when a gathering was last ended without a draw,
+  -- and when there was somebody in one that was (room time)
+  'unheard', 'disbanded', 'met',
   -- what is left of the lease of the origin's budget, till when (wall), and its number
   'lease', 'lease_till', 'lease_number',
   -- the room time at which the last of the passes that gateways can have made until now ends, whatever the ttl was
