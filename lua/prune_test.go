@@ -7,7 +7,7 @@ import (
 )
 
 func TestPrune_LeavesWhatIsNamed(t *testing.T) {
-	library := `-- used and unused are both named here
+	text := `-- used and unused are both named here
 local function unused(a)
   return a
 end
@@ -25,17 +25,16 @@ local function first()
 end
 local a = first()
 `
-	lines := strings.SplitAfter(library, "\n")
-	prune([][]string{lines}, "return t.used() -- and not t.unused\n")
-	got := strings.Join(lines, "")
-	want := library
+	lib := cut(strings.SplitAfter(text, "\n"))
+	got := strings.Join(prune([]*library{lib}, "return t.used() -- and not t.unused\n")[0], "")
+	want := text
 	for _, gone := range []string{"function t.unused() return 'x' end"} {
 		want = strings.Replace(want, gone, "", 1)
 	}
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if strings.Count(got, "\n") != strings.Count(library, "\n") {
+	if strings.Count(got, "\n") != strings.Count(text, "\n") {
 		t.Error("lines have moved")
 	}
 }
@@ -52,10 +51,7 @@ func TestScripts_NeedEveryLibraryFunction(t *testing.T) {
 	}
 	total, left := 0, 0
 	for lib, text := range libs {
-		for _, p := range cut(strings.SplitAfter(text, "\n")) {
-			if p.name == "" {
-				continue
-			}
+		for _, p := range cut(strings.SplitAfter(text, "\n")).functions {
 			used := false
 			for _, script := range set.Names() {
 				sc := set.Script(script)

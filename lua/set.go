@@ -84,9 +84,13 @@ func MustLoad() *Set {
 
 // LoadFS reads the *.lua at the root of fsys, with lib/*.lua as the libraries. Its error joins one for each bad file.
 func LoadFS(fsys fs.FS) (*Set, error) {
-	libs, err := readAll(fsys, "lib/*.lua")
+	texts, err := readAll(fsys, "lib/*.lua")
 	if err != nil {
 		return nil, err
+	}
+	libs, err := readLibraries(texts)
+	if err != nil {
+		return nil, fmt.Errorf("lua: %w", err)
 	}
 	bodies, err := readAll(fsys, "*.lua")
 	if err != nil {
@@ -129,7 +133,7 @@ func readAll(fsys fs.FS, pattern string) (map[string]string, error) {
 }
 
 // compose checks one file's header and puts the libraries that it asks for between header and body.
-func compose(name, text string, libs map[string]string) (*Script, error) {
+func compose(name, text string, libs map[string]*library) (*Script, error) {
 	h, err := parseHeader(name, text)
 	if err != nil {
 		return nil, err
@@ -139,7 +143,16 @@ func compose(name, text string, libs map[string]string) (*Script, error) {
 		Flags: h.flags, ReadOnly: slices.Contains(h.flags, "no-writes"), Includes: h.includes,
 	}
 
-	if sc.Records, err = readRecords(h.includes, libs); err != nil {
+	libraries := make([]*library, len(h.includes))
+	for i, name := range h.includes {
+		if libraries[i] = libs[name]; libraries[i] == nil {
+			return nil, fmt.Errorf("INCLUDE %q: there is no lib/%s.lua", name, name)
+		}
+		if strings.HasPrefix(libraries[i].lines[0], "#!") {
+			return nil, fmt.Errorf("INCLUDE %q: lib/%s.lua starts with #!, which only a script may", name, name)
+		}
+	}
+	if sc.Records, err = joinRecords(h.includes, libs); err != nil {
 		return nil, err
 	}
 	lines := strings.SplitAfter(text, "\n")
@@ -160,20 +173,8 @@ func compose(name, text string, libs map[string]string) (*Script, error) {
 
 	file := name + ".lua"
 	put(file, 1, lines[:h.lines])
-	var libraries [][]string
-	for _, lib := range h.includes {
-		text, ok := libs[lib]
-		if !ok {
-			return nil, fmt.Errorf("INCLUDE %q: there is no lib/%s.lua", lib, lib)
-		}
-		if strings.HasPrefix(text, "#!") {
-			return nil, fmt.Errorf("INCLUDE %q: lib/%s.lua starts with #!, which only a script may", lib, lib)
-		}
-		libraries = append(libraries, strings.SplitAfter(text, "\n"))
-	}
-	prune(libraries, strings.Join(lines[h.lines:], ""))
-	for i, lib := range h.includes {
-		put("lib/"+lib+".lua", 1, libraries[i])
+	for i, pruned := range prune(libraries, strings.Join(lines[h.lines:], "")) {
+		put("lib/"+h.includes[i]+".lua", 1, pruned)
 	}
 	put(file, h.lines+1, lines[h.lines:])
 
