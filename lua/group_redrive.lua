@@ -10,7 +10,7 @@
 local from = redis.call('HGET', K.names, ARGV[3])
 local to = redis.call('HGET', K.names, ARGV[4])
 local a, b = from and bulk_group(from), to and bulk_group(to)
-if not a or (not b and ARGV[4] ~= '') then return { 'not_found' } end
+if not a or (not b and ARGV[4] ~= '') or a[G_DELETED] == 1 then return { 'not_found' } end
 if b and (b[G_SEALED] == 1 or b[G_STATUS] ~= CREATED or b[G_OF] == 0) then return { 'sealed' } end
 
 local codes, every = {}, ARGV[7] == ''

@@ -15,13 +15,15 @@ local jobkey, t = gkey .. '/' .. id, bulk_tenant(g[G_TENANT])
 local record = redis.call('HGET', K.jobs, jobkey)
 if record == 'K\n' then return { 'not_kept', 1 } end
 if not record then return g[G_GONE] > 0 and { 'not_kept', 0 } or { 'no_job' } end
-if string.sub(record, 1, 1) == 'C' or g[G_STATUS] == CANCELLED and string.sub(record, 1, 1) == 'P' then return { 1, '', 0, 0 } end
+if string.sub(record, 1, 1) == 'C' then return { 1, '', 0, 0 } end
 if string.sub(record, 1, 1) ~= 'P' then return { 'ended', string.sub(record, 1, 1) } end
+local cancelled = g[G_STATUS] == CANCELLED -- the group, whose jobs are told to end as it is
 if redis.call('ZSCORE', K.leases, jobkey) then
-  if redis.call('ZADD', K.aside, 'NX', 0, 'c' .. jobkey) == 1 then g[G_CALLED_OFF] = g[G_CALLED_OFF] + 1 end
+  if not cancelled and redis.call('ZADD', K.aside, 'NX', 0, 'c' .. jobkey) == 1 then g[G_CALLED_OFF] = g[G_CALLED_OFF] + 1 end
   bulk_save()
   return { 2, '', 0, 0 }
 end
+if cancelled then return { 1, '', 0, 0 } end
 
 -- from_line takes the job out of the pages of the group's line, from page p on; it returns whether it was there, and the next page to look at.
 local function from_line(p)
@@ -39,6 +41,8 @@ local function from_line(p)
         redis.call('HDEL', K.order, field)
         if g[G_HP] == g[G_TP] then g[G_TP], g[G_TN] = g[G_TP] + 1, 0 end
         g[G_HP], g[G_HO] = g[G_HP] + 1, 0
+      elseif page == '' then
+        redis.call('HDEL', K.order, field)
       else
         redis.call('HSET', K.order, field, page)
       end

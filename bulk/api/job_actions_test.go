@@ -88,6 +88,34 @@ func TestCancelJob_EndsItsGroup(t *testing.T) {
 	b.clean()
 }
 
+// A page of the line goes with its last job, wherever it lies, and a job that runs on in a cancelled group is told of as one that runs.
+func TestCancelJob_LeavesNoPage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	at := "/v1/groups/" + id
+	want(t, b.ask("POST", at+"/jobs", lines(250)), 200)
+	want(t, b.ask("POST", at+"/seal", ""), 200)
+	for i := 100; i < 250; i++ { // a page in the middle, and the last one
+		want(t, b.ask("POST", fmt.Sprintf("%s/jobs/j%d/cancel", at, i), ""), 200)
+	}
+	b.clean()
+	if n := b.run(done); n != 100 {
+		t.Errorf("%d jobs ran, want 100", n)
+	}
+	b.clean()
+
+	id = b.create(`{"tenant":"acme","type":"mail"}`)
+	at = "/v1/groups/" + id
+	want(t, b.ask("POST", at+"/jobs", lines(2)), 200)
+	if pulled, err := b.store.Pull(t.Context(), 1); err != nil || len(pulled.Jobs) != 1 {
+		t.Fatal(pulled, err)
+	}
+	want(t, b.ask("POST", at+"/cancel", ""), 200)
+	want(t, b.ask("POST", at+"/jobs/j0/cancel", ""), 202)
+	want(t, b.ask("POST", at+"/jobs/j1/cancel", ""), 200)
+}
+
 func TestRetryJob_NowOrInARedrive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

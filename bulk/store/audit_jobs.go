@@ -112,6 +112,9 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 			a.bad("owner", "page %s of order has no group", field)
 			return
 		}
+		if page == "" {
+			a.bad("owner", "page %s of order is empty", field)
+		}
 		text := page
 		if number == strconv.FormatInt(g.raw["hp"], 10) {
 			text = text[min(int(g.raw["ho"]), len(text)):]

@@ -110,6 +110,7 @@ func TestAuditReports(t *testing.T) {
 		{"a group out of the index", func(w *wreck) { w.do("ZREM", keyIndex, w.g["run"]) }, "owner: group run: its name leads to \"run\", is it in the index: false"},
 		{"a job of no group", func(w *wreck) { w.do("HSET", keyJobs, "zz/x", "P1 -\n1") }, "owner: job zz/x has no group"},
 		{"a page of no group", func(w *wreck) { w.do("HSET", keyOrder, "zz:0", "x\n") }, "owner: page zz:0 of order has no group"},
+		{"an empty page", func(w *wreck) { w.do("HSET", keyOrder, w.g["run"]+":99", "") }, "owner: page 1:99 of order is empty"},
 		{"outcomes of no group", func(w *wreck) { w.do("HSET", keyDone, "zz:0", "x\n") }, "owner: page zz:0 of outcomes has no group"},
 		{"a job set aside of no group", func(w *wreck) { w.do("ZADD", keyAside, 0, "jzz fax 1 x") }, "owner: job zz/x in aside has no group"},
 		{"a job set aside and not listed", func(w *wreck) { w.do("ZADD", keyAside, 0, "j1 fax 1 done") }, "one place: jobs of type and group fax 1 are set aside and not listed"},
