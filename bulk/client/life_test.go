@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -79,15 +77,7 @@ func TestLifeOfAGroup(t *testing.T) {
 func TestRedriveThroughABadLine(t *testing.T) {
 	t.Parallel()
 	var made atomic.Int64
-	s := serve(t, func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/redrive") && made.Add(1) == 1 {
-				next.ServeHTTP(httptest.NewRecorder(), r)
-				panic(http.ErrAbortHandler)
-			}
-			next.ServeHTTP(w, r)
-		})
-	})
+	s := serve(t, lost("/redrive", &made))
 	s.work(t)
 	c := newClient(t, s.URL, Options{})
 	g := end(t, c, submit(t, c, GroupSpec{Type: "nobody"}, lines(3)).ID)

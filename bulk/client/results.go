@@ -111,12 +111,38 @@ func (c *Client) RetryJob(ctx context.Context, group, job string) (*JobState, er
 		return err
 	})
 	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "wrong_state" && lost {
-		return c.Job(ctx, group, job) // it was done the first time
+		return c.retried(ctx, group, job, p) // it was done the first time
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &j, nil
+}
+
+// retried reads a job after a retry whose answer was lost: in the newest redrive of its group, if it has failed or died in the group itself.
+// instead is the error where that redrive does not have it.
+func (c *Client) retried(ctx context.Context, group, job string, instead error) (*JobState, error) {
+	j, err := c.Job(ctx, group, job)
+	if err != nil {
+		return nil, err
+	}
+	j.Group = group
+	if j.Status != "failed" && j.Status != "dead" {
+		return j, nil
+	}
+	as, err := c.redriveOf(ctx, group, instead)
+	if err != nil {
+		return nil, err
+	}
+	j, err = c.Job(ctx, as.ID, job)
+	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "not_found" {
+		return nil, instead
+	}
+	if err != nil {
+		return nil, err
+	}
+	j.Group = as.ID
+	return j, nil
 }
 
 // Results streams the outcomes of a group's jobs in the order in which they came, as far as they are there. It goes on where a
