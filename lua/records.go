@@ -120,4 +120,6 @@ func foldFields(source string, records map[string][]string) (string, error) {
 
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 
-func inName(c byte) bool { return isUpper(c) || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' }
+func inName(c byte) bool {
+	return isUpper(c) || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_'
+}
