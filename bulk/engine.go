@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -243,6 +244,21 @@ func (e *Engine) Workers() (size, active int) {
 	return l.size, l.active
 }
 
+// status gives a function that says how this process stands, for the list of processes. It drains from when ctx ends.
+func (e *Engine) status(ctx context.Context, types []string) func() store.ProcessStatus {
+	host, _ := os.Hostname() // shown without one where there is none
+	status := store.ProcessStatus{Host: host, StartedAt: time.Now()}
+	if e.o.Worker.Count != NoWorkers {
+		status.Types = types
+	}
+	return func() store.ProcessStatus {
+		s := status
+		s.Workers, s.Busy = e.Workers()
+		s.Draining = ctx.Err() != nil
+		return s
+	}
+}
+
 // Run takes and runs jobs until ctx ends, then gives back what it holds and returns nil. It goes on by itself when the store is
 // away. An Engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
@@ -272,7 +288,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	acking := begin(base, acks.run)
 	renewing := begin(base, (&renewer{store: e.store, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
 	watching := begin(base, watch.run)
-	keep := &keeper{store: e.store, role: h.role("keeper")}
+	keep := &keeper{store: e.store, role: h.role("keeper"), status: e.status(ctx, types)}
 	keeping := begin(base, keep.run)
 	dispatching := begin(base, (&dispatcher{store: e.store, turns: turns{keeper: keep}, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.store, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)

@@ -495,7 +495,7 @@ func (m *memory) finished() (n int) {
 
 func (m *memory) KeepEvery() time.Duration { return 300 * time.Millisecond }
 
-func (m *memory) Keep(context.Context) (bool, int, error) {
+func (m *memory) Keep(context.Context, store.ProcessStatus) (bool, int, error) {
 	before, after := m.call("Keep")
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,22 +4,25 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
 )
 
 // keepers chooses the keeper among the processes.
 type keepers interface {
 	KeepEvery() time.Duration
-	Keep(ctx context.Context) (keeper bool, processes int, err error)
+	Keep(ctx context.Context, status store.ProcessStatus) (keeper bool, processes int, err error)
 	Unkeep(ctx context.Context) error
 }
 
 // keeper knows whether this process is the one that does what one of all has to do, so that the load on the store does not grow with
 // their number. The others do so as well, each once in turnsEvery: they may have reducers and callbacks that the keeper lacks.
 type keeper struct {
-	store keepers
-	role  *role
-	is    atomic.Bool
-	of    atomic.Int64 // processes
+	store  keepers
+	role   *role
+	status func() store.ProcessStatus
+	is     atomic.Bool
+	of     atomic.Int64 // processes
 }
 
 // turnsEvery is how often a process that is not the keeper has a turn all the same.
@@ -27,7 +30,7 @@ const turnsEvery = 5 * time.Second
 
 func (k *keeper) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		keeps, processes, err := k.store.Keep(ctx)
+		keeps, processes, err := k.store.Keep(ctx, k.status())
 		k.is.Store(keeps)
 		k.of.Store(int64(processes))
 		if err != nil {

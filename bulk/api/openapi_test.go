@@ -234,6 +234,8 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	d.bench.openBreaker("mail", "acme")
 	d.ask(200, "GET", "/v1/breakers", "")
 	d.ask(200, "DELETE", "/v1/breakers?processor=mail&tenant=acme", "")
+	d.ask(200, "GET", "/v1/workers", "")
+	d.ask(200, "GET", "/v1/workers?tenant=acme&group=g&type=mail&process=p&limit=5", "")
 	d.ask(200, "GET", "/v1/tenants/acme", "")
 	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":2.5,"rate":7}`)
 	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":null,"rate":null}`)
@@ -269,7 +271,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		d.ask(422, "POST", at, lines(10_001))
 	}
 	for _, path := range []string{"/v1/groups?x=1", "/v1/groups/g/events?x=1", "/v1/groups/g/results?limit=x", "/v1/groups/g/results?status=lost", "/v1/groups/g/results?cursor=x", "/v1/groups/g/jobs/j7?x=1", "/v1/groups/g/result?x=1", "/v1/dead?group=", "/v1/congestion?x=1",
-		"/v1/congestion/acme/history?minutes=x", "/v1/breakers?x=1", "/v1/limits?x=1", "/v1/tenants/acme?x=1"} {
+		"/v1/congestion/acme/history?minutes=x", "/v1/breakers?x=1", "/v1/workers?limit=x", "/v1/limits?x=1", "/v1/tenants/acme?x=1"} {
 		d.ask(422, "GET", path, "")
 	}
 	d.ask(422, "DELETE", "/v1/groups/g?x=1", "")

@@ -82,6 +82,7 @@ type Server struct {
 	streams    atomic.Int64  // event streams that are open
 	held       atomic.Int64  // bytes of bodies that are read whole before they are used
 	rerating   sync.Mutex    // one change of a tenant at a time: the store takes it whole, requests name a part
+	running    lastRunning
 	closing    chan struct{}
 	close      sync.Once
 }
@@ -169,6 +170,7 @@ func (s *Server) paths() map[string]methods {
 		},
 		"/v1/breakers":         {"GET": s.showBreakers, "DELETE": s.liftBreaker},
 		"/v1/limits":           {"GET": s.showLimits, "PATCH": s.patchLimits},
+		"/v1/workers":          {"GET": s.showWorkers},
 		"/v1/tenants/{tenant}": {"GET": s.showTenant, "PATCH": s.patchTenant},
 	}
 }

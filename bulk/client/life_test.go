@@ -282,6 +282,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			History []Congestion
 		}{}},
 		{get("v1", "breakers"), &struct{ Breakers []Breaker }{}},
+		{get("v1", "workers"), new(Workers)},
 		{get("v1", "limits"), new(Limits)},
 		{get("v1", "tenants", "acme"), new(Tenant)},
 	} {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -15,16 +16,20 @@ func (s *Store) KeepEvery() time.Duration { return s.keeperFor() / 3 }
 
 // Keep reports whether this process is the keeper: the one that returns due jobs to their groups and does the housekeeping for all
 // processes of the store; and how many processes call Keep. It becomes the keeper where the last one has been silent for a second. Two
-// may think so for a moment; what they do is safe by any number of processes.
-func (s *Store) Keep(ctx context.Context) (keeper bool, processes int, err error) {
+// may think so for a moment; what they do is safe by any number of processes. status is what Processes tells of this one.
+func (s *Store) Keep(ctx context.Context, status ProcessStatus) (keeper bool, processes int, err error) {
 	s.rounds.alive(s.clock())
 	if err := s.Prepare(ctx); err != nil {
 		s.rounds.ended(err)
 		return false, 0, err
 	}
+	text, err := json.Marshal(status)
+	if err != nil {
+		return false, 0, fmt.Errorf("status of this process: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	res, err := s.runner.Run(ctx, s.scripts.Script("queue_keep"), keeperKeys(s.o.Prefix), s.now(), s.o.Process, s.keeperFor().Microseconds())
+	res, err := s.runner.Run(ctx, s.scripts.Script("queue_keep"), keeperKeys(s.o.Prefix), s.now(), s.o.Process, s.keeperFor().Microseconds(), text)
 	if err != nil {
 		s.rounds.ended(err)
 		return false, 0, fmt.Errorf("%w: %w", ErrStore, err)
@@ -37,7 +42,10 @@ func (s *Store) Keep(ctx context.Context) (keeper bool, processes int, err error
 func (s *Store) Unkeep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	if err := s.o.Client.ZRem(ctx, keeperKeys(s.o.Prefix)[1], s.o.Process).Err(); err != nil {
+	keys, pipe := keeperKeys(s.o.Prefix), s.o.Client.Pipeline()
+	pipe.ZRem(ctx, keys[1], s.o.Process)
+	pipe.HDel(ctx, keys[2], s.o.Process)
+	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("%w: keeper: %w", ErrStore, err)
 	}
 	return nil

@@ -22,7 +22,7 @@ func TestKeep_OneOfAll(t *testing.T) {
 	round := func(want int, who ...*Store) (keeper *Store) {
 		t.Helper()
 		for _, s := range who {
-			keeps, n, err := s.Keep(t.Context())
+			keeps, n, err := s.Keep(t.Context(), ProcessStatus{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestKeep_OneOfAll(t *testing.T) {
 	}
 	for range 9 { // by then the killed one is forgotten
 		c.advance(all[0].KeepEvery())
-		if _, _, err := all[2].Keep(t.Context()); err != nil {
+		if _, _, err := all[2].Keep(t.Context(), ProcessStatus{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -90,9 +90,9 @@ func steerKey(prefix string, shard int) string {
 // layoutKey holds the version of the data layout of the bulk engine.
 func layoutKey(prefix string) string { return prefix + ":{bulk:0}:layout" }
 
-// keeperKeys hold the process that is the keeper, and when each process said last that it runs (µs).
+// keeperKeys hold the process that is the keeper, when each process said last that it runs (µs), and what it tells of itself (JSON).
 func keeperKeys(prefix string) []string {
-	return []string{prefix + ":{bulk:0}:keeper", prefix + ":{bulk:0}:processes"}
+	return []string{prefix + ":{bulk:0}:keeper", prefix + ":{bulk:0}:processes", prefix + ":{bulk:0}:workers"}
 }
 
 // lockKey is the watcher's lock of a group.

@@ -73,7 +73,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	ok(err)
 	ok(s.Wait(ctx, time.Millisecond))
 	ok(s.Snapshot(ctx))
-	_, _, err = s.Keep(ctx)
+	_, _, err = s.Keep(ctx, ProcessStatus{})
 	ok(err)
 	ok(s.Unkeep(ctx))
 	_, err = s.Depths(ctx)

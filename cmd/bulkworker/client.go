@@ -59,7 +59,7 @@ func clientCommands() []*cobra.Command {
 		newResults(), newJob(),
 		newJobCommand("cancel-job GROUP JOB", "End one job of a group", (*client.Client).CancelJob),
 		newJobCommand("retry-job GROUP JOB", "Start one job now that waits, or run one again that has failed or died", (*client.Client).RetryJob),
-		newRedrive(), newDelete(), newTenant(), newLimits(), newBreakers(),
+		newRedrive(), newDelete(), newTenant(), newLimits(), newBreakers(), newWorkers(),
 	}
 }
 

@@ -189,16 +189,16 @@ func TestAdaptiveFollowsTheOrigin(t *testing.T) {
 	site := newBusyOrigin(t, 1000)
 	site.set(1000, well)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(
-		"admission: {strategy: adaptive, rate: 20, min_rate: 2, max_rate: 40, target_p95: 800ms}")}})
-	newThrong(t, g, 100)
+		"admission: {strategy: adaptive, rate: 10, min_rate: 1, max_rate: 20, target_p95: 800ms}")}})
+	newThrong(t, g, 40)
 	limit := func() (v float64) {
 		t.Helper()
 		until(t, "the limit is told", func() (ok bool) { v, ok = metric(t, g, "anteroom_rate_limit"); return ok })
 		return v
 	}
-	until(t, "the rate grows while the origin is well", func() bool { return limit() > 21 })
+	until(t, "the rate grows while the origin is well", func() bool { return limit() > 10.5 })
 	site.set(1000, slow)
-	until(t, "the rate is cut", func() bool { return limit() < 12 })
+	within(t, 3*patience, "the rate is cut", func() bool { return limit() < 6 })
 	var r struct {
 		Adaptive struct {
 			State           string

@@ -441,16 +441,15 @@ func within(t testing.TB, limit time.Duration, what string, done func() bool) {
 	}
 }
 
+// eventually asks less and less often, so that a long wait takes little of the time that others need.
 func eventually(limit time.Duration, done func() bool) bool {
-	deadline := time.After(limit)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	began, pause := time.Now(), 10*time.Millisecond
 	for !done() {
-		select {
-		case <-deadline:
+		if time.Since(began) > limit {
 			return false
-		case <-tick.C:
 		}
+		time.Sleep(pause)
+		pause = min(200*time.Millisecond, pause*5/4)
 	}
 	return true
 }

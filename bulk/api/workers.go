@@ -1,0 +1,135 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// processView is one of the processes that share the store.
+type processView struct {
+	ID        string     `json:"id"`
+	Host      string     `json:"host,omitempty"`
+	Keeper    bool       `json:"keeper"` // it keeps house for all
+	State     string     `json:"state"`  // running, draining
+	Workers   int        `json:"workers"`
+	Busy      int        `json:"busy"`
+	Types     []string   `json:"types"`
+	StartedAt *timestamp `json:"started_at,omitempty"`
+	SeenAt    *timestamp `json:"seen_at"`
+}
+
+// runningView is a job that runs now.
+type runningView struct {
+	Group     string     `json:"group"`
+	Tenant    string     `json:"tenant"`
+	ID        string     `json:"id"`
+	Type      string     `json:"type"`
+	Status    string     `json:"status"` // running
+	Process   string     `json:"process"`
+	Attempts  int64      `json:"attempts"`
+	StartedAt *timestamp `json:"started_at"`
+}
+
+type runningFilter struct {
+	tenant, group, kind, process string
+	limit                        int64
+}
+
+var runningFields = []field[runningFilter]{
+	{"tenant", ruleWord, func(f *runningFilter, raw []byte) string { return setWord(&f.tenant, raw, maxTenant, "") }, true},
+	{"group", ruleGroup, func(f *runningFilter, raw []byte) string { return setWord(&f.group, raw, maxGroupID, ":") }, true},
+	{"type", ruleType, func(f *runningFilter, raw []byte) string { return setWord(&f.kind, raw, maxType, alsoInType) }, true},
+	{"process", "an id of processes", func(f *runningFilter, raw []byte) string { return setWord(&f.process, raw, maxGroupID, ":") }, true},
+	{"limit", "a whole number from 1 to 1000", func(f *runningFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1000) }, false},
+}
+
+// showWorkers answers with the processes and with what runs now, the longest running first. A tenant's token sees its tenants' jobs
+// and no processes.
+func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identity) error {
+	f := runningFilter{limit: 100}
+	if faults := decodeQuery(runningFields, r.URL.Query(), &f); len(faults) > 0 {
+		return invalid(faults...)
+	}
+	if f.tenant != "" {
+		if err := who.forTenant(f.tenant); err != nil {
+			return err
+		}
+	}
+	now, err := s.running.read(r.Context(), s.store)
+	if err != nil {
+		return err
+	}
+	view := struct {
+		Processes []processView `json:"processes"`
+		Running   int64         `json:"running"`
+		Jobs      []runningView `json:"jobs"`
+	}{Processes: []processView{}, Jobs: []runningView{}}
+	for _, p := range now.processes {
+		if !who.admin {
+			break
+		}
+		v := processView{ID: p.ID, Host: p.Host, Keeper: p.Keeper, State: "running", Workers: p.Workers, Busy: p.Busy, Types: p.Types,
+			StartedAt: at(p.StartedAt), SeenAt: at(p.SeenAt)}
+		if p.Draining {
+			v.State = "draining"
+		}
+		if v.Types == nil {
+			v.Types = []string{}
+		}
+		view.Processes = append(view.Processes, v)
+	}
+	for _, j := range now.jobs {
+		if !who.sees(j.Tenant) || f.tenant != "" && j.Tenant != f.tenant || f.group != "" && j.Group != f.group ||
+			f.kind != "" && j.Type != f.kind || f.process != "" && j.Process != f.process {
+			continue
+		}
+		view.Running++
+		if len(view.Jobs) < int(f.limit) {
+			view.Jobs = append(view.Jobs, runningView{Group: j.Group, Tenant: j.Tenant, ID: j.ID, Type: j.Type, Status: "running",
+				Process: j.Process, Attempts: j.Attempts, StartedAt: at(j.StartedAt)})
+		}
+	}
+	if who.admin && f.tenant+f.group+f.kind+f.process == "" {
+		view.Running = now.all
+	}
+	return ok(w, view)
+}
+
+// runningFor is for how long a reading of what runs is shown again: it costs the store more than a page of anything else.
+const runningFor = time.Second
+
+// running is what runs, as it was read.
+type running struct {
+	processes []store.Process
+	jobs      []store.RunningJob
+	all       int64
+}
+
+// lastRunning keeps the last reading, for all who ask.
+type lastRunning struct {
+	mu sync.Mutex
+	at time.Time
+	running
+}
+
+func (l *lastRunning) read(ctx context.Context, from *store.Store) (running, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) < runningFor {
+		return l.running, nil
+	}
+	processes, err := from.Processes(ctx)
+	if err != nil {
+		return running{}, err
+	}
+	jobs, all, err := from.Running(ctx)
+	if err != nil {
+		return running{}, err
+	}
+	l.at, l.running = time.Now(), running{processes, jobs, all}
+	return l.running, nil
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ProcessStatus is what a process tells of itself with Keep.
+type ProcessStatus struct {
+	Host      string    // where it runs
+	Workers   int       // jobs that it runs at once at most
+	Busy      int       // of its workers
+	Types     []string  // of the jobs that it takes
+	Draining  bool      // it takes no more jobs and ends when those that it has have ended
+	StartedAt time.Time // by its own clock
+}
+
+// Process is one of the processes that call Keep. Of one of an earlier version ID, Keeper and SeenAt are known.
+type Process struct {
+	ID     string
+	Keeper bool
+	SeenAt time.Time // of its last call
+	ProcessStatus
+}
+
+// RunningJob is a job that a process runs now.
+type RunningJob struct {
+	Group, Tenant, ID, Type string
+	Process                 string
+	Attempts                int64 // with this one
+	StartedAt               time.Time
+}
+
+// MaxRunning is how many jobs Running looks at.
+const MaxRunning = 10_000
+
+// Processes lists the processes, by their id.
+func (s *Store) Processes(ctx context.Context) ([]Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	keys := keeperKeys(s.o.Prefix)
+	pipe := s.o.Client.Pipeline()
+	keeper, seen, told := pipe.Get(ctx, keys[0]), pipe.ZRangeWithScores(ctx, keys[1], 0, -1), pipe.HGetAll(ctx, keys[2])
+	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	all := make([]Process, 0, len(seen.Val()))
+	for _, z := range seen.Val() {
+		id, _ := z.Member.(string)
+		p := Process{ID: id, Keeper: id == keeper.Val(), SeenAt: micros(int64(z.Score))}
+		if text := told.Val()[id]; text != "" {
+			if err := json.Unmarshal([]byte(text), &p.ProcessStatus); err != nil {
+				return nil, fmt.Errorf("status of process %s: %w", id, err)
+			}
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Process) int { return cmp.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
+// Running lists the jobs that run, the longest running first, and counts all of them. Of more than MaxRunning it lists those whose
+// leases end first. The list is no snapshot: a job that ends or begins meanwhile may be in it or not.
+func (s *Store) Running(ctx context.Context) (jobs []RunningJob, all int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	pipe := s.o.Client.Pipeline()
+	count, leased := pipe.ZCard(ctx, s.keys[keyLeases]), pipe.ZRange(ctx, s.keys[keyLeases], 0, MaxRunning-1)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	groups := map[string]GroupSpec{}
+	for part := range slices.Chunk(leased.Val(), 1000) {
+		found, err := s.runningPart(ctx, part, groups)
+		if err != nil {
+			return nil, 0, err
+		}
+		jobs = append(jobs, found...)
+	}
+	slices.SortFunc(jobs, func(a, b RunningJob) int {
+		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Group, b.Group), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs, count.Val(), nil
+}
+
+// runningPart reads some running jobs by their keys. groups has the groups that were read already, by short name.
+func (s *Store) runningPart(ctx context.Context, keys []string, groups map[string]GroupSpec) ([]RunningJob, error) {
+	var unknown []string
+	for _, key := range keys {
+		short, _, _ := strings.Cut(key, "/")
+		if _, known := groups[short]; !known {
+			groups[short] = GroupSpec{}
+			unknown = append(unknown, short)
+		}
+	}
+	pipe := s.o.Client.Pipeline()
+	runs, specs := pipe.HMGet(ctx, s.keys[keyRuns], keys...), (*redis.SliceCmd)(nil)
+	if len(unknown) > 0 {
+		specs = pipe.HMGet(ctx, s.keys[keyGroups], unknown...)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	for i, short := range unknown {
+		text, there := specs.Val()[i].(string)
+		var spec GroupSpec
+		if there {
+			if err := json.Unmarshal([]byte(text), &spec); err != nil {
+				return nil, fmt.Errorf("spec of group %s: %w", short, err)
+			}
+		}
+		groups[short] = spec
+	}
+	var jobs []RunningJob
+	for i, key := range keys {
+		text, there := runs.Val()[i].(string)
+		short, id, _ := strings.Cut(key, "/")
+		g := groups[short]
+		if !there || g.ID == "" { // it has ended since
+			continue
+		}
+		j := RunningJob{Group: g.ID, Tenant: g.Tenant, ID: id, Type: g.Type}
+		// write_run of lua/lib/bulkjobs.lua: fence, tries, crashes, refusals, since, owner, and where they are known @created and the type.
+		run, about, known := strings.Cut(text, " @")
+		words := strings.Fields(run)
+		if len(words) < 6 {
+			continue
+		}
+		j.StartedAt, j.Attempts, j.Process = micros(asInt(words[0])), asInt(words[1])+1, words[5]
+		if _, kind, _ := strings.Cut(about, " "); known && kind != "" && kind != "-" {
+			j.Type = kind
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
