@@ -2,6 +2,7 @@ package lua
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,29 +47,32 @@ func TestScripts_NeedEveryLibraryFunction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := func(source, name string) bool {
-		return strings.Contains(source, "\nlocal function "+name+"(") || strings.Contains(source, "\nfunction "+name+"(")
+	called, comment := regexp.MustCompile(`[A-Za-z_][\w.]*\(`), regexp.MustCompile(`--.*`)
+	calls := map[string]map[string]bool{} // by script: what it calls
+	for _, script := range set.Names() {
+		calls[script] = map[string]bool{}
+		for _, call := range called.FindAllString(comment.ReplaceAllString(set.Script(script).Source, ""), -1) {
+			calls[script][strings.TrimSuffix(call, "(")] = true
+		}
 	}
 	total, left := 0, 0
 	for lib, text := range libs {
-		for _, p := range cut(strings.SplitAfter(text, "\n")).functions {
+		for _, f := range cut(strings.SplitAfter(text, "\n")).functions {
 			used := false
 			for _, script := range set.Names() {
 				sc := set.Script(script)
-				for _, include := range sc.Includes {
-					if include != lib {
-						continue
-					}
-					total++
-					if has(sc.Source, p.name) {
-						used, left = true, left+1
-					} else if code := regexp.MustCompile(`--.*`).ReplaceAllString(sc.Source, ""); regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(p.name) + `\(`).MatchString(code) {
-						t.Errorf("%s calls %s, which it does not have", script, p.name)
-					}
+				if !slices.Contains(sc.Includes, lib) {
+					continue
+				}
+				total++
+				if strings.Contains(sc.Source, "\nlocal function "+f.name+"(") || strings.Contains(sc.Source, "\nfunction "+f.name+"(") {
+					used, left = true, left+1
+				} else if calls[script][f.name] {
+					t.Errorf("%s calls %s, which it does not have", script, f.name)
 				}
 			}
 			if !used {
-				t.Errorf("lib/%s.lua: no script needs %s", lib, p.name)
+				t.Errorf("lib/%s.lua: no script needs %s", lib, f.name)
 			}
 		}
 	}
