@@ -18,6 +18,8 @@ EXPLORE_CHECKS   ?= 1000
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/.lint-cache
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 
+# Simulations that run on one goroutine: the race detector would find nothing in them and take most of their time.
+SEQUENTIAL := ./eta/backtest ./bulk/bulktest ./bulk/congestion ./admission/drawcheck ./lua
 # The modules of this tree.
 MODULES := . bench deploy/helm/test
 
@@ -46,9 +48,10 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
 	@tools/npm.sh test/axe
 	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
-	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) ./...
+	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL))")
+	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) $(SEQUENTIAL)
 	# What the race detector disturbs: allocations, and the memory of idle connections.
-	$(GO) test -short -vet=off -timeout 8m ./gateway ./gateway/proxy ./token ./eta/...
+	$(GO) test -short -vet=off -timeout 8m ./gateway ./gateway/proxy ./token ./eta
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
 

@@ -275,6 +275,9 @@ func (a *audience) visit(ctx context.Context, g *guest, i int) {
 				s = Standing{State: Admitted}
 				continue
 			}
+			if err != nil && ctx.Err() != nil {
+				return
+			}
 			if err != nil && !errors.Is(err, ErrNotYet) {
 				t.Errorf("claim: %v", err)
 				return

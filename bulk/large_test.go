@@ -17,20 +17,22 @@ import (
 func TestEngine_RunsLargeJobs(t *testing.T) {
 	short.Skip(t, "moves much memory")
 	const jobs = 120
-	s := openWithin(t, 400*time.Millisecond, redistest.Client(t), redistest.Prefix(t), nil)
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	submit := openWithin(t, 10*time.Second, client, prefix, nil)
 	payload := bytes.Repeat([]byte("1"), 1<<20)
-	g, _, err := s.CreateGroup(t.Context(), store.GroupSpec{ID: "g", Tenant: "acme", Type: "t"})
+	g, _, err := submit.CreateGroup(t.Context(), store.GroupSpec{ID: "g", Tenant: "acme", Type: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range jobs {
-		if _, err := s.AddJobs(t.Context(), g.ID, store.Chunk{}, []store.Job{{ID: fmt.Sprint("j", i), Payload: payload}}); err != nil {
+		if _, err := submit.AddJobs(t.Context(), g.ID, store.Chunk{}, []store.Job{{ID: fmt.Sprint("j", i), Payload: payload}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Seal(t.Context(), g.ID); err != nil {
+	if _, err := submit.Seal(t.Context(), g.ID); err != nil {
 		t.Fatal(err)
 	}
+	s := openWithin(t, 400*time.Millisecond, client, prefix, nil)
 	_, stop := engine(t, s, Options{Worker: WorkerOptions{Count: 200, Batch: 200}}, func(e *Engine) {
 		e.Register("t", HandlerFunc(func(context.Context, *Job) ([]byte, error) { return nil, nil }))
 	})
