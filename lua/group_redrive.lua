@@ -38,8 +38,13 @@ local function take(member, mark)
   if a[G_WHY] == 'purging' then
     redis.call('HDEL', K.jobs, jobkey) -- its outcome is past its retention
   elseif a[G_RESULTS] == 2 and (a[G_TALLY] > 0 or a[G_CLEARED] == a[G_DP] * PAGE + a[G_DN]) then
-    redis.call('HDEL', K.jobs, jobkey) -- it was kept for this
-    a[G_GONE] = a[G_GONE] + 1
+    if a[G_SEALED] == 1 or a[G_STATUS] > RUNNING then
+      redis.call('HDEL', K.jobs, jobkey) -- it was kept for this
+      a[G_GONE] = a[G_GONE] + 1
+    else
+      redis.call('HSET', K.jobs, jobkey, 'K\n') -- so that it is known when it is submitted again
+      a[G_SHRUNK] = a[G_SHRUNK] + 1
+    end
   else
     redis.call('HSET', K.jobs, jobkey, (mark == 'F' and 'F' or 'R') .. string.sub(rec, 2, stop + tonumber(size)))
   end

@@ -154,6 +154,7 @@ if now >= group_at and now >= jobs_at then
   redis.call('HDEL', K.groups, gkey)
   redis.call('HDEL', K.sums, gkey, gkey .. '#')
   redis.call('ZREM', K.index, gkey)
+  types.unbar(g) -- an earlier version has left it
   if g[G_CALLED_OFF] > 0 then redis.call('ZREMRANGEBYLEX', K.aside, '[c' .. gkey .. '/', '(c' .. gkey .. '0') end
   unlist(g)
   redis.call('ZREM', K.agenda, gkey)

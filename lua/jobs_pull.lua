@@ -50,7 +50,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     leave_line(t) -- a process of an earlier version has put it there
     fill(t)
   elseif not list[1] then
-    -- Its last jobs are not there any more: the record is out of step, which audit reports. It must not stop the others.
+    -- Its last jobs are not there any more: the record contradicts them, which audit reports. It must not stop the others.
     unplace(g)
     dropped = dropped + 1
   else
@@ -156,4 +156,4 @@ if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits
 end
 work.save_started()
 bulk_save()
-return { int(next_at), more, dropped, unpack(reply) }
+return { int(next_at), more, dropped + work.strays, unpack(reply) }

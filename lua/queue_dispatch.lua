@@ -88,8 +88,9 @@ if #due == 2 * bound then more = 1 end
 for kind in string.gmatch(ARGV[6], '%S+') do redis.call('HSET', K.state, 'type:' .. kind, int(now)) end
 types.sweep()
 -- Once a second: jobs of types that no process has.
-if shard.aside + shard.unserved > 0 and now - shard.checked >= 1000000 then
+if shard.aside + shard.unserved + shard.barred > 0 and now - shard.checked >= 1000000 then
   shard.checked, shard.unserved = now, 0
+  if types.free_barred(bound) == bound then more = 1 end
   local names = {}
   for _, kind in ipairs(aside_kinds('')) do
     local seen = type_seen(kind)

@@ -2,8 +2,8 @@
 -- queue_repair: restores what puts groups and tenants into the fair queue or wakes them, where it contradicts their records.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, kind (t or g), name, ...
--- RETURNS: name and what was restored (gate, queue, turn, busy, agenda, list), for each repair
+-- ARGV: now, settings, kind (g: groups, l: members of lines, f: members of levels, t: tenants), name, ...
+-- RETURNS: name and what was restored (gate, queue, turn, line, busy, agenda, list), for each repair
 -- INVARIANT: no count of jobs and no job changes; a second call finds nothing to do.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -54,7 +54,10 @@ local function repair_group(gkey)
     redis.call('ZREM', K.gates, 'g/' .. gkey)
     mended(g[G_ID], 'gate')
   end
-  if g[G_BAR] ~= 0 and not redis.call('ZSCORE', K.aside, g[G_BAR]) then
+  if g[G_BAR] ~= 0 and g[G_STATUS] > RUNNING then
+    types.unbar(g)
+    mended(g[G_ID], 'gate')
+  elseif g[G_BAR] ~= 0 and not redis.call('ZSCORE', K.aside, g[G_BAR]) then
     g[G_BAR], shard.barred = 0, shard.barred - 1
     mended(g[G_ID], 'gate')
   end
@@ -86,9 +89,33 @@ local function repair_group(gkey)
   if g[G_QUEUED] ~= before then mended(g[G_ID], 'queue') end
 end
 
+-- A place in line of a group that has none there.
+local function repair_line(member)
+  local g = bulk_group(string.match(member, '([^/]+)$') or '')
+  if set.policy == 'fair' and g and g[G_QUEUED] == 1 and line_of(g) == member then return end
+  redis.call('ZREM', K.lines, member)
+  mended(member, 'line')
+end
+
+-- A turn without a line, or by score one of a group that has none.
+local function repair_turn(member)
+  for level = 1, 3 do
+    if redis.call('ZSCORE', K.levels[level], member) then
+      local g = set.policy == 'score' and bulk_group(member)
+      local right = g and g[G_QUEUED] == 1 and g[G_LEVEL] == level
+        or set.policy == 'fair' and redis.call('ZLEXCOUNT', K.lines, '[' .. member .. '/', '(' .. member .. '0') > 0
+      if not right then
+        redis.call('ZREM', K.levels[level], member)
+        mended(member, 'turn')
+      end
+    end
+  end
+end
+
+local repairs = { g = repair_group, l = repair_line, f = repair_turn, t = repair_tenant }
 local queued = shard.queued
 for i = 4, #ARGV do
-  if ARGV[3] == 't' then repair_tenant(ARGV[i]) else repair_group(ARGV[i]) end
+  repairs[ARGV[3]](ARGV[i])
 end
 if shard.queued > queued or #reply > 0 then bell() end
 bulk_save()

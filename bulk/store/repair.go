@@ -11,9 +11,9 @@ const repairBatch = 100
 
 // Repaired is one thing that Repair restored.
 type Repaired struct {
-	Kind string // group or tenant
+	Kind string // group, tenant; line, flow: a place in the fair queue that nobody has
 	Name string
-	What string // gate, queue, turn, busy, agenda or list
+	What string // gate, queue, turn, line, busy, agenda or list
 }
 
 // Repair restores wake times, places in the fair queue and in the lists, and housekeeping times that contradict the records of groups and
@@ -29,11 +29,19 @@ func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
 		return nil, err
 	}
 	var out []Repaired
+	lines, err := s.members(ctx, keyLines)
+	if err != nil {
+		return nil, err
+	}
+	flows, err := s.members(ctx, keyHigh, keyNormal, keyLow)
+	if err != nil {
+		return nil, err
+	}
 	// Groups first: the number of a tenant's groups in the queue depends on them.
 	for _, list := range []struct {
 		kind  string
 		names []string
-	}{{"group", groups}, {"tenant", tenants}} {
+	}{{"group", groups}, {"line", lines}, {"flow", flows}, {"tenant", tenants}} {
 		mended, err := s.repair(ctx, list.kind, list.names)
 		if out = append(out, mended...); err != nil {
 			return out, err
@@ -76,4 +84,18 @@ func (s *Store) groupKeys(ctx context.Context) ([]string, error) {
 			return slices.Compact(names), nil
 		}
 	}
+}
+
+// members lists what sorted sets hold.
+func (s *Store) members(ctx context.Context, keys ...int) (all []string, err error) {
+	for _, key := range keys {
+		err := scan(ctx, func(cursor uint64) ([]string, uint64, error) {
+			return s.o.Client.ZScan(ctx, s.keys[key], cursor, "", scanStep).Result()
+		}, func(member, _ string) { all = append(all, member) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }

@@ -445,6 +445,7 @@ local function unlist(g) redis.call('ZREM', K.lists, place_in_lists(g)) end
 
 -- move changes a group's status.
 local function move(g, status)
+  if status > RUNNING then types.unbar(g) end
   unlist(g)
   g[G_STATUS], g[G_EPOCH] = status, g[G_EPOCH] + 1
   enlist(g)

@@ -120,6 +120,31 @@ function types.type_of(name) return string.match(name, '^[^@]+') end
 
 local function type_seen(name) return tonumber(redis.call('HGET', K.state, 'type:' .. types.type_of(name)) or 0) end
 
+-- types.free_barred lets up to n groups that wait for the limits of a type back into line where no process has the type: the next pull
+-- sets their jobs aside. It returns how many.
+function types.free_barred(n)
+  local freed, at = 0, '[w'
+  while shard.barred > 0 and freed < n do
+    local member = redis.call('ZRANGEBYLEX', K.aside, at, '(x', 'LIMIT', 0, 1)[1]
+    if not member then break end
+    local kind = string.match(member, '^w(%S+) ')
+    at = '(w' .. kind .. '!'
+    local list = now - type_seen(kind) > types.SERVED and redis.call('ZRANGEBYLEX', K.aside, '[w' .. kind .. ' ', at, 'LIMIT', 0, n - freed) or {}
+    for _, barred in ipairs(list) do
+      local g = bulk_group(string.match(barred, '([^/]+)$'))
+      if g and g[G_BAR] == barred then
+        types.unbar(g)
+        place(g)
+      else
+        redis.call('ZREM', K.aside, barred)
+        shard.barred = shard.barred - 1
+      end
+      freed = freed + 1
+    end
+  end
+  return freed
+end
+
 -- leave_aside takes members of one group and type out and returns the names of their jobs, and since when they were there.
 local function leave_aside(g, kind, members)
   local list, since = {}, {}
@@ -446,6 +471,14 @@ local function reorder()
   return true
 end
 
+-- work.stray removes a place of the fair queue that contradicts the records, as half a transaction may leave it after a crash: it would
+-- stop everybody behind it. work.strays counts them.
+work.strays = 0
+function work.stray(key, member)
+  redis.call('ZREM', key, member)
+  work.strays = work.strays + 1
+end
+
 -- whose_turn gives the group whose turn it is, its tenant and level, and what the fair queue calls its tenant, with its tag.
 local function whose_turn()
   if set.policy == 'score' then
@@ -455,23 +488,35 @@ local function whose_turn()
         local list = redis.call('ZREVRANGE', K.levels[level], page == 0 and 0 or page * 50 - 49, page * 50)
         for _, gkey in ipairs(list) do
           local g = bulk_group(gkey)
-          if bulk_tenant(g[G_TENANT])[T_FULL] == 0 then return g, bulk_tenant(g[G_TENANT]), level end
+          if not g or g[G_QUEUED] == 0 or g[G_LEVEL] ~= level then
+            work.stray(K.levels[level], gkey)
+          elseif bulk_tenant(g[G_TENANT])[T_FULL] == 0 then
+            return g, bulk_tenant(g[G_TENANT]), level
+          end
         end
         if #list < (page == 0 and 1 or 50) then break end
       end
     end
     return nil
   end
-  local flow, tag, level
-  for l = 1, 3 do
-    local f, at = fair.first(K.levels[l])
-    if f and (not tag or at < tag) then flow, tag, level = f, at, l end
-    if flow and set.strict == 1 then break end
+  for _ = 1, 100 do
+    local flow, tag, level
+    for l = 1, 3 do
+      local f, at = fair.first(K.levels[l])
+      if f and (not tag or at < tag) then flow, tag, level = f, at, l end
+      if flow and set.strict == 1 then break end
+    end
+    if not flow then return nil end
+    local name = string.sub(flow, 3)
+    local prefix = level .. '/' .. name
+    local line = redis.call('ZRANGEBYLEX', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0', 'LIMIT', 0, 1)[1]
+    local g = line and bulk_group(string.match(line, '([^/]+)$'))
+    if g and g[G_QUEUED] == 1 and line_of(g) == line then return g, bulk_tenant(name), level, flow, tag end
+    work.stray(line and K.lines or K.levels[level], line or flow)
+    if redis.call('HEXISTS', K.tenants, name) == 1 then
+      bulk_tenant(name)[T_N1 - 1 + level] = redis.call('ZLEXCOUNT', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0')
+    end
   end
-  if not flow then return nil end
-  local prefix = level .. '/' .. string.sub(flow, 3)
-  local line = redis.call('ZRANGEBYLEX', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0', 'LIMIT', 0, 1)[1]
-  return bulk_group(string.match(line, '([^/]+)$')), bulk_tenant(string.sub(flow, 3)), level, flow, tag
 end
 
 -- expected returns how long a job of the group is likely to run: as its own did, or else its tenant's.
