@@ -261,3 +261,75 @@ func TestBreaker_LostProbesAreRepeated(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// Failures of a tenant that was alone open the breaker of the type. A tenant that comes later and has none is not held for long, nor
+// is one that was there when everything failed.
+func TestBreaker_LeavesTheTenantWhoseFailuresItWasNot(t *testing.T) {
+	for name, row := range map[string]struct {
+		alone, away, back int // tenths of a second that acme is alone, that everything fails, and that follow
+		weight            float64
+	}{
+		"came later":             {40, 40, 100, 1},
+		"came later, outweighed": {40, 40, 100, 100},
+		"was there in an outage": {0, 40, 300, 1}, // the pauses have become long by then
+	} {
+		for kind, mix := range map[string]bool{"uniform": false, "mixed": true} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				s, now := limited(t, func(*Settings) {})
+				submit := func(tenant string) {
+					create(t, s, GroupSpec{ID: tenant, Tenant: tenant, Type: "mail"})
+					if mix {
+						mixed(t, s, tenant, 50, "mail", "fax")
+					} else {
+						add(t, s, tenant, 0, 100)
+					}
+				}
+				if _, err := s.SetTenant(t.Context(), Tenant{Name: "acme", Weight: row.weight}); err != nil {
+					t.Fatal(err)
+				}
+				submit("acme")
+				if row.alone == 0 {
+					submit("beta")
+				}
+				spent := 0
+				for tenth := range row.away + row.back {
+					if tenth == row.alone && tenth > 0 {
+						submit("beta")
+					}
+					// Several pulls in a tenth, as where jobs take some milliseconds.
+					for range 5 {
+						p, err := s.Pull(t.Context(), 10)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, j := range p.Jobs {
+							switch {
+							case j.Type == "mail" && (j.Tenant == "acme" || tenth < row.away):
+								spent += failTries(t, s, true, j)[AckRetry]
+							default:
+								ack(t, s, Done, j)
+							}
+						}
+						*now += 20_000
+					}
+					dispatch(t, s)
+				}
+				clean(t, s)
+				g, err := s.Group(t.Context(), "beta")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if g.Succeeded < 100 {
+					t.Errorf("%d of beta's 100 jobs succeeded", g.Succeeded)
+				}
+				if got := openBreakers(t, s); got != "[mail/acme]" {
+					t.Errorf("open: %s", got)
+				}
+				if spent > 2*19 {
+					t.Errorf("%d tries were spent", spent)
+				}
+			})
+		}
+	}
+}

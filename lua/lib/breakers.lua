@@ -6,7 +6,9 @@
 --   ratio (thousandths), window (µs), probe   as the process that saw the last failure is configured
 --   at, n, bad, pn, pbad                      answers and failures in this half of the window, and in the one before
 --   first, run, job, other                    the unbroken run of failures: since when, of how many jobs, the last two of them
---   who                                       of a type: the tenant whose jobs failed of late, * for several
+--   who                                       of a type: the tenant whose jobs failed of late, * for several; while open, the one whose
+--                                             probe failed last, until another probe succeeds
+--   doubt                                     of a tenant: opened because a probe of the type's breaker failed; who there names the tenant
 --   last, code                                the last failure
 --   opened, pause, till                       while open: since when, the last pause, and until when nothing starts
 --   allow, given, good, since                 probes: how many this round has, has started, has seen succeed; its least fence
@@ -35,6 +37,7 @@ end
 -- types.forget drops a breaker's record, and with it closes it.
 function types.forget(name)
   local b = types.breaker(name)
+  types.absolve(name, b)
   redis.call('HDEL', K.state, 'brk:' .. name)
   redis.call('ZREM', K.aside, 'b' .. name)
   types.breakers[name], shard.watched = false, shard.watched - 1
@@ -56,6 +59,38 @@ function types.probe(b)
   if b.given == 0 then b.since = math.max(shard.fence + 1, now) end
   b.given, b.changed = b.given + 1, true
   if b.given >= b.allow then b.till = now + set.lease end
+end
+
+-- types.absolve closes the breaker of the tenant that an open breaker of a type suspects.
+function types.absolve(kind, b)
+  if b.who == '' then return end
+  local pair = kind .. '@' .. b.who
+  b.who = ''
+  local own = types.tripped(pair)
+  if own and own.doubt then types.forget(pair) end
+end
+
+-- types.suspect notes whose probe of a type has failed. Where others have work, that tenant gets a breaker of its own, which pauses
+-- longer, so that the next probe is another's.
+function types.suspect(kind, b, tenant)
+  if b.who ~= tenant then types.absolve(kind, b) end
+  b.who = tenant
+  local own = redis.call('ZCARD', K.busy) > 1 and types.convict(kind, b, true)
+  if own then own.pause, own.till = b.pause, b.till + math.floor(b.pause / 4) end
+end
+
+-- types.convict opens the breaker of the tenant that an open breaker of a type suspects, and returns it; nil where too many are open.
+function types.convict(kind, b, doubt)
+  local pair = kind .. '@' .. b.who
+  local own = types.watch(pair, b, b.code)
+  if not own then return nil end
+  if own.opened == 0 or doubt then
+    own.doubt = (own.opened == 0 or own.doubt) and doubt
+    own.n, own.bad = own.n + 1, own.bad + 1
+    types.open(pair, own)
+  end
+  if not doubt then own.doubt = nil end
+  return own.opened > 0 and own or nil
 end
 
 -- types.watch returns the record for a failure, a new one where there is none; nil where too many are watched. rule has ratio,
@@ -103,11 +138,14 @@ function types.count(b, jobkey)
   if jobkey ~= b.job and jobkey ~= b.other then b.run, b.job, b.other = b.run + 1, jobkey, b.job end
 end
 
--- types.failed judges a breaker after a failure, and says whether it is open.
-function types.failed(name, b, fence)
+-- types.failed judges a breaker after a failure, and says whether it is open. tenant is whose job failed, for the breaker of a type.
+function types.failed(name, b, fence, tenant)
   if b.opened > 0 then
     b.n, b.bad = b.n + 1, b.bad + 1
-    if b.given > 0 and fence >= b.since then types.open(name, b) end
+    if b.given > 0 and fence >= b.since then
+      types.open(name, b)
+      if tenant then types.suspect(name, b, tenant) end
+    end
     return true
   end
   local n, bad = b.n + b.pn, b.bad + b.pbad
@@ -115,8 +153,9 @@ function types.failed(name, b, fence)
   return b.opened > 0
 end
 
--- types.answered notes an answer that is no failure of the breaker.
-function types.answered(name, fence)
+-- types.answered notes an answer that is no failure of the breaker. A probe of a type that succeeds while another tenant's failed
+-- last shows whose fault it is: from then on only the breaker of that tenant counts its failures.
+function types.answered(name, fence, tenant)
   local b = types.breaker(name)
   if not b then return end
   types.turn(b)
@@ -124,6 +163,12 @@ function types.answered(name, fence)
   if b.opened == 0 then
     return
   elseif b.given > 0 and fence >= b.since then
+    if b.who == tenant or b.who == '*' then
+      types.absolve(name, b)
+    elseif b.who ~= '' then
+      types.convict(name, b)
+      b.who = ''
+    end
     b.good = b.good + 1
     if b.good < b.allow then return end
     b.allow, b.given, b.good, b.till = 2 * b.allow, 0, 0, now
@@ -150,8 +195,8 @@ function types.ended(g, jobkey, run, verdict, rule, code)
   if not class then
     local note = (verdict == 'done' or verdict == 'failed') and types.answered or verdict == 'returned' and types.unrun
     if note then
-      note(kind, fence)
-      note(pair, fence)
+      note(kind, fence, g[G_TENANT])
+      note(pair, fence, g[G_TENANT])
     end
     return false
   end
@@ -159,14 +204,17 @@ function types.ended(g, jobkey, run, verdict, rule, code)
   if class == 'd' then
     local b = types.watch(kind, rule, code)
     if not b then return false end
-    if b.opened > 0 then return types.failed(kind, b, fence) end
-    if not types.tripped(pair) then
+    local own = types.tripped(pair)
+    if b.opened > 0 and (not own or b.who == g[G_TENANT]) then return types.failed(kind, b, fence, g[G_TENANT]) end
+    if own then
+      types.unrun(kind, fence)
+    else
       b.who = (b.who == '' or b.who == g[G_TENANT]) and g[G_TENANT] or '*'
       types.count(b, jobkey)
       if b.who == '*' or redis.call('ZCARD', K.busy) < 2 then return types.failed(kind, b, fence) end
     end
   else
-    types.answered(kind, fence)
+    types.answered(kind, fence, g[G_TENANT])
   end
   local b = types.watch(pair, rule, code)
   if not b then return false end
