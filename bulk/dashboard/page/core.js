@@ -1,5 +1,5 @@
 // The dashboard asks the public API under /v1 and shows the answers. It never builds HTML from text, and the token goes into
-// a header only. This file has what its views share; list.js and group.js follow it in the same function, then open().
+// a header only. This file has what its views share; list.js, job.js and group.js follow it in the same function, then open().
 
 const every = 2000, groupsAPage = 25, deadAPage = 20;
 const $ = (s, root = document) => root.querySelector(s);
@@ -151,7 +151,7 @@ async function loop(work, {signal}) {
   }
 }
 
-// open shows what the address asks for: #group/<id>, or the list, as #?tenant=acme&status=RUNNING.
+// open shows what the address asks for: #group/<id>, #group/<id>/<job>, or the list, as #?tenant=acme&status=RUNNING.
 let came = '';
 function open() {
   view.abort();
@@ -162,9 +162,10 @@ function open() {
   say('');
   const at = location.hash.slice(1);
   if (at.startsWith('group/')) {
-    let id = at.slice(6);
-    try { id = decodeURIComponent(id); } catch { /* then it is meant as it stands */ }
-    openGroup(id);
+    const [id, job] = at.slice(6).split('/', 2).map(text => {
+      try { return decodeURIComponent(text); } catch { return text; } // then it is meant as it stands
+    });
+    openGroup(id, job || '');
   } else {
     openList(new URLSearchParams(at.replace(/^\?/, '')));
   }
@@ -175,7 +176,7 @@ addEventListener('hashchange', open);
 const done = {pause: 'is paused: nothing of it starts.', resume: 'runs again.', release: 'waits for its downstream no more.', cancel: 'is cancelled.'};
 async function act(g, verb, shown) {
   const here = view; // by the answer, another group may be on the page
-  if (verb === 'cancel' && !await confirmed(g)) return;
+  if (verb === 'cancel' && !await confirmedGroup(g)) return;
   try {
     const now = await ask(of(g.id, '/' + verb), {method: 'POST'});
     say(g.id + ' ' + done[verb]);
@@ -207,9 +208,11 @@ const choose = (root, g) => {
   $('[data-a=cancel]', root).hidden = ended(g);
 };
 const dialog = $('#confirm');
-function confirmed(g) {
-  set($('h2', dialog), 'Cancel ' + g.id + '?');
-  set($('p', dialog), whole(waitingOf(g)) + ' jobs that have not begun never will; ' + whole(g.in_flight) + ' in flight end as they do. This cannot be undone.');
+const confirmedGroup = g => confirmed('Cancel ' + g.id + '?', whole(waitingOf(g)) + ' jobs that have not begun never will; ' + whole(g.in_flight) + ' in flight end as they do.', 'Cancel the group');
+function confirmed(title, text, yes) {
+  set($('h2', dialog), title);
+  set($('p', dialog), text + ' This cannot be undone.');
+  set($('[value=yes]', dialog), yes);
   dialog.returnValue = '';
   dialog.showModal();
   return new Promise(settle => dialog.addEventListener('close', () => settle(dialog.returnValue === 'yes'), {once: true}));

@@ -2,7 +2,7 @@
 
 const page = $('#group'), dead = $('#dead'), letters = $('tbody', dead);
 let shown, wanted = deadAPage, redriving = false;
-function openGroup(id) {
+function openGroup(id, job) {
   came = id;
   shown = undefined;
   wanted = deadAPage;
@@ -13,6 +13,8 @@ function openGroup(id) {
   $('.tags', page).replaceChildren();
   $('svg.parts').replaceChildren();
   letters.replaceChildren();
+  findJob(job);
+  jobField.value = job;
   $('[name=rate]', dead).value = '';
   for (const b of page.querySelectorAll('.actions [data-a]')) b.hidden = true;
   document.title = id + ' · Anteroom bulk';
@@ -26,6 +28,8 @@ function openGroup(id) {
     if (opening) { $('#grouphead').focus(); scrollTo(0, 0); }
     if (!g) return;
     showGroup(g);
+    await readJob(signal);
+    if (signal.aborted) return;
     // What costs more is read less often, and once more when the group has ended.
     const state = g.status + g.dead + wanted;
     if (turnNo++ % 5 === 0 || state !== read) {

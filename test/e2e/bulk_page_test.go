@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// bulkPage is the page of a bulk worker in a tab, with a token.
+type bulkPage struct {
+	t          *testing.T
+	ctx        context.Context
+	complaints func() []string
+}
+
+// openBulkPage opens what hash names, as "#group/g1", as an operator.
+func openBulkPage(t *testing.T, site, hash string) bulkPage {
+	t.Helper()
+	ctx, complaints := watched(t, site)
+	do(t, ctx, chromedp.Navigate(site+"/"+hash), chromedp.WaitVisible(chromedp.CSS(`#token`)), chromedp.SendKeys(chromedp.CSS(`#token`), bulkToken+"\n"))
+	return bulkPage{t, ctx, complaints}
+}
+
+func (p bulkPage) press(selector string) {
+	p.t.Helper()
+	do(p.t, p.ctx, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// enter replaces what a field has.
+func (p bulkPage) enter(selector, text string) {
+	p.t.Helper()
+	do(p.t, p.ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).value = ""`, selector)), chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+func (p bulkPage) shows(expression string) {
+	p.t.Helper()
+	shows(p.t, p.ctx, expression)
+}
+
+// text waits until an element is visible and has a text in it.
+func (p bulkPage) text(selector, part string) {
+	p.t.Helper()
+	p.shows(fmt.Sprintf(`(e => !!e && e.checkVisibility() && e.textContent.includes(%q))(document.querySelector(%q))`, part, selector))
+}
+
+// hidden waits until an element is not to be seen.
+func (p bulkPage) hidden(selector string) {
+	p.t.Helper()
+	p.shows(fmt.Sprintf(`!document.querySelector(%q)?.checkVisibility()`, selector))
+}
+
+// quiet checks that the tab complained of nothing but answers with the given statuses.
+func (p bulkPage) quiet(statuses ...int) {
+	p.t.Helper()
+	p.shows(`!/NaN|undefined|Infinity|Invalid Date/.test(document.body.innerText)`)
+next:
+	for _, c := range p.complaints() {
+		for _, status := range statuses {
+			if strings.Contains(c, fmt.Sprintf(" %d (", status)) {
+				continue next
+			}
+		}
+		p.t.Error(c)
+	}
+}
+
+// An operator looks a job up, retries it and cancels it, wherever it is.
+func TestBulkPage_OneJob(t *testing.T) {
+	t.Parallel()
+	team := newHooks(t)
+	defer close(team.release)
+	site, _ := startBulkworker(t, fmt.Sprintf(`
+listen: "127.0.0.1:0"
+admin: {token: %q}
+store: {dir: %q}
+worker: {count: 8, lease: 3s}
+processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
+`, bulkToken, tempDir(t), team.URL))
+	api := bulkAPI{t, site}
+	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	const evil, running = `<img/src=x/onerror=alert(1)>`, "a/b?ü%"
+	api.submit("tenant=acme&id=jobs", `{"id":"`+evil+`","payload":{"do":"refuse"}}`, `{"id":"good","payload":{}}`, `{"id":"`+running+`","payload":{"do":"wait"}}`,
+		`{"id":"later","run_at":"`+later+`","payload":{}}`, `{"id":"never","run_at":"`+later+`","payload":{}}`)
+
+	p := openBulkPage(t, site, "#group/jobs/good") // as from a link
+	p.text("#job .tags", "succeeded")
+	p.text("#job dl", "webhook")
+	p.shows(`document.querySelector('#job [name=job]').value === 'good'`)
+	p.hidden("#job [data-j=cancel]")
+	p.hidden("#job [data-j=retry]")
+
+	p.enter("#job [name=job]", "nobody\n")
+	p.text("#job .error", `has no job "nobody"`)
+	p.hidden("#job dl")
+
+	// One that has failed runs again in a group of its own.
+	p.enter("#job [name=job]", evil+"\n")
+	p.text("#job .tags", "failed")
+	p.text("#job dl", "http_422")
+	p.shows(`document.querySelector('#job dd').textContent === '` + evil + `' && !document.querySelector('main img')`)
+	p.hidden("#job [data-j=cancel]")
+	accessible(t, p.ctx, "a failed job")
+	team.mended.Store(true)
+	p.press("#job [data-j=retry]")
+	p.text("#job .again a", "jobs-r1")
+	p.hidden("#job [data-j=retry]")
+	accessible(t, p.ctx, "a job that runs again")
+	p.press("#job .again a")
+	p.text("#grouphead", "jobs-r1")
+	p.text("#job .tags", "succeeded")
+	p.hidden("#job .again")
+	do(t, p.ctx, chromedp.Evaluate[chromedp.Void](`history.back()`))
+	p.text("#job .tags", "failed")
+	p.press("#job [data-j=retry]") // twice is refused
+	p.text("#job .error", "redrive")
+
+	// One that waits starts at once, and another one never.
+	p.enter("#job [name=job]", "later\n")
+	p.text("#job .tags", "waiting")
+	p.text("#job dl", "Next try")
+	p.press("#job [data-j=retry]")
+	p.text("#job .tags", "succeeded")
+	p.enter("#job [name=job]", "never\n")
+	p.text("#job .tags", "waiting")
+	p.press("#job [data-j=cancel]")
+	p.text("#confirm", "Cancel job never?")
+	do(t, p.ctx, chromedp.KeyEvent("\x1b"))
+	p.hidden("#confirm")
+	if j := api.do("GET", "/v1/groups/jobs/jobs/never", "", http.StatusOK); j["status"] != "waiting" {
+		t.Errorf("kept by its operator, the job is %v", j)
+	}
+	p.press("#job [data-j=cancel]")
+	p.press("#confirm [value=yes]")
+	p.text("#job .tags", "cancelled")
+	p.hidden("#job [data-j=retry]")
+
+	// One that runs is told to end, and does.
+	p.enter("#job [name=job]", running+"\n")
+	p.text("#job .tags", "running")
+	p.text("#job dl", "Process")
+	accessible(t, p.ctx, "a running job")
+	p.press("#job [data-j=cancel]")
+	p.text("#confirm", "may succeed or fail first")
+	accessible(t, p.ctx, "confirmation for a job")
+	p.press("#confirm [value=yes]")
+	p.text("#said", "is told to end")
+	p.text("#job .tags", "cancelled")
+	p.shows(`document.querySelector('#group .tags').textContent === 'COMPLETED' || document.querySelector('#group .tags').textContent === 'FAILED'`)
+	do(t, p.ctx, chromedp.Reload()) // the address names the job
+	p.text("#job .tags", "cancelled")
+	p.quiet(http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict)
+}
