@@ -53,6 +53,8 @@ type engine struct {
 
 	hold  *lock // on server.lock; had by us while no server runs
 	child int   // pid of a server that this process has started and not yet reaped, else 0
+	fresh bool  // child's load of its file is not looked at yet
+	log0  int64 // size of the server's log when child was started
 }
 
 func (e *engine) path(name string) string { return filepath.Join(e.dir, name) }
@@ -114,6 +116,10 @@ func (e *engine) start() error {
 		return fmt.Errorf("open the store's log: %w", err)
 	}
 	defer func() { _ = out.Close() }()
+	info, err := out.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the store's log: %w", err)
+	}
 
 	cmd := exec.Command(binary, append([]string{
 		"--port", "0", "--unixsocket", e.socket, "--unixsocketperm", "700",
@@ -127,7 +133,7 @@ func (e *engine) start() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", binary, err)
 	}
-	e.child = cmd.Process.Pid
+	e.child, e.fresh, e.log0 = cmd.Process.Pid, true, info.Size()
 	_ = cmd.Process.Release() // reap waits by pid
 	e.hold.close()
 	e.hold = nil
@@ -163,6 +169,33 @@ func (e *engine) ready(ctx context.Context) error {
 		err = fmt.Errorf("it says %q", answer)
 	}
 	return err
+}
+
+// renew has the file written anew after the load of one whose end a crash cut off. Redis goes on writing behind what is left, which may
+// be half a transaction: the next load would then take it up to a later one, and what came between for a part of it.
+func (e *engine) renew(ctx context.Context) error {
+	if !e.fresh || e.ready(ctx) != nil {
+		return nil
+	}
+	e.fresh = false
+	f, err := os.Open(e.path("redis.log"))
+	if err != nil {
+		return fmt.Errorf("look at the store's log: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(io.NewSectionReader(f, e.log0, 1<<20), 1<<20))
+	if err != nil {
+		return fmt.Errorf("read the store's log: %w", err)
+	}
+	if !strings.Contains(string(text), "loaded anyway because aof-load-truncated") {
+		return nil
+	}
+	e.log.Warn("a crash cut off the end of the store's file; it is written anew", "log", e.path("redis.log"))
+	if answer, err := e.say(ctx, "BGREWRITEAOF"); err != nil || !strings.HasPrefix(answer, "+") {
+		e.fresh = true // again with the next look
+		return fmt.Errorf("have the store's file written anew: %q, %w", answer, err)
+	}
+	return nil
 }
 
 // reachable tells whether the socket leads to a process. A server has it from its first moment on, but it may lose it: to

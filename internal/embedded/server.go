@@ -243,6 +243,9 @@ func (s *Server) look(now time.Time) error {
 		s.seen, s.since = true, now
 		s.log.Info("took over a running store", "socket", s.engine.socket)
 	}
+	if err := s.engine.renew(context.Background()); err != nil {
+		return err
+	}
 	return s.lookAtSocket(now)
 }
 

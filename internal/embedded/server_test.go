@@ -275,6 +275,49 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
+// A crash cuts the file off within a transaction. What is written behind it is there after the next crash, and nothing of the half one.
+func TestATornTransaction(t *testing.T) {
+	t.Parallel()
+	dir := storeDir(t)
+	s, _ := start(t, dir)
+	c := client(t, s)
+	if err := c.Eval(t.Context(), "for i = 1, 3 do redis.call('SET', 'torn' .. i, 'v') end return 1", nil).Err(); err != nil {
+		t.Fatal(err)
+	}
+	closeServer(t, s)
+	path := filepath.Join(dir, "appendonlydir", "appendonly.aof.1.incr.aof")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(text), "torn3")
+	if at < 0 {
+		t.Fatalf("the file is %q", text)
+	}
+	if err := os.WriteFile(path, text[:at+2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _ = start(t, dir)
+	eventually(t, func() error {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return errors.New("the file is not written anew")
+		}
+		return nil
+	})
+	if err := client(t, s).Eval(t.Context(), "for i = 1, 2 do redis.call('SET', 'whole' .. i, 'v') end return 1", nil).Err(); err != nil {
+		t.Fatal(err)
+	}
+	closeServer(t, s)
+	s, _ = start(t, dir)
+	if n, err := client(t, s).Exists(t.Context(), "torn1", "torn2", "torn3").Result(); err != nil || n != 0 {
+		t.Errorf("%d keys of half a transaction, %v", n, err)
+	}
+	if n, err := client(t, s).Exists(t.Context(), "whole1", "whole2").Result(); err != nil || n != 2 {
+		t.Errorf("%d keys of the transaction after it, %v, want 2", n, err)
+	}
+	closeServer(t, s)
+}
+
 func TestStartIsBoundedWhileAFileLoads(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
