@@ -7,8 +7,16 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
+// Bounds of Options.DispatchInterval.
+const (
+	MinDispatchInterval = 10 * time.Millisecond
+	MaxDispatchInterval = 10 * time.Second
+)
+
 const (
 	dispatchEvery = 100 * time.Millisecond
+	// standbyEvery is how soon a process acts as the keeper after it has become it.
+	standbyEvery = 100 * time.Millisecond
 	// dispatchRest gathers what falls due one by one. The fetcher opens gates by itself and needs no dispatcher for it.
 	dispatchRest = 10 * time.Millisecond
 )
@@ -18,11 +26,12 @@ type mover interface {
 	Dispatch(ctx context.Context) (store.Dispatch, error)
 }
 
-// dispatcher returns due jobs and orphans to their groups, every 100 ms or when the next is due, while this process is the keeper.
+// dispatcher returns due jobs and orphans to their groups, every interval or when the next is due, while this process is the keeper.
 // The store notices from the rounds themselves when it was away, and ends no lease for that.
 type dispatcher struct {
 	store   mover
 	turns   turns
+	every   func() time.Duration
 	tend    func(groups []string)
 	metrics *Metrics
 	role    *role
@@ -31,7 +40,7 @@ type dispatcher struct {
 func (d *dispatcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !d.turns.due() {
-			sleep(ctx, dispatchEvery)
+			sleep(ctx, standbyEvery)
 			continue
 		}
 		began := time.Now()
@@ -47,6 +56,6 @@ func (d *dispatcher) run(ctx context.Context) {
 			sleep(ctx, min(restTimes*time.Since(began), restMost))
 			continue
 		}
-		sleep(ctx, next(did.Next, dispatchRest, dispatchEvery))
+		sleep(ctx, next(did.Next, dispatchRest, d.every()))
 	}
 }

@@ -35,9 +35,12 @@ type WorkerOptions struct {
 
 // Options of an Engine. Store is required.
 type Options struct {
-	Store     *store.Store
-	Worker    WorkerOptions
-	MaxResult int64 // bytes of a job's result; 64 KiB
+	Store  *store.Store
+	Worker WorkerOptions
+	// DispatchInterval is how often due jobs and ended leases are looked for, where none is known to be due sooner; 100 ms. Of more than a
+	// sixth of the lease, that sixth is used. SetDispatchInterval changes it.
+	DispatchInterval time.Duration
+	MaxResult        int64 // bytes of a job's result; 64 KiB
 	// Retry is the policy of job types that have none of their own (SetPolicy).
 	Retry Retry
 	// ReducerWait is for how long a group whose jobs have all ended waits for its reducer, where no process has it or it fails; then the
@@ -81,6 +84,7 @@ type Engine struct {
 	policies *policies
 	pool     *pool
 	pace     atomic.Pointer[Pace]
+	interval atomic.Int64 // of dispatch
 	gather   gathering
 	mu       sync.Mutex // of handlers and reducers
 	started  atomic.Bool
@@ -106,6 +110,9 @@ func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, erro
 		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), pool: newPool(size, 2*o.Worker.Batch)}
 	e.gather = newGathering(cmp.Or(settings.Burst, max(1, settings.Global/10)), settings.Global)
 	o.Metrics.attach(e.pool)
+	if err := e.SetDispatchInterval(o.DispatchInterval); err != nil {
+		return nil, fmt.Errorf("bulk: %w", err)
+	}
 	return e, e.SetPace(o.Pace)
 }
 
@@ -159,6 +166,9 @@ func (o *Options) complete(settings store.Settings) error {
 	}
 	if o.ReducerWait == 0 {
 		o.ReducerWait = 24 * time.Hour
+	}
+	if o.DispatchInterval == 0 {
+		o.DispatchInterval = dispatchEvery
 	}
 	if o.MaxResult == 0 {
 		o.MaxResult = 64 << 10
@@ -220,6 +230,21 @@ func (e *Engine) SetPace(p Pace) error {
 	p.Policy.MaxErrorRate = MaxErrors
 	e.pace.Store(&p)
 	return nil
+}
+
+// SetDispatchInterval changes Options.DispatchInterval.
+func (e *Engine) SetDispatchInterval(d time.Duration) error {
+	if d < MinDispatchInterval || d > MaxDispatchInterval {
+		return fmt.Errorf("dispatch.interval %s: want %s to %s", d, MinDispatchInterval, MaxDispatchInterval)
+	}
+	e.interval.Store(int64(d))
+	return nil
+}
+
+// dispatchEvery returns the interval in force. Rounds that are a third of a lease apart would look to the store as if it had been away, and
+// no lease would ever end.
+func (e *Engine) dispatchEvery() time.Duration {
+	return min(time.Duration(e.interval.Load()), e.o.Worker.Lease/6)
 }
 
 // Resize changes the number of workers, 0 to MaxWorkers; jobs that run go on. With autoscaling, n is kept within its bounds
@@ -290,7 +315,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	watching := begin(base, watch.run)
 	keep := &keeper{store: e.store, role: h.role("keeper"), status: e.status(ctx, types)}
 	keeping := begin(base, keep.run)
-	dispatching := begin(base, (&dispatcher{store: e.store, turns: turns{keeper: keep}, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
+	dispatching := begin(base, (&dispatcher{store: e.store, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.store, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
 	steering := begin(base, (&steerer{store: e.store, pace: &e.pace, people: o.People, recent: runsOfLate, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {

@@ -48,6 +48,9 @@ func (w *worker) take(next *config.Bulk) error {
 	if err = w.store.Configure(storeSettings(next)); err == nil {
 		err = w.engine.SetPace(pace(next))
 	}
+	if err == nil {
+		err = w.engine.SetDispatchInterval(next.Dispatch.Interval)
+	}
 	for jobType := range handlers {
 		if err == nil {
 			err = w.engine.SetPolicy(jobType, policy(next, jobType))

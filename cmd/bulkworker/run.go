@@ -184,6 +184,8 @@ func engineOptions(cfg *config.Bulk) bulk.Options {
 		Pace:        pace(cfg),
 		ReducerWait: cfg.UnknownTypeAfter,
 		MaxResult:   int64(cfg.Limits.Result),
+
+		DispatchInterval: cfg.Dispatch.Interval,
 	}
 }
 

@@ -88,6 +88,7 @@ Store.Settings.Global = 11`},
 	{Setting: "unsealed_after", Value: "20h", Shows: "Store.Settings.UnsealedAfter = 20h0m0s"},
 	{Setting: "unknown_type_after", Value: "19h", Shows: "Engine.ReducerWait = 19h0m0s\nStore.Settings.UnknownTypeAfter = 19h0m0s"},
 	{Setting: "congestion.stats_retention", Value: "18h", Shows: "Store.Settings.StatsRetention = 18h0m0s"},
+	{Setting: "dispatch.interval", Value: "46ms", Shows: "Engine.DispatchInterval = 46ms"},
 	{Setting: "dispatch.batch", Value: "45", Shows: "Store.Settings.DispatchBatch = 45"},
 	{Setting: "ready_queue.max_size", Value: "19", Shows: "Store.Settings.ReadyMax = 19"},
 	{Setting: "worker.count", Value: "20", Shows: `Engine.Worker.Count = 20

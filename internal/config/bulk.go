@@ -86,7 +86,8 @@ type Congestion struct {
 }
 
 type Dispatch struct {
-	Batch int64 `koanf:"batch" default:"500" min:"1" max:"2000" unit:"jobs" doc:"Most due jobs that return to their groups in one step of the store, and most of ended leases; while there are more, steps follow each other, with other calls between. Fewer make shorter steps, which others wait for; more make fewer."`
+	Interval time.Duration `koanf:"interval" default:"100ms" min:"10ms" max:"10s" doc:"How often due jobs, ended leases and housekeeping are looked for, where none is known to be due sooner. Of more than a sixth of worker.lease, that sixth is used. Longer: fewer calls to a store that has little to do, and what was not known of comes back so much later."`
+	Batch    int64         `koanf:"batch" default:"500" min:"1" max:"2000" unit:"jobs" doc:"Most due jobs that return to their groups in one step of the store, and most of ended leases; while there are more, steps follow each other, with other calls between. Fewer make shorter steps, which others wait for; more make fewer."`
 }
 
 type ReadyQueue struct {
