@@ -156,3 +156,30 @@ func TestFailedRecord_OfAnEarlierVersion(t *testing.T) {
 		t.Fatalf("%+v, %v", o, err)
 	}
 }
+
+// TestRedrive_OfAnOpenGroup leaves a job known that is submitted once more, where the group keeps no outcomes.
+func TestRedrive_OfAnOpenGroup(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Aggregate: `{"op":"concat"}`, Results: NoResults})
+	add(t, s, "g", 0, 2)
+	jobs := pull(t, s, 2).Jobs
+	ack(t, s, Rejected, jobs[0])
+	ack(t, s, Buried, jobs[1])
+	if again, err := s.RedriveJobs(t.Context(), "g", RedriveOptions{Statuses: []string{"failed", "dead"}}); err != nil || again.Total != 2 {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	clean(t, s)
+	added, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "j000000", Payload: []byte("{}")}, {ID: "j000001", Payload: []byte("{}")}})
+	if err != nil || added.Accepted != 0 || added.Duplicates != 2 {
+		t.Errorf("jobs that were redriven are added again: %+v, %v", added, err)
+	}
+	clean(t, s)
+	if g, err := s.Seal(t.Context(), "g"); err != nil || !g.Status.Ended() || g.Total != 2 {
+		t.Errorf("%+v, %v", g, err)
+	}
+	tendAll(t, s, "g")
+	if g, err := s.Group(t.Context(), "g"); err != nil || g.Gone != 2 {
+		t.Errorf("%d outcomes are gone, %v; want 2", g.Gone, err)
+	}
+	clean(t, s)
+}
