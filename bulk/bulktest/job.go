@@ -18,13 +18,13 @@ func (m *Model) CancelJob(_ context.Context, id, name string) (running bool, err
 	}
 	g := j.g
 	switch {
+	case j.state == inFlight:
+		j.calledOff = true
+		return true, nil
 	case g.Status == store.Cancelled && j.state != ended, j.state == ended && g.status(j) == "cancelled":
 		return false, nil
 	case j.state == ended:
 		return false, refuse(store.CodeState, "job %q of group %q has ended", name, id)
-	case j.state == inFlight:
-		j.calledOff = true
-		return true, nil
 	case j.state == nonReady:
 		m.unwait(j)
 	}

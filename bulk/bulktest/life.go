@@ -18,6 +18,9 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 	if err != nil {
 		return store.Group{}, err
 	}
+	if g.deleted {
+		return store.Group{}, refuse(store.CodeNotFound, "group %q is being deleted", id)
+	}
 	statuses := opts.Statuses
 	switch {
 	case len(statuses) == 0 && (len(opts.Codes) > 0 || opts.Job != ""):
@@ -34,7 +37,11 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 			jobs = append(jobs, g.jobs[o.ID])
 			g.redriven[o.ID] = true
 			if g.Results == store.NoResults && (g.Counts() || g.cleared == len(g.outcomes)) {
-				g.forget(g.jobs[o.ID])
+				if j := g.jobs[o.ID]; g.Sealed || g.Status.Ended() {
+					g.forget(j)
+				} else {
+					j.short = true // or it could be added again
+				}
 			}
 			if o.Status == "dead" {
 				g.Redriven++
@@ -132,9 +139,52 @@ func (g *group) clear() {
 	}
 }
 
+// Delete lets all that is kept of an ended group go, which Removed then does.
+func (m *Model) Delete(_ context.Context, id string) error {
+	g, err := m.find(id)
+	switch {
+	case err != nil:
+		return err
+	case !g.Status.Ended():
+		return refuse(store.CodeState, "group %q is %s", id, g.Status)
+	case g.Reduced < g.ended() || !g.finished:
+		return refuse(store.CodeState, "group %q has no result yet", id)
+	}
+	g.deleted = true
+	return nil
+}
+
+// Removed tells that a group is gone, which only one that was deleted may be. Its tenant goes with its last group, unless it has settings.
+func (m *Model) Removed(id string) error {
+	g := m.groups[id]
+	switch {
+	case g == nil:
+		return nil
+	case !g.deleted:
+		return fmt.Errorf("group %q is gone and was not deleted", id)
+	}
+	delete(m.groups, id)
+	m.list = slices.DeleteFunc(m.list, func(other *group) bool { return other == g })
+	t := g.t
+	if t.Groups--; t.Groups > 0 {
+		return nil
+	}
+	for _, f := range t.flows {
+		f.tag = 0
+	}
+	m.forget(t)
+	return nil
+}
+
 // Tended tells that the housekeeping of a group was done.
 func (m *Model) Tended(id string) {
 	g := m.groups[id]
+	if g == nil {
+		return
+	}
+	if g.finished && !g.Counts() {
+		g.clear()
+	}
 	for _, j := range g.jobs {
 		if j.short && g.finished {
 			j.short = false

@@ -119,6 +119,7 @@ type group struct {
 	redrives int
 	cleared  int  // of outcomes, those that were kept or went
 	lifted   bool // resumed beyond StopAt
+	deleted  bool // goes with its next housekeeping
 }
 
 // inside marks what of a group a tenant's token has set: that counts inside the tenant only.
@@ -274,4 +275,16 @@ func (m *Model) SetLimits(global, perTenant float64) {
 func (m *Model) SetTenant(in store.Tenant) {
 	t := m.tenant(in.Name)
 	t.Weight, t.Rate, t.Concurrency = in.Weight, in.Rate, in.Concurrency
+	m.forget(t)
+}
+
+// forget drops a tenant that has neither groups nor settings.
+func (m *Model) forget(t *tenant) {
+	if t.Groups > 0 || t.Weight != 1 || t.Rate != 0 || t.Concurrency != 0 {
+		return
+	}
+	delete(m.tenants, t.Name)
+	for _, f := range t.flows {
+		m.flows = slices.DeleteFunc(m.flows, func(other *flow) bool { return other == f })
+	}
 }

@@ -13,9 +13,13 @@ import (
 )
 
 func (c *crowd) create() {
-	c.serial++
+	id := fmt.Sprintf("g%d", rapid.IntRange(1, c.serial+1).Draw(c.t, "id"))
+	if _, err := c.m.Group(c.ctx, id); err == nil {
+		c.serial++
+		id = fmt.Sprintf("g%d", c.serial)
+	}
 	spec := GroupSpec{
-		ID: fmt.Sprintf("g%d", c.serial), Tenant: rapid.SampledFrom([]string{"acme", "beta", "acme-2"}).Draw(c.t, "tenant"), Type: "webhook",
+		ID: id, Tenant: rapid.SampledFrom([]string{"acme", "beta", "acme-2"}).Draw(c.t, "tenant"), Type: "webhook",
 		Level:       rapid.SampledFrom([]Level{High, Normal, Low}).Draw(c.t, "level"),
 		Weight:      rapid.SampledFrom([]float64{0.01, 1, 3.5}).Draw(c.t, "weight"),
 		Rate:        rapid.SampledFrom([]float64{0, 0, 2.5, 20}).Draw(c.t, "rate"),
@@ -156,6 +160,39 @@ func (c *crowd) retryJob() {
 	c.equal("retry job "+job+" of "+group, c.answerOfJob(text(have), err), c.answer(text(want), refused))
 }
 
+// delete lets a group go, mostly one that has ended: at once, or with its next housekeeping.
+func (c *crowd) delete() {
+	id := c.group()
+	var over []string
+	for _, id := range c.m.Groups() {
+		if g, _ := c.m.Group(c.ctx, id); g.Status.Ended() {
+			over = append(over, id)
+		}
+	}
+	if len(over) > 0 && rapid.IntRange(0, 3).Draw(c.t, "whichever") > 0 {
+		id = rapid.SampledFrom(over).Draw(c.t, "ended group")
+	}
+	patience := rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(c.t, "patience")
+	gone, err := c.any().Delete(c.ctx, id, patience)
+	refused := c.m.Delete(c.ctx, id)
+	c.equal("delete "+id, c.answer(gone, err), c.answer(patience > 0, refused))
+	if gone {
+		c.removed(id)
+	}
+}
+
+// removed checks that nothing is left of a group.
+func (c *crowd) removed(id string) {
+	if err := c.m.Removed(id); err != nil {
+		c.t.Fatal(err)
+	}
+	delete(c.reduced, id)
+	_, err := c.any().Group(c.ctx, id)
+	c.equal("group "+id+" that was deleted", c.answer(nil, err), string(CodeNotFound))
+	c.audit()
+	c.compare()
+}
+
 // tend does all housekeeping of a group but its reduction.
 func (c *crowd) tend(id string) (t Tended) {
 	for again := true; again; again = t.Again {
@@ -163,6 +200,10 @@ func (c *crowd) tend(id string) (t Tended) {
 		if t, err = c.any().Tend(c.ctx, id); err != nil {
 			c.t.Fatal(err)
 		}
+	}
+	if t.Removed {
+		c.removed(id)
+		return t
 	}
 	if g, err := c.any().Group(c.ctx, id); err == nil && g.Status == Cancelled && len(g.Result) > 0 {
 		c.m.Swept(id)

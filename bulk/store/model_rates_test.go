@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -35,7 +36,12 @@ func (c *crowd) rated(name string, rate, burst float64) {
 // ratesInForce notes the rates of tenants and groups.
 func (c *crowd) ratesInForce() {
 	c.rated("", c.m.S.Global, c.m.S.Burst)
-	for name, rate := range c.m.Rates() {
+	rates := c.m.Rates()
+	maps.DeleteFunc(c.starts, func(name string, _ *starts) bool { // another of that name has a limiter of its own
+		_, there := rates[name]
+		return !there && (strings.HasPrefix(name, "tenant ") || strings.HasPrefix(name, "group "))
+	})
+	for name, rate := range rates {
 		burst := c.m.S.Burst
 		if !strings.HasPrefix(name, "tenant ") {
 			burst = 0
