@@ -215,6 +215,12 @@ type reductionState struct {
 // errNoReducer says that a group wants a reducer that this process does not have; another may.
 var errNoReducer = errors.New("no such reducer is registered in this process")
 
+// missingReducer is errNoReducer with the reducer's name.
+type missingReducer struct{ name string }
+
+func (m *missingReducer) Error() string { return fmt.Sprintf("aggregate %q: %s", m.name, errNoReducer) }
+func (m *missingReducer) Unwrap() error { return errNoReducer }
+
 // newReduction goes on with an aggregate from state; nil is its beginning. without is why a registered reducer is left out; nil: it is
 // not.
 func newReduction(spec string, state []byte, reducers map[string]Reducer, without error) (*reduction, error) {
@@ -241,7 +247,7 @@ func newReduction(spec string, state []byte, reducers map[string]Reducer, withou
 		}
 		reducer := reducers[a.Name]
 		if reducer == nil {
-			return nil, fmt.Errorf("aggregate %q: %w", a.Name, errNoReducer)
+			return nil, &missingReducer{a.Name}
 		}
 		if r.fold, err = reducer.Begin(r.state.Custom); err != nil {
 			return nil, fmt.Errorf("reducer %q: %w", a.Name, err)

@@ -110,6 +110,8 @@ func (m *manyGroups) Tend(_ context.Context, group string) (store.Tended, error)
 	return store.Tended{Callback: group != "quick"}, nil
 }
 
+func (m *manyGroups) Offer(context.Context, string, string) (bool, error) { return false, nil }
+
 func (m *manyGroups) Group(_ context.Context, group string) (store.Group, error) {
 	return store.Group{GroupSpec: store.GroupSpec{ID: group}, FinishedAt: time.Now()}, nil
 }

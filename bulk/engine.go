@@ -284,6 +284,17 @@ func (e *Engine) status(ctx context.Context, types []string) func() store.Proces
 	}
 }
 
+// needs lists what groups may need and this process has.
+func (e *Engine) needs() (all []string) {
+	if e.o.Callback != nil {
+		all = append(all, needCallback)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.reducers)) {
+		all = append(all, needReducer+name)
+	}
+	return all
+}
+
 // Run takes and runs jobs until ctx ends, then gives back what it holds and returns nil. It goes on by itself when the store is
 // away. An Engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
@@ -313,7 +324,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	acking := begin(base, acks.run)
 	renewing := begin(base, (&renewer{store: e.store, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
 	watching := begin(base, watch.run)
-	keep := &keeper{store: e.store, role: h.role("keeper"), status: e.status(ctx, types)}
+	keep := &keeper{store: e.store, role: h.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: watch.name}
 	keeping := begin(base, keep.run)
 	dispatching := begin(base, (&dispatcher{store: e.store, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.store, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)

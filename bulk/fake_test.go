@@ -495,11 +495,17 @@ func (m *memory) finished() (n int) {
 
 func (m *memory) KeepEvery() time.Duration { return 300 * time.Millisecond }
 
-func (m *memory) Keep(context.Context, store.ProcessStatus) (bool, int, error) {
+func (m *memory) Keep(context.Context, store.ProcessStatus, ...string) (store.Kept, error) {
 	before, after := m.call("Keep")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.follows, max(1, m.processes), errors.Join(before, after)
+	return store.Kept{Keeper: !m.follows, Processes: max(1, m.processes)}, errors.Join(before, after)
+}
+
+// Offer finds nobody else.
+func (m *memory) Offer(context.Context, string, string) (bool, error) {
+	before, after := m.call("Offer")
+	return m.count("Offer") > 1, errors.Join(before, after)
 }
 
 func (m *memory) Unkeep(context.Context) error { return nil }

@@ -11,16 +11,19 @@ import (
 // keepers chooses the keeper among the processes.
 type keepers interface {
 	KeepEvery() time.Duration
-	Keep(ctx context.Context, status store.ProcessStatus) (keeper bool, processes int, err error)
+	Keep(ctx context.Context, status store.ProcessStatus, needs ...string) (store.Kept, error)
 	Unkeep(ctx context.Context) error
 }
 
 // keeper knows whether this process is the one that does what one of all has to do, so that the load on the store does not grow with
-// their number. The others do so as well, each once in turnsEvery: they may have reducers and callbacks that the keeper lacks.
+// their number. The others have a turn once in turnsEvery, in which they tell the store which types they run. A group that needs a
+// reducer or a callback which one process lacks is offered to the others: take is told which of those offers this process has got.
 type keeper struct {
 	store  keepers
 	role   *role
 	status func() store.ProcessStatus
+	needs  []string // that this process meets
+	take   func(groups []string)
 	is     atomic.Bool
 	of     atomic.Int64 // processes
 }
@@ -30,14 +33,15 @@ const turnsEvery = 5 * time.Second
 
 func (k *keeper) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		keeps, processes, err := k.store.Keep(ctx, k.status())
-		k.is.Store(keeps)
-		k.of.Store(int64(processes))
+		kept, err := k.store.Keep(ctx, k.status(), k.needs...)
+		k.is.Store(kept.Keeper)
+		k.of.Store(int64(kept.Processes))
 		if err != nil {
 			k.role.failed(ctx, err)
 			continue
 		}
 		k.role.ok()
+		k.take(kept.Groups)
 		sleep(ctx, k.store.KeepEvery())
 	}
 	k.is.Store(false)

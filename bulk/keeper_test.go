@@ -1,12 +1,56 @@
 package bulk
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
+
+// A group needs a reducer, or a callback, that the keeper lacks and another process has.
+func TestKeeper_HandsOverWhatItLacks(t *testing.T) {
+	t.Parallel()
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	keeper, other := openStore(t, client, prefix, nil), openStore(t, client, prefix, nil)
+	_, stop := engine(t, keeper, Options{Worker: WorkerOptions{Count: NoWorkers}}, func(*Engine) {})
+	await(t, "there is no keeper", func() bool {
+		all, err := keeper.Processes(t.Context())
+		return err == nil && slices.ContainsFunc(all, func(p store.Process) bool { return p.Keeper })
+	})
+	called := make(chan string, 100)
+	o := Options{CallbackBody: groupBody, Callback: func(_ context.Context, _ string, body []byte) error {
+		called <- string(body)
+		return nil
+	}}
+	_, stop2 := engine(t, other, o, func(e *Engine) {
+		e.Register("t", noop)
+		e.RegisterReducer("jobs", MapReduce(func(*Outcome) (int, bool, error) { return 1, true, nil }, func(a, b int) int { return a + b }))
+	})
+	// One after the other: each has to be handed over.
+	for i := range 20 {
+		spec := store.GroupSpec{Tenant: "a", Aggregate: `{"op":"reduce","name":"jobs"}`, CallbackURL: "https://example.com"}
+		if i%2 == 1 {
+			spec.Aggregate = `{"op":"count"}`
+		}
+		id := submit(t, other, spec, 3, number)
+		g := ended(t, keeper, id)
+		result := struct{ Value, Succeeded int }{Value: 3}
+		if err := json.Unmarshal(g.Result, &result); err != nil || g.Status != store.Completed || result.Value != 3 || result.Succeeded != 3 {
+			t.Fatalf("group %d: %s %s, %v", i, g.Status, g.Result, err)
+		}
+		if got := <-called; got != id+" COMPLETED" {
+			t.Fatalf("called %q", got)
+		}
+	}
+	stop2()
+	stop()
+	clean(t, keeper)
+}
 
 // A process that is not the keeper asks the store for next to nothing, and takes over what the keeper does when it becomes the keeper.
 func TestKeeper_OthersAskLittle(t *testing.T) {

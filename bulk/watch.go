@@ -28,6 +28,7 @@ const (
 type tender interface {
 	Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error)
 	Tend(ctx context.Context, group string) (store.Tended, error)
+	Offer(ctx context.Context, group, need string) (waits bool, err error)
 }
 
 // watcher brings groups on that the dispatcher names: sweeps, reduction, the end, the callback. The lock only keeps processes
@@ -137,11 +138,25 @@ func (w *watcher) step(ctx context.Context, group string) (store.Tended, error) 
 // tend does all there is to do for a group.
 func (w *watcher) tend(ctx context.Context, group string) error {
 	callback, err := w.locked(ctx, group)
-	if err == nil && callback {
+	var lacks *missingReducer
+	switch {
+	case errors.As(err, &lacks):
+		if waits, failed := w.store.Offer(ctx, group, needReducer+lacks.name); failed != nil || !waits {
+			return failed
+		}
+	case err == nil && callback && w.call.send == nil:
+		_, err = w.store.Offer(ctx, group, needCallback)
+	case err == nil && callback:
 		err = w.call.back(ctx, w.store, group)
 	}
 	return err
 }
+
+// What a group may need that not every process has, as the store names it.
+const (
+	needCallback = "callback"
+	needReducer  = "reduce/" // and its name
+)
 
 // locked does the part under the group's lock.
 func (w *watcher) locked(ctx context.Context, group string) (callback bool, err error) {
@@ -210,7 +225,7 @@ func (w *watcher) judge(ctx context.Context, group string, err error) {
 			w.complain(group, "housekeeping of a group was refused", err)
 		}
 	case errors.Is(err, errNoReducer):
-		w.complain(group, "a group waits for a reducer that this process does not have: one of those that run has to register it", err)
+		w.complain(group, "a group waits for a reducer that this process does not have, and no other process has taken it on: one of those that run has to register it", err)
 	case errors.Is(err, errReducer):
 		w.metrics.reduceErrors.Inc()
 		w.complain(group, "a group's reducer failed; it is tried again", err)

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- queue_keep: counts the processes that run, and chooses the one of them that does what one of all has to do.
--- KEYS: keeper, processes, workers
--- ARGV: now, process, last (µs for which a process stays the keeper without another call), status (JSON of what the process does; empty: as before)
--- RETURNS: {1 if the caller is the keeper, processes}
--- INVARIANT: by one clock there is one keeper at most.
+-- queue_keep: counts the processes that run, chooses the one of them that does what one of all has to do, and hands over the groups that another could not bring on.
+-- KEYS: keeper, processes, workers, offers, offered
+-- ARGV: now, process, last (µs for which a process stays the keeper without another call), status (JSON of what the process does; empty: as before), needs (that the caller meets), ...
+-- RETURNS: {1 if the caller is the keeper, processes, groups handed over ...}
+-- INVARIANT: by one clock there is one keeper at most; an offer is taken by one process.
 -- INCLUDE: clock
 
 local now, process, last = clock_now(ARGV[1]), ARGV[2], tonumber(ARGV[3])
@@ -20,5 +20,13 @@ if not mine and (not keeper or now - tonumber(keeper) > last) then
   redis.call('SET', KEYS[1], process)
   mine = true
 end
-for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, 3600) end
-return { mine and 1 or 0, redis.call('ZCARD', KEYS[2]) }
+for i = 1, 3 do redis.call('EXPIRE', KEYS[i], 3600) end
+local reply = { mine and 1 or 0, redis.call('ZCARD', KEYS[2]) }
+for i = 5, #ARGV do
+  for _, offer in ipairs(redis.call('ZRANGEBYLEX', KEYS[4], '[' .. ARGV[i] .. ' ', '(' .. ARGV[i] .. '!', 'LIMIT', 0, 64)) do
+    redis.call('ZREM', KEYS[4], offer)
+    redis.call('ZREM', KEYS[5], offer)
+    reply[#reply + 1] = string.sub(offer, #ARGV[i] + 2)
+  end
+end
+return reply

@@ -16,7 +16,7 @@ func TestWorkers_WhatRunsNow(t *testing.T) {
 		id := b.create(`{"tenant":"` + tenant + `","type":"mail","id":"` + tenant + `"}`)
 		want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(3)+`{"id":"f","type":"fax","payload":1}`+"\n"), 200)
 	}
-	if _, _, err := b.store.Keep(t.Context(), store.ProcessStatus{Host: "h1", Workers: 8, Busy: 3, Types: []string{"fax", "mail"}, StartedAt: time.Now()}); err != nil {
+	if _, err := b.store.Keep(t.Context(), store.ProcessStatus{Host: "h1", Workers: 8, Busy: 3, Types: []string{"fax", "mail"}, StartedAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for range 4 { // so that each starts later than the last

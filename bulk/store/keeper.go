@@ -14,28 +14,62 @@ func (s *Store) keeperFor() time.Duration { return min(time.Second, s.conf.Load(
 // KeepEvery is how often Keep is to be called.
 func (s *Store) KeepEvery() time.Duration { return s.keeperFor() / 3 }
 
-// Keep reports whether this process is the keeper: the one that returns due jobs to their groups and does the housekeeping for all
-// processes of the store; and how many processes call Keep. It becomes the keeper where the last one has been silent for a second. Two
-// may think so for a moment; what they do is safe by any number of processes. status is what Processes tells of this one.
-func (s *Store) Keep(ctx context.Context, status ProcessStatus) (keeper bool, processes int, err error) {
+// Kept is the answer to Keep.
+type Kept struct {
+	// Keeper reports whether the caller is the process that returns due jobs to their groups and does the housekeeping for all
+	// processes of the store. Two may think so for a moment; what they do is safe by any number of processes.
+	Keeper    bool
+	Processes int      // that call Keep
+	Groups    []string // that others have offered and that are the caller's now
+}
+
+// Keep counts this process among those of the store. It becomes the keeper where the last one has been silent for a second. status is
+// what Processes tells of this one; needs are those that it meets: it takes groups that were offered for them.
+func (s *Store) Keep(ctx context.Context, status ProcessStatus, needs ...string) (Kept, error) {
 	s.rounds.alive(s.clock())
 	if err := s.Prepare(ctx); err != nil {
 		s.rounds.ended(err)
-		return false, 0, err
+		return Kept{}, err
 	}
 	text, err := json.Marshal(status)
 	if err != nil {
-		return false, 0, fmt.Errorf("status of this process: %w", err)
+		return Kept{}, fmt.Errorf("status of this process: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	res, err := s.runner.Run(ctx, s.scripts.Script("queue_keep"), keeperKeys(s.o.Prefix), s.now(), s.o.Process, s.keeperFor().Microseconds(), text)
+	args := []any{s.now(), s.o.Process, s.keeperFor().Microseconds(), text}
+	for _, need := range needs {
+		args = append(args, need)
+	}
+	res, err := s.runner.Run(ctx, s.scripts.Script("queue_keep"), append(keeperKeys(s.o.Prefix), offerKeys(s.o.Prefix)...), args...)
 	if err != nil {
 		s.rounds.ended(err)
-		return false, 0, fmt.Errorf("%w: %w", ErrStore, err)
+		return Kept{}, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	r := list(res)
-	return asInt(r.at(0)) == 1, int(asInt(r.at(1))), nil
+	k := Kept{Keeper: r.int(0) == 1, Processes: int(r.int(1))}
+	for i := 2; i < len(r); i++ {
+		k.Groups = append(k.Groups, r.string(i))
+	}
+	return k, nil
+}
+
+// offerFor is for how long a group stays on offer after the last Offer: longer than the agenda takes to name a group again.
+const offerFor = 15 * time.Second
+
+// Offer offers a group, for a while, to the processes that meet a need: the next of them that calls Keep gets it. waits reports that
+// the group was on offer already, so that no process has taken it since.
+func (s *Store) Offer(ctx context.Context, group, need string) (waits bool, err error) {
+	if err := s.Prepare(ctx); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	res, err := s.runner.Run(ctx, s.scripts.Script("queue_offer"), offerKeys(s.o.Prefix), s.now(), need, group, offerFor.Microseconds())
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return list(res).int(0) == 1, nil
 }
 
 // Unkeep says that this process ends: another is the keeper at once.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -22,18 +23,18 @@ func TestKeep_OneOfAll(t *testing.T) {
 	round := func(want int, who ...*Store) (keeper *Store) {
 		t.Helper()
 		for _, s := range who {
-			keeps, n, err := s.Keep(t.Context(), ProcessStatus{})
+			kept, err := s.Keep(t.Context(), ProcessStatus{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if keeps && keeper != nil {
+			if kept.Keeper && keeper != nil {
 				t.Fatal("two keepers")
 			}
-			if keeps {
+			if kept.Keeper {
 				keeper = s
 			}
-			if s == who[len(who)-1] && n != want {
-				t.Fatalf("%d processes are counted, want %d", n, want)
+			if s == who[len(who)-1] && kept.Processes != want {
+				t.Fatalf("%d processes are counted, want %d", kept.Processes, want)
 			}
 		}
 		return keeper
@@ -59,7 +60,7 @@ func TestKeep_OneOfAll(t *testing.T) {
 	}
 	for range 9 { // by then the killed one is forgotten
 		c.advance(all[0].KeepEvery())
-		if _, _, err := all[2].Keep(t.Context(), ProcessStatus{}); err != nil {
+		if _, err := all[2].Keep(t.Context(), ProcessStatus{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,4 +73,40 @@ func TestKeep_OneOfAll(t *testing.T) {
 	if round(2, all[3], all[1]) != all[3] {
 		t.Error("nobody took over at once")
 	}
+}
+
+// A group on offer goes to one process that meets its need, and is dropped when nobody repeats the offer.
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, nil)
+	offer := func(group, need string, want bool) {
+		t.Helper()
+		if waits, err := s.Offer(t.Context(), group, need); err != nil || waits != want {
+			t.Errorf("Offer(%s, %s): %t, %v; want %t", group, need, waits, err, want)
+		}
+	}
+	keep := func(want []string, needs ...string) {
+		t.Helper()
+		kept, err := s.Keep(t.Context(), ProcessStatus{}, needs...)
+		if err != nil || !slices.Equal(kept.Groups, want) {
+			t.Errorf("with %q: %q, %v; want %q", needs, kept.Groups, err, want)
+		}
+	}
+	offer("b", "reduce/x", false)
+	c.advance(time.Second)
+	offer("a", "reduce/x", false)
+	offer("b", "reduce/y", false)
+	offer("a", "callback", false)
+	offer("a", "reduce/x", true)
+	keep(nil)
+	keep(nil, "reduce/z")
+	keep([]string{"a", "b"}, "reduce/x")
+	keep(nil, "reduce/x")
+	offer("a", "reduce/x", false)
+	keep([]string{"a", "a"}, "callback", "reduce/x")
+	c.advance(offerFor - time.Second)
+	offer("d", "reduce/y", false)
+	c.advance(time.Second)
+	offer("d", "reduce/y", true)
+	keep([]string{"d"}, "reduce/y")
 }

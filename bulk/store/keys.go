@@ -95,5 +95,11 @@ func keeperKeys(prefix string) []string {
 	return []string{prefix + ":{bulk:0}:keeper", prefix + ":{bulk:0}:processes", prefix + ":{bulk:0}:workers"}
 }
 
+// offerKeys hold what groups need that the process which looked after them lacks, <need> <group>: by need, and by when it was offered
+// last (µs).
+func offerKeys(prefix string) []string {
+	return []string{prefix + ":{bulk:0}:offers", prefix + ":{bulk:0}:offered"}
+}
+
 // lockKey is the watcher's lock of a group.
 func lockKey(prefix, group string) string { return prefix + ":{bulk:0}:lock:" + group }
