@@ -2,13 +2,14 @@ package admission
 
 import "time"
 
-// FixedWindow counts what was taken in the present window, lua/lib/limiter.lua's in Go: Rate thousandths of a token an
-// aligned second, or at rates below one a second one token in as many microseconds as it takes. It has no burst. At is the
+// FixedWindow counts what was taken in the present window, lua/lib/limiter.lua's in Go: what Rate thousandths of a token a second give in an
+// aligned window, or at rates below one a window one token in as many microseconds as it takes. It has no burst. At is the
 // start of the window, Level the thousandths of a token taken in it. A cost above a window's is granted in an
 // untouched one and uses up as many as it takes: At is then the start of the last of them. A clock that went back stays in
 // the newest window.
 type FixedWindow struct {
 	Level, At, Rate int64
+	Window          int64 // microseconds; 0: one second
 
 	now int64
 	was int64 // the rate that Level and At were counted at, where it is another
@@ -16,8 +17,12 @@ type FixedWindow struct {
 
 // window is its length in microseconds and what it grants in thousandths of a token.
 func (w *FixedWindow) window() (length, most int64) {
-	if w.Rate <= 0 || w.Rate >= 1000 {
-		return 1_000_000, w.Rate
+	length, most = 1_000_000, w.Rate
+	if w.Window > 0 {
+		length, most = w.Window, w.Rate*w.Window/1_000_000
+	}
+	if most <= 0 || most >= 1000 {
+		return length, most
 	}
 	return (billion + w.Rate - 1) / w.Rate, 1000
 }
@@ -33,7 +38,7 @@ func (w *FixedWindow) Refill(now int64) {
 		return
 	}
 	if w.was != w.Rate && w.At > now {
-		before := FixedWindow{Rate: w.was}
+		before := FixedWindow{Rate: w.was, Window: w.Window}
 		passed, granted := before.window()
 		w.Level += (w.At - now + passed - 1) / passed * granted
 		w.At = now - now%length

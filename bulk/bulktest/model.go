@@ -153,7 +153,11 @@ func New(s store.Settings, now func() int64, chance func(fence int64) float64) *
 func milli(rate float64) int64 { return int64(math.Round(rate * 1000)) }
 
 func (m *Model) meter(rate, burst float64) admissiontest.Meter {
-	return admissiontest.NewMeter(admission.Strategy(m.S.Limiter), milli(rate), tolerance(rate, burst))
+	meter := admissiontest.NewMeter(admission.Strategy(m.S.Limiter), milli(rate), tolerance(rate, burst))
+	if w, is := meter.(*admission.FixedWindow); is {
+		w.Window = m.S.Window.Microseconds()
+	}
+	return meter
 }
 
 func tolerance(rate, burst float64) int64 {

@@ -65,11 +65,12 @@ func (c *crowd) started(jobs []Leased) {
 				dt := float64(c.now-l.at) / 1e6
 				most := s.rate*dt + max(s.burst, dearest) // a cost above the burst is granted when nothing is owed
 				if c.m.S.Limiter == "fixed_window" {
-					most = s.rate * (math.Floor(float64(c.now)/1e6) - math.Floor(float64(l.at)/1e6) + 1)
+					length := c.m.S.Window.Seconds()
+					most = s.rate * length * (math.Floor(float64(c.now)/1e6/length) - math.Floor(float64(l.at)/1e6/length) + 1)
 					if c.uneven {
 						most += dearest // a cost above a window's is charged to those that follow
 					}
-					most = max(most, 1) // rates below one a second
+					most = max(most, 1) // rates below one a window
 				}
 				if sum > most+1e-6 {
 					c.t.Fatalf("%s: a cost of %v started within %v s; rate %v, burst %v", name, sum, dt, s.rate, s.burst)

@@ -46,6 +46,7 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic b
 	set.PerTenant = rapid.SampledFrom([]float64{0, 0, 3, 20.5}).Draw(t, "per_tenant")
 	set.Burst = rapid.SampledFrom([]float64{0, 0, 7}).Draw(t, "burst")
 	set.Limiter = rapid.SampledFrom([]string{"gcra", "gcra", "fixed_window"}).Draw(t, "limiter")
+	set.Window = rapid.SampledFrom([]time.Duration{time.Second, time.Second, 7 * time.Second, 2500 * time.Millisecond}).Draw(t, "window")
 	set.Policy = rapid.SampledFrom([]string{"fair", "fair", "score"}).Draw(t, "policy")
 	set.ByStarts = rapid.IntRange(0, 3).Draw(t, "by_starts") == 0
 	set.Strict = rapid.Bool().Draw(t, "strict")

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -22,11 +23,12 @@ import (
 
 // Settings is what the scripts are told with each call. Every process of one installation should have the same.
 type Settings struct {
-	Global    float64 // jobs a second over all tenants, up to three decimals
-	Burst     float64 // 0: max(1, 100 ms of the rate)
-	PerTenant float64 // 0: a guaranteed share, not a cap
-	Adaptive  bool    // Global is where the search for the rate begins; see Steer
-	Limiter   string  // gcra, fixed_window
+	Global    float64       // jobs a second over all tenants, up to three decimals
+	Burst     float64       // 0: max(1, 100 ms of the rate)
+	PerTenant float64       // 0: a guaranteed share, not a cap
+	Adaptive  bool          // Global is where the search for the rate begins; see Steer
+	Limiter   string        // gcra, fixed_window
+	Window    time.Duration // of fixed_window, 1 s to 60 s; 0: 1 s
 
 	Policy   string // fair, score
 	Alpha    int64
@@ -54,7 +56,7 @@ type Settings struct {
 // Defaults are the settings of CONTRACT's configuration.
 func Defaults() Settings {
 	return Settings{
-		Global: 10000, Limiter: "gcra", Policy: "fair", Alpha: 10000, Gating: true,
+		Global: 10000, Limiter: "gcra", Window: time.Second, Policy: "fair", Alpha: 10000, Gating: true,
 		Congestion: true, BaseBackoff: time.Second, MaxBackoff: 120 * time.Second, MaxAge: 24 * time.Hour, StatsRetention: time.Hour,
 		ReadyMax: 10000, DispatchBatch: 500, Lease: 30 * time.Second, MaxCrashes: 20,
 		KeepJobs: 24 * time.Hour, KeepGroups: 168 * time.Hour, KeepDead: 720 * time.Hour, UnsealedAfter: 24 * time.Hour, UnknownTypeAfter: 24 * time.Hour,
@@ -135,6 +137,10 @@ func (s *Store) Configure(c Settings) error {
 	if c.Limiter != "gcra" && c.Limiter != "fixed_window" {
 		return fmt.Errorf("limiter %q: must be gcra or fixed_window", c.Limiter)
 	}
+	c.Window = cmp.Or(c.Window, time.Second)
+	if c.Window < time.Second || c.Window > time.Minute {
+		return fmt.Errorf("rate.window %s: must be 1s to 1m", c.Window)
+	}
 	if c.Policy != "fair" && c.Policy != "score" {
 		return fmt.Errorf("fair_queue.policy %q: must be fair or score", c.Policy)
 	}
@@ -150,7 +156,7 @@ func (s *Store) Configure(c Settings) error {
 		flag(c.Congestion), c.BaseBackoff.Microseconds(), c.MaxBackoff.Microseconds(), c.MaxAge.Microseconds(), c.ReadyMax,
 		c.Lease.Microseconds(), c.MaxCrashes, c.PendingPerTenant,
 		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedAfter.Microseconds(),
-		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(), flag(!c.ByStarts),
+		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(), flag(!c.ByStarts), c.Window.Microseconds(),
 	} {
 		packed = binary.BigEndian.AppendUint64(packed, math.Float64bits(float64(n)))
 	}

@@ -68,7 +68,7 @@ func tryStore(ctx context.Context, cfg *config.Bulk) error {
 // storeSettings is what the configuration says, in the store's words.
 func storeSettings(cfg *config.Bulk) store.Settings {
 	s := store.Settings{
-		Global: cfg.Rate.Global.PerSecond(), Burst: cfg.Rate.Burst.PerSecond(), PerTenant: cfg.Rate.PerTenant.PerSecond(), Limiter: cfg.Limiter,
+		Global: cfg.Rate.Global.PerSecond(), Burst: cfg.Rate.Burst.PerSecond(), PerTenant: cfg.Rate.PerTenant.PerSecond(), Limiter: cfg.Limiter, Window: cfg.Rate.Window,
 		Policy: cfg.FairQueue.Policy, Alpha: cfg.FairQueue.Alpha, Strict: cfg.FairQueue.Strict, Gating: cfg.FairQueue.Gating, ByStarts: cfg.FairQueue.By == "starts",
 		Congestion: cfg.Congestion.Enabled, BaseBackoff: cfg.Congestion.BaseBackoff, MaxBackoff: cfg.Congestion.MaxBackoff,
 		MaxAge: cfg.Congestion.MaxAge, StatsRetention: cfg.Congestion.StatsRetention,

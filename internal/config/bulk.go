@@ -19,7 +19,7 @@ type Bulk struct {
 	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
 	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"What a submission waits for before it is answered. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
 	Rate             BulkRate             `koanf:"rate" doc:"How many jobs start."`
-	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate in each second of the clock, so up to twice the rate in a sliding one."`
+	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate gives in each rate.window of the clock, so up to twice that in a sliding one."`
 	FairQueue        FairQueue            `koanf:"fair_queue" doc:"Whose job is next."`
 	Congestion       Congestion           `koanf:"congestion" doc:"How long jobs wait that were refused or have failed."`
 	Dispatch         Dispatch             `koanf:"dispatch" doc:"How jobs that have waited long enough come back."`
@@ -64,9 +64,10 @@ type BulkStore struct {
 }
 
 type BulkRate struct {
-	Global    Rate `koanf:"global" default:"10000" min:"0.001" max:"1000000" unit:"jobs/s" live:"true" doc:"Jobs that start a second, over all tenants and all workers of the store. To start none, pause the groups."`
-	Burst     Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs that start at one moment after a quiet time, beyond the even pace; at least 1. 0: what the rate gives in 100 ms, and at least 1."`
-	PerTenant Rate `koanf:"per_tenant" default:"0" min:"0" max:"1000000" unit:"jobs/s" live:"true" doc:"Most jobs of one tenant that start a second. 0: no cap; each tenant is sure of its share, and uses what others leave."`
+	Global    Rate          `koanf:"global" default:"10000" min:"0.001" max:"1000000" unit:"jobs/s" live:"true" doc:"Jobs that start a second, over all tenants and all workers of the store. To start none, pause the groups."`
+	Burst     Rate          `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs that start at one moment after a quiet time, beyond the even pace; at least 1. 0: what the rate gives in 100 ms, and at least 1."`
+	Window    time.Duration `koanf:"window" default:"1s" min:"1s" max:"60s" doc:"limiter fixed_window: length of a window, as a downstream with such a limit counts it. As many jobs start in each as the rate gives in that time, and all of them may start at its beginning; of every rate, those of processors too. At a rate below one a window, one job in as long as that takes."`
+	PerTenant Rate          `koanf:"per_tenant" default:"0" min:"0" max:"1000000" unit:"jobs/s" live:"true" doc:"Most jobs of one tenant that start a second. 0: no cap; each tenant is sure of its share, and uses what others leave."`
 }
 
 type FairQueue struct {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Validate checks what the types cannot: bounds, what has to fit together, files.
@@ -42,6 +43,9 @@ func (c *Bulk) Warnings() []Problem {
 	}
 	if c.Retention.Groups < c.Retention.Jobs {
 		warn("retention.groups", "is less than retention.jobs: outcomes go with their group")
+	}
+	if c.Limiter != "fixed_window" && c.Rate.Window != time.Second {
+		warn("rate.window", "is not used with limiter "+c.Limiter)
 	}
 	if c.Worker.Lease < 3*c.Store.Timeout {
 		warn("worker.lease", "is less than three times store.timeout: one slow call can lose a lease, and its job runs twice")

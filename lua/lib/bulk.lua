@@ -25,13 +25,13 @@ int = function(x) return string.format(x % 1 == 0 and '%d' or '%.0f', x) end
 -- and numbers as big-endian doubles, because words took Redis five times as long to read.
 local set
 do
-  if #ARGV[2] < 177 then error({ err = 'ERR ARGV[2] must have 2 words and 22 numbers, got ' .. #ARGV[2] .. ' bytes' }) end
-  local v = { struct.unpack('>ssdddddddddddddddddddddd', ARGV[2]) }
+  if #ARGV[2] < 185 then error({ err = 'ERR ARGV[2] must have 2 words and 23 numbers, got ' .. #ARGV[2] .. ' bytes' }) end
+  local v = { struct.unpack('>ssddddddddddddddddddddddd', ARGV[2]) }
   set = {
     limiter = v[1], policy = v[2], alpha = v[3], strict = v[4], gating = v[5], global = v[6], burst = v[7], per_tenant = v[8],
     congestion = v[9], base = v[10], max = v[11], max_age = v[12], ready_max = v[13], lease = v[14], crashes = v[15],
     quota = v[16], keep_jobs = v[17], keep_groups = v[18], keep_dead = v[19], silence = v[20], keep_stats = v[21],
-    adaptive = v[22], unknown_after = v[23], by_time = v[24],
+    adaptive = v[22], unknown_after = v[23], by_time = v[24], window = v[25],
   }
 end
 local strategy = limiter[set.limiter]

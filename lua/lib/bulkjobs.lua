@@ -318,7 +318,7 @@ end
 -- The limiters that a start has to pass: global, tenant, group; nil where there is none. Their state remembers the rate that
 -- it was kept at, so that a change of rate, by an operator or a new configuration, lends and forgives nothing.
 local function brought(rate, burst, at, level, was)
-  local b = { rate = rate, burst = default_burst(rate, burst), at = at, level = level }
+  local b = { rate = rate, burst = default_burst(rate, burst), at = at, level = level, window = set.window }
   strategy.refill(b, now)
   strategy.rerate(b, was)
   return b

@@ -31,7 +31,7 @@ function types.limit(kind)
     l.use = types.use(kind)
     l.use.most = l.most
     if l.rate > 0 then
-      l.meter = { rate = l.rate, burst = default_burst(l.rate, 0), at = l.use.at, level = l.use.level }
+      l.meter = { rate = l.rate, burst = default_burst(l.rate, 0), at = l.use.at, level = l.use.level, window = set.window }
       strategy.refill(l.meter, now)
       strategy.rerate(l.meter, l.use.rate)
     end

@@ -127,13 +127,16 @@ limiter.gcra = {
   end,
 }
 
--- fixed_window: at is the start of the window of one second (of the microseconds
--- that one token takes at a rate below one a second), level the thousandths of a
--- token used in it. It promises rate a window, so up to twice that in a sliding
--- second. A cost above a window's is granted in an untouched one and uses up as
+-- fixed_window: at is the start of the window, level the thousandths of a token
+-- used in it. A window is b.window microseconds long, one second where that is
+-- missing, or as long as one token takes at a rate below one a window. It
+-- promises what the rate gives in a window, so up to twice that in a sliding one
+-- of its length. A cost above a window's is granted in an untouched one and uses up as
 -- many as it takes: at is then the start of the last of them.
 local function window(b)
-  if b.rate <= 0 or b.rate >= 1000 then return 1000000, b.rate end
+  local length = b.window or 1000000
+  local most = length == 1000000 and b.rate or math.floor(b.rate * length / 1000000)
+  if most <= 0 or most >= 1000 then return length, most end
   return math.ceil(TOKEN / b.rate), 1000
 end
 
@@ -168,7 +171,7 @@ limiter.fixed_window = {
   -- What was used in the window stays used, and so does what a cost has used up of those to come.
   rerate = function(b, was)
     if b.rate <= 0 or was <= 0 or was == b.rate or b.at <= b.now then return end
-    local before, granted = window({ rate = was })
+    local before, granted = window({ rate = was, window = b.window })
     local length = window(b)
     b.level = b.level + math.ceil((b.at - b.now) / before) * granted
     b.at = b.now - b.now % length
