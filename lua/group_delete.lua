@@ -3,8 +3,8 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group
--- RETURNS: {1} or {reason, status}
--- INVARIANT: what runs, is to be reduced or has a callback to come is kept.
+-- RETURNS: {1} or {reason, status, or id of the redrive that is open}
+-- INVARIANT: what runs, is to be reduced has a callback to come or is being redriven is kept.
 -- INCLUDE: clock, limiter, fair, bulk
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
@@ -13,6 +13,8 @@ if not g then return { 'not_found' } end
 if g[G_STATUS] <= AGGREGATING then return { 'wrong_state', g[G_STATUS] } end
 if ended(g) > g[G_REDUCED] or g[G_STATUS] == CANCELLED and g[G_SWEPT] < 2 then return { 'unswept' } end
 if g[G_CALLBACK] == 1 then return { 'callback' } end
+local redrive = g[G_REDRIVING] ~= 0 and bulk_group(g[G_REDRIVING])
+if is_open(redrive) then return { 'open', redrive[G_ID] } end
 g[G_DELETED] = 1
 redis.call('ZADD', K.agenda, int(now), gkey)
 bulk_save()

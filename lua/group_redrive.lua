@@ -1,22 +1,33 @@
 #!lua
--- group_redrive: gives some dead or failed jobs of a group to a redrive of it.
+-- group_redrive: gives some dead or failed jobs of a group to a redrive of it, which it makes with the first of them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, source, target (empty: only looks for a job), bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all)
--- RETURNS: {moved (or found), member after which to go on (empty: none)} or {reason}
--- INVARIANT: a job is given to one redrive at most; it is pending there in the same step, and the step that has gone through all seals it.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- ARGV: now, settings, source, target, bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all), id, spec, ... (what group_create takes, from its id on; nothing where the target is open and only goes on)
+-- RETURNS: {moved, member after which to go on (empty: none), 1 if the target is there} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to come to its end first), exists and sealed
+-- INVARIANT: a job is given to one redrive at most; it is pending there in the same step, and the step that has gone through all seals it. A group has one open redrive at most, and none is empty.
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkcreate
 
 local from = redis.call('HGET', K.names, ARGV[3])
 local to = redis.call('HGET', K.names, ARGV[4])
 local a, b = from and bulk_group(from), to and bulk_group(to)
-if not a or (not b and ARGV[4] ~= '') or a[G_DELETED] == 1 then return { 'not_found' } end
-if b and (b[G_SEALED] == 1 or b[G_STATUS] ~= CREATED or b[G_OF] == 0) then return { 'sealed' } end
+if not a or a[G_DELETED] == 1 then return { 'not_found' } end
+local makes, open = #ARGV > 9, a[G_REDRIVING] ~= 0 and bulk_group(a[G_REDRIVING])
+if makes then
+  -- An earlier version did not note which redrive is open.
+  if not is_open(open) and is_open(b) and string.find(redis.call('HGET', K.groups, to), '"RedriveOf":"' .. a[G_ID] .. '"', 1, true) then
+    open, a[G_REDRIVING] = b, to
+    bulk_save()
+  end
+  if is_open(open) then return { 'open', open[G_ID] } end
+  if b then return { 'exists' } end
+elseif not is_open(b) or a[G_REDRIVING] ~= to then
+  return { 'sealed' }
+end
 
 local codes, every = {}, ARGV[7] == ''
 for code in string.gmatch(ARGV[7], '[^,]+') do codes[code] = true end
 local bound, after = tonumber(ARGV[5]), ARGV[8]
-local ids, moved, seen, bytes, last, stopped = {}, 0, 0, 0, '', false
+local ids, moved, seen, bytes, last, stopped, full = {}, 0, 0, 0, '', false, nil
 
 -- take looks at one member of dead: its job's record is read, and moved where it is wanted.
 local function take(member, mark)
@@ -26,11 +37,16 @@ local function take(member, mark)
   local stop = string.find(rec, '\n', 1, true) or 0
   local code, cost, kind, size = string.match(rec, '^[DF]%d+ %d+ (%S+) (%d+) (%S+) (%d+)')
   if not every and not codes[code or ''] then return end
-  moved = moved + 1
-  if not b then return end
+  if cost and not b then
+    b, full = create_group({ unpack(ARGV, 10) })
+    if not b then return end
+    to = b[G_KEY]
+    a[G_REDRIVING] = to
+  end
   redis.call('ZREM', K.dead, member)
   if mark == 'F' then a[G_KEPT] = a[G_KEPT] - 1 else a[G_REDRIVEN] = a[G_REDRIVEN] + 1 end
   if not cost then return end
+  moved = moved + 1
   local id, payload = string.sub(jobkey, #a[G_KEY] + 2), string.sub(rec, stop + 1 + tonumber(size))
   raise(b, G_LARGEST, b[G_TOTAL] == 0 and not ids[1], #payload + 100)
   if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
@@ -63,29 +79,34 @@ for mark in string.gmatch(ARGV[6], '.') do
   local list = ARGV[9] ~= '' and (redis.call('ZSCORE', K.dead, prefix .. ARGV[9]) and { prefix .. ARGV[9] } or {})
     or begin and not stopped and redis.call('ZRANGEBYLEX', K.dead, begin, '(' .. mark .. from .. '0', 'LIMIT', 0, bound - seen + 1) or {}
   for _, member in ipairs(list) do
-    -- A step reads a megabyte of records, and as many jobs as it may; one that only looks ends with what it finds.
-    if bytes > 1000000 or seen == bound or (not b and moved > 0) then
+    -- A step reads a megabyte of records, and as many jobs as it may.
+    if bytes > 1000000 or seen == bound then
       stopped = true
       break
     end
     seen, last = seen + 1, member
     take(member, mark)
+    if full then
+      bulk_save()
+      return { 'quota', full }
+    end
   end
 end
-if not b then return { moved, stopped and last or '' } end
-if ids[1] then
-  b[G_TP], b[G_TN] = append(K.order, to, b[G_TP], b[G_TN], ids)
-  b[G_ADDED], b[G_TOTAL] = b[G_ADDED] + #ids, b[G_TOTAL] + #ids
-  shard.pending = shard.pending + #ids
-  tenant_open(bulk_tenant(b[G_TENANT]), #ids)
+if b then
+  if ids[1] then
+    b[G_TP], b[G_TN] = append(K.order, to, b[G_TP], b[G_TN], ids)
+    b[G_ADDED], b[G_TOTAL] = b[G_ADDED] + #ids, b[G_TOTAL] + #ids
+    shard.pending = shard.pending + #ids
+    tenant_open(bulk_tenant(b[G_TENANT]), #ids)
+  end
   b[G_TOUCHED] = now
+  if not stopped then
+    a[G_REDRIVES] = a[G_REDRIVES] + 1
+    seal(b)
+  end
+  place(b)
+  if b[G_QUEUED] == 1 then bell() end
+  plan(a, now)
 end
-if not stopped then
-  a[G_REDRIVES] = a[G_REDRIVES] + 1
-  seal(b)
-end
-place(b)
-if b[G_QUEUED] == 1 then bell() end
-plan(a, now)
 bulk_save()
-return { moved, stopped and last or '' }
+return { moved, stopped and last or '', b and 1 or 0 }

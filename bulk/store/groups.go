@@ -87,21 +87,16 @@ func (g *GroupSpec) Validate() error {
 
 // CreateGroup makes a group. Doing it again with the same id and the same content is no error; created is false then.
 func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
-	if err := g.Validate(); err != nil {
-		return Group{}, false, err
-	}
-	spec, err := json.Marshal(g)
+	args, err := createArgs(&g)
 	if err != nil {
 		return Group{}, false, err
 	}
-	r, err := s.write(ctx, "group_create", g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
-		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
-		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results))
+	r, err := s.write(ctx, "group_create", args...)
 	if err != nil {
 		return Group{}, false, err
 	}
 	if r.refusal() == "quota" {
-		return Group{}, false, refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, r.int(1), g.MaxGroups)
+		return Group{}, false, tooManyGroups(&g, r.int(1))
 	}
 	line := r.at(1)
 	if r.refusal() != "" {
@@ -112,6 +107,23 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 	}
 	f, err := parseGroup(list(line))
 	return f.Group, r.refusal() == "" && r.int(0) == 1, err
+}
+
+// createArgs checks a group that is to be made and returns what group_create takes.
+func createArgs(g *GroupSpec) ([]any, error) {
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(g)
+	return []any{
+		g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
+		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
+		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
+	}, err
+}
+
+func tooManyGroups(g *GroupSpec, has int64) error {
+	return refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, has, g.MaxGroups)
 }
 
 // sameSpec reports whether stored is the spec g, whoever asks. It compares values, not texts: another version may write other
@@ -270,20 +282,6 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 // Delete removes an ended group with all that is kept of it, dead letters too. It is refused while the group has a reducer, a callback or a
 // redrive to go through. gone is false where that takes longer than patience: the housekeeping of all processes does the rest.
 func (s *Store) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
-	found, err := s.read(ctx, "id", group)
-	if err != nil {
-		return false, err
-	}
-	if len(found) == 0 {
-		return false, groupRefusal("not_found", group, nil)
-	}
-	open, err := s.openRedrive(ctx, &found[0])
-	if err != nil {
-		return false, err
-	}
-	if open != "" {
-		return false, refuse(CodeState, "group %q is being redriven to %q: let that come to its end, with the same redrive again or with a seal of %q, then delete", group, open, open)
-	}
 	r, err := s.write(ctx, "group_delete", group)
 	if err != nil {
 		return false, err
@@ -292,7 +290,14 @@ func (s *Store) Delete(ctx context.Context, group string, patience time.Duration
 	case "unswept":
 		return false, refuse(CodeState, "group %q has ended, and its last outcomes are still being written down: delete it when it has its result", group)
 	case "callback":
-		return false, refuse(CodeState, "group %q has a callback that was not taken yet: delete it when callback.state is done or failed", group)
+		return false, refuse(CodeState, "group %q has a callback that was not taken yet: delete it when callback is done or failed", group)
+	case "open":
+		return false, refuse(CodeState, "group %q is being redriven to %q: delete it when that is sealed, which any redrive of the group and a seal of %q do at once, and silence after a minute", group, r.string(1), r.string(1))
+	case "wrong_state":
+		if status := statusOf(r.int(1)); status != Aggregating {
+			return false, refuse(CodeState, "group %q is %s: cancel it first, or wait for its end, then delete it", group, status)
+		}
+		return false, refuse(CodeState, "group %q is AGGREGATING: delete it when it has its result", group)
 	}
 	if err := groupRefusal(r.refusal(), group, r); err != nil {
 		return false, err

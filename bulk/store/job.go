@@ -93,7 +93,7 @@ func (s *Store) RetryJob(ctx context.Context, group, job string, maxGroups int64
 	if err != nil {
 		return nil, err
 	}
-	if r.refusal() == "ended" && (r.string(1) == "F" || r.string(1) == "D") {
+	if r.refusal() == "ended" && strings.Contains("FDR", r.string(1)) {
 		g, err := s.RedriveJobs(ctx, group, RedriveOptions{Job: job, MaxGroups: maxGroups})
 		return &g, err
 	}

@@ -1,8 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,32 +26,51 @@ const maxRedriveCodes = 100
 
 var redriveCode = regexp.MustCompile(`^[a-z0-9_.]{1,64}$`)
 
-// marks returns which members of the letters are wanted, as group_redrive reads them.
-func (o *RedriveOptions) marks() (string, error) {
-	marks := ""
+// check returns an error where the options select nothing that there is.
+func (o *RedriveOptions) check() error {
 	for _, s := range o.Statuses {
-		switch s {
-		case "dead", "failed":
-		default:
-			return "", refuse(CodeInvalid, "statuses %q: dead or failed", s)
+		if s != "dead" && s != "failed" {
+			return refuse(CodeInvalid, "statuses %q: dead or failed", s)
 		}
 	}
-	both := len(o.Statuses) == 0 && (len(o.Codes) > 0 || o.Job != "")
+	if len(o.Codes) > maxRedriveCodes {
+		return refuse(CodeInvalid, "codes: %d, at most %d", len(o.Codes), maxRedriveCodes)
+	}
+	for _, code := range o.Codes {
+		if !redriveCode.MatchString(code) {
+			return refuse(CodeInvalid, "codes %q: 1 to 64 lower-case letters, digits, _ and ., as results show them", code)
+		}
+	}
+	return nil
+}
+
+// which returns the selection as RedriveWhich has it: the members of the letters that are wanted, as group_redrive reads them, and the
+// codes; or the job.
+func (o *RedriveOptions) which() string {
+	if o.Job != "" {
+		return "job " + o.Job
+	}
+	marks, both := "", len(o.Statuses) == 0 && len(o.Codes) > 0
 	if both || len(o.Statuses) == 0 || slices.Contains(o.Statuses, "dead") {
 		marks += "-"
 	}
 	if both || slices.Contains(o.Statuses, "failed") {
 		marks += "F"
 	}
-	if len(o.Codes) > maxRedriveCodes {
-		return "", refuse(CodeInvalid, "codes: %d, at most %d", len(o.Codes), maxRedriveCodes)
+	codes := slices.Compact(slices.Sorted(slices.Values(o.Codes)))
+	if marks == "-" && len(codes) == 0 {
+		return ""
 	}
-	for _, code := range o.Codes {
-		if !redriveCode.MatchString(code) {
-			return "", refuse(CodeInvalid, "codes %q: 1 to 64 lower-case letters, digits, _ and ., as results show them", code)
-		}
+	return marks + " " + strings.Join(codes, ",")
+}
+
+// selection returns what RedriveWhich selects, as group_redrive reads it.
+func selection(which string) (marks, codes, job string) {
+	if job, is := strings.CutPrefix(which, "job "); is {
+		return "-F", "", job
 	}
-	return marks, nil
+	marks, codes, _ = strings.Cut(cmp.Or(which, "-"), " ")
+	return marks, codes, ""
 }
 
 // Redrive is RedriveJobs of the dead jobs.
@@ -59,11 +79,10 @@ func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group,
 }
 
 // RedriveJobs makes a new group of the selected jobs of group, sealed with the last of them; it keeps the callback_url. It takes
-// bounded steps; one that broke off goes on where it stopped when it is called again with the same options, with others the
-// rest goes to a group of its own. Each job goes to one redrive; the group keeps its outcomes.
+// bounded steps. One that broke off is brought to its end, as it was asked for, by the next redrive of the group, whatever that selects;
+// where that is the same, it is its answer. Each job goes to one redrive; the group keeps its outcomes.
 func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (Group, error) {
-	marks, err := o.marks()
-	if err != nil {
+	if err := o.check(); err != nil {
 		return Group{}, err
 	}
 	found, err := s.read(ctx, "id", group)
@@ -73,42 +92,87 @@ func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions)
 	if len(found) == 0 {
 		return Group{}, groupRefusal("not_found", group, nil)
 	}
-	source := found[0]
-	spec := source.GroupSpec
-	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, "", o.MaxGroups
+	spec := found[0].GroupSpec
+	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, o.which(), o.MaxGroups
 	if o.Rate > 0 {
 		spec.Rate = o.Rate
 	}
-	codes := slices.Compact(slices.Sorted(slices.Values(o.Codes)))
-	if marks != "-" || len(codes) > 0 {
-		spec.RedriveWhich = marks + " " + strings.Join(codes, ",")
-	}
-	if o.Job != "" {
-		spec.RedriveWhich = "job " + o.Job
-	}
-	looked := false
-	for root, n := source.nextRedrive(); ; n++ {
+	root, n := found[0].nextRedrive()
+	for after := ""; ; {
 		spec.ID = root + "-r" + strconv.FormatInt(n, 10)
-		there, err := s.read(ctx, "id", spec.ID)
+		create, err := createArgs(&spec)
 		if err != nil {
 			return Group{}, err
 		}
-		if len(there) > 0 && there[0].Sealed {
+		r, err := s.redriveStep(ctx, &spec, after, create...)
+		if err != nil {
+			return Group{}, err
+		}
+		switch r.refusal() {
+		case "":
+		case "exists":
+			n++
 			continue
-		}
-		if len(there) == 0 && !looked {
-			if err := s.redrivable(ctx, &source.Group, marks, codes, o.Job); err != nil {
-				return Group{}, err
+		case "quota":
+			return Group{}, tooManyGroups(&spec, r.int(1))
+		case "open":
+			g, err := s.finishRedrive(ctx, r.string(1), "")
+			if err != nil || s.sameRedrive(ctx, &g.GroupSpec, &spec, o.Job) {
+				return g, err
 			}
-			looked = true
+			continue
+		default:
+			return Group{}, groupRefusal(r.refusal(), group, r)
 		}
-		g, err := s.redrive(ctx, group, spec, marks, codes, o.Job)
-		var taken *Refusal
-		if errors.As(err, &taken) && (taken.Code == CodeExists || taken.Code == CodeSealed) {
-			continue // another group, or a redrive that was ended half way
+		after = r.string(1)
+		switch {
+		case r.int(2) == 1 && after != "":
+			return s.finishRedrive(ctx, spec.ID, after)
+		case r.int(2) == 1:
+			return s.Group(ctx, spec.ID)
+		case after == "":
+			return Group{}, s.noneLeft(ctx, &spec, &found[0].Group, o.Job)
 		}
-		return g, err
 	}
+}
+
+// redriveStep takes one step of the redrive that spec is: with create it makes the group, without it goes on with one that is open.
+func (s *Store) redriveStep(ctx context.Context, spec *GroupSpec, after string, create ...any) (reply, error) {
+	marks, codes, job := selection(spec.RedriveWhich)
+	return s.write(ctx, "group_redrive", append([]any{spec.RedriveOf, spec.ID, tendBound, marks, codes, after, job}, create...)...)
+}
+
+// finishRedrive goes on with an open redrive until it is sealed.
+func (s *Store) finishRedrive(ctx context.Context, id, after string) (Group, error) {
+	g, err := s.Group(ctx, id)
+	if err != nil {
+		return Group{}, err
+	}
+	for {
+		r, err := s.redriveStep(ctx, &g.GroupSpec, after)
+		switch {
+		case err != nil:
+			return Group{}, err
+		case r.refusal() == "sealed": // by another that goes on with it
+			return s.Group(ctx, id)
+		case r.refusal() == "not_found":
+			return s.Seal(ctx, id) // the source is past its retention, and these jobs are what is left
+		case r.refusal() != "":
+			return Group{}, groupRefusal(r.refusal(), g.RedriveOf, r)
+		}
+		if after = r.string(1); after == "" {
+			return s.Group(ctx, id)
+		}
+	}
+}
+
+// sameRedrive reports whether a redrive of the same group is what was asked for, or has the one job that was.
+func (s *Store) sameRedrive(ctx context.Context, there, asked *GroupSpec, job string) bool {
+	if job == "" || there.RedriveWhich == asked.RedriveWhich {
+		return there.RedriveWhich == asked.RedriveWhich && there.Rate == asked.Rate
+	}
+	_, err := s.Job(ctx, there.ID, job)
+	return err == nil
 }
 
 // nextRedrive returns the id of the group that jobs of g were submitted to, and the number of g's next redrive, unless that is taken.
@@ -119,17 +183,6 @@ func (g *found) nextRedrive() (root string, n int64) {
 		n, _ = strconv.ParseInt(strings.TrimPrefix(g.ID[len(root):], "-r"), 10, 64) // no number: 0
 	}
 	return root, max(g.redrives, n) + 1
-}
-
-// openRedrive returns the id of a redrive of g that has not taken all its jobs yet; "" where there is none.
-func (s *Store) openRedrive(ctx context.Context, g *found) (string, error) {
-	root, n := g.nextRedrive()
-	id := root + "-r" + strconv.FormatInt(n, 10)
-	there, err := s.read(ctx, "id", id)
-	if err != nil || len(there) == 0 || there[0].Sealed || there[0].RedriveOf != g.ID {
-		return "", err
-	}
-	return id, nil
 }
 
 // rootOf returns the id of the group that the jobs of a redrive were submitted to: a redrive, and a redrive of a redrive, have
@@ -145,49 +198,53 @@ func rootOf(redrive string) string {
 	return redrive[:at]
 }
 
-// redrivable returns an error where the group has no job of those.
-func (s *Store) redrivable(ctx context.Context, source *Group, marks string, codes []string, job string) error {
-	group := source.ID
-	for after := ""; ; {
-		r, err := s.run(ctx, "group_redrive", group, "", tendBound, marks, strings.Join(codes, ","), after, job)
-		if err != nil {
-			return err
-		}
-		if err := groupRefusal(r.refusal(), group, r); err != nil {
-			return err
-		}
-		if r.int(0) > 0 {
-			return nil
-		}
-		if after = r.string(1); after == "" {
-			break
-		}
+// noneLeft returns the refusal of a redrive that no job is left for. It names the redrive that was made of the same, or the last one.
+func (s *Store) noneLeft(ctx context.Context, asked *GroupSpec, source *Group, job string) error {
+	as, err := s.redriveOf(ctx, asked, job)
+	if err != nil {
+		return err
 	}
+	has := "a redrive has it"
+	if as != "" {
+		has = fmt.Sprintf("redrive %q has it", as)
+	}
+	group, them := source.ID, strings.TrimSuffix(has, "it")+"them"
 	switch {
 	case job != "":
-		return refuse(CodeState, "job %q of group %q has no payload to run with any more: a redrive has it", job, group)
-	case len(codes) > 0 || marks != "-":
-		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload, or a redrive has them", group)
+		return refuse(CodeState, "job %q of group %q has no payload to run with any more: %s", job, group, has)
+	case asked.RedriveWhich != "":
+		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload, or %s", group, them)
 	case source.Dead > 0:
-		return refuse(CodeState, "group %q has no dead letters to redrive any more: a redrive has its %d", group, source.Dead)
+		return refuse(CodeState, "group %q has no dead letters to redrive any more, of %d: %s", group, source.Dead, them)
 	}
 	return refuse(CodeState, "group %q has no dead letters to redrive", group)
 }
 
-func (s *Store) redrive(ctx context.Context, group string, spec GroupSpec, marks string, codes []string, job string) (Group, error) {
-	if _, _, err := s.CreateGroup(ctx, spec); err != nil {
-		return Group{}, err
+// nearRedrives bounds how many redrives redriveOf looks at.
+const nearRedrives = 50
+
+// redriveOf returns the id of the latest redrive of a group that is what was asked for, or has the job; or else of the latest; "" where
+// none is there.
+func (s *Store) redriveOf(ctx context.Context, asked *GroupSpec, job string) (string, error) {
+	root := rootOf(asked.ID)
+	n, _ := strconv.ParseInt(strings.TrimPrefix(asked.ID[len(root):], "-r"), 10, 64) // always a number
+	var ids []string
+	for i := n; i > max(0, n-nearRedrives); i-- {
+		ids = append(ids, root+"-r"+strconv.FormatInt(i, 10))
 	}
-	for after := ""; ; {
-		r, err := s.write(ctx, "group_redrive", group, spec.ID, tendBound, marks, strings.Join(codes, ","), after, job)
-		if err != nil {
-			return Group{}, err
-		}
-		if err := groupRefusal(r.refusal(), spec.ID, r); err != nil {
-			return Group{}, err
-		}
-		if after = r.string(1); after == "" {
-			return s.Group(ctx, spec.ID)
-		}
+	list, err := s.read(ctx, "id", ids...)
+	if err != nil {
+		return "", err
 	}
+	latest := ""
+	for _, g := range list {
+		if g.RedriveOf != asked.RedriveOf {
+			continue
+		}
+		if s.sameRedrive(ctx, &g.GroupSpec, asked, job) {
+			return g.ID, nil
+		}
+		latest = cmp.Or(latest, g.ID)
+	}
+	return latest, nil
 }

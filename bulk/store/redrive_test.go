@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -182,4 +183,165 @@ func TestRedrive_OfAnOpenGroup(t *testing.T) {
 		t.Errorf("%d outcomes are gone, %v; want 2", g.Gone, err)
 	}
 	clean(t, s)
+}
+
+// TestRedrive_AfterOneThatBrokeOff: any other redrive left the one that broke off open for a day, with its jobs, and its group could be deleted.
+func TestRedrive_AfterOneThatBrokeOff(t *testing.T) {
+	var s *Store
+	var c *clock
+	broken := func(t *testing.T, id string) {
+		t.Helper()
+		s, c = open(t, nil)
+		dying(t, s, c, id, 700, []byte("1"))
+		half(t, s, id)
+		if g, err := s.Group(t.Context(), id+"-r1"); err != nil || g.Sealed || g.Total != 500 {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		_, err := s.Delete(t.Context(), id, time.Second)
+		refused(t, err, CodeState)
+		if !strings.Contains(err.Error(), `"`+id+`-r1"`) {
+			t.Error(err)
+		}
+	}
+	whole := func(t *testing.T, id string, total int64) {
+		t.Helper()
+		if g, err := s.Group(t.Context(), id); err != nil || !g.Sealed || g.Total != total {
+			t.Errorf("%+v, %v", g, err)
+		}
+		clean(t, s)
+	}
+	t.Run("a retry of one of its jobs", func(t *testing.T) {
+		broken(t, "a")
+		as, err := s.RetryJob(t.Context(), "a", "j0699", 0)
+		if err != nil || as == nil || as.ID != "a-r1" || !as.Sealed {
+			t.Fatalf("%+v, %v", as, err)
+		}
+		whole(t, "a-r1", 700)
+	})
+	t.Run("at another rate", func(t *testing.T) {
+		broken(t, "b")
+		_, err := s.Redrive(t.Context(), "b", 5)
+		refused(t, err, CodeState)
+		if !strings.Contains(err.Error(), `"b-r1"`) {
+			t.Error(err)
+		}
+		whole(t, "b-r1", 700)
+	})
+	t.Run("the same", func(t *testing.T) {
+		broken(t, "c")
+		if g, err := s.Redrive(t.Context(), "c", 0); err != nil || g.ID != "c-r1" {
+			t.Errorf("%+v, %v", g, err)
+		}
+		whole(t, "c-r1", 700)
+	})
+	t.Run("of other jobs", func(t *testing.T) {
+		broken(t, "d")
+		_, err := s.RedriveJobs(t.Context(), "d", RedriveOptions{Statuses: []string{"failed"}})
+		refused(t, err, CodeState)
+		whole(t, "d-r1", 700)
+	})
+	t.Run("a retry of a job that it has", func(t *testing.T) {
+		broken(t, "e")
+		if as, err := s.RetryJob(t.Context(), "e", "j0000", 0); err != nil || as == nil || as.ID != "e-r1" {
+			t.Errorf("%+v, %v", as, err)
+		}
+		whole(t, "e-r1", 700)
+	})
+	t.Run("nobody goes on", func(t *testing.T) {
+		broken(t, "f")
+		c.advance(61 * time.Second)
+		tendAll(t, s, "f-r1")
+		whole(t, "f-r1", 500)
+		if g, err := s.Redrive(t.Context(), "f", 0); err != nil || g.ID != "f-r2" || g.Total != 200 {
+			t.Errorf("%+v, %v", g, err)
+		}
+		whole(t, "f-r2", 200)
+	})
+	t.Run("it was cancelled", func(t *testing.T) {
+		broken(t, "g")
+		if _, err := s.Cancel(t.Context(), "g-r1"); err != nil {
+			t.Fatal(err)
+		}
+		if g, err := s.Redrive(t.Context(), "g", 0); err != nil || g.ID != "g-r2" || g.Total != 200 {
+			t.Errorf("%+v, %v", g, err)
+		}
+	})
+}
+
+// TestRedrive_AtOnce: of several at once some made empty groups, each with a callback.
+func TestRedrive_AtOnce(t *testing.T) {
+	s, c := open(t, nil)
+	for round := range 8 {
+		id := fmt.Sprint("g", round)
+		dying(t, s, c, id, 40, []byte("1"))
+		rates := []float64{0, 0, 0, 7} // the same three times, and another
+		made, errs := make([]Group, len(rates)), make([]error, len(rates))
+		var all sync.WaitGroup
+		for i, rate := range rates {
+			all.Go(func() { made[i], errs[i] = s.Redrive(t.Context(), id, rate) })
+		}
+		all.Wait()
+		for i := range rates {
+			if err := errs[i]; err != nil {
+				refused(t, err, CodeState)
+				if !strings.Contains(err.Error(), `"`+id+`-r1"`) {
+					t.Error(err)
+				}
+			} else if made[i].ID != id+"-r1" || made[i].Total != 40 || !made[i].Sealed {
+				t.Errorf("%+v", made[i])
+			}
+		}
+		if g, err := s.Group(t.Context(), id+"-r2"); err == nil {
+			t.Errorf("%+v", g)
+		}
+		clean(t, s)
+	}
+}
+
+// TestRedrive_NamesTheOneThatHasThem: a redrive repeated after its answer was lost is refused with the id that was in the answer.
+func TestRedrive_NamesTheOneThatHasThem(t *testing.T) {
+	s, _ := open(t, nil)
+	failing(t, s, "g")
+	for _, o := range []RedriveOptions{{Codes: []string{"http_422"}}, {Codes: []string{"http_409"}, Rate: 3}, {}} {
+		g, err := s.RedriveJobs(t.Context(), "g", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_, err := s.RedriveJobs(t.Context(), "g", o)
+			refused(t, err, CodeState)
+			if !strings.Contains(err.Error(), fmt.Sprintf("redrive %q has them", g.ID)) {
+				t.Error(err)
+			}
+		}()
+	}
+	_, err := s.RetryJob(t.Context(), "g", "b0", 0)
+	refused(t, err, CodeState)
+	if !strings.Contains(err.Error(), `redrive "g-r2" has it`) {
+		t.Error(err)
+	}
+}
+
+// TestDelete_NamesTheWayOut: the refusal of a group that runs read as if it had ended.
+func TestDelete_NamesTheWayOut(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", CallbackURL: "https://team.example/done"})
+	add(t, s, "g", 0, 1)
+	says := func(want string) {
+		t.Helper()
+		_, err := s.Delete(t.Context(), "g", time.Second)
+		refused(t, err, CodeState)
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	says(`group "g" is CREATED: cancel it first, or wait for its end, then delete it`)
+	if _, err := s.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	jobs := pull(t, s, 1).Jobs
+	says(`group "g" is RUNNING: cancel it first`)
+	ack(t, s, Done, jobs...)
+	reduce(t, s, "g")
+	says("when callback is done or failed")
 }

@@ -77,8 +77,11 @@ func half(t *testing.T, s *Store, group string) {
 	}
 	spec := found[0].GroupSpec
 	spec.ID, spec.RedriveOf = group+"-r1", group
-	create(t, s, spec)
-	if _, err := s.run(t.Context(), "group_redrive", group, spec.ID, 500, "-", "", "", ""); err != nil {
+	args, err := createArgs(&spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.redriveStep(t.Context(), &spec, "", args...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -89,7 +89,7 @@ if now > shard.last then shard.last = now end
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
---   results, shrunk, cleared, gone, called_off, deleted, turn
+--   results, shrunk, cleared, gone, called_off, deleted, turn, redriving
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
 
@@ -105,7 +105,7 @@ if now > shard.last then shard.last = now end
 -- or where bad_share is 1, how many in a hundred.
 
 -- called_off counts jobs that run and are to be cancelled: K.aside has c<gkey>/<id> of each. deleted is 1 when all that is kept of an
--- ended group goes now.
+-- ended group goes now. redriving is the short name of its last redrive (0: none): while that is open, no other is made of this group.
 
 -- Work, where time is what is shared, in µs: expect is the mean run time of late, charged what the group's jobs in flight were
 -- charged, due what is to be settled of runs that have ended, lag what of it is settled among tenants, and among its tenant's
@@ -451,8 +451,14 @@ local function move(g, status)
   enlist(g)
 end
 
--- silent_from is when the silence of an unsealed group is long enough to seal it: no job came, and no outcome.
-local function silent_from(g) return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + set.silence end
+-- silent_from is when the silence of an unsealed group is long enough to seal it: no job came, and no outcome. A redrive takes a step in
+-- moments, and one that nobody has gone on with for a minute runs what it has; the other jobs stay where they were.
+local function silent_from(g)
+  return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
+end
+
+-- is_open reports whether a redrive has not taken all its jobs yet.
+local function is_open(g) return g and g[G_OF] == 1 and g[G_SEALED] == 0 and g[G_STATUS] == CREATED end
 
 -- tally.complete says whether all outcomes of a group were counted when they came. Those of a group that does not keep them are not
 -- reduced again: what an earlier version has ended is in its numbers, and only its error codes are missing.

@@ -1,0 +1,38 @@
+-- bulkcreate: the making of a group, by itself or as a redrive.
+
+-- create_group makes a group that is not there. v is what group_create takes, from its id on. It returns the group, or nil and how many
+-- groups its tenant has, where it may have no more; nothing is changed then.
+local function create_group(v)
+  local id, spec, tenant = v[1], v[2], v[3]
+  local t, most = bulk_tenant(tenant), tonumber(v[14])
+  if most > 0 and t[T_GROUPS] >= most then return nil, t[T_GROUPS] end
+  shard.gseq = shard.gseq + 1
+  local n, digits = shard.gseq, ''
+  while n > 0 do
+    local d = n % 36
+    digits = string.sub('0123456789abcdefghijklmnopqrstuvwxyz', d + 1, d + 1) .. digits
+    n = (n - d) / 36
+  end
+  local gkey = digits
+  local g = {}
+  for i = 1, G_LENGTH do g[i] = 0 end
+  g[G_KEY] = gkey
+  g[G_ID], g[G_TENANT], g[G_TYPE], g[G_WHY] = id, tenant, v[4], ''
+  g[G_LEVEL], g[G_WEIGHT], g[G_RATE], g[G_CONC], g[G_BASE] = tonumber(v[5]), tonumber(v[6]), tonumber(v[7]), tonumber(v[8]), tonumber(v[9])
+  g[G_HELD], g[G_STATUS], g[G_CREATED], g[G_TOUCHED] = tonumber(v[10]), CREATED, now, now
+  g[G_UNIFORM] = tonumber(v[12]) == 0 and 1 or 0 -- a redrive takes over whatever types its group has
+  g[G_CALLBACK], g[G_OF] = tonumber(v[11]), tonumber(v[12])
+  g[G_STOP_COUNT], g[G_STOP_SHARE] = tonumber(v[15]), tonumber(v[16])
+  g[G_TALLY], g[G_MOST_BAD], g[G_BAD_SHARE] = tonumber(v[17]), tonumber(v[18]), tonumber(v[19])
+  g[G_RESULTS] = tonumber(v[20])
+  if v[13] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
+  groups[gkey] = g
+  t[T_GROUPS] = t[T_GROUPS] + 1
+  shard.open_groups = shard.open_groups + 1
+  redis.call('HSET', K.names, id, gkey)
+  redis.call('HSET', K.groups, gkey, spec)
+  redis.call('ZADD', K.index, int(now), gkey)
+  enlist(g)
+  plan(g, silent_from(g))
+  return g
+end
