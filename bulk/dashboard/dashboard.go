@@ -21,13 +21,15 @@ var (
 	coreJS string
 	//go:embed page/list.js
 	listJS string
+	//go:embed page/workers.js
+	workersJS string
 	//go:embed page/job.js
 	jobJS string
 	//go:embed page/group.js
 	groupJS string
 
 	style  = squeeze(pageCSS)
-	script = squeeze("'use strict';\n(() => {\n" + coreJS + listJS + jobJS + groupJS + "open();\n})();\n")
+	script = squeeze("'use strict';\n(() => {\n" + coreJS + listJS + workersJS + jobJS + groupJS + "open();\n})();\n")
 
 	document = template.Must(template.New("dashboard").Parse(squeeze(pageHTML)))
 )

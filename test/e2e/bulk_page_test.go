@@ -4,11 +4,18 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // bulkPage is the page of a bulk worker in a tab, with a token.
@@ -154,4 +161,74 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	do(t, p.ctx, chromedp.Reload()) // the address names the job
 	p.text("#job .tags", "cancelled")
 	p.quiet(http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict)
+}
+
+// An operator sees who runs what. A process that is older than its neighbours has no answer for that.
+func TestBulkPage_RunningNow(t *testing.T) {
+	t.Parallel()
+	team := newHooks(t)
+	var free sync.Once
+	letGo := func() { free.Do(func() { close(team.release) }) }
+	defer letGo()
+	redis := redistest.Server(t)
+	worker := func(count int, types string) string {
+		site, _ := startBulkworker(t, fmt.Sprintf(`
+listen: "127.0.0.1:0"
+admin: {token: %q}
+store: {url: %q}
+worker: {count: %d}
+processors: {%s}
+`, bulkToken, redis.URL(), count, strings.ReplaceAll(types, "HOOK", fmt.Sprintf("{kind: webhook, url: %q, timeout: 60s}", team.URL))))
+		return site
+	}
+	site := worker(30, "webhook: HOOK")
+	worker(2, "mail: HOOK, push: HOOK")
+	var old atomic.Bool
+	to, err := url.Parse(site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/workers" && old.Load() {
+			http.NotFound(w, r)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+	old.Store(true)
+	p := openBulkPage(t, front.URL, "")
+	p.text("#limits", "Limits")
+	p.hidden("#workers")
+	old.Store(false)
+	p.text("#workers summary", "Running now")
+	p.press("#workers summary")
+	p.text("#workers .note", "No job runs.")
+	p.shows(`[...document.querySelectorAll('[aria-label=Processes] tbody tr')].map(e => e.querySelector('[data-f=busy]').textContent).sort().join() === '0 of 2,0 of 30'`)
+	p.shows(`[...document.querySelectorAll('[aria-label=Processes] .tags')].map(e => e.textContent).sort().join() === 'running,runningkeeper'`)
+	p.shows(`[...document.querySelectorAll('[aria-label=Processes] [data-f=types]')].map(e => e.textContent).sort().join('; ') === 'mail, push; webhook'`)
+
+	api := bulkAPI{t, site}
+	api.submit("tenant=acme&id=first", `{"id":"a/b?","payload":{"do":"wait"}}`)
+	p.text("#workers .note", "1 job runs.")
+	more := make([]string, 24)
+	for i := range more {
+		more[i] = `{"payload":{"do":"wait"}}`
+	}
+	api.submit("tenant=globex&id=more", more...)
+	p.text("#workers .note", "25 jobs run; these 20 have run longest.")
+	p.shows(`document.querySelectorAll('[aria-label="Jobs that run longest"] tbody tr').length === 20`)
+	p.shows(`[...document.querySelector('[aria-label="Jobs that run longest"] tbody tr').cells].slice(0, 4).map(e => e.textContent).join() === 'a/b?,first,acme,webhook'`)
+	accessible(t, p.ctx, "running now")
+	p.press(`[aria-label="Jobs that run longest"] tbody a`)
+	p.text("#job .tags", "running")
+	p.shows(`document.querySelector('#grouphead').textContent === 'first' && document.querySelector('#job dd').textContent === 'a/b?'`)
+	letGo()
+	p.text("#job .tags", "succeeded")
+	do(t, p.ctx, chromedp.Evaluate[chromedp.Void](`history.back()`))
+	p.text("#workers .note", "No job runs.")
+	old.Store(true)
+	p.hidden("#workers")
+	p.quiet(http.StatusUnauthorized, http.StatusNotFound)
 }

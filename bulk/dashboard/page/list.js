@@ -85,7 +85,7 @@ let inForce = {};
 function newTotals() {
   let before;
   return async signal => {
-    const [seen, rates, held] = await Promise.all([ask('congestion', {signal}), ask('limits', {signal}), ask('breakers', {signal})]);
+    const [seen, rates, held] = await Promise.all([ask('congestion', {signal}), ask('limits', {signal}), ask('breakers', {signal}), readWorkers(signal)]);
     set($('#first pre'), command());
     set($('#first code'), document.body.dataset.type);
     const {tenants: all, summary: sum} = seen, waiting = sum.pending + sum.non_ready;
