@@ -2,7 +2,12 @@ package store
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func BenchmarkAdd(b *testing.B) {
@@ -55,4 +60,78 @@ func BenchmarkPullAck(b *testing.B) {
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
 		})
 	}
+}
+
+// BenchmarkPull_InTurns measures what a pull of 50 costs Redis, from a group with jobs in order, with jobs that came
+// due, and with both, which take turns.
+func BenchmarkPull_InTurns(b *testing.B) {
+	for _, row := range []struct {
+		name       string
+		due, order int
+	}{{"order", 0, 60_000}, {"due", 60_000, 0}, {"due and order", 60_000, 60_000}} {
+		b.Run(row.name, func(b *testing.B) {
+			s, c := openOn(b, redistest.Server(b).Client(), func(set *Settings) { set.Global, set.DispatchBatch = 1e6, 2000 })
+			var cpu float64
+			left, groups, pulls := 0, 0, 0
+			for b.Loop() {
+				if left < 50 {
+					b.StopTimer()
+					id := fmt.Sprintf("g%d", groups)
+					create(b, s, GroupSpec{ID: id, Tenant: "acme"})
+					addDue(b, s, id, row.due, time.UnixMicro(c.us).Add(time.Second))
+					add(b, s, id, 0, row.order)
+					c.advance(time.Minute)
+					for more := true; more; {
+						more = dispatch(b, s).More
+					}
+					left, groups = left+row.due+row.order, groups+1
+					cpu -= cpuTime(b, s)
+					b.StartTimer()
+				}
+				c.advance(time.Second)
+				n := len(pull(b, s, 50).Jobs)
+				if left, pulls = left-n, pulls+1; n != 50 {
+					b.Fatalf("%d jobs are pulled", n)
+				}
+				if left < 50 {
+					cpu += cpuTime(b, s)
+				}
+			}
+			if left >= 50 {
+				cpu += cpuTime(b, s)
+			}
+			b.ReportMetric(cpu/float64(pulls), "redis-cpu-µs/op")
+		})
+	}
+}
+
+// addDue adds n jobs that are due at a time.
+func addDue(b *testing.B, s *Store, group string, n int, due time.Time) {
+	b.Helper()
+	for from := 0; from < n; from += MaxAdd {
+		jobs := make([]Job, min(MaxAdd, n-from))
+		for i := range jobs {
+			jobs[i] = Job{ID: fmt.Sprintf("d%06d", from+i), Payload: []byte(`{}`), RunAt: due}
+		}
+		if _, err := s.AddJobs(b.Context(), group, Chunk{}, jobs); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// cpuTime returns the microseconds of processor time that Redis has used. Other than its commandstats, they do not grow while it waits for a processor.
+func cpuTime(b *testing.B, s *Store) (us float64) {
+	b.Helper()
+	text, err := s.o.Client.Info(b.Context(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`used_cpu_(?:user|sys):([0-9.]+)`).FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		us += n * 1e6
+	}
+	return us
 }
