@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- queue_dispatch: does one round: orphans and due jobs back to their groups, gates opened.
+-- queue_dispatch: does one round: orphans and due jobs back to their groups, gates opened, also those that another rate has closed.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then)
+-- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then), keeper (1: the caller is)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, groups that ended as COMPLETED, as FAILED, then groups with housekeeping}
 -- INVARIANT: a job whose lease ended runs again; a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
@@ -131,6 +131,45 @@ if shard.aside + shard.unserved + shard.barred > 0 and now - shard.checked >= 10
 end
 local opened = open_gates(bound)
 if opened == bound then more = 1 end
+
+-- regate looks at part of the gates that open later than in a second, the latest first, and opens those that a tenant's rate of
+-- before has closed: the caller's configuration has another one, under which a job may start now. gates_from is how far the looks
+-- have come, and when the last was.
+local function regate()
+  local last = redis.call('ZREVRANGE', K.gates, 0, 0, 'WITHSCORES')
+  if not last[1] or tonumber(last[2]) <= now + 1000000 then return end
+  local at, from = string.match(redis.call('HGET', K.state, 'gates_from') or '0 0', '^(%d+) (%d+)$')
+  if now - tonumber(at) < 200000 and now >= tonumber(at) then return end
+  from = tonumber(from)
+  local before, seen, till = opened, 0, nil
+  local gates = redis.call('ZREVRANGE', K.gates, from, from + 199, 'WITHSCORES')
+  for i = 1, #gates, 2 do
+    till = tonumber(gates[i + 1])
+    if till <= now + 1000000 then break end
+    seen = seen + 1
+    local kind, name = string.sub(gates[i], 1, 1), string.sub(gates[i], 3)
+    local g = nil
+    local had = kind == 'g' and groups[name]
+    if kind == 'g' then g = bulk_group(name) end
+    local tenant = kind == 't' and name or g and g[G_WHY] == 'rate' and set.policy == 'score' and g[G_TENANT]
+    local known, open = tenant and tenants[tenant], false
+    if tenant then
+      local t = bulk_tenant(tenant)
+      local rate, theirs, own = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant, tenant_limiter(t), g and group_limiter(g)
+      open = rate ~= t[T_RATED] and (not theirs or strategy.admits(theirs, 1)) and (not own or strategy.admits(own, 1))
+      if open and g then open_group(g) elseif open then open_tenant(t) end
+      if open then opened = opened + 1 elseif not known then tenants[tenant] = nil end -- unchanged: nothing to write
+    end
+    if g and not open and had == nil then groups[name] = nil end
+  end
+  from = from + seen - (opened - before)
+  if seen < 200 then from = 0 end
+  -- Where some were opened, all of them probably are to be.
+  if opened > before then more, at = 1, 0 else at = now end
+  redis.call('HSET', K.state, 'gates_from', int(at) .. ' ' .. int(from))
+end
+if ARGV[7] == '1' then regate() end
+
 for _, g in pairs(touched) do
   place(g)
   settle(g)

@@ -106,7 +106,7 @@ func TestDispatch_TwoViewsOfOneMaster(t *testing.T) {
 	add(t, s, "g", 0, 1)
 	round := func(id string) (recovered int64) {
 		t.Helper()
-		r, err := s.run(t.Context(), "queue_dispatch", id, Defaults().DispatchBatch, time.Hour.Microseconds(), "")
+		r, err := s.run(t.Context(), "queue_dispatch", id, Defaults().DispatchBatch, time.Hour.Microseconds(), "", 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -144,3 +144,59 @@ func TestReratingReachesEveryGate(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// TestConfigure_OpensGates: gates that a lower rate.per_tenant had closed stayed closed under a higher one, after a reload as after
+// a restart.
+func TestConfigure_OpensGates(t *testing.T) {
+	for _, policy := range []string{"fair", "score"} {
+		for _, higher := range []float64{0, 1000} {
+			t.Run(fmt.Sprint(policy, higher), func(t *testing.T) {
+				s, c := open(t, func(set *Settings) { set.Policy, set.PerTenant, set.Global = policy, 0.02, 1e6 })
+				const tenants = 450
+				for i := range tenants {
+					id := fmt.Sprintf("t%04d", i)
+					create(t, s, GroupSpec{ID: id, Tenant: id})
+					add(t, s, id, 0, 2)
+				}
+				create(t, s, GroupSpec{ID: "slow", Tenant: "t0000", Rate: 0.01})
+				add(t, s, "slow", 0, 2)
+				started := 0
+				work := func() {
+					for more := true; more; {
+						p := pull(t, s, 500)
+						started, more = started+len(p.Jobs), p.More || len(p.Jobs) > 0
+						ack(t, s, Done, p.Jobs...)
+					}
+				}
+				work()
+				if started != tenants {
+					t.Fatalf("%d jobs started at first, want %d", started, tenants)
+				}
+				for range 10 { // under the same rate nothing opens
+					c.advance(200 * time.Millisecond)
+					if d := dispatch(t, s); d.Woken != 0 {
+						t.Fatalf("%+v", d)
+					}
+				}
+				set := s.Settings()
+				set.PerTenant = higher
+				if err := s.Configure(set); err != nil {
+					t.Fatal(err)
+				}
+				for range 20 {
+					c.advance(200 * time.Millisecond)
+					dispatch(t, s)
+					work()
+				}
+				if started != 2*tenants+1 { // all but one of the slow group
+					t.Errorf("%d jobs started, want %d", started, 2*tenants+1)
+				}
+				c.advance(time.Second)
+				if d := dispatch(t, s); d.Woken != 0 {
+					t.Errorf("afterwards: %+v", d)
+				}
+				clean(t, s)
+			})
+		}
+	}
+}

@@ -48,6 +48,7 @@ func (s *Store) Keep(ctx context.Context, status ProcessStatus, needs ...string)
 	}
 	r := list(res)
 	k := Kept{Keeper: r.int(0) == 1, Processes: int(r.int(1))}
+	s.follows.Store(!k.Keeper)
 	for i := 2; i < len(r); i++ {
 		k.Groups = append(k.Groups, r.string(i))
 	}

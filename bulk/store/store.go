@@ -94,6 +94,7 @@ type Store struct {
 	preparing singleflight.Group
 	rounds    dispatching
 	types     served
+	follows   atomic.Bool // the last Keep has found that another process is the keeper
 	noInfo    sync.Once
 	start     time.Time
 	auditPart int64

@@ -226,13 +226,14 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]LeaseState, error)
 
 // Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. After a
 // gap in these rounds of a third of a lease no lease ends before another third of one has passed; before a full one where this
-// process has lived through the gap, or the server is another one than before.
+// process has lived through the gap, or the server is another one than before. The keeper's rounds also look whether its configuration
+// opens gates that another has closed; a process that never called Keep counts as the keeper.
 func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	alive := s.rounds.alive(s.clock())
 	id, err := s.runID(ctx)
 	var r reply
 	if err == nil {
-		r, err = s.run(ctx, "queue_dispatch", id, s.conf.Load().DispatchBatch, alive, s.types.due(s.clock()))
+		r, err = s.run(ctx, "queue_dispatch", id, s.conf.Load().DispatchBatch, alive, s.types.due(s.clock()), flag(!s.follows.Load()))
 	}
 	s.rounds.ended(err)
 	if err != nil {
