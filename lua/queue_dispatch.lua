@@ -152,13 +152,13 @@ local function regate()
     local had = kind == 'g' and groups[name]
     if kind == 'g' then g = bulk_group(name) end
     local tenant = kind == 't' and name or g and g[G_WHY] == 'rate' and set.policy == 'score' and g[G_TENANT]
-    local known, open = tenant and tenants[tenant], false
+    local cached, open = tenant and tenants[tenant], false
     if tenant then
       local t = bulk_tenant(tenant)
       local rate, theirs, own = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant, tenant_limiter(t), g and group_limiter(g)
       open = rate ~= t[T_RATED] and (not theirs or strategy.admits(theirs, 1)) and (not own or strategy.admits(own, 1))
       if open and g then open_group(g) elseif open then open_tenant(t) end
-      if open then opened = opened + 1 elseif not known then tenants[tenant] = nil end -- unchanged: nothing to write
+      if open then opened = opened + 1 elseif not cached then tenants[tenant] = nil end -- unchanged: nothing to write
     end
     if g and not open and had == nil then groups[name] = nil end
   end
