@@ -126,7 +126,7 @@ func (s *Store) typeLimits(ctx context.Context, live string) (map[string]TypeLim
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	for i, name := range names {
-		if w := strings.Fields(asString(used[i])); len(w) == 5 {
+		if w := strings.Fields(asString(used[i])); len(w) >= 5 {
 			l := limits[name]
 			l.Running = asInt(w[3])
 			limits[name] = l

@@ -35,16 +35,18 @@ do
   }
 end
 local strategy = limiter[set.limiter]
+set.by = set.limiter == 'gcra' and 1 or 2
 
 -- shard is the record of the whole shard. v1…v3 are the virtual times (v1 alone unless strict), at and level the global
 -- limiter, live_* what operators set over the configuration, hold the time before which no lease ends, beat the last round of a
 -- dispatcher, aside counts jobs that are set aside, unserved those of them whose type no process has, as the dispatcher found
 -- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score; barred counts groups that
 -- wait for their type's limit, marked the runs that count towards one; watched counts breakers that have seen a failure, tripped
--- those that are open (lib breakers).
+-- those that are open (lib breakers). limiter says whose state at and level are, as it does in the records of groups and tenants:
+-- 1 gcra, 2 fixed_window, 0 of the one that is configured, because an earlier version wrote them.
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
   'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat',
-  'aside', 'unserved', 'checked', 'barred', 'marked', 'watched', 'tripped', 'live_global', 'live_tenant', 'found_global', 'live_types' }
+  'aside', 'unserved', 'checked', 'barred', 'marked', 'watched', 'tripped', 'limiter', 'live_global', 'live_tenant', 'found_global', 'live_types' }
 SHARD.length = #SHARD - 4 -- without what is only read here
 local shard = { last = 0, adj = 0, gseq = 0, fence = 0, v1 = 0, v2 = 0, v3 = 0, at = 0, level = 0, rate = 0, hold = 0, spins = 0,
   starts = 0, queued = 0, taken = 0, inflight = 0, pending = 0 } -- so that it need not grow
@@ -89,9 +91,9 @@ if now > shard.last then shard.last = now end
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
---   results, shrunk, cleared, gone, called_off, deleted, turn, redriving
+--   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
---   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full
+--   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter
 
 -- What a tenant's token sets for a group counts inside the tenant only: inner is then the level (and level is normal), share the
 -- weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
@@ -156,15 +158,16 @@ local function bulk_tenant(name)
 end
 
 -- types has the functions about types of jobs, of which most are in lib bulktypes; uses is how much of the limits of types is used, as far as this call looked: 'use:<type>' in the shard's state has the
--- limiter's at, level and rate, how many runs count towards the concurrency, and that concurrency as the last pull knew it.
+-- limiter's at, level and rate, how many runs count towards the concurrency, that concurrency as the last pull knew it, and limiter.
 local types = { uses = {}, breakers = {} }
 
 function types.use(kind)
   local u = types.uses[kind]
   if not u then
     local text = redis.call('HGET', K.state, 'use:' .. kind) or '0 0 0 0 0'
-    local at, level, rate, running, most = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+)')
-    u = { at = tonumber(at), level = tonumber(level), rate = tonumber(rate), running = tonumber(running), most = tonumber(most), text = text }
+    local at, level, rate, running, most, by = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)')
+    u = { at = tonumber(at), level = tonumber(level), rate = tonumber(rate), running = tonumber(running), most = tonumber(most), text = text,
+      limiter = tonumber(by) or 0 }
     types.uses[kind] = u
   end
   return u
@@ -220,7 +223,7 @@ local function bulk_save()
     end
   end
   for kind, u in pairs(types.uses) do
-    local text = string.format('%.0f %.0f %.0f %d %d', u.at, u.level, u.rate, u.running, u.most)
+    local text = string.format('%.0f %.0f %.0f %d %d', u.at, u.level, u.rate, u.running, u.most) .. (u.limiter > 0 and ' ' .. u.limiter or '')
     if text ~= u.text then line[#line + 1], line[#line + 2] = 'use:' .. kind, text end
   end
   for name, b in pairs(types.breakers) do

@@ -316,41 +316,51 @@ local function backoff(t)
 end
 
 -- The limiters that a start has to pass: global, tenant, group; nil where there is none. Their state remembers the rate that
--- it was kept at, so that a change of rate, by an operator or a new configuration, lends and forgives nothing.
-local function brought(rate, burst, at, level, was)
+-- it was kept at, and by which limiter, so that a change of either, by an operator, a new configuration or a process that has
+-- another one, lends and forgives nothing.
+local function brought(rate, burst, at, level, was, by)
   local b = { rate = rate, burst = default_burst(rate, burst), at = at, level = level, window = set.window }
+  if by > 0 and by ~= set.by then
+    strategy.adopt(b, was, now)
+    b.adopted_at, b.adopted_level = b.at, b.level
+    return b
+  end
   strategy.refill(b, now)
   strategy.rerate(b, was)
   return b
 end
 
+-- work.keeps says whether a limiter's state is to be written back: not one that was adopted, and from which nothing was taken.
+function work.keeps(b) return b and not (b.at == b.adopted_at and b.level == b.adopted_level) end
+
 local function global_limiter()
-  return brought(set.global, set.burst, shard.at, shard.level, shard.rate)
+  return brought(set.global, set.burst, shard.at, shard.level, shard.rate, shard.limiter)
 end
 
 local function keep_global(b)
-  shard.at, shard.level, shard.rate = b.at, b.level, b.rate > 0 and b.rate or shard.rate
+  if not work.keeps(b) then return end
+  shard.at, shard.level, shard.rate, shard.limiter = b.at, b.level, b.rate > 0 and b.rate or shard.rate, set.by
 end
 
 local function tenant_limiter(t, share)
   local rate = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
   if rate == 0 and share then rate = tenant_rate(t) end
   if rate == 0 then return nil end
-  return brought(rate, set.burst, t[T_AT], t[T_FRAC], t[T_RATED])
+  return brought(rate, set.burst, t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER])
 end
 
 local function group_limiter(g)
   if g[G_RATE] == 0 then return nil end
-  return brought(g[G_RATE], 0, g[G_AT], g[G_FRAC], g[G_RATED])
+  return brought(g[G_RATE], 0, g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER])
 end
 
 -- keep_tenant and keep_group write a limiter's state back.
 local function keep_tenant(t, b)
-  if b then t[T_AT], t[T_FRAC], t[T_RATED] = b.at, b.level, b.rate > 0 and b.rate or t[T_RATED] end
+  if work.keeps(b) then t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER] = b.at, b.level, b.rate > 0 and b.rate or t[T_RATED], set.by end
 end
 
 local function keep_group(g, b)
-  if b then g[G_AT], g[G_FRAC], g[G_RATED] = b.at, b.level, b.rate end
+  if work.keeps(b) then g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER] = b.at, b.level, b.rate, set.by end
 end
 
 -- peek gives up to n jobs of a group in their order, of which from_front come from the front, without taking them; order jobs come

@@ -31,9 +31,7 @@ function types.limit(kind)
     l.use = types.use(kind)
     l.use.most = l.most
     if l.rate > 0 then
-      l.meter = { rate = l.rate, burst = default_burst(l.rate, 0), at = l.use.at, level = l.use.level, window = set.window }
-      strategy.refill(l.meter, now)
-      strategy.rerate(l.meter, l.use.rate)
+      l.meter = brought(l.rate, 0, l.use.at, l.use.level, l.use.rate, l.use.limiter)
     end
   end
   return l
@@ -102,7 +100,7 @@ function types.take(l, cost)
   if l.also then types.take(l.also, cost) end
   if l.meter then
     strategy.take(l.meter, cost)
-    l.use.at, l.use.level, l.use.rate = l.meter.at, l.meter.level, l.meter.rate
+    l.use.at, l.use.level, l.use.rate, l.use.limiter = l.meter.at, l.meter.level, l.meter.rate, set.by
   end
 end
 

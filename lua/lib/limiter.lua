@@ -13,6 +13,9 @@
 --   wait(b, cost)    microseconds until admits; -1: never
 --   rerate(b, was)   after refill, where the rate was another when it was last
 --                    used: what is owed stays the same number of tokens
+--   adopt(b, was, now)  of gcra and fixed_window, in place of refill and rerate of a state that was the other's, at the rate was:
+--                    a gcra's arrival time is where a window has got to that grants its tokens one after the other. What is
+--                    owed beyond that stays the same number of tokens. A state from which nothing is taken is not to be kept
 
 local TOKEN = 1000000000
 
@@ -82,6 +85,14 @@ limiter.leaky_bucket = {
 -- adaptive is a token bucket; what it adapts is its rate.
 limiter.adaptive = limiter.token_bucket
 
+-- window returns the length of a window in microseconds, and the thousandths of a token that it grants.
+local function window(b)
+  local length = b.window or 1000000
+  local most = length == 1000000 and b.rate or math.floor(b.rate * length / 1000000)
+  if most <= 0 or most >= 1000 then return length, most end
+  return math.ceil(TOKEN / b.rate), 1000
+end
+
 -- gcra, the generic cell rate algorithm: at is the theoretical arrival time in
 -- microseconds, level its fraction in units of 1/rate of one. What is owed at
 -- now, (at - now) * rate + level, is then in billionths of a token. A cost above
@@ -92,6 +103,19 @@ limiter.gcra = {
     if b.at < now then b.at, b.level = now, 0 end
     b.now = now
     b.owed = (b.at - now) * b.rate + b.level
+  end,
+
+  adopt = function(b, was, now)
+    if was <= 0 or b.rate <= 0 then
+      b.at, b.level = 0, 0
+    else
+      local length = window({ rate = was, window = b.window })
+      local stop = now - now % length + length
+      local at = b.at + math.ceil(b.level * 1000000 / was)
+      if at > stop then at = stop + math.ceil((at - stop) * was / b.rate) end
+      b.at, b.level = at, 0
+    end
+    limiter.gcra.refill(b, now)
   end,
 
   rerate = function(b, was)
@@ -127,19 +151,6 @@ limiter.gcra = {
   end,
 }
 
--- fixed_window: at is the start of the window, level the thousandths of a token
--- used in it. A window is b.window microseconds long, one second where that is
--- missing, or as long as one token takes at a rate below one a window. It
--- promises what the rate gives in a window, so up to twice that in a sliding one
--- of its length. A cost above a window's is granted in an untouched one and uses up as
--- many as it takes: at is then the start of the last of them.
-local function window(b)
-  local length = b.window or 1000000
-  local most = length == 1000000 and b.rate or math.floor(b.rate * length / 1000000)
-  if most <= 0 or most >= 1000 then return length, most end
-  return math.ceil(TOKEN / b.rate), 1000
-end
-
 -- spread_windows moves what is above one window's to the windows after it.
 local function spread_windows(b)
   local length, most = window(b)
@@ -149,12 +160,25 @@ local function spread_windows(b)
   end
 end
 
+-- fixed_window: at is the start of the window, level the thousandths of a token
+-- used in it. A window is b.window microseconds long, one second where that is
+-- missing, or as long as one token takes at a rate below one a window. It
+-- promises what the rate gives in a window, so up to twice that in a sliding one
+-- of its length. A cost above a window's is granted in an untouched one and uses up as
+-- many as it takes: at is then the start of the last of them.
 limiter.fixed_window = {
   refill = function(b, now)
     local length = window(b)
     local start = now - now % length
     if start > b.at then b.at, b.level = start, 0 end
     b.now = now
+  end,
+
+  adopt = function(b, was, now)
+    local start = now - now % window(b)
+    local owed, passed = math.max(0, (b.at - now) * was + b.level), math.max(0, math.min(b.at, now) - start)
+    if b.at < now then owed = 0 end
+    b.at, b.level, b.now = start, math.ceil((owed + passed * b.rate) / 1000000), now
   end,
 
   available = function(b)
