@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, own (1: a tenant's token asks), field, value, ...
 -- RETURNS: {the group} or {reason, status or field}
--- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again.
+-- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again. A stop_at that is reached already pauses at once, unless the same call resumes the group.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
@@ -22,7 +22,7 @@ for i = 5, own and #ARGV or 0, 2 do
 end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED,
   stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE }
-local level = g[G_LEVEL]
+local level, stop, resumed = g[G_LEVEL], false, false
 unplace(g)
 types.unbar(g) -- if its type may still start none, the next pull bars it again
 for i = 5, #ARGV, 2 do
@@ -41,14 +41,20 @@ for i = 5, #ARGV, 2 do
     if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end
     if field == 'level' then g[G_INNER], g[G_LEVEL] = own and value or 0, own and 2 or value end
     if field == 'base' then g[G_BASED] = own and 1 or 0 end
-    if field == 'paused' and value == 0 and g[G_STOPPED] == 1 then g[G_STOPPED] = work.too_many(g) and 2 or 0 end
-    if string.sub(field, 1, 4) == 'stop' and g[G_STOPPED] == 2 then g[G_STOPPED] = 0 end
+    if field == 'paused' and value == 0 then resumed = true end
+    if string.sub(field, 1, 4) == 'stop' then stop = true end
     if field == 'rate' then
       if g[G_WHY] == 'rate' then open_group(g) end
     end
   else
     error({ err = 'ERR unknown field ' .. field })
   end
+end
+if resumed then
+  if stop or g[G_STOPPED] == 1 then g[G_STOPPED] = work.too_many(g) and 2 or 0 end
+elseif stop then
+  if g[G_STOPPED] == 2 then g[G_STOPPED] = 0 end
+  if g[G_STATUS] <= RUNNING then work.stop(g) end
 end
 if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level say nothing here
 place(g)

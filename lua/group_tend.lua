@@ -28,6 +28,7 @@ end
 -- A submission that nobody seals and that has been silent for long; a chunk that is half in is given up.
 if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
   seal(g)
+  if g[G_STATUS] <= RUNNING then work.stop(g) end
   place(g)
   if g[G_QUEUED] == 1 then bell() end
   sealed = 1

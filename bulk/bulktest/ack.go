@@ -138,8 +138,8 @@ func (m *Model) outcome(j *job, o store.Outcome) {
 		}
 	}
 	*map[string]*int64{"succeeded": &g.Succeeded, "failed": &g.Failed, "dead": &g.Dead, "cancelled": &g.Cancelled}[o.Status]++
-	if (o.Status == "failed" || o.Status == "dead") && !g.lifted && !g.Paused && g.tooMany() {
-		g.Paused, g.Stopped = true, true
+	if o.Status == "failed" || o.Status == "dead" {
+		g.stop()
 	}
 	if t.open--; t.open == 0 { // its figures begin anew
 		t.finished, t.throttles, t.backoff = 0, 0, 0
@@ -149,6 +149,13 @@ func (m *Model) outcome(j *job, o store.Outcome) {
 	}
 	m.scored(g)
 	m.settle(g)
+}
+
+// stop pauses a group that has failed so often, unless it was resumed beyond that.
+func (g *group) stop() {
+	if !g.lifted && !g.Paused && g.tooMany() {
+		g.Paused, g.Stopped = true, true
+	}
 }
 
 // tooMany reports whether as many jobs have failed as stop the group.

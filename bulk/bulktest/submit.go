@@ -138,6 +138,9 @@ func (m *Model) seal(id string, abandon bool) (store.Group, error) {
 		m.move(g, store.Running)
 	}
 	m.settle(g)
+	if g.Status == store.Dispatched || g.Status == store.Running {
+		g.stop()
+	}
 	return m.view(g), nil
 }
 
@@ -209,10 +212,13 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 		g.StopAt, g.lifted = *p.StopAt, false
 	}
 	if p.Paused != nil {
-		if !*p.Paused && g.Stopped {
+		if !*p.Paused && (g.Stopped || p.StopAt != nil) {
 			g.lifted = g.tooMany()
 		}
 		g.Paused, g.Stopped = *p.Paused, *p.Paused && g.Stopped
+	}
+	if p.StopAt != nil && p.Paused == nil {
+		g.stop()
 	}
 	if p.Level != nil {
 		if g.Level, g.inside.level = *p.Level, p.Own; g.turn() != turn {

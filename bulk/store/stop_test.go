@@ -110,3 +110,44 @@ func TestStopAt_IsLive(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// TestStopAt_ThatIsReachedPausesAtOnce: a PATCH, or a seal that made the share one of fewer jobs, waited for the next failure.
+func TestStopAt_ThatIsReachedPausesAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		change  func(s *Store) (Group, error)
+		stopped bool
+	}{
+		{"a count", func(s *Store) (Group, error) { return s.Patch(t.Context(), "g", Patch{StopAt: &Tolerance{Count: 5}}) }, true},
+		{"more", func(s *Store) (Group, error) { return s.Patch(t.Context(), "g", Patch{StopAt: &Tolerance{Count: 6}}) }, false},
+		{"a count, and resume", func(s *Store) (Group, error) {
+			return s.Patch(t.Context(), "g", Patch{StopAt: &Tolerance{Count: 5}, Paused: new(false)})
+		}, false},
+		{"the seal", func(s *Store) (Group, error) { return s.Seal(t.Context(), "g") }, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s, _ := open(t, nil)
+			create(t, s, GroupSpec{ID: "g", Tenant: "acme", StopAt: Tolerance{Percent: 10, Share: true}})
+			add(t, s, "g", 0, 20)
+			ack(t, s, Buried, pull(t, s, 5).Jobs...)
+			g, err := row.change(s)
+			if err != nil || g.Stopped != row.stopped || g.Paused != row.stopped {
+				t.Fatalf("%+v, %v", g, err)
+			}
+			clean(t, s)
+			n := 0
+			for jobs := pull(t, s, 1).Jobs; len(jobs) > 0; jobs = pull(t, s, 1).Jobs {
+				ack(t, s, Buried, jobs...)
+				n++
+			}
+			want := map[string]int{"more": 1, "a count, and resume": 15}[row.name]
+			if n != want {
+				t.Errorf("%d ran, want %d", n, want)
+			}
+			if g, err = s.Patch(t.Context(), "g", Patch{Paused: new(false)}); err != nil || g.Stopped || g.Paused {
+				t.Errorf("%+v, %v", g, err)
+			}
+			clean(t, s)
+		})
+	}
+}

@@ -225,6 +225,14 @@ function work.too_many(g)
   return g[G_STOP_COUNT] > 0 and failed >= g[G_STOP_COUNT] or g[G_STOP_SHARE] > 0 and failed * 100000 >= g[G_STOP_SHARE] * of
 end
 
+-- work.stop pauses a group whose jobs have failed so often, unless it was resumed beyond that.
+function work.stop(g)
+  if g[G_STOPPED] == 0 and g[G_PAUSED] == 0 and work.too_many(g) then
+    g[G_PAUSED], g[G_STOPPED] = 1, 1
+    unplace(g)
+  end
+end
+
 -- work.log puts a job's outcome into its group's log, unless it is counted and not kept (G_RESULTS): then nothing stays of it or,
 -- while jobs may be added, that there was one.
 function work.log(g, jobkey, record, count)
@@ -251,10 +259,7 @@ local function finish(g, t, jobkey, record, count, run)
   local before = ended(g)
   if #record > g[G_WIDEST] then raise(g, G_WIDEST, before == 0, #record) end
   g[count], g[G_OUTCOME_AT] = g[count] + 1, now
-  if (count == G_FAIL or count == G_DEAD) and g[G_STOPPED] == 0 and g[G_PAUSED] == 0 and work.too_many(g) then
-    g[G_PAUSED], g[G_STOPPED] = 1, 1
-    unplace(g)
-  end
+  if count == G_FAIL or count == G_DEAD then work.stop(g) end
   tenant_open(t, -1)
   if run and t[T_OPEN] > 0 then
     t[T_JOBS] = t[T_JOBS] + 1
