@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/control"
@@ -31,6 +32,7 @@ type Metrics struct {
 	uncertain                         prometheus.Counter
 	abandoned                         prometheus.Gauge
 	storeUp                           prometheus.Gauge
+	storeFull                         prometheus.Counter
 	storeSeconds                      *prometheus.HistogramVec
 	storeErrors                       *prometheus.CounterVec
 	jobSeconds                        *prometheus.HistogramVec
@@ -105,6 +107,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		uncertain:    counter("acks_uncertain_total", "Acks that were sent again and found their run ended."),
 		abandoned:    gauge("handlers_abandoned", "Handlers given up that have not returned yet."),
 		storeUp:      gauge("store_up", "1 while the store answers."),
+		storeFull:    counter("store_full_total", "Calls that the store refused because its memory is full."),
 		storeSeconds: histogram("store_script_seconds", "Time of calls to the store.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		storeErrors: counters("store_errors_total", "Calls to the store that failed.", "script"),
@@ -178,6 +181,9 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	errs := m.storeErrors.WithLabelValues(script) // there, and 0, before the first error
 	if err != nil {
 		errs.Inc()
+	}
+	if redis.HasErrorPrefix(err, "OOM") {
+		m.storeFull.Inc()
 	}
 }
 

@@ -17,7 +17,8 @@ const (
 	lastEvent  = "end"            // id of a stream's last event
 )
 
-// events streams a group's progress until its end: an event at once, one a second while it changes, and one at the end.
+// events streams a group's progress until its end: an event at once, one a second while it changes, and one at the end, or
+// when the group is deleted.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
@@ -51,12 +52,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	var last []byte
 	said := s.o.Now()
 	for {
-		if data := marshal(v); !bytes.Equal(data, last) || v.Status.Ended() {
+		over := v.Status.Ended() && v.InFlight == 0 // what runs of a cancelled group is yet to be told
+		if data := marshal(v); !bytes.Equal(data, last) || over {
 			id := ""
-			if v.Status.Ended() {
+			if over {
 				id = "id: " + lastEvent + "\n"
 			}
-			if _, err := fmt.Fprintf(out, "event: progress\n%sdata: %s\n\n", id, data); err != nil || v.Status.Ended() {
+			if _, err := fmt.Fprintf(out, "event: progress\n%sdata: %s\n\n", id, data); err != nil || over {
 				return nil
 			}
 			last, said = data, s.o.Now()
@@ -76,7 +78,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 		}
 		g, err := s.store.Group(r.Context(), v.ID)
 		if _, gone := errors.AsType[*store.Refusal](err); gone {
-			return nil // past its retention
+			_, _ = fmt.Fprintf(out, "event: deleted\nid: %s\ndata: %s\n\n", lastEvent, marshal(v)) // or past its retention
+			return nil
 		}
 		if err == nil { // an outage shows as silence; the stream goes on when the store does
 			v = s.view(g)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func TestCreateGroup(t *testing.T) {
@@ -325,6 +326,95 @@ func TestEvents(t *testing.T) {
 	if n := b.server.streams.Load(); n != 0 {
 		t.Errorf("%d streams are counted", n)
 	}
+}
+
+// TestEvents_EndWithTheLastRun: the last event of a cancelled group had jobs that still ran, and of a deleted one there was none.
+func TestEvents_EndWithTheLastRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	served := httptest.NewServer(b.handler)
+	t.Cleanup(served.Close)
+	// stream returns a function that reads the next event: its name, its id and the group.
+	stream := func(id string) func() (name, last string, v map[string]any) {
+		events := bufio.NewScanner(open(t, served.URL+"/v1/groups/"+id+"/events").Body)
+		return func() (name, last string, v map[string]any) {
+			t.Helper()
+			for events.Scan() {
+				key, value, _ := strings.Cut(events.Text(), ": ")
+				switch key {
+				case "event":
+					name = value
+				case "id":
+					last = value
+				case "data":
+					if err := json.Unmarshal([]byte(value), &v); err != nil {
+						t.Fatal(err)
+					}
+					return name, last, v
+				}
+			}
+			return "", "", nil
+		}
+	}
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(3)), 200)
+	p, err := b.store.Pull(t.Context(), 1)
+	if err != nil || len(p.Jobs) != 1 {
+		t.Fatal(p, err)
+	}
+	next := stream(id)
+	next()
+	want(t, b.ask("POST", "/v1/groups/"+id+"/cancel", ""), 200)
+	if name, last, v := next(); name != "progress" || last != "" || pick(v, "status", "in_flight") != `status="CANCELLED" in_flight=1` {
+		t.Errorf("%s %q %v", name, last, v)
+	}
+	if _, err := b.store.Ack(t.Context(), []store.Ack{{Key: p.Jobs[0].Key, Fence: p.Jobs[0].Fence, Verdict: store.Done}}); err != nil {
+		t.Fatal(err)
+	}
+	if name, last, v := next(); name != "progress" || last != "end" || pick(v, "status", "in_flight") != `status="CANCELLED" in_flight=0` {
+		t.Errorf("%s %q %v", name, last, v)
+	}
+	if name, _, _ := next(); name != "" {
+		t.Error(name)
+	}
+
+	id = b.create(`{"tenant":"acme","type":"mail"}`)
+	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(1)), 200)
+	next = stream(id)
+	next()
+	want(t, b.ask("POST", "/v1/groups/"+id+"/cancel", ""), 200)
+	for again := true; again; {
+		tend, err := b.store.Tend(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again = tend.Again
+	}
+	want(t, b.ask("DELETE", "/v1/groups/"+id, ""), 204)
+	// The stream looks once a second: it may have seen the cancel.
+	name, last, v := next()
+	if name == "" || last != "end" || v["id"] != id {
+		t.Errorf("%s %q %v", name, last, v)
+	}
+}
+
+// TestAFullStoreIsCalledFull: the answer was that the store did not answer in time.
+func TestAFullStoreIsCalledFull(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client()
+	b := newBenchOn(t, client, store.Defaults())
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for path, body := range map[string]string{"/v1/groups": `{"tenant":"acme","type":"mail"}`, "/v1/groups/" + id + "/jobs": lines(1)} {
+		w := b.ask("POST", path, body)
+		wantCode(t, w, 503, "store_full", "the store's memory is full", "retention.jobs", "maxmemory")
+		if w.Header().Get("Retry-After") != "5" {
+			t.Error(w.Header())
+		}
+	}
+	want(t, b.ask("POST", "/v1/groups/"+id+"/cancel", ""), 200)
 }
 
 func TestEventStreamsAreBoundedAndEndWithTheServer(t *testing.T) {

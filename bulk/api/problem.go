@@ -83,6 +83,11 @@ func asProblem(err error) *problem {
 			return p
 		}
 	}
+	if errors.Is(err, store.ErrFull) { // which the store logs
+		p := newProblem(http.StatusServiceUnavailable, "store_full", "the store's memory is full and it takes in nothing new; jobs that are in go on. Delete groups that have ended, shorten retention.jobs, retention.groups and retention.dead, or raise maxmemory of Redis; then ask again")
+		p.retryAfter = 5 * time.Second
+		return p
+	}
 	p := newProblem(http.StatusServiceUnavailable, "store_unavailable", "the store did not answer in time; what was asked may or may not have been done, and may be asked again")
 	p.retryAfter, p.cause = time.Second, err
 	return p

@@ -8,6 +8,14 @@ import (
 // ErrStore is wrapped by errors that mean an outage.
 var ErrStore = errors.New("the store does not answer")
 
+// ErrFull is an ErrStore, and is wrapped by errors that mean that the store's memory is full (maxmemory of Redis): what was asked was not done.
+var ErrFull error = fullStore{}
+
+type fullStore struct{}
+
+func (fullStore) Error() string { return "the store's memory is full" }
+func (fullStore) Unwrap() error { return ErrStore }
+
 // Code tells refusals apart; package api maps it to an HTTP status.
 type Code string
 

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -17,6 +19,8 @@ import (
 func TestAFullStoreDrains(t *testing.T) {
 	client := redistest.Server(t).Client()
 	s, c := openOn(t, client, func(set *Settings) { set.KeepJobs, set.KeepGroups = time.Hour, time.Hour })
+	var logged bytes.Buffer
+	s.o.Log = slog.New(slog.NewTextHandler(&logged, nil))
 	for _, id := range []string{"g", "stop"} {
 		create(t, s, GroupSpec{ID: id, Tenant: "acme"})
 		add(t, s, id, 0, 10)
@@ -24,8 +28,14 @@ func TestAFullStoreDrains(t *testing.T) {
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "more", Payload: []byte("1")}}); !errors.Is(err, ErrStore) {
+	if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "more", Payload: []byte("1")}}); !errors.Is(err, ErrStore) || !errors.Is(err, ErrFull) {
 		t.Fatalf("a full store takes jobs: %v", err)
+	}
+	if _, _, err := s.CreateGroup(t.Context(), GroupSpec{ID: "another", Tenant: "acme", Type: "webhook"}); !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	if n := strings.Count(logged.String(), "the store's memory is full"); n != 1 {
+		t.Errorf("it is logged %d times, want once a minute:\n%s", n, &logged)
 	}
 	if _, err := s.Seal(t.Context(), "g"); err != nil {
 		t.Fatal(err)

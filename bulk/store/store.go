@@ -98,6 +98,7 @@ type Store struct {
 	noInfo    sync.Once
 	start     time.Time
 	auditPart int64
+	full      atomic.Int64 // when it was last logged that the store is full, in ns
 }
 
 // layout is the version of the keys and values of the bulk engine. A store that says another is refused.
@@ -229,6 +230,10 @@ func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error
 		if errors.Is(err, lua.ErrCall) {
 			return nil, err
 		}
+		if redis.HasErrorPrefix(err, "OOM") {
+			s.reportFull(name)
+			return nil, fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	r, ok := res.([]any)
@@ -236,6 +241,16 @@ func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error
 		return nil, fmt.Errorf("%s answered %v", name, res)
 	}
 	return r, nil
+}
+
+// reportFull logs that the store's memory is full, once a minute.
+func (s *Store) reportFull(script string) {
+	now := time.Now().UnixNano()
+	if last := s.full.Load(); now-last < int64(time.Minute) && last != 0 || !s.full.CompareAndSwap(last, now) {
+		return
+	}
+	s.o.Log.Error("the store's memory is full: new groups, jobs and redrives are refused, and jobs that are in go on; "+
+		"delete groups that have ended, shorten retention.jobs, retention.groups and retention.dead, or raise maxmemory of Redis", "script", script)
 }
 
 // write is run for what durability promises: it waits until as many as configured have the write.
