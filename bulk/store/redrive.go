@@ -204,18 +204,21 @@ func (s *Store) noneLeft(ctx context.Context, asked *GroupSpec, source *Group, j
 	if err != nil {
 		return err
 	}
-	has := "a redrive has it"
+	has, group := "", source.ID
 	if as != "" {
-		has = fmt.Sprintf("redrive %q has it", as)
+		has = fmt.Sprintf("redrive %q has ", as)
 	}
-	group, them := source.ID, strings.TrimSuffix(has, "it")+"them"
 	switch {
+	case job != "" && has == "":
+		return refuse(CodeState, "job %q of group %q has no payload to run with any more", job, group)
 	case job != "":
-		return refuse(CodeState, "job %q of group %q has no payload to run with any more: %s", job, group, has)
+		return refuse(CodeState, "job %q of group %q has no payload to run with any more: %sit", job, group, has)
+	case asked.RedriveWhich != "" && has == "":
+		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload", group)
 	case asked.RedriveWhich != "":
-		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload, or %s", group, them)
-	case source.Dead > 0:
-		return refuse(CodeState, "group %q has no dead letters to redrive any more, of %d: %s", group, source.Dead, them)
+		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload, or %sthem", group, has)
+	case source.Dead > 0 && has != "":
+		return refuse(CodeState, "group %q has no dead letters to redrive any more, of %d: %sthem", group, source.Dead, has)
 	}
 	return refuse(CodeState, "group %q has no dead letters to redrive", group)
 }
