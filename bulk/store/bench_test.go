@@ -135,3 +135,43 @@ func cpuTime(b *testing.B, s *Store) (us float64) {
 	}
 	return us
 }
+
+// BenchmarkCost drains groups and reports the processor time of Redis for each job, which is what several processes share.
+func BenchmarkCost(b *testing.B) {
+	for _, row := range []struct{ groups, batch int }{{10, 1}, {50, 1}, {10, 10}, {50, 10}, {50, 100}} {
+		b.Run(fmt.Sprintf("groups=%d/batch=%d", row.groups, row.batch), func(b *testing.B) {
+			n, used := 0, 0.0
+			for b.Loop() {
+				b.StopTimer()
+				s, _ := open(b, func(c *Settings) { c.Global, c.Burst = 1e6, 1e6 })
+				s.o.Now = nil
+				for i := range row.groups {
+					id := fmt.Sprintf("g%d", i)
+					create(b, s, GroupSpec{ID: id, Tenant: fmt.Sprintf("t%d", i%5)})
+					add(b, s, id, 0, min(20_000, 4000*row.batch)/row.groups)
+				}
+				before := cpuTime(b, s)
+				b.StartTimer()
+				for {
+					p, err := s.Pull(b.Context(), row.batch)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if len(p.Jobs) == 0 {
+						break
+					}
+					acks := make([]Ack, len(p.Jobs))
+					for i, j := range p.Jobs {
+						acks[i] = Ack{Key: j.Key, Fence: j.Fence, Verdict: Done, Result: []byte("ok")}
+					}
+					if _, err := s.Ack(b.Context(), acks); err != nil {
+						b.Fatal(err)
+					}
+					n += len(acks)
+				}
+				used += cpuTime(b, s) - before
+			}
+			b.ReportMetric(used/float64(n), "redis-µs/job")
+		})
+	}
+}
