@@ -228,7 +228,7 @@ func (g *guest) robbed() bool {
 	switch {
 	case g.thief.at != 0:
 	case g.thief.unheard:
-		g.crowd.note("a copy's claim got no answer, and its ticket is spent")
+		g.crowd.note("a copy's claim got no answer or 503, and its ticket is spent")
 		return false
 	default:
 		g.crowd.lose("a ticket is spent and neither of two clients has its session")
@@ -250,7 +250,10 @@ func (g *guest) steal(ctx context.Context, token string, rng *rand.Rand) {
 		case err != nil:
 			g.thief.unheard = g.thief.unheard || !errors.Is(err, syscall.ECONNREFUSED)
 			continue
-		case a.HTTP == http.StatusServiceUnavailable || a.HTTP == http.StatusConflict:
+		case a.HTTP == http.StatusServiceUnavailable:
+			g.thief.unheard = true // a store that did not answer in time may have made the session
+			continue
+		case a.HTTP == http.StatusConflict:
 			continue
 		case a.HTTP == http.StatusGone:
 			return
