@@ -267,9 +267,16 @@ local function inner_weight(g)
   return g[G_INNER] > 0 and g[G_WEIGHT] * fair.LEVELS[g[G_INNER]] / fair.LEVELS[2] or g[G_WEIGHT]
 end
 
--- line_of is a group's member among its tenant's groups: by level and tenant, then by tag.
+-- line_of is a group's member among its tenant's groups: by level and tenant, then by tag. lined keeps the last one, as a turn looks at
+-- it and then takes it out.
+local lined = {}
 local function line_of(g)
-  return fair.PREFIX[g[G_LEVEL]] .. g[G_TENANT] .. '/' .. string.format('%020d', g[G_TAG]) .. '/' .. g[G_KEY]
+  local tag, level = g[G_TAG], g[G_LEVEL]
+  if lined.g ~= g or lined.tag ~= tag or lined.level ~= level then
+    lined.g, lined.tag, lined.level = g, tag, level
+    lined.line = fair.PREFIX[level] .. g[G_TENANT] .. '/' .. string.format('%020d', tag) .. '/' .. g[G_KEY]
+  end
+  return lined.line
 end
 
 -- raise keeps a group's largest record: of those submitted (G_LARGEST) or of outcomes (G_WIDEST). 0 means unknown, which holds
