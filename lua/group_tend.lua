@@ -100,10 +100,7 @@ if g[G_CALLBACK] == 1 then
   return answer(0, 0, 1, 0, 0)
 end
 
-local dead_left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT] -- with the failed jobs whose payload is kept
-local jobs_at, dead_at = g[G_FINISHED] + set.keep_jobs, g[G_FINISHED] + set.keep_dead
-local group_at = math.max(g[G_FINISHED] + set.keep_groups, jobs_at, dead_left > 0 and dead_at or 0)
-if g[G_DELETED] == 1 then jobs_at, dead_at, group_at = now, now, now end
+local jobs_at, dead_at, group_at, dead_left = retention(g)
 local buried = 0
 
 if now >= dead_at and dead_left > 0 then

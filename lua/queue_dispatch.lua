@@ -168,7 +168,43 @@ local function regate()
   if opened > before then more, at = 1, 0 else at = now end
   redis.call('HSET', K.state, 'gates_from', int(at) .. ' ' .. int(from))
 end
-if ARGV[7] == '1' then regate() end
+
+-- replan goes through the groups by their creation, some in a round, and brings forward the housekeeping that is planned for later
+-- than the caller's retention and unsealed_after allow: at once when these have changed, and each ten minutes, for a process that
+-- had others may have planned meanwhile. kept has the settings, when it began, and the creation that it has come to (-1: all are
+-- done); two groups have hardly ever the same.
+local function replan()
+  local wanted = int(set.keep_jobs) .. ' ' .. int(set.keep_groups) .. ' ' .. int(set.keep_dead) .. ' ' .. int(set.silence)
+  local last, began, from = string.match(redis.call('HGET', K.state, 'kept') or '', '^(%d+ %d+ %d+ %d+) (%d+) (-?%d+)$')
+  if last ~= wanted or now - tonumber(began) >= 600000000 then
+    began, from = int(now), '0'
+  elseif from == '-1' then
+    return
+  end
+  if redis.call('ZCOUNT', K.agenda, '-inf', int(now)) >= 64 then return end -- other groups' housekeeping goes between
+  local list = redis.call('ZRANGEBYSCORE', K.index, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 200)
+  for i = 1, #list, 2 do
+    local gkey, at_latest = list[i], nil
+    local had = groups[gkey]
+    local g = bulk_group(gkey)
+    if g and g[G_STATUS] == CREATED and g[G_SEALED] == 0 then
+      at_latest = silent_from(g)
+    elseif g and g[G_STATUS] > AGGREGATING and g[G_CALLBACK] ~= 1 and ended(g) <= g[G_REDUCED] and (g[G_STATUS] ~= CANCELLED or g[G_SWEPT] == 2) then
+      local jobs_at, dead_at, group_at, left = retention(g)
+      at_latest = left > 0 and math.min(dead_at, group_at) or group_at
+      if g[G_WHY] ~= 'purging' or g[G_HP] <= g[G_DP] then at_latest = math.min(at_latest, jobs_at) end
+    end
+    if at_latest then plan(g, math.max(at_latest, now)) end
+    if had == nil then groups[gkey] = nil end -- unchanged: nothing to write
+  end
+  local at = -1
+  if #list == 400 then at = math.max(tonumber(list[400]), tonumber(from) + 1) end
+  redis.call('HSET', K.state, 'kept', wanted .. ' ' .. began .. ' ' .. int(at))
+end
+if ARGV[7] == '1' then
+  regate()
+  replan()
+end
 
 for _, g in pairs(touched) do
   place(g)

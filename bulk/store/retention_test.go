@@ -174,3 +174,48 @@ func TestHistoryOfWhoIsIdleGoesToo(t *testing.T) {
 		}
 	})
 }
+
+// TestConfigure_ShortensRetention: what was there already went only when the retention of before had passed, and was sealed only
+// after the unsealed_after of before.
+func TestConfigure_ShortensRetention(t *testing.T) {
+	s, c := open(t, func(set *Settings) { set.Global = 1e6 })
+	const groups = 450 // more than one round looks at
+	for i := range groups {
+		id := fmt.Sprintf("g%04d", i)
+		create(t, s, GroupSpec{ID: id, Tenant: "acme", Aggregate: counts})
+		c.advance(time.Microsecond)
+		add(t, s, id, 0, 1)
+		if _, err := s.Seal(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for more := true; more; {
+		p := pull(t, s, 500)
+		more = len(p.Jobs) > 0
+		ack(t, s, Done, p.Jobs...)
+	}
+	create(t, s, GroupSpec{ID: "open", Tenant: "acme", Aggregate: counts})
+	rounds(t, s, c, 5*time.Second) // under the settings of before nothing is due
+	set := s.Settings()
+	set.KeepJobs, set.KeepGroups, set.KeepDead, set.UnsealedAfter = time.Second, 2*time.Second, time.Second, 3*time.Second
+	if err := s.Configure(set); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		c.advance(100 * time.Millisecond)
+		for _, id := range dispatch(t, s).Tend {
+			for again := true; again; {
+				did, err := s.Tend(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again = did.Again
+			}
+		}
+	}
+	left, _, err := s.Groups(t.Context(), Filter{Limit: 10})
+	if err != nil || len(left) != 0 { // "open" was sealed, and ended without a job
+		t.Errorf("there are still %d groups, first %+v, %v", len(left), left[:min(1, len(left))], err)
+	}
+	clean(t, s)
+}

@@ -470,6 +470,15 @@ end
 -- is_open reports whether a redrive has not taken all its jobs yet.
 local function is_open(g) return g and g[G_OF] == 1 and g[G_SEALED] == 0 and g[G_STATUS] == CREATED end
 
+-- retention returns when an ended group's outcomes go, its dead letters, and the group itself; and how many dead letters are left, with
+-- the failed jobs whose payload is kept.
+local function retention(g)
+  local left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT]
+  if g[G_DELETED] == 1 then return now, now, now, left end
+  local jobs_at, dead_at = g[G_FINISHED] + set.keep_jobs, g[G_FINISHED] + set.keep_dead
+  return jobs_at, dead_at, math.max(g[G_FINISHED] + set.keep_groups, jobs_at, left > 0 and dead_at or 0), left
+end
+
 -- tally.complete says whether all outcomes of a group were counted when they came. Those of a group that does not keep them are not
 -- reduced again: what an earlier version has ended is in its numbers, and only its error codes are missing.
 function tally.complete(g) return g[G_TALLY] == ended(g) + 1 or (g[G_TALLY] > 0 and g[G_RESULTS] > 0) end
