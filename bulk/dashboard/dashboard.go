@@ -21,6 +21,8 @@ var (
 	coreJS string
 	//go:embed page/list.js
 	listJS string
+	//go:embed page/limits.js
+	limitsJS string
 	//go:embed page/workers.js
 	workersJS string
 	//go:embed page/job.js
@@ -29,7 +31,7 @@ var (
 	groupJS string
 
 	style  = squeeze(pageCSS)
-	script = squeeze("'use strict';\n(() => {\n" + coreJS + listJS + workersJS + jobJS + groupJS + "open();\n})();\n")
+	script = squeeze("'use strict';\n(() => {\n" + coreJS + listJS + limitsJS + workersJS + jobJS + groupJS + "open();\n})();\n")
 
 	document = template.Must(template.New("dashboard").Parse(squeeze(pageHTML)))
 )

@@ -1,5 +1,5 @@
 // The dashboard asks the public API under /v1 and shows the answers. It never builds HTML from text, and the token goes into
-// a header only. This file has what its views share; list.js, workers.js, job.js and group.js follow it in the same function, then open().
+// a header only. This file has what its views share; list.js, limits.js, workers.js, job.js and group.js follow it in the same function, then open().
 
 const every = 2000, groupsAPage = 25, deadAPage = 20;
 const $ = (s, root = document) => root.querySelector(s);
