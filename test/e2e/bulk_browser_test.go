@@ -57,6 +57,11 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such person", http.StatusUnprocessableEntity)
 	case job.Do == "break" && !h.mended.Load():
 		http.Error(w, "<b>out of order</b>", http.StatusInternalServerError)
+	case job.Do == "away" && !h.mended.Load():
+		http.Error(w, "its backend is away", http.StatusBadGateway)
+	case job.Do == "hour" && !h.mended.Load():
+		w.Header().Set("Retry-After", "3600")
+		http.Error(w, "in an hour", http.StatusInternalServerError)
 	case job.Do == "busy" && h.busy.Add(-1) >= 0:
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "later", http.StatusTooManyRequests)

@@ -1,7 +1,6 @@
 // Breakers and limits, which concern all tenants.
 
-const limits = $('#limits'), asked = $('form', limits).elements;
-let inForce = {};
+const limits = $('#limits'), everywhere = limits.querySelectorAll('[name=global],[name=per_tenant]');
 
 // The breakers that are open.
 function showBreakers({breakers}) {
@@ -9,11 +8,15 @@ function showBreakers({breakers}) {
   rows($('#breakers tbody'), breakers, b => b.processor + '@' + (b.tenant ?? ''), newBreaker);
 }
 function newBreaker({processor, tenant}) {
-  const tr = copyOf('#breaker');
-  $('button', tr).addEventListener('click', async () => {
+  const tr = copyOf('#breaker'), button = $('button', tr), what = 'obs of ' + processor + (tenant ? ' of ' + tenant : '');
+  button.setAttribute('aria-label', 'Start the j' + what);
+  button.addEventListener('click', async () => {
     try {
-      showBreakers(await ask('breakers?' + new URLSearchParams(tenant ? {processor, tenant} : {processor}), {method: 'DELETE'}));
-      say('Jobs of ' + processor + (tenant ? ' of ' + tenant : '') + ' start again.');
+      const left = await ask('breakers?' + new URLSearchParams(tenant ? {processor, tenant} : {processor}), {method: 'DELETE'});
+      const focused = document.activeElement === button;
+      showBreakers(left);
+      if (focused && !button.isConnected) ($('#breakers button') || $('#main')).focus();
+      say('J' + what + ' start again.');
     } catch (e) {
       say(e.message, true);
     }
@@ -23,54 +26,97 @@ function newBreaker({processor, tenant}) {
     since: new Date(b.opened_at).toLocaleTimeString(), code: b.code});
   return tr;
 }
-// The processors that have limits of their own.
-function newProcessor({name}) {
-  const tr = copyOf('#processor'), button = $('button', tr);
-  button.addEventListener('click', () => relimit({processors: {[name]: {rate: null, concurrency: null}}}, 'The limits of ' + name + ' are as configured.'));
-  tr.show = p => {
-    put(tr, {name, rate: p.rate ? number(p.rate) : 'any', concurrency: p.concurrency ? whole(p.concurrency) : 'any', inflight: p.concurrency ? whole(p.in_flight) : '–'});
-    button.disabled = !p.live;
-  };
-  return tr;
-}
-// A field that is being edited is not overwritten.
-function fill(rates) {
-  for (const name of ['global', 'per_tenant']) {
-    const old = inForce[name], now = String(rates[name]);
-    if (old === undefined || asked[name].value === old) asked[name].value = now;
-    inForce[name] = now;
+
+// -- limits
+// follow shows what is in force in a field, unless somebody edits it.
+const follow = (input, now) => {
+  if (input.dataset.now === undefined || input.value === input.dataset.now) input.value = now;
+  input.dataset.now = now;
+};
+// fault shows what is wrong beside the fields that it concerns.
+const fault = (inputs, text) => set($('.error', inputs === everywhere ? $('form', limits) : $('#own')), text);
+const isRate = text => /^\d+(\.\d+)?$/.test(text);
+// changesIn returns what fields have that is not in force, and undefined where one is no number, which it says. Fields without a limit in
+// force may be empty.
+function changesIn(inputs, of = '') {
+  const change = {};
+  for (const input of inputs) {
+    const text = input.value.trim(), exact = input.name === 'concurrency';
+    if (!text && input.dataset.now === undefined) continue;
+    if (!(isRate(text) && !(exact && text.includes('.')))) {
+      fault(inputs, of + input.name + ': “' + text + '” is not a ' + (exact ? 'whole number such as 10' : 'number such as 100 or 2.5'));
+      return input.focus();
+    }
+    if (text !== input.dataset.now) change[input.name] = Number(text);
   }
+  fault(inputs, '');
+  if (Object.keys(change).length) return change;
+  say('Nothing differs from what is in force.');
+}
+// relimit changes limits; what the given fields have is settled then, whatever is being edited elsewhere.
+async function relimit(change, text, inputs) {
+  let changed = false;
+  try {
+    const now = await ask('limits', {method: 'PATCH', body: change});
+    for (const input of inputs) delete input.dataset.now;
+    fill(now);
+    fault(inputs, '');
+    say(text);
+    changed = true;
+  } catch (e) {
+    fault(inputs, e.message);
+  }
+  wake();
+  return changed;
+}
+function fill(rates) {
+  for (const input of everywhere) follow(input, String(rates[input.name]));
   const own = Object.entries(rates.processors ?? {}).map(([name, p]) => ({name, ...p})).sort((a, b) => a.name < b.name ? -1 : 1);
   $('#processors').hidden = !own.length;
   rows($('#processors tbody'), own, p => p.name, newProcessor);
   set($('.note', limits), rates.adaptive ? 'Adaptive.' : rates.live ? 'Changed live, over the configuration.' : 'As configured.');
 }
-async function relimit(change, text) {
-  try {
-    const now = await ask('limits', {method: 'PATCH', body: change});
-    inForce = {};
-    fill(now);
-    set($('.error', limits), '');
-    say(text);
-  } catch (e) {
-    set($('.error', limits), e.message);
-  }
-  wake();
-}
-const isRate = text => /^\d+(\.\d+)?$/.test(text);
 $('form', limits).addEventListener('submit', e => {
   e.preventDefault();
-  const change = {};
-  for (const name of ['global', 'per_tenant']) {
-    const text = asked[name].value.trim();
-    if (!isRate(text)) {
-      set($('.error', limits), name + ': “' + text + '” is not a number such as 100 or 2.5');
-      return asked[name].focus();
-    }
-    if (text !== inForce[name]) change[name] = Number(text);
-  }
-  set($('.error', limits), '');
-  if (Object.keys(change).length) relimit(change, 'The limits are changed.');
-  else say('Nothing differs from what is in force.');
+  const change = changesIn(everywhere);
+  if (change) relimit(change, 'The limits are changed.', everywhere);
 });
-$('[data-a=tofile]').addEventListener('click', () => relimit({global: null, per_tenant: null}, 'The limits are as configured.'));
+$('[data-a=tofile]').addEventListener('click', () => relimit({global: null, per_tenant: null}, 'The limits are as configured.', everywhere));
+
+// A processor that has limits of its own.
+function newProcessor({name}) {
+  const tr = copyOf('#processor'), inputs = [...tr.querySelectorAll('input')], form = $('form', tr), [apply, back] = tr.querySelectorAll('button');
+  form.id = 'limits-' + name;
+  for (const input of inputs) {
+    input.setAttribute('form', form.id);
+    input.setAttribute('aria-label', (input.name === 'rate' ? 'Jobs a second of ' : 'Jobs at once of ') + name);
+  }
+  for (const b of [apply, back]) b.setAttribute('aria-label', b.textContent + ': ' + name);
+  form.addEventListener('submit', e => {
+    e.preventDefault();
+    const change = changesIn(inputs, name + ' ');
+    if (change) relimit({processors: {[name]: change}}, 'The limits of ' + name + ' are changed.', inputs);
+  });
+  back.addEventListener('click', async () => {
+    if (await relimit({processors: {[name]: {rate: null, concurrency: null}}}, 'The limits of ' + name + ' are as configured.', inputs) &&
+      [back, document.body].includes(document.activeElement)) (tr.isConnected ? inputs[0] : another.elements.name).focus();
+  });
+  tr.show = p => {
+    put(tr, {name, inflight: p.concurrency ? whole(p.in_flight) : '–'});
+    for (const input of inputs) follow(input, String(p[input.name]));
+    back.disabled = !p.live;
+  };
+  return tr;
+}
+// One that has none yet.
+const another = $('#another');
+another.addEventListener('submit', async e => {
+  e.preventDefault();
+  const {name: field, rate, concurrency} = another.elements, name = field.value.trim(), inputs = [rate, concurrency];
+  if (!name) {
+    fault(inputs, 'Name the processor.');
+    return field.focus();
+  }
+  const change = changesIn(inputs, name + ' ');
+  if (change && await relimit({processors: {[name]: change}}, 'The limits of ' + name + ' are changed.', inputs)) another.reset();
+});
