@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (words: type, rate, concurrency, batch, ...)
--- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
+-- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, 1 if this has changed the order of the fair queue, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
 -- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again, and one of a type whose limit is used up not before that lets it start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
 
@@ -156,4 +156,4 @@ if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits
 end
 work.save_started()
 bulk_save()
-return { int(next_at), more, dropped + work.strays, unpack(reply) }
+return { int(next_at), more, dropped + work.strays, work.reordered, unpack(reply) }

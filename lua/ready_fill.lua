@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type), type_limits (as of jobs_pull)
--- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it), then for each refused job the µs that it waits}
+-- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it), 1 if this has changed the order of the fair queue, then for each refused job the µs that it waits}
 -- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
 
@@ -71,4 +71,4 @@ local next_at = 0
 local gate = redis.call('ZRANGE', K.gates, 0, 0, 'WITHSCORES')
 if gate[1] then next_at = math.max(1, tonumber(gate[2]) - now) end
 bulk_save()
-return { fetched, admitted, refused, int(next_at), unpack(waits) }
+return { fetched, admitted, refused, int(next_at), work.reordered, unpack(waits) }

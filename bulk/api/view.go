@@ -54,7 +54,7 @@ type groupView struct {
 	Throttles  float64    `json:"throttles_per_job"`
 	Gated      bool       `json:"gated"`
 	GatedUntil *timestamp `json:"gated_until,omitempty"`
-	GatedBy    string     `json:"gated_by,omitempty"` // rate, downstream, processor
+	GatedBy    string     `json:"gated_by,omitempty"` // rate, downstream, processor, policy
 
 	CreatedAt   *timestamp `json:"created_at"`
 	SealedAt    *timestamp `json:"sealed_at,omitempty"`

@@ -142,7 +142,7 @@ type Group struct {
 
 	Gated      bool      `json:"gated"` // nothing of it starts for now: its rate, concurrency or downstream
 	GatedUntil time.Time `json:"gated_until,omitzero"`
-	GatedBy    string    `json:"gated_by,omitempty"` // rate, downstream (Release lifts that) or processor
+	GatedBy    string    `json:"gated_by,omitempty"` // rate, downstream (Release lifts that), processor or policy
 
 	CreatedAt   time.Time `json:"created_at"`
 	SealedAt    time.Time `json:"sealed_at,omitzero"`

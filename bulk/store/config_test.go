@@ -2,6 +2,8 @@ package store
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,5 +200,52 @@ func TestConfigure_OpensGates(t *testing.T) {
 				clean(t, s)
 			})
 		}
+	}
+}
+
+// Processes with different policies, as in a rolling deploy, took the line from one another, and nearly nothing started.
+func TestPolicies_OfTwoProcessesTakeTurns(t *testing.T) {
+	for name, change := range map[string]func(*Settings){
+		"score":  func(set *Settings) { set.Policy = "score" },
+		"strict": func(set *Settings) { set.Strict = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, c := open(t, func(set *Settings) { set.Global, set.Burst = 1e6, 1e6 })
+			set := s.Settings()
+			change(&set)
+			var logged strings.Builder
+			other, err := New(Options{Client: s.o.Client, Prefix: s.o.Prefix, Timeout: s.o.Timeout, Settings: set, Now: s.o.Now,
+				Log: slog.New(slog.NewTextHandler(&logged, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5 {
+				id := fmt.Sprint("g", i)
+				create(t, s, GroupSpec{ID: id, Tenant: id})
+				add(t, s, id, 0, 300)
+			}
+			began, done := c.us, 0
+			for i := 0; i < 6000 && done < 1500; i++ {
+				from := []*Store{s, other}[i%2]
+				jobs := pull(t, from, 5).Jobs
+				done += len(jobs)
+				ack(t, from, Done, jobs...)
+				c.advance(10 * time.Millisecond)
+			}
+			if took := c.us - began; done < 1500 || took > 6_000_000 {
+				t.Errorf("%d jobs of 1500 in %d ms, which takes 3 s in one order", done, took/1000)
+			}
+			if n := strings.Count(logged.String(), "order of the fair queue"); n != 1 {
+				t.Errorf("logged %d changes of order: %s", n, logged.String())
+			}
+			// The process that is left has its order after a minute.
+			c.advance(time.Minute)
+			pull(t, s, 1)
+			if mode := s.o.Client.HGet(t.Context(), s.keys[keyState], "mode").Val(); mode != "1" {
+				t.Errorf("the line is in order %s a minute after the other process was gone, want 1", mode)
+			}
+			clean(t, s)
+		})
 	}
 }

@@ -422,6 +422,8 @@ func parseGroup(line reply) (found, error) {
 		g.Gated, g.GatedUntil, g.GatedBy = true, micros(gate), GatedByRate
 		if n("busy") > now {
 			g.GatedBy = GatedByDownstream
+		} else if v["why"] == "mode" && n("tenant_gate") <= now {
+			g.GatedBy = GatedByPolicy
 		}
 	} else if v["bar"] != "0" {
 		g.Gated, g.GatedBy = true, GatedByProcessor

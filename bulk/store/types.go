@@ -277,6 +277,7 @@ const (
 	GatedByRate       = "rate"       // a limit of the group or its tenant
 	GatedByDownstream = "downstream" // a Retry-After; Release lifts it
 	GatedByProcessor  = "processor"  // a limit of its type, or a breaker
+	GatedByPolicy     = "policy"     // a change of fair_queue.policy, for a second
 )
 
 // Patch changes a group; nil leaves a field as it is.

@@ -34,7 +34,8 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 		if err != nil {
 			return Pulled{}, err
 		}
-		p := s.leased(r)
+		s.noteOrder(r.int(3))
+		p := s.leased(slices.Delete(r, 3, 4))
 		p.Fetched = int64(len(p.Jobs))
 		return p, nil
 	}
@@ -42,7 +43,8 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 	if err != nil {
 		return Pulled{}, err
 	}
-	for i := 4; i < len(filled); i++ {
+	s.noteOrder(filled.int(4))
+	for i := 5; i < len(filled); i++ {
 		s.refused(duration(filled.int(i)))
 	}
 	r, err := s.run(ctx, "ready_take", want, s.o.Process, kinds, *s.limits.Load())
@@ -56,6 +58,15 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 		p.More = true
 	}
 	return p, nil
+}
+
+// noteOrder logs that a pull has changed the order of the fair queue to this process's.
+func (s *Store) noteOrder(changed int64) {
+	if changed == 1 {
+		c := s.conf.Load()
+		s.o.Log.Info("the order of the fair queue is this process's from now on; while another process has another one, it changes once a minute",
+			"fair_queue.policy", c.Policy, "fair_queue.strict", c.Strict)
+	}
 }
 
 // reclaimBound is among how many of the newest leases Reclaim looks.

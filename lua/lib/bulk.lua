@@ -40,13 +40,13 @@ set.by = set.limiter == 'gcra' and 1 or 2
 -- shard is the record of the whole shard. v1…v3 are the virtual times (v1 alone unless strict), at and level the global
 -- limiter, live_* what operators set over the configuration, hold the time before which no lease ends, beat the last round of a
 -- dispatcher, aside counts jobs that are set aside, unserved those of them whose type no process has, as the dispatcher found
--- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score; barred counts groups that
+-- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score, ordered when it was last changed; barred counts groups that
 -- wait for their type's limit, marked the runs that count towards one; watched counts breakers that have seen a failure, tripped
 -- those that are open (lib breakers). limiter says whose state at and level are, as it does in the records of groups and tenants:
 -- 1 gcra, 2 fixed_window, 0 of the one that is configured, because an earlier version wrote them.
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
   'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat',
-  'aside', 'unserved', 'checked', 'barred', 'marked', 'watched', 'tripped', 'limiter', 'live_global', 'live_tenant', 'found_global', 'live_types' }
+  'aside', 'unserved', 'checked', 'barred', 'marked', 'watched', 'tripped', 'limiter', 'ordered', 'live_global', 'live_tenant', 'found_global', 'live_types' }
 SHARD.length = #SHARD - 4 -- without what is only read here
 local shard = { last = 0, adj = 0, gseq = 0, fence = 0, v1 = 0, v2 = 0, v3 = 0, at = 0, level = 0, rate = 0, hold = 0, spins = 0,
   starts = 0, queued = 0, taken = 0, inflight = 0, pending = 0 } -- so that it need not grow

@@ -471,15 +471,17 @@ local function start(g, t, reply, jobs, owner)
 end
 
 -- reorder follows a change of policy: what is in line by the old one is gated for a moment, and with the line empty the mode
--- changes. It says whether that is done.
+-- changes: once in ORDERED µs, because processes with different policies, as in a rolling deploy, would otherwise take the line from
+-- one another and nothing would start. It says whether the line is in an order; work.reordered is 1 where this call has changed it.
+work.ORDERED, work.reordered = 60000000, 0
 local function reorder()
-  if wished == shard.mode then return true end
+  if wished == shard.mode or shard.ordered > 0 and now - shard.ordered < work.ORDERED then return true end
   for i = 1, 3 do
     local line = shard.mode == 3 and K.levels[i] or K.lines
     for _, member in ipairs(redis.call('ZRANGE', line, 0, 99)) do gate_group(bulk_group(string.match(member, '[^/]+$')), now + 1000000, 'mode') end
   end
   if shard.queued > 0 then return false end
-  shard.mode = wished
+  shard.mode, shard.ordered, work.reordered = wished, now, 1
   set.policy, set.strict = wished == 3 and 'score' or 'fair', wished == 2 and 1 or 0
   local v = math.max(shard.v1, shard.v2, shard.v3)
   shard.v1, shard.v2, shard.v3 = v, v, v
