@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/control"
@@ -182,7 +181,7 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	if err != nil {
 		errs.Inc()
 	}
-	if redis.HasErrorPrefix(err, "OOM") {
+	if store.IsFull(err) {
 		m.storeFull.Inc()
 	}
 }

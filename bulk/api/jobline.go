@@ -82,13 +82,16 @@ func quoteName(name []byte) string {
 }
 
 func jobID(raw []byte) (id, wrong string) {
-	const rule = ": an id has 1 to 128 bytes of printable characters, no blanks"
+	const rule = ": an id has 1 to 128 bytes of printable characters, no blanks, and is not . or .."
 	if !isText(raw) {
 		return "", "is not text" + rule
 	}
 	id = text(raw)
 	if id == "" || len(id) > maxJobID {
 		return "", "has a wrong length" + rule
+	}
+	if id == "." || id == ".." { // clients take it for a step in the path of a job: POST jobs/../cancel would be the group's
+		return "", "cannot stand in a path" + rule
 	}
 	for _, c := range id {
 		if c <= ' ' || c > '~' && (!unicode.IsPrint(c) || unicode.IsSpace(c)) || c == utf8.RuneError {

@@ -41,6 +41,7 @@ func TestJobLines(t *testing.T) {
 		{`{"payload":1,"id":7}`, store.Job{}, "id is not text"},
 		{`{"payload":1,"id":""}`, store.Job{}, "id has a wrong length"},
 		{`{"payload":1,"id":"` + strings.Repeat("x", 129) + `"}`, store.Job{}, "id has a wrong length"},
+		{`{"payload":1,"id":".."}`, store.Job{}, "id cannot stand in a path"},
 		{`{"payload":1,"id":"a b"}`, store.Job{}, "id has a character that is not allowed"},
 		{`{"payload":1,"id":"a\nb"}`, store.Job{}, "id has a character that is not allowed"},
 		{`{"payload":1,"id":"\ud800"}`, store.Job{}, "id has a character that is not allowed"},

@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // ErrStore is wrapped by errors that mean an outage.
@@ -10,6 +12,9 @@ var ErrStore = errors.New("the store does not answer")
 
 // ErrFull is an ErrStore, and is wrapped by errors that mean that the store's memory is full (maxmemory of Redis): what was asked was not done.
 var ErrFull error = fullStore{}
+
+// IsFull says whether an error of a call, as Options.Observe is told of it, means that.
+func IsFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
 
 type fullStore struct{}
 

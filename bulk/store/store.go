@@ -230,7 +230,7 @@ func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error
 		if errors.Is(err, lua.ErrCall) {
 			return nil, err
 		}
-		if redis.HasErrorPrefix(err, "OOM") {
+		if IsFull(err) {
 			s.reportFull(name)
 			return nil, fmt.Errorf("%w: %w", ErrFull, err)
 		}

@@ -26,6 +26,8 @@ func (j *Job) Validate() error {
 		j.Cost = 1
 	}
 	switch {
+	case j.ID == "." || j.ID == "..":
+		return refuse(CodeInvalid, "id %q: it cannot stand in a path", j.ID)
 	case j.ID == "" || len(j.ID) > 128 || !utf8.ValidString(j.ID) || strings.ContainsFunc(j.ID, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
 		return refuse(CodeInvalid, "id %q: 1 to 128 bytes of printable characters without blanks", j.ID)
 	case j.Type != "" && !typeName.MatchString(j.Type):
