@@ -21,7 +21,7 @@
 // on one store: they share the work, and one takes on what another leaves.
 //
 // Before you copy it: processes with one prefix have to know the same job types, for a job of a type that the process which
-// takes it does not know is dead at once, and to have the same store.Settings, because each tells the store its limits with
+// takes it does not know waits for unknown_type_after and is dead then, and to have the same store.Settings, because each tells the store its limits with
 // every call. So a worker with types of its own has a prefix of its own.
 //
 // Where bulkworker is to be the API, for its tokens, callbacks and reloads: run it with worker.count 0 and this worker's prefix
