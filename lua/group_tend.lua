@@ -11,6 +11,7 @@ local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 local bound = tonumber(ARGV[4])
+local MOST_COST = 1000 -- of a job; one that costs more than the burst starts where nothing is owed
 local t = bulk_tenant(g[G_TENANT])
 local sealed = 0
 
@@ -148,6 +149,14 @@ if now >= group_at and now >= jobs_at then
     g[G_CHUNKS] = g[G_CHUNKS] - 1
   end
   if g[G_CHUNKS] > 0 then return answer(1, 0, 0, 0, buried) end
+  -- With its last group a tenant without settings is forgotten, but not before nothing is owed to its limit: who deletes group after
+  -- group would have a fresh one each time.
+  local theirs = t[T_GROUPS] == 1 and t[T_RATE] == 0 and tenant_limiter(t)
+  local wait = theirs and strategy.wait(theirs, MOST_COST) or 0
+  if wait > 0 then
+    redis.call('ZADD', K.agenda, int(now + wait), gkey)
+    return answer(0, 0, 0, 0, buried)
+  end
   redis.call('HDEL', K.names, g[G_ID])
   redis.call('HDEL', K.groups, gkey)
   redis.call('HDEL', K.sums, gkey, gkey .. '#')

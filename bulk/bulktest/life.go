@@ -154,6 +154,14 @@ func (m *Model) Delete(_ context.Context, id string) error {
 	return nil
 }
 
+// GroupsOf is how many groups the tenant of a group has.
+func (m *Model) GroupsOf(id string) int {
+	if g := m.groups[id]; g != nil {
+		return int(g.t.Groups)
+	}
+	return 0
+}
+
 // Removed tells that a group is gone, which only one that was deleted may be. Its tenant goes with its last group, unless it has settings.
 func (m *Model) Removed(id string) error {
 	g := m.groups[id]

@@ -307,6 +307,12 @@ func (s *Store) Delete(ctx context.Context, group string, patience time.Duration
 		if err != nil || t.Removed {
 			return t.Removed, nil //nolint:nilerr // it goes on without this caller
 		}
+		if !t.Again { // its tenant, which goes with it, owes something to its limit
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
 	}
 	return false, nil
 }

@@ -39,7 +39,7 @@ func (c *crowd) ratesInForce() {
 	rates := c.m.Rates()
 	maps.DeleteFunc(c.starts, func(name string, _ *starts) bool { // another of that name has a limiter of its own
 		_, there := rates[name]
-		return !there && (strings.HasPrefix(name, "tenant ") || strings.HasPrefix(name, "group "))
+		return !there && strings.HasPrefix(name, "group ")
 	})
 	for name, rate := range rates {
 		burst := c.m.S.Burst

@@ -183,3 +183,56 @@ func TestRedrive_OfWhatIsNotKeptIsKnown(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// Who deletes group after group does not get a fresh limit each time.
+func TestDelete_KeepsTheLimitOfItsTenant(t *testing.T) {
+	t.Parallel()
+	for _, limiter := range []string{"gcra", "fixed_window"} {
+		s, c := open(t, func(set *Settings) { set.Global, set.Burst, set.PerTenant, set.Limiter = 1e6, 10, 10, limiter })
+		started, begun := 0, c.us
+		for i := range 5 {
+			id := fmt.Sprintf("g%d", i)
+			create(t, s, GroupSpec{ID: id, Tenant: "acme", Aggregate: `{"op":"count"}`})
+			add(t, s, id, 0, 10)
+			if _, err := s.Seal(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				jobs := pull(t, s, 10).Jobs
+				if started += len(jobs); len(jobs) == 0 {
+					break
+				}
+				ack(t, s, Done, jobs...)
+			}
+			if _, err := s.Cancel(t.Context(), id); err != nil && i == 0 {
+				refused(t, err, CodeState) // it has ended
+			}
+			for range 10 {
+				if gone, err := s.Delete(t.Context(), id, 0); err != nil || gone {
+					break
+				}
+				if tended, err := s.Tend(t.Context(), id); err != nil || tended.Removed {
+					break
+				}
+			}
+		}
+		if most := 10 + 10*float64(c.us-begun)/1e6 + 10; float64(started) > most {
+			t.Errorf("%s: %d jobs have started at a rate of 10 with a burst of 10, in %d µs", limiter, started, c.us-begun)
+		}
+		c.advance(5 * time.Second)
+		rounds(t, s, c, 10*time.Second)
+		for i := range 5 {
+			id := fmt.Sprintf("g%d", i)
+			for range 5 {
+				if tended, err := s.Tend(t.Context(), id); err != nil || tended.Removed {
+					break
+				}
+				_, _ = s.Delete(t.Context(), id, 0) // those that were cancelled could not be deleted before
+			}
+		}
+		clean(t, s)
+		if _, err := s.TenantOf(t.Context(), "g4"); err == nil {
+			t.Error("the last group is still there")
+		}
+	}
+}
