@@ -15,7 +15,7 @@ const (
 
 const (
 	dispatchEvery = 100 * time.Millisecond
-	// standbyEvery is how soon a process acts as the keeper after it has become it.
+	// A process that is not the keeper looks once in standbyEvery whether it has become it.
 	standbyEvery = 100 * time.Millisecond
 	// dispatchRest gathers what falls due one by one. The fetcher opens gates by itself and needs no dispatcher for it.
 	dispatchRest = 10 * time.Millisecond

@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group
 -- RETURNS: {1} or {reason, status, or id of the redrive that is open}
--- INVARIANT: what runs, is to be reduced has a callback to come or is being redriven is kept.
+-- INVARIANT: a group whose jobs run, or that is to be reduced, called back for or redriven, is kept.
 -- INCLUDE: clock, limiter, fair, bulk
 
 local gkey = redis.call('HGET', K.names, ARGV[3])

@@ -52,7 +52,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	var last []byte
 	said := s.o.Now()
 	for {
-		over := v.Status.Ended() && v.InFlight == 0 // what runs of a cancelled group is yet to be told
+		over := v.Status.Ended() && v.InFlight == 0 // some jobs of a cancelled group may still run
 		if data := marshal(v); !bytes.Equal(data, last) || over {
 			id := ""
 			if over {

@@ -88,7 +88,8 @@ func TestCancelJob_EndsItsGroup(t *testing.T) {
 	b.clean()
 }
 
-// A page of the line goes with its last job, wherever it lies, and a job that runs on in a cancelled group is told of as one that runs.
+// A page of the group's line is deleted with its last job, wherever the page lies. A cancel of a job that still runs in a cancelled group
+// answers that it runs.
 func TestCancelJob_LeavesNoPage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

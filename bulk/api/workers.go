@@ -102,34 +102,38 @@ func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identit
 // runningFor is for how long a reading of what runs is shown again: it costs the store more than a page of anything else.
 const runningFor = time.Second
 
-// running is what runs, as it was read.
+// running has the processes and running jobs at the time of a reading.
 type running struct {
 	processes []store.Process
 	jobs      []store.RunningJob
 	all       int64
 }
 
-// lastRunning keeps the last reading, for all who ask.
+// lastRunning keeps the last reading, or its error, for all who ask.
 type lastRunning struct {
 	mu sync.Mutex
 	at time.Time
 	running
+	err error
 }
 
 func (l *lastRunning) read(ctx context.Context, from *store.Store) (running, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(l.at) < runningFor {
-		return l.running, nil
+	if time.Since(l.at) >= runningFor {
+		// The answer is for all who wait, also where the one who asked first has left.
+		l.running, l.err = readRunning(context.WithoutCancel(ctx), from)
+		l.at = time.Now()
 	}
-	processes, err := from.Processes(ctx)
-	if err != nil {
+	return l.running, l.err
+}
+
+func readRunning(ctx context.Context, from *store.Store) (r running, err error) {
+	if r.processes, err = from.Processes(ctx); err != nil {
 		return running{}, err
 	}
-	jobs, all, err := from.Running(ctx)
-	if err != nil {
+	if r.jobs, r.all, err = from.Running(ctx); err != nil {
 		return running{}, err
 	}
-	l.at, l.running = time.Now(), running{processes, jobs, all}
-	return l.running, nil
+	return r, nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -78,6 +79,14 @@ func TestWorkers_WhatRunsNow(t *testing.T) {
 		t.Errorf("%+v", acme)
 	}
 	wantCode(t, b.ask("GET", "/v1/workers?limit=0", ""), 422, "invalid", "limit")
+	wantCode(t, b.ask("GET", "/v1/workers?tenant=zoo", "", "Authorization: Bearer "+acmeToken), 403, "wrong_tenant")
+	// Who asks first may leave: those who wait for the same answer still get it.
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	b.server.running.at = time.Time{}
+	if _, err := b.server.running.read(left, b.store); err != nil {
+		t.Error(err)
+	}
 	// The process ends; jobs whose leases are still held are shown until they are taken over.
 	if err := b.store.Unkeep(t.Context()); err != nil {
 		t.Fatal(err)

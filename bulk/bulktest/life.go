@@ -154,7 +154,7 @@ func (m *Model) Delete(_ context.Context, id string) error {
 	return nil
 }
 
-// GroupsOf is how many groups the tenant of a group has.
+// GroupsOf counts the groups of the tenant that a group belongs to.
 func (m *Model) GroupsOf(id string) int {
 	if g := m.groups[id]; g != nil {
 		return int(g.t.Groups)

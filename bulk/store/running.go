@@ -22,7 +22,7 @@ type ProcessStatus struct {
 	StartedAt time.Time // by its own clock
 }
 
-// Process is one of the processes that call Keep. Of one of an earlier version ID, Keeper and SeenAt are known.
+// Process is one of the processes that call Keep. Of one of another version perhaps only ID, Keeper and SeenAt are known.
 type Process struct {
 	ID     string
 	Keeper bool
@@ -56,8 +56,8 @@ func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 		id, _ := z.Member.(string)
 		p := Process{ID: id, Keeper: id == keeper.Val(), SeenAt: micros(int64(z.Score))}
 		if text := told.Val()[id]; text != "" {
-			if err := json.Unmarshal([]byte(text), &p.ProcessStatus); err != nil {
-				return nil, fmt.Errorf("status of process %s: %w", id, err)
+			if json.Unmarshal([]byte(text), &p.ProcessStatus) != nil {
+				p.ProcessStatus = ProcessStatus{} // of a version that writes it in another way
 			}
 		}
 		all = append(all, p)

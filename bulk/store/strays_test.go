@@ -23,8 +23,8 @@ func TestPull_RemovesStrays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, way := range []string{"pull", "repair"} {
-				s, _ := open(t, func(set *Settings) {
+			for _, way := range []string{"pull", "repair", "change of policy"} {
+				s, c := open(t, func(set *Settings) {
 					set.Global, set.Burst = 1e6, 1e6
 					if row.score {
 						set.Policy = "score"
@@ -60,8 +60,17 @@ func TestPull_RemovesStrays(t *testing.T) {
 					}
 					clean(t, s)
 				}
+				if way == "change of policy" {
+					set := s.Settings()
+					set.Policy = map[bool]string{true: "fair", false: "score"}[row.score]
+					if err := s.Configure(set); err != nil {
+						t.Fatal(err)
+					}
+				}
 				got := 0
 				for range 10 {
+					c.advance(time.Second)
+					dispatch(t, s)
 					jobs := pull(t, s, 10).Jobs
 					got += len(jobs)
 					ack(t, s, Done, jobs...)

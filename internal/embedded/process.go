@@ -183,18 +183,22 @@ func (e *engine) renew(ctx context.Context) error {
 		return fmt.Errorf("look at the store's log: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(io.NewSectionReader(f, e.log0, 1<<20), 1<<20))
+	text, err := io.ReadAll(io.NewSectionReader(f, e.log0, 1<<20))
 	if err != nil {
 		return fmt.Errorf("read the store's log: %w", err)
 	}
 	if !strings.Contains(string(text), "loaded anyway because aof-load-truncated") {
 		return nil
 	}
-	e.log.Warn("a crash cut off the end of the store's file; it is written anew", "log", e.path("redis.log"))
-	if answer, err := e.say(ctx, "BGREWRITEAOF"); err != nil || !strings.HasPrefix(answer, "+") {
-		e.fresh = true // again with the next look
-		return fmt.Errorf("have the store's file written anew: %q, %w", answer, err)
+	answer, err := e.say(ctx, "BGREWRITEAOF")
+	if err == nil && !strings.HasPrefix(answer, "+") {
+		err = fmt.Errorf("it says %q", answer)
 	}
+	if err != nil {
+		e.fresh = true // again with the next look
+		return fmt.Errorf("have the store's file written anew: %w", err)
+	}
+	e.log.Warn("a crash cut off the end of the store's file; it is written anew", "log", e.path("redis.log"))
 	return nil
 }
 

@@ -470,6 +470,14 @@ local function start(g, t, reply, jobs, owner)
   if g[G_STATUS] == DISPATCHED then move(g, RUNNING) end
 end
 
+-- work.stray removes a place of the fair queue that contradicts the records, as half a transaction may leave it after a crash: it would
+-- stop everybody behind it. work.strays counts them.
+work.strays = 0
+function work.stray(key, member)
+  redis.call('ZREM', key, member)
+  work.strays = work.strays + 1
+end
+
 -- reorder follows a change of policy: what is in line by the old one is gated for a moment, and with the line empty the mode
 -- changes: once in ORDERED µs, because processes with different policies, as in a rolling deploy, would otherwise take the line from
 -- one another and nothing would start. It says whether the line is in an order; work.reordered is 1 where this call has changed it.
@@ -478,7 +486,10 @@ local function reorder()
   if wished == shard.mode or shard.ordered > 0 and now - shard.ordered < work.ORDERED then return true end
   for i = 1, 3 do
     local line = shard.mode == 3 and K.levels[i] or K.lines
-    for _, member in ipairs(redis.call('ZRANGE', line, 0, 99)) do gate_group(bulk_group(string.match(member, '[^/]+$')), now + 1000000, 'mode') end
+    for _, member in ipairs(redis.call('ZRANGE', line, 0, 99)) do
+      local g = bulk_group(string.match(member, '[^/]+$'))
+      if g and g[G_QUEUED] == 1 then gate_group(g, now + 1000000, 'mode') else work.stray(line, member) end
+    end
   end
   if shard.queued > 0 then return false end
   shard.mode, shard.ordered, work.reordered = wished, now, 1
@@ -486,14 +497,6 @@ local function reorder()
   local v = math.max(shard.v1, shard.v2, shard.v3)
   shard.v1, shard.v2, shard.v3 = v, v, v
   return true
-end
-
--- work.stray removes a place of the fair queue that contradicts the records, as half a transaction may leave it after a crash: it would
--- stop everybody behind it. work.strays counts them.
-work.strays = 0
-function work.stray(key, member)
-  redis.call('ZREM', key, member)
-  work.strays = work.strays + 1
 end
 
 -- whose_turn gives the group whose turn it is, its tenant and level, and what the fair queue calls its tenant, with its tag.
