@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 )
 
 // healthAge is after how long nothing counts that a gateway said; it says it every second.
@@ -15,12 +15,12 @@ const healthAge = 5 * time.Second
 
 // origin is what this gateway measures of one.
 type origin struct {
-	recent control.Recent
+	recent adaptive.Recent
 	said   []byte // the last text that was published
 }
 
 // Origin is where requests to that origin are counted, for all gateways to know. It may be used from any goroutine.
-func (c *Core) Origin(id string) *control.Recorder {
+func (c *Core) Origin(id string) *adaptive.Recorder {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.origins[id]
@@ -139,7 +139,7 @@ func (c *Core) TellLines(ctx context.Context) error {
 		}
 		c.mu.Unlock()
 		if text == nil {
-			text, _ = (&control.Report{}).MarshalText()
+			text, _ = (&adaptive.Report{}).MarshalText()
 		}
 		if err := c.tellOne(ctx, id, waiting[id], text); err != nil {
 			return err
@@ -170,11 +170,11 @@ func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byt
 
 // OriginHealth is how an origin was to all gateways together.
 type OriginHealth struct {
-	control.Health       // of 3 s, or of 30 s where those had too few requests
-	Gateways       int   // that have said something in the last seconds; 0: nothing is known
-	Waiting        int64 // visitors in the lines in front of it
-	Jobs           bool  // bulk work ran against it lately that gives way to visitors
-	Unread         int   // gateways of which only the line counts: another version's words, say
+	adaptive.Health       // of 3 s, or of 30 s where those had too few requests
+	Gateways        int   // that have said something in the last seconds; 0: nothing is known
+	Waiting         int64 // visitors in the lines in front of it
+	Jobs            bool  // bulk work ran against it lately that gives way to visitors
+	Unread          int   // gateways of which only the line counts: another version's words, say
 }
 
 // OriginHealth merges what gateways said of an origin in the last seconds. A bulk worker asks it too.
@@ -189,11 +189,11 @@ func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error
 	if !ok || len(said)%2 != 1 {
 		return OriginHealth{}, fmt.Errorf("origin_read answered %v", res)
 	}
-	var all control.Report
+	var all adaptive.Report
 	h := OriginHealth{Jobs: asInt(said[0]) == 1}
 	for pair := range slices.Chunk(said[1:], 2) {
 		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
-		var report control.Report
+		var report adaptive.Report
 		if e := report.UnmarshalText([]byte(asString(pair[1]))); e != nil {
 			h.Unread++
 			err = e

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 )
 
 // Methods of a room's queue.
@@ -60,7 +60,7 @@ type Policy struct {
 
 // Adaptive is what an adaptive strategy holds the origin to.
 type Adaptive struct {
-	Mode         string // control.ModeGradient, control.ModeStep
+	Mode         string // adaptive.ModeGradient, adaptive.ModeStep
 	TargetP95    time.Duration
 	MaxErrorRate float64
 	Shadow       bool   // find the rate and tell it, but admit at Rate
@@ -88,9 +88,9 @@ func (p *Policy) strategy() Strategy {
 }
 
 // control is the controller's.
-func (p *Policy) control() control.Policy {
+func (p *Policy) control() adaptive.Policy {
 	a := p.Adaptive
-	return control.Policy{Mode: a.Mode, MinRate: p.MinRate, MaxRate: p.MaxRate, TargetP95: a.TargetP95, MaxErrorRate: a.MaxErrorRate}
+	return adaptive.Policy{Mode: a.Mode, MinRate: p.MinRate, MaxRate: p.MaxRate, TargetP95: a.TargetP95, MaxErrorRate: a.MaxErrorRate}
 }
 
 // MostJoins is the largest Joins and Wide that the store counts to.

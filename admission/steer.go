@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 )
 
 const (
@@ -20,10 +20,10 @@ const (
 
 // steering is how this gateway follows an origin's health. The leader's part is of the loop's goroutine alone.
 type steering struct {
-	fence int64         // that this gateway leads with; 0: it does not
-	state control.State // of the controller, while it leads
-	found int64         // the rate that the store has, as far as this gateway knows
-	last  int64         // the last one that any leader found
+	fence int64          // that this gateway leads with; 0: it does not
+	state adaptive.State // of the controller, while it leads
+	found int64          // the rate that the store has, as far as this gateway knows
+	last  int64          // the last one that any leader found
 
 	seen atomic.Pointer[Steering]
 
@@ -35,7 +35,7 @@ type steering struct {
 	asked   int64 // mono
 	failed  int64 // mono of the last error that was logged
 
-	patience control.Patience
+	patience adaptive.Patience
 }
 
 type scored struct {
@@ -46,8 +46,8 @@ type scored struct {
 // Steering is what an adaptive room goes by.
 type Steering struct {
 	Origin OriginHealth
-	Level  control.Level // unknown where there were too few requests: the rate is held
-	Leader bool          // this gateway finds the rate at present
+	Level  adaptive.Level // unknown where there were too few requests: the rate is held
+	Leader bool           // this gateway finds the rate at present
 	// AtMin is for how long the rate in force has been min_rate and the origin no better for it. From Unmoved on it is not the
 	// rate that makes the origin slow or fail.
 	AtMin time.Duration
@@ -98,7 +98,7 @@ func (r *Room) Steer(ctx context.Context) error {
 	if st.fence != 0 {
 		rate := int64(0) // keep the lease, hold the rate
 		if !st.patience.Waits(seen.Level, origin.Jobs, r.RedisNow()) && !r.holds(snap) {
-			st.state = control.Next(policy, st.state, r.RedisNow(), origin.Health, r.usage(snap))
+			st.state = adaptive.Next(policy, st.state, r.RedisNow(), origin.Health, r.usage(snap))
 			rate = st.state.Rate
 		} else if st.found != st.state.Rate {
 			rate = st.state.Rate // the store has lost it
@@ -115,7 +115,7 @@ func (r *Room) Steer(ctx context.Context) error {
 // atMin is the newest Steering.AtMin.
 func (r *Room) atMin(s *Snapshot, seen *Steering) time.Duration {
 	st, p := &r.steers, &s.Policy
-	if !p.Adapts() || r.holds(s) || p.Rate > p.MinRate || seen.Level < control.Strained {
+	if !p.Adapts() || r.holds(s) || p.Rate > p.MinRate || seen.Level < adaptive.Strained {
 		st.floored, st.warned = 0, false
 		return 0
 	}
@@ -139,7 +139,7 @@ func (r *Room) holds(s *Snapshot) bool {
 }
 
 // usage is how much of the rate was made use of in the last full seconds.
-func (r *Room) usage(s *Snapshot) control.Usage {
+func (r *Room) usage(s *Snapshot) adaptive.Usage {
 	// As many as it takes for 15 admissions, so that chance says little.
 	span := int64(30)
 	if s.Policy.Rate > 0 {
@@ -152,7 +152,7 @@ func (r *Room) usage(s *Snapshot) control.Usage {
 			admitted += s.Flow[i].Admitted
 		}
 	}
-	return control.Usage{Rate: float64(admitted) / float64(span), Wanted: s.Waiting > 0}
+	return adaptive.Usage{Rate: float64(admitted) / float64(span), Wanted: s.Waiting > 0}
 }
 
 // lead tries to become the one that sets the rate.
@@ -162,7 +162,7 @@ func (r *Room) lead(ctx context.Context, p *Policy) error {
 	if err != nil || fence == 0 {
 		return err
 	}
-	var state control.State
+	var state adaptive.State
 	if text != "" {
 		if err := state.UnmarshalText([]byte(text)); err != nil {
 			r.c.o.Log.Warn("the controller begins anew", "room", r.id, "error", err)

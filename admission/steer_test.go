@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	. "github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
@@ -112,7 +112,7 @@ func adaptivePolicy() Policy {
 	p := steady
 	p.Strategy, p.Origin, p.Rate, p.Burst, p.MinRate, p.MaxRate = StrategyAdaptive, "shop", 10_000, 0, 2_000, 40_000
 	p.MinWait = time.Microsecond
-	p.Adaptive = Adaptive{Mode: control.ModeGradient, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}
+	p.Adaptive = Adaptive{Mode: adaptive.ModeGradient, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}
 	return p
 }
 
@@ -136,7 +136,7 @@ func TestAdaptiveRate(t *testing.T) {
 	if snap.Target <= 10_000 || snap.Policy.Rate != snap.Target || snap.Rate != snap.Target || snap.Policy.Burst != snap.Target {
 		t.Fatalf("after 10 s without trouble: target %d, policy %+v", snap.Target, snap.Policy)
 	}
-	if at := s.room(1).Steering(); at.Level != control.Healthy || at.Origin.Gateways != 2 || at.Origin.Requests != 180 || at.Origin.Waiting < 10 {
+	if at := s.room(1).Steering(); at.Level != adaptive.Healthy || at.Origin.Gateways != 2 || at.Origin.Requests != 180 || at.Origin.Waiting < 10 {
 		t.Fatalf("both see %+v", at)
 	}
 	if minutes, err := s.room(0).History(t.Context(), 1); err != nil || !minutes[0].Found || minutes[0].Rate != snap.Target {
@@ -144,7 +144,7 @@ func TestAdaptiveRate(t *testing.T) {
 	}
 	grown := snap.Target
 	s.seconds(20, ill, false, 0, 1)
-	if snap := s.room(0).Snapshot(); snap.Target > grown*2/3 || s.room(0).Steering().Level != control.Unhealthy {
+	if snap := s.room(0).Snapshot(); snap.Target > grown*2/3 || s.room(0).Steering().Level != adaptive.Unhealthy {
 		t.Fatalf("an origin that is slow keeps %d of %d", snap.Target, grown)
 	}
 	s.seconds(20, well, true, 0, 1)
@@ -219,7 +219,7 @@ func TestAdaptiveSaysThatTheRateDoesNotHelp(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	p := adaptivePolicy()
-	p.Adaptive.Mode = control.ModeStep
+	p.Adaptive.Mode = adaptive.ModeStep
 	s := newPilots(t, p, 2)
 	at := func() *Steering { return s.room(1).Steering() }
 	s.seconds(5, well, false, 0, 1)
@@ -262,7 +262,7 @@ func TestTroubleIsLeftToTheJobs(t *testing.T) {
 	before := found()
 	s.ok(s.cores[0].TellJobs(t.Context(), "shop"))
 	s.seconds(3, ill, false, 0)
-	if found() != before || s.room(0).Steering().Level != control.Unhealthy {
+	if found() != before || s.room(0).Steering().Level != adaptive.Unhealthy {
 		t.Fatalf("beside jobs: %d, before %d, %s", found(), before, s.room(0).Steering().Level)
 	}
 	s.seconds(3, ill, false, 0) // they ended a while ago
@@ -357,7 +357,7 @@ func TestAdaptiveScore(t *testing.T) {
 	s.policy.Adaptive.Scorer = sc[0]
 	s.another()
 	s.seconds(1, well, false, 0) // it leads
-	level := func(want control.Level, scored bool) {
+	level := func(want adaptive.Level, scored bool) {
 		t.Helper()
 		for until := time.Now().Add(20 * time.Second); ; {
 			s.seconds(1, well, false, 0)
@@ -371,14 +371,14 @@ func TestAdaptiveScore(t *testing.T) {
 		}
 	}
 	value.Store(0)
-	level(control.Unhealthy, true)
+	level(adaptive.Unhealthy, true)
 	value.Store(100)
-	level(control.Healthy, true)
+	level(adaptive.Healthy, true)
 	value.Store(50)
-	level(control.Strained, true)
+	level(adaptive.Strained, true)
 	value.Store(-1)
-	level(control.Healthy, false) // unknown after 15 s
-	value.Store(200)              // no score
+	level(adaptive.Healthy, false) // unknown after 15 s
+	value.Store(200)               // no score
 	s.seconds(12, well, false, 0)
 	if at := s.room(0).Steering(); at.Origin.Scored {
 		t.Fatalf("a score of 2 counts: %+v", at)

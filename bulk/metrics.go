@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -256,7 +256,7 @@ func (m *Metrics) depths(d store.Depths, now time.Time) {
 
 // steered is what is known of the search for the global rate.
 type steered struct {
-	jobs   control.Health
+	jobs   adaptive.Health
 	people admission.OriginHealth
 	found  int64
 	leader bool

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 )
 
 // shared is an origin of a fixed capacity that visitors and jobs share, a tenth of a second a step: what comes above the capacity
@@ -18,16 +18,16 @@ type shared struct {
 	backlog  float64
 	line     float64 // visitors in the room, which lets in no more than admits
 	admits   float64 // a second
-	room     control.State
-	patience control.Patience
+	room     adaptive.State
+	patience adaptive.Patience
 	jobs     int // the last second in which jobs ran above their least
 }
 
 // steer is the room's own controller: it adapts to the origin as well, and does not know whose load it is.
-func (o *shared) steer(second int, h control.Health, in float64) {
-	p := control.Policy{MinRate: 20_000, MaxRate: 200_000, TargetP95: plant.Policy.TargetP95, MaxErrorRate: MaxErrors}
+func (o *shared) steer(second int, h adaptive.Health, in float64) {
+	p := adaptive.Policy{MinRate: 20_000, MaxRate: 200_000, TargetP95: plant.Policy.TargetP95, MaxErrorRate: MaxErrors}
 	if now := int64(second+1) * 1e6; !o.patience.Waits(p.Level(h), o.jobs > 0 && second-o.jobs < 4, now) {
-		o.room = control.Next(p, o.room, now, h, control.Usage{Rate: in, Wanted: o.line > 0})
+		o.room = adaptive.Next(p, o.room, now, h, adaptive.Usage{Rate: in, Wanted: o.line > 0})
 	}
 	o.admits = float64(o.room.Rate) / 1000
 }
@@ -45,11 +45,11 @@ func (o *shared) step(visitors, jobs float64) (in float64, latency time.Duration
 	return in, time.Duration((0.02/(1-full) + o.backlog/o.capacity) * float64(time.Second))
 }
 
-func fared(requests float64, p95 time.Duration) control.Health {
-	return control.Health{Requests: int64(requests), P95: p95}
+func fared(requests float64, p95 time.Duration) adaptive.Health {
+	return adaptive.Health{Requests: int64(requests), P95: p95}
 }
 
-var plant = Pace{Policy: control.Policy{MinRate: 1000, MaxRate: 500_000, TargetP95: 200 * time.Millisecond, MaxErrorRate: MaxErrors}, Begin: 20_000}
+var plant = Pace{Policy: adaptive.Policy{MinRate: 1000, MaxRate: 500_000, TargetP95: 200 * time.Millisecond, MaxErrorRate: MaxErrors}, Begin: 20_000}
 
 // day is ten minutes of visitors: few, many within what the origin bears, a rush beyond it, and few again; from one to the next
 // it takes so many seconds.
@@ -80,7 +80,7 @@ func (p *past) add(second int, requests float64, latency time.Duration) {
 	p.requests[i], p.latency[i] = p.requests[i]+requests, max(p.latency[i], latency)
 }
 
-func (p *past) health() control.Health {
+func (p *past) health() adaptive.Health {
 	h := fared(p.requests[0]+p.requests[1]+p.requests[2], max(p.latency[0], p.latency[1], p.latency[2]))
 	h.Span = 3 * time.Second
 	return h
@@ -91,8 +91,8 @@ type lived struct{ waits, slow, jobs, idle float64 }
 
 // live plays the day with jobs at the pace, or with none.
 func live(p *Pace, takes float64) (l lived) {
-	o := shared{capacity: 100, room: control.State{Rate: 60_000}}
-	o.steer(0, control.Health{}, 0)
+	o := shared{capacity: 100, room: adaptive.State{Rate: 60_000}}
+	o.steer(0, adaptive.Health{}, 0)
 	var s pacing
 	var people, runs past
 	var told admission.OriginHealth // by the gateways
@@ -110,7 +110,7 @@ func live(p *Pace, takes float64) (l lived) {
 			in = 0
 		case 5: // workers look half a second after gateways spoke
 			if p != nil {
-				s = s.next(p, int64(t+1)*1e6, runs.health(), told, control.Usage{Rate: rate, Wanted: true})
+				s = s.next(p, int64(t+1)*1e6, runs.health(), told, adaptive.Usage{Rate: rate, Wanted: true})
 				rate = float64(s.rate(p)) / 1000
 			}
 		case 1, 3, 7, 9: // and for a line five times as often, of which gateways tell when it begins
@@ -173,11 +173,11 @@ func TestJobsGiveWay(t *testing.T) {
 	p := plant
 	p.People = "shop"
 	calm := admission.OriginHealth{Health: fared(1000, 20*time.Millisecond), Gateways: 1}
-	use := control.Usage{Rate: 1e6, Wanted: true}
+	use := adaptive.Usage{Rate: 1e6, Wanted: true}
 	at := int64(1e15)
 	step := func(s pacing, h admission.OriginHealth) pacing {
 		at += 1e6
-		return s.next(&p, at, control.Health{}, h, use)
+		return s.next(&p, at, adaptive.Health{}, h, use)
 	}
 	var s pacing
 	for range 100 {
@@ -195,7 +195,7 @@ func TestJobsGiveWay(t *testing.T) {
 		{"somebody waits", admission.OriginHealth{Health: calm.Health, Gateways: 1, Waiting: 1}, 1000},
 		{"slower than seven tenths of the target", admission.OriginHealth{Health: fared(1000, 141*time.Millisecond), Gateways: 1}, high / 2},
 		{"slower than twice that", admission.OriginHealth{Health: fared(1000, 281*time.Millisecond), Gateways: 1}, 1000},
-		{"errors", admission.OriginHealth{Health: control.Health{Requests: 100, Errors: 6}, Gateways: 1}, 1000},
+		{"errors", admission.OriginHealth{Health: adaptive.Health{Requests: 100, Errors: 6}, Gateways: 1}, 1000},
 		{"no word from the gateways", admission.OriginHealth{}, high},
 	} {
 		if got := step(s, row.h).rate(&p); got != row.want {
@@ -244,16 +244,16 @@ func TestPaceStaysWithinItsBounds(t *testing.T) {
 		p.Policy.MaxRate = p.Policy.MinRate + rapid.Int64Range(0, 1e6).Draw(t, "range")
 		p.Begin = rapid.Int64Range(0, 2e6).Draw(t, "begin")
 		p.Jobs, p.People = rapid.Bool().Draw(t, "jobs"), "shop"
-		draw := func(what string) control.Health {
+		draw := func(what string) adaptive.Health {
 			n := rapid.Int64Range(0, 1000).Draw(t, what)
-			return control.Health{Requests: n, Errors: rapid.Int64Range(0, n).Draw(t, "errors"), P95: time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "p95"))}
+			return adaptive.Health{Requests: n, Errors: rapid.Int64Range(0, n).Draw(t, "errors"), P95: time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "p95"))}
 		}
 		var s pacing
 		now := int64(1e15)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now += rapid.Int64Range(-5e6, 5e6).Draw(t, "dt")
 			h := admission.OriginHealth{Health: draw("people"), Gateways: rapid.IntRange(0, 2).Draw(t, "gateways"), Waiting: rapid.Int64Range(0, 2).Draw(t, "waiting")}
-			s = s.next(&p, now, draw("jobs"), h, control.Usage{Rate: rapid.Float64Range(0, 1000).Draw(t, "rate"), Wanted: rapid.Bool().Draw(t, "wanted")})
+			s = s.next(&p, now, draw("jobs"), h, adaptive.Usage{Rate: rapid.Float64Range(0, 1000).Draw(t, "rate"), Wanted: rapid.Bool().Draw(t, "wanted")})
 			if r := s.rate(&p); r < p.Policy.MinRate || r > p.Policy.MaxRate {
 				t.Fatalf("rate %d, bounds %d and %d", r, p.Policy.MinRate, p.Policy.MaxRate)
 			}
@@ -280,7 +280,7 @@ func FuzzPacing(f *testing.F) {
 		}
 		p := plant
 		p.Jobs, p.People = true, "shop"
-		next := s.next(&p, 1e15, fared(100, time.Second), admission.OriginHealth{Gateways: 1, Waiting: 3}, control.Usage{})
+		next := s.next(&p, 1e15, fared(100, time.Second), admission.OriginHealth{Gateways: 1, Waiting: 3}, adaptive.Usage{})
 		if r := next.rate(&p); r < p.Policy.MinRate || r > p.Policy.MaxRate {
 			t.Fatalf("%q leads to %d", text, r)
 		}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
 // recent measures how the runs of this process fare, second by second.
-type recent struct{ control.Recent }
+type recent struct{ adaptive.Recent }
 
 // ran counts a run by its end. What a downstream refused, answered wrongly or not at all failed; one that it judged to be bad
 // for good was answered. What never reached it does not count.
@@ -51,7 +51,7 @@ func startRate(lately []started, rate int64) float64 {
 		return 0
 	}
 	last := lately[len(lately)-1]
-	span := min(int64(control.LongSpan), max(control.ShortSpan, 15_000/max(1, rate)))
+	span := min(int64(adaptive.LongSpan), max(adaptive.ShortSpan, 15_000/max(1, rate)))
 	for i := len(lately) - 1; i >= 0; i-- {
 		if dt := last.at - lately[i].at; dt >= span*1e6-500_000 {
 			return float64(last.jobs-lately[i].jobs) / (float64(dt) / 1e6)
@@ -119,8 +119,8 @@ func (s *steerer) steer(ctx context.Context) error {
 		s.hearing(p.People, people.Gateways > 0)
 	}
 	s.lately = append(s.lately, started{got.Now, got.Starts})
-	if len(s.lately) > 2*control.LongSpan {
-		s.lately = s.lately[control.LongSpan:]
+	if len(s.lately) > 2*adaptive.LongSpan {
+		s.lately = s.lately[adaptive.LongSpan:]
 	}
 	jobs, err := mergeReports(got.Reports)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *steerer) steer(ctx context.Context) error {
 			return err
 		}
 	}
-	s.state = s.state.next(p, got.Now, jobs, people, control.Usage{Rate: startRate(s.lately, s.state.rate(p)), Wanted: got.Queued > 0})
+	s.state = s.state.next(p, got.Now, jobs, people, adaptive.Usage{Rate: startRate(s.lately, s.state.rate(p)), Wanted: got.Queued > 0})
 	return s.set(ctx, p)
 }
 
@@ -177,7 +177,7 @@ func (s *steerer) begin(text string) {
 		}
 	}
 	// A store that lost it: what was known here last.
-	for _, c := range []*control.State{&s.state.Jobs, &s.state.People} {
+	for _, c := range []*adaptive.State{&s.state.Jobs, &s.state.People} {
 		if c.Rate == 0 {
 			c.Rate = s.found
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -20,7 +20,7 @@ type upstream struct {
 	config  proxy.Config
 	metrics originMetrics
 	recent  recent // times to first byte, for operators
-	health  *control.Recorder
+	health  *adaptive.Recorder
 }
 
 // forward carries the request to an origin and its answer back. session is the visitor's, if there is one.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -32,7 +32,7 @@ func TestWhatIsMeasuredOfAnOrigin(t *testing.T) {
 		{"a client that left in the answer", proxy.Outcome{Status: 200, FirstByte: time.Millisecond, Err: broken, Kind: proxy.KindClientGone}, 20 * time.Second, false, 0, 0},
 		{"a tunnel", proxy.Outcome{Status: 101, FirstByte: time.Millisecond, Upgraded: true}, 0, false, 0, 0},
 	} {
-		u := upstream{health: &control.Recorder{}}
+		u := upstream{health: &adaptive.Recorder{}}
 		u.measure(&row.out, row.failed, time.Now().Add(-row.began))
 		if h := u.health.Take(); h.Requests != row.requests || h.Errors != row.errors {
 			t.Errorf("%s: %d requests, %d errors", row.name, h.Requests, h.Errors)

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
@@ -356,8 +356,8 @@ func (c *collector) collectAdaptive(gauge func(*prometheus.Desc, float64), r *ro
 		gauge(c.adaptiveErrors, at.Origin.ErrorRate())
 	}
 	gauge(c.adaptiveAtMin, at.AtMin.Seconds())
-	if at.Level != control.Unknown {
-		gauge(c.adaptiveHealth, float64(control.Unhealthy-at.Level)/2)
+	if at.Level != adaptive.Unknown {
+		gauge(c.adaptiveHealth, float64(adaptive.Unhealthy-at.Level)/2)
 	}
 }
 

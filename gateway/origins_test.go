@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -114,7 +114,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			b.call("GET /", asJSON)
 		}
 		at := b.core.Room("sale", p).Steering()
-		return at != nil && at.Level == control.Healthy && b.line("sale").Snapshot().Target > 0
+		return at != nil && at.Level == adaptive.Healthy && b.line("sale").Snapshot().Target > 0
 	})
 	eventually(t, "the room is known", func() bool { return b.line("sale").Snapshot().Known })
 	families, err := b.reg.Gather()

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/control"
+	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/config"
@@ -105,7 +105,7 @@ func coreOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logge
 func pace(cfg *config.Bulk) bulk.Pace {
 	a := cfg.Adaptive
 	return bulk.Pace{
-		Policy: control.Policy{MinRate: int64(a.MinRate), MaxRate: int64(a.MaxRate), TargetP95: a.TargetP95},
+		Policy: adaptive.Policy{MinRate: int64(a.MinRate), MaxRate: int64(a.MaxRate), TargetP95: a.TargetP95},
 		Begin:  int64(cfg.Rate.Global), Jobs: a.Enabled, People: cfg.PeopleFirst.Origin,
 	}
 }

@@ -1,4 +1,4 @@
-package control
+package adaptive
 
 import (
 	"errors"
@@ -110,7 +110,7 @@ const MostText = 8 << 10
 const most = 1 << 40
 
 // ErrText is of a text that is no histogram.
-var ErrText = errors.New("control: not a histogram")
+var ErrText = errors.New("adaptive: not a histogram")
 
 // AppendText writes the form of the store: requests, errors, then bucket:count of what was counted, with blanks between.
 func (h *Histogram) AppendText(b []byte) ([]byte, error) {

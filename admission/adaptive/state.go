@@ -1,4 +1,4 @@
-package control
+package adaptive
 
 import (
 	"encoding/json"
@@ -35,7 +35,7 @@ type State struct {
 const MostState = 1 << 10
 
 // ErrState is of a text that is no state.
-var ErrState = errors.New("control: not a state")
+var ErrState = errors.New("adaptive: not a state")
 
 // MarshalText is the form of the store.
 func (s State) MarshalText() ([]byte, error) {

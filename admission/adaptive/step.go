@@ -1,4 +1,4 @@
-package control
+package adaptive
 
 // How long an origin has to look better before a step up, microseconds: the shortest, and what it grows to while steps up do
 // not last.

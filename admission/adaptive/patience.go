@@ -1,4 +1,4 @@
-package control
+package adaptive
 
 // Patience is of a controller on whose origin other work runs that gives way to it: what that work made too much is no reason
 // to cut one's own rate.
