@@ -4,6 +4,8 @@ package identity
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/internal/table"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -37,7 +40,7 @@ type Keys struct {
 	observe func(ok bool)
 	client  *http.Client
 	current atomic.Pointer[token.AccountKeys]
-	seen    cache
+	checked *table.Table[*checked]
 	skipped string // keys that the last set had and that cannot be used, as they were logged; Run's own
 
 	mu    sync.Mutex
@@ -56,7 +59,8 @@ func New(url string, log *slog.Logger, observe func(ok bool)) *Keys {
 		name = u.Redacted()
 	}
 	return &Keys{
-		url: url, name: name, log: log, observe: observe, wake: make(chan struct{}, 1),
+		checked: table.New[*checked](checkedSize),
+		url:     url, name: name, log: log, observe: observe, wake: make(chan struct{}, 1),
 		client: &http.Client{
 			Timeout:   fetchLimit,
 			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: fetchLimit},
@@ -161,26 +165,49 @@ func (k *Keys) fetch(ctx context.Context) (*token.AccountKeys, error) {
 	return token.ParseAccountKeys(body)
 }
 
-// Known returns the account that a JWT names, where it is remembered.
+// checked is a token that was good by these keys and rules. Immutable.
+type checked struct {
+	sum     [sha256.Size]byte
+	keys    *token.AccountKeys
+	rules   *token.AccountRules
+	account string
+}
+
+// checkedSize is the number of good tokens that are remembered, so that a poll every few seconds does not cost a signature.
+const checkedSize = 1 << 15
+
+// lookup returns the account of a token that was checked, and otherwise the token's hash.
+func (k *Keys) lookup(raw []byte, keys *token.AccountKeys, rules *token.AccountRules, now int64) (account string, sum [sha256.Size]byte, ok bool) {
+	sum = sha256.Sum256(raw)
+	c, _, ok := k.checked.Use(tableKey(sum), now)
+	if !ok || c.sum != sum || c.keys != keys || c.rules != rules {
+		return "", sum, false
+	}
+	return c.account, sum, true
+}
+
+func tableKey(sum [sha256.Size]byte) uint64 { return binary.LittleEndian.Uint64(sum[:]) }
+
+// Known returns the account that a JWT names if the JWT was checked before.
 func (k *Keys) Known(raw []byte, rules *token.AccountRules, now int64) (account string, ok bool) {
 	if len(raw) > token.AccountMaxLength {
 		return "", false
 	}
-	e := k.seen.slot(raw)
-	return e.look(k.current.Load(), rules, now)
+	account, _, ok = k.lookup(raw, k.current.Load(), rules, now)
+	return account, ok
 }
 
-// Account gives the account that a JWT names. now is in seconds of the store's clock. The error is a token.Rejection, or
-// ErrNoKeys. A token of an unknown key waits, at most for a second, for keys that are fetched because of it; that is done
-// once in five seconds, whatever is shown. rules must be the same pointer for the same rules.
+// Account returns the account that a JWT names. now is in seconds of the store's clock. The error is a token.Rejection, or
+// ErrNoKeys. A token with an unknown key waits, for at most a second, for a fetch of the keys; such a fetch is made at most once
+// in five seconds, whatever tokens are sent. rules must be the same pointer for the same rules.
 func (k *Keys) Account(ctx context.Context, raw []byte, rules *token.AccountRules, now int64) (string, error) {
 	if len(raw) > token.AccountMaxLength {
 		return "", token.ErrTooLong
 	}
 	keys := k.current.Load()
-	e := k.seen.slot(raw)
-	if account, ok := e.look(keys, rules, now); ok {
-		return account, nil
+	known, sum, ok := k.lookup(raw, keys, rules, now)
+	if ok {
+		return known, nil
 	}
 	account, expires, err := check(keys, raw, rules, now)
 	if keys == nil || errors.Is(err, token.ErrKey) {
@@ -190,7 +217,7 @@ func (k *Keys) Account(ctx context.Context, raw []byte, rules *token.AccountRule
 		}
 	}
 	if err == nil {
-		e.keep(keys, rules, account, expires)
+		k.checked.Put(tableKey(sum), now, &checked{sum, keys, rules, account}, expires)
 	}
 	return account, err
 }

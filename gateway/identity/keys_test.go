@@ -207,7 +207,7 @@ func TestRememberedTokens(t *testing.T) {
 		for range 3 {
 			k.is(t, raw, "ann")
 		}
-		if s := k.seen.slot(raw); s.at.Load() == nil {
+		if account, ok := k.Known(raw, rules, now); !ok || account != "ann" {
 			t.Error("a good token is not remembered")
 		}
 		if _, err := k.Account(t.Context(), raw, rules, now+60+token.AccountLeeway); !errors.Is(err, token.ErrExpired) {
