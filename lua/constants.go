@@ -3,123 +3,181 @@ package lua
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
+// constants are the names that a script and its libraries declare and that the loader replaces in the source by their
+// values: Lua has no constants, and allows 200 local variables in a function.
+type constants struct {
+	records map[string][]string // fields by the letter of the record
+	replies map[string]string   // values by name, a string without its quotes
+}
+
 var (
 	recordLine = regexp.MustCompile(`^-- RECORD ([A-Z]):(.*)$`)
+	replyLine  = regexp.MustCompile(`^-- REPLY ([A-Z][A-Z_]*):\s+('[^']*'|\d+)(?:\s|$)`)
 	moreFields = regexp.MustCompile(`^--   (.*)$`)
 )
 
-// readRecords reads a library's RECORD declarations: a letter and the record's fields in their order.
-func readRecords(lib, text string) (map[string][]string, error) {
-	records := map[string][]string{}
-	letter, list := "", ""
-	finish := func() error {
-		if letter == "" {
-			return nil
-		}
-		if _, twice := records[letter]; twice {
-			return recordTwice(lib, letter)
-		}
-		names, err := parseNames("RECORD "+letter, strings.TrimSuffix(strings.TrimSpace(list), ","), itemName)
-		if err != nil {
-			return fmt.Errorf("lib/%s.lua: %w", lib, err)
-		}
-		if slices.Contains(names, "length") || slices.Contains(names, "fields") {
-			return fmt.Errorf("lib/%s.lua: RECORD %s: length and fields mean the record itself", lib, letter)
-		}
-		records[letter], letter, list = names, "", ""
-		return nil
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if m := recordLine.FindStringSubmatch(line); m != nil {
-			if err := finish(); err != nil {
-				return nil, err
+// readConstants reads the RECORD and REPLY declarations of a text.
+func readConstants(text string) (constants, error) {
+	c := constants{records: map[string][]string{}, replies: map[string]string{}}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "-- RECORD "):
+			if err := c.addRecord(line, lines[i+1:]); err != nil {
+				return c, err
 			}
-			letter, list = m[1], m[2]
-		} else if m := moreFields.FindStringSubmatch(line); m != nil && letter != "" {
-			list += " " + m[1]
-		} else if err := finish(); err != nil {
-			return nil, err
-		}
-	}
-	if err := finish(); err != nil {
-		return nil, err
-	}
-	return records, nil
-}
-
-// joinRecords gives the records of all libraries that a script includes.
-func joinRecords(includes []string, libs map[string]*library) (map[string][]string, error) {
-	records := map[string][]string{}
-	for _, name := range includes {
-		for letter, fields := range libs[name].records {
-			if _, twice := records[letter]; twice {
-				return nil, recordTwice(name, letter)
+		case strings.HasPrefix(line, "-- REPLY "):
+			if err := c.addReply(line); err != nil {
+				return c, err
 			}
-			records[letter] = fields
 		}
 	}
-	return records, nil
+	return c, nil
 }
 
-func recordTwice(lib, letter string) error {
-	return fmt.Errorf("lib/%s.lua: RECORD %s stands there twice", lib, letter)
-}
-
-// foldFields replaces <letter>_<FIELD> by the field's number, <letter>_LENGTH by how many fields there are, and
-// <letter>_FIELDS by the list of their names. Lua has no constants, and 200 local variables at most.
-func foldFields(source string, records map[string][]string) (string, error) {
-	var bad []error
-	number := func(letter, name string) (string, bool) {
-		fields, declared := records[letter]
-		if !declared {
-			return "", false
-		}
-		switch name {
-		case "LENGTH":
-			return strconv.Itoa(len(fields)), true
-		case "FIELDS":
-			return "{ '" + strings.Join(fields, "', '") + "' }", true
-		}
-		i := slices.Index(fields, strings.ToLower(name))
-		if i < 0 {
-			bad = append(bad, fmt.Errorf("%s_%s: RECORD %s has no field %s", letter, name, letter, strings.ToLower(name)))
-		}
-		return strconv.Itoa(i + 1), i >= 0
+// addRecord adds the record that a line declares; the lines after it may continue the list of its fields.
+func (c constants) addRecord(line string, after []string) error {
+	m := recordLine.FindStringSubmatch(line)
+	if m == nil {
+		return fmt.Errorf("%q must be \"-- RECORD <letter>: <field>, ...\"", line)
 	}
-	var folded strings.Builder
-	done := 0 // what is folded of source
-	for at := 0; ; at++ {
-		next := strings.IndexByte(source[at:], '_')
-		if next < 0 {
+	list := m[2]
+	for _, more := range after {
+		f := moreFields.FindStringSubmatch(more)
+		if f == nil {
 			break
 		}
-		at += next
-		end := at + 1
+		list += " " + f[1]
+	}
+	fields, err := parseNames("RECORD "+m[1], strings.TrimSuffix(strings.TrimSpace(list), ","))
+	if err != nil {
+		return err
+	}
+	if slices.Contains(fields, "length") || slices.Contains(fields, "fields") {
+		return fmt.Errorf("RECORD %s: length and fields mean the record itself", m[1])
+	}
+	return add(c.records, "RECORD", m[1], fields)
+}
+
+// addReply adds the reply code that a line declares.
+func (c constants) addReply(line string) error {
+	m := replyLine.FindStringSubmatch(line)
+	if m == nil {
+		return fmt.Errorf("%q must be \"-- REPLY <NAME>: <'text' or number> <meaning>\"", line)
+	}
+	value := strings.Trim(m[2], "'")
+	for name, other := range c.replies {
+		if other == value {
+			return fmt.Errorf("REPLY %s and REPLY %s are both %s", name, m[1], m[2])
+		}
+	}
+	return add(c.replies, "REPLY", m[1], value)
+}
+
+// include adds the constants of a library.
+func (c constants) include(lib constants) error {
+	for letter, fields := range lib.records {
+		if err := add(c.records, "RECORD", letter, fields); err != nil {
+			return err
+		}
+	}
+	for name, value := range lib.replies {
+		if slices.Contains(slices.Collect(maps.Values(c.replies)), value) {
+			return fmt.Errorf("REPLY %s: another reply is %q, too", name, value)
+		}
+		if err := add(c.replies, "REPLY", name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func add[V any](to map[string]V, kind, name string, value V) error {
+	if _, twice := to[name]; twice {
+		return fmt.Errorf("%s %s is declared twice", kind, name)
+	}
+	to[name] = value
+	return nil
+}
+
+// fold replaces REPLY_<NAME> by its value, <letter>_<FIELD> by the field's number, <letter>_LENGTH by the number of fields and
+// <letter>_FIELDS by the list of their names.
+func (c constants) fold(source string) (string, error) {
+	var folded strings.Builder
+	var bad []error
+	for at := 0; at < len(source); {
+		end := at
 		for end < len(source) && inName(source[end]) {
 			end++
 		}
-		name := source[at+1 : end]
-		if at == 0 || !isUpper(source[at-1]) || at > 1 && inName(source[at-2]) || name == "" || !isUpper(name[0]) || strings.ToUpper(name) != name {
+		if end == at {
+			folded.WriteByte(source[at])
+			at++
 			continue
 		}
-		if n, ok := number(source[at-1:at], name); ok {
-			folded.WriteString(source[done:at-1] + n)
-			done = end
+		word := source[at:end]
+		if value, err := c.value(word); err != nil {
+			bad = append(bad, err)
+		} else if value != "" {
+			word = value
 		}
-		at = end - 1
+		folded.WriteString(word)
+		at = end
 	}
-	folded.WriteString(source[done:])
 	return folded.String(), errors.Join(bad...)
 }
 
-func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+// value returns the Lua text that replaces a word, or "" for a word that is no constant.
+func (c constants) value(word string) (string, error) {
+	prefix, name, ok := strings.Cut(word, "_")
+	if !ok || name == "" || word[0] < 'A' || word[0] > 'Z' || strings.ToUpper(word) != word {
+		return "", nil
+	}
+	if prefix == "REPLY" {
+		value, declared := c.replies[name]
+		if !declared {
+			return "", fmt.Errorf("%s: no REPLY %s is declared", word, name)
+		}
+		if _, err := strconv.Atoi(value); err == nil {
+			return value, nil
+		}
+		return "'" + value + "'", nil
+	}
+	fields, declared := c.records[prefix]
+	if !declared {
+		return "", nil
+	}
+	switch name {
+	case "LENGTH":
+		return strconv.Itoa(len(fields)), nil
+	case "FIELDS":
+		return "{ '" + strings.Join(fields, "', '") + "' }", nil
+	}
+	i := slices.Index(fields, strings.ToLower(name))
+	if i < 0 {
+		return "", fmt.Errorf("%s: RECORD %s has no field %s", word, prefix, strings.ToLower(name))
+	}
+	return strconv.Itoa(i + 1), nil
+}
+
+// checkUse reports the reply codes that the script's own header declares and its code does not use.
+func (c constants) checkUse(code string) error {
+	var bad []error
+	for _, name := range slices.Sorted(maps.Keys(c.replies)) {
+		if !regexp.MustCompile(`\bREPLY_` + name + `\b`).MatchString(code) {
+			bad = append(bad, fmt.Errorf("REPLY %s is declared and not used", name))
+		}
+	}
+	return errors.Join(bad...)
+}
 
 func inName(c byte) bool {
-	return isUpper(c) || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_'
+	return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_'
 }

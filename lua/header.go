@@ -8,29 +8,33 @@ import (
 	"strings"
 )
 
-// knownFlags are the flags that a script here may carry. no-cluster and allow-cross-slot-keys are left out on purpose:
-// every script has to run on a cluster, with all its keys under one hash tag.
+// knownFlags are the flags that a script may carry. no-cluster and allow-cross-slot-keys are missing on purpose: every script
+// has to run on a cluster, with all its keys under one hash tag.
 var knownFlags = []string{"no-writes", "allow-oom", "allow-stale"}
+
+var (
+	knownFields    = []string{"KEYS", "ARGV", "RETURNS", "INVARIANT", "INCLUDE"}
+	requiredFields = []string{"purpose", "KEYS", "ARGV", "RETURNS", "INVARIANT"}
+)
 
 var (
 	fileName  = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
 	itemName  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	libName   = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	fieldLine = regexp.MustCompile(`^([A-Z]+):(.*)$`)
 	remark    = regexp.MustCompile(`\([^)]*\)`)
 )
 
-// header is what the first comment block of a script declares.
+// header is the first comment block of a script.
 type header struct {
 	flags    []string
-	keys     []string
-	args     []string
-	variadic bool
+	keys     []string // names of KEYS, in order
+	args     []string // names of ARGV, in order; the first is "now"
+	variadic bool     // ARGV ends in "..."
 	includes []string
-	lines    int // how many lines it takes, the #! line too
+	length   int // lines, the #! line included
 }
 
-// parseHeader reads the header of the script called name and reports everything that is wrong with it.
+// parseHeader reads the header of the script called name. Its error joins every fault of the header.
 func parseHeader(name, text string) (header, error) {
 	var h header
 	if !fileName.MatchString(name) {
@@ -40,29 +44,38 @@ func parseHeader(name, text string) (header, error) {
 		return h, errors.New("has carriage returns; lines end in \\n alone")
 	}
 	lines := strings.Split(text, "\n")
-	flags, err := parseShebang(lines[0])
-	if err != nil {
+	var err error
+	if h.flags, err = parseShebang(lines[0]); err != nil {
 		return h, err
 	}
-	h.flags, h.lines = flags, 1
+	h.length = 1
+	for h.length < len(lines) && strings.HasPrefix(lines[h.length], "--") {
+		h.length++
+	}
+	fields, err := readFields(name, lines[1:h.length])
+	if fields == nil {
+		return h, err
+	}
+	return h, errors.Join(err, h.parseFields(fields))
+}
 
-	fields := map[string]string{}
-	current := ""
+// readFields returns the fields of a header by name, that of line 2 as "purpose"; nil where line 2 is missing.
+func readFields(name string, lines []string) (map[string]string, error) {
+	purpose := ""
+	ok := false
+	if len(lines) > 0 {
+		purpose, ok = strings.CutPrefix(lines[0], "-- "+name+":")
+	}
+	if !ok {
+		return nil, fmt.Errorf("line 2 must be \"-- %s: <purpose>\"", name)
+	}
+	fields := map[string]string{"purpose": strings.TrimSpace(purpose)}
+	current := "purpose"
 	var bad []error
-	for _, line := range lines[1:] {
-		comment, ok := strings.CutPrefix(line, "--")
-		if !ok {
-			break
-		}
-		h.lines++
-		comment = strings.TrimSpace(comment)
-		if h.lines == 2 {
-			purpose, ok := strings.CutPrefix(comment, name+":")
-			if !ok {
-				return h, fmt.Errorf("line 2 must be \"-- %s: <purpose>\"", name)
-			}
-			current = "purpose"
-			fields[current] = strings.TrimSpace(purpose)
+	for i, line := range lines[1:] {
+		comment := strings.TrimSpace(line[2:])
+		if strings.HasPrefix(comment, "REPLY ") { // readConstants reads it
+			current = "REPLY"
 			continue
 		}
 		m := fieldLine.FindStringSubmatch(comment)
@@ -71,45 +84,50 @@ func parseHeader(name, text string) (header, error) {
 			continue
 		}
 		current = m[1]
-		if !slices.Contains([]string{"KEYS", "ARGV", "RETURNS", "INVARIANT", "INCLUDE"}, current) {
-			bad = append(bad, fmt.Errorf("line %d: unknown field %s; known are KEYS, ARGV, RETURNS, INVARIANT, INCLUDE", h.lines, current))
+		if !slices.Contains(knownFields, current) {
+			bad = append(bad, fmt.Errorf("line %d: unknown field %s; known are REPLY, %s", i+3, current, strings.Join(knownFields, ", ")))
 		} else if _, twice := fields[current]; twice {
-			bad = append(bad, fmt.Errorf("line %d: %s stands there twice", h.lines, current))
+			bad = append(bad, fmt.Errorf("line %d: there are two fields %s", i+3, current))
 		}
 		fields[current] = strings.TrimSpace(m[2])
 	}
+	return fields, errors.Join(bad...)
+}
 
-	for _, need := range []string{"purpose", "KEYS", "ARGV", "RETURNS", "INVARIANT"} {
-		if fields[need] == "" {
-			bad = append(bad, fmt.Errorf("%s is missing in the header", need))
+func (h *header) parseFields(fields map[string]string) error {
+	var bad []error
+	for _, name := range requiredFields {
+		if fields[name] == "" {
+			bad = append(bad, fmt.Errorf("%s is missing in the header", name))
 		}
 	}
-	if h.keys, err = parseNames("KEYS", fields["KEYS"], itemName); err != nil {
+	var err error
+	if h.keys, err = parseNames("KEYS", fields["KEYS"]); err != nil {
 		bad = append(bad, err)
 	} else if len(h.keys) == 0 && fields["KEYS"] != "" {
 		bad = append(bad, errors.New("KEYS names no key; a script without one could run on any node of a cluster"))
 	}
-	argv := remark.ReplaceAllString(fields["ARGV"], "")
-	if rest, ok := strings.CutSuffix(strings.TrimSpace(argv), "..."); ok {
+	argv := strings.TrimSpace(remark.ReplaceAllString(fields["ARGV"], ""))
+	if rest, ok := strings.CutSuffix(argv, "..."); ok {
 		h.variadic = true
 		argv = strings.TrimSuffix(strings.TrimSpace(rest), ",")
 	}
-	if h.args, err = parseNames("ARGV", argv, itemName); err != nil {
+	if h.args, err = parseNames("ARGV", argv); err != nil {
 		bad = append(bad, err)
 	} else if fields["ARGV"] != "" && (len(h.args) == 0 || h.args[0] != "now") {
 		bad = append(bad, fmt.Errorf("ARGV is %q; the first must be now (microseconds, 0 for the clock of Redis)", fields["ARGV"]))
 	}
-	if h.includes, err = parseNames("INCLUDE", fields["INCLUDE"], libName); err != nil {
+	if h.includes, err = parseNames("INCLUDE", fields["INCLUDE"]); err != nil {
 		bad = append(bad, err)
 	}
-	return h, errors.Join(bad...)
+	return errors.Join(bad...)
 }
 
 // parseShebang reads "#!lua" or "#!lua flags=a,b".
 func parseShebang(line string) ([]string, error) {
 	rest, ok := strings.CutPrefix(line, "#!lua")
 	if !ok || (rest != "" && rest[0] != ' ') {
-		return nil, errors.New("the first line must be #!lua, with flags=… where it needs any")
+		return nil, errors.New("the first line must be #!lua, optionally with flags=…")
 	}
 	rest = strings.TrimSpace(rest)
 	if rest == "" {
@@ -117,7 +135,7 @@ func parseShebang(line string) ([]string, error) {
 	}
 	list, ok := strings.CutPrefix(rest, "flags=")
 	if !ok || strings.ContainsAny(list, " \t") {
-		return nil, fmt.Errorf("after #!lua only flags=a,b may stand, not %q", rest)
+		return nil, fmt.Errorf("after #!lua only flags=a,b is allowed, not %q", rest)
 	}
 	flags := strings.Split(list, ",")
 	for i, f := range flags {
@@ -125,14 +143,14 @@ func parseShebang(line string) ([]string, error) {
 			return nil, fmt.Errorf("unknown flag %q; known are %s", f, strings.Join(knownFlags, ", "))
 		}
 		if slices.Contains(flags[:i], f) {
-			return nil, fmt.Errorf("flag %q stands there twice", f)
+			return nil, fmt.Errorf("flag %q is repeated", f)
 		}
 	}
 	return flags, nil
 }
 
-// parseNames reads a comma-separated list of distinct names; remarks in parentheses are dropped.
-func parseNames(field, list string, valid *regexp.Regexp) ([]string, error) {
+// parseNames reads a comma-separated list of distinct names, without the remarks in parentheses.
+func parseNames(field, list string) ([]string, error) {
 	list = strings.TrimSpace(remark.ReplaceAllString(list, ""))
 	if list == "" {
 		return nil, nil
@@ -140,11 +158,11 @@ func parseNames(field, list string, valid *regexp.Regexp) ([]string, error) {
 	names := strings.Split(list, ",")
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
-		if !valid.MatchString(names[i]) {
-			return nil, fmt.Errorf("%s: %q is not a name; names are lower-case letters, digits and _, with commas between", field, names[i])
+		if !itemName.MatchString(names[i]) {
+			return nil, fmt.Errorf("%s: %q is not a name; names are lower-case letters, digits and _, separated by commas", field, names[i])
 		}
 		if slices.Contains(names[:i], names[i]) {
-			return nil, fmt.Errorf("%s: %q stands there twice", field, names[i])
+			return nil, fmt.Errorf("%s: %q is repeated", field, names[i])
 		}
 	}
 	return names, nil

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// TestScripts_PassLuacheck: in no script, its libraries included, does a variable hide another, is a global used that Redis does not
-// give, or a value read that was never set. `make lint` installs luacheck; without it the test is left out.
+// TestScripts_PassLuacheck: no script, its libraries included, shadows a variable (luacheck 4xx), uses a global that Redis lacks or
+// reads a value that is never set. The test is skipped without luacheck, which `make lint` installs.
 func TestScripts_PassLuacheck(t *testing.T) {
 	luacheck, err := exec.LookPath("luacheck")
 	if err != nil {
-		t.Skip("luacheck is not here")
+		t.Skip("luacheck is not installed")
 	}
 	set, dir := MustLoad(), t.TempDir()
 	args := []string{"--std", "lua51", "--globals", "redis", "KEYS", "ARGV", "cmsgpack", "cjson", "struct", "bit",
@@ -31,16 +31,16 @@ func TestScripts_PassLuacheck(t *testing.T) {
 	if err == nil {
 		return
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)
 		if m := regexp.MustCompile(`([a-z_]+)\.lua:(\d+):\d+: (.*)$`).FindStringSubmatch(line); m != nil {
 			n, _ := strconv.Atoi(m[2])
-			file, at := set.Script(m[1]).Locate(n)
+			file, at := set.Script(m[1]).locate(n)
 			line = file + ":" + strconv.Itoa(at) + ": " + regexp.MustCompile(` on line \d+.*`).ReplaceAllString(m[3], "")
 		}
-		if !told[line] {
-			told[line] = true
+		if !reported[line] {
+			reported[line] = true
 			t.Error(line)
 		}
 	}

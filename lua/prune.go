@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,38 +12,37 @@ var (
 	luaName         = regexp.MustCompile(`[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?`)
 )
 
-// library is a lib/*.lua, read once for all scripts that include it.
+// library is a file lib/*.lua, divided into its top-level functions and the rest.
 type library struct {
 	lines     []string
-	functions []*function // at the top level
-	uses      []string    // the names between functions
-	records   map[string][]string
+	functions []*function
+	uses      []string // names outside of functions
+	constants constants
 }
 
-// function is one function at the top level of a library.
+// function is a top-level function of a library.
 type function struct {
 	name        string // with its table
-	first, last int    // lines, last is behind the function
+	first, last int    // lines of the library; last is exclusive
 	uses        []string
 }
 
-// readLibraries cuts each library into its functions and reads its records.
 func readLibraries(texts map[string]string) (map[string]*library, error) {
 	libs := make(map[string]*library, len(texts))
 	for name, text := range texts {
-		lib := cut(strings.SplitAfter(text, "\n"))
+		lib := divide(strings.SplitAfter(text, "\n"))
 		var err error
-		if lib.records, err = readRecords(name, text); err != nil {
-			return nil, err
+		if lib.constants, err = readConstants(text); err != nil {
+			return nil, fmt.Errorf("lib/%s.lua: %w", name, err)
 		}
 		libs[name] = lib
 	}
 	return libs, nil
 }
 
-// prune returns the lines of libraries, in which the functions that neither the script's own text nor anything that remains names are
-// blank. Redis makes every function of a script anew with each call, which took a third of a short call's time. Lines keep their numbers.
-// A function begins at the left edge and ends with the next line that is "end", or with its own first line.
+// prune returns the lines of each library. Functions that the script's body does not need, directly or through others, are
+// replaced by empty lines: Redis creates every function of a script anew with each call, which took a third of a short call's
+// time.
 func prune(libraries []*library, body string) [][]string {
 	byName := map[string][]*function{}
 	wanted := names(strings.Split(body, "\n"))
@@ -52,13 +52,13 @@ func prune(libraries []*library, body string) [][]string {
 			byName[f.name] = append(byName[f.name], f)
 		}
 	}
-	live := map[*function]bool{}
+	needed := map[*function]bool{}
 	for len(wanted) > 0 {
 		name := wanted[len(wanted)-1]
 		wanted = wanted[:len(wanted)-1]
 		for _, f := range byName[name] {
-			if !live[f] {
-				live[f] = true
+			if !needed[f] {
+				needed[f] = true
 				wanted = append(wanted, f.uses...)
 			}
 		}
@@ -67,7 +67,7 @@ func prune(libraries []*library, body string) [][]string {
 	for i, lib := range libraries {
 		pruned[i] = slices.Clone(lib.lines)
 		for _, f := range lib.functions {
-			for at := f.first; at < f.last && !live[f]; at++ {
+			for at := f.first; at < f.last && !needed[f]; at++ {
 				pruned[i][at] = "\n"
 			}
 		}
@@ -75,8 +75,9 @@ func prune(libraries []*library, body string) [][]string {
 	return pruned
 }
 
-// cut divides a library into its functions and what stands between them.
-func cut(lines []string) *library {
+// divide finds the top-level functions of a library. A function begins at the left edge and ends with its first line, where
+// that closes with "end", or with the next line that is "end".
+func divide(lines []string) *library {
 	lib := &library{lines: lines}
 	for i := 0; i < len(lines); {
 		m := libraryFunction.FindStringSubmatch(lines[i])
@@ -86,7 +87,7 @@ func cut(lines []string) *library {
 			continue
 		}
 		f := &function{name: m[1] + m[2], first: i, last: i + 1}
-		if !strings.HasSuffix(strings.TrimSpace(code(lines[i])), " end") {
+		if !strings.HasSuffix(strings.TrimSpace(withoutComment(lines[i])), " end") {
 			for f.last < len(lines) && strings.TrimRight(lines[f.last-1], "\n") != "end" {
 				f.last++
 			}
@@ -100,11 +101,12 @@ func cut(lines []string) *library {
 	return lib
 }
 
-// names gives the words of code lines once: those with a dot whole, and also their first part, as in types.f = g.
+// names returns the distinct names in the code of some lines. A name with a dot is listed whole and by its table alone, as in
+// types.f = g.
 func names(lines []string) []string {
 	var all []string
 	for _, line := range lines {
-		for _, name := range luaName.FindAllString(code(line), -1) {
+		for _, name := range luaName.FindAllString(withoutComment(line), -1) {
 			all = append(all, name)
 			if table, _, dotted := strings.Cut(name, "."); dotted {
 				all = append(all, table)
@@ -115,8 +117,7 @@ func names(lines []string) []string {
 	return slices.Compact(all)
 }
 
-// code is a line without its comment.
-func code(line string) string {
+func withoutComment(line string) string {
 	line, _, _ = strings.Cut(line, "--")
 	return line
 }

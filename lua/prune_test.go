@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestPrune_LeavesWhatIsNamed(t *testing.T) {
+func TestPrune_KeepsWhatTheBodyNeeds(t *testing.T) {
 	text := `-- used and unused are both named here
 local function unused(a)
   return a
@@ -26,7 +26,7 @@ local function first()
 end
 local a = first()
 `
-	lib := cut(strings.SplitAfter(text, "\n"))
+	lib := divide(strings.SplitAfter(text, "\n"))
 	got := strings.Join(prune([]*library{lib}, "return t.used() -- and not t.unused\n")[0], "")
 	want := text
 	for _, gone := range []string{"function t.unused() return 'x' end"} {
@@ -40,7 +40,7 @@ local a = first()
 	}
 }
 
-// Every function of a library is needed by some script, and no script names one that it does not have.
+// TestScripts_NeedEveryLibraryFunction: every library function is needed by a script, and no script calls a function that it lacks.
 func TestScripts_NeedEveryLibraryFunction(t *testing.T) {
 	set := MustLoad()
 	libs, err := readAll(files, "lib/*.lua")
@@ -57,11 +57,11 @@ func TestScripts_NeedEveryLibraryFunction(t *testing.T) {
 	}
 	total, left := 0, 0
 	for lib, text := range libs {
-		for _, f := range cut(strings.SplitAfter(text, "\n")).functions {
+		for _, f := range divide(strings.SplitAfter(text, "\n")).functions {
 			used := false
 			for _, script := range set.Names() {
 				sc := set.Script(script)
-				if !slices.Contains(sc.Includes, lib) {
+				if !slices.Contains(sc.includes, lib) {
 					continue
 				}
 				total++

@@ -22,7 +22,7 @@ func script(name, head, body string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte("#!lua\n-- " + name + ": a fixture.\n" + head + "\n-- RETURNS: something\n-- INVARIANT: none\n" + body + "\n")}
 }
 
-// fixtures are scripts that answer, fail and take their time.
+// fixtures returns scripts that reply, and one that fails.
 func fixtures(t *testing.T) *Set {
 	t.Helper()
 	set, err := LoadFS(fstest.MapFS{
@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestRunLoadsWhatTheStoreLacks(t *testing.T) {
+func TestRun_LoadsMissingScripts(t *testing.T) {
 	set := fixtures(t)
 	own := redistest.Server(t)
 	client := own.Client()
@@ -82,7 +82,7 @@ func TestRunLoadsWhatTheStoreLacks(t *testing.T) {
 	}
 }
 
-func TestRunAfterRestart(t *testing.T) {
+func TestRun_AfterRestart(t *testing.T) {
 	set := fixtures(t)
 	own := redistest.Server(t)
 	r := NewRunner(own.Client(), set, nil)
@@ -91,7 +91,7 @@ func TestRunAfterRestart(t *testing.T) {
 	}
 	own.Kill()
 	if _, err := r.Run(t.Context(), set.Script("test_count"), []string{"n"}, 0); err == nil {
-		t.Fatal("a killed store answers")
+		t.Fatal("a killed store replies")
 	}
 	own.Restart()
 	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -107,8 +107,8 @@ func TestRunAfterRestart(t *testing.T) {
 	}
 }
 
-// TestRunWhileTheKeysMove: half-way through the move of a slot the call waits, and runs once, where the keys then are.
-func TestRunWhileTheKeysMove(t *testing.T) {
+// TestRun_WhileKeysMove: a call waits while a slot moves, and then runs once.
+func TestRun_WhileKeysMove(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
 	set := fixtures(t)
@@ -158,7 +158,7 @@ func TestRunWhileTheKeysMove(t *testing.T) {
 	}
 }
 
-func TestRunRefusesACallThatDoesNotFit(t *testing.T) {
+func TestRun_RefusesWrongCalls(t *testing.T) {
 	set := fixtures(t)
 	observed := 0
 	r := NewRunner(redistest.Client(t), set, func(string, time.Duration, error) { observed++ })
@@ -188,7 +188,7 @@ func TestRunRefusesACallThatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheLineThatWasWritten(t *testing.T) {
+func TestRun_ErrorsNameFileAndLine(t *testing.T) {
 	set := fixtures(t)
 	r := NewRunner(redistest.Client(t), set, nil)
 	_, err := r.Run(t.Context(), set.Script("test_fail"), []string{"k"}, 0)
@@ -206,7 +206,7 @@ func TestErrorsNameTheLineThatWasWritten(t *testing.T) {
 	}
 }
 
-func TestObserve(t *testing.T) {
+func TestRun_Observes(t *testing.T) {
 	set := fixtures(t)
 	type call struct {
 		script string
@@ -229,7 +229,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// cutter is a connection that hands requests on and, once armed, loses the next reply: the script runs, the caller hears an error.
+// cutter is a connection that forwards requests and, once armed, loses the next reply: the script runs, and the caller gets an error.
 type cutter struct {
 	net.Conn
 	armed *atomic.Bool
@@ -244,9 +244,9 @@ func (c cutter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestACallThatMayHaveRunIsNotRepeated: go-redis repeats commands after a lost reply unless it is told not to, its cluster
-// client even with MaxRetries -1.
-func TestACallThatMayHaveRunIsNotRepeated(t *testing.T) {
+// TestRun_RepeatsNoCallThatMayHaveRun: go-redis by default repeats commands after a lost reply, its cluster client even with
+// MaxRetries -1.
+func TestRun_RepeatsNoCallThatMayHaveRun(t *testing.T) {
 	set := fixtures(t)
 	var armed atomic.Bool
 	dial := func(network, addr string) func(context.Context, string, string) (net.Conn, error) {
@@ -281,8 +281,8 @@ func TestACallThatMayHaveRunIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestRunNeedsNoCommandTable: a minimal ACL has no COMMAND, by which go-redis's cluster client would find the keys.
-func TestRunNeedsNoCommandTable(t *testing.T) {
+// TestRun_NeedsNoCommandTable: a minimal ACL forbids COMMAND, which go-redis's cluster client would use to find the keys.
+func TestRun_NeedsNoCommandTable(t *testing.T) {
 	set := fixtures(t)
 	p := redistest.Prefix(t)
 	admin := redistest.Cluster(t)

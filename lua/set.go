@@ -17,32 +17,27 @@ import (
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Script is one transition, ready to be sent.
+// Script is one state transition, ready to be sent.
 type Script struct {
-	Name     string   // file name without .lua
-	Keys     []string // names of KEYS, in order
-	Args     []string // names of ARGV, in order; the first is "now"
-	Variadic bool     // whether the header's ARGV ends in "..."
-	Flags    []string // of the #!lua line
-	ReadOnly bool     // whether Flags has no-writes
-	Includes []string // names of the libraries spliced in
-	// Records has the fields of each packed record that the libraries declare, by its letter.
-	Records map[string][]string
-	SHA     string // 40 lower-case hex digits
-	Source  string // what is sent: first line, libraries, file
+	Name    string              // file name without .lua
+	SHA     string              // 40 lower-case hex digits
+	Source  string              // the text that is sent: header, libraries, body
+	Records map[string][]string // fields of each packed record that its libraries declare, by letter
+	Replies map[string]string   // reply codes that the script and its libraries declare, by name
 
+	header
 	origin []span
 }
 
-// span says which file the lines of Source from first on come from.
+// span is a run of lines of Source that come from one file.
 type span struct {
 	first int // in Source, from 1
 	file  string
 	line  int // in file, from 1
 }
 
-// Locate maps a line of Source (from 1) to the file and line that it was written in.
-func (s *Script) Locate(line int) (file string, at int) {
+// locate returns the file and line in which a line of Source was written. Lines count from 1.
+func (s *Script) locate(line int) (file string, at int) {
 	i := sort.Search(len(s.origin), func(i int) bool { return s.origin[i].first > line }) - 1
 	if i < 0 {
 		return s.Name + ".lua", line
@@ -50,13 +45,13 @@ func (s *Script) Locate(line int) (file string, at int) {
 	return s.origin[i].file, s.origin[i].line + line - s.origin[i].first
 }
 
-// Set is every script of the program. It is not changed after loading and may be shared.
+// Set is an immutable collection of scripts.
 type Set struct {
 	byName map[string]*Script
 	names  []string
 }
 
-// Script returns the script of that name. An unknown name is a programming error and panics.
+// Script returns the script with the given name. It panics on an unknown name, which is a programming error.
 func (s *Set) Script(name string) *Script {
 	sc, ok := s.byName[name]
 	if !ok {
@@ -68,12 +63,11 @@ func (s *Set) Script(name string) *Script {
 // Names returns the names of all scripts, sorted.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-var embedded = sync.OnceValues(func() (*Set, error) { return LoadFS(files) })
+// Load returns the embedded scripts. It reads and checks them once. The error names every file that breaks the rules of this
+// package; the tests of this package exclude one.
+var Load = sync.OnceValues(func() (*Set, error) { return LoadFS(files) })
 
-// Load returns the embedded scripts, read and checked once. Its error names every file that breaks the rules of this package.
-func Load() (*Set, error) { return embedded() }
-
-// MustLoad is Load for tests and package-level variables: it panics on an error, which the tests of this package exclude.
+// MustLoad is Load for tests: it panics on an error.
 func MustLoad() *Set {
 	set, err := Load()
 	if err != nil {
@@ -82,7 +76,7 @@ func MustLoad() *Set {
 	return set
 }
 
-// LoadFS reads the *.lua at the root of fsys, with lib/*.lua as the libraries. Its error joins one for each bad file.
+// LoadFS reads the scripts *.lua at the root of fsys and their libraries lib/*.lua. Its error joins the faults of every file.
 func LoadFS(fsys fs.FS) (*Set, error) {
 	texts, err := readAll(fsys, "lib/*.lua")
 	if err != nil {
@@ -115,7 +109,7 @@ func LoadFS(fsys fs.FS) (*Set, error) {
 	return set, nil
 }
 
-// readAll returns the text of the files that match, by base name without .lua.
+// readAll returns the text of every file that matches, by base name without .lua.
 func readAll(fsys fs.FS, pattern string) (map[string]string, error) {
 	paths, err := fs.Glob(fsys, pattern)
 	if err != nil {
@@ -132,56 +126,56 @@ func readAll(fsys fs.FS, pattern string) (map[string]string, error) {
 	return texts, nil
 }
 
-// compose checks one file's header and puts the libraries that it asks for between header and body.
+// compose checks a script's header, inserts its libraries between header and body, and folds the constants.
 func compose(name, text string, libs map[string]*library) (*Script, error) {
 	h, err := parseHeader(name, text)
 	if err != nil {
 		return nil, err
 	}
-	sc := &Script{
-		Name: name, Keys: h.keys, Args: h.args, Variadic: h.variadic,
-		Flags: h.flags, ReadOnly: slices.Contains(h.flags, "no-writes"), Includes: h.includes,
+	lines := strings.SplitAfter(text, "\n")
+	head, body := lines[:h.length], lines[h.length:]
+	c, err := readConstants(strings.Join(head, ""))
+	if err == nil {
+		err = c.checkUse(strings.Join(body, ""))
 	}
-
-	libraries := make([]*library, len(h.includes))
-	for i, name := range h.includes {
-		if libraries[i] = libs[name]; libraries[i] == nil {
-			return nil, fmt.Errorf("INCLUDE %q: there is no lib/%s.lua", name, name)
-		}
-		if strings.HasPrefix(libraries[i].lines[0], "#!") {
-			return nil, fmt.Errorf("INCLUDE %q: lib/%s.lua starts with #!, which only a script may", name, name)
-		}
-	}
-	if sc.Records, err = joinRecords(h.includes, libs); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	lines := strings.SplitAfter(text, "\n")
-	var b strings.Builder
-	at := 1
-	put := func(file string, line int, part []string) {
-		if len(part) == 0 {
-			return
+	libraries := make([]*library, len(h.includes))
+	for i, lib := range h.includes {
+		if libraries[i] = libs[lib]; libraries[i] == nil {
+			return nil, fmt.Errorf("INCLUDE %q: there is no lib/%s.lua", lib, lib)
 		}
-		sc.origin = append(sc.origin, span{first: at, file: file, line: line})
-		joined := strings.Join(part, "")
-		if !strings.HasSuffix(joined, "\n") {
-			joined += "\n"
+		if strings.HasPrefix(libraries[i].lines[0], "#!") {
+			return nil, fmt.Errorf("INCLUDE %q: lib/%s.lua starts with #!, which only a script may", lib, lib)
 		}
-		b.WriteString(joined)
-		at += strings.Count(joined, "\n")
+		if err := c.include(libraries[i].constants); err != nil {
+			return nil, fmt.Errorf("lib/%s.lua: %w", lib, err)
+		}
 	}
-
-	file := name + ".lua"
-	put(file, 1, lines[:h.lines])
-	for i, pruned := range prune(libraries, strings.Join(lines[h.lines:], "")) {
-		put("lib/"+h.includes[i]+".lua", 1, pruned)
+	sc := &Script{Name: name, header: h, Records: c.records, Replies: c.replies}
+	sc.put(name+".lua", 1, head)
+	for i, pruned := range prune(libraries, strings.Join(body, "")) {
+		sc.put("lib/"+h.includes[i]+".lua", 1, pruned)
 	}
-	put(file, h.lines+1, lines[h.lines:])
-
-	if sc.Source, err = foldFields(b.String(), sc.Records); err != nil {
+	sc.put(name+".lua", h.length+1, body)
+	if sc.Source, err = c.fold(sc.Source); err != nil {
 		return nil, err
 	}
 	sum := sha1.Sum([]byte(sc.Source))
 	sc.SHA = hex.EncodeToString(sum[:])
 	return sc, nil
+}
+
+// put appends lines of a file, from its given line on, to the source.
+func (s *Script) put(file string, line int, lines []string) {
+	text := strings.Join(lines, "")
+	if text == "" {
+		return
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	s.origin = append(s.origin, span{first: 1 + strings.Count(s.Source, "\n"), file: file, line: line})
+	s.Source += text
 }

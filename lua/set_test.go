@@ -33,15 +33,15 @@ func fixture(body string) fstest.MapFS {
 	}
 }
 
-func TestHeaderIsRead(t *testing.T) {
+func TestHeader_IsRead(t *testing.T) {
 	set, err := LoadFS(fixture(good))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sc := set.Script("room_peek")
-	if !slices.Equal(sc.Keys, []string{"state", "line"}) || !slices.Equal(sc.Args, []string{"now", "epoch", "id", "order"}) ||
-		!sc.Variadic || !slices.Equal(sc.Flags, []string{"no-writes", "allow-oom"}) || !sc.ReadOnly ||
-		!slices.Equal(sc.Includes, []string{"one", "two"}) || len(sc.SHA) != 40 {
+	if !slices.Equal(sc.keys, []string{"state", "line"}) || !slices.Equal(sc.args, []string{"now", "epoch", "id", "order"}) ||
+		!sc.variadic || !slices.Equal(sc.flags, []string{"no-writes", "allow-oom"}) ||
+		!slices.Equal(sc.includes, []string{"one", "two"}) || len(sc.SHA) != 40 {
 		t.Fatalf("read %+v", sc)
 	}
 	header, rest, _ := strings.Cut(good, "\n\n")
@@ -54,7 +54,7 @@ func TestHeaderIsRead(t *testing.T) {
 	}
 }
 
-func TestLocateFindsEveryLine(t *testing.T) {
+func TestLocate_FindsEveryLine(t *testing.T) {
 	fsys := fixture(good)
 	set, err := LoadFS(fsys)
 	if err != nil {
@@ -62,18 +62,18 @@ func TestLocateFindsEveryLine(t *testing.T) {
 	}
 	sc := set.Script("room_peek")
 	for i, line := range strings.Split(strings.TrimSuffix(sc.Source, "\n"), "\n") {
-		file, at := sc.Locate(i + 1)
+		file, at := sc.locate(i + 1)
 		text, err := fs.ReadFile(fsys, file)
 		if err != nil {
-			t.Fatalf("line %d is said to be in %s: %v", i+1, file, err)
+			t.Fatalf("line %d is located in %s: %v", i+1, file, err)
 		}
 		if lines := strings.Split(string(text), "\n"); at < 1 || at > len(lines) || lines[at-1] != line {
-			t.Errorf("line %d (%q) is said to be %s:%d", i+1, line, file, at)
+			t.Errorf("line %d (%q) is located at %s:%d", i+1, line, file, at)
 		}
 	}
 }
 
-func TestHeaderIsChecked(t *testing.T) {
+func TestHeader_IsChecked(t *testing.T) {
 	swap := func(old, with string) string {
 		if !strings.Contains(good, old) {
 			t.Fatalf("the fixture has no %q", old)
@@ -83,10 +83,10 @@ func TestHeaderIsChecked(t *testing.T) {
 	for _, row := range []struct{ name, body, want string }{
 		{"no shebang", swap("#!lua flags=no-writes,allow-oom", "-- a script"), "first line must be #!lua"},
 		{"another engine", swap("#!lua flags", "#!luajit flags"), "first line must be #!lua"},
-		{"a library name", swap("#!lua flags", "#!lua name=x flags"), "only flags=a,b may stand"},
+		{"a library name", swap("#!lua flags", "#!lua name=x flags"), "only flags=a,b is allowed"},
 		{"unknown flag", swap("no-writes", "no-write"), `unknown flag "no-write"`},
 		{"flag that breaks clusters", swap("no-writes", "allow-cross-slot-keys"), `unknown flag "allow-cross-slot-keys"`},
-		{"flag twice", swap("no-writes,allow-oom", "no-writes,no-writes"), "twice"},
+		{"flag twice", swap("no-writes,allow-oom", "no-writes,no-writes"), "is repeated"},
 		{"empty flag", swap("no-writes,allow-oom", "no-writes,"), `unknown flag ""`},
 		{"another name", swap("room_peek:", "room_look:"), `line 2 must be "-- room_peek: <purpose>"`},
 		{"no purpose", swap("reads a room\n-- and says so on a second line.", ""), "purpose is missing"},
@@ -96,11 +96,11 @@ func TestHeaderIsChecked(t *testing.T) {
 		{"no RETURNS", swap("-- RETURNS:   {1}\n", ""), "RETURNS is missing"},
 		{"no INVARIANT", swap("-- INVARIANT: none is touched\n", ""), "INVARIANT is missing"},
 		{"unknown field", swap("INCLUDE:", "INCLUDES:"), "unknown field INCLUDES"},
-		{"field twice", swap("-- RETURNS:", "-- KEYS: a\n-- RETURNS:"), "KEYS stands there twice"},
+		{"field twice", swap("-- RETURNS:", "-- KEYS: a\n-- RETURNS:"), "there are two fields KEYS"},
 		{"now is not first", swap("now, epoch", "epoch, now"), `ARGV is "epoch, now, id`},
 		{"a remark is no key", swap("state, line (", "(state, line "), "KEYS names no key"},
 		{"a remark is no argument", swap("now, epoch, id, order, ...   (", "(now "), "the first must be now"},
-		{"a key twice", swap("state, line", "state, state"), `KEYS: "state" stands there twice`},
+		{"a key twice", swap("state, line", "state, state"), `KEYS: "state" is repeated`},
 		{"blanks between keys", swap("state, line", "state line"), `KEYS: "state line" is not a name`},
 		{"dots in the middle", swap("now, epoch, id, order, ...", "now, ..., id"), `ARGV: "..." is not a name`},
 		{"unknown library", swap("one, two", "one, three"), "there is no lib/three.lua"},
@@ -117,7 +117,7 @@ func TestHeaderIsChecked(t *testing.T) {
 	}
 }
 
-func TestEveryBadFileIsNamed(t *testing.T) {
+func TestLoadFS_NamesEveryBadFile(t *testing.T) {
 	fsys := fixture("return 1")
 	fsys["Room.lua"] = &fstest.MapFile{Data: []byte(good)}
 	fsys["lib/one.lua"] = &fstest.MapFile{Data: []byte("#!lua\n")}
@@ -130,9 +130,8 @@ func TestEveryBadFileIsNamed(t *testing.T) {
 	}
 }
 
-// TestEmbeddedScripts holds the real files to the rules: the embedded ones are the directory's, every one compiles in a
-// real Redis, and every library is used.
-func TestEmbeddedScripts(t *testing.T) {
+// TestScripts_Compile: every file of the directory is embedded and compiles in a real Redis, and every library is used.
+func TestScripts_Compile(t *testing.T) {
 	set, err := Load()
 	if err != nil {
 		t.Fatal(err)
@@ -149,9 +148,9 @@ func TestEmbeddedScripts(t *testing.T) {
 		if err != nil {
 			t.Errorf("%v", sc.explain(err))
 		} else if sha != sc.SHA {
-			t.Errorf("%s: Redis names it %s, we %s", path, sha, sc.SHA)
+			t.Errorf("%s: Redis its hash is %s, want %s", path, sha, sc.SHA)
 		}
-		for _, lib := range sc.Includes {
+		for _, lib := range sc.includes {
 			used[lib] = true
 		}
 	}
@@ -166,8 +165,8 @@ func TestEmbeddedScripts(t *testing.T) {
 	}
 }
 
-// TestEmbeddedScriptsKeepTheRules looks for what the rules of the data layout forbid and no compiler finds.
-func TestEmbeddedScriptsKeepTheRules(t *testing.T) {
+// TestScripts_KeepTheRules: no script computes a key, uses cjson or runs an unbounded command.
+func TestScripts_KeepTheRules(t *testing.T) {
 	set := MustLoad()
 	for _, name := range set.Names() {
 		sc := set.Script(name)
@@ -182,7 +181,7 @@ func TestEmbeddedScriptsKeepTheRules(t *testing.T) {
 				{regexp.MustCompile(`redis\.p?call\(\s*['"](?i:keys|flushall|flushdb|scan)['"]`), "not bounded, or not ours to empty"},
 			} {
 				if rule.found.MatchString(code) {
-					file, at := sc.Locate(i + 1)
+					file, at := sc.locate(i + 1)
 					t.Errorf("lua/%s:%d: %s: %s", file, at, rule.why, strings.TrimSpace(line))
 				}
 			}
@@ -190,7 +189,7 @@ func TestEmbeddedScriptsKeepTheRules(t *testing.T) {
 	}
 }
 
-func TestScriptOfUnknownNamePanics(t *testing.T) {
+func TestSet_PanicsOnAnUnknownName(t *testing.T) {
 	defer func() {
 		if msg, _ := recover().(string); !strings.Contains(msg, `no script "room_nowhere"`) {
 			t.Fatalf("recovered %q", msg)
@@ -209,7 +208,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		sc := set.Script("room_peek")
-		if len(sc.Keys) == 0 || len(sc.Args) == 0 || sc.Args[0] != "now" || !strings.HasPrefix(sc.Source, "#!lua") {
+		if len(sc.keys) == 0 || len(sc.args) == 0 || sc.args[0] != "now" || !strings.HasPrefix(sc.Source, "#!lua") {
 			t.Fatalf("accepted %+v", sc)
 		}
 	})
