@@ -17,7 +17,7 @@ func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]
 // the nonce cookie or, without cookies, of address prefix and user agent.
 type Client [16]byte
 
-// State is where a ticket stands (docs/state_machine.md).
+// State is where a ticket stands (docs/architecture.md#states-of-a-ticket).
 type State uint8
 
 // A ticket is in exactly one of these states.

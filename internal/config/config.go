@@ -93,7 +93,7 @@ type Store struct {
 type Tokens struct {
 	Issuer string `koanf:"issuer" default:"anteroom" doc:"The iss claim of every token; tokens of another issuer are refused. Installations that share a key, such as staging and production, need different ones, or each accepts the other's passes."`
 	Keys   []Key  `koanf:"keys" doc:"Signing keys. One is active and signs, the others still verify. With the embedded store one is generated; with a store.url at least one is required."`
-	Bind   string `koanf:"bind" default:"none" enum:"none,ip,ua" doc:"Binds a pass to the client's address prefix (/24 or /64) or to its user agent, so that it cannot be shared."`
+	Bind   string `koanf:"bind" default:"none" enum:"none,ip,ua" doc:"Binds waiting tokens and passes to the client's address prefix (/24 or /64) or to its user agent, so that a copy is worth nothing elsewhere."`
 }
 
 type Key struct {
@@ -184,7 +184,7 @@ type Prometheus struct {
 }
 
 type Queue struct {
-	Method         string        `koanf:"method" default:"fifo" enum:"fifo,lottery,passthrough,reject" live:"true" doc:"fifo: in the order of arrival. passthrough: everyone goes on and is only measured. reject: closed. lottery: drawn at opens_at."`
+	Method         string        `koanf:"method" default:"fifo" enum:"fifo,lottery,passthrough,reject" live:"true" doc:"fifo: in the order of arrival. passthrough: everyone goes on and is only measured. reject: closed. lottery: drawn at opens_at; live only if the file has opens_at and draw_secret_file."`
 	Absence        time.Duration `koanf:"absence" default:"10m" min:"3m" max:"12h" doc:"How long a place is kept without being heard of."`
 	ClaimWindow    time.Duration `koanf:"claim_window" default:"5m" min:"1s" max:"24h" doc:"How long an admitted visitor has to come in. Visitors are advised to poll at least every claim_window - 10 s."`
 	OpensAt        string        `koanf:"opens_at" doc:"lottery: when the room opens and the draw is made, RFC 3339 with a zone."`

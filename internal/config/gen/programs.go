@@ -40,9 +40,17 @@ live change › command line › environment › file (` + "`--config`" + `) ›
 ` + "`gateway print-config`" + ` prints what is in force, with secrets masked.
 
 Durations have a unit (` + "`250ms`, `30s`, `1h30m`" + `), sizes may have one (` + "`16KiB`, `8MiB`" + `, or plain bytes), rates are decimals with at most three places.
-Settings marked **live** can also be changed while the gateway runs, by ` + "`PATCH /admin/v1/rooms/{id}`" + `; so can the pause of a room. Everything
-else changes with the file, on SIGHUP. No change loses anybody's place, but that of a signing key's secret or of ` + "`tokens.issuer`" + ` in place of a
-rotation ([identity.md](identity.md)): places and passes signed before it end, and the log warns.
+
+## Changes
+
+| setting | takes effect |
+|---|---|
+| marked **live**, and the pause of a room | on ` + "`PATCH /admin/v1/rooms/{id}`" + `, within a second on every gateway; stands above file, environment and flags until it is cleared. ` + "`method`" + `: without ` + "`lottery`" + `, unless the file has its opening and secret |
+| ` + "`listen`, `admin.listen`, `store`, `shutdown_timeout`, `log.level`, `log.format`" + `; ` + "`limits`" + ` but for ` + "`in_flight_per_*`, `tunnels_per_*`, `streams_per_*`" + `; TLS on or off | on a restart; a reload keeps the old value and the log names the setting |
+| every other | on SIGHUP, or within seconds of a change of a file that a setting ending in ` + "`_file`" + ` names |
+
+No change costs a place, with one exception: replacing the secret of a signing key or ` + "`tokens.issuer`" + ` ends every place and pass
+signed before, and the log warns. Rotate keys as in [identity.md](identity.md).
 `,
 }
 
@@ -77,12 +85,14 @@ live change › command line › environment › file (` + "`--config`" + `) ›
 ` + "`bulkworker print-config`" + ` prints what is in force, with secrets masked.
 
 Durations have a unit (` + "`250ms`" + `, ` + "`30s`" + `, ` + "`1h30m`" + `), sizes may have one (` + "`16KiB`" + `, ` + "`8MiB`" + `, or plain bytes), rates are decimals with at most three places.
-Settings marked **live** can also be changed while the bulk worker runs, by ` + "`PATCH /v1/limits`" + `, for all processes of the store.
 
-On SIGHUP, and when a file that it names changes, the configuration is read again, and takes effect at once: all of it, or nothing where something is
-wrong with it. These wait for a restart, and the log names those of them that differ: ` + "`listen`" + `, ` + "`log`" + `, ` + "`store`" + `, ` + "`durability`" + `,
-` + "`worker`" + ` but for ` + "`count`" + ` (which does not change from or to 0), ` + "`max_retries`" + ` and ` + "`max_crashes`" + `, ` + "`limits.result`" + `, and processors that are new, gone
-or of another kind.
+## Changes
+
+| setting | takes effect |
+|---|---|
+| marked **live** | on ` + "`PATCH /v1/limits`" + `, for all processes of the store |
+| ` + "`listen`, `log`, `store`, `durability`, `limits.result`" + `; ` + "`worker`" + ` but for ` + "`max_retries`, `max_crashes`" + ` and a ` + "`count`" + ` that is not and was not 0; processors that are new, gone or of another kind; TLS on or off | on a restart; a reload keeps the old value and the log names the setting |
+| every other | on SIGHUP, or within seconds of a change of a file that a setting ending in ` + "`_file`" + ` names; all of it, or nothing where something is wrong |
 
 Every process of one store should have the same settings for rates, queue, congestion, tries and retention: each passes its own with what it asks the
 store to do.
