@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // breakerView is a breaker that holds jobs back.
@@ -33,7 +34,7 @@ func okBreakers(w http.ResponseWriter, who identity, open []store.OpenBreaker) e
 		}
 		views = append(views, v)
 	}
-	return ok(w, struct {
+	return ophttp.OK(w, struct {
 		Breakers []breakerView `json:"breakers"`
 	}{views})
 }
@@ -64,10 +65,10 @@ func (s *Server) liftBreaker(w http.ResponseWriter, r *http.Request, who identit
 	var name breakerName
 	faults := decodeQuery(breakerFields, r.URL.Query(), &name)
 	if name.processor == "" && len(faults) == 0 {
-		faults = append(faults, fault{Path: "processor", Problem: "is missing", Allowed: ruleType})
+		faults = append(faults, ophttp.Fault{Path: "processor", Problem: "is missing", Allowed: ruleType})
 	}
 	if len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	open, err := s.store.LiftBreaker(r.Context(), name.processor, name.tenant)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // drawID is an id that nobody guesses, for what comes without one.
@@ -75,19 +76,19 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 		return u.explainBulk(err)
 	}
 	w.Header().Set("Location", "/v1/groups/"+spec.ID)
-	writeJSON(w, status, "application/json", bulkAnswer{s.view(g), u.tally})
+	ophttp.WriteJSON(w, status, "application/json", bulkAnswer{s.view(g), u.tally})
 	return nil
 }
 
 func (s *Server) readBulk(r *http.Request, who identity) (spec store.GroupSpec, key string, err error) {
 	faults := complete(&spec, who.bound(&spec, decodeQuery(s.specFields(), r.URL.Query(), &spec)))
 	if len(faults) > 0 {
-		return spec, "", invalid(faults...)
+		return spec, "", ophttp.Invalid(faults...)
 	}
 	if err := who.forTenant(spec.Tenant); err != nil {
 		return spec, "", err
 	}
-	if err := content(r, lineTypes...); err != nil {
+	if err := ophttp.CheckContentType(r, true, lineTypes...); err != nil {
 		return spec, "", err
 	}
 	key, err = uploadKey(r)
@@ -98,7 +99,7 @@ func (s *Server) readBulk(r *http.Request, who identity) (spec store.GroupSpec, 
 func (u *upload) explainBulk(err error) error {
 	p := asProblem(err)
 	p.Group, p.Accepted = u.group, &u.Accepted
-	if p.again() {
+	if again(p) {
 		p.Detail += ". The group " + u.group + " is not sealed, and what came until then is kept: send the same again with id=" + u.group + " and the same Idempotency-Key, if there was one, and it goes on"
 	}
 	return p

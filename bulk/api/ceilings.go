@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // Ceilings bound what a token may ask for; zero values bound nothing.
@@ -21,7 +22,7 @@ var levelsFromHigh = []store.Level{store.High, store.Normal, store.Low}
 
 // bound gives a new group what comes with its maker: what a tenant's token sets counts inside the tenant, and within the
 // token's ceilings. A field that was left out gets no more than the ceiling.
-func (i identity) bound(g *store.GroupSpec, faults []fault) []fault {
+func (i identity) bound(g *store.GroupSpec, faults []ophttp.Fault) []ophttp.Fault {
 	g.Own, g.MaxGroups = !i.admin, i.most.Groups
 	if g.Weight == 0 && i.most.Weight > 0 {
 		g.Weight = min(1, i.most.Weight)
@@ -33,7 +34,7 @@ func (i identity) bound(g *store.GroupSpec, faults []fault) []fault {
 }
 
 // boundPatch does the same for a change of a group.
-func (i identity) boundPatch(p *store.Patch) []fault {
+func (i identity) boundPatch(p *store.Patch) []ophttp.Fault {
 	p.Own = !i.admin
 	var weight float64
 	var level store.Level
@@ -47,16 +48,16 @@ func (i identity) boundPatch(p *store.Patch) []fault {
 }
 
 // aboveCeiling lists the fields that ask for more than the token may. 0 and "" were not given.
-func (i identity) aboveCeiling(weight float64, level store.Level) (faults []fault) {
+func (i identity) aboveCeiling(weight float64, level store.Level) (faults []ophttp.Fault) {
 	if most := i.most.Weight; most > 0 && weight > most {
-		faults = append(faults, fault{
-			Path: "weight", Value: marshal(weight), Problem: "is above what the token may ask for",
+		faults = append(faults, ophttp.Fault{
+			Path: "weight", Value: ophttp.Marshal(weight), Problem: "is above what the token may ask for",
 			Allowed: "at most " + strconv.FormatFloat(most, 'f', -1, 64) + i.ceiling("max_weight"),
 		})
 	}
 	if most := i.most.Priority; most != "" && level != "" && slices.Index(levelsFromHigh, level) < slices.Index(levelsFromHigh, most) {
-		faults = append(faults, fault{
-			Path: "priority", Value: marshal(level), Problem: "is above what the token may ask for",
+		faults = append(faults, ophttp.Fault{
+			Path: "priority", Value: ophttp.Marshal(level), Problem: "is above what the token may ask for",
 			Allowed: "at most " + string(most) + i.ceiling("max_priority"),
 		})
 	}

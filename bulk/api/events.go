@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
-	"github.com/anteroom/anteroom/internal/operators"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 const (
@@ -33,15 +33,15 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	}
 	if s.streams.Add(1) > int64(s.o.Limits.Streams) {
 		s.streams.Add(-1)
-		p := newProblem(http.StatusServiceUnavailable, "too_many_streams", "%d event streams are open, as many as this process serves: poll GET /v1/groups/%s", s.o.Limits.Streams, g.ID)
-		p.retryAfter = 5 * time.Second
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "too_many_streams", "%d event streams are open, as many as this process serves: poll GET /v1/groups/%s", s.o.Limits.Streams, g.ID)
+		p.RetryAfter = 5 * time.Second
 		return p
 	}
 	defer s.streams.Add(-1)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	out := operators.Flowing(w, s.o.Limits.Idle)
+	out := ophttp.Flowing(w, s.o.Limits.Idle)
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	said := s.o.Now()
 	for {
 		over := v.Status.Ended() && v.InFlight == 0 // some jobs of a cancelled group may still run
-		if data := marshal(v); !bytes.Equal(data, last) || over {
+		if data := ophttp.Marshal(v); !bytes.Equal(data, last) || over {
 			id := ""
 			if over {
 				id = "id: " + lastEvent + "\n"
@@ -78,7 +78,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 		}
 		g, err := s.store.Group(r.Context(), v.ID)
 		if _, gone := errors.AsType[*store.Refusal](err); gone {
-			_, _ = fmt.Fprintf(out, "event: deleted\nid: %s\ndata: %s\n\n", lastEvent, marshal(v)) // or past its retention
+			_, _ = fmt.Fprintf(out, "event: deleted\nid: %s\ndata: %s\n\n", lastEvent, ophttp.Marshal(v)) // or past its retention
 			return nil
 		}
 		if err == nil { // an outage shows as silence; the stream goes on when the store does

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 const (
@@ -28,19 +29,19 @@ type field[T any] struct {
 }
 
 // decode fills to from a JSON object. faults are all that is wrong with it.
-func decode[T any](fields []field[T], object []byte, to *T) (faults []fault) {
+func decode[T any](fields []field[T], object []byte, to *T) (faults []ophttp.Fault) {
 	seen := map[string]bool{}
-	members(object, func(name, value []byte) bool {
+	ophttp.Members(object, func(name, value []byte) bool {
 		key := string(name)
 		i := slices.IndexFunc(fields, func(f field[T]) bool { return f.name == key })
 		switch {
 		case i < 0:
 			faults = append(faults, unknown(fields, key, value))
 		case seen[key]:
-			faults = append(faults, fault{Path: key, Problem: "is given twice", Allowed: "one"})
+			faults = append(faults, ophttp.Fault{Path: key, Problem: "is given twice", Allowed: "one"})
 		default:
 			if wrong := fields[i].set(to, value); wrong != "" {
-				faults = append(faults, fault{Path: key, Value: excerpt(value), Problem: wrong, Allowed: fields[i].allowed})
+				faults = append(faults, ophttp.Fault{Path: key, Value: ophttp.Excerpt(value), Problem: wrong, Allowed: fields[i].allowed})
 			}
 		}
 		seen[key] = true
@@ -52,7 +53,7 @@ func decode[T any](fields []field[T], object []byte, to *T) (faults []fault) {
 const maxFaults = 32
 
 // decodeQuery fills to from a query, whose values are those of the JSON fields, text without its quotes.
-func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []fault) {
+func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []ophttp.Fault) {
 	names := make([]string, 0, len(q))
 	for name := range q {
 		names = append(names, name)
@@ -62,16 +63,16 @@ func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []fault)
 		i := slices.IndexFunc(fields, func(f field[T]) bool { return f.name == name })
 		switch {
 		case i < 0:
-			faults = append(faults, unknown(fields, name, marshal(q[name][0])))
+			faults = append(faults, unknown(fields, name, ophttp.Marshal(q[name][0])))
 		case len(q[name]) > 1:
-			faults = append(faults, fault{Path: name, Problem: "is given twice", Allowed: "one"})
+			faults = append(faults, ophttp.Fault{Path: name, Problem: "is given twice", Allowed: "one"})
 		default:
 			raw := []byte(strings.TrimSpace(q[name][0]))
 			if fields[i].text || !json.Valid(raw) {
-				raw = marshal(q[name][0])
+				raw = ophttp.Marshal(q[name][0])
 			}
 			if wrong := fields[i].set(to, raw); wrong != "" {
-				faults = append(faults, fault{Path: name, Value: excerpt(raw), Problem: wrong, Allowed: fields[i].allowed})
+				faults = append(faults, ophttp.Fault{Path: name, Value: ophttp.Excerpt(raw), Problem: wrong, Allowed: fields[i].allowed})
 			}
 		}
 		if len(faults) >= maxFaults {
@@ -81,24 +82,16 @@ func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []fault)
 	return faults
 }
 
-func unknown[T any](fields []field[T], name string, value []byte) fault {
+func unknown[T any](fields []field[T], name string, value []byte) ophttp.Fault {
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.name
 	}
-	f := fault{Path: shorten(name), Value: excerpt(value), Problem: "is not a field of this request", Allowed: strings.Join(names, ", ")}
+	f := ophttp.Fault{Path: ophttp.Shorten(name), Value: ophttp.Excerpt(value), Problem: "is not a field of this request", Allowed: strings.Join(names, ", ")}
 	if len(fields) == 0 {
 		f.Allowed = "none"
 	}
 	return f
-}
-
-func excerpt(value []byte) json.RawMessage {
-	const enough = 256
-	if len(value) > enough {
-		return marshal(strings.ToValidUTF8(string(value[:enough]), "") + "…")
-	}
-	return value
 }
 
 const (
@@ -113,10 +106,10 @@ const (
 )
 
 func setWord(to *string, raw []byte, most int, also string) string {
-	if !isText(raw) {
+	if !ophttp.IsText(raw) {
 		return "is not text"
 	}
-	*to = text(raw)
+	*to = ophttp.Text(raw)
 	if !isWord(*to, most, also) {
 		return "is not allowed"
 	}
@@ -124,10 +117,10 @@ func setWord(to *string, raw []byte, most int, also string) string {
 }
 
 func setLevel(to *store.Level, raw []byte) string {
-	if !isText(raw) {
+	if !ophttp.IsText(raw) {
 		return "is not text"
 	}
-	switch *to = store.Level(text(raw)); *to {
+	switch *to = store.Level(ophttp.Text(raw)); *to {
 	case store.High, store.Normal, store.Low:
 		return ""
 	}
@@ -181,7 +174,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			return wrong
 		}, false},
 		{"results", "all, failures (outcomes of jobs that succeed are not kept) or none", func(g *spec, raw []byte) string {
-			switch g.Results = store.Results(text(raw)); g.Results {
+			switch g.Results = store.Results(ophttp.Text(raw)); g.Results {
 			case allResults:
 				g.Results = store.AllResults
 			case store.FailureResults, store.NoResults:
@@ -202,10 +195,10 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			return ""
 		}, true},
 		{"start", "early (jobs run as they come) or sealed (none before the seal)", func(g *spec, raw []byte) string {
-			if !isText(raw) {
+			if !ophttp.IsText(raw) {
 				return "is not text"
 			}
-			start := text(raw)
+			start := ophttp.Text(raw)
 			if g.StartSealed = start == "sealed"; !g.StartSealed && start != "early" {
 				return "is not a way to start"
 			}
@@ -215,7 +208,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 	for i := range fields {
 		set := fields[i].set
 		fields[i].set = func(g *spec, raw []byte) string {
-			if isNull(raw) {
+			if ophttp.IsNull(raw) {
 				return ""
 			}
 			return set(g, raw)
@@ -225,10 +218,10 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 }
 
 // complete says what a group cannot do without, and fills in what has a default.
-func complete(g *store.GroupSpec, faults []fault) []fault {
+func complete(g *store.GroupSpec, faults []ophttp.Fault) []ophttp.Fault {
 	missing := func(name, value, allowed string) {
-		if value == "" && !slices.ContainsFunc(faults, func(f fault) bool { return f.Path == name }) {
-			faults = append(faults, fault{Path: name, Problem: "is missing", Allowed: allowed})
+		if value == "" && !slices.ContainsFunc(faults, func(f ophttp.Fault) bool { return f.Path == name }) {
+			faults = append(faults, ophttp.Fault{Path: name, Problem: "is missing", Allowed: allowed})
 		}
 	}
 	missing("tenant", g.Tenant, ruleWord)
@@ -244,11 +237,11 @@ func complete(g *store.GroupSpec, faults []fault) []fault {
 
 func tolerance(raw []byte) (t store.Tolerance, wrong string) {
 	switch {
-	case isNumber(raw):
+	case ophttp.IsNumber(raw):
 		t.Count, wrong = whole(raw, 0, 1e12)
 		return t, wrong
-	case isText(raw):
-		share, percent := strings.CutSuffix(strings.TrimSpace(text(raw)), "%")
+	case ophttp.IsText(raw):
+		share, percent := strings.CutSuffix(strings.TrimSpace(ophttp.Text(raw)), "%")
 		share = strings.TrimSpace(share)
 		if percent && json.Valid([]byte(share)) && share != "" {
 			t.Percent, wrong = decimal([]byte(share), 0, 100)
@@ -271,16 +264,16 @@ func stopAt(raw []byte) (t store.Tolerance, wrong string) {
 // toleranceJSON is the form in which tolerance takes it.
 func toleranceJSON(t store.Tolerance) json.RawMessage {
 	if t.Share {
-		return marshal(strconv.FormatFloat(t.Percent, 'f', -1, 64) + "%")
+		return ophttp.Marshal(strconv.FormatFloat(t.Percent, 'f', -1, 64) + "%")
 	}
-	return marshal(t.Count)
+	return ophttp.Marshal(t.Count)
 }
 
 func callback(raw []byte) (link, wrong string) {
-	if !isText(raw) {
+	if !ophttp.IsText(raw) {
 		return "", "is not text"
 	}
-	link = text(raw)
+	link = ophttp.Text(raw)
 	u, err := url.Parse(link)
 	switch {
 	case len(link) > 2048:
@@ -322,7 +315,7 @@ var patchFields = []field[store.Patch]{
 
 func setOr[T any](to **T, raw []byte, otherwise T, set func(*T) string) string {
 	*to = &otherwise
-	if isNull(raw) {
+	if ophttp.IsNull(raw) {
 		return ""
 	}
 	return set(*to)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 func specServer() *Server { return &Server{o: Options{ParseAggregate: bulk.ParseAggregate}} }
@@ -52,7 +53,7 @@ func TestGroupFields(t *testing.T) {
 		{json: `{"tenant":"acme","type":"mail","wieght":2}`, query: "tenant=acme&type=mail&wieght=2", faults: "wieght"},
 		{json: `{"tenant":"acme","type":"mail","type":"x"}`, query: "tenant=acme&type=mail&type=x", faults: "type"},
 	} {
-		check := func(source string, got store.GroupSpec, faults []fault) {
+		check := func(source string, got store.GroupSpec, faults []ophttp.Fault) {
 			t.Helper()
 			var paths []string
 			for _, f := range faults {
@@ -92,7 +93,7 @@ func TestGroupPatches(t *testing.T) {
 		faults := decode(patchFields, []byte(row.json), &p)
 		given := map[string]any{}
 		for name, v := range map[string]any{"Weight": p.Weight, "Rate": p.Rate, "Level": p.Level, "Concurrency": p.Concurrency, "BasePriority": p.BasePriority} {
-			if text := string(marshal(v)); text != "null" {
+			if text := string(ophttp.Marshal(v)); text != "null" {
 				given[name] = v
 			}
 		}
@@ -105,8 +106,8 @@ func TestGroupPatches(t *testing.T) {
 		switch {
 		case row.faults != "" && (len(faults) != 1 || faults[0].Path != row.faults):
 			t.Errorf("%s: %+v", row.json, faults)
-		case row.faults == "" && (len(faults) > 0 || string(marshal(given)) != string(marshal(want))):
-			t.Errorf("%s: %s, %+v", row.json, marshal(given), faults)
+		case row.faults == "" && (len(faults) > 0 || string(ophttp.Marshal(given)) != string(ophttp.Marshal(want))):
+			t.Errorf("%s: %s, %+v", row.json, ophttp.Marshal(given), faults)
 		}
 	}
 }
@@ -133,16 +134,16 @@ func FuzzGroupFields(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		check := func(spec store.GroupSpec, faults []fault) {
+		check := func(spec store.GroupSpec, faults []ophttp.Fault) {
 			if faults = complete(&spec, faults); len(faults) > 0 {
-				marshal(invalid(faults...))
+				ophttp.Marshal(ophttp.Invalid(faults...))
 				return
 			}
 			if spec.Tenant == "" || spec.Type == "" || spec.Rate < 0 || spec.Rate > maxRate || spec.Weight < 0.01 || spec.Weight > 100 {
 				t.Errorf("%q became %+v", text, spec)
 			}
 		}
-		if o, err := object(text); err == nil {
+		if o, err := ophttp.Object(text); err == nil {
 			var spec store.GroupSpec
 			faults := decode(specServer().specFields(), o, &spec)
 			check(spec, faults)

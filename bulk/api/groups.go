@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // maxMadeID is longer than an id that is given: a redrive's is its source's and a number.
@@ -56,7 +57,7 @@ func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identit
 	var spec store.GroupSpec
 	faults := who.bound(&spec, decode(s.specFields(), body, &spec))
 	if faults = complete(&spec, faults); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	if err := who.forTenant(spec.Tenant); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identit
 	if !created {
 		status = http.StatusOK
 	}
-	writeJSON(w, status, "application/json", s.view(g))
+	ophttp.WriteJSON(w, status, "application/json", s.view(g))
 	return nil
 }
 
@@ -86,7 +87,7 @@ func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key st
 	}
 	g, created, err = s.store.CreateGroup(ctx, *spec)
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeExists && derived {
-		err = newProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "this Idempotency-Key was used for a group %s with other fields: use another key, or send the same fields", spec.ID)
+		err = ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "this Idempotency-Key was used for a group %s with other fields: use another key, or send the same fields", spec.ID)
 	}
 	return g, created, err
 }
@@ -96,7 +97,7 @@ func (s *Server) showGroup(w http.ResponseWriter, r *http.Request, who identity)
 	if err != nil {
 		return err
 	}
-	return ok(w, s.view(g))
+	return ophttp.OK(w, s.view(g))
 }
 
 type listFilter struct {
@@ -107,14 +108,14 @@ type listFilter struct {
 var listFields = []field[listFilter]{
 	{"tenant", ruleWord, func(f *listFilter, raw []byte) string { return setWord(&f.tenant, raw, maxTenant, "") }, true},
 	{"status", strings.Join(statusNames, ", "), func(f *listFilter, raw []byte) string {
-		if f.status = strings.ToUpper(text(raw)); !slices.Contains(statusNames, f.status) {
+		if f.status = strings.ToUpper(ophttp.Text(raw)); !slices.Contains(statusNames, f.status) {
 			return "is not a status"
 		}
 		return ""
 	}, true},
 	{"limit", "a whole number from 1 to 1000", func(f *listFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1000) }, false},
 	{"cursor", "next of the page before", func(f *listFilter, raw []byte) string {
-		if f.cursor = text(raw); len(f.cursor) > 1024 {
+		if f.cursor = ophttp.Text(raw); len(f.cursor) > 1024 {
 			return "is too long"
 		}
 		return ""
@@ -129,7 +130,7 @@ var statusNames = []string{
 func (s *Server) listGroups(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := listFilter{limit: 100}
 	if faults := decodeQuery(listFields, r.URL.Query(), &f); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	filter := store.Filter{Status: store.Status(f.status), Limit: int(f.limit), Cursor: f.cursor, Tenants: who.tenants}
 	if f.tenant != "" {
@@ -146,7 +147,7 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request, who identity
 	for i, g := range groups {
 		shown[i] = s.view(g)
 	}
-	return ok(w, struct {
+	return ophttp.OK(w, struct {
 		Groups []groupView `json:"groups"`
 		Next   string      `json:"next,omitempty"`
 	}{shown, next})
@@ -163,20 +164,20 @@ func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity
 	}
 	var p store.Patch
 	if faults := decode(patchFields, body, &p); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	if p == (store.Patch{}) {
-		return ok(w, s.view(g))
+		return ophttp.OK(w, s.view(g))
 	}
 	if faults := who.boundPatch(&p); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	return s.change(w, r, who, "patch", g.ID, func(ctx context.Context, id string) (store.Group, error) { return s.store.Patch(ctx, id, p) })
 }
 
 var sealFields = []field[bool]{
 	{"abandon_chunks", "true or false; true seals also where a chunk is half in, of which no more is taken then", func(abandon *bool, raw []byte) string {
-		if json.Unmarshal(raw, abandon) != nil || isNull(raw) {
+		if json.Unmarshal(raw, abandon) != nil || ophttp.IsNull(raw) {
 			return "is not true or false"
 		}
 		return ""
@@ -194,7 +195,7 @@ func (s *Server) seal(w http.ResponseWriter, r *http.Request, who identity) erro
 	}
 	abandon := false
 	if faults := decode(sealFields, body, &abandon); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	if abandon {
 		return s.change(w, r, who, "seal abandoning chunks", id, s.store.SealAbandoning)
@@ -241,7 +242,7 @@ func (s *Server) plain(do func(context.Context, string) (store.Group, error)) ha
 			return err
 		}
 		if faults := decode(nil, body, &struct{}{}); len(faults) > 0 {
-			return invalid(faults...)
+			return ophttp.Invalid(faults...)
 		}
 		_, action, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/groups/"), "/")
 		return s.change(w, r, who, action, id, do)
@@ -255,7 +256,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, ac
 		return err
 	}
 	s.log.InfoContext(r.Context(), "group changed", "who", who.name, "group", id, "action", action)
-	return ok(w, s.view(g))
+	return ophttp.OK(w, s.view(g))
 }
 
 // deleteGroup removes an ended group and all that is kept of it: 204, or 202 where that takes longer than a request should.
@@ -282,7 +283,7 @@ func (s *Server) deleteGroup(w http.ResponseWriter, r *http.Request, who identit
 
 var redriveFields = []field[store.RedriveOptions]{
 	{"rate", ruleRate + "; without it, the group's", func(o *store.RedriveOptions, raw []byte) string {
-		if isNull(raw) {
+		if ophttp.IsNull(raw) {
 			return ""
 		}
 		return setDecimal(&o.Rate, raw, 0, maxRate)
@@ -297,7 +298,7 @@ var redriveFields = []field[store.RedriveOptions]{
 
 // setWords reads a list of at most that many words.
 func setWords(to *[]string, raw []byte, most int) (wrong string) {
-	if isNull(raw) {
+	if ophttp.IsNull(raw) {
 		return ""
 	}
 	var words []string
@@ -322,7 +323,7 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) e
 	}
 	var o store.RedriveOptions
 	if faults := decode(redriveFields, body, &o); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	o.MaxGroups = who.most.Groups
 	made, err := s.store.RedriveJobs(r.Context(), g.ID, o)
@@ -331,14 +332,14 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) e
 	}
 	s.log.InfoContext(r.Context(), "group redriven", "who", who.name, "group", g.ID, "as", made.ID)
 	w.Header().Set("Location", "/v1/groups/"+made.ID)
-	writeJSON(w, http.StatusCreated, "application/json", s.view(made))
+	ophttp.WriteJSON(w, http.StatusCreated, "application/json", s.view(made))
 	return nil
 }
 
 // noQuery refuses parameters where there are none: one that is misspelt or in the wrong place would do nothing.
 func noQuery(r *http.Request) error {
 	if faults := decodeQuery[struct{}](nil, r.URL.Query(), &struct{}{}); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	return nil
 }

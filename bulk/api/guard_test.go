@@ -184,7 +184,7 @@ func TestRefusalsAndOutages(t *testing.T) {
 		{store.CodeQuota, 429}, {store.CodeInvalid, 422}, {store.CodeChunkReuse, 422},
 	} {
 		p := asProblem(&store.Refusal{Code: row.code, Detail: "100 %d and the way out"})
-		if p.Status != row.status || p.Code != string(row.code) || p.Detail != "100 %d and the way out" || (p.retryAfter > 0) != (row.status == 429) {
+		if p.Status != row.status || p.Code != string(row.code) || p.Detail != "100 %d and the way out" || (p.RetryAfter > 0) != (row.status == 429) {
 			t.Errorf("%s: %+v", row.code, p)
 		}
 	}

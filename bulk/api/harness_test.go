@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -55,7 +56,7 @@ func newBenchWith(t *testing.T, so store.Options, change ...func(*Options)) *ben
 	o := Options{
 		Store: s, Token: adminToken, Tokens: []Token{{Name: "acme", Tenants: []string{"acme"}, Token: acmeToken}}, RequireToken: true,
 		Ready: func() bool { return b.ready }, Health: func() error { return b.healthy },
-		Metrics:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { plainText(w, 200, "up 1\n") }),
+		Metrics:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ophttp.Write(w, 200, "text/plain; charset=utf-8", []byte("up 1\n")) }),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") }),
 	}
 	for _, f := range change {
@@ -239,14 +240,14 @@ func compact(t *testing.T, text string) string {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	return string(marshal(v))
+	return string(ophttp.Marshal(v))
 }
 
 // pick gives some fields of an object as JSON, in the order asked for.
 func pick(v map[string]any, names ...string) string {
 	parts := make([]string, len(names))
 	for i, name := range names {
-		parts[i] = name + "=" + string(marshal(v[name]))
+		parts[i] = name + "=" + string(ophttp.Marshal(v[name]))
 	}
 	return strings.Join(parts, " ")
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // jobView is one job as it stands.
@@ -32,7 +33,7 @@ func (s *Server) showJob(w http.ResponseWriter, r *http.Request, who identity) e
 	if err != nil {
 		return err
 	}
-	return ok(w, view)
+	return ophttp.OK(w, view)
 }
 
 // jobOf reads the job of a path in a group.
@@ -48,7 +49,7 @@ func (s *Server) jobOf(r *http.Request, group string) (jobView, error) {
 // noJob makes a 404 of a job that is not there.
 func noJob(err error, group, id string) error {
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
-		return newProblem(http.StatusNotFound, string(store.CodeNotFound), "group %q has no job %q, or its retention.jobs has passed", group, shorten(id))
+		return ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "group %q has no job %q, or its retention.jobs has passed", group, ophttp.Shorten(id))
 	}
 	return err
 }
@@ -66,7 +67,7 @@ func (s *Server) oneJob(r *http.Request, who identity) (group, job string, err e
 		return "", "", err
 	}
 	if faults := decode(nil, body, &struct{}{}); len(faults) > 0 {
-		return "", "", invalid(faults...)
+		return "", "", ophttp.Invalid(faults...)
 	}
 	return group, r.PathValue("job"), nil
 }
@@ -94,7 +95,7 @@ func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity)
 	if running && view.Status == "running" {
 		status = http.StatusAccepted
 	}
-	writeJSON(w, status, "application/json", view)
+	ophttp.WriteJSON(w, status, "application/json", view)
 	return nil
 }
 
@@ -119,6 +120,6 @@ func (s *Server) retryJob(w http.ResponseWriter, r *http.Request, who identity) 
 		return err
 	}
 	view.Group = group
-	writeJSON(w, status, "application/json", view)
+	ophttp.WriteJSON(w, status, "application/json", view)
 	return nil
 }

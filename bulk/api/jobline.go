@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 // the line.
 func parseJob(line []byte, job *store.Job) (wrong string) {
 	*job = store.Job{}
-	o, err := object(line)
+	o, err := ophttp.Object(line)
 	if err != nil {
 		return err.Error()
 	}
@@ -32,7 +33,7 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 		hasRunAt
 	)
 	seen := 0
-	members(o, func(name, value []byte) bool {
+	ophttp.Members(o, func(name, value []byte) bool {
 		bit := 0
 		switch string(name) {
 		case "id":
@@ -74,7 +75,7 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 
 // quoteName shows a member's name; what is no plain name is quoted.
 func quoteName(name []byte) string {
-	s := shorten(string(name))
+	s := ophttp.Shorten(string(name))
 	if s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') }) {
 		return s
 	}
@@ -83,10 +84,10 @@ func quoteName(name []byte) string {
 
 func jobID(raw []byte) (id, wrong string) {
 	const rule = ": an id has 1 to 128 bytes of printable characters, no blanks, and is not . or .."
-	if !isText(raw) {
+	if !ophttp.IsText(raw) {
 		return "", "is not text" + rule
 	}
-	id = text(raw)
+	id = ophttp.Text(raw)
 	if id == "" || len(id) > maxJobID {
 		return "", "has a wrong length" + rule
 	}
@@ -102,8 +103,8 @@ func jobID(raw []byte) (id, wrong string) {
 }
 
 func moment(raw []byte) (at time.Time, wrong string) {
-	if isText(raw) {
-		if t, err := time.Parse(time.RFC3339, text(raw)); err == nil {
+	if ophttp.IsText(raw) {
+		if t, err := time.Parse(time.RFC3339, ophttp.Text(raw)); err == nil {
 			return t.UTC(), ""
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 func TestJobLines(t *testing.T) {
@@ -74,7 +75,7 @@ func TestLineIDs(t *testing.T) {
 	if newLineIDs(chunkKey("k")) == newLineIDs(bulkKey("k")) || newLineIDs(chunkKey("k")) == newLineIDs(chunkKey("l")) {
 		t.Error("two uploads give the same ids")
 	}
-	if _, wrong := jobID(marshal(longest)); wrong != "" {
+	if _, wrong := jobID(ophttp.Marshal(longest)); wrong != "" {
 		t.Error(wrong)
 	}
 }

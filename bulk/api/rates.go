@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // congestionView is a tenant's state of backpressure.
@@ -86,7 +87,7 @@ func (s *Server) congestion(w http.ResponseWriter, r *http.Request, who identity
 			tenants = append(tenants, congestionOf(c))
 		}
 	}
-	return ok(w, struct {
+	return ophttp.OK(w, struct {
 		Summary summary          `json:"summary"`
 		Tenants []congestionView `json:"tenants"`
 	}{summarize(tenants), tenants})
@@ -96,7 +97,7 @@ func (s *Server) congestion(w http.ResponseWriter, r *http.Request, who identity
 func tenantOf(r *http.Request, who identity) (string, error) {
 	name := r.PathValue("tenant")
 	if !isWord(name, maxTenant, "") {
-		return "", newProblem(http.StatusNotFound, string(store.CodeNotFound), "%q is no tenant: its name has %s", shorten(name), ruleWord)
+		return "", ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "%q is no tenant: its name has %s", ophttp.Shorten(name), ruleWord)
 	}
 	return name, who.forTenant(name)
 }
@@ -112,7 +113,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, who identity) e
 	}
 	minutes := int64(60)
 	if faults := decodeQuery(historyFields, r.URL.Query(), &minutes); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	past, err := s.store.History(r.Context(), tenant, s.o.Now().Add(-time.Duration(minutes)*time.Minute))
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, who identity) e
 		c.Tenant = tenant
 		points[i] = congestionOf(c)
 	}
-	return ok(w, struct {
+	return ophttp.OK(w, struct {
 		Tenant  string           `json:"tenant"`
 		History []congestionView `json:"history"`
 	}{tenant, points})
@@ -167,7 +168,7 @@ func okLimits(w http.ResponseWriter, l store.Limits) error {
 			v.Processors[name] = processorLimitsView{tidy(of.Rate), of.Concurrency, of.Running, of.Live}
 		}
 	}
-	return ok(w, v)
+	return ophttp.OK(w, v)
 }
 
 var limitsFields = []field[store.LimitsPatch]{
@@ -185,7 +186,7 @@ var limitsFields = []field[store.LimitsPatch]{
 		}
 		p.Types = map[string]store.TypeLimitPatch{}
 		wrong := ""
-		members(raw, func(name, value []byte) bool {
+		ophttp.Members(raw, func(name, value []byte) bool {
 			wrong = setProcessor(p.Types, string(name), value)
 			return wrong == ""
 		})
@@ -200,7 +201,7 @@ var processorFields = []field[store.TypeLimitPatch]{
 	}, false},
 	{"concurrency", "a whole number from 1 to 1000000, 0 for no limit, or null: as configured", func(p *store.TypeLimitPatch, raw []byte) string {
 		p.ConcurrencyGiven = true
-		if isNull(raw) {
+		if ophttp.IsNull(raw) {
 			return ""
 		}
 		p.Concurrency = new(int64)
@@ -212,7 +213,7 @@ var processorFields = []field[store.TypeLimitPatch]{
 func setProcessor(types map[string]store.TypeLimitPatch, name string, raw []byte) string {
 	switch _, twice := types[name]; {
 	case !isWord(name, maxType, alsoInType):
-		return "has " + shorten(name) + ", which is no job type: " + ruleType
+		return "has " + ophttp.Shorten(name) + ", which is no job type: " + ruleType
 	case twice:
 		return "has " + name + " twice"
 	case raw[0] != '{':
@@ -227,7 +228,7 @@ func setProcessor(types map[string]store.TypeLimitPatch, name string, raw []byte
 }
 
 func setOrNil(to **float64, raw []byte, least float64) string {
-	if isNull(raw) {
+	if ophttp.IsNull(raw) {
 		return ""
 	}
 	*to = new(float64)
@@ -244,7 +245,7 @@ func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identit
 	}
 	var p store.LimitsPatch
 	if faults := decode(limitsFields, body, &p); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	l, err := s.store.SetLimits(r.Context(), p)
 	if err != nil {
@@ -268,7 +269,7 @@ type tenantView struct {
 }
 
 func okTenant(w http.ResponseWriter, t store.Tenant) error {
-	return ok(w, tenantView{t.Name, t.Weight, tidy(t.Rate), t.Concurrency, t.Groups, t.InFlight, t.Served})
+	return ophttp.OK(w, tenantView{t.Name, t.Weight, tidy(t.Rate), t.Concurrency, t.Groups, t.InFlight, t.Served})
 }
 
 func (s *Server) showTenant(w http.ResponseWriter, r *http.Request, who identity) error {
@@ -289,21 +290,21 @@ func (s *Server) showTenant(w http.ResponseWriter, r *http.Request, who identity
 var tenantFields = []field[store.Tenant]{
 	{"weight", ruleWeight + ", or null: 1", func(t *store.Tenant, raw []byte) string {
 		t.Weight = 0
-		if isNull(raw) {
+		if ophttp.IsNull(raw) {
 			return ""
 		}
 		return setDecimal(&t.Weight, raw, 0.01, 100)
 	}, false},
 	{"rate", "a number from 0.001 to 1000000 a second with at most three decimal places, or 0 or null: as configured", func(t *store.Tenant, raw []byte) string {
 		t.Rate = 0
-		if isNull(raw) {
+		if ophttp.IsNull(raw) {
 			return ""
 		}
 		return setDecimal(&t.Rate, raw, 0, maxRate)
 	}, false},
 	{"concurrency", ruleSlots + ", or null: 0", func(t *store.Tenant, raw []byte) string {
 		t.Concurrency = 0
-		if isNull(raw) {
+		if ophttp.IsNull(raw) {
 			return ""
 		}
 		return setWhole(&t.Concurrency, raw, 0, 1e6)
@@ -324,7 +325,7 @@ func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identit
 		return err
 	}
 	if faults := decode(tenantFields, body, &store.Tenant{}); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	s.rerating.Lock()
 	defer s.rerating.Unlock()

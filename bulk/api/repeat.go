@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // kept is the answer of an upload as the store keeps it: with what it was the answer to.
@@ -34,16 +35,16 @@ func (b *sentBody) digest() string { return hex.EncodeToString(b.sum.Sum(nil)[:1
 // refused: the old answer would say that it is in.
 func (u *upload) recall(answer []byte) error {
 	if err := drain(u.body, -1); err != nil {
-		return brokenBody(err)
+		return ophttp.BrokenBody(err)
 	}
 	var was kept
 	if err := json.Unmarshal(answer, &was); err != nil {
-		p := newProblem(http.StatusInternalServerError, "internal", "the kept answer of this upload does not read; GET /v1/groups/%s shows the group", u.group)
-		p.cause = err
+		p := ophttp.NewProblem(http.StatusInternalServerError, "internal", "the kept answer of this upload does not read; GET /v1/groups/%s shows the group", u.group)
+		p.Cause = err
 		return p
 	}
 	if was.Body != u.body.digest() {
-		return newProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse),
+		return ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse),
 			"this name (Idempotency-Key, or id) was used for other lines, which are in group %s; nothing of these was enqueued: send them under another", u.group)
 	}
 	u.tally = was.tally

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/bulk/store"
-	"github.com/anteroom/anteroom/internal/operators"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // outcomeView is a line of results.
@@ -73,7 +73,7 @@ func anyResult(b []byte) (result json.RawMessage, binary string) {
 	case json.Valid(b):
 		return b, "" // Marshal takes line breaks out
 	}
-	return marshal(string(b)), ""
+	return ophttp.Marshal(string(b)), ""
 }
 
 func letterOf(o store.Outcome, kind string) any {
@@ -100,7 +100,7 @@ type resultFilter struct {
 var resultFields = []field[resultFilter]{
 	{"limit", "a whole number from 1", func(f *resultFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1e12) }, false},
 	{"status", "succeeded, failed, dead or cancelled, or several with commas between", func(f *resultFilter, raw []byte) string {
-		f.statuses = strings.Split(text(raw), ",")
+		f.statuses = strings.Split(ophttp.Text(raw), ",")
 		for _, status := range f.statuses {
 			if !slices.Contains([]string{"succeeded", "failed", "dead", "cancelled"}, status) {
 				return "is not a status that a job ends with"
@@ -109,14 +109,14 @@ var resultFields = []field[resultFilter]{
 		return ""
 	}, true},
 	{"code", "an error code as results show it, or several with commas between", func(f *resultFilter, raw []byte) string {
-		f.codes = strings.Split(text(raw), ",")
+		f.codes = strings.Split(ophttp.Text(raw), ",")
 		if slices.Contains(f.codes, "") {
 			return "has an empty code"
 		}
 		return ""
 	}, true},
 	{"cursor", "the cursor of a line; empty: from the beginning", func(f *resultFilter, raw []byte) string {
-		f.cursor, f.cursors = text(raw), true
+		f.cursor, f.cursors = ophttp.Text(raw), true
 		return ""
 	}, true},
 }
@@ -141,7 +141,7 @@ func (s *Server) results(w http.ResponseWriter, r *http.Request, who identity) e
 	}
 	var f resultFilter
 	if faults := decodeQuery(resultFields, r.URL.Query(), &f); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	w.Header().Set("X-Bulk-Results", string(keeps(g)))
 	return s.lines(w, r, g.ID, f.cursor, f.limit, s.store.Results, f.show)
@@ -159,10 +159,10 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request, who identity) erro
 	delete(q, "group")
 	faults := decodeQuery(pageFields, q, &f.pageFilter)
 	if len(groups) != 1 || f.group == "" {
-		faults = append(faults, fault{Path: "group", Problem: "is missing", Allowed: "the id of one group: GET /v1/dead?group=ID"})
+		faults = append(faults, ophttp.Fault{Path: "group", Problem: "is missing", Allowed: "the id of one group: GET /v1/dead?group=ID"})
 	}
 	if len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	r.SetPathValue("id", f.group)
 	g, err := s.group(r, who)
@@ -189,7 +189,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor str
 		return err
 	}
 	w.Header().Set("Content-Type", ndjson)
-	out := operators.Flowing(w, s.o.Limits.Idle)
+	out := ophttp.Flowing(w, s.o.Limits.Idle)
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor str
 				continue
 			}
 			sent++
-			b.Write(marshal(line))
+			b.Write(ophttp.Marshal(line))
 			b.WriteByte('\n')
 		}
 		if _, err := out.Write(b.Bytes()); err != nil {
@@ -241,11 +241,11 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request, who identity) er
 		return err
 	}
 	if !g.Status.Ended() {
-		return newProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and has its result when it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
+		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and has its result when it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
 	}
 	if len(g.Result) == 0 {
-		return newProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and its outcomes are still being written down: ask again in a second", g.ID, g.Status)
+		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and its outcomes are still being written down: ask again in a second", g.ID, g.Status)
 	}
-	writeRaw(w, http.StatusOK, "application/json", append(slices.Clip(g.Result), '\n'))
+	ophttp.Write(w, http.StatusOK, "application/json", append(slices.Clip(g.Result), '\n'))
 	return nil
 }

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +14,7 @@ import (
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/forwarded"
-	"github.com/anteroom/anteroom/internal/operators"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // Limits bound what is taken and held. Zero values are the defaults.
@@ -74,9 +71,8 @@ type Options struct {
 type Server struct {
 	o     Options
 	store *store.Store
-	guard *guard
 	log   *slog.Logger
-	mux   *http.ServeMux
+	mux   *ophttp.Mux[identity]
 
 	deleteTime time.Duration // for which a request to delete a group waits
 	streams    atomic.Int64  // event streams that are open
@@ -115,7 +111,14 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{deleteTime: 10 * time.Second, o: o, store: o.Store, guard: g, log: o.Log, mux: http.NewServeMux(), closing: make(chan struct{})}
+	mux := ophttp.NewMux(ophttp.MuxOptions[identity]{
+		Admit: func(r *http.Request) (identity, error) {
+			return g.Admit(r, r.Method == http.MethodGet || r.Method == http.MethodHead)
+		},
+		CheckHost: g.CheckHost, Problem: asProblem, Idle: o.Limits.Idle, Log: o.Log,
+		NoPath: "nothing is served at this path; the API is under /v1, api/openapi-bulk.yaml describes it",
+	})
+	s := &Server{deleteTime: 10 * time.Second, o: o, store: o.Store, log: o.Log, mux: mux, closing: make(chan struct{})}
 	s.routes()
 	return s, nil
 }
@@ -138,11 +141,10 @@ func (s *Server) Handler() http.Handler {
 // http.Server.RegisterOnShutdown.
 func (s *Server) Close() { s.close.Do(func() { close(s.closing) }) }
 
-// handler answers a request or says what went wrong; Server.answer turns that into a problem.
-type handler func(w http.ResponseWriter, r *http.Request, who identity) error
-
-// methods maps request methods to handlers; HEAD goes where GET goes.
-type methods map[string]handler
+type (
+	handler = ophttp.Handler[identity]
+	methods = ophttp.Methods[identity]
+)
 
 // paths are the API's; what they answer is in api/openapi-bulk.yaml.
 func (s *Server) paths() map[string]methods {
@@ -176,120 +178,11 @@ func (s *Server) paths() map[string]methods {
 }
 
 func (s *Server) routes() {
-	open := func(path string, h http.Handler) {
-		if h != nil {
-			s.mux.Handle(path, s.public(h))
-		}
-	}
-	open("/metrics", s.o.Metrics)
-	open("/healthz", http.HandlerFunc(s.healthz))
-	open("/readyz", http.HandlerFunc(s.readyz))
-	open("/{$}", s.o.Dashboard)
+	s.mux.Public("/metrics", s.o.Metrics)
+	s.mux.Probes(s.o.Health, s.o.Ready)
+	s.mux.Public("/{$}", s.o.Dashboard)
 	for path, m := range s.paths() {
-		s.mux.Handle(path, s.guarded(m))
+		s.mux.Guarded(path, m)
 	}
-	s.mux.Handle("/v1/", s.guarded(nil))
-	s.mux.Handle("/", s.public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, noPath()) })))
-}
-
-func noPath() *problem {
-	return newProblem(http.StatusNotFound, "not_found", "nothing is served at this path; the API is under /v1, api/openapi-bulk.yaml describes it")
-}
-
-// public serves what needs no token.
-func (s *Server) public(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w, r = operators.Flowing(w, s.o.Limits.Idle), operators.Moving(w, r, s.o.Limits.Idle)
-		harden(w.Header())
-		if err := s.guard.named(r); err != nil && r.Host != "" { // a probe by HTTP/1.0 is no browser
-			s.answer(w, r, err)
-			return
-		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			s.wrongMethod(w, r, "GET, HEAD")
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// guarded asks who it is before it tells whether there is something.
-func (s *Server) guarded(m methods) http.Handler {
-	allow := allowed(m)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w, r = operators.Flowing(w, s.o.Limits.Idle), operators.Moving(w, r, s.o.Limits.Idle)
-		harden(w.Header())
-		who, err := s.guard.admit(r)
-		if err != nil {
-			s.answer(w, r, err)
-			return
-		}
-		method := r.Method
-		if method == http.MethodHead {
-			method = http.MethodGet
-		}
-		h, known := m[method]
-		switch {
-		case known:
-			err = h(w, r, who)
-		case m == nil:
-			err = noPath()
-		default:
-			s.wrongMethod(w, r, allow)
-			return
-		}
-		if err != nil {
-			s.answer(w, r, err)
-		}
-	})
-}
-
-func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, allow string) {
-	w.Header().Set("Allow", allow)
-	s.answer(w, r, newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "this path answers %s, not %s", allow, shorten(r.Method)))
-}
-
-func allowed(m methods) string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-		if name == http.MethodGet {
-			names = append(names, http.MethodHead)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
-// harden sets what every answer carries.
-func harden(h http.Header) {
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-}
-
-func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
-	if s.o.Health != nil {
-		if err := s.o.Health(); err != nil {
-			s.log.ErrorContext(r.Context(), "unhealthy", "error", err)
-			plainText(w, http.StatusServiceUnavailable, "unhealthy\n")
-			return
-		}
-	}
-	plainText(w, http.StatusOK, "ok\n")
-}
-
-func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
-	if s.o.Ready != nil && !s.o.Ready() {
-		plainText(w, http.StatusServiceUnavailable, "not ready\n")
-		return
-	}
-	plainText(w, http.StatusOK, "ready\n")
-}
-
-func plainText(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // a client that has gone is nobody's error
+	s.mux.Guarded("/v1/", nil)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 const (
@@ -109,7 +110,7 @@ func (u *upload) read(ctx context.Context, lines *lineReader) error {
 		case errors.Is(err, io.EOF):
 			return u.finish(ctx)
 		case err != nil:
-			return brokenBody(err)
+			return ophttp.BrokenBody(err)
 		case long:
 			u.reject(lines.line, fmt.Sprintf("the line is longer than limits.line, %d bytes", lines.most))
 			continue
@@ -216,7 +217,7 @@ func (u *upload) finish(ctx context.Context) error {
 		// The answer is known before where none of the jobs is there yet, as mostly.
 		whole := u.tally
 		whole.Accepted += int64(len(last.jobs))
-		added, err := u.add(ctx, store.Chunk{Offset: last.offset, Last: true, Whole: whole.Accepted, Answer: marshal(kept{whole, u.body.digest()})}, last.jobs)
+		added, err := u.add(ctx, store.Chunk{Offset: last.offset, Last: true, Whole: whole.Accepted, Answer: ophttp.Marshal(kept{whole, u.body.digest()})}, last.jobs)
 		if err != nil {
 			return err
 		}
@@ -225,7 +226,7 @@ func (u *upload) finish(ctx context.Context) error {
 			return nil
 		}
 	}
-	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: marshal(kept{u.tally, u.body.digest()})}, nil)
+	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: ophttp.Marshal(kept{u.tally, u.body.digest()})}, nil)
 	return err
 }
 
@@ -270,7 +271,7 @@ func uploadKey(r *http.Request) (string, error) {
 	}
 	key := strings.TrimSpace(values[0])
 	if len(values) > 1 || key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", newProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "Idempotency-Key has 1 to %d printable ASCII characters without blanks, and is sent once", maxKey)
+		return "", ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "Idempotency-Key has 1 to %d printable ASCII characters without blanks, and is sent once", maxKey)
 	}
 	return key, nil
 }
@@ -293,8 +294,8 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 			if s.held.Add(int64(n)); s.held.Load() > maxHeld {
 				held += int64(n)
 				release()
-				p := newProblem(http.StatusServiceUnavailable, "busy", "too many uploads that cannot be resumed come at once: send %s, and it is streamed", with)
-				p.retryAfter = time.Second
+				p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many uploads that cannot be resumed come at once: send %s, and it is streamed", with)
+				p.RetryAfter = time.Second
 				return nil, nil, p
 			}
 			held += int64(n)
@@ -304,7 +305,7 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 		}
 		if count > maxKeyless || count == maxKeyless && last != '\n' || b.Len() > maxKeylessBytes {
 			release()
-			return nil, nil, newProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse),
+			return nil, nil, ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse),
 				"an upload that cannot be resumed has at most %d lines and %d bytes, and nothing of this one was enqueued: send it with %s, and any length is taken", maxKeyless, maxKeylessBytes, with)
 		}
 		if errors.Is(err, io.EOF) {
@@ -312,7 +313,7 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 		}
 		if err != nil {
 			release()
-			return nil, nil, brokenBody(err)
+			return nil, nil, ophttp.BrokenBody(err)
 		}
 	}
 }
@@ -325,7 +326,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	}
 	key, err := uploadKey(r)
 	if err == nil {
-		err = content(r, lineTypes...)
+		err = ophttp.CheckContentType(r, true, lineTypes...)
 	}
 	if err == nil {
 		err = noQuery(r)
@@ -367,7 +368,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	if err != nil {
 		return refuseUpload(r, u.explain(err))
 	}
-	return ok(w, u.tally)
+	return ophttp.OK(w, u.tally)
 }
 
 // again answers a chunk that is in already as it was answered then.
@@ -375,11 +376,11 @@ func (u *upload) again(w http.ResponseWriter, answer []byte) error {
 	if err := u.recall(answer); err != nil {
 		return err
 	}
-	return ok(w, u.tally)
+	return ophttp.OK(w, u.tally)
 }
 
-func sealed(group string) *problem {
-	return newProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed: it takes no more jobs; make a new group for them", group)
+func sealed(group string) *ophttp.Problem {
+	return ophttp.NewProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed: it takes no more jobs; make a new group for them", group)
 }
 
 const ndjson = "application/x-ndjson"
@@ -391,7 +392,7 @@ func (u *upload) explain(err error) error {
 	p := asProblem(err)
 	p.Accepted = &u.Accepted
 	switch {
-	case p.again() && u.key != "":
+	case again(p) && u.key != "":
 		p.Detail += ". What came until then is kept: send the same again with the same key, and it goes on"
 	case u.Accepted > 0:
 		p.Detail += fmt.Sprintf(". The first %d jobs are in, the others are not; without an Idempotency-Key sending it again repeats those that have no id", u.Accepted)

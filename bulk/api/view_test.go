@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 func TestEstimates(t *testing.T) {
@@ -33,7 +34,7 @@ func TestEstimates(t *testing.T) {
 		{"ended", func(g *store.Group) { g.Status = store.Cancelled }, `null`},
 		{"a rate next to nothing", func(g *store.Group) { g.Expected = 1e-300 }, `{"seconds":1000000000000,"low":1000000000000,"high":1000000000000}`},
 	} {
-		if got := string(marshal(estimate(group(row.change)))); got != row.want {
+		if got := string(ophttp.Marshal(estimate(group(row.change)))); got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
 	}
@@ -68,7 +69,7 @@ func TestGroupJSON(t *testing.T) {
 		`"total":10,"pending":4,"ready":0,"non_ready":1,"in_flight":1,"succeeded":4,"failed":0,"dead":0,"cancelled":0,` +
 		`"progress":0.4,"rate":2,"eta":{"seconds":3,"low":3,"high":4},"congestion":"low","throttles_per_job":1.5,"gated":true,"gated_until":"2026-01-02T03:04:05.000006Z",` +
 		`"created_at":"2026-01-02T03:04:05.000006Z","sealed_at":"2026-01-02T03:04:05.000006Z","started_at":"2026-01-02T03:04:05.000006Z"}`
-	if got := string(marshal(viewOf(g, "low"))); got != want {
+	if got := string(ophttp.Marshal(viewOf(g, "low"))); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
@@ -80,7 +81,7 @@ func TestResultsAreShownAsWhatTheyAre(t *testing.T) {
 		{"plain\ntext", `{"id":"a","status":"succeeded","attempts":1,"result":"plain\ntext"}`},
 		{"\xff\x00", `{"id":"a","status":"succeeded","attempts":1,"result_base64":"/wA="}`},
 	} {
-		got := string(marshal(outcomeOf(store.Outcome{ID: "a", Status: "succeeded", Attempts: 1, Result: []byte(row.result)})))
+		got := string(ophttp.Marshal(outcomeOf(store.Outcome{ID: "a", Status: "succeeded", Attempts: 1, Result: []byte(row.result)})))
 		if got != row.want || !json.Valid([]byte(got)) {
 			t.Errorf("%q: %s, want %s", row.result, got, row.want)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
@@ -163,7 +164,7 @@ func TestResultsThatBreakOffAreSeenToBe(t *testing.T) {
 	b := newBenchOn(t, private.Client(), store.Defaults())
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
 	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(800)), 200)
-	result := marshal(strings.Repeat("x", 40<<10))
+	result := ophttp.Marshal(strings.Repeat("x", 40<<10))
 	b.run(func(store.Leased) store.Ack { return store.Ack{Verdict: store.Done, Result: result} })
 	resp := open(t, "http://"+b.serve()+"/v1/groups/"+id+"/results")
 	body := bufio.NewReader(resp.Body)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // processView is one of the processes that share the store.
@@ -52,7 +53,7 @@ var runningFields = []field[runningFilter]{
 func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := runningFilter{limit: 100}
 	if faults := decodeQuery(runningFields, r.URL.Query(), &f); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	if f.tenant != "" {
 		if err := who.forTenant(f.tenant); err != nil {
@@ -96,7 +97,7 @@ func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identit
 	if who.admin && f.tenant+f.group+f.kind+f.process == "" {
 		view.Running = now.all
 	}
-	return ok(w, view)
+	return ophttp.OK(w, view)
 }
 
 // runningFor is for how long a reading of what runs is shown again: it costs the store more than a page of anything else.

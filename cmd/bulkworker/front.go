@@ -6,14 +6,13 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/dashboard"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // front serves the API; a reload replaces it whole, and clients of its streams come again.
@@ -62,7 +61,7 @@ func (w *worker) complete(o api.Options) api.Options {
 	}
 	o.CheckCallback, o.Enqueued = w.callbacks.check, w.metrics.Enqueued
 	o.Ready = func() bool { return w.answered.Load() && !w.ending.Load() }
-	o.Metrics = promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{})
+	o.Metrics = ophttp.Metrics(w.registry, w.log)
 	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Sorted(maps.Keys(w.processors)), Version: name})
 	return o
 }

@@ -1,29 +1,33 @@
 package console
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	body, err := readObject(w, r, false)
+	body, err := readObject(r, false)
 	if err != nil {
 		return err
 	}
 	change, faults := decodePatch(body)
 	if m := change.Method; m != nil && *m == admission.Lottery && !mayDraw(&room.File) {
-		faults = append(faults, fault{Path: "method", Value: []byte(`"lottery"`), Problem: "needs queue.opens_at and queue.draw_secret_file in the file",
+		faults = append(faults, ophttp.Fault{Path: "method", Value: []byte(`"lottery"`), Problem: "needs queue.opens_at and queue.draw_secret_file in the file",
 			Allowed: "fifo, passthrough or reject"})
 	}
 	if len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
-	if len(body.members) == 0 {
-		return ok(w, c.view(room))
+	if len(bytes.TrimSpace(body[1:len(body)-1])) == 0 {
+		return ophttp.OK(w, c.view(room))
 	}
 	return c.change(w, r, who, room, "patch", func(ctx context.Context) error {
 		return room.Line.Patch(ctx, who.name, change)
@@ -44,12 +48,12 @@ func (c *Console) drain(w http.ResponseWriter, r *http.Request, who identity, ro
 
 // plainAction has no body, or an empty object.
 func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context, string) error) error {
-	body, err := readObject(w, r, true)
+	body, err := readObject(r, true)
 	if err != nil {
 		return err
 	}
 	if faults := unknownFields(body); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	return c.change(w, r, who, room, action, func(ctx context.Context) error { return do(ctx, who.name) })
 }
@@ -61,25 +65,26 @@ func (c *Console) change(w http.ResponseWriter, r *http.Request, who identity, r
 		return err
 	}
 	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Line.ID(), "action", action)
-	return ok(w, c.view(room))
+	return ophttp.OK(w, c.view(room))
 }
 
 func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	body, err := readObject(w, r, true)
+	body, err := readObject(r, true)
 	if err != nil {
 		return err
 	}
 	confirmed, faults := "", unknownFields(body, "confirm")
-	for _, m := range body.members {
-		if m.name == "confirm" {
-			confirmed, _ = m.text()
+	ophttp.Members(body, func(name, value []byte) bool {
+		if string(name) == "confirm" {
+			confirmed, _ = text(value)
 		}
-	}
+		return true
+	})
 	if confirmed != room.Line.ID() {
-		faults = append(faults, fault{Path: "confirm", Problem: "does not confirm that everyone in this room loses their place", Allowed: `the room's id, "` + room.Line.ID() + `"`})
+		faults = append(faults, ophttp.Fault{Path: "confirm", Problem: "does not confirm that everyone in this room loses their place", Allowed: `the room's id, "` + room.Line.ID() + `"`})
 	}
 	if len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Line.Reset(ctx, who.name) })
 }
@@ -91,21 +96,14 @@ func (c *Console) store(r *http.Request, do func(context.Context) error) error {
 	return do(ctx)
 }
 
-func unknownFields(body node, known ...string) []fault {
-	var faults []fault
-	for _, m := range body.members {
-		isKnown := false
-		for _, name := range known {
-			isKnown = isKnown || name == m.name
+func unknownFields(body []byte, known ...string) (faults []ophttp.Fault) {
+	allowed := cmp.Or(strings.Join(known, ", "), "no body, or {}")
+	ophttp.Members(body, func(name, _ []byte) bool {
+		if !slices.Contains(known, string(name)) {
+			faults = append(faults, ophttp.Fault{Path: string(name), Problem: "is not a field of this request", Allowed: allowed})
 		}
-		if !isKnown {
-			allowed := strings.Join(known, ", ")
-			if allowed == "" {
-				allowed = "no body, or {}"
-			}
-			faults = append(faults, fault{Path: m.name, Problem: "is not a field of this request", Allowed: allowed})
-		}
-	}
+		return true
+	})
 	return faults
 }
 
@@ -158,7 +156,7 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity,
 	if found.AdmittedAt > 0 {
 		v.AdmittedAt = new(timestamp(found.AdmittedAt))
 	}
-	return ok(w, v)
+	return ophttp.OK(w, v)
 }
 
 func ago(now, then int64) *float64 {
@@ -181,12 +179,12 @@ func (c *Console) onID(w http.ResponseWriter, r *http.Request, who identity, roo
 	if err != nil {
 		return err
 	}
-	body, err := readObject(w, r, true)
+	body, err := readObject(r, true)
 	if err != nil {
 		return err
 	}
 	if faults := unknownFields(body); len(faults) > 0 {
-		return invalid(faults...)
+		return ophttp.Invalid(faults...)
 	}
 	if err := c.store(r, func(ctx context.Context) error { return do(ctx, who.name, id) }); err != nil {
 		return err
@@ -201,7 +199,7 @@ func parseID(text string) (admission.ID, error) {
 	var id admission.ID
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != len(id) {
-		return id, newProblem(http.StatusNotFound, "unknown_ticket", "not an id of a ticket or session: these have 22 characters of base64url")
+		return id, ophttp.NewProblem(http.StatusNotFound, "unknown_ticket", "not an id of a ticket or session: these have 22 characters of base64url")
 	}
 	copy(id[:], raw)
 	return id, nil

@@ -1,159 +1,55 @@
 package console
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-const (
-	maxBody  = 64 << 10
-	maxDepth = 8 // of objects; no field is as deep
-)
+const maxDepth = 8 // of objects; no field is as deep
 
-// node is a JSON value. Only objects have members, in the order sent.
-type node struct {
-	raw     json.RawMessage
-	members []member
-}
-
-type member struct {
-	name string
-	node
-}
-
-func (n node) object() bool { return len(n.raw) > 0 && n.raw[0] == '{' }
-func (n node) null() bool   { return string(n.raw) == "null" }
-
-// text is the value of a string; false for anything else.
-func (n node) text() (string, bool) {
-	var s string
-	if len(n.raw) == 0 || n.raw[0] != '"' || json.Unmarshal(n.raw, &s) != nil {
-		return "", false
+// readObject reads a request's body, which must be one JSON object in which no name stands twice. Where optional, an empty body is an
+// empty object.
+func readObject(r *http.Request, optional bool) ([]byte, error) {
+	if r.ContentLength != 0 || !optional {
+		if err := ophttp.CheckContentType(r, false, ophttp.JSONTypes...); err != nil {
+			return nil, err
+		}
 	}
-	return s, true
-}
-
-func (n node) truth() (value, isBool bool) {
-	switch string(n.raw) {
-	case "true":
-		return true, true
-	case "false":
-		return false, true
-	}
-	return false, false
-}
-
-func (n node) number() bool {
-	return len(n.raw) > 0 && (n.raw[0] == '-' || n.raw[0] >= '0' && n.raw[0] <= '9')
-}
-
-// readObject reads a request's body, which has to be one JSON object. An empty
-// body is an empty object where mayBeEmpty.
-func readObject(w http.ResponseWriter, r *http.Request, mayBeEmpty bool) (node, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	o, err := ophttp.ReadObject(r, optional)
 	if err != nil {
-		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-			return node{}, newProblem(http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is longer than %d bytes", maxBody))
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return node{}, newProblem(http.StatusRequestTimeout, "body_idle", "nothing more of the body came for too long; send it again")
-		}
-		return node{}, newProblem(http.StatusBadRequest, "bad_body", "the body ended early")
+		return nil, err
 	}
-	if len(body) == 0 && mayBeEmpty {
-		return node{raw: json.RawMessage("{}")}, nil
+	if err := checkNames(o, "", 1); err != nil {
+		return nil, ophttp.NewProblem(http.StatusBadRequest, "bad_json", "%s", err)
 	}
-	if err := jsonContent(r); err != nil {
-		return node{}, err
-	}
-	n, err := parseObject(body)
-	if err != nil {
-		return node{}, newProblem(http.StatusBadRequest, "bad_json", err.Error())
-	}
-	return n, nil
+	return o, nil
 }
 
-// jsonContent asks for a type that a plain HTML form cannot send. A form always
-// names one; simple programs do not, and a page's script that names none is
-// told by where it comes from.
-func jsonContent(r *http.Request) error {
-	types := r.Header.Values("Content-Type")
-	if len(types) == 0 {
-		return nil
-	}
-	if len(types) == 1 {
-		if kind, _, err := mime.ParseMediaType(types[0]); err == nil && (kind == "application/json" || kind == "application/merge-patch+json") {
-			return nil
-		}
-	}
-	return newProblem(http.StatusUnsupportedMediaType, "unsupported_media_type", "send Content-Type: application/json or application/merge-patch+json")
-}
-
-// parseObject reads one JSON object, refusing what two readers could read in
-// two ways: names given twice, invalid UTF-8, anything after its end.
-func parseObject(body []byte) (node, error) {
-	if !utf8.Valid(body) {
-		return node{}, errors.New("the body is not valid UTF-8")
-	}
-	body = bytes.TrimSpace(body)
-	if !json.Valid(body) {
-		return node{}, errors.New("the body is not one valid JSON value")
-	}
-	n := node{raw: body}
-	if !n.object() {
-		return node{}, errors.New("the body is not a JSON object")
-	}
-	if err := n.expand("", 1); err != nil {
-		return node{}, err
-	}
-	return n, nil
-}
-
-func (n *node) expand(path string, depth int) error {
+// checkNames returns an error for a name that stands twice in one object, which two readers could read in two ways.
+func checkNames(object []byte, path string, depth int) (err error) {
 	if depth > maxDepth {
 		return fmt.Errorf("objects are nested more than %d deep", maxDepth)
 	}
-	d := json.NewDecoder(bytes.NewReader(n.raw))
-	if _, err := d.Token(); err != nil { // its brace
-		return err
-	}
 	seen := map[string]bool{}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return err
+	ophttp.Members(object, func(name, value []byte) bool {
+		at := join(path, string(name))
+		if seen[string(name)] {
+			err = fmt.Errorf("%q is given twice", at)
+		} else if isObject(value) {
+			err = checkNames(value, at, depth+1)
 		}
-		name, isName := token.(string)
-		if !isName {
-			return errors.New("the body is not one valid JSON value")
-		}
-		at := join(path, name)
-		if seen[name] {
-			return fmt.Errorf("%s is given twice in one object", strconv.Quote(at))
-		}
-		seen[name] = true
-		m := member{name: name}
-		if err := d.Decode(&m.raw); err != nil {
-			return err
-		}
-		if m.object() {
-			if err := m.expand(at, depth+1); err != nil {
-				return err
-			}
-		}
-		n.members = append(n.members, m)
-	}
-	return nil
+		seen[string(name)] = true
+		return err == nil
+	})
+	return err
 }
+
+func isObject(raw []byte) bool { return raw[0] == '{' }
 
 func join(path, name string) string {
 	if path == "" {

@@ -3,21 +3,17 @@ package console
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
-	"github.com/anteroom/anteroom/internal/operators"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // storeTimeout bounds one operator's call. It is longer than a visitor's: an
@@ -91,10 +87,10 @@ type Options struct {
 // Console is the operators' side of a gateway. It runs nothing of its own.
 type Console struct {
 	o     Options
-	guard *guard
+	guard *ophttp.Guard[identity]
 	page  page
 	log   *slog.Logger
-	mux   *http.ServeMux
+	mux   *ophttp.Mux[identity]
 }
 
 // New checks the options. An error names the setting and the way out.
@@ -111,30 +107,24 @@ func New(o Options) (*Console, error) {
 	if o.Idle == 0 {
 		o.Idle = 10 * time.Second
 	}
-	g, err := newGuard(o)
-	if err != nil {
-		return nil, err
-	}
 	p, err := newPage()
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	c := &Console{o: o, guard: g, page: p, log: o.Log, mux: http.NewServeMux()}
+	c := &Console{o: o, page: p, log: o.Log, guard: ophttp.NewGuard(identity{localName, Write}, "admin.token or admin.tokens", o.Now, o.Log)}
+	if err := c.SetTokens(o.Tokens); err != nil {
+		return nil, err
+	}
+	c.mux = ophttp.NewMux(ophttp.MuxOptions[identity]{
+		Admit: c.admit, CheckHost: c.guard.CheckHost, Problem: asProblem, NoPath: "nothing is served at this path", Idle: o.Idle, Log: o.Log,
+	})
 	c.routes()
 	return c, nil
 }
 
 // Handler serves everything on admin.listen. A body or the reader of an answer may not stand still for longer than Options.Idle, also before it
 // is known who asks. The server should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which would cut profiles.
-func (c *Console) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.mux.ServeHTTP(operators.Flowing(w, c.o.Idle), operators.Moving(w, r, c.o.Idle))
-	})
-}
-
-// SetTokens replaces the tokens while requests are served; an error names what
-// is wrong, and the old ones stay.
-func (c *Console) SetTokens(tokens []Token) error { return c.guard.setTokens(tokens) }
+func (c *Console) Handler() http.Handler { return c.mux }
 
 // identity is who asks.
 type identity struct {
@@ -142,25 +132,17 @@ type identity struct {
 	role Role
 }
 
-// handler answers a request or says what went wrong; answer turns that into a
-// problem.
-type handler func(w http.ResponseWriter, r *http.Request, who identity) error
-
-// methods maps request methods to handlers; HEAD goes where GET goes.
-type methods map[string]handler
+type (
+	handler = ophttp.Handler[identity]
+	methods = ophttp.Methods[identity]
+)
 
 func (c *Console) routes() {
-	open := func(path string, h http.Handler) {
-		c.mux.Handle(path, c.public(h))
-	}
-	open("/metrics", promhttp.HandlerFor(c.o.Registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelError),
-	}))
-	open("/healthz", http.HandlerFunc(c.healthz))
-	open("/readyz", http.HandlerFunc(c.readyz))
-	open("/{$}", c.page)
+	c.mux.Public("/metrics", ophttp.Metrics(c.o.Registry, c.log))
+	c.mux.Probes(c.o.Health, c.o.Ready)
+	c.mux.Public("/{$}", c.page)
 
-	guarded := func(path string, m methods) { c.mux.Handle(path, c.guarded(m)) }
+	guarded := c.mux.Guarded
 	guarded("/admin/v1/rooms", methods{"GET": c.listRooms})
 	guarded("/admin/v1/rooms/{id}", methods{"GET": c.inRoom(c.showRoom), "PATCH": c.inRoom(c.patchRoom)})
 	guarded("/admin/v1/rooms/{id}/pause", methods{"POST": c.inRoom(c.pause)})
@@ -190,116 +172,19 @@ func (c *Console) routes() {
 	// pprof's symbol lookup is a POST that changes nothing.
 	symbol := func(w http.ResponseWriter, r *http.Request, _ identity) error { pprof.Symbol(w, r); return nil }
 	guarded("/debug/pprof/symbol", methods{"GET": symbol, "POST": symbol})
-
-	c.mux.Handle("/", c.public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.answer(w, r, notFound("nothing is served at this path"))
-	})))
 }
 
 // longestProfile is the highest number of seconds that one request may have the program profiled or traced.
 const longestProfile = 60
 
 // profileTooLong returns the problem of a request for a longer profile, nil for all others.
-func profileTooLong(r *http.Request) *problem {
+func profileTooLong(r *http.Request) *ophttp.Problem {
 	asked := r.FormValue("seconds")
 	if asked == "" {
 		return nil
 	}
 	if seconds, err := strconv.ParseFloat(asked, 64); err != nil || !(seconds <= longestProfile) {
-		return newProblem(http.StatusUnprocessableEntity, "invalid", "seconds is at most "+strconv.Itoa(longestProfile)+"; ask again for a longer time")
+		return ophttp.NewProblem(http.StatusUnprocessableEntity, "invalid", "seconds is at most %d; repeat the request to profile for longer", longestProfile)
 	}
 	return nil
-}
-
-// public serves what needs no token.
-func (c *Console) public(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		harden(w.Header())
-		if err := c.guard.named(r); err != nil && r.Host != "" { // a probe by HTTP/1.0 is no browser
-			c.answer(w, r, err)
-			return
-		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			c.answer(w, r, methodNotAllowed(r.Method))
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// guarded asks who it is before it tells whether there is something.
-func (c *Console) guarded(m methods) http.Handler {
-	allow := allowed(m)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		harden(w.Header())
-		who, err := c.guard.admit(r)
-		if err != nil {
-			c.answer(w, r, err)
-			return
-		}
-		method := r.Method
-		if method == http.MethodHead {
-			method = http.MethodGet
-		}
-		h, ok := m[method]
-		switch {
-		case ok:
-			err = h(w, r, who)
-		case m == nil:
-			err = notFound("nothing is served at this path")
-		default:
-			w.Header().Set("Allow", allow)
-			err = methodNotAllowed(r.Method)
-		}
-		if err != nil {
-			c.answer(w, r, err)
-		}
-	})
-}
-
-func allowed(m methods) string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-		if name == http.MethodGet {
-			names = append(names, http.MethodHead)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
-// harden sets what every answer carries.
-func harden(h http.Header) {
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-}
-
-func (c *Console) healthz(w http.ResponseWriter, r *http.Request) {
-	if c.o.Health != nil {
-		if err := c.o.Health(); err != nil {
-			c.log.ErrorContext(r.Context(), "unhealthy", "error", err)
-			plain(w, http.StatusServiceUnavailable, "unhealthy\n")
-			return
-		}
-	}
-	plain(w, http.StatusOK, "ok\n")
-}
-
-func (c *Console) readyz(w http.ResponseWriter, _ *http.Request) {
-	if !c.o.Ready() {
-		plain(w, http.StatusServiceUnavailable, "not ready\n")
-		return
-	}
-	plain(w, http.StatusOK, "ready\n")
-}
-
-func plain(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	// A client that has gone is nobody's error.
-	_, _ = io.WriteString(w, text)
 }

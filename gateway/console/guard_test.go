@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -74,17 +73,6 @@ func TestWhoMayAsk(t *testing.T) {
 				t.Errorf("Cache-Control %q", got)
 			}
 		})
-	}
-}
-
-func TestTwoAuthorizationHeadersAreRefused(t *testing.T) {
-	r, err := http.NewRequest("GET", "/admin/v1/rooms", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header["Authorization"] = []string{"Bearer " + writeToken, "Bearer other"}
-	if _, err := bearer(r); !errors.Is(err, errTwoHeaders) {
-		t.Errorf("two headers: %v", err)
 	}
 }
 

@@ -1,7 +1,7 @@
 package console
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // Ranges of the live fields; the configuration has the same.
@@ -30,24 +31,24 @@ type liveField struct {
 	paths   []string // where a body may have it: as in the file, and short
 	allowed string
 	// set puts the value into a change, or says what is wrong with it.
-	set func(l *admission.Live, n node) string
+	set func(l *admission.Live, raw []byte) string
 }
 
 var liveFields = []liveField{
-	{"rate", []string{"rate", "admission.rate"}, "a number from 0 to 1000000 with at most three decimal places", func(l *admission.Live, n node) string {
-		return setDecimal(&l.Rate, n, 0, maxRate)
+	{"rate", []string{"rate", "admission.rate"}, "a number from 0 to 1000000 with at most three decimal places", func(l *admission.Live, raw []byte) string {
+		return setDecimal(&l.Rate, raw, 0, maxRate)
 	}},
-	{"burst", []string{"burst", "admission.burst"}, "a number from 1 to 1000000 with at most three decimal places", func(l *admission.Live, n node) string {
-		return setDecimal(&l.Burst, n, minBurst, maxBurst)
+	{"burst", []string{"burst", "admission.burst"}, "a number from 1 to 1000000 with at most three decimal places", func(l *admission.Live, raw []byte) string {
+		return setDecimal(&l.Burst, raw, minBurst, maxBurst)
 	}},
-	{"max_active", []string{"max_active", "admission.max_active"}, "a whole number from 0 (no limit) to 1000000000", func(l *admission.Live, n node) string {
-		return setWhole(&l.MaxActive, n, 0, maxMaxActive)
+	{"max_active", []string{"max_active", "admission.max_active"}, "a whole number from 0 (no limit) to 1000000000", func(l *admission.Live, raw []byte) string {
+		return setWhole(&l.MaxActive, raw, 0, maxMaxActive)
 	}},
-	{"paused", []string{"paused"}, "true or false", func(l *admission.Live, n node) string { return setBool(&l.Paused, n) }},
+	{"paused", []string{"paused"}, "true or false", func(l *admission.Live, raw []byte) string { return setBool(&l.Paused, raw) }},
 	{"message", []string{"message", "page.message"}, fmt.Sprintf("text of at most %d characters, with no control characters but line breaks and tabs", maxMessage), setMessage},
 	{"method", []string{"method", "queue.method"}, "fifo, lottery, passthrough or reject", setMethod},
 	{"session.ttl", []string{"session.ttl"}, "a duration from 1s to 24h, such as \"5m\"", setSessionTTL},
-	{"enabled", []string{"enabled"}, "true or false", func(l *admission.Live, n node) string { return setBool(&l.Enabled, n) }},
+	{"enabled", []string{"enabled"}, "true or false", func(l *admission.Live, raw []byte) string { return setBool(&l.Enabled, raw) }},
 }
 
 // fieldAt and groups index liveFields by path: "admission" leads to its fields.
@@ -68,83 +69,78 @@ func indexFields() (map[string]*liveField, map[string][]string) {
 
 // decodePatch reads the body of PATCH rooms/{id}. faults are all that is wrong
 // with it; the change may be used only where there are none.
-func decodePatch(body node) (change admission.Live, faults []fault) {
+func decodePatch(body []byte) (change admission.Live, faults []ophttp.Fault) {
 	d := patchDecoder{given: map[string]string{}}
-	d.object("", body)
+	d.walk("", body)
 	return d.change, d.faults
 }
 
 type patchDecoder struct {
 	change admission.Live
-	faults []fault
+	faults []ophttp.Fault
 	given  map[string]string // field name → the path that gave it
 }
 
-func (d *patchDecoder) object(prefix string, n node) {
-	for _, m := range n.members {
-		path := join(prefix, m.name)
+func (d *patchDecoder) walk(prefix string, raw []byte) {
+	ophttp.Members(raw, func(name, value []byte) bool {
+		path := join(prefix, string(name))
 		field, isField := fieldAt[path]
 		group, isGroup := groups[path]
-		if strings.Contains(m.name, ".") { // "session.ttl" is a path, not a name
+		if bytes.IndexByte(name, '.') >= 0 { // "session.ttl" is a path, not a name
 			isField, isGroup = false, false
 		}
 		switch {
 		case isField:
-			d.field(path, field, m.node)
-		case isGroup && m.null():
+			d.field(path, field, value)
+		case isGroup && ophttp.IsNull(value):
 			for _, p := range group {
-				d.field(p, fieldAt[p], m.node)
+				d.field(p, fieldAt[p], value)
 			}
-		case isGroup && m.object():
-			d.object(path, m.node)
+		case isGroup && isObject(value):
+			d.walk(path, value)
 		case isGroup:
-			d.fault(path, m.node, "is not an object", "an object with "+strings.Join(group, ", "))
+			d.fault(path, value, "is not an object", "an object with "+strings.Join(group, ", "))
 		case path == "draining":
-			d.fault(path, m.node, "is not changed here", "POST to the room's /drain and /resume")
+			d.fault(path, value, "is not changed here", "POST to the room's /drain and /resume")
 		default:
-			d.fault(path, m.node, "is not a live field (what else the file has changes with it, on SIGHUP)", "rate, burst, max_active, paused, message, method, session: {ttl}, enabled")
+			d.fault(path, value, "is not a live field (what else the file has changes with it, on SIGHUP)", "rate, burst, max_active, paused, message, method, session: {ttl}, enabled")
 		}
-	}
+		return true
+	})
 }
 
-func (d *patchDecoder) field(path string, f *liveField, n node) {
+func (d *patchDecoder) field(path string, f *liveField, raw []byte) {
 	if before, twice := d.given[f.name]; twice {
-		d.fault(path, n, "is given already, as "+before, "one of the two")
+		d.fault(path, raw, "is given already, as "+before, "one of the two")
 		return
 	}
 	d.given[f.name] = path
-	if n.null() {
+	if ophttp.IsNull(raw) {
 		d.change.Clear = append(d.change.Clear, f.name)
 		return
 	}
-	if wrong := f.set(&d.change, n); wrong != "" {
-		d.fault(path, n, wrong, f.allowed)
+	if wrong := f.set(&d.change, raw); wrong != "" {
+		d.fault(path, raw, wrong, f.allowed)
 	}
 }
 
-func (d *patchDecoder) fault(path string, n node, what, allowed string) {
-	const enough = 256
-	value := n.raw
-	if len(value) > enough {
-		cut := strings.ToValidUTF8(string(value[:enough]), "")
-		value, _ = json.Marshal(cut + "…") // text always marshals
-	}
-	d.faults = append(d.faults, fault{Path: path, Value: value, Problem: what, Allowed: allowed})
+func (d *patchDecoder) fault(path string, raw []byte, problem, allowed string) {
+	d.faults = append(d.faults, ophttp.Fault{Path: path, Value: ophttp.Excerpt(raw), Problem: problem, Allowed: allowed})
 }
 
-func setDecimal(to **int64, n node, least, most int64) string {
-	return setExact(to, n, 3, least, most)
+func setDecimal(to **int64, raw []byte, least, most int64) string {
+	return setExact(to, raw, 3, least, most)
 }
 
-func setWhole(to **int64, n node, least, most int64) string {
-	return setExact(to, n, 0, least, most)
+func setWhole(to **int64, raw []byte, least, most int64) string {
+	return setExact(to, raw, 0, least, most)
 }
 
-func setExact(to **int64, n node, places int, least, most int64) string {
-	if !n.number() {
+func setExact(to **int64, raw []byte, places int, least, most int64) string {
+	if !ophttp.IsNumber(raw) {
 		return "is not a number"
 	}
-	v, err := exact(string(n.raw), places)
+	v, err := exact(string(raw), places)
 	switch {
 	case errors.Is(err, errFraction):
 		return err.Error()
@@ -155,17 +151,17 @@ func setExact(to **int64, n node, places int, least, most int64) string {
 	return ""
 }
 
-func setBool(to **bool, n node) string {
-	v, isBool := n.truth()
-	if !isBool {
+func setBool(to **bool, raw []byte) string {
+	v := string(raw) == "true"
+	if !v && string(raw) != "false" {
 		return "is not true or false"
 	}
 	*to = &v
 	return ""
 }
 
-func setMessage(l *admission.Live, n node) string {
-	v, isText := n.text()
+func setMessage(l *admission.Live, raw []byte) string {
+	v, isText := text(raw)
 	switch {
 	case !isText:
 		return "is not text"
@@ -178,8 +174,8 @@ func setMessage(l *admission.Live, n node) string {
 	return ""
 }
 
-func setMethod(l *admission.Live, n node) string {
-	v, isText := n.text()
+func setMethod(l *admission.Live, raw []byte) string {
+	v, isText := text(raw)
 	if !isText || !slices.Contains([]string{admission.FIFO, admission.Lottery, admission.Passthrough, admission.Reject}, v) {
 		return "is not a method"
 	}
@@ -187,12 +183,12 @@ func setMethod(l *admission.Live, n node) string {
 	return ""
 }
 
-func setSessionTTL(l *admission.Live, n node) string {
-	text, isText := n.text()
+func setSessionTTL(l *admission.Live, raw []byte) string {
+	ttl, isText := text(raw)
 	if !isText {
 		return "is not text with a unit"
 	}
-	v, err := time.ParseDuration(text)
+	v, err := time.ParseDuration(ttl)
 	switch {
 	case err != nil:
 		return "is not a duration"
@@ -201,4 +197,11 @@ func setSessionTTL(l *admission.Live, n node) string {
 	}
 	l.SessionTTL = &v
 	return ""
+}
+
+func text(raw []byte) (value string, isText bool) {
+	if !ophttp.IsText(raw) {
+		return "", false
+	}
+	return ophttp.Text(raw), true
 }

@@ -2,13 +2,14 @@ package console
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 func TestPatchChangesTheRoom(t *testing.T) {
@@ -185,16 +186,19 @@ func FuzzPatch(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		n, err := parseObject(body)
+		n, err := ophttp.Object(body)
+		if err == nil {
+			err = checkNames(n, "", 1)
+		}
 		if err != nil {
-			if _, isProblem := errors.AsType[*problem](err); isProblem || err.Error() == "" {
-				t.Fatalf("parseObject gave %v", err)
+			if err.Error() == "" {
+				t.Fatal("an error without text")
 			}
 			return
 		}
 		change, faults := decodePatch(n)
 		if len(faults) > 0 {
-			if _, err := json.Marshal(invalid(faults...)); err != nil {
+			if _, err := json.Marshal(ophttp.Invalid(faults...)); err != nil {
 				t.Fatalf("problems that cannot be written: %v", err)
 			}
 			return

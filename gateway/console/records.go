@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 const (
@@ -59,7 +60,7 @@ func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, ro
 			WaitP50: tidy(m.WaitP50.Seconds()), WaitP90: tidy(m.WaitP90.Seconds()),
 		})
 	}
-	return ok(w, answer)
+	return ophttp.OK(w, answer)
 }
 
 type entryView struct {
@@ -95,7 +96,7 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 		}
 		answer.Entries = append(answer.Entries, v)
 	}
-	return ok(w, answer)
+	return ophttp.OK(w, answer)
 }
 
 // record puts a field of the audit log where the body of a PATCH has it, so
@@ -144,12 +145,12 @@ func wholeParameter(r *http.Request, name string, otherwise, most int) (int, err
 	}
 	allowed := fmt.Sprintf("a whole number from 1 to %d", most)
 	if len(values) > 1 {
-		return 0, invalid(fault{Path: name, Problem: "is given more than once", Allowed: allowed})
+		return 0, ophttp.Invalid(ophttp.Fault{Path: name, Problem: "is given more than once", Allowed: allowed})
 	}
 	n, err := strconv.Atoi(values[0])
 	if err != nil || n < 1 || n > most {
 		value, _ := json.Marshal(values[0])
-		return 0, invalid(fault{Path: name, Value: value, Problem: "is not one of them", Allowed: allowed})
+		return 0, ophttp.Invalid(ophttp.Fault{Path: name, Value: value, Problem: "is not one of them", Allowed: allowed})
 	}
 	return n, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // roomView is a room as the API shows it. A field without a known value is
@@ -311,7 +312,7 @@ func (c *Console) listRooms(w http.ResponseWriter, _ *http.Request, _ identity) 
 	for _, room := range c.o.Rooms() {
 		list.Rooms = append(list.Rooms, c.view(room))
 	}
-	return ok(w, list)
+	return ophttp.OK(w, list)
 }
 
 // roomHandler is a handler that needs the room of its path.
@@ -325,10 +326,10 @@ func (c *Console) inRoom(h roomHandler) handler {
 				return h(w, r, who, room)
 			}
 		}
-		return newProblem(http.StatusNotFound, "unknown_room", "the configuration has no room of the id "+strconv.Quote(id))
+		return ophttp.NewProblem(http.StatusNotFound, "unknown_room", "the configuration has no room with the id %q", id)
 	}
 }
 
 func (c *Console) showRoom(w http.ResponseWriter, _ *http.Request, _ identity, room Room) error {
-	return ok(w, c.view(room))
+	return ophttp.OK(w, c.view(room))
 }
