@@ -56,7 +56,9 @@ func newBenchWith(t *testing.T, so store.Options, change ...func(*Options)) *ben
 	o := Options{
 		Store: s, Token: adminToken, Tokens: []Token{{Name: "acme", Tenants: []string{"acme"}, Token: acmeToken}}, RequireToken: true,
 		Ready: func() bool { return b.ready }, Health: func() error { return b.healthy },
-		Metrics:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ophttp.Write(w, 200, "text/plain; charset=utf-8", []byte("up 1\n")) }),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			ophttp.Write(w, 200, "text/plain; charset=utf-8", []byte("up 1\n"))
+		}),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") }),
 	}
 	for _, f := range change {
