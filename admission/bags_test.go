@@ -82,7 +82,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 				}
 			case "restore": // by a gateway that knew another epoch
 				args := []any{clock.us, "0.x", 1, r.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "A", who, clock.us, clock.us, ""}
-				if _, err := core.runner.Run(ctx, core.scripts.Script("room_restore"), r.keys, args...); err != nil {
+				if _, err := core.scripts.Run(ctx, "room_restore", r.keys, args...); err != nil {
 					t.Fatal(err)
 				}
 				delete(heard, who)

@@ -122,14 +122,13 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 	before, _ := r.c.BudgetUse(p.Budget.Origin)
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
-	res, err := r.c.runner.Run(ctx, r.c.scripts.Script("origin_lease"), budgetKeys(r.c.o.Prefix, p.Budget.Origin), r.c.now(),
+	v, err := r.c.scripts.Run(ctx, "origin_lease", budgetKeys(r.c.o.Prefix, p.Budget.Origin), r.c.now(),
 		r.id, p.Budget.Rate, p.Budget.Burst, p.Budget.Weight, want, l.keep, l.number, l.left, oneIf(grant), before.number)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrStore, err)
+		return "", err
 	}
-	v, ok := res.([]any)
-	if !ok || len(v) != 10 {
-		return "", fmt.Errorf("origin_lease answered %v", res)
+	if len(v) != 10 {
+		return "", fmt.Errorf("origin_lease answered %v", v)
 	}
 	number, units, life := asInt(v[0]), asInt(v[1]), asInt(v[2])
 	l.tight = asInt(v[3]) == 1

@@ -439,13 +439,13 @@ func TestABudgetOutlivesAClockThatGoesBack(t *testing.T) {
 	last := map[string]int64{}
 	lease := func(now int64, room string, want int) int64 { // it has used up all before it
 		t.Helper()
-		res, err := core.runner.Run(t.Context(), core.scripts.Script("origin_lease"), budgetKeys(prefix, "shop"),
+		res, err := core.scripts.Run(t.Context(), "origin_lease", budgetKeys(prefix, "shop"),
 			now, room, 20_000, 20_000, 1000, want, 0, last[room], 0, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		last[room] = max(last[room], asInt(res.([]any)[0]))
-		return asInt(res.([]any)[1])
+		last[room] = max(last[room], res.Int(0))
+		return res.Int(1)
 	}
 	at := newTestClock().us
 	lease(at, "gone", 1)

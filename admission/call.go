@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/anteroom/anteroom/lua"
+	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // epochError means that the store is not the one that this process knew: the room
@@ -30,16 +29,12 @@ func (r *Room) call(ctx context.Context, name string, args ...any) (header, []an
 	line = append(line, r.c.now(), k.epoch, k.seq, r.policyArg())
 	line = append(line, args...)
 	sent := r.c.mono()
-	res, err := r.c.runner.Run(ctx, r.c.scripts.Script(name), r.keys, line...)
+	reply, err := r.c.scripts.Run(ctx, name, r.keys, line...)
 	if err != nil {
-		if errors.Is(err, lua.ErrCall) {
-			return header{}, nil, err
-		}
-		return header{}, nil, fmt.Errorf("%w: %w", ErrStore, err)
+		return header{}, nil, err
 	}
-	reply, ok := res.([]any)
-	if !ok || len(reply) < 3 {
-		return header{}, nil, fmt.Errorf("%s answered %v", name, res)
+	if len(reply) < 3 {
+		return header{}, nil, fmt.Errorf("%s answered %v", name, reply)
 	}
 	if asString(reply[0]) == "EPOCH" {
 		return header{}, nil, epochError{k.epoch}
@@ -73,28 +68,6 @@ func (c *Core) now() int64 {
 	return 0
 }
 
-func asString(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case int64:
-		return strconv.FormatInt(v, 10)
-	}
-	return ""
-}
-
-func asInt(v any) int64 {
-	switch v := v.(type) {
-	case int64:
-		return v
-	case string:
-		n, _ := strconv.ParseInt(v, 10, 64) // scripts write integers with %.0f
-		return n
-	}
-	return 0
-}
-
-func asList(v any) []any {
-	list, _ := v.([]any)
-	return list
-}
+func asString(v any) string { return redisstore.String(v) }
+func asInt(v any) int64     { return redisstore.Int(v) }
+func asList(v any) []any    { return redisstore.List(v) }

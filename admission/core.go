@@ -10,13 +10,11 @@ import (
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/singleflight"
 
-	"github.com/anteroom/anteroom/lua"
+	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // layout is the version of the keys and values that this program reads and
@@ -40,8 +38,7 @@ type Options struct {
 // Core holds the rooms of one process over one store.
 type Core struct {
 	o       Options
-	scripts *lua.Set
-	runner  *lua.Runner
+	scripts *redisstore.Store
 	start   time.Time
 	ownMono func() int64 // of tests in which Redis's clock is set; nil: none
 	ownWall func() int64 // this machine's clock, µs
@@ -58,9 +55,6 @@ type Core struct {
 
 	reader *batcher[string, snapshotRead] // of idle rooms
 	phase  time.Duration                  // of their reading, so that gateways take turns
-
-	preparing singleflight.Group // one check of the layout at a time, for all rooms
-	ready     atomic.Bool        // the layout was checked
 }
 
 // New reads the scripts and starts nothing.
@@ -83,14 +77,16 @@ func New(o Options) (*Core, error) {
 	if o.Gateway == "" {
 		o.Gateway = randomName()
 	}
-	set, err := lua.Load()
+	scripts, err := redisstore.New(redisstore.Options{
+		Client: o.Client, LayoutKey: layoutKey(o.Prefix), Layout: layout, Prefix: o.Prefix, Data: "data",
+		CallTimeout: o.tickTimeout(), LoadTimeout: loadTimeout, Outage: ErrStore, Observe: o.Observe,
+	})
 	if err != nil {
 		return nil, err
 	}
 	c := &Core{
 		o:       o,
-		scripts: set,
-		runner:  lua.NewRunner(o.Client, set, o.Observe),
+		scripts: scripts,
 		start:   time.Now(),
 		ownWall: func() int64 { return time.Now().UnixMicro() },
 		rooms:   map[string]*Room{},
@@ -210,51 +206,29 @@ func (c *Core) Up() bool {
 	return true
 }
 
-// ErrLayout says that the store holds the data of a version whose layout this one does not know.
-var ErrLayout = errors.New("admission: the store has another data layout")
+// ErrLayout is returned when the store holds data in a layout that this program does not know.
+var ErrLayout = redisstore.ErrLayout
 
-// CheckLayout asks the store whether this program can work in it: its data has the layout that this program knows, or it is empty
-// and is marked with that, and scripts may be run and may write. An error that wraps ErrLayout is final.
-func (c *Core) CheckLayout(ctx context.Context) error { return c.prepare(ctx) }
+// CheckLayout reports whether this program can use the store: the store's data has the layout that the program knows, or the store
+// is empty and is marked with that layout, and scripts may run and write. An error that wraps ErrLayout is final.
+func (c *Core) CheckLayout(ctx context.Context) error { return c.scripts.Prepare(ctx) }
 
-// prepare checks the data layout of the store and loads the scripts, once. Rooms that ask at the same time share one
-// attempt, and no lock is held meanwhile: a store that does not answer must not hold up those who only look.
+// prepare is CheckLayout for the loops, which take another layout for an outage: an operator may still mend it.
 func (c *Core) prepare(ctx context.Context) error {
-	if c.ready.Load() {
-		return nil
+	err := c.scripts.Prepare(ctx)
+	if errors.Is(err, ErrLayout) {
+		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	_, err, _ := c.preparing.Do("", func() (any, error) { return nil, c.prepareNow(ctx) })
 	return err
-}
-
-func (c *Core) prepareNow(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, c.tickTimeout())
-	defer cancel()
-	res, err := c.runner.Run(asking, c.scripts.Script("layout_claim"), []string{layoutKey(c.o.Prefix)}, 0, layout)
-	if err != nil {
-		return err
-	}
-	reply, ok := res.([]any)
-	if !ok || len(reply) < 1 {
-		return fmt.Errorf("layout_claim answered %v", res)
-	}
-	if v := asInt(reply[0]); v != layout {
-		return fmt.Errorf("%w: keys with prefix %q have data layout %d, this program knows %d: run the version that wrote them, or give store.prefix another value", ErrLayout, c.o.Prefix, v, layout)
-	}
-	loading, cancelLoad := context.WithTimeout(ctx, loadTimeout)
-	defer cancelLoad()
-	if err := c.runner.LoadAll(loading); err != nil {
-		return err
-	}
-	c.ready.Store(true)
-	return nil
 }
 
 // loadTimeout bounds the loading of all scripts, a round trip each.
 const loadTimeout = 5 * time.Second
 
 // tickTimeout is the deadline of the calls off the request path.
-func (c *Core) tickTimeout() time.Duration { return max(time.Second, 2*c.o.Timeout) }
+func (o *Options) tickTimeout() time.Duration { return max(time.Second, 2*o.Timeout) }
+
+func (c *Core) tickTimeout() time.Duration { return c.o.tickTimeout() }
 
 // mono is this process's monotonic clock in nanoseconds; in tests it follows Now, or is their own.
 func (c *Core) mono() int64 {

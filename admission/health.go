@@ -90,7 +90,7 @@ func (c *Core) TellHealth(ctx context.Context) error {
 		return nil
 	}
 	if err := c.prepare(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
+		return err
 	}
 	for _, s := range all {
 		if err := c.tellOne(ctx, s.id, waiting[s.id], s.text); err != nil {
@@ -153,19 +153,15 @@ func (c *Core) TellLines(ctx context.Context) error {
 func (c *Core) TellJobs(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
-	if _, err := c.runner.Run(ctx, c.scripts.Script("origin_jobs"), []string{jobsKey(c.o.Prefix, id)}, c.now()); err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	return nil
+	_, err := c.scripts.Run(ctx, "origin_jobs", []string{jobsKey(c.o.Prefix, id)}, c.now())
+	return err
 }
 
 func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
-	if _, err := c.runner.Run(ctx, c.scripts.Script("origin_health"), []string{healthKey(c.o.Prefix, id)}, c.now(), c.o.Gateway, waiting, text); err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	return nil
+	_, err := c.scripts.Run(ctx, "origin_health", []string{healthKey(c.o.Prefix, id)}, c.now(), c.o.Gateway, waiting, text)
+	return err
 }
 
 // OriginHealth is how an origin was to all gateways together.
@@ -181,13 +177,12 @@ type OriginHealth struct {
 func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
-	res, err := c.runner.Run(ctx, c.scripts.Script("origin_read"), []string{healthKey(c.o.Prefix, id), jobsKey(c.o.Prefix, id)}, c.now(), healthAge.Microseconds())
+	said, err := c.scripts.Run(ctx, "origin_read", []string{healthKey(c.o.Prefix, id), jobsKey(c.o.Prefix, id)}, c.now(), healthAge.Microseconds())
 	if err != nil {
-		return OriginHealth{}, fmt.Errorf("%w: %w", ErrStore, err)
+		return OriginHealth{}, err
 	}
-	said, ok := res.([]any)
-	if !ok || len(said)%2 != 1 {
-		return OriginHealth{}, fmt.Errorf("origin_read answered %v", res)
+	if len(said)%2 != 1 {
+		return OriginHealth{}, fmt.Errorf("origin_read answered %v", said)
 	}
 	var all adaptive.Report
 	h := OriginHealth{Jobs: asInt(said[0]) == 1}

@@ -57,13 +57,12 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 			args = append(args, rec[:]...)
 		}
 		sent := r.c.mono()
-		res, err := r.c.runner.Run(ctx, r.c.scripts.Script("room_restore"), r.keys, args...)
+		reply, err := r.c.scripts.Run(ctx, "room_restore", r.keys, args...)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrStore, err)
+			return err
 		}
-		reply, ok := res.([]any)
-		if !ok || len(reply) < 6 {
-			return fmt.Errorf("room_restore answered %v", res)
+		if len(reply) < 6 {
+			return fmt.Errorf("room_restore answered %v", reply)
 		}
 		h = header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), time: asInt(reply[4]), wall: asInt(reply[5])}
 		r.moor(h, sent, r.c.mono())

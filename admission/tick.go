@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -173,7 +172,7 @@ func (r *Room) tick(ctx context.Context) error {
 		l.due = 0
 	}
 	if err := r.c.prepare(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
+		return err
 	}
 	if err := r.tellRevoked(ctx); err != nil {
 		return err

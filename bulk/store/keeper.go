@@ -41,12 +41,12 @@ func (s *Store) Keep(ctx context.Context, status ProcessStatus, needs ...string)
 	for _, need := range needs {
 		args = append(args, need)
 	}
-	res, err := s.runner.Run(ctx, s.scripts.Script("queue_keep"), append(keeperKeys(s.o.Prefix), offerKeys(s.o.Prefix)...), args...)
+	res, err := s.scripts.Run(ctx, "queue_keep", append(keeperKeys(s.o.Prefix), offerKeys(s.o.Prefix)...), args...)
 	if err != nil {
 		s.rounds.ended(err)
-		return Kept{}, fmt.Errorf("%w: %w", ErrStore, err)
+		return Kept{}, err
 	}
-	r := list(res)
+	r := reply(res)
 	k := Kept{Keeper: r.int(0) == 1, Processes: int(r.int(1))}
 	s.follows.Store(!k.Keeper)
 	for i := 2; i < len(r); i++ {
@@ -66,11 +66,11 @@ func (s *Store) Offer(ctx context.Context, group, need string) (waits bool, err 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	res, err := s.runner.Run(ctx, s.scripts.Script("queue_offer"), offerKeys(s.o.Prefix), s.now(), need, group, offerFor.Microseconds())
+	res, err := s.scripts.Run(ctx, "queue_offer", offerKeys(s.o.Prefix), s.now(), need, group, offerFor.Microseconds())
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrStore, err)
+		return false, err
 	}
-	return list(res).int(0) == 1, nil
+	return res.Int(0) == 1, nil
 }
 
 // Unkeep says that this process ends: another is the keeper at once.

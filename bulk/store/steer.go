@@ -2,10 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/anteroom/anteroom/lua"
 )
 
 // Steering is what a process learns about the search for the global rate.
@@ -28,15 +25,12 @@ func (s *Store) Steer(ctx context.Context, report string, fence, rate int64, con
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	res, err := s.runner.Run(ctx, s.scripts.Script("rates_steer"), []string{steerKey(s.o.Prefix, 0), s.keys[keyState]},
+	res, err := s.scripts.Run(ctx, "rates_steer", []string{steerKey(s.o.Prefix, 0), s.keys[keyState]},
 		s.now(), s.o.Process, report, fence, rate, control)
 	if err != nil {
-		if errors.Is(err, lua.ErrCall) {
-			return Steering{}, err
-		}
-		return Steering{}, fmt.Errorf("%w: %w", ErrStore, err)
+		return Steering{}, err
 	}
-	r := list(res)
+	r := reply(res)
 	if len(r) < 7 {
 		return Steering{}, fmt.Errorf("rates_steer answered %v", res)
 	}

@@ -10,15 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/singleflight"
 
-	"github.com/anteroom/anteroom/lua"
+	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // Settings is what the scripts are told with each call. Every process of one installation should have the same.
@@ -84,14 +82,11 @@ type Options struct {
 // Store is the bulk engine's data. It starts nothing and may be shared.
 type Store struct {
 	o         Options
-	scripts   *lua.Set
-	runner    *lua.Runner
+	scripts   *redisstore.Store
 	keys      []string
 	settings  atomic.Pointer[string]
 	limits    atomic.Pointer[string] // of types, as pulls name them
 	conf      atomic.Pointer[Settings]
-	ready     atomic.Bool
-	preparing singleflight.Group
 	rounds    dispatching
 	types     served
 	follows   atomic.Bool // the last Keep has found that another process is the keeper
@@ -123,11 +118,16 @@ func New(o Options) (*Store, error) {
 		_, _ = rand.Read(b[:]) // never fails
 		o.Process = hex.EncodeToString(b[:])
 	}
-	set, err := lua.Load()
+	s := &Store{o: o, keys: shardKeys(o.Prefix, 0), start: time.Now(), auditPart: auditPart}
+	scripts, err := redisstore.New(redisstore.Options{
+		Client: o.Client, LayoutKey: layoutKey(o.Prefix), Layout: layout, Prefix: o.Prefix, Data: "bulk data",
+		CallTimeout: max(prepareTimeout, o.Timeout), LoadTimeout: max(prepareTimeout, o.Timeout),
+		Outage: ErrStore, Observe: o.Observe, Prepared: s.relist,
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, scripts: set, runner: lua.NewRunner(o.Client, set, o.Observe), keys: shardKeys(o.Prefix, 0), start: time.Now(), auditPart: auditPart}
+	s.scripts = scripts
 	if err := s.Configure(o.Settings); err != nil {
 		return nil, err
 	}
@@ -187,33 +187,10 @@ func flag(b bool) int64 {
 func thousandths(f float64) int64 { return int64(math.Round(f * 1000)) }
 
 // Prepare checks the data layout and loads the scripts; calls do it by themselves, once.
-func (s *Store) Prepare(ctx context.Context) error {
-	if s.ready.Load() {
-		return nil
-	}
-	_, err, _ := s.preparing.Do("", func() (any, error) { return nil, s.prepare(ctx) })
-	return err
-}
+func (s *Store) Prepare(ctx context.Context) error { return s.scripts.Prepare(ctx) }
 
 // prepareTimeout bounds the loading of all scripts, a round trip each.
 const prepareTimeout = 10 * time.Second
-
-func (s *Store) prepare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(prepareTimeout, s.o.Timeout))
-	defer cancel()
-	res, err := s.runner.Run(ctx, s.scripts.Script("layout_claim"), []string{layoutKey(s.o.Prefix)}, 0, layout)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	if v := asInt(list(res).at(0)); v != layout {
-		return fmt.Errorf("store: keys with prefix %q have bulk data layout %d, this program knows %d: run the version that wrote them, or give store.prefix another value", s.o.Prefix, v, layout)
-	}
-	if err := s.runner.LoadAll(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	s.ready.Store(true)
-	return s.relist(ctx)
-}
 
 // run runs one script of the bulk engine; args are what follows now and settings.
 func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error) {
@@ -225,22 +202,12 @@ func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error
 	line := make([]any, 0, 2+len(args))
 	line = append(line, s.now(), *s.settings.Load())
 	line = append(line, args...)
-	res, err := s.runner.Run(ctx, s.scripts.Script(name), s.keys, line...)
-	if err != nil {
-		if errors.Is(err, lua.ErrCall) {
-			return nil, err
-		}
-		if IsFull(err) {
-			s.reportFull(name)
-			return nil, fmt.Errorf("%w: %w", ErrFull, err)
-		}
-		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	r, err := s.scripts.Run(ctx, name, s.keys, line...)
+	if err != nil && IsFull(err) {
+		s.reportFull(name)
+		return nil, fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	r, ok := res.([]any)
-	if !ok {
-		return nil, fmt.Errorf("%s answered %v", name, res)
-	}
-	return r, nil
+	return reply(r), err
 }
 
 // reportFull logs that the store's memory is full, once a minute.
@@ -271,19 +238,13 @@ func (s *Store) now() int64 {
 }
 
 // reply is a script's answer.
-type reply []any
+type reply redisstore.Reply
 
-func list(v any) reply { r, _ := v.([]any); return r }
+func list(v any) reply { return reply(redisstore.List(v)) }
 
-func (r reply) at(i int) any {
-	if i < 0 || i >= len(r) {
-		return nil
-	}
-	return r[i]
-}
-
-func (r reply) int(i int) int64     { return asInt(r.at(i)) }
-func (r reply) string(i int) string { return asString(r.at(i)) }
+func (r reply) at(i int) any        { return redisstore.Reply(r).At(i) }
+func (r reply) int(i int) int64     { return redisstore.Int(r.at(i)) }
+func (r reply) string(i int) string { return redisstore.String(r.at(i)) }
 
 // refusal is the reason that a script gave instead of figures; "" where it gave none.
 func (r reply) refusal() string {
@@ -293,26 +254,8 @@ func (r reply) refusal() string {
 	return ""
 }
 
-func asString(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case int64:
-		return strconv.FormatInt(v, 10)
-	}
-	return ""
-}
-
-func asInt(v any) int64 {
-	switch v := v.(type) {
-	case int64:
-		return v
-	case string:
-		n, _ := strconv.ParseInt(v, 10, 64) // scripts write whole numbers
-		return n
-	}
-	return 0
-}
+func asString(v any) string { return redisstore.String(v) }
+func asInt(v any) int64     { return redisstore.Int(v) }
 
 func micros(us int64) time.Time {
 	if us == 0 {
