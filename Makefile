@@ -56,9 +56,8 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
 
 .PHONY: check
-check: ## Vet, lint, compare go mod tidy and run the tests that need no browser, cluster or waiting: for every change, in under 90 s with warm caches
+check: ## Vet, lint and run the tests that need no browser, cluster or waiting: for every change, in under 90 s with warm caches
 	@tools/need.sh redis-server
-	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || { echo "$$m/go.mod is not tidy: run go mod tidy there" >&2; exit 1; }; done
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
 	@$(MAKE) --no-print-directory lint
@@ -154,10 +153,11 @@ eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (N
 	@rm bin/eta-examples.ndjson && mv bin/eta-model.json.new bin/eta-model.json && echo "bin/eta-model.json" >&2
 
 .PHONY: lint
-lint: ## gofmt, golangci-lint, luacheck and the shell scripts' syntax
+lint: ## gofmt, go mod tidy, golangci-lint, luacheck and the shell scripts' syntax
 	@tools/need.sh luacheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then printf 'gofmt would change:\n%s\n' "$$out" >&2; exit 1; fi
 	@for s in $$(git ls-files '*.sh'); do bash -n "$$s" || exit 1; done
+	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || { echo "$$m/go.mod is not tidy: run go mod tidy there" >&2; exit 1; }; done
 	$(GO) run $(GOLANGCI) run ./...
 	cd bench && $(GO) run $(GOLANGCI) run ./...
 	cd deploy/helm/test && $(GO) run $(GOLANGCI) run ./...

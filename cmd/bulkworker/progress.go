@@ -8,24 +8,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
 const (
-	// lineEvery is how often progress is written where a bar cannot be drawn.
+	// lineEvery is the time between two lines where a bar cannot be drawn.
 	lineEvery = 5 * time.Second
 	barWidth  = 20
-	fullBar   = 10_000 // parts of a bar
+	clearLine = "\r\033[2K"
 )
 
-// screen is where progress is shown: one bar on a terminal, plain lines elsewhere.
+// screen shows progress: one bar on a terminal, plain lines elsewhere.
 type screen struct {
 	w    io.Writer
-	tty  *os.File // nil: there is none
-	bar  *progressbar.ProgressBar
+	tty  *os.File  // nil: w is no terminal
+	bar  string    // that is drawn; "": none
 	last time.Time // of the last plain line
 }
 
@@ -37,8 +36,8 @@ func newScreen(w io.Writer) *screen {
 	return s
 }
 
-// show draws done of total, of which -1 is unknown, or writes a line if it is time or now. head stands before the figures in a
-// line, and is what a bar shows by itself.
+// show draws a bar for done of total (-1: unknown) with the figures beside it. Without a terminal it writes head and figures as a
+// line, at once if now is set and every lineEvery otherwise.
 func (s *screen) show(head string, done, total int64, figures string, now bool) {
 	if s.tty == nil {
 		if now || time.Since(s.last) >= lineEvery {
@@ -47,47 +46,40 @@ func (s *screen) show(head string, done, total int64, figures string, now bool) 
 		}
 		return
 	}
-	if s.bar == nil {
-		parts := int64(fullBar)
-		if total < 0 {
-			parts = -1
-		}
-		s.bar = progressbar.NewOptions64(parts, progressbar.OptionSetWriter(s.w), progressbar.OptionUseANSICodes(true),
-			progressbar.OptionSetWidth(barWidth), progressbar.OptionShowDescriptionAtLineEnd(), progressbar.OptionSetPredictTime(false),
-			progressbar.OptionSetElapsedTime(false), progressbar.OptionSetSpinnerChangeInterval(0)) // which would need a goroutine
-	}
-	if total > 0 {
-		// A bar that was full once draws no more, and a group or a file may yet grow.
-		_ = s.bar.Set64(min(int64(float64(done)/float64(total)*fullBar), fullBar-1)) // a terminal that has gone is no reason to stop
-	}
 	width, _, err := term.GetSize(int(s.tty.Fd()))
 	if err != nil || width <= 0 {
 		width = 80
 	}
-	// A line that wraps could not be drawn over. The bar itself makes room.
-	if room := max(0, width-len(" 100% ||   ")); len(figures) > room {
-		figures = figures[:room]
+	bar := ""
+	if total > 0 {
+		room := min(barWidth, max(0, width-len("100% || ")-1-len(figures))) // figures come first
+		full := int(int64(room) * done / total)
+		bar = fmt.Sprintf("%3d%% |%s%s| ", 100*done/total, strings.Repeat("█", full), strings.Repeat(" ", room-full))
 	}
-	s.bar.Describe(figures)
+	drawn := []rune(bar + figures)
+	s.bar = string(drawn[:min(len(drawn), width-1)]) // a line that wraps could not be drawn over
+	s.draw(s.bar)
 }
+
+// draw replaces the line of the bar. A terminal that has gone is no reason to stop.
+func (s *screen) draw(text string) { _, _ = io.WriteString(s.w, clearLine+text) }
 
 // note writes a line above the bar.
 func (s *screen) note(format string, args ...any) {
-	if s.bar != nil {
-		_ = s.bar.Clear()
+	if s.bar != "" {
+		s.draw("")
 	}
 	_, _ = fmt.Fprintf(s.w, format+"\n", args...)
-	if s.bar != nil {
-		_ = s.bar.RenderBlank()
+	if s.bar != "" {
+		s.draw(s.bar)
 	}
 }
 
-// end takes the bar away. It may be called again.
+// end removes the bar. It may be called again.
 func (s *screen) end() {
-	if s.bar != nil {
-		_ = s.bar.Clear()
-		_ = s.bar.Exit()
-		s.bar = nil
+	if s.bar != "" {
+		s.draw("")
+		s.bar = ""
 	}
 }
 

@@ -1,27 +1,38 @@
-// Package lifecycle runs the parts of a program and ends them in order.
+// Package lifecycle runs the parts of a program and stops them in order.
 package lifecycle
 
-import (
-	"github.com/oklog/run"
-)
+// Group runs parts until the first of them returns, then stops all in the order in which they were added: each has returned
+// before the next is stopped. Add what other parts depend on last. The zero value is ready.
+type Group struct{ parts []part }
 
-// Group runs parts until the first of them ends, then ends the others in the
-// order in which they were added: each has returned before the next is told.
-// So what others stand on is added last. The zero value is ready.
-type Group struct{ g run.Group }
-
-// Add adds a part. run returns when the part ends, by itself or because stop was
-// called; stop is called once, also when run has returned already.
-func (g *Group) Add(run func() error, stop func()) {
-	done := make(chan struct{})
-	g.g.Add(func() error {
-		defer close(done)
-		return run()
-	}, func(error) {
-		stop()
-		<-done
-	})
+type part struct {
+	run  func() error
+	stop func()
+	done chan struct{}
 }
 
-// Run runs the parts and returns what the first one to end returned.
-func (g *Group) Run() error { return g.g.Run() }
+// Add adds a part. run returns when the part has ended, by itself or because stop was called; stop is called once, even after run
+// has returned.
+func (g *Group) Add(run func() error, stop func()) {
+	g.parts = append(g.parts, part{run, stop, make(chan struct{})})
+}
+
+// Run runs the parts and returns what the first one that ended returned.
+func (g *Group) Run() error {
+	if len(g.parts) == 0 {
+		return nil
+	}
+	ended := make(chan error, len(g.parts))
+	for _, p := range g.parts {
+		go func() {
+			defer close(p.done)
+			ended <- p.run()
+		}()
+	}
+	err := <-ended
+	for _, p := range g.parts {
+		p.stop()
+		<-p.done
+	}
+	return err
+}

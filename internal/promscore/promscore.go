@@ -3,60 +3,102 @@ package promscore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/api"
-	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/model"
 )
 
 // Query is a PromQL query whose result is a score, 0 to 1.
 type Query struct {
-	api   v1.API
-	query string
-	shown string // the server, without what is secret in its address
+	client *http.Client
+	url    string
+	query  string
+	shown  string // the server, without what is secret in its address
 }
 
-// timeout bounds an evaluation at the server; whoever asks has a deadline of their own.
-const timeout = 3 * time.Second
+const (
+	timeout   = 3 * time.Second // of an evaluation at the server; callers have a deadline of their own
+	sizeLimit = 1 << 20         // bytes of a response
+)
 
-// New makes the query; it asks nothing yet. User and password in the address go as basic authentication.
+// New returns the query and sends nothing yet. User and password in the address are sent as basic authentication.
 func New(address, query string) (*Query, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, errors.New("prometheus: the address is no URL") // the error would show all of it
 	}
-	client, err := api.NewClient(api.Config{Address: address, Client: &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second},
-		Timeout:   2 * timeout,
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("prometheus %s: %w", u.Redacted(), err)
-	}
-	return &Query{v1.NewAPI(client), query, u.Redacted()}, nil
+	return &Query{
+		client: &http.Client{
+			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second},
+			Timeout:   2 * timeout,
+		},
+		url: u.JoinPath("api/v1/query").String(), query: query, shown: u.Redacted(),
+	}, nil
 }
 
-// Score is the query's result: a scalar, or a vector of one element. Anything else is an error.
+// Score returns the query's result: a scalar, or a vector of one element. Any other result is an error.
 func (q *Query) Score(ctx context.Context) (float64, error) {
-	v, _, _, err := q.api.Query(ctx, q.query, time.Time{}, v1.WithTimeout(timeout))
+	score, err := q.ask(ctx)
+	if problem, ok := errors.AsType[*url.Error](err); ok {
+		err = problem.Err // without the address
+	}
 	if err != nil {
-		if problem, ok := errors.AsType[*url.Error](err); ok {
-			err = problem.Err // without the address
-		}
 		return 0, fmt.Errorf("prometheus %s: %w", q.shown, err)
 	}
-	switch v := v.(type) {
-	case *model.Scalar:
-		return float64(v.Value), nil
-	case model.Vector:
-		if len(v) == 1 {
-			return float64(v[0].Value), nil
-		}
-		return 0, fmt.Errorf("prometheus %s: %q has %d results; want one, as avg(…) or scalar(…) gives", q.shown, q.query, len(v))
-	}
-	return 0, fmt.Errorf("prometheus %s: %q gives a %s; want a number", q.shown, q.query, v.Type())
+	return score, nil
 }
+
+func (q *Query) ask(ctx context.Context) (float64, error) {
+	form := url.Values{"query": {q.query}, "timeout": {timeout.String()}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, q.url, strings.NewReader(form.Encode()))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := q.client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	var reply struct {
+		Status, Error string
+		Data          struct {
+			ResultType string
+			Result     json.RawMessage
+		}
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, sizeLimit)).Decode(&reply); err != nil {
+		return 0, fmt.Errorf("the response with status %d is no JSON of the Prometheus API", resp.StatusCode)
+	}
+	if reply.Status != "success" {
+		return 0, fmt.Errorf("status %d: %s", resp.StatusCode, reply.Error)
+	}
+	var at sample
+	switch reply.Data.ResultType {
+	case "scalar":
+		err = json.Unmarshal(reply.Data.Result, &at)
+	case "vector":
+		var all []struct{ Value sample }
+		if err = json.Unmarshal(reply.Data.Result, &all); err == nil && len(all) != 1 {
+			return 0, fmt.Errorf("%q has %d results; want one, as from avg(…) or scalar(…)", q.query, len(all))
+		} else if err == nil {
+			at = all[0].Value
+		}
+	default:
+		return 0, fmt.Errorf("%q returns a %s; want a number", q.query, reply.Data.ResultType)
+	}
+	if err != nil {
+		return 0, err
+	}
+	text, _ := at[1].(string) // no number is an error of ParseFloat
+	return strconv.ParseFloat(text, 64)
+}
+
+// sample is a time and a value; the value is text, so that it can be NaN.
+type sample [2]any

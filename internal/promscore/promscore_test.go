@@ -104,8 +104,8 @@ func TestScoreOfARealPrometheus(t *testing.T) {
 	for _, row := range []struct{ query, want string }{
 		{"shop_queue", "has 2 results"},
 		{"nothing_of_that_name", "has 0 results"},
-		{"shop_queue[1m]", "gives a matrix"},
-		{`"0.5"`, "unexpected value type"},
+		{"shop_queue[1m]", "returns a matrix"},
+		{`"0.5"`, "returns a string"},
 		{"((", "parse error"},
 	} {
 		eventually(row.query, func(_ float64, err error) bool { return err != nil && strings.Contains(err.Error(), row.want) })
