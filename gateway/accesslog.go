@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/anteroom/anteroom/gateway/client"
 )
 
 // accessLog writes a line for each request, or for a share of them. Lines are collected and written once a second. The
@@ -211,7 +213,7 @@ func appendLogAddr(b []byte, a netip.Addr, prefix bool) []byte {
 	case !a.IsValid():
 		return append(b, '-')
 	case prefix:
-		return network(a).AppendTo(b)
+		return client.Network(a).AppendTo(b)
 	}
 	return a.AppendTo(b)
 }
@@ -267,7 +269,7 @@ func appendRedactedPath(dst, path []byte) []byte {
 func secretName(name []byte) bool {
 	for i, c := range name {
 		for _, s := range secretNames[c] {
-			if len(name)-i >= len(s) && equalFold(name[i:i+len(s)], s) {
+			if len(name)-i >= len(s) && client.EqualFold(name[i:i+len(s)], s) {
 				return true
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/identity"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
@@ -92,7 +93,7 @@ const (
 
 // forger returns the id by which what a client address forges is metered.
 func (v *visit) forger(kind byte) token.ID {
-	id := proxy.ClientKey(v.peer.addr)
+	id := proxy.ClientKey(v.peer.Addr)
 	id[8] ^= kind // of which no address makes use
 	return id
 }
@@ -154,7 +155,7 @@ func (v *visit) siteTokens(i *identified) [][]byte {
 			if len(list) == siteTokensMost {
 				return list
 			}
-			name, value, _ := bytes.Cut(trimBlanks(pair), []byte("="))
+			name, value, _ := bytes.Cut(bytes.Trim(pair, " \t"), []byte("="))
 			if string(name) == i.JWTCookie && len(value) > 0 {
 				list = append(list, bytes.Trim(value, `"`))
 			}
@@ -165,7 +166,7 @@ func (v *visit) siteTokens(i *identified) [][]byte {
 
 // bearer is the token of a request's Authorization, nil without one.
 func bearer(q *proxy.Request) []byte {
-	if raw := q.Peek("authorization"); len(raw) > 7 && equalFold(raw[:7], "bearer ") {
+	if raw := q.Peek("authorization"); len(raw) > 7 && client.EqualFold(raw[:7], "bearer ") {
 		return bytes.TrimLeft(raw[7:], " ")
 	}
 	return nil
@@ -203,7 +204,7 @@ func (k *accountKeys) start(g *Gateway) {
 // headerAccount is the account that a trusted proxy names. A name that came twice may be the visitor's own word beside
 // the proxy's, and is none.
 func (v *visit) headerAccount(i *identified) []byte {
-	if i.header == "" || !v.peer.trusted {
+	if i.header == "" || !v.peer.Trusted {
 		return nil
 	}
 	values := v.req.PeekAll(i.header)
@@ -249,7 +250,7 @@ func (v *visit) arrival() (admission.Arrival, bool) {
 // refuseAccount answers those who have to log in first.
 func (v *visit) refuseAccount(p *problem) {
 	v.refusedJoin("account")
-	if v.who != navigation {
+	if v.who != client.Navigation {
 		v.refuse(p, "", "")
 	} else {
 		v.outcome = refused
@@ -321,6 +322,6 @@ func anySpelling(names, but []string) func(name []byte) bool {
 	}
 	return func(name []byte) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return proxy.IsAlias(name, n) }) &&
-			!slices.ContainsFunc(but, func(n string) bool { return equalFold(name, n) })
+			!slices.ContainsFunc(but, func(n string) bool { return client.EqualFold(name, n) })
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/client/clienttest"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -524,7 +526,7 @@ func sitesKeys(t *testing.T) (url string, sign func(name string) string) {
 }
 
 func forgerOf(address string, kind byte) token.ID {
-	v := &visit{peer: peer{addr: netip.MustParseAddr(address)}}
+	v := &visit{peer: client.Peer{Addr: netip.MustParseAddr(address)}}
 	return v.forger(kind)
 }
 
@@ -570,7 +572,7 @@ func TestSiteTokens_AtMostTwo(t *testing.T) {
 		{[][2]string{{"Cookie", "t=1; s="}, {"Cookie", `s="4"`}}, "4"},
 		{nil, ""},
 	} {
-		v := &visit{req: request(t, "GET", "192.0.2.1", row.fields...)}
+		v := &visit{req: clienttest.Request(t, "GET", "192.0.2.1", row.fields...)}
 		if got := string(bytes.Join(v.siteTokens(i), []byte(" "))); got != row.want {
 			t.Errorf("%q: %q are checked, want %q", row.fields, got, row.want)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/page"
 )
 
@@ -129,14 +130,14 @@ func (v *visit) show(p *problem, detail, field string) {
 	}
 	var h *fasthttp.ResponseHeader
 	switch v.who {
-	case navigation:
+	case client.Navigation:
 		if detail == "" {
 			detail = p.detail
 		}
 		v.body = page.ErrorPage(v.body[:0], &page.Error{Status: p.status, Title: p.title, Detail: detail})
 		h = v.begin(p.status, typeHTML)
 		h.Set("Content-Security-Policy", page.ErrorHeader())
-	case subresource, prefetch, upgrade:
+	case client.Subresource, client.Prefetch, client.Upgrade:
 		v.body = append(append(v.body[:0], p.title...), '\n')
 		h = v.begin(p.status, typeText)
 	default:

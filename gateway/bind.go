@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -15,7 +16,7 @@ func (v *visit) appendBind(dst []byte, setting string) []byte {
 	v.text = append(append(v.text[:0], setting...), 0)
 	switch setting {
 	case BindIP:
-		v.text = network(v.peer.addr).AppendTo(v.text)
+		v.text = client.Network(v.peer.Addr).AppendTo(v.text)
 	case BindUA:
 		v.text = append(v.text, v.req.Peek("user-agent")...)
 	default:

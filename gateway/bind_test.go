@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
@@ -136,7 +137,7 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 	}
 	st := *b.state.Load()
 	st.options.Bind = bind
-	v := &visit{g: b.Gateway, state: &st, req: q, peer: peerOf(q, loopback(), forwardedFor)}
+	v := &visit{g: b.Gateway, state: &st, req: q, peer: client.PeerOf(q, loopback(), client.ForwardedFor)}
 	now := time.Now().Unix()
 	p := token.Pass{ID: randomID(), Session: sid, Room: "sale", Order: time.Now().UnixMicro(), Fence: 1, IssuedAt: now, Expires: now + 300, Bind: string(v.bind())}
 	return string(testRing(t).AppendPass(nil, &p))

@@ -329,7 +329,7 @@ func (v *visit) serveEvents() {
 	if _, ok := v.readBody(bodyLimit); !ok { // nothing of the request may be left on a connection that is the stream's from now on
 		return
 	}
-	address := proxy.ClientKey(v.peer.addr)
+	address := proxy.ClientKey(v.peer.Addr)
 	if p := v.g.streams.reserve(address); p != nil {
 		v.refuse(p, "", "")
 		return

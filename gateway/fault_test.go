@@ -164,7 +164,7 @@ X-Waiting-Room-Pass: JWT
 
 {"type":"urn:anteroom:problem:origin_unreachable","title":"The site cannot be reached","status":502,"detail":"No connection to the site behind this page could be made. Try again in a moment.","code":"origin_unreachable"}`)
 	if b.call("GET /", asPage, a.jar()).code(t, 502).header.Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Error("a navigation does not get a page")
+		t.Error("a client.Navigation does not get a page")
 	}
 	const want = `
 # HELP anteroom_upstream_errors_total Requests that an origin did not answer properly.

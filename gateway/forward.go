@@ -10,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/adaptive"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -26,26 +27,28 @@ type upstream struct {
 // forward carries the request to an origin and its answer back. session is the visitor's, if there is one.
 func (v *visit) forward(to *upstream, session *token.Pass) {
 	f := &v.to
-	f.DropCookie, f.OnHeader, f.OnlyWith, f.Started = ours, v.onHeader, command, v.start
+	f.DropCookie, f.OnHeader, f.OnlyWith, f.Started = client.IsOwnCookie, v.onHeader, command, v.start
 	if v.nset > 0 || len(v.newPass) > 0 {
 		f.OnlyWith = nil // there is something to add
 	}
-	f.ClientIP = v.peer.addr
+	f.ClientIP = v.peer.Addr
 	f.ClientHeader = v.state.clientHeader
 	f.DropField = v.state.trusted
-	if !v.peer.trusted {
+	if !v.peer.Trusted {
 		f.DropField = v.state.untrusted
 	}
 	f.Proto = ""
 	f.ForwardedFor, f.ForwardedHost, f.ForwardedPort = nil, nil, nil
-	if v.peer.trusted {
+	if v.peer.Trusted {
 		f.Proto = "http"
-		if v.peer.secure {
+		if v.peer.Secure {
 			f.Proto = "https"
 		}
-		f.ForwardedFor = v.forwardedFor()
-		if v.peer.told {
-			f.ForwardedHost, f.ForwardedPort = v.forwardedTarget()
+		if v.text = v.peer.AppendChain(v.text[:0], v.req, v.state.options.TrustedHeader); len(v.text) > 0 {
+			f.ForwardedFor = v.text
+		}
+		if v.peer.Reported {
+			f.ForwardedHost, f.ForwardedPort = v.peer.Target(v.req, v.state.options.TrustedHeader)
 		}
 	}
 	f.Session, f.SessionID = "", [16]byte{}
@@ -89,7 +92,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 	} else {
 		v.g.log.Log(v.g.life, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
 	}
-	v.who = who(v.req)
+	v.who = client.KindOf(v.req)
 	v.show(p, "", "")
 	if p.status >= 500 {
 		v.outcome = failed
@@ -131,41 +134,6 @@ func (u *upstream) measure(out *proxy.Outcome, failed bool, start time.Time) {
 	u.health.Add(took, failed)
 }
 
-// ours tells which cookies never reach an origin: those of every room.
-func ours(name []byte) bool {
-	if bytes.HasPrefix(name, []byte("__Host-")) {
-		name = name[len("__Host-"):]
-	}
-	if !bytes.HasPrefix(name, []byte("wr_")) {
-		return false
-	}
-	return bytes.HasSuffix(name, []byte("_ticket")) || bytes.HasSuffix(name, []byte("_nonce")) || bytes.HasSuffix(name, []byte("_pass"))
-}
-
-// forwardedFor returns the chain of addresses up to the trusted proxy: what it sent, in one line, where that named the visitor,
-// and otherwise the visitor's address alone.
-func (v *visit) forwardedFor() []byte {
-	if v.state.options.TrustedHeader != forwardedFor {
-		if v.peer.addr == v.req.Peer() {
-			return nil
-		}
-		v.text = v.peer.addr.AppendTo(v.text[:0])
-		return v.text
-	}
-	lines := v.req.PeekAll(forwardedFor)
-	if len(lines) <= 1 {
-		return lastLine(lines)
-	}
-	v.text = v.text[:0]
-	for i, line := range lines {
-		if i > 0 {
-			v.text = append(v.text, ", "...)
-		}
-		v.text = append(v.text, line...)
-	}
-	return v.text
-}
-
 // commands are the headers in which an origin tells the gateway something.
 var commands = [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"}
 
@@ -173,9 +141,9 @@ var commands = [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"}
 func command(name []byte) bool {
 	switch len(name) {
 	case len("x-waiting-room-command"):
-		return equalFold(name, "x-waiting-room-command")
+		return client.EqualFold(name, "x-waiting-room-command")
 	case len("cf-waiting-room-command"):
-		return equalFold(name, "cf-waiting-room-command")
+		return client.EqualFold(name, "cf-waiting-room-command")
 	}
 	return false
 }
@@ -186,14 +154,14 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	revoke := false
 	for _, name := range commands {
 		if command := h.Peek(name); command != nil {
-			revoke = revoke || equalFold(bytes.TrimSpace(command), "revoke")
+			revoke = revoke || client.EqualFold(bytes.TrimSpace(command), "revoke")
 			h.Del(name)
 		}
 	}
 	if revoke && v.session && v.room != nil {
 		v.room.line.Revoke(admission.ID(v.sid))
 		v.nset, v.newPass, v.private = 0, nil, true
-		v.cookie(v.names().pass, nil, 0)
+		v.cookie(v.names().Pass, nil, 0)
 	}
 	if v.nset == 0 && len(v.newPass) == 0 {
 		return
@@ -222,7 +190,7 @@ func targeted(h *fasthttp.ResponseHeader) (names []string) {
 	const suffix = "-cache-control"
 	for name := range h.All() {
 		n := len(name) - len(suffix)
-		if n > 0 && equalFold(name[n:], suffix) || equalFold(name, "surrogate-control") || equalFold(name, "edge-control") || equalFold(name, "x-accel-expires") {
+		if n > 0 && client.EqualFold(name[n:], suffix) || client.EqualFold(name, "surrogate-control") || client.EqualFold(name, "edge-control") || client.EqualFold(name, "x-accel-expires") {
 			names = append(names, string(name))
 		}
 	}
@@ -246,11 +214,11 @@ func directives(lines [][]byte) (lasts, barred bool) {
 		for directive := range bytes.SplitSeq(line, []byte(",")) {
 			name, value, _ := bytes.Cut(bytes.TrimSpace(directive), []byte("="))
 			switch {
-			case equalFold(name, "private"), equalFold(name, "no-store"):
+			case client.EqualFold(name, "private"), client.EqualFold(name, "no-store"):
 				barred = true
-			case equalFold(name, "public"):
+			case client.EqualFold(name, "public"):
 				lasts = true
-			case equalFold(name, "max-age"), equalFold(name, "s-maxage"):
+			case client.EqualFold(name, "max-age"), client.EqualFold(name, "s-maxage"):
 				lasts = lasts || string(bytes.Trim(value, `"`)) != "0"
 			}
 		}

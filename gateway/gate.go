@@ -9,18 +9,20 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
 )
 
 // clarify answers a request whose path does not lead to one room. A client that only reads is sent to the path that
 // browsers would have asked for.
-func (v *visit) clarify(why ambiguity) {
-	v.who = who(v.req)
-	path := pathOf(v.target)
-	if why == twoRooms && (v.req.Is("GET") || v.req.Is("HEAD")) {
-		v.text = appendResolved(v.text[:0], path)
+func (v *visit) clarify(why route.Kind) {
+	v.who = client.KindOf(v.req)
+	path := route.PathOf(v.target)
+	if why == route.TwoRooms && (v.req.Is("GET") || v.req.Is("HEAD")) {
+		v.text = route.AppendResolved(v.text[:0], path)
 		if !bytes.Equal(v.text, path) {
 			v.text = append(v.text, v.target[len(path):]...)
 			v.outcome, v.body = refused, v.body[:0]
@@ -30,7 +32,7 @@ func (v *visit) clarify(why ambiguity) {
 		}
 	}
 	detail := ""
-	if why == tooMany {
+	if why == route.TooMany {
 		detail = "The path has more readings than are looked up, or is too long for the rules of this host. Send it shorter, or without dot segments, empty segments, parameters and escapes that it does not need."
 	}
 	v.refuse(problemPath, detail, "")
@@ -46,27 +48,27 @@ func (v *visit) gate() {
 		return
 	}
 	if q.Is("OPTIONS") {
-		if v.who = who(q); v.who == preflight {
+		if v.who = client.KindOf(q); v.who == client.Preflight {
 			v.preflight(policy)
 			return
 		}
 	}
 	for i := range r.bypass {
-		if r.bypass[i].fits(q, &v.readings, v.peer.addr) {
+		if r.bypass[i].Matches(q, &v.readings, v.peer.Addr) {
 			v.outcome = bypassed
 			v.forward(r.origin, nil)
 			return
 		}
 	}
 	v.now = r.line.RedisNow()
-	v.jar.read(q, v.names())
+	v.jar.Read(q, v.names())
 	if p, ok := v.findPass(); ok {
 		v.proceed(&p, policy)
 		return
 	}
-	v.who = who(q)
+	v.who = client.KindOf(q)
 	switch {
-	case !v.who.takes():
+	case !v.who.MayJoin():
 		v.passless(policy)
 	default:
 		v.identify()
@@ -165,7 +167,7 @@ func (v *visit) preflight(policy *admission.Policy) {
 // preflights returns the id by which the preflights of the client address are metered: one may take a quarter of the room's.
 func (v *visit) preflights() token.ID {
 	id := v.room.preflights
-	for i, b := range proxy.ClientKey(v.peer.addr) {
+	for i, b := range proxy.ClientKey(v.peer.Addr) {
 		id[i] ^= b
 	}
 	return id
@@ -186,11 +188,11 @@ func (v *visit) passless(policy *admission.Policy) {
 	case policy.Method == admission.Reject:
 		v.reject(admission.Closed, nil)
 		return
-	case v.who == upgrade:
+	case v.who == client.Upgrade:
 	case !r.guarded(policy) && r.line.Charge(v.g.life):
 		v.forward(r.origin, nil)
 		return
-	case v.who == prefetch:
+	case v.who == client.Prefetch:
 		p = problemPrefetch
 	}
 	v.refuse(p, "", "")
@@ -266,7 +268,7 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 // replaced.
 func (v *visit) join(lost string) {
 	asks := v.room.asks()
-	if v.who == navigation && (!asks || v.account.state == accountKnown) {
+	if v.who == client.Navigation && (!asks || v.account.state == accountKnown) {
 		v.remember()
 	}
 	a, ok := v.arrival()
@@ -325,7 +327,7 @@ func (v *visit) enter(s *admission.Standing, w *token.Waiting) {
 		v.firstTime(s, w)
 	}
 	p := v.admit(s)
-	if v.who == apiClient {
+	if v.who == client.API {
 		v.newPass = v.pass
 	}
 	v.outcome = letIn
@@ -355,7 +357,7 @@ func (v *visit) wait(o *outlook, w *token.Waiting, seconds int, lost string) {
 	}
 	s := v.status(o, w, &p, o.stateOf(w.Order))
 	s.refresh, s.token = seconds, v.token
-	if v.who == navigation {
+	if v.who == client.Navigation {
 		view := s.view()
 		if lost != "" {
 			view.State, view.Reason = "expired", lost
@@ -431,7 +433,7 @@ func (v *visit) reject(why admission.Refusal, s *admission.Standing) {
 		p = p.after(seconds(s.Retry))
 	}
 	v.refusedJoin(refusalReason(why, s))
-	if v.who != navigation || p == problemStore || p == problemSpentAccount {
+	if v.who != client.Navigation || p == problemStore || p == problemSpentAccount {
 		v.refuse(p, "", "")
 		if p != problemStore {
 			v.res.Header.Set("X-Waiting-Room", stateRejected)

@@ -49,16 +49,16 @@ const addressHash = 9
 // address is the hash under which the visitor's joins are counted, and behind it that of the network around the address;
 // empty where the room counts none. Without the key nobody can tell which address it is of.
 func (v *visit) address() string {
-	if v.room.options.Policy.Joins <= 0 || !v.peer.addr.IsValid() {
+	if v.room.options.Policy.Joins <= 0 || !v.peer.Addr.IsValid() {
 		return ""
 	}
 	one, around := 32, 24
-	if v.peer.addr.Is6() {
+	if v.peer.Addr.Is6() {
 		one, around = 64, 48
 	}
 	out := make([]byte, 0, 2*addressHash)
 	for _, bits := range []int{one, around} {
-		prefix, err := v.peer.addr.Prefix(bits)
+		prefix, err := v.peer.Addr.Prefix(bits)
 		if err != nil {
 			return ""
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -80,7 +81,7 @@ func TestAPlaceThatWasSignedIsCountedWhenItComes(t *testing.T) {
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(0, 2, 100)})
 	sign := func(address string) string {
 		r := b.state.Load().byID["sale"]
-		v := &visit{g: b.Gateway, state: b.state.Load(), room: r, peer: peer{addr: netip.MustParseAddr(address)}}
+		v := &visit{g: b.Gateway, state: b.state.Load(), room: r, peer: client.Peer{Addr: netip.MustParseAddr(address)}}
 		tk := admission.Ticket{ID: admission.ID(randomID()), Order: r.line.Now(), Fence: 1, Address: v.address()}
 		return string(testRing(t).AppendWaiting(nil, &token.Waiting{
 			ID: token.ID(tk.ID), Room: "sale", Order: tk.Order, Fence: 1, IssuedAt: r.line.RedisNow() / 1e6,

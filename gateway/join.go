@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
@@ -248,7 +249,7 @@ func validKey(key []byte) bool {
 func (v *visit) keyedID(key []byte, generation int) token.ID {
 	var g [8]byte
 	binary.BigEndian.PutUint64(g[:], uint64(generation))
-	return mixed(v.derived("idempotency-key", []byte(network(v.peer.addr).String()), key, g[:]), key)
+	return mixed(v.derived("idempotency-key", []byte(client.Network(v.peer.Addr).String()), key, g[:]), key)
 }
 
 // derived is an id of this room that others' words lead to. Domains keep one kind of words from another.

@@ -13,6 +13,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/token"
 )
@@ -38,7 +39,7 @@ type Options struct {
 	// are found. Empty: IDKey.
 	AccountKeys    [][]byte
 	Bind           string // BindNone, BindIP, BindUA
-	SameSite       string // SameSiteLax, …
+	SameSite       string // client.SameSiteLax, …
 	TrustedProxies []netip.Prefix
 	// TrustedHeader is the one header in which a trusted proxy names the visitor's address; empty: X-Forwarded-For.
 	TrustedHeader string
@@ -56,6 +57,9 @@ const (
 	BindIP   = "ip" // /24 and /64
 	BindUA   = "ua"
 )
+
+// Bypass is a rule for requests that need no pass.
+type Bypass = route.BypassRule
 
 // Access is the access log.
 type Access struct {
@@ -75,7 +79,7 @@ type Room struct {
 	PollBudget  int  // polls a second of all who wait; 0: no limit
 	Renew       bool // passes are renewed past half their life
 	MaxSession  time.Duration
-	Bypass      []Bypass
+	Bypass      []route.BypassRule
 	CORSOrigins []string
 	Page        page.Options // Room and Absence are filled in
 	PageStatus  int          // of the page; 0: 200

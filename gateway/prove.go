@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -72,7 +74,7 @@ func (v *visit) askFirst(lost string) {
 	}
 	r := v.room
 	v.refusedJoin(v.missing())
-	if v.who != navigation {
+	if v.who != client.Navigation {
 		v.refuseUnproved()
 		return
 	}
@@ -104,7 +106,7 @@ func (v *visit) refuseUnproved() {
 	if v.room.asksProof() {
 		p = problemProofNeeded
 	}
-	v.hint = own + "/" + v.room.id + "/challenge"
+	v.hint = route.Own + "/" + v.room.id + "/challenge"
 	v.refuse(p, "", "")
 	v.res.Header.Set("X-Waiting-Room", stateProof)
 }
@@ -207,7 +209,7 @@ func (v *visit) refuseMissing(captcha bool) {
 		return
 	}
 	v.refusedJoin("captcha_missing")
-	v.hint = own + "/" + v.room.id + "/challenge"
+	v.hint = route.Own + "/" + v.room.id + "/challenge"
 	v.refuse(problemCaptchaNeeded, "", "captcha")
 }
 
@@ -311,7 +313,7 @@ func (v *visit) proved(a *admission.Arrival, proof bool, s admission.Standing, r
 func (v *visit) person(answer string) bool {
 	r := v.room
 	c := &r.options.Guard.Captcha
-	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.addr)
+	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.Addr)
 	switch {
 	case err == nil:
 		r.metrics.captcha["passed"].Inc()

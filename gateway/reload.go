@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/internal/certs"
 )
 
@@ -18,7 +20,7 @@ type state struct {
 	options   Options
 	rooms     []*room
 	byID      map[string]*room
-	table     *table
+	table     *route.Table
 	origins   map[string]*upstream
 	keys      map[string]*accountKeys // by jwks_url
 	order     []*upstream
@@ -156,11 +158,11 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if o.Bind == "" {
 		o.Bind = BindNone
 	}
-	client := ownHeader(o.TrustedHeader)
+	addressField := client.AddressField(o.TrustedHeader)
 	if o.TrustedHeader = strings.ToLower(o.TrustedHeader); o.TrustedHeader == "" {
-		o.TrustedHeader = forwardedFor
+		o.TrustedHeader = client.ForwardedFor
 	}
-	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}, keys: map[string]*accountKeys{}, clientHeader: client}
+	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}, keys: map[string]*accountKeys{}, clientHeader: addressField}
 	for _, c := range o.Origins {
 		u, err := g.origin(c, old)
 		if err != nil {
@@ -188,16 +190,21 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 			bad(fmt.Errorf("rooms: the id %q is used twice", r.id))
 		}
 		s.byID[r.id] = r
+		r.index = len(s.rooms)
 		s.rooms = append(s.rooms, r)
 	}
 	var err error
 	accounts := accountHeaders(s.rooms)
 	kept := slices.Clone(accounts)
-	if client != "" {
+	if addressField != "" {
 		kept = append(kept, o.TrustedHeader)
 	}
 	s.untrusted, s.trusted = anySpelling(kept, nil), anySpelling(kept, accounts)
-	s.table, err = newTable(s.rooms)
+	rules := make([]route.Rule, len(s.rooms))
+	for i, r := range s.rooms {
+		rules[i] = route.Rule{Room: r.id, Hosts: r.options.Hosts, Paths: r.options.Paths}
+	}
+	s.table, err = route.New(rules)
 	bad(err)
 	s.tls, err = o.TLS.Load()
 	bad(err)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -88,7 +89,7 @@ func (r *requests) meter(sid token.ID, now time.Duration, q Quota, gateways int6
 
 // tooMany answers a request beyond what one session may make. The session goes on.
 func (v *visit) tooMany(wait time.Duration) {
-	v.who = who(v.req)
+	v.who = client.KindOf(v.req)
 	v.room.metrics.overQuota.Inc()
 	v.refuse(problemRequests.after(seconds(wait)), "", "")
 }

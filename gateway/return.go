@@ -29,7 +29,7 @@ func (v *visit) atOnce(s *admission.Standing) {
 // passCookie sets the pass's cookie. It outlives the pass by absence, for as long as the pass keeps its visitor's order.
 func (v *visit) passCookie(p *token.Pass) {
 	absence := int64(v.room.line.Snapshot().Policy.Absence.Seconds())
-	v.cookie(v.names().pass, v.pass, p.Expires-v.now/1e6+absence)
+	v.cookie(v.names().Pass, v.pass, p.Expires-v.now/1e6+absence)
 }
 
 // comeBack puts the pass of an ended session that the request carries into an arrival, and reports whether there is one. Call it

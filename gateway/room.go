@@ -10,9 +10,11 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -51,13 +53,14 @@ var _ line = (*admission.Room)(nil)
 // room is a configured room. It is immutable but for its outlook, which is shared by all configurations of the room.
 type room struct {
 	id      string
+	index   int // in state.rooms
 	line    line
 	origin  *upstream
 	options Room
 	page    *page.Page
-	plain   cookieNames
-	secure  cookieNames
-	bypass  []bypassRule
+	plain   client.CookieNames
+	secure  client.CookieNames
+	bypass  []route.Bypass
 	cors    map[string]bool
 	metrics *roomMetrics
 	proofs  *guard.Proofs // nil where none are asked for
@@ -70,7 +73,7 @@ type room struct {
 	*outlooks
 }
 
-func (r *room) names(secure bool) *cookieNames {
+func (r *room) names(secure bool) *client.CookieNames {
 	if secure {
 		return &r.secure
 	}
@@ -186,7 +189,7 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, ol
 	}
 	r := &room{
 		id: o.ID, line: l, origin: origin, options: o,
-		plain: namesOf(o.ID, false), secure: namesOf(o.ID, true),
+		plain: client.NamesOf(o.ID, false), secure: client.NamesOf(o.ID, true),
 		cors: map[string]bool{}, metrics: m.room(o.ID), preflights: preflightsOf(o.ID),
 	}
 	for _, site := range o.CORSOrigins {
@@ -196,12 +199,12 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, ol
 		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}
 	}
 	var err error
-	if r.bypass, err = newBypass(o.Bypass, r); err != nil {
+	if r.bypass, err = route.NewBypass(o.Bypass); err != nil {
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
 	if r.options.Guard.asks() {
-		o.Page.Guard.Script = func(lang string) string { return own + "/" + scripts().Name(lang) }
+		o.Page.Guard.Script = func(lang string) string { return route.Own + "/" + scripts().Name(lang) }
 		o.Page.Guard.Scripts, o.Page.Guard.Frames = o.Guard.Captcha.Sources()
 	}
 	if p := o.Guard.Proof; p != "" && p != ProofNone {

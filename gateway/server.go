@@ -17,8 +17,10 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/token"
 )
@@ -245,7 +247,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 		v.req.CloseAfter()
 	}
 	if r := proxy.CheckRequest(ctx); r != nil {
-		v.peer.addr = v.req.Peer() // of a header that is not let in nothing else is known
+		v.peer.Addr = v.req.Peer() // of a header that is not let in nothing else is known
 		v.refuse(&problem{r.Status, r.Code, "The request is not served", r.Detail, 0, quiet, r.Close}, "", "")
 		return
 	}
@@ -262,38 +264,51 @@ func (g *Gateway) direct(req *proxy.Request) (taken bool) {
 	}
 	taken = true // also where a fault ends it
 	at := v.locate()
-	if v.left = at.ours && bytes.HasSuffix(at.own, []byte("/events")); v.left {
+	if v.left = at.Kind == route.ToOwn && bytes.HasSuffix(at.Rest, []byte("/events")); v.left {
 		return false
 	}
 	v.serve(at)
 	return taken
 }
 
-// locate returns where the request leads.
-func (v *visit) locate() place {
-	v.target = v.req.Target()
-	v.host, v.hostBuf = hostName(v.req.Host(), v.hostBuf)
-	return v.state.table.locate(v.host, pathOf(v.target), &v.readings)
+// warnMisnamed logs, once for a configuration, that a trusted proxy names clients in a header field that is not believed.
+// Such a proxy's address counts as that of all its clients, so the limits of one address bind them together.
+func (v *visit) warnMisnamed() {
+	header := v.state.options.TrustedHeader
+	if v.state.misnamed.Load() {
+		return
+	}
+	if other := v.peer.Misnamed(v.req, header); other != "" && !v.state.misnamed.Swap(true) {
+		v.g.log.Warn("a trusted proxy names the visitor in a header that is not believed; all its visitors share its address. If the proxy always writes that header, set trusted_header to it",
+			"proxy", v.req.Peer().String(), "header", other, "trusted_header", header)
+	}
 }
 
-func (v *visit) serve(at place) {
+// locate returns where the request leads.
+func (v *visit) locate() route.Place {
+	v.target = v.req.Target()
+	v.host, v.hostBuf = route.HostName(v.req.Host(), v.hostBuf)
+	return v.state.table.Locate(v.host, route.PathOf(v.target), &v.readings)
+}
+
+func (v *visit) serve(at route.Place) {
 	st := v.state
-	v.peer = peerOf(v.req, st.options.TrustedProxies, st.options.TrustedHeader)
-	if v.peer.trusted {
+	v.peer = client.PeerOf(v.req, st.options.TrustedProxies, st.options.TrustedHeader)
+	if v.peer.Trusted {
 		v.warnMisnamed()
 	}
 	switch {
-	case at.ours:
-		v.visitor(at.own)
-	case at.unclear != unambiguous:
-		v.clarify(at.unclear)
-	case at.room != nil:
-		v.room = at.room
+	case at.Kind == route.ToOwn:
+		v.visitor(at.Rest)
+	case at.Kind == route.TwoRooms, at.Kind == route.TooMany:
+		v.clarify(at.Kind)
+	case at.Kind == route.ToRoom:
+		v.room = st.rooms[at.Room]
 		v.gate()
 	case st.byDefault != nil:
 		v.forward(st.byDefault, nil)
-	case st.table.rooms && !st.table.knows(v.host):
-		v.who = who(v.req)
+	case st.table.HasRooms() && !st.table.Knows(v.host):
+		v.who = client.KindOf(v.req)
 		v.refuse(problemUnknownHost, "", "")
 	case len(st.order) > 0:
 		v.forward(st.order[0], nil)
@@ -310,7 +325,7 @@ func (g *Gateway) finish(v *visit) {
 		v.req.CloseAfter()
 		if !v.answered {
 			v.res.Reset()
-			v.nset, v.newPass, v.who = 0, nil, apiClient
+			v.nset, v.newPass, v.who = 0, nil, client.API
 			v.show(problemInternal, "", "")
 		}
 		v.outcome = failed
@@ -339,7 +354,7 @@ func (g *Gateway) finish(v *visit) {
 
 func (g *Gateway) logAccess(v *visit, took time.Duration) {
 	e := entry{
-		at: v.start, took: took, addr: v.peer.addr, room: v.roomID(), outcome: outcomeNames[v.outcome], status: v.code, bytes: v.sent,
+		at: v.start, took: took, addr: v.peer.Addr, room: v.roomID(), outcome: outcomeNames[v.outcome], status: v.code, bytes: v.sent,
 	}
 	if len(v.target) > 0 { // else proxy has put a request of its own in the place of what came
 		e.method, e.host, e.target, e.proto = v.req.Method(), v.req.Host(), v.target, v.req.Protocol()

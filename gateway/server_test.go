@@ -23,6 +23,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/certs"
@@ -63,7 +64,7 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	first, second := certificate(t, dir, "first"), certificate(t, dir, "second")
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
-		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(1)}}, TLS: first, SameSite: SameSiteNone,
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(1)}}, TLS: first, SameSite: client.SameSiteNone,
 	})
 	ask := func(clientCert ...tls.Certificate) (string, *answer, error) {
 		c, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "shop.test", Certificates: clientCert})

@@ -10,7 +10,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -25,10 +27,10 @@ type visit struct {
 
 	target []byte // as it was sent, in origin form
 	host   []byte // in lower case, without port
-	peer   peer
+	peer   client.Peer
 	room   *room
-	jar    jar
-	who    asker
+	jar    client.Jar
+	who    client.Kind
 	now    int64 // µs of Redis's clock
 
 	promised wait  // on joining, for the token
@@ -60,7 +62,7 @@ type visit struct {
 	sid      token.ID
 	sidBuf   [22]byte
 
-	readings                         readings // of the path
+	readings                         route.Readings // of the path
 	hostBuf, body, token, pass, text []byte
 	nonceBuf                         [22]byte
 	bindText                         []byte // of bindBuf
@@ -80,8 +82,8 @@ func (g *Gateway) acquire(req *proxy.Request) *visit {
 }
 
 func (g *Gateway) release(v *visit) {
-	texts, hostBuf, body, tok, pass, text, cookies := v.readings.text, v.hostBuf, v.body, v.token, v.pass, v.text, v.cookies
-	*v = visit{onHeader: v.onHeader, direct: v.direct, readings: readings{text: texts[:0]}, hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}
+	readings, hostBuf, body, tok, pass, text, cookies := v.readings, v.hostBuf, v.body, v.token, v.pass, v.text, v.cookies
+	*v = visit{onHeader: v.onHeader, direct: v.direct, readings: readings, hostBuf: hostBuf[:0], token: tok[:0], pass: pass[:0], text: text[:0], cookies: cookies}
 	if cap(body) <= 64<<10 {
 		v.body = body[:0]
 	}
@@ -89,7 +91,7 @@ func (g *Gateway) release(v *visit) {
 }
 
 // names are the room's cookies as this visitor's connection has them.
-func (v *visit) names() *cookieNames { return v.room.names(v.peer.secure) }
+func (v *visit) names() *client.CookieNames { return v.room.names(v.peer.Secure) }
 
 // cookie puts a cookie on the answer.
 func (v *visit) cookie(name string, value []byte, maxAge int64) {
@@ -100,7 +102,7 @@ func (v *visit) cookie(name string, value []byte, maxAge int64) {
 		}
 	}
 	c := &v.cookies[at]
-	c.value = appendCookie(c.value[:0], name, value, maxAge, v.state.options.SameSite, v.peer.secure)
+	c.value = client.AppendCookie(c.value[:0], name, value, maxAge, v.state.options.SameSite, v.peer.Secure)
 	v.nset = max(v.nset, at+1)
 }
 
@@ -117,11 +119,11 @@ func (v *visit) client() admission.Client {
 	v.text = append(v.text[:0], v.room.id...)
 	if v.account.state == accountKnown {
 		v.text = append(append(v.text, "\x00account\x00"...), v.account.base[:]...)
-	} else if nonce := v.jar.nonce.list[0]; len(nonce) > 0 && len(nonce) <= 64 {
+	} else if nonce := v.jar.Nonce.First(); len(nonce) > 0 && len(nonce) <= 64 {
 		v.text = append(append(v.text, "\x00nonce\x00"...), nonce...)
 	} else {
 		v.text = append(v.text, "\x00network\x00"...)
-		v.text = network(v.peer.addr).Addr().AppendTo(v.text)
+		v.text = client.Network(v.peer.Addr).Addr().AppendTo(v.text)
 		v.text = append(append(v.text, 0), v.req.Peek("user-agent")...)
 	}
 	sum := sha256.Sum256(v.text)
@@ -130,14 +132,14 @@ func (v *visit) client() admission.Client {
 
 // remember gives a client that keeps cookies a nonce of its own, if it has none. Call it before client.
 func (v *visit) remember() {
-	if v.jar.nonce.n > 0 {
+	if len(v.jar.Nonce.All()) > 0 {
 		return
 	}
 	var b [16]byte
 	rand.Read(b[:])
 	base64.RawURLEncoding.Encode(v.nonceBuf[:], b[:])
-	v.jar.nonce.add(v.nonceBuf[:])
-	v.cookie(v.names().nonce, v.nonceBuf[:], day)
+	v.jar.Nonce.Add(v.nonceBuf[:])
+	v.cookie(v.names().Nonce, v.nonceBuf[:], day)
 }
 
 // findPass gives the first valid pass among what the request carries.
@@ -147,7 +149,7 @@ func (v *visit) findPass() (token.Pass, bool) {
 			return p, true
 		}
 	}
-	for _, raw := range v.jar.pass.all() {
+	for _, raw := range v.jar.Pass.All() {
 		if p, ok := v.verifyPass(raw); ok {
 			return p, true
 		}
@@ -236,7 +238,7 @@ func (v *visit) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 			return w, true, true
 		}
 	}
-	for _, raw := range v.jar.ticket.all() {
+	for _, raw := range v.jar.Ticket.All() {
 		if try(raw) {
 			return w, true, true
 		}
@@ -286,7 +288,7 @@ func (v *visit) sign(t *admission.Ticket, joined int64) token.Waiting {
 		w.Promised, w.PromisedLow, w.PromisedHigh = p.seconds, p.low, p.high
 	}
 	v.token = v.g.cache.Ring().AppendWaiting(v.token[:0], &w)
-	v.cookie(v.names().ticket, v.token, day)
+	v.cookie(v.names().Ticket, v.token, day)
 	return w
 }
 

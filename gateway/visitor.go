@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -34,10 +35,10 @@ const jwks = "jwks.json"
 func (v *visit) visitor(rest []byte) {
 	q := v.req
 	v.outcome = waiting
-	if v.who = who(q); v.who != navigation {
-		v.who = apiClient // the answers here are JSON for everybody else
+	if v.who = client.KindOf(q); v.who != client.Navigation {
+		v.who = client.API // the answers here are JSON for everybody else
 	}
-	if !v.state.table.knows(v.host) {
+	if !v.state.table.Knows(v.host) {
 		v.refuse(problemUnknownHost, "", "")
 		return
 	}
@@ -50,7 +51,7 @@ func (v *visit) visitor(rest []byte) {
 		return
 	}
 	r := v.state.byID[string(id)]
-	if r == nil || !v.state.table.serves(r, v.host) {
+	if r == nil || !v.state.table.Serves(r.index, v.host) {
 		p := problemUnknownRoom
 		if len(id) == 0 {
 			p = problemUnknownPath
@@ -76,7 +77,7 @@ func (v *visit) visitor(rest []byte) {
 		case (q.Is("POST") || q.Is("DELETE")) && v.crossSite():
 			v.refuse(problemCrossSite, "", "")
 		default:
-			v.jar.read(q, v.names())
+			v.jar.Read(q, v.names())
 			v.identify()
 			e.serve(v)
 		}
@@ -300,8 +301,8 @@ func (v *visit) leave() {
 		v.fail(err)
 		return
 	}
-	v.cookie(v.names().ticket, nil, 0)
-	v.cookie(v.names().nonce, nil, 0)
+	v.cookie(v.names().Ticket, nil, 0)
+	v.cookie(v.names().Nonce, nil, 0)
 	v.body = v.body[:0]
 	v.begin(fasthttp.StatusNoContent, "").Set("X-Waiting-Room", "ended")
 	v.end()
@@ -341,7 +342,7 @@ func (v *visit) serveClaim() {
 
 // servePage shows the page itself; whoever need not wait goes on to the room.
 func (v *visit) servePage() {
-	v.who, v.lobby = navigation, true
+	v.who, v.lobby = client.Navigation, true
 	policy := &v.room.line.Snapshot().Policy
 	if policy.Open() {
 		v.goOn()

@@ -154,7 +154,7 @@ func TestVisitorsMistakes(t *testing.T) {
 		t.Errorf("Allow: %q", allow)
 	}
 	if a := b.call("GET /.waiting-room/sale/nothing", asPage).code(t, 404); a.header.Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Errorf("a navigation: %s", a.text())
+		t.Errorf("a client.Navigation: %s", a.text())
 	}
 	b.call("POST /.waiting-room/sale/tickets", "Origin: http://shop.test").code(t, 201)
 	b.call("OPTIONS /.waiting-room/sale/tickets", "Origin: https://shop.example", "Access-Control-Request-Method: POST").is(t, `

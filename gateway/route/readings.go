@@ -1,28 +1,26 @@
-package gateway
+package route
 
-import (
-	"bytes"
-)
+import "bytes"
 
-// maxReadings is how many readings of one path are looked at.
-const maxReadings = 8
+// readingsMax is how many readings of one path are checked.
+const readingsMax = 8
 
-// longestRead is the longest path, in bytes, of which more readings than one are looked at.
-const longestRead = 2 << 10
+// readLengthMax is the longest path, in bytes, whose readings are listed where it has several.
+const readLengthMax = 2 << 10
 
-// readings are the ways in which servers read one path: everything that the steps below make of its normal form, in any
-// order and combination. Where that is more than maxReadings, or the path is too long for it, many is set and the rest
-// is missing. The value is reused from request to request.
-type readings struct {
+// Readings are the ways in which servers read one path: everything that the steps below make of its normal form, in any
+// order and combination. Where there are more than readingsMax, or the path is longer than readLengthMax, many is set and
+// the list is incomplete. A value is reused from request to request.
+type Readings struct {
 	only []byte // the path itself where it is its own only reading
-	text []byte // else all readings, one behind the other
-	ends [maxReadings]int
+	text []byte // else all readings, concatenated
+	ends [readingsMax]int
 	n    int
 	many bool
 }
 
-// of sets r to the readings of a path. They are valid until the next call and as long as path is.
-func (r *readings) of(path []byte) {
+// Set sets r to the readings of a path. They are valid until the next call and as long as path is.
+func (r *Readings) Set(path []byte) {
 	plain, letters := inspect(path)
 	r.many, r.text = false, r.text[:0]
 	if plain {
@@ -31,7 +29,7 @@ func (r *readings) of(path []byte) {
 	}
 	r.only, r.n = nil, 0
 	r.add(normalize(r.text, path, false))
-	if r.many = len(path) > longestRead && (letters || ambiguities(r.at(0)) != 0); r.many {
+	if r.many = len(path) > readLengthMax && (letters || ambiguities(r.at(0)) != 0); r.many {
 		return
 	}
 	if letters {
@@ -52,7 +50,7 @@ func (r *readings) of(path []byte) {
 }
 
 // at returns a reading; the first is the path decoded once.
-func (r *readings) at(i int) []byte {
+func (r *Readings) at(i int) []byte {
 	if r.only != nil {
 		return r.only
 	}
@@ -64,10 +62,10 @@ func (r *readings) at(i int) []byte {
 }
 
 // size returns the length of all readings together.
-func (r *readings) size() int { return max(len(r.only), len(r.text)) }
+func (r *Readings) size() int { return max(len(r.only), len(r.text)) }
 
-// add takes the reading that was appended to r.text, unless it is there already.
-func (r *readings) add(text []byte) {
+// add adds the reading that was appended to r.text, unless it is listed already.
+func (r *Readings) add(text []byte) {
 	begin := len(r.text)
 	s := text[begin:]
 	for i := range r.n {
@@ -76,7 +74,7 @@ func (r *readings) add(text []byte) {
 			return
 		}
 	}
-	if r.many = r.n == maxReadings; r.many {
+	if r.many = r.n == readingsMax; r.many {
 		r.text = text[:begin]
 		return
 	}
@@ -84,8 +82,8 @@ func (r *readings) add(text []byte) {
 	r.n++
 }
 
-// A step is what some servers do to a path, and others do not, before they look for its handler. It appends the result
-// to dst.
+// A step is what some servers do to a path before they look up its handler, and others do not. It appends the result to
+// dst.
 type step func(dst, path []byte) []byte
 
 // The indices of steps.
@@ -159,7 +157,7 @@ func ambiguities(path []byte) (need uint) {
 	return need
 }
 
-// replace appends path with a character in the place of its escape.
+// replace appends path with every escape replaced by a character.
 func replace(dst, path []byte, escape string, c byte) []byte {
 	for {
 		i := bytes.Index(path, []byte(escape))
@@ -170,7 +168,8 @@ func replace(dst, path []byte, escape string, c byte) []byte {
 	}
 }
 
-// withoutParams appends path without what follows a semicolon in a segment, or with escaped also the escape of one.
+// withoutParams appends path without what follows a semicolon in each segment; with escaped also without what follows an
+// escaped semicolon.
 func withoutParams(dst, path []byte, escaped bool) []byte {
 	skip := false
 	for i, c := range path {
@@ -197,7 +196,7 @@ func withoutAuthority(dst, path []byte) []byte {
 	return append(dst, path[i:]...)
 }
 
-// merged appends path with one slash in the place of several.
+// merged appends path with each run of slashes replaced by one.
 func merged(dst, path []byte) []byte {
 	for i, c := range path {
 		if c != '/' || i == 0 || path[i-1] != '/' {
@@ -207,7 +206,7 @@ func merged(dst, path []byte) []byte {
 	return dst
 }
 
-// resolved appends path without dot segments (RFC 3986 §5.2.4). An empty segment is one that .. takes away.
+// resolved appends path without dot segments (RFC 3986 section 5.2.4). An empty segment is one that ".." removes.
 func resolved(dst, path []byte) []byte {
 	start := len(dst)
 	dst = append(dst, '/')

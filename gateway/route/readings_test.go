@@ -1,4 +1,4 @@
-package gateway
+package route
 
 import (
 	"bytes"
@@ -12,13 +12,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-func readingsOf(path string) *readings {
-	r := &readings{}
-	r.of([]byte(path))
+func readingsOf(path string) *Readings {
+	r := &Readings{}
+	r.Set([]byte(path))
 	return r
 }
 
-func (r *readings) list() (list []string) {
+func (r *Readings) list() (list []string) {
 	for i := range r.n {
 		list = append(list, string(r.at(i)))
 	}
@@ -56,12 +56,12 @@ func TestReadings(t *testing.T) {
 			t.Errorf("%s: %q, many %v, want %q", row.path, got.list(), got.many, row.want)
 		}
 	}
-	long := "/" + strings.Repeat("A", longestRead)
+	long := "/" + strings.Repeat("A", readLengthMax)
 	if r := readingsOf(long); r.many || r.n != 1 {
 		t.Errorf("a long path: %d, many %v", r.n, r.many)
 	}
 	for _, path := range []string{"//h//a/../b;c", "/a%2fb%5cc;d%00/../e", long + ";", long + "%41"} {
-		if r := readingsOf(path); !r.many || r.n > maxReadings {
+		if r := readingsOf(path); !r.many || r.n > readingsMax {
 			t.Errorf("%s: %q", path, r.list())
 		}
 	}
@@ -73,7 +73,7 @@ func TestAppendResolved(t *testing.T) {
 		"/a/../b": "/b", "/a/..": "/", "/a/.": "/a/", "/../../a": "/a", "/a/b/../../../c/./d": "/c/d",
 		"/a/%2e%2E/B": "/B", "/a/.%2e;v=1/b": "/b", "/a;v=1/%2F/..%2f": "/a;v=1/%2F/..%2f", "/.//..//evil": "/evil",
 	} {
-		if got := string(appendResolved(nil, []byte(path))); got != want {
+		if got := string(AppendResolved(nil, []byte(path))); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
@@ -197,27 +197,32 @@ func TestReadings_OfServers(t *testing.T) {
 	}
 }
 
+type saleTable struct {
+	*Table
+	rules []Rule
+}
+
 // saleTables are ways to protect /sale: alone, beside a room over everything, by a pattern, and by a room over
 // everything that lets /static past.
-func saleTables(t testing.TB) map[string]*table {
-	tables := map[string]*table{}
-	for name, rooms := range map[string][]*room{
-		"alone":             {stillRoom("sale", 5, []string{"*"}, []string{"/sale"})},
-		"beside others":     {stillRoom("all", 50, []string{"*"}, []string{"/"}), stillRoom("sale", 5, []string{"*"}, []string{"/sale"})},
-		"by a pattern":      {stillRoom("all", 50, []string{"*"}, []string{"/"}), stillRoom("sale", 5, []string{"*"}, []string{"~^/sale([/;%]|[[:cntrl:]]|$)"})},
-		"beside a free one": {stillRoom("sale", 50, []string{"*"}, []string{"/"})},
+func saleTables(t testing.TB) map[string]saleTable {
+	tables := map[string]saleTable{}
+	for name, rules := range map[string][]Rule{
+		"alone":             {rule("sale", []string{"*"}, []string{"/sale"})},
+		"beside others":     {rule("all", []string{"*"}, []string{"/"}), rule("sale", []string{"*"}, []string{"/sale"})},
+		"by a pattern":      {rule("all", []string{"*"}, []string{"/"}), rule("sale", []string{"*"}, []string{"~^/sale([/;%]|[[:cntrl:]]|$)"})},
+		"beside a free one": {rule("sale", []string{"*"}, []string{"/"})},
 	} {
-		tab, err := newTable(rooms)
+		tab, err := New(rules)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tables[name] = tab
+		tables[name] = saleTable{tab, rules}
 	}
 	return tables
 }
 
-var staticFree = func() bypassRule {
-	rules, err := newBypass([]Bypass{{Paths: []string{"/static"}}}, &room{})
+var staticFree = func() Bypass {
+	rules, err := NewBypass([]BypassRule{{Paths: []string{"/static"}}})
 	if err != nil {
 		panic(err)
 	}
@@ -230,18 +235,18 @@ type failer interface {
 }
 
 // heldBack fails where a path leads elsewhere than into the room of the sale.
-func heldBack(t failer, tables map[string]*table, path, why string) {
+func heldBack(t failer, tables map[string]saleTable, path, why string) {
 	t.Helper()
 	for name, tab := range tables {
-		var r readings
-		p := tab.locate([]byte("h"), []byte(path), &r)
-		if p.ours || p.unclear != unambiguous {
+		var r Readings
+		p := tab.Locate([]byte("h"), []byte(path), &r)
+		if p.Kind != ToRoom && p.Kind != ToOrigin {
 			continue
 		}
-		if p.room == nil || p.room.id != "sale" {
+		if p.Kind == ToOrigin || tab.rules[p.Room].Room != "sale" {
 			t.Errorf("%s: %s, but the room %s is passed by as %+v", path, why, name, p)
 		}
-		if staticFree.paths.fitsAll(&r) {
+		if staticFree.paths.bypasses(&r) {
 			t.Errorf("%s: %s, but a bypass of /static lets it past", path, why)
 		}
 	}
@@ -294,9 +299,9 @@ func FuzzLocate(f *testing.F) {
 	}
 	tables := saleTables(f)
 	f.Fuzz(func(t *testing.T, target string) {
-		sent := pathOf([]byte(target))
+		sent := PathOf([]byte(target))
 		r := readingsOf(string(sent))
-		if p := tables["beside others"].locate([]byte("h"), sent, new(readings)); !p.ours && p.room == nil && p.unclear == unambiguous {
+		if p := tables["beside others"].Locate([]byte("h"), sent, new(Readings)); p.Kind == ToOrigin {
 			t.Fatalf("%q: the root's room does not hold it", target)
 		}
 		seen := map[string]bool{}
@@ -309,13 +314,13 @@ func FuzzLocate(f *testing.F) {
 		if plain, _ := inspect(sent); plain && string(normalize(nil, sent, false)) != string(sent) {
 			t.Fatalf("%q counts as its own reading, but reads %q", target, r.list())
 		}
-		if resolved := appendResolved(nil, sent); resolved[0] != '/' || len(resolved) > 1 && resolved[1] == '/' || !bytes.Equal(appendResolved(nil, resolved), resolved) {
-			t.Fatalf("%q resolves to %q, and that to %q", target, resolved, appendResolved(nil, resolved))
+		if resolved := AppendResolved(nil, sent); resolved[0] != '/' || len(resolved) > 1 && resolved[1] == '/' || !bytes.Equal(AppendResolved(nil, resolved), resolved) {
+			t.Fatalf("%q resolves to %q, and that to %q", target, resolved, AppendResolved(nil, resolved))
 		}
 		if target[:min(1, len(target))] != "/" || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return // no such target is let in
 		}
-		if u, err := url.Parse("http://shop.test" + string(appendResolved(nil, sent))); err == nil && u.Host != "shop.test" {
+		if u, err := url.Parse("http://shop.test" + string(AppendResolved(nil, sent))); err == nil && u.Host != "shop.test" {
 			t.Fatalf("%q redirects to another host: %s", target, u)
 		}
 		for how, read := range handlers {

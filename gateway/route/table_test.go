@@ -1,54 +1,43 @@
-package gateway
+package route
 
 import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/anteroom/anteroom/admission"
 )
 
-// still is a line that is only looked at.
-type still struct {
-	line
-	snapshot admission.Snapshot
+func rule(room string, hosts, paths []string) Rule {
+	return Rule{Room: room, Hosts: hosts, Paths: paths}
 }
 
-func (s *still) Snapshot() *admission.Snapshot { return &s.snapshot }
-
-func stillRoom(id string, rate int64, hosts, paths []string) *room {
-	s := &still{snapshot: admission.Snapshot{Policy: admission.Policy{Enabled: true, Method: admission.FIFO, Rate: rate}}}
-	return &room{id: id, line: s, options: Room{ID: id, Hosts: hosts, Paths: paths}}
-}
-
-func found(t testing.TB, tab *table, host, path string) string {
+func found(t testing.TB, rules []Rule, tab *Table, host, path string) string {
 	t.Helper()
-	p := tab.locate([]byte(host), []byte(path), new(readings))
-	switch {
-	case p.unclear == twoRooms:
+	p := tab.Locate([]byte(host), []byte(path), new(Readings))
+	switch p.Kind {
+	case TwoRooms:
 		return "two rooms"
-	case p.unclear == tooMany:
+	case TooMany:
 		return "too many"
-	case p.ours:
-		return "ours:" + string(p.own)
-	case p.room == nil:
+	case ToOwn:
+		return "own:" + string(p.Rest)
+	case ToOrigin:
 		return ""
 	}
-	return p.room.id
+	return rules[p.Room].Room
 }
 
 func TestMatch(t *testing.T) {
-	rooms := []*room{
-		stillRoom("all", 9, []string{"shop.test"}, []string{"/"}),
-		stillRoom("sale", 5, []string{"shop.test"}, []string{"/sale", "/Angebot"}),
-		stillRoom("vip", 1, []string{"shop.test"}, []string{"/sale/vip"}),
-		stillRoom("wild", 5, []string{"*.shop.test"}, []string{"/sale"}),
-		stillRoom("deep", 5, []string{"*.eu.shop.test"}, []string{"/sale"}),
-		stillRoom("regex", 5, []string{"re.test"}, []string{`~^/item/\d+$`, "/buy"}),
-		stillRoom("any", 5, []string{"*.test"}, []string{"/any"}),
-		stillRoom("one", 5, []string{"one.example"}, []string{"/sale", "/buy"}),
+	rules := []Rule{
+		rule("all", []string{"shop.test"}, []string{"/"}),
+		rule("sale", []string{"shop.test"}, []string{"/sale", "/Angebot"}),
+		rule("vip", []string{"shop.test"}, []string{"/sale/vip"}),
+		rule("wild", []string{"*.shop.test"}, []string{"/sale"}),
+		rule("deep", []string{"*.eu.shop.test"}, []string{"/sale"}),
+		rule("regex", []string{"re.test"}, []string{`~^/item/\d+$`, "/buy"}),
+		rule("any", []string{"*.test"}, []string{"/any"}),
+		rule("one", []string{"one.example"}, []string{"/sale", "/buy"}),
 	}
-	tab, err := newTable(rooms)
+	tab, err := New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +87,7 @@ func TestMatch(t *testing.T) {
 		{"a.shop.test", "/%73ale", "wild"},
 		{"a.shop.test", "/sale%2fx", "wild"},
 		{"a.shop.test", "/sales/../x", ""},
-		{"one.example", "//h%2f..%5cx;a/%00/../b", "one"}, // more readings than are tried
+		{"one.example", "//h%2f..%5cx;a/%00/../b", "one"}, // more Readings than are tried
 		{"one.example", "/x", ""},
 		{"a.shop.test", "/sale", "wild"},
 		{"a.eu.shop.test", "/sale", "deep"},
@@ -111,22 +100,22 @@ func TestMatch(t *testing.T) {
 		{"re.test", "/buy", "regex"},
 		{"else.test", "/any/x", "any"},
 		{"else.test", "/", ""},
-		{"shop.test", "/.waiting-room/sale/status", "ours:/sale/status"},
-		{"shop.test", "/.waiting-room", "ours:"},
-		{"shop.test", "//.waiting-room/sale", "ours:/sale"},
-		{"shop.test", "/x;/..%2f.waiting-room", "ours:"},
-		{"shop.test", "/a/../.Waiting-Room/sale", "ours:/sale"},
-		{"shop.test", "/%2ewaiting-room/sale", "ours:/sale"},
+		{"shop.test", "/.waiting-room/sale/status", "own:/sale/status"},
+		{"shop.test", "/.waiting-room", "own:"},
+		{"shop.test", "//.waiting-room/sale", "own:/sale"},
+		{"shop.test", "/x;/..%2f.waiting-room", "own:"},
+		{"shop.test", "/a/../.Waiting-Room/sale", "own:/sale"},
+		{"shop.test", "/%2ewaiting-room/sale", "own:/sale"},
 		{"shop.test", "/.waiting-roomy", "all"},
 	} {
-		if got := found(t, tab, row.host, row.path); got != row.want {
+		if got := found(t, rules, tab, row.host, row.path); got != row.want {
 			t.Errorf("%s%s: %q, want %q", row.host, row.path, got, row.want)
 		}
 	}
-	if !tab.knows([]byte("x.test")) || tab.knows([]byte("x.example")) {
+	if !tab.Knows([]byte("x.test")) || tab.Knows([]byte("x.example")) {
 		t.Error("knows")
 	}
-	if !tab.serves(rooms[3], []byte("a.shop.test")) || tab.serves(rooms[1], []byte("a.shop.test")) {
+	if !tab.Serves(3, []byte("a.shop.test")) || tab.Serves(1, []byte("a.shop.test")) {
 		t.Error("serves")
 	}
 }
@@ -141,7 +130,7 @@ func TestMatchRefuses(t *testing.T) {
 		{[]string{"*"}, []string{"~("}, "rooms.x.paths: \"~(\": error parsing regexp: missing closing ): `(`"},
 		{[]string{"*"}, []string{"/taken/"}, `rooms.x.paths: "/taken/": room other has this path too; give one of them another path or host`},
 	} {
-		_, err := newTable([]*room{stillRoom("other", 1, []string{"*"}, []string{"/TAKEN"}), stillRoom("x", 1, row.hosts, row.paths)})
+		_, err := New([]Rule{rule("other", []string{"*"}, []string{"/TAKEN"}), rule("x", row.hosts, row.paths)})
 		if err == nil || err.Error() != row.want {
 			t.Errorf("%v %v: %v", row.hosts, row.paths, err)
 		}
@@ -176,51 +165,52 @@ func TestHostName(t *testing.T) {
 		"SHOP.TEST.:1": "shop.test",
 	} {
 		host := []byte(in)
-		if got, _ := hostName(host, nil); string(got) != want || string(host) != in {
+		if got, _ := HostName(host, nil); string(got) != want || string(host) != in {
 			t.Errorf("%q: %q, and the header became %q", in, got, host)
 		}
 	}
 }
 
 func TestLocate_PatternSeesOneKilobyte(t *testing.T) {
-	tab, err := newTable([]*room{
-		stillRoom("all", 5, []string{"two.test"}, []string{"/"}), stillRoom("sale", 5, []string{"one.test", "two.test"}, []string{"~/sale$"}),
-		stillRoom("plain", 5, []string{"plain.test"}, []string{"/plain"}), stillRoom("other", 5, []string{"plain.test"}, []string{"/"}),
-	})
+	rules := []Rule{
+		rule("all", []string{"two.test"}, []string{"/"}), rule("sale", []string{"one.test", "two.test"}, []string{"~/sale$"}),
+		rule("plain", []string{"plain.test"}, []string{"/plain"}), rule("other", []string{"plain.test"}, []string{"/"}),
+	}
+	tab, err := New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
 	long := func(n int, tail string) string { return "/" + strings.Repeat("x", n-1-len(tail)) + tail }
 	for _, row := range []struct{ host, path, want string }{
-		{"two.test", long(patternMost, ""), "all"},
-		{"two.test", long(patternMost, "/sale"), "sale"},
-		{"two.test", long(patternMost+1, ""), "too many"},
-		{"one.test", long(patternMost, ""), ""},
-		{"one.test", long(patternMost+1, ""), "sale"},
-		{"two.test", long(patternMost/2, ";"), "all"}, // twice half of it
-		{"two.test", long(patternMost/2+2, ";"), "too many"},
+		{"two.test", long(patternMax, ""), "all"},
+		{"two.test", long(patternMax, "/sale"), "sale"},
+		{"two.test", long(patternMax+1, ""), "too many"},
+		{"one.test", long(patternMax, ""), ""},
+		{"one.test", long(patternMax+1, ""), "sale"},
+		{"two.test", long(patternMax/2, ";"), "all"}, // twice half of it
+		{"two.test", long(patternMax/2+2, ";"), "too many"},
 		{"plain.test", long(8<<10, ""), "other"},
 	} {
-		if got := found(t, tab, row.host, row.path); got != row.want {
+		if got := found(t, rules, tab, row.host, row.path); got != row.want {
 			t.Errorf("%s, %d bytes: %q, want %q", row.host, len(row.path), got, row.want)
 		}
 	}
 }
 
 func TestLocateAllocatesNothing(t *testing.T) {
-	tab, err := newTable([]*room{
-		stillRoom("sale", 5, []string{"shop.test"}, []string{"/sale"}), stillRoom("wild", 5, []string{"*.test"}, []string{"/"}),
+	tab, err := New([]Rule{
+		rule("sale", []string{"shop.test"}, []string{"/sale"}), rule("wild", []string{"*.test"}, []string{"/"}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, path, r := []byte("shop.test"), []byte("/sale/.well-known/a.png"), &readings{text: make([]byte, 0, 256)}
+	host, path, r := []byte("shop.test"), []byte("/sale/.well-known/a.png"), &Readings{text: make([]byte, 0, 256)}
 	odd := []byte("/x/..//Sale/%41;b")
 	if n := testing.AllocsPerRun(100, func() {
-		tab.locate(host, path, r)
-		tab.locate(host, odd, r)
-		tab.knows(host)
-		tab.serves(nil, host)
+		tab.Locate(host, path, r)
+		tab.Locate(host, odd, r)
+		tab.Knows(host)
+		tab.Serves(0, host)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -1,12 +1,12 @@
-package gateway
+package route
 
 import (
 	"bytes"
 	"unicode/utf8"
 )
 
-// inspect reports whether a path is in normal form and has no other reading, and otherwise whether it escapes a letter
-// or a digit, which no client has to.
+// inspect reports whether a path is in normal form and has no other reading, and otherwise whether it escapes a letter or a
+// digit, which no client needs to.
 func inspect(path []byte) (plain, letters bool) {
 	if len(path) == 0 || path[0] != '/' {
 		return false, false
@@ -29,8 +29,8 @@ func inspect(path []byte) (plain, letters bool) {
 	return plain, letters
 }
 
-// dotSegment returns the length of a segment "." or ".." that s begins with, also where its dots are escaped and where
-// parameters follow it; 0 without one.
+// dotSegment returns the length of the segment "." or ".." at the start of s, also where its dots are escaped or parameters
+// follow; 0 without one.
 func dotSegment(s []byte) int {
 	n := 0
 	for range 2 {
@@ -50,10 +50,10 @@ func dotSegment(s []byte) int {
 	return 0
 }
 
-// normalize appends the normal form of path to dst: in lower case and decoded once, but for what servers read in
+// normalize appends the normal form of path to dst: in lower case and decoded once, except for what servers read in
 // different ways. The escapes of slash, backslash, NUL, semicolon and percent sign stay, as do those of dots in dot
-// segments. A percent sign that begins no escape becomes %25. With asIs the escapes of letters and digits stay too, as
-// for a server that finds its handlers by the undecoded path.
+// segments. A percent sign that begins no escape becomes %25. With asIs the escapes of letters and digits stay too, as a
+// server sees them that finds its handlers by the undecoded path.
 func normalize(dst, path []byte, asIs bool) []byte {
 	start := len(dst)
 	dst = append(dst, '/')
@@ -94,21 +94,21 @@ func normalize(dst, path []byte, asIs bool) []byte {
 	return fold(dst, start)
 }
 
-// partsPath are the bytes of a path that normalize does not copy as they are: separators, escapes, and what it escapes.
-var partsPath = [256]bool{'/': true, '%': true, '\\': true, 0: true}
+// special are the bytes of a path that normalize does not copy: separators, escapes, and what it escapes.
+var special = [256]bool{'/': true, '%': true, '\\': true, 0: true}
 
-// plainRun returns how many of the first bytes of s normalize copies.
+// plainRun returns how many of the first bytes of s are copied by normalize.
 func plainRun(s []byte) int {
 	for i, c := range s {
-		if partsPath[c] {
+		if special[c] {
 			return i
 		}
 	}
 	return len(s)
 }
 
-// fold turns dst[start:] to lower case. The long s (U+017F) becomes s, as in the regular expressions of Go, Python and Java that
-// ignore case.
+// fold converts dst[start:] to lower case. The long s (U+017F) becomes s, as in regular expressions of Go, Python and Java
+// that ignore case.
 func fold(dst []byte, start int) []byte {
 	for i := start; i < len(dst); i++ {
 		switch c := dst[i]; {
@@ -127,7 +127,7 @@ func hasEscape(s []byte, c byte) bool {
 	return ok && d == c
 }
 
-// unhex decodes the escape that s begins with.
+// unhex decodes the escape at the start of s.
 func unhex(s []byte) (byte, bool) {
 	if len(s) < 3 || s[0] != '%' {
 		return 0, false
@@ -152,8 +152,8 @@ func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// pathOf returns the path of a request target in origin form or absolute form, as it was sent.
-func pathOf(target []byte) []byte {
+// PathOf returns the path of a request target in origin form or absolute form, as it was sent.
+func PathOf(target []byte) []byte {
 	if len(target) > 0 && target[0] != '/' {
 		if i := bytes.Index(target, []byte("://")); i >= 0 {
 			target = target[i+3:]
@@ -169,9 +169,9 @@ func pathOf(target []byte) []byte {
 	return target
 }
 
-// appendResolved appends a path as it was sent, with slashes merged and dot segments resolved. The result begins with
+// AppendResolved appends a path as it was sent, with slashes merged and dot segments resolved. The result begins with
 // one slash and never with two, so that no client takes it for the address of another host.
-func appendResolved(dst, path []byte) []byte {
+func AppendResolved(dst, path []byte) []byte {
 	start := len(dst)
 	dst = append(dst, '/')
 	for i, segment := 0, []byte(nil); i <= len(path); i += len(segment) + 1 {

@@ -1,4 +1,4 @@
-package gateway
+package route
 
 import (
 	"strings"
@@ -8,14 +8,14 @@ import (
 // BenchmarkLocate compares the paths that are looked up most slowly with a plain one; all are as long as a target may be
 // or as an expression sees.
 func BenchmarkLocate(b *testing.B) {
-	tab, err := newTable([]*room{
-		stillRoom("all", 9, []string{"*"}, []string{"/"}), stillRoom("sale", 5, []string{"*"}, []string{"/sale"}),
+	tab, err := New([]Rule{
+		rule("all", []string{"*"}, []string{"/"}), rule("sale", []string{"*"}, []string{"/sale"}),
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	patterns, err := newTable([]*room{
-		stillRoom("one", 9, []string{"*"}, []string{"~sale$"}), stillRoom("two", 5, []string{"*"}, []string{`~/item/\d+`}),
+	patterns, err := New([]Rule{
+		rule("one", []string{"*"}, []string{"~sale$"}), rule("two", []string{"*"}, []string{`~/item/\d+`}),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -23,7 +23,7 @@ func BenchmarkLocate(b *testing.B) {
 	fill := func(piece string, n int) []byte { return []byte("/" + strings.Repeat(piece, n/len(piece))) }
 	for _, row := range []struct {
 		name string
-		tab  *table
+		tab  *Table
 		path []byte
 	}{
 		{"plain", tab, fill("abcdefg/", 64)},
@@ -32,14 +32,14 @@ func BenchmarkLocate(b *testing.B) {
 		{"escaped dots", tab, fill("a%2e%2e/%2e%2e%2f../", 8000)},
 		{"parameters and backslashes", tab, fill("a;b%5cc%00", 8000)},
 		{"hosts", tab, append([]byte("/"), fill("/", 8000)...)},
-		{"two patterns, 2 KiB", patterns, fill("saleitem/", patternMost-2)},
-		{"two patterns, 8 readings", patterns, fill("a%2fb;c%5cd", patternMost/9)},
+		{"two patterns, 2 KiB", patterns, fill("saleitem/", patternMax-2)},
+		{"two patterns, 8 readings", patterns, fill("a%2fb;c%5cd", patternMax/9)},
 	} {
 		b.Run(row.name, func(b *testing.B) {
-			var r readings
+			var r Readings
 			b.ReportAllocs()
 			for b.Loop() {
-				row.tab.locate([]byte("shop.test"), row.path, &r)
+				row.tab.Locate([]byte("shop.test"), row.path, &r)
 			}
 		})
 	}
@@ -47,13 +47,13 @@ func BenchmarkLocate(b *testing.B) {
 
 // BenchmarkBypassUserAgent is the longest User-Agent beside many parts.
 func BenchmarkBypassUserAgent(b *testing.B) {
-	rules, err := newBypass([]Bypass{{UserAgents: strings.Split("googlebot bingbot yandex duckduckbot baidu applebot monitor probe", " ")}}, &room{})
+	rules, err := NewBypass([]BypassRule{{UserAgents: strings.Split("googlebot bingbot yandex duckduckbot baidu applebot monitor probe", " ")}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	agent := []byte(strings.Repeat("googlebo", 2000))
 	b.ReportAllocs()
 	for b.Loop() {
-		rules[0].fitsAgent(agent)
+		rules[0].matchesAgent(agent)
 	}
 }

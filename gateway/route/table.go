@@ -1,0 +1,273 @@
+package route
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Own is the path below which the gateway itself responds, on every host.
+const Own = "/.waiting-room"
+
+// Rule assigns hosts and paths to a room.
+type Rule struct {
+	Room  string
+	Hosts []string // exact, *.example.com, or *
+	Paths []string // prefixes, or ~ and a regular expression
+}
+
+// NoRoom is the index of no room.
+const NoRoom = -1
+
+// Table finds the room of a request. Rooms are indices into the rules that the table was made of.
+type Table struct {
+	exact     map[string]*paths
+	wildcards []wildcard // longest suffix first
+	any       *paths
+}
+
+type wildcard struct {
+	suffix string // ".example.com"
+	paths  *paths
+}
+
+// New returns the table of a list of rules. Errors name the room, the setting and its value.
+func New(rules []Rule) (*Table, error) {
+	t := &Table{exact: map[string]*paths{}}
+	for i, r := range rules {
+		for _, host := range r.Hosts {
+			p, err := t.host(host)
+			if err != nil {
+				return nil, fmt.Errorf("rooms.%s.hosts: %w", r.Room, err)
+			}
+			for _, path := range r.Paths {
+				if err := p.add(path, room{i, r.Room}); err != nil {
+					return nil, fmt.Errorf("rooms.%s.paths: %w", r.Room, err)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(t.wildcards, func(a, b wildcard) int { return len(b.suffix) - len(a.suffix) })
+	for _, p := range t.exact {
+		p.sort()
+	}
+	for _, w := range t.wildcards {
+		w.paths.sort()
+	}
+	if t.any != nil {
+		t.any.sort()
+	}
+	return t, nil
+}
+
+// host returns the paths of a host pattern, adding the pattern where it is new.
+func (t *Table) host(pattern string) (*paths, error) {
+	pattern = strings.TrimSuffix(strings.ToLower(pattern), ".")
+	switch {
+	case pattern == "*":
+		if t.any == nil {
+			t.any = &paths{}
+		}
+		return t.any, nil
+	case strings.HasPrefix(pattern, "*."):
+		suffix := pattern[1:]
+		if len(suffix) < 2 || strings.ContainsAny(suffix, "*/") {
+			break
+		}
+		for _, w := range t.wildcards {
+			if w.suffix == suffix {
+				return w.paths, nil
+			}
+		}
+		w := wildcard{suffix, &paths{}}
+		t.wildcards = append(t.wildcards, w)
+		return w.paths, nil
+	case pattern == "" || strings.ContainsAny(pattern, "*/"):
+	default:
+		host, _ := HostName([]byte(pattern), nil)
+		name := string(host)
+		if t.exact[name] == nil {
+			t.exact[name] = &paths{}
+		}
+		return t.exact[name], nil
+	}
+	return nil, fmt.Errorf("%q: give a host name, one with a leading wildcard (*.example.com), or *", pattern)
+}
+
+// find returns the room of a host and one reading of a path: an exact host comes before a wildcard, a longer wildcard before
+// a shorter one, * last. Where no path of a host pattern matches, the next pattern is tried.
+func (t *Table) find(host, path []byte) int {
+	if p := t.exact[string(host)]; p != nil {
+		if r := p.find(path); r != NoRoom {
+			return r
+		}
+	}
+	for i := range t.wildcards {
+		if w := &t.wildcards[i]; w.matches(host) {
+			if r := w.paths.find(path); r != NoRoom {
+				return r
+			}
+		}
+	}
+	if t.any != nil {
+		return t.any.find(path)
+	}
+	return NoRoom
+}
+
+func (w *wildcard) matches(host []byte) bool {
+	return len(host) > len(w.suffix) && string(host[len(host)-len(w.suffix):]) == w.suffix
+}
+
+// of yields the paths of every pattern that matches a host.
+func (t *Table) of(host []byte) iter.Seq[*paths] {
+	return func(yield func(*paths) bool) {
+		if p := t.exact[string(host)]; p != nil && !yield(p) {
+			return
+		}
+		for i := range t.wildcards {
+			if w := &t.wildcards[i]; w.matches(host) && !yield(w.paths) {
+				return
+			}
+		}
+		if t.any != nil {
+			yield(t.any)
+		}
+	}
+}
+
+// HasRooms reports whether there is any room.
+func (t *Table) HasRooms() bool { return len(t.exact) > 0 || len(t.wildcards) > 0 || t.any != nil }
+
+// Knows reports whether some room is served on a host.
+func (t *Table) Knows(host []byte) bool {
+	for range t.of(host) {
+		return true
+	}
+	return false
+}
+
+// Serves reports whether a room is served on a host.
+func (t *Table) Serves(room int, host []byte) bool {
+	for p := range t.of(host) {
+		if slices.Contains(p.rooms, room) {
+			return true
+		}
+	}
+	return false
+}
+
+// Kind is where a request leads.
+type Kind uint8
+
+// Kinds of places.
+const (
+	ToRoom   Kind = iota // to Place.Room
+	ToOrigin             // to no room
+	ToOwn                // to the gateway itself
+	TwoRooms             // nowhere: the readings of the path lead to different rooms
+	TooMany              // nowhere: the path has more readings, or is longer, than are checked
+)
+
+// Place is where a request leads.
+type Place struct {
+	Kind Kind
+	Room int    // where Kind is ToRoom
+	Rest []byte // where Kind is ToOwn: what follows Own in that reading
+}
+
+// patternMax is how many bytes of a path, all its readings together, regular expressions are matched against. A longer path
+// matches no expression of a bypass rule, and may not pass one of a room.
+const patternMax = 1 << 10
+
+// Locate returns where a request leads, and sets r to the readings of its path. Place.Rest may point into them.
+func (t *Table) Locate(host, path []byte, r *Readings) Place {
+	r.Set(path)
+	for i := range r.n {
+		if rest, ok := underOwn(r.at(i)); ok {
+			return Place{Kind: ToOwn, Room: NoRoom, Rest: rest}
+		}
+	}
+	if r.many || r.size() > patternMax && t.hasPatterns(host) {
+		return t.locateUnread(host)
+	}
+	found, bare := NoRoom, NoRoom // by all readings, and by those without parameters
+	differ, bareDiffer := false, false
+	for i := range r.n {
+		s := r.at(i)
+		room := t.find(host, s)
+		if room == NoRoom {
+			continue
+		}
+		differ = differ || found != NoRoom && found != room
+		found = room
+		if bytes.IndexByte(s, ';') < 0 {
+			bareDiffer = bareDiffer || bare != NoRoom && bare != room
+			bare = room
+		}
+	}
+	switch {
+	case !differ:
+		return to(found)
+	case bare != NoRoom && !bareDiffer:
+		return to(bare)
+	}
+	return Place{Kind: TwoRooms, Room: NoRoom}
+}
+
+func to(room int) Place {
+	if room == NoRoom {
+		return Place{Kind: ToOrigin, Room: NoRoom}
+	}
+	return Place{Kind: ToRoom, Room: room}
+}
+
+// locateUnread returns where a request leads whose path cannot be matched: to the room of the host where it has but one,
+// whatever that room's paths are.
+func (t *Table) locateUnread(host []byte) Place {
+	only := NoRoom
+	for p := range t.of(host) {
+		for _, r := range p.rooms {
+			if only != NoRoom && only != r {
+				return Place{Kind: TooMany, Room: NoRoom}
+			}
+			only = r
+		}
+	}
+	return to(only)
+}
+
+// hasPatterns reports whether a room of a host has regular expressions.
+func (t *Table) hasPatterns(host []byte) bool {
+	for p := range t.of(host) {
+		if len(p.patterns) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func underOwn(path []byte) (rest []byte, ok bool) {
+	rest, ok = bytes.CutPrefix(path, []byte(Own))
+	return rest, ok && (len(rest) == 0 || rest[0] == '/' || rest[0] == ';')
+}
+
+// HostName returns the name in a Host field: without port and trailing dot, in lower case. Where letters change, the result
+// lies in scratch, which is returned too.
+func HostName(host, scratch []byte) (name, grown []byte) {
+	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {
+		host = host[:i]
+	}
+	if n := len(host); n > 1 && host[n-1] == '.' {
+		host = host[:n-1]
+	}
+	for _, c := range host {
+		if c >= 'A' && c <= 'Z' {
+			scratch = fold(append(scratch[:0], host...), 0)
+			return scratch, scratch
+		}
+	}
+	return host, scratch
+}
