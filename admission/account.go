@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"errors"
+
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // generations is how many places of one account may have ended within the time that ended tickets are remembered; lua's
@@ -42,7 +44,7 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 			}
 		}
 	}
-	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, hold: joinHold(a.Interval), t: Ticket{Address: a.Address}, back: a.Return.arg()}
+	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, hold: policy.JoinHold(a.Interval), t: Ticket{Address: a.Address}, back: a.Return.arg()}
 	if a.Held || held != Granted {
 		q.kind = "held"
 	} else if a.From != (ID{}) {

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/admission/policy"
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // Arrival asks for a place, or to be let in at once.
@@ -102,16 +105,16 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 	case a.Return != nil:
 		return r.comeBack(ctx, snap, a, t, held)
 	case a.Keyed:
-	case snap.Gathering() && snap.Prequeued >= frontSize(snap.Policy.Rate) && snap.Policy.OpensAt-r.RedisNow() > lastJoins:
+	case snap.Gathering() && snap.Prequeued >= snapshot.FrontSize(snap.Policy.Rate) && snap.Policy.OpensAt-r.RedisNow() > lastJoins:
 		t.Fence = snap.Fence // it is confirmed with the first poll
 		return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: true}, Granted, nil
-	case !snap.Gathering() && (r.length(snap) >= frontSize(snap.Policy.Rate) && snap.Waiting > 0 || r.long.Load() == snap):
+	case !snap.Gathering() && (r.length(snap) >= snapshot.FrontSize(snap.Policy.Rate) && snap.Waiting > 0 || r.long.Load() == snap):
 		t.Order, t.Fence = r.nextOrder(), snap.Fence
 		r.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	// It is enrolled in the front only, where every poll is checked.
-	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, hold: holdFor(0, a.Interval), t: Ticket{Address: a.Address}}
+	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, hold: policy.FrontHold(a.Interval), t: Ticket{Address: a.Address}}
 	switch {
 	case a.Held || held != Granted:
 		q.kind = "find"

@@ -8,35 +8,6 @@ import (
 	"time"
 )
 
-// Budget is what all rooms of an origin may admit together, as one of them sees it: a token bucket in the store, of which
-// rooms get leases by weight (lua/origin_lease.lua). In any interval dt all rooms together admit at most Rate·dt + Burst.
-type Budget struct {
-	Origin      string // its id
-	Rate, Burst int64  // thousandths of a visitor a second, and of a visitor
-	Weight      int64  // of this room, thousandths
-	Weights     int64  // of all rooms of the origin in the configuration; for the time without the store
-}
-
-// alone is this room's part of a figure of the budget without the store, where nobody knows who has a line.
-func (b *Budget) alone(of int64) int64 {
-	return int64(float64(of) * float64(b.Weight) / float64(max(b.Weights, b.Weight, 1)))
-}
-
-// rateAlone and burstAlone are the room's without the store.
-func (p *Policy) rateAlone() int64 {
-	if p.Budgeted {
-		return min(p.Rate, p.Budget.alone(p.Budget.Rate))
-	}
-	return p.Rate
-}
-
-func (p *Policy) burstAlone() int64 {
-	if p.Budgeted {
-		return min(p.Burst, p.Budget.alone(p.Budget.Burst))
-	}
-	return p.Burst
-}
-
 // BudgetUse is what the store last said of an origin's budget.
 type BudgetUse struct {
 	Rate, Burst int64 // thousandths
@@ -85,7 +56,7 @@ func (r *Room) Expected() int64 {
 	if s.Rate > 0 {
 		rate = s.Rate
 	}
-	rate = min(rate, s.most(r.c.o.Tick))
+	rate = min(rate, s.MaxRate(r.c.o.Tick))
 	if !s.Policy.Budgeted {
 		return rate
 	}
@@ -102,7 +73,7 @@ const chunk = 100 * time.Millisecond
 // no budget or there is nothing to have. A lease that is lost on its way costs its units; a late one is void: it ends by
 // the clock of the room's own node, reckoned from before it was asked for.
 func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
-	p := r.config.Load().policy
+	p := r.config.Load().Policy
 	if !p.Budgeted {
 		return "", nil
 	}
@@ -160,7 +131,7 @@ func (r *Room) noteBudget(err error) {
 	r.lease.unlent = err != nil
 	switch {
 	case err != nil && !was:
-		r.c.o.Log.Error("the origin's budget does not answer; nobody is admitted to the room until it does", "room", r.id, "origin", r.config.Load().policy.Budget.Origin, "error", err)
+		r.c.o.Log.Error("the origin's budget does not answer; nobody is admitted to the room until it does", "room", r.id, "origin", r.config.Load().Policy.Budget.Origin, "error", err)
 	case err == nil && was:
 		r.c.o.Log.Info("the origin's budget answers again", "room", r.id)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/anteroom/anteroom/admission/limiter"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -23,15 +24,15 @@ type sharing struct {
 	cores []*Core
 	rooms [][]*Room // by gateway
 	in    []int64   // admissions of each room so far
-	bound TokenBucket
-	relax int64       // until then the bound is the looser of two configurations
-	next  TokenBucket // the bound from then on
+	bound limiter.TokenBucket
+	relax int64               // until then the bound is the looser of two configurations
+	next  limiter.TokenBucket // the bound from then on
 }
 
 func newSharing(test *testing.T, t rapid.TB, client redis.UniversalClient, prefix string, gateways int, policies ...Policy) *sharing {
 	s := &sharing{t: t, test: test, clock: newTestClock(), redis: client, in: make([]int64, len(policies))}
 	b := policies[0].Budget
-	s.bound = TokenBucket{Level: b.Burst * 1_000_000, At: s.clock.us, Rate: b.Rate, Burst: b.Burst}
+	s.bound = limiter.TokenBucket{Level: b.Burst * 1_000_000, At: s.clock.us, Rate: b.Rate, Burst: b.Burst}
 	for range gateways {
 		core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second, Log: quiet(), Now: s.clock.now})
 		if err != nil {
@@ -86,7 +87,7 @@ func (s *sharing) tick(gateway, room int) {
 // reload configures all gateways. What was leased before may be used for a while.
 func (s *sharing) reload(policies ...Policy) {
 	b := policies[0].Budget
-	s.next = TokenBucket{Rate: b.Rate, Burst: b.Burst}
+	s.next = limiter.TokenBucket{Rate: b.Rate, Burst: b.Burst}
 	s.bound.Refill(s.clock.us)
 	s.bound.Rate, s.bound.Burst = max(s.bound.Rate, b.Rate), max(s.bound.Burst, b.Burst)
 	s.bound.Level = s.bound.Burst * 1_000_000
@@ -473,8 +474,8 @@ func TestAloneARoomHasItsShareOfTheBudget(t *testing.T) {
 	p.Budget.Weights = 4000
 	for _, row := range []struct{ own, rate, burst int64 }{{30_000, 20_000, 10_000}, {5000, 5000, 5000}} {
 		p.Rate, p.Burst = row.own, row.own
-		if p.rateAlone() != row.rate || p.burstAlone() != row.burst {
-			t.Errorf("of %d: rate %d, burst %d, want %d, %d", row.own, p.rateAlone(), p.burstAlone(), row.rate, row.burst)
+		if p.LocalRate() != row.rate || p.LocalBurst() != row.burst {
+			t.Errorf("of %d: rate %d, burst %d, want %d, %d", row.own, p.LocalRate(), p.LocalBurst(), row.rate, row.burst)
 		}
 		s := Snapshot{Policy: p, Gateways: 2}
 		var l local

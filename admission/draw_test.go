@@ -9,8 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/admission/policy"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
+
+// hour is in microseconds.
+const hour = int64(time.Hour / time.Microsecond)
 
 var drawSecret = bytes.Repeat([]byte("draw "), 8)
 
@@ -34,7 +38,7 @@ func TestTheDrawIsUniform(t *testing.T) {
 		{"ids that count up", func(i int) (id ID) { binary.BigEndian.PutUint64(id[8:], uint64(i)); return id }},
 		{"ids that differ at their beginning", func(i int) (id ID) { binary.LittleEndian.PutUint32(id[:], uint32(i)<<12); return id }},
 	} {
-		d := NewDraw(drawSecret, "sale", 1_000_000_000, 4_600_000_000)
+		d := policy.NewDraw(drawSecret, "sale", 1_000_000_000, 4_600_000_000)
 		span, drawn := d.Span(), int64(7_777_777_777)
 		var chi, up float64
 		var count [cells]float64
@@ -88,7 +92,7 @@ func TestSeedsDifferByRoomOpeningAndSecret(t *testing.T) {
 		name, secret, room string
 		opens              int64
 	}{{"one", "a", "sale", 5}, {"room", "a", "sal", 5}, {"opening", "a", "sale", 6}, {"secret", "b", "sale", 5}, {"boundary", "a", "sale\x00", 5}} {
-		seed := NewDraw([]byte(row.secret), row.room, 0, row.opens).Seed
+		seed := policy.NewDraw([]byte(row.secret), row.room, 0, row.opens).Seed
 		if other, twice := seen[seed]; twice {
 			t.Errorf("%s has the seed of %s", row.name, other)
 		}

@@ -40,7 +40,7 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
 		return r.checkOffline(t), nil
 	}
-	hold := r.config.Load().policy.Hold(t.Interval, t.Wait, true) // of one that the line holds already
+	hold := r.config.Load().Policy.Hold(t.Interval, t.Wait, true) // of one that the line holds already
 	ans, err := r.calm.ask(ctx, enterQ{kind: "gather", id: t.ID, client: t.Client, hold: hold, t: t})
 	switch {
 	case errors.Is(err, ErrStore):

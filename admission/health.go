@@ -105,7 +105,7 @@ func (c *Core) TellHealth(ctx context.Context) error {
 func (c *Core) waiting(forget bool) (waiting map[string]int64, lined []string) {
 	waiting = map[string]int64{}
 	for _, r := range c.all() {
-		n, origin := r.Snapshot().Waiting, r.config.Load().policy.Origin
+		n, origin := r.Snapshot().Waiting, r.config.Load().Policy.Origin
 		if r.lined.Load() {
 			n, lined = max(1, n), append(lined, origin)
 			if forget {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // Nobody waits or shops in an idle room, so there is nothing to do in it but to keep its time. Gateways read its snapshot every
@@ -27,7 +27,7 @@ const (
 
 // idle reports whether a room has no visitors, waiting or admitted, and no backlog.
 func (r *Room) idle(s *Snapshot) bool {
-	return s.Waiting+s.Parked+s.Admitted+s.Active == 0 && !s.backlog && r.length(s) == 0
+	return s.Waiting+s.Parked+s.Admitted+s.Active == 0 && !s.Backlog && r.length(s) == 0
 }
 
 // snapshotRead is the answer to a reading: empty where the store holds no snapshot.
@@ -85,7 +85,7 @@ func (r *Room) readIdle(ctx context.Context) (bool, error) {
 		r.replan()
 		return false, fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	epoch, seq := snapshotHead(got.text)
+	epoch, seq := snapshot.Head(got.text)
 	old := r.Snapshot()
 	if epoch != old.Epoch || seq < old.Seq {
 		return false, nil // the store lost data, or an operator changed something
@@ -105,19 +105,6 @@ func (r *Room) readIdle(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// snapshotHead returns the epoch and the seq of a snapshot's text; an empty epoch where it is none.
-func snapshotHead(text string) (epoch string, seq int64) {
-	words := strings.SplitN(text[:min(len(text), 100)], " ", 4)
-	if len(words) < 4 {
-		return "", 0
-	}
-	seq, err := strconv.ParseInt(words[1], 10, 64)
-	if err != nil {
-		return "", 0
-	}
-	return words[2], seq
-}
-
 // needsTick reports whether the newest snapshot does not show an idle room, or this gateway has something to send or to ask for.
 // A room of a shared budget or of a lottery is ticked by every gateway: leases and commitments travel with the tick.
 func (r *Room) needsTick() bool {
@@ -125,9 +112,9 @@ func (r *Room) needsTick() bool {
 	switch {
 	case !s.Known || r.down.Load() || !r.idle(s):
 		return true
-	case r.config.Load().at(r.RedisNow()) != s.file || s.Policy.Budgeted || s.Policy.Method == Lottery || s.Gathering():
+	case r.config.Load().At(r.RedisNow()) != s.Configured || s.Policy.Budgeted || s.Policy.Method == Lottery || s.Gathering():
 		return true
-	case k.epoch != s.Epoch || k.seq > s.Seq || k.revokes != s.revokes:
+	case k.epoch != s.Epoch || k.seq > s.Seq || k.revokes != s.Revocations:
 		return true // something happened that the snapshot does not show, or that this process has not been told
 	case r.c.mono()-r.ticked > int64(ownTick):
 		return true

@@ -118,21 +118,6 @@ func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 	}
 }
 
-// OrderAt is the inverse of ahead, in the front and beyond it.
-func TestSnapshot_OrderAtInvertsAhead(t *testing.T) {
-	t.Parallel()
-	s := &Snapshot{Known: true, Waiting: 1000, Time: 9000, Oldest: 10, Front: []int64{10, 20, 30, 40},
-		Sketch: []Rank{{Rank: 100, Order: 1000}, {Rank: 100, Order: 1100}, {Rank: 999, Order: 8000}}}
-	for _, rank := range []int64{0, 1, 3, 4, 50, 100, 101, 500, 999} {
-		if got := s.ahead(s.OrderAt(rank)); got < rank-1 || got > rank+1 {
-			t.Errorf("%d ahead of the order at %d", got, rank)
-		}
-	}
-	if got := s.OrderAt(1000); got != s.Time {
-		t.Errorf("behind the last: %d", got)
-	}
-}
-
 // The snapshot samples those who wait by their time in the queue, and tells of the nearest for how long they count as present and who
 // missed a poll, before the head of the queue has reached anybody.
 func TestHolds_OfThoseThatWait(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/admissiontest"
+	"github.com/anteroom/anteroom/admission/limiter"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 	"github.com/anteroom/anteroom/lua"
@@ -94,13 +95,13 @@ func TestLimitersConform(t *testing.T) {
 // state is what a meter would have in the store.
 func state(m admissiontest.Meter) (level, at int64) {
 	switch m := m.(type) {
-	case *TokenBucket:
+	case *limiter.TokenBucket:
 		return m.Level, m.At
-	case *LeakyBucket:
+	case *limiter.LeakyBucket:
 		return m.Level, m.At
 	case *admissiontest.GCRA:
 		return m.Level, m.At
-	case *FixedWindow:
+	case *limiter.FixedWindow:
 		return m.Level, m.At
 	}
 	panic("a meter without a state")

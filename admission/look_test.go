@@ -75,7 +75,7 @@ func TestLooksAreNotDear(t *testing.T) {
 		{StrategyTokenBucket, 0, 1000, 250 * time.Millisecond},
 	} {
 		s := Snapshot{Rate: row.rate, Policy: Policy{Strategy: row.strategy, Rate: row.rate, Burst: row.burst}}
-		if got := s.look(250 * time.Millisecond); got != row.want {
+		if got := s.TickInterval(250 * time.Millisecond); got != row.want {
 			t.Errorf("%v %d/%d: %s, want %s", row.strategy, row.rate, row.burst, got, row.want)
 		}
 	}

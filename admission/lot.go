@@ -41,10 +41,10 @@ func (r *Room) DrawsApart() bool {
 // ownLot is the draw that this gateway speaks of: the store's, or the next.
 func (r *Room) ownLot(s *Snapshot) *Draw {
 	c := r.config.Load()
-	if d := c.policy.Plan.Draw(s.Opens); d != nil {
+	if d := c.Policy.Plan.Draw(s.Opens); d != nil {
 		return d
 	}
-	return c.policy.Plan.Draw(c.at(r.RedisNow()).policy.OpensAt)
+	return c.Policy.Plan.Draw(c.At(r.RedisNow()).Policy.OpensAt)
 }
 
 // sayLot is what room_advance is told of it: what was heard of it before goes along, for a store that has lost it.
@@ -73,13 +73,13 @@ func (r *Room) hearLot(text string) {
 	if len(rest) < 32 {
 		return
 	}
-	next := &lot{opens: (&intParser{}).int(opens), commitment: [32]byte([]byte(rest[:32]))}
+	next := &lot{opens: asInt(opens), commitment: [32]byte([]byte(rest[:32]))}
 	if len(rest) == 64 {
 		next.seed = [32]byte([]byte(rest[32:]))
 		next.shown = sha256.Sum256(next.seed[:]) == next.commitment
 	}
 	now := max(1, r.c.mono())
-	if d := r.config.Load().policy.Plan.Draw(next.opens); d != nil && d.Commitment() != next.commitment {
+	if d := r.config.Load().Policy.Plan.Draw(next.opens); d != nil && d.Commitment() != next.commitment {
 		next.apart = now
 		if old := r.lot.Load(); old != nil && old.opens == next.opens && old.apart != 0 {
 			next.apart, next.logged = old.apart, old.logged

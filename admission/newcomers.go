@@ -3,6 +3,8 @@ package admission
 import (
 	"slices"
 	"sync/atomic"
+
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // beyond is what this process knows of the line and its snapshot does not show. Immutable: every poll asks how many are
@@ -125,23 +127,26 @@ func (r *Room) untold(b *beyond, order int64) (n int64) {
 		count(now.since(&b.taken, i))
 	}
 	if same > 0 {
-		n += share(same, order, r.signedFrom.Load(), r.Now())
+		n += snapshot.PartOfSecond(same, order, r.signedFrom.Load(), r.Now())
 	}
 	return n
 }
 
-// share is how many of the arrivals of an order's second came before it, when it is now: they are taken to have come
-// evenly, from when this process began to sign places, should that be in the same second.
-func share(count, order, from, now int64) int64 {
-	second := order / 1e6 * 1e6
-	from, till := max(from, second), min(now, second+1e6)
-	switch {
-	case order <= from:
-		return 0
-	case order >= till:
-		return count
+// Ahead is how many are ahead of an order in line (0: next): those enrolled by
+// the snapshot or through this gateway since, and those that arrived before it and are not enrolled yet. For 90 s after the store
+// lost its data it is counted from the last snapshot before.
+func (r *Room) Ahead(order int64) int64 {
+	for {
+		b := r.beyond.Load()
+		s, from := b.snap, r.signedFrom.Load()
+		n := s.Ahead(order) + s.Unenrolled(order, from) + b.recent.ahead(order) + max(s.Extrapolated(order), r.untold(b, order))
+		if f := b.before; f != nil && r.c.mono() < f.until {
+			n = max(n, f.snap.Ahead(order)+f.snap.Unenrolled(order, from)-(s.Admissions-f.base))
+		}
+		if r.beyond.Load() == b { // else arrivals may have been counted by another's reckoning
+			return max(0, n)
+		}
 	}
-	return count * (order - from) / (till - from)
 }
 
 // sign counts somebody who was signed a place.

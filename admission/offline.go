@@ -5,16 +5,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/limiter"
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // local is how this gateway serves while the store is away (DESIGN §6).
 type local struct {
 	mu    sync.Mutex
-	since int64        // mono when the store went away, ns
-	meter Meter        // of this gateway's share; nil before its first use
-	rate  int64        // that it was made for
-	given int64        // let in since, less the sessions that origins ended here
-	owed  atomic.Int64 // let in, and not charged to the store's limiter yet
+	since int64           // mono when the store went away, ns
+	meter limiter.Limiter // of this gateway's share; nil before its first use
+	rate  int64           // that it was made for
+	given int64           // let in since, less the sessions that origins ended here
+	owed  atomic.Int64    // let in, and not charged to the store's limiter yet
 }
 
 func (l *local) begin(mono int64) {
@@ -32,12 +35,12 @@ func (l *local) share(s *Snapshot, mono int64) bool {
 	if p.MaxActive > 0 && l.given >= max(0, p.MaxActive-s.Active-s.Admitted)/g {
 		return false
 	}
-	if rate := p.rateAlone() / g; l.meter == nil || l.rate != rate {
+	if rate := p.LocalRate() / g; l.meter == nil || l.rate != rate {
 		at := mono
 		if l.meter == nil {
 			at = l.since
 		}
-		l.meter, l.rate = spentMeter(p.Strategy, rate, max(1000, p.burstAlone()/g), at/1000), rate
+		l.meter, l.rate = spentMeter(p.Strategy, rate, max(1000, p.LocalBurst()/g), at/1000), rate
 	}
 	l.meter.Refill(mono / 1000)
 	ok := l.meter.Available() >= 1
@@ -50,17 +53,17 @@ func (l *local) share(s *Snapshot, mono int64) bool {
 }
 
 // spentMeter has nothing to give at that time, µs, whatever was given before it.
-func spentMeter(s Strategy, rate, burst, at int64) Meter {
+func spentMeter(s Strategy, rate, burst, at int64) limiter.Limiter {
 	switch s {
 	case StrategyFixedWindow:
-		w := &FixedWindow{Rate: rate}
+		w := &limiter.FixedWindow{Rate: rate}
 		w.Refill(at)
-		_, w.Level = w.window()
+		w.Exhaust()
 		return w
 	case StrategyLeakyBucket:
-		return &LeakyBucket{TokenBucket{At: at, Rate: rate, Burst: 1000}}
+		return &limiter.LeakyBucket{TokenBucket: limiter.TokenBucket{At: at, Rate: rate, Burst: 1000}}
 	}
-	return &TokenBucket{At: at, Rate: rate, Burst: burst}
+	return &limiter.TokenBucket{At: at, Rate: rate, Burst: burst}
 }
 
 // ended frees the place of a session that its origin ended here.
@@ -74,13 +77,7 @@ func (l *local) ended() {
 func (l *local) reached(p *Policy, mono int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (mono - l.since) / 1e6 * p.rateAlone() / 1e6
-}
-
-// admits says whether anybody may be let in at all. A lottery that the store has not opened is shut.
-func (s *Snapshot) admits() bool {
-	p := &s.Policy
-	return !p.Paused && p.Method != Reject && p.Rate > 0 && !s.Gathering()
+	return (mono - l.since) / 1e6 * p.LocalRate() / 1e6
 }
 
 // joinOffline answers an arrival without the store, by on_store_error. counted: the sieve has counted it; one by a key or an
@@ -101,7 +98,7 @@ func (r *Room) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refu
 	switch {
 	case p.OnStoreError == OnErrorClosed:
 		return Standing{}, Unavailable, nil
-	case lined || !snap.admits() || p.MinWait > 0:
+	case lined || !snap.Admits() || p.MinWait > 0:
 		// A newcomer never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
 		p.OnStoreError == OnErrorLocal && r.local.share(snap, r.c.mono()):
@@ -126,7 +123,7 @@ func (r *Room) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refu
 		return r.comeBackOffline(t, back), Granted, nil
 	}
 	t.Order = r.nextOrder()
-	if r.length(snap) < frontSize(p.Rate) {
+	if r.length(snap) < snapshot.FrontSize(p.Rate) {
 		r.signed.add(t)
 	}
 	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, New: true}, Granted, nil
@@ -143,7 +140,7 @@ func (r *Room) checkOffline(t Ticket) Standing {
 	}
 	snap := r.Snapshot()
 	p := &snap.Policy
-	if snap.admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.Now()-t.Order >= p.MinWait.Microseconds()) {
+	if snap.Admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.Now()-t.Order >= p.MinWait.Microseconds()) {
 		switch p.OnStoreError {
 		case OnErrorOpen:
 			return r.activeOffline(t)
@@ -169,7 +166,7 @@ func (r *Room) vouch(t Ticket) (_ Ticket, renewed bool) {
 	if now == 0 || t.Fence == 0 {
 		now = r.RedisNow()
 	}
-	now = min(now, r.Snapshot().after(confirmed, endedMemory))
+	now = min(now, r.Snapshot().After(confirmed, endedMemory))
 	if now-t.lastHeard() <= r.quarter().Microseconds()/2 {
 		return t, false
 	}
@@ -185,7 +182,7 @@ func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 	s.Ticket, s.Offline = t, true
 	switch s.State {
 	case Active:
-		window := r.config.Load().policy.ClaimWindow.Microseconds()
+		window := r.config.Load().Policy.ClaimWindow.Microseconds()
 		ttl := int64(r.Snapshot().Policy.SessionTTL)
 		over := r.c.mono()-max(m.at, r.heard(t.ID)) > ttl+ttl/2
 		if m.client != t.Client || t.Client == (Client{}) || r.stood()-m.seenAt > window || over {
@@ -201,7 +198,7 @@ func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 // aheadOffline is how many are ahead of a ticket while only its token speaks for it. One that the store would find late,
 // and one whose order is another clock's, has everybody ahead of it: nobody gets in first with tokens that were put by.
 func (r *Room) aheadOffline(t Ticket, snap *Snapshot) int64 {
-	if t.Fence == 0 || snap.age(r.stood(), t.lastHeard()) > snap.Policy.Absence {
+	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.stood()) > snap.Policy.Absence {
 		return r.Ahead(math.MaxInt64)
 	}
 	return r.Ahead(t.Order)

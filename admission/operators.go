@@ -7,7 +7,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
+
+// Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.
+type Live struct {
+	Rate, Burst, MaxActive *int64
+	Paused                 *bool
+	Draining               *bool
+	Message, Method        *string
+	SessionTTL             *time.Duration
+	Enabled                *bool
+	Clear                  []string // names as in the API: rate burst max_active paused draining message method session.ttl enabled
+}
 
 // Patch changes live fields: in the store at once, in every gateway with its
 // next tick. who is written to the audit log, here and below.
@@ -224,3 +236,5 @@ func parseEntry(text string) (Entry, error) {
 	}
 	return e, nil
 }
+
+func bit(b bool) string { return itoa(oneIf(b)) }

@@ -37,7 +37,7 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 		r.offer = o
 	}
 	snap := r.Snapshot()
-	live := snap.liveFields()
+	live := snap.LiveFields()
 	fresh := randomName()
 	var reached, last int64
 	if a := r.anchor.Load(); a != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/anteroom/anteroom/admission/snapshot"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -126,7 +127,7 @@ func TestTick_ShowsAStepAfterTheClockWentBack(t *testing.T) {
 	s.step(17 * time.Minute)
 	s.ticks()
 	for i, r := range s.rooms {
-		if g := r.Snapshot().gaps; len(g) != 1 || g[0].us < (16*time.Minute).Microseconds() {
+		if g := r.Snapshot().Silences; len(g) != 1 || g[0].Length < (16*time.Minute).Microseconds() {
 			t.Errorf("gateway %d knows the silences %v", i, g)
 		}
 	}
@@ -140,19 +141,19 @@ func TestVouch_SilencesDoNotCount(t *testing.T) {
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	confirmed := r.Now()
 	for name, row := range map[string]struct {
-		gaps []silence // till: seconds after the confirmation
-		want int64     // likewise, at 2000 s
+		gaps []snapshot.Silence // till: seconds after the confirmation
+		want int64              // likewise, at 2000 s
 	}{
 		"none":                                  {nil, 900},
-		"one in between":                        {[]silence{{1100, 1000}}, 1900},
-		"one after the end":                     {[]silence{{1900, 100}}, 900},
-		"two, of which one is at the end":       {[]silence{{500, 400}, {1990, 300}}, 1300},
-		"longer than it takes to be at the end": {[]silence{{1500, 1400}}, 2000},
+		"one in between":                        {[]snapshot.Silence{{Till: 1100, Length: 1000}}, 1900},
+		"one after the end":                     {[]snapshot.Silence{{Till: 1900, Length: 100}}, 900},
+		"two, of which one is at the end":       {[]snapshot.Silence{{Till: 500, Length: 400}, {Till: 1990, Length: 300}}, 1300},
+		"longer than it takes to be at the end": {[]snapshot.Silence{{Till: 1500, Length: 1400}}, 2000},
 	} {
 		snap := *r.Snapshot()
-		snap.gaps = nil
+		snap.Silences = nil
 		for _, g := range row.gaps {
-			snap.gaps = append(snap.gaps, silence{confirmed + g.till*second, g.us * second})
+			snap.Silences = append(snap.Silences, snapshot.Silence{Till: confirmed + g.Till*second, Length: g.Length * second})
 		}
 		r.snap.Store(&snap)
 		c.us = confirmed + 2000*second

@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"errors"
+
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // Return is what the pass of an ended session says of its visitor.
@@ -33,12 +35,12 @@ func (r *Room) keeps(s *Snapshot, b *Return) bool {
 		return false
 	}
 	lead := r.orderLead()
-	return s.age(r.RedisNow()+lead, b.Ended*1e6+lead) <= s.Policy.Absence
+	return s.Elapsed(b.Ended*1e6+lead, r.RedisNow()+lead) <= s.Policy.Absence
 }
 
 // comeBack is take for a visitor who comes back with the pass of an ended session.
 func (r *Room) comeBack(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
-	q := enterQ{kind: "return", id: a.ID, proof: a.Proof, client: a.Client, hold: joinHold(a.Interval), t: Ticket{Address: a.Address}, back: a.Return.arg()}
+	q := enterQ{kind: "return", id: a.ID, proof: a.Proof, client: a.Client, hold: policy.JoinHold(a.Interval), t: Ticket{Address: a.Address}, back: a.Return.arg()}
 	if a.Held || held != Granted || r.Revoked(a.Return.Session) {
 		q.kind = "recall"
 	}
@@ -77,7 +79,7 @@ func (r *Room) comeBackOffline(t Ticket, back *Return) Standing {
 	now := r.Now()
 	t.Order, t.Seen, t.Fence = min(back.Order, now), now, back.Fence
 	s := Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, New: true}
-	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: now, hold: joinHold(t.Interval)})
+	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: now, hold: policy.JoinHold(t.Interval)})
 	r.signed.add(t)
 	r.Revoke(back.Session)
 	return s

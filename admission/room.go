@@ -2,12 +2,12 @@ package admission
 
 import (
 	"context"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // Room is one line. All methods may be called from any goroutine.
@@ -16,7 +16,7 @@ type Room struct {
 	id   string
 	keys []string
 
-	config  atomic.Pointer[configured]
+	config  atomic.Pointer[policy.Schedule]
 	window  lowered // the claim window
 	passes  lowered // the life of a pass
 	snap    atomic.Pointer[Snapshot]
@@ -70,27 +70,6 @@ type Room struct {
 	stopLoop context.CancelFunc
 }
 
-// configured is the policy of the file, and what it comes to from one moment on, by Redis's clock, in order.
-type configured struct {
-	policy Policy
-	spans  []span
-}
-
-// span is a time without a change, with the policy's form for the scripts.
-type span struct {
-	from   int64
-	policy Policy
-	arg    string
-}
-
-func (c *configured) at(now int64) *span {
-	i := len(c.spans) - 1
-	for i > 0 && now < c.spans[i].from {
-		i--
-	}
-	return &c.spans[i]
-}
-
 // knowledge is what this process last heard of the store.
 type knowledge struct {
 	epoch   string
@@ -139,7 +118,7 @@ func newRoom(c *Core, id string, p Policy) *Room {
 	r.claim = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
 	r.gone = &batcher[leaveQ, bool]{wait: time.Millisecond, send: r.sendLeave}
 	r.setPolicy(p)
-	r.snap.Store(&Snapshot{Policy: p.At(r.RedisNow()), file: r.config.Load().at(r.RedisNow())})
+	r.snap.Store(&Snapshot{Policy: p.At(r.RedisNow()), Configured: r.config.Load().At(r.RedisNow())})
 	r.beyond.Store(&beyond{snap: r.Snapshot()})
 	return r
 }
@@ -148,19 +127,8 @@ func newRoom(c *Core, id string, p Policy) *Room {
 func (r *Room) ID() string { return r.id }
 
 func (r *Room) setPolicy(p Policy) {
-	c := &configured{policy: p}
-	for _, from := range append([]int64{0}, p.Plan.moments()...) {
-		c.spans = append(c.spans, span{from: from, policy: p.At(from)})
-	}
-	for i := range c.spans {
-		var till int64
-		if i+1 < len(c.spans) {
-			till = c.spans[i+1].from
-		}
-		c.spans[i].arg = c.spans[i].policy.arg(till)
-	}
-	if was := r.config.Swap(c); was != nil {
-		r.window.changed(was.policy.ClaimWindow, p.ClaimWindow, r.c.mono())
+	if was := r.config.Swap(policy.NewSchedule(p)); was != nil {
+		r.window.changed(was.Policy.ClaimWindow, p.ClaimWindow, r.c.mono())
 	}
 	r.wake()
 }
@@ -187,25 +155,6 @@ func (w *lowered) left(now int64) (longest, left time.Duration) {
 	return w.longest, max(0, time.Duration(w.till-now))
 }
 
-// arg is the policy as the scripts take it; till is when the plan makes it another, 0 for never.
-func (p *Policy) arg(till int64) string {
-	ints := []int64{ // NAMES of lua/lib/room.lua
-		p.Rate, p.Burst, p.MaxActive, p.HeadWindow,
-		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
-		int64(max(0, slices.Index(roomStrategies, p.strategy()))), p.MinRate, p.MaxRate,
-		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
-		p.Wide, p.WidePer.Microseconds(), p.PollBudget, oneIf(p.Method == Reject), till,
-	}
-	words := make([]string, len(ints))
-	for i, n := range ints {
-		words[i] = strconv.FormatInt(n, 10)
-	}
-	return strings.Join(words, " ")
-}
-
-// roomStrategies are STRATEGIES of lua/lib/room.lua.
-var roomStrategies = []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow, StrategyAdaptive}
-
 func oneIf(b bool) int64 {
 	if b {
 		return 1
@@ -213,7 +162,7 @@ func oneIf(b bool) int64 {
 	return 0
 }
 
-func (r *Room) policyArg() string { return r.config.Load().at(r.RedisNow()).arg }
+func (r *Room) policyArg() string { return r.config.Load().At(r.RedisNow()).Arg }
 
 func (r *Room) setStop(stop context.CancelFunc) {
 	r.mu.Lock()
@@ -400,3 +349,5 @@ func (r *Room) goUp() {
 		r.c.o.Log.Info("store is back", "room", r.id)
 	}
 }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

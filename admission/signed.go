@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // signedMost bounds how many places given without the store are remembered: a
@@ -23,7 +25,7 @@ func (s *signed) add(t Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.given) < signedMost {
-		s.given = append(s.given, enterQ{kind: "signed", id: t.ID, client: t.Client, hold: joinHold(t.Interval), t: t})
+		s.given = append(s.given, enterQ{kind: "signed", id: t.ID, client: t.Client, hold: policy.JoinHold(t.Interval), t: t})
 	}
 }
 

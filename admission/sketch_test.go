@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/anteroom/anteroom/admission/snapshot"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
@@ -87,7 +88,7 @@ func (l *longLine) check(exact bool) {
 		allowed := rank/200 + slack
 		if i < len(snap.Front) {
 			allowed = 0
-			if _, ok := slices.BinarySearchFunc(snap.ceilings, t.Order, func(r Rank, o int64) int { return int(r.Order - o) }); ok {
+			if _, ok := slices.BinarySearchFunc(snap.Ceilings, t.Order, func(r snapshot.Rank, o int64) int { return int(r.Order - o) }); ok {
 				allowed = 10 // it was told so before
 			}
 		}

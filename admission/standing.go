@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // ID names a ticket, and the session that it becomes when it is claimed: one
@@ -89,6 +91,14 @@ func (t *Ticket) confirmed() int64 {
 
 // lastHeard returns when the ticket's visitor was last answered, with the store or without.
 func (t *Ticket) lastHeard() int64 { return max(t.confirmed(), t.Heard) }
+
+// covers reports whether a ticket that was checked age ago stays present until the poll that the response is about to advise.
+func (t *Ticket) covers(age time.Duration) bool { return policy.Covers(t.Hold, age, t.Interval) }
+
+// renew copies what the store confirmed of the ticket.
+func (t *Ticket) renew(by *Ticket) {
+	t.Order, t.Seen, t.Hold, t.Heard, t.Epoch, t.Fence = by.Order, by.Seen, by.Hold, by.Heard, by.Epoch, by.Fence
+}
 
 // Standing is the answer about a ticket.
 type Standing struct {

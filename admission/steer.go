@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission/adaptive"
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 const (
@@ -66,7 +67,7 @@ func (r *Room) steer(ctx context.Context) {
 
 // Steer looks at the origin once and, where this gateway leads, sets the rate. Run calls it once a second; tests may.
 func (r *Room) Steer(ctx context.Context) error {
-	st, p := &r.steers, r.config.Load().at(r.RedisNow()).policy
+	st, p := &r.steers, r.config.Load().At(r.RedisNow()).Policy
 	snap := r.Snapshot()
 	if p.Strategy != StrategyAdaptive {
 		st.fence, st.floored = 0, 0
@@ -93,12 +94,12 @@ func (r *Room) Steer(ctx context.Context) error {
 	if s := st.score.Load(); s != nil && p.Adaptive.Scorer != nil && r.c.mono()-s.at < int64(scoreFor) {
 		origin.Score, origin.Scored = s.value, true
 	}
-	policy := p.control()
-	seen := &Steering{Origin: origin, Level: policy.Level(origin.Health), Leader: st.fence != 0}
+	bounds := controllerPolicy(&p)
+	seen := &Steering{Origin: origin, Level: bounds.Level(origin.Health), Leader: st.fence != 0}
 	if st.fence != 0 {
 		rate := int64(0) // keep the lease, hold the rate
 		if !st.patience.Waits(seen.Level, origin.Jobs, r.RedisNow()) && !r.holds(snap) {
-			st.state = adaptive.Next(policy, st.state, r.RedisNow(), origin.Health, r.usage(snap))
+			st.state = adaptive.Next(bounds, st.state, r.RedisNow(), origin.Health, r.usage(snap))
 			rate = st.state.Rate
 		} else if st.found != st.state.Rate {
 			rate = st.state.Rate // the store has lost it
@@ -110,6 +111,12 @@ func (r *Room) Steer(ctx context.Context) error {
 	seen.AtMin = r.atMin(snap, seen)
 	st.seen.Store(seen)
 	return nil
+}
+
+// controllerPolicy returns the bounds of the controller.
+func controllerPolicy(p *Policy) adaptive.Policy {
+	a := p.Adaptive
+	return adaptive.Policy{Mode: a.Mode, MinRate: p.MinRate, MaxRate: p.MaxRate, TargetP95: a.TargetP95, MaxErrorRate: a.MaxErrorRate}
 }
 
 // atMin is the newest Steering.AtMin.
@@ -210,7 +217,7 @@ func (r *Room) callRate(ctx context.Context, fence, rate int64, text string) (le
 }
 
 // consult has the scorer asked, aside: it may be slow.
-func (r *Room) consult(ctx context.Context, scorer Scorer) {
+func (r *Room) consult(ctx context.Context, scorer policy.Scorer) {
 	st, now := &r.steers, r.c.mono()
 	if scorer == nil || st.asked != 0 && now-st.asked < int64(scoreEvery) || !st.scoring.TryLock() {
 		return

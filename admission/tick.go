@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // revokedMost is how many revoked sessions one tick fetches at most.
@@ -39,7 +41,7 @@ func (r *Room) loop(ctx context.Context) {
 			return
 		case <-r.kick:
 			resting = false
-			if early := soonest - time.Since(last); early > 0 { // those who kick meanwhile share the look
+			if early := snapshot.SoonestTick - time.Since(last); early > 0 { // those who kick meanwhile share the look
 				t.Reset(early)
 				continue
 			}
@@ -78,42 +80,12 @@ func (r *Room) loop(ctx context.Context) {
 	}
 }
 
-// soonest is the least time between two looks at a line.
-const soonest = 25 * time.Millisecond
-
-// look is the time between two looks at a room with a line: a tick, or less where its limiter would be full before and lose what
-// comes due from then on, and for a leaky bucket what lies between two visitors. Of many a second a few come together: each look
-// sends every gateway the front of the line, which is as long as the rate is high.
-func (s *Snapshot) look(tick time.Duration) time.Duration {
-	p := &s.Policy
-	due, least := max(1000, p.Burst-1000), soonest // thousandths of a visitor; as much as one may be left from the look before
-	switch {
-	case s.Rate <= 0 || p.HeadWindow > 0 || p.Strategy == StrategyFixedWindow:
-		return tick
-	case p.Strategy == StrategyLeakyBucket:
-		due, least = 1000, max(soonest, min(tick, soonest*time.Duration(s.Rate)/100_000))
-	}
-	return min(tick, max(least, time.Duration(float64(due)/float64(s.Rate)*float64(time.Second))))
-}
-
-// most is how many thousandths of a visitor a second those looks let in at most, whatever the rate.
-func (s *Snapshot) most(tick time.Duration) int64 {
-	p, n := &s.Policy, int64(math.MaxInt64)
-	if p.HeadWindow > 0 {
-		n = p.HeadWindow
-	}
-	if p.Strategy != StrategyFixedWindow && p.Strategy != StrategyLeakyBucket {
-		n = min(n, max(1, p.Burst/1000))
-	}
-	return int64(min(float64(n)*1000*float64(time.Second)/float64(s.look(tick)), 1e15))
-}
-
 // pause is the time to the next tick.
 func (r *Room) pause() time.Duration {
 	s := r.Snapshot()
 	p, look := &s.Policy, r.c.o.Tick
 	if s.Known && !r.down.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
-		look = s.look(r.c.o.Tick)
+		look = s.TickInterval(r.c.o.Tick)
 	}
 	r.ticking.Lock() // an operator's change ticks too
 	r.look = look
@@ -157,11 +129,11 @@ func (r *Room) show(s *Snapshot) {
 // it is away too, and a reload counts.
 func (r *Room) replan() {
 	s, now := r.Snapshot(), r.RedisNow()
-	file := r.config.Load().at(now)
-	if s.file == file {
+	file := r.config.Load().At(now)
+	if s.Configured == file {
 		return
 	}
-	next := s.under(file, now)
+	next := s.WithPolicy(file, now)
 	r.change(func(b *beyond) { b.snap = next })
 	r.show(next)
 }
@@ -271,7 +243,7 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 	})
 	if n < revokedMost {
 		r.mu.Lock()
-		r.known.revokes = r.Snapshot().revokes
+		r.known.revokes = r.Snapshot().Revocations
 		r.mu.Unlock()
 	}
 	now := r.c.mono()
@@ -303,7 +275,7 @@ func (r *Room) timed(list any, size int, cursor *int64, f func(id ID, last int64
 
 // adopt takes a snapshot's text in.
 func (r *Room) adopt(ctx context.Context, text string) error {
-	s, k, err := parseSnapshot(text, r.config.Load())
+	s, err := snapshot.Parse(text, r.config.Load())
 	if err != nil {
 		return err
 	}
@@ -324,20 +296,20 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 		}
 		r.setFlow(flow)
 	}
-	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.file.policy.OpensAt && r.otherOpening != opens {
+	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.Configured.Policy.OpensAt && r.otherOpening != opens {
 		r.otherOpening = opens
 		r.c.o.Log.Warn("another gateway's configuration says that the lottery opens later: that stands while it says so",
-			"room", r.id, "opens_at", time.UnixMicro(opens).UTC(), "here", time.UnixMicro(s.file.policy.OpensAt).UTC())
+			"room", r.id, "opens_at", time.UnixMicro(opens).UTC(), "here", time.UnixMicro(s.Configured.Policy.OpensAt).UTC())
 	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
-	s.follow(old)
+	s.CapRanks(old)
 
 	r.mu.Lock()
 	if r.known.epoch == s.Epoch {
 		r.known.seq = max(r.known.seq, s.Seq) // it may have been read without a script
 	}
 	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
-	r.known.gaps, r.known.reset = k.gaps, k.reset
+	r.known.gaps, r.known.reset = silencesArg(s.Silences), s.Reset
 	if s.Time >= r.known.jumped {
 		r.known.jumps = ""
 	}
@@ -356,4 +328,13 @@ func (r *Room) adopt(ctx context.Context, text string) error {
 	})
 	r.show(s)
 	return nil
+}
+
+// silencesArg is the form of room_restore.
+func silencesArg(silences []snapshot.Silence) string {
+	words := make([]string, len(silences))
+	for i, g := range silences {
+		words[i] = itoa(g.Till) + ":" + itoa(g.Length)
+	}
+	return strings.Join(words, " ")
 }

@@ -169,7 +169,7 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 	case "P":
 		s.State, s.Renewed, s.Gathering = Waiting, true, true
 		s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence, s.Ticket.Heard = a.h.time, a.h.epoch, a.h.fence, 0
-		s.Ticket.Hold = r.config.Load().policy.gatherHold()
+		s.Ticket.Hold = r.config.Load().Policy.PrequeueHold()
 	case "A":
 		s.State = Admitted
 	case "C":
@@ -213,7 +213,7 @@ func (r *Room) refused(snap *Snapshot, t Ticket, a reply) Standing {
 const claimedFirst = "first"
 
 // quarter of absence: how old a confirmation may be before it is renewed.
-func (r *Room) quarter() time.Duration { return r.config.Load().policy.Absence / 4 }
+func (r *Room) quarter() time.Duration { return r.config.Load().Policy.Absence / 4 }
 
 // Check answers a poll: from the snapshot or from memory where DESIGN §4 allows
 // it, otherwise from the store in a batch. A ticket that is not enrolled is
@@ -233,7 +233,7 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 // checkOrdered is Check for a ticket with an order. fresh: it has just come to have it, so the store holds no place yet; 0 is
 // then the order of its enrolment.
 func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh bool) (Standing, error) {
-	near := fresh || r.inFront(snap, t.Order)
+	near := fresh || snap.InFront(t.Order)
 	if !near && r.present(snap, &t) && !r.memory.settled(t.ID) {
 		return Standing{State: Waiting, Ticket: t}, nil
 	}
@@ -257,7 +257,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 			fresh = false
 		}
 	}
-	near = fresh || r.inFront(snap, t.Order)
+	near = fresh || snap.InFront(t.Order)
 	// A ticket that was admitted may lie behind the front, when tickets ahead of it came back since.
 	if !near && r.present(snap, &t) && (!ok || m.standing.State == Waiting) {
 		return Standing{State: Waiting, Ticket: t, Renewed: t.Seen != presented.Seen}, nil
@@ -267,7 +267,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	}
 	var ans reply
 	var err error
-	hold := r.config.Load().policy.Hold(t.Interval, t.Wait, near)
+	hold := r.config.Load().Policy.Hold(t.Interval, t.Wait, near)
 	enrol := fresh || !snap.Known || t.Epoch != snap.Epoch
 	if !enrol {
 		lane := r.far
@@ -320,13 +320,13 @@ func (r *Room) Settled(id ID) bool { return r.memory.settled(id) }
 
 // confirmed says whether the store has confirmed a ticket that gathers for a lottery lately enough.
 func (r *Room) confirmed(s *Snapshot, t Ticket) bool {
-	return s.Known && t.Epoch == s.Epoch && s.age(r.Now(), t.Seen) <= r.quarter()
+	return s.Known && t.Epoch == s.Epoch && s.Elapsed(t.Seen, r.Now()) <= r.quarter()
 }
 
 // present reports whether the store counts a ticket in line as present until the poll that is about to be advised, so that
 // nothing has to be asked as long as it is not in the front.
 func (r *Room) present(s *Snapshot, t *Ticket) bool {
-	return s.Known && t.Epoch == s.Epoch && t.covers(s.age(r.Now(), t.Seen))
+	return s.Known && t.Epoch == s.Epoch && t.covers(s.Elapsed(t.Seen, r.Now()))
 }
 
 // Claim turns an admitted ticket into a session. The State is Active for the
@@ -375,7 +375,7 @@ func (r *Room) claimed(t Ticket) (Standing, bool) {
 	case m.asked:
 		return Standing{State: Waiting, Ticket: t}, true
 	}
-	far := now-snap.ReadAt < int64(farAge) && !r.inFront(snap, t.Order) && r.present(snap, &t)
+	far := now-snap.ReadAt < int64(farAge) && !snap.InFront(t.Order) && r.present(snap, &t)
 	return Standing{State: Waiting, Ticket: t}, far
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/limiter"
 )
 
 // GCRAStrategy is the limiter of the bulk engine; no room has it.
@@ -16,7 +17,7 @@ const billion = 1_000_000_000
 // Meter is a limiter's state and rule, without a store. Refill comes first, with the time of the call: the others judge by
 // it. Costs are whole tokens. At rate 0 nothing is granted, whatever was saved up before.
 type Meter interface {
-	admission.Meter
+	limiter.Limiter
 	// Admits reports whether a cost can be taken as a whole now.
 	Admits(cost int64) bool
 	// Wait returns the time until a cost is admitted, exact to the microsecond while the clock does not go back; negative: never.
@@ -26,10 +27,10 @@ type Meter interface {
 }
 
 var (
-	_ Meter = (*admission.TokenBucket)(nil)
+	_ Meter = (*limiter.TokenBucket)(nil)
 	_ Meter = (*GCRA)(nil)
-	_ Meter = (*admission.FixedWindow)(nil)
-	_ Meter = (*admission.LeakyBucket)(nil)
+	_ Meter = (*limiter.FixedWindow)(nil)
+	_ Meter = (*limiter.LeakyBucket)(nil)
 )
 
 // NewMeter returns a meter that has granted nothing yet: rate in thousandths of a token a second, burst in thousandths of a
@@ -37,13 +38,13 @@ var (
 func NewMeter(s admission.Strategy, rate, burst int64) Meter {
 	switch s {
 	case admission.StrategyTokenBucket, admission.StrategyAdaptive:
-		return &admission.TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}
+		return &limiter.TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}
 	case admission.StrategyLeakyBucket:
-		return &admission.LeakyBucket{TokenBucket: admission.TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}}
+		return &limiter.LeakyBucket{TokenBucket: limiter.TokenBucket{Level: burst * 1_000_000, Rate: rate, Burst: burst}}
 	case GCRAStrategy:
 		return &GCRA{Rate: rate, Burst: burst}
 	case admission.StrategyFixedWindow:
-		return &admission.FixedWindow{Rate: rate}
+		return &limiter.FixedWindow{Rate: rate}
 	}
 	panic(fmt.Sprintf("admissiontest: no limiter strategy %q", s))
 }

@@ -1,10 +1,13 @@
 package admissiontest
 
-import "github.com/anteroom/anteroom/admission"
+import (
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/limiter"
+)
 
-// limiter is a room's between two uses, as lua/lib/meter.lua keeps it: the strategy and the rate are those of the last one, at
+// limiterState is a room's between two uses, as lua/lib/meter.lua keeps it: the strategy and the rate are those of the last one, at
 // is its time.
-type limiter struct {
+type limiterState struct {
 	strategy       admission.Strategy
 	level, at, was int64
 }
@@ -14,7 +17,7 @@ const leak = 2
 
 // meter is the model's limiter, brought to now.
 type meter struct {
-	admission.Meter
+	limiter.Limiter
 	m   *Model
 	now int64
 }
@@ -40,7 +43,7 @@ func (m *Model) meter(now int64) meter {
 	l, rate := m.limiter, m.P.Rate
 	out := meter{m: m, now: now}
 	if m.P.Strategy == windows {
-		w := &admission.FixedWindow{Rate: rate}
+		w := &limiter.FixedWindow{Rate: rate}
 		length, most := windowOf(rate)
 		if l.strategy == windows {
 			before, _ := windowOf(l.was)
@@ -49,10 +52,10 @@ func (m *Model) meter(now int64) meter {
 			w.At, w.Level = now-now%length, most
 		}
 		w.Refill(now)
-		out.Meter = w
+		out.Limiter = w
 		return out
 	}
-	b := admission.TokenBucket{Level: l.level, At: l.at, Rate: l.was, Burst: m.burst()}
+	b := limiter.TokenBucket{Level: l.level, At: l.at, Rate: l.was, Burst: m.burst()}
 	leaky := m.P.Strategy == admission.StrategyLeakyBucket
 	if leaky {
 		b.Burst = max(1000, rate/leak)
@@ -62,28 +65,28 @@ func (m *Model) meter(now int64) meter {
 	}
 	b.Refill(now)
 	b.Rate = rate
-	if out.Meter = &b; leaky {
-		out.Meter = &admission.LeakyBucket{TokenBucket: b}
+	if out.Limiter = &b; leaky {
+		out.Limiter = &limiter.LeakyBucket{TokenBucket: b}
 	}
 	return out
 }
 
 // rest ends a tick.
 func (b meter) rest() {
-	if l, ok := b.Meter.(*admission.LeakyBucket); ok {
+	if l, ok := b.Limiter.(*limiter.LeakyBucket); ok {
 		l.Rest()
 	}
 }
 
 // save puts the state back into the model.
 func (b meter) save() {
-	l := limiter{strategy: b.m.P.Strategy, at: b.now, was: b.m.P.Rate}
-	switch x := b.Meter.(type) {
-	case *admission.FixedWindow:
+	l := limiterState{strategy: b.m.P.Strategy, at: b.now, was: b.m.P.Rate}
+	switch x := b.Limiter.(type) {
+	case *limiter.FixedWindow:
 		l.level = x.Level
-	case *admission.TokenBucket:
+	case *limiter.TokenBucket:
 		l.level = x.Level
-	case *admission.LeakyBucket:
+	case *limiter.LeakyBucket:
 		l.level = x.Level
 	}
 	b.m.limiter = l

@@ -53,7 +53,7 @@ type Model struct {
 	gaps             []silence
 	quiet            int64 // room time at which the room was not empty, at last
 	busy             bool
-	limiter          limiter
+	limiter          limiterState
 	Line             map[admission.ID]*Place
 	Grants           map[admission.ID]*Grant
 	Sessions         map[admission.ID]int64 // until, room time
@@ -79,7 +79,7 @@ func New(p admission.Policy, wall int64) *Model {
 		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
 		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{}, lots: lots{of: map[admission.ID]lot{}},
 	}
-	m.limiter = limiter{strategy: p.Strategy, at: wall, level: m.full()}
+	m.limiter = limiterState{strategy: p.Strategy, at: wall, level: m.full()}
 	return m
 }
 

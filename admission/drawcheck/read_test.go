@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // An operator who says another drawn than was turns lots into late joins; the tokens from before the opening tell.
@@ -16,7 +17,7 @@ func TestLotsThatAreCalledLate(t *testing.T) {
 	id := admission.ID{1, 2, 3}
 	seed := [32]byte{7}
 	opens := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	d := admission.Draw{Opens: opens.UnixMicro(), Seed: seed}
+	d := policy.Draw{Opens: opens.UnixMicro(), Seed: seed}
 	drawn := d.Opens + 5
 	token := func(claims string) string {
 		return fmt.Sprintf(`"x.%s.x"`, base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"jti":%q,%s}`, id, claims)))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // line is a ticket with its recomputed order.
@@ -37,7 +38,7 @@ func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 	fmt.Fprintf(w, "room %s, opened at %s, %d tickets\n", d.room, d.opens.Format(time.RFC3339), len(d.tickets))
 	sum := sha256.Sum256(d.seed[:])
 	check("SHA-256(seed) is the commitment", bytes.Equal(sum[:], d.commitment), hex.EncodeToString(sum[:]), hex.EncodeToString(d.commitment))
-	published := admission.Draw{Opens: d.opens.UnixMicro()}
+	published := policy.Draw{Opens: d.opens.UnixMicro()}
 	if !d.gathers.IsZero() {
 		published.Gathers = d.gathers.UnixMicro()
 	}
@@ -85,7 +86,7 @@ func (l *line) served() int64 {
 
 // judge tells whether a ticket is as it was drawn; confirmed: a token of it says that it was confirmed before the opening.
 func (d *Draw) judge(t ticket, confirmed bool) line {
-	l := line{ticket: t, computed: admission.DrawnOrder(d.seed, t.id, d.drawn, d.span)}
+	l := line{ticket: t, computed: policy.DrawnOrder(d.seed, t.id, d.drawn, d.span)}
 	switch {
 	case t.seen > d.drawn:
 		l.verdict, l.wrong = fmt.Sprintf("WRONG: a token without an order was confirmed at %d, after drawn", t.seen), true

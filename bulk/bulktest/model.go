@@ -8,6 +8,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/admissiontest"
+	"github.com/anteroom/anteroom/admission/limiter"
 	"github.com/anteroom/anteroom/bulk/congestion"
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -154,7 +155,7 @@ func milli(rate float64) int64 { return int64(math.Round(rate * 1000)) }
 
 func (m *Model) meter(rate, burst float64) admissiontest.Meter {
 	meter := admissiontest.NewMeter(admission.Strategy(m.S.Limiter), milli(rate), tolerance(rate, burst))
-	if w, is := meter.(*admission.FixedWindow); is {
+	if w, is := meter.(*limiter.FixedWindow); is {
 		w.Window = m.S.Window.Microseconds()
 	}
 	return meter

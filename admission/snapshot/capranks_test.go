@@ -1,4 +1,4 @@
-package admission
+package snapshot
 
 import "testing"
 
@@ -19,17 +19,17 @@ func TestASnapshotTellsNobodyMoreThanTheOneBefore(t *testing.T) {
 		{"one joined", line(8, short, Rank{13, 1000, 8}, Rank{15, 2000, 8}, Rank{16, 3000, 8}), map[int64]int64{1000: 12, 2000: 14, 3000: 16}},
 		{"nearer", line(7, append(short[:10:10], 200, 500, 700, 1000), Rank{15, 3000, 7}), map[int64]int64{100: 9, 1000: 11, 3000: 15}},
 	} {
-		c.s.follow(old)
+		c.s.CapRanks(old)
 		for order, want := range c.want {
-			if n := c.s.ahead(order); n != want {
+			if n := c.s.Ahead(order); n != want {
 				t.Errorf("%s: order %d is told %d, want %d", c.name, order, n, want)
 			}
 		}
 	}
 	reset := line(7, short, Rank{13, 1000, 7}, Rank{15, 3000, 7})
 	reset.Epoch = "2.b"
-	reset.follow(old)
-	if n := reset.ahead(1000); n != 13 {
+	reset.CapRanks(old)
+	if n := reset.Ahead(1000); n != 13 {
 		t.Errorf("in another epoch: %d", n)
 	}
 }

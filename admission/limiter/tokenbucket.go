@@ -1,12 +1,8 @@
-package admission
+package limiter
 
 import "time"
 
-// TokenBucket is lua/lib/limiter.lua's in Go, for what is decided without the
-// store and as the model of its tests. Level is in billionths of a token, At in
-// microseconds, Rate in thousandths of a token a second, Burst in thousandths
-// of a token; a microsecond times a thousandth a second is exactly a billionth.
-// A cost above the burst is never admitted.
+// TokenBucket grants at most Rate·dt + Burst in any interval dt. A cost above the burst is never granted.
 type TokenBucket struct{ Level, At, Rate, Burst int64 }
 
 // Refill credits the time since At. A clock that went back credits nothing.
@@ -14,7 +10,7 @@ func (b *TokenBucket) Refill(now int64) {
 	full := b.Burst * 1_000_000
 	if dt := now - b.At; dt > 0 {
 		if b.Rate > 0 {
-			// By time first: dt·Rate may not fit for a long dt.
+			// Compare times first: dt·Rate overflows for a long dt.
 			if float64(dt) >= float64(full-b.Level)/float64(b.Rate) {
 				b.Level = full
 			} else {
@@ -26,8 +22,7 @@ func (b *TokenBucket) Refill(now int64) {
 	b.Level = max(0, min(b.Level, full))
 }
 
-// Available is how many whole tokens can be taken now; none at rate 0, which
-// means "nobody" whatever was saved up before.
+// Available returns how many whole tokens can be taken now: none at rate 0, whatever was saved before.
 func (b *TokenBucket) Available() int64 {
 	if b.Rate <= 0 {
 		return 0
@@ -35,13 +30,13 @@ func (b *TokenBucket) Available() int64 {
 	return b.Level / billion
 }
 
-// Admits says whether that many tokens are there.
+// Admits reports whether the bucket holds cost tokens.
 func (b *TokenBucket) Admits(cost int64) bool { return b.Rate > 0 && b.Level >= cost*billion }
 
-// Take takes n tokens; the caller has looked at Available.
+// Take takes n tokens, at most Available.
 func (b *TokenBucket) Take(n int64) { b.Level -= n * billion }
 
-// Wait is the time until n tokens are there; negative when they never are.
+// Wait returns the time until the bucket holds n tokens, or a negative time when it never will.
 func (b *TokenBucket) Wait(n int64) time.Duration {
 	missing := n*billion - b.Level
 	switch {
@@ -53,5 +48,5 @@ func (b *TokenBucket) Wait(n int64) time.Duration {
 	return time.Duration((missing+b.Rate-1)/b.Rate) * time.Microsecond
 }
 
-// Rerate keeps what was saved up, as far as the new burst holds it. The time since the last Refill counts at the new rate.
+// Rerate changes rate and burst. The new rate counts from the last Refill.
 func (b *TokenBucket) Rerate(rate, burst int64) { b.Rate, b.Burst = rate, burst }

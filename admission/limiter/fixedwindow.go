@@ -1,21 +1,20 @@
-package admission
+package limiter
 
 import "time"
 
-// FixedWindow counts what was taken in the present window, lua/lib/limiter.lua's in Go: what Rate thousandths of a token a second give in an
-// aligned window, or at rates below one a window one token in as many microseconds as it takes. It has no burst. At is the
-// start of the window, Level the thousandths of a token taken in it. A cost above a window's is granted in an
-// untouched one and uses up as many as it takes: At is then the start of the last of them. A clock that went back stays in
-// the newest window.
+// FixedWindow grants Rate in each aligned window, without a burst. A window lasts one second, or at rates below one token
+// a window as long as one token takes. At is the start of the current window and Level the thousandths of a token taken in it.
+// A cost above a window's grant is granted in an unused window and uses up several: At is then the start of the last one.
+// A clock that went back stays in the newest window.
 type FixedWindow struct {
 	Level, At, Rate int64
-	Window          int64 // microseconds; 0: one second
+	Window          int64 // µs; 0: one second
 
 	now int64
-	was int64 // the rate that Level and At were counted at, where it is another
+	was int64 // the rate that Level and At were counted at, where it differs from Rate; 0: it does not
 }
 
-// window is its length in microseconds and what it grants in thousandths of a token.
+// window returns the length of a window in microseconds and its grant in thousandths of a token.
 func (w *FixedWindow) window() (length, most int64) {
 	length, most = 1_000_000, w.Rate
 	if w.Window > 0 {
@@ -27,7 +26,7 @@ func (w *FixedWindow) window() (length, most int64) {
 	return (billion + w.Rate - 1) / w.Rate, 1000
 }
 
-// Refill begins a new window when the present one has passed.
+// Refill begins a new window when the current one has passed.
 func (w *FixedWindow) Refill(now int64) {
 	w.now = now
 	length, _ := w.window()
@@ -47,7 +46,7 @@ func (w *FixedWindow) Refill(now int64) {
 	w.was = 0
 }
 
-// spread moves what is above one window's to the windows after it.
+// spread moves what exceeds one window's grant to the windows after it.
 func (w *FixedWindow) spread() {
 	if length, most := w.window(); w.Level > most {
 		w.At += (w.Level - 1) / most * length
@@ -55,13 +54,13 @@ func (w *FixedWindow) spread() {
 	}
 }
 
-// Available is how many whole tokens the window has left.
+// Available returns how many whole tokens the window has left.
 func (w *FixedWindow) Available() int64 {
 	_, most := w.window()
 	return max(0, most-w.Level) / 1000
 }
 
-// Admits says whether the window has room for a cost, or is untouched.
+// Admits reports whether the window has room for cost, or is unused.
 func (w *FixedWindow) Admits(cost int64) bool {
 	_, most := w.window()
 	return most > 0 && (w.Level == 0 || w.Level+cost*1000 <= most)
@@ -74,7 +73,7 @@ func (w *FixedWindow) Take(n int64) {
 	}
 }
 
-// Wait is the time until a cost is granted: now or in the next window; -1 at rate 0.
+// Wait returns the time until cost is granted, now or in the next window; -1 at rate 0.
 func (w *FixedWindow) Wait(cost int64) time.Duration {
 	switch {
 	case w.Rate <= 0:
@@ -82,14 +81,17 @@ func (w *FixedWindow) Wait(cost int64) time.Duration {
 	case w.Admits(cost):
 		return 0
 	}
-	length, _ := w.window() // At may lie in one that began under another rate
+	length, _ := w.window() // At may lie in a window that began under another rate
 	return time.Duration(w.At-w.At%length+length-w.now) * time.Microsecond
 }
 
-// Rerate goes on with what was taken in the present window, and with what a cost has used up of those to come.
+// Rerate changes the rate. What was taken in the current window, and from windows to come, still counts.
 func (w *FixedWindow) Rerate(rate, _ int64) {
 	if w.was == 0 && rate != w.Rate {
 		w.was = w.Rate
 	}
 	w.Rate = rate
 }
+
+// Exhaust marks the current window as used up.
+func (w *FixedWindow) Exhaust() { _, w.Level = w.window() }

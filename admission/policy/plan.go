@@ -1,4 +1,4 @@
-package admission
+package policy
 
 import (
 	"cmp"
@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Event overrides a room's policy for a time. Times are µs of Redis's clock.
+// Event changes a room's policy for a time. Times are µs of Redis's clock.
 type Event struct {
 	Name    string
 	Starts  int64
 	Ends    int64
-	Gathers int64  // of a lottery, which opens at Starts: from when people gather
+	Gathers int64  // of a lottery, which opens at Starts: when its pre-queue opens
 	Rate    int64  // thousandths; 0: the room's
 	Method  string // "": the room's
 }
 
-// begins is when an event first matters.
+// begins returns when the event first changes the policy.
 func (e *Event) begins() int64 {
 	if e.Gathers > 0 {
 		return e.Gathers
@@ -24,13 +24,13 @@ func (e *Event) begins() int64 {
 	return e.Starts
 }
 
-// Plan is what is known beforehand of a room: its events, and the draws of its lotteries. It is immutable.
+// Plan holds the scheduled events of a room and the draws of its lotteries. It is immutable.
 type Plan struct {
-	events []Event // by time; none overlap
+	events []Event // ascending; none overlap
 	draws  map[int64]*Draw
 }
 
-// NewPlan plans a room with that policy. secret seeds the draws; without one there are none.
+// NewPlan returns the plan of a room with that policy. secret seeds the draws; without a secret there are none.
 func NewPlan(secret []byte, room string, p *Policy, events []Event) *Plan {
 	plan := &Plan{events: slices.Clone(events), draws: map[int64]*Draw{}}
 	slices.SortFunc(plan.events, func(a, b Event) int { return cmp.Compare(a.begins(), b.begins()) })
@@ -48,7 +48,7 @@ func NewPlan(secret []byte, room string, p *Policy, events []Event) *Plan {
 	return plan
 }
 
-// Draw gives the lottery that opens then; nil where none is planned.
+// Draw returns the lottery that opens at a time, or nil.
 func (p *Plan) Draw(opens int64) *Draw {
 	if p == nil {
 		return nil
@@ -56,15 +56,15 @@ func (p *Plan) Draw(opens int64) *Draw {
 	return p.draws[opens]
 }
 
-// lots is how many lotteries are planned.
-func (p *Plan) lots() int {
+// Lotteries returns the number of planned lotteries.
+func (p *Plan) Lotteries() int {
 	if p == nil {
 		return 0
 	}
 	return len(p.draws)
 }
 
-// DrawAfter gives the first lottery that opens after a time; nil where none is planned.
+// DrawAfter returns the first lottery that opens after a time, or nil.
 func (p *Plan) DrawAfter(now int64) (next *Draw) {
 	if p == nil {
 		return nil
@@ -77,7 +77,7 @@ func (p *Plan) DrawAfter(now int64) (next *Draw) {
 	return next
 }
 
-// Events gives the one in force, which for a lottery it is from when people gather, and the next one; nil for none.
+// Events returns the event in force and the next one; nil for none. A lottery is in force from when its pre-queue opens.
 func (p *Plan) Events(now int64) (current, next *Event) {
 	if p == nil {
 		return nil, nil
@@ -94,7 +94,7 @@ func (p *Plan) Events(now int64) (current, next *Event) {
 	return current, nil
 }
 
-// At is the policy with the event over it that is in force then.
+// At returns the policy with the event applied that is in force at a time.
 func (p Policy) At(now int64) Policy {
 	e, _ := p.Plan.Events(now)
 	if e == nil {
@@ -108,16 +108,16 @@ func (p Policy) At(now int64) Policy {
 	}
 	if e.Rate > 0 && now >= e.Starts {
 		p.Rate = e.Rate
-		// An adaptive strategy may reach it, and go no higher.
+		// An adaptive strategy may reach the event's rate, and no more.
 		p.MinRate, p.MaxRate = min(p.MinRate, e.Rate), e.Rate
 	}
 	return p
 }
 
-// NextOpening is when a policy that is closed now opens by itself, and, should it then be a lottery, from when people gather
-// for that; 0: that is not known.
+// NextOpening returns when a policy that is closed now opens by itself and, for a lottery, when its pre-queue opens; 0 where none
+// is planned.
 func (p Policy) NextOpening(now int64) (opens, gathers int64) {
-	for _, at := range p.Plan.moments() {
+	for _, at := range p.Plan.changes() {
 		if q := p.At(at); at > now && q.Method != Reject {
 			if q.Method == Lottery && q.OpensAt > at {
 				return q.OpensAt, q.PrequeueAt
@@ -128,9 +128,9 @@ func (p Policy) NextOpening(now int64) (opens, gathers int64) {
 	return 0, 0
 }
 
-// NextClosing is when a policy that is open now closes by itself; 0: that is not known.
+// NextClosing returns when a policy that is open now closes by itself; 0 where that is not planned.
 func (p Policy) NextClosing(now int64) int64 {
-	for _, at := range p.Plan.moments() {
+	for _, at := range p.Plan.changes() {
 		if at > now && p.At(at).Method == Reject {
 			return at
 		}
@@ -138,10 +138,10 @@ func (p Policy) NextClosing(now int64) int64 {
 	return 0
 }
 
-// Rates are those to come, thousandths, by the time from which they hold; 0 while the room is closed or a lottery gathers.
+// Rates yields each future change: its time, and the rate from then on as RateAt returns it.
 func (p Policy) Rates(now int64) iter.Seq2[int64, int64] {
 	return func(yield func(int64, int64) bool) {
-		for _, at := range p.Plan.moments() {
+		for _, at := range p.Plan.changes() {
 			if at > now && !yield(at, p.RateAt(at)) {
 				return
 			}
@@ -149,7 +149,7 @@ func (p Policy) Rates(now int64) iter.Seq2[int64, int64] {
 	}
 }
 
-// RateAt is that of a time, thousandths; 0 while the room is closed or a lottery gathers.
+// RateAt returns the rate at a time, thousandths of a visitor per second; 0 while the room is closed or a pre-queue is open.
 func (p Policy) RateAt(now int64) int64 {
 	q := p.At(now)
 	if q.Method == Reject || q.Method == Lottery && q.OpensAt > now {
@@ -158,8 +158,8 @@ func (p Policy) RateAt(now int64) int64 {
 	return q.Rate
 }
 
-// moments are when the policy becomes another by itself.
-func (p *Plan) moments() []int64 {
+// changes returns the times at which the plan changes the policy.
+func (p *Plan) changes() []int64 {
 	if p == nil {
 		return nil
 	}

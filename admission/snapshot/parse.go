@@ -1,4 +1,4 @@
-package admission
+package snapshot
 
 import (
 	"fmt"
@@ -6,44 +6,44 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
-// parseSnapshot reads what lua/room_advance.lua wrote: five parts, one a line, the
-// message last, and behind them what is packed.
-func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) {
+// Parse reads what lua/room_advance.lua wrote: five parts, one a line, the operator's message last, then the packed part.
+// schedule is the configured policy.
+func Parse(text string, schedule *policy.Schedule) (*Snapshot, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	head := strings.Fields(line)
 	if len(head) != 29 || head[0] != "4" {
-		return nil, knowledge{}, fmt.Errorf("snapshot: header %q", line)
+		return nil, fmt.Errorf("snapshot: header %q", line)
 	}
 	p := &intParser{}
 	n := func(i int) int64 { return p.int(head[i]) }
 	size := n(28)
 	if size < 0 || size > int64(len(text)-len(line)) {
-		return nil, knowledge{}, fmt.Errorf("snapshot: %d packed bytes of %d", size, len(text))
+		return nil, fmt.Errorf("snapshot: %d packed bytes of %d", size, len(text))
 	}
 	text, packed := text[:int64(len(text))-size], text[int64(len(text))-size:]
 	parts := strings.SplitN(text, "\n", 5)
 	if len(parts) != 5 {
-		return nil, knowledge{}, fmt.Errorf("snapshot: %d lines of 5", len(parts))
+		return nil, fmt.Errorf("snapshot: %d lines of 5", len(parts))
 	}
 	s := &Snapshot{
 		Known: true, Seq: n(1), Epoch: head[2], Fence: n(3), RoomTime: n(4), RedisTime: n(5),
 		Waiting: n(6), Parked: n(7), Admitted: n(8), Active: n(9), Oldest: n(10), Version: n(11), Since: n(12),
 		Gateways: n(13), Joins: n(14), Admissions: n(15), Claims: n(16), Lapses: n(17), Abandons: n(18),
 	}
-	s.Time = n(19)
-	k := knowledge{reset: n(21)}
+	s.Time, s.Reset = n(19), n(21)
 	if head[20] != "-" {
-		k.gaps = strings.ReplaceAll(head[20], ",", " ")
 		for g := range strings.SplitSeq(head[20], ",") {
 			till, us, _ := strings.Cut(g, ":")
-			s.gaps = append(s.gaps, silence{p.int(till), p.int(us)})
+			s.Silences = append(s.Silences, Silence{p.int(till), p.int(us)})
 		}
 	}
 	s.Hold = n(22)
 	s.Rate, s.Opens, s.Drawn, s.Prequeued, s.Target = n(23), n(24), n(25), n(26), n(27)
-	s.overlay(file.at(s.RedisTime), parts[1], parts[4], p)
+	s.overlay(schedule.At(s.RedisTime), parts[1], parts[4], p)
 	for f := range fields(parts[2]) {
 		sec, c, _ := strings.Cut(f, ":")
 		s.Pending = append(s.Pending, Pending{Second: p.int(sec), Count: p.int(c)})
@@ -52,22 +52,22 @@ func parseSnapshot(text string, file *configured) (*Snapshot, knowledge, error) 
 	for f := range fields(parts[3]) {
 		w := strings.Split(f, ":")
 		if len(w) != 3 {
-			return nil, k, fmt.Errorf("snapshot: flow %q", f)
+			return nil, fmt.Errorf("snapshot: flow %q", f)
 		}
 		s.Flow = append(s.Flow, Flow{Second: p.int(w[0]), Admitted: p.int(w[1]), Busy: p.int(w[2]) / 1000})
 	}
 	if p.err != nil {
-		return nil, k, fmt.Errorf("snapshot: %w", p.err)
+		return nil, fmt.Errorf("snapshot: %w", p.err)
 	}
 	if err := s.unpack(packed); err != nil {
-		return nil, k, fmt.Errorf("snapshot: %w", err)
+		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	return s, k, nil
+	return s, nil
 }
 
-// overlay lays the live changes over the configured policy.
-func (s *Snapshot) overlay(file *span, line, message string, p *intParser) {
-	s.Policy, s.file, s.Live = file.policy, file, nil
+// overlay sets Policy and Live: the live changes of a line over the configured policy.
+func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *intParser) {
+	s.Policy, s.Configured, s.Live = configured.Policy, configured, nil
 	if s.Policy.Adapts() && s.Rate > 0 {
 		s.Policy.Rate = min(s.Policy.MaxRate, max(s.Policy.MinRate, s.Rate))
 	}
@@ -99,15 +99,15 @@ func (s *Snapshot) overlay(file *span, line, message string, p *intParser) {
 	if s.Policy.Burst <= 0 {
 		s.Policy.Burst = max(1000, s.Policy.Rate)
 	}
-	if s.Policy.Method == Lottery && s.Policy.OpensAt > 0 && s.Drawn == 0 {
-		s.Policy.OpensAt = max(s.Policy.OpensAt, s.Opens) // while another gateway says a later one, that stands
+	if s.Policy.Method == policy.Lottery && s.Policy.OpensAt > 0 && s.Drawn == 0 {
+		s.Policy.OpensAt = max(s.Policy.OpensAt, s.Opens) // the latest opening of all gateways holds
 	}
 }
 
-// under is the snapshot over another configured policy, at that time of Redis's clock.
-func (s *Snapshot) under(file *span, now int64) *Snapshot {
+// WithPolicy returns the snapshot over another configured policy, at a time of Redis's clock.
+func (s *Snapshot) WithPolicy(configured *policy.Span, now int64) *Snapshot {
 	c := *s
-	live, line := s.liveFields(), make([]string, 0, len(s.Live))
+	live, line := s.LiveFields(), make([]string, 0, len(s.Live))
 	for i := 0; i < len(live); i += 2 {
 		if live[i] == "message" {
 			line = append(line, "message=1")
@@ -116,12 +116,12 @@ func (s *Snapshot) under(file *span, now int64) *Snapshot {
 		}
 	}
 	c.RedisTime = now
-	c.overlay(file, strings.Join(line, " "), s.Policy.Message, &intParser{})
+	c.overlay(configured, strings.Join(line, " "), s.Policy.Message, &intParser{})
 	return &c
 }
 
-// liveFields are the live changes as the store keeps them, name and value in turn.
-func (s *Snapshot) liveFields() []string {
+// LiveFields returns the live changes as the store keeps them, name and value in turn.
+func (s *Snapshot) LiveFields() []string {
 	out := make([]string, 0, 2*len(s.Live))
 	for _, name := range s.Live {
 		var v string
@@ -152,6 +152,19 @@ func (s *Snapshot) liveFields() []string {
 	return out
 }
 
+// Head returns the epoch and the seq of a snapshot's text; an empty epoch where the text is not a snapshot.
+func Head(text string) (epoch string, seq int64) {
+	words := strings.SplitN(text[:min(len(text), 100)], " ", 4)
+	if len(words) < 4 {
+		return "", 0
+	}
+	seq, err := strconv.ParseInt(words[1], 10, 64)
+	if err != nil {
+		return "", 0
+	}
+	return words[2], seq
+}
+
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 func bit(b bool) string {
@@ -161,7 +174,7 @@ func bit(b bool) string {
 	return "0"
 }
 
-// fields yields the parts between commas of a line that may be empty.
+// fields yields the parts between the commas of a line, which may be empty.
 func fields(line string) func(func(string) bool) {
 	if line == "" {
 		return func(func(string) bool) {}

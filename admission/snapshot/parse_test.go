@@ -1,12 +1,15 @@
-package admission
+package snapshot
 
 import (
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // packText is a snapshot as lua/room_advance.lua writes it, of a line that is packed by the caller.
@@ -45,7 +48,7 @@ func FuzzParseSnapshot(f *testing.F) {
 	f.Add(strings.Replace(packText(""), " 0\n", " -1\n", 1))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, _, err := parseSnapshot(text, steadily(basePolicy))
+		s, err := Parse(text, steadily())
 		if err != nil {
 			return
 		}
@@ -64,17 +67,22 @@ func FuzzParseSnapshot(f *testing.F) {
 		}
 		plausible := len(s.Front) > 0 && s.Waiting >= int64(len(s.Front)) && s.Waiting < 1<<50
 		for _, k := range s.Sketch {
-			if n := s.ahead(k.Order); n != k.Rank && plausible {
+			if n := s.Ahead(k.Order); n != k.Rank && plausible {
 				t.Errorf("%d ahead of knot %+v", n, k)
 			}
-			s.ahead(k.Order - 1)
+			s.Ahead(k.Order - 1)
 		}
-		s.unenrolled(s.Time+1, s.Time)
-		s.carried(s.Time + 1)
-		again, _, _ := parseSnapshot(text, steadily(basePolicy))
-		again.follow(s)
+		s.Unenrolled(s.Time+1, s.Time)
+		s.Extrapolated(s.Time + 1)
+		again, _ := Parse(text, steadily())
+		again.CapRanks(s)
 	})
 }
 
-// steadily is a policy without events.
-func steadily(p Policy) *configured { return &configured{policy: p, spans: []span{{policy: p}}} }
+// steadily returns the schedule of a policy without events.
+func steadily() *policy.Schedule {
+	return policy.NewSchedule(policy.Policy{
+		Enabled: true, Method: policy.FIFO, Rate: 5000, Burst: 5000, Absence: 10 * time.Minute,
+		ClaimWindow: 5 * time.Minute, SessionTTL: 5 * time.Minute, OnStoreError: policy.OnErrorWait,
+	})
+}

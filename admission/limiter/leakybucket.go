@@ -1,0 +1,16 @@
+package limiter
+
+// LeakyBucket grants evenly spaced tokens. Taking any token drops the other whole tokens; Burst bounds what comes due
+// between two calls.
+type LeakyBucket struct{ TokenBucket }
+
+// Take takes n tokens, at most Available, and drops the whole tokens that remain.
+func (b *LeakyBucket) Take(n int64) {
+	if n > 0 {
+		b.TokenBucket.Take(n)
+		b.Level %= billion
+	}
+}
+
+// Rest drops all tokens but one, which admits the next visitor at once after a quiet time.
+func (b *LeakyBucket) Rest() { b.Level = min(b.Level, billion) }
