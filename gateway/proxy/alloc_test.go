@@ -171,16 +171,3 @@ func BenchmarkProxy(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkScan(b *testing.B) {
-	lim := Limits{}.withDefaults()
-	raw := []byte(browserGet)
-	var h head
-	b.ReportAllocs()
-	b.SetBytes(int64(len(raw)))
-	for b.Loop() {
-		if n, r := h.scan(raw, &lim); n == 0 || r != nil {
-			b.Fatal(n, r)
-		}
-	}
-}

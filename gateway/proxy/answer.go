@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -90,22 +89,4 @@ func (c *clientConn) answer(p []byte, closing bool) {
 	}
 	c.answered = true
 	c.last = c.last || closing
-}
-
-// date is the value of Date in a second.
-type date struct {
-	second int64
-	text   []byte
-}
-
-var lastDate atomic.Pointer[date]
-
-// dateAt gives the value of Date, which is put into words once a second.
-func dateAt(now time.Time) []byte {
-	d := lastDate.Load()
-	if second := now.Unix(); d == nil || d.second != second {
-		d = &date{second, fasthttp.AppendHTTPDate(nil, now)}
-		lastDate.Store(d)
-	}
-	return d.text
 }

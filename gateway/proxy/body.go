@@ -38,23 +38,7 @@ func (c *clientConn) brokenAhead() bool {
 	if c.head.length >= 0 || c.in.buffered() == 0 {
 		return false
 	}
-	chunks, ahead := &c.body.chunks, inbuf{b: c.in.pending(), w: c.in.buffered()}
-	chunks.reset(false, c.lim.Headers)
-	for chunks.state != chunkDone {
-		if chunks.state == chunkData {
-			n := min(chunks.left, uint64(ahead.buffered()))
-			ahead.skip(int(n))
-			if chunks.left -= n; chunks.left > 0 {
-				return false
-			}
-			chunks.state = chunkDataEnd
-			continue
-		}
-		if whole, err := chunks.step(&ahead); err != nil || !whole {
-			return err != nil
-		}
-	}
-	return false
+	return c.body.chunks.malformed(c.in.pending(), c.lim.Headers)
 }
 
 // Read implements io.Reader. A body that ends early or breaks its framing gives an error that
@@ -114,6 +98,43 @@ func (b *body) fail(err error) error {
 // buffered tells whether the whole body has arrived, so that reading it never waits.
 func (b *body) buffered() bool {
 	return b.length >= 0 && int64(b.c.in.buffered()) >= b.left
+}
+
+// Started reports whether a byte of the body has been read.
+func (b *body) Started() bool { return b.consumed }
+
+// AppendBuffered appends the rest of a body that is Buffered to dst and ends the body.
+func (b *body) AppendBuffered(dst []byte) []byte {
+	p := b.c.in.pending()[:b.left]
+	dst = append(dst, p...)
+	b.c.in.skip(len(p))
+	b.left, b.ended, b.asked, b.consumed = 0, true, true, true
+	return dst
+}
+
+// Trailers returns the trailer lines of a chunked body that has ended.
+func (b *body) Trailers() []byte { return b.chunks.trailers }
+
+// SetPatience bounds how long reads may wait in all, from the first that waits; they then return ErrBodyLate. 0 is no
+// bound.
+func (b *body) SetPatience(d time.Duration) { b.c.patience, b.c.patientTo = d, time.Time{} }
+
+// Waited reports whether a read has waited for the client.
+func (b *body) Waited() bool { return !b.c.bodyAt.IsZero() }
+
+// SetReplying tells whether a response is being sent: the client may then send as slowly as it likes.
+func (b *body) SetReplying(on bool) { b.c.replying.Store(on) }
+
+// Interrupt ends reads that wait, and those to come, with ErrInterrupted.
+func (b *body) Interrupt() {
+	b.c.interrupted.Store(true)
+	b.c.Conn.SetReadDeadline(past) //nolint:errcheck // wakes the reader
+}
+
+// EndInterrupt allows reads again.
+func (b *body) EndInterrupt() {
+	b.c.interrupted.Store(false)
+	b.c.setReadBy(time.Now().Add(b.c.lim.BodyIdle)) //nolint:errcheck // the next read tells
 }
 
 // drain drops the rest of the body, within bounds, and tells whether its end was found.

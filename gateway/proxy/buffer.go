@@ -6,27 +6,18 @@ import (
 	"sync"
 )
 
-// Sizes of the pooled buffers. blockSize is one read from an origin, and so the largest response
-// header; outSize is what one write to a client carries.
-const (
-	blockSize = 32 << 10
-	outSize   = 32 << 10
-)
+// blockSize is the size of a pooled block: one read from an origin, and so the largest response header.
+const blockSize = 32 << 10
 
 var blockPool = sync.Pool{New: func() any { b := make([]byte, blockSize); return &b }}
 
 func getBlock() *[]byte  { return blockPool.Get().(*[]byte) }
 func putBlock(b *[]byte) { blockPool.Put(b) }
 
-// source is where an inbuf is filled from; its reads carry their own deadline.
-type source interface {
-	readSome(p []byte) (int, error)
-}
-
 // inbuf holds bytes that a peer has sent and nobody has consumed. It borrows its block from a pool
 // when there is something to hold and gives it back when empty, so an idle connection costs none.
 type inbuf struct {
-	src   source
+	src   io.Reader
 	block *[]byte
 	b     []byte
 	r, w  int
@@ -91,7 +82,7 @@ func (in *inbuf) fill() error {
 		copy(in.b, in.b[in.r:in.w])
 		in.r, in.w = 0, in.w-in.r
 	}
-	n, err := in.src.readSome(in.b[in.w:])
+	n, err := in.src.Read(in.b[in.w:])
 	in.w += n
 	if n > 0 {
 		return nil
@@ -109,5 +100,5 @@ func (in *inbuf) read(p []byte) (int, error) {
 		in.skip(n)
 		return n, nil
 	}
-	return in.src.readSome(p)
+	return in.src.Read(p)
 }

@@ -113,6 +113,27 @@ func (c *chunkReader) ready(in *inbuf) bool {
 	return c.state == chunkDone || in.buffered() > 0
 }
 
+// malformed reports whether ahead, the beginning of a body, is malformed. lines is as for reset.
+func (c *chunkReader) malformed(b []byte, lines int) bool {
+	ahead := inbuf{b: b, w: len(b)}
+	c.reset(false, lines)
+	for c.state != chunkDone {
+		if c.state == chunkData {
+			n := min(c.left, uint64(ahead.buffered()))
+			ahead.skip(int(n))
+			if c.left -= n; c.left > 0 {
+				return false
+			}
+			c.state = chunkDataEnd
+			continue
+		}
+		if whole, err := c.step(&ahead); err != nil || !whole {
+			return err != nil
+		}
+	}
+	return false
+}
+
 // step consumes one line of framing; false means that in does not hold it whole.
 func (c *chunkReader) step(in *inbuf) (bool, error) {
 	b := in.pending()
@@ -236,20 +257,6 @@ func (c *chunkReader) parseSize(b []byte) (uint64, error) {
 func validFieldLine(b []byte) bool {
 	colon := bytes.IndexByte(b, ':')
 	return colon > 0 && isToken(b[:colon]) && validValue(b[colon+1:])
-}
-
-// appendTrailers copies from lines those fields that were announced and may come after a body.
-func appendTrailers(dst, lines []byte, announced func(name []byte) bool) []byte {
-	for len(lines) > 0 {
-		nl := bytes.IndexByte(lines, '\n')
-		l := lines[:nl+1]
-		lines = lines[nl+1:]
-		name := l[:bytes.IndexByte(l, ':')]
-		if !forbiddenTrailer(name) && announced(name) {
-			dst = append(dst, l...)
-		}
-	}
-	return dst
 }
 
 // noEOF names the end of a connection in the middle of a body for what it is.

@@ -18,6 +18,7 @@ type clientConn struct {
 	l    *listener
 	lim  *Limits
 	req  Request
+	res  Response
 	in   inbuf // bytes read beyond the header
 	head head
 	body body
@@ -144,7 +145,7 @@ func (c *clientConn) next(p []byte) (int, error) {
 		if p == nil {
 			p = (*c.lent)[:c.lim.together()]
 		}
-		end, r := c.head.scan(p[:n], c.lim)
+		end, r := c.head.scan(p[:n], &c.l.heads)
 		switch {
 		case end == n:
 			c.deliver()
@@ -229,7 +230,7 @@ func (c *clientConn) readSlow(p []byte) (int, error) {
 	for {
 		b := c.in.pending()
 		if worthScanning(b, scanned, c.lim) {
-			end, r := c.head.scan(b, c.lim)
+			end, r := c.head.scan(b, &c.l.heads)
 			if end > len(p) {
 				r = refuseHeaderLarge
 			}

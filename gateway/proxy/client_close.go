@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"net"
 	"time"
 )
@@ -63,30 +62,4 @@ func (c *clientConn) abort() {
 	c.gone, c.last = true, true
 	c.unread.Store(false)
 	abortConn(c.Conn)
-}
-
-// abortConn resets a connection: no FIN, no TLS close, so a body that ends with the connection is
-// seen to be cut.
-func abortConn(c net.Conn) {
-	c = socketOf(c)
-	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
-		l.SetLinger(0) //nolint:errcheck // it is closed next
-	}
-	c.Close()
-}
-
-// closeWrite sends FIN (or a TLS close) and keeps reading possible.
-func closeWrite(c net.Conn) bool {
-	if p, ok := c.(*prefacedConn); ok {
-		c = p.Conn
-	}
-	if h, ok := c.(interface{ CloseWrite() error }); ok {
-		return h.CloseWrite() == nil
-	}
-	return false
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }

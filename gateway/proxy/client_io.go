@@ -6,6 +6,14 @@ import (
 	"time"
 )
 
+// outSize is what one write to a client carries.
+const outSize = 32 << 10
+
+// bodySource reads a client's body bytes.
+type bodySource struct{ c *clientConn }
+
+func (s bodySource) Read(p []byte) (int, error) { return s.c.readSome(p) }
+
 // readSome reads body bytes; a silence longer than BodyIdle ends it, and so does next to nothing.
 func (c *clientConn) readSome(p []byte) (int, error) {
 	now := time.Now()
@@ -54,7 +62,6 @@ func (c *clientConn) readSome(p []byte) (int, error) {
 }
 
 var (
-	past           = time.Unix(1, 0)
 	errImpatient   = errors.New("proxy: the body has not come yet")
 	errInterrupted = errors.New("proxy: the answer came before the body's end")
 )

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -26,25 +25,17 @@ type originConn struct {
 	peek     func(fd uintptr)
 	peeked   peekResult
 	probe    [1]byte
-	patience time.Duration // how long readSome waits; 0: as long as onSlice lets it
+	patience time.Duration // how long Read waits; 0: as long as onSlice lets it
 	slice    time.Duration // how often onSlice is asked meanwhile
 	begun    time.Time     // when the next wait began, if that is known
 	readBy   time.Time
 	writeBy  time.Time
-	onSlice  func() error // asked while readSome waits long; an error ends the wait
+	onSlice  func() error // asked while Read waits long; an error ends the wait
 
 	ask     []byte        // the request, if the next read is to send it
 	askIdle time.Duration // how long the socket may refuse to take it
 	askErr  error         // what came of it
 }
-
-type peekResult uint8
-
-const (
-	peekQuiet peekResult = iota // open, nothing to read
-	peekData
-	peekClosed
-)
 
 // dial connects to s within the time that is left.
 func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*originConn, string, error) {
@@ -98,28 +89,6 @@ func (c *underTLS) Read(p []byte) (int, error) {
 // NetConn is the connection itself.
 func (c *underTLS) NetConn() net.Conn { return c.Conn }
 
-func rawConn(c net.Conn) (syscall.RawConn, error) {
-	sc, ok := c.(syscall.Conn)
-	if !ok {
-		return nil, errors.New("proxy: the connection has no descriptor")
-	}
-	return sc.SyscallConn()
-}
-
-// peekSocket looks at what a socket would read, without taking it or waiting for it.
-func peekSocket(fd uintptr, probe []byte) peekResult {
-	n, err := peek(fd, probe)
-	switch {
-	case n > 0:
-		return peekData
-	case err == nil:
-		return peekClosed
-	case err == syscall.EAGAIN || err == syscall.EINTR:
-		return peekQuiet
-	}
-	return peekClosed
-}
-
 // usable tells whether an idle connection is open and silent. An origin that has sent bytes nobody
 // asked for may not speak to the next visitor.
 func (c *originConn) usable() bool {
@@ -143,9 +112,9 @@ func (c *originConn) setReadBy(t time.Time) {
 // A wait for an origin is cut into slices, between which the client is looked after.
 const waitSlice = 5 * time.Second
 
-// readSome reads what there is, waiting for at most patience. A deadline that is near enough is
+// Read reads what there is, waiting for at most patience. A deadline that is near enough is
 // left as it is, because looking at it costs less than setting it; so a wait may end an eighth early.
-func (c *originConn) readSome(p []byte) (int, error) {
+func (c *originConn) Read(p []byte) (int, error) {
 	begun := c.begun
 	if begun.IsZero() {
 		begun = time.Now()

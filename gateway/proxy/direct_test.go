@@ -27,7 +27,7 @@ func directGate(t *testing.T, lim Limits, handler func(*Request) bool) (addr str
 			ctx.SetStatusCode(r.Status)
 			return
 		}
-		b, err := ReadBody(ctx, nil, 100)
+		b, err := RequestOf(ctx).ReadBody(nil, 100)
 		fmt.Fprintf(ctx, "fasthttp %s %q %v", ctx.Method(), b, err)
 	}}
 	ServerOptions(s)

@@ -50,11 +50,13 @@ type Outcome struct {
 
 // exchange is one request's way to an origin and back. It is pooled; everything it needs is in it.
 type exchange struct {
-	o   *Origin
-	c   *clientConn
-	f   *Forward
-	oc  *originConn
-	srv *server
+	o    *Origin
+	r    *Request
+	h    *head
+	body *body
+	f    *Forward
+	oc   *originConn
+	srv  *server
 
 	ours *fasthttp.ResponseHeader // the answer's header where it is more than passed on
 
@@ -83,9 +85,6 @@ type exchange struct {
 	closing  bool // the client's connection ends with this answer
 	left     int64
 	onSlice  func() error
-	peek     func(fd uintptr)
-	peeked   peekResult
-	probe    [1]byte
 	outcome  Outcome
 }
 
@@ -93,7 +92,6 @@ var exchangePool = sync.Pool{New: func() any {
 	x := &exchange{outBack: make([]byte, 0, outSize), req: make([]byte, 0, 4096), ours: &fasthttp.ResponseHeader{}}
 	x.up.done = make(chan struct{}, 1)
 	x.onSlice = x.whileWaiting
-	x.peek = func(fd uintptr) { x.peeked = peekSocket(fd, x.probe[:]) }
 	return x
 }}
 
@@ -102,15 +100,18 @@ var exchangePool = sync.Pool{New: func() any {
 // has reached the client, and the caller answers with Status; it may not read the request's body any
 // more.
 func (r *Request) Forward(o *Origin, f *Forward) Outcome {
-	if r == nil || !r.c.delivered {
+	if r == nil {
 		return Outcome{Status: 500, Kind: KindInternal, Err: errors.New("proxy: the server does not listen through proxy.Listener")}
 	}
-	c := r.c
-	if c.refusal != nil {
-		return Outcome{Status: c.refusal.Status, Kind: KindBadRequest, Err: errors.New("proxy: " + c.refusal.Detail)}
+	if refusal := r.Refusal(); refusal != nil {
+		kind := KindBadRequest
+		if refusal.Code == CodeUnprotected {
+			kind = KindInternal
+		}
+		return Outcome{Status: refusal.Status, Kind: kind, Err: errors.New("proxy: " + refusal.Detail)}
 	}
 	x := exchangePool.Get().(*exchange)
-	x.o, x.c, x.f = o, c, f
+	x.o, x.r, x.h, x.body, x.f = o, r, r.Header(), r.Body(), f
 	defer x.end()
 	x.run()
 	return x.outcome
@@ -131,17 +132,12 @@ func (x *exchange) end() {
 	} else if x.entered {
 		x.o.leave(&x.claim)
 	}
-	c := x.c
-	c.settle()
-	if c.in.buffered() == 0 {
-		c.in.release()
-	}
+	x.r.Response().End(x.closing)
 	x.first.release()
-	c.last = c.last || x.closing
 	lines, trailers, req, fields := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0], x.fields[:0]
 	named, announced := x.a.named.emptied(), x.a.announced.emptied()
-	back, done, onSlice, peek, ours := x.outBack, x.up.done, x.onSlice, x.peek, x.ours
-	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, peek: peek, ours: ours}
+	back, done, onSlice, ours := x.outBack, x.up.done, x.onSlice, x.ours
+	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, ours: ours}
 	x.a.lines, x.a.named, x.a.announced, x.chunks.trailers, x.up.done = lines, named, announced, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)
@@ -157,14 +153,14 @@ func (x *exchange) fail(status int, kind string, err error) {
 }
 
 func (x *exchange) run() {
-	cfg, h := &x.o.cfg, &x.c.head
-	if x.c.body.consumed {
+	cfg, h := &x.o.cfg, x.h
+	if x.body.Started() {
 		x.fail(500, KindInternal, errBodyRead)
 		return
 	}
 	if cfg.MaxBody > 0 && h.length > cfg.MaxBody {
 		x.fail(413, KindBodyLarge, ErrBodyTooLarge)
-		x.c.req.Drain()
+		x.r.Drain()
 		return
 	}
 	if x.started = x.f.Started; x.started.IsZero() {
@@ -191,7 +187,7 @@ func (x *exchange) run() {
 func (x *exchange) enter() bool {
 	client := x.f.ClientIP
 	if !client.IsValid() {
-		client = x.c.peerAddr()
+		client = x.r.Peer()
 	}
 	x.claim = claim{address: ClientKey(client), session: x.f.SessionID, tunnel: x.upgrade != ""}
 	wait := x.o.cfg.QueueTimeout
@@ -199,7 +195,7 @@ func (x *exchange) enter() bool {
 		wait = min(wait, t)
 	}
 	for {
-		if x.c.head.length != 0 && !x.awaitBody() {
+		if x.h.length != 0 && !x.awaitBody() {
 			return false
 		}
 		var err error
@@ -272,7 +268,7 @@ func (x *exchange) connectAndAsk() bool {
 		if err == nil {
 			return true
 		}
-		if reused && after == nil && !x.anyByte && isClosed(err) && x.c.head.idempotent() {
+		if reused && after == nil && !x.anyByte && isClosed(err) && x.h.idempotent() {
 			oc.in.release()
 			oc.Close()
 			x.o.drop(s)
@@ -295,7 +291,7 @@ var errTimeout = errors.New("proxy: the origin did not answer in time")
 
 // deadline is when the answer's header has to be there. An upload takes the time it takes.
 func (x *exchange) deadline() time.Time {
-	if t := x.o.cfg.Timeout; t > 0 && (x.c.body.done() || x.c.body.buffered()) {
+	if t := x.o.cfg.Timeout; t > 0 && (x.body.done() || x.body.buffered()) {
 		return x.started.Add(t)
 	}
 	return time.Time{}
@@ -308,15 +304,12 @@ func isClosed(err error) bool {
 
 // ask sends the request and reads the final header into x.a.
 func (x *exchange) ask(deadline time.Time) error {
-	cfg, c, oc := &x.o.cfg, x.c, x.oc
+	cfg, oc := &x.o.cfg, x.oc
 	x.req = x.appendFirst(x.appendRequest(x.req[:0], oc.srv.authority))
 	x.firstLen = x.first.w
 	x.first.release()
-	if !c.body.done() && c.body.buffered() {
-		b := c.in.pending()[:c.body.left]
-		x.req = append(x.req, b...)
-		c.in.skip(len(b))
-		c.body.left, c.body.ended, c.body.asked, c.body.consumed = 0, true, true, true
+	if !x.body.done() && x.body.buffered() {
+		x.req = x.body.AppendBuffered(x.req)
 	}
 	x.sentAt = x.started
 	if !oc.reused || x.late { // a connection, another server or a place in the queue had to be waited for
@@ -324,7 +317,7 @@ func (x *exchange) ask(deadline time.Time) error {
 	}
 	oc.reused = true
 	var werr error
-	if c.body.done() && oc.sock.is() {
+	if x.body.done() && oc.sock.is() {
 		oc.ask, oc.askIdle, oc.askErr = x.req, cfg.IdleTimeout, nil
 	} else {
 		werr = oc.write(x.req, cfg.IdleTimeout, x.sentAt)
@@ -336,7 +329,7 @@ func (x *exchange) ask(deadline time.Time) error {
 			oc.patience = max(left, time.Millisecond)
 		}
 	}
-	if werr == nil && !c.body.done() {
+	if werr == nil && !x.body.done() {
 		if p := oc.patience; p > 0 && p < oc.slice {
 			oc.slice = p
 		}
@@ -394,9 +387,9 @@ func (x *exchange) readHeader() error {
 			return responseError("it sends informational answers without end")
 		}
 		// An expectation was ours to answer; a 100 beside it would be the second.
-		if !x.c.head.http10 && (x.a.status != 100 || !x.c.head.expect) {
-			x.out = x.a.appendInterim(x.outBack[:0])
-			if err := x.c.sendInterim(x.out); err != nil {
+		if !x.h.http10 && (x.a.status != 100 || !x.h.expect) {
+			x.out = appendInterim(x.outBack[:0], &x.a)
+			if err := x.r.Response().WriteInterim(x.out); err != nil {
 				return clientError{err}
 			}
 		}
@@ -434,7 +427,7 @@ func (x *exchange) whileWaiting() error {
 			return errTimeout
 		}
 	}
-	if raw, err := rawConn(socketOf(x.c.Conn)); err == nil && raw.Control(x.peek) == nil && x.peeked == peekClosed {
+	if x.r.Response().ClientLeft() {
 		return clientError{errClientLeft}
 	}
 	return nil
@@ -449,7 +442,7 @@ func (x *exchange) blame(err error) {
 	case up != nil:
 		x.blameClient(up)
 	case errors.As(err, &client):
-		x.c.last = true
+		x.r.CloseAfter()
 		x.fail(400, KindClientGone, err)
 	case errors.Is(err, errResponse):
 		x.fail(502, KindBadResponse, err)
@@ -461,7 +454,7 @@ func (x *exchange) blame(err error) {
 }
 
 func (x *exchange) blameClient(err error) {
-	x.c.last = true
+	x.r.CloseAfter()
 	switch {
 	case errors.Is(err, errFault):
 		x.fail(500, KindInternal, err)

@@ -353,3 +353,16 @@ func parseLength(b []byte) (int64, bool) {
 	}
 	return n, true
 }
+
+// framingName tells the headers that say how this connection carries the message: those we write.
+func framingName(k []byte) bool {
+	switch k[0] | 0x20 {
+	case 'c':
+		return len(k) == 14 && equalFold(k, "content-length") || len(k) == 10 && equalFold(k, "connection")
+	case 't':
+		return len(k) == 17 && equalFold(k, "transfer-encoding") || len(k) == 7 && equalFold(k, "trailer")
+	case 'k':
+		return equalFold(k, "keep-alive")
+	}
+	return false
+}

@@ -95,28 +95,6 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-// An answer that overtakes 100 Continue is not waited behind: the client may never send the body, or send a request in its
-// place, so nothing more is read of it.
-func TestAnswerOvertakesContinue(t *testing.T) {
-	c, s := net.Pipe()
-	defer c.Close()
-	defer s.Close()
-	lim := Limits{}.withDefaults()
-	conn := &clientConn{Conn: s, lim: &lim}
-	conn.in.src, conn.body.c = conn, conn
-	if n, r := conn.head.scan([]byte("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"), &lim); n == 0 || r != nil {
-		t.Fatal(n, r)
-	}
-	conn.body.begin(&conn.head)
-	conn.begin()
-	if n, err := conn.body.Read(make([]byte, 10)); n != 0 || err != errInterrupted {
-		t.Errorf("%d, %v", n, err)
-	}
-	if conn.body.drain() {
-		t.Error("the connection would go on")
-	}
-}
-
 // Who reads slowly, but reads, is no client that takes nothing, however much the kernel would hold for it.
 func TestSlowButSteadyReader(t *testing.T) {
 	short.Skip(t, "waits for the clock")

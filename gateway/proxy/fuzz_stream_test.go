@@ -18,11 +18,12 @@ type tape struct {
 	net.Conn // none: a call that is not one of these is a fault of the test
 	in       packets
 	out      bytes.Buffer
+	closed   bool
 }
 
-func (t *tape) Read(p []byte) (int, error)       { return t.in.readSome(p) }
+func (t *tape) Read(p []byte) (int, error)       { return t.in.Read(p) }
 func (t *tape) Write(p []byte) (int, error)      { return t.out.Write(p) }
-func (t *tape) Close() error                     { return nil }
+func (t *tape) Close() error                     { t.closed = true; return nil }
 func (t *tape) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 func (t *tape) SetDeadline(time.Time) error      { return nil }
 func (t *tape) SetReadDeadline(time.Time) error  { return nil }
@@ -36,13 +37,26 @@ func (o once) Close() error              { return nil }
 func (o once) Addr() net.Addr            { return &net.TCPAddr{} }
 
 // play is a client's connection that sends b.
-func play(t *testing.T, b []byte, packet uint8) (*clientConn, *tape) {
+func play(t *testing.T, b []byte, packet uint8) (net.Conn, *tape) {
 	in := &tape{in: packets{b, int(packet)*8 + 1}}
 	c, err := Listener(once{in}, Limits{}).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.(*clientConn), in
+	return c, in
+}
+
+// next reads the next request of a connection; nil is its end, or a refusal.
+func next(c net.Conn, buf []byte) *Request {
+	if n, _ := c.Read(buf); n == 0 {
+		return nil
+	}
+	var ctx fasthttp.RequestCtx
+	ctx.Init2(c, quiet{}, false)
+	if CheckRequest(&ctx) != nil {
+		return nil
+	}
+	return RequestOf(&ctx)
 }
 
 // ours are the lines that the gateway adds, and nobody else.
@@ -72,16 +86,14 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, packet uint8) {
 		c, _ := play(t, bytes.Clone(b), packet)
-		defer c.in.release()
 		theirs := bufio.NewReaderSize(bytes.NewReader(b), 64<<10)
 		buf := make([]byte, 16<<10)
 		for {
-			n, _ := c.next(buf)
-			if n == 0 || c.refusal != nil {
+			r := next(c, buf)
+			if r == nil {
 				return
 			}
-			c.taken = true
-			h := &c.head
+			h := r.Header()
 			if h.method > 0 {
 				theirs.Discard(int(h.method)) // the empty line before the request
 			}
@@ -99,12 +111,12 @@ func FuzzStream(f *testing.F) {
 			if host == "" {
 				host = "origin"
 			}
-			x := &exchange{o: o, c: c, f: &Forward{Session: "s"}, upgrade: string(h.askedUpgrade())}
+			x := &exchange{o: o, r: r, h: h, body: r.Body(), f: &Forward{Session: "s"}, upgrade: string(h.askedUpgrade())}
 			to := &tape{}
 			to.out.Write(x.appendRequest(nil, "origin"))
 			whole := true
-			if !c.body.done() {
-				whole, err = x.copyBody(c, &originConn{Conn: to})
+			if !r.Body().done() {
+				whole, err = x.copyBody(r.Body(), &originConn{Conn: to})
 				whole = whole && err == nil
 			}
 			sent := to.out.Bytes()
@@ -124,7 +136,7 @@ func FuzzStream(f *testing.F) {
 			if h.length == 0 || method != "GET" && method != "HEAD" { // it expects no body there
 				sameToFasthttp(t, sent, method, target, host, body)
 			}
-			c.answered = true
+			r.Response().Begin()
 		}
 	})
 }
@@ -229,16 +241,16 @@ func FuzzAnswerStream(f *testing.F) {
 			version = "1.0"
 		}
 		c, client := play(t, []byte(method+" / HTTP/"+version+"\r\nHost: a\r\n\r\n"), 200)
-		if n, err := c.next(make([]byte, 16<<10)); n == 0 || c.refusal != nil {
-			t.Fatal(err, c.refusal)
+		r := next(c, make([]byte, 16<<10))
+		if r == nil {
+			t.Fatal("the request is refused")
 		}
-		c.taken = true
 		from := &tape{in: packets{bytes.Clone(b), int(packet)*8 + 1}}
 		oc := &originConn{Conn: from, slice: time.Minute}
 		oc.in.src = oc
 		defer oc.in.release()
 		x := exchangePool.New().(*exchange)
-		x.o, x.c, x.oc, x.f = o, c, oc, &Forward{OnlyWith: none}
+		x.o, x.r, x.h, x.body, x.oc, x.f = o, r, r.Header(), r.Body(), oc, &Forward{OnlyWith: none}
 		if asked&4 > 0 {
 			x.f.OnlyWith = nil // the header goes by way of fasthttp's
 		}
@@ -263,7 +275,7 @@ func FuzzAnswerStream(f *testing.F) {
 		gotBody, gotErr := io.ReadAll(got.Body)
 		switch {
 		case x.outcome.Err != nil:
-			if gotErr == nil && !c.gone {
+			if gotErr == nil && !client.closed {
 				t.Fatalf("broken off (%v), but the client has it whole: %q of %q", x.outcome.Err, sent, b)
 			}
 			return

@@ -28,7 +28,7 @@ func FuzzScan(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	lim := Limits{}.withDefaults()
+	lim := headLimits{16 << 10, 8 << 10, 100}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h head
 		n, r := h.scan(b, &lim)
@@ -124,7 +124,7 @@ type packets struct {
 	n int
 }
 
-func (p *packets) readSome(q []byte) (int, error) {
+func (p *packets) Read(q []byte) (int, error) {
 	if len(p.b) == 0 {
 		return 0, io.EOF
 	}

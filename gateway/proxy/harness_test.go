@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -16,19 +15,12 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	code := twice{m}.Run()
 	if code == 0 {
-		// fasthttp refreshes the Date header for the life of the process
-		date := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")
-		err := goleak.Find(date)
-		for deadline := time.Now().Add(wait); err != nil && time.Now().Before(deadline); {
-			err = goleak.Find(date) // pauses between its own attempts
-		}
-		if err != nil {
+		if err := leftOver(); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines left over:", err)
 			code = 1
 		}
@@ -51,9 +43,6 @@ func (m twice) Run() int {
 	directly = true
 	return m.M.Run()
 }
-
-// wait is how long a test waits for what should come at once.
-const wait = time.Minute
 
 // recorder is an origin on a raw socket that keeps the bytes it was sent. Each connection is served
 // by serve, which reads through it.
@@ -181,16 +170,6 @@ func answering(answer string) func(*session) {
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// headerValue is the first value of a header in raw header bytes, "" if absent.
-func headerValue(head, name string) string {
-	for _, l := range strings.Split(head, "\r\n")[1:] {
-		if k, v, ok := strings.Cut(l, ":"); ok && strings.EqualFold(k, name) {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
-}
-
 // gate is a real fasthttp server in front of an origin.
 type gate struct {
 	t       *testing.T
@@ -257,10 +236,6 @@ func lookOut(s *fasthttp.Server) {
 	}
 }
 
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-
 func (g *gate) handle(ctx *fasthttp.RequestCtx) {
 	if r := CheckRequest(ctx); r != nil {
 		ctx.SetStatusCode(r.Status)
@@ -307,6 +282,11 @@ func (g *gate) note(out Outcome) {
 	g.news <- struct{}{}
 }
 
+func (g *gate) dial() *client {
+	g.t.Helper()
+	return dialGate(g.t, g.addr)
+}
+
 // none is an OnlyWith that lets every answer go on as it came.
 func none([]byte) bool { return false }
 
@@ -333,183 +313,6 @@ func to(o *recorder) Config {
 	return Config{ID: "site", Servers: []string{o.url()}, PreserveHost: true, IdleTimeout: wait, FirstByteTimeout: wait, ConnectTimeout: wait}
 }
 
-// client is a raw connection to a gate.
-type client struct {
-	net.Conn
-	t *testing.T
-	r *bufio.Reader
-}
-
-func (g *gate) dial() *client {
-	g.t.Helper()
-	return dialGate(g.t, g.addr)
-}
-
-func dialGate(t *testing.T, addr string) *client {
-	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.SetDeadline(time.Now().Add(wait))
-	t.Cleanup(func() { c.Close() })
-	return &client{Conn: c, t: t, r: bufio.NewReader(c)}
-}
-
-func (c *client) send(s string) {
-	c.t.Helper()
-	if _, err := io.WriteString(c.Conn, s); err != nil {
-		c.t.Fatalf("send: %v", err)
-	}
-}
-
-// answer reads one answer: status, raw header, body.
-func (c *client) answer(method string) (int, string, string) {
-	c.t.Helper()
-	status, head, body, err := c.tryAnswer(method)
-	if err != nil {
-		c.t.Fatalf("answer: %v\n%s", err, head)
-	}
-	return status, head, body
-}
-
-// final reads answers up to the one that is not informational.
-func (c *client) final(method string) (int, string, string) {
-	c.t.Helper()
-	for {
-		if status, head, body := c.answer(method); status >= 200 {
-			return status, head, body
-		}
-	}
-}
-
-func (c *client) tryAnswer(method string) (int, string, string, error) {
-	head, err := c.readHead()
-	if err != nil {
-		return 0, head, "", err
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(strings.NewReader(head), onlyReader{c.r})), &http.Request{Method: method})
-	if err != nil {
-		return 0, head, "", err
-	}
-	body, err := readExactly(resp, head, c.r, method)
-	return resp.StatusCode, head, string(body), err
-}
-
-type onlyReader struct{ io.Reader }
-
-func (c *client) readHead() (string, error) {
-	var b strings.Builder
-	for {
-		l, err := c.r.ReadString('\n')
-		b.WriteString(l)
-		if err != nil {
-			return b.String(), err
-		}
-		if l == "\r\n" {
-			return b.String(), nil
-		}
-	}
-}
-
-// readExactly reads the body without taking a byte of what follows it.
-func readExactly(resp *http.Response, head string, r *bufio.Reader, method string) ([]byte, error) {
-	switch {
-	case method == "HEAD" || resp.StatusCode == 204 || resp.StatusCode == 304 || resp.StatusCode < 200:
-		return nil, nil
-	case headerValue(head, "Transfer-Encoding") == "chunked":
-		return io.ReadAll(newChunked(r))
-	case resp.ContentLength >= 0:
-		b := make([]byte, resp.ContentLength)
-		n, err := io.ReadFull(r, b)
-		return b[:n], err
-	}
-	return io.ReadAll(r)
-}
-
-// closed asserts that the connection ends with nothing more on it.
-func (c *client) closed() {
-	c.t.Helper()
-	b, err := io.ReadAll(c.r)
-	if len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
-		c.t.Errorf("want a closed connection, have %q, %v", b, err)
-	}
-}
-
-// probe asserts that the connection still serves a request.
-func (c *client) probe() {
-	c.t.Helper()
-	c.send("GET /probe HTTP/1.1\r\nHost: site\r\n\r\n")
-	if status, head, _ := c.answer("GET"); status != 200 {
-		c.t.Errorf("the connection is not usable: %s", head)
-	}
-}
-
-// chunked is a plain decoder that stops at the body's last byte and keeps the trailers.
-type chunkedBody struct {
-	r        *bufio.Reader
-	left     int
-	done     bool
-	trailers bytes.Buffer
-}
-
-func newChunked(r *bufio.Reader) *chunkedBody { return &chunkedBody{r: r} }
-
-func (c *chunkedBody) Read(p []byte) (int, error) {
-	if c.done {
-		return 0, io.EOF
-	}
-	if c.left == 0 {
-		l, err := c.r.ReadString('\n')
-		if err != nil {
-			return 0, io.ErrUnexpectedEOF
-		}
-		if _, err := fmt.Sscanf(strings.TrimSpace(l), "%x", &c.left); err != nil {
-			return 0, fmt.Errorf("chunk size %q: %w", l, err)
-		}
-		if c.left == 0 {
-			for {
-				l, err := c.r.ReadString('\n')
-				if err != nil {
-					return 0, io.ErrUnexpectedEOF
-				}
-				if l == "\r\n" {
-					break
-				}
-				c.trailers.WriteString(l)
-			}
-			c.done = true
-			return 0, io.EOF
-		}
-	}
-	n, err := c.r.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	if c.left == 0 && err == nil {
-		if crlf, _ := c.r.ReadString('\n'); crlf != "\r\n" {
-			return n, fmt.Errorf("chunk end %q", crlf)
-		}
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-// eventually polls until ok, which has to come soon.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(wait)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // unhurried runs a case whose limit a busy machine may exceed by itself, and then with longer ones: what is wrong is wrong with
 // each of them.
 func unhurried(t *testing.T, limit time.Duration, run func(limit time.Duration) error) {
@@ -525,9 +328,6 @@ func unhurried(t *testing.T, limit time.Duration, run func(limit time.Duration) 
 		limit *= 4
 	}
 }
-
-func itoa(n int) string { return fmt.Sprint(n) }
-func hex(n int) string  { return fmt.Sprintf("%x", n) }
 
 // growth is how many bytes are allocated while f runs.
 func growth(f func()) uint64 {

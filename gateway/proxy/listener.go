@@ -90,7 +90,7 @@ func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 // request header at a time and keep the bodies for Forward. Wrap TLS and PROXY protocol inside it:
 // Listener(tls.NewListener(PrefaceListener(ln, o), cfg), …).
 func Listener(ln net.Listener, limits Limits) net.Listener {
-	return &listener{Listener: ln, lim: limits.withDefaults()}
+	return newListener(ln, limits, nil)
 }
 
 // Direct is Listener with a handler of its own for nearly all requests: those that have been let in, but for HTTP/1.0
@@ -98,18 +98,24 @@ func Listener(ln net.Listener, limits Limits) net.Listener {
 // before it has done anything; fasthttp and its handler then see the request. It saves a second reading of the header
 // and an answer that is written to be thrown away.
 func Direct(ln net.Listener, limits Limits, handler func(*Request) bool) net.Listener {
-	return &listener{Listener: ln, lim: limits.withDefaults(), direct: handler}
+	return newListener(ln, limits, handler)
 }
 
 type listener struct {
 	net.Listener
 	lim       Limits
+	heads     headLimits
 	direct    func(*Request) bool
 	stopping  atomic.Bool // no connection outlives its next answer
 	impatient atomic.Bool // nor waits for a next request
 
 	mu    sync.Mutex
 	conns map[*clientConn]struct{}
+}
+
+func newListener(ln net.Listener, limits Limits, direct func(*Request) bool) *listener {
+	limits = limits.withDefaults()
+	return &listener{Listener: ln, lim: limits, heads: headLimits{limits.Header, limits.Target, limits.Headers}, direct: direct}
 }
 
 // Close ends the listener; each of its connections lives until its next answer.
@@ -161,7 +167,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	boundUnsent(socketOf(c))
 	cc.sock.of(cc.Conn)
-	cc.in.src = cc
+	cc.in.src = bodySource{cc}
+	cc.res.c = cc
 	cc.body.c = cc
 	l.mu.Lock()
 	if l.conns == nil {

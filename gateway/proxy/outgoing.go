@@ -6,7 +6,7 @@ import "bytes"
 // without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never taken from the
 // visitor, no Connection header can strip them.
 func (x *exchange) appendRequest(dst []byte, authority string) []byte {
-	h, f := &x.c.head, x.f
+	h, f := x.h, x.f
 	dst = append(dst, h.methodBytes()...)
 	dst = append(dst, ' ')
 	dst = h.appendTarget(dst)
@@ -71,15 +71,10 @@ func appendHost(dst, host []byte, authority string, own bool) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// tidy tells a line that says what matters in the one way that nobody reads differently: one blank and no other.
-func (h *head) tidy(l *line) bool {
-	return l.value == l.colon+2 && h.raw[l.colon+1] == ' ' && l.end == l.valueEnd+2
-}
-
 // appendCookies joins the cookie lines, of which the first is given, into one (RFC 9112 allows but one) and leaves out
 // what is not for the origin. A single line from which nothing has to go is left as it came.
 func (x *exchange) appendCookies(dst []byte, first int) []byte {
-	h := &x.c.head
+	h := x.h
 	begin, dropped := len(dst), false
 	dst = append(dst, h.name(&h.lines[first])...)
 	dst = append(dst, ": "...)
@@ -138,8 +133,8 @@ func cookieName(pair []byte) []byte {
 
 // appendOwn writes what the gateway vouches for, and the framing.
 func (x *exchange) appendOwn(dst, host []byte) []byte {
-	h, f := &x.c.head, x.f
-	peer := x.c.peerAddr()
+	h, f := x.h, x.f
+	peer := x.r.Peer()
 	client := f.ClientIP
 	if !client.IsValid() {
 		client = peer
@@ -162,7 +157,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	switch {
 	case f.Proto != "":
 		dst = append(dst, f.Proto...)
-	case x.c.req.Secure():
+	case x.r.Secure():
 		dst = append(dst, "https"...)
 	default:
 		dst = append(dst, "http"...)
@@ -205,7 +200,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 
 // appendTrailerNames announces those of the client's trailers that may travel.
 func (x *exchange) appendTrailerNames(dst []byte) []byte {
-	h := &x.c.head
+	h := x.h
 	n := 0
 	for i := range h.lines {
 		l := &h.lines[i]
@@ -217,67 +212,8 @@ func (x *exchange) appendTrailerNames(dst []byte) []byte {
 	return dst
 }
 
-func appendAllowedNames(dst, list []byte, n int, drop func(name []byte) bool) ([]byte, int) {
-	for len(list) > 0 {
-		var e []byte
-		if e, list = nextElement(list); !isToken(e) || forbiddenTrailer(e) || drop != nil && drop(e) {
-			continue
-		}
-		if n == 0 {
-			dst = append(dst, "\r\nTrailer: "...)
-		} else {
-			dst = append(dst, ", "...)
-		}
-		dst = append(dst, e...)
-		n++
-	}
-	return dst, n
-}
-
 // travels tells whether a trailer of the client's goes on to the origin, if it may come after a body at all. What is dropped from
 // the header is dropped here too: there are programs that make one of the two.
 func (x *exchange) travels(name []byte) bool {
-	return x.c.head.announced.has(name) && (x.f.DropField == nil || !x.f.DropField(name))
-}
-
-// askedUpgrade is the protocol that the client asks to change to, where that can be passed on: one
-// protocol, in a bodiless HTTP/1.1 GET that says so in Connection. HTTP/2 and TLS would make of the
-// connection something that we no longer understand, so they are never passed on (the request is,
-// without them).
-func (h *head) askedUpgrade() []byte {
-	if h.upgrade < 0 || !h.upgradeOption || h.http10 || h.length != 0 || string(h.methodBytes()) != "GET" {
-		return nil
-	}
-	v := h.val(&h.lines[h.upgrade])
-	for i, c := range v {
-		if !tokenTable[c] && !(c == '/' && i > 0) {
-			return nil
-		}
-	}
-	if len(v) == 0 || len(v) > 64 || prefixFold(v, "h2") || prefixFold(v, "http/") || prefixFold(v, "tls/") || equalFold(v, "http") || equalFold(v, "tls") {
-		return nil
-	}
-	return v
-}
-
-// oddBody tells a request whose body many servers do not look for, and then read as the next request.
-func (h *head) oddBody() bool {
-	if h.length == 0 {
-		return false
-	}
-	m := string(h.methodBytes())
-	return m == "GET" || m == "HEAD"
-}
-
-// idempotent tells a request that may be sent once more when its connection broke before any answer
-// (RFC 9110 §9.2.2).
-func (h *head) idempotent() bool {
-	if h.length != 0 {
-		return false
-	}
-	switch string(h.methodBytes()) {
-	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
-		return true
-	}
-	return false
+	return x.h.announced.has(name) && (x.f.DropField == nil || !x.f.DropField(name))
 }

@@ -82,6 +82,14 @@ type prefacedConn struct {
 // NetConn is the connection below.
 func (c *prefacedConn) NetConn() net.Conn { return c.Conn }
 
+// CloseWrite closes the connection for writing.
+func (c *prefacedConn) CloseWrite() error {
+	if !closeWrite(c.Conn) {
+		return errors.ErrUnsupported
+	}
+	return nil
+}
+
 // Read is TLS's way to the socket, once the preface has been read.
 func (c *prefacedConn) Read(p []byte) (int, error) {
 	if len(c.rest) > 0 {

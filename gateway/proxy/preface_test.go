@@ -214,7 +214,7 @@ func newPorch(t *testing.T, wanted Preface, secure *tls.Config, lim Limits) *por
 		if RequestOf(ctx).Secure() {
 			proto = "https"
 		}
-		body, _ := ReadBody(ctx, nil, 1<<20)
+		body, _ := RequestOf(ctx).ReadBody(nil, 1<<20)
 		ctx.SetBodyString(proto + " " + addr.String() + " " + ctx.RemoteAddr().String() + " " + itoa(len(body)))
 	}}
 	ServerOptions(s)
@@ -249,7 +249,7 @@ func newPorch(t *testing.T, wanted Preface, secure *tls.Config, lim Limits) *por
 	return p
 }
 
-func (p *porch) dial(t *testing.T) *client { return (&gate{t: t, addr: p.addr}).dial() }
+func (p *porch) dial(t *testing.T) *client { return dialGate(t, p.addr) }
 
 func (p *porch) reasons() string {
 	p.mu.Lock()

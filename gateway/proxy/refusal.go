@@ -26,8 +26,6 @@ const (
 	CodeFraming     = "framing"            // 400: Content-Length, Transfer-Encoding, chunks that came with the header
 	CodeCoding      = "transfer_coding"    // 501: a transfer coding that is known but not spoken
 	CodeExpect      = "expectation"        // 417
-	CodeTimeout     = "request_timeout"    // 408: the header did not arrive in time
-	CodeUnprotected = "listener"           // 500: the server does not listen through Listener
 )
 
 func (r *Refusal) String() string { return strconv.Itoa(r.Status) + " " + r.Code + ": " + r.Detail }
@@ -65,6 +63,4 @@ var (
 	refuseChunks          = refuse(400, CodeFraming, "The chunks of the body are malformed.")
 	refuseCoding10        = refuse(400, CodeFraming, "HTTP/1.0 knows no Transfer-Encoding.")
 	refuseExpect          = refuse(417, CodeExpect, "The only expectation served here is 100-continue.")
-	refuseSlow            = refuse(408, CodeTimeout, "The request header did not arrive in time.")
-	refuseUnprotected     = refuse(500, CodeUnprotected, "The server does not listen through proxy.Listener.")
 )

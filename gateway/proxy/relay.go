@@ -8,7 +8,7 @@ import (
 
 // relay sends the answer to the client as it arrives.
 func (x *exchange) relay() {
-	a, c, h := &x.a, x.c, &x.c.head
+	a, h, w := &x.a, x.h, x.r.Response()
 	frame := frameNone
 	switch {
 	case a.bodiless(h.isHead()):
@@ -19,11 +19,11 @@ func (x *exchange) relay() {
 	default:
 		frame = frameChunked
 	}
-	x.closing = h.close || c.last || frame == frameClose || c.l.stopping.Load()
+	x.closing = w.Closing() || frame == frameClose
 	ours := x.ours
 	plain := x.f.OnlyWith != nil && !a.hasAny(x.f.OnlyWith)
 	if !plain {
-		a.fill(ours)
+		fill(ours, a)
 		if x.f.OnHeader != nil {
 			x.f.OnHeader(ours)
 		}
@@ -47,11 +47,11 @@ func (x *exchange) relay() {
 		defer x.o.unregister(t)
 	}
 
-	c.begin()
+	w.Begin()
 	if x.up.running {
-		c.replying.Store(true)
+		x.body.SetReplying(true)
 	}
-	c.answered, x.outcome.Sent = true, true
+	x.outcome.Sent = true
 	x.outcome.Status = status
 
 	var err error
@@ -70,7 +70,7 @@ func (x *exchange) relay() {
 	case err == nil:
 		// An origin that answers early may never read the rest, and take it for a request; so may one that expects no
 		// body with a method that hardly ever has one.
-		x.reuse = a.keepAlive && !x.early && !c.head.oddBody() && x.oc.in.buffered() == 0 && (x.up.complete || c.body.done()) &&
+		x.reuse = a.keepAlive && !x.early && !h.oddBody() && x.oc.in.buffered() == 0 && (x.up.complete || x.body.done()) &&
 			(frame == frameNone || a.length != -2)
 	default:
 		x.relayFailed(err, frame)
@@ -87,7 +87,7 @@ func (x *exchange) flush(p []byte) error {
 		now = time.Now()
 	}
 	x.now = time.Time{}
-	if err := x.c.send(p, now); err != nil {
+	if err := x.r.Response().Write(p, now); err != nil {
 		return clientError{err}
 	}
 	return nil
@@ -220,14 +220,14 @@ func (x *exchange) atEnd() bool {
 // connection ends here: without the bytes or the last chunk that it expects, or by a reset where
 // only the end of the connection would mark the end of the body.
 func (x *exchange) relayFailed(err error, frame framing) {
-	x.c.last = true
+	x.r.CloseAfter()
 	var client clientError
 	switch {
 	case errors.As(err, &client):
 		x.fail(0, KindClientGone, err)
-		x.c.gone = true
+		x.r.Response().Fail()
 		if isTimeout(err) {
-			x.c.abort() // it takes nothing: what the kernel holds for it is let go as well
+			x.r.Response().Abort() // it takes nothing: what the kernel holds for it is let go as well
 		}
 		return
 	case x.up.clientErr != nil:
@@ -240,6 +240,6 @@ func (x *exchange) relayFailed(err error, frame framing) {
 		x.fail(0, KindBodyCut, err)
 	}
 	if frame == frameClose {
-		x.c.abort()
+		x.r.Response().Abort()
 	}
 }

@@ -21,6 +21,23 @@ func RequestOf(ctx *fasthttp.RequestCtx) *Request {
 	return nil
 }
 
+// Header returns the request's header. It is valid until the handler returns.
+func (r *Request) Header() *head { return &r.c.head }
+
+// Body returns the request's body.
+func (r *Request) Body() *body { return &r.c.body }
+
+// Response returns the way to the client, for a response that is written byte for byte.
+func (r *Request) Response() *Response { return &r.c.res }
+
+// Refusal returns why the request is not let in, or nil.
+func (r *Request) Refusal() *Refusal {
+	if !r.c.delivered {
+		return refuseUnprotected
+	}
+	return r.c.refusal
+}
+
 // Method is the request's method.
 func (r *Request) Method() []byte { return r.c.head.methodBytes() }
 
@@ -136,10 +153,10 @@ func (r *Request) CloseAfter() { r.c.last = true }
 // ParseRequest reads a header as a connection from peer would, with the default Limits: for whoever wants to know what
 // a handler would see. The result can only be looked at.
 func ParseRequest(header []byte, peer netip.Addr) (*Request, *Refusal) {
-	l := &listener{lim: Limits{}.withDefaults()}
+	l := newListener(nil, Limits{}, nil)
 	c := &clientConn{l: l, lim: &l.lim, peer: peer}
-	c.req.c = c
-	switch n, r := c.head.scan(header, c.lim); {
+	c.req.c, c.res.c = c, c
+	switch n, r := c.head.scan(header, &l.heads); {
 	case r != nil:
 		return nil, r
 	case n == 0:

@@ -8,6 +8,13 @@ type line struct {
 	kind                               kind
 }
 
+// headLimits bound a request header.
+type headLimits struct {
+	Header int // bytes of request line and headers together
+	Target int // bytes of the request target
+	Lines  int // header lines
+}
+
 // head is what one strict pass over a request header found. Offsets are into raw.
 type head struct {
 	raw []byte // the whole header, request line and final empty line included
@@ -47,7 +54,7 @@ func (h *head) reset() {
 // scan reads a request header from the start of b. It returns the header's length, or 0 while b
 // does not hold all of it, or a refusal. Whatever it accepts reads the same to every parser that
 // follows RFC 9112; that is what the fuzz targets hold it to.
-func (h *head) scan(b []byte, lim *Limits) (int, *Refusal) {
+func (h *head) scan(b []byte, lim *headLimits) (int, *Refusal) {
 	h.reset()
 	h.raw = b
 	i := 0
@@ -72,7 +79,7 @@ func (h *head) scan(b []byte, lim *Limits) (int, *Refusal) {
 			i = end
 			break
 		}
-		if len(h.lines) == lim.Headers {
+		if len(h.lines) == lim.Lines {
 			return 0, refuseHeaderCount
 		}
 		if end > lim.Header {
@@ -251,7 +258,7 @@ func (h *head) conclude(hasCoding bool, hosts int) *Refusal {
 
 // unfinished answers for a header that b does not hold whole: nothing yet, or a refusal where it
 // has outgrown its limits or can no longer become valid.
-func (h *head) unfinished(b []byte, lineStart int, lim *Limits, r *Refusal) (int, *Refusal) {
+func (h *head) unfinished(b []byte, lineStart int, lim *headLimits, r *Refusal) (int, *Refusal) {
 	if r != nil {
 		return 0, r
 	}

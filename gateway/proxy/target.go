@@ -7,7 +7,7 @@ import (
 
 // scanRequestLine reads `method SP target SP version CRLF` at b[i:] and returns the offset of the
 // line after it, 0 while there is none.
-func (h *head) scanRequestLine(b []byte, i int, lim *Limits) (int, *Refusal) {
+func (h *head) scanRequestLine(b []byte, i int, lim *headLimits) (int, *Refusal) {
 	nl := bytes.IndexByte(b[i:], '\n')
 	if nl < 0 {
 		if len(b)-i > lim.Target+len(" HTTP/1.1\r\n")+maxMethod {

@@ -92,21 +92,6 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// bundle sends what is written to it in one piece, once it is let go.
-type bundle struct {
-	net.Conn
-	held []byte
-	hold bool
-}
-
-func (b *bundle) Write(p []byte) (int, error) {
-	if b.hold {
-		b.held = append(b.held, p...)
-		return len(p), nil
-	}
-	return b.Conn.Write(p)
-}
-
 // An answer that nobody asked for may have been read from the socket already, as a record that TLS keeps.
 func TestUnaskedAnswerInsideTLS(t *testing.T) {
 	srv := httptest.NewTLSServer(nil) // for its certificate

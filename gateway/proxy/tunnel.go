@@ -11,11 +11,11 @@ import (
 
 // tunnel is an upgraded connection, or an event stream: what lives until somebody ends it.
 type tunnel struct {
-	c    *clientConn // nil for an event stream
-	oc   *originConn
-	last atomic.Int64 // when a byte last went either way
-	n    atomic.Int64
-	over atomic.Bool
+	client net.Conn // nil for an event stream
+	oc     *originConn
+	last   atomic.Int64 // when a byte last went either way
+	n      atomic.Int64
+	over   atomic.Bool
 
 	first sync.Once
 	why   error // what ended it
@@ -28,8 +28,8 @@ func (t *tunnel) cut(why error) {
 	}
 	t.over.Store(true)
 	t.oc.Conn.Close()
-	if t.c != nil {
-		t.c.Conn.SetDeadline(past) //nolint:errcheck // a closed one has ended already
+	if t.client != nil {
+		t.client.SetDeadline(past) //nolint:errcheck // a closed one has ended already
 	}
 }
 
@@ -49,31 +49,30 @@ var errNotAsked = responseError("it changes to a protocol that was not asked for
 
 // tunnel passes a 101 on and then bytes, both ways, until both sides have ended.
 func (x *exchange) tunnel() {
-	a, c, oc := &x.a, x.c, x.oc
+	a, oc, w := &x.a, x.oc, x.r.Response()
 	if x.upgrade == "" || a.upgrade < 0 || !a.upgradeOption || !equalFoldBytes(a.val(&a.lines[a.upgrade]), []byte(x.upgrade)) {
 		x.fail(502, KindBadResponse, errNotAsked)
 		return
 	}
 	x.upgraded = true
-	a.fill(x.ours)
+	fill(x.ours, a)
 	if x.f.OnHeader != nil {
 		x.f.OnHeader(x.ours)
 	}
 	x.out = x.appendAnswer(x.outBack[:0], frameNone)
-	c.answered, x.outcome.Sent, x.outcome.Upgraded = true, true, true
-	c.last, x.closing = true, true
-	c.gone = true // from here on fasthttp neither reads nor writes
-	t := &tunnel{c: c, oc: oc}
+	x.outcome.Sent, x.outcome.Upgraded, x.closing = true, true, true
+	client, ahead := w.Detach() // from here on fasthttp neither reads nor writes
+	t := &tunnel{client: client, oc: oc}
 	x.o.register(t)
 	defer x.o.unregister(t)
 	defer oc.Conn.Close()
 
-	if c.in.buffered() > 0 { // bytes sent right behind the request
-		if err := oc.write(c.in.pending(), x.o.cfg.IdleTimeout, time.Now()); err != nil {
+	if len(ahead) > 0 { // bytes sent right behind the request
+		if err := oc.write(ahead, x.o.cfg.IdleTimeout, time.Now()); err != nil {
 			x.fail(0, KindReset, err)
 			return
 		}
-		c.in.release()
+		w.Release()
 	}
 	x.out = append(x.out, oc.in.pending()...) // … and right behind the answer
 	t.n.Store(int64(oc.in.buffered()))
@@ -84,14 +83,14 @@ func (x *exchange) tunnel() {
 	}
 	t.last.Store(time.Now().UnixNano())
 	oc.Conn.SetDeadline(time.Time{}) //nolint:errcheck // the first read tells
-	c.Conn.SetDeadline(time.Time{})  //nolint:errcheck // the first read tells
+	client.SetDeadline(time.Time{})  //nolint:errcheck // the first read tells
 	idle := x.o.cfg.IdleTimeout
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		t.copy(oc.Conn, c.Conn, idle)
+		t.copy(oc.Conn, client, idle)
 	}()
-	t.copy(c.Conn, oc.Conn, idle)
+	t.copy(client, oc.Conn, idle)
 	<-back
 	t.first.Do(func() {}) // whoever cuts it now comes too late
 	x.outcome.BodyBytes = t.n.Load()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -20,14 +19,14 @@ const (
 // awaitBody reads the beginning of the body, and reports whether the request may be sent on. Where the body does not come
 // in time, the claim is slow.
 func (x *exchange) awaitBody() bool {
-	c, b := x.c, &x.c.body
+	b := x.body
 	if b.buffered() && x.first.w == 0 {
 		return true // it travels from where it is
 	}
-	c.patience, c.patientTo = x.o.patience, time.Time{}
+	b.SetPatience(x.o.patience)
 	err := x.readFirst()
-	c.patience = 0
-	if !c.bodyAt.IsZero() { // the time of the origin begins when its work does
+	b.SetPatience(0)
+	if b.Waited() { // the time of the origin begins when its work does
 		x.started = time.Now()
 	}
 	x.claim.slow = err == errImpatient
@@ -39,7 +38,7 @@ func (x *exchange) awaitBody() bool {
 }
 
 func (x *exchange) readFirst() error {
-	b := &x.c.body
+	b := x.body
 	x.first.borrow()
 	for x.first.w < enoughBody && !b.done() {
 		n, err := b.Read(x.first.b[x.first.w:enoughBody])
@@ -57,14 +56,14 @@ func (x *exchange) readFirst() error {
 // appendFirst writes what was read of the body, if anything was, framed as the rest will be.
 func (x *exchange) appendFirst(dst []byte) []byte {
 	p := x.first.pending()
-	if x.c.head.length >= 0 {
+	if x.h.length >= 0 {
 		return append(dst, p...)
 	}
 	if len(p) > 0 {
 		dst = strconv.AppendUint(dst, uint64(len(p)), 16)
 		dst = append(append(append(dst, "\r\n"...), p...), "\r\n"...)
 	}
-	if !x.c.body.done() {
+	if !x.body.done() {
 		return dst
 	}
 	return append(x.appendTrailers(append(dst, "0\r\n"...)), "\r\n"...)
@@ -72,24 +71,23 @@ func (x *exchange) appendFirst(dst []byte) []byte {
 
 // appendTrailers writes those of the client's trailers that may travel.
 func (x *exchange) appendTrailers(dst []byte) []byte {
-	if !x.c.head.announced.any() {
+	if !x.h.announced.any() {
 		return dst
 	}
-	return appendTrailers(dst, x.c.body.chunks.trailers, x.travels)
+	return appendTrailers(dst, x.body.Trailers(), x.travels)
 }
 
 func (x *exchange) startUpload() {
 	x.up.running = true
 	x.up.endedAt.Store(0)
-	x.c.interrupted.Store(false)
-	go x.upload(x.c, x.oc)
+	go x.upload(x.body, x.oc)
 }
 
 var errFault = errors.New("proxy: fault in an upload")
 
 // upload copies the body. A fault of the client's cuts the origin off before the body's end, so that
 // the origin never has a request that was not sent whole.
-func (x *exchange) upload(c *clientConn, oc *originConn) {
+func (x *exchange) upload(b *body, oc *originConn) {
 	defer func() {
 		if r := recover(); r != nil {
 			x.up.clientErr = fmt.Errorf("%w: %v\n%s", errFault, r, debug.Stack())
@@ -98,7 +96,7 @@ func (x *exchange) upload(c *clientConn, oc *originConn) {
 		}
 		x.up.done <- struct{}{}
 	}()
-	complete, err := x.copyBody(c, oc)
+	complete, err := x.copyBody(b, oc)
 	x.up.endedAt.Store(time.Now().UnixNano())
 	x.up.complete = complete
 	if err != nil && err != errInterrupted {
@@ -108,11 +106,11 @@ func (x *exchange) upload(c *clientConn, oc *originConn) {
 }
 
 // copyBody tells whether the whole body was written; its error is the client's alone.
-func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
+func (x *exchange) copyBody(b *body, oc *originConn) (bool, error) {
 	block := getBlock()
 	defer putBlock(block)
 	buf := *block
-	chunked := c.body.length < 0
+	chunked := x.h.length < 0
 	slow := x.claim.slow
 	begin, end := 0, len(buf)
 	if chunked {
@@ -120,14 +118,14 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 	}
 	total := int64(x.firstLen)
 	for {
-		n, err := c.body.Read(buf[begin:end])
+		n, err := b.Read(buf[begin:end])
 		total += int64(n)
-		if slow && (total >= enoughBody || c.body.done()) {
+		if slow && (total >= enoughBody || b.done()) {
 			slow = false
 			x.o.arrived(&x.claim)
 		}
 		if limit := x.o.cfg.MaxBody; limit > 0 && total > limit {
-			return false, c.body.fail(ErrBodyTooLarge)
+			return false, b.fail(ErrBodyTooLarge)
 		}
 		if err != nil && err != io.EOF {
 			return false, err
@@ -141,7 +139,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 				return false, nil // the answer, or its absence, says why
 			}
 		}
-		if err == io.EOF || c.body.done() {
+		if err == io.EOF || b.done() {
 			break
 		}
 	}
@@ -155,7 +153,7 @@ func (x *exchange) copyBody(c *clientConn, oc *originConn) (bool, error) {
 // finishUpload lets an upload go on whose answer is over: an origin that keeps its connection may want the rest, and
 // many clients read nothing before they have sent it all. The client has to be as quick as before the answer began.
 func (x *exchange) finishUpload() {
-	x.c.replying.Store(false)
+	x.body.SetReplying(false)
 	<-x.up.done
 	x.up.running = false
 }
@@ -168,51 +166,13 @@ func (x *exchange) stopUpload() {
 	select {
 	case <-x.up.done:
 	default:
-		x.c.interrupted.Store(true)
-		x.c.Conn.SetReadDeadline(past) //nolint:errcheck // wakes the reader
-		x.oc.Conn.Close()              // wakes the writer, which might set a deadline anew
+		x.body.Interrupt()
+		x.oc.Conn.Close() // wakes the writer, which might set a deadline anew
 		<-x.up.done
-		x.c.interrupted.Store(false)
-		x.c.setReadBy(time.Now().Add(x.c.lim.BodyIdle)) //nolint:errcheck // the next read tells
+		x.body.EndInterrupt()
 	}
 	x.up.running = false
 	if !x.up.complete {
 		x.reuse = false
-	}
-}
-
-const (
-	chunkHead = 6 // "ffff\r\n"
-	chunkTail = 2
-	hexDigits = "0123456789abcdef"
-)
-
-// frameChunk writes a chunk's size before the n bytes at buf[at:] and its end behind them, in place;
-// there has to be room for both. n is at most 0xffff.
-func frameChunk(buf []byte, at, n int) []byte {
-	i := at
-	i--
-	buf[i] = '\n'
-	i--
-	buf[i] = '\r'
-	for v := n; ; v >>= 4 {
-		i--
-		buf[i] = hexDigits[v&15]
-		if v < 16 {
-			break
-		}
-	}
-	buf[at+n], buf[at+n+1] = '\r', '\n'
-	return buf[i : at+n+2]
-}
-
-// socketOf finds the socket under TLS and the like.
-func socketOf(c net.Conn) net.Conn {
-	for {
-		t, ok := c.(interface{ NetConn() net.Conn })
-		if !ok {
-			return c
-		}
-		c = t.NetConn()
 	}
 }

@@ -1,0 +1,28 @@
+package proxy
+
+import (
+	"net"
+	"testing"
+)
+
+// An answer that overtakes 100 Continue is not waited behind: the client may never send the body, or send a request in its
+// place, so nothing more is read of it.
+func TestAnswerOvertakesContinue(t *testing.T) {
+	c, s := net.Pipe()
+	defer c.Close()
+	defer s.Close()
+	lim := Limits{}.withDefaults()
+	conn := &clientConn{Conn: s, lim: &lim}
+	conn.in.src, conn.body.c = bodySource{conn}, conn
+	if n, r := conn.head.scan([]byte("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"), &headLimits{16 << 10, 8 << 10, 100}); n == 0 || r != nil {
+		t.Fatal(n, r)
+	}
+	conn.body.begin(&conn.head)
+	conn.begin()
+	if n, err := conn.body.Read(make([]byte, 10)); n != 0 || err != errInterrupted {
+		t.Errorf("%d, %v", n, err)
+	}
+	if conn.body.drain() {
+		t.Error("the connection would go on")
+	}
+}

@@ -1,0 +1,12 @@
+package proxy
+
+// The codes of refusals that are not about what the header holds.
+const (
+	CodeTimeout     = "request_timeout" // 408: the header did not arrive in time
+	CodeUnprotected = "listener"        // 500: the server does not listen through Listener
+)
+
+var (
+	refuseSlow        = refuse(408, CodeTimeout, "The request header did not arrive in time.")
+	refuseUnprotected = refuse(500, CodeUnprotected, "The server does not listen through wire.Listener.")
+)
