@@ -51,7 +51,7 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL))")
 	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) $(SEQUENTIAL)
 	# What the race detector disturbs: allocations, and the memory of idle connections.
-	$(GO) test -short -vet=off -timeout 8m ./gateway ./gateway/proxy ./token ./eta
+	$(GO) test -short -vet=off -timeout 8m ./gateway ./gateway/http1 ./gateway/wire ./gateway/proxy ./token ./eta
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
 

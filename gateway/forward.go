@@ -58,7 +58,7 @@ func (v *visit) forward(to *upstream, session *token.Pass) {
 		text, _ := v.sid.AppendText(v.sidBuf[:0])
 		f.Session = unsafe.String(&text[0], len(text)) // of this visit's own buffer, which outlives Forward
 	}
-	out := v.req.Forward(to.Origin, f)
+	out := to.Forward(v.req, f)
 	v.answered, v.code, v.sent = out.Sent, out.Status, out.BodyBytes
 	if out.FirstByte > 0 {
 		to.metrics.seconds.Observe(out.FirstByte.Seconds())

@@ -8,11 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/http1/http1test"
 )
 
 const (
-	browserGet  = "GET /shop/tickets?event=42 HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en,ko;q=0.5\r\nCookie: wr_sale_pass=eyJhbGciOiJIUzI1NiJ9.e30.sig; cart=17\r\nReferer: https://shop.example/\r\n\r\n"
 	chunkedPost = "POST /shop/buy HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"ticket\": 4711}\r\n0\r\n\r\n"
 	smallPost   = "POST /shop/buy HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"ticket\": 4711}"
 )
@@ -64,8 +67,8 @@ func plainSite(t testing.TB, answer string, only func([]byte) bool) (addr string
 		OnHeader:   func(h *fasthttp.ResponseHeader) { h.Peek("X-Waiting-Room-Command") },
 		OnlyWith:   only,
 	}
-	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
-		if CheckRequest(ctx) != nil {
+	s := &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		if wire.CheckRequest(ctx) != nil {
 			t.Error("refused")
 			return
 		}
@@ -73,12 +76,12 @@ func plainSite(t testing.TB, answer string, only func([]byte) bool) (addr string
 			t.Error(out.Err)
 		}
 	}}
-	ServerOptions(s)
+	wire.ServerOptions(s)
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Serve(Listener(front, Limits{}))
+	go s.Serve(wire.Listener(front, wire.Limits{}))
 	t.Cleanup(func() {
 		s.Shutdown()
 		o.Close()
@@ -134,7 +137,7 @@ func TestAllocations(t *testing.T) {
 	}
 	plain, read := plainSite(t, kilobyte(), none), plainSite(t, kilobyte(), nil)
 	for _, tc := range []struct{ name, addr, req string }{
-		{"GET", plain, browserGet}, {"GET, its answer read", read, browserGet}, {"POST", plain, smallPost}, {"chunked POST", plain, chunkedPost},
+		{"GET", plain, http1test.BrowserGet}, {"GET, its answer read", read, http1test.BrowserGet}, {"POST", plain, smallPost}, {"chunked POST", plain, chunkedPost},
 	} {
 		l := newLooper(t, tc.addr, tc.req)
 		for range 100 {
@@ -154,7 +157,7 @@ func TestAllocations(t *testing.T) {
 }
 
 func BenchmarkProxy(b *testing.B) {
-	for _, bb := range []struct{ name, req string }{{"get", browserGet}, {"post", smallPost}} {
+	for _, bb := range []struct{ name, req string }{{"get", http1test.BrowserGet}, {"post", smallPost}} {
 		b.Run(bb.name, func(b *testing.B) {
 			addr := plainSite(b, kilobyte(), none)
 			b.ReportAllocs()

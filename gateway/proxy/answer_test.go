@@ -5,13 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/valyala/fasthttp"
 )
 
 func TestAnswer(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {
 			if string(Target(ctx)) == "/proxied" {
 				return false
@@ -24,8 +26,8 @@ func TestAnswer(t *testing.T) {
 	})
 	const begin = "HTTP/1.1 202 Accepted\r\nDate: Fri, 02 Jan 2026 03:04:05 GMT\r\nX-Ours: 1\r\nContent-Length: 4\r\n"
 	for _, tc := range []struct {
-		name, request, head, body string
-		goesOn                    bool
+		name, request, RequestHeader, Body string
+		goesOn                             bool
 	}{
 		{"GET", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", begin + "\r\n", "wait", true},
 		{"HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", begin + "\r\n", "", true},
@@ -37,17 +39,17 @@ func TestAnswer(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := g.dial()
-			c.send(tc.request)
+			c.Send(tc.request)
 			method, _, _ := strings.Cut(tc.request, " ")
-			if _, head, body := c.answer(method); head != tc.head || body != tc.body {
-				t.Errorf("have\n%q %q\nwant\n%q %q", head, body, tc.head, tc.body)
+			if _, head, body := c.Answer(method); head != tc.RequestHeader || body != tc.Body {
+				t.Errorf("have\n%q %q\nwant\n%q %q", head, body, tc.RequestHeader, tc.Body)
 			}
 			if !tc.goesOn {
-				c.closed()
+				c.Closed()
 				return
 			}
-			c.send("GET /proxied HTTP/1.1\r\nHost: a\r\n\r\n")
-			if status, _, body := c.answer("GET"); status != 200 || body != "ok" {
+			c.Send("GET /proxied HTTP/1.1\r\nHost: a\r\n\r\n")
+			if status, _, body := c.Answer("GET"); status != 200 || body != "ok" {
 				t.Errorf("%d %q", status, body)
 			}
 		})
@@ -62,9 +64,9 @@ func TestAnswer(t *testing.T) {
 // Of two answers to one request only the first is sent, and one that is too long for it is left to ctx.Response.
 func TestAnswerOnce(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {
-			if Answer(ctx, time.Now(), 200, nil, make([]byte, blockSize)) {
+			if Answer(ctx, time.Now(), 200, nil, make([]byte, http1.BlockSize)) {
 				t.Error("an answer larger than a block was taken")
 			}
 			if string(Target(ctx)) == "/once" {
@@ -83,10 +85,10 @@ func TestAnswerOnce(t *testing.T) {
 	for _, tc := range []struct {
 		target string
 		status int
-		body   string
+		Body   string
 	}{{"/once", 201, "once"}, {"/", 203, "else"}, {"/once", 201, "once"}} {
-		c.send("GET " + tc.target + " HTTP/1.1\r\nHost: a\r\n\r\n")
-		if status, _, body := c.answer("GET"); status != tc.status || body != tc.body {
+		c.Send("GET " + tc.target + " HTTP/1.1\r\nHost: a\r\n\r\n")
+		if status, _, body := c.Answer("GET"); status != tc.status || body != tc.Body {
 			t.Errorf("%s: %d %q", tc.target, status, body)
 		}
 	}

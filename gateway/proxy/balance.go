@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"math"
 	"syscall"
 	"time"
@@ -191,7 +192,7 @@ func (o *Origin) failed(s *server, err error, begun time.Time) {
 	if t := o.cfg.Timeout; t > 0 {
 		enough = min(enough, t)
 	}
-	if isTimeout(err) && now.Sub(begun) < enough/2 || ownFault(err) {
+	if rawsocket.IsTimeout(err) && now.Sub(begun) < enough/2 || ownFault(err) {
 		o.drop(s)
 		return
 	}

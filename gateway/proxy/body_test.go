@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
@@ -36,7 +39,7 @@ func bodies(got chan<- string) func(*session) {
 // gets 400 and an end, and what follows does not run.
 func TestBrokenChunks(t *testing.T) {
 	const next = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
-	for _, tc := range []struct{ name, body string }{
+	for _, tc := range []struct{ name, Body string }{
 		{"0x5", "0x5\r\nhello\r\n0\r\n\r\n"},
 		{"+5", "+5\r\nhello\r\n0\r\n\r\n"},
 		{"-1", "-1\r\nhello\r\n0\r\n\r\n"},
@@ -68,15 +71,15 @@ func TestBrokenChunks(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got := make(chan string, 4)
 			o := newRecorder(t, bodies(got))
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
-			c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + tc.body + next)
-			if status, head, body := c.answer("POST"); status != 400 || body != CodeFraming || headerValue(head, "Connection") != "close" {
+			c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + tc.Body + next)
+			if status, head, body := c.Answer("POST"); status != 400 || body != http1.CodeFraming || wiretest.HeaderValue(head, "Connection") != "close" {
 				t.Errorf("%s%s", head, body)
 			}
-			c.closed()
+			c.Closed()
 			first := len(o.requests()) // 0 where the fault came with the header
-			if len(tc.body) < 1000 && first > 0 {
+			if len(tc.Body) < 1000 && first > 0 {
 				t.Errorf("the origin saw %d requests", first)
 			}
 			if first > 0 {
@@ -85,13 +88,13 @@ func TestBrokenChunks(t *testing.T) {
 
 			// The same fault after the origin has been contacted.
 			c = g.dial()
-			c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
-			eventually(t, "the origin has the header", func() bool { return len(o.requests()) == first+1 })
-			c.send(tc.body + next)
-			if status, head, body := c.answer("POST"); status != 400 || body != KindBadRequest || headerValue(head, "Connection") != "close" {
+			c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
+			wiretest.Eventually(t, "the origin has the header", func() bool { return len(o.requests()) == first+1 })
+			c.Send(tc.Body + next)
+			if status, head, body := c.Answer("POST"); status != 400 || body != KindBadRequest || wiretest.HeaderValue(head, "Connection") != "close" {
 				t.Errorf("%s%s", head, body)
 			}
-			c.closed()
+			c.Closed()
 			if b := <-got; !strings.HasPrefix(b, "cut after hi") {
 				t.Errorf("the origin got a whole body: %q", b)
 			}
@@ -114,10 +117,10 @@ func TestClientStops(t *testing.T) {
 			t.Run(tc.name+", "+by, func(t *testing.T) {
 				got := make(chan string, 4)
 				o := newRecorder(t, bodies(got))
-				g := newGate(t, to(o), Limits{}, nil)
+				g := newGate(t, to(o), wire.Limits{}, nil)
 				c := g.dial()
-				c.send(tc.raw)
-				eventually(t, "the request has begun", func() bool { return len(o.requests()) == 1 })
+				c.Send(tc.raw)
+				wiretest.Eventually(t, "the request has begun", func() bool { return len(o.requests()) == 1 })
 				if by == "reset" {
 					c.Conn.(*net.TCPConn).SetLinger(0)
 				}
@@ -136,10 +139,10 @@ func TestClientStops(t *testing.T) {
 // A body that drips for ever holds nothing for ever; once the origin has answered it may.
 func TestBodyThatDrips(t *testing.T) {
 	const limit = 100 * time.Millisecond
-	drip := func(t *testing.T, c *client, over <-chan struct{}) {
+	drip := func(t *testing.T, c *wiretest.Client, over <-chan struct{}) {
 		tick := time.NewTicker(limit / 5)
 		defer tick.Stop()
-		deadline := time.After(wait)
+		deadline := time.After(wiretest.Wait)
 		for {
 			select {
 			case <-tick.C:
@@ -159,11 +162,11 @@ func TestBodyThatDrips(t *testing.T) {
 			io.Copy(io.Discard, s.r)
 			close(ended)
 		})
-		g := newGate(t, to(o), Limits{BodyIdle: limit}, nil)
+		g := newGate(t, to(o), wire.Limits{BodyIdle: limit}, nil)
 		c := g.dial()
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
 		drip(t, c, ended)
-		if status, _, _ := c.answer("POST"); status != 408 {
+		if status, _, _ := c.Answer("POST"); status != 408 {
 			t.Errorf("%d, want 408", status)
 		}
 	})
@@ -181,14 +184,14 @@ func TestBodyThatDrips(t *testing.T) {
 				close(enough)
 				io.Copy(io.Discard, s.r)
 			})
-			g := newGate(t, to(o), Limits{BodyIdle: calm}, nil)
+			g := newGate(t, to(o), wire.Limits{BodyIdle: calm}, nil)
 			c := g.dial()
-			c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+			c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
 			drip(t, c, enough)
 			if cut != nil {
 				return fmt.Errorf("the body ended: %w", cut)
 			}
-			if status, head, _, err := c.tryAnswer("POST"); status != 200 || err != nil {
+			if status, head, _, err := c.TryAnswer("POST"); status != 200 || err != nil {
 				return fmt.Errorf("%s, %w", head, err)
 			}
 			return nil
@@ -199,13 +202,13 @@ func TestBodyThatDrips(t *testing.T) {
 func TestBodyIdle(t *testing.T) {
 	got := make(chan string, 4)
 	o := newRecorder(t, bodies(got))
-	g := newGate(t, to(o), Limits{BodyIdle: 50 * time.Millisecond}, nil)
+	g := newGate(t, to(o), wire.Limits{BodyIdle: 50 * time.Millisecond}, nil)
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
-	if status, head, _ := c.answer("POST"); status != 408 || headerValue(head, "Connection") != "close" {
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
+	if status, head, _ := c.Answer("POST"); status != 408 || wiretest.HeaderValue(head, "Connection") != "close" {
 		t.Errorf("%s", head)
 	}
-	c.closed()
+	c.Closed()
 	if b := <-got; b != "cut after hello" {
 		t.Errorf("the origin got %q", b)
 	}
@@ -213,13 +216,13 @@ func TestBodyIdle(t *testing.T) {
 
 func TestHeaderTimeout(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{HeaderTimeout: 50 * time.Millisecond}, nil)
+	g := newGate(t, to(o), wire.Limits{HeaderTimeout: 50 * time.Millisecond}, nil)
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost:")
-	if status, head, _ := c.answer("GET"); status != 408 {
+	c.Send("GET / HTTP/1.1\r\nHost:")
+	if status, head, _ := c.Answer("GET"); status != 408 {
 		t.Errorf("%s", head)
 	}
-	c.closed()
+	c.Closed()
 }
 
 func TestBodyLimit(t *testing.T) {
@@ -227,7 +230,7 @@ func TestBodyLimit(t *testing.T) {
 	o := newRecorder(t, bodies(got))
 	cfg := to(o)
 	cfg.MaxBody = 10
-	g := newGate(t, cfg, Limits{}, nil)
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	for _, tc := range []struct {
 		name, raw string
 		status    int
@@ -240,15 +243,15 @@ func TestBodyLimit(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := g.dial()
-			c.send(tc.raw)
-			if status, head, _ := c.answer("POST"); status != tc.status {
+			c.Send(tc.raw)
+			if status, head, _ := c.Answer("POST"); status != tc.status {
 				t.Errorf("%s", head)
 			}
 			if tc.status == 200 {
 				if b := <-got; b != "0123456789" {
 					t.Errorf("the origin got %q", b)
 				}
-				c.probe()
+				c.Probe()
 				<-got
 			}
 		})
@@ -266,7 +269,7 @@ func TestEarlyAnswer(t *testing.T) {
 	hidden := "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
 	pad := strings.Repeat("x", 8<<10)
 	cl := func(n int, rest string) string {
-		return "POST /ours HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(n) + "\r\n\r\n" + rest
+		return "POST /ours HTTP/1.1\r\nHost: a\r\nContent-Length: " + wiretest.Itoa(n) + "\r\n\r\n" + rest
 	}
 	ch := func(rest string) string {
 		return "POST /ours HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + rest
@@ -276,18 +279,18 @@ func TestEarlyAnswer(t *testing.T) {
 		goesOn    bool
 	}{
 		{"Content-Length", cl(len(pad+hidden), pad+hidden), true},
-		{"chunked", ch(hex(len(pad+hidden)) + "\r\n" + pad + hidden + "\r\n0\r\n\r\n"), true},
+		{"chunked", ch(wiretest.Hex(len(pad+hidden)) + "\r\n" + pad + hidden + "\r\n0\r\n\r\n"), true},
 		{"short", cl(len(hidden), hidden), true},
 		{"chunked, broken behind what came with the header", ch("5000\r\n" + strings.Repeat("x", 0x5000) + "\r\n5 \r\n" + hidden), false},
 		{"too long to drain", cl(1<<20, strings.Repeat("x", 1<<20)), false},
 		{"chunked, too long to drain", ch(strings.Repeat("8000\r\n"+strings.Repeat("x", 0x8000)+"\r\n", 20) + "0\r\n\r\n"), false},
-		{"multipart with an epilogue", "POST /ours HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: " + itoa(len("--b--\r\n"+hidden)) + "\r\n\r\n--b--\r\n" + hidden, true},
+		{"multipart with an epilogue", "POST /ours HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: " + wiretest.Itoa(len("--b--\r\n"+hidden)) + "\r\n\r\n--b--\r\n" + hidden, true},
 		{"an expectation that was not answered", "POST /ours HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := newRecorder(t, answering(okAnswer))
 			seen := make(chan string, 10)
-			g := newGate(t, to(o), Limits{}, func(g *gate) {
+			g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 				g.early = func(ctx *fasthttp.RequestCtx) bool {
 					seen <- string(Target(ctx))
 					if string(Target(ctx)) == "/probe" {
@@ -300,13 +303,13 @@ func TestEarlyAnswer(t *testing.T) {
 			})
 			c := g.dial()
 			go io.WriteString(c.Conn, tc.raw) // it may be cut off
-			if status, head, body := c.answer("POST"); status != 401 || body != "sign in" {
+			if status, head, body := c.Answer("POST"); status != 401 || body != "sign in" {
 				t.Errorf("%s%s", head, body)
 			}
 			if tc.goesOn {
-				c.probe()
+				c.Probe()
 			} else {
-				c.closed()
+				c.Closed()
 			}
 			close(seen)
 			for s := range seen {
@@ -321,37 +324,37 @@ func TestEarlyAnswer(t *testing.T) {
 func TestExpectContinue(t *testing.T) {
 	got := make(chan string, 10)
 	o := newRecorder(t, bodies(got))
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	for _, expect := range []string{"100-continue", "100-Continue"} {
 		c := g.dial()
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: " + expect + "\r\nContent-Length: 5\r\n\r\n")
-		head, err := c.readHead()
-		if err != nil || head != continueLine {
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nExpect: " + expect + "\r\nContent-Length: 5\r\n\r\n")
+		head, err := c.ReadHead()
+		if err != nil || head != wire.ContinueLine {
 			t.Fatalf("%q, %v", head, err)
 		}
-		c.send("hello")
-		if status, head, _ := c.answer("POST"); status != 200 {
+		c.Send("hello")
+		if status, head, _ := c.Answer("POST"); status != 200 {
 			t.Error(head)
 		}
 		if b := <-got; b != "hello" {
 			t.Errorf("the origin got %q", b)
 		}
-		c.probe()
+		c.Probe()
 		<-got
 	}
 	// Who does not wait is not told, nor is an HTTP/1.0 client.
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
-	if status, head, _ := c.answer("POST"); status != 200 {
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
+	if status, head, _ := c.Answer("POST"); status != 200 {
 		t.Error(head)
 	}
 	c = g.dial()
-	c.send("POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
-	if status, head, _ := c.answer("POST"); status != 200 {
+	c.Send("POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
+	if status, head, _ := c.Answer("POST"); status != 200 {
 		t.Error(head)
 	}
 	for _, h := range o.requests() {
-		if headerValue(h, "Expect") != "" {
+		if wiretest.HeaderValue(h, "Expect") != "" {
 			t.Errorf("Expect was forwarded: %s", h)
 		}
 	}
@@ -360,11 +363,11 @@ func TestExpectContinue(t *testing.T) {
 // ReadBody is for bodies that our own endpoints take.
 func TestReadBody(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {
 			b, err := ReadBody(ctx, nil, 10)
 			switch {
-			case err == ErrBodyTooLarge:
+			case err == wire.ErrBodyTooLarge:
 				ctx.SetStatusCode(413)
 			case err != nil:
 				ctx.SetStatusCode(400)
@@ -376,7 +379,7 @@ func TestReadBody(t *testing.T) {
 	})
 	c := g.dial()
 	for _, tc := range []struct {
-		raw, body string
+		raw, Body string
 		status    int
 	}{
 		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", 200},
@@ -384,14 +387,14 @@ func TestReadBody(t *testing.T) {
 		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "hello", 200},
 		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello world", "", 413},
 		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n", "", 413},
-		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense", CodeFraming, 400},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense", http1.CodeFraming, 400},
 	} {
-		c.send(tc.raw)
-		if status, head, body := c.answer("POST"); status != tc.status || body != tc.body {
+		c.Send(tc.raw)
+		if status, head, body := c.Answer("POST"); status != tc.status || body != tc.Body {
 			t.Errorf("%q: %s%s", tc.raw, head, body)
 		}
 	}
-	c.closed()
+	c.Closed()
 }
 
 // The origin answers, and ends its answer, while the client is still sending. One that keeps its connection gets the
@@ -438,16 +441,16 @@ func TestOriginAnswersEarly(t *testing.T) {
 		{"/close", big, false},
 		{"/reset", big, false},
 	} {
-		t.Run(tc.target+" "+itoa(tc.size), func(t *testing.T) {
-			g := newGate(t, to(o), Limits{}, nil)
+		t.Run(tc.target+" "+wiretest.Itoa(tc.size), func(t *testing.T) {
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
 			sent := make(chan struct{})
 			go func() {
 				defer close(sent)
-				io.WriteString(c.Conn, "POST "+tc.target+" HTTP/1.1\r\nHost: a\r\nContent-Length: "+itoa(tc.size)+"\r\n\r\n")
+				io.WriteString(c.Conn, "POST "+tc.target+" HTTP/1.1\r\nHost: a\r\nContent-Length: "+wiretest.Itoa(tc.size)+"\r\n\r\n")
 				io.CopyN(c.Conn, zeros{}, int64(tc.size)) // it may be cut off
 			}()
-			if status, head, body := c.answer("POST"); status != 413 || body != "no!" {
+			if status, head, body := c.Answer("POST"); status != 413 || body != "no!" {
 				t.Errorf("%s%s", head, body)
 			}
 			if tc.target == "/stay" {
@@ -460,9 +463,9 @@ func TestOriginAnswersEarly(t *testing.T) {
 			}
 			if tc.goesOn {
 				<-sent
-				c.probe()
+				c.Probe()
 			} else {
-				c.closed()
+				c.Closed()
 			}
 			if out := g.outcome(0); out.Err != nil || out.Status != 413 {
 				t.Errorf("%+v", out)
@@ -474,12 +477,12 @@ func TestOriginAnswersEarly(t *testing.T) {
 // An answer that is over does not free the client of what an upload owes: it may neither break off nor drip.
 func TestUploadBeyondItsAnswer(t *testing.T) {
 	for _, tc := range []struct {
-		name, kind string
-		then       func(*client)
+		name, Kind string
+		then       func(*wiretest.Client)
 	}{
-		{"stops", KindBodyTimeout, func(*client) {}},
-		{"leaves", KindClientGone, func(c *client) { c.Close() }},
-		{"breaks its framing", KindBadRequest, func(c *client) { c.send("zz\r\n") }},
+		{"stops", KindBodyTimeout, func(*wiretest.Client) {}},
+		{"leaves", KindClientGone, func(c *wiretest.Client) { c.Close() }},
+		{"breaks its framing", KindBadRequest, func(c *wiretest.Client) { c.Send("zz\r\n") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			unhurried(t, 100*time.Millisecond, func(idle time.Duration) error { // in which the origin has to answer
@@ -494,25 +497,25 @@ func TestUploadBeyondItsAnswer(t *testing.T) {
 						ended <- string(b)
 					}
 				})
-				lim := Limits{}
-				if tc.kind == KindBodyTimeout {
+				lim := wire.Limits{}
+				if tc.Kind == KindBodyTimeout {
 					lim.BodyIdle = idle
 				}
 				g := newGate(t, to(o), lim, nil)
 				c := g.dial()
-				c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-				if status, head, _ := c.answer("POST"); status != 200 {
+				c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+				if status, head, _ := c.Answer("POST"); status != 200 {
 					return errors.New(head)
 				}
 				tc.then(c)
 				if b := <-ended; b != "hello" {
 					t.Errorf("the origin got %q", b)
 				}
-				if out := g.outcome(0); out.Kind != tc.kind || !out.Sent || out.Status != 200 {
+				if out := g.outcome(0); out.Kind != tc.Kind || !out.Sent || out.Status != 200 {
 					t.Errorf("%+v", out)
 				}
-				if tc.kind != KindClientGone {
-					c.closed()
+				if tc.Kind != KindClientGone {
+					c.Closed()
 				}
 				return nil
 			})
@@ -532,12 +535,12 @@ func TestFullDuplex(t *testing.T) {
 			return
 		}
 		s.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-		in := newChunked(s.r)
+		in := wiretest.NewChunked(s.r)
 		buf := make([]byte, 1<<10)
 		for {
 			n, err := in.Read(buf)
 			if n > 0 {
-				s.write(hex(n) + "\r\n" + string(buf[:n]) + "\r\n")
+				s.write(wiretest.Hex(n) + "\r\n" + string(buf[:n]) + "\r\n")
 			}
 			if err != nil {
 				break
@@ -545,21 +548,21 @@ func TestFullDuplex(t *testing.T) {
 		}
 		s.write("0\r\n\r\n")
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-	if _, err := c.readHead(); err != nil {
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+	if _, err := c.ReadHead(); err != nil {
 		t.Fatal(err)
 	}
-	body := newChunked(c.r)
+	body := wiretest.NewChunked(c.R)
 	for _, m := range []string{"one", "two", "three"} {
-		c.send(hex(len(m)) + "\r\n" + m + "\r\n")
+		c.Send(wiretest.Hex(len(m)) + "\r\n" + m + "\r\n")
 		b := make([]byte, len(m))
 		if _, err := io.ReadFull(body, b); err != nil || string(b) != m {
 			t.Fatalf("%q, %v", b, err)
 		}
 	}
-	c.send("0\r\n\r\n")
+	c.Send("0\r\n\r\n")
 	if b, err := io.ReadAll(body); err != nil || len(b) > 0 {
 		t.Fatalf("%q, %v", b, err)
 	}
@@ -575,15 +578,15 @@ func TestRequestTrailers(t *testing.T) {
 		if h == "" {
 			return
 		}
-		body := newChunked(s.r)
+		body := wiretest.NewChunked(s.r)
 		io.Copy(io.Discard, body)
-		got <- headerValue(h, "Trailer") + "|" + body.trailers.String()
+		got <- wiretest.HeaderValue(h, "Trailer") + "|" + body.Trailers.String()
 		s.write(okAnswer)
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-More\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\nX-Else: 2\r\nContent-Length: 5\r\nHost: b\r\nCookie: c=1\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: x\r\nx-more: 3\r\n\r\n")
-	if status, head, _ := c.answer("POST"); status != 200 {
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-More\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\nX-Else: 2\r\nContent-Length: 5\r\nHost: b\r\nCookie: c=1\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: x\r\nx-more: 3\r\n\r\n")
+	if status, head, _ := c.Answer("POST"); status != 200 {
 		t.Fatal(head)
 	}
 	if s := <-got; s != "X-Sum, X-More|X-Sum: 1\r\nx-more: 3\r\n" {
@@ -599,33 +602,33 @@ func TestADroppedFieldIsNoTrailer(t *testing.T) {
 		if h == "" {
 			return
 		}
-		heads <- headerValue(h, "Trailer")
-		body := newChunked(s.r)
+		heads <- wiretest.HeaderValue(h, "Trailer")
+		body := wiretest.NewChunked(s.r)
 		io.Copy(io.Discard, body)
-		got <- body.trailers.String()
+		got <- body.Trailers.String()
 		s.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok") // the next one comes on a connection of its own
 	})
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
-			f.DropField = func(name []byte) bool { return equalFold(name, "x-account") }
+			f.DropField = func(name []byte) bool { return http1.EqualFold(name, "x-account") }
 		}
 	})
 	const head, rest = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Account, X-Sum\r\n\r\n2\r\nhi\r\n", "0\r\nX-Account: ann\r\nX-Sum: 1\r\n\r\n"
 	for _, parts := range [][]string{{head + rest}, {head, rest}} {
 		c := g.dial()
-		c.send(parts[0])
+		c.Send(parts[0])
 		select {
 		case names := <-heads:
 			if names != "X-Sum" {
 				t.Errorf("announced: %q", names)
 			}
-		case <-time.After(wait):
+		case <-time.After(wiretest.Wait):
 			t.Fatal("the origin got no header")
 		}
 		for _, part := range parts[1:] {
-			c.send(part)
+			c.Send(part)
 		}
-		if status, head, _ := c.answer("POST"); status != 200 {
+		if status, head, _ := c.Answer("POST"); status != 200 {
 			t.Fatal(head)
 		}
 		if s := <-got; s != "X-Sum: 1\r\n" {
@@ -645,20 +648,20 @@ func TestStreamsFlat(t *testing.T) {
 		if n, err := io.CopyN(io.Discard, s.r, size); err != nil {
 			t.Errorf("the origin got %d bytes: %v", n, err)
 		}
-		s.write("HTTP/1.1 200 OK\r\nContent-Length: " + itoa(size) + "\r\n\r\n")
+		s.write("HTTP/1.1 200 OK\r\nContent-Length: " + wiretest.Itoa(size) + "\r\n\r\n")
 		io.CopyN(s.Conn, zeros{}, size)
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
-	c.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(size) + "\r\n\r\n")
+	c.Send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: " + wiretest.Itoa(size) + "\r\n\r\n")
 	grown := growth(func() {
 		if _, err := io.CopyN(c.Conn, zeros{}, size); err != nil {
 			t.Fatal(err)
 		}
-		if head, err := c.readHead(); err != nil || !strings.HasPrefix(head, "HTTP/1.1 200 ") {
+		if head, err := c.ReadHead(); err != nil || !strings.HasPrefix(head, "HTTP/1.1 200 ") {
 			t.Fatal(head, err)
 		}
-		if n, err := io.CopyN(io.Discard, c.r, size); err != nil {
+		if n, err := io.CopyN(io.Discard, c.R, size); err != nil {
 			t.Fatal(n, err)
 		}
 	})
@@ -681,15 +684,15 @@ func TestSlowReader(t *testing.T) {
 		io.Copy(s.Conn, zeros{})
 		close(ended)
 	})
-	g := newGate(t, to(o), Limits{WriteIdle: 100 * time.Millisecond}, nil)
+	g := newGate(t, to(o), wire.Limits{WriteIdle: 100 * time.Millisecond}, nil)
 	c := g.dial()
 	c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-ended
 	if out := g.outcome(0); out.Kind != KindClientGone {
 		t.Errorf("%+v", out)
 	}
-	if b, _ := io.ReadAll(c.r); bytes.HasSuffix(b, []byte("0\r\n\r\n")) {
+	if b, _ := io.ReadAll(c.R); bytes.HasSuffix(b, []byte("0\r\n\r\n")) {
 		t.Error("the answer has a clean end")
 	}
 }
@@ -699,12 +702,12 @@ func TestBodyOfAGetEndsTheConnection(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST"} {
 		t.Run(method, func(t *testing.T) {
 			o := newRecorder(t, answering(okAnswer))
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			for range 2 {
 				c := g.dial()
-				c.send(method + " / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab")
-				c.answer(method)
-				eventually(t, "the exchange is over", func() bool { return g.origin.InUse() == 0 })
+				c.Send(method + " / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab")
+				c.Answer(method)
+				wiretest.Eventually(t, "the exchange is over", func() bool { return g.origin.InUse() == 0 })
 			}
 			o.mu.Lock()
 			n := len(o.conns)

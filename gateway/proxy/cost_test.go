@@ -3,6 +3,8 @@ package proxy
 import (
 	"bytes"
 	"fmt"
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"strings"
 	"testing"
 )
@@ -23,19 +25,19 @@ var costs = []struct {
 	refusal    string // with what came with the header; else the body's
 }{
 	{"names in Connection", "GET / HTTP/1.1\r\nHost: a\r\nConnection: " + names(32) + "\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: a\r\nConnection: " + names(33) + "\r\n\r\n", CodeNames},
+		"GET / HTTP/1.1\r\nHost: a\r\nConnection: " + names(33) + "\r\n\r\n", http1.CodeNames},
 	{"empty elements in Connection", "GET / HTTP/1.1\r\nHost: a\r\nConnection: " + strings.Repeat(",", 32) + "\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: a\r\nConnection: " + strings.Repeat(",", 33) + "\r\n\r\n", CodeNames},
+		"GET / HTTP/1.1\r\nHost: a\r\nConnection: " + strings.Repeat(",", 33) + "\r\n\r\n", http1.CodeNames},
 	{"names over several lines of Connection", "GET / HTTP/1.1\r\nHost: a\r\nConnection: " + names(16) + "\r\nConnection: " + names(16) + "\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: a\r\nConnection: " + names(16) + "\r\nConnection: " + names(17) + "\r\n\r\n", CodeNames},
-	{"names in Trailer", trailing(names(32), "x-1: 1\r\n"), trailing(names(33), "x-1: 1\r\n"), CodeNames},
+		"GET / HTTP/1.1\r\nHost: a\r\nConnection: " + names(16) + "\r\nConnection: " + names(17) + "\r\n\r\n", http1.CodeNames},
+	{"names in Trailer", trailing(names(32), "x-1: 1\r\n"), trailing(names(33), "x-1: 1\r\n"), http1.CodeNames},
 	{"names over several lines of Trailer", trailing(names(16)+"\r\nTrailer: "+names(16), "x-1: 1\r\n"),
-		trailing(names(16)+"\r\nTrailer: "+names(17), "x-1: 1\r\n"), CodeNames},
-	{"trailer lines", trailing("x-1", strings.Repeat("x-1: 1\r\n", 100)), trailing("x-1", strings.Repeat("x-1: 1\r\n", 101)), CodeFraming},
+		trailing(names(16)+"\r\nTrailer: "+names(17), "x-1: 1\r\n"), http1.CodeNames},
+	{"trailer lines", trailing("x-1", strings.Repeat("x-1: 1\r\n", 100)), trailing("x-1", strings.Repeat("x-1: 1\r\n", 101)), http1.CodeFraming},
 	{"header lines", "GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("x: 1\r\n", 99) + "\r\n",
-		"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("x: 1\r\n", 100) + "\r\n", CodeHeaderLarge},
+		"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("x: 1\r\n", 100) + "\r\n", http1.CodeHeaderLarge},
 	{"bytes of chunk extensions beyond the data", chunksOf(strings.Repeat("1;"+strings.Repeat("e", 106)+"\r\nx\r\n", 40)),
-		chunksOf(strings.Repeat("1;"+strings.Repeat("e", 106)+"\r\nx\r\n", 42)), CodeFraming},
+		chunksOf(strings.Repeat("1;"+strings.Repeat("e", 106)+"\r\nx\r\n", 42)), http1.CodeFraming},
 }
 
 func trailing(names, lines string) string {
@@ -49,19 +51,19 @@ func chunksOf(chunks string) string {
 // What a request may carry many times has a limit, so that no two of them multiply.
 func TestRequestLists_AreCapped(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	for i, row := range costs {
 		c := g.dial()
-		c.send(row.most)
-		if status, _, body := c.answer("POST"); status != 200 {
+		c.Send(row.most)
+		if status, _, body := c.Answer("POST"); status != 200 {
 			t.Errorf("%s: the most: %d %s, want 200", row.name, status, body)
 		}
 		if n := len(o.requests()); n != i+1 {
 			t.Fatalf("%s: the origin saw %d requests, want %d", row.name, n, i+1)
 		}
 		c = g.dial()
-		c.send(row.over)
-		if status, _, body := c.answer("POST"); status < 400 || !directly && body != row.refusal {
+		c.Send(row.over)
+		if status, _, body := c.Answer("POST"); status < 400 || !directly && body != row.refusal {
 			t.Errorf("%s: the least beyond: %d %s, want %s", row.name, status, body, row.refusal)
 		}
 		if n := len(o.requests()); n != i+1 {
@@ -74,30 +76,30 @@ func TestRequestLists_AreCapped(t *testing.T) {
 func TestOriginLists_AreReadOnce(t *testing.T) {
 	many := names(3000)
 	raw := []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: " + many + "\r\nConnection: y, " + names(200) + "\r\nX-7: a\r\nY: b\r\nZ: c\r\n\r\n")
-	var a answer
-	if n, err := a.scan(raw); err != nil || n != len(raw) {
+	var a http1.ResponseHeader
+	if n, err := a.Scan(raw); err != nil || n != len(raw) {
 		t.Fatal(n, err)
 	}
-	if n := len(a.announced.hashes); n != 3000 {
+	if n := len(a.Announced.Hashes); n != 3000 {
 		t.Errorf("%d names are announced, want 3000", n)
 	}
 	for _, name := range []string{"x-0", "X-1500", "x-2999"} {
-		if !a.announced.has([]byte(name)) {
+		if !a.Announced.Has([]byte(name)) {
 			t.Errorf("%s is not announced", name)
 		}
 	}
-	if a.announced.has([]byte("x-3000")) {
+	if a.Announced.Has([]byte("x-3000")) {
 		t.Error("x-3000 is announced")
 	}
-	x := &exchange{a: a, h: &head{}}
+	x := &exchange{a: a, h: &http1.RequestHeader{}}
 	if out := string(x.appendPlain(nil, frameChunked)); strings.Contains(out, "X-7:") || strings.Contains(out, "Y: b") || !strings.Contains(out, "Z: c") {
 		t.Errorf("of what Connection names nothing is passed on: %.200s", out)
 	}
-	if again := a.announced.emptied(); cap(again.hashes) > 0 {
+	if again := a.Announced.Emptied(); cap(again.Hashes) > 0 {
 		t.Error("the memory of a long list is kept")
 	}
 	lines := bytes.Repeat([]byte("x-7: 1\r\nno: 1\r\n"), 250)
-	if out := appendTrailers(nil, lines, a.announced.has); len(out) != 250*len("x-7: 1\r\n") {
+	if out := http1.AppendTrailers(nil, lines, a.Announced.Has); len(out) != 250*len("x-7: 1\r\n") {
 		t.Errorf("%d bytes of trailers", len(out))
 	}
 }

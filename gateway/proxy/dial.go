@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"io"
 	"net"
 	"os"
@@ -13,17 +15,17 @@ import (
 // originConn is a connection to a server. While idle it holds no buffer.
 type originConn struct {
 	net.Conn
-	sock      socket
+	sock      rawsocket.Socket
 	under     *underTLS // nil without TLS
 	srv       *server
-	in        inbuf
+	in        http1.Buffer
 	until     time.Time // not kept for reuse after it
 	idleSince time.Time
 	reused    bool
 
 	raw      syscall.RawConn
 	peek     func(fd uintptr)
-	peeked   peekResult
+	peeked   rawsocket.PeekResult
 	probe    [1]byte
 	patience time.Duration // how long Read waits; 0: as long as onSlice lets it
 	slice    time.Duration // how often onSlice is asked meanwhile
@@ -50,7 +52,7 @@ func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*orig
 	if err != nil {
 		return nil, KindConnect, err
 	}
-	raw, err := rawConn(c)
+	raw, err := rawsocket.RawConn(c)
 	if err != nil {
 		c.Close()
 		return nil, KindConnect, err
@@ -66,10 +68,10 @@ func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*orig
 		c = t
 	}
 	oc := &originConn{Conn: c, under: under, srv: s, until: lifeEnd(time.Now()), raw: raw}
-	boundUnsent(socketOf(c))
-	oc.sock.of(c)
-	oc.in.src = oc
-	oc.peek = func(fd uintptr) { oc.peeked = peekSocket(fd, oc.probe[:]) }
+	rawsocket.BoundUnsent(rawsocket.SocketOf(c))
+	oc.sock.Of(c)
+	oc.in.Src = oc
+	oc.peek = func(fd uintptr) { oc.peeked = rawsocket.PeekSocket(fd, oc.probe[:]) }
 	return oc, "", nil
 }
 
@@ -92,16 +94,16 @@ func (c *underTLS) NetConn() net.Conn { return c.Conn }
 // usable tells whether an idle connection is open and silent. An origin that has sent bytes nobody
 // asked for may not speak to the next visitor.
 func (c *originConn) usable() bool {
-	if c.raw.Control(c.peek) != nil || c.peeked != peekQuiet {
+	if c.raw.Control(c.peek) != nil || c.peeked != rawsocket.PeekQuiet {
 		return false
 	}
 	if c.srv.tls == nil {
 		return true
 	}
 	// TLS may hold records that came with the last answer. A read that has no time gives those alone.
-	c.setReadBy(past)
+	c.setReadBy(rawsocket.Past)
 	n, err := c.Conn.Read(c.probe[:])
-	return n == 0 && isTimeout(err)
+	return n == 0 && rawsocket.IsTimeout(err)
 }
 
 func (c *originConn) setReadBy(t time.Time) {
@@ -133,7 +135,7 @@ func (c *originConn) Read(p []byte) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
-		if !isTimeout(err) {
+		if !rawsocket.IsTimeout(err) {
 			return 0, err
 		}
 		c.readBy = time.Time{}
@@ -158,8 +160,8 @@ func (c *originConn) write(p []byte, d time.Duration, now time.Time) error {
 			}
 		}
 	}
-	if c.sock.is() {
-		_, err := c.sock.write(p)
+	if c.sock.Valid() {
+		_, err := c.sock.Write(p)
 		return err
 	}
 	_, err := c.Conn.Write(p)
@@ -168,7 +170,7 @@ func (c *originConn) write(p []byte, d time.Duration, now time.Time) error {
 
 // recv reads once. A request that is still to be sent goes out first.
 func (c *originConn) recv(p []byte) (int, error) {
-	if !c.sock.is() {
+	if !c.sock.Valid() {
 		n, err := c.Conn.Read(p)
 		if err == io.EOF && c.under != nil && c.under.ended {
 			err = io.ErrUnexpectedEOF
@@ -177,13 +179,13 @@ func (c *originConn) recv(p []byte) (int, error) {
 	}
 	ask := c.ask
 	if ask == nil {
-		return c.sock.read(p)
+		return c.sock.Read(p)
 	}
 	c.ask = nil
-	n, rest, werr, err := c.sock.turn(ask, p)
+	n, rest, werr, err := c.sock.Turn(ask, p)
 	if len(rest) > 0 {
 		werr = c.write(rest, c.askIdle, time.Now())
-		n, err = c.sock.read(p)
+		n, err = c.sock.Read(p)
 	}
 	c.askErr = werr
 	return n, err

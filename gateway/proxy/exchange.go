@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/valyala/fasthttp"
 )
 
@@ -51,18 +54,18 @@ type Outcome struct {
 // exchange is one request's way to an origin and back. It is pooled; everything it needs is in it.
 type exchange struct {
 	o    *Origin
-	r    *Request
-	h    *head
-	body *body
+	r    *wire.Request
+	h    *http1.RequestHeader
+	body *wire.Body
 	f    *Forward
 	oc   *originConn
 	srv  *server
 
 	ours *fasthttp.ResponseHeader // the answer's header where it is more than passed on
 
-	a       answer
+	a       http1.ResponseHeader
 	fields  []field // of the answer, after OnHeader
-	chunks  chunkReader
+	chunks  http1.ChunkReader
 	req     []byte
 	out     []byte
 	outBack []byte // out's pooled backing, wherever out has grown to
@@ -71,12 +74,12 @@ type exchange struct {
 
 	started  time.Time
 	sentAt   time.Time
-	now      time.Time // when the header came, for the first write after it
-	entered  bool      // holds a slot
-	early    bool      // the answer came before the request's end
-	late     bool      // time has passed since started
-	first    inbuf     // what was read of the body, decoded, before the origin was asked
-	firstLen int       // its length
+	now      time.Time    // when the header came, for the first write after it
+	entered  bool         // holds a slot
+	early    bool         // the answer came before the request's end
+	late     bool         // time has passed since started
+	first    http1.Buffer // what was read of the body, decoded, before the origin was asked
+	firstLen int          // its length
 	claim    claim
 	allOut   bool // no server was healthy
 	anyByte  bool // of an answer has come
@@ -89,7 +92,7 @@ type exchange struct {
 }
 
 var exchangePool = sync.Pool{New: func() any {
-	x := &exchange{outBack: make([]byte, 0, outSize), req: make([]byte, 0, 4096), ours: &fasthttp.ResponseHeader{}}
+	x := &exchange{outBack: make([]byte, 0, wire.OutSize), req: make([]byte, 0, 4096), ours: &fasthttp.ResponseHeader{}}
 	x.up.done = make(chan struct{}, 1)
 	x.onSlice = x.whileWaiting
 	return x
@@ -99,13 +102,13 @@ var exchangePool = sync.Pool{New: func() any {
 // answer has been sent, or the tunnel that it became has ended. With Err set and Sent false nothing
 // has reached the client, and the caller answers with Status; it may not read the request's body any
 // more.
-func (r *Request) Forward(o *Origin, f *Forward) Outcome {
+func (o *Origin) Forward(r *wire.Request, f *Forward) Outcome {
 	if r == nil {
 		return Outcome{Status: 500, Kind: KindInternal, Err: errors.New("proxy: the server does not listen through proxy.Listener")}
 	}
 	if refusal := r.Refusal(); refusal != nil {
 		kind := KindBadRequest
-		if refusal.Code == CodeUnprotected {
+		if refusal.Code == wire.CodeUnprotected {
 			kind = KindInternal
 		}
 		return Outcome{Status: refusal.Status, Kind: kind, Err: errors.New("proxy: " + refusal.Detail)}
@@ -121,7 +124,7 @@ func (r *Request) Forward(o *Origin, f *Forward) Outcome {
 func (x *exchange) end() {
 	x.stopUpload()
 	if x.oc != nil {
-		x.oc.in.release()
+		x.oc.in.Release()
 		x.oc.onSlice = nil
 		now := x.now
 		if now.IsZero() {
@@ -133,12 +136,12 @@ func (x *exchange) end() {
 		x.o.leave(&x.claim)
 	}
 	x.r.Response().End(x.closing)
-	x.first.release()
-	lines, trailers, req, fields := x.a.lines[:0], x.chunks.trailers[:0], x.req[:0], x.fields[:0]
-	named, announced := x.a.named.emptied(), x.a.announced.emptied()
+	x.first.Release()
+	lines, trailers, req, fields := x.a.Lines[:0], x.chunks.Trailers[:0], x.req[:0], x.fields[:0]
+	named, announced := x.a.Named.Emptied(), x.a.Announced.Emptied()
 	back, done, onSlice, ours := x.outBack, x.up.done, x.onSlice, x.ours
 	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, ours: ours}
-	x.a.lines, x.a.named, x.a.announced, x.chunks.trailers, x.up.done = lines, named, announced, trailers, done
+	x.a.Lines, x.a.Named, x.a.Announced, x.chunks.Trailers, x.up.done = lines, named, announced, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)
 	}
@@ -158,15 +161,15 @@ func (x *exchange) run() {
 		x.fail(500, KindInternal, errBodyRead)
 		return
 	}
-	if cfg.MaxBody > 0 && h.length > cfg.MaxBody {
-		x.fail(413, KindBodyLarge, ErrBodyTooLarge)
+	if cfg.MaxBody > 0 && h.Length > cfg.MaxBody {
+		x.fail(413, KindBodyLarge, wire.ErrBodyTooLarge)
 		x.r.Drain()
 		return
 	}
 	if x.started = x.f.Started; x.started.IsZero() {
 		x.started = time.Now()
 	}
-	if p := h.askedUpgrade(); p != nil {
+	if p := h.AskedUpgrade(); p != nil {
 		x.upgrade = string(p)
 	}
 	if !x.enter() || !x.connectAndAsk() {
@@ -175,8 +178,8 @@ func (x *exchange) run() {
 	x.now = time.Now()
 	x.outcome.FirstByte = x.now.Sub(x.sentAt)
 	x.early = x.up.running && x.up.endedAt.Load() == 0
-	x.outcome.Status = x.a.status
-	if x.a.status == 101 {
+	x.outcome.Status = x.a.Status
+	if x.a.Status == 101 {
 		x.tunnel()
 		return
 	}
@@ -195,7 +198,7 @@ func (x *exchange) enter() bool {
 		wait = min(wait, t)
 	}
 	for {
-		if x.h.length != 0 && !x.awaitBody() {
+		if x.h.Length != 0 && !x.awaitBody() {
 			return false
 		}
 		var err error
@@ -254,7 +257,7 @@ func (x *exchange) connectAndAsk() bool {
 					err = x.o.noneHealthy(err)
 				}
 				x.fail(502, kind, err)
-				if isTimeout(err) {
+				if rawsocket.IsTimeout(err) {
 					x.fail(504, kind, err)
 				}
 				continue
@@ -268,8 +271,8 @@ func (x *exchange) connectAndAsk() bool {
 		if err == nil {
 			return true
 		}
-		if reused && after == nil && !x.anyByte && isClosed(err) && x.h.idempotent() {
-			oc.in.release()
+		if reused && after == nil && !x.anyByte && isClosed(err) && x.h.Idempotent() {
+			oc.in.Release()
 			oc.Close()
 			x.o.drop(s)
 			x.oc, x.srv = nil, nil
@@ -291,7 +294,7 @@ var errTimeout = errors.New("proxy: the origin did not answer in time")
 
 // deadline is when the answer's header has to be there. An upload takes the time it takes.
 func (x *exchange) deadline() time.Time {
-	if t := x.o.cfg.Timeout; t > 0 && (x.body.done() || x.body.buffered()) {
+	if t := x.o.cfg.Timeout; t > 0 && (x.body.Ended() || x.body.Buffered()) {
 		return x.started.Add(t)
 	}
 	return time.Time{}
@@ -306,9 +309,9 @@ func isClosed(err error) bool {
 func (x *exchange) ask(deadline time.Time) error {
 	cfg, oc := &x.o.cfg, x.oc
 	x.req = x.appendFirst(x.appendRequest(x.req[:0], oc.srv.authority))
-	x.firstLen = x.first.w
-	x.first.release()
-	if !x.body.done() && x.body.buffered() {
+	x.firstLen = x.first.W
+	x.first.Release()
+	if !x.body.Ended() && x.body.Buffered() {
 		x.req = x.body.AppendBuffered(x.req)
 	}
 	x.sentAt = x.started
@@ -317,7 +320,7 @@ func (x *exchange) ask(deadline time.Time) error {
 	}
 	oc.reused = true
 	var werr error
-	if x.body.done() && oc.sock.is() {
+	if x.body.Ended() && oc.sock.Valid() {
 		oc.ask, oc.askIdle, oc.askErr = x.req, cfg.IdleTimeout, nil
 	} else {
 		werr = oc.write(x.req, cfg.IdleTimeout, x.sentAt)
@@ -329,7 +332,7 @@ func (x *exchange) ask(deadline time.Time) error {
 			oc.patience = max(left, time.Millisecond)
 		}
 	}
-	if werr == nil && !x.body.done() {
+	if werr == nil && !x.body.Ended() {
 		if p := oc.patience; p > 0 && p < oc.slice {
 			oc.slice = p
 		}
@@ -355,9 +358,9 @@ func (x *exchange) readHeader() error {
 	for interim := 0; ; interim++ {
 		n, err := 0, error(nil)
 		for {
-			if oc.in.buffered() > 0 {
+			if oc.in.Buffered() > 0 {
 				x.anyByte = true
-				if n, err = x.a.scan(oc.in.pending()); err != nil {
+				if n, err = x.a.Scan(oc.in.Pending()); err != nil {
 					return err
 				}
 				if n > 0 {
@@ -369,25 +372,25 @@ func (x *exchange) readHeader() error {
 					return err
 				}
 			}
-			if err = oc.in.fill(); err != nil {
-				if err == errBufferFull {
-					return responseError("its header is larger than 32 KiB")
+			if err = oc.in.Fill(); err != nil {
+				if err == http1.ErrBufferFull {
+					return http1.ResponseError("its header is larger than 32 KiB")
 				}
 				if x.anyByte {
-					err = noEOF(err)
+					err = http1.NoEOF(err)
 				}
 				return err
 			}
 		}
-		oc.in.r += n // not skip: x.a points into the buffer until the next fill
-		if x.a.status >= 200 || x.a.status == 101 {
+		oc.in.R += n // not skip: x.a points into the buffer until the next fill
+		if x.a.Status >= 200 || x.a.Status == 101 {
 			return nil
 		}
-		if interim == maxInterim {
-			return responseError("it sends informational answers without end")
+		if interim == http1.MaxInterim {
+			return http1.ResponseError("it sends informational answers without end")
 		}
 		// An expectation was ours to answer; a 100 beside it would be the second.
-		if !x.h.http10 && (x.a.status != 100 || !x.h.expect) {
+		if !x.h.Http10 && (x.a.Status != 100 || !x.h.Expect) {
 			x.out = appendInterim(x.outBack[:0], &x.a)
 			if err := x.r.Response().WriteInterim(x.out); err != nil {
 				return clientError{err}
@@ -444,9 +447,9 @@ func (x *exchange) blame(err error) {
 	case errors.As(err, &client):
 		x.r.CloseAfter()
 		x.fail(400, KindClientGone, err)
-	case errors.Is(err, errResponse):
+	case errors.Is(err, http1.ErrResponse):
 		x.fail(502, KindBadResponse, err)
-	case errors.Is(err, errTimeout) || isTimeout(err):
+	case errors.Is(err, errTimeout) || rawsocket.IsTimeout(err):
 		x.fail(504, KindTimeout, err)
 	default:
 		x.fail(502, KindReset, err)
@@ -458,11 +461,11 @@ func (x *exchange) blameClient(err error) {
 	switch {
 	case errors.Is(err, errFault):
 		x.fail(500, KindInternal, err)
-	case errors.Is(err, errChunk):
+	case errors.Is(err, http1.ErrChunk):
 		x.fail(400, KindBadRequest, err)
-	case err == ErrBodyTooLarge:
+	case err == wire.ErrBodyTooLarge:
 		x.fail(413, KindBodyLarge, err)
-	case err == ErrBodyIdle:
+	case err == wire.ErrBodyIdle:
 		x.fail(408, KindBodyTimeout, err)
 	default:
 		x.fail(400, KindClientGone, err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
@@ -59,12 +61,12 @@ func TestRetry(t *testing.T) {
 					s.write(okAnswer)
 				}
 			})
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
-			c.probe()
+			c.Probe()
 			method, _, _ := strings.Cut(tc.request, " ")
-			c.send(tc.request)
-			if status, head, _ := c.final(method); status != tc.status {
+			c.Send(tc.request)
+			if status, head, _ := c.Final(method); status != tc.status {
 				t.Errorf("status %d, want %d\n%s", status, tc.status, head)
 			}
 			if out := g.outcome(1); (out.Kind == KindReset) != (tc.status == 502) {
@@ -79,7 +81,7 @@ func TestRetry(t *testing.T) {
 			if n != tc.sent {
 				t.Errorf("the origin saw it %d times, want %d", n, tc.sent)
 			}
-			c.probe()
+			c.Probe()
 		})
 	}
 }
@@ -94,11 +96,11 @@ func TestNoSecondRetry(t *testing.T) {
 			s.head()
 		}
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
-	c.probe()
-	c.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
-	if status, _, body := c.answer("GET"); status != 502 || body != KindReset {
+	c.Probe()
+	c.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+	if status, _, body := c.Answer("GET"); status != 502 || body != KindReset {
 		t.Errorf("%d %s", status, body)
 	}
 	if n := len(o.requests()); n != 3 {
@@ -125,17 +127,17 @@ func TestRetryGoesToAnotherServer(t *testing.T) {
 				}
 			})
 			other := newRecorder(t, answering(okAnswer))
-			g := newGate(t, Config{Servers: []string{dying.url(), other.url()}}, Limits{}, nil)
+			g := newGate(t, Config{Servers: []string{dying.url(), other.url()}}, wire.Limits{}, nil)
 			c := g.dial()
-			c.probe()
+			c.Probe()
 			g.outcome(0)
 			g.origin.mu.Lock()
 			busy := g.origin.servers[1]
 			busy.inUse += 10
 			busy.hurt, busy.down = tc.out, tc.out
 			g.origin.mu.Unlock()
-			c.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
-			if status, _, body := c.answer("GET"); status != tc.status {
+			c.Send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+			if status, _, body := c.Answer("GET"); status != tc.status {
 				t.Errorf("%d %s, want %d", status, body, tc.status)
 			}
 			g.origin.drop(busy)
@@ -149,13 +151,13 @@ func TestTimeOfAnotherServerDoesNotCount(t *testing.T) {
 	unhurried(t, 500*time.Millisecond, func(limit time.Duration) error {
 		cfg := to(o)
 		cfg.Servers, cfg.ConnectTimeout = []string{"https://" + mute.ln.Addr().String(), o.url()}, limit
-		g := newGate(t, cfg, Limits{}, nil)
+		g := newGate(t, cfg, wire.Limits{}, nil)
 		c := g.dial()
 		for i := range 2 { // over a new connection, and over a kept one
 			g.origin.mu.Lock()
 			g.origin.servers[0].health = health{}
 			g.origin.mu.Unlock()
-			c.probe()
+			c.Probe()
 			if out := g.outcome(i); out.Err != nil || out.FirstByte >= limit {
 				return fmt.Errorf("request %d: %+v", i, out)
 			}
@@ -174,10 +176,10 @@ func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
 		conns.Add(1)
 		answering(okAnswer)(s)
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
 	for i := range 2 {
-		c.probe()
+		c.Probe()
 		g.outcome(i)
 	}
 	if n := conns.Load(); n != 1 {
@@ -186,7 +188,7 @@ func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
 	g.origin.mu.Lock()
 	g.origin.servers[0].idle[0].until = time.Now()
 	g.origin.mu.Unlock()
-	c.probe()
+	c.Probe()
 	if n := conns.Load(); n != 2 {
 		t.Errorf("%d connections, want 2", n)
 	}
@@ -218,18 +220,18 @@ func TestIdleConnections(t *testing.T) {
 				<-unasked
 				tc.then(s)
 			})
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
-			c.probe()
+			c.Probe()
 			g.outcome(0)
 			close(unasked)
-			eventually(t, "the idle connection is seen to be unusable", func() bool {
+			wiretest.Eventually(t, "the idle connection is seen to be unusable", func() bool {
 				g.origin.mu.Lock()
 				defer g.origin.mu.Unlock()
 				return !g.origin.servers[0].idle[0].usable()
 			})
-			c.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n") // would not be repeated
-			if status, _, body := c.answer("POST"); status != 200 || body != "ok" {
+			c.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n") // would not be repeated
+			if status, _, body := c.Answer("POST"); status != 200 || body != "ok" {
 				t.Errorf("%d %q", status, body)
 			}
 			if n := conns.Load(); n != 2 {
@@ -263,7 +265,7 @@ func TestTimeouts(t *testing.T) {
 		origin  func(*session)
 		request string
 		status  int
-		kind    string
+		Kind    string
 		seen    int
 	}{
 		{"first byte", func(c *Config, short time.Duration) { c.FirstByteTimeout = short }, silent, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 504, KindTimeout, 1},
@@ -283,12 +285,12 @@ func TestTimeouts(t *testing.T) {
 				o := newRecorder(t, tc.origin)
 				cfg := to(o)
 				tc.set(&cfg, short)
-				g := newGate(t, cfg, Limits{}, nil)
+				g := newGate(t, cfg, wire.Limits{}, nil)
 				c := g.dial()
-				c.send(tc.request)
-				status, _, body := c.answer("GET")
-				if n := len(o.requests()); status != tc.status || body != tc.kind || n != tc.seen {
-					return fmt.Errorf("%d %s, the origin saw %d requests; want %d %s, %d", status, body, n, tc.status, tc.kind, tc.seen)
+				c.Send(tc.request)
+				status, _, body := c.Answer("GET")
+				if n := len(o.requests()); status != tc.status || body != tc.Kind || n != tc.seen {
+					return fmt.Errorf("%d %s, the origin saw %d requests; want %d %s, %d", status, body, n, tc.status, tc.Kind, tc.seen)
 				}
 				return nil
 			})
@@ -307,13 +309,13 @@ func TestIdleBody(t *testing.T) {
 	})
 	cfg := to(o)
 	cfg.IdleTimeout = 60 * time.Millisecond
-	g := newGate(t, cfg, Limits{}, nil)
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if _, err := c.readHead(); err != nil {
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := c.ReadHead(); err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := io.ReadAll(c.r); string(b) != "hello" {
+	if b, _ := io.ReadAll(c.R); string(b) != "hello" {
 		t.Errorf("%q", b)
 	}
 	if out := g.outcome(0); out.Kind != KindTimeout || out.Status != 200 || !out.Sent {
@@ -335,19 +337,19 @@ func TestConnectFailures(t *testing.T) {
 	plain := newRecorder(t, func(s *session) { s.write("HTTP/1.1 400 Bad\r\n\r\n") })
 	for _, tc := range []struct {
 		name, server string
-		kind         string
+		Kind         string
 	}{
 		{"refused", refusing(t), KindConnect},
 		{"no such name", "http://origin.invalid:80", KindConnect},
 		{"not TLS", "https://" + plain.ln.Addr().String(), KindTLS},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := newGate(t, Config{Servers: []string{tc.server}, ConnectTimeout: wait}, Limits{}, nil)
+			g := newGate(t, Config{Servers: []string{tc.server}, ConnectTimeout: wiretest.Wait}, wire.Limits{}, nil)
 			c := g.dial()
 			for range 3 { // one server alone is never passed over
-				c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
-				if status, _, body := c.answer("POST"); status != 502 || body != tc.kind {
-					t.Errorf("%d %s, want 502 %s", status, body, tc.kind)
+				c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+				if status, _, body := c.Answer("POST"); status != 502 || body != tc.Kind {
+					t.Errorf("%d %s, want 502 %s", status, body, tc.Kind)
 				}
 			}
 		})
@@ -359,12 +361,12 @@ func TestConnectFailures(t *testing.T) {
 func TestSeveralServers(t *testing.T) {
 	a := newRecorder(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))
 	b := newRecorder(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb"))
-	g := newGate(t, Config{Servers: []string{a.url(), refusing(t), b.url()}}, Limits{}, nil)
+	g := newGate(t, Config{Servers: []string{a.url(), refusing(t), b.url()}}, wire.Limits{}, nil)
 	c := g.dial()
 	got, begun := map[string]int{}, time.Now()
 	for range 30 {
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
-		status, _, body := c.answer("POST")
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+		status, _, body := c.Answer("POST")
 		if status != 200 {
 			t.Fatal(status, body)
 		}
@@ -384,10 +386,10 @@ func TestFailureOfOneServerIsForgotten(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	cfg := to(o)
 	cfg.Servers = []string{refusing(t), o.url()}
-	g := newGate(t, cfg, Limits{}, nil)
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	c := g.dial()
 	for i := range 3 {
-		c.probe()
+		c.Probe()
 		if out := g.outcome(i); out.Err != nil || out.Kind != "" || out.Status != 200 {
 			t.Errorf("request %d: %+v", i, out)
 		}
@@ -403,26 +405,26 @@ func TestLeastConnections(t *testing.T) {
 		}
 	})
 	free := newRecorder(t, answering(okAnswer))
-	g := newGate(t, Config{Servers: []string{held.url(), free.url()}}, Limits{}, nil)
+	g := newGate(t, Config{Servers: []string{held.url(), free.url()}}, wire.Limits{}, nil)
 	var wg sync.WaitGroup
 	stuck := g.dial()
 	for i := 0; len(held.requests()) == 0; i++ {
-		stuck.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		eventually(t, "some server has the request", func() bool { return len(held.requests())+len(free.requests()) > i })
+		stuck.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		wiretest.Eventually(t, "some server has the request", func() bool { return len(held.requests())+len(free.requests()) > i })
 		if len(held.requests()) == 0 {
-			stuck.answer("GET")
+			stuck.Answer("GET")
 		}
 	}
 	before := len(free.requests())
 	c := g.dial()
 	for range 10 {
-		c.probe()
+		c.Probe()
 	}
 	if n := len(free.requests()) - before; n != 10 {
 		t.Errorf("the free server got %d of 10", n)
 	}
 	close(release)
-	stuck.answer("GET")
+	stuck.Answer("GET")
 	wg.Wait()
 }
 
@@ -436,26 +438,26 @@ func TestQueue(t *testing.T) {
 	})
 	cfg := to(o)
 	cfg.MaxConns, cfg.QueueTimeout = 2, 50*time.Millisecond
-	g := newGate(t, cfg, Limits{}, nil)
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	get := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	a, b, c := g.dial(), g.dial(), g.dial()
-	a.send(get)
-	b.send(get)
-	eventually(t, "both are with the origin", func() bool { return len(o.requests()) == 2 })
-	c.send(get)
-	if status, _, body := c.answer("GET"); status != 503 || body != KindQueueFull {
+	a.Send(get)
+	b.Send(get)
+	wiretest.Eventually(t, "both are with the origin", func() bool { return len(o.requests()) == 2 })
+	c.Send(get)
+	if status, _, body := c.Answer("GET"); status != 503 || body != KindQueueFull {
 		t.Errorf("%d %s", status, body)
 	}
-	g.origin.cfg.QueueTimeout = wait
-	c.send(get)
-	eventually(t, "the third waits", func() bool {
+	g.origin.cfg.QueueTimeout = wiretest.Wait
+	c.Send(get)
+	wiretest.Eventually(t, "the third waits", func() bool {
 		g.origin.mu.Lock()
 		defer g.origin.mu.Unlock()
 		return g.origin.waiting.n == 1
 	})
 	close(release)
-	for _, x := range []*client{a, b, c} {
-		if status, _, _ := x.answer("GET"); status != 200 {
+	for _, x := range []*wiretest.Client{a, b, c} {
+		if status, _, _ := x.Answer("GET"); status != 200 {
 			t.Error(status)
 		}
 	}
@@ -465,7 +467,7 @@ func TestQueue(t *testing.T) {
 // back, and the handler's recover can answer.
 func TestCallbackPanics(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) (answered bool) {
 			if string(Target(ctx)) != "/panic" {
 				return false
@@ -484,26 +486,26 @@ func TestCallbackPanics(t *testing.T) {
 	})
 	c := g.dial()
 	for range 3 {
-		c.send("POST /panic HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
-		if status, _, _ := c.answer("POST"); status != 500 {
+		c.Send("POST /panic HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
+		if status, _, _ := c.Answer("POST"); status != 500 {
 			t.Error(status)
 		}
 	}
-	c.probe()
+	c.Probe()
 }
 
 // A request whose body the handler has read itself cannot be forwarded any more.
 func TestBodyReadBefore(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.forward = func(ctx *fasthttp.RequestCtx, _ *Forward) { ReadBody(ctx, nil, 100) }
 	})
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
-	if status, _, body := c.answer("POST"); status != 500 || body != KindInternal {
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+	if status, _, body := c.Answer("POST"); status != 500 || body != KindInternal {
 		t.Errorf("%d %s", status, body)
 	}
-	c.probe()
+	c.Probe()
 }
 
 func TestUnprotectedListener(t *testing.T) {
@@ -513,7 +515,7 @@ func TestUnprotectedListener(t *testing.T) {
 	}
 	var ctx fasthttp.RequestCtx
 	ctx.Init(&fasthttp.Request{}, nil, nil)
-	if r := CheckRequest(&ctx); r == nil || r.Code != CodeUnprotected {
+	if r := wire.CheckRequest(&ctx); r == nil || r.Code != wire.CodeUnprotected {
 		t.Errorf("%v", r)
 	}
 	if out := o.Serve(&ctx, &Forward{}); out.Kind != KindInternal || out.Status != 500 {
@@ -533,7 +535,7 @@ func TestNewRefusesConfig(t *testing.T) {
 }
 
 // trapHeader has a body of which the last bytes are read on their way to the origin.
-var trapHeader = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(enoughBody+5) + "\r\n\r\n"
+var trapHeader = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + wiretest.Itoa(enoughBody+5) + "\r\n\r\n"
 
 // trap is a connection on which it is a fault of the program to read those bytes.
 type trap struct {
@@ -573,22 +575,22 @@ func TestFaultInAnUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	became := make(chan Outcome, 1)
-	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
-		CheckRequest(ctx)
+	s := &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		wire.CheckRequest(ctx)
 		out := origin.Serve(ctx, &Forward{})
 		ctx.SetStatusCode(out.Status)
 		Drain(ctx)
 		became <- out
 	}}
-	ServerOptions(s)
+	wire.ServerOptions(s)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Listener(trapped{raw}, Limits{})) }()
-	c := dialGate(t, raw.Addr().String())
-	c.send(trapHeader + strings.Repeat("b", enoughBody))
-	if status, _, _ := c.answer("POST"); status != 500 {
+	go func() { served <- s.Serve(wire.Listener(trapped{raw}, wire.Limits{})) }()
+	c := wiretest.Dial(t, raw.Addr().String())
+	c.Send(trapHeader + strings.Repeat("b", enoughBody))
+	if status, _, _ := c.Answer("POST"); status != 500 {
 		t.Errorf("status %d", status)
 	}
-	c.closed()
+	c.Closed()
 	if out := <-became; out.Kind != KindInternal || origin.InUse() != 0 {
 		t.Errorf("%+v, %d in use", out, origin.InUse())
 	}

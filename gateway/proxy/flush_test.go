@@ -12,6 +12,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/anteroom/anteroom/internal/short"
 )
 
@@ -20,7 +22,7 @@ func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
 	const stream = "5;x=1\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n"
 	const text = "hello world"
 	decoded := func(n int) string {
-		b, _ := io.ReadAll(newChunked(bufio.NewReader(strings.NewReader(stream[:n]))))
+		b, _ := io.ReadAll(wiretest.NewChunked(bufio.NewReader(strings.NewReader(stream[:n]))))
 		return string(b)
 	}
 	for _, added := range []string{"as it came", "with a cookie of ours"} {
@@ -41,7 +43,7 @@ func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
 					s.write(stream[cut:])
 				}
 			})
-			g := newGate(t, to(o), Limits{}, func(g *gate) {
+			g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
 					if added != "as it came" {
 						f.OnlyWith, f.OnHeader = nil, func(h *fasthttp.ResponseHeader) { h.Add("Set-Cookie", "ours=1") }
@@ -50,12 +52,12 @@ func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
 			})
 			c := g.dial()
 			for cut := range len(stream) {
-				c.send("GET /" + itoa(cut) + " HTTP/1.1\r\nHost: a\r\n\r\n")
-				head, err := c.readHead()
+				c.Send("GET /" + wiretest.Itoa(cut) + " HTTP/1.1\r\nHost: a\r\n\r\n")
+				head, err := c.ReadHead()
 				if err != nil || strings.Contains(head, "ours=1") != (added != "as it came") {
 					t.Fatalf("%q, %v", head, err)
 				}
-				body := newChunked(c.r)
+				body := wiretest.NewChunked(c.R)
 				first := make([]byte, len(decoded(cut)))
 				if n, err := io.ReadFull(body, first); err != nil {
 					t.Fatalf("after %q the client has %q: %v", stream[:cut], first[:n], err)
@@ -79,14 +81,14 @@ func TestLongPoll(t *testing.T) {
 			s.write(okAnswer)
 		}
 	})
-	g := newGate(t, to(o), Limits{WriteIdle: 500 * time.Millisecond, BodyIdle: 500 * time.Millisecond}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{WriteIdle: 500 * time.Millisecond, BodyIdle: 500 * time.Millisecond}, func(g *gate) {
 		g.origin.waitSlice = 5 * time.Millisecond
 	})
 	c := g.dial()
 	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"} {
-		c.send(request)
+		c.Send(request)
 		time.AfterFunc(time.Second, func() { answer <- struct{}{} })
-		if status, head, _ := c.answer("GET"); status != 200 {
+		if status, head, _ := c.Answer("GET"); status != 200 {
 			t.Error(head)
 		}
 	}
@@ -106,14 +108,14 @@ func TestSlowButSteadyReader(t *testing.T) {
 			io.Copy(s.Conn, zeros{})
 		}
 	})
-	g := newGate(t, to(o), Limits{WriteIdle: limit}, nil)
+	g := newGate(t, to(o), wire.Limits{WriteIdle: limit}, nil)
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	readSteadily(t, c, 2*limit)
 }
 
 // readSteadily takes 160 KiB a second for so long, also on a machine that comes to it late.
-func readSteadily(t *testing.T, c *client, lasts time.Duration) {
+func readSteadily(t *testing.T, c *wiretest.Client, lasts time.Duration) {
 	t.Helper()
 	const every, part = 50 * time.Millisecond, 8 << 10
 	tick := time.NewTicker(every)
@@ -140,14 +142,14 @@ func TestSlowButSteadyReaderOfOurs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
-				CheckRequest(ctx)
+			s := &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+				wire.CheckRequest(ctx)
 				ctx.SetBody(make([]byte, size))
 			}}
-			ServerOptions(s)
+			wire.ServerOptions(s)
 			served := make(chan error, 1)
 			go func() {
-				served <- s.Serve(Direct(raw, Limits{WriteIdle: limit}, func(r *Request) bool {
+				served <- s.Serve(wire.Direct(raw, wire.Limits{WriteIdle: limit}, func(r *wire.Request) bool {
 					if string(r.Target()) == "/fast" {
 						return false
 					}
@@ -157,8 +159,8 @@ func TestSlowButSteadyReaderOfOurs(t *testing.T) {
 					return true
 				}))
 			}()
-			c := dialGate(t, raw.Addr().String())
-			c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			c := wiretest.Dial(t, raw.Addr().String())
+			c.Send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			readSteadily(t, c, 2*limit)
 			if _, err := io.Copy(io.Discard, c.Conn); err != nil {
 				t.Errorf("cut when it read all: %v", err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
@@ -44,7 +46,7 @@ func TestForwardedHeaders(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := newRecorder(t, answering(okAnswer))
-			g := newGate(t, to(o), Limits{}, func(g *gate) {
+			g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
 					if tc.set != nil {
 						tc.set(f)
@@ -52,8 +54,8 @@ func TestForwardedHeaders(t *testing.T) {
 				}
 			})
 			c := g.dial()
-			c.send("GET / HTTP/1.1\r\nHost: a\r\n" + tc.lines + "\r\n")
-			c.answer("GET")
+			c.Send("GET / HTTP/1.1\r\nHost: a\r\n" + tc.lines + "\r\n")
+			c.Answer("GET")
 			head := o.requests()[0]
 			host := "a"
 			if strings.Contains(tc.sent, "X-Forwarded-Host: b") {
@@ -87,19 +89,19 @@ func TestHost(t *testing.T) {
 			o := newRecorder(t, answering(okAnswer))
 			cfg := to(o)
 			cfg.PreserveHost = tc.preserve
-			g := newGate(t, cfg, Limits{}, nil)
+			g := newGate(t, cfg, wire.Limits{}, nil)
 			version := "1.1"
 			if tc.name == "HTTP/1.0 without" {
 				version = "1.0"
 			}
 			c := g.dial()
-			c.send("GET / HTTP/" + version + "\r\n" + tc.request + "\r\n")
-			c.answer("GET")
+			c.Send("GET / HTTP/" + version + "\r\n" + tc.request + "\r\n")
+			c.Answer("GET")
 			head := o.requests()[0]
 			if want := "GET / HTTP/1.1\r\n" + strings.Replace(tc.sent, "%O", o.ln.Addr().String(), 1) + "X-Forwarded-For: "; !strings.HasPrefix(head, want) {
 				t.Errorf("%q\nwant %q", head, want)
 			}
-			if tc.name != "HTTP/1.0 without" && headerValue(head, "X-Forwarded-Host") != "visitor.example" {
+			if tc.name != "HTTP/1.0 without" && wiretest.HeaderValue(head, "X-Forwarded-Host") != "visitor.example" {
 				t.Error(head)
 			}
 		})

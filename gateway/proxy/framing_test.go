@@ -4,23 +4,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/http1/http1test"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
 func TestRefusals(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, nil)
-	for _, tc := range refusals {
-		t.Run(tc.name, func(t *testing.T) {
+	g := newGate(t, to(o), wire.Limits{}, nil)
+	for _, tc := range http1test.Refused {
+		t.Run(tc.Name, func(t *testing.T) {
 			before := len(o.requests())
 			c := g.dial()
-			c.t = t
-			c.send(tc.raw + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
-			status, head, body := c.answer("GET")
-			if status != tc.status || headerValue(head, "Connection") != "close" {
-				t.Errorf("want %d and close, have\n%s%s", tc.status, head, body)
+			c.T = t
+			c.Send(tc.Raw + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+			status, head, body := c.Answer("GET")
+			if status != tc.Status || wiretest.HeaderValue(head, "Connection") != "close" {
+				t.Errorf("want %d and close, have\n%s%s", tc.Status, head, body)
 			}
-			c.closed()
+			c.Closed()
 			if n := len(o.requests()) - before; n != 0 {
 				t.Errorf("the origin saw %d requests: %q", n, o.requests()[before:])
 			}
@@ -51,16 +55,16 @@ func TestAccepted(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := newRecorder(t, answering(okAnswer))
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
-			c.send(tc.raw)
-			if status, head, body := c.answer("GET"); status != 200 {
+			c.Send(tc.raw)
+			if status, head, body := c.Answer("GET"); status != 200 {
 				t.Fatalf("%s%s", head, body)
 			}
 			if sent := o.requests()[0]; !strings.HasPrefix(sent, tc.sent) {
 				t.Errorf("the origin saw\n%q\nwant\n%q…", sent, tc.sent)
 			}
-			c.probe()
+			c.Probe()
 		})
 	}
 }
@@ -68,23 +72,23 @@ func TestAccepted(t *testing.T) {
 // However a request is cut into packets, it is served once and the next one too.
 func TestDripped(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	raw := "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5;a=b\r\nhello\r\n3\r\nyou\r\n0\r\nX-T: 1\r\n\r\n"
 	c := g.dial()
 	for i := range raw {
-		c.send(raw[i : i+1])
+		c.Send(raw[i : i+1])
 	}
-	if status, _, _ := c.answer("POST"); status != 200 {
+	if status, _, _ := c.Answer("POST"); status != 200 {
 		t.Fatal(status)
 	}
 	for _, cut := range []int{3, 10, 16, 17, 18, 30, 60, 75, 77, 80, 83, 87, 90, len(raw) - 3, len(raw) - 1} {
-		c.send(raw[:cut])
-		c.send(raw[cut:])
-		if status, _, _ := c.answer("POST"); status != 200 {
+		c.Send(raw[:cut])
+		c.Send(raw[cut:])
+		if status, _, _ := c.Answer("POST"); status != 200 {
 			t.Fatalf("cut at %d: %d", cut, status)
 		}
 	}
-	c.probe()
+	c.Probe()
 	if n := len(o.requests()); n != 17 {
 		t.Errorf("the origin saw %d requests, want 17", n)
 	}
@@ -92,7 +96,7 @@ func TestDripped(t *testing.T) {
 
 func TestPipelined(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {
 			if string(Target(ctx)) != "/ours" {
 				return false
@@ -102,13 +106,13 @@ func TestPipelined(t *testing.T) {
 		}
 	})
 	c := g.dial()
-	c.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET /ours HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\nGET /bad HTTP/1.1\r\nHost : a\r\n\r\nGET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-	for _, want := range []string{"ok", "ok", "ours", "ok", CodeHeader} {
-		if _, _, body := c.answer("GET"); body != want {
+	c.Send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET /ours HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\nGET /bad HTTP/1.1\r\nHost : a\r\n\r\nGET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+	for _, want := range []string{"ok", "ok", "ours", "ok", http1.CodeHeader} {
+		if _, _, body := c.Answer("GET"); body != want {
 			t.Errorf("answer %q, want %q", body, want)
 		}
 	}
-	c.closed()
+	c.Closed()
 	if n := len(o.requests()); n != 3 {
 		t.Errorf("the origin saw %d requests, want 3", n)
 	}

@@ -10,13 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/http1/http1test"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
 // tape is a connection that gives what was recorded, in packets, and keeps what is written.
 type tape struct {
 	net.Conn // none: a call that is not one of these is a fault of the test
-	in       packets
+	in       http1test.Packets
 	out      bytes.Buffer
 	closed   bool
 }
@@ -38,8 +42,8 @@ func (o once) Addr() net.Addr            { return &net.TCPAddr{} }
 
 // play is a client's connection that sends b.
 func play(t *testing.T, b []byte, packet uint8) (net.Conn, *tape) {
-	in := &tape{in: packets{b, int(packet)*8 + 1}}
-	c, err := Listener(once{in}, Limits{}).Accept()
+	in := &tape{in: http1test.Packets{Bytes: b, Size: int(packet)*8 + 1}}
+	c, err := wire.Listener(once{in}, wire.Limits{}).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,16 +51,16 @@ func play(t *testing.T, b []byte, packet uint8) (net.Conn, *tape) {
 }
 
 // next reads the next request of a connection; nil is its end, or a refusal.
-func next(c net.Conn, buf []byte) *Request {
+func next(c net.Conn, buf []byte) *wire.Request {
 	if n, _ := c.Read(buf); n == 0 {
 		return nil
 	}
 	var ctx fasthttp.RequestCtx
-	ctx.Init2(c, quiet{}, false)
-	if CheckRequest(&ctx) != nil {
+	ctx.Init2(c, wiretest.Quiet{}, false)
+	if wire.CheckRequest(&ctx) != nil {
 		return nil
 	}
-	return RequestOf(&ctx)
+	return wire.RequestOf(&ctx)
 }
 
 // ours are the lines that the gateway adds, and nobody else.
@@ -66,8 +70,8 @@ var ours = map[string]bool{"X-Forwarded-For": true, "X-Real-Ip": true, "X-Forwar
 // same requests; and what the origin gets of each, it and fasthttp read as that one request, with nothing added, nothing
 // behind it, and no field that is not the client's or ours. What is broken off is broken off for the origin.
 func FuzzStream(f *testing.F) {
-	for _, tc := range refusals {
-		f.Add([]byte(tc.raw), uint8(200))
+	for _, tc := range http1test.Refused {
+		f.Add([]byte(tc.Raw), uint8(200))
 	}
 	for _, s := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -94,28 +98,28 @@ func FuzzStream(f *testing.F) {
 				return
 			}
 			h := r.Header()
-			if h.method > 0 {
-				theirs.Discard(int(h.method)) // the empty line before the request
+			if h.Method > 0 {
+				theirs.Discard(int(h.Method)) // the empty line before the request
 			}
 			req, err := http.ReadRequest(theirs)
 			if err != nil {
 				if strings.Contains(err.Error(), "parse") {
 					return // its URL parser refuses escapes that we pass on
 				}
-				t.Fatalf("let in, but net/http says %v: %q", err, h.raw)
+				t.Fatalf("let in, but net/http says %v: %q", err, h.Raw)
 			}
-			method, target, host := string(h.methodBytes()), string(h.appendTarget(nil)), string(h.hostBytes())
-			if req.Method != method || req.Host != host || req.ContentLength != h.length || !strings.HasSuffix(req.RequestURI, string(h.targetBytes())) {
-				t.Fatalf("net/http reads %s %s for %s, %d: %q", req.Method, req.RequestURI, req.Host, req.ContentLength, h.raw)
+			method, target, host := string(h.MethodBytes()), string(h.AppendTarget(nil)), string(h.HostBytes())
+			if req.Method != method || req.Host != host || req.ContentLength != h.Length || !strings.HasSuffix(req.RequestURI, string(h.TargetBytes())) {
+				t.Fatalf("net/http reads %s %s for %s, %d: %q", req.Method, req.RequestURI, req.Host, req.ContentLength, h.Raw)
 			}
 			if host == "" {
 				host = "origin"
 			}
-			x := &exchange{o: o, r: r, h: h, body: r.Body(), f: &Forward{Session: "s"}, upgrade: string(h.askedUpgrade())}
+			x := &exchange{o: o, r: r, h: h, body: r.Body(), f: &Forward{Session: "s"}, upgrade: string(h.AskedUpgrade())}
 			to := &tape{}
 			to.out.Write(x.appendRequest(nil, "origin"))
 			whole := true
-			if !r.Body().done() {
+			if !r.Body().Ended() {
 				whole, err = x.copyBody(r.Body(), &originConn{Conn: to})
 				whole = whole && err == nil
 			}
@@ -133,7 +137,7 @@ func FuzzStream(f *testing.F) {
 				t.Fatalf("whole, but net/http says %v: %q", err, b)
 			}
 			sameRequest(t, sent, method, target, host, body, req)
-			if h.length == 0 || method != "GET" && method != "HEAD" { // it expects no body there
+			if h.Length == 0 || method != "GET" && method != "HEAD" { // it expects no body there
 				sameToFasthttp(t, sent, method, target, host, body)
 			}
 			r.Response().Begin()
@@ -183,7 +187,7 @@ func sameRequest(t *testing.T, sent []byte, method, target, host string, body []
 					t.Fatalf("cookie %q is new: %q", pair, sent)
 				}
 			}
-		case requestKind([]byte(name)) != kindKeep || imitates([]byte(name)):
+		case http1.RequestKind([]byte(name)) != http1.KindKeep || http1.Imitates([]byte(name)):
 			t.Fatalf("%s reached the origin: %q", name, sent)
 		default:
 			if strings.Join(values, "\n") != strings.Join(came.Header[name], "\n") {
@@ -192,7 +196,7 @@ func sameRequest(t *testing.T, sent []byte, method, target, host string, body []
 		}
 	}
 	for name := range req.Trailer {
-		if forbiddenTrailer([]byte(name)) || ours[name] {
+		if http1.ForbiddenTrailer([]byte(name)) || ours[name] {
 			t.Fatalf("trailer %s reached the origin: %q", name, sent)
 		}
 	}
@@ -245,16 +249,16 @@ func FuzzAnswerStream(f *testing.F) {
 		if r == nil {
 			t.Fatal("the request is refused")
 		}
-		from := &tape{in: packets{bytes.Clone(b), int(packet)*8 + 1}}
+		from := &tape{in: http1test.Packets{Bytes: bytes.Clone(b), Size: int(packet)*8 + 1}}
 		oc := &originConn{Conn: from, slice: time.Minute}
-		oc.in.src = oc
-		defer oc.in.release()
+		oc.in.Src = oc
+		defer oc.in.Release()
 		x := exchangePool.New().(*exchange)
 		x.o, x.r, x.h, x.body, x.oc, x.f = o, r, r.Header(), r.Body(), oc, &Forward{OnlyWith: none}
 		if asked&4 > 0 {
 			x.f.OnlyWith = nil // the header goes by way of fasthttp's
 		}
-		if x.readHeader() != nil || x.a.status == 101 {
+		if x.readHeader() != nil || x.a.Status == 101 {
 			return
 		}
 		x.relay()
@@ -287,14 +291,14 @@ func FuzzAnswerStream(f *testing.F) {
 			t.Fatalf("the client reads %d %q, net/http %d %q in %q", got.StatusCode, gotBody, want.StatusCode, wantBody, b)
 		}
 		if x.reuse && wantErr == nil {
-			if at, end := len(b)-len(from.in.b), len(b)-theirs.Len()-br.Buffered(); at != end {
+			if at, end := len(b)-len(from.in.Bytes), len(b)-theirs.Len()-br.Buffered(); at != end {
 				t.Fatalf("the connection is kept at byte %d of %q, the answer ends at %d", at, b, end)
 			}
 		}
 		for name, values := range got.Header {
 			switch {
 			case name == "Connection" || name == "Content-Length" || name == "Date" && len(want.Header["Date"]) == 0:
-			case responseKind([]byte(name)) != kindKeep && name != "Date":
+			case http1.ResponseKind([]byte(name)) != http1.KindKeep && name != "Date":
 				t.Fatalf("%s reached the client: %q", name, sent)
 			case asked&4 == 0 && strings.Join(values, "\n") != strings.Join(want.Header[name], "\n"):
 				t.Fatalf("%s: %q became %q", name, want.Header[name], values)

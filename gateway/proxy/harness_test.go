@@ -14,13 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
 func TestMain(m *testing.M) {
 	code := twice{m}.Run()
 	if code == 0 {
-		if err := leftOver(); err != nil {
+		if err := wiretest.LeftOver(); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines left over:", err)
 			code = 1
 		}
@@ -156,12 +158,12 @@ func answering(answer string) func(*session) {
 			if h == "" {
 				return
 			}
-			if l := headerValue(h, "Content-Length"); l != "" {
+			if l := wiretest.HeaderValue(h, "Content-Length"); l != "" {
 				var n int64
 				fmt.Sscan(l, &n)
 				io.CopyN(io.Discard, s.r, n)
-			} else if headerValue(h, "Transfer-Encoding") != "" {
-				io.Copy(io.Discard, newChunked(s.r))
+			} else if wiretest.HeaderValue(h, "Transfer-Encoding") != "" {
+				io.Copy(io.Discard, wiretest.NewChunked(s.r))
 			}
 			s.write(answer)
 		}
@@ -183,7 +185,7 @@ type gate struct {
 	news     chan struct{}
 }
 
-func newGate(t *testing.T, cfg Config, lim Limits, set func(*gate)) *gate {
+func newGate(t *testing.T, cfg Config, lim wire.Limits, set func(*gate)) *gate {
 	t.Helper()
 	o, err := New(cfg)
 	if err != nil {
@@ -194,17 +196,17 @@ func newGate(t *testing.T, cfg Config, lim Limits, set func(*gate)) *gate {
 	if set != nil {
 		set(g)
 	}
-	s := &fasthttp.Server{Handler: g.handle, Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond}
-	ServerOptions(s)
+	s := &fasthttp.Server{Handler: g.handle, Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond}
+	wire.ServerOptions(s)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.addr = ln.Addr().String()
 	served := make(chan error, 1)
-	front := Listener(ln, lim)
+	front := wire.Listener(ln, lim)
 	if directly {
-		front = Direct(ln, lim, g.direct)
+		front = wire.Direct(ln, lim, g.direct)
 	}
 	go func() { served <- s.Serve(front) }()
 	t.Cleanup(func() {
@@ -237,7 +239,7 @@ func lookOut(s *fasthttp.Server) {
 }
 
 func (g *gate) handle(ctx *fasthttp.RequestCtx) {
-	if r := CheckRequest(ctx); r != nil {
+	if r := wire.CheckRequest(ctx); r != nil {
 		ctx.SetStatusCode(r.Status)
 		ctx.SetBodyString(r.Code)
 		return
@@ -260,11 +262,11 @@ func (g *gate) handle(ctx *fasthttp.RequestCtx) {
 }
 
 // direct is handle without fasthttp.
-func (g *gate) direct(r *Request) bool {
+func (g *gate) direct(r *wire.Request) bool {
 	if g.early != nil || g.forward != nil {
 		return false // they want its context
 	}
-	out := r.Forward(g.origin, &Forward{OnlyWith: none})
+	out := g.origin.Forward(r, &Forward{OnlyWith: none})
 	if out.Err != nil && !out.Sent {
 		var res fasthttp.Response
 		res.SetStatusCode(out.Status)
@@ -282,9 +284,9 @@ func (g *gate) note(out Outcome) {
 	g.news <- struct{}{}
 }
 
-func (g *gate) dial() *client {
+func (g *gate) dial() *wiretest.Client {
 	g.t.Helper()
-	return dialGate(g.t, g.addr)
+	return wiretest.Dial(g.t, g.addr)
 }
 
 // none is an OnlyWith that lets every answer go on as it came.
@@ -293,7 +295,7 @@ func none([]byte) bool { return false }
 // outcome waits for the n-th outcome, from 0.
 func (g *gate) outcome(n int) Outcome {
 	g.t.Helper()
-	timeout := time.After(wait)
+	timeout := time.After(wiretest.Wait)
 	for {
 		g.mu.Lock()
 		if len(g.outcomes) > n {
@@ -310,7 +312,7 @@ func (g *gate) outcome(n int) Outcome {
 }
 
 func to(o *recorder) Config {
-	return Config{ID: "site", Servers: []string{o.url()}, PreserveHost: true, IdleTimeout: wait, FirstByteTimeout: wait, ConnectTimeout: wait}
+	return Config{ID: "site", Servers: []string{o.url()}, PreserveHost: true, IdleTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, ConnectTimeout: wiretest.Wait}
 }
 
 // unhurried runs a case whose limit a busy machine may exceed by itself, and then with longer ones: what is wrong is wrong with
@@ -342,25 +344,25 @@ func growth(f func()) uint64 {
 
 // Serve forwards the request of ctx.
 func (o *Origin) Serve(ctx *fasthttp.RequestCtx, f *Forward) Outcome {
-	return RequestOf(ctx).Forward(o, f)
+	return o.Forward(wire.RequestOf(ctx), f)
 }
 
 // Target is the target of ctx's request.
-func Target(ctx *fasthttp.RequestCtx) []byte { return RequestOf(ctx).Target() }
+func Target(ctx *fasthttp.RequestCtx) []byte { return wire.RequestOf(ctx).Target() }
 
 // ReadBody reads the body of ctx's request.
 func ReadBody(ctx *fasthttp.RequestCtx, dst []byte, limit int) ([]byte, error) {
-	return RequestOf(ctx).ReadBody(dst, limit)
+	return wire.RequestOf(ctx).ReadBody(dst, limit)
 }
 
 // Drain prepares an answer that fasthttp sends.
 func Drain(ctx *fasthttp.RequestCtx) {
-	if RequestOf(ctx).Drain() {
+	if wire.RequestOf(ctx).Drain() {
 		ctx.SetConnectionClose()
 	}
 }
 
 // Answer sends an answer in one piece.
 func Answer(ctx *fasthttp.RequestCtx, now time.Time, status int, lines, body []byte) bool {
-	return RequestOf(ctx).Answer(now, status, lines, body)
+	return wire.RequestOf(ctx).Answer(now, status, lines, body)
 }

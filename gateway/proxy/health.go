@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"github.com/anteroom/anteroom/gateway/http1"
 	"math/rand/v2"
 	"time"
 )
@@ -74,7 +75,7 @@ func (o *Origin) check(s *server) error {
 		return err
 	}
 	defer oc.Close()
-	defer oc.in.release()
+	defer oc.in.Release()
 	defer context.AfterFunc(o.life, func() { oc.Close() })()
 	if err := oc.SetWriteDeadline(by); err != nil {
 		return err
@@ -84,10 +85,10 @@ func (o *Origin) check(s *server) error {
 		return err
 	}
 	for {
-		var a answer
+		var a http1.ResponseHeader
 		n := 0
-		if oc.in.buffered() > 0 {
-			if n, err = a.scan(oc.in.pending()); err != nil {
+		if oc.in.Buffered() > 0 {
+			if n, err = a.Scan(oc.in.Pending()); err != nil {
 				return err
 			}
 		}
@@ -98,15 +99,15 @@ func (o *Origin) check(s *server) error {
 			}
 			oc.slice = max(time.Until(by), time.Millisecond)
 			oc.patience = oc.slice
-			if err := oc.in.fill(); err != nil {
-				return noEOF(err)
+			if err := oc.in.Fill(); err != nil {
+				return http1.NoEOF(err)
 			}
-		case a.status < 200:
-			oc.in.skip(n)
-		case a.status < 400:
+		case a.Status < 200:
+			oc.in.Skip(n)
+		case a.Status < 400:
 			return nil
 		default:
-			return fmt.Errorf("status %d", a.status)
+			return fmt.Errorf("status %d", a.Status)
 		}
 	}
 }
@@ -124,9 +125,9 @@ func (o *Origin) answerTime() time.Duration {
 func (x *exchange) verdict() (verdict, string) {
 	switch x.outcome.Kind {
 	case "":
-		switch x.a.status {
+		switch x.a.Status {
 		case 502, 503, 504:
-			return faulty, statusReason[x.a.status-502]
+			return faulty, statusReason[x.a.Status-502]
 		}
 		return sound, ""
 	case KindTimeout:

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/anteroom/anteroom/internal/short"
 )
 
@@ -54,7 +56,7 @@ func (s *site) asked(path string) (n int, last string) {
 const checkEvery = 250 * time.Millisecond // also what a check may take, on a busy machine
 
 func checking(sites ...*site) Config {
-	cfg := Config{ID: "site", PreserveHost: true, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait,
+	cfg := Config{ID: "site", PreserveHost: true, ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait,
 		Health: HealthConfig{Path: "/healthz", Interval: checkEvery}}
 	for _, s := range sites {
 		cfg.Servers = append(cfg.Servers, s.url())
@@ -67,8 +69,8 @@ func (g *gate) up(i int) bool { return g.origin.Stats().Servers[i].Up }
 func TestChecks(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for _, tc := range []struct {
-		name, answer string
-		healthy      bool
+		name, ResponseHeader string
+		healthy              bool
 	}{
 		{"200", okAnswer, true},
 		{"204", "HTTP/1.1 204 No Content\r\n\r\n", true},
@@ -85,18 +87,18 @@ func TestChecks(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			a, b := newSite(t), newSite(t)
-			a.check.Store(tc.answer)
+			a.check.Store(tc.ResponseHeader)
 			var late atomic.Bool // a busy machine was, with checks of the other one
-			g := newGate(t, checking(a, b), Limits{}, func(g *gate) {
+			g := newGate(t, checking(a, b), wire.Limits{}, func(g *gate) {
 				g.origin.OnChange(func(c Change) { late.Store(late.Load() || c.Server == b.url() && !c.Up) })
 			})
 			g.origin.Start()
 			if tc.healthy {
-				eventually(t, "it was asked a few times", func() bool { n, _ := a.asked("/healthz"); return n > 2*checksDown })
-				eventually(t, "it is in", func() bool { return g.up(0) })
+				wiretest.Eventually(t, "it was asked a few times", func() bool { n, _ := a.asked("/healthz"); return n > 2*checksDown })
+				wiretest.Eventually(t, "it is in", func() bool { return g.up(0) })
 				return
 			}
-			eventually(t, "it is out", func() bool { return !g.up(0) })
+			wiretest.Eventually(t, "it is out", func() bool { return !g.up(0) })
 			for range 6 {
 				g.ask()
 			}
@@ -104,8 +106,8 @@ func TestChecks(t *testing.T) {
 				t.Errorf("%d requests went to a server that is out", n)
 			}
 			a.check.Store(okAnswer)
-			eventually(t, "both are in", func() bool { return g.up(0) && g.up(1) })
-			eventually(t, "it is asked again", func() bool { g.ask(); n, _ := a.asked("/"); return n > 0 })
+			wiretest.Eventually(t, "both are in", func() bool { return g.up(0) && g.up(1) })
+			wiretest.Eventually(t, "it is asked again", func() bool { g.ask(); n, _ := a.asked("/"); return n > 0 })
 		})
 	}
 }
@@ -130,10 +132,10 @@ func TestChecksNeedTwo(t *testing.T) {
 
 func TestCheckRequest(t *testing.T) {
 	a := newSite(t)
-	g := newGate(t, checking(a), Limits{}, nil)
+	g := newGate(t, checking(a), wire.Limits{}, nil)
 	g.origin.Start()
 	g.origin.Start() // once is enough
-	eventually(t, "it was asked", func() bool { n, _ := a.asked("/healthz"); return n > 0 })
+	wiretest.Eventually(t, "it was asked", func() bool { n, _ := a.asked("/healthz"); return n > 0 })
 	_, head := a.asked("/healthz")
 	want := "GET /healthz HTTP/1.1\r\nHost: " + a.ln.Addr().String() + "\r\nUser-Agent: anteroom-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
 	if head != want {
@@ -162,12 +164,12 @@ func TestCloseDuringACheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Start()
-	eventually(t, "it was asked", func() bool { n, _ := a.asked("/healthz"); return n > 0 })
+	wiretest.Eventually(t, "it was asked", func() bool { n, _ := a.asked("/healthz"); return n > 0 })
 	closed := make(chan struct{})
 	go func() { o.Close(); close(closed) }()
 	select {
 	case <-closed:
-	case <-time.After(wait):
+	case <-time.After(wiretest.Wait):
 		t.Fatal("Close waits for the check")
 	}
 }
@@ -178,9 +180,9 @@ func TestNoServerHealthy(t *testing.T) {
 	a, b := newSite(t), newSite(t)
 	a.check.Store(bad)
 	b.check.Store(bad)
-	g := newGate(t, checking(a, b), Limits{}, nil)
+	g := newGate(t, checking(a, b), wire.Limits{}, nil)
 	g.origin.Start()
-	eventually(t, "both are out", func() bool { return !g.up(0) && !g.up(1) })
+	wiretest.Eventually(t, "both are out", func() bool { return !g.up(0) && !g.up(1) })
 	for range 6 {
 		if got := g.ask(); got != "200 ok" {
 			t.Error(got)
@@ -195,8 +197,8 @@ func TestNoServerHealthy(t *testing.T) {
 	b.other.Store("")
 	g.forget()
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
-	if status, _, body := c.answer("POST"); status != 502 || body != KindReset {
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+	if status, _, body := c.Answer("POST"); status != 502 || body != KindReset {
 		t.Errorf("%d %s", status, body)
 	}
 	out := g.outcome(6)
@@ -209,8 +211,8 @@ func TestNoServerHealthy(t *testing.T) {
 func TestBadAnswersTakeAServerOut(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for _, tc := range []struct {
-		name, answer string
-		out          bool
+		name, ResponseHeader string
+		out                  bool
 	}{
 		{"502", "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", true},
 		{"503", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", true},
@@ -224,14 +226,14 @@ func TestBadAnswersTakeAServerOut(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			a, b := newSite(t), newSite(t)
-			a.other.Store(tc.answer)
-			cfg := Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}
-			if tc.answer == "hang" {
+			a.other.Store(tc.ResponseHeader)
+			cfg := Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}
+			if tc.ResponseHeader == "hang" {
 				cfg.FirstByteTimeout = 250 * time.Millisecond
 			}
 			var mu sync.Mutex
 			var told []Change
-			g := newGate(t, cfg, Limits{}, func(g *gate) {
+			g := newGate(t, cfg, wire.Limits{}, func(g *gate) {
 				g.origin.OnChange(func(c Change) { mu.Lock(); told = append(told, c); mu.Unlock() })
 			})
 			bad := 0
@@ -255,7 +257,7 @@ func TestBadAnswersTakeAServerOut(t *testing.T) {
 			}
 			mu.Unlock()
 			a.other.Store(okAnswer)
-			eventually(t, "it is back", func() bool { g.ask(); return g.up(0) })
+			wiretest.Eventually(t, "it is back", func() bool { g.ask(); return g.up(0) })
 		})
 	}
 }
@@ -267,12 +269,12 @@ func TestCutAnswersTakeAServerOut(t *testing.T) {
 		s.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nok")
 	})
 	b := newSite(t)
-	g := newGate(t, Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+	g := newGate(t, Config{ID: "site", Servers: []string{a.url(), b.url()}, ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, nil)
 	n := 0
-	eventually(t, "it is out", func() bool {
+	wiretest.Eventually(t, "it is out", func() bool {
 		c := g.dial()
-		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		c.tryAnswer("GET")
+		c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.TryAnswer("GET")
 		g.outcome(n)
 		n++
 		return !g.up(0)

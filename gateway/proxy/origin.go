@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"github.com/anteroom/anteroom/gateway/http1"
 	"net"
 	"net/netip"
 	"net/url"
@@ -106,7 +107,7 @@ func New(cfg Config) (*Origin, error) {
 	if len(cfg.Servers) > maxServers {
 		return nil, fmt.Errorf("origin %q: servers lists %d; at most %d are used, put a balancer in front of more", cfg.ID, len(cfg.Servers), maxServers)
 	}
-	if p := cfg.Health.Path; p != "" && (p[0] != '/' || !validTarget([]byte(p))) {
+	if p := cfg.Health.Path; p != "" && (p[0] != '/' || !http1.ValidTarget([]byte(p))) {
 		return nil, fmt.Errorf("origin %q: health.path: %q is no path; write it as /healthz, without blanks", cfg.ID, p)
 	}
 	o := &Origin{cfg: cfg, resolver: net.DefaultResolver, waitSlice: waitSlice, maxWaiting: maxWaiting, patience: bodyPatience, claims: newClaims(), upgraded: map[*tunnel]struct{}{}}

@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"math/big"
 	"net"
 	"os"
@@ -101,8 +103,8 @@ func TestOriginTLS(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		server *tls.Config
-		client TLSConfig
-		kind   string
+		Client TLSConfig
+		Kind   string
 	}{
 		{"as configured", &tls.Config{Certificates: []tls.Certificate{ours.site("shop.test", later)}}, TLSConfig{ours.file, "shop.test"}, ""},
 		{"another authority", &tls.Config{Certificates: []tls.Certificate{ours.site("shop.test", later)}}, TLSConfig{other.file, "shop.test"}, KindTLS},
@@ -116,10 +118,10 @@ func TestOriginTLS(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newSecured(t, tc.server)
-			g := newGate(t, Config{Servers: []string{s.at()}, TLS: tc.client, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+			g := newGate(t, Config{Servers: []string{s.at()}, TLS: tc.Client, ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, nil)
 			want := "200 ok"
-			if tc.kind != "" {
-				want = "502 " + tc.kind
+			if tc.Kind != "" {
+				want = "502 " + tc.Kind
 			}
 			if got := g.ask(); got != want {
 				t.Errorf("%s, want %s: %v", got, want, g.outcome(0).Err)
@@ -127,7 +129,7 @@ func TestOriginTLS(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			h := s.hellos[0]
-			if h.ServerName != tc.client.ServerName || !slices.Equal(h.SupportedProtos, []string{"http/1.1"}) {
+			if h.ServerName != tc.Client.ServerName || !slices.Equal(h.SupportedProtos, []string{"http/1.1"}) {
 				t.Errorf("SNI %q, ALPN %q", h.ServerName, h.SupportedProtos)
 			}
 		})
@@ -137,7 +139,7 @@ func TestOriginTLS(t *testing.T) {
 func TestOriginTLSSessionsAreResumed(t *testing.T) {
 	ours := newAuthority(t)
 	s := newSecured(t, &tls.Config{Certificates: []tls.Certificate{ours.site("shop.test", time.Now().Add(time.Hour))}})
-	g := newGate(t, Config{Servers: []string{s.at()}, TLS: TLSConfig{ours.file, "shop.test"}, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+	g := newGate(t, Config{Servers: []string{s.at()}, TLS: TLSConfig{ours.file, "shop.test"}, ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, nil)
 	for range 3 {
 		g.ask()
 		g.forget()

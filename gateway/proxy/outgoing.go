@@ -1,35 +1,38 @@
 package proxy
 
-import "bytes"
+import (
+	"bytes"
+	"github.com/anteroom/anteroom/gateway/http1"
+)
 
 // appendRequest writes the request header that the origin gets: the visitor's lines as they came and where they stood,
 // without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never taken from the
 // visitor, no Connection header can strip them.
 func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 	h, f := x.h, x.f
-	dst = append(dst, h.methodBytes()...)
+	dst = append(dst, h.MethodBytes()...)
 	dst = append(dst, ' ')
-	dst = h.appendTarget(dst)
+	dst = h.AppendTarget(dst)
 	dst = append(dst, " HTTP/1.1\r\n"...)
 	host := f.Host
 	if len(host) == 0 {
-		host = h.hostBytes()
+		host = h.HostBytes()
 	}
 	own := !x.o.cfg.PreserveHost || len(host) == 0
-	if h.hostEnd == 0 { // HTTP/1.0
+	if h.HostEnd == 0 { // HTTP/1.0
 		dst = appendHost(dst, host, authority, own)
 	}
 	run, cookies := -1, false // lines that are kept travel in one piece
-	for i := range h.lines {
-		l := &h.lines[i]
+	for i := range h.Lines {
+		l := &h.Lines[i]
 		keep := false
-		switch l.kind {
-		case kindKeep:
-			keep = !h.named.has(h.name(l)) && (x.f.DropField == nil || !x.f.DropField(h.name(l)))
-		case kindHost:
-			keep = !own && len(f.Host) == 0 && h.tidy(l)
-		case kindLength:
-			keep = h.tidy(l)
+		switch l.Kind {
+		case http1.KindKeep:
+			keep = !h.Named.Has(h.Name(l)) && (x.f.DropField == nil || !x.f.DropField(h.Name(l)))
+		case http1.KindHost:
+			keep = !own && len(f.Host) == 0 && h.Tidy(l)
+		case http1.KindLength:
+			keep = h.Tidy(l)
 		}
 		if keep {
 			if run < 0 {
@@ -38,17 +41,17 @@ func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 			continue
 		}
 		if run >= 0 {
-			dst = append(dst, h.raw[h.lines[run].start:l.start]...)
+			dst = append(dst, h.Raw[h.Lines[run].Start:l.Start]...)
 			run = -1
 		}
-		switch l.kind {
-		case kindHost:
+		switch l.Kind {
+		case http1.KindHost:
 			dst = appendHost(dst, host, authority, own)
-		case kindLength:
+		case http1.KindLength:
 			dst = append(dst, "Content-Length: "...)
-			dst = append(dst, h.val(l)...)
+			dst = append(dst, h.Value(l)...)
 			dst = append(dst, "\r\n"...)
-		case kindCookie:
+		case http1.KindCookie:
 			if !cookies {
 				cookies = true
 				dst = x.appendCookies(dst, i)
@@ -56,7 +59,7 @@ func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 		}
 	}
 	if run >= 0 {
-		dst = append(dst, h.raw[h.lines[run].start:h.lines[len(h.lines)-1].end]...)
+		dst = append(dst, h.Raw[h.Lines[run].Start:h.Lines[len(h.Lines)-1].End]...)
 	}
 	return x.appendOwn(dst, host)
 }
@@ -76,27 +79,27 @@ func appendHost(dst, host []byte, authority string, own bool) []byte {
 func (x *exchange) appendCookies(dst []byte, first int) []byte {
 	h := x.h
 	begin, dropped := len(dst), false
-	dst = append(dst, h.name(&h.lines[first])...)
+	dst = append(dst, h.Name(&h.Lines[first])...)
 	dst = append(dst, ": "...)
 	empty := len(dst)
-	for i := range h.lines[first:] {
-		l := &h.lines[first+i]
-		if l.kind != kindCookie {
+	for i := range h.Lines[first:] {
+		l := &h.Lines[first+i]
+		if l.Kind != http1.KindCookie {
 			continue
 		}
-		if h.named.has(h.name(l)) {
+		if h.Named.Has(h.Name(l)) {
 			dropped = true
 			continue
 		}
 		between := "; "
-		for rest, more := h.val(l), true; more; {
+		for rest, more := h.Value(l), true; more; {
 			var pair []byte
 			if end := bytes.IndexByte(rest, ';'); end >= 0 {
 				pair, rest = rest[:end], rest[end+1:]
 			} else {
 				pair, more = rest, false
 			}
-			bare := trimOWS(pair)
+			bare := http1.TrimOWS(pair)
 			switch {
 			case len(bare) > 0 && x.f.DropCookie != nil && x.f.DropCookie(cookieName(bare)):
 				dropped = true
@@ -113,9 +116,9 @@ func (x *exchange) appendCookies(dst []byte, first int) []byte {
 		}
 	}
 	switch {
-	case h.cookies == 1 && !dropped:
-		l := &h.lines[first]
-		return append(dst[:begin], h.raw[l.start:l.end]...)
+	case h.Cookies == 1 && !dropped:
+		l := &h.Lines[first]
+		return append(dst[:begin], h.Raw[l.Start:l.End]...)
 	case len(dst) == empty:
 		return dst[:begin]
 	}
@@ -125,7 +128,7 @@ func (x *exchange) appendCookies(dst []byte, first int) []byte {
 func cookieName(pair []byte) []byte {
 	for i, c := range pair {
 		if c == '=' {
-			return trimOWS(pair[:i])
+			return http1.TrimOWS(pair[:i])
 		}
 	}
 	return pair
@@ -162,14 +165,14 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	default:
 		dst = append(dst, "http"...)
 	}
-	if len(f.ForwardedHost) > 0 && validHost(f.ForwardedHost) {
+	if len(f.ForwardedHost) > 0 && http1.ValidHost(f.ForwardedHost) {
 		host = f.ForwardedHost
 	}
 	if len(host) > 0 {
 		dst = append(dst, "\r\nX-Forwarded-Host: "...)
 		dst = append(dst, host...)
 	}
-	if isPort(f.ForwardedPort) {
+	if http1.IsPort(f.ForwardedPort) {
 		dst = append(dst, "\r\nX-Forwarded-Port: "...)
 		dst = append(dst, f.ForwardedPort...)
 	}
@@ -178,9 +181,9 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 		dst = append(dst, f.Session...)
 	}
 	switch {
-	case h.teTrailers && x.upgrade != "":
+	case h.TeTrailers && x.upgrade != "":
 		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE, Upgrade"...)
-	case h.teTrailers:
+	case h.TeTrailers:
 		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE"...)
 	case x.upgrade != "":
 		dst = append(dst, "\r\nConnection: Upgrade"...)
@@ -189,9 +192,9 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 		dst = append(dst, "\r\nUpgrade: "...)
 		dst = append(dst, x.upgrade...)
 	}
-	if h.length < 0 {
+	if h.Length < 0 {
 		dst = append(dst, "\r\nTransfer-Encoding: chunked"...)
-		if h.announced.any() {
+		if h.Announced.Any() {
 			dst = x.appendTrailerNames(dst)
 		}
 	}
@@ -202,12 +205,12 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 func (x *exchange) appendTrailerNames(dst []byte) []byte {
 	h := x.h
 	n := 0
-	for i := range h.lines {
-		l := &h.lines[i]
-		if l.kind != kindTrailer {
+	for i := range h.Lines {
+		l := &h.Lines[i]
+		if l.Kind != http1.KindTrailer {
 			continue
 		}
-		dst, n = appendAllowedNames(dst, h.val(l), n, x.f.DropField)
+		dst, n = http1.AppendAllowedNames(dst, h.Value(l), n, x.f.DropField)
 	}
 	return dst
 }
@@ -215,5 +218,5 @@ func (x *exchange) appendTrailerNames(dst []byte) []byte {
 // travels tells whether a trailer of the client's goes on to the origin, if it may come after a body at all. What is dropped from
 // the header is dropped here too: there are programs that make one of the two.
 func (x *exchange) travels(name []byte) bool {
-	return x.h.announced.has(name) && (x.f.DropField == nil || !x.f.DropField(name))
+	return x.h.Announced.Has(name) && (x.f.DropField == nil || !x.f.DropField(name))
 }

@@ -5,12 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
 func TestPlainRequest(t *testing.T) {
 	o := newRecorder(t, answering("HTTP/1.1 200 Fine\r\nServer: shop\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: a=2; Path=/x\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"))
-	g := newGate(t, to(o), Limits{}, func(g *gate) {
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
 			f.ClientIP = netip.MustParseAddr("192.0.2.7")
 			f.ForwardedFor = []byte("192.0.2.7, 192.0.2.8")
@@ -21,8 +24,8 @@ func TestPlainRequest(t *testing.T) {
 	})
 	c := g.dial()
 	for range 3 {
-		c.send("GET /a%2Fb?x=1;y HTTP/1.1\r\nhost: site.example\r\nX-Two: 1\r\naccept: */*\r\nX-Two: 2\r\n\r\n")
-		status, head, body := c.answer("GET")
+		c.Send("GET /a%2Fb?x=1;y HTTP/1.1\r\nhost: site.example\r\nX-Two: 1\r\naccept: */*\r\nX-Two: 2\r\n\r\n")
+		status, head, body := c.Answer("GET")
 		if status != 200 || body != "hello" {
 			t.Fatalf("%d %q", status, body)
 		}
@@ -63,9 +66,9 @@ func TestAnswerAsItCame(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := newRecorder(t, answering("HTTP/1.1 200 OK\r\n"+tc.lines+"\r\nok"))
-			g := newGate(t, to(o), Limits{}, func(g *gate) {
+			g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
-					f.OnlyWith = func(name []byte) bool { return equalFold(name, "x-wanted") }
+					f.OnlyWith = func(name []byte) bool { return http1.EqualFold(name, "x-wanted") }
 					f.OnHeader = func(h *fasthttp.ResponseHeader) {
 						h.Del("X-Gone")
 						if len(h.Peek("X-Changed")) > 0 {
@@ -80,8 +83,8 @@ func TestAnswerAsItCame(t *testing.T) {
 				}
 			})
 			c := g.dial()
-			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if _, head, body := c.answer("GET"); head != "HTTP/1.1 200 OK\r\n"+tc.want+"\r\n" || body != "ok" {
+			c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if _, head, body := c.Answer("GET"); head != "HTTP/1.1 200 OK\r\n"+tc.want+"\r\n" || body != "ok" {
 				t.Errorf("have\n%q %q, want\n%q", head, body, tc.want)
 			}
 		})
@@ -104,19 +107,19 @@ func TestPostBuffered(t *testing.T) {
 			s.write(okAnswer)
 		}
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
 	big := strings.Repeat("0123456789", 20000)
 	for _, body := range []string{"a", "hello", big} {
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + body)
-		if status, _, _ := c.answer("POST"); status != 200 {
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + wiretest.Itoa(len(body)) + "\r\n\r\n" + body)
+		if status, _, _ := c.Answer("POST"); status != 200 {
 			t.Fatal(status)
 		}
 		if b := <-got; b != body {
 			t.Fatalf("the origin got %d bytes, want %d", len(b), len(body))
 		}
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + hex(len(body)) + "\r\n" + body + "\r\n0\r\n\r\n")
-		if status, _, _ := c.answer("POST"); status != 200 {
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + wiretest.Hex(len(body)) + "\r\n" + body + "\r\n0\r\n\r\n")
+		if status, _, _ := c.Answer("POST"); status != 200 {
 			t.Fatal(status)
 		}
 		if b := <-got; b != body {

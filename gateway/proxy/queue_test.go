@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"errors"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,13 +27,13 @@ func TestQueueIsFair(t *testing.T) {
 		ends := make(chan end, 10)
 		left := errors.New("left")
 		for who, w := range []struct {
-			wait time.Duration
+			Wait time.Duration
 			gone func() error
 		}{
 			{time.Minute, still}, {time.Second, still}, {time.Minute, func() error { return left }}, {time.Minute, still}, {time.Minute, still},
 		} {
 			go func() {
-				_, err := o.enter(nil, w.wait, w.gone)
+				_, err := o.enter(nil, w.Wait, w.gone)
 				ends <- end{who, err}
 			}()
 			synctest.Wait()
@@ -118,11 +120,11 @@ func TestQueueWithinTimeout(t *testing.T) {
 	o := newRecorder(t, silent)
 	cfg := to(o)
 	cfg.MaxConns, cfg.QueueTimeout, cfg.Timeout = 1, time.Hour, 300*time.Millisecond
-	g := newGate(t, cfg, Limits{}, nil)
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	g.origin.enter(nil, 0, nil)
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if status, _, body := c.answer("GET"); status != 503 || body != KindQueueFull {
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if status, _, body := c.Answer("GET"); status != 503 || body != KindQueueFull {
 		t.Errorf("%d %s", status, body)
 	}
 	g.origin.leave(nil)
@@ -138,23 +140,23 @@ func TestQueuedClientLeaves(t *testing.T) {
 		}
 	})
 	cfg := to(o)
-	cfg.MaxConns, cfg.QueueTimeout = 1, wait
-	g := newGate(t, cfg, Limits{}, nil)
+	cfg.MaxConns, cfg.QueueTimeout = 1, wiretest.Wait
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	a, b, c := g.dial(), g.dial(), g.dial()
-	a.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "the first is with the origin", func() bool { return len(o.requests()) == 1 })
-	b.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "the second waits", func() bool { return g.origin.Stats().Waiting == 1 })
-	c.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "the third waits", func() bool { return g.origin.Stats().Waiting == 2 })
+	a.Send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	wiretest.Eventually(t, "the first is with the origin", func() bool { return len(o.requests()) == 1 })
+	b.Send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+	wiretest.Eventually(t, "the second waits", func() bool { return g.origin.Stats().Waiting == 1 })
+	c.Send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n")
+	wiretest.Eventually(t, "the third waits", func() bool { return g.origin.Stats().Waiting == 2 })
 	b.Close()
-	eventually(t, "its place is free", func() bool { return g.origin.Stats().Waiting == 1 })
+	wiretest.Eventually(t, "its place is free", func() bool { return g.origin.Stats().Waiting == 1 })
 	if out := g.outcome(0); out.Kind != KindClientGone {
 		t.Errorf("%+v", out)
 	}
 	close(release)
-	a.answer("GET")
-	c.answer("GET")
+	a.Answer("GET")
+	c.Answer("GET")
 	if n := len(o.requests()); n != 2 {
 		t.Errorf("the origin saw %d requests, want 2", n)
 	}

@@ -2,6 +2,9 @@ package proxy
 
 import (
 	"errors"
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"io"
 	"time"
 )
@@ -11,17 +14,17 @@ func (x *exchange) relay() {
 	a, h, w := &x.a, x.h, x.r.Response()
 	frame := frameNone
 	switch {
-	case a.bodiless(h.isHead()):
-	case a.hasLength:
+	case a.Bodiless(h.IsHead()):
+	case a.HasLength:
 		frame = frameLength
-	case h.http10:
+	case h.Http10:
 		frame = frameClose
 	default:
 		frame = frameChunked
 	}
 	x.closing = w.Closing() || frame == frameClose
 	ours := x.ours
-	plain := x.f.OnlyWith != nil && !a.hasAny(x.f.OnlyWith)
+	plain := x.f.OnlyWith != nil && !a.HasAny(x.f.OnlyWith)
 	if !plain {
 		fill(ours, a)
 		if x.f.OnHeader != nil {
@@ -30,16 +33,16 @@ func (x *exchange) relay() {
 		x.closing = x.closing || ours.ConnectionClose()
 	}
 	var events bool
-	status := a.status
+	status := a.Status
 	if plain {
-		events = isEventStream(a.contentType())
+		events = isEventStream(a.ContentType())
 		x.out = x.appendPlain(x.outBack[:0], frame)
 	} else {
 		events = isEventStream(ours.ContentType())
 		status = ours.StatusCode()
 		x.out = x.appendAnswer(x.outBack[:0], frame)
 	}
-	x.oc.in.skip(0) // x.a's bytes are not needed from here on
+	x.oc.in.Skip(0) // x.a's bytes are not needed from here on
 	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events && frame != frameNone {
 		t := &tunnel{oc: x.oc}
@@ -60,7 +63,7 @@ func (x *exchange) relay() {
 	} else {
 		err = x.relayBody(frame)
 	}
-	if err == nil && x.up.running && a.keepAlive && frame != frameClose && (frame == frameNone || a.length != -2) {
+	if err == nil && x.up.running && a.KeepAlive && frame != frameClose && (frame == frameNone || a.Length != -2) {
 		x.finishUpload()
 	}
 	x.stopUpload()
@@ -70,15 +73,15 @@ func (x *exchange) relay() {
 	case err == nil:
 		// An origin that answers early may never read the rest, and take it for a request; so may one that expects no
 		// body with a method that hardly ever has one.
-		x.reuse = a.keepAlive && !x.early && !h.oddBody() && x.oc.in.buffered() == 0 && (x.up.complete || x.body.done()) &&
-			(frame == frameNone || a.length != -2)
+		x.reuse = a.KeepAlive && !x.early && !h.OddBody() && x.oc.in.Buffered() == 0 && (x.up.complete || x.body.Ended()) &&
+			(frame == frameNone || a.Length != -2)
 	default:
 		x.relayFailed(err, frame)
 	}
 }
 
 func isEventStream(contentType []byte) bool {
-	return prefixFold(contentType, "text/event-stream")
+	return http1.PrefixFold(contentType, "text/event-stream")
 }
 
 func (x *exchange) flush(p []byte) error {
@@ -96,19 +99,19 @@ func (x *exchange) flush(p []byte) error {
 // relayBody sends the header, which is in x.out, and the body. What has arrived goes out in one
 // write; nothing that has arrived waits for what has not.
 func (x *exchange) relayBody(frame framing) error {
-	x.left = x.a.length
-	if x.a.length == -1 {
-		x.chunks.reset(true, maxResponseHeaders)
+	x.left = x.a.Length
+	if x.a.Length == -1 {
+		x.chunks.Reset(true, http1.MaxResponseHeaders)
 	}
-	if len(x.out) > outSize/2 {
+	if len(x.out) > wire.OutSize/2 {
 		if err := x.flush(x.out); err != nil {
 			return err
 		}
 		x.out = x.outBack[:0]
 	}
-	buf := x.outBack[:outSize]
+	buf := x.outBack[:wire.OutSize]
 	head := len(x.out)
-	ended := x.a.length == 0
+	ended := x.a.Length == 0
 	if !ended && !x.ready() {
 		if err := x.flush(x.out); err != nil {
 			return err
@@ -118,7 +121,7 @@ func (x *exchange) relayBody(frame framing) error {
 	for {
 		at, room := head, len(buf)
 		if frame == frameChunked {
-			at, room = head+chunkHead, len(buf)-chunkTail
+			at, room = head+http1.ChunkHead, len(buf)-http1.ChunkTail
 		}
 		n := 0
 		var err error
@@ -143,7 +146,7 @@ func (x *exchange) relayBody(frame framing) error {
 					p = frameAfter(buf, head, at, n)
 				}
 			}
-			if ended && err == nil && frame == frameChunked && !x.a.announced.any() && len(p)+5 <= cap(p) {
+			if ended && err == nil && frame == frameChunked && !x.a.Announced.Any() && len(p)+5 <= cap(p) {
 				return x.flush(append(p, "0\r\n\r\n"...))
 			}
 			if ferr := x.flush(p); ferr != nil {
@@ -162,8 +165,8 @@ func (x *exchange) relayBody(frame framing) error {
 		return nil
 	}
 	p := append(buf[:0], "0\r\n"...)
-	if x.a.announced.any() && x.a.length == -1 {
-		p = appendTrailers(p, x.chunks.trailers, x.a.announced.has)
+	if x.a.Announced.Any() && x.a.Length == -1 {
+		p = http1.AppendTrailers(p, x.chunks.Trailers, x.a.Announced.Has)
 	}
 	return x.flush(append(p, "\r\n"...))
 }
@@ -171,45 +174,45 @@ func (x *exchange) relayBody(frame framing) error {
 // frameAfter frames the n bytes at buf[at:] as a chunk that follows directly on the head bytes at
 // the start of buf, which move up to it.
 func frameAfter(buf []byte, head, at, n int) []byte {
-	chunk := frameChunk(buf, at, n)
-	begin := at + n + chunkTail - len(chunk)
+	chunk := http1.FrameChunk(buf, at, n)
+	begin := at + n + http1.ChunkTail - len(chunk)
 	if head > 0 {
 		copy(buf[begin-head:], buf[:head])
 	}
-	return buf[begin-head : at+n+chunkTail]
+	return buf[begin-head : at+n+http1.ChunkTail]
 }
 
 // ready tells whether readBody would have something to say without waiting.
 func (x *exchange) ready() bool {
 	in := &x.oc.in
-	if in.buffered() == 0 {
+	if in.Buffered() == 0 {
 		return false
 	}
-	return x.a.length != -1 || x.chunks.ready(in)
+	return x.a.Length != -1 || x.chunks.Ready(in)
 }
 
 // readBody reads decoded body bytes; io.EOF is a proper end.
 func (x *exchange) readBody(p []byte) (int, error) {
 	in := &x.oc.in
 	switch {
-	case x.a.length == -1:
-		return x.chunks.read(in, p)
-	case x.a.length == -2:
-		return in.read(p)
+	case x.a.Length == -1:
+		return x.chunks.Read(in, p)
+	case x.a.Length == -2:
+		return in.Read(p)
 	}
 	if int64(len(p)) > x.left {
 		p = p[:x.left]
 	}
-	n, err := in.read(p)
+	n, err := in.Read(p)
 	x.left -= int64(n)
-	return n, noEOF(err)
+	return n, http1.NoEOF(err)
 }
 
 // atEnd tells whether the body is known to have ended, without another read.
 func (x *exchange) atEnd() bool {
-	switch x.a.length {
+	switch x.a.Length {
 	case -1:
-		return x.chunks.state == chunkDone
+		return x.chunks.State == http1.ChunkDone
 	case -2:
 		return false
 	}
@@ -226,15 +229,15 @@ func (x *exchange) relayFailed(err error, frame framing) {
 	case errors.As(err, &client):
 		x.fail(0, KindClientGone, err)
 		x.r.Response().Fail()
-		if isTimeout(err) {
+		if rawsocket.IsTimeout(err) {
 			x.r.Response().Abort() // it takes nothing: what the kernel holds for it is let go as well
 		}
 		return
 	case x.up.clientErr != nil:
 		x.blameClient(x.up.clientErr)
-	case errors.Is(err, errChunk):
+	case errors.Is(err, http1.ErrChunk):
 		x.fail(0, KindBadResponse, err)
-	case isTimeout(err):
+	case rawsocket.IsTimeout(err):
 		x.fail(0, KindTimeout, err)
 	default:
 		x.fail(0, KindBodyCut, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"golang.org/x/net/dns/dnsmessage"
 )
 
@@ -111,7 +113,7 @@ func (z *zone) set(f func()) {
 func (z *zone) named(t *testing.T, port string) *gate {
 	t.Helper()
 	return newGate(t, Config{ID: "site", Servers: []string{"http://shop.example:" + port}, PreserveHost: true,
-		ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, func(g *gate) { g.origin.resolver = z })
+		ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, func(g *gate) { g.origin.resolver = z })
 }
 
 // expire makes what is known of the server's name old, and keeps no connection.
@@ -127,7 +129,7 @@ func (g *gate) expire() {
 func (g *gate) refreshed() {
 	g.t.Helper()
 	n := g.origin.servers[0].name
-	eventually(g.t, "the name was looked up again", func() bool {
+	wiretest.Eventually(g.t, "the name was looked up again", func() bool {
 		if _, err := n.addresses(g.t.Context()); err != nil {
 			g.t.Error(err)
 		}
@@ -152,9 +154,9 @@ func (g *gate) forget() {
 func (g *gate) ask() string {
 	g.t.Helper()
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	status, _, body := c.answer("GET")
-	eventually(g.t, "no connection is in use", func() bool { return g.origin.InUse() == 0 })
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	status, _, body := c.Answer("GET")
+	wiretest.Eventually(g.t, "no connection is in use", func() bool { return g.origin.InUse() == 0 })
 	return fmt.Sprintf("%d %s", status, body)
 }
 
@@ -249,19 +251,19 @@ func TestNameThatMoves(t *testing.T) {
 // A connection that has lived long enough is not kept.
 func TestConnectionsEnd(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
 	for range 2 {
-		c.probe()
-		eventually(t, "the connection is kept", func() bool { return g.origin.Stats().Servers[0].Idle == 1 })
+		c.Probe()
+		wiretest.Eventually(t, "the connection is kept", func() bool { return g.origin.Stats().Servers[0].Idle == 1 })
 	}
 	g.origin.mu.Lock()
 	old := g.origin.servers[0].idle[0]
 	old.until = time.Now()
 	g.origin.mu.Unlock()
-	c.probe()
-	c.probe()
-	eventually(t, "another one is kept", func() bool {
+	c.Probe()
+	c.Probe()
+	wiretest.Eventually(t, "another one is kept", func() bool {
 		g.origin.mu.Lock()
 		defer g.origin.mu.Unlock()
 		idle := g.origin.servers[0].idle
@@ -283,7 +285,7 @@ func TestResolverAway(t *testing.T) {
 			t.Errorf("the resolver fails: %s", got)
 		}
 		var until time.Time
-		eventually(t, "the lookup has failed", func() bool {
+		wiretest.Eventually(t, "the lookup has failed", func() bool {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			until = n.retry
@@ -324,7 +326,7 @@ func TestResolverAwayAtReload(t *testing.T) {
 	z.set(func() { z.code, z.addrs = dnsmessage.RCodeSuccess, []string{"127.0.0.3"} })
 	g = z.named(t, port)
 	g.origin.Adopt(before.origin)
-	eventually(t, "the resolver's answer serves", func() bool {
+	wiretest.Eventually(t, "the resolver's answer serves", func() bool {
 		g.forget()
 		return g.ask() == "200 127.0.0.3"
 	})
@@ -399,8 +401,8 @@ func TestLookupAfterClose(t *testing.T) {
 	held.hold = make(chan struct{})
 	h := held.named(t, port)
 	c := h.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "it looks up the name", func() bool {
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	wiretest.Eventually(t, "it looks up the name", func() bool {
 		n := h.origin.servers[0].name
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -408,7 +410,7 @@ func TestLookupAfterClose(t *testing.T) {
 	})
 	h.origin.Close()
 	close(held.hold)
-	if status, _, body := c.answer("GET"); status != 200 || body != "127.0.0.2" {
+	if status, _, body := c.Answer("GET"); status != 200 || body != "127.0.0.2" {
 		t.Error(status, body)
 	}
 	if n := g.origin.Stats().Servers[0].Idle; n != 0 {

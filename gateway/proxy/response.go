@@ -4,26 +4,27 @@ import (
 	"bytes"
 	"strconv"
 
+	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/valyala/fasthttp"
 )
 
 // fill hands the end-to-end headers to fasthttp's form, which the gateway reads and changes. Date is
 // not among them, because fasthttp takes it for its own; appendAnswer writes it.
-func fill(h *fasthttp.ResponseHeader, a *answer) {
+func fill(h *fasthttp.ResponseHeader, a *http1.ResponseHeader) {
 	h.Reset()
 	h.SetNoDefaultContentType(true)
-	h.SetStatusCode(a.status)
-	for i := range a.lines {
-		l := &a.lines[i]
-		switch l.kind {
-		case kindKeep:
-			if a.named.has(a.name(l)) {
+	h.SetStatusCode(a.Status)
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		switch l.Kind {
+		case http1.KindKeep:
+			if a.Named.Has(a.Name(l)) {
 				continue
 			}
-			h.AddBytesKV(a.name(l), a.val(l))
-		case kindLength:
-			if a.hasLength {
-				h.AddBytesKV(a.name(l), a.val(l))
+			h.AddBytesKV(a.Name(l), a.Value(l))
+		case http1.KindLength:
+			if a.HasLength {
+				h.AddBytesKV(a.Name(l), a.Value(l))
 			}
 		}
 	}
@@ -53,22 +54,22 @@ func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
 	status := h.StatusCode()
 	dst = strconv.AppendInt(dst, int64(status), 10)
 	dst = append(dst, ' ')
-	if status == a.status {
-		dst = append(dst, a.reason...)
+	if status == a.Status {
+		dst = append(dst, a.Reason...)
 	} else {
 		dst = append(dst, fasthttp.StatusMessage(status)...)
 	}
 	dst = append(dst, "\r\n"...)
 	x.fields = x.fields[:0]
 	for k, v := range h.All() {
-		if !framingName(k) {
+		if !http1.FramingName(k) {
 			x.fields = append(x.fields, field{k, v, false})
 		}
 	}
-	for i := range a.lines {
-		l := &a.lines[i]
-		if l.kind == kindDate || l.kind == kindKeep && !a.named.has(a.name(l)) && x.remains(l) {
-			dst = append(dst, a.raw[l.start:l.end]...)
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		if l.Kind == http1.KindDate || l.Kind == http1.KindKeep && !a.Named.Has(a.Name(l)) && x.remains(l) {
+			dst = append(dst, a.Raw[l.Start:l.End]...)
 		}
 	}
 	for i := range x.fields {
@@ -84,21 +85,21 @@ func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
 
 // remains tells whether a line of the origin's is still among the fields, and takes it from them. Of a field that
 // fasthttp has but once, and not at all where it is empty, all lines remain as long as the last one does.
-func (x *exchange) remains(l *line) bool {
+func (x *exchange) remains(l *http1.Line) bool {
 	a := &x.a
-	name, value := a.name(l), a.val(l)
-	single := equalFold(name, "content-type") || equalFold(name, "content-encoding") || equalFold(name, "server")
+	name, value := a.Name(l), a.Value(l)
+	single := http1.EqualFold(name, "content-type") || http1.EqualFold(name, "content-encoding") || http1.EqualFold(name, "server")
 	if single {
-		for i := range a.lines {
-			if m := &a.lines[i]; m.kind == kindKeep && equalFoldBytes(a.name(m), name) {
-				value = a.val(m)
+		for i := range a.Lines {
+			if m := &a.Lines[i]; m.Kind == http1.KindKeep && http1.EqualFoldBytes(a.Name(m), name) {
+				value = a.Value(m)
 			}
 		}
 	}
 	there := false
 	for i := range x.fields {
 		f := &x.fields[i]
-		if (single || !f.sent) && equalFoldBytes(f.name, name) {
+		if (single || !f.sent) && http1.EqualFoldBytes(f.name, name) {
 			if bytes.Equal(f.value, value) {
 				f.sent = true
 				return true
@@ -113,26 +114,26 @@ func (x *exchange) remains(l *line) bool {
 func (x *exchange) appendPlain(dst []byte, f framing) []byte {
 	a := &x.a
 	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(a.status), 10)
+	dst = strconv.AppendInt(dst, int64(a.Status), 10)
 	dst = append(dst, ' ')
-	dst = append(dst, a.reason...)
+	dst = append(dst, a.Reason...)
 	dst = append(dst, "\r\n"...)
 	run := -1
-	for i := range a.lines {
-		l := &a.lines[i]
-		if (l.kind == kindKeep || l.kind == kindDate) && !a.named.has(a.name(l)) {
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		if (l.Kind == http1.KindKeep || l.Kind == http1.KindDate) && !a.Named.Has(a.Name(l)) {
 			if run < 0 {
-				run = int(l.start)
+				run = int(l.Start)
 			}
 			continue
 		}
 		if run >= 0 {
-			dst = append(dst, a.raw[run:l.start]...)
+			dst = append(dst, a.Raw[run:l.Start]...)
 			run = -1
 		}
 	}
 	if run >= 0 {
-		dst = append(dst, a.raw[run:len(a.raw)-2]...)
+		dst = append(dst, a.Raw[run:len(a.Raw)-2]...)
 	}
 	return x.appendFraming(dst, f)
 }
@@ -140,30 +141,30 @@ func (x *exchange) appendPlain(dst []byte, f framing) []byte {
 // appendFraming ends a header with the lines that say how its body travels.
 func (x *exchange) appendFraming(dst []byte, f framing) []byte {
 	a := &x.a
-	if a.date < 0 && a.status >= 200 { // RFC 9110 §6.6.1: who passes it on says when it came
+	if a.Date < 0 && a.Status >= 200 { // RFC 9110 §6.6.1: who passes it on says when it came
 		dst = append(dst, "Date: "...)
-		dst = append(dst, dateAt(x.now)...)
+		dst = append(dst, http1.Date(x.now)...)
 		dst = append(dst, "\r\n"...)
 	}
 	switch {
 	case f == frameChunked:
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-		if a.announced.any() {
+		if a.Announced.Any() {
 			dst = x.appendAnnounced(dst)
 		}
-	case a.hasLength && (f == frameLength || f == frameNone):
+	case a.HasLength && (f == frameLength || f == frameNone):
 		dst = append(dst, "Content-Length: "...)
-		dst = strconv.AppendInt(dst, a.length, 10)
+		dst = strconv.AppendInt(dst, a.Length, 10)
 		dst = append(dst, "\r\n"...)
 	}
 	switch {
 	case x.upgraded:
 		dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
-		dst = append(dst, a.val(&a.lines[a.upgrade])...)
+		dst = append(dst, a.Value(&a.Lines[a.Upgrade])...)
 		dst = append(dst, "\r\n"...)
-	case a.status == 426 && a.upgrade >= 0: // which without it says nothing (RFC 9110 §15.5.22)
+	case a.Status == 426 && a.Upgrade >= 0: // which without it says nothing (RFC 9110 §15.5.22)
 		dst = append(dst, "Upgrade: "...)
-		dst = append(dst, a.val(&a.lines[a.upgrade])...)
+		dst = append(dst, a.Value(&a.Lines[a.Upgrade])...)
 		dst = append(dst, "\r\nConnection: Upgrade"...)
 		if x.closing {
 			dst = append(dst, ", close"...)
@@ -171,7 +172,7 @@ func (x *exchange) appendFraming(dst []byte, f framing) []byte {
 		dst = append(dst, "\r\n"...)
 	case x.closing:
 		dst = append(dst, "Connection: close\r\n"...)
-	case x.h.http10:
+	case x.h.Http10:
 		dst = append(dst, "Connection: keep-alive\r\n"...)
 	}
 	return append(dst, "\r\n"...)
@@ -181,9 +182,9 @@ func (x *exchange) appendAnnounced(dst []byte) []byte {
 	a := &x.a
 	n := 0
 	dst = dst[:len(dst)-2] // appendAllowedNames begins with CRLF
-	for i := range a.lines {
-		if l := &a.lines[i]; l.kind == kindTrailer {
-			dst, n = appendAllowedNames(dst, a.val(l), n, nil)
+	for i := range a.Lines {
+		if l := &a.Lines[i]; l.Kind == http1.KindTrailer {
+			dst, n = http1.AppendAllowedNames(dst, a.Value(l), n, nil)
 		}
 	}
 	return append(dst, "\r\n"...)
@@ -191,17 +192,17 @@ func (x *exchange) appendAnnounced(dst []byte) []byte {
 
 // appendInterim writes an informational answer as the client gets it. What an origin tells the gateway in a header of
 // its final answer is not for the client here either.
-func appendInterim(dst []byte, a *answer) []byte {
+func appendInterim(dst []byte, a *http1.ResponseHeader) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(a.status), 10)
+	dst = strconv.AppendInt(dst, int64(a.Status), 10)
 	dst = append(dst, ' ')
-	dst = append(dst, a.reason...)
+	dst = append(dst, a.Reason...)
 	dst = append(dst, "\r\n"...)
-	for i := range a.lines {
-		l := &a.lines[i]
-		name := a.name(l)
-		if (l.kind == kindKeep || l.kind == kindDate) && !a.named.has(name) && !prefixFold(name, "x-waiting-room-") && !prefixFold(name, "cf-waiting-room-") {
-			dst = append(dst, a.raw[l.start:l.end]...)
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		name := a.Name(l)
+		if (l.Kind == http1.KindKeep || l.Kind == http1.KindDate) && !a.Named.Has(name) && !http1.PrefixFold(name, "x-waiting-room-") && !http1.PrefixFold(name, "cf-waiting-room-") {
+			dst = append(dst, a.Raw[l.Start:l.End]...)
 		}
 	}
 	return append(dst, "\r\n"...)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
@@ -23,7 +25,7 @@ func scripted(answer string) func(*session) {
 
 // Answers that are not HTTP become an honest 502.
 func TestBadResponses(t *testing.T) {
-	for _, tc := range []struct{ name, answer string }{
+	for _, tc := range []struct{ name, ResponseHeader string }{
 		{"two CL", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!"},
 		{"two equal CL", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"},
 		{"CL list", "HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok"},
@@ -48,11 +50,11 @@ func TestBadResponses(t *testing.T) {
 		{"501 headers", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: 1\r\n", 501) + "\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := newRecorder(t, scripted(tc.answer))
-			g := newGate(t, to(o), Limits{}, nil)
+			o := newRecorder(t, scripted(tc.ResponseHeader))
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
-			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if status, head, body := c.final("GET"); status != 502 || body != KindBadResponse {
+			c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if status, head, body := c.Final("GET"); status != 502 || body != KindBadResponse {
 				t.Errorf("%s%s", head, body)
 			}
 			if n := len(o.requests()); n != 1 {
@@ -77,9 +79,9 @@ func undated(t *testing.T, head string) string {
 // What may go on and what has to end with the body's end.
 func TestResponseFraming(t *testing.T) {
 	for _, tc := range []struct {
-		name, request, answer string
-		head, body            string // the client's
-		goesOn                bool
+		name, request, ResponseHeader string
+		RequestHeader, Body           string // the client's
+		goesOn                        bool
 	}{
 		{"length", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok", true},
 		{"empty", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", true},
@@ -113,29 +115,29 @@ func TestResponseFraming(t *testing.T) {
 			o := newRecorder(t, func(s *session) {
 				if first {
 					first = false
-					scripted(tc.answer)(s)
+					scripted(tc.ResponseHeader)(s)
 					return
 				}
 				answering(okAnswer)(s)
 			})
-			g := newGate(t, to(o), Limits{}, func(g *gate) {
+			g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) { f.OnlyWith = only }
 			})
 			c := g.dial()
-			c.send(tc.request)
+			c.Send(tc.request)
 			method, _, _ := strings.Cut(tc.request, " ")
-			_, head, body := c.answer(method)
+			_, head, body := c.Answer(method)
 			head = undated(t, head)
-			if head != tc.head || body != tc.body {
-				t.Errorf("have\n%q %q\nwant\n%q %q", head, body, tc.head, tc.body)
+			if head != tc.RequestHeader || body != tc.Body {
+				t.Errorf("have\n%q %q\nwant\n%q %q", head, body, tc.RequestHeader, tc.Body)
 			}
-			if out := g.outcome(0); out.Err != nil || !out.Sent || out.BodyBytes != int64(len(tc.body)) {
+			if out := g.outcome(0); out.Err != nil || !out.Sent || out.BodyBytes != int64(len(tc.Body)) {
 				t.Errorf("%+v", out)
 			}
 			if tc.goesOn {
-				c.probe()
+				c.Probe()
 			} else {
-				c.closed()
+				c.Closed()
 			}
 		}
 		t.Run(tc.name+"/read", func(t *testing.T) { run(t, nil) })
@@ -152,29 +154,29 @@ func TestInterimAnswers(t *testing.T) {
 	for _, tc := range []struct{ name, request, want string }{
 		{"GET", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\n" + others + final},
 		{"POST", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\n" + others + final},
-		{"who expects", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", continueLine + others + final},
+		{"who expects", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", wire.ContinueLine + others + final},
 		{"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", final + "Connection: close\r\n"},
 		{"HTTP/1.0, who expects", "POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", final + "Connection: close\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := newRecorder(t, answering(from+okAnswer))
 			headers := 0
-			g := newGate(t, to(o), Limits{}, func(g *gate) {
+			g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 				g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
 					f.OnlyWith = nil
 					f.OnHeader = func(h *fasthttp.ResponseHeader) { headers++; h.Set("X-Ours", "1") }
 				}
 			})
 			c := g.dial()
-			c.send(tc.request)
+			c.Send(tc.request)
 			var got string
 			for !strings.Contains(got, "HTTP/1.1 200 ") {
-				head, err := c.readHead()
+				head, err := c.ReadHead()
 				if err != nil {
 					t.Fatalf("%q, %v", got+head, err)
 				}
-				if head == continueLine && tc.name == "who expects" {
-					c.send("hi")
+				if head == wire.ContinueLine && tc.name == "who expects" {
+					c.Send("hi")
 				}
 				got += head
 			}
@@ -190,7 +192,7 @@ func TestInterimAnswers(t *testing.T) {
 
 // A body that the origin cuts is cut for the client: no clean end, nothing appended.
 func TestCutBodies(t *testing.T) {
-	for _, tc := range []struct{ name, request, answer string }{
+	for _, tc := range []struct{ name, request, ResponseHeader string }{
 		{"length", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"},
 		{"chunk", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhello"},
 		{"between chunks", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"},
@@ -204,25 +206,25 @@ func TestCutBodies(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			begun := make(chan struct{})
 			o := newRecorder(t, func(s *session) {
-				scripted(tc.answer)(s)
+				scripted(tc.ResponseHeader)(s)
 				<-begun // a reset may overtake what was sent
 				if strings.Contains(tc.name, "reset") {
 					s.Conn.(*net.TCPConn).SetLinger(0)
 				}
 			})
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
-			c.send(tc.request)
-			head, err := c.readHead()
+			c.Send(tc.request)
+			head, err := c.ReadHead()
 			if err == nil {
-				_, err = c.r.Peek(1)
+				_, err = c.R.Peek(1)
 			}
 			close(begun)
 			if err == nil {
 				var b []byte
-				b, err = io.ReadAll(c.r)
+				b, err = io.ReadAll(c.R)
 				switch s := string(b); {
-				case headerValue(head, "Transfer-Encoding") != "":
+				case wiretest.HeaderValue(head, "Transfer-Encoding") != "":
 					if s != "5\r\nhello\r\n" {
 						t.Errorf("the client got %q", s)
 					}
@@ -244,19 +246,19 @@ func TestCutBodies(t *testing.T) {
 
 func TestResponseTrailers(t *testing.T) {
 	o := newRecorder(t, answering("HTTP/1.1 200 OK\r\nTrailer: X-Sum, Content-Length\r\nTrailer: Set-Cookie, x-more\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nSet-Cookie: a=1\r\nX-Else: 1\r\nX-More: 2\r\n\r\n"))
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n")
-	head, err := c.readHead()
-	if err != nil || headerValue(head, "Trailer") != "X-Sum, x-more" {
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n")
+	head, err := c.ReadHead()
+	if err != nil || wiretest.HeaderValue(head, "Trailer") != "X-Sum, x-more" {
 		t.Errorf("%q, %v", head, err)
 	}
-	body := newChunked(c.r)
-	if b, err := io.ReadAll(body); string(b) != "ok" || err != nil || body.trailers.String() != "X-Sum: 1\r\nX-More: 2\r\n" {
-		t.Errorf("%q, %q, %v", b, body.trailers.String(), err)
+	body := wiretest.NewChunked(c.R)
+	if b, err := io.ReadAll(body); string(b) != "ok" || err != nil || body.Trailers.String() != "X-Sum: 1\r\nX-More: 2\r\n" {
+		t.Errorf("%q, %q, %v", b, body.Trailers.String(), err)
 	}
-	c.probe()
-	if te := headerValue(o.requests()[0], "TE"); te != "trailers" {
+	c.Probe()
+	if te := wiretest.HeaderValue(o.requests()[0], "TE"); te != "trailers" {
 		t.Errorf("TE: %q", te)
 	}
 }
@@ -272,23 +274,23 @@ func TestEventStream(t *testing.T) {
 			}
 			s.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n")
 			for e := range next {
-				s.write(hex(len(e)) + "\r\n" + e + "\r\n")
+				s.write(wiretest.Hex(len(e)) + "\r\n" + e + "\r\n")
 			}
 			io.Copy(io.Discard, s.r)
 		})
 		cfg := to(o)
 		cfg.Timeout = limit // ends with the header
-		g := newGate(t, cfg, Limits{WriteIdle: limit, HeaderTimeout: limit}, nil)
+		g := newGate(t, cfg, wire.Limits{WriteIdle: limit, HeaderTimeout: limit}, nil)
 		c := g.dial()
-		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		head, err := c.readHead() // flushed before any event
+		c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		head, err := c.ReadHead() // flushed before any event
 		if err != nil || !strings.HasPrefix(head, "HTTP/1.1 200 ") {
 			return fmt.Errorf("%q, %w", head, err)
 		}
-		body := newChunked(c.r)
+		body := wiretest.NewChunked(c.R)
 		n := 0
 		for end := time.Now().Add(5 * limit / 2); time.Now().Before(end); n++ {
-			e := "data: " + itoa(n) + "\n\n"
+			e := "data: " + wiretest.Itoa(n) + "\n\n"
 			next <- e
 			b := make([]byte, len(e))
 			if _, err := io.ReadFull(body, b); err != nil || string(b) != e {
@@ -317,10 +319,10 @@ func TestClientLeavesSilentStream(t *testing.T) {
 		io.Copy(io.Discard, s.r)
 		close(ended)
 	})
-	g := newGate(t, to(o), Limits{}, func(g *gate) { g.origin.waitSlice = 20 * time.Millisecond })
+	g := newGate(t, to(o), wire.Limits{}, func(g *gate) { g.origin.waitSlice = 20 * time.Millisecond })
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if _, err := c.readHead(); err != nil {
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := c.ReadHead(); err != nil {
 		t.Fatal(err)
 	}
 	c.Conn.(*net.TCPConn).CloseWrite()

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"pgregory.net/rapid"
 )
 
@@ -30,21 +32,21 @@ func TestBody_HoldsNoConnectionBeforeItArrives(t *testing.T) {
 			o := newRecorder(t, answering(okAnswer))
 			cfg := to(o)
 			cfg.MaxConns, cfg.QueueTimeout = most, time.Second
-			g := newGate(t, cfg, Limits{}, func(g *gate) { g.origin.patience = row.patience })
-			clients := make([]*client, held)
+			g := newGate(t, cfg, wire.Limits{}, func(g *gate) { g.origin.patience = row.patience })
+			clients := make([]*wiretest.Client, held)
 			for i := range clients {
 				clients[i] = g.dial()
-				clients[i].send("POST /held HTTP/1.1\r\nHost: a\r\n" + framing)
+				clients[i].Send("POST /held HTTP/1.1\r\nHost: a\r\n" + framing)
 			}
-			eventually(t, row.name+": the share of the slow is used", func() bool { return g.origin.InUse() == row.want })
+			wiretest.Eventually(t, row.name+": the share of the slow is used", func() bool { return g.origin.InUse() == row.want })
 			for range 5 {
 				c := g.dial()
-				c.send("GET /honest HTTP/1.1\r\nHost: a\r\n\r\n")
-				if status, _, body := c.answer("GET"); status != 200 {
+				c.Send("GET /honest HTTP/1.1\r\nHost: a\r\n\r\n")
+				if status, _, body := c.Answer("GET"); status != 200 {
 					t.Errorf("%s: a GET beside them: %d %s", row.name, status, body)
 				}
-				c.send("POST /honest HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
-				if status, _, body := c.answer("POST"); status != 200 {
+				c.Send("POST /honest HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+				if status, _, body := c.Answer("POST"); status != 200 {
 					t.Errorf("%s: a POST beside them: %d %s", row.name, status, body)
 				}
 				if n := g.origin.slow(); n > row.want {
@@ -52,10 +54,10 @@ func TestBody_HoldsNoConnectionBeforeItArrives(t *testing.T) {
 				}
 			}
 			for _, c := range clients { // whoever was only slow is served in the end
-				c.send(map[byte]string{'C': "x", 'T': "x\r\n0\r\n\r\n"}[framing[0]])
+				c.Send(map[byte]string{'C': "x", 'T': "x\r\n0\r\n\r\n"}[framing[0]])
 			}
 			for _, c := range clients {
-				if status, _, body := c.answer("POST"); status != 200 {
+				if status, _, body := c.Answer("POST"); status != 200 {
 					t.Fatalf("%s: a slow POST: %d %s", row.name, status, body)
 				}
 			}
@@ -71,14 +73,14 @@ func TestBody_IsSlowUntilEnoughOfItIsHere(t *testing.T) {
 	o := newRecorder(t, func(s *session) { s.body(s.head()); s.write(okAnswer) })
 	cfg := to(o)
 	cfg.MaxConns = 4
-	g := newGate(t, cfg, Limits{}, nil)
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(enoughBody+1) + "\r\n\r\nb")
-	eventually(t, "it is sent on without its body", func() bool { return len(o.requests()) == 1 && g.origin.slow() == 1 })
-	c.send(string(make([]byte, enoughBody-1)))
-	eventually(t, "enough has come", func() bool { return g.origin.slow() == 0 && g.origin.InUse() == 1 })
-	c.send("e")
-	if status, _, _ := c.answer("POST"); status != 200 {
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + wiretest.Itoa(enoughBody+1) + "\r\n\r\nb")
+	wiretest.Eventually(t, "it is sent on without its body", func() bool { return len(o.requests()) == 1 && g.origin.slow() == 1 })
+	c.Send(string(make([]byte, enoughBody-1)))
+	wiretest.Eventually(t, "enough has come", func() bool { return g.origin.slow() == 0 && g.origin.InUse() == 1 })
+	c.Send("e")
+	if status, _, _ := c.Answer("POST"); status != 200 {
 		t.Errorf("status %d", status)
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/rawsocket"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 )
 
@@ -35,7 +38,7 @@ func TestTLS(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		tls  TLSConfig
-		kind string
+		Kind string
 	}{
 		{"trusted", TLSConfig{CAFile: ca, ServerName: "example.com"}, ""},
 		{"another name", TLSConfig{CAFile: ca, ServerName: "elsewhere.test"}, KindTLS},
@@ -43,13 +46,13 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			seen = nil
-			o, err := New(Config{Servers: []string{srv.URL}, TLS: tc.tls, ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait})
+			o, err := New(Config{Servers: []string{srv.URL}, TLS: tc.tls, ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer o.Close()
-			s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
-				if r := CheckRequest(ctx); r != nil || !ctx.IsTLS() {
+			s := &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+				if r := wire.CheckRequest(ctx); r != nil || !ctx.IsTLS() {
 					t.Errorf("refused, or not TLS: %v", r)
 				}
 				if out := o.Serve(ctx, &Forward{}); out.Err != nil {
@@ -57,26 +60,26 @@ func TestTLS(t *testing.T) {
 					ctx.SetBodyString(out.Kind)
 				}
 			}}
-			ServerOptions(s)
+			wire.ServerOptions(s)
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
-			go s.Serve(Listener(tls.NewListener(ln, &tls.Config{Certificates: srv.TLS.Certificates}), Limits{}))
+			go s.Serve(wire.Listener(tls.NewListener(ln, &tls.Config{Certificates: srv.TLS.Certificates}), wire.Limits{}))
 			defer s.Shutdown()
 			conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(wait))
-			c := &client{Conn: conn, t: t, r: bufio.NewReader(conn)}
+			conn.SetDeadline(time.Now().Add(wiretest.Wait))
+			c := &wiretest.Client{Conn: conn, T: t, R: bufio.NewReader(conn)}
 			big := strings.Repeat("x", 100_000)
 			for len(seen) < 20 && (len(seen) < 2 || seen[len(seen)-1] != seen[len(seen)-2]) { // a busy machine learns late that the upload was over
-				c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + itoa(len(big)) + "\r\n\r\n" + big)
-				_, head, body := c.answer("POST")
-				if tc.kind != "" {
-					if body != tc.kind {
+				c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + wiretest.Itoa(len(big)) + "\r\n\r\n" + big)
+				_, head, body := c.Answer("POST")
+				if tc.Kind != "" {
+					if body != tc.Kind {
 						t.Errorf("%s%s", head, body)
 					}
 					return
@@ -103,25 +106,25 @@ func TestUnaskedAnswerInsideTLS(t *testing.T) {
 	var conns atomic.Int32
 	o := newRecorder(t, func(s *session) {
 		first := conns.Add(1) == 1
-		b := &bundle{Conn: s.Conn}
+		b := &wiretest.Bundle{Conn: s.Conn}
 		c := tls.Server(b, &tls.Config{Certificates: srv.TLS.Certificates})
 		s.Conn, s.r = c, bufio.NewReader(c)
 		for s.head() != "" {
-			b.hold = first
+			b.Hold = first
 			s.write(okAnswer)
-			if b.hold {
+			if b.Hold {
 				s.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
-				b.hold = false
-				b.Write(b.held)
+				b.Hold = false
+				b.Write(b.Held)
 			}
 		}
 	})
 	g := newGate(t, Config{Servers: []string{strings.Replace(o.url(), "http:", "https:", 1)}, TLS: TLSConfig{CAFile: ca, ServerName: "example.com"},
-		ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+		ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, nil)
 	c := g.dial()
 	for range 3 {
-		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if status, _, body := c.answer("GET"); status != 200 || body != "ok" {
+		c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if status, _, body := c.Answer("GET"); status != 200 || body != "ok" {
 			t.Errorf("%d %q", status, body)
 		}
 	}
@@ -132,21 +135,21 @@ func TestUnaskedAnswerInsideTLS(t *testing.T) {
 
 // A client that never finishes its handshake is not waited for.
 func TestSlowHandshake(t *testing.T) {
-	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(*fasthttp.RequestCtx) {}}
-	ServerOptions(s)
+	s := &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(*fasthttp.RequestCtx) {}}
+	wire.ServerOptions(s)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Serve(Listener(tls.NewListener(ln, &tls.Config{}), Limits{HeaderTimeout: 50 * time.Millisecond}))
+	go s.Serve(wire.Listener(tls.NewListener(ln, &tls.Config{}), wire.Limits{HeaderTimeout: 50 * time.Millisecond}))
 	defer s.Shutdown()
 	c, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(wait))
-	if _, err := c.Read(make([]byte, 1)); isTimeout(err) {
+	c.SetDeadline(time.Now().Add(wiretest.Wait))
+	if _, err := c.Read(make([]byte, 1)); rawsocket.IsTimeout(err) {
 		t.Error("the connection was kept")
 	}
 }
@@ -154,10 +157,10 @@ func TestSlowHandshake(t *testing.T) {
 // Idle connections, fresh ones and used ones, end without an answer.
 func TestIdleClients(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
-	newGate(t, to(o), Limits{HeaderTimeout: 50 * time.Millisecond}, nil).dial().closed()
-	c := newGate(t, to(o), Limits{Idle: 60 * time.Millisecond}, nil).dial()
-	c.probe()
-	c.closed()
+	newGate(t, to(o), wire.Limits{HeaderTimeout: 50 * time.Millisecond}, nil).dial().Closed()
+	c := newGate(t, to(o), wire.Limits{Idle: 60 * time.Millisecond}, nil).dial()
+	c.Probe()
+	c.Closed()
 }
 
 // A server that shuts down says so in the answers under way, and ends.
@@ -175,25 +178,25 @@ func TestShutdownUnderWay(t *testing.T) {
 	}
 	defer origin.Close()
 	stopping := make(chan (<-chan struct{}), 1)
-	s := &fasthttp.Server{Logger: quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
-		if CheckRequest(ctx) == nil {
+	s := &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		if wire.CheckRequest(ctx) == nil {
 			stopping <- ctx.Done()
 			origin.Serve(ctx, &Forward{})
 		}
 	}}
-	ServerOptions(s)
+	wire.ServerOptions(s)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Serve(Listener(ln, Limits{}))
+	go s.Serve(wire.Listener(ln, wire.Limits{}))
 	g := &gate{t: t, addr: ln.Addr().String()}
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "the origin has it", func() bool { return len(o.requests()) == 1 })
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	wiretest.Eventually(t, "the origin has it", func() bool { return len(o.requests()) == 1 })
 	ended := make(chan error, 1)
 	go func() { ended <- s.Shutdown() }()
-	eventually(t, "new connections are refused", func() bool {
+	wiretest.Eventually(t, "new connections are refused", func() bool {
 		c, err := net.Dial("tcp", g.addr)
 		if err == nil {
 			c.Close()
@@ -202,10 +205,10 @@ func TestShutdownUnderWay(t *testing.T) {
 	})
 	<-<-stopping // it comes just after the sockets are closed
 	close(release)
-	if status, head, body := c.answer("GET"); status != 200 || body != "ok" || headerValue(head, "Connection") != "close" {
+	if status, head, body := c.Answer("GET"); status != 200 || body != "ok" || wiretest.HeaderValue(head, "Connection") != "close" {
 		t.Errorf("%s%s", head, body)
 	}
-	c.closed()
+	c.Closed()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -232,14 +235,14 @@ func TestAnswerCutInsideTLS(t *testing.T) {
 		io.Copy(io.Discard, below)
 	})
 	g := newGate(t, Config{Servers: []string{strings.Replace(o.url(), "http:", "https:", 1)}, TLS: TLSConfig{CAFile: ca, ServerName: "example.com"},
-		ConnectTimeout: wait, FirstByteTimeout: wait, IdleTimeout: wait}, Limits{}, nil)
+		ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, nil)
 	for i, whole := range []bool{true, false} {
 		c := g.dial()
-		c.send("GET /" + map[bool]string{true: "whole", false: "cut"}[whole] + " HTTP/1.1\r\nHost: a\r\n\r\n")
-		if _, err := c.readHead(); err != nil {
+		c.Send("GET /" + map[bool]string{true: "whole", false: "cut"}[whole] + " HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, err := c.ReadHead(); err != nil {
 			t.Fatal(err)
 		}
-		b, err := io.ReadAll(newChunked(c.r))
+		b, err := io.ReadAll(wiretest.NewChunked(c.R))
 		if string(b) != "hello" || (err == nil) != whole {
 			t.Errorf("whole %t: %q, %v", whole, b, err)
 		}

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"errors"
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"io"
 	"net"
 	"sync"
@@ -29,7 +31,7 @@ func (t *tunnel) cut(why error) {
 	t.over.Store(true)
 	t.oc.Conn.Close()
 	if t.client != nil {
-		t.client.SetDeadline(past) //nolint:errcheck // a closed one has ended already
+		t.client.SetDeadline(rawsocket.Past) //nolint:errcheck // a closed one has ended already
 	}
 }
 
@@ -45,12 +47,12 @@ func (o *Origin) unregister(t *tunnel) {
 	o.mu.Unlock()
 }
 
-var errNotAsked = responseError("it changes to a protocol that was not asked for")
+var errNotAsked = http1.ResponseError("it changes to a protocol that was not asked for")
 
 // tunnel passes a 101 on and then bytes, both ways, until both sides have ended.
 func (x *exchange) tunnel() {
 	a, oc, w := &x.a, x.oc, x.r.Response()
-	if x.upgrade == "" || a.upgrade < 0 || !a.upgradeOption || !equalFoldBytes(a.val(&a.lines[a.upgrade]), []byte(x.upgrade)) {
+	if x.upgrade == "" || a.Upgrade < 0 || !a.UpgradeOption || !http1.EqualFoldBytes(a.Value(&a.Lines[a.Upgrade]), []byte(x.upgrade)) {
 		x.fail(502, KindBadResponse, errNotAsked)
 		return
 	}
@@ -74,9 +76,9 @@ func (x *exchange) tunnel() {
 		}
 		w.Release()
 	}
-	x.out = append(x.out, oc.in.pending()...) // … and right behind the answer
-	t.n.Store(int64(oc.in.buffered()))
-	oc.in.release()
+	x.out = append(x.out, oc.in.Pending()...) // … and right behind the answer
+	t.n.Store(int64(oc.in.Buffered()))
+	oc.in.Release()
 	if err := x.flush(x.out); err != nil {
 		x.fail(0, KindClientGone, err)
 		return
@@ -96,7 +98,7 @@ func (x *exchange) tunnel() {
 	x.outcome.BodyBytes = t.n.Load()
 	if err := t.why; err != nil {
 		switch {
-		case isTimeout(err):
+		case rawsocket.IsTimeout(err):
 			x.fail(0, KindTimeout, err)
 		case errors.Is(err, net.ErrClosed):
 			x.fail(0, KindBodyCut, err)
@@ -111,7 +113,7 @@ func (x *exchange) tunnel() {
 func (t *tunnel) copy(dst, src net.Conn, idle time.Duration) {
 	err := t.pump(dst, src, idle)
 	if err == io.EOF {
-		if closeWrite(dst) {
+		if rawsocket.CloseWrite(dst) {
 			return
 		}
 		err = nil // the other direction knows what is wrong with it
@@ -120,8 +122,8 @@ func (t *tunnel) copy(dst, src net.Conn, idle time.Duration) {
 }
 
 func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
-	block := getBlock()
-	defer putBlock(block)
+	block := http1.GetBlock()
+	defer http1.PutBlock(block)
 	var set time.Time
 	for {
 		if idle > 0 {
@@ -146,11 +148,11 @@ func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
 			continue
 		}
 		// One direction may be silent for as long as the other is not.
-		if isTimeout(err) && time.Since(time.Unix(0, t.last.Load())) < idle-idle/8 {
+		if rawsocket.IsTimeout(err) && time.Since(time.Unix(0, t.last.Load())) < idle-idle/8 {
 			set = time.Time{}
 			continue
 		}
-		if t.over.Load() && (isTimeout(err) || errors.Is(err, net.ErrClosed)) {
+		if t.over.Load() && (rawsocket.IsTimeout(err) || errors.Is(err, net.ErrClosed)) {
 			return net.ErrClosed // by cut
 		}
 		return err

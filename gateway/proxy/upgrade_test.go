@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/rawsocket"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/gorilla/websocket"
 )
 
@@ -35,8 +38,8 @@ func TestWebSocket(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	g := newGate(t, Config{ID: "a", Servers: []string{srv.URL}, PreserveHost: true, IdleTimeout: wait}, Limits{}, nil)
-	d := websocket.Dialer{Subprotocols: []string{"seats"}, EnableCompression: true, HandshakeTimeout: wait}
+	g := newGate(t, Config{ID: "a", Servers: []string{srv.URL}, PreserveHost: true, IdleTimeout: wiretest.Wait}, wire.Limits{}, nil)
+	d := websocket.Dialer{Subprotocols: []string{"seats"}, EnableCompression: true, HandshakeTimeout: wiretest.Wait}
 	c, resp, err := d.Dial("ws://"+g.addr+"/seat%2Fmap?x=1;y", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +52,7 @@ func TestWebSocket(t *testing.T) {
 	}
 	pong := make(chan string, 1)
 	c.SetPongHandler(func(p string) error { pong <- p; return nil })
-	if err := c.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(wait)); err != nil {
+	if err := c.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(wiretest.Wait)); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []string{"a", strings.Repeat("b", 200000), ""} {
@@ -78,15 +81,15 @@ func TestCloseUpgraded(t *testing.T) {
 		s.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
 		io.Copy(s.Conn, s.r)
 	})
-	g := newGate(t, to(o), Limits{}, nil)
+	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	if head, err := c.readHead(); err != nil || !strings.HasPrefix(head, "HTTP/1.1 101 ") {
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if head, err := c.ReadHead(); err != nil || !strings.HasPrefix(head, "HTTP/1.1 101 ") {
 		t.Fatal(head, err)
 	}
-	eventually(t, "the tunnel is counted", func() bool { return g.origin.Upgraded() == 1 })
+	wiretest.Eventually(t, "the tunnel is counted", func() bool { return g.origin.Upgraded() == 1 })
 	g.origin.CloseUpgraded()
-	c.closed()
+	c.Closed()
 	g.outcome(0)
 	if n := g.origin.Upgraded(); n != 0 {
 		t.Errorf("%d are left", n)
@@ -109,13 +112,13 @@ func TestIdleTunnel(t *testing.T) {
 		})
 		cfg := to(o)
 		cfg.IdleTimeout = idle
-		g := newGate(t, cfg, Limits{}, nil)
+		g := newGate(t, cfg, wire.Limits{}, nil)
 		c := g.dial()
-		c.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		if _, err := c.readHead(); err != nil {
+		c.Send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		if _, err := c.ReadHead(); err != nil {
 			t.Fatal(err)
 		}
-		b, err := io.ReadAll(c.r)
+		b, err := io.ReadAll(c.R)
 		if out := g.outcome(0); out.Kind != KindTimeout || !out.Upgraded {
 			t.Errorf("%+v", out)
 		}
@@ -141,7 +144,7 @@ func TestATunnelEndedOfWhatCameFirst(t *testing.T) {
 	}()
 	tun.copy(origin, client, 50*time.Millisecond)
 	<-back
-	if !isTimeout(tun.why) {
+	if !rawsocket.IsTimeout(tun.why) {
 		t.Errorf("%v; want that nothing came from the client in time", tun.why)
 	}
 }
@@ -149,7 +152,7 @@ func TestATunnelEndedOfWhatCameFirst(t *testing.T) {
 // A tunnel holds one of MaxConns.
 func TestTunnelIsCounted(t *testing.T) {
 	o := newRecorder(t, func(s *session) {
-		if h := s.head(); headerValue(h, "Upgrade") == "" {
+		if h := s.head(); wiretest.HeaderValue(h, "Upgrade") == "" {
 			s.write(okAnswer)
 			return
 		}
@@ -158,19 +161,19 @@ func TestTunnelIsCounted(t *testing.T) {
 	})
 	cfg := to(o)
 	cfg.MaxConns = 1
-	g := newGate(t, cfg, Limits{}, nil)
+	g := newGate(t, cfg, wire.Limits{}, nil)
 	up, c := g.dial(), g.dial()
-	up.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	if _, err := up.readHead(); err != nil {
+	up.Send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if _, err := up.ReadHead(); err != nil {
 		t.Fatal(err)
 	}
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if status, head, _ := c.answer("GET"); status != 503 {
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if status, head, _ := c.Answer("GET"); status != 503 {
 		t.Error(head)
 	}
 	up.Close()
 	g.outcome(1)
-	c.probe()
+	c.Probe()
 }
 
 // Bytes that follow the handshake directly, in either direction, and half-closes, arrive.
@@ -192,10 +195,10 @@ func TestUpgradeHalfClose(t *testing.T) {
 					s.write(", later")
 				}
 			})
-			g := newGate(t, to(o), Limits{}, nil)
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
-			c.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: echo\r\n\r\nfrom the client")
-			if head, err := c.readHead(); err != nil || headerValue(head, "Upgrade") != "Echo" || headerValue(head, "Connection") != "Upgrade" {
+			c.Send("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: echo\r\n\r\nfrom the client")
+			if head, err := c.ReadHead(); err != nil || wiretest.HeaderValue(head, "Upgrade") != "Echo" || wiretest.HeaderValue(head, "Connection") != "Upgrade" {
 				t.Fatal(head, err)
 			}
 			want := "from the origin"
@@ -203,12 +206,12 @@ func TestUpgradeHalfClose(t *testing.T) {
 				c.Conn.(*net.TCPConn).CloseWrite()
 				want += ", later"
 			}
-			b, err := io.ReadAll(c.r)
+			b, err := io.ReadAll(c.R)
 			if string(b) != want || err != nil {
 				t.Errorf("client got %q, %v; want %q", b, err, want)
 			}
 			if first == "origin" {
-				c.send(", later")
+				c.Send(", later")
 				c.Conn.(*net.TCPConn).CloseWrite()
 			}
 			wantOrigin := "from the client"
@@ -229,10 +232,10 @@ func TestUpgradeRefused(t *testing.T) {
 	const ask = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 	switched := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	for _, tc := range []struct {
-		name, request, answer string
-		status                int
-		asked                 bool // the origin saw Upgrade
-		usable                bool // the client's connection goes on
+		name, request, ResponseHeader string
+		status                        int
+		asked                         bool // the origin saw Upgrade
+		usable                        bool // the client's connection goes on
 	}{
 		{"the origin declines", "GET / HTTP/1.1\r\nHost: a\r\n" + ask, "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\nno", 426, true, true},
 		{"the origin serves", "GET / HTTP/1.1\r\nHost: a\r\n" + ask, okAnswer, 200, true, true},
@@ -250,25 +253,25 @@ func TestUpgradeRefused(t *testing.T) {
 		{"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n" + ask, okAnswer, 200, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := newRecorder(t, answering(tc.answer))
-			g := newGate(t, to(o), Limits{}, nil)
+			o := newRecorder(t, answering(tc.ResponseHeader))
+			g := newGate(t, to(o), wire.Limits{}, nil)
 			c := g.dial()
 			req := tc.request
 			if !strings.Contains(req, "\r\n\r\n") {
 				req += "\r\n"
 			}
-			c.send(req)
-			if status, head, _ := c.answer("GET"); status != tc.status {
+			c.Send(req)
+			if status, head, _ := c.Answer("GET"); status != tc.status {
 				t.Errorf("status %d, want %d\n%s", status, tc.status, head)
 			}
-			if head := o.requests()[0]; (headerValue(head, "Upgrade") != "") != tc.asked || (headerValue(head, "Connection") != "") != tc.asked || headerValue(head, "HTTP2-Settings") != "" {
+			if head := o.requests()[0]; (wiretest.HeaderValue(head, "Upgrade") != "") != tc.asked || (wiretest.HeaderValue(head, "Connection") != "") != tc.asked || wiretest.HeaderValue(head, "HTTP2-Settings") != "" {
 				t.Errorf("the origin saw:\n%s", head)
 			}
 			if tc.usable && tc.status != 502 {
-				c.send("GET / HTTP/1.1\r\nHost: a\r\n" + ask + "\r\n")
-				c.answer("GET")
+				c.Send("GET / HTTP/1.1\r\nHost: a\r\n" + ask + "\r\n")
+				c.Answer("GET")
 			} else if !tc.usable {
-				c.closed()
+				c.Closed()
 			}
 		})
 	}

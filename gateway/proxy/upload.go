@@ -3,6 +3,8 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"io"
 	"runtime/debug"
 	"strconv"
@@ -20,7 +22,7 @@ const (
 // in time, the claim is slow.
 func (x *exchange) awaitBody() bool {
 	b := x.body
-	if b.buffered() && x.first.w == 0 {
+	if b.Buffered() && x.first.W == 0 {
 		return true // it travels from where it is
 	}
 	b.SetPatience(x.o.patience)
@@ -29,8 +31,8 @@ func (x *exchange) awaitBody() bool {
 	if b.Waited() { // the time of the origin begins when its work does
 		x.started = time.Now()
 	}
-	x.claim.slow = err == errImpatient
-	if err != nil && err != errImpatient {
+	x.claim.slow = err == wire.ErrBodyLate
+	if err != nil && err != wire.ErrBodyLate {
 		x.blameClient(err)
 		return false
 	}
@@ -39,12 +41,12 @@ func (x *exchange) awaitBody() bool {
 
 func (x *exchange) readFirst() error {
 	b := x.body
-	x.first.borrow()
-	for x.first.w < enoughBody && !b.done() {
-		n, err := b.Read(x.first.b[x.first.w:enoughBody])
-		x.first.w += n
-		if most := x.o.cfg.MaxBody; most > 0 && int64(x.first.w) > most {
-			return b.fail(ErrBodyTooLarge)
+	x.first.Borrow()
+	for x.first.W < enoughBody && !b.Ended() {
+		n, err := b.Read(x.first.B[x.first.W:enoughBody])
+		x.first.W += n
+		if most := x.o.cfg.MaxBody; most > 0 && int64(x.first.W) > most {
+			return b.Fail(wire.ErrBodyTooLarge)
 		}
 		if err != nil && err != io.EOF {
 			return err
@@ -55,15 +57,15 @@ func (x *exchange) readFirst() error {
 
 // appendFirst writes what was read of the body, if anything was, framed as the rest will be.
 func (x *exchange) appendFirst(dst []byte) []byte {
-	p := x.first.pending()
-	if x.h.length >= 0 {
+	p := x.first.Pending()
+	if x.h.Length >= 0 {
 		return append(dst, p...)
 	}
 	if len(p) > 0 {
 		dst = strconv.AppendUint(dst, uint64(len(p)), 16)
 		dst = append(append(append(dst, "\r\n"...), p...), "\r\n"...)
 	}
-	if !x.body.done() {
+	if !x.body.Ended() {
 		return dst
 	}
 	return append(x.appendTrailers(append(dst, "0\r\n"...)), "\r\n"...)
@@ -71,10 +73,10 @@ func (x *exchange) appendFirst(dst []byte) []byte {
 
 // appendTrailers writes those of the client's trailers that may travel.
 func (x *exchange) appendTrailers(dst []byte) []byte {
-	if !x.h.announced.any() {
+	if !x.h.Announced.Any() {
 		return dst
 	}
-	return appendTrailers(dst, x.body.Trailers(), x.travels)
+	return http1.AppendTrailers(dst, x.body.Trailers(), x.travels)
 }
 
 func (x *exchange) startUpload() {
@@ -87,7 +89,7 @@ var errFault = errors.New("proxy: fault in an upload")
 
 // upload copies the body. A fault of the client's cuts the origin off before the body's end, so that
 // the origin never has a request that was not sent whole.
-func (x *exchange) upload(b *body, oc *originConn) {
+func (x *exchange) upload(b *wire.Body, oc *originConn) {
 	defer func() {
 		if r := recover(); r != nil {
 			x.up.clientErr = fmt.Errorf("%w: %v\n%s", errFault, r, debug.Stack())
@@ -99,33 +101,33 @@ func (x *exchange) upload(b *body, oc *originConn) {
 	complete, err := x.copyBody(b, oc)
 	x.up.endedAt.Store(time.Now().UnixNano())
 	x.up.complete = complete
-	if err != nil && err != errInterrupted {
+	if err != nil && err != wire.ErrInterrupted {
 		x.up.clientErr = err
 		oc.Conn.Close()
 	}
 }
 
 // copyBody tells whether the whole body was written; its error is the client's alone.
-func (x *exchange) copyBody(b *body, oc *originConn) (bool, error) {
-	block := getBlock()
-	defer putBlock(block)
+func (x *exchange) copyBody(b *wire.Body, oc *originConn) (bool, error) {
+	block := http1.GetBlock()
+	defer http1.PutBlock(block)
 	buf := *block
-	chunked := x.h.length < 0
+	chunked := x.h.Length < 0
 	slow := x.claim.slow
 	begin, end := 0, len(buf)
 	if chunked {
-		begin, end = chunkHead, len(buf)-chunkTail
+		begin, end = http1.ChunkHead, len(buf)-http1.ChunkTail
 	}
 	total := int64(x.firstLen)
 	for {
 		n, err := b.Read(buf[begin:end])
 		total += int64(n)
-		if slow && (total >= enoughBody || b.done()) {
+		if slow && (total >= enoughBody || b.Ended()) {
 			slow = false
 			x.o.arrived(&x.claim)
 		}
 		if limit := x.o.cfg.MaxBody; limit > 0 && total > limit {
-			return false, b.fail(ErrBodyTooLarge)
+			return false, b.Fail(wire.ErrBodyTooLarge)
 		}
 		if err != nil && err != io.EOF {
 			return false, err
@@ -133,13 +135,13 @@ func (x *exchange) copyBody(b *body, oc *originConn) (bool, error) {
 		if n > 0 {
 			p := buf[begin : begin+n]
 			if chunked {
-				p = frameChunk(buf, begin, n)
+				p = http1.FrameChunk(buf, begin, n)
 			}
 			if oc.write(p, x.o.cfg.IdleTimeout, time.Now()) != nil {
 				return false, nil // the answer, or its absence, says why
 			}
 		}
-		if err == io.EOF || b.done() {
+		if err == io.EOF || b.Ended() {
 			break
 		}
 	}

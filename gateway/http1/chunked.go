@@ -1,0 +1,268 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// errChunk is the sentinel of every fault in a chunked body's framing.
+var ErrChunk = errors.New("proxy: malformed chunked body")
+
+func chunkError(what string) error { return &chunkFault{what} }
+
+type chunkFault struct{ what string }
+
+func (e *chunkFault) Error() string   { return ErrChunk.Error() + ": " + e.what }
+func (e *chunkFault) Unwrap() error   { return ErrChunk }
+func (e *chunkFault) Is(t error) bool { return t == ErrChunk }
+
+const (
+	maxChunkLine   = 512     // size and extensions of one chunk
+	maxTrailers    = 8 << 10 // the trailer section
+	maxChunkWaste  = 4 << 10 // extensions may outweigh the data by this much
+	maxChunkDigits = 15      // 60 bits of length
+)
+
+type chunkState uint8
+
+const (
+	chunkSize chunkState = iota
+	chunkData
+	chunkDataEnd
+	chunkTrailer
+	ChunkDone
+)
+
+// chunkReader decodes a chunked body (RFC 9112 §7.1), strictly: hexadecimal digits alone, CRLF
+// alone, extensions of visible characters. What one parser forgives another may read as a request.
+type ChunkReader struct {
+	State    chunkState
+	lenient  bool // blanks after a size are forgiven: some origins pad it
+	lines    int  // that the trailer section may still have
+	left     uint64
+	waste    int
+	Trailers []byte // the trailer section's lines as they came, without the empty one
+}
+
+// reset prepares c for a body whose trailer section has at most that many lines.
+func (c *ChunkReader) Reset(lenient bool, lines int) {
+	c.State, c.lenient, c.lines, c.left, c.waste, c.Trailers = chunkSize, lenient, lines, 0, 0, c.Trailers[:0]
+}
+
+// read decodes into p. It blocks only while in holds nothing that can be decoded, and returns
+// io.EOF once the body and its trailers have been read to their end.
+func (c *ChunkReader) Read(in *Buffer, p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if c.State == ChunkDone {
+			break
+		}
+		if c.State == chunkData {
+			q := p[n:]
+			if uint64(len(q)) > c.left {
+				q = q[:c.left]
+			}
+			if in.Buffered() == 0 && n > 0 {
+				break // hand over what there is before waiting for more
+			}
+			m, err := in.Read(q)
+			n += m
+			c.left -= uint64(m)
+			if c.left == 0 {
+				c.State = chunkDataEnd
+			}
+			if err != nil && m == 0 {
+				return n, NoEOF(err)
+			}
+			continue
+		}
+		done, err := c.step(in)
+		if err != nil {
+			return n, err
+		}
+		if !done {
+			if n > 0 {
+				break
+			}
+			if err := in.Fill(); err != nil {
+				if err == ErrBufferFull {
+					err = chunkError("a line is too long")
+				}
+				return 0, NoEOF(err)
+			}
+		}
+	}
+	if n == 0 && c.State == ChunkDone && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// ready tells whether read would have something to say without waiting. It looks no further than to the next data.
+func (c *ChunkReader) Ready(in *Buffer) bool {
+	for c.State != chunkData && c.State != ChunkDone {
+		done, err := c.step(in)
+		if err != nil {
+			return true // read comes upon it again
+		}
+		if !done {
+			return false
+		}
+	}
+	return c.State == ChunkDone || in.Buffered() > 0
+}
+
+// malformed reports whether ahead, the beginning of a body, is malformed. lines is as for reset.
+func (c *ChunkReader) Malformed(b []byte, lines int) bool {
+	ahead := Buffer{B: b, W: len(b)}
+	c.Reset(false, lines)
+	for c.State != ChunkDone {
+		if c.State == chunkData {
+			n := min(c.left, uint64(ahead.Buffered()))
+			ahead.Skip(int(n))
+			if c.left -= n; c.left > 0 {
+				return false
+			}
+			c.State = chunkDataEnd
+			continue
+		}
+		if whole, err := c.step(&ahead); err != nil || !whole {
+			return err != nil
+		}
+	}
+	return false
+}
+
+// step consumes one line of framing; false means that in does not hold it whole.
+func (c *ChunkReader) step(in *Buffer) (bool, error) {
+	b := in.Pending()
+	switch c.State {
+	case chunkSize:
+		nl := bytes.IndexByte(b, '\n')
+		if nl < 0 {
+			if len(b) > maxChunkLine {
+				return false, chunkError("a size line is too long")
+			}
+			return false, chunkPrefix(b)
+		}
+		if nl > maxChunkLine {
+			return false, chunkError("a size line is too long")
+		}
+		size, err := c.parseSize(b[:nl])
+		if err != nil {
+			return false, err
+		}
+		in.Skip(nl + 1)
+		if c.left = size; size == 0 {
+			c.State = chunkTrailer
+			return true, nil
+		}
+		if c.waste += nl - 8 - int(min(size, 1024)); c.waste < 0 {
+			c.waste = 0
+		} else if c.waste > maxChunkWaste {
+			return false, chunkError("more extension than data")
+		}
+		c.State = chunkData
+	case chunkDataEnd:
+		if len(b) > 0 && b[0] != '\r' || len(b) > 1 && b[1] != '\n' {
+			return false, chunkError("data does not end where its size says")
+		}
+		if len(b) < 2 {
+			return false, nil
+		}
+		in.Skip(2)
+		c.State = chunkSize
+	case chunkTrailer:
+		nl := bytes.IndexByte(b, '\n')
+		if nl < 0 {
+			if len(b) > maxTrailers {
+				return false, chunkError("the trailer section is too large")
+			}
+			return false, nil
+		}
+		if nl == 0 || b[nl-1] != '\r' {
+			return false, chunkError("a trailer line ends with LF alone")
+		}
+		if nl == 1 {
+			in.Skip(2)
+			c.State = ChunkDone
+			return true, nil
+		}
+		if len(c.Trailers)+nl+1 > maxTrailers {
+			return false, chunkError("the trailer section is too large")
+		}
+		if c.lines--; c.lines < 0 {
+			return false, chunkError("the trailer section has too many lines")
+		}
+		if !validFieldLine(b[:nl-1]) {
+			return false, chunkError("a trailer is not a header line")
+		}
+		c.Trailers = append(c.Trailers, b[:nl+1]...)
+		in.Skip(nl + 1)
+	}
+	return true, nil
+}
+
+// chunkPrefix refuses early what can no longer become a size, so that nobody waits for its end.
+func chunkPrefix(b []byte) error {
+	if len(b) > 0 && !isHex(b[0]) {
+		return chunkError("a size is not hexadecimal")
+	}
+	return nil
+}
+
+// parseSize reads `1*HEXDIG [";" extension] CR`; b ends before LF.
+func (c *ChunkReader) parseSize(b []byte) (uint64, error) {
+	if len(b) < 2 || b[len(b)-1] != '\r' {
+		return 0, chunkError("a size line does not end with CRLF")
+	}
+	b = b[:len(b)-1]
+	var size uint64
+	i := 0
+	for ; i < len(b) && isHex(b[i]); i++ {
+		d := uint64(lowerTable[b[i]])
+		if d >= 'a' {
+			d -= 'a' - 10
+		} else {
+			d -= '0'
+		}
+		size = size<<4 | d
+	}
+	if i == 0 {
+		return 0, chunkError("a size is not hexadecimal")
+	}
+	if i > maxChunkDigits {
+		return 0, chunkError("a size has too many digits")
+	}
+	rest := b[i:]
+	if c.lenient {
+		rest = TrimOWS(rest)
+	}
+	if len(rest) == 0 {
+		return size, nil
+	}
+	if rest[0] != ';' || len(rest) < 2 || !TokenTable[rest[1]] {
+		return 0, chunkError("what follows a size is no extension")
+	}
+	for _, x := range rest {
+		if x < 0x20 && x != '\t' || x >= 0x7f {
+			return 0, chunkError("an extension holds a control character")
+		}
+	}
+	return size, nil
+}
+
+// validFieldLine tells `token ":" value`, without its CRLF.
+func validFieldLine(b []byte) bool {
+	colon := bytes.IndexByte(b, ':')
+	return colon > 0 && isToken(b[:colon]) && validValue(b[colon+1:])
+}
+
+// noEOF names the end of a connection in the middle of a body for what it is.
+func NoEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

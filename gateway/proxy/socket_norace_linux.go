@@ -1,7 +1,0 @@
-//go:build !race
-
-package proxy
-
-func raceReceived(uintptr, []byte) {}
-
-func raceSending([]byte) {}

@@ -1,0 +1,47 @@
+package rawsocket
+
+import (
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// Whoever waits holds no block; whoever has something to read gets it in one.
+func TestReadLent(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	far, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	near, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	var s Socket
+	s.Of(near)
+	near.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if block, n, err := s.ReadLent(100); block != nil || n != 0 || !IsTimeout(err) || s.block != nil || s.in != nil {
+		t.Errorf("silence: %v %d %v", block, n, err)
+	}
+	near.SetReadDeadline(time.Now().Add(wiretest.Wait))
+	io.WriteString(far, "hello")
+	if block, n, err := s.ReadLent(3); err != nil || string((*block)[:n]) != "hel" || s.block != nil {
+		t.Errorf("a part: %d %v", n, err)
+	}
+	b := make([]byte, 10)
+	if n, err := s.Read(b); err != nil || string(b[:n]) != "lo" {
+		t.Errorf("the rest, into a buffer of our own: %q %v", b[:n], err)
+	}
+	far.Close()
+	if block, n, err := s.ReadLent(3); block == nil || n != 0 || err != io.EOF {
+		t.Errorf("the end: %d %v", n, err)
+	}
+}
