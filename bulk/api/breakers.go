@@ -3,40 +3,25 @@ package api
 import (
 	"net/http"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// breakerView is a breaker that holds jobs back.
-type breakerView struct {
-	Processor string     `json:"processor"`
-	Tenant    string     `json:"tenant,omitempty"` // absent: the jobs of every tenant
-	State     string     `json:"state"`            // open, or probing
-	OpenedAt  *timestamp `json:"opened_at"`
-	ProbeAt   *timestamp `json:"probe_at,omitempty"` // of open: when the next jobs start
-	Probes    int64      `json:"probes"`             // jobs that its round of probes has
-	Failures  int64      `json:"failures"`           // of answers, since shortly before it opened
-	Answers   int64      `json:"answers"`
-	FailedAt  *timestamp `json:"failed_at"`
-	Code      string     `json:"code"` // of the last failure
-}
-
 func okBreakers(w http.ResponseWriter, who identity, open []store.OpenBreaker) error {
-	views := []breakerView{}
+	views := []bulktype.Breaker[timestamp]{}
 	for _, b := range open {
 		if b.Tenant != "" && !who.sees(b.Tenant) {
 			continue
 		}
-		v := breakerView{Processor: b.Type, Tenant: b.Tenant, State: "probing", OpenedAt: at(b.Opened), ProbeAt: at(b.Until), Probes: b.Probes,
+		v := bulktype.Breaker[timestamp]{Processor: b.Type, Tenant: b.Tenant, State: "probing", OpenedAt: at(b.Opened), ProbeAt: at(b.Until), Probes: b.Probes,
 			Failures: b.Failures, Answers: b.Answers, FailedAt: at(b.Failed), Code: b.Code}
 		if !b.Until.IsZero() {
 			v.State = "open"
 		}
 		views = append(views, v)
 	}
-	return ophttp.OK(w, struct {
-		Breakers []breakerView `json:"breakers"`
-	}{views})
+	return ophttp.OK(w, bulktype.Breakers[timestamp]{Breakers: views})
 }
 
 func (s *Server) showBreakers(w http.ResponseWriter, r *http.Request, who identity) error {

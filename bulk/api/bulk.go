@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -20,12 +21,6 @@ func drawID() string { return strings.ToLower(rand.Text()) }
 func derivedID(what, tenant, key string) string {
 	sum := sha256.Sum256([]byte(what + "\x00" + tenant + "\x00" + key))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:26])
-}
-
-// bulkAnswer is the group with what became of the lines.
-type bulkAnswer struct {
-	groupView
-	tally
 }
 
 // bulk makes a group, takes its jobs in and seals it, in one request. An upload that broke off goes on when it is sent again
@@ -76,7 +71,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 		return u.explainBulk(err)
 	}
 	w.Header().Set("Location", "/v1/groups/"+spec.ID)
-	ophttp.WriteJSON(w, status, "application/json", bulkAnswer{s.view(g), u.tally})
+	ophttp.WriteJSON(w, status, "application/json", bulktype.BulkAnswer[timestamp]{Group: s.view(g), Tally: u.Tally})
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -261,12 +262,12 @@ func stopAt(raw []byte) (t store.Tolerance, wrong string) {
 	return t, wrong
 }
 
-// toleranceJSON is the form in which tolerance takes it.
-func toleranceJSON(t store.Tolerance) json.RawMessage {
+// toleranceJSON returns t in the form that tolerance reads.
+func toleranceJSON(t store.Tolerance) bulktype.Tolerance {
 	if t.Share {
-		return ophttp.Marshal(strconv.FormatFloat(t.Percent, 'f', -1, 64) + "%")
+		return bulktype.Tolerance(strconv.FormatFloat(t.Percent, 'f', -1, 64) + "%")
 	}
-	return ophttp.Marshal(t.Count)
+	return bulktype.Tolerance(strconv.FormatInt(t.Count, 10))
 }
 
 func callback(raw []byte) (link, wrong string) {

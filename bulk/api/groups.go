@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -143,14 +144,11 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request, who identity
 	if err != nil {
 		return err
 	}
-	shown := make([]groupView, len(groups))
+	page := bulktype.Groups[timestamp]{Groups: make([]*groupView, len(groups)), Next: next}
 	for i, g := range groups {
-		shown[i] = s.view(g)
+		page.Groups[i] = new(s.view(g))
 	}
-	return ophttp.OK(w, struct {
-		Groups []groupView `json:"groups"`
-		Next   string      `json:"next,omitempty"`
-	}{shown, next})
+	return ophttp.OK(w, page)
 }
 
 func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity) error {

@@ -9,17 +9,6 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// jobView is one job as it stands.
-type jobView struct {
-	Type string `json:"type"`
-	outcomeView
-	NextAt  *timestamp `json:"next_at,omitempty"`
-	Process string     `json:"process,omitempty"`
-	// Cancelling: it runs, and its process is told to end it.
-	Cancelling bool   `json:"cancelling,omitempty"`
-	Group      string `json:"group,omitempty"` // of a retry: where the job runs
-}
-
 // showJob answers with one job of a group, whether it waits, runs or has ended.
 func (s *Server) showJob(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
@@ -43,7 +32,9 @@ func (s *Server) jobOf(r *http.Request, group string) (jobView, error) {
 	if err != nil {
 		return jobView{}, noJob(err, group, id)
 	}
-	return jobView{Type: j.Type, outcomeView: outcomeOf(j.Outcome), NextAt: at(j.Next), Process: j.Process, Cancelling: j.Cancelling}, nil
+	v := jobView{Outcome: outcomeOf(j.Outcome), NextAt: at(j.Next), Process: j.Process, Cancelling: j.Cancelling}
+	v.Type = j.Type
+	return v, nil
 }
 
 // noJob makes a 404 of a job that is not there.
@@ -86,7 +77,7 @@ func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity)
 	view, err := s.jobOf(r, group)
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotKept {
 		g, gone := s.store.Group(r.Context(), group) // which does not keep that
-		view, err = jobView{Type: g.Type, outcomeView: outcomeView{ID: job, Status: "cancelled"}}, gone
+		view, err = jobView{Outcome: outcomeView{ID: job, Type: g.Type, Status: "cancelled"}}, gone
 	}
 	if err != nil {
 		return err

@@ -1,59 +1,29 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// congestionView is a tenant's state of backpressure.
-type congestionView struct {
-	Tenant      string     `json:"tenant"`
-	Level       string     `json:"level"`
-	NonReady    int64      `json:"non_ready"`
-	Pending     int64      `json:"pending"`
-	InFlight    int64      `json:"in_flight"`
-	Concurrency int64      `json:"concurrency,omitempty"` // most in flight; absent: any number
-	Rate        float64    `json:"rate"`                  // jobs a second that it may start: its own limit, or its share
-	Backoff     float64    `json:"backoff_seconds"`
-	Throttles   float64    `json:"throttles_per_job"`
-	Finished    int64      `json:"finished"`
-	Estimate    float64    `json:"estimate_seconds"` // to work off what is not ready
-	At          *timestamp `json:"at,omitempty"`
-}
-
 func congestionOf(c store.Congestion) congestionView {
-	level := c.Level
-	if level == "" {
-		level = calm
-	}
 	return congestionView{
-		Tenant: c.Tenant, Level: level, NonReady: c.NonReady, Pending: c.Pending, InFlight: c.InFlight, Concurrency: c.Concurrency, Rate: tidy(c.Rate),
-		Backoff: tidy(c.Backoff.Seconds()), Throttles: tidy(c.AvgThrottles), Finished: c.Finished, Estimate: tidy(c.Estimate.Seconds()), At: at(c.At),
+		Tenant: c.Tenant, Level: cmp.Or(c.Level, calm), NonReady: c.NonReady, Pending: c.Pending, InFlight: c.InFlight, Concurrency: c.Concurrency, Rate: tidy(c.Rate),
+		Backoff: tidy(c.Backoff.Seconds()), ThrottlesPerJob: tidy(c.AvgThrottles), Finished: c.Finished, Estimate: tidy(c.Estimate.Seconds()), At: at(c.At),
 	}
-}
-
-// summary is over all tenants that the answer has.
-type summary struct {
-	Tenants  int     `json:"tenants"`
-	Level    string  `json:"level"` // the worst
-	NonReady int64   `json:"non_ready"`
-	Pending  int64   `json:"pending"`
-	InFlight int64   `json:"in_flight"`
-	Backoff  float64 `json:"backoff_seconds"` // the longest
-	// Throttles is the mean over what is finished.
-	Throttles float64 `json:"throttles_per_job"`
 }
 
 var levelNames = []string{calm, "low", "moderate", "high", "critical"}
 
-func summarize(tenants []congestionView) summary {
-	sum := summary{Tenants: len(tenants), Level: calm}
+func summarize(tenants []congestionView) bulktype.CongestionSummary {
+	sum := bulktype.CongestionSummary{Tenants: len(tenants), Level: calm}
 	var finished int64
 	var throttles float64
 	for _, t := range tenants {
@@ -65,10 +35,10 @@ func summarize(tenants []congestionView) summary {
 		sum.InFlight += t.InFlight
 		sum.Backoff = max(sum.Backoff, t.Backoff)
 		finished += t.Finished
-		throttles += t.Throttles * float64(t.Finished)
+		throttles += t.ThrottlesPerJob * float64(t.Finished)
 	}
 	if finished > 0 {
-		sum.Throttles = tidy(throttles / float64(finished))
+		sum.ThrottlesPerJob = tidy(throttles / float64(finished))
 	}
 	return sum
 }
@@ -87,10 +57,7 @@ func (s *Server) congestion(w http.ResponseWriter, r *http.Request, who identity
 			tenants = append(tenants, congestionOf(c))
 		}
 	}
-	return ophttp.OK(w, struct {
-		Summary summary          `json:"summary"`
-		Tenants []congestionView `json:"tenants"`
-	}{summarize(tenants), tenants})
+	return ophttp.OK(w, bulktype.Congestions[timestamp]{Summary: summarize(tenants), Tenants: tenants})
 }
 
 // tenant is the one of a path.
@@ -124,27 +91,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, who identity) e
 		c.Tenant = tenant
 		points[i] = congestionOf(c)
 	}
-	return ophttp.OK(w, struct {
-		Tenant  string           `json:"tenant"`
-		History []congestionView `json:"history"`
-	}{tenant, points})
-}
-
-type limitsView struct {
-	Global    float64 `json:"global"`
-	PerTenant float64 `json:"per_tenant"` // 0: a guaranteed share
-	Burst     float64 `json:"burst"`
-	Live      bool    `json:"live"`     // set by an operator, over the configuration
-	Adaptive  bool    `json:"adaptive"` // global is what was found, not what was set
-	// Processors are those with a limit of their own.
-	Processors map[string]processorLimitsView `json:"processors,omitempty"`
-}
-
-type processorLimitsView struct {
-	Rate        float64 `json:"rate"`        // 0: no limit
-	Concurrency int64   `json:"concurrency"` // 0: no limit
-	InFlight    int64   `json:"in_flight"`   // that count towards the concurrency
-	Live        bool    `json:"live"`        // set by an operator, over the configuration
+	return ophttp.OK(w, bulktype.History[timestamp]{Tenant: tenant, History: points})
 }
 
 func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) error {
@@ -159,13 +106,13 @@ func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) 
 }
 
 func okLimits(w http.ResponseWriter, l store.Limits) error {
-	v := limitsView{Global: tidy(l.Global), PerTenant: tidy(l.PerTenant), Burst: tidy(l.Burst), Live: l.Live, Adaptive: l.Adaptive}
+	v := bulktype.Limits{Global: tidy(l.Global), PerTenant: tidy(l.PerTenant), Burst: tidy(l.Burst), Live: l.Live, Adaptive: l.Adaptive}
 	for name, of := range l.Types {
 		if of.Rate > 0 || of.Concurrency > 0 || of.Live {
 			if v.Processors == nil {
-				v.Processors = map[string]processorLimitsView{}
+				v.Processors = map[string]bulktype.ProcessorLimits{}
 			}
-			v.Processors[name] = processorLimitsView{tidy(of.Rate), of.Concurrency, of.Running, of.Live}
+			v.Processors[name] = bulktype.ProcessorLimits{Rate: tidy(of.Rate), Concurrency: of.Concurrency, InFlight: of.Running, Live: of.Live}
 		}
 	}
 	return ophttp.OK(w, v)
@@ -258,18 +205,10 @@ func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identit
 	return okLimits(w, l)
 }
 
-type tenantView struct {
-	Tenant      string  `json:"tenant"`
-	Weight      float64 `json:"weight"`
-	RateLimit   float64 `json:"rate"`        // 0: as configured
-	Concurrency int64   `json:"concurrency"` // 0: any number
-	Groups      int64   `json:"groups"`
-	InFlight    int64   `json:"in_flight"`
-	Served      int64   `json:"served"`
-}
-
 func okTenant(w http.ResponseWriter, t store.Tenant) error {
-	return ophttp.OK(w, tenantView{t.Name, t.Weight, tidy(t.Rate), t.Concurrency, t.Groups, t.InFlight, t.Served})
+	return ophttp.OK(w, bulktype.Tenant{
+		Tenant: t.Name, Weight: t.Weight, Rate: tidy(t.Rate), Concurrency: t.Concurrency, Groups: t.Groups, InFlight: t.InFlight, Served: t.Served,
+	})
 }
 
 func (s *Server) showTenant(w http.ResponseWriter, r *http.Request, who identity) error {

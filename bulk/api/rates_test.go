@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -91,11 +92,11 @@ func TestCongestion(t *testing.T) {
 
 func TestSummaries(t *testing.T) {
 	got := summarize([]congestionView{
-		{Level: "high", NonReady: 3, Pending: 1, InFlight: 1, Backoff: 12, Throttles: 2, Finished: 100},
-		{Level: "low", NonReady: 1, Backoff: 1.5, Throttles: 0.5, Finished: 300},
+		{Level: "high", NonReady: 3, Pending: 1, InFlight: 1, Backoff: 12, ThrottlesPerJob: 2, Finished: 100},
+		{Level: "low", NonReady: 1, Backoff: 1.5, ThrottlesPerJob: 0.5, Finished: 300},
 		{Level: "none", Pending: 5},
 	})
-	if want := (summary{Tenants: 3, Level: "high", NonReady: 4, Pending: 6, InFlight: 1, Backoff: 12, Throttles: 0.875}); got != want {
+	if want := (bulktype.CongestionSummary{Tenants: 3, Level: "high", NonReady: 4, Pending: 6, InFlight: 1, Backoff: 12, ThrottlesPerJob: 0.875}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

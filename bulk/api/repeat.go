@@ -8,13 +8,14 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // kept is the answer of an upload as the store keeps it: with what it was the answer to.
 type kept struct {
-	tally
+	bulktype.Tally
 	Body string `json:"body"`
 }
 
@@ -47,6 +48,6 @@ func (u *upload) recall(answer []byte) error {
 		return ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse),
 			"this name (Idempotency-Key, or id) was used for other lines, which are in group %s; nothing of these was enqueued: send them under another", u.group)
 	}
-	u.tally = was.tally
+	u.Tally = was.Tally
 	return nil
 }

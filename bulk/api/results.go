@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -15,70 +14,34 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// outcomeView is a line of results.
-type outcomeView struct {
-	ID       string          `json:"id"`
-	Status   string          `json:"status"`
-	Attempts int64           `json:"attempts"`
-	Result   json.RawMessage `json:"result,omitempty"`
-	Binary   string          `json:"result_base64,omitempty"` // of a result that is not text
-	Code     string          `json:"code,omitempty"`
-	Error    string          `json:"error,omitempty"`
-	At       *timestamp      `json:"at,omitempty"`
-	timesView
-	Cursor string `json:"cursor,omitempty"`
-}
-
-// timesView are the times of a job before its end, as far as they are known.
-type timesView struct {
-	CreatedAt *timestamp `json:"created_at,omitempty"`
-	StartedAt *timestamp `json:"started_at,omitempty"`
-	Duration  *int64     `json:"duration_ms,omitempty"` // of the last run
-}
-
-func timesOf(o store.Outcome) timesView {
-	v := timesView{CreatedAt: at(o.CreatedAt), StartedAt: at(o.StartedAt)}
+func outcomeOf(o store.Outcome) outcomeView {
+	v := outcomeView{ID: o.ID, Status: o.Status, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At), CreatedAt: at(o.CreatedAt), StartedAt: at(o.StartedAt)}
 	if !o.StartedAt.IsZero() && !o.At.IsZero() {
 		v.Duration = new(o.At.Sub(o.StartedAt).Milliseconds())
 	}
-	return v
-}
-
-// letterView is a line of dead letters, from which a job could be made again.
-type letterView struct {
-	ID       string          `json:"id"`
-	Type     string          `json:"type"`
-	Payload  json.RawMessage `json:"payload"`
-	Cost     int64           `json:"cost,omitempty"`
-	Attempts int64           `json:"attempts"`
-	Code     string          `json:"code,omitempty"`
-	Error    string          `json:"error,omitempty"`
-	At       *timestamp      `json:"at,omitempty"`
-	timesView
-}
-
-func outcomeOf(o store.Outcome) outcomeView {
-	v := outcomeView{ID: o.ID, Status: o.Status, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At), timesView: timesOf(o)}
 	v.Result, v.Binary = anyResult(o.Result)
 	return v
 }
 
 // anyResult shows a result as what it is: JSON, text, or bytes.
-func anyResult(b []byte) (result json.RawMessage, binary string) {
+func anyResult(b []byte) (result json.RawMessage, binary []byte) {
 	switch {
 	case len(b) == 0:
-		return nil, ""
+		return nil, nil
 	case !utf8.Valid(b):
-		return nil, base64.StdEncoding.EncodeToString(b)
+		return nil, b
 	case json.Valid(b):
-		return b, "" // Marshal takes line breaks out
+		return b, nil // Marshal takes line breaks out
 	}
-	return ophttp.Marshal(string(b)), ""
+	return ophttp.Marshal(string(b)), nil
 }
 
-func letterOf(o store.Outcome, kind string) any {
-	v := letterView{ID: o.ID, Type: cmp.Or(o.Type, kind), Payload: o.Payload, Cost: o.Cost, Attempts: o.Attempts, Code: o.Code, Error: o.Error, At: at(o.At), timesView: timesOf(o)}
-	if !json.Valid(o.Payload) { // a job's payload is JSON; none is shown as none
+// letterOf returns a dead letter, from which the job can be submitted again.
+func letterOf(o store.Outcome, groupType string) outcomeView {
+	v := outcomeOf(o)
+	v.Status, v.Result, v.Binary = "", nil, nil
+	v.Type, v.Payload, v.Cost = cmp.Or(o.Type, groupType), o.Payload, o.Cost
+	if !json.Valid(o.Payload) { // a job's payload is JSON; a missing one is null
 		v.Payload = json.RawMessage("null")
 	}
 	return v

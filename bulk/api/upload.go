@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -40,24 +41,11 @@ func (c counted) AddJobs(ctx context.Context, group string, chunk store.Chunk, j
 	return added, err
 }
 
-// tally is what became of an upload's lines, and its answer.
-type tally struct {
-	Accepted   int64       `json:"accepted"`
-	Duplicates int64       `json:"duplicates"`
-	Rejected   []rejection `json:"rejected"`
-	// RejectedTotal counts those beyond the first 1,000 too.
-	RejectedTotal int64 `json:"rejected_total"`
-}
-
-type rejection struct {
-	Line   int64  `json:"line"` // from 1, blank lines counted
-	Reason string `json:"reason"`
-}
-
-func (t *tally) reject(line int64, reason string) {
-	t.RejectedTotal++
-	if len(t.Rejected) < maxRejections {
-		t.Rejected = append(t.Rejected, rejection{line, reason})
+// reject counts a rejected line.
+func (u *upload) reject(line int64, reason string) {
+	u.RejectedTotal++
+	if len(u.Rejected) < maxRejections {
+		u.Rejected = append(u.Rejected, bulktype.Rejection{Line: line, Reason: reason})
 	}
 }
 
@@ -74,7 +62,7 @@ type upload struct {
 	waits      []time.Duration
 	body       *sentBody // with a key
 
-	tally
+	bulktype.Tally
 	sent   int64 // jobs that the store has answered for
 	filled *batch
 	flying *batch // with the store; nil: none
@@ -95,7 +83,7 @@ type landing struct {
 
 // run takes all lines in. An error leaves a chunk half in, and all that the store had answered for stays in the group.
 func (u *upload) run(ctx context.Context, lines *lineReader) error {
-	u.Rejected, u.filled, u.landed = []rejection{}, new(batch), make(chan landing, 1)
+	u.Rejected, u.filled, u.landed = []bulktype.Rejection{}, new(batch), make(chan landing, 1)
 	err := u.read(ctx, lines)
 	if landed := u.land(); err == nil {
 		err = landed
@@ -215,7 +203,7 @@ func (u *upload) finish(ctx context.Context) error {
 	}
 	if last := u.filled; len(last.jobs) > 0 {
 		// The answer is known before where none of the jobs is there yet, as mostly.
-		whole := u.tally
+		whole := u.Tally
 		whole.Accepted += int64(len(last.jobs))
 		added, err := u.add(ctx, store.Chunk{Offset: last.offset, Last: true, Whole: whole.Accepted, Answer: ophttp.Marshal(kept{whole, u.body.digest()})}, last.jobs)
 		if err != nil {
@@ -226,7 +214,7 @@ func (u *upload) finish(ctx context.Context) error {
 			return nil
 		}
 	}
-	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: ophttp.Marshal(kept{u.tally, u.body.digest()})}, nil)
+	_, err := u.add(ctx, store.Chunk{Offset: u.filled.offset, Last: true, Answer: ophttp.Marshal(kept{u.Tally, u.body.digest()})}, nil)
 	return err
 }
 
@@ -368,7 +356,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	if err != nil {
 		return refuseUpload(r, u.explain(err))
 	}
-	return ophttp.OK(w, u.tally)
+	return ophttp.OK(w, u.Tally)
 }
 
 // again answers a chunk that is in already as it was answered then.
@@ -376,7 +364,7 @@ func (u *upload) again(w http.ResponseWriter, answer []byte) error {
 	if err := u.recall(answer); err != nil {
 		return err
 	}
-	return ophttp.OK(w, u.tally)
+	return ophttp.OK(w, u.Tally)
 }
 
 func sealed(group string) *ophttp.Problem {

@@ -163,7 +163,7 @@ func TestAnOutageInTheMiddleOfAChunk(t *testing.T) {
 				err = u.run(t.Context(), newLineReader(u.body, 1<<10))
 			}
 			if err != nil || u.Accepted != 2400 || u.Duplicates != 0 {
-				t.Errorf("%s: %+v, %v", name, u.tally, err)
+				t.Errorf("%s: %+v, %v", name, u.Tally, err)
 			}
 			total += 2400
 		}

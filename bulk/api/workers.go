@@ -6,34 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
-
-// processView is one of the processes that share the store.
-type processView struct {
-	ID        string     `json:"id"`
-	Host      string     `json:"host,omitempty"`
-	Keeper    bool       `json:"keeper"` // it keeps house for all
-	State     string     `json:"state"`  // running, draining
-	Workers   int        `json:"workers"`
-	Busy      int        `json:"busy"`
-	Types     []string   `json:"types"`
-	StartedAt *timestamp `json:"started_at,omitempty"`
-	SeenAt    *timestamp `json:"seen_at"`
-}
-
-// runningView is a job that runs now.
-type runningView struct {
-	Group     string     `json:"group"`
-	Tenant    string     `json:"tenant"`
-	ID        string     `json:"id"`
-	Type      string     `json:"type"`
-	Status    string     `json:"status"` // running
-	Process   string     `json:"process"`
-	Attempts  int64      `json:"attempts"`
-	StartedAt *timestamp `json:"started_at"`
-}
 
 type runningFilter struct {
 	tenant, group, kind, process string
@@ -64,16 +40,12 @@ func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identit
 	if err != nil {
 		return err
 	}
-	view := struct {
-		Processes []processView `json:"processes"`
-		Running   int64         `json:"running"`
-		Jobs      []runningView `json:"jobs"`
-	}{Processes: []processView{}, Jobs: []runningView{}}
+	view := bulktype.Workers[timestamp]{Processes: []bulktype.Process[timestamp]{}, Jobs: []bulktype.RunningJob[timestamp]{}}
 	for _, p := range now.processes {
 		if !who.admin {
 			break
 		}
-		v := processView{ID: p.ID, Host: p.Host, Keeper: p.Keeper, State: "running", Workers: p.Workers, Busy: p.Busy, Types: p.Types,
+		v := bulktype.Process[timestamp]{ID: p.ID, Host: p.Host, Keeper: p.Keeper, State: "running", Workers: p.Workers, Busy: p.Busy, Types: p.Types,
 			StartedAt: at(p.StartedAt), SeenAt: at(p.SeenAt)}
 		if p.Draining {
 			v.State = "draining"
@@ -90,7 +62,7 @@ func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identit
 		}
 		view.Running++
 		if len(view.Jobs) < int(f.limit) {
-			view.Jobs = append(view.Jobs, runningView{Group: j.Group, Tenant: j.Tenant, ID: j.ID, Type: j.Type, Status: "running",
+			view.Jobs = append(view.Jobs, bulktype.RunningJob[timestamp]{Group: j.Group, Tenant: j.Tenant, ID: j.ID, Type: j.Type, Status: "running",
 				Process: j.Process, Attempts: j.Attempts, StartedAt: at(j.StartedAt)})
 		}
 	}

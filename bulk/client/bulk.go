@@ -12,15 +12,6 @@ import (
 	"sync/atomic"
 )
 
-// BulkAnswer is a group that was created, filled and sealed in one request.
-type BulkAnswer struct {
-	Group
-	Accepted      int64       `json:"accepted"`
-	Duplicates    int64       `json:"duplicates"`
-	Rejected      []Rejection `json:"rejected"`       // the first 1,000
-	RejectedTotal int64       `json:"rejected_total"` // all of them
-}
-
 // Bulk creates a group, adds the jobs of the NDJSON in body and seals it, in one streamed request. When the connection breaks, a
 // body that can seek is sent again from where it stood. With any other body, or after an error, send the whole again under the same
 // spec.ID: what is in is not added twice. (AddLines goes on where it stopped instead of at the beginning.)
@@ -30,7 +21,7 @@ func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*Bul
 	}
 	k := post("v1", "bulk")
 	k.ndjson = true
-	k.query = spec.values()
+	k.query = queryOf(spec)
 	seeker, _ := body.(io.Seeker)
 	var start int64
 	if seeker != nil {
@@ -120,8 +111,8 @@ func (s *source) detach(wait bool) error {
 	return nil
 }
 
-// values are a spec as the parameters of a query.
-func (s GroupSpec) values() url.Values {
+// queryOf returns a spec as the parameters of a query.
+func queryOf(s GroupSpec) url.Values {
 	v := url.Values{}
 	set := func(name, value string, zero bool) {
 		if !zero {

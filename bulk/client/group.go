@@ -7,44 +7,9 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
-)
 
-// Priority is the level of a group: each multiplies the weight of what it holds, by 16, 4 and 1.
-type Priority string
-
-// The priorities.
-const (
-	High   Priority = "high"
-	Normal Priority = "normal"
-	Low    Priority = "low"
-)
-
-// Status is where a group is in its life. Before the seal a group is CREATED even while its jobs run.
-type Status string
-
-// The statuses.
-const (
-	Created     Status = "CREATED"
-	Dispatched  Status = "DISPATCHED"
-	Running     Status = "RUNNING"
-	Aggregating Status = "AGGREGATING"
-	Completed   Status = "COMPLETED"
-	Failed      Status = "FAILED"
-	Cancelled   Status = "CANCELLED"
-)
-
-// Ended says whether a group of this status is at its end.
-func (s Status) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
-
-// Start says when the jobs of a group may begin.
-type Start string
-
-// The starts.
-const (
-	Early  Start = "early"  // as soon as they are in
-	Sealed Start = "sealed" // after the seal
+	"github.com/anteroom/anteroom/bulk/bulktype"
 )
 
 // GroupSpec is what a group is made from. Tenant and Type are required.
@@ -67,100 +32,6 @@ type GroupSpec struct {
 	Results     Results `json:"results,omitempty"`
 	CallbackURL string  `json:"callback_url,omitempty"`
 	Start       Start   `json:"start,omitempty"`
-}
-
-// Results says which outcomes a group keeps for retention.jobs.
-type Results string
-
-// The choices. Dead and failed jobs can be redriven in any case.
-const (
-	AllResults     Results = "all"
-	FailureResults Results = "failures" // those of jobs that did not succeed
-	NoResults      Results = "none"     // those of dead and failed jobs, as long as they can be redriven
-)
-
-// Tolerance is a count ("12") or a share ("5%").
-type Tolerance string
-
-// MarshalJSON writes a count as a number and a share as a string.
-func (t Tolerance) MarshalJSON() ([]byte, error) {
-	if n, err := strconv.ParseInt(string(t), 10, 64); err == nil {
-		return strconv.AppendInt(nil, n, 10), nil
-	}
-	return json.Marshal(string(t))
-}
-
-// UnmarshalJSON reads both forms.
-func (t *Tolerance) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		return json.Unmarshal(b, (*string)(t))
-	}
-	var n json.Number
-	err := json.Unmarshal(b, &n)
-	*t = Tolerance(n)
-	return err
-}
-
-// Group is a group as it stands.
-type Group struct {
-	ID               string          `json:"id"`
-	Tenant           string          `json:"tenant"`
-	Type             string          `json:"type"`
-	Priority         Priority        `json:"priority"`
-	Weight           float64         `json:"weight"`
-	BasePriority     int64           `json:"base_priority"`
-	RateLimit        float64         `json:"rate_limit"` // its own, starts a second; 0: none
-	Concurrency      int64           `json:"concurrency"`
-	Aggregate        json.RawMessage `json:"aggregate,omitempty"`
-	FailureTolerance Tolerance       `json:"failure_tolerance"`
-	StopAt           Tolerance       `json:"stop_at,omitzero"`
-	CallbackURL      string          `json:"callback_url,omitempty"`
-	Start            Start           `json:"start,omitempty"`
-	Results          Results         `json:"results,omitempty"`
-	RedriveOf        string          `json:"redrive_of,omitempty"`
-
-	Status    Status `json:"status"`
-	Sealed    bool   `json:"sealed"`
-	Paused    bool   `json:"paused"`
-	Stopped   bool   `json:"stopped"` // paused because of StopAt; Error has the figures
-	Total     int64  `json:"total"`
-	Pending   int64  `json:"pending"`
-	Ready     int64  `json:"ready"`
-	NonReady  int64  `json:"non_ready"` // jobs that wait out a backoff, a Retry-After or their run_at
-	Unserved  int64  `json:"unserved"`  // of the pending: no process runs their type
-	InFlight  int64  `json:"in_flight"`
-	Succeeded int64  `json:"succeeded"`
-	Failed    int64  `json:"failed"`
-	Dead      int64  `json:"dead"`
-	Cancelled int64  `json:"cancelled"`
-
-	Progress        float64 `json:"progress"`      // 0…1
-	Rate            float64 `json:"rate"`          // jobs finished a second, lately
-	ETA             *ETA    `json:"eta,omitempty"` // nil: unknown
-	Congestion      string  `json:"congestion"`    // of its tenant: none, low, moderate, high, critical
-	ThrottlesPerJob float64 `json:"throttles_per_job"`
-
-	Gated      bool      `json:"gated"` // nothing of it starts for now: its rate, concurrency or downstream
-	GatedUntil time.Time `json:"gated_until,omitzero"`
-	GatedBy    string    `json:"gated_by,omitempty"` // rate, downstream (Release lifts that), processor or policy
-
-	CreatedAt   time.Time `json:"created_at"`
-	SealedAt    time.Time `json:"sealed_at,omitzero"`
-	StartedAt   time.Time `json:"started_at,omitzero"`
-	FinishedAt  time.Time `json:"finished_at,omitzero"`
-	LastAddedAt time.Time `json:"last_added_at,omitzero"`
-	Callback    string    `json:"callback,omitempty"` // pending, done, failed
-	Error       string    `json:"error,omitempty"`    // why it failed, or was stopped
-}
-
-// Done counts the jobs that have their outcome.
-func (g *Group) Done() int64 { return g.Succeeded + g.Failed + g.Dead + g.Cancelled }
-
-// ETA is when a group is expected to end, in seconds from now.
-type ETA struct {
-	Seconds float64 `json:"seconds"`
-	Low     float64 `json:"low"`
-	High    float64 `json:"high"`
 }
 
 // CreateGroup makes a group. The same spec with the same ID again answers with the group that exists.
@@ -336,10 +207,7 @@ func (c *Client) Groups(ctx context.Context, f Filter) iter.Seq2[*Group, error] 
 			k.query.Set("status", string(f.Status))
 		}
 		for {
-			var page struct {
-				Groups []*Group `json:"groups"`
-				Next   string   `json:"next"`
-			}
+			var page bulktype.Groups[time.Time]
 			if err := c.do(ctx, k, &page); err != nil {
 				yield(nil, err)
 				return

@@ -12,32 +12,10 @@ import (
 	"maps"
 	"net/url"
 	"strings"
-	"time"
 )
 
 // maxOutcome bounds a line of a download; limits.result of the server is far lower.
 const maxOutcome = 32 << 20
-
-// Outcome is what became of one job.
-type Outcome struct {
-	ID       string          `json:"id"`
-	Status   string          `json:"status,omitempty"` // succeeded, failed, dead, cancelled; of Dead: empty
-	Attempts int64           `json:"attempts"`
-	Result   json.RawMessage `json:"result,omitempty"`
-	Binary   []byte          `json:"result_base64,omitempty"` // in the place of Result where that is neither JSON nor text
-	Code     string          `json:"code,omitempty"`          // of the error: timeout, http_500, …
-	Error    string          `json:"error,omitempty"`         // for people
-	At       time.Time       `json:"at,omitzero"`
-	// When its group took it, and when its last run began and how long it took, as far as they are known.
-	CreatedAt time.Time `json:"created_at,omitzero"`
-	StartedAt time.Time `json:"started_at,omitzero"`
-	Duration  *int64    `json:"duration_ms,omitempty"`
-	Cursor    string    `json:"cursor,omitempty"` // of Select with a Cursor: where to go on behind this outcome
-	// Type, Payload and Cost are there for dead jobs only.
-	Type    string          `json:"type,omitempty"`
-	Payload json.RawMessage `json:"payload,omitempty"`
-	Cost    int64           `json:"cost,omitempty"`
-}
 
 // Which selects outcomes; what is empty selects all.
 type Which struct {
@@ -69,16 +47,6 @@ func (c *Client) Select(ctx context.Context, group string, which Which) iter.Seq
 // WriteSelected is Select as NDJSON. It returns the lines written.
 func (c *Client) WriteSelected(ctx context.Context, group string, which Which, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, which.call(group), w)
-}
-
-// JobState is one job as it stands.
-type JobState struct {
-	Outcome           // its Status also pending, waiting or running
-	NextAt  time.Time `json:"next_at,omitzero"`  // of waiting: until then
-	Process string    `json:"process,omitempty"` // of running: which runs it
-	// Cancelling says of running that its process is told to end it.
-	Cancelling bool   `json:"cancelling,omitempty"`
-	Group      string `json:"group,omitempty"` // of RetryJob: where the job runs now
 }
 
 // Job reads one job of a group, whether it waits, runs or has ended.

@@ -6,29 +6,13 @@ import (
 	"net/url"
 	"strconv"
 	"time"
-)
 
-// Congestion is a tenant's state of backpressure.
-type Congestion struct {
-	Tenant          string    `json:"tenant"`
-	Level           string    `json:"level"` // none, low, moderate, high, critical
-	NonReady        int64     `json:"non_ready"`
-	Pending         int64     `json:"pending"`
-	InFlight        int64     `json:"in_flight"`
-	Concurrency     int64     `json:"concurrency"`     // most jobs in flight; 0: any number
-	Rate            float64   `json:"rate"`            // jobs a second that it may start: its own limit, or its share
-	Backoff         float64   `json:"backoff_seconds"` // the last one
-	ThrottlesPerJob float64   `json:"throttles_per_job"`
-	Finished        int64     `json:"finished"`
-	Estimate        float64   `json:"estimate_seconds"` // to work off what is not ready
-	At              time.Time `json:"at,omitzero"`
-}
+	"github.com/anteroom/anteroom/bulk/bulktype"
+)
 
 // Congestion reads the state of the tenants that have groups, as far as the token is for them.
 func (c *Client) Congestion(ctx context.Context) ([]Congestion, error) {
-	var a struct {
-		Tenants []Congestion `json:"tenants"`
-	}
+	var a bulktype.Congestions[time.Time]
 	err := c.do(ctx, get("v1", "congestion"), &a)
 	return a.Tenants, err
 }
@@ -39,30 +23,9 @@ func (c *Client) History(ctx context.Context, tenant string, minutes int) ([]Con
 	if minutes != 0 {
 		k.query = url.Values{"minutes": {strconv.Itoa(minutes)}}
 	}
-	var a struct {
-		History []Congestion `json:"history"`
-	}
+	var a bulktype.History[time.Time]
 	err := c.do(ctx, k, &a)
 	return a.History, err
-}
-
-// Limits are the rates in force, in jobs a second.
-type Limits struct {
-	Global    float64 `json:"global"`
-	PerTenant float64 `json:"per_tenant"` // 0: a guaranteed share and no cap
-	Burst     float64 `json:"burst"`
-	Live      bool    `json:"live"`     // an operator set them; the configuration says otherwise
-	Adaptive  bool    `json:"adaptive"` // Global is what was found, not what was set
-	// Processors are those with a limit of their own, by the type of their jobs.
-	Processors map[string]ProcessorLimits `json:"processors,omitempty"`
-}
-
-// ProcessorLimits bound the jobs of one type over all processes; 0 means no limit.
-type ProcessorLimits struct {
-	Rate        float64 `json:"rate"` // jobs a second
-	Concurrency int64   `json:"concurrency"`
-	InFlight    int64   `json:"in_flight"` // that count towards the concurrency
-	Live        bool    `json:"live"`      // an operator set them; the configuration says otherwise
 }
 
 // ProcessorPatch changes the limits of a processor; nil leaves a field as it is or, with Reset, as it is configured.
@@ -108,17 +71,6 @@ func (c *Client) patchLimits(ctx context.Context, change any) (*Limits, error) {
 		return nil, err
 	}
 	return &l, nil
-}
-
-// Tenant is what operators set for a tenant, and its figures.
-type Tenant struct {
-	Tenant      string  `json:"tenant"`
-	Weight      float64 `json:"weight"`
-	Rate        float64 `json:"rate"`        // 0: as configured
-	Concurrency int64   `json:"concurrency"` // most jobs in flight; 0: any number
-	Groups      int64   `json:"groups"`
-	InFlight    int64   `json:"in_flight"`
-	Served      int64   `json:"served"`
 }
 
 // Tenant reads a tenant.

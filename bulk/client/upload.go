@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/bulk/bulktype"
 )
 
 // Bounds of an upload.
@@ -33,12 +35,6 @@ type Job struct {
 	Payload json.RawMessage `json:"payload"`
 	Cost    int64           `json:"cost,omitempty"` // of the rates, 1…1,000; 0 means 1
 	RunAt   time.Time       `json:"run_at,omitzero"`
-}
-
-// Rejection is a line that was not taken. The others were.
-type Rejection struct {
-	Line   int64  `json:"line"` // from 1
-	Reason string `json:"reason"`
 }
 
 // Upload says how jobs are added.
@@ -121,7 +117,7 @@ func (c *Client) upload(ctx context.Context, group string, u Upload, next func([
 			lines++
 			size += n
 			if err != nil {
-				long = append(long, Rejection{sent.Lines + lines, fmt.Sprintf("the line has %d bytes; more than %d are not sent", n, MaxLine)})
+				long = append(long, Rejection{Line: sent.Lines + lines, Reason: fmt.Sprintf("the line has %d bytes; more than %d are not sent", n, MaxLine)})
 			}
 		}
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errLongLine) {
@@ -138,7 +134,7 @@ func (c *Client) upload(ctx context.Context, group string, u Upload, next func([
 			}
 			sent.Rejected += int64(len(long)) + max(answer.RejectedTotal, int64(len(answer.Rejected)))
 			for _, r := range answer.Rejected {
-				reject(Rejection{sent.Lines + r.Line, r.Reason})
+				reject(Rejection{Line: sent.Lines + r.Line, Reason: r.Reason})
 			}
 			sent.Lines += lines
 			sent.Bytes += size
@@ -154,16 +150,8 @@ func (c *Client) upload(ctx context.Context, group string, u Upload, next func([
 	}
 }
 
-// added is the answer to a chunk.
-type added struct {
-	Accepted      int64       `json:"accepted"`
-	Duplicates    int64       `json:"duplicates"`
-	Rejected      []Rejection `json:"rejected"`
-	RejectedTotal int64       `json:"rejected_total"` // also those beyond the first 1,000
-}
-
 // addChunk sends a chunk until it is answered. A server that is full takes it bit by bit, and as long as it does, patience lasts.
-func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) (a added, err error) {
+func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) (a bulktype.Tally, err error) {
 	k := post("v1", "groups", group, "jobs")
 	k.body, k.ndjson, k.key = chunk, true, key
 	in := int64(0)
@@ -176,7 +164,7 @@ func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) 
 			p.progress()
 		}
 		if err = p.wait(ctx, err); err != nil {
-			return added{}, err
+			return bulktype.Tally{}, err
 		}
 	}
 }
