@@ -19,7 +19,7 @@ export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/.lint-cache
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 
 # Simulations that run on one goroutine: the race detector would find nothing in them and take most of their time.
-SEQUENTIAL := ./eta/backtest ./bulk/bulktest ./bulk/congestion ./admission/drawcheck ./lua
+SEQUENTIAL := ./eta/backtest ./bulk/congestion ./admission/drawcheck ./lua
 # The modules of this tree.
 MODULES := . bench deploy/helm/test
 
@@ -50,6 +50,7 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
 	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL))")
 	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) $(SEQUENTIAL)
+	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) -run 'TestSimulation$$' ./bulk/store
 	# What the race detector disturbs: allocations, and the memory of idle connections.
 	$(GO) test -short -vet=off -timeout 8m ./gateway ./gateway/http1 ./gateway/wire ./gateway/proxy ./token ./eta
 	cd bench && $(GO) test -race -vet=off -timeout 5m ./...

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/anteroom/anteroom/bulk/bulktest"
 	. "github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -23,7 +22,7 @@ type crowd struct {
 	ctx     context.Context
 	now     int64
 	stores  []*Store
-	m       *bulktest.Model
+	m       *Model
 	held    []Leased // by whichever process
 	lost    []Leased // by processes that crashed, or whose answer got lost
 	uneven  bool     // jobs of different cost
@@ -80,7 +79,7 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic b
 		s.Old() // it has been there for ever: what a process that begins does is tested by itself
 		c.stores = append(c.stores, s)
 	}
-	c.m = bulktest.New(set, c.clock, spread)
+	c.m = newModel(set, c.clock, spread)
 	c.m.Rerated = c.rerate
 	c.pools = rapid.IntRange(0, 3).Draw(t, "pools") == 0
 	c.m.Pools = c.pools

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anteroom/anteroom/bulk/bulktest"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
@@ -14,7 +13,7 @@ import (
 func TestRealTime(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
-	for _, c := range bulktest.Scenarios(1) {
+	for _, c := range Scenarios(1) {
 		if c.Name != "exact" && c.Name != "default" {
 			continue
 		}
@@ -55,7 +54,7 @@ type call struct {
 }
 
 // work pulls and acknowledges until all is done, and dispatches each 100 ms.
-func work(t *testing.T, s *store.Store, c bulktest.Scenario) (pulls []call) {
+func work(t *testing.T, s *store.Store, c Scenario) (pulls []call) {
 	t.Helper()
 	next := time.Now()
 	for left := c.Tenants * c.Jobs; left > 0; {

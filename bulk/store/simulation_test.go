@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anteroom/anteroom/bulk/bulktest"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
@@ -24,13 +23,13 @@ func TestSimulationOnRedis(t *testing.T) {
 			t.Fatalf("BULK_SCALE=%s: must be a whole number from 1", s)
 		}
 	}
-	for _, c := range bulktest.Scenarios(scale) {
+	for _, c := range Scenarios(scale) {
 		if c.Shared > 0 {
 			continue // the scripts count exactly
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			clock := bulktest.NewClock()
+			clock := NewClock()
 			s, err := store.New(store.Options{
 				Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Settings: c.Settings, Now: clock.Now,
 			})

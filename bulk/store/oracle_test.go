@@ -1,4 +1,4 @@
-package bulktest
+package store_test
 
 import (
 	"fmt"
@@ -140,8 +140,8 @@ type chunk struct {
 	answer   []byte
 }
 
-// New is an empty model.
-func New(s store.Settings, now func() int64, chance func(fence int64) float64) *Model {
+// newModel returns an empty model.
+func newModel(s store.Settings, now func() int64, chance func(fence int64) float64) *Model {
 	m := &Model{S: s, Now: now, Chance: chance, groups: map[string]*group{}, tenants: map[string]*tenant{}, runs: map[string]*job{}}
 	m.global = m.meter(s.Global, s.Burst)
 	m.types = map[string]*typeLimit{}

@@ -1,4 +1,4 @@
-package bulktest
+package store_test
 
 import (
 	"cmp"
