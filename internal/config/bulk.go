@@ -5,10 +5,7 @@ import (
 	"time"
 )
 
-// Bulk is the whole of the bulk worker's configuration; its tags mean what those
-// of Config do, and docs/bulk-config.md is made from them. One more:
-//
-//	only     the kind of processor that has the setting
+// Bulk is the whole of the bulk worker's configuration; docs/bulk-config.md is made from its tags.
 type Bulk struct {
 	Listen           string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
 	TLS              TLS                  `koanf:"tls" doc:"TLS on that address; off while both files are empty."`
@@ -196,5 +193,3 @@ const (
 	KindEmail   = "email"
 	KindPush    = "push"
 )
-
-var bulkLater []unavailable // nothing at present

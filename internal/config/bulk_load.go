@@ -5,55 +5,38 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// BulkOptions says where the bulk worker's configuration comes from, as Options
-// does for the gateway's; it has no shorthand.
-type BulkOptions struct {
-	File    string
-	Environ []string
-	Flags   map[string]any
-	Check   func(*Bulk) []Problem
+// LoadBulk reads and checks the bulk worker's configuration.
+func LoadBulk(o BulkOptions) (*Bulk, error) {
+	return bulkSchema.Load(o, nameKinds, (*Bulk).Validate)
 }
 
-// LoadBulk reads the bulk worker's configuration as Load does the gateway's.
-func LoadBulk(o BulkOptions) (*Bulk, error) {
-	l := loader{schema: bulkSchema, problems: &Problems{}}
-	cfg := &Bulk{}
-	l.read(cfg, o.File, o.Environ, o.Flags)
+// nameKinds sets the kind of processors that have the name of one.
+func nameKinds(cfg *Bulk, _ *Problems) {
 	for name, p := range cfg.Processors {
 		if p.Kind == "" && slices.Contains([]string{KindWebhook, KindEmail, KindPush}, name) {
 			p.Kind = name
 			cfg.Processors[name] = p
 		}
 	}
-	if !l.unreadable {
-		l.problems.addNew(cfg.Validate())
-		if o.Check != nil {
-			l.problems.addNew(o.Check(cfg))
-		}
-	}
-	if len(l.problems.List) > 0 {
-		return nil, l.problems
-	}
-	return cfg, nil
 }
 
-// YAML is the effective configuration as a file that the loader reads, with
-// secrets and the passwords of URLs masked.
-func (c *Bulk) YAML() ([]byte, error) { return printed(c) }
+// YAML returns the effective configuration as a file that LoadBulk reads, with secrets masked.
+func (c *Bulk) YAML() ([]byte, error) { return settings.YAML(c) }
 
 // Files lists every file that the configuration names.
-func (c *Bulk) Files() []string { return filesOf(c) }
+func (c *Bulk) Files() []string { return settings.Files(c) }
 
-// OnLoopback says that listen can be reached from this machine only, so that no
-// token is required.
+// OnLoopback reports whether listen can be reached from this machine only, so that no token is required.
 func (c *Bulk) OnLoopback() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	return err == nil && isLoopback(host)
 }
 
-// Active lists the types whose processor is on, in their order.
+// Active lists the types whose processor is on, sorted.
 func (c *Bulk) Active() []string {
 	var types []string
 	for name, p := range c.Processors {
@@ -96,7 +79,7 @@ func (c *Bulk) Bearers() ([]APIBearer, error) {
 	for i, t := range c.APITokens {
 		token, err := readTrimmed(t.TokenFile, shortToken)
 		if err != nil {
-			return nil, fmt.Errorf("%s.token_file: %w", element("api_tokens", i), err)
+			return nil, fmt.Errorf("%s.token_file: %w", settings.Element("api_tokens", i), err)
 		}
 		bearers = append(bearers, APIBearer{Name: t.Name, Token: token, Tenants: t.Tenants,
 			APICeilings: APICeilings{Weight: t.MaxWeight, Priority: t.MaxPriority, Pending: t.MaxPending, Groups: t.MaxGroups}})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // loadBulk gives the problems as lines; DIR in the text stands for a directory
@@ -81,7 +83,7 @@ func TestBulkPrecedence(t *testing.T) {
 			cfg, problems := loadBulk(t, row.options)
 			wantProblems(t, problems)
 			webhook := cfg.Processors["webhook"]
-			if got := strings.Join([]string{cfg.Listen, cfg.Rate.Global.String(), webhook.URL, formatDuration(webhook.Timeout)}, " "); got != row.want {
+			if got := strings.Join([]string{cfg.Listen, cfg.Rate.Global.String(), webhook.URL, settings.FormatDuration(webhook.Timeout)}, " "); got != row.want {
 				t.Errorf("got %s, want %s", got, row.want)
 			}
 			if row.options.Environ != nil && (len(cfg.Callbacks.Allow) != 2 || cfg.Processors["send_mail"].Kind != KindEmail) {

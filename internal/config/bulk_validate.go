@@ -1,26 +1,27 @@
 package config
 
 import (
-	"reflect"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // Validate checks what the types cannot: bounds, what has to fit together, files.
 // It gives every problem at once.
 func (c *Bulk) Validate() []Problem {
-	check := &checker{}
-	check.unavailable(c, bulkLater)
-	check.bounds(c)
+	check := &checker{settings.Check(c)}
 	check.access(c)
 	check.store(Store(c.Store))
 	check.pace(c)
 	check.secretFile("callbacks.secret_file", c.Callbacks.SecretFile)
-	for _, name := range sortedNames(c.Processors) {
+	for _, name := range slices.Sorted(maps.Keys(c.Processors)) {
 		check.processor(name, c.Processors[name])
 	}
-	return check.list
+	return check.List
 }
 
 // Warnings lists what is allowed but rarely meant.
@@ -38,7 +39,7 @@ func (c *Bulk) Warnings() []Problem {
 	}
 	for i, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
-			warn(element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
+			warn(settings.Element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
 		}
 	}
 	if c.Retention.Groups < c.Retention.Jobs {
@@ -76,12 +77,12 @@ func (c *checker) access(cfg *Bulk) {
 	c.bearer("admin.token", cfg.Admin.Token)
 	names, tokens := make(map[string]bool), map[string]bool{cfg.Admin.Token: true}
 	for i, t := range cfg.APITokens {
-		path := element("api_tokens", i)
+		path := settings.Element("api_tokens", i)
 		switch {
 		case t.Name == "":
 			c.add(path+".name", "is missing; want who it is, as the log will name them")
 		case names[t.Name]:
-			c.add(path+".name", "%q is there already; names are unique", clip(t.Name))
+			c.add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
 		}
 		names[t.Name] = true
 		if len(t.Tenants) == 0 {
@@ -89,7 +90,7 @@ func (c *checker) access(cfg *Bulk) {
 		}
 		for j, tenant := range t.Tenants {
 			if !tenantPattern.MatchString(tenant) {
-				c.add(element(path+".tenants", j), "%q is no tenant; want 1 to 64 letters, digits, dots, dashes and underscores", clip(tenant))
+				c.add(settings.Element(path+".tenants", j), "%q is no tenant; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(tenant))
 			}
 		}
 		if t.TokenFile == "" {
@@ -118,13 +119,13 @@ func (c *checker) pace(cfg *Bulk) {
 		c.add("rate.burst", "%s would never start a whole job; want at least 1, or 0 for what the rate gives in 100 ms", b)
 	}
 	if g := cfg.Congestion; g.BaseBackoff > g.MaxBackoff {
-		c.add("congestion.base_backoff", "%s is more than congestion.max_backoff (%s)", formatDuration(g.BaseBackoff), formatDuration(g.MaxBackoff))
+		c.add("congestion.base_backoff", "%s is more than congestion.max_backoff (%s)", settings.FormatDuration(g.BaseBackoff), settings.FormatDuration(g.MaxBackoff))
 	}
 	if a := cfg.Adaptive; a.MinRate > a.MaxRate {
 		c.add("adaptive.min_rate", "%s is more than adaptive.max_rate (%s)", a.MinRate, a.MaxRate)
 	}
 	if p := cfg.PeopleFirst.Origin; p != "" && (!idPattern.MatchString(p)) {
-		c.add("people_first.origin", "%q is no origin of a gateway; want an id such as shop: lower-case letters, digits and dashes", clip(p))
+		c.add("people_first.origin", "%q is no origin of a gateway; want an id such as shop: lower-case letters, digits and dashes", settings.Clip(p))
 	}
 	w := cfg.Worker
 	if w.Min > w.Max {
@@ -147,17 +148,19 @@ func (c *checker) secretFile(path, name string) {
 }
 
 func (c *checker) processor(name string, p Processor) {
-	path := join("processors", name)
+	path := settings.Join("processors", name)
 	if !typePattern.MatchString(name) {
-		c.add(path, "%q is no job type; want 1 to 64 letters, digits, dots, dashes and underscores", clip(name))
+		c.add(path, "%q is no job type; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(name))
 	}
 	if p.Kind == "" {
 		c.add(path+".kind", "is missing; want webhook, email or push")
 		return
 	}
-	c.foreign(path, p)
+	for _, s := range settings.Foreign(p, p.Kind) {
+		c.add(settings.Join(path, s.Name), "belongs to kind %s, and this is %s; leave it out", s.Only, p.Kind)
+	}
 	if r := p.Retry; r.Base > r.Most {
-		c.add(path+".retry.base", "%s is more than %s.retry.most (%s)", formatDuration(r.Base), path, formatDuration(r.Most))
+		c.add(path+".retry.base", "%s is more than %s.retry.most (%s)", settings.FormatDuration(r.Base), path, settings.FormatDuration(r.Most))
 	}
 	// What else a processor's settings say is judged by the package that runs it.
 	switch p.Kind {
@@ -175,29 +178,15 @@ func (c *checker) processor(name string, p Processor) {
 			c.add(path+".fcm.credentials_file", "is missing; fcm.endpoint is asked with a service account's key")
 		}
 	}
-	if strings.Contains(p.URL, mask) {
+	if strings.Contains(p.URL, settings.Mask) {
 		c.add(path+".url", "holds the mask that print-config writes; give the real one")
 	}
-	if strings.Contains(p.SMTP, mask) {
+	if strings.Contains(p.SMTP, settings.Mask) {
 		c.add(path+".smtp", "holds the mask that print-config writes; give the real password")
 	}
-	for _, header := range sortedNames(p.Headers) {
-		if p.Headers[header] == mask {
+	for _, header := range slices.Sorted(maps.Keys(p.Headers)) {
+		if p.Headers[header] == settings.Mask {
 			c.add(path+".headers", "%s is the mask that print-config writes; give the real value", header)
 		}
 	}
-}
-
-// foreign finds settings of another kind, which would do nothing.
-func (c *checker) foreign(path string, p Processor) {
-	v := reflect.ValueOf(p)
-	for _, s := range settingsOf(v.Type(), "") {
-		if s.Only != "" && s.Only != p.Kind && !isEmpty(v.Field(s.index)) {
-			c.add(join(path, s.Name), "belongs to kind %s, and this is %s; leave it out", s.Only, p.Kind)
-		}
-	}
-}
-
-func sortedNames[V any](m map[string]V) []string {
-	return mapKeys(reflect.ValueOf(m))
 }

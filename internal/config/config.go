@@ -5,17 +5,7 @@ import (
 	"time"
 )
 
-// Config is the whole of the gateway's configuration. The tags are the single
-// source for the loader, the checks and docs/config.md:
-//
-//	koanf    the name in file and environment
-//	default  the value when nothing is given
-//	doc      the sentence that docs/config.md prints
-//	enum     the words that are allowed; a leading comma allows an empty one
-//	min, max the smallest and largest value, in the field's own notation
-//	unit     what a plain number counts
-//	live     "true" where operators may change it without a reload
-//	secret   "true" hides the value, "url" hides the password in it
+// Config is the whole of the gateway's configuration. Package settings documents the tags, from which docs/config.md is made.
 type Config struct {
 	Listen          string         `koanf:"listen" default:":8080" doc:"Address of the visitors' socket. Port 0 lets the system choose one, which the log then names."`
 	TLS             TLS            `koanf:"tls" doc:"TLS on the visitors' socket; off while both files are empty."`
@@ -67,8 +57,8 @@ type Log struct {
 }
 
 type Tracing struct {
-	OTLPEndpoint string  `koanf:"otlp_endpoint" doc:"OTLP/HTTP collector. Empty: no traces."`
-	Sample       float64 `koanf:"sample" default:"0.01" min:"0" max:"1" unit:"share" doc:"Share of requests that are traced."`
+	OTLPEndpoint string  `koanf:"otlp_endpoint" later:"leave it empty" doc:"OTLP/HTTP collector. Empty: no traces."`
+	Sample       float64 `koanf:"sample" default:"0.01" min:"0" max:"1" unit:"share" later:"leave it out" doc:"Share of requests that are traced."`
 }
 
 type Admin struct {

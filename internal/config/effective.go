@@ -1,10 +1,5 @@
 package config
 
-import (
-	"reflect"
-	"strings"
-)
-
 // Burst is how many visitors the room admits at one moment after a quiet time:
 // admission.burst, or max(1, rate).
 func (r *Room) Burst() Rate {
@@ -70,20 +65,4 @@ func (c *Config) originByID(id string) *Origin {
 		}
 	}
 	return nil
-}
-
-// Files lists every file that the configuration names, so that a change of one
-// can be noticed.
-func (c *Config) Files() []string {
-	return filesOf(c)
-}
-
-func filesOf(config any) []string {
-	var files []string
-	visit(config, func(_ string, s Setting, v reflect.Value) {
-		if strings.HasSuffix(s.Name, "_file") && v.String() != "" {
-			files = append(files, v.String())
-		}
-	})
-	return files
 }

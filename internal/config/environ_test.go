@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 func TestEnvironmentSets(t *testing.T) {
@@ -93,18 +95,18 @@ func TestEnvironmentIsStrict(t *testing.T) {
 }
 
 func TestEverySettingHasOneVariable(t *testing.T) {
-	for _, settings := range [][]Setting{Settings(), BulkSettings()} {
+	for _, all := range [][]Setting{Settings(), BulkSettings()} {
 		names := make(map[string]string)
-		for _, s := range settings {
+		for _, s := range all {
 			if strings.ContainsAny(s.Path, "[*") {
 				continue
 			}
-			name := envName(s.Path)
+			name := s.Variable()
 			if other, taken := names[name]; taken {
 				t.Errorf("%s sets %s and %s", name, other, s.Path)
 			}
 			names[name] = s.Path
-			if isKubernetes(name, "x") {
+			if settings.FromKubernetes(name, "x") {
 				t.Errorf("%s looks like a variable of Kubernetes", name)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/anteroom/anteroom/internal/settings"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -34,7 +35,7 @@ func FuzzFile(f *testing.F) {
 		}
 		var keys map[string]any
 		if yaml.Unmarshal(data, &keys) == nil {
-			known := settingsOf(gatewaySchema.goType, "")
+			known := slices.DeleteFunc(Settings(), func(s Setting) bool { return strings.Contains(s.Path, ".") })
 			for key := range keys {
 				if !slices.ContainsFunc(known, func(s Setting) bool { return s.Name == key }) && err == nil {
 					t.Fatalf("the unknown key %q passed", key)
@@ -82,12 +83,12 @@ func FuzzEnvironment(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, name, value string) {
-		full := envPrefix + name
+		full := "ANTEROOM_" + name
 		_, err := Load(Options{File: file, Environ: []string{full + "=" + value}})
 		// A = in the name ends it.
 		full, value, _ = strings.Cut(full+"="+value, "=")
-		_, _, known := gatewaySchema.variable(full)
-		if err == nil && !known && !isKubernetes(full, value) {
+		known := slices.ContainsFunc(Settings(), func(s Setting) bool { return s.Variable() == full })
+		if err == nil && !known && !settings.FromKubernetes(full, value) {
 			t.Fatalf("the unknown variable %q passed", full)
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // SigningKey is one of tokens.keys with its material read.
@@ -27,7 +29,7 @@ func (c *Config) SigningKeys() ([]SigningKey, error) {
 	for i := range c.Tokens.Keys {
 		key, setting, err := c.Tokens.Keys[i].material()
 		if err != nil {
-			return nil, fmt.Errorf("%s.%s: %w", element("tokens.keys", i), setting, err)
+			return nil, fmt.Errorf("%s.%s: %w", settings.Element("tokens.keys", i), setting, err)
 		}
 		key.Active = key.Active || len(c.Tokens.Keys) == 1
 		keys = append(keys, key)
@@ -51,11 +53,11 @@ func (c *Config) Bearers() ([]Bearer, error) {
 	for i, t := range c.Admin.Tokens {
 		data, err := readSmall(t.TokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("%s.token_file: %w", element("admin.tokens", i), err)
+			return nil, fmt.Errorf("%s.token_file: %w", settings.Element("admin.tokens", i), err)
 		}
 		token := strings.TrimSpace(string(data))
 		if token == "" {
-			return nil, fmt.Errorf("%s.token_file: %q is empty", element("admin.tokens", i), t.TokenFile)
+			return nil, fmt.Errorf("%s.token_file: %q is empty", settings.Element("admin.tokens", i), t.TokenFile)
 		}
 		bearers = append(bearers, Bearer{Name: t.Name, Token: token, Write: t.Role == "write"})
 	}
@@ -79,10 +81,10 @@ func (c *checker) tokens(cfg *Config) {
 	}
 	active, ids := 0, make(map[string]bool)
 	for i := range keys {
-		key, path := &keys[i], element("tokens.keys", i)
+		key, path := &keys[i], settings.Element("tokens.keys", i)
 		switch {
 		case !kidPattern.MatchString(key.ID):
-			c.add(path+".id", "%q is no key id; want 1 to 64 letters, digits, dots, dashes and underscores", clip(key.ID))
+			c.add(path+".id", "%q is no key id; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(key.ID))
 		case ids[key.ID]:
 			c.add(path+".id", "%q is there already; ids are unique", key.ID)
 		}
@@ -140,7 +142,7 @@ func checkSecret(secret []byte) error {
 	if len(secret) == 0 {
 		return errors.New("is missing; " + generate)
 	}
-	if string(secret) == mask {
+	if string(secret) == settings.Mask {
 		return errors.New("is the mask that print-config writes; give the real secret")
 	}
 	if len(secret) < minSecret {

@@ -2,132 +2,110 @@ package config
 
 import (
 	"fmt"
-	"os"
-	"reflect"
+	"maps"
 	"slices"
-	"strings"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/rawbytes"
-	"github.com/knadh/koanf/v2"
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// Options says where a configuration comes from.
-type Options struct {
-	// File is the YAML file; empty: none.
-	File string
-	// Environ has the variables as os.Environ gives them.
-	Environ []string
-	// Flags has the flags that were set: path to value, the value as text or
-	// of the setting's type. The paths origin, rate, burst and max_active are
-	// the shorthand that shapes one room over everything.
-	Flags map[string]any
-	// Check adds what only other packages can judge; nil: nothing. It is called
-	// with configurations that have other problems too.
-	Check func(*Config) []Problem
-}
+// What package settings has for both programs.
+type (
+	Rate     = settings.Rate
+	Size     = settings.Size
+	Setting  = settings.Setting
+	Problem  = settings.Problem
+	Problems = settings.Problems
+	// Options are where the gateway's configuration comes from. The flags origin, rate, burst and max_active shape one room over
+	// everything.
+	Options = settings.Sources[Config]
+	// BulkOptions are where the bulk worker's comes from.
+	BulkOptions = settings.Sources[Bulk]
+)
 
-// Load reads flags over environment over file over defaults and checks the
-// whole. Its error is a *Problems that lists everything that is wrong; the
-// configuration is nil then.
+var (
+	gatewaySchema = settings.New[Config]("gateway")
+	bulkSchema    = settings.New[Bulk]("bulkworker")
+)
+
+// Settings lists every key of the gateway in the order of the struct, sections before what they hold.
+func Settings() []Setting { return gatewaySchema.Settings() }
+
+// BulkSettings lists every key of the bulk worker likewise.
+func BulkSettings() []Setting { return bulkSchema.Settings() }
+
+// Load reads and checks the gateway's configuration.
 func Load(o Options) (*Config, error) {
-	l := loader{schema: gatewaySchema, problems: &Problems{}}
-	short, flags := splitShorthand(o.Flags)
-	cfg := &Config{}
-	l.read(cfg, o.File, o.Environ, flags)
-	applyShorthand(cfg, short, l.problems)
-	if !l.unreadable {
-		l.problems.addNew(short.rename(cfg.Validate()))
-		if o.Check != nil {
-			l.problems.addNew(o.Check(cfg))
+	short := shorthand{}
+	rest := maps.Clone(o.Flags)
+	for path, value := range o.Flags {
+		if _, ok := shorthandFlags[path]; ok {
+			short[path] = fmt.Sprint(value)
+			delete(rest, path)
 		}
 	}
-	if len(l.problems.List) > 0 {
-		return nil, l.problems
-	}
-	return cfg, nil
+	o.Flags = rest
+	return gatewaySchema.Load(o, short.apply, func(cfg *Config) []Problem { return short.rename(cfg.Validate()) })
 }
 
-// loader reads the sources of one program's configuration.
-type loader struct {
-	schema   *schema
-	problems *Problems
-	// unreadable: what is missing because the file cannot be read is not worth a word.
-	unreadable bool
+// YAML returns the effective configuration as a file that Load reads, with secrets and the passwords of URLs masked.
+func (c *Config) YAML() ([]byte, error) { return settings.YAML(c) }
+
+// Files lists every file that the configuration names, so that a change of one can be noticed.
+func (c *Config) Files() []string { return settings.Files(c) }
+
+// shorthand has the values of --origin, --rate, --burst and --max-active, which make one room.
+type shorthand map[string]string
+
+var shorthandFlags = map[string]struct{ flag, path string }{
+	"origin":     {"--origin", "origins[0].servers[0]"},
+	"rate":       {"--rate", "rooms[0].admission.rate"},
+	"burst":      {"--burst", "rooms[0].admission.burst"},
+	"max_active": {"--max-active", "rooms[0].admission.max_active"},
 }
 
-// read fills config, a pointer to the schema's struct, from all sources.
-func (l *loader) read(config any, file string, environ []string, flags map[string]any) {
-	merged := koanf.New(".")
-	merge := func(tree map[string]any, source func(path string) string) {
-		// Each layer is judged by itself: a bad value in the file is worth
-		// knowing of even where a flag covers it.
-		var found Problems
-		d := decoder{schema: l.schema, problems: &found}
-		d.section(reflect.New(l.schema.goType).Elem(), tree, "", "")
-		for _, p := range found.List {
-			l.problems.add(p.Path, p.Message+source(p.Path))
-		}
-		if err := merged.Load(confmap.Provider(tree, ""), nil); err != nil {
-			l.problems.add("", err.Error())
+// rename replaces the paths of the shorthand's room by the flags that made it.
+func (s shorthand) rename(list []Problem) []Problem {
+	for i, p := range list {
+		for name := range s {
+			if f := shorthandFlags[name]; p.Path == f.path {
+				list[i].Path = f.flag
+			}
 		}
 	}
-
-	if file != "" {
-		tree, err := readFile(file, l.problems)
-		if err != nil {
-			l.problems.add("", err.Error())
-		}
-		merge(tree, func(string) string { return "" })
-		l.unreadable = slices.ContainsFunc(l.problems.List, func(p Problem) bool { return p.Path == "" })
-	}
-	tree, err := l.schema.environment(environ, l.problems).Read()
-	if err != nil {
-		l.problems.add("", err.Error())
-	}
-	merge(tree, func(path string) string { return " (from " + envName(withoutIndex(path)) + ")" })
-	merge(l.flags(flags), func(string) string { return " (from the command line)" })
-
-	// The problems of the merged tree are known already.
-	target := reflect.ValueOf(config).Elem()
-	setDefaults(target)
-	d := decoder{schema: l.schema, problems: &Problems{}}
-	d.section(target, merged.Raw(), "", "")
+	return list
 }
 
-// flags makes a tree of paths and values.
-func (l *loader) flags(flags map[string]any) map[string]any {
-	tree := koanf.New(".")
-	for path, given := range flags {
-		s, ok := l.schema.variables[envName(path)]
-		if !ok {
-			l.problems.add(path, "no flag sets this")
-			continue
-		}
-		text := fmt.Sprint(given)
-		var raw any = plain(text)
-		if strings.HasPrefix(s.Kind, "list of ") {
-			raw = commaList(text)
-		}
-		if err := tree.Set(path, raw); err != nil {
-			l.problems.add(path, err.Error())
-		}
-	}
-	return tree.Raw()
-}
+// defaultID is the id of the shorthand's room and origin.
+const defaultID = "default"
 
-func readFile(name string, problems *Problems) (map[string]any, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("--config %s: %w; give the path of a readable file, or leave it out", name, cause(err))
+// apply adds the shorthand's room to a configuration that has none.
+func (s shorthand) apply(cfg *Config, problems *Problems) {
+	if len(s) == 0 {
+		return
 	}
-	return parse(data, problems)
-}
-
-func parse(data []byte, problems *Problems) (map[string]any, error) {
-	file := koanf.New(".")
-	if err := file.Load(rawbytes.Provider(data), &strictYAML{problems: problems}); err != nil {
-		return nil, err
+	if len(cfg.Rooms) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(s)) {
+			problems.Add(shorthandFlags[name].flag, "the file has rooms, and this flag shapes a room of its own; change the file instead, or leave its rooms out")
+		}
+		clear(s)
+		return
 	}
-	return file.Raw(), nil
+	admission := map[string]any{}
+	room := map[string]any{"id": defaultID, "admission": admission}
+	tree := map[string]any{"rooms": []any{room}}
+	for name, value := range s {
+		admission[name] = value
+	}
+	if url, ok := s["origin"]; ok {
+		delete(admission, "origin")
+		if len(cfg.Origins) > 0 {
+			problems.Add("--origin", "the file has origins; leave the flag out, or the file's origins")
+			return
+		}
+		room["origin"] = defaultID
+		tree["origins"] = []any{map[string]any{"id": defaultID, "servers": []any{url}}}
+	}
+	var found Problems
+	gatewaySchema.Apply(cfg, tree, &found)
+	problems.List = append(problems.List, s.rename(found.List)...)
 }

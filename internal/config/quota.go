@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // Quota is so many of something in a time, written as 20/1m.
@@ -17,14 +19,14 @@ type Quota struct {
 // ParseQuota reads a whole number, a slash and a duration; the number may be from 1 to most, the time from a second to a day.
 func ParseQuota(text string, most int64) (Quota, error) {
 	count, per, ok := strings.Cut(text, "/")
-	if !ok || !allDigits(count) {
+	if !ok || !settings.AllDigits(count) {
 		return Quota{}, errors.New("want a number, a slash and a time, such as 20/1m")
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || n < 1 || n > most {
 		return Quota{}, fmt.Errorf("want a number from 1 to %d before the slash", most)
 	}
-	d, err := parseDuration(per)
+	d, err := settings.ParseDuration(per)
 	if err != nil || d < time.Second || d > 24*time.Hour {
 		return Quota{}, errors.New("want one time from 1s to 24h with its unit behind the slash, such as 20/1m")
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // edge checks the visitors' socket.
@@ -17,7 +18,7 @@ func (c *checker) edge(cfg *Config) {
 	c.listen("listen", cfg.Listen)
 	c.tls(cfg.TLS)
 	if cfg.ProxyProtocol != "none" && len(cfg.TrustedProxies) == 0 {
-		c.add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", clip(cfg.ProxyProtocol))
+		c.add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", settings.Clip(cfg.ProxyProtocol))
 	}
 	c.trustedHeader(cfg)
 	if cfg.Limits.Target > cfg.Limits.Header {
@@ -60,7 +61,7 @@ func (c *checker) trustedHeader(cfg *Config) {
 	const at = "trusted_header"
 	switch name := strings.ToLower(cfg.TrustedHeader); {
 	case !addressHeader.MatchString(name):
-		c.add(at, "%q is no header name of letters, digits and dashes; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", clip(cfg.TrustedHeader))
+		c.add(at, "%q is no header name of letters, digits and dashes; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", settings.Clip(cfg.TrustedHeader))
 	case hasMeaning(name):
 		c.add(at, "%q does not name the visitor's address; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", cfg.TrustedHeader)
 	case name != forwardedFor && len(cfg.TrustedProxies) == 0:
@@ -81,17 +82,17 @@ func (c *checker) bundle(path, name string) {
 // listen checks an address to listen on and gives its parts.
 func (c *checker) listen(path, address string) (host string, port int, ok bool) {
 	host, text, err := net.SplitHostPort(address)
-	if err != nil || !allDigits(text) {
-		c.add(path, "%q is no listen address; want host:port or :port, such as 127.0.0.1:8080", clip(address))
+	if err != nil || !settings.AllDigits(text) {
+		c.add(path, "%q is no listen address; want host:port or :port, such as 127.0.0.1:8080", settings.Clip(address))
 		return "", 0, false
 	}
 	port, err = strconv.Atoi(text)
 	if err != nil || port > 65535 {
-		c.add(path, "%q has no valid port; want 0 to 65535", clip(address))
+		c.add(path, "%q has no valid port; want 0 to 65535", settings.Clip(address))
 		return "", 0, false
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostPattern.MatchString(strings.ToLower(host)) {
-		c.add(path, "%q has no valid host; want an IP address, a name or nothing", clip(address))
+		c.add(path, "%q has no valid host; want an IP address, a name or nothing", settings.Clip(address))
 		return "", 0, false
 	}
 	return host, port, true
@@ -125,9 +126,9 @@ func (c *checker) admin(cfg *Config) {
 	c.bearer("admin.token", cfg.Admin.Token)
 	names := make(map[string]bool)
 	for i, t := range cfg.Admin.Tokens {
-		path := element("admin.tokens", i)
+		path := settings.Element("admin.tokens", i)
 		if t.Name != "" && names[t.Name] {
-			c.add(path+".name", "%q is there already; names are unique", clip(t.Name))
+			c.add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
 		}
 		names[t.Name] = true
 		if t.TokenFile == "" {
@@ -152,7 +153,7 @@ var bearerPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 func (c *checker) bearer(path, token string) {
 	switch {
 	case token == "":
-	case token == mask:
+	case token == settings.Mask:
 		c.add(path, "is the mask that print-config writes; give the real token")
 	case !bearerPattern.MatchString(token):
 		c.add(path, "holds characters that a bearer token cannot have; want letters, digits and - . _ ~ + / with = at the end")
@@ -163,7 +164,7 @@ var storePrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
 func (c *checker) store(s Store) {
 	if !storePrefix.MatchString(s.Prefix) {
-		c.add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", clip(s.Prefix))
+		c.add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", settings.Clip(s.Prefix))
 	}
 	if s.URL == "" {
 		if s.Dir == "" {
@@ -172,7 +173,7 @@ func (c *checker) store(s Store) {
 		return
 	}
 	switch {
-	case strings.Contains(s.URL, mask) && redisurl.Mask(s.URL) == s.URL:
+	case strings.Contains(s.URL, settings.Mask) && redisurl.Mask(s.URL) == s.URL:
 		c.add("store.url", "holds the mask that print-config writes; give the real password")
 	case s.Timeout > 0: // else the bounds say so
 		client, err := redisurl.Open(s.URL, s.Timeout)

@@ -5,12 +5,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 func (c *checker) guard(at string, room *Room) {
 	g := &room.Guard
 	if _, _, err := g.Joins(); err != nil {
-		c.add(at+".joins_per_ip", "%q: %v", clip(g.JoinsPerIP), err)
+		c.add(at+".joins_per_ip", "%q: %v", settings.Clip(g.JoinsPerIP), err)
 	}
 	if p := g.Proof; p.Most < p.Number {
 		c.add(at+".proof.most", "%d is less than proof.number (%d); give them the same value for work that does not grow", p.Most, p.Number)
@@ -28,9 +30,9 @@ func (c *checker) captcha(at string, room *Room) {
 	}
 	for i, host := range p.Hosts {
 		if host == "*" {
-			c.add(element(at+".hosts", i), `"*" lets answers count that were given anywhere; want the names that visitors open, or *.example.com`)
+			c.add(settings.Element(at+".hosts", i), `"*" lets answers count that were given anywhere; want the names that visitors open, or *.example.com`)
 		} else {
-			c.host(element(at+".hosts", i), host)
+			c.host(settings.Element(at+".hosts", i), host)
 		}
 	}
 	if len(p.Hosts) == 0 && slices.Contains(room.Hosts, "*") {
@@ -47,7 +49,7 @@ func (c *checker) captcha(at string, room *Room) {
 	if p.VerifyURL != "" {
 		u, err := url.Parse(p.VerifyURL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-			c.add(at+".verify_url", "%q is no address; want for instance https://proxy.example/siteverify, or leave it empty", clip(p.VerifyURL))
+			c.add(at+".verify_url", "%q is no address; want for instance https://proxy.example/siteverify, or leave it empty", settings.Clip(p.VerifyURL))
 		}
 	}
 }

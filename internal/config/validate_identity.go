@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // meanings are headers that neither name an account nor an address, whoever sets them.
@@ -22,7 +24,7 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 	if name := strings.ToLower(i.Header); name != "" {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			c.add(at+".header", "%q is no header name; want for instance X-Account-Id", clip(i.Header))
+			c.add(at+".header", "%q is no header name; want for instance X-Account-Id", settings.Clip(i.Header))
 		case hasMeaning(name) || name == forwardedFor || name == "forwarded" || name == "x-real-ip":
 			c.add(at+".header", "%q says something else; want a header of your proxy's own, for instance X-Account-Id", i.Header)
 		case name == strings.ToLower(cfg.TrustedHeader):
@@ -33,7 +35,7 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 	}
 	switch {
 	case i.JWTClaim != "" && i.JWKSURL == "":
-		c.add(at+".jwks_url", "is missing: without keys the claim %q cannot be checked", clip(i.JWTClaim))
+		c.add(at+".jwks_url", "is missing: without keys the claim %q cannot be checked", settings.Clip(i.JWTClaim))
 	case i.JWKSURL != "" && i.JWTClaim == "":
 		c.add(at+".jwt_claim", "is missing: it says which claim names the account, most often sub")
 	case i.JWTClaim == "" && (i.JWTCookie != "" || i.JWTIssuer != "" || i.JWTAudience != ""):
@@ -47,7 +49,7 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 	switch {
 	case i.JWTCookie == "":
 	case !httpguts.ValidHeaderFieldName(i.JWTCookie):
-		c.add(at+".jwt_cookie", "%q is no cookie name", clip(i.JWTCookie))
+		c.add(at+".jwt_cookie", "%q is no cookie name", settings.Clip(i.JWTCookie))
 	case strings.HasPrefix(strings.TrimPrefix(i.JWTCookie, "__Host-"), "wr_"):
 		c.add(at+".jwt_cookie", "%q is one of ours, which the site never gets; want the cookie of the site's own sign-in", i.JWTCookie)
 	}
@@ -58,7 +60,7 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 		u, err := url.Parse(i.LoginURL)
 		path := err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(i.LoginURL, "/") && !strings.HasPrefix(i.LoginURL, "//") && !strings.Contains(i.LoginURL, "\\")
 		if !path && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-			c.add(at+".login_url", "%q is no address; want a path such as /login, or one that begins with https://", clip(i.LoginURL))
+			c.add(at+".login_url", "%q is no address; want a path such as /login, or one that begins with https://", settings.Clip(i.LoginURL))
 		}
 	}
 }

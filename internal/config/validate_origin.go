@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // commandLine is the shortest way to a working gateway.
@@ -17,16 +19,16 @@ func (c *checker) origins(cfg *Config) {
 	}
 	ids := make(map[string]string)
 	for i, o := range cfg.Origins {
-		path := element("origins", i)
+		path := settings.Element("origins", i)
 		c.id(path+".id", o.ID, ids)
 		if len(o.Servers) == 0 {
 			c.add(path+".servers", "is empty; want at least one, such as http://127.0.0.1:9000")
 		}
 		servers := make(map[string]bool)
 		for j, server := range o.Servers {
-			at := element(path+".servers", j)
+			at := settings.Element(path+".servers", j)
 			if servers[server] {
-				c.add(at, "%q is there already", clip(server))
+				c.add(at, "%q is there already", settings.Clip(server))
 			}
 			servers[server] = true
 			c.server(at, server)
@@ -40,14 +42,14 @@ func (c *checker) origins(cfg *Config) {
 			c.add(path+".budget.burst", "there is no budget without budget.rate; give one, or leave burst out")
 		}
 		if p := o.Health.Path; p != "" && !healthPath.MatchString(p) {
-			c.add(path+".health.path", "%q is no path; want one such as /healthz, in ASCII and without blanks", clip(p))
+			c.add(path+".health.path", "%q is no path; want one such as /healthz, in ASCII and without blanks", settings.Clip(p))
 		}
 		if o.TLS.ServerName != "" && !hostPattern.MatchString(strings.ToLower(o.TLS.ServerName)) {
-			c.add(path+".tls.server_name", "%q is no host name", clip(o.TLS.ServerName))
+			c.add(path+".tls.server_name", "%q is no host name", settings.Clip(o.TLS.ServerName))
 		}
 	}
 	if cfg.DefaultOrigin != "" && ids[cfg.DefaultOrigin] == "" {
-		c.add("default_origin", "%q is no origin; %s", clip(cfg.DefaultOrigin), knownOrigins(cfg))
+		c.add("default_origin", "%q is no origin; %s", settings.Clip(cfg.DefaultOrigin), knownOrigins(cfg))
 	}
 }
 
@@ -59,14 +61,14 @@ func (c *checker) server(path, server string) {
 		if strings.Contains(server, "@") {
 			shown = "…" // may hold a password
 		}
-		c.add(path, "%q is no server; want http://host:port or https://host:port", clip(shown))
+		c.add(path, "%q is no server; want http://host:port or https://host:port", settings.Clip(shown))
 	case u.User != nil:
 		c.add(path, "holds a user name or password, which is not sent; want http://host:port")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		c.add(path, "%q has a path or query; requests keep their own, so want %s://%s", clip(server), u.Scheme, u.Host)
+		c.add(path, "%q has a path or query; requests keep their own, so want %s://%s", settings.Clip(server), u.Scheme, u.Host)
 	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
 		if port, err := strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
-			c.add(path, "%q has no valid port; want 1 to 65535", clip(server))
+			c.add(path, "%q has no valid port; want 1 to 65535", settings.Clip(server))
 		}
 	}
 }
@@ -76,7 +78,7 @@ func knownOrigins(cfg *Config) string {
 	for i, o := range cfg.Origins {
 		ids[i] = o.ID
 	}
-	return "want " + oneOf(ids)
+	return "want " + settings.OneOf(ids)
 }
 
 // healthPath is a path that can be asked for as it is, with or without a query.

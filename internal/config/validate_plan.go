@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // queue checks a room's own lottery.
@@ -40,8 +42,8 @@ func (c *checker) events(at string, room *Room) {
 	}
 	var all []event
 	for i := range room.Events {
-		e, at := &room.Events[i], element(at, i)
-		before := len(c.list)
+		e, at := &room.Events[i], settings.Element(at, i)
+		before := len(c.List)
 		span := Span{
 			Starts: c.moment(at+".starts_at", e.StartsAt), Ends: c.moment(at+".ends_at", e.EndsAt), Gathers: c.moment(at+".prequeue_at", e.PrequeueAt),
 		}
@@ -58,7 +60,7 @@ func (c *checker) events(at string, room *Room) {
 		case e.Method == "" && e.Rate == 0:
 			c.add(at, "changes nothing; give it a rate or a method")
 		}
-		if len(c.list) > before {
+		if len(c.List) > before {
 			continue
 		}
 		if !span.Ends.After(span.Starts) {
@@ -75,8 +77,8 @@ func (c *checker) events(at string, room *Room) {
 	for i, last := 1, 0; i < len(all); i++ {
 		a, b := all[last], all[i]
 		if b.span.begins().Before(a.span.Ends) {
-			c.add(element(at, b.i), "begins (%s, prequeue included) before %s has ended (%s); events of a room may not overlap, as %q and %q do",
-				b.span.begins().Format(time.RFC3339), element("events", a.i), a.span.Ends.Format(time.RFC3339), room.Events[b.i].Name, room.Events[a.i].Name)
+			c.add(settings.Element(at, b.i), "begins (%s, prequeue included) before %s has ended (%s); events of a room may not overlap, as %q and %q do",
+				b.span.begins().Format(time.RFC3339), settings.Element("events", a.i), a.span.Ends.Format(time.RFC3339), room.Events[b.i].Name, room.Events[a.i].Name)
 		}
 		if b.span.Ends.After(a.span.Ends) {
 			last = i // of those so far it ends last
@@ -91,7 +93,7 @@ func (c *checker) moment(at, text string) time.Time {
 	moment, err := time.Parse(time.RFC3339, text)
 	switch {
 	case err != nil:
-		c.add(at, "%q is no time; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", clip(text))
+		c.add(at, "%q is no time; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", settings.Clip(text))
 	case moment.Year() < 2000 || moment.Year() > 2200: // scripts count in µs, below 2^53
 		c.add(at, "%s: want a year from 2000 to 2200", text)
 		return time.Time{}

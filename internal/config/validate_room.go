@@ -13,13 +13,15 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/text/language"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 func (c *checker) rooms(cfg *Config) {
 	ids := make(map[string]string)
 	places := make(map[string]string) // host and path to the room that has it
 	for i := range cfg.Rooms {
-		room, at := &cfg.Rooms[i], element("rooms", i)
+		room, at := &cfg.Rooms[i], settings.Element("rooms", i)
 		c.id(at+".id", room.ID, ids)
 		c.roomOrigin(at+".origin", cfg, room)
 		c.places(at, room, places)
@@ -27,19 +29,19 @@ func (c *checker) rooms(cfg *Config) {
 		c.queue(at+".queue", room)
 		c.events(at+".events", room)
 		if room.Session.Max < room.Session.TTL {
-			c.add(at+".session.max", "%s is less than session.ttl (%s)", formatDuration(room.Session.Max), formatDuration(room.Session.TTL))
+			c.add(at+".session.max", "%s is less than session.ttl (%s)", settings.FormatDuration(room.Session.Max), settings.FormatDuration(room.Session.TTL))
 		}
 		for j := range room.Bypass {
-			c.bypass(element(at+".bypass", j), &room.Bypass[j])
+			c.bypass(settings.Element(at+".bypass", j), &room.Bypass[j])
 		}
 		for j, origin := range room.CORSOrigins {
-			c.corsOrigin(element(at+".cors_origins", j), origin)
+			c.corsOrigin(settings.Element(at+".cors_origins", j), origin)
 		}
 		c.eta(at+".eta", &room.ETA)
 		c.guard(at+".guard", room)
 		c.page(at+".page", &room.Page)
 		if _, err := room.Guard.Requests(); err != nil {
-			c.add(at+".guard.requests_per_session", "%q: %v", clip(room.Guard.RequestsPerSession), err)
+			c.add(at+".guard.requests_per_session", "%q: %v", settings.Clip(room.Guard.RequestsPerSession), err)
 		}
 		c.identity(at+".identity", cfg, &room.Identity)
 	}
@@ -60,7 +62,7 @@ func (c *checker) roomOrigin(at string, cfg *Config, room *Room) {
 			return
 		}
 	}
-	c.add(at, "%q is no origin; %s", clip(room.Origin), knownOrigins(cfg))
+	c.add(at, "%q is no origin; %s", settings.Clip(room.Origin), knownOrigins(cfg))
 }
 
 // places checks hosts and paths, and that no other room has the same pair.
@@ -72,10 +74,10 @@ func (c *checker) places(at string, room *Room, places map[string]string) {
 		c.add(at+".paths", `is empty, so the room protects nothing; want ["/"] for every path`)
 	}
 	for j, host := range room.Hosts {
-		c.host(element(at+".hosts", j), host)
+		c.host(settings.Element(at+".hosts", j), host)
 	}
 	for j, prefix := range room.Paths {
-		c.path(element(at+".paths", j), prefix)
+		c.path(settings.Element(at+".paths", j), prefix)
 	}
 	for _, host := range room.Hosts {
 		for _, prefix := range room.Paths {
@@ -110,13 +112,13 @@ func (c *checker) host(at, host string) {
 	}
 	switch {
 	case strings.Contains(name, "*"):
-		c.add(at, "%q: a * stands alone or leads, as *.example.com", clip(host))
+		c.add(at, "%q: a * stands alone or leads, as *.example.com", settings.Clip(host))
 	case strings.Contains(name, ":"):
-		c.add(at, "%q: want the host without scheme and port; a room holds on every port", clip(host))
+		c.add(at, "%q: want the host without scheme and port; a room holds on every port", settings.Clip(host))
 	case !isASCII(name):
-		c.add(at, "%q: want the name as browsers send it, in punycode (xn--…)", clip(host))
+		c.add(at, "%q: want the name as browsers send it, in punycode (xn--…)", settings.Clip(host))
 	case !hostPattern.MatchString(name) || strings.HasSuffix(name, "."):
-		c.add(at, "%q is no host; want a name such as shop.example.com, *.example.com or *", clip(host))
+		c.add(at, "%q is no host; want a name such as shop.example.com, *.example.com or *", settings.Clip(host))
 	}
 }
 
@@ -128,19 +130,19 @@ func (c *checker) path(at, prefix string) {
 		if pattern == "" {
 			c.add(at, `"~" has no expression; want for instance "~^/tickets/[0-9]+$", or "/" for everything`)
 		} else if _, err := regexp.Compile(pattern); err != nil {
-			c.add(at, "%q does not compile: %v", clip(prefix), err)
+			c.add(at, "%q does not compile: %v", settings.Clip(prefix), err)
 		}
 		return
 	}
 	switch {
 	case !strings.HasPrefix(prefix, "/"):
-		c.add(at, "%q is no path; want a prefix that begins with /, or a regular expression that begins with ~", clip(prefix))
+		c.add(at, "%q is no path; want a prefix that begins with /, or a regular expression that begins with ~", settings.Clip(prefix))
 	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, unicode.IsControl) || strings.ContainsAny(prefix, "?#*%\\;"):
-		c.add(at, "%q: want the path as it reads once decoded, without ? # * %% ; and backslash; for patterns use ~regex", clip(prefix))
+		c.add(at, "%q: want the path as it reads once decoded, without ? # * %% ; and backslash; for patterns use ~regex", settings.Clip(prefix))
 	case path.Clean(prefix) != strings.TrimRight(prefix, "/") && prefix != "/":
-		c.add(at, "%q has empty or dot segments, which no request keeps; want %s", clip(prefix), path.Clean(prefix))
+		c.add(at, "%q has empty or dot segments, which no request keeps; want %s", settings.Clip(prefix), path.Clean(prefix))
 	case strings.EqualFold(prefix, reserved) || len(prefix) > len(reserved) && strings.EqualFold(prefix[:len(reserved)+1], reserved+"/"):
-		c.add(at, "%q is reserved: the gateway answers there itself", clip(prefix))
+		c.add(at, "%q is reserved: the gateway answers there itself", settings.Clip(prefix))
 	}
 }
 
@@ -181,7 +183,7 @@ func (c *checker) httpURL(at, text string) {
 // eta checks what can be known without the estimators; cmd/gateway asks package eta for the rest.
 func (c *checker) eta(at string, e *ETA) {
 	if _, err := time.LoadLocation(e.TimeZone); err != nil || e.TimeZone == "" || e.TimeZone == "Local" {
-		c.add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", clip(e.TimeZone))
+		c.add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", settings.Clip(e.TimeZone))
 	}
 	if e.Estimator == "model" && e.ModelFile == "" {
 		c.add(at+".model_file", "is missing, and estimator is model; give the file that tools/eta-train has made, or use window")
@@ -193,22 +195,22 @@ func (c *checker) bypass(at string, rule *Bypass) {
 		c.add(at, "has no condition and would let everyone past the room; give paths, methods, ips, user_agents or headers")
 	}
 	for j, prefix := range rule.Paths {
-		c.path(element(at+".paths", j), prefix)
+		c.path(settings.Element(at+".paths", j), prefix)
 	}
 	for j, method := range rule.Methods {
 		if !httpguts.ValidHeaderFieldName(method) || method != strings.ToUpper(method) {
-			c.add(element(at+".methods", j), "%q is no method; want capitals such as GET", clip(method))
+			c.add(settings.Element(at+".methods", j), "%q is no method; want capitals such as GET", settings.Clip(method))
 		}
 	}
 	for j, text := range rule.UserAgents {
 		if strings.TrimSpace(text) == "" {
-			c.add(element(at+".user_agents", j), "is empty and would fit everyone; want a part of the User-Agent, such as Googlebot")
+			c.add(settings.Element(at+".user_agents", j), "is empty and would fit everyone; want a part of the User-Agent, such as Googlebot")
 		}
 	}
 	for name, value := range rule.Headers {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			c.add(at+".headers", "%q is no header name", clip(name))
+			c.add(at+".headers", "%q is no header name", settings.Clip(name))
 		case !httpguts.ValidHeaderFieldValue(value):
 			c.add(at+".headers."+name, "holds characters that a header cannot carry")
 		}
@@ -218,7 +220,7 @@ func (c *checker) bypass(at string, rule *Bypass) {
 func (c *checker) corsOrigin(at, origin string) {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin || origin != strings.ToLower(origin) || strings.Contains(u.Host, "*") {
-		c.add(at, "%q is no origin; want scheme and host in lower case, as https://shop.example or http://127.0.0.1:3000", clip(origin))
+		c.add(at, "%q is no origin; want scheme and host in lower case, as https://shop.example or http://127.0.0.1:3000", settings.Clip(origin))
 	}
 }
 
@@ -248,14 +250,14 @@ func (c *checker) page(at string, p *Page) {
 		tag, err := language.Parse(name)
 		switch {
 		case err != nil:
-			c.add(element(at+".languages", j), "%q is no language tag; want for instance en or ko", clip(name))
+			c.add(settings.Element(at+".languages", j), "%q is no language tag; want for instance en or ko", settings.Clip(name))
 		case seen[tag]:
-			c.add(element(at+".languages", j), "%q is there already", clip(name))
+			c.add(settings.Element(at+".languages", j), "%q is there already", settings.Clip(name))
 		}
 		seen[tag] = true
 	}
 	if strings.ContainsAny(p.FrameAncestors, ";,\"<>") || strings.ContainsFunc(p.FrameAncestors, unicode.IsControl) || !isASCII(p.FrameAncestors) {
-		c.add(at+".frame_ancestors", "%q is no list of sources; want them separated by blanks, such as 'self' https://partner.example", clip(p.FrameAncestors))
+		c.add(at+".frame_ancestors", "%q is no list of sources; want them separated by blanks, such as 'self' https://partner.example", settings.Clip(p.FrameAncestors))
 	}
 }
 

@@ -313,20 +313,23 @@ func TestNotAvailable(t *testing.T) {
 		"tracing.otlp_endpoint": shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
 		"tracing.sample":        shop + "tracing: {sample: 0.5}",
 	}
-	for _, row := range gatewayLater {
-		text, ok := rows[row.setting]
+	for _, s := range Settings() {
+		if s.Later == "" {
+			continue
+		}
+		text, ok := rows[s.Path]
 		if !ok {
-			t.Errorf("no example uses %s", row.setting)
+			t.Errorf("no example uses %s", s.Path)
 			continue
 		}
 		_, problems := loadText(t, text+"\n")
-		if len(problems) != 1 || !strings.HasPrefix(problems[0], strings.ReplaceAll(row.setting, "[]", "[0]")+": ") || !strings.Contains(problems[0], "is not available in this version") {
-			t.Errorf("%s: %q", row.setting, problems)
+		if len(problems) != 1 || !strings.HasPrefix(problems[0], strings.ReplaceAll(s.Path, "[]", "[0]")+": ") || !strings.Contains(problems[0], "is not available in this version") {
+			t.Errorf("%s: %q", s.Path, problems)
 		}
-		delete(rows, row.setting)
+		delete(rows, s.Path)
 	}
 	for setting := range rows {
-		t.Errorf("%s has no row in notAvailable", setting)
+		t.Errorf("%s is available", setting)
 	}
 	for _, method := range []string{"fifo", "passthrough", "reject"} {
 		_, problems := loadText(t, room("queue: {method: "+method+"}")+"\n")

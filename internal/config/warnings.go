@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/settings"
 )
 
 // shortToken is the length below which a bearer token can be tried out.
@@ -21,7 +23,7 @@ func (c *Config) Warnings() []Problem {
 	}
 	for i, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
-			warn(element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
+			warn(settings.Element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
 		}
 	}
 	if slices.Contains(cdnHeaders, strings.ToLower(c.TrustedHeader)) && !slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return !p.Addr().IsLoopback() }) {
@@ -37,16 +39,16 @@ func (c *Config) Warnings() []Problem {
 		o := &c.Origins[i]
 		https := slices.ContainsFunc(o.Servers, func(s string) bool { return strings.HasPrefix(s, "https://") })
 		if !https && (o.TLS.CAFile != "" || o.TLS.ServerName != "") {
-			warn(element("origins", i)+".tls", "no server of this origin is https, so these settings are not used")
+			warn(settings.Element("origins", i)+".tls", "no server of this origin is https, so these settings are not used")
 		}
-		c.warnBudget(element("origins", i)+".budget", o, warn)
+		c.warnBudget(settings.Element("origins", i)+".budget", o, warn)
 	}
 	c.warnHosts(warn)
 	for i := range c.Rooms {
-		room, path := &c.Rooms[i], element("rooms", i)
+		room, path := &c.Rooms[i], settings.Element("rooms", i)
 		for j, host := range room.Hosts {
 			if strings.HasPrefix(host, "*.") {
-				warn(element(path+".hosts", j), host+" covers many hosts, and cookies are per host: a person has a place on each subdomain")
+				warn(settings.Element(path+".hosts", j), host+" covers many hosts, and cookies are per host: a person has a place on each subdomain")
 			}
 		}
 		if b, _ := c.BudgetOf(room); b == nil && room.Weight != 1000 && room.Weight != 0 {
@@ -59,7 +61,7 @@ func (c *Config) Warnings() []Problem {
 		}
 		for j := range room.Events {
 			if e := &room.Events[j]; e.Span().Ends.Before(now) {
-				warn(element(path+".events", j), "has ended ("+e.EndsAt+") and does nothing")
+				warn(settings.Element(path+".events", j), "has ended ("+e.EndsAt+") and does nothing")
 			}
 		}
 		if room.Queue.Method == methodLottery && !guarded {
@@ -121,7 +123,7 @@ func warnStrategy(warn func(path, message string), at string, a *Admission) {
 // warnUnused tells of settings that wait for another one to be switched on: most often that was forgotten.
 func warnUnused(warn func(path, message string), path string, room *Room) {
 	var usual Room
-	setDefaults(reflect.ValueOf(&usual).Elem())
+	settings.Defaults(&usual)
 	var unused []string
 	differs := func(name string, v, usual any) {
 		if !reflect.ValueOf(v).IsZero() && v != usual {

@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/anteroom/anteroom/internal/settings"
+)
 
 // warnHosts warns of origins that a client reaches past a room by sending another Host header.
 func (c *Config) warnHosts(warn func(path, message string)) {
@@ -19,7 +23,7 @@ func (c *Config) warnHosts(warn func(path, message string)) {
 			other := &c.Rooms[j]
 			if c.OriginOf(other) == origin && !everywhere(other) && !slices.ContainsFunc(room.Hosts, func(h string) bool { return slices.Contains(other.Hosts, h) }) &&
 				!(covers(room, other) && covers(other, room)) {
-				warn(element("rooms", i)+".hosts", "room "+other.ID+" has other hosts and the same origin ("+origin.ID+"): the paths of one room are uncounted under the hosts of the other, unless the origin tells them apart by Host")
+				warn(settings.Element("rooms", i)+".hosts", "room "+other.ID+" has other hosts and the same origin ("+origin.ID+"): the paths of one room are uncounted under the hosts of the other, unless the origin tells them apart by Host")
 				return
 			}
 		}

@@ -112,7 +112,7 @@ func note(s config.Setting) string {
 		text += " (" + strings.Join(strings.Fields(strings.Join(s.Enum, " ")), " | ") + ")"
 	}
 	if s.Later != "" {
-		text += " " + s.Later
+		text += " " + notAvailable
 	}
 	return text
 }
@@ -131,3 +131,6 @@ func comment(out *strings.Builder, text, indent string) {
 	}
 	out.WriteString(line + "\n")
 }
+
+// notAvailable is added to settings whose feature is not in this version.
+const notAvailable = "Not available in this version."

@@ -41,9 +41,6 @@ func (p *program) reference() string {
 		if section.Only != "" {
 			fmt.Fprintf(&out, " Of kind %s.", section.Only)
 		}
-		if section.Later != "" {
-			out.WriteString(" " + section.Later)
-		}
 		out.WriteString("\n\n")
 		p.table(&out, settings)
 	}
@@ -112,7 +109,7 @@ func meaning(s config.Setting) string {
 		text += " At most " + s.Max + "."
 	}
 	if s.Later != "" {
-		text += " *" + s.Later + "*"
+		text += " *" + notAvailable + "*"
 	}
 	if s.Live {
 		text += " **live**"

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"regexp"
@@ -14,9 +14,9 @@ const envPrefix = "ANTEROOM_"
 // namespace that has a Service whose name begins with anteroom.
 var kubernetesVariable = regexp.MustCompile(`^ANTEROOM_(.*_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// isKubernetes also takes what only looks like it, as long as it cannot be
-// meant as a path: that needs two underscores.
-func isKubernetes(name, value string) bool {
+// FromKubernetes reports whether Kubernetes sets a variable, or sets such ones, and the variable cannot be meant as a path: that
+// needs two underscores.
+func FromKubernetes(name, value string) bool {
 	if kubernetesVariable.MatchString(name) {
 		return true
 	}
@@ -27,7 +27,10 @@ func isKubernetes(name, value string) bool {
 	return strings.Contains(rest, "_SERVICE_") || strings.Contains(rest, "_PORT")
 }
 
-// envName is the variable that sets a path.
+// Variable returns the name of the environment variable that sets s.
+func (s Setting) Variable() string { return envName(s.Path) }
+
+// envName returns the variable that sets a path.
 func envName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "__"))
 }
@@ -40,7 +43,7 @@ func (sc *schema) variable(name string) (path string, s Setting, ok bool) {
 	}
 	for _, s := range sc.settings {
 		head, rest, found := strings.Cut(s.Path, ".*.")
-		if !found || s.holdsOthers() || strings.Contains(rest, "*") || s.Kind == "map of text" {
+		if !found || s.holdsOthers() || strings.Contains(rest, "*") || s.Kind == kindTexts {
 			continue
 		}
 		key, ok := strings.CutPrefix(name, envName(head)+"__")
@@ -60,12 +63,12 @@ func (sc *schema) environment(environ []string, problems *Problems) *env.Env {
 		TransformFunc: func(name, value string) (string, any) {
 			path, s, ok := sc.variable(name)
 			switch {
-			case ok && strings.HasPrefix(s.Kind, "list of "):
+			case ok && strings.HasPrefix(s.Kind, listOf):
 				return path, commaList(value)
 			case ok:
 				return path, plain(value)
-			case !isKubernetes(name, value):
-				problems.add(name, sc.refuseVariable(name))
+			case !FromKubernetes(name, value):
+				problems.Add(name, sc.refuseVariable(name))
 			}
 			return "", nil
 		},
@@ -73,7 +76,7 @@ func (sc *schema) environment(environ []string, problems *Problems) *env.Env {
 }
 
 func (sc *schema) refuseVariable(name string) string {
-	for _, other := range []*schema{gatewaySchema, bulkSchema} {
+	for _, other := range programs {
 		if _, _, ok := other.variable(name); ok {
 			return "is a setting of " + other.program + ", not of " + sc.program + "; give each program an environment of its own"
 		}
@@ -88,7 +91,7 @@ func (sc *schema) refuseVariable(name string) string {
 			return "the environment sets single values and comma lists only; write " + s.Path + " in the file"
 		case s.Kind == kindNamed:
 			return s.Path + " is a map of sections; name a single value in one of them, as " + sc.firstIn(s.Path)
-		case strings.HasPrefix(s.Kind, "list of "):
+		case strings.HasPrefix(s.Kind, listOf):
 			return "the environment cannot set one element of a list; give the whole list, separated by commas, as " + prefix
 		case name == prefix:
 			return s.Path + " is a section; name one of its settings, as " + sc.firstIn(s.Path)

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"strings"
@@ -85,7 +85,7 @@ func TestFormatDuration(t *testing.T) {
 		"0s": 0, "250ms": 250 * time.Millisecond, "30s": 30 * time.Second, "1m15s": 75 * time.Second,
 		"10m": 10 * time.Minute, "12h": 12 * time.Hour, "1h30m": 90 * time.Minute, "1h0m5s": time.Hour + 5*time.Second,
 	} {
-		if got := formatDuration(d); got != want {
+		if got := FormatDuration(d); got != want {
 			t.Errorf("%s: got %s, want %s", d, got, want)
 		}
 	}
@@ -102,8 +102,8 @@ func TestQuantitiesAreReadAsTheyAreWritten(t *testing.T) {
 			t.Fatalf("size %d written as %s: got %d, %v", size, size, got, err)
 		}
 		d := time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "duration"))
-		if got, err := parseDuration(formatDuration(d)); err != nil || got != d {
-			t.Fatalf("duration %d written as %s: got %d, %v", d, formatDuration(d), got, err)
+		if got, err := ParseDuration(FormatDuration(d)); err != nil || got != d {
+			t.Fatalf("duration %d written as %s: got %d, %v", d, FormatDuration(d), got, err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"bytes"
@@ -11,15 +11,12 @@ import (
 	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
-// mask stands for a secret in print-config. The loader refuses it by name, so
-// that a printed configuration never runs with a secret that everybody knows.
-const mask = "***"
+// Mask replaces a secret in a printed configuration. Checks have to refuse it, so that a printed configuration never runs with a
+// secret that everybody knows.
+const Mask = "***"
 
-// YAML is the effective configuration as a file that the loader reads, with
-// secrets and the passwords of URLs masked.
-func (c *Config) YAML() ([]byte, error) { return printed(c) }
-
-func printed(config any) ([]byte, error) {
+// YAML returns a configuration as a file that Load reads, with secrets and the passwords of URLs masked.
+func YAML(config any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
@@ -67,13 +64,7 @@ func valueNode(v reflect.Value, s Setting) *yaml.Node {
 			node.Content = append(node.Content, textNode(key), sectionNode(v.MapIndex(reflect.ValueOf(key))))
 		}
 		return flowIfEmpty(node)
-	case "list of text", "list of CIDR":
-		node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for i := range v.Len() {
-			node.Content = append(node.Content, textNode(fmt.Sprint(v.Index(i).Interface())))
-		}
-		return node
-	case "map of text":
+	case kindTexts:
 		node := &yaml.Node{Kind: yaml.MappingNode}
 		for _, key := range mapKeys(v) {
 			node.Content = append(node.Content, textNode(key), textNode(masked(v.MapIndex(reflect.ValueOf(key)).String(), s.Secret)))
@@ -81,20 +72,22 @@ func valueNode(v reflect.Value, s Setting) *yaml.Node {
 		return flowIfEmpty(node)
 	case "text":
 		return textNode(masked(v.String(), s.Secret))
-	case "boolean":
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: format(v, s)}
-	case "duration":
-		return textNode(format(v, s))
-	case "size":
-		text := format(v, s)
-		if allDigits(text) {
-			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: text}
+	}
+	if strings.HasPrefix(s.Kind, listOf) {
+		node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for i := range v.Len() {
+			node.Content = append(node.Content, textNode(fmt.Sprint(v.Index(i).Interface())))
 		}
-		return textNode(text)
+		return node
 	}
 	// The encoder leaves the tag out where the text resolves to it.
 	text, tag := format(v, s), "!!int"
-	if strings.Contains(text, ".") {
+	switch {
+	case s.Kind == "boolean":
+		tag = "!!bool"
+	case s.Kind == "duration", s.Kind == "size" && !AllDigits(text):
+		return textNode(text)
+	case strings.Contains(text, "."):
 		tag = "!!float"
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
@@ -121,5 +114,5 @@ func masked(text, secret string) string {
 	case secret == "url":
 		return redisurl.Mask(text)
 	}
-	return mask
+	return Mask
 }

@@ -1,17 +1,16 @@
-package config
+package settings
 
 import "strings"
 
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
-	// Path names the setting, as rooms[0].admission.rate; it is empty for what
-	// concerns the file as a whole.
+	// Path is the setting, as rooms[0].admission.rate; it is empty for the file as a whole.
 	Path string
-	// Message says what the value is and what to write instead.
+	// Message has the value and what to write instead.
 	Message string
 }
 
-// String is the problem on one line.
+// String returns the problem on one line.
 func (p Problem) String() string {
 	line := p.Message
 	if p.Path != "" {
@@ -20,12 +19,12 @@ func (p Problem) String() string {
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(line)
 }
 
-// Problems is the error of Load: everything that is wrong, together.
+// Problems is the error of Load: everything that is wrong.
 type Problems struct {
 	List []Problem
 }
 
-// Error gives one problem a line.
+// Error returns one problem a line.
 func (p *Problems) Error() string {
 	lines := make([]string, len(p.List))
 	for i, problem := range p.List {
@@ -34,13 +33,13 @@ func (p *Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-func (p *Problems) add(path, message string) {
+// Add adds a problem.
+func (p *Problems) Add(path, message string) {
 	p.List = append(p.List, Problem{Path: path, Message: message})
 }
 
-// addNew appends those problems whose setting is not already complained of: a
-// value that could not be read has kept its default, and judging that default
-// would only confuse.
+// addNew adds those problems whose setting has none yet: a value that could not be read has kept its default, and a problem with
+// that default would only confuse.
 func (p *Problems) addNew(list []Problem) {
 	known := make(map[string]bool, len(p.List))
 	for _, problem := range p.List {

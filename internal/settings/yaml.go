@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -42,7 +41,7 @@ type strictYAML struct {
 
 func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
 	if len(data) > maxFile {
-		p.problems.add("", fmt.Sprintf("the file has %d bytes; want at most %d", len(data), maxFile))
+		p.problems.Add("", fmt.Sprintf("the file has %d bytes; want at most %d", len(data), maxFile))
 		return nil, nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -50,11 +49,11 @@ func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
-		p.problems.add("", "not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "))
+		p.problems.Add("", "not YAML: "+strings.TrimPrefix(err.Error(), "yaml: "))
 		return nil, nil
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		p.problems.add("", "the file has more than one YAML document; write everything into one, without a --- in between")
+		p.problems.Add("", "the file has more than one YAML document; write everything into one, without a --- in between")
 	}
 	if len(document.Content) != 1 {
 		return nil, nil
@@ -65,7 +64,7 @@ func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
 	case map[string]any:
 		return root, nil
 	default:
-		p.problems.add("", "the file is not a list of settings; want lines such as listen: \":8080\"")
+		p.problems.Add("", "the file is not a list of settings; want lines such as listen: \":8080\"")
 		return nil, nil
 	}
 }
@@ -77,7 +76,7 @@ func (p *strictYAML) Marshal(tree map[string]any) ([]byte, error) { return yaml.
 func (p *strictYAML) convert(node *yaml.Node, path string, depth int) any {
 	if p.nodes++; p.nodes > maxNodes || depth > maxDepth {
 		if !p.tooDeep {
-			p.problems.add("", "the file is nested or aliased too deeply; write it out flatly")
+			p.problems.Add("", "the file is nested or aliased too deeply; write it out flatly")
 		}
 		p.tooDeep = true
 		return nil
@@ -92,11 +91,11 @@ func (p *strictYAML) convert(node *yaml.Node, path string, depth int) any {
 	case yaml.SequenceNode:
 		list := make([]any, 0, len(node.Content))
 		for i, item := range node.Content {
-			list = append(list, p.convert(item, element(path, i), depth+1))
+			list = append(list, p.convert(item, Element(path, i), depth+1))
 		}
 		return list
 	case yaml.ScalarNode:
-		return scalar(node)
+		return scalarOf(node)
 	}
 	return nil
 }
@@ -111,12 +110,12 @@ func (p *strictYAML) mapping(node *yaml.Node, path string, depth int, tree map[s
 			continue
 		}
 		if key.Kind != yaml.ScalarNode {
-			p.problems.add(path, fmt.Sprintf("line %d: a key is not a plain word", key.Line))
+			p.problems.Add(path, fmt.Sprintf("line %d: a key is not a plain word", key.Line))
 			continue
 		}
-		at := join(path, key.Value)
+		at := Join(path, key.Value)
 		if line, ok := seen[key.Value]; ok {
-			p.problems.add(at, fmt.Sprintf("given twice, in lines %d and %d; keep one", line, key.Line))
+			p.problems.Add(at, fmt.Sprintf("given twice, in lines %d and %d; keep one", line, key.Line))
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -130,32 +129,26 @@ func (p *strictYAML) mapping(node *yaml.Node, path string, depth int, tree map[s
 }
 
 func (p *strictYAML) merge(value *yaml.Node, path string, depth int, tree map[string]any) {
-	switch merged := p.convert(value, path, depth+1).(type) {
-	case map[string]any:
-		for key, v := range merged {
+	merged := p.convert(value, path, depth+1)
+	list, ok := merged.([]any)
+	if !ok {
+		list = []any{merged}
+	}
+	for _, item := range list {
+		section, ok := item.(map[string]any)
+		if !ok {
+			p.problems.Add(path, "<< merges something that is not a section")
+			return
+		}
+		for key, v := range section {
 			if _, ok := tree[key]; !ok {
 				tree[key] = v
 			}
 		}
-	case []any:
-		for _, item := range merged {
-			section, ok := item.(map[string]any)
-			if !ok {
-				p.problems.add(path, "<< merges something that is not a section")
-				return
-			}
-			for key, v := range section {
-				if _, ok := tree[key]; !ok {
-					tree[key] = v
-				}
-			}
-		}
-	default:
-		p.problems.add(path, "<< merges something that is not a section")
 	}
 }
 
-func scalar(node *yaml.Node) any {
+func scalarOf(node *yaml.Node) any {
 	switch tag := node.ShortTag(); tag {
 	case "!!null":
 		return nil
@@ -180,8 +173,4 @@ func scalar(node *yaml.Node) any {
 func leadingZero(text string) bool {
 	text = strings.TrimPrefix(text, "-")
 	return len(text) > 1 && text[0] == '0' && text[1] != '.'
-}
-
-func element(path string, i int) string {
-	return path + "[" + strconv.Itoa(i) + "]"
 }

@@ -1,12 +1,12 @@
-package config
+package settings
 
 import "strings"
 
 // longestName is longer than any setting or variable.
 const longestName = 100
 
-// nearest is the candidate with the fewest edits to name, or "" when none is
-// near enough to be what was meant.
+// nearest returns the candidate with the fewest edits to name, or "" if none is near
+// enough to be what was meant.
 func nearest(name string, candidates []string) string {
 	if len(name) > longestName {
 		return ""
@@ -47,7 +47,7 @@ func editDistance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// unknownKey is the message for a key that the section at place does not have.
+// unknownKey returns the message for a key that the section at place does not have.
 func (sc *schema) unknownKey(place, name string, siblings []Setting) string {
 	// A key at the wrong level: admission.rate written as rate.
 	section := ""

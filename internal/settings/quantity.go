@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func ParseRate(text string) (Rate, error) {
 	if strings.HasPrefix(text, "-") {
 		return 0, errors.New("is negative; want 0 or more")
 	}
-	if !allDigits(whole) || hasPoint && !allDigits(fraction) {
+	if !AllDigits(whole) || hasPoint && !AllDigits(fraction) {
 		return 0, errors.New("want a decimal number with at most three places, such as 10 or 2.5")
 	}
 	if digits := strings.TrimRight(fraction, "0"); len(digits) > 3 {
@@ -47,7 +47,7 @@ func ParseRate(text string) (Rate, error) {
 	return Rate(n), nil
 }
 
-// String writes the rate as ParseRate reads it.
+// String returns the rate as ParseRate reads it.
 func (r Rate) String() string {
 	sign := ""
 	n := int64(r)
@@ -58,7 +58,7 @@ func (r Rate) String() string {
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
-// PerSecond is the rate as a number of visitors a second.
+// PerSecond returns the rate as a number of visitors a second.
 func (r Rate) PerSecond() float64 { return float64(r) / 1000 }
 
 var sizeUnits = []struct {
@@ -76,7 +76,7 @@ func ParseSize(text string) (Size, error) {
 		if !ok {
 			continue
 		}
-		if !allDigits(digits) {
+		if !AllDigits(digits) {
 			break
 		}
 		n, err := strconv.ParseInt(digits, 10, 64)
@@ -88,7 +88,7 @@ func ParseSize(text string) (Size, error) {
 	return 0, errors.New("want a whole number of bytes with or without one of the units B, KiB, MiB, GiB, TiB, PiB, such as 16KiB")
 }
 
-// String writes the size with the largest unit that keeps it whole.
+// String returns the size with the largest unit that keeps it whole.
 func (s Size) String() string {
 	if s <= 0 {
 		return strconv.FormatInt(int64(s), 10)
@@ -101,8 +101,9 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-func parseDuration(text string) (time.Duration, error) {
-	if text == "" || allDigits(text) && text != "0" {
+// ParseDuration reads a duration with its unit; it is never negative.
+func ParseDuration(text string) (time.Duration, error) {
+	if text == "" || AllDigits(text) && text != "0" {
 		return 0, errors.New("want a duration with its unit (ms, s, m, h), such as 30s or 1h30m")
 	}
 	d, err := time.ParseDuration(text)
@@ -115,8 +116,8 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// formatDuration writes 10m where time.Duration writes 10m0s.
-func formatDuration(d time.Duration) string {
+// FormatDuration returns 10m where time.Duration writes 10m0s.
+func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -127,14 +128,7 @@ func formatDuration(d time.Duration) string {
 	return text
 }
 
-func allDigits(text string) bool {
-	if text == "" {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+// AllDigits reports whether a text is one decimal digit or more.
+func AllDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
 }
