@@ -168,9 +168,9 @@ func TestSessionTTL_LoweredBeforeALossIsGivenBackWhole(t *testing.T) {
 	p.SessionTTL = 4 * time.Second
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
 	id := testID()
-	shard, ago := &r.sess.shards[id[0]&63], r.c.mono()-int64(20*time.Second)
+	shard, ago := &r.sessions.shards[id[0]&63], r.c.mono()-int64(20*time.Second)
 	given := func() time.Duration {
-		for _, rec := range r.records() {
+		for _, rec := range r.sessions.records() {
 			if rec[0] == "S" && rec[1] == string(id[:]) {
 				return time.Duration(rec[3].(int64)-r.Now()) * time.Microsecond
 			}
@@ -182,7 +182,7 @@ func TestSessionTTL_LoweredBeforeALossIsGivenBackWhole(t *testing.T) {
 		if touch {
 			r.Touch(id, false)
 		}
-		r.forgetSessions(r.c.mono())
+		r.sessions.forgetSessions(r.c.mono())
 		if left := given(); left < 7*time.Minute-time.Second || left > 7*time.Minute+11*time.Second {
 			t.Errorf("touched %t: given back for %v, want for 7m10s", touch, left)
 		}

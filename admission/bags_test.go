@@ -28,7 +28,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 		r := core.Room("sale", p)
 		defer func() { client.Unlink(ctx, r.keys...) }()
 		script := func(name string, args ...any) []any {
-			_, rest, err := r.do(ctx, 5*time.Second, name, args...)
+			_, rest, err := r.store.do(ctx, 5*time.Second, name, args...)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -81,7 +81,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 					clear(heard)
 				}
 			case "restore": // by a gateway that knew another epoch
-				args := []any{clock.us, "0.x", 1, r.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "A", who, clock.us, clock.us, ""}
+				args := []any{clock.us, "0.x", 1, r.view.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "A", who, clock.us, clock.us, ""}
 				if _, err := core.scripts.Run(ctx, "room_restore", r.keys, args...); err != nil {
 					t.Fatal(err)
 				}
@@ -138,7 +138,7 @@ func TestTheLivingGiveUpTheDeadBesideThem(t *testing.T) {
 	}
 	hear := func(id ID) {
 		t.Helper()
-		if a, err := r.sendSeen(ctx5(t), []seenQ{{id: id, hold: 30 * time.Second}}); err != nil || a[0].code != "W" {
+		if a, err := r.calls.sendSeen(ctx5(t), []seenQ{{id: id, hold: 30 * time.Second}}); err != nil || a[0].code != "W" {
 			t.Fatalf("%+v %v", a, err)
 		}
 	}
@@ -190,7 +190,7 @@ func TestTicksGiveUpWhoIsAbsentBehindThoseWhoAreThere(t *testing.T) {
 		t.Helper()
 		for range ticks {
 			clock.pass(4 * time.Second)
-			if a, err := r.sendSeen(ctx5(t), []seenQ{{id: ids[1], hold: 30 * time.Second}}); err != nil || a[0].code != "W" {
+			if a, err := r.calls.sendSeen(ctx5(t), []seenQ{{id: ids[1], hold: 30 * time.Second}}); err != nil || a[0].code != "W" {
 				t.Fatalf("%+v %v", a, err)
 			}
 			if err := r.Tick(ctx5(t)); err != nil {

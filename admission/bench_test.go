@@ -41,7 +41,7 @@ func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 		for i := range qs {
 			qs[i] = enrolling(r, testID(), r.Now()-int64(benchLine-len(line)-i))
 		}
-		replies, err := r.sendEnter(ctx, qs)
+		replies, err := r.calls.sendEnter(ctx, qs)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func BenchmarkCheckAtTheFront(b *testing.B) {
 		for pb.Next() {
 			i++
 			t := head[i%len(head)]
-			if a, err := r.near.ask(context.Background(), seenQ{id: t.ID, hold: 255 * time.Second}); err != nil || a.code != "W" {
+			if a, err := r.calls.frontChecks.ask(context.Background(), seenQ{id: t.ID, hold: 255 * time.Second}); err != nil || a.code != "W" {
 				b.Errorf("%+v %v", a, err)
 				return
 			}
@@ -252,7 +252,7 @@ func BenchmarkPlacesByID(b *testing.B) {
 				for i := range qs {
 					qs[i] = enterQ{kind: kind, id: testID(), client: testClient(1), hold: 255 * time.Second}
 				}
-				if _, err := r.sendEnter(b.Context(), qs); err != nil {
+				if _, err := r.calls.sendEnter(b.Context(), qs); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -21,6 +21,9 @@ type BudgetUse struct {
 
 // lease is what this process knows of a room's leases.
 type lease struct {
+	identity
+	view *view
+
 	// Of whoever holds Room.ticking: the number of the newest lease that the room has, what is left, what it wants by the
 	// next tick and likes to hold where nobody waits.
 	number, left, want, keep int64
@@ -50,8 +53,8 @@ func (c *Core) BudgetUse(origin string) (BudgetUse, bool) {
 
 // Expected is the rate at which the room may count on to admit while it has a line: its own or, where that is less, its
 // part of the origin's budget beside those that have a line too. Thousandths a second.
-func (r *Room) Expected() int64 {
-	s := r.Snapshot()
+func (r *lease) Expected() int64 {
+	s := r.view.Snapshot()
 	rate := s.Policy.Rate
 	if s.Rate > 0 {
 		rate = s.Rate
@@ -60,7 +63,7 @@ func (r *Room) Expected() int64 {
 	if !s.Policy.Budgeted {
 		return rate
 	}
-	if e := r.lease.expected.Load(); e > 0 {
+	if e := r.expected.Load(); e > 0 {
 		return min(rate, e)
 	}
 	return min(rate, s.Policy.Budget.Rate)
@@ -72,12 +75,12 @@ const chunk = 100 * time.Millisecond
 // borrow asks for a lease of the origin's budget and gives it in the form that room_advance takes; "" where the room has
 // no budget or there is nothing to have. A lease that is lost on its way costs its units; a late one is void: it ends by
 // the clock of the room's own node, reckoned from before it was asked for.
-func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
-	p := r.config.Load().Policy
+func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
+	p := r.view.schedule.Load().Policy
 	if !p.Budgeted {
 		return "", nil
 	}
-	l, asked := &r.lease, r.c.mono()
+	l, asked := r, r.c.mono()
 	want := l.want
 	if grant {
 		joined := l.joined.Swap(0)
@@ -113,7 +116,7 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 		number: max(number, r.c.uses.m[p.Budget.Origin].number),
 	}
 	r.c.uses.mu.Unlock()
-	a := r.anchor.Load()
+	a := r.view.anchor.Load()
 	if number == 0 || a == nil {
 		return "", nil
 	}
@@ -126,29 +129,29 @@ func (r *Room) borrow(ctx context.Context, grant bool) (string, error) {
 }
 
 // noteBudget logs when the origin's budget stops answering, and when it answers again.
-func (r *Room) noteBudget(err error) {
-	was := r.lease.unlent
-	r.lease.unlent = err != nil
+func (r *lease) noteBudget(err error) {
+	was := r.unlent
+	r.unlent = err != nil
 	switch {
 	case err != nil && !was:
-		r.c.o.Log.Error("the origin's budget does not answer; nobody is admitted to the room until it does", "room", r.id, "origin", r.config.Load().Policy.Budget.Origin, "error", err)
+		r.c.o.Log.Error("the origin's budget does not answer; nobody is admitted to the room until it does", "room", r.id, "origin", r.view.schedule.Load().Policy.Budget.Origin, "error", err)
 	case err == nil && was:
 		r.c.o.Log.Info("the origin's budget answers again", "room", r.id)
 	}
 }
 
 // borrowed takes in what room_advance says of the leases.
-func (r *Room) borrowed(rest []any) {
-	l := &r.lease
+func (r *lease) borrowed(rest []any) {
+	l := r
 	l.number, l.left, l.want, l.keep = asInt(rest[3]), asInt(rest[4]), asInt(rest[5]), asInt(rest[6])
 }
 
 // repay tells the budget at once what was spent of a lease that would otherwise keep it from filling up.
-func (r *Room) repay(ctx context.Context) error {
-	if !r.lease.tight || r.lease.left > 0 {
+func (r *lease) repay(ctx context.Context) error {
+	if !r.tight || r.left > 0 {
 		return nil
 	}
-	r.lease.tight = false
+	r.tight = false
 	_, err := r.borrow(ctx, false)
 	return err
 }

@@ -37,8 +37,8 @@ func TestTick_GoesOnWithoutTheBudget(t *testing.T) {
 	gone := r.Snapshot().Admissions
 	ticks()
 	s := r.Snapshot()
-	if s.Admissions != gone || gone > before+5 || s.RedisTime != c.us || r.down.Load() {
-		t.Errorf("%d admitted, then %d more, snapshot %d µs old, down %t", gone-before, s.Admissions-gone, c.us-s.RedisTime, r.down.Load())
+	if s.Admissions != gone || gone > before+5 || s.RedisTime != c.us || r.store.away.Load() {
+		t.Errorf("%d admitted, then %d more, snapshot %d µs old, down %t", gone-before, s.Admissions-gone, c.us-s.RedisTime, r.store.away.Load())
 	}
 	must(t, r.Patch(ctx5(t), "ann", Live{Rate: new(int64(9000))}))
 	if got := r.Snapshot().Policy.Rate; got != 9000 {

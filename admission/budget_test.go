@@ -63,7 +63,7 @@ func (s *sharing) join(gateway, room, n int) {
 	for len(qs) > 0 {
 		k := min(len(qs), batchMost)
 		r := s.rooms[gateway][room]
-		answers, err := r.sendEnter(s.test.Context(), qs[:k])
+		answers, err := r.calls.sendEnter(s.test.Context(), qs[:k])
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func (s *sharing) play(d time.Duration) []int64 {
 		}
 		s.clock.pass(time.Duration(l.at-s.clock.us) * time.Microsecond)
 		s.tick(l.gateway, l.room)
-		l.at = s.clock.us + s.rooms[l.gateway][l.room].pause().Microseconds() + 500 + chance.Int64N(5000)
+		l.at = s.clock.us + s.rooms[l.gateway][l.room].ticker.pause().Microseconds() + 500 + chance.Int64N(5000)
 	}
 	got := make([]int64, len(s.in))
 	for i := range got {
@@ -241,7 +241,7 @@ func emptied(t *testing.T) (s *sharing, lease string) {
 	s.join(0, 0, 300)
 	s.run(3*time.Second, nil)
 	s.clock.pass(700 * time.Millisecond)
-	lease, err := r.borrow(t.Context(), true)
+	lease, err := r.lease.borrow(t.Context(), true)
 	if err != nil || lease == "" {
 		t.Fatalf("lease %q: %v", lease, err)
 	}
@@ -251,7 +251,7 @@ func emptied(t *testing.T) (s *sharing, lease string) {
 // bring brings a lease to the room, at a time at which it ticks.
 func (s *sharing) bring(lease string) (admitted int64) {
 	before := s.in[0]
-	if _, err := s.rooms[0][0].advance(s.test.Context(), lease); err != nil {
+	if _, err := s.rooms[0][0].ticker.advance(s.test.Context(), lease); err != nil {
 		s.t.Fatal(err)
 	}
 	s.judge()
@@ -311,7 +311,7 @@ func TestNoLeaseOvertakesAnother(t *testing.T) {
 	s.join(0, 0, 1200)
 	s.run(3*time.Second, nil)
 	s.clock.pass(200 * time.Millisecond)
-	slow, err := s.rooms[0][0].borrow(t.Context(), true)
+	slow, err := s.rooms[0][0].lease.borrow(t.Context(), true)
 	if err != nil || slow == "" {
 		t.Fatalf("lease %q: %v", slow, err)
 	}
@@ -376,7 +376,7 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 			"run":  func(*rapid.T) { s.run(250*time.Millisecond, nil) },
 			"crash": func(*rapid.T) { // between the two scripts; the lease may come to a room yet
 				i := room()
-				lease, err := s.rooms[gateway()][i].borrow(t.Context(), true)
+				lease, err := s.rooms[gateway()][i].lease.borrow(t.Context(), true)
 				if err != nil {
 					rt.Fatal(err)
 				}
@@ -389,7 +389,7 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 					rt.Skip("none")
 				}
 				h := late[rapid.IntRange(0, len(late)-1).Draw(rt, "lease")]
-				if _, err := s.rooms[gateway()][h.room].advance(t.Context(), h.lease); err != nil {
+				if _, err := s.rooms[gateway()][h.room].ticker.advance(t.Context(), h.lease); err != nil {
 					rt.Fatal(err)
 				}
 				s.judge()

@@ -127,12 +127,11 @@ func (c *Core) Room(id string, p Policy) *Room {
 // Remove forgets a room of this process; the store keeps its line.
 func (c *Core) Remove(id string) {
 	c.mu.Lock()
-	r := c.rooms[id]
-	delete(c.rooms, id)
-	c.mu.Unlock()
-	if r != nil {
-		r.stop()
+	defer c.mu.Unlock()
+	if r := c.rooms[id]; r != nil && r.ticker.stopLoop != nil {
+		r.ticker.stopLoop()
 	}
+	delete(c.rooms, id)
 }
 
 func (c *Core) all() []*Room {
@@ -154,12 +153,12 @@ func (c *Core) all() []*Room {
 // launch starts a room's loop; c.mu is held.
 func (c *Core) launch(r *Room) {
 	ctx, stop := context.WithCancel(c.running)
-	r.setStop(stop)
+	r.ticker.stopLoop = stop
 	c.loops.Go(func() {
 		defer stop()
-		r.loop(ctx)
+		r.ticker.loop(ctx)
 	})
-	c.loops.Go(func() { r.steer(ctx) })
+	c.loops.Go(func() { r.steering.steer(ctx) })
 }
 
 // Run ticks the rooms until ctx ends; it then sends what is pending
@@ -189,7 +188,7 @@ func (c *Core) Run(ctx context.Context) error {
 func (c *Core) Settle(ctx context.Context) {
 	for _, r := range c.all() {
 		select {
-		case <-r.first:
+		case <-r.ticker.first:
 		case <-ctx.Done():
 			return
 		}
@@ -199,7 +198,7 @@ func (c *Core) Settle(ctx context.Context) {
 // Up says whether the store answered every room lately.
 func (c *Core) Up() bool {
 	for _, r := range c.all() {
-		if r.down.Load() {
+		if r.store.away.Load() {
 			return false
 		}
 	}
@@ -240,3 +239,14 @@ func (c *Core) mono() int64 {
 	}
 	return int64(time.Since(c.start))
 }
+
+func (c *Core) now() int64 {
+	if c.o.Now != nil {
+		return c.o.Now()
+	}
+	return 0
+}
+
+func asString(v any) string { return redisstore.String(v) }
+func asInt(v any) int64     { return redisstore.Int(v) }
+func asList(v any) []any    { return redisstore.List(v) }

@@ -510,7 +510,7 @@ func TestALotCountsBesideAJoinAfterTheOpening(t *testing.T) {
 			if s, _, err = rooms[1].Join(ctx5(t), a); err != nil || s.Ticket.Order < rooms[1].Snapshot().Drawn {
 				t.Fatalf("joined after the opening: %+v %v", s, err)
 			}
-			want := rooms[1].draw(p.OpensAt).Order(a.ID, rooms[1].Snapshot().Drawn)
+			want := rooms[1].draws.draw(p.OpensAt).Order(a.ID, rooms[1].Snapshot().Drawn)
 			for i, r := range []*Room{rooms[1], rooms[2], rooms[0]} { // which know of the later place, and not
 				c.pass(1100 * time.Millisecond)
 				if s := mustCheck(t, r, lot); s.State != Waiting || s.Ticket.Order != want || !s.Renewed {

@@ -105,11 +105,11 @@ func (c *Core) TellHealth(ctx context.Context) error {
 func (c *Core) waiting(forget bool) (waiting map[string]int64, lined []string) {
 	waiting = map[string]int64{}
 	for _, r := range c.all() {
-		n, origin := r.Snapshot().Waiting, r.config.Load().Policy.Origin
-		if r.lined.Load() {
+		n, origin := r.Snapshot().Waiting, r.view.schedule.Load().Policy.Origin
+		if r.waitsNew.Load() {
 			n, lined = max(1, n), append(lined, origin)
 			if forget {
-				r.lined.Store(false)
+				r.waitsNew.Store(false)
 			}
 		}
 		waiting[origin] += n
@@ -118,8 +118,8 @@ func (c *Core) waiting(forget bool) (waiting map[string]int64, lined []string) {
 }
 
 // line notes that somebody has to wait here. Where that is news, all are told at once: bulk work gives way.
-func (r *Room) line() {
-	if r.Snapshot().Waiting > 0 || r.lined.Swap(true) {
+func (r *Room) noteWaiting() {
+	if r.Snapshot().Waiting > 0 || r.waitsNew.Swap(true) {
 		return
 	}
 	select {

@@ -17,7 +17,7 @@ import (
 const flowSeconds = 900
 
 // loadFlow reads the store's admission buckets.
-func (r *Room) loadFlow(ctx context.Context) ([]Flow, error) {
+func (r *ticker) loadFlow(ctx context.Context) ([]Flow, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
 	h, err := r.c.o.Client.HGetAll(ctx, r.keys[keyFlow]).Result()
@@ -51,22 +51,10 @@ func (r *Room) loadFlow(ctx context.Context) ([]Flow, error) {
 	return out, nil
 }
 
-func (r *Room) flowNow() []Flow {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.flow
-}
-
-func (r *Room) setFlow(f []Flow) {
-	r.mu.Lock()
-	r.flow = f
-	r.mu.Unlock()
-}
-
 // mergeFlow lays the newest seconds over those known, and gives a slice that is
 // not changed afterwards.
-func (r *Room) mergeFlow(news []Flow, room int64) []Flow {
-	old := r.flowNow()
+func (r *ticker) mergeFlow(news []Flow, room int64) []Flow {
+	old := r.flow
 	from := int64(math.MaxInt64)
 	if len(news) > 0 {
 		from = news[0].Second
@@ -82,7 +70,7 @@ func (r *Room) mergeFlow(news []Flow, room int64) []Flow {
 			out = append(out, f)
 		}
 	}
-	r.setFlow(out)
+	r.flow = out
 	return out
 }
 
@@ -114,10 +102,10 @@ func addOctave(list []AgeTime, octave string, n int64) []AgeTime {
 }
 
 // History gives the last n minutes, oldest first, at most 1440.
-func (r *Room) History(ctx context.Context, minutes int) ([]Minute, error) {
+func (r *operators) History(ctx context.Context, minutes int) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
-	return readMinutes(ctx, r.c.o.Client, r.keys[keyMinutes], r.RedisNow(), minutes)
+	return readMinutes(ctx, r.c.o.Client, r.keys[keyMinutes], r.view.RedisNow(), minutes)
 }
 
 // ReadHistory gives the last n minutes of a room, as Room.History, without taking part in it.

@@ -25,11 +25,6 @@ const (
 	ownTick = 30 * time.Second
 )
 
-// idle reports whether a room has no visitors, waiting or admitted, and no backlog.
-func (r *Room) idle(s *Snapshot) bool {
-	return s.Waiting+s.Parked+s.Admitted+s.Active == 0 && !s.Backlog && r.length(s) == 0
-}
-
 // snapshotRead is the answer to a reading: empty where the store holds no snapshot.
 type snapshotRead struct {
 	text string
@@ -71,7 +66,7 @@ func (c *Core) untilReading() time.Duration {
 }
 
 // readIdle reads the snapshot of an idle room and reports whether the room needs no tick now.
-func (r *Room) readIdle(ctx context.Context) (bool, error) {
+func (r *ticker) readIdle(ctx context.Context) (bool, error) {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
 	if r.needsTick() {
@@ -86,48 +81,48 @@ func (r *Room) readIdle(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	epoch, seq := snapshot.Head(got.text)
-	old := r.Snapshot()
+	old := r.view.Snapshot()
 	if epoch != old.Epoch || seq < old.Seq {
 		return false, nil // the store lost data, or an operator changed something
 	}
-	r.answered.Store(r.Now())
+	r.store.replied.Store(r.view.Now())
 	if seq > old.Seq {
 		if err := r.adopt(ctx, got.text); err != nil {
 			return false, err
 		}
 	}
 	r.forget()
-	age := time.Duration(r.RedisNow()-r.Snapshot().RedisTime) * time.Microsecond
+	age := time.Duration(r.view.RedisNow()-r.view.Snapshot().RedisTime) * time.Microsecond
 	if r.needsTick() || age > keepTime || age < -time.Second {
 		return false, nil
 	}
-	r.failing.Store(0) // before a tick is due nobody can know whether the store takes one
+	r.store.failing.Store(0) // before a tick is due nobody can know whether the store takes one
 	return true, nil
 }
 
 // needsTick reports whether the newest snapshot does not show an idle room, or this gateway has something to send or to ask for.
 // A room of a shared budget or of a lottery is ticked by every gateway: leases and commitments travel with the tick.
-func (r *Room) needsTick() bool {
-	s, k := r.Snapshot(), r.knowledge()
+func (r *ticker) needsTick() bool {
+	s, k := r.view.Snapshot(), r.store.knowledge()
 	switch {
-	case !s.Known || r.down.Load() || !r.idle(s):
+	case !s.Known || r.store.away.Load() || !r.view.idle(s):
 		return true
-	case r.config.Load().At(r.RedisNow()) != s.Configured || s.Policy.Budgeted || s.Policy.Method == Lottery || s.Gathering():
+	case r.view.schedule.Load().At(r.view.RedisNow()) != s.Configured || s.Policy.Budgeted || s.Policy.Method == Lottery || s.Gathering():
 		return true
 	case k.epoch != s.Epoch || k.seq > s.Seq || k.revokes != s.Revocations:
 		return true // something happened that the snapshot does not show, or that this process has not been told
 	case r.c.mono()-r.ticked > int64(ownTick):
 		return true
 	}
-	return r.local.owed.Load() > 0 || r.arrived.tally() != r.beyond.Load().taken || r.toSend()
+	return r.store.local.owed.Load() > 0 || r.view.arrived.tally() != r.view.sinceSnapshot.Load().taken || r.toSend()
 }
 
 // toSend reports whether heartbeats, revocations or places given without the store are to be sent.
-func (r *Room) toSend() bool {
-	r.sess.mu.Lock()
-	n := len(r.sess.due) + len(r.sess.revoking)
-	r.sess.mu.Unlock()
-	r.signed.mu.Lock()
-	defer r.signed.mu.Unlock()
-	return n+len(r.signed.given) > 0
+func (r *ticker) toSend() bool {
+	r.sessions.mu.Lock()
+	n := len(r.sessions.due) + len(r.sessions.revoking)
+	r.sessions.mu.Unlock()
+	r.offline.signed.mu.Lock()
+	defer r.offline.signed.mu.Unlock()
+	return n+len(r.offline.signed.given) > 0
 }

@@ -77,8 +77,8 @@ func TestIdleRooms_GatewaysTakeTurns(t *testing.T) {
 		t.Errorf("%d snapshots a round trip", n)
 	}
 	for _, r := range all {
-		if s := r.Snapshot(); s.Gateways != gateways || r.known.gaps != "" {
-			t.Errorf("%d gateways, silences %q", s.Gateways, r.known.gaps)
+		if s := r.Snapshot(); s.Gateways != gateways || r.store.known.gaps != "" {
+			t.Errorf("%d gateways, silences %q", s.Gateways, r.store.known.gaps)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestIdleRoom_NoticesWhatChanges(t *testing.T) {
 				}
 				mustTick(t, a)
 			},
-			func(r *Room) bool { return r.Snapshot().Active > 0 && r.pause() < idlePause },
+			func(r *Room) bool { return r.Snapshot().Active > 0 && r.ticker.pause() < idlePause },
 		},
 		"a policy of its own": {
 			func(_ *testing.T, _, b *Room) {
@@ -168,7 +168,7 @@ func TestIdleRoom_NoticesWhatChanges(t *testing.T) {
 			}
 			c.pass(idlePause)
 			mustTick(t, a)
-			if ok, err := b.readIdle(ctx5(t)); err != nil || !ok {
+			if ok, err := b.ticker.readIdle(ctx5(t)); err != nil || !ok {
 				t.Fatalf("an idle room needs a tick: %v", err)
 			}
 			c.pass(250 * time.Millisecond)
@@ -180,7 +180,7 @@ func TestIdleRoom_NoticesWhatChanges(t *testing.T) {
 			if name == "nobody keeps the time" {
 				c.pass(keepTime)
 			}
-			if ok, err := b.readIdle(ctx5(t)); err != nil {
+			if ok, err := b.ticker.readIdle(ctx5(t)); err != nil {
 				t.Fatal(err)
 			} else if !ok {
 				mustTick(t, b)
@@ -198,17 +198,17 @@ func TestIdleRoom_NoticesAStoreThatRefusesWrites(t *testing.T) {
 	client, c := redistest.Server(t).Client(), newTestClock()
 	r := testRoom(t, client, "wr", c, basePolicy)
 	must(t, client.ConfigSet(ctx5(t), "min-replicas-to-write", "1").Err())
-	for waited := time.Duration(0); !r.down.Load(); waited += idlePause {
+	for waited := time.Duration(0); !r.store.away.Load(); waited += idlePause {
 		if waited > keepTime+r.c.o.Timeout+2*idlePause {
 			t.Fatalf("after %v it counts as there", waited)
 		}
 		c.pass(idlePause)
-		ok, err := r.readIdle(ctx5(t))
+		ok, err := r.ticker.readIdle(ctx5(t))
 		if err == nil && !ok {
 			err = r.Tick(ctx5(t))
 		}
 		if err != nil {
-			r.failed(err)
+			r.store.failed(err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestLeave_OfManyIsOneCall(t *testing.T) {
 	mustJoin(t, r, testID(), testClient(1)) // takes the burst
 	waits := mustCheck(t, r, mustJoin(t, r, testID(), testClient(2)).Ticket)
 	stranger := testID()
-	found, err := r.sendLeave(t.Context(), []leaveQ{{id: waits.Ticket.ID}, {id: stranger}, {id: waits.Ticket.ID}})
+	found, err := r.calls.sendLeave(t.Context(), []leaveQ{{id: waits.Ticket.ID}, {id: stranger}, {id: waits.Ticket.ID}})
 	if err != nil || !slices.Equal(found, []bool{true, false, false}) {
 		t.Fatalf("%v %v", found, err)
 	}

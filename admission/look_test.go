@@ -49,7 +49,7 @@ func TestALeakyBucketLetsInOneByOne(t *testing.T) {
 		before := s.in[0]
 		s.tick(0, 0)
 		together += max(0, s.in[0]-before-1)
-		s.clock.pass(s.rooms[0][0].pause() + 2*time.Millisecond) // as late as a loop is
+		s.clock.pass(s.rooms[0][0].ticker.pause() + 2*time.Millisecond) // as late as a loop is
 	}
 	if s.in[0] < 90 || together > 5 {
 		t.Errorf("%d came in with 100 looks, %d of them together with another", s.in[0], together)

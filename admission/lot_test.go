@@ -38,7 +38,7 @@ func (l *lots) commits(to Policy, rooms ...*Room) {
 	l.t.Helper()
 	want := to.Plan.Draw(to.OpensAt).Commitment()
 	for i, r := range rooms {
-		if got, _, _ := r.Lot(r.config.Load().Policy.Plan.Draw(to.OpensAt)); got != want {
+		if got, _, _ := r.Lot(r.view.schedule.Load().Policy.Plan.Draw(to.OpensAt)); got != want {
 			l.t.Fatalf("gateway %d tells the commitment %x, want %x", i, got[:4], want[:4])
 		}
 	}

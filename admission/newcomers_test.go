@@ -98,7 +98,7 @@ func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
 		for i := range qs {
 			qs[i] = enrolling(first, testID(), clock.us-int64(1500-500*n-i))
 		}
-		if _, err := first.sendEnter(ctx5(t), qs); err != nil {
+		if _, err := first.calls.sendEnter(ctx5(t), qs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
 	is(first, "in the snapshot, elsewhere", 1500+arrived)
 	tick(second, time.Millisecond)
 	is(second, "in the snapshot", 1500+arrived)
-	if n := second.length(second.Snapshot()); n != 1500+arrived {
+	if n := second.view.length(second.Snapshot()); n != 1500+arrived {
 		t.Errorf("%d in line, want %d", n, 1500+arrived)
 	}
 }

@@ -1,12 +1,15 @@
 package admission
 
 import (
+	"context"
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission/limiter"
+	"github.com/anteroom/anteroom/admission/policy"
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
@@ -80,13 +83,24 @@ func (l *local) reached(p *Policy, mono int64) int64 {
 	return (mono - l.since) / 1e6 * p.LocalRate() / 1e6
 }
 
+// offline decides about joins and polls while the store is away, as on_store_error says.
+type offline struct {
+	identity
+	view        *view
+	store       *store
+	memory      *memory
+	sessions    *sessions
+	joinLimiter *joinLimiter
+	signed      signed
+}
+
 // joinOffline answers an arrival without the store, by on_store_error. counted: the sieve has counted it; one by a key or an
 // account it counts where it is let in, for places in line are counted with their enrolment. back is the pass whose order the
 // place keeps; nil: none.
-func (r *Room) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refusal, error) {
-	snap := r.Snapshot()
+func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refusal, error) {
+	snap := r.view.Snapshot()
 	p := &snap.Policy
-	if back != nil && (r.anchor.Load() == nil || r.Revoked(back.Session) || r.goesOn(back)) {
+	if back != nil && (r.view.anchor.Load() == nil || r.sessions.Revoked(back.Session) || r.sessions.goesOn(back)) {
 		back = nil
 	}
 	lined := snap.Waiting > 0 || len(snap.Pending) > 0
@@ -101,29 +115,29 @@ func (r *Room) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refu
 	case lined || !snap.Admits() || p.MinWait > 0:
 		// A newcomer never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
-		p.OnStoreError == OnErrorLocal && r.local.share(snap, r.c.mono()):
+		p.OnStoreError == OnErrorLocal && r.store.local.share(snap, r.c.mono()):
 		if !counted {
-			if wait, reason := r.sieve.join(t.Address, p, r.c.mono()); wait > 0 {
+			if wait, reason := r.joinLimiter.join(t.Address, p, r.c.mono()); wait > 0 {
 				return Standing{Reason: reason, Retry: wait}, TooMany, nil
 			}
 		}
 		s := r.activeOffline(t)
 		s.New = true
 		if back != nil {
-			r.Revoke(back.Session)
+			r.sessions.Revoke(back.Session)
 		}
 		return s, Granted, nil
 	}
 	// A gateway may have heard the store without having a snapshot yet.
-	t.Fence = max(snap.Fence, r.knowledge().fence)
+	t.Fence = max(snap.Fence, r.store.knowledge().fence)
 	if snap.Gathering() {
 		return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, Gathering: true, New: true}, Granted, nil
 	}
 	if back != nil {
 		return r.comeBackOffline(t, back), Granted, nil
 	}
-	t.Order = r.nextOrder()
-	if r.length(snap) < snapshot.FrontSize(p.Rate) {
+	t.Order = r.view.nextOrder()
+	if r.view.length(snap) < snapshot.FrontSize(p.Rate) {
 		r.signed.add(t)
 	}
 	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, New: true}, Granted, nil
@@ -132,20 +146,20 @@ func (r *Room) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refu
 // checkOffline answers a poll without the store: as waiting, or let in where
 // on_store_error says so, in the order of the last snapshot. A gateway that has
 // none serves whoever brings a token: newcomers may not pass them.
-func (r *Room) checkOffline(t Ticket) Standing {
+func (r *offline) checkOffline(t Ticket) Standing {
 	if m, ok := r.memory.get(t.ID, r.c.mono()); ok {
 		if s, spent := r.spentOffline(t, m); spent {
 			return s
 		}
 	}
-	snap := r.Snapshot()
+	snap := r.view.Snapshot()
 	p := &snap.Policy
-	if snap.Admits() && (r.down.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.Now()-t.Order >= p.MinWait.Microseconds()) {
+	if snap.Admits() && (r.store.away.Load() || !snap.Known) && (p.MinWait == 0 || snap.Known && r.view.Now()-t.Order >= p.MinWait.Microseconds()) {
 		switch p.OnStoreError {
 		case OnErrorOpen:
 			return r.activeOffline(t)
 		case OnErrorLocal:
-			if r.aheadOffline(t, snap) < r.local.reached(p, r.c.mono()) && r.local.share(snap, r.c.mono()) {
+			if r.aheadOffline(t, snap) < r.store.local.reached(p, r.c.mono()) && r.store.local.share(snap, r.c.mono()) {
 				return r.activeOffline(t)
 			}
 		}
@@ -157,17 +171,17 @@ func (r *Room) checkOffline(t Ticket) Standing {
 // vouch notes in a ticket that its visitor was heard, which the store cannot. So a gateway that is cut off alone makes nobody
 // late. It does so for endedMemory at most: as long as that beyond absence the store remembers which tickets are spent, and a
 // ticket that is spent elsewhere must not outlive its end.
-func (r *Room) vouch(t Ticket) (_ Ticket, renewed bool) {
+func (r *offline) vouch(t Ticket) (_ Ticket, renewed bool) {
 	confirmed := t.confirmed()
 	if confirmed == 0 {
 		return t, false
 	}
-	now := r.Now()
+	now := r.view.Now()
 	if now == 0 || t.Fence == 0 {
-		now = r.RedisNow()
+		now = r.view.RedisNow()
 	}
-	now = min(now, r.Snapshot().After(confirmed, endedMemory))
-	if now-t.lastHeard() <= r.quarter().Microseconds()/2 {
+	now = min(now, r.view.Snapshot().After(confirmed, endedMemory))
+	if now-t.lastHeard() <= r.view.quarter().Microseconds()/2 {
 		return t, false
 	}
 	t.Heard = now
@@ -177,15 +191,15 @@ func (r *Room) vouch(t Ticket) (_ Ticket, renewed bool) {
 // spentOffline answers for a ticket that this gateway knows as claimed or ended:
 // its claimer gets the same session again, as long as the store would give it,
 // anybody else nothing.
-func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
+func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 	s = m.standing
 	s.Ticket, s.Offline = t, true
 	switch s.State {
 	case Active:
-		window := r.config.Load().Policy.ClaimWindow.Microseconds()
-		ttl := int64(r.Snapshot().Policy.SessionTTL)
-		over := r.c.mono()-max(m.at, r.heard(t.ID)) > ttl+ttl/2
-		if m.client != t.Client || t.Client == (Client{}) || r.stood()-m.seenAt > window || over {
+		window := r.view.schedule.Load().Policy.ClaimWindow.Microseconds()
+		ttl := int64(r.view.Snapshot().Policy.SessionTTL)
+		over := r.c.mono()-max(m.at, r.sessions.heard(t.ID)) > ttl+ttl/2
+		if m.client != t.Client || t.Client == (Client{}) || r.store.stood()-m.seenAt > window || over {
 			s.State, s.Reason = Ended, ReasonClaimed
 		}
 		return s, true
@@ -197,20 +211,118 @@ func (r *Room) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 
 // aheadOffline is how many are ahead of a ticket while only its token speaks for it. One that the store would find late,
 // and one whose order is another clock's, has everybody ahead of it: nobody gets in first with tokens that were put by.
-func (r *Room) aheadOffline(t Ticket, snap *Snapshot) int64 {
-	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.stood()) > snap.Policy.Absence {
-		return r.Ahead(math.MaxInt64)
+func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
+	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.store.stood()) > snap.Policy.Absence {
+		return r.view.Ahead(math.MaxInt64)
 	}
-	return r.Ahead(t.Order)
+	return r.view.Ahead(t.Order)
 }
 
 // activeOffline makes a session that the store hears of when it is back.
-func (r *Room) activeOffline(t Ticket) Standing {
-	s := Standing{State: Active, Ticket: t, AdmittedAt: r.RedisNow(), Offline: true}
-	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.Now()})
-	r.Touch(t.ID, true)
+func (r *offline) activeOffline(t Ticket) Standing {
+	s := Standing{State: Active, Ticket: t, AdmittedAt: r.view.RedisNow(), Offline: true}
+	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.view.Now()})
+	r.sessions.Touch(t.ID, true)
 	return s
 }
 
-// tickTimeout is the deadline of the calls off the request path.
-func (r *Room) tickTimeout() time.Duration { return r.c.tickTimeout() }
+// joinAccountOffline finds the account's place among what this gateway remembers. What it cannot know is put right when
+// the store is back: the same id twice is one place.
+func (r *offline) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
+	now := r.c.mono()
+	free, spent := -1, -1
+	if a.Return != nil && a.Return.Session.Of(a.ID) { // that place is over, and those before it
+		spent = int(a.Return.Session[15] - a.ID[15])
+	}
+	for i := range generations * (1 + len(a.Former)) {
+		n := i % generations
+		t.ID = a.bases()[i/generations].generation(n)
+		m, known := r.memory.get(t.ID, now)
+		switch {
+		case !known:
+			if free < 0 && i < generations && n > spent && !r.sessions.Revoked(t.ID) {
+				free = n
+			}
+			continue
+		case m.standing.State == Active:
+			m.client = t.Client // whoever brings the account
+			if s, _ := r.spentOffline(t, m); s.State == Active {
+				return s, Granted, nil
+			}
+		case m.standing.State == Waiting, m.standing.State == Admitted:
+			s := Standing{State: Waiting, Ticket: m.standing.Ticket, Renewed: true, Offline: true}
+			if m.standing.State == Admitted { // a token of it has to hold until it is claimed
+				k := r.store.knowledge()
+				s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = r.view.Now(), r.view.Now(), k.epoch, k.fence
+			}
+			s.Ticket.Client, s.Ticket.Interval = t.Client, t.Interval
+			return s, Granted, nil
+		}
+	}
+	switch {
+	case a.Held:
+		return Standing{State: Ended, Ticket: t, Offline: true}, Granted, nil
+	case held != Granted:
+		return Standing{}, held, nil
+	case free < 0:
+		return Standing{}, Spent, nil
+	}
+	t.ID = a.ID.generation(free)
+	return r.joinOffline(t, a.Return, false)
+}
+
+// comeBackOffline gives a visitor who comes back a place in the order of the pass while the store is away. The ticket counts as
+// heard of from now on; the store ends its session when it is back.
+func (r *offline) comeBackOffline(t Ticket, back *Return) Standing {
+	now := r.view.Now()
+	t.Order, t.Seen, t.Fence = min(back.Order, now), now, back.Fence
+	s := Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, New: true}
+	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: now, hold: policy.JoinHold(t.Interval)})
+	r.signed.add(t)
+	r.sessions.Revoke(back.Session)
+	return s
+}
+
+// signedMost bounds how many places given without the store are remembered: a
+// front of the largest size. Who is farther back polls before the line gets there.
+const signedMost = 20000
+
+// signed are the places that this gateway gave while the store did not answer
+// and the line was short. It enrols them when the store is back: left to their
+// first polls they would come behind those who join meanwhile.
+type signed struct {
+	mu    sync.Mutex
+	given []enterQ
+}
+
+func (s *signed) add(t Ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.given) < signedMost {
+		s.given = append(s.given, enterQ{kind: "signed", id: t.ID, client: t.Client, hold: policy.JoinHold(t.Interval), t: t})
+	}
+}
+
+// enrolSigned enrols what was signed. A place that its own poll has enrolled
+// already is found, and one that was used up meanwhile stays so.
+func (r *offline) enrolSigned(ctx context.Context) error {
+	for {
+		r.signed.mu.Lock()
+		qs := r.signed.given[:min(batchMost, len(r.signed.given))]
+		r.signed.mu.Unlock()
+		if len(qs) == 0 {
+			return nil
+		}
+		if _, _, err := r.store.do(ctx, r.c.tickTimeout(), "room_enter", enterArgs(qs)...); redis.IsOOMError(err) {
+			return nil // later: a full store takes nobody new, and admits those it has
+		} else if err != nil {
+			return err
+		}
+		r.signed.mu.Lock()
+		r.signed.given = r.signed.given[len(qs):]
+		if len(r.signed.given) == 0 {
+			r.signed.given = nil
+		}
+		r.signed.mu.Unlock()
+	}
+}

@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+// operators changes a room for operators, and shows them what the store holds.
+type operators struct {
+	identity
+	view   *view
+	store  *store
+	calls  *ticketCalls
+	ticker *ticker
+}
+
 // Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.
 type Live struct {
 	Rate, Burst, MaxActive *int64
@@ -23,11 +32,11 @@ type Live struct {
 
 // Patch changes live fields: in the store at once, in every gateway with its
 // next tick. who is written to the audit log, here and below.
-func (r *Room) Patch(ctx context.Context, who string, l Live) error {
+func (r *operators) Patch(ctx context.Context, who string, l Live) error {
 	return r.patch(ctx, who, "patch", l)
 }
 
-func (r *Room) patch(ctx context.Context, who, action string, l Live) error {
+func (r *operators) patch(ctx context.Context, who, action string, l Live) error {
 	args := []any{who, r.id, action}
 	set := func(name, v string) { args = append(args, "set", name, v) }
 	for _, f := range []struct {
@@ -58,25 +67,25 @@ func (r *Room) patch(ctx context.Context, who, action string, l Live) error {
 	for _, name := range l.Clear {
 		args = append(args, "clear", name, "")
 	}
-	if _, _, err := r.do(ctx, r.tickTimeout(), "room_patch", args...); err != nil {
+	if _, _, err := r.store.do(ctx, r.tickTimeout(), "room_patch", args...); err != nil {
 		return err
 	}
-	return r.Tick(ctx)
+	return r.ticker.Tick(ctx)
 }
 
 // Pause stops admissions; joins go on.
-func (r *Room) Pause(ctx context.Context, who string) error {
+func (r *operators) Pause(ctx context.Context, who string) error {
 	yes := true
 	return r.patch(ctx, who, "pause", Live{Paused: &yes})
 }
 
 // Resume undoes Pause and Drain.
-func (r *Room) Resume(ctx context.Context, who string) error {
+func (r *operators) Resume(ctx context.Context, who string) error {
 	return r.patch(ctx, who, "resume", Live{Clear: []string{"paused", "draining"}})
 }
 
 // Drain gives no new tickets; those waiting are still served.
-func (r *Room) Drain(ctx context.Context, who string) error {
+func (r *operators) Drain(ctx context.Context, who string) error {
 	yes := true
 	return r.patch(ctx, who, "drain", Live{Draining: &yes})
 }
@@ -85,9 +94,9 @@ func (r *Room) Drain(ctx context.Context, who string) error {
 const resetMost = 5000
 
 // Reset empties the line. Tokens from before are expired; sessions stay.
-func (r *Room) Reset(ctx context.Context, who string) error {
+func (r *operators) Reset(ctx context.Context, who string) error {
 	for since := int64(0); ; {
-		h, rest, err := r.do(ctx, r.tickTimeout(), "room_reset", who, r.id, since, resetMost)
+		h, rest, err := r.store.do(ctx, r.tickTimeout(), "room_reset", who, r.id, since, resetMost)
 		if err != nil {
 			return err
 		}
@@ -95,18 +104,18 @@ func (r *Room) Reset(ctx context.Context, who string) error {
 			since = h.time
 		}
 		if len(rest) == 0 || asInt(rest[0]) == 0 {
-			return r.Tick(ctx)
+			return r.ticker.Tick(ctx)
 		}
 	}
 }
 
 // RemoveTicket takes a ticket out of the line; ErrUnknown when it is not there.
-func (r *Room) RemoveTicket(ctx context.Context, who string, id ID) error {
-	found, err := r.out(ctx, who, ReasonRemoved, id.String(), []any{string(id[:]), ""})
+func (r *operators) RemoveTicket(ctx context.Context, who string, id ID) error {
+	found, err := r.calls.out(ctx, who, ReasonRemoved, id.String(), []any{string(id[:]), ""})
 	if err != nil {
 		return err
 	}
-	r.over(id, Expired, ReasonRemoved, false)
+	r.calls.over(id, Expired, ReasonRemoved, false)
 	if !found[0] {
 		return ErrUnknown
 	}
@@ -125,15 +134,15 @@ type Found struct {
 }
 
 // Lookup tells of one ticket without touching it; ErrUnknown.
-func (r *Room) Lookup(ctx context.Context, id ID) (Found, error) {
+func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
 	// A join with a key looks its place up first, so this is on the request path.
-	if r.down.Load() {
+	if r.store.away.Load() {
 		return Found{}, ErrStore
 	}
-	_, v, err := r.do(ctx, r.c.o.Timeout, "room_lookup", string(id[:]))
+	_, v, err := r.store.do(ctx, r.c.o.Timeout, "room_lookup", string(id[:]))
 	if err != nil {
 		if errors.Is(err, ErrStore) {
-			r.failed(err)
+			r.store.failed(err)
 		}
 		return Found{}, err
 	}

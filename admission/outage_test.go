@@ -49,7 +49,7 @@ func TestALongOutageOfAnIdleRoomMakesNobodyLate(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	c.pass(time.Second)
-	r.goDown(errAway)
+	r.store.goAway(errAway)
 	var line []Ticket
 	for range 3 {
 		c.pass(2 * time.Minute)
@@ -105,7 +105,7 @@ func TestHoardedTokensAreNotFirstWithoutTheStore(t *testing.T) {
 		{ID: testID(), Order: snap.RedisTime - 30*60e6},
 	}
 	c.pass(time.Second)
-	r.goDown(errAway)
+	r.store.goAway(errAway)
 	c.pass(3 * time.Second)
 	for _, tk := range hoarded {
 		if s := mustCheck(t, r, tk); s.State != Waiting {
@@ -120,7 +120,7 @@ func TestHoardedTokensAreNotFirstWithoutTheStore(t *testing.T) {
 func TestHeartbeatsOfALongOutageAreOneASession(t *testing.T) {
 	c := newTestClock()
 	r, calls := counted(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
-	r.goDown(errAway)
+	r.store.goAway(errAway)
 	const sessions = 600
 	ids := make([]ID, sessions)
 	for i := range ids {
@@ -157,7 +157,7 @@ func TestAPassMadeWithoutTheStoreSpendsItsTicket(t *testing.T) {
 	if n := other.Snapshot().Admitted; n != 1 {
 		t.Fatalf("%d admitted", n)
 	}
-	r.goDown(errAway)
+	r.store.goAway(errAway)
 	if s := mustCheck(t, r, tk); s.State != Active || !s.Offline {
 		t.Fatalf("open: %+v", s)
 	}
@@ -253,7 +253,7 @@ func TestALargeCrowdIsGivenBackInParts(t *testing.T) {
 		}
 		var ctx context.Context
 		ctx, cut = context.WithCancel(ctx5(t))
-		_, _, err := r.do(ctx, 2*time.Second, "room_lookup", "none")
+		_, _, err := r.store.do(ctx, 2*time.Second, "room_lookup", "none")
 		cut()
 		if err == nil {
 			break
@@ -305,7 +305,7 @@ func TestPlacesGivenMeanwhileComeBeforeLaterOnes(t *testing.T) {
 	}
 	c.pass(250 * time.Millisecond)
 	mustTick(t, r)
-	r.goDown(ErrStore)
+	r.store.goAway(ErrStore)
 	c.pass(100 * time.Millisecond)
 	var meanwhile []Ticket
 	for range 6 {

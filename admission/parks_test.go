@@ -20,7 +20,7 @@ func TestTick_ParksThousandsOfAbsentHeads(t *testing.T) {
 		for i := range qs {
 			qs[i] = enterQ{kind: "keyed", id: testID(), client: testClient(1), hold: hold}
 		}
-		if _, err := r.sendEnter(ctx5(t), qs); err != nil {
+		if _, err := r.calls.sendEnter(ctx5(t), qs); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -159,7 +159,7 @@ func TestFarPolls_AskTheStoreOnceInAHold(t *testing.T) {
 			qs[i] = enrolling(r, tickets[from+i].ID, clock.us+int64(i-batchMost))
 		}
 		clock.pass(time.Millisecond)
-		replies, err := r.sendEnter(ctx5(t), qs)
+		replies, err := r.calls.sendEnter(ctx5(t), qs)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ type offer struct {
 // restore introduces this gateway to the store, and gives back what it knows
 // when the store has lost it. The first call settles the epoch, so that nothing is
 // admitted before the rest is offered. refused is the epoch that the caller was refused with.
-func (r *Room) restore(ctx context.Context, refused string) error {
+func (r *store) restore(ctx context.Context, refused string) error {
 	select {
 	case r.restores <- struct{}{}:
 		defer func() { <-r.restores }()
@@ -33,22 +33,22 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 	}
 	o := r.offer
 	if o == nil || o.known != k.epoch {
-		o = &offer{known: k.epoch, records: r.records()}
+		o = &offer{known: k.epoch, records: r.sessions.records()}
 		r.offer = o
 	}
-	snap := r.Snapshot()
+	snap := r.view.Snapshot()
 	live := snap.LiveFields()
 	fresh := randomName()
 	var reached, last int64
-	if a := r.anchor.Load(); a != nil {
-		reached, last = r.reached(), max(a.time, r.answered.Load())
+	if a := r.view.anchor.Load(); a != nil {
+		reached, last = r.reached(), max(a.time, r.replied.Load())
 	}
-	window, left := r.window.left(r.c.mono())
-	_, passes := r.passes.left(r.c.mono())
+	window, left := r.claimWindow.left(r.c.mono())
+	_, passes := r.passLife.left(r.c.mono())
 	var h header
 	for first := true; first || len(o.records) > 0; first = false {
 		n := min(len(o.records), restoreMost)
-		args := []any{r.c.now(), k.epoch, k.seq, r.policyArg(), fresh, reached, last, k.gaps + k.jumps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target,
+		args := []any{r.c.now(), k.epoch, k.seq, r.view.policyArg(), fresh, reached, last, k.gaps + k.jumps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target,
 			max(0, snap.Hold-snap.RoomTime), window.Microseconds(), left.Microseconds(), passes.Microseconds(), len(live) / 2}
 		for _, f := range live {
 			args = append(args, f)
@@ -90,9 +90,9 @@ func (r *Room) restore(ctx context.Context, refused string) error {
 
 // records gathers what this gateway handled within absence, in room_restore's groups of five; first what ended, so that
 // nothing is spent twice should there be no time for all.
-func (r *Room) records() [][5]any {
-	p := r.Snapshot().Policy
-	now, order := r.c.mono(), r.Now()
+func (r *sessions) records() [][5]any {
+	p := r.view.Snapshot().Policy
+	now, order := r.c.mono(), r.view.Now()
 	var records, admitted [][5]any
 	revoked := func(id ID, left time.Duration) {
 		records = append(records, [5]any{"R", string(id[:]), 0, order + left.Microseconds(), ""})
@@ -117,8 +117,8 @@ func (r *Room) records() [][5]any {
 		}
 	}, revoked)
 	records = append(records, admitted...)
-	for i := range r.sess.shards {
-		sh := &r.sess.shards[i]
+	for i := range r.shards {
+		sh := &r.shards[i]
 		sh.mu.Lock()
 		for id, last := range sh.m {
 			if left := last.ends() - now; left > 0 {

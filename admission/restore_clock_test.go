@@ -155,9 +155,9 @@ func TestVouch_SilencesDoNotCount(t *testing.T) {
 		for _, g := range row.gaps {
 			snap.Silences = append(snap.Silences, snapshot.Silence{Till: confirmed + g.Till*second, Length: g.Length * second})
 		}
-		r.snap.Store(&snap)
+		r.view.snap.Store(&snap)
 		c.us = confirmed + 2000*second
-		tk, renewed := r.vouch(Ticket{ID: testID(), Order: confirmed, Seen: confirmed, Epoch: snap.Epoch, Fence: 1})
+		tk, renewed := r.offline.vouch(Ticket{ID: testID(), Order: confirmed, Seen: confirmed, Epoch: snap.Epoch, Fence: 1})
 		if got := (tk.Heard - confirmed) / second; !renewed || got != row.want {
 			t.Errorf("%s: vouched until %d s after the confirmation, want %d", name, got, row.want)
 		}

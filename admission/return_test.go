@@ -46,7 +46,7 @@ func TestReturn_KeepsOrderWithoutTheStore(t *testing.T) {
 	}
 	a := backWith(testID(), &in, c.us/1e6-6)
 	for _, r := range rooms {
-		r.goDown(errAway)
+		r.store.goAway(errAway)
 	}
 	c.pass(time.Second)
 	var places []Standing
@@ -101,7 +101,7 @@ func TestReturn_OfAnAccountWithoutTheStoreIsANewPlace(t *testing.T) {
 		mustTick(t, a)
 		mustTick(t, b)
 	}
-	b.goDown(errAway)
+	b.store.goAway(errAway)
 	c.pass(time.Second)
 	account.Return = backWith(ID{}, &in, c.us/1e6-6).Return
 	s := mustComeBack(t, b, account)

@@ -106,7 +106,7 @@ func TestMemory_IsSmall(t *testing.T) {
 			}
 		}
 	}
-	measure("a revoked session", 48, func(id ID) { r.markRevoked(id, r.Now()+1e9) })
+	measure("a revoked session", 48, func(id ID) { r.sessions.markRevoked(id, r.Now()+1e9) })
 	measure("an admitted ticket", 144, func(id ID) {
 		r.memory.put(id, remembered{standing: Standing{State: Admitted, AdmittedAt: c.us, Ticket: Ticket{ID: id}}, at: c.us * 1000, seenAt: r.Now()})
 	})

@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// sessions are those that this gateway heard of, and all that are revoked.
+// sessions sends heartbeats and revocations. It remembers the last heartbeat of each session of this gateway.
 type sessions struct {
+	identity
+	view   *view
+	store  *store
+	memory *memory
+
 	shards [64]struct {
 		mu sync.Mutex
 		m  map[ID]beat // the last that was or will be sent
@@ -29,7 +34,8 @@ type beat struct {
 // ends is when a session counts no more unless it is heard of again (mono): its last pass may be half a life old by then.
 func (b beat) ends() int64 { return b.at + int64(b.ttl+b.ttl/2) }
 
-func (s *sessions) init() {
+func (s *sessions) init(me identity, v *view, st *store, m *memory) {
+	s.identity, s.view, s.store, s.memory = me, v, st, m
 	s.due = map[ID]struct{}{}
 	for i := range s.shards {
 		s.shards[i].m = map[ID]beat{}
@@ -41,10 +47,10 @@ func (s *sessions) init() {
 // renewed without the store, and makes the first one go with the next tick. Where
 // the ttl was raised since the last one, the next does not wait: the store counts
 // the session by the former ttl until then, and a pass may be good for longer.
-func (r *Room) Touch(sid ID, off bool) {
+func (r *sessions) Touch(sid ID, off bool) {
 	now := r.c.mono()
-	ttl := r.Snapshot().Policy.SessionTTL
-	sh := &r.sess.shards[sid[0]&63]
+	ttl := r.view.Snapshot().Policy.SessionTTL
+	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	last, known := sh.m[sid]
 	if known && now-last.at < int64(ttl/4) && ttl <= last.ttl {
@@ -58,18 +64,18 @@ func (r *Room) Touch(sid ID, off bool) {
 	sh.mu.Unlock()
 	// A session that was claimed here or elsewhere a moment ago is in the store
 	// already; unknown ones are sent all the same, it is the first proof of life.
-	r.sess.mu.Lock()
-	r.sess.due[sid] = struct{}{}
-	r.sess.mu.Unlock()
+	r.mu.Lock()
+	r.due[sid] = struct{}{}
+	r.mu.Unlock()
 	if off {
-		r.wake()
+		r.store.wake()
 	}
 }
 
 // heard returns when this gateway sent a session's last heartbeat (mono, ns), which is at most a quarter of its pass's life after the
 // session was heard of; 0: it knows of none.
-func (r *Room) heard(sid ID) int64 {
-	sh := &r.sess.shards[sid[0]&63]
+func (r *sessions) heard(sid ID) int64 {
+	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.m[sid].at
@@ -79,23 +85,23 @@ func (r *Room) heard(sid ID) int64 {
 const stillHeard = 10 * time.Second
 
 // goesOn reports whether the session of a pass that has ended was heard of here since: it goes on with a newer pass.
-func (r *Room) goesOn(b *Return) bool {
-	ended := r.c.mono() - (r.RedisNow()-b.Ended*1e6)*1000
+func (r *sessions) goesOn(b *Return) bool {
+	ended := r.c.mono() - (r.view.RedisNow()-b.Ended*1e6)*1000
 	return r.heard(b.Session) > ended+int64(stillHeard)
 }
 
 // Revoked reports whether a session was ended by an operator or its origin, from memory that is at most about a second old.
-func (r *Room) Revoked(sid ID) bool { return r.memory.isRevoked(sid) }
+func (r *sessions) Revoked(sid ID) bool { return r.memory.isRevoked(sid) }
 
 // markRevoked keeps in mind that a session is revoked until its passes have ended, in order time (µs); 0: not known, then for
 // a pass of now. It goes on for as long as a ticket of the session may be answered from the snapshot.
-func (r *Room) markRevoked(sid ID, end int64) {
-	left := time.Duration(end-r.Now()) * time.Microsecond
+func (r *sessions) markRevoked(sid ID, end int64) {
+	left := time.Duration(end-r.view.Now()) * time.Microsecond
 	if end == 0 {
-		left = r.Snapshot().Policy.SessionTTL
+		left = r.view.Snapshot().Policy.SessionTTL
 	}
-	r.memory.revoke(sid, r.c.mono()+int64(max(left, r.quarter()+farAge)))
-	sh := &r.sess.shards[sid[0]&63]
+	r.memory.revoke(sid, r.c.mono()+int64(max(left, r.view.quarter()+farAge)))
+	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	delete(sh.m, sid)
 	sh.mu.Unlock()
@@ -103,46 +109,46 @@ func (r *Room) markRevoked(sid ID, end int64) {
 
 // Revoke ends a session: here at once, elsewhere within a second. The store is
 // told with the next tick, which is woken; while it is away, when it is back.
-func (r *Room) Revoke(sid ID) {
-	if r.down.Load() && !r.Revoked(sid) {
-		r.local.ended()
+func (r *sessions) Revoke(sid ID) {
+	if r.store.away.Load() && !r.Revoked(sid) {
+		r.store.local.ended()
 	}
 	r.markRevoked(sid, 0)
-	r.sess.mu.Lock()
-	first := len(r.sess.revoking) == 0
-	r.sess.revoking = append(r.sess.revoking, sid)
-	r.sess.mu.Unlock()
+	r.mu.Lock()
+	first := len(r.revoking) == 0
+	r.revoking = append(r.revoking, sid)
+	r.mu.Unlock()
 	if first {
-		r.stirred.Add(1) // other gateways learn of it from the snapshot
-		r.wake()
+		r.store.activity.Add(1) // other gateways learn of it from the snapshot
+		r.store.wake()
 	}
 }
 
 // RevokeSession is Revoke by an operator, whose name goes to the audit log; it
 // returns when the store knows.
-func (r *Room) RevokeSession(ctx context.Context, who string, sid ID) error {
+func (r *sessions) RevokeSession(ctx context.Context, who string, sid ID) error {
 	r.markRevoked(sid, 0)
-	_, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
-	r.wakeIdle() // other gateways learn of it from the snapshot
+	_, _, err := r.store.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
+	r.store.wakeIdle() // other gateways learn of it from the snapshot
 	return err
 }
 
 // tellRevoked tells the store of the sessions that origins have ended.
-func (r *Room) tellRevoked(ctx context.Context) error {
-	r.sess.mu.Lock()
-	ids := r.sess.revoking
-	r.sess.revoking = nil
-	r.sess.mu.Unlock()
+func (r *sessions) tellRevoked(ctx context.Context) error {
+	r.mu.Lock()
+	ids := r.revoking
+	r.revoking = nil
+	r.mu.Unlock()
 	for len(ids) > 0 {
 		n := min(len(ids), batchMost)
 		args := []any{"", r.id, ""}
 		for _, id := range ids[:n] {
 			args = append(args, string(id[:]))
 		}
-		if _, _, err := r.do(ctx, r.tickTimeout(), "room_revoke", args...); err != nil {
-			r.sess.mu.Lock()
-			r.sess.revoking = append(ids, r.sess.revoking...)
-			r.sess.mu.Unlock()
+		if _, _, err := r.store.do(ctx, r.tickTimeout(), "room_revoke", args...); err != nil {
+			r.mu.Lock()
+			r.revoking = append(ids, r.revoking...)
+			r.mu.Unlock()
 			return err
 		}
 		ids = ids[n:]
@@ -151,15 +157,15 @@ func (r *Room) tellRevoked(ctx context.Context) error {
 }
 
 // beat sends the heartbeats that are due.
-func (r *Room) beat(ctx context.Context) error {
-	r.sess.mu.Lock()
-	due := r.sess.due
+func (r *sessions) beat(ctx context.Context) error {
+	r.mu.Lock()
+	due := r.due
 	if len(due) == 0 { // still the map that Touch writes to
-		r.sess.mu.Unlock()
+		r.mu.Unlock()
 		return nil
 	}
-	r.sess.due = map[ID]struct{}{}
-	r.sess.mu.Unlock()
+	r.due = map[ID]struct{}{}
+	r.mu.Unlock()
 	ids := slices.Collect(maps.Keys(due))
 	for batch := range slices.Chunk(ids, batchMost) {
 		args := make([]any, 0, 3*len(batch))
@@ -171,13 +177,13 @@ func (r *Room) beat(ctx context.Context) error {
 			}
 			args = append(args, string(id[:]), client, wall)
 		}
-		_, rest, err := r.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
+		_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
 		if err != nil {
 			// What came meanwhile is less than what was not sent.
-			r.sess.mu.Lock()
-			maps.Copy(due, r.sess.due)
-			r.sess.due = due
-			r.sess.mu.Unlock()
+			r.mu.Lock()
+			maps.Copy(due, r.due)
+			r.due = due
+			r.mu.Unlock()
 			return err
 		}
 		for _, id := range batch {
@@ -202,9 +208,9 @@ func toID(s string) (ID, bool) {
 }
 
 // forgetSessions drops sessions unheard of for 1.5 lives of a pass.
-func (r *Room) forgetSessions(now int64) {
-	sh := &r.sess.shards[r.sess.sweep&63]
-	r.sess.sweep++
+func (r *sessions) forgetSessions(now int64) {
+	sh := &r.shards[r.sweep&63]
+	r.sweep++
 	sh.mu.Lock()
 	for id, last := range sh.m {
 		if now > last.ends() {

@@ -31,7 +31,7 @@ func (l *longLine) enrol(orders []int64) {
 		for i, o := range chunk {
 			qs[i] = enterQ{kind: "enrol", id: testID(), client: testClient(1), hold: 255 * time.Second, t: Ticket{Order: o, Fence: 1}}
 		}
-		replies, err := l.rooms[0].sendEnter(l.ctx(), qs)
+		replies, err := l.rooms[0].calls.sendEnter(l.ctx(), qs)
 		if err != nil {
 			l.t.Fatal(err)
 		}

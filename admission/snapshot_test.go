@@ -37,7 +37,7 @@ func TestASpoiltSnapshotIsBuiltAnewAndAdmitsNobodyMore(t *testing.T) {
 				for i := range qs {
 					qs[i] = enrolling(r, testID(), clock.us-int64(1500-500*n-i))
 				}
-				if _, err := r.sendEnter(ctx5(t), qs); err != nil {
+				if _, err := r.calls.sendEnter(ctx5(t), qs); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -21,6 +21,10 @@ const (
 
 // steering is how this gateway follows an origin's health. The leader's part is of the loop's goroutine alone.
 type steering struct {
+	identity
+	view  *view
+	store *store
+
 	fence int64          // that this gateway leads with; 0: it does not
 	state adaptive.State // of the controller, while it leads
 	found int64          // the rate that the store has, as far as this gateway knows
@@ -58,23 +62,23 @@ type Steering struct {
 const Unmoved = time.Minute
 
 // Steering is the newest; nil unless the room is adaptive.
-func (r *Room) Steering() *Steering { return r.steers.seen.Load() }
+func (r *steering) Steering() *Steering { return r.seen.Load() }
 
 // steer follows the origin's health once a second until ctx ends.
-func (r *Room) steer(ctx context.Context) {
+func (r *steering) steer(ctx context.Context) {
 	eachSecond(ctx, r.Steer, func(err error) { r.c.o.Log.Error("the rate was not adapted", "room", r.id, "error", err) })
 }
 
 // Steer looks at the origin once and, where this gateway leads, sets the rate. Run calls it once a second; tests may.
-func (r *Room) Steer(ctx context.Context) error {
-	st, p := &r.steers, r.config.Load().At(r.RedisNow()).Policy
-	snap := r.Snapshot()
+func (r *steering) Steer(ctx context.Context) error {
+	st, p := r, r.view.schedule.Load().At(r.view.RedisNow()).Policy
+	snap := r.view.Snapshot()
 	if p.Strategy != StrategyAdaptive {
 		st.fence, st.floored = 0, 0
 		st.seen.Store(nil)
 		return nil
 	}
-	if !snap.Known || r.down.Load() {
+	if !snap.Known || r.store.away.Load() {
 		return nil
 	}
 	if snap.Target > 0 {
@@ -98,8 +102,8 @@ func (r *Room) Steer(ctx context.Context) error {
 	seen := &Steering{Origin: origin, Level: bounds.Level(origin.Health), Leader: st.fence != 0}
 	if st.fence != 0 {
 		rate := int64(0) // keep the lease, hold the rate
-		if !st.patience.Waits(seen.Level, origin.Jobs, r.RedisNow()) && !r.holds(snap) {
-			st.state = adaptive.Next(bounds, st.state, r.RedisNow(), origin.Health, r.usage(snap))
+		if !st.patience.Waits(seen.Level, origin.Jobs, r.view.RedisNow()) && !r.holds(snap) {
+			st.state = adaptive.Next(bounds, st.state, r.view.RedisNow(), origin.Health, r.usage(snap))
 			rate = st.state.Rate
 		} else if st.found != st.state.Rate {
 			rate = st.state.Rate // the store has lost it
@@ -120,8 +124,8 @@ func controllerPolicy(p *Policy) adaptive.Policy {
 }
 
 // atMin is the newest Steering.AtMin.
-func (r *Room) atMin(s *Snapshot, seen *Steering) time.Duration {
-	st, p := &r.steers, &s.Policy
+func (r *steering) atMin(s *Snapshot, seen *Steering) time.Duration {
+	st, p := r, &s.Policy
 	if !p.Adapts() || r.holds(s) || p.Rate > p.MinRate || seen.Level < adaptive.Strained {
 		st.floored, st.warned = 0, false
 		return 0
@@ -140,13 +144,13 @@ func (r *Room) atMin(s *Snapshot, seen *Steering) time.Duration {
 }
 
 // holds says whether the rate is not to be found now: nobody is admitted, or not by it.
-func (r *Room) holds(s *Snapshot) bool {
+func (r *steering) holds(s *Snapshot) bool {
 	p := &s.Policy
 	return p.Paused || p.Method == Reject || p.Method == Passthrough || !p.Enabled || s.RoomTime < s.Hold || slices.Contains(s.Live, "rate")
 }
 
 // usage is how much of the rate was made use of in the last full seconds.
-func (r *Room) usage(s *Snapshot) adaptive.Usage {
+func (r *steering) usage(s *Snapshot) adaptive.Usage {
 	// As many as it takes for 15 admissions, so that chance says little.
 	span := int64(30)
 	if s.Policy.Rate > 0 {
@@ -163,8 +167,8 @@ func (r *Room) usage(s *Snapshot) adaptive.Usage {
 }
 
 // lead tries to become the one that sets the rate.
-func (r *Room) lead(ctx context.Context, p *Policy) error {
-	st := &r.steers
+func (r *steering) lead(ctx context.Context, p *Policy) error {
+	st := r
 	fence, found, text, err := r.callRate(ctx, 0, 0, "")
 	if err != nil || fence == 0 {
 		return err
@@ -188,8 +192,8 @@ func (r *Room) lead(ctx context.Context, p *Policy) error {
 }
 
 // setRate renews the lease and, unless rate is 0, sets the rate.
-func (r *Room) setRate(ctx context.Context, rate int64) error {
-	st := &r.steers
+func (r *steering) setRate(ctx context.Context, rate int64) error {
+	st := r
 	text, err := st.state.MarshalText()
 	if err != nil {
 		return err
@@ -205,8 +209,8 @@ func (r *Room) setRate(ctx context.Context, rate int64) error {
 	return nil
 }
 
-func (r *Room) callRate(ctx context.Context, fence, rate int64, text string) (leads, found int64, state string, err error) {
-	_, v, err := r.do(ctx, r.tickTimeout(), "room_rate", r.c.o.Gateway, fence, rate, text)
+func (r *steering) callRate(ctx context.Context, fence, rate int64, text string) (leads, found int64, state string, err error) {
+	_, v, err := r.store.do(ctx, r.tickTimeout(), "room_rate", r.c.o.Gateway, fence, rate, text)
 	if err != nil {
 		return 0, 0, "", err
 	}
@@ -217,8 +221,8 @@ func (r *Room) callRate(ctx context.Context, fence, rate int64, text string) (le
 }
 
 // consult has the scorer asked, aside: it may be slow.
-func (r *Room) consult(ctx context.Context, scorer policy.Scorer) {
-	st, now := &r.steers, r.c.mono()
+func (r *steering) consult(ctx context.Context, scorer policy.Scorer) {
+	st, now := r, r.c.mono()
 	if scorer == nil || st.asked != 0 && now-st.asked < int64(scoreEvery) || !st.scoring.TryLock() {
 		return
 	}

@@ -34,7 +34,7 @@ func TestStepped_IsAStepOfTheStoresClockAlone(t *testing.T) {
 			r.c.ownMono, r.c.ownWall = func() int64 { return mono }, func() int64 { return own }
 			c.pass(time.Second)
 			mono, own = int64(time.Hour), 0
-			r.anchor.Store(nil)
+			r.view.anchor.Store(nil)
 			mustTick(t, r)
 			before := c.us
 			c.us += row.store.Microseconds()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/anteroom/anteroom/admission/snapshot"
@@ -19,8 +20,29 @@ const revokedMost = 1000
 // up with the next ticks.
 const admitMost = 5000
 
+// ticker keeps the snapshot of a room new: it ticks the room, or reads the snapshot of an idle room that others tick.
+type ticker struct {
+	identity
+	view     *view
+	draws    *draws
+	store    *store
+	memory   *memory
+	sessions *sessions
+	offline  *offline
+	lease    *lease
+
+	first    chan struct{} // closed when the first tick has ended, well or not
+	looked   sync.Once     // closes first
+	stopLoop context.CancelFunc
+
+	ticking  sync.Mutex    // held during a tick, so that snapshots are adopted in order; guards what follows
+	ticked   int64         // mono of the last tick
+	interval time.Duration // between the last tick and the next
+	flow     []Flow
+}
+
 // loop looks at the room once a tick until ctx ends, then sends what is pending.
-func (r *Room) loop(ctx context.Context) {
+func (r *ticker) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
 	var last time.Time
@@ -32,14 +54,14 @@ func (r *Room) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.tickTimeout())
-			if !r.down.Load() {
+			if !r.store.away.Load() {
 				if err := r.Tick(last); err != nil {
 					r.c.o.Log.Warn("the last heartbeats were not sent", "room", r.id, "error", err)
 				}
 			}
 			cancel()
 			return
-		case <-r.kick:
+		case <-r.store.wakeups:
 			resting = false
 			if early := snapshot.SoonestTick - time.Since(last); early > 0 { // those who kick meanwhile share the look
 				t.Reset(early)
@@ -48,7 +70,7 @@ func (r *Room) loop(ctx context.Context) {
 		case <-t.C:
 		}
 		last = time.Now()
-		stirred, seq := r.stirred.Load(), r.Snapshot().Seq
+		stirred, seq := r.store.activity.Load(), r.view.Snapshot().Seq
 		var idle bool
 		var err error
 		if resting {
@@ -58,10 +80,10 @@ func (r *Room) loop(ctx context.Context) {
 			err = r.Tick(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.failed(err)
+			r.store.failed(err)
 		}
 		looked()
-		if r.Snapshot().Seq != seq {
+		if r.view.Snapshot().Seq != seq {
 			shown = stirred
 		}
 		pause := r.pause()
@@ -69,9 +91,9 @@ func (r *Room) loop(ctx context.Context) {
 			pause = min(pause, r.c.o.Tick)
 		}
 		resting = pause > r.c.o.Tick
-		r.resting.Store(resting)
-		if resting && r.stirred.Load() != stirred {
-			r.wake() // the look may have been before somebody joined
+		r.store.resting.Store(resting)
+		if resting && r.store.activity.Load() != stirred {
+			r.store.wake() // the look may have been before somebody joined
 		}
 		if pause == idlePause {
 			pause = r.c.untilReading()
@@ -81,14 +103,14 @@ func (r *Room) loop(ctx context.Context) {
 }
 
 // pause is the time to the next tick.
-func (r *Room) pause() time.Duration {
-	s := r.Snapshot()
+func (r *ticker) pause() time.Duration {
+	s := r.view.Snapshot()
 	p, look := &s.Policy, r.c.o.Tick
-	if s.Known && !r.down.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
+	if s.Known && !r.store.away.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.view.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
 		look = s.TickInterval(r.c.o.Tick)
 	}
 	r.ticking.Lock() // an operator's change ticks too
-	r.look = look
+	r.interval = look
 	broke, due := r.lease.left == 0 && r.lease.keep > 0, r.lease.due
 	r.ticking.Unlock()
 	if due > 0 {
@@ -97,9 +119,9 @@ func (r *Room) pause() time.Duration {
 	if broke {
 		return look // it has nothing to let the next one in with
 	}
-	if s.Known && !r.down.Load() && r.idle(s) {
+	if s.Known && !r.store.away.Load() && r.view.idle(s) {
 		if s.Gathering() { // the opening is to be noted soon
-			return min(idlePause, max(r.c.o.Tick/10, time.Duration(s.Policy.OpensAt-r.RedisNow())*time.Microsecond))
+			return min(idlePause, max(r.c.o.Tick/10, time.Duration(s.Policy.OpensAt-r.view.RedisNow())*time.Microsecond))
 		}
 		return idlePause
 	}
@@ -108,7 +130,7 @@ func (r *Room) pause() time.Duration {
 
 // Tick is one look at the room: heartbeats, room_advance, the new snapshot. Run
 // calls it; tests may.
-func (r *Room) Tick(ctx context.Context) error {
+func (r *ticker) Tick(ctx context.Context) error {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
 	err := r.tick(ctx)
@@ -119,44 +141,44 @@ func (r *Room) Tick(ctx context.Context) error {
 }
 
 // show makes a snapshot the room's.
-func (r *Room) show(s *Snapshot) {
-	if was := r.snap.Swap(s); was != nil {
-		r.passes.changed(was.Policy.SessionTTL*3/2, s.Policy.SessionTTL*3/2, r.c.mono()) // for so long a session counts
+func (r *ticker) show(s *Snapshot) {
+	if was := r.view.snap.Swap(s); was != nil {
+		r.store.passLife.changed(was.Policy.SessionTTL*3/2, s.Policy.SessionTTL*3/2, r.c.mono()) // for so long a session counts
 	}
 }
 
 // replan has what the configuration says of now count where the store gives no newer snapshot: an event begins and ends while
 // it is away too, and a reload counts.
-func (r *Room) replan() {
-	s, now := r.Snapshot(), r.RedisNow()
-	file := r.config.Load().At(now)
+func (r *ticker) replan() {
+	s, now := r.view.Snapshot(), r.view.RedisNow()
+	file := r.view.schedule.Load().At(now)
 	if s.Configured == file {
 		return
 	}
 	next := s.WithPolicy(file, now)
-	r.change(func(b *beyond) { b.snap = next })
+	r.view.change(func(b *sinceSnapshot) { b.snap = next })
 	r.show(next)
 }
 
-func (r *Room) tick(ctx context.Context) error {
-	l := &r.lease
+func (r *ticker) tick(ctx context.Context) error {
+	l := r.lease
 	if l.late = l.due > 0 && r.c.mono() >= l.due; l.late {
 		l.due = 0
 	}
 	if err := r.c.prepare(ctx); err != nil {
 		return err
 	}
-	if err := r.tellRevoked(ctx); err != nil {
+	if err := r.sessions.tellRevoked(ctx); err != nil {
 		return err
 	}
-	if err := r.beat(ctx); err != nil {
+	if err := r.sessions.beat(ctx); err != nil {
 		return err
 	}
-	if err := r.enrolSigned(ctx); err != nil {
+	if err := r.offline.enrolSigned(ctx); err != nil {
 		return err
 	}
 	// The budget may lie on another master than the room. Without it nobody is admitted, and everything else goes on.
-	granted, unlent := r.borrow(ctx, true)
+	granted, unlent := r.lease.borrow(ctx, true)
 	var err error
 	for more := true; more; granted = "" {
 		if more, err = r.advance(ctx, granted); err != nil {
@@ -164,90 +186,90 @@ func (r *Room) tick(ctx context.Context) error {
 		}
 	}
 	if unlent == nil {
-		unlent = r.repay(ctx)
+		unlent = r.lease.repay(ctx)
 	}
-	r.noteBudget(unlent)
-	r.goUp()
+	r.lease.noteBudget(unlent)
+	r.store.comeUp()
 	r.ticked = r.c.mono()
 	r.forget()
 	return nil
 }
 
 // forget drops a part of what this process need not remember any longer.
-func (r *Room) forget() {
-	now, p := r.c.mono(), &r.Snapshot().Policy
+func (r *ticker) forget() {
+	now, p := r.c.mono(), &r.view.Snapshot().Policy
 	r.memory.forget(now, p.Absence, p.ClaimWindow)
-	r.forgetSessions(now)
+	r.sessions.forgetSessions(now)
 }
 
 // advance runs the script with a lease of the origin's budget, or none, and takes in its answer; more says that revoked
 // sessions are left to fetch.
-func (r *Room) advance(ctx context.Context, lease string) (more bool, err error) {
-	r.mu.Lock()
-	cursor, since := r.known.cursor, r.known.since
-	r.mu.Unlock()
+func (r *ticker) advance(ctx context.Context, lease string) (more bool, err error) {
+	r.store.mu.Lock()
+	cursor, since := r.store.known.cursor, r.store.known.since
+	r.store.mu.Unlock()
 
-	taken, before := r.arrived.tally(), r.beyond.Load().taken
+	taken, before := r.view.arrived.tally(), r.view.sinceSnapshot.Load().taken
 	var sent []arrived
 	for i := range taken {
 		if second, n := taken.since(&before, i); n > 0 {
 			sent = append(sent, arrived{second: second, count: n})
 		}
 	}
-	have := r.Snapshot()
-	gap := cmp.Or(r.look, r.c.o.Tick) * 7 / 10
+	have := r.view.Snapshot()
+	gap := cmp.Or(r.interval, r.c.o.Tick) * 7 / 10
 	if lease != "" && r.lease.tight {
 		gap = 0 // until it is spent the bucket does not fill
 	}
 	var reached int64
-	if r.down.Load() && r.anchor.Load() != nil {
-		reached = r.reached()
+	if r.store.away.Load() && r.view.anchor.Load() != nil {
+		reached = r.store.reached()
 	}
-	given := r.local.owed.Load()
+	given := r.store.local.owed.Load()
 	args := make([]any, 0, 10+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.sayLot(have), reached, given)
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.draws.sayLot(have), reached, given)
 	for _, a := range sent {
 		args = append(args, a.second, a.count)
 	}
-	h, rest, err := r.do(ctx, r.tickTimeout(), "room_advance", args...)
+	h, rest, err := r.store.do(ctx, r.tickTimeout(), "room_advance", args...)
 	if err != nil {
 		// The call may have run: told twice, the arrivals would push everybody's
 		// position back for a minute; not told, they are too good for as long.
 		if errors.Is(err, ErrStore) {
-			r.change(func(b *beyond) { b.taken = taken })
+			r.view.change(func(b *sinceSnapshot) { b.taken = taken })
 		}
 		return false, err
 	}
-	r.local.owed.Add(-given)
+	r.store.local.owed.Add(-given)
 	if len(sent) > 0 {
 		for i := range sent {
 			sent[i].seq = h.seq
 		}
 		// Where another gateway has done this tick, the snapshot shows them only after the next.
-		r.change(func(b *beyond) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
+		r.view.change(func(b *sinceSnapshot) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
 	}
 	if len(rest) < 8 {
 		return false, errors.New("admission: room_advance answered too little")
 	}
-	r.borrowed(rest)
-	r.hearLot(asString(rest[7]))
+	r.lease.borrowed(rest)
+	r.draws.hearLot(asString(rest[7]))
 	if text := asString(rest[0]); text != "" {
 		if err := r.adopt(ctx, text); err != nil {
 			return false, err
 		}
 	}
-	n := r.timed(rest[1], 3, &r.known.cursor, func(id ID, end int64) {
-		if end == 0 || end > r.Now() {
-			r.markRevoked(id, end)
+	n := r.timed(rest[1], 3, &r.store.known.cursor, func(id ID, end int64) {
+		if end == 0 || end > r.view.Now() {
+			r.sessions.markRevoked(id, end)
 		}
 	})
 	if n < revokedMost {
-		r.mu.Lock()
-		r.known.revokes = r.Snapshot().Revocations
-		r.mu.Unlock()
+		r.store.mu.Lock()
+		r.store.known.revokes = r.view.Snapshot().Revocations
+		r.store.mu.Unlock()
 	}
 	now := r.c.mono()
-	r.timed(rest[2], 3, &r.known.since, func(id ID, wall int64) {
+	r.timed(rest[2], 3, &r.store.known.since, func(id ID, wall int64) {
 		if m, ok := r.memory.get(id, now); ok && m.standing.State != Waiting {
 			return
 		}
@@ -258,7 +280,7 @@ func (r *Room) advance(ctx context.Context, lease string) (more bool, err error)
 
 // timed calls f for a list of groups, each an id, its room time and what else there is, with the last of these. It moves the
 // cursor to the newest time, and returns the number of groups.
-func (r *Room) timed(list any, size int, cursor *int64, f func(id ID, last int64)) int {
+func (r *ticker) timed(list any, size int, cursor *int64, f func(id ID, last int64)) int {
 	v := asList(list)
 	for i := 0; i+size <= len(v); i += size {
 		t, _ := strconv.ParseFloat(asString(v[i+1]), 64) // a score: an integer below 2^53
@@ -266,55 +288,55 @@ func (r *Room) timed(list any, size int, cursor *int64, f func(id ID, last int64
 		if id, ok := toID(asString(v[i])); ok {
 			f(id, asInt(v[i+size-1]))
 		}
-		r.mu.Lock()
+		r.store.mu.Lock()
 		*cursor = max(*cursor, at)
-		r.mu.Unlock()
+		r.store.mu.Unlock()
 	}
 	return len(v) / size
 }
 
 // adopt takes a snapshot's text in.
-func (r *Room) adopt(ctx context.Context, text string) error {
-	s, err := snapshot.Parse(text, r.config.Load())
+func (r *ticker) adopt(ctx context.Context, text string) error {
+	s, err := snapshot.Parse(text, r.view.schedule.Load())
 	if err != nil {
 		return err
 	}
-	old := r.Snapshot()
+	old := r.view.Snapshot()
 	if old.Known && old.Epoch == s.Epoch && old.Seq >= s.Seq {
 		return nil
 	}
 	now := r.c.mono()
 	s.ReadAt = now
-	if a := r.anchor.Load(); a != nil && r.c.o.Now == nil {
+	if a := r.view.anchor.Load(); a != nil && r.c.o.Now == nil {
 		// Built by another gateway's tick a moment ago.
 		s.ReadAt -= max(0, (a.wall-s.RedisTime)*1000)
 	}
-	if old.Epoch != s.Epoch || len(r.flowNow()) == 0 {
+	if old.Epoch != s.Epoch || len(r.flow) == 0 {
 		flow, err := r.loadFlow(ctx)
 		if err != nil {
 			return err
 		}
-		r.setFlow(flow)
+		r.flow = flow
 	}
-	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.Configured.Policy.OpensAt && r.otherOpening != opens {
-		r.otherOpening = opens
+	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.Configured.Policy.OpensAt && r.draws.otherOpening != opens {
+		r.draws.otherOpening = opens
 		r.c.o.Log.Warn("another gateway's configuration says that the lottery opens later: that stands while it says so",
 			"room", r.id, "opens_at", time.UnixMicro(opens).UTC(), "here", time.UnixMicro(s.Configured.Policy.OpensAt).UTC())
 	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
 	s.CapRanks(old)
 
-	r.mu.Lock()
-	if r.known.epoch == s.Epoch {
-		r.known.seq = max(r.known.seq, s.Seq) // it may have been read without a script
+	r.store.mu.Lock()
+	if r.store.known.epoch == s.Epoch {
+		r.store.known.seq = max(r.store.known.seq, s.Seq) // it may have been read without a script
 	}
-	r.known.epoch, r.known.fence = s.Epoch, max(r.known.fence, s.Fence)
-	r.known.gaps, r.known.reset = silencesArg(s.Silences), s.Reset
-	if s.Time >= r.known.jumped {
-		r.known.jumps = ""
+	r.store.known.epoch, r.store.known.fence = s.Epoch, max(r.store.known.fence, s.Fence)
+	r.store.known.gaps, r.store.known.reset = silencesArg(s.Silences), s.Reset
+	if s.Time >= r.store.known.jumped {
+		r.store.known.jumps = ""
 	}
-	r.mu.Unlock()
-	r.change(func(b *beyond) {
+	r.store.mu.Unlock()
+	r.view.change(func(b *sinceSnapshot) {
 		b.snap, b.recent = s, b.recent.after(s.Time)
 		b.told = slices.DeleteFunc(slices.Clone(b.told), func(t arrived) bool {
 			return t.seq <= s.Seq || s.Epoch != old.Epoch

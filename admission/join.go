@@ -3,10 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission/policy"
 	"github.com/anteroom/anteroom/admission/snapshot"
@@ -65,27 +62,27 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 			return s, Granted, nil
 		}
 	}
-	held := r.refuses(snap) // why a derived id or an account gets no new place
+	held := r.view.refuses(snap) // why a derived id or an account gets no new place
 	if held == Closed || held != Granted && !a.Keyed {
 		return Standing{}, held, nil
 	}
-	away := r.down.Load() || !snap.Known && r.anchor.Load() == nil
+	away := r.store.away.Load() || !snap.Known && r.view.anchor.Load() == nil
 	var limited Standing
-	if wait, reason := r.sieve.full(a.Address, &snap.Policy, now); wait > 0 {
+	if wait, reason := r.joinLimiter.full(a.Address, &snap.Policy, now); wait > 0 {
 		limited, held = Standing{Reason: reason, Retry: wait}, TooMany
-		if !a.Keyed || !away && !r.sieve.asks(addressKey(a.Address), now) {
+		if !a.Keyed || !away && !r.joinLimiter.asks(addressKey(a.Address), now) {
 			return limited, held, nil
 		}
 	}
 	if !a.Keyed { // whether a derived id gets a new place, the store decides
-		r.sieve.count(a.Address, &snap.Policy, now)
+		r.joinLimiter.count(a.Address, &snap.Policy, now)
 	}
 	s, refusal, err := r.take(ctx, snap, a, t, held, away)
 	switch {
 	case refusal == TooMany && s.Retry == 0:
 		s = limited
 	case s.New && a.Keyed && !s.Offline && s.Ticket.Epoch == "" && s.State == Waiting:
-		r.sieve.count(a.Address, &snap.Policy, now) // the store counts it with its first poll
+		r.joinLimiter.count(a.Address, &snap.Policy, now) // the store counts it with its first poll
 	}
 	return s, refusal, err
 }
@@ -101,16 +98,16 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 	case away && a.Held:
 		return Standing{}, Granted, ErrStore
 	case away:
-		return r.joinOffline(t, a.Return, !a.Keyed)
+		return r.offline.joinOffline(t, a.Return, !a.Keyed)
 	case a.Return != nil:
 		return r.comeBack(ctx, snap, a, t, held)
 	case a.Keyed:
 	case snap.Gathering() && snap.Prequeued >= snapshot.FrontSize(snap.Policy.Rate) && snap.Policy.OpensAt-r.RedisNow() > lastJoins:
 		t.Fence = snap.Fence // it is confirmed with the first poll
 		return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: true}, Granted, nil
-	case !snap.Gathering() && (r.length(snap) >= snapshot.FrontSize(snap.Policy.Rate) && snap.Waiting > 0 || r.long.Load() == snap):
-		t.Order, t.Fence = r.nextOrder(), snap.Fence
-		r.sign(t.Order)
+	case !snap.Gathering() && (r.view.length(snap) >= snapshot.FrontSize(snap.Policy.Rate) && snap.Waiting > 0 || r.view.frontFull.Load() == snap):
+		t.Order, t.Fence = r.view.nextOrder(), snap.Fence
+		r.view.sign(t.Order)
 		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
 	}
 	// It is enrolled in the front only, where every poll is checked.
@@ -121,12 +118,12 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 	case a.Keyed:
 		q.kind = "keyed"
 	}
-	ans, err := r.askAgain(ctx, q)
+	ans, err := r.calls.askAgain(ctx, q)
 	switch {
 	case errors.Is(err, ErrStore) && held != Granted:
 		return Standing{}, held, nil
 	case errors.Is(err, ErrStore) && !a.Held:
-		return r.joinOffline(t, nil, !a.Keyed)
+		return r.offline.joinOffline(t, nil, !a.Keyed)
 	case err != nil:
 		return Standing{}, Granted, err
 	case ans.code == codeUnknown && held != Granted:
@@ -151,15 +148,15 @@ func (r *Room) placed(snap *Snapshot, t Ticket, ans reply, hold time.Duration, f
 	case codeTooMany:
 		return r.refused(snap, t, ans), TooMany
 	case codeSigned:
-		r.long.Store(snap)
+		r.view.frontFull.Store(snap)
 		t.Order, t.Fence = ans.ord, ans.h.fence
 		return Standing{State: Waiting, Ticket: t, Renewed: true, New: fresh}, Granted
 	case "W":
 		if fresh {
 			r.lease.joined.Add(1)
-			r.line()
+			r.noteWaiting()
 		}
-		r.wakeIdle()
+		r.store.wakeIdle()
 	case "P": // a lottery gathers: the queue holds nothing of it before the opening
 		t.Order = 0
 		if fresh {
@@ -204,52 +201,5 @@ func (r *Room) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standi
 	return s, err == nil && s.State <= Active
 }
 
-// Refuses tells why no new place is given now; Granted where one is.
-func (r *Room) Refuses() Refusal { return r.refuses(r.Snapshot()) }
-
-func (r *Room) refuses(s *Snapshot) Refusal {
-	switch p := &s.Policy; {
-	case p.Method == Reject, s.Gathering() && r.RedisNow() < p.PrequeueAt:
-		return Closed
-	case p.Draining:
-		return Draining
-	case p.Capacity > 0 && r.length(s) >= p.Capacity:
-		return Full
-	}
-	return Granted
-}
-
 // lastJoins is how long before its opening a lottery confirms with the join itself, in µs: a first poll might come too late.
 const lastJoins = 10_000_000
-
-// askAgain asks for a place. A late answer is no outage, and the place may have been given: asking again finds it.
-// Without, it would be taken with the first poll, behind those who came meanwhile.
-func (r *Room) askAgain(ctx context.Context, q enterQ) (reply, error) {
-	ans, err := r.enter.ask(ctx, q)
-	for range joinAgain {
-		if !errors.Is(err, ErrStore) || r.down.Load() || redis.IsOOMError(err) {
-			break
-		}
-		ans, err = r.enter.ask(ctx, q)
-	}
-	return ans, err
-}
-
-// length of the line with those that are not enrolled yet, and before the opening of a lottery those who gathered.
-func (r *Room) length(s *Snapshot) int64 {
-	n := s.Waiting + r.Arriving() + s.Unheard()
-	if s.Gathering() {
-		n += s.Prequeued
-	}
-	return n
-}
-
-// Arriving is how many arrived lately and are not enrolled yet: most of them will poll for the first time soon.
-func (r *Room) Arriving() int64 {
-	b := r.beyond.Load()
-	n := r.untold(b, math.MaxInt64)
-	for _, p := range b.snap.Pending {
-		n += p.Count
-	}
-	return n
-}

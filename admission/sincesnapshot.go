@@ -3,13 +3,11 @@ package admission
 import (
 	"slices"
 	"sync/atomic"
-
-	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// beyond is what this process knows of the line and its snapshot does not show. Immutable: every poll asks how many are
+// sinceSnapshot is what this process knows of the line and its snapshot does not show. Immutable: every poll asks how many are
 // ahead, and waits for nobody. room.mu is held to put another in its place.
-type beyond struct {
+type sinceSnapshot struct {
 	snap   *Snapshot
 	recent newcomers
 	taken  tally     // arrivals signed here that the store was told of
@@ -18,12 +16,12 @@ type beyond struct {
 }
 
 // change replaces what is known beyond the snapshot.
-func (r *Room) change(f func(*beyond)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := *r.beyond.Load()
+func (r *view) change(f func(*sinceSnapshot)) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	b := *r.sinceSnapshot.Load()
 	f(&b)
-	r.beyond.Store(&b)
+	r.sinceSnapshot.Store(&b)
 }
 
 // newcomers are the orders, ascending, that the store has enrolled for this
@@ -107,52 +105,17 @@ func (t *tally) since(earlier *tally, i int) (second, count int64) {
 
 func sameSecond(a, b uint64) bool { return a>>32 == b>>32 }
 
-// untold counts the arrivals before an order that were signed here and that the snapshot does not hold.
-func (r *Room) untold(b *beyond, order int64) (n int64) {
-	at := order / 1e6
-	same := int64(-1) // in the order's own second, without itself
-	count := func(second, count int64) {
-		switch {
-		case second < at:
-			n += count
-		case second == at:
-			same += count
-		}
-	}
-	for _, t := range b.told {
-		count(t.second, t.count)
-	}
-	now := r.arrived.tally()
-	for i := range now {
-		count(now.since(&b.taken, i))
-	}
-	if same > 0 {
-		n += snapshot.PartOfSecond(same, order, r.signedFrom.Load(), r.Now())
-	}
-	return n
-}
-
-// Ahead is how many are ahead of an order in line (0: next): those enrolled by
-// the snapshot or through this gateway since, and those that arrived before it and are not enrolled yet. For 90 s after the store
-// lost its data it is counted from the last snapshot before.
-func (r *Room) Ahead(order int64) int64 {
-	for {
-		b := r.beyond.Load()
-		s, from := b.snap, r.signedFrom.Load()
-		n := s.Ahead(order) + s.Unenrolled(order, from) + b.recent.ahead(order) + max(s.Extrapolated(order), r.untold(b, order))
-		if f := b.before; f != nil && r.c.mono() < f.until {
-			n = max(n, f.snap.Ahead(order)+f.snap.Unenrolled(order, from)-(s.Admissions-f.base))
-		}
-		if r.beyond.Load() == b { // else arrivals may have been counted by another's reckoning
-			return max(0, n)
-		}
-	}
-}
-
 // sign counts somebody who was signed a place.
-func (r *Room) sign(order int64) {
+func (r *view) sign(order int64) {
 	if last := r.signedLast.Swap(order); order-last > 2e6 {
 		r.signedFrom.Store(order)
 	}
-	r.arrived.add(order/1e6, &r.beyond.Load().taken)
+	r.arrived.add(order/1e6, &r.sinceSnapshot.Load().taken)
+}
+
+// former is the last snapshot before an epoch change.
+type former struct {
+	snap  *Snapshot
+	until int64 // mono
+	base  int64 // admissions of the new epoch when it began
 }

@@ -10,7 +10,7 @@ func TestSieveCountsAndForgets(t *testing.T) {
 	t.Parallel()
 	p := &Policy{Joins: 3, JoinsPer: time.Minute, Wide: 5, WidePer: time.Hour}
 	who := func(address, network int) string { return fmt.Sprintf("address%02dnetwork%02d", address, network) }
-	var s sieve
+	var s joinLimiter
 	if wait, _ := s.join("", p, 0); wait != 0 || s.table.Load() != nil {
 		t.Error("a join without an address is counted")
 	}
@@ -37,7 +37,7 @@ func TestSieveCountsAndForgets(t *testing.T) {
 		t.Error("blocked for longer than that, or by another")
 	}
 	// However many come, the table holds what it holds; whoever is counted now stays for a while.
-	for i := range 10 * sieveSets * sieveWays {
+	for i := range 10 * joinSets * joinWays {
 		s.join(fmt.Sprintf("flood%013dnetwork%011d", i, i), p, 61*minute)
 	}
 	if wait, _ := s.join(who(3, 3), p, 61*minute); wait != 0 {

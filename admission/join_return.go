@@ -27,14 +27,14 @@ func (b *Return) arg() string {
 // keeps reports whether a pass may keep its visitor's order, as far as this gateway knows: its fence is the room's, and it ended
 // within the absence of the policy, in which the times without the store do not count. Nobody keeps an order past a draw.
 func (r *Room) keeps(s *Snapshot, b *Return) bool {
-	known := r.knowledge()
+	known := r.store.knowledge()
 	switch {
 	case b.Fence <= 0 || b.Fence < max(s.Fence, known.fence), b.Order <= known.reset, s.Gathering():
 		return false
 	case s.Policy.Method == Lottery && b.Order < s.Drawn && b.Began < s.Opens/1e6:
 		return false
 	}
-	lead := r.orderLead()
+	lead := r.view.orderLead()
 	return s.Elapsed(b.Ended*1e6+lead, r.RedisNow()+lead) <= s.Policy.Absence
 }
 
@@ -44,12 +44,12 @@ func (r *Room) comeBack(ctx context.Context, snap *Snapshot, a Arrival, t Ticket
 	if a.Held || held != Granted || r.Revoked(a.Return.Session) {
 		q.kind = "recall"
 	}
-	ans, err := r.askAgain(ctx, q)
+	ans, err := r.calls.askAgain(ctx, q)
 	switch {
 	case errors.Is(err, ErrStore) && held != Granted:
 		return Standing{}, held, nil
 	case errors.Is(err, ErrStore) && q.kind == "return":
-		return r.joinOffline(t, a.Return, false)
+		return r.offline.joinOffline(t, a.Return, false)
 	case err != nil:
 		return Standing{}, Granted, err
 	case ans.code == codeUnknown && held != Granted:
@@ -68,19 +68,7 @@ func (r *Room) comeBack(ctx context.Context, snap *Snapshot, a Arrival, t Ticket
 		return Standing{}, Granted, errors.New("admission: room_enter named no id for a visitor who came back")
 	}
 	t.ID, ans.reason = id, ""
-	r.markRevoked(a.Return.Session, 0)
+	r.sessions.markRevoked(a.Return.Session, 0)
 	s, refusal := r.placed(snap, t, ans, q.hold, fresh)
 	return s, refusal, nil
-}
-
-// comeBackOffline gives a visitor who comes back a place in the order of the pass while the store is away. The ticket counts as
-// heard of from now on; the store ends its session when it is back.
-func (r *Room) comeBackOffline(t Ticket, back *Return) Standing {
-	now := r.Now()
-	t.Order, t.Seen, t.Fence = min(back.Order, now), now, back.Fence
-	s := Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, New: true}
-	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: now, hold: policy.JoinHold(t.Interval)})
-	r.signed.add(t)
-	r.Revoke(back.Session)
-	return s
 }

@@ -28,8 +28,8 @@ func (a *Arrival) bases() []ID { return append([]ID{a.ID}, a.Former...) }
 // account's id and gives the place in one step, so that devices and gateways may race.
 func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
 	snap := r.Snapshot()
-	if r.down.Load() || !snap.Known && r.anchor.Load() == nil {
-		return r.joinAccountOffline(a, t, held)
+	if r.store.away.Load() || !snap.Known && r.view.anchor.Load() == nil {
+		return r.offline.joinAccountOffline(a, t, held)
 	}
 	if snap.Gathering() && a.From == (ID{}) { // the line holds nothing of it before the opening
 		for _, base := range a.bases() {
@@ -50,10 +50,10 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 	} else if a.From != (ID{}) {
 		q.t.Epoch = string(a.From[:])
 	}
-	ans, err := r.askAgain(ctx, q)
+	ans, err := r.calls.askAgain(ctx, q)
 	switch {
 	case errors.Is(err, ErrStore):
-		return r.joinAccountOffline(a, t, held)
+		return r.offline.joinAccountOffline(a, t, held)
 	case err != nil:
 		return Standing{}, Granted, err
 	case ans.code == codeUnknown && held != Granted:
@@ -84,49 +84,4 @@ func named(reason string) (fresh bool, id ID, ok bool) {
 	}
 	id, ok = toID(reason[1:])
 	return reason[0] == 'n', id, ok
-}
-
-// joinAccountOffline finds the account's place among what this gateway remembers. What it cannot know is put right when
-// the store is back: the same id twice is one place.
-func (r *Room) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
-	now := r.c.mono()
-	free, spent := -1, -1
-	if a.Return != nil && a.Return.Session.Of(a.ID) { // that place is over, and those before it
-		spent = int(a.Return.Session[15] - a.ID[15])
-	}
-	for i := range generations * (1 + len(a.Former)) {
-		n := i % generations
-		t.ID = a.bases()[i/generations].generation(n)
-		m, known := r.memory.get(t.ID, now)
-		switch {
-		case !known:
-			if free < 0 && i < generations && n > spent && !r.Revoked(t.ID) {
-				free = n
-			}
-			continue
-		case m.standing.State == Active:
-			m.client = t.Client // whoever brings the account
-			if s, _ := r.spentOffline(t, m); s.State == Active {
-				return s, Granted, nil
-			}
-		case m.standing.State == Waiting, m.standing.State == Admitted:
-			s := Standing{State: Waiting, Ticket: m.standing.Ticket, Renewed: true, Offline: true}
-			if m.standing.State == Admitted { // a token of it has to hold until it is claimed
-				k := r.knowledge()
-				s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = r.Now(), r.Now(), k.epoch, k.fence
-			}
-			s.Ticket.Client, s.Ticket.Interval = t.Client, t.Interval
-			return s, Granted, nil
-		}
-	}
-	switch {
-	case a.Held:
-		return Standing{State: Ended, Ticket: t, Offline: true}, Granted, nil
-	case held != Granted:
-		return Standing{}, held, nil
-	case free < 0:
-		return Standing{}, Spent, nil
-	}
-	t.ID = a.ID.generation(free)
-	return r.joinOffline(t, a.Return, false)
 }

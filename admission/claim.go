@@ -1,0 +1,103 @@
+package admission
+
+import (
+	"context"
+	"time"
+)
+
+// Claim turns an admitted ticket into a session. The State is Active for the
+// claimer (again within the claim window for the same Client), Waiting with
+// ErrNotYet before its turn, else Lapsed, Ended or Expired with no error.
+func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
+	if s, known := r.claimed(t); known {
+		if s.State == Waiting {
+			return s, ErrNotYet
+		}
+		return s, nil
+	}
+	ans, err := r.calls.claims.ask(ctx, claimQ{id: t.ID, client: t.Client})
+	if err != nil {
+		return Standing{}, err
+	}
+	switch ans.code {
+	case "U":
+		// Not enrolled: the check finds its place, or says that it is late.
+		s, err := r.Check(ctx, t)
+		if err == nil && s.State == Waiting {
+			err = ErrNotYet
+		}
+		return s, err
+	case "W":
+		s := r.waitingAt(t, ans)
+		r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), asked: true})
+		return s, ErrNotYet
+	}
+	return r.standing(t, ans, 0, false), nil
+}
+
+// claimed answers a claim without the store: one of a ticket far from the front, one that is repeated within a second, and
+// one of a ticket that is over.
+func (r *Room) claimed(t Ticket) (Standing, bool) {
+	snap, now := r.Snapshot(), r.c.mono()
+	m, ok := r.memory.get(t.ID, now)
+	switch {
+	case t.Fence < snap.Fence:
+		return Standing{}, false
+	case !ok:
+	case m.standing.State == Admitted: // the store was not asked to claim it
+		return Standing{}, false
+	case m.standing.State != Waiting:
+		return m.answer(t, now)
+	case m.asked:
+		return Standing{State: Waiting, Ticket: t}, true
+	}
+	far := now-snap.ReadAt < int64(farAge) && !snap.InFront(t.Order) && r.view.present(snap, &t)
+	return Standing{State: Waiting, Ticket: t}, far
+}
+
+// farAge is how old a snapshot may be that says that nobody behind the front has been admitted: the front is 10 s of the
+// rate or more.
+const farAge = 5 * time.Second
+
+// waitingAt is a standing in line that the store did not renew.
+func (r *Room) waitingAt(t Ticket, a reply) Standing {
+	if a.ord > 0 && a.ord != t.Order {
+		t.Order = a.ord
+	}
+	return Standing{State: Waiting, Ticket: t}
+}
+
+// Leave gives a place (or an unclaimed admission) back. The store keeps nothing of a ticket that it does not hold, as one
+// behind the front before its first poll: this gateway answers that it has left for as long as it remembers, and any other
+// enrols it if it is polled with.
+func (r *Room) Leave(ctx context.Context, t Ticket) error {
+	now := r.c.mono()
+	if m, ok := r.memory.get(t.ID, now); ok && m.over() && (!m.bare || now-m.at < int64(time.Second)) {
+		return nil
+	}
+	gathered := ""
+	if t.Order == 0 && t.Counted() {
+		gathered = itoa(t.Fence) + ":" + itoa(max(t.Seen, r.lastSeen(t.ID)))
+	}
+	_, err := r.calls.leaves.ask(ctx, leaveQ{id: t.ID, gathered: gathered})
+	return err
+}
+
+// lastSeen is when the store confirmed a ticket that waits, as far as this gateway remembers; 0: it does not.
+func (r *Room) lastSeen(id ID) int64 {
+	if m, ok := r.memory.get(id, r.c.mono()); ok && m.standing.State == Waiting {
+		return m.standing.Ticket.Seen
+	}
+	return 0
+}
+
+// Charge takes one unit of the limiter for a request that gets no session (a
+// subresource without a pass): true while nobody waits and there is capacity.
+func (r *Room) Charge(ctx context.Context) bool {
+	snap := r.Snapshot()
+	if r.store.away.Load() || snap.Policy.Method == Reject || snap.Gathering() || r.view.length(snap) > 0 {
+		return false
+	}
+	ans, err := r.calls.enter.ask(ctx, enterQ{kind: "charge"})
+	return err == nil && ans.code == "Y"
+}

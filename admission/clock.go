@@ -1,0 +1,145 @@
+package admission
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// clock estimates the store's two clocks from its last reply: Redis's clock, and order time, by which tickets are ordered.
+type clock struct {
+	core    *Core
+	anchor  atomic.Pointer[anchor]
+	lastOrd atomic.Int64 // the last order that this process gave
+}
+
+// anchor ties this process's clock to the store's two.
+type anchor struct {
+	time, wall int64
+	mono       int64 // half-way between the call and its answer
+	heard      int64 // mono of the answer: the clocks were read before
+	own        int64 // this machine's clock then, µs
+	step       step
+}
+
+// Now returns order time in microseconds, estimated from the last answer of the store. It runs on while the store is
+// away, and is 0 before the first answer.
+func (r *clock) Now() int64 {
+	a := r.anchor.Load()
+	if a == nil {
+		return 0
+	}
+	return a.time + (r.core.mono()-a.mono)/1000
+}
+
+// RedisNow is Redis's clock in microseconds, estimated likewise; tokens' iat
+// and exp are seconds of it. It is this machine's own clock until the store was heard.
+func (r *clock) RedisNow() int64 {
+	if r.core.o.Now != nil {
+		return r.core.o.Now()
+	}
+	a := r.anchor.Load()
+	if a == nil {
+		return time.Now().UnixMicro()
+	}
+	return a.wall + (r.core.mono()-a.mono)/1000
+}
+
+// orderLead returns how far order time is ahead of Redis's clock.
+func (r *clock) orderLead() int64 {
+	if a := r.anchor.Load(); a != nil {
+		return a.time - a.wall
+	}
+	return 0
+}
+
+// nextOrder is the order of somebody who joins now: orders of one process ascend. They are order time with the store or
+// without it; a gateway that never had an answer of the store has its machine's clock alone.
+func (r *clock) nextOrder() int64 {
+	if r.anchor.Load() == nil {
+		return r.ascend(r.RedisNow())
+	}
+	return r.ascend(r.Now())
+}
+
+func (r *clock) ascend(to int64) int64 {
+	for {
+		last := r.lastOrd.Load()
+		next := max(to, last+1)
+		if r.lastOrd.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+// storeGap is GAP of lua/lib/room.lua: by as much Redis's clock has to jump, µs, to count as a silence.
+const storeGap = 5_000_000
+
+// began is by how much order time falls at least when an empty room begins it anew.
+const began = 30_000_000
+
+// sync ties this process's clock to the store's by a reply. It returns how far Redis's clock jumped since the reply before, µs;
+// 0 for less than a silence of the store.
+func (r *clock) sync(h header, sent, heard int64) (jump int64) {
+	mono := (sent + heard) / 2
+	old := r.anchor.Load()
+	if old != nil && mono < old.mono && r.core.o.Now == nil { // an answer that was overtaken
+		return 0
+	}
+	if old == nil || h.time < old.time-began {
+		r.lastOrd.Store(0) // orders until now were of another clock
+	}
+	next := &anchor{time: h.time, wall: h.wall, mono: mono, heard: heard, own: r.core.ownWall()}
+	if old != nil {
+		next.step = old.stepTo(next)
+	}
+	r.anchor.Store(next)
+	if old == nil {
+		return 0
+	}
+	if jump = h.time - old.time - (mono-old.mono)/1000; jump <= storeGap {
+		return 0
+	}
+	return jump
+}
+
+// step is a step forward of Redis's clock, as when a replica whose clock is ahead becomes the master: tokens that were signed
+// before it end by the clock before it.
+type step struct {
+	by int64 // µs; 0: none
+	at int64 // Redis's clock before it, µs
+}
+
+const (
+	// leastStep is how far Redis's clock has to step, µs: answers that are late differ by less.
+	leastStep = 2_000_000
+	// stepLife is for how long a step counts: the longest life of a token.
+	stepLife = int64(24 * time.Hour / time.Microsecond)
+)
+
+// stepTo returns the step that tokens are judged by at the next anchor. Time in which this machine stood still is none: then its
+// own clock has made the step, too.
+func (a *anchor) stepTo(next *anchor) step {
+	passed := (next.mono - a.mono) / 1000
+	by, own := next.wall-a.wall-passed, next.own-a.own-passed
+	s := a.step
+	switch {
+	case by < -leastStep:
+		s.by = max(0, s.by+by)
+	case by > leastStep && (own < by-leastStep || own > by+leastStep):
+		s = step{by: s.by + by, at: a.wall + passed}
+	}
+	if s.by == 0 || next.wall-s.by-s.at > stepLife {
+		return step{}
+	}
+	return s
+}
+
+// Stepped returns by how much Redis's clock stepped forward lately, and its time before that, both in µs. A token that was signed
+// before the step ends by RedisNow less the step. Without a step it returns 0, 0.
+func (r *clock) Stepped() (by, at int64) {
+	a := r.anchor.Load()
+	if a == nil {
+		return 0, 0
+	}
+	return a.step.by, a.step.at
+}
