@@ -6,84 +6,112 @@ import (
 	"sync"
 )
 
-// blockSize is the size of a pooled block: one read from an origin, and so the largest response header.
+// BlockSize is the size of a pooled block: of one read from an origin, and so of the largest response header.
 const BlockSize = 32 << 10
 
 var blockPool = sync.Pool{New: func() any { b := make([]byte, BlockSize); return &b }}
 
-func GetBlock() *[]byte  { return blockPool.Get().(*[]byte) }
+// GetBlock returns a block of the pool.
+func GetBlock() *[]byte { return blockPool.Get().(*[]byte) }
+
+// PutBlock returns a block to the pool.
 func PutBlock(b *[]byte) { blockPool.Put(b) }
 
-// inbuf holds bytes that a peer has sent and nobody has consumed. It borrows its block from a pool
-// when there is something to hold and gives it back when empty, so an idle connection costs none.
+// Buffer holds bytes that a peer has sent and nothing has consumed yet. It borrows a block from the pool while it holds
+// something, so an idle connection has none.
 type Buffer struct {
-	Src   io.Reader
+	Source io.Reader // its reads set their own deadlines
+
 	block *[]byte
-	B     []byte
-	R, W  int
+	b     []byte
+	r, w  int
 }
 
-var ErrBufferFull = errors.New("proxy: the peer's line or header does not fit its buffer")
+// ErrBufferFull is returned by Fill when a line or a header does not fit.
+var ErrBufferFull = errors.New("http1: the line or header does not fit its buffer")
 
-func (in *Buffer) Pending() []byte { return in.B[in.R:in.W] }
-func (in *Buffer) Buffered() int   { return in.W - in.R }
+// Pending returns the bytes that are held.
+func (in *Buffer) Pending() []byte { return in.b[in.r:in.w] }
 
+// Buffered returns the number of bytes that are held.
+func (in *Buffer) Buffered() int { return in.w - in.r }
+
+// Skip consumes n bytes.
 func (in *Buffer) Skip(n int) {
-	if in.R += n; in.R == in.W {
-		in.R, in.W = 0, 0
+	if in.r += n; in.r == in.w {
+		in.r, in.w = 0, 0
 	}
 }
 
-func (in *Buffer) Borrow() {
+// Keep consumes n bytes that stay valid until the next Skip or Fill.
+func (in *Buffer) Keep(n int) { in.r += n }
+
+func (in *Buffer) borrow() {
 	if in.block == nil {
 		in.block = GetBlock()
-		in.B = *in.block
+		in.b = *in.block
 	}
 }
 
-// release gives the block back. What it still holds is lost.
+// Release returns the block to the pool and drops what it holds.
 func (in *Buffer) Release() {
 	if in.block != nil {
 		PutBlock(in.block)
-		in.block, in.B = nil, nil
+		in.block, in.b = nil, nil
 	}
-	in.R, in.W = 0, 0
+	in.r, in.w = 0, 0
 }
 
-// load puts p behind what is held, growing beyond a block where it must.
+// Load adds p, growing beyond a block if it has to.
 func (in *Buffer) Load(p []byte) {
-	in.Borrow()
-	in.MakeRoom(len(p))
-	in.W += copy(in.B[in.W:], p)
+	in.borrow()
+	in.makeRoom(len(p))
+	in.w += copy(in.b[in.w:], p)
 }
 
-func (in *Buffer) MakeRoom(n int) {
-	if len(in.B)-in.W >= n {
+// FillFrom reads once from r, growing beyond a block if it has to. With a limit it holds at most so many bytes after it.
+func (in *Buffer) FillFrom(r io.Reader, limit int) (int, error) {
+	in.borrow()
+	in.makeRoom(1)
+	end := len(in.b)
+	if limit > 0 {
+		end = min(end, in.r+limit)
+	}
+	n, err := r.Read(in.b[in.w:end])
+	in.w += n
+	return n, err
+}
+
+func (in *Buffer) makeRoom(n int) {
+	if len(in.b)-in.w >= n {
 		return
 	}
-	if in.R > 0 {
-		copy(in.B, in.B[in.R:in.W])
-		in.R, in.W = 0, in.W-in.R
-	}
-	if len(in.B)-in.W < n {
-		grown := make([]byte, in.W+max(n, BlockSize))
-		copy(grown, in.B[:in.W])
-		in.B = grown
+	in.compact()
+	if len(in.b)-in.w < n {
+		grown := make([]byte, in.w+max(n, BlockSize))
+		copy(grown, in.b[:in.w])
+		in.b = grown
 	}
 }
 
-// fill reads once more behind what is held.
+func (in *Buffer) compact() {
+	if in.r > 0 {
+		copy(in.b, in.b[in.r:in.w])
+		in.r, in.w = 0, in.w-in.r
+	}
+}
+
+// Fill reads once from the source.
 func (in *Buffer) Fill() error {
-	in.Borrow()
-	if in.W == len(in.B) {
-		if in.R == 0 {
+	in.borrow()
+	if in.w == len(in.b) {
+		if in.r == 0 {
 			return ErrBufferFull
 		}
-		copy(in.B, in.B[in.R:in.W])
-		in.R, in.W = 0, in.W-in.R
+		in.compact()
 	}
-	n, err := in.Src.Read(in.B[in.W:])
-	in.W += n
+	n, err := in.Source.Read(in.b[in.w:])
+	in.w += n
 	if n > 0 {
 		return nil
 	}
@@ -93,12 +121,12 @@ func (in *Buffer) Fill() error {
 	return err
 }
 
-// read takes from what is held, else straight from the source.
+// Read returns what is held, or else reads from the source past the buffer.
 func (in *Buffer) Read(p []byte) (int, error) {
-	if in.R < in.W {
-		n := copy(p, in.B[in.R:in.W])
+	if in.r < in.w {
+		n := copy(p, in.b[in.r:in.w])
 		in.Skip(n)
 		return n, nil
 	}
-	return in.Src.Read(p)
+	return in.Source.Read(p)
 }

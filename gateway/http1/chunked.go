@@ -31,13 +31,13 @@ const (
 	chunkData
 	chunkDataEnd
 	chunkTrailer
-	ChunkDone
+	chunkDone
 )
 
 // chunkReader decodes a chunked body (RFC 9112 §7.1), strictly: hexadecimal digits alone, CRLF
 // alone, extensions of visible characters. What one parser forgives another may read as a request.
 type ChunkReader struct {
-	State    chunkState
+	state    chunkState
 	lenient  bool // blanks after a size are forgiven: some origins pad it
 	lines    int  // that the trailer section may still have
 	left     uint64
@@ -47,7 +47,7 @@ type ChunkReader struct {
 
 // reset prepares c for a body whose trailer section has at most that many lines.
 func (c *ChunkReader) Reset(lenient bool, lines int) {
-	c.State, c.lenient, c.lines, c.left, c.waste, c.Trailers = chunkSize, lenient, lines, 0, 0, c.Trailers[:0]
+	c.state, c.lenient, c.lines, c.left, c.waste, c.Trailers = chunkSize, lenient, lines, 0, 0, c.Trailers[:0]
 }
 
 // read decodes into p. It blocks only while in holds nothing that can be decoded, and returns
@@ -55,10 +55,10 @@ func (c *ChunkReader) Reset(lenient bool, lines int) {
 func (c *ChunkReader) Read(in *Buffer, p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
-		if c.State == ChunkDone {
+		if c.state == chunkDone {
 			break
 		}
-		if c.State == chunkData {
+		if c.state == chunkData {
 			q := p[n:]
 			if uint64(len(q)) > c.left {
 				q = q[:c.left]
@@ -70,7 +70,7 @@ func (c *ChunkReader) Read(in *Buffer, p []byte) (int, error) {
 			n += m
 			c.left -= uint64(m)
 			if c.left == 0 {
-				c.State = chunkDataEnd
+				c.state = chunkDataEnd
 			}
 			if err != nil && m == 0 {
 				return n, NoEOF(err)
@@ -93,15 +93,18 @@ func (c *ChunkReader) Read(in *Buffer, p []byte) (int, error) {
 			}
 		}
 	}
-	if n == 0 && c.State == ChunkDone && len(p) > 0 {
+	if n == 0 && c.state == chunkDone && len(p) > 0 {
 		return 0, io.EOF
 	}
 	return n, nil
 }
 
+// Done reports whether the body and its trailers have been read to their end.
+func (c *ChunkReader) Done() bool { return c.state == chunkDone }
+
 // ready tells whether read would have something to say without waiting. It looks no further than to the next data.
 func (c *ChunkReader) Ready(in *Buffer) bool {
-	for c.State != chunkData && c.State != ChunkDone {
+	for c.state != chunkData && c.state != chunkDone {
 		done, err := c.step(in)
 		if err != nil {
 			return true // read comes upon it again
@@ -110,21 +113,21 @@ func (c *ChunkReader) Ready(in *Buffer) bool {
 			return false
 		}
 	}
-	return c.State == ChunkDone || in.Buffered() > 0
+	return c.state == chunkDone || in.Buffered() > 0
 }
 
 // malformed reports whether ahead, the beginning of a body, is malformed. lines is as for reset.
 func (c *ChunkReader) Malformed(b []byte, lines int) bool {
-	ahead := Buffer{B: b, W: len(b)}
+	ahead := Buffer{b: b, w: len(b)}
 	c.Reset(false, lines)
-	for c.State != ChunkDone {
-		if c.State == chunkData {
+	for c.state != chunkDone {
+		if c.state == chunkData {
 			n := min(c.left, uint64(ahead.Buffered()))
 			ahead.Skip(int(n))
 			if c.left -= n; c.left > 0 {
 				return false
 			}
-			c.State = chunkDataEnd
+			c.state = chunkDataEnd
 			continue
 		}
 		if whole, err := c.step(&ahead); err != nil || !whole {
@@ -137,7 +140,7 @@ func (c *ChunkReader) Malformed(b []byte, lines int) bool {
 // step consumes one line of framing; false means that in does not hold it whole.
 func (c *ChunkReader) step(in *Buffer) (bool, error) {
 	b := in.Pending()
-	switch c.State {
+	switch c.state {
 	case chunkSize:
 		nl := bytes.IndexByte(b, '\n')
 		if nl < 0 {
@@ -155,7 +158,7 @@ func (c *ChunkReader) step(in *Buffer) (bool, error) {
 		}
 		in.Skip(nl + 1)
 		if c.left = size; size == 0 {
-			c.State = chunkTrailer
+			c.state = chunkTrailer
 			return true, nil
 		}
 		if c.waste += nl - 8 - int(min(size, 1024)); c.waste < 0 {
@@ -163,7 +166,7 @@ func (c *ChunkReader) step(in *Buffer) (bool, error) {
 		} else if c.waste > maxChunkWaste {
 			return false, chunkError("more extension than data")
 		}
-		c.State = chunkData
+		c.state = chunkData
 	case chunkDataEnd:
 		if len(b) > 0 && b[0] != '\r' || len(b) > 1 && b[1] != '\n' {
 			return false, chunkError("data does not end where its size says")
@@ -172,7 +175,7 @@ func (c *ChunkReader) step(in *Buffer) (bool, error) {
 			return false, nil
 		}
 		in.Skip(2)
-		c.State = chunkSize
+		c.state = chunkSize
 	case chunkTrailer:
 		nl := bytes.IndexByte(b, '\n')
 		if nl < 0 {
@@ -186,7 +189,7 @@ func (c *ChunkReader) step(in *Buffer) (bool, error) {
 		}
 		if nl == 1 {
 			in.Skip(2)
-			c.State = ChunkDone
+			c.state = chunkDone
 			return true, nil
 		}
 		if len(c.Trailers)+nl+1 > maxTrailers {
@@ -242,7 +245,7 @@ func (c *ChunkReader) parseSize(b []byte) (uint64, error) {
 	if len(rest) == 0 {
 		return size, nil
 	}
-	if rest[0] != ';' || len(rest) < 2 || !TokenTable[rest[1]] {
+	if rest[0] != ';' || len(rest) < 2 || !tokenTable[rest[1]] {
 		return 0, chunkError("what follows a size is no extension")
 	}
 	for _, x := range rest {

@@ -32,7 +32,7 @@ var lowerTable = func() (t [256]byte) {
 }()
 
 // the characters of a token (RFC 9110 §5.6.2).
-var TokenTable = func() (t [256]bool) {
+var tokenTable = func() (t [256]bool) {
 	for _, c := range "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" {
 		t[c] = true
 	}
@@ -43,7 +43,7 @@ var TokenTable = func() (t [256]bool) {
 var nameClass = func() (t [256]uint8) {
 	for c := range t {
 		switch l := lowerTable[c]; {
-		case !TokenTable[c]:
+		case !tokenTable[c]:
 		case 'a' <= l && l <= 'z', '0' <= l && l <= '9', l == '-':
 			t[c] = 1
 		default:
@@ -55,9 +55,12 @@ var nameClass = func() (t [256]uint8) {
 
 const oddName = 2
 
+// IsTokenByte reports whether a token may contain c.
+func IsTokenByte(c byte) bool { return tokenTable[c] }
+
 func isToken(b []byte) bool {
 	for _, c := range b {
-		if !TokenTable[c] {
+		if !tokenTable[c] {
 			return false
 		}
 	}

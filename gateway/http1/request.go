@@ -10,12 +10,12 @@ func (h *RequestHeader) Tidy(l *Line) bool {
 // connection something that we no longer understand, so they are never passed on (the request is,
 // without them).
 func (h *RequestHeader) AskedUpgrade() []byte {
-	if h.Upgrade < 0 || !h.upgradeOption || h.Http10 || h.Length != 0 || string(h.MethodBytes()) != "GET" {
+	if h.upgrade < 0 || !h.Connection.upgrade || h.HTTP10 || h.Length != 0 || string(h.Method()) != "GET" {
 		return nil
 	}
-	v := h.Value(&h.Lines[h.Upgrade])
+	v := h.Value(&h.Lines[h.upgrade])
 	for i, c := range v {
-		if !TokenTable[c] && !(c == '/' && i > 0) {
+		if !tokenTable[c] && !(c == '/' && i > 0) {
 			return nil
 		}
 	}
@@ -30,7 +30,7 @@ func (h *RequestHeader) OddBody() bool {
 	if h.Length == 0 {
 		return false
 	}
-	m := string(h.MethodBytes())
+	m := string(h.Method())
 	return m == "GET" || m == "HEAD"
 }
 
@@ -40,9 +40,12 @@ func (h *RequestHeader) Idempotent() bool {
 	if h.Length != 0 {
 		return false
 	}
-	switch string(h.MethodBytes()) {
+	switch string(h.Method()) {
 	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
 		return true
 	}
 	return false
 }
+
+// HasUpgrade reports whether there is an Upgrade field.
+func (h *RequestHeader) HasUpgrade() bool { return h.upgrade != -1 }

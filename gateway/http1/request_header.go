@@ -2,53 +2,91 @@ package http1
 
 import "bytes"
 
-// line is one header line, as offsets into the raw header.
+// Line is one line of a header, as offsets into the raw header.
 type Line struct {
 	Start, Colon, value, valueEnd, End uint32
 	Kind                               Kind
 }
 
-// headLimits bound a request header.
+// Limits bound a request header.
 type Limits struct {
-	Header int // bytes of request line and headers together
+	Header int // bytes of request line and field lines together
 	Target int // bytes of the request target
-	Lines  int // header lines
+	Lines  int // field lines
 }
 
-// head is what one strict pass over a request header found. Offsets are into raw.
+// span is a part of the raw header.
+type span struct{ start, end uint32 }
+
+// RequestHeader is the result of one strict pass over a request header. It refers to the bytes that were scanned.
 type RequestHeader struct {
-	Raw []byte // the whole header, request line and final empty line included
+	Raw []byte // the whole header, with the request line and the empty line that ends it
 
-	Method, MethodEnd uint32
-	target, targetEnd uint32 // in origin form: absolute targets are cut
-	Lines             []Line
+	method, target, host span // the target is in origin form: the authority of an absolute target is cut off
 
-	host, HostEnd uint32
-	Cookies       int
-	Length        int64 // of the body: -1 chunked, 0 none
-	hasLength     bool
-	Http10        bool
-	Close         bool // the client wants the connection closed after the answer
-	keepAlive     bool // an HTTP/1.0 client asked to keep it
-	upgradeOption bool // Connection: upgrade
-	Upgrade       int  // index of the only Upgrade line, -1 none, -2 several
-	TeTrailers    bool
-	Expect        bool
-	Forwarded     bool       // Forwarded or X-Forwarded-… is there
-	Named         FieldNames // the headers that Connection names
-	Announced     FieldNames // the fields that Trailer names
-	listed        [2]int     // elements of Connection and of Trailer
+	Lines      []Line
+	Connection Connection
+	Trailer    Trailer
+	Cookies    int   // lines
+	Length     int64 // of the body: -1 chunked, 0 none
+	hasLength  bool
+	HTTP10     bool
+	Expect     bool // 100-continue, with a body
+	Forwarded  bool // a Forwarded or X-Forwarded-… field is present
+	TETrailers bool // TE: trailers
+	upgrade    int  // index of the only Upgrade line, -1 none, -2 several
 }
 
-func (h *RequestHeader) MethodBytes() []byte  { return h.Raw[h.Method:h.MethodEnd] }
-func (h *RequestHeader) TargetBytes() []byte  { return h.Raw[h.target:h.targetEnd] }
-func (h *RequestHeader) HostBytes() []byte    { return h.Raw[h.host:h.HostEnd] }
-func (h *RequestHeader) Name(l *Line) []byte  { return h.Raw[l.Start:l.Colon] }
-func (h *RequestHeader) Value(l *Line) []byte { return h.Raw[l.value:l.valueEnd] }
-func (h *RequestHeader) IsHead() bool         { return string(h.MethodBytes()) == "HEAD" }
+// Connection is what the Connection fields of a request list.
+type Connection struct {
+	Close     bool // close the connection after the response; the default of HTTP/1.0
+	keepAlive bool
+	upgrade   bool
+	Named     FieldNames // fields that belong to this connection only
+	elements  int
+}
 
+// Trailer is what the Trailer fields of a request list.
+type Trailer struct {
+	Announced FieldNames
+	elements  int
+}
+
+func (h *RequestHeader) bytes(s span) []byte { return h.Raw[s.start:s.end] }
+
+// Method returns the method.
+func (h *RequestHeader) Method() []byte { return h.bytes(h.method) }
+
+// Target returns the target in origin form. It is empty, or begins with "?", where an absolute target had no path.
+func (h *RequestHeader) Target() []byte { return h.bytes(h.target) }
+
+// Host returns the value of Host, which only HTTP/1.0 requests may lack.
+func (h *RequestHeader) Host() []byte { return h.bytes(h.host) }
+
+// HasHost reports whether there is a Host field.
+func (h *RequestHeader) HasHost() bool { return h.host.end != 0 }
+
+// Name returns the name of a line.
+func (h *RequestHeader) Name(l *Line) []byte { return h.Raw[l.Start:l.Colon] }
+
+// Value returns the value of a line, without the blanks around it.
+func (h *RequestHeader) Value(l *Line) []byte { return h.Raw[l.value:l.valueEnd] }
+
+// IsHead reports whether the method is HEAD.
+func (h *RequestHeader) IsHead() bool { return string(h.Method()) == "HEAD" }
+
+// HasMethod reports whether the method has been read: it may have been before a header is refused.
+func (h *RequestHeader) HasMethod() bool { return h.method.end > 0 }
+
+// Named reports whether a line has a name, which is in lower case.
+func (h *RequestHeader) Named(l *Line, name string) bool {
+	return int(l.Colon-l.Start) == len(name) && EqualFold(h.Name(l), name)
+}
+
+// Reset forgets the header and the bytes that it refers to, and keeps its memory.
 func (h *RequestHeader) Reset() {
-	*h = RequestHeader{Lines: h.Lines[:0], Upgrade: -1, Named: h.Named.Emptied(), Announced: h.Announced.Emptied()}
+	*h = RequestHeader{Lines: h.Lines[:0], upgrade: -1,
+		Connection: Connection{Named: h.Connection.Named.Emptied()}, Trailer: Trailer{Announced: h.Trailer.Announced.Emptied()}}
 }
 
 // scan reads a request header from the start of b. It returns the header's length, or 0 while b
@@ -136,7 +174,7 @@ func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, ho
 	switch k {
 	case KindHost:
 		*hosts++
-		h.host, h.HostEnd = uint32(v), uint32(e)
+		h.host = span{uint32(v), uint32(e)}
 	case KindLength:
 		if h.hasLength {
 			return refuseTwoLengths
@@ -151,7 +189,7 @@ func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, ho
 			return refuseCoding
 		}
 		*hasCoding = true
-		if h.Http10 {
+		if h.HTTP10 {
 			return refuseCoding10
 		}
 		if !EqualFold(value, "chunked") {
@@ -161,47 +199,47 @@ func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, ho
 		for rest := value; len(rest) > 0; {
 			var e []byte
 			e, rest = nextElement(rest)
-			if h.listed[0]++; h.listed[0] > maxListed {
+			if h.Connection.elements++; h.Connection.elements > maxListed {
 				return refuseConnectionNames
 			}
 			switch {
 			case EqualFold(e, "close"):
-				h.Close = true
+				h.Connection.Close = true
 			case EqualFold(e, "keep-alive"):
-				h.keepAlive = true
+				h.Connection.keepAlive = true
 			case EqualFold(e, "upgrade"):
-				h.upgradeOption = true
+				h.Connection.upgrade = true
 			case len(e) > 0:
-				h.Named.add(e)
+				h.Connection.Named.add(e)
 			}
 		}
 	case kindUpgrade:
-		if h.Upgrade == -1 {
-			h.Upgrade = len(h.Lines) - 1
+		if h.upgrade == -1 {
+			h.upgrade = len(h.Lines) - 1
 		} else {
-			h.Upgrade = -2
+			h.upgrade = -2
 		}
 	case KindCookie:
 		h.Cookies++
 	case kindExpect:
-		if !h.Http10 { // an HTTP/1.0 client's expectation is ignored (RFC 9110 §10.1.1)
+		if !h.HTTP10 { // an HTTP/1.0 client's expectation is ignored (RFC 9110 §10.1.1)
 			if !EqualFold(value, "100-continue") {
 				return refuseExpect
 			}
 			h.Expect = true
 		}
 	case kindTE:
-		h.TeTrailers = h.TeTrailers || listHas(value, "trailers")
+		h.TETrailers = h.TETrailers || listHas(value, "trailers")
 	case KindTrailer:
 		for rest := value; len(rest) > 0; {
 			var e []byte
 			if e, rest = nextElement(rest); !isToken(e) || ForbiddenTrailer(e) {
 				return refuseTrailer
 			}
-			if h.listed[1]++; h.listed[1] > maxListed {
+			if h.Trailer.elements++; h.Trailer.elements > maxListed {
 				return refuseTrailerNames
 			}
-			h.Announced.add(e)
+			h.Trailer.Announced.add(e)
 		}
 	}
 	return nil
@@ -240,17 +278,17 @@ func (h *RequestHeader) conclude(hasCoding bool, hosts int) *Refusal {
 	case hosts > 1:
 		return refuseTwoHosts
 	case hosts == 0:
-		if !h.Http10 {
+		if !h.HTTP10 {
 			return refuseNoHost
 		}
-	case h.host == h.HostEnd:
+	case h.host.start == h.host.end:
 		return refuseNoHost
-	case !ValidHost(h.HostBytes()):
+	case !ValidHost(h.Host()):
 		return refuseHost
 	}
-	if h.Http10 {
-		h.Close = h.Close || !h.keepAlive
-		h.upgradeOption = false
+	if h.HTTP10 {
+		h.Connection.Close = h.Connection.Close || !h.Connection.keepAlive
+		h.Connection.upgrade = false
 	}
 	h.Expect = h.Expect && h.Length != 0
 	return h.originForm()

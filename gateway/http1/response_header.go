@@ -71,7 +71,7 @@ func (a *ResponseHeader) Scan(b []byte) (int, error) {
 			return 0, ResponseError("it has too many headers")
 		}
 		c := i
-		for TokenTable[b[c]] {
+		for tokenTable[b[c]] {
 			c++
 		}
 		if c == i || b[c] != ':' {

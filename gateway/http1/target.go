@@ -14,7 +14,7 @@ func (h *RequestHeader) scanRequestLine(b []byte, i int, lim *Limits) (int, *Ref
 			return 0, refuseTargetLong
 		}
 		// A client that speaks something else should not have to wait for its time-out.
-		if len(b) > i && !TokenTable[b[i]] && b[i] != '\r' {
+		if len(b) > i && !tokenTable[b[i]] && b[i] != '\r' {
 			return 0, refuseLine
 		}
 		return 0, nil
@@ -25,7 +25,7 @@ func (h *RequestHeader) scanRequestLine(b []byte, i int, lim *Limits) (int, *Ref
 	}
 	l := b[i : end-1]
 	m := 0
-	for m < len(l) && TokenTable[l[m]] {
+	for m < len(l) && tokenTable[l[m]] {
 		m++
 	}
 	if m == 0 || m == len(l) || l[m] != ' ' || m > maxMethod {
@@ -39,7 +39,7 @@ func (h *RequestHeader) scanRequestLine(b []byte, i int, lim *Limits) (int, *Ref
 	switch string(version) {
 	case "HTTP/1.1":
 	case "HTTP/1.0":
-		h.Http10 = true
+		h.HTTP10 = true
 	default:
 		if isVersion(version) {
 			return 0, refuseVersion
@@ -49,8 +49,8 @@ func (h *RequestHeader) scanRequestLine(b []byte, i int, lim *Limits) (int, *Ref
 	if len(target) > lim.Target {
 		return 0, refuseTargetLong
 	}
-	h.Method, h.MethodEnd = uint32(i), uint32(i+m)
-	h.target, h.targetEnd = uint32(i+m+1), uint32(i+m+1+t)
+	h.method = span{uint32(i), uint32(i + m)}
+	h.target = span{uint32(i + m + 1), uint32(i + m + 1 + t)}
 	switch string(l[:m]) {
 	case "CONNECT", "TRACE":
 		return 0, refuseMethod
@@ -127,23 +127,23 @@ func cutAbsolute(target []byte) (authority, rest []byte) {
 // originForm turns an absolute target into origin form. An authority other than Host is refused:
 // one of the two would route, the other would be believed.
 func (h *RequestHeader) originForm() *Refusal {
-	t := h.TargetBytes()
+	t := h.Target()
 	if t[0] == '/' || len(t) == 1 {
 		return nil
 	}
 	authority, rest := cutAbsolute(t)
-	if h.host == h.HostEnd || !EqualFoldBytes(authority, h.HostBytes()) {
+	if h.host.start == h.host.end || !EqualFoldBytes(authority, h.Host()) {
 		return refuseAuthority
 	}
-	h.target = h.targetEnd - uint32(len(rest))
+	h.target.start = h.target.end - uint32(len(rest))
 	return nil
 }
 
 // requestTarget is the target in origin form; `http://host?q` has no path of its own.
 func (h *RequestHeader) AppendTarget(dst []byte) []byte {
-	t := h.TargetBytes()
+	t := h.Target()
 	if len(t) == 0 || t[0] == '?' {
-		if len(t) == 0 && string(h.MethodBytes()) == "OPTIONS" {
+		if len(t) == 0 && string(h.Method()) == "OPTIONS" {
 			return append(dst, '*') // RFC 9112 §3.2.4
 		}
 		dst = append(dst, '/')

@@ -1,30 +1,19 @@
-// Package proxy carries one request to an origin and its answer back, behind a fasthttp server.
+// Package proxy carries one request to an origin and its response back, streaming both. It has the origins' side: their
+// servers, connections, limits and health. Package wire has the visitor's side, package http1 the grammar of both.
 //
-// It owns what stands between two HTTP parsers: which bytes count as a request, which headers
-// travel, when a connection may be used again, and what a broken peer means to the other side.
+//	o, err := proxy.New(proxy.Config{…})
+//	o.Start()
+//	out := o.Forward(wire.RequestOf(ctx), &proxy.Forward{…})
 //
-// A server is set up in three steps, and every handler begins with the fourth:
+// Forward writes the origin's response to the client itself, as it arrives, informational responses included. If it has
+// sent nothing, ctx.Response is untouched and the handler responds as usual.
 //
-//	s := &fasthttp.Server{Handler: handler}
-//	proxy.ServerOptions(s)
-//	s.Serve(proxy.Listener(ln, proxy.Limits{}))
+// # Reading order
 //
-//	func handler(ctx *fasthttp.RequestCtx) {
-//		if r := proxy.CheckRequest(ctx); r != nil { … answer r.Status, then return }
-//		out := proxy.RequestOf(ctx).Forward(origin, &proxy.Forward{…})
-//	}
+// origin.go (configuration, start and end), exchange.go (Forward: slot, server, request, response header), outgoing.go
+// (the request header that the origin gets), upload.go (the request's body), relay.go (the response's body), response.go
+// (the response header that the client gets), tunnel.go (upgraded connections).
 //
-// With Direct in place of Listener, fasthttp and its handler see only what a handler of ours leaves to them.
-//
-// # How it sits under fasthttp
-//
-// The listener's connections hand fasthttp exactly one request header at a time, after one strict
-// pass over its raw bytes; bodies never enter fasthttp's buffers. Three things follow. The framing
-// that counts is decided in one place. A body that nobody read is drained or the connection is
-// closed before the next header is looked at, whatever the handler did, so what is in it never runs
-// as a request. And a proxied body streams in both directions at once, because its reader is ours.
-//
-// Forward writes the origin's answer to the client itself, as it arrives, informational answers
-// included; what fasthttp writes after the handler returns is then swallowed. Where Forward has sent
-// nothing, ctx.Response is untouched and the handler answers as usual.
+// Below: pool.go and shares.go (slots, the queue for them, each client's share), balance.go and health.go (which server,
+// and which are out), resolve.go, dial.go and origin_conn.go (names, connections).
 package proxy

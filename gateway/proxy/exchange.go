@@ -92,7 +92,7 @@ type exchange struct {
 }
 
 var exchangePool = sync.Pool{New: func() any {
-	x := &exchange{outBack: make([]byte, 0, wire.OutSize), req: make([]byte, 0, 4096), ours: &fasthttp.ResponseHeader{}}
+	x := &exchange{outBack: make([]byte, 0, maxWrite), req: make([]byte, 0, 4096), ours: &fasthttp.ResponseHeader{}}
 	x.up.done = make(chan struct{}, 1)
 	x.onSlice = x.whileWaiting
 	return x
@@ -125,7 +125,7 @@ func (x *exchange) end() {
 	x.stopUpload()
 	if x.oc != nil {
 		x.oc.in.Release()
-		x.oc.onSlice = nil
+		x.oc.wait.onSlice = nil
 		now := x.now
 		if now.IsZero() {
 			now = time.Now()
@@ -308,8 +308,8 @@ func isClosed(err error) bool {
 // ask sends the request and reads the final header into x.a.
 func (x *exchange) ask(deadline time.Time) error {
 	cfg, oc := &x.o.cfg, x.oc
-	x.req = x.appendFirst(x.appendRequest(x.req[:0], oc.srv.authority))
-	x.firstLen = x.first.W
+	x.req = x.appendFirst(x.appendRequest(x.req[:0], oc.server.authority))
+	x.firstLen = x.first.Buffered()
 	x.first.Release()
 	if !x.body.Ended() && x.body.Buffered() {
 		x.req = x.body.AppendBuffered(x.req)
@@ -320,31 +320,31 @@ func (x *exchange) ask(deadline time.Time) error {
 	}
 	oc.reused = true
 	var werr error
-	if x.body.Ended() && oc.sock.Valid() {
-		oc.ask, oc.askIdle, oc.askErr = x.req, cfg.IdleTimeout, nil
+	if x.body.Ended() && oc.link.Raw() {
+		oc.ask = pendingAsk{request: x.req, idle: cfg.IdleTimeout}
 	} else {
 		werr = oc.write(x.req, cfg.IdleTimeout, x.sentAt)
 	}
-	oc.begun = x.sentAt
-	oc.slice, oc.patience, oc.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
+	oc.wait.begun = x.sentAt
+	oc.wait.slice, oc.wait.patience, oc.wait.onSlice = x.o.waitSlice, cfg.FirstByteTimeout, x.onSlice
 	if !deadline.IsZero() {
-		if left := deadline.Sub(x.sentAt); left < oc.patience || oc.patience == 0 {
-			oc.patience = max(left, time.Millisecond)
+		if left := deadline.Sub(x.sentAt); left < oc.wait.patience || oc.wait.patience == 0 {
+			oc.wait.patience = max(left, time.Millisecond)
 		}
 	}
 	if werr == nil && !x.body.Ended() {
-		if p := oc.patience; p > 0 && p < oc.slice {
-			oc.slice = p
+		if p := oc.wait.patience; p > 0 && p < oc.wait.slice {
+			oc.wait.slice = p
 		}
-		oc.patience = 0 // an upload has its own limits; whileWaiting sees to the time after it
+		oc.wait.patience = 0 // an upload has its own limits; whileWaiting sees to the time after it
 		x.startUpload()
 	}
 	// After a failed write there may still be an answer: that of an origin which refused to read on.
 	err := x.readHeader()
-	if oc.askErr != nil {
-		werr = oc.askErr
+	if oc.ask.err != nil {
+		werr = oc.ask.err
 	}
-	oc.ask, oc.askErr = nil, nil
+	oc.ask = pendingAsk{}
 	if err != nil && werr != nil && isClosed(err) {
 		return werr
 	}
@@ -354,7 +354,7 @@ func (x *exchange) ask(deadline time.Time) error {
 // readHeader reads informational answers, passing them on, up to the final one.
 func (x *exchange) readHeader() error {
 	oc := x.oc
-	limit := oc.patience // of the whole header, whatever it comes in
+	limit := oc.wait.patience // of the whole header, whatever it comes in
 	for interim := 0; ; interim++ {
 		n, err := 0, error(nil)
 		for {
@@ -382,7 +382,7 @@ func (x *exchange) readHeader() error {
 				return err
 			}
 		}
-		oc.in.R += n // not skip: x.a points into the buffer until the next fill
+		oc.in.Keep(n) // not Skip: x.a points into the buffer until the next fill
 		if x.a.Status >= 200 || x.a.Status == 101 {
 			return nil
 		}
@@ -390,7 +390,7 @@ func (x *exchange) readHeader() error {
 			return http1.ResponseError("it sends informational answers without end")
 		}
 		// An expectation was ours to answer; a 100 beside it would be the second.
-		if !x.h.Http10 && (x.a.Status != 100 || !x.h.Expect) {
+		if !x.h.HTTP10 && (x.a.Status != 100 || !x.h.Expect) {
 			x.out = appendInterim(x.outBack[:0], &x.a)
 			if err := x.r.Response().WriteInterim(x.out); err != nil {
 				return clientError{err}
@@ -409,7 +409,7 @@ func (x *exchange) allot(limit time.Duration) error {
 	if left <= 0 {
 		return errTimeout
 	}
-	x.oc.begun, x.oc.patience = now, left
+	x.oc.wait.begun, x.oc.wait.patience = now, left
 	return nil
 }
 

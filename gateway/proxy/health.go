@@ -77,10 +77,10 @@ func (o *Origin) check(s *server) error {
 	defer oc.Close()
 	defer oc.in.Release()
 	defer context.AfterFunc(o.life, func() { oc.Close() })()
-	if err := oc.SetWriteDeadline(by); err != nil {
+	if err := oc.link.SetWriteDeadline(by); err != nil {
 		return err
 	}
-	if _, err := oc.Conn.Write([]byte("GET " + o.cfg.Health.Path + " HTTP/1.1\r\nHost: " + s.authority +
+	if _, err := oc.link.Write([]byte("GET " + o.cfg.Health.Path + " HTTP/1.1\r\nHost: " + s.authority +
 		"\r\nUser-Agent: anteroom-health\r\nAccept: */*\r\nConnection: close\r\n\r\n")); err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (o *Origin) check(s *server) error {
 			if time.Now().After(by) {
 				return errTimeout
 			}
-			oc.slice = max(time.Until(by), time.Millisecond)
-			oc.patience = oc.slice
+			oc.wait.slice = max(time.Until(by), time.Millisecond)
+			oc.wait.patience = oc.wait.slice
 			if err := oc.in.Fill(); err != nil {
 				return http1.NoEOF(err)
 			}

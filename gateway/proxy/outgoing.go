@@ -10,16 +10,16 @@ import (
 // visitor, no Connection header can strip them.
 func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 	h, f := x.h, x.f
-	dst = append(dst, h.MethodBytes()...)
+	dst = append(dst, h.Method()...)
 	dst = append(dst, ' ')
 	dst = h.AppendTarget(dst)
 	dst = append(dst, " HTTP/1.1\r\n"...)
 	host := f.Host
 	if len(host) == 0 {
-		host = h.HostBytes()
+		host = h.Host()
 	}
 	own := !x.o.cfg.PreserveHost || len(host) == 0
-	if h.HostEnd == 0 { // HTTP/1.0
+	if !h.HasHost() { // HTTP/1.0
 		dst = appendHost(dst, host, authority, own)
 	}
 	run, cookies := -1, false // lines that are kept travel in one piece
@@ -28,7 +28,7 @@ func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 		keep := false
 		switch l.Kind {
 		case http1.KindKeep:
-			keep = !h.Named.Has(h.Name(l)) && (x.f.DropField == nil || !x.f.DropField(h.Name(l)))
+			keep = !h.Connection.Named.Has(h.Name(l)) && (x.f.DropField == nil || !x.f.DropField(h.Name(l)))
 		case http1.KindHost:
 			keep = !own && len(f.Host) == 0 && h.Tidy(l)
 		case http1.KindLength:
@@ -87,7 +87,7 @@ func (x *exchange) appendCookies(dst []byte, first int) []byte {
 		if l.Kind != http1.KindCookie {
 			continue
 		}
-		if h.Named.Has(h.Name(l)) {
+		if h.Connection.Named.Has(h.Name(l)) {
 			dropped = true
 			continue
 		}
@@ -181,9 +181,9 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 		dst = append(dst, f.Session...)
 	}
 	switch {
-	case h.TeTrailers && x.upgrade != "":
+	case h.TETrailers && x.upgrade != "":
 		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE, Upgrade"...)
-	case h.TeTrailers:
+	case h.TETrailers:
 		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE"...)
 	case x.upgrade != "":
 		dst = append(dst, "\r\nConnection: Upgrade"...)
@@ -194,7 +194,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 	}
 	if h.Length < 0 {
 		dst = append(dst, "\r\nTransfer-Encoding: chunked"...)
-		if h.Announced.Any() {
+		if h.Trailer.Announced.Any() {
 			dst = x.appendTrailerNames(dst)
 		}
 	}
@@ -218,5 +218,5 @@ func (x *exchange) appendTrailerNames(dst []byte) []byte {
 // travels tells whether a trailer of the client's goes on to the origin, if it may come after a body at all. What is dropped from
 // the header is dropped here too: there are programs that make one of the two.
 func (x *exchange) travels(name []byte) bool {
-	return x.h.Announced.Has(name) && (x.f.DropField == nil || !x.f.DropField(name))
+	return x.h.Trailer.Announced.Has(name) && (x.f.DropField == nil || !x.f.DropField(name))
 }

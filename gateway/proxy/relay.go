@@ -4,10 +4,12 @@ import (
 	"errors"
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/rawsocket"
-	"github.com/anteroom/anteroom/gateway/wire"
 	"io"
 	"time"
 )
+
+// maxWrite is the size of one write to a client.
+const maxWrite = 32 << 10
 
 // relay sends the answer to the client as it arrives.
 func (x *exchange) relay() {
@@ -17,7 +19,7 @@ func (x *exchange) relay() {
 	case a.Bodiless(h.IsHead()):
 	case a.HasLength:
 		frame = frameLength
-	case h.Http10:
+	case h.HTTP10:
 		frame = frameClose
 	default:
 		frame = frameChunked
@@ -43,7 +45,7 @@ func (x *exchange) relay() {
 		x.out = x.appendAnswer(x.outBack[:0], frame)
 	}
 	x.oc.in.Skip(0) // x.a's bytes are not needed from here on
-	x.oc.patience, x.oc.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
+	x.oc.wait.patience, x.oc.wait.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events && frame != frameNone {
 		t := &tunnel{oc: x.oc}
 		x.o.register(t)
@@ -103,13 +105,13 @@ func (x *exchange) relayBody(frame framing) error {
 	if x.a.Length == -1 {
 		x.chunks.Reset(true, http1.MaxResponseHeaders)
 	}
-	if len(x.out) > wire.OutSize/2 {
+	if len(x.out) > maxWrite/2 {
 		if err := x.flush(x.out); err != nil {
 			return err
 		}
 		x.out = x.outBack[:0]
 	}
-	buf := x.outBack[:wire.OutSize]
+	buf := x.outBack[:maxWrite]
 	head := len(x.out)
 	ended := x.a.Length == 0
 	if !ended && !x.ready() {
@@ -212,7 +214,7 @@ func (x *exchange) readBody(p []byte) (int, error) {
 func (x *exchange) atEnd() bool {
 	switch x.a.Length {
 	case -1:
-		return x.chunks.State == http1.ChunkDone
+		return x.chunks.Done()
 	case -2:
 		return false
 	}

@@ -172,7 +172,7 @@ func (x *exchange) appendFraming(dst []byte, f framing) []byte {
 		dst = append(dst, "\r\n"...)
 	case x.closing:
 		dst = append(dst, "Connection: close\r\n"...)
-	case x.h.Http10:
+	case x.h.HTTP10:
 		dst = append(dst, "Connection: keep-alive\r\n"...)
 	}
 	return append(dst, "\r\n"...)

@@ -154,7 +154,7 @@ func TestInterimAnswers(t *testing.T) {
 	for _, tc := range []struct{ name, request, want string }{
 		{"GET", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\n" + others + final},
 		{"POST", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\n" + others + final},
-		{"who expects", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", wire.ContinueLine + others + final},
+		{"who expects", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n" + others + final},
 		{"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", final + "Connection: close\r\n"},
 		{"HTTP/1.0, who expects", "POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", final + "Connection: close\r\n"},
 	} {
@@ -175,7 +175,7 @@ func TestInterimAnswers(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%q, %v", got+head, err)
 				}
-				if head == wire.ContinueLine && tc.name == "who expects" {
+				if head == "HTTP/1.1 100 Continue\r\n\r\n" && tc.name == "who expects" {
 					c.Send("hi")
 				}
 				got += head

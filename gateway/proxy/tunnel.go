@@ -29,7 +29,7 @@ func (t *tunnel) cut(why error) {
 		t.first.Do(func() { t.why = why })
 	}
 	t.over.Store(true)
-	t.oc.Conn.Close()
+	t.oc.Close()
 	if t.client != nil {
 		t.client.SetDeadline(rawsocket.Past) //nolint:errcheck // a closed one has ended already
 	}
@@ -67,7 +67,7 @@ func (x *exchange) tunnel() {
 	t := &tunnel{client: client, oc: oc}
 	x.o.register(t)
 	defer x.o.unregister(t)
-	defer oc.Conn.Close()
+	defer oc.Close()
 
 	if len(ahead) > 0 { // bytes sent right behind the request
 		if err := oc.write(ahead, x.o.cfg.IdleTimeout, time.Now()); err != nil {
@@ -84,15 +84,15 @@ func (x *exchange) tunnel() {
 		return
 	}
 	t.last.Store(time.Now().UnixNano())
-	oc.Conn.SetDeadline(time.Time{}) //nolint:errcheck // the first read tells
+	oc.link.SetDeadline(time.Time{}) //nolint:errcheck // the first read tells
 	client.SetDeadline(time.Time{})  //nolint:errcheck // the first read tells
 	idle := x.o.cfg.IdleTimeout
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		t.copy(oc.Conn, client, idle)
+		t.copy(oc.link.Conn, client, idle)
 	}()
-	t.copy(client, oc.Conn, idle)
+	t.copy(client, oc.link.Conn, idle)
 	<-back
 	t.first.Do(func() {}) // whoever cuts it now comes too late
 	x.outcome.BodyBytes = t.n.Load()

@@ -136,7 +136,7 @@ func TestATunnelEndedOfWhatCameFirst(t *testing.T) {
 	for _, c := range []net.Conn{client, theirs, origin, others} {
 		defer c.Close()
 	}
-	tun := &tunnel{oc: &originConn{Conn: origin}}
+	tun := &tunnel{oc: &originConn{link: rawsocket.Conn{Conn: origin}}}
 	back := make(chan struct{})
 	go func() {
 		defer close(back)

@@ -22,7 +22,7 @@ const (
 // in time, the claim is slow.
 func (x *exchange) awaitBody() bool {
 	b := x.body
-	if b.Buffered() && x.first.W == 0 {
+	if b.Buffered() && x.first.Buffered() == 0 {
 		return true // it travels from where it is
 	}
 	b.SetPatience(x.o.patience)
@@ -41,11 +41,9 @@ func (x *exchange) awaitBody() bool {
 
 func (x *exchange) readFirst() error {
 	b := x.body
-	x.first.Borrow()
-	for x.first.W < enoughBody && !b.Ended() {
-		n, err := b.Read(x.first.B[x.first.W:enoughBody])
-		x.first.W += n
-		if most := x.o.cfg.MaxBody; most > 0 && int64(x.first.W) > most {
+	for x.first.Buffered() < enoughBody && !b.Ended() {
+		_, err := x.first.FillFrom(b, enoughBody)
+		if most := x.o.cfg.MaxBody; most > 0 && int64(x.first.Buffered()) > most {
 			return b.Fail(wire.ErrBodyTooLarge)
 		}
 		if err != nil && err != io.EOF {
@@ -73,7 +71,7 @@ func (x *exchange) appendFirst(dst []byte) []byte {
 
 // appendTrailers writes those of the client's trailers that may travel.
 func (x *exchange) appendTrailers(dst []byte) []byte {
-	if !x.h.Announced.Any() {
+	if !x.h.Trailer.Announced.Any() {
 		return dst
 	}
 	return http1.AppendTrailers(dst, x.body.Trailers(), x.travels)
@@ -94,7 +92,7 @@ func (x *exchange) upload(b *wire.Body, oc *originConn) {
 		if r := recover(); r != nil {
 			x.up.clientErr = fmt.Errorf("%w: %v\n%s", errFault, r, debug.Stack())
 			x.up.endedAt.Store(time.Now().UnixNano())
-			oc.Conn.Close()
+			oc.Close()
 		}
 		x.up.done <- struct{}{}
 	}()
@@ -103,7 +101,7 @@ func (x *exchange) upload(b *wire.Body, oc *originConn) {
 	x.up.complete = complete
 	if err != nil && err != wire.ErrInterrupted {
 		x.up.clientErr = err
-		oc.Conn.Close()
+		oc.Close()
 	}
 }
 
@@ -169,7 +167,7 @@ func (x *exchange) stopUpload() {
 	case <-x.up.done:
 	default:
 		x.body.Interrupt()
-		x.oc.Conn.Close() // wakes the writer, which might set a deadline anew
+		x.oc.Close() // wakes the writer, which might set a deadline anew
 		<-x.up.done
 		x.body.EndInterrupt()
 	}

@@ -1,3 +1,5 @@
+// Package rawsocket reads and writes connections, with raw system calls where a connection is a plain socket, and has
+// what net.Conn lacks: peeking, half-closing, resetting.
 package rawsocket
 
 import (
@@ -7,8 +9,50 @@ import (
 	"time"
 )
 
-// socketOf finds the socket under TLS and the like.
-func SocketOf(c net.Conn) net.Conn {
+// Conn is a connection that is read and written with raw system calls if it is a plain TCP or Unix socket on Linux, and
+// through its own methods otherwise (TLS, other systems).
+type Conn struct {
+	net.Conn
+	socket socket
+}
+
+// Wrap makes c the connection of r.
+func (r *Conn) Wrap(c net.Conn) {
+	r.Conn = c
+	r.socket.wrap(c)
+}
+
+// Raw reports whether raw system calls are used. ReadLent and Turn need them.
+func (r *Conn) Raw() bool { return r.socket.valid() }
+
+// Read reads into p.
+func (r *Conn) Read(p []byte) (int, error) {
+	if r.socket.valid() {
+		return r.socket.read(p)
+	}
+	return r.Conn.Read(p)
+}
+
+// Write writes p.
+func (r *Conn) Write(p []byte) (int, error) {
+	if r.socket.valid() {
+		return r.socket.write(p)
+	}
+	return r.Conn.Write(p)
+}
+
+// ReadLent reads at most size bytes into a block that it borrows from http1's pool once there is something to read, so
+// that a connection that waits holds no buffer. The caller returns the block unless it is nil.
+func (r *Conn) ReadLent(size int) (block *[]byte, n int, err error) { return r.socket.readLent(size) }
+
+// Turn sends ask and reads the first bytes of what the peer sends in return. If the socket does not take all of ask at
+// once, rest is what is left and nothing has been read.
+func (r *Conn) Turn(ask, p []byte) (n int, rest []byte, werr, err error) {
+	return r.socket.turn(ask, p)
+}
+
+// Socket returns the socket under a connection, which may be TLS.
+func Socket(c net.Conn) net.Conn {
 	for {
 		t, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {
@@ -18,68 +62,86 @@ func SocketOf(c net.Conn) net.Conn {
 	}
 }
 
+// PeekResult is what a peek found.
 type PeekResult uint8
 
+// The results of a peek.
 const (
-	PeekQuiet PeekResult = iota // open, nothing to read
-	peekData
-	peekClosed
+	PeekQuiet  PeekResult = iota // open, nothing to read
+	PeekData                     // bytes to read
+	PeekClosed                   // closed by the peer, or broken
 )
 
-func RawConn(c net.Conn) (syscall.RawConn, error) {
+// Peeker looks at what a socket would read, without reading it or waiting for it. It does not allocate once it is bound.
+type Peeker struct {
+	raw    syscall.RawConn
+	look   func(fd uintptr)
+	result PeekResult
+	probe  [1]byte
+}
+
+// Bind makes p look at c.
+func (p *Peeker) Bind(c net.Conn) error {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
-		return nil, errors.New("proxy: the connection has no descriptor")
+		return errors.New("rawsocket: the connection has no descriptor")
 	}
-	return sc.SyscallConn()
-}
-
-// peekSocket looks at what a socket would read, without taking it or waiting for it.
-func PeekSocket(fd uintptr, probe []byte) PeekResult {
-	n, err := peek(fd, probe)
-	switch {
-	case n > 0:
-		return peekData
-	case err == nil:
-		return peekClosed
-	case err == syscall.EAGAIN || err == syscall.EINTR:
-		return PeekQuiet
-	}
-	return peekClosed
-}
-
-// peerClosed reports whether the other side of a connection has ended it.
-func PeerClosed(c net.Conn) bool {
-	raw, err := RawConn(c)
+	raw, err := sc.SyscallConn()
 	if err != nil {
+		return err
+	}
+	p.raw = raw
+	p.look = func(fd uintptr) {
+		n, err := peek(fd, p.probe[:])
+		switch {
+		case n > 0:
+			p.result = PeekData
+		case err == syscall.EAGAIN || err == syscall.EINTR:
+			p.result = PeekQuiet
+		default:
+			p.result = PeekClosed
+		}
+	}
+	return nil
+}
+
+// Peek looks.
+func (p *Peeker) Peek() PeekResult {
+	if p.raw.Control(p.look) != nil {
+		return PeekClosed
+	}
+	return p.result
+}
+
+// PeerClosed reports whether the peer has closed the connection c. It is false if that cannot be found out.
+func PeerClosed(c net.Conn) bool {
+	var p Peeker
+	if p.Bind(Socket(c)) != nil {
 		return false
 	}
-	var result PeekResult
-	var probe [1]byte
-	return raw.Control(func(fd uintptr) { result = PeekSocket(fd, probe[:]) }) == nil && result == peekClosed
+	return p.raw.Control(p.look) == nil && p.result == PeekClosed
 }
 
-// abortConn resets a connection: no FIN, no TLS close, so a body that ends with the connection is
-// seen to be cut.
-func AbortConn(c net.Conn) {
-	c = SocketOf(c)
+// Abort resets a connection: without FIN and without a TLS close, so that the peer can tell that a body that ends with
+// the connection was cut off.
+func Abort(c net.Conn) {
+	c = Socket(c)
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		l.SetLinger(0) //nolint:errcheck // it is closed next
 	}
 	c.Close()
 }
 
-// closeWrite sends FIN (or a TLS close) and keeps reading possible.
+// CloseWrite sends FIN (or a TLS close) and keeps the connection readable. It reports whether that was possible.
 func CloseWrite(c net.Conn) bool {
-	if h, ok := c.(interface{ CloseWrite() error }); ok {
-		return h.CloseWrite() == nil
-	}
-	return false
+	h, ok := c.(interface{ CloseWrite() error })
+	return ok && h.CloseWrite() == nil
 }
 
-// past is a deadline that has passed.
+// Past is a deadline that has passed.
 var Past = time.Unix(1, 0)
 
+// IsTimeout reports whether err is a time-out.
 func IsTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()

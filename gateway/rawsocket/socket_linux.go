@@ -9,32 +9,44 @@ import (
 	"unsafe"
 )
 
-// socket reads and writes a socket by system calls of which Go's scheduler is not told. They never block, so it has
-// nothing to arrange around them; told, it takes a busy thread that the kernel put aside in the middle of one for a
-// blocked one, and starts another. Waiting, deadlines and closing are the runtime's as ever. The zero value is no
-// socket. One goroutine may read while another writes.
-type Socket struct {
-	raw     syscall.RawConn
-	onRead  func(fd uintptr) bool
-	onWrite func(fd uintptr) bool
-	onTurn  func(fd uintptr) bool
-
-	in    []byte
-	got   int
-	inErr syscall.Errno
-	lend  int     // so much of in is borrowed when there is something to read
-	block *[]byte // … and this is it
-
-	out    []byte
-	outErr syscall.Errno
-
-	ask    []byte // what turn sends
-	sent   bool   // all of it
-	askErr syscall.Errno
+// socket reads and writes a socket by system calls that Go's scheduler does not see. They never block, so the scheduler
+// has nothing to arrange around them; if it saw them, it would take a busy thread that the kernel preempts inside one for
+// a blocked thread, and start another. Waiting, deadlines and closing stay with the runtime. The zero value is no socket.
+// One goroutine may read while another writes.
+type socket struct {
+	raw syscall.RawConn
+	in  receiving
+	out sending
+	ask asking
 }
 
-// of makes s the socket of c, if c is one itself: what wraps one has to see what passes.
-func (s *Socket) Of(c net.Conn) {
+// receiving is a read under way.
+type receiving struct {
+	try   func(fd uintptr) bool
+	p     []byte
+	n     int
+	errno syscall.Errno
+	lend  int     // bytes of a block to be borrowed for p once there is something to read
+	block *[]byte // the block that was borrowed
+}
+
+// sending is a write under way.
+type sending struct {
+	try   func(fd uintptr) bool
+	p     []byte
+	errno syscall.Errno
+}
+
+// asking is the request of a turn under way.
+type asking struct {
+	try   func(fd uintptr) bool
+	p     []byte
+	sent  bool // all of it
+	errno syscall.Errno
+}
+
+// wrap makes s the socket of c if c is a plain TCP or Unix connection. Connections that wrap one have to see its bytes.
+func (s *socket) wrap(c net.Conn) {
 	switch c := c.(type) {
 	case *net.TCPConn:
 		s.raw, _ = c.SyscallConn()
@@ -42,95 +54,97 @@ func (s *Socket) Of(c net.Conn) {
 		s.raw, _ = c.SyscallConn()
 	}
 	if s.raw != nil {
-		s.onRead, s.onWrite, s.onTurn = s.tryRead, s.tryWrite, s.tryTurn
+		s.in.try, s.out.try, s.ask.try = s.tryRead, s.tryWrite, s.tryTurn
 	}
 }
 
-func (s *Socket) Valid() bool { return s.raw != nil }
+func (s *socket) valid() bool { return s.raw != nil }
 
 // read is net.Conn's Read.
-func (s *Socket) Read(p []byte) (int, error) {
+func (s *socket) read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	s.in = p
-	err := s.raw.Read(s.onRead)
+	s.in.p = p
+	err := s.raw.Read(s.in.try)
 	return s.result(err)
 }
 
-// readLent is read into the first bytes, at most size, of a block from the pool, which is borrowed once there is
-// something to read: whoever waits has none. Give it back, unless it is nil.
-func (s *Socket) ReadLent(size int) (block *[]byte, n int, err error) {
-	s.lend = size
-	err = s.raw.Read(s.onRead)
+// readLent reads at most size bytes into a block that it borrows from the pool once there is something to read. The
+// caller returns the block unless it is nil.
+func (s *socket) readLent(size int) (block *[]byte, n int, err error) {
+	s.in.lend = size
+	err = s.raw.Read(s.in.try)
 	n, err = s.result(err)
-	block, s.block, s.lend = s.block, nil, 0
+	block, s.in.block, s.in.lend = s.in.block, nil, 0
 	return block, n, err
 }
 
-func (s *Socket) result(err error) (int, error) {
-	s.in = nil
+func (s *socket) result(err error) (int, error) {
+	s.in.p = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case s.inErr != 0:
-		return 0, os.NewSyscallError("recvfrom", s.inErr)
-	case s.got == 0:
+	case s.in.errno != 0:
+		return 0, os.NewSyscallError("recvfrom", s.in.errno)
+	case s.in.n == 0:
 		return 0, io.EOF
 	}
-	return s.got, nil
+	return s.in.n, nil
 }
 
-func (s *Socket) tryRead(fd uintptr) bool {
-	if s.lend > 0 {
-		s.block = http1.GetBlock()
-		s.in = (*s.block)[:s.lend]
+func (s *socket) tryRead(fd uintptr) bool {
+	in := &s.in
+	if in.lend > 0 {
+		in.block = http1.GetBlock()
+		in.p = (*in.block)[:in.lend]
 	}
 	for {
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&s.in[0])), uintptr(len(s.in)), syscall.MSG_DONTWAIT, 0, 0)
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&in.p[0])), uintptr(len(in.p)), syscall.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case syscall.EINTR:
 			continue
 		case syscall.EAGAIN:
-			if s.lend > 0 {
-				http1.PutBlock(s.block)
-				s.block, s.in = nil, nil
+			if in.lend > 0 {
+				http1.PutBlock(in.block)
+				in.block, in.p = nil, nil
 			}
 			return false
 		}
-		s.got, s.inErr = int(n), errno
+		in.n, in.errno = int(n), errno
 		if errno == 0 {
-			raceReceived(fd, s.in[:n])
+			raceReceived(fd, in.p[:n])
 		}
 		return true
 	}
 }
 
 // write is net.Conn's Write.
-func (s *Socket) Write(p []byte) (int, error) {
+func (s *socket) write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	s.out, s.outErr = p, 0
-	err := s.raw.Write(s.onWrite)
-	n := len(p) - len(s.out)
-	s.out = nil
-	if err == nil && s.outErr != 0 {
-		err = os.NewSyscallError("sendto", s.outErr)
+	s.out.p, s.out.errno = p, 0
+	err := s.raw.Write(s.out.try)
+	n := len(p) - len(s.out.p)
+	s.out.p = nil
+	if err == nil && s.out.errno != 0 {
+		err = os.NewSyscallError("sendto", s.out.errno)
 	}
 	return n, err
 }
 
-func (s *Socket) tryWrite(fd uintptr) bool {
-	for len(s.out) > 0 {
-		n, errno := send(fd, s.out)
+func (s *socket) tryWrite(fd uintptr) bool {
+	out := &s.out
+	for len(out.p) > 0 {
+		n, errno := send(fd, out.p)
 		switch errno {
 		case 0:
-			s.out = s.out[n:]
+			out.p = out.p[n:]
 		case syscall.EAGAIN:
 			return false
 		default:
-			s.outErr = errno
+			out.errno = errno
 			return true
 		}
 	}
@@ -147,22 +161,44 @@ func send(fd uintptr, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// turn sends ask and reads the first of what comes back, without looking in vain for an answer that cannot be there
-// yet. For a peer that speaks only when it is asked: what it said before counts as heard when the answer comes. Where
-// the socket does not take all of ask at once, rest is what is left; nothing has been read then.
-func (s *Socket) Turn(ask, p []byte) (n int, rest []byte, werr, err error) {
-	s.ask, s.in, s.sent, s.askErr = ask, p, false, 0
-	err = s.raw.Read(s.onTurn)
-	rest, s.ask = s.ask, nil
-	if s.askErr != 0 {
-		werr = os.NewSyscallError("sendto", s.askErr)
+// turn sends ask and reads the first bytes of the response, without a read that must fail because the response cannot
+// be there yet. It suits peers that send only what they are asked for; bytes that came earlier are read as part of the
+// response. If the socket does not take all of ask at once, rest is what is left and nothing has been read.
+func (s *socket) turn(ask, p []byte) (n int, rest []byte, werr, err error) {
+	s.in.p = p
+	s.ask.p, s.ask.sent, s.ask.errno = ask, false, 0
+	err = s.raw.Read(s.ask.try)
+	rest, s.ask.p = s.ask.p, nil
+	if s.ask.errno != 0 {
+		werr = os.NewSyscallError("sendto", s.ask.errno)
 	}
-	if len(rest) > 0 { // also where the deadline had passed before anything was sent
-		s.in = nil
+	if len(rest) > 0 { // also if the deadline had passed before anything was sent
+		s.in.p = nil
 		return 0, rest, nil, nil
 	}
 	n, err = s.result(err)
 	return n, nil, werr, err
+}
+
+// tryTurn runs once before the wait for the response, and then whenever the socket may be readable: the runtime forgets
+// the socket's state before the first call, and bytes that arrive after that wake it.
+func (s *socket) tryTurn(fd uintptr) bool {
+	if s.ask.sent {
+		return s.tryRead(fd)
+	}
+	n, errno := send(fd, s.ask.p)
+	switch {
+	case errno == 0 && n == len(s.ask.p):
+		s.ask.p, s.ask.sent = nil, true
+		return false
+	case errno == 0:
+		s.ask.p = s.ask.p[n:]
+		return true
+	case errno == syscall.EAGAIN:
+		return true
+	}
+	s.ask.p, s.ask.sent, s.ask.errno = nil, true, errno
+	return s.tryRead(fd) // the peer may have sent a response before it closed
 }
 
 // peek is recvfrom with MSG_PEEK.
@@ -173,25 +209,4 @@ func peek(fd uintptr, p []byte) (int, error) {
 	}
 	raceReceived(fd, p[:n])
 	return int(n), nil
-}
-
-// tryTurn is called once before the wait for an answer and then whenever something may have come: the runtime forgets
-// what it knew of the socket before the first call, and whatever comes after that wakes it.
-func (s *Socket) tryTurn(fd uintptr) bool {
-	if s.sent {
-		return s.tryRead(fd)
-	}
-	n, errno := send(fd, s.ask)
-	switch {
-	case errno == 0 && n == len(s.ask):
-		s.ask, s.sent = nil, true
-		return false
-	case errno == 0:
-		s.ask = s.ask[n:]
-		return true
-	case errno == syscall.EAGAIN:
-		return true
-	}
-	s.ask, s.sent, s.askErr = nil, true, errno
-	return s.tryRead(fd) // perhaps it said why
 }

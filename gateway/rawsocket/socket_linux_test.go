@@ -25,15 +25,15 @@ func TestReadLent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer near.Close()
-	var s Socket
-	s.Of(near)
+	var s Conn
+	s.Wrap(near)
 	near.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	if block, n, err := s.ReadLent(100); block != nil || n != 0 || !IsTimeout(err) || s.block != nil || s.in != nil {
+	if block, n, err := s.ReadLent(100); block != nil || n != 0 || !IsTimeout(err) || s.socket.in.block != nil || s.socket.in.p != nil {
 		t.Errorf("silence: %v %d %v", block, n, err)
 	}
 	near.SetReadDeadline(time.Now().Add(wiretest.Wait))
 	io.WriteString(far, "hello")
-	if block, n, err := s.ReadLent(3); err != nil || string((*block)[:n]) != "hel" || s.block != nil {
+	if block, n, err := s.ReadLent(3); err != nil || string((*block)[:n]) != "hel" || s.socket.in.block != nil {
 		t.Errorf("a part: %d %v", n, err)
 	}
 	b := make([]byte, 10)

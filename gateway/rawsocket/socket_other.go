@@ -7,15 +7,17 @@ import (
 	"syscall"
 )
 
-// socket is only of use where its system calls are known; elsewhere connections are used as they are.
-type Socket struct{}
+// socket is used on Linux only; elsewhere connections are used as they are.
+type socket struct{}
 
-func (s *Socket) Of(net.Conn)                                            {}
-func (s *Socket) Valid() bool                                            { return false }
-func (s *Socket) Read([]byte) (int, error)                               { panic("proxy: no socket") }
-func (s *Socket) ReadLent(int) (*[]byte, int, error)                     { panic("proxy: no socket") }
-func (s *Socket) Write([]byte) (int, error)                              { panic("proxy: no socket") }
-func (s *Socket) Turn(_, _ []byte) (n int, rest []byte, werr, err error) { panic("proxy: no socket") }
+func (s *socket) wrap(net.Conn)                      {}
+func (s *socket) valid() bool                        { return false }
+func (s *socket) read([]byte) (int, error)           { panic("rawsocket: no socket") }
+func (s *socket) readLent(int) (*[]byte, int, error) { panic("rawsocket: no socket") }
+func (s *socket) write([]byte) (int, error)          { panic("rawsocket: no socket") }
+func (s *socket) turn(_, _ []byte) (n int, rest []byte, werr, err error) {
+	panic("rawsocket: no socket")
+}
 
 // peek is recvfrom with MSG_PEEK.
 func peek(fd uintptr, p []byte) (int, error) {

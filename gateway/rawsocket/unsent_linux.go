@@ -7,20 +7,20 @@ import (
 
 const (
 	tcpNotSentLowat = 25       // TCP_NOTSENT_LOWAT
-	mostUnsent      = 64 << 10 // two writes' worth
+	maxUnsent       = 64 << 10 // two writes' worth
 )
 
-// boundUnsent has the kernel take no more for a peer than it can soon send. Its buffer grows to megabytes otherwise, and
-// a write that waits until a third of them has gone out cannot tell whether the peer takes what it is sent, which is what
-// WriteIdle is about; and thousands who read slowly would hold as many megabytes.
+// BoundUnsent bounds the bytes that the kernel holds for a peer. The send buffer grows to megabytes otherwise, and a write
+// that waits until a third of them has left cannot show whether the peer still reads, which write time-outs need to know.
+// Thousands of slow readers would also hold that much memory each.
 func BoundUnsent(c net.Conn) {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return
 	}
 	if raw, err := t.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { //nolint:errcheck // a closed connection says so at the first read
-			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotSentLowat, mostUnsent) //nolint:errcheck // a kernel without it decides alone
+		raw.Control(func(fd uintptr) { //nolint:errcheck // a closed connection fails at the first read
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotSentLowat, maxUnsent) //nolint:errcheck // a kernel without it decides alone
 		})
 	}
 }

@@ -4,90 +4,78 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/http1"
 )
 
-// Answer sends an answer of the handler's own in one piece, for those that are sent so often that their form matters:
-// lines are its header lines, each with its CRLF, but for Date and those that say how the message travels, which are
-// added. now is the time by the clock, for Date. Where Answer says false nothing was sent, and the handler answers in
-// its other way.
+// Answer writes a response of the handler's own in one piece, for responses that are frequent enough to bypass fasthttp.
+// lines are its field lines, each with its CRLF, except Date and the framing, which are added. now is the value of Date.
+// If Answer returns false nothing was sent, and the handler responds in another way.
 func (r *Request) Answer(now time.Time, status int, lines, body []byte) bool {
-	c := r.c
-	if !c.delivered || c.refusal != nil || c.answered || c.gone || len(lines)+len(body) > http1.BlockSize-512 {
+	if r.c.phase < phaseRead || r.c.phase >= phaseAnswered || r.refusal != nil || len(lines)+len(body) > http1.BlockSize-512 {
 		return false
 	}
-	closing := r.Drain() || c.l.stopping.Load()
+	closing := r.Drain() || r.c.listener.stopping.Load()
 	block := http1.GetBlock()
 	defer http1.PutBlock(block)
-	p := append((*block)[:0], "HTTP/1.1 "...)
+	p := appendStatus((*block)[:0], status, now)
+	p = append(p, lines...)
+	r.finishAnswer(p, body, true, closing)
+	return true
+}
+
+// Send writes res to a request that Direct's handler took, as fasthttp does after other handlers.
+func (r *Request) Send(now time.Time, res *fasthttp.Response) {
+	if r.c.phase >= phaseAnswered {
+		return
+	}
+	closing := r.Drain() || r.c.listener.stopping.Load() || res.ConnectionClose()
+	status := res.StatusCode()
+	block := http1.GetBlock()
+	defer http1.PutBlock(block)
+	p := appendStatus((*block)[:0], status, now)
+	for k, v := range res.Header.All() {
+		if !http1.FramingName(k) {
+			p = append(append(append(append(p, k...), ": "...), v...), "\r\n"...)
+		}
+	}
+	r.finishAnswer(p, res.Body(), status != fasthttp.StatusNoContent && status != fasthttp.StatusNotModified, closing)
+}
+
+// appendStatus appends a status line and Date.
+func appendStatus(p []byte, status int, now time.Time) []byte {
+	p = append(p, "HTTP/1.1 "...)
 	p = strconv.AppendInt(p, int64(status), 10)
 	p = append(p, ' ')
 	p = append(p, fasthttp.StatusMessage(status)...)
 	p = append(p, "\r\nDate: "...)
 	p = append(p, http1.Date(now)...)
-	p = append(p, "\r\n"...)
-	p = append(p, lines...)
-	p = append(p, "Content-Length: "...)
-	p = strconv.AppendInt(p, int64(len(body)), 10)
-	p = append(c.appendConnection(p, closing), "\r\n"...)
-	if !c.head.IsHead() {
-		p = append(p, body...)
-	}
-	c.answer(p, closing)
-	return true
-}
-
-// Send sends res, for a request that Direct's handler took: what fasthttp would do after another handler.
-func (r *Request) Send(now time.Time, res *fasthttp.Response) {
-	c := r.c
-	if c.answered || c.gone {
-		return
-	}
-	closing := r.Drain() || c.l.stopping.Load() || res.ConnectionClose()
-	h, body := &res.Header, res.Body()
-	block := http1.GetBlock()
-	defer http1.PutBlock(block)
-	p := append((*block)[:0], "HTTP/1.1 "...)
-	p = strconv.AppendInt(p, int64(h.StatusCode()), 10)
-	p = append(p, ' ')
-	p = append(p, fasthttp.StatusMessage(h.StatusCode())...)
-	p = append(p, "\r\nDate: "...)
-	p = append(append(p, http1.Date(now)...), "\r\n"...)
-	for k, v := range h.All() {
-		if !http1.FramingName(k) {
-			p = append(append(append(append(p, k...), ": "...), v...), "\r\n"...)
-		}
-	}
-	if bodiless := h.StatusCode() == fasthttp.StatusNoContent || h.StatusCode() == fasthttp.StatusNotModified; !bodiless {
-		p = append(p, "Content-Length: "...)
-		p = append(strconv.AppendInt(p, int64(len(body)), 10), "\r\n"...)
-	} else {
-		body = nil
-	}
-	p = append(c.appendConnection(p[:len(p)-2], closing), "\r\n"...)
-	if !c.head.IsHead() {
-		p = append(p, body...)
-	}
-	c.answer(p, closing)
-}
-
-// appendConnection ends a header's last line, and says what becomes of the connection.
-func (c *conn) appendConnection(p []byte, closing bool) []byte {
-	switch {
-	case closing:
-		p = append(p, "\r\nConnection: close"...)
-	case c.head.Http10:
-		p = append(p, "\r\nConnection: keep-alive"...)
-	}
 	return append(p, "\r\n"...)
 }
 
-// answer sends a whole answer.
-func (c *conn) answer(p []byte, closing bool) {
-	if _, err := c.Write(p); err != nil {
-		c.gone, c.last = true, true
+// finishAnswer appends the framing and the body to a header and writes the response.
+func (r *Request) finishAnswer(p, body []byte, hasBody, closing bool) {
+	c := r.c
+	if hasBody {
+		p = append(p, "Content-Length: "...)
+		p = strconv.AppendInt(p, int64(len(body)), 10)
+		p = append(p, "\r\n"...)
 	}
-	c.answered = true
+	switch {
+	case closing:
+		p = append(p, "Connection: close\r\n"...)
+	case r.header.HTTP10:
+		p = append(p, "Connection: keep-alive\r\n"...)
+	}
+	p = append(p, "\r\n"...)
+	if hasBody && !r.header.IsHead() {
+		p = append(p, body...)
+	}
+	if _, err := c.Write(p); err != nil {
+		c.detach()
+		return
+	}
+	c.phase = phaseAnswered
 	c.last = c.last || closing
 }

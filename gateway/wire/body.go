@@ -7,44 +7,41 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/rawsocket"
-	"github.com/valyala/fasthttp"
 )
 
-// body reads the request body of the header that was delivered last.
+// ErrBodyTooLarge is returned by Request.ReadBody for a body over its limit, and by proxies.
+var ErrBodyTooLarge = errors.New("wire: the request body is larger than allowed")
+
+// Body is the body of the current request.
 type Body struct {
 	c        *conn
 	length   int64 // -1 chunked
 	left     int64
 	chunks   http1.ChunkReader
-	ended    bool
-	asked    bool // 100 Continue was sent, or need not be
 	err      error
-	consumed bool      // a byte has left
-	until    time.Time // when what is left is no longer waited for; zero: nothing is dropped yet
+	ended    bool
+	asked    bool // 100 Continue was sent, or is not expected
+	consumed bool // a byte has been read
 }
 
 func (b *Body) begin(h *http1.RequestHeader) {
 	b.length, b.left = h.Length, h.Length
-	b.ended, b.err, b.consumed, b.until = h.Length == 0, nil, false, time.Time{}
+	b.ended, b.err, b.consumed = h.Length == 0, nil, false
 	b.asked = !h.Expect
+	b.c.reader.pace.drainEnds = time.Time{}
 	if b.length < 0 {
-		b.chunks.Reset(false, b.c.lim.Headers)
+		b.chunks.Reset(false, b.c.listener.limits.Headers)
 	}
 }
 
+// Ended reports whether the body has been read to its end.
 func (b *Body) Ended() bool { return b.ended }
 
-// brokenAhead looks through what has come of a chunked body with its header, so that one which is broken from the start
-// is refused wherever it leads. Nothing is taken.
-func (c *conn) brokenAhead() bool {
-	if c.head.Length >= 0 || c.in.Buffered() == 0 {
-		return false
-	}
-	return c.body.chunks.Malformed(c.in.Pending(), c.lim.Headers)
-}
+// Started reports whether a byte of the body has been read.
+func (b *Body) Started() bool { return b.consumed }
 
-// Read implements io.Reader. A body that ends early or breaks its framing gives an error that
-// stays; an interruption does not.
+// Read reads the body, and asks the client for it first if it waits for that. An error is permanent, except ErrBodyLate
+// and ErrInterrupted.
 func (b *Body) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -52,9 +49,9 @@ func (b *Body) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
 	}
-	c := b.c
-	if !b.asked && c.in.Buffered() == 0 {
-		if err := c.sendContinue(); err == ErrInterrupted {
+	in := &b.c.reader.buffer
+	if !b.asked && in.Buffered() == 0 {
+		if err := b.c.writer.sendContinue(); err == ErrInterrupted {
 			return 0, err
 		} else if err != nil {
 			return 0, b.Fail(err)
@@ -64,15 +61,13 @@ func (b *Body) Read(p []byte) (int, error) {
 	var n int
 	var err error
 	if b.length < 0 {
-		n, err = b.chunks.Read(&c.in, p)
-		if b.chunks.State == http1.ChunkDone {
-			b.ended = true
-		}
+		n, err = b.chunks.Read(in, p)
+		b.ended = b.ended || b.chunks.Done()
 	} else {
 		if int64(len(p)) > b.left {
 			p = p[:b.left]
 		}
-		n, err = c.in.Read(p)
+		n, err = in.Read(p)
 		if b.left -= int64(n); b.left == 0 {
 			b.ended = true
 		}
@@ -91,25 +86,23 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fail makes err the body's end, and with it the connection's: finish finds no other.
+// Fail ends the body with an error, and with it the connection, because the start of the next request cannot be found.
 func (b *Body) Fail(err error) error {
 	b.err = err
 	return err
 }
 
-// buffered tells whether the whole body has arrived, so that reading it never waits.
+// Buffered reports whether the whole body has arrived, so that reading it never waits.
 func (b *Body) Buffered() bool {
-	return b.length >= 0 && int64(b.c.in.Buffered()) >= b.left
+	return b.length >= 0 && int64(b.c.reader.buffer.Buffered()) >= b.left
 }
 
-// Started reports whether a byte of the body has been read.
-func (b *Body) Started() bool { return b.consumed }
-
-// AppendBuffered appends the rest of a body that is Buffered to dst and ends the body.
+// AppendBuffered appends the rest of a Buffered body to dst and ends the body.
 func (b *Body) AppendBuffered(dst []byte) []byte {
-	p := b.c.in.Pending()[:b.left]
+	in := &b.c.reader.buffer
+	p := in.Pending()[:b.left]
 	dst = append(dst, p...)
-	b.c.in.Skip(len(p))
+	in.Skip(len(p))
 	b.left, b.ended, b.asked, b.consumed = 0, true, true, true
 	return dst
 }
@@ -119,37 +112,41 @@ func (b *Body) Trailers() []byte { return b.chunks.Trailers }
 
 // SetPatience bounds how long reads may wait in all, from the first that waits; they then return ErrBodyLate. 0 is no
 // bound.
-func (b *Body) SetPatience(d time.Duration) { b.c.patience, b.c.patientTo = d, time.Time{} }
+func (b *Body) SetPatience(d time.Duration) {
+	p := &b.c.reader.pace
+	p.patience, p.patienceEnds = d, time.Time{}
+}
 
 // Waited reports whether a read has waited for the client.
-func (b *Body) Waited() bool { return !b.c.bodyAt.IsZero() }
+func (b *Body) Waited() bool { return !b.c.reader.pace.start.IsZero() }
 
-// SetReplying tells whether a response is being sent: the client may then send as slowly as it likes.
-func (b *Body) SetReplying(on bool) { b.c.replying.Store(on) }
+// SetReplying sets whether a response is being sent: the client may then send as slowly as it likes.
+func (b *Body) SetReplying(on bool) { b.c.reader.replying.Store(on) }
 
 // Interrupt ends reads that wait, and those to come, with ErrInterrupted.
 func (b *Body) Interrupt() {
-	b.c.interrupted.Store(true)
-	b.c.Conn.SetReadDeadline(rawsocket.Past) //nolint:errcheck // wakes the reader
+	b.c.reader.interrupted.Store(true)
+	b.c.link.SetReadDeadline(rawsocket.Past) //nolint:errcheck // wakes the reader
 }
 
 // EndInterrupt allows reads again.
 func (b *Body) EndInterrupt() {
-	b.c.interrupted.Store(false)
-	b.c.setReadBy(time.Now().Add(b.c.lim.BodyIdle)) //nolint:errcheck // the next read tells
+	b.c.reader.interrupted.Store(false)
+	b.c.reader.setDeadline(time.Now().Add(b.c.reader.limits.BodyIdle)) //nolint:errcheck // the next read fails
 }
 
-// drain drops the rest of the body, within bounds, and tells whether its end was found.
+// tooLongToDrain reports whether the connection cannot go on because the body is too long to be dropped, has failed or
+// is held back: a client that was not told to continue may send the body next, or a request.
+func (b *Body) tooLongToDrain() bool { return b.err != nil || !b.asked || b.left > drainBytes }
+
+// drain drops the rest of the body, within bounds, and reports whether its end was found.
 func (b *Body) drain() bool {
-	switch {
-	case b.ended:
-		return true
-	case b.err != nil, !b.asked, b.left > drainBytes:
-		return false // a client that was not told to continue may send the body, or a request
+	if b.ended || b.tooLongToDrain() {
+		return b.ended
 	}
 	block := http1.GetBlock()
 	defer http1.PutBlock(block)
-	b.until = time.Now().Add(drainTime)
+	b.c.reader.pace.drainEnds = time.Now().Add(drainTime)
 	for n := 0; n <= drainBytes; {
 		m, err := b.Read(*block)
 		n += m
@@ -162,26 +159,3 @@ func (b *Body) drain() bool {
 	}
 	return false
 }
-
-// CheckRequest is a handler's first call: it returns why the request is not let in, or nil. After a
-// refusal the connection is closed, whatever is answered. Of the body, if any, ctx knows nothing: Request.ReadBody and
-// Forward read it.
-func CheckRequest(ctx *fasthttp.RequestCtx) *http1.Refusal {
-	c := clientOf(ctx)
-	if c == nil {
-		ctx.SetConnectionClose()
-		return refuseUnprotected
-	}
-	c.taken = true
-	if c.refusal != nil {
-		ctx.SetConnectionClose()
-		return c.refusal
-	}
-	if c.head.Close {
-		ctx.SetConnectionClose()
-	}
-	return nil
-}
-
-// ErrBodyTooLarge is what Request.ReadBody says of a body over its limit.
-var ErrBodyTooLarge = errors.New("proxy: the request body is larger than allowed")

@@ -1,51 +1,58 @@
 package wire
 
 import (
-	"github.com/anteroom/anteroom/gateway/http1"
-	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"net"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
-// Close ends the connection. Where the client may still be sending, the answer would be lost to a
-// reset if the socket were closed at once, so it is only half closed and read from for a moment.
+// How much of an unread body is read and dropped so that the connection can go on, and for how long; and how long a
+// connection that is closed is read from, so that the client receives the response.
+const (
+	drainBytes = 256 << 10
+	drainTime  = 3 * time.Second
+	lingerTime = time.Second
+)
+
+// Close closes the connection. During activityDirect it only leaves a note, and the connection ends after the response.
 func (c *conn) Close() error {
 	for {
-		switch state := c.state.Load(); state {
-		case connDirect:
-			if c.state.CompareAndSwap(connDirect, connClosing) {
+		switch activity := c.doing.Load(); activity {
+		case activityDirect:
+			if c.doing.CompareAndSwap(activityDirect, activityClosing) {
 				return nil
 			}
-		case connClosing, connClosed:
+		case activityClosing, activityClosed:
 			return nil
 		default:
-			if c.state.CompareAndSwap(state, connClosed) {
+			if c.doing.CompareAndSwap(activity, activityClosed) {
 				return c.shut()
 			}
 		}
 	}
 }
 
-// closeWaiting closes the connection if nobody is being served on it.
-func (c *conn) closeWaiting(state uint32) {
-	if c.state.CompareAndSwap(state, connClosed) {
-		c.shut() //nolint:errcheck // it is gone either way
+// closeIf closes the connection if it is doing what is given.
+func (c *conn) closeIf(activity uint32) {
+	if c.doing.CompareAndSwap(activity, activityClosed) {
+		c.shut() //nolint:errcheck // it is closed either way
 	}
 }
 
+// shut closes the socket. If the client may still be sending, a reset would destroy the response on its way, so the
+// socket is first half-closed and read from for a moment.
 func (c *conn) shut() error {
-	c.l.forget(c)
+	c.listener.forget(c)
 	if c.unread.CompareAndSwap(true, false) {
-		linger(c.Conn)
+		linger(c.link.Conn)
 	}
-	return c.Conn.Close()
+	return c.link.Close()
 }
 
 func linger(c net.Conn) {
-	if !rawsocket.CloseWrite(c) {
-		return
-	}
-	if c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if !rawsocket.CloseWrite(c) || c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
 	block := http1.GetBlock()
@@ -57,11 +64,4 @@ func linger(c net.Conn) {
 		}
 		n += m
 	}
-}
-
-// abort cuts the connection so that the client cannot take what it has for the whole.
-func (c *conn) abort() {
-	c.gone, c.last = true, true
-	c.unread.Store(false)
-	rawsocket.AbortConn(c.Conn)
 }

@@ -1,333 +1,208 @@
 package wire
 
 import (
-	"github.com/anteroom/anteroom/gateway/http1"
-	"github.com/anteroom/anteroom/gateway/rawsocket"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
-// clientConn stands between a client's socket and fasthttp. Its Read gives exactly one request
-// header at a time; its Write is what fasthttp answers with, swallowed where Forward has answered
-// already. One goroutine at a time uses it, but for the body reader, which an upload may run apart.
+// conn is a client's connection as fasthttp sees it: Read returns exactly one request header at a time, and Write
+// discards what it is given once the response has been written past fasthttp. One goroutine at a time uses it, except
+// that an upload may read the body in a goroutine of its own, and that Close may be called from anywhere.
 type conn struct {
-	net.Conn
-	sock rawsocket.Socket
-	l    *listener
-	lim  *Limits
-	req  Request
-	res  Response
-	in   http1.Buffer // bytes read beyond the header
-	head http1.RequestHeader
-	body Body
+	link     rawsocket.Conn
+	listener *listener
+	peer     peer
+	reader   reader
+	writer   writer
+	early    earlyHeader
+	request  Request
+	body     Body
+	response Response
 
-	refusal       *http1.Refusal
-	delivered     bool // fasthttp holds a header
-	taken         bool // … and the handler has looked at it
-	served        bool // it is not the connection's first
-	answered      bool // Forward has sent the answer, or its beginning
-	last          bool // no further request may be read
-	gone          bool // the connection was aborted or is a tunnel's
-	secure        bool // TLS
-	peer          netip.Addr
-	lent          *[]byte            // what a header was read into before fasthttp is asked
-	ahead         int                // … and its length, where it is left to fasthttp
-	proxyProtocol *proxyProtocolConn // still to be read
-	proxied       proxyHeader        // what it said
-
-	state  atomic.Uint32 // connBusy, …
-	values [][]byte      // of Request.PeekAll
-
-	readBy, writeBy time.Time   // the deadlines in force
-	ownWriteBy      atomic.Bool // the handler has set the one for writing
-	interrupted     atomic.Bool
-
-	bodyAt    time.Time     // when the body was first waited for
-	bodyGot   int64         // bytes of it that had to be waited for
-	patience  time.Duration // how long the body is waited for before readSome returns errImpatient; 0: until BodyIdle
-	patientTo time.Time     // … and until when that is, from the first wait
-	replying  atomic.Bool   // the origin is answering: who talks both ways may take their time
-	unread    atomic.Bool   // the client may still be sending; Close, which shutdown calls too, asks
-
-	// A 100 Continue goes out when an upload first reads; it must not mingle with an answer that
-	// begins meanwhile. Only requests with an expectation ever lock.
-	continueMu sync.Mutex
-	started    bool // the final answer has begun
+	phase  phase
+	last   bool          // no further request may be read
+	doing  atomic.Uint32 // an activity, for Close
+	unread atomic.Bool   // the client may still be sending; Close asks
 }
 
-// The most of an unread body that is read and dropped so that the connection can go on, and how
-// long that may take.
+// phase is where a connection is between two headers. Only the goroutine that serves the connection uses it; doc.go has
+// the diagram.
+type phase uint8
+
 const (
-	drainBytes = 256 << 10
-	drainTime  = 3 * time.Second
-	lingerTime = time.Second
-	// Unless an answer is under way, a body has to come at this many bytes a second on average,
-	// BodyIdle apart. A byte now and then would hold a connection to the origin for as long as it likes.
-	leastBodyRate = 256
+	phaseFresh    phase = iota // waiting for the first header
+	phaseIdle                  // waiting for a further header
+	phaseRead                  // a header was read, and no handler has accepted it
+	phaseHandled               // a handler has accepted the request
+	phaseAnswered              // the final response has begun: what fasthttp writes is discarded
+	phaseDetached              // aborted, or a tunnel: fasthttp neither reads nor writes any more
 )
 
-// What a connection is doing, for those who want to close it from elsewhere.
+// The activities of a connection, by which Close decides what it may do from another goroutine.
 const (
-	connBusy    = iota // with fasthttp, or with a header
-	connFresh          // for the first request, before fasthttp knows of it
-	connWaiting        // for the next request
-	connDirect         // a direct handler answers, or the rest of a body is dropped: Close waits for it
-	connClosing        // … and Close was called meanwhile
-	connClosed
+	activityBusy    = iota // in fasthttp, or reading a header
+	activityFresh          // waiting for the first header, before fasthttp knows of the connection
+	activityIdle           // waiting for a further header
+	activityDirect         // a direct handler is running, or a body is being drained: Close only leaves a note
+	activityClosing        // the same, and the note is there
+	activityClosed
 )
 
-// Read gives fasthttp the next request header that is not served directly, whole and checked. A
-// header that is refused is replaced by an empty request, whose refusal CheckRequest then finds.
+// peer is the other end of a connection.
+type peer struct {
+	addr    netip.Addr         // invalid until it is first asked for
+	tls     bool               // the connection is TLS
+	pending *proxyProtocolConn // has the PROXY header that still has to be read
+	proxied proxyHeader        // the PROXY header that was read
+}
+
+func newConn(l *listener, c net.Conn) *conn {
+	cc := &conn{listener: l, peer: peer{pending: proxyProtocolOf(c)}}
+	if cc.peer.pending == c { // without TLS nothing else needs the wrapper
+		c = cc.peer.pending.Conn
+	}
+	cc.link.Wrap(c)
+	cc.reader.link, cc.reader.limits, cc.reader.buffer.Source = &cc.link, &l.limits, &cc.reader
+	cc.writer.link, cc.writer.limits = &cc.link, &l.limits
+	cc.request.c, cc.body.c, cc.response.c = cc, cc, cc
+	return cc
+}
+
+// Read returns the next request header that is not served directly, whole and checked. A header that is refused is
+// replaced by an empty request; CheckRequest then returns the refusal.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.lent != nil { // what Handshake has left to fasthttp
-		n := copy(p, (*c.lent)[:c.ahead])
-		if c.refusal == nil {
-			c.head.Raw = p[:n]
+	if c.early.block != nil { // Handshake has left a header
+		n := copy(p, c.early.header())
+		if c.request.refusal == nil {
+			c.request.header.Raw = p[:n]
 		}
-		c.giveBack()
+		c.early.release()
 		return n, nil
 	}
 	for {
 		n, err := c.next(p)
-		if n == 0 || c.l.direct == nil || !c.serveDirectly() {
+		if n == 0 || c.listener.direct == nil || !c.serveDirectly() {
 			return n, err
 		}
 	}
 }
 
-// serveDirectly lets the direct handler have the request, and tells whether it took it.
+// Write is fasthttp's way to the client.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.phase >= phaseAnswered {
+		return len(p), nil
+	}
+	c.writer.begin()
+	c.noteBodyEnd()
+	return c.writer.Write(p)
+}
+
+// RemoteAddr returns the address of the socket's other end, or the one in the PROXY header.
+func (c *conn) RemoteAddr() net.Addr {
+	if c.peer.proxied.addr != nil {
+		return c.peer.proxied.addr
+	}
+	return c.link.RemoteAddr()
+}
+
+// peerAddr returns the address of RemoteAddr.
+func (c *conn) peerAddr() netip.Addr {
+	if !c.peer.addr.IsValid() {
+		switch a := c.RemoteAddr().(type) {
+		case *net.TCPAddr:
+			c.peer.addr, _ = netip.AddrFromSlice(a.IP)
+			c.peer.addr = c.peer.addr.Unmap()
+		default:
+			c.peer.addr = netip.IPv4Unspecified()
+		}
+	}
+	return c.peer.addr
+}
+
+// LocalAddr returns the socket's own address.
+func (c *conn) LocalAddr() net.Addr { return c.link.LocalAddr() }
+
+// SetDeadline is called by TLS and, once the handler has returned, by hijackers, which need nothing of the request.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.noteBodyEnd()
+	c.forgetHeader()
+	c.reader.buffer.Release()
+	c.reader.deadline, c.writer.deadline = time.Time{}, time.Time{}
+	return c.link.SetDeadline(t)
+}
+
+// SetReadDeadline lets a handler set a deadline of its own.
+func (c *conn) SetReadDeadline(t time.Time) error { return c.reader.setDeadline(t) }
+
+// SetWriteDeadline lets a handler set a deadline of its own, which its writes then keep. It may be called during a write.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.writer.ownDeadline.Store(true)
+	return c.link.SetWriteDeadline(t)
+}
+
+// serveDirectly calls the direct handler, and reports whether the request is done.
 func (c *conn) serveDirectly() bool {
-	h := &c.head
-	if t := h.TargetBytes(); c.refusal != nil || h.Http10 || h.Upgrade != -1 || len(t) == 0 || t[0] != '/' {
+	h := &c.request.header
+	if t := h.Target(); c.request.refusal != nil || h.HTTP10 || h.HasUpgrade() || len(t) == 0 || t[0] != '/' {
 		return false
 	}
-	if !c.state.CompareAndSwap(connBusy, connDirect) {
-		c.taken, c.last = true, true // closed as it came
+	if !c.doing.CompareAndSwap(activityBusy, activityDirect) { // closed as the header arrived
+		c.phase, c.last = phaseHandled, true
 		return true
 	}
-	taken := c.l.direct(&c.req)
+	taken := c.listener.direct(&c.request)
 	c.resume()
-	c.taken = c.taken || taken
+	if taken {
+		c.accept()
+	}
 	return taken
 }
 
-// resume ends what Close had to wait for.
+// accept notes that a handler has taken the request.
+func (c *conn) accept() {
+	if c.phase == phaseRead {
+		c.phase = phaseHandled
+	}
+}
+
+// resume ends activityDirect. If Close was called meanwhile, the connection serves no further request.
 func (c *conn) resume() {
-	if !c.state.CompareAndSwap(connDirect, connBusy) {
-		c.state.Store(connBusy)
+	if !c.doing.CompareAndSwap(activityDirect, activityBusy) {
+		c.doing.Store(activityBusy)
 		c.last = true
 	}
 }
 
-// next reads a header.
-func (c *conn) next(p []byte) (int, error) {
-	if c.delivered && !c.finish() {
-		return 0, io.EOF
-	}
-	if c.last || c.gone {
-		return 0, io.EOF
-	}
-	if c.proxyProtocol != nil {
-		if err := c.beginWithProxyHeader(); err != nil {
-			return 0, err
-		}
-	}
-	if c.in.Buffered() == 0 {
-		if err := c.await(); err != nil {
-			return 0, err
-		}
-		n, err := c.wait(p)
-		if n == 0 {
-			return 0, silently(err)
-		}
-		if p == nil {
-			p = (*c.lent)[:c.lim.together()]
-		}
-		end, r := c.head.Scan(p[:n], &c.l.heads)
-		switch {
-		case end == n:
-			c.deliver()
-			return end, nil
-		case end > 0:
-			c.in.Load(p[end:n])
-			if c.brokenAhead() {
-				return c.refuse(p, http1.RefuseChunks), nil
-			}
-			c.deliver()
-			return end, nil
-		case r != nil:
-			return c.refuse(p, r), nil
-		}
-		c.in.Load(p[:n])
-	}
-	if p == nil && c.lent == nil {
-		c.lent = http1.GetBlock()
-	}
-	if p == nil {
-		p = (*c.lent)[:c.lim.together()]
-	}
-	return c.readSlow(p)
-}
-
-// quietly serves requests before fasthttp has given the connection buffers of its own, for as long as there are none
-// but direct ones: an idle connection then costs little more than its goroutine. What is left to fasthttp stays in lent.
-func (c *conn) quietly() {
-	for {
-		n, _ := c.next(nil)
-		if n == 0 {
-			c.giveBack()
-			c.last = true
-			return
-		}
-		if !c.serveDirectly() {
-			c.ahead = n
-			return
-		}
-	}
-}
-
-// giveBack returns the block that a header was read into.
-func (c *conn) giveBack() {
-	if c.lent != nil {
-		http1.PutBlock(c.lent)
-		c.lent = nil
-	}
-}
-
-// wait reads what comes first of the next request. A connection that has had one may be closed meanwhile.
-// With p nil the block that it is read into is c.lent.
-func (c *conn) wait(p []byte) (n int, err error) {
-	state := uint32(connWaiting)
-	switch {
-	case c.served:
-	case p != nil:
-		return c.recv(p)
-	default:
-		state = connFresh
-	}
-	c.state.CompareAndSwap(connBusy, state)
-	if c.served && c.l.impatient.Load() {
-		return 0, io.EOF
-	}
-	if p == nil {
-		c.giveBack()
-		c.lent, n, err = c.sock.ReadLent(c.lim.together())
-	} else {
-		n, err = c.recv(p)
-	}
-	if !c.state.CompareAndSwap(state, connBusy) {
-		return 0, io.EOF
-	}
-	return n, err
-}
-
-// readSlow collects a header that did not come in one piece, or that was sent ahead.
-func (c *conn) readSlow(p []byte) (int, error) {
-	var deadline time.Time
-	scanned := 0
-	for {
-		b := c.in.Pending()
-		if worthScanning(b, scanned, c.lim) {
-			end, r := c.head.Scan(b, &c.l.heads)
-			if end > len(p) {
-				r = http1.RefuseHeaderLarge
-			}
-			if r != nil {
-				return c.refuse(p, r), nil
-			}
-			if end > 0 {
-				copy(p, b[:end])
-				c.in.Skip(end)
-				c.head.Raw = p[:end]
-				if c.brokenAhead() {
-					return c.refuse(p, http1.RefuseChunks), nil
-				}
-				c.deliver()
-				return end, nil
-			}
-		}
-		scanned = len(b)
-		if deadline.IsZero() {
-			deadline = time.Now().Add(c.lim.HeaderTimeout)
-			if err := c.setReadBy(deadline); err != nil {
-				return 0, err
-			}
-		}
-		c.in.Borrow()
-		c.in.MakeRoom(1)
-		n, err := c.recv(c.in.B[c.in.W:])
-		c.in.W += n
-		if n == 0 {
-			if rawsocket.IsTimeout(err) {
-				return c.refuse(p, refuseSlow), nil
-			}
-			return 0, err
-		}
-	}
-}
-
-// worthScanning saves a header that drips in from being scanned anew with each byte: a scan can
-// only say more when a line has ended badly, when the header has ended, or when it is too long.
-func worthScanning(b []byte, from int, lim *Limits) bool {
-	if from == 0 || len(b) > lim.Header {
-		return true
-	}
-	for i := from; i < len(b); i++ {
-		if b[i] == '\n' && (b[i-1] != '\r' || i < 3 || b[i-2] == '\n') {
-			return true
-		}
-	}
-	return false
-}
-
+// deliver makes the header that was read the current request.
 func (c *conn) deliver() {
-	c.delivered, c.served, c.taken, c.answered, c.refusal = true, true, false, false, nil
-	c.started = false
-	if c.ownWriteBy.Load() {
-		c.ownWriteBy.Store(false)
-		c.writeBy = time.Time{}
-	}
-	c.body.begin(&c.head)
-	if c.head.Length != 0 {
+	h := &c.request.header
+	c.phase, c.request.refusal = phaseRead, nil
+	c.writer.reset(h.Expect)
+	c.body.begin(h)
+	if h.Length != 0 {
 		c.unread.Store(true)
-		c.bodyAt, c.bodyGot = time.Time{}, 0
-		c.replying.Store(false)
+		c.reader.startBody()
 	}
-	if c.in.Buffered() == 0 {
-		c.in.Release()
-	}
+	c.reader.releaseEmpty()
 }
 
-// refused stands in for a header that is not let in.
-const (
-	refusedRequest = "GET / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n"
-	refusedHead    = "HEAD / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n"
-)
-
-func (c *conn) refuse(p []byte, r *http1.Refusal) int {
-	head := c.head.MethodEnd > 0 && c.head.IsHead()
-	c.head.Reset()
-	c.deliver()
-	c.refusal, c.last = r, true
-	c.unread.Store(true)
-	if head {
-		return copy(p, refusedHead)
-	}
-	return copy(p, refusedRequest)
-}
-
-// finish makes sure that the next byte is a request's first: what is left of the body is dropped,
-// within bounds. It tells whether the connection can go on.
+// finish ends the current request: the rest of its body is dropped, within bounds, so that the next byte is the first of
+// a request. It reports whether the connection can serve another.
 func (c *conn) finish() bool {
-	if !c.taken || c.last || c.gone {
+	if c.phase < phaseHandled || c.phase == phaseDetached || c.last {
 		return false
 	}
 	if !c.body.Ended() {
-		if !c.state.CompareAndSwap(connBusy, connDirect) {
+		if !c.doing.CompareAndSwap(activityBusy, activityDirect) {
 			return false
 		}
 		drained := c.body.drain()
@@ -336,41 +211,131 @@ func (c *conn) finish() bool {
 			return false
 		}
 	}
-	if c.in.Buffered() == 0 {
-		c.in.Release()
-	}
-	c.delivered, c.answered = false, false
-	if c.head.Length != 0 {
+	c.reader.releaseEmpty()
+	c.phase = phaseIdle
+	if c.request.header.Length != 0 {
 		c.unread.Store(false)
 	}
-	c.letGo()
+	c.forgetHeader()
 	return true
 }
 
-// letGo forgets where the header was read into, which is somebody else's from now on.
-func (c *conn) letGo() {
-	c.head.Reset()
-	clear(c.values[:cap(c.values)])
-}
+// detach ends what fasthttp may do with the connection.
+func (c *conn) detach() { c.phase, c.last = phaseDetached, true }
 
-// RemoteAddr is the socket's other end, or what the PROXY protocol said it is.
-func (c *conn) RemoteAddr() net.Addr {
-	if c.proxied.addr != nil {
-		return c.proxied.addr
+// noteBodyEnd notes that the body has ended, so that Close need not wait for the client.
+func (c *conn) noteBodyEnd() {
+	if c.request.header.Length != 0 && c.body.Ended() {
+		c.unread.Store(false)
 	}
-	return c.Conn.RemoteAddr()
 }
 
-// peerAddr is the address of the socket's other end, or what the PROXY protocol said it is.
-func (c *conn) peerAddr() netip.Addr {
-	if !c.peer.IsValid() {
-		switch a := c.RemoteAddr().(type) {
-		case *net.TCPAddr:
-			c.peer, _ = netip.AddrFromSlice(a.IP)
-			c.peer = c.peer.Unmap()
-		default:
-			c.peer = netip.IPv4Unspecified()
+// forgetHeader drops the references to the block that the header was read into, which others use from now on.
+func (c *conn) forgetHeader() {
+	c.request.header.Reset()
+	clear(c.request.values[:cap(c.request.values)])
+}
+
+// earlyConn is a plain connection that fasthttp takes for TLS. In the time of the handshake, before fasthttp has
+// allocated buffers for it, it serves everything that is served directly: an idle connection then costs little more than
+// its goroutine.
+type earlyConn struct{ *conn }
+
+// Handshake serves requests until one is left to fasthttp.
+func (c *earlyConn) Handshake() error {
+	for {
+		n, _ := c.next(nil)
+		if n == 0 {
+			c.early.release()
+			c.last = true
+			return nil
+		}
+		if !c.serveDirectly() {
+			c.early.n = n
+			return nil
 		}
 	}
-	return c.peer
+}
+
+// ConnectionState returns an empty state.
+func (c *earlyConn) ConnectionState() tls.ConnectionState { return tls.ConnectionState{} }
+
+// earlyHeader is a header that was read into a block of the pool, because fasthttp has no buffer yet.
+type earlyHeader struct {
+	block *[]byte
+	n     int // length of the header that is left to fasthttp
+}
+
+func (e *earlyHeader) header() []byte { return (*e.block)[:e.n] }
+
+// room returns the first n bytes of the block.
+func (e *earlyHeader) room(n int) []byte {
+	if e.block == nil {
+		e.block = http1.GetBlock()
+	}
+	return (*e.block)[:n]
+}
+
+func (e *earlyHeader) release() {
+	if e.block != nil {
+		http1.PutBlock(e.block)
+		e.block = nil
+	}
+}
+
+// connOf returns the connection of a request, or nil if its server does not use Listener.
+func connOf(c net.Conn) *conn {
+	switch c := c.(type) {
+	case *conn:
+		return c
+	case *earlyConn:
+		return c.conn
+	case *tlsConn:
+		return c.conn
+	}
+	return nil
+}
+
+// CheckRequest must be a handler's first call. It returns why the request is refused, or nil. After a refusal the
+// connection is closed whatever the response. ctx has no request body: Request.ReadBody and proxies read it.
+func CheckRequest(ctx *fasthttp.RequestCtx) *http1.Refusal {
+	c := connOf(ctx.Conn())
+	if c == nil {
+		ctx.SetConnectionClose()
+		return refuseUnprotected
+	}
+	c.accept()
+	if r := c.request.refusal; r != nil {
+		ctx.SetConnectionClose()
+		return r
+	}
+	if c.request.header.Connection.Close {
+		ctx.SetConnectionClose()
+	}
+	return nil
+}
+
+// TakeOver returns the socket (or the TLS connection) under a connection that a handler has hijacked, so that nothing of
+// the server's is kept while it lasts. The caller closes it.
+func TakeOver(c net.Conn) net.Conn {
+	if h, ok := c.(interface{ UnsafeConn() net.Conn }); ok {
+		c = h.UnsafeConn()
+	}
+	cc := connOf(c)
+	if cc == nil {
+		return c
+	}
+	cc.listener.forget(cc)
+	return cc.link.Conn
+}
+
+// Socket returns the socket under a connection, which may be TLS.
+func Socket(c net.Conn) net.Conn { return rawsocket.Socket(c) }
+
+// silently ends an idle connection without the response that fasthttp would send on a time-out.
+func silently(err error) error {
+	if rawsocket.IsTimeout(err) {
+		return io.EOF
+	}
+	return err
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"github.com/anteroom/anteroom/gateway/http1"
 	"net"
 	"testing"
 )
@@ -12,14 +11,12 @@ func TestAnswerOvertakesContinue(t *testing.T) {
 	c, s := net.Pipe()
 	defer c.Close()
 	defer s.Close()
-	lim := Limits{}.withDefaults()
-	conn := &conn{Conn: s, lim: &lim}
-	conn.in.Src, conn.body.c = bodySource{conn}, conn
-	if n, r := conn.head.Scan([]byte("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"), &http1.Limits{Header: 16 << 10, Target: 8 << 10, Lines: 100}); n == 0 || r != nil {
+	conn := newConn(newListener(nil, Limits{}, nil), s)
+	if n, r := conn.request.header.Scan([]byte("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"), &conn.listener.headers); n == 0 || r != nil {
 		t.Fatal(n, r)
 	}
-	conn.body.begin(&conn.head)
-	conn.begin()
+	conn.deliver()
+	conn.writer.begin()
 	if n, err := conn.body.Read(make([]byte, 10)); n != 0 || err != ErrInterrupted {
 		t.Errorf("%d, %v", n, err)
 	}

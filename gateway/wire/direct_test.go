@@ -165,16 +165,16 @@ func TestListenerClosesWhatWaits(t *testing.T) {
 
 // Close while a direct handler answers, as fasthttp's shutdown calls it, lets the answer out.
 func TestCloseWaitsForADirectAnswer(t *testing.T) {
-	conn := make(chan *conn, 1)
+	conns := make(chan *conn, 1)
 	leave := make(chan struct{})
 	addr, _, _ := directGate(t, Limits{}, func(r *Request) bool {
-		conn <- r.c
+		conns <- r.c
 		<-leave
 		return say(r)
 	})
 	c := wiretest.Dial(t, addr)
 	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if err := (<-conn).Close(); err != nil {
+	if err := (<-conns).Close(); err != nil {
 		t.Fatal(err)
 	}
 	close(leave)

@@ -21,8 +21,8 @@ type Limits struct {
 	Target        int           // bytes of the request target; 8 KiB
 	Headers       int           // header lines; 100
 	HeaderTimeout time.Duration // from a header's first byte to its last; 10 s
-	BodyIdle      time.Duration // the longest silence inside a request body, and how far it may fall behind leastBodyRate; 30 s
-	WriteIdle     time.Duration // the longest that a client may refuse to take bytes; 30 s
+	BodyIdle      time.Duration // the longest silence inside a request body, and how far it may fall behind minBodyRate; 30 s
+	WriteIdle     time.Duration // how long a client may take no bytes; 30 s
 	Idle          time.Duration // between two requests of a connection; 75 s
 }
 
@@ -47,12 +47,12 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// together is how much is read at once where a header may begin: what comes with it is checked before the origin hears.
+// together returns how much is read at once where a header may begin. A body that arrives with it is checked before the
+// origin is asked.
 func (l *Limits) together() int { return max(l.Header, 16<<10) }
 
-// ServerOptions sets the fields of s that correctness depends on. Call it before Serve, and serve a
-// Listener, whose Limits take the place of the server's time-outs. MaxConnsPerIP has to stay 0: it
-// would wrap the connections.
+// ServerOptions sets the fields of s that correctness depends on. Call it before Serve, and serve a Listener, whose Limits
+// replace the server's time-outs. MaxConnsPerIP must stay 0, because it would wrap the connections.
 func ServerOptions(s *fasthttp.Server) {
 	s.StreamRequestBody = true
 	s.DisablePreParseMultipartForm = true
@@ -76,8 +76,8 @@ func ServerOptions(s *fasthttp.Server) {
 	s.LazyRequestTime = true
 }
 
-// hideBody keeps fasthttp from reading the body, which is ours to read, and from answering an
-// expectation, which is answered when the body is first asked for.
+// hideBody keeps fasthttp from reading the body, which the connection reads, and from answering an expectation, which is
+// answered when the body is first read.
 func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if n := h.ContentLength(); n > 0 || n == -1 {
 		h.SetContentLength(-2) // "none"
@@ -88,28 +88,26 @@ func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{}
 }
 
-// Listener wraps ln for a server set up by ServerOptions. Its connections give fasthttp one checked
-// request header at a time and keep the bodies for Forward. Wrap TLS and PROXY protocol inside it:
-// Listener(tls.NewListener(PrefaceListener(ln, o), cfg), …).
-func Listener(ln net.Listener, limits Limits) net.Listener {
-	return newListener(ln, limits, nil)
-}
+// Listener wraps ln for a server set up by ServerOptions. Its connections pass fasthttp one checked request header at a
+// time and keep the bodies. Wrap TLS and the PROXY protocol inside it:
+// Listener(tls.NewListener(ProxyProtocolListener(ln, o), cfg), …).
+func Listener(ln net.Listener, limits Limits) net.Listener { return newListener(ln, limits, nil) }
 
-// Direct is Listener with a handler of its own for nearly all requests: those that have been let in, but for HTTP/1.0
-// and upgrades. The handler answers by Request.Forward, Request.Answer or Request.Send and says true, or says false
-// before it has done anything; fasthttp and its handler then see the request. It saves a second reading of the header
-// and an answer that is written to be thrown away.
+// Direct is a Listener with a handler that serves most requests without fasthttp: all that are not refused, except those
+// of HTTP/1.0 and those with an upgrade. The handler responds (by a proxy, Request.Answer or Request.Send) and returns
+// true, or returns false before it has done anything; fasthttp and its handler then see the request. This saves a second
+// parse of the header and a response that is written to be discarded.
 func Direct(ln net.Listener, limits Limits, handler func(*Request) bool) net.Listener {
 	return newListener(ln, limits, handler)
 }
 
 type listener struct {
 	net.Listener
-	lim       Limits
-	heads     http1.Limits
+	limits    Limits
+	headers   http1.Limits
 	direct    func(*Request) bool
-	stopping  atomic.Bool // no connection outlives its next answer
-	impatient atomic.Bool // nor waits for a next request
+	stopping  atomic.Bool // each connection ends with its next response
+	closeIdle atomic.Bool // no connection waits for a further request
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -117,37 +115,38 @@ type listener struct {
 
 func newListener(ln net.Listener, limits Limits, direct func(*Request) bool) *listener {
 	limits = limits.withDefaults()
-	return &listener{Listener: ln, lim: limits, heads: http1.Limits{Header: limits.Header, Target: limits.Target, Lines: limits.Headers}, direct: direct}
+	headers := http1.Limits{Header: limits.Header, Target: limits.Target, Lines: limits.Headers}
+	return &listener{Listener: ln, limits: limits, headers: headers, direct: direct, conns: map[*conn]struct{}{}}
 }
 
-// Close ends the listener; each of its connections lives until its next answer.
+// Close closes the listener; each of its connections ends with its next response.
 func (l *listener) Close() error {
 	l.stopping.Store(true)
 	return l.Listener.Close()
 }
 
-// CloseWaiting closes those connections of a Listener or Direct, ln, that have been served and wait for another request.
+// CloseWaiting closes the connections of ln, a Listener or Direct, that wait for a further request.
 func CloseWaiting(ln net.Listener) {
 	if l, ok := ln.(*listener); ok {
-		l.impatient.Store(true)
-		l.closeAll(connWaiting)
+		l.closeIdle.Store(true)
+		l.closeAll(activityIdle)
 	}
 }
 
-// CloseFresh closes those connections of a Direct that have not said anything yet.
+// CloseFresh closes the connections of ln, a Direct, that have sent nothing yet.
 func CloseFresh(ln net.Listener) {
 	if l, ok := ln.(*listener); ok {
-		l.closeAll(connFresh)
+		l.closeAll(activityFresh)
 	}
 }
 
-// closeAll closes the connections that are in a state.
-func (l *listener) closeAll(state uint32) {
+// closeAll closes the connections with an activity.
+func (l *listener) closeAll(activity uint32) {
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	for _, c := range all {
-		c.closeWaiting(state)
+		c.closeIf(activity)
 	}
 }
 
@@ -157,93 +156,60 @@ func (l *listener) forget(c *conn) {
 	l.mu.Unlock()
 }
 
+// Accept returns the next connection, wrapped.
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	cc := &conn{Conn: c, l: l, lim: &l.lim, proxyProtocol: proxyProtocolOf(c)}
-	cc.req.c = cc
-	if cc.proxyProtocol == c { // without TLS nobody else has to know of it
-		cc.Conn = cc.proxyProtocol.Conn
-	}
-	rawsocket.BoundUnsent(rawsocket.SocketOf(c))
-	cc.sock.Of(cc.Conn)
-	cc.in.Src = bodySource{cc}
-	cc.res.c = cc
-	cc.body.c = cc
+	rawsocket.BoundUnsent(rawsocket.Socket(c))
+	cc := newConn(l, c)
 	l.mu.Lock()
-	if l.conns == nil {
-		l.conns = map[*conn]struct{}{}
-	}
 	l.conns[cc] = struct{}{}
 	l.mu.Unlock()
 	if t, ok := c.(handshaker); ok {
-		cc.secure = true
-		return &tlsClientConn{cc, t}, nil
+		cc.peer.tls = true
+		return &tlsConn{cc, t}, nil
 	}
-	if l.direct != nil && cc.sock.Valid() && l.lim.together() <= http1.BlockSize {
-		return &quietConn{cc}, nil
+	if l.direct != nil && cc.link.Raw() && l.limits.together() <= http1.BlockSize {
+		return &earlyConn{cc}, nil
 	}
 	return cc, nil
 }
 
-// quietConn is a plain connection that fasthttp takes for TLS: in the time of the handshake, before there are buffers
-// for it, it serves all that is served directly.
-type quietConn struct{ *conn }
-
-func (c *quietConn) Handshake() error {
-	c.quietly()
-	return nil
-}
-
-func (c *quietConn) ConnectionState() tls.ConnectionState { return tls.ConnectionState{} }
-
-// handshaker is what makes fasthttp take a connection for TLS.
+// handshaker makes fasthttp take a connection for TLS.
 type handshaker interface {
 	Handshake() error
 	ConnectionState() tls.ConnectionState
 }
 
-type tlsClientConn struct {
+type tlsConn struct {
 	*conn
 	tls handshaker
 }
 
-// Handshake has to be over in the time that a header has.
-func (c *tlsClientConn) Handshake() error {
-	if err := c.SetDeadline(time.Now().Add(c.lim.HeaderTimeout)); err != nil {
+// Handshake has HeaderTimeout.
+func (c *tlsConn) Handshake() error {
+	if err := c.SetDeadline(time.Now().Add(c.listener.limits.HeaderTimeout)); err != nil {
 		return err
 	}
-	if c.proxyProtocol != nil {
+	if c.peer.pending != nil {
 		if err := c.readProxyHeader(); err != nil {
 			return err
 		}
 	}
 	err := c.tls.Handshake()
 	var notTLS tls.RecordHeaderError
-	if errors.As(err, &notTLS) && notTLS.Conn != nil && http1.TokenTable[notTLS.RecordHeader[0]] {
-		notTLS.Conn.Write([]byte(answerNotTLS)) //nolint:errcheck // it is closed next
+	if errors.As(err, &notTLS) && notTLS.Conn != nil && http1.IsTokenByte(notTLS.RecordHeader[0]) {
+		notTLS.Conn.Write([]byte(notTLSResponse)) //nolint:errcheck // it is closed next
 		linger(notTLS.Conn)
 	}
 	return err
 }
 
-// answerNotTLS is for those who speak HTTP where TLS is spoken.
-const answerNotTLS = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCache-Control: no-store\r\n" +
+// notTLSResponse is for clients that send HTTP where TLS is expected.
+const notTLSResponse = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCache-Control: no-store\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 25\r\n\r\nThis port speaks HTTPS.\r\n"
 
-func (c *tlsClientConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
-
-// clientOf finds our connection under a request; nil where the server does not use Listener.
-func clientOf(ctx *fasthttp.RequestCtx) *conn {
-	switch c := ctx.Conn().(type) {
-	case *conn:
-		return c
-	case *quietConn:
-		return c.conn
-	case *tlsClientConn:
-		return c.conn
-	}
-	return nil
-}
+// ConnectionState returns TLS's.
+func (c *tlsConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }

@@ -15,40 +15,40 @@ import (
 	"github.com/pires/go-proxyproto/tlvparse"
 )
 
-// Preface says which versions of the PROXY protocol's header a connection has to begin with.
+// ProxyProtocol is the set of versions of the PROXY protocol that a connection may begin with.
 type ProxyProtocol uint8
 
-// The versions; both may be asked for at once. 0 is none: what looks like a header is then a malformed request.
+// The versions. 0 is none: a PROXY header is then a malformed request.
 const (
 	ProxyProtocolV1 ProxyProtocol = 1 << iota
 	ProxyProtocolV2
 )
 
-// Why a connection was closed for its preface.
+// Why a connection was closed for its PROXY header.
 const (
-	ProxyHeaderMissing   = "missing"   // something else came
-	ProxyHeaderVersion   = "version"   // a header of a version that is not taken
+	ProxyHeaderMissing   = "missing"   // the connection begins with something else
+	ProxyHeaderVersion   = "version"   // the header is of a version that is not accepted
 	ProxyHeaderMalformed = "malformed" // or cut off
 	ProxyHeaderLong      = "too_long"
 	ProxyHeaderSlow      = "timeout"
 )
 
-// PrefaceErrors are all of them.
+// ProxyHeaderErrors returns all of them.
 func ProxyHeaderErrors() []string {
 	return []string{ProxyHeaderMissing, ProxyHeaderVersion, ProxyHeaderMalformed, ProxyHeaderLong, ProxyHeaderSlow}
 }
 
-// PrefaceOptions are those of PrefaceListener. Both functions may be called concurrently.
+// ProxyProtocolOptions configure a ProxyProtocolListener. Both functions may be called concurrently.
 type ProxyProtocolOptions struct {
-	// Wanted is asked about the other end of each connection: from whom a header is wanted it is believed.
+	// Wanted returns the versions that connections from peer have to begin with; 0 for peers that are not trusted.
 	Wanted func(peer netip.Addr) ProxyProtocol
-	// Refused is told of connections that were closed for theirs, and why.
+	// Refused is called when a connection is closed for its header.
 	Refused func(peer net.Addr, reason string, err error)
 }
 
-// PrefaceListener wraps ln so that connections begin with a header of the PROXY protocol where it is wanted. The header
-// is read where the connection is, not where it is accepted, within the time that a header has; what it says is then
-// the connection's other end. Put it innermost, under TLS and Listener.
+// ProxyProtocolListener wraps ln so that connections begin with a PROXY header where it is wanted. The header is read in
+// the connection's goroutine, not in Accept, within HeaderTimeout, and its address replaces the peer's. It has to be
+// innermost, under TLS and Listener.
 func ProxyProtocolListener(ln net.Listener, o ProxyProtocolOptions) net.Listener {
 	return &proxyProtocolListener{ln, o}
 }
@@ -74,7 +74,7 @@ func (l *proxyProtocolListener) Accept() (net.Conn, error) {
 	return &proxyProtocolConn{Conn: c, o: &l.o, wanted: wanted}, nil
 }
 
-// prefacedConn is a connection whose preface has not been read yet, or that of TLS with what came behind it.
+// proxyProtocolConn is a connection whose PROXY header has not been read yet, or one under TLS with the bytes behind it.
 type proxyProtocolConn struct {
 	net.Conn
 	o      *ProxyProtocolOptions
@@ -82,7 +82,7 @@ type proxyProtocolConn struct {
 	rest   []byte // what was read beyond the header
 }
 
-// NetConn is the connection below.
+// NetConn returns the connection below.
 func (c *proxyProtocolConn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite closes the connection for writing.
@@ -93,7 +93,7 @@ func (c *proxyProtocolConn) CloseWrite() error {
 	return nil
 }
 
-// Read is TLS's way to the socket, once the preface has been read.
+// Read is called by TLS once the PROXY header has been read.
 func (c *proxyProtocolConn) Read(p []byte) (int, error) {
 	if len(c.rest) > 0 {
 		n := copy(p, c.rest)
@@ -105,7 +105,7 @@ func (c *proxyProtocolConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// prefaceOf finds the preface of a connection, plain or below TLS, that still has to be read.
+// proxyProtocolOf returns the connection, c or the one under its TLS, whose PROXY header has to be read; nil if none has.
 func proxyProtocolOf(c net.Conn) *proxyProtocolConn {
 	if p, ok := c.(*proxyProtocolConn); ok {
 		return p
@@ -117,12 +117,12 @@ func proxyProtocolOf(c net.Conn) *proxyProtocolConn {
 	return nil
 }
 
-// readPreface takes the preface from the connection. Any error is its end; that of one which never said a word, as
-// balancers make to see whether somebody listens, is not told of. The deadline is the caller's.
+// readProxyHeader reads the PROXY header, within the deadline that is set. Any error ends the connection. A connection
+// that ends without a byte, like the checks of load balancers, is not reported.
 func (c *conn) readProxyHeader() error {
-	p := c.proxyProtocol
-	c.proxyProtocol = nil
-	origin, err := p.receive()
+	p := c.peer.pending
+	c.peer.pending = nil
+	header, err := p.receive()
 	var refused *proxyHeaderError
 	switch {
 	case errors.As(err, &refused):
@@ -134,32 +134,32 @@ func (c *conn) readProxyHeader() error {
 		c.last = true
 		return io.EOF
 	}
-	c.proxied = origin
+	c.peer.proxied = header
 	return nil
 }
 
-// begunByPreface takes the preface of a connection without TLS; what came with it is the beginning of a request.
+// beginWithProxyHeader reads the PROXY header of a connection without TLS. Bytes behind it are the beginning of a request.
 func (c *conn) beginWithProxyHeader() error {
-	p := c.proxyProtocol
-	if err := c.await(); err != nil {
+	p := c.peer.pending
+	if err := c.reader.awaitHeader(true); err != nil {
 		return err
 	}
 	if err := c.readProxyHeader(); err != nil {
 		return err
 	}
 	if len(p.rest) > 0 {
-		c.in.Load(p.rest)
+		c.reader.buffer.Load(p.rest)
 	}
 	return nil
 }
 
-// prefaceOrigin is what a preface tells.
+// proxyHeader is the content of a PROXY header.
 type proxyHeader struct {
 	addr   *net.TCPAddr // nil: the connection is the peer's own
-	secure bool         // it came to the peer by TLS
+	secure bool         // it reached the peer over TLS
 }
 
-// receive reads up to the header's last byte, and perhaps beyond.
+// receive reads the header, and perhaps bytes behind it into c.rest.
 func (c *proxyProtocolConn) receive() (proxyHeader, error) {
 	b := make([]byte, 0, 256)
 	for {
@@ -185,7 +185,7 @@ func (c *proxyProtocolConn) receive() (proxyHeader, error) {
 	}
 }
 
-// prefaceError is a preface that is not taken.
+// proxyHeaderError is why a PROXY header is refused.
 type proxyHeaderError struct {
 	reason string
 	cause  error
@@ -196,14 +196,14 @@ func (e *proxyHeaderError) Error() string {
 }
 func (e *proxyHeaderError) Unwrap() error { return e.cause }
 
-// The largest headers. Version 2 has room for 64 KiB; a certificate in it takes two.
+// The largest headers. Version 2 allows 64 KiB; a certificate in it takes two.
 const (
 	longestV1 = 107
 	fixedV2   = 16
 	longestV2 = fixedV2 + 4096
 )
 
-// measure tells how long the header is that b begins with, 0 while that cannot be told.
+// measure returns the length of the header that b begins with, 0 while it is not known.
 func (w ProxyProtocol) measure(b []byte) (int, error) {
 	v1, v2 := begins(b, proxyproto.SIGV1), begins(b, proxyproto.SIGV2)
 	switch {
@@ -225,20 +225,20 @@ func (w ProxyProtocol) measure(b []byte) (int, error) {
 		}
 		return n, nil
 	case v1 && len(b) >= len(proxyproto.SIGV1), v2 && len(b) >= len(proxyproto.SIGV2):
-		return 0, &proxyHeaderError{ProxyHeaderVersion, errors.New("it is of the version that proxy_protocol does not take")}
+		return 0, &proxyHeaderError{ProxyHeaderVersion, errors.New("it is of a version that proxy_protocol does not accept")}
 	case v1, v2:
 		return 0, nil
 	}
 	return 0, &proxyHeaderError{ProxyHeaderMissing, errors.New("the connection begins with something else")}
 }
 
-// begins tells whether b begins with a signature, or may still become one that does.
+// begins reports whether b begins with a signature, or may do so once more bytes arrive.
 func begins(b, signature []byte) bool {
 	n := min(len(b), len(signature))
 	return string(b[:n]) == string(signature[:n])
 }
 
-// parsePreface reads a whole header.
+// parseProxyHeader parses a whole header.
 func parseProxyHeader(b []byte) (proxyHeader, error) {
 	malformed := func(err error) (proxyHeader, error) {
 		return proxyHeader{}, &proxyHeaderError{ProxyHeaderMalformed, err}
@@ -248,7 +248,7 @@ func parseProxyHeader(b []byte) (proxyHeader, error) {
 		return malformed(err)
 	}
 	if h.Version == 1 && b[len(proxyproto.SIGV1)] != ' ' {
-		return malformed(errors.New("its first word is another"))
+		return malformed(errors.New("its first word is not PROXY"))
 	}
 	if h.Command.IsLocal() {
 		return proxyHeader{}, nil
@@ -260,9 +260,9 @@ func parseProxyHeader(b []byte) (proxyHeader, error) {
 	switch a := h.SourceAddr.(type) {
 	case *net.TCPAddr:
 		o.addr = a
-	case *net.UnixAddr: // no address that anybody could be known by
+	case *net.UnixAddr: // identifies no visitor
 	default:
-		return malformed(errors.New("it tells of no stream"))
+		return malformed(errors.New("it is not about a stream"))
 	}
 	tlvs, err := h.TLVs()
 	if err != nil {

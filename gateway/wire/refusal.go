@@ -2,7 +2,7 @@ package wire
 
 import "github.com/anteroom/anteroom/gateway/http1"
 
-// The codes of refusals that are not about what the header holds.
+// The codes of refusals that are not about the content of a header.
 const (
 	CodeTimeout     = "request_timeout" // 408: the header did not arrive in time
 	CodeUnprotected = "listener"        // 500: the server does not listen through Listener

@@ -5,96 +5,101 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/http1"
 )
 
-// Request is a request whose header has been let in, until its handler returns. Its byte slices are parts of that
-// header, as the client sent it, and may be kept no longer. It is used by one goroutine at a time.
-type Request struct{ c *conn }
+// Request is a request whose header was accepted, until its handler returns. Its byte slices are parts of the header as
+// the client sent it and must not be kept. It is used by one goroutine at a time.
+type Request struct {
+	c       *conn
+	header  http1.RequestHeader
+	refusal *http1.Refusal
+	values  [][]byte // of PeekAll
+}
 
-// RequestOf is the request of a handler whose server listens through Listener, nil of any other. Call CheckRequest
-// first: of a request that is not let in only the peer is known.
+// RequestOf returns the request of a handler whose server listens through Listener, and nil for any other. Call
+// CheckRequest first: of a refused request only the peer is known.
 func RequestOf(ctx *fasthttp.RequestCtx) *Request {
-	if c := clientOf(ctx); c != nil {
-		return &c.req
+	if c := connOf(ctx.Conn()); c != nil {
+		return &c.request
 	}
 	return nil
 }
 
 // Header returns the request's header. It is valid until the handler returns.
-func (r *Request) Header() *http1.RequestHeader { return &r.c.head }
+func (r *Request) Header() *http1.RequestHeader { return &r.header }
 
 // Body returns the request's body.
 func (r *Request) Body() *Body { return &r.c.body }
 
 // Response returns the way to the client, for a response that is written byte for byte.
-func (r *Request) Response() *Response { return &r.c.res }
+func (r *Request) Response() *Response { return &r.c.response }
 
-// Refusal returns why the request is not let in, or nil.
+// Refusal returns why the request is refused, or nil.
 func (r *Request) Refusal() *http1.Refusal {
-	if !r.c.delivered {
+	if r.c.phase < phaseRead {
 		return refuseUnprotected
 	}
-	return r.c.refusal
+	return r.refusal
 }
 
-// Method is the request's method.
-func (r *Request) Method() []byte { return r.c.head.MethodBytes() }
+// Method returns the method.
+func (r *Request) Method() []byte { return r.header.Method() }
 
-// Is tells whether the method is m.
-func (r *Request) Is(m string) bool { return string(r.c.head.MethodBytes()) == m }
+// Is reports whether the method is m.
+func (r *Request) Is(m string) bool { return string(r.header.Method()) == m }
 
-// Host is the value of Host; empty only on HTTP/1.0.
-func (r *Request) Host() []byte { return r.c.head.HostBytes() }
+// Host returns the value of Host; it is empty on HTTP/1.0 only.
+func (r *Request) Host() []byte { return r.header.Host() }
 
-// Protocol is "HTTP/1.1" or "HTTP/1.0".
+// Protocol returns "HTTP/1.1" or "HTTP/1.0".
 func (r *Request) Protocol() string {
-	if r.c.head.Http10 {
+	if r.header.HTTP10 {
 		return "HTTP/1.0"
 	}
 	return "HTTP/1.1"
 }
 
-// Target is the request's target in origin form, byte for byte (the authority of an absolute target is cut off).
+// Target returns the target in origin form, byte for byte: the authority of an absolute target is cut off.
 func (r *Request) Target() []byte {
-	h := &r.c.head
-	if t := h.TargetBytes(); len(t) > 0 && t[0] == '/' || len(h.Raw) == 0 {
+	if t := r.header.Target(); len(t) > 0 && t[0] == '/' || len(r.header.Raw) == 0 {
 		return t
 	}
-	return h.AppendTarget(nil)
+	return r.header.AppendTarget(nil)
 }
 
-// Peek is the value of the first field of that name, nil without one. The name is in lower case.
+// Peek returns the value of the first field with a name, which is in lower case; nil if there is none.
 func (r *Request) Peek(name string) []byte {
-	h := &r.c.head
+	h := &r.header
 	for i := range h.Lines {
-		if l := &h.Lines[i]; int(l.Colon-l.Start) == len(name) && http1.EqualFold(h.Name(l), name) {
+		if l := &h.Lines[i]; h.Named(l, name) {
 			return h.Value(l)
 		}
 	}
 	return nil
 }
 
-// PeekAll are the values of all fields of that name, which is in lower case, in their order. It is valid until the next
-// call.
+// PeekAll returns the values of all fields with a name, which is in lower case, in their order. They are valid until the
+// next call.
 func (r *Request) PeekAll(name string) [][]byte {
-	h, c := &r.c.head, r.c
-	c.values = c.values[:0]
+	h := &r.header
+	r.values = r.values[:0]
 	for i := range h.Lines {
-		if l := &h.Lines[i]; int(l.Colon-l.Start) == len(name) && http1.EqualFold(h.Name(l), name) {
-			c.values = append(c.values, h.Value(l))
+		if l := &h.Lines[i]; h.Named(l, name) {
+			r.values = append(r.values, h.Value(l))
 		}
 	}
-	return c.values
+	return r.values
 }
 
-// HasBody reports whether the request has a body, or may have one of chunks.
-func (r *Request) HasBody() bool { return r.c.head.Length != 0 }
+// HasBody reports whether the request has a body, or may have one because it is chunked.
+func (r *Request) HasBody() bool { return r.header.Length != 0 }
 
-// HasAlias reports whether there is a field of that name, which is in lower case, or one that IsAlias of it.
+// HasAlias reports whether there is a field whose name http1.IsAlias of name, which is in lower case.
 func (r *Request) HasAlias(name string) bool {
-	h := &r.c.head
+	h := &r.header
 	for i := range h.Lines {
 		if l := &h.Lines[i]; http1.IsAlias(h.Name(l), name) {
 			return true
@@ -103,17 +108,17 @@ func (r *Request) HasAlias(name string) bool {
 	return false
 }
 
-// Peer is the address of the connection's other end.
+// Peer returns the address of the connection's other end, or the one in the PROXY header.
 func (r *Request) Peer() netip.Addr { return r.c.peerAddr() }
 
-// Forwarded tells whether the request has anything to say of those before the peer (Forwarded, X-Forwarded-…).
-func (r *Request) Forwarded() bool { return r.c.head.Forwarded }
+// Forwarded reports whether the request has a Forwarded or X-Forwarded-… field.
+func (r *Request) Forwarded() bool { return r.header.Forwarded }
 
-// Secure tells whether the request came by TLS: ours, or by the word of the PROXY protocol that of the peer before us.
-func (r *Request) Secure() bool { return r.c.secure || r.c.proxied.secure }
+// Secure reports whether the request arrived over TLS: here, or according to the PROXY header at the peer.
+func (r *Request) Secure() bool { return r.c.peer.tls || r.c.peer.proxied.secure }
 
-// ReadBody reads the whole request body, at most limit bytes of it, into dst's room or more. It answers an expectation
-// first.
+// ReadBody reads the whole request body, at most limit bytes of it, into dst's capacity or more. It answers an
+// expectation first.
 func (r *Request) ReadBody(dst []byte, limit int) ([]byte, error) {
 	body := &r.c.body
 	if body.ended && !body.consumed {
@@ -137,31 +142,31 @@ func (r *Request) ReadBody(dst []byte, limit int) ([]byte, error) {
 	}
 }
 
-// Drain is called before an answer of our own to a request whose body was not read. It tells whether the connection
-// ends with the answer, which has to say so: it does where the body is too long to be dropped, or the client holds it
-// back. Anything shorter is dropped after the answer has been sent.
+// Drain is called before a response to a request whose body was not read. It reports whether the connection ends with the
+// response, which then has to say so: it does if the body is too long to be dropped, or the client holds it back. A
+// shorter body is dropped after the response.
 func (r *Request) Drain() (closing bool) {
 	c := r.c
-	if !c.body.Ended() && (c.body.err != nil || !c.body.asked || c.body.left > drainBytes) {
+	if !c.body.ended && c.body.tooLongToDrain() {
 		c.last = true
 	}
-	return c.last || c.head.Close
+	return c.last || r.header.Connection.Close
 }
 
-// CloseAfter makes the answer the last on its connection, and say so.
+// CloseAfter makes the response the last on its connection.
 func (r *Request) CloseAfter() { r.c.last = true }
 
-// ParseRequest reads a header as a connection from peer would, with the default Limits: for whoever wants to know what
-// a handler would see. The result can only be looked at.
+// ParseRequest reads a header as a connection from peer would, with the default Limits, for checks of what a handler
+// would see. The result has no connection and can only be read.
 func ParseRequest(header []byte, peer netip.Addr) (*Request, *http1.Refusal) {
 	l := newListener(nil, Limits{}, nil)
-	c := &conn{l: l, lim: &l.lim, peer: peer}
-	c.req.c, c.res.c = c, c
-	switch n, r := c.head.Scan(header, &l.heads); {
-	case r != nil:
-		return nil, r
+	c := newConn(l, nil)
+	c.peer.addr = peer
+	switch n, refusal := c.request.header.Scan(header, &l.headers); {
+	case refusal != nil:
+		return nil, refusal
 	case n == 0:
 		return nil, refuseSlow
 	}
-	return &c.req, nil
+	return &c.request, nil
 }

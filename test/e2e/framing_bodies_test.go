@@ -56,7 +56,7 @@ func tryBodiesThatBreak(t *testing.T, e *edge) {
 	}
 }
 
-// tryBodiesThatStop: P25, a client that goes in the middle.
+// tryBodiesThatStop: F25, a client that goes in the middle.
 func tryBodiesThatStop(t *testing.T, e *edge) {
 	for name, raw := range map[string]string{
 		"by length": linePost + "Content-Length: 10\r\n\r\nhello", "in a chunk": linePost + coded + "\r\na\r\nhello", "between chunks": linePost + coded + "\r\n5\r\nhello\r\n",
@@ -84,7 +84,7 @@ func tryBodiesThatStop(t *testing.T, e *edge) {
 	}
 }
 
-// tryBodiesThatAreTooLong: P38 at the site, whose limit is 1 MiB, and P20 where nobody reads them.
+// tryBodiesThatAreTooLong: F38 at the site, whose limit is 1 MiB, and F20 where nobody reads them.
 func tryBodiesThatAreTooLong(t *testing.T, e *edge) {
 	long := strings.Repeat("x", 2<<20) + smuggled
 	byLength := linePost + "Content-Length: " + itoa(len(long)) + "\r\n\r\n" + long
@@ -111,7 +111,7 @@ func tryBodiesThatAreTooLong(t *testing.T, e *edge) {
 	}
 }
 
-// tryExpectations: P26, one that is waited for, and P27, one whose request we answer ourselves.
+// tryExpectations: F26, one that is waited for, and F27, one whose request we answer ourselves.
 func tryExpectations(t *testing.T, e *edge) {
 	const asks = "POST PATH HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
 	for _, framed := range [][2]string{{"Content-Length: 2\r\n\r\n", "{}"}, {coded + "\r\n", "2\r\n{}\r\n0\r\n\r\n"}} {
@@ -146,7 +146,7 @@ func tryExpectations(t *testing.T, e *edge) {
 	}
 }
 
-// tryPipelines: P23, requests that are sent ahead are answered in order, and none after one that is refused.
+// tryPipelines: F23, requests that are sent ahead are answered in order, and none after one that is refused.
 func tryPipelines(t *testing.T, e *edge) {
 	const bad = "GET /in/bad HTTP/1.1\r\nHost : a\r\n\r\n"
 	get := func(path string) string { return way{path: path, line: e.pass}.of(lineGet + "\r\n") }
@@ -185,7 +185,7 @@ func tryPipelines(t *testing.T, e *edge) {
 	}
 }
 
-// tryByteByByte: P28.
+// tryByteByByte: F28.
 func tryByteByByte(t *testing.T, e *edge) {
 	raw := e.through().of(linePost + coded + "Trailer: X-Sum\r\n\r\n5;a=b\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n")
 	want := "POST /in/x HTTP/1.1\r\nHost: a\r\n" + e.own("a", coded+"Trailer: X-Sum\r\n") + "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"
@@ -206,7 +206,7 @@ func tryByteByByte(t *testing.T, e *edge) {
 	conn.goesOn(e)
 }
 
-// tryNoPath: HTTP/1.0 needs none, and P35, OPTIONS * has no path: the site's own server answers both.
+// tryNoPath: HTTP/1.0 needs none, and F35, OPTIONS * has no path: the site's own server answers both.
 func tryNoPath(t *testing.T, e *edge) {
 	own := "X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n"
 	authority := strings.TrimPrefix(e.origin.url(), "http://")
@@ -228,7 +228,7 @@ func tryNoPath(t *testing.T, e *edge) {
 	}
 }
 
-// tryWhatProxiesTell: P43 to P45, from an address that is trusted. What the site is told is one chain and one value of each.
+// tryWhatProxiesTell: F43 to F45, from an address that is trusted. What the site is told is one chain and one value of each.
 func tryWhatProxiesTell(t *testing.T, e *edge) {
 	for _, row := range []struct{ name, lines, chain, real, proto, host string }{
 		{"nothing", "", "127.0.0.2", "127.0.0.2", "http", "a"},
@@ -258,7 +258,7 @@ func tryWhatProxiesTell(t *testing.T, e *edge) {
 	}
 }
 
-// tryNothingButRequests: P36, an end before a request is whole is no request.
+// tryNothingButRequests: F36, an end before a request is whole is no request.
 func tryNothingButRequests(t *testing.T, e *edge) {
 	before := e.origin.mark()
 	for _, raw := range []string{"", "\r\n", "G", "GET /in/x HTTP/1.1\r\nHost: a\r\n", "GET /in/x HTTP/1.1\r\nHost: a\r\n\r"} {
@@ -275,7 +275,7 @@ func tryNothingButRequests(t *testing.T, e *edge) {
 	}
 }
 
-// tryUpgradeWithoutAPass: P80. Who would have to wait gets no tunnel, and what follows is a request like any other.
+// tryUpgradeWithoutAPass: F80. Who would have to wait gets no tunnel, and what follows is a request like any other.
 func tryUpgradeWithoutAPass(t *testing.T, e *edge) {
 	e.origin.script("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", false)
 	const ask = lineGet + "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"

@@ -3,11 +3,13 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// casesElsewhere are the numbers of the checklist that are no row of a table here, with the test that has them.
+// casesElsewhere are the cases of framing_cases.md that are no row of a table here, with the test of each.
 var casesElsewhere = map[int][2]string{
 	23: {"framing_bodies_test.go", "tryPipelines"}, 25: {"framing_bodies_test.go", "tryBodiesThatStop"}, 27: {"framing_bodies_test.go", "tryExpectations"},
 	28: {"framing_bodies_test.go", "tryByteByByte"}, 38: {"framing_bodies_test.go", "tryBodiesThatAreTooLong"}, 45: {"framing_bodies_test.go", "tryWhatProxiesTell"},
@@ -19,13 +21,13 @@ var casesElsewhere = map[int][2]string{
 	79: {"../../gateway/proxy/upgrade_test.go", "TestUpgradeHalfClose"}, 80: {"framing_bodies_test.go", "tryUpgradeWithoutAPass"},
 }
 
-// TestEveryCaseIsTried counts the inputs by number.
+// TestEveryCaseIsTried compares framing_cases.md with the tests.
 func TestEveryCaseIsTried(t *testing.T) {
 	count := map[int]int{}
 	inputs := 0
 	note := func(name string, n int) {
 		var number int
-		if _, err := fmt.Sscanf(name, "P%d ", &number); err != nil {
+		if _, err := fmt.Sscanf(name, "F%d ", &number); err != nil {
 			t.Fatalf("%s has no number", name)
 		}
 		count[number] += n
@@ -43,13 +45,27 @@ func TestEveryCaseIsTried(t *testing.T) {
 	for number, at := range casesElsewhere {
 		text, err := os.ReadFile(at[0])
 		if err != nil || !strings.Contains(string(text), "func "+at[1]+"(t ") {
-			t.Errorf("case %d: %s has no %s: %v", number, at[0], at[1], err)
+			t.Errorf("case F%d: %s has no %s: %v", number, at[0], at[1], err)
 		}
 		count[number]++
 	}
-	for number := 1; number <= 80; number++ {
+	list, err := os.ReadFile("framing_cases.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[int]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^- F(\d+): `).FindAllStringSubmatch(string(list), -1) {
+		number, _ := strconv.Atoi(m[1])
+		if listed[number] = true; number != len(listed) {
+			t.Errorf("framing_cases.md: F%d follows F%d", number, len(listed)-1)
+		}
 		if count[number] == 0 {
-			t.Errorf("case %d is not tried", number)
+			t.Errorf("case F%d is not tried", number)
+		}
+	}
+	for number := range count {
+		if !listed[number] {
+			t.Errorf("framing_cases.md has no F%d", number)
 		}
 	}
 	t.Logf("%d cases, %d inputs in tables", len(count), inputs)

@@ -68,7 +68,7 @@ const (
 	odd                // now so, now so
 )
 
-// storeTroubles are the rows of SECURITY's and CASES' tables.
+// storeTroubles are the ways in which the store fails, each with what visitors see meanwhile.
 var storeTroubles = []struct {
 	name    string
 	args    []string // of the server
