@@ -29,28 +29,28 @@
 //
 // The loop of a connection, with its phases:
 //
-//	            Accept
-//	              │
-//	              ▼
-//	        ┌─ phaseFresh        the first header has HeaderTimeout; a PROXY header comes before it
-//	        │
-//	        │  ┌─ phaseIdle ◀──────────────────────────┐ finish: the rest of the body is dropped
-//	        ▼  ▼                                       │
-//	  next: read, scan, deliver or refuse              │
-//	        │                                          │
-//	        ▼                                          │
-//	     phaseRead                                     │
-//	        │ direct handler, or CheckRequest          │
-//	        ▼                                          │
-//	     phaseHandled ──── response by fasthttp ───────┤
-//	        │                                          │
-//	        │ Response.Begin, Answer, Send             │
-//	        ▼                                          │
-//	     phaseAnswered ─── fasthttp's is discarded ────┘
-//	        │
-//	        │ Response.Abort, Fail, Detach
-//	        ▼
-//	     phaseDetached          nothing is read or written any more
+//	          Accept
+//	            │
+//	            ▼
+//	      ┌─ phaseFresh        the first header has HeaderTimeout; a PROXY header comes before it
+//	      │
+//	      │  ┌─ phaseIdle ◀──────────────────────────┐ finish: the rest of the body is dropped
+//	      ▼  ▼                                       │
+//	next: read, scan, deliver or refuse              │
+//	      │                                          │
+//	      ▼                                          │
+//	   phaseRead                                     │
+//	      │ direct handler, or CheckRequest          │
+//	      ▼                                          │
+//	   phaseHandled ──── response by fasthttp ───────┤
+//	      │                                          │
+//	      │ Response.Begin, Answer, Send             │
+//	      ▼                                          │
+//	   phaseAnswered ─── fasthttp's is discarded ────┘
+//	      │
+//	      │ Response.Abort, Fail, Detach
+//	      ▼
+//	   phaseDetached          nothing is read or written any more
 //
 // A request in phaseRead that no handler has accepted ends its connection, and so do a refusal, "Connection: close" and
 // every error: conn.last is then set, and next returns io.EOF. A response of phaseHandled and later may be the last too.
