@@ -9,7 +9,8 @@ import (
 
 const (
 	maxBody = 64 << 10 // of a JSON body
-	// maxDrain is how much of a refused upload is still read, so that a client that writes before it reads gets the answer.
+	// maxDrain is the most bytes of a refused upload that are still read, so that a client that writes before it
+	// reads gets the response.
 	maxDrain = 8 << 20
 )
 
@@ -21,7 +22,7 @@ func readObject(r *http.Request, optional bool) ([]byte, error) {
 	return ophttp.ReadObject(r, optional)
 }
 
-// drain reads what is left of a body that is not wanted, up to most bytes (negative: all of it).
+// drain discards the rest of a body, up to most bytes (negative: all of it).
 func drain(body io.Reader, most int64) error {
 	if most >= 0 {
 		body = io.LimitReader(body, most)

@@ -42,7 +42,7 @@ var breakerFields = []field[breakerName]{
 	{"tenant", ruleWord, func(n *breakerName, raw []byte) string { return setWord(&n.tenant, raw, maxTenant, "") }, true},
 }
 
-// liftBreaker is for operators: the jobs that a breaker holds back start again at once.
+// liftBreaker closes a breaker, so that the jobs it held back start. It takes the operators' token.
 func (s *Server) liftBreaker(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := who.forAll(); err != nil {
 		return err

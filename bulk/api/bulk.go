@@ -14,17 +14,18 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// drawID is an id that nobody guesses, for what comes without one.
+// drawID returns an id that cannot be guessed.
 func drawID() string { return strings.ToLower(rand.Text()) }
 
-// derivedID is the id of a group that is named by its tenant and the Idempotency-Key of the request that makes it.
+// derivedID returns the id of a group that is named by its tenant and the Idempotency-Key of the request that creates
+// it.
 func derivedID(what, tenant, key string) string {
 	sum := sha256.Sum256([]byte(what + "\x00" + tenant + "\x00" + key))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:26])
 }
 
-// bulk makes a group, takes its jobs in and seals it, in one request. An upload that broke off goes on when it is sent again
-// with what named it: the id, or else tenant and Idempotency-Key.
+// bulk creates a group, adds jobs and seals it, in one request. An interrupted upload continues when it is sent again
+// with the same id or, without one, the same tenant and Idempotency-Key.
 func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) error {
 	spec, key, err := s.readBulk(r, who)
 	if err != nil {
@@ -49,7 +50,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	}
 	if !state.Done {
 		err := u.run(ctx, newLineReader(u.body, s.o.Limits.Line))
-		if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
+		if done, is := errors.AsType[*store.ChunkDone](err); is { // a concurrent request finished it
 			state = store.ChunkState{Done: true, Answer: done.Answer}
 		} else if err != nil {
 			return refuseUpload(r, u.explainBulk(err))
@@ -90,12 +91,12 @@ func (s *Server) readBulk(r *http.Request, who identity) (spec store.GroupSpec, 
 	return spec, key, err
 }
 
-// explainBulk names the group, by which the upload goes on.
+// explainBulk adds to an error the group's id, with which the upload continues.
 func (u *upload) explainBulk(err error) error {
 	p := asProblem(err)
 	p.Group, p.Accepted = u.group, &u.Accepted
 	if again(p) {
-		p.Detail += ". The group " + u.group + " is not sealed, and what came until then is kept: send the same again with id=" + u.group + " and the same Idempotency-Key, if there was one, and it goes on"
+		p.Detail += ". The group " + u.group + " is not sealed and keeps the jobs received so far: to continue, send the same again with id=" + u.group + " and the same Idempotency-Key, if there was one"
 	}
 	return p
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// Ceilings bound what a token may ask for; zero values bound nothing.
+// Ceilings are the most that a token may ask for; zero values set no bound.
 type Ceilings struct {
 	Weight   float64     // of a group
 	Priority store.Level // of a group
-	Pending  int64       // jobs that a tenant may have to do when the token adds some
-	Groups   int64       // groups that a tenant may have when the token makes one
+	Pending  int64       // unfinished jobs of a tenant, checked when jobs are added
+	Groups   int64       // groups of a tenant, checked when a group is created
 }
 
-// levelsFromHigh is in the order of ceilings.
+// levelsFromHigh orders the levels for Ceilings.Priority.
 var levelsFromHigh = []store.Level{store.High, store.Normal, store.Low}
 
-// bound gives a new group what comes with its maker: what a tenant's token sets counts inside the tenant, and within the
-// token's ceilings. A field that was left out gets no more than the ceiling.
+// bound applies the token's ceilings to a new group and returns the faults of fields above them. A field left out
+// gets at most the ceiling. What a tenant's token sets has effect within the tenant only.
 func (i identity) bound(g *store.GroupSpec, faults []ophttp.Fault) []ophttp.Fault {
 	g.Own, g.MaxGroups = !i.admin, i.most.Groups
 	if g.Weight == 0 && i.most.Weight > 0 {
@@ -33,7 +33,7 @@ func (i identity) bound(g *store.GroupSpec, faults []ophttp.Fault) []ophttp.Faul
 	return append(faults, i.aboveCeiling(g.Weight, g.Level)...)
 }
 
-// boundPatch does the same for a change of a group.
+// boundPatch applies them to a change of a group.
 func (i identity) boundPatch(p *store.Patch) []ophttp.Fault {
 	p.Own = !i.admin
 	var weight float64
@@ -47,7 +47,7 @@ func (i identity) boundPatch(p *store.Patch) []ophttp.Fault {
 	return i.aboveCeiling(weight, level)
 }
 
-// aboveCeiling lists the fields that ask for more than the token may. 0 and "" were not given.
+// aboveCeiling returns the faults of values above the ceilings; 0 and "" were not given.
 func (i identity) aboveCeiling(weight float64, level store.Level) (faults []ophttp.Fault) {
 	if most := i.most.Weight; most > 0 && weight > most {
 		faults = append(faults, ophttp.Fault{

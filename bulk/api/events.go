@@ -13,12 +13,12 @@ import (
 
 const (
 	eventEvery = time.Second
-	heartbeat  = 15 * time.Second // a comment, where nothing changes for so long
+	heartbeat  = 15 * time.Second // a comment is sent after so long without a change
 	lastEvent  = "end"            // id of a stream's last event
 )
 
-// events streams a group's progress until its end: an event at once, one a second while it changes, and one at the end, or
-// when the group is deleted.
+// events streams a group's progress: one event now, one a second while the group changes, and a last one when it ends
+// or is deleted.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
@@ -28,19 +28,19 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 		return err
 	}
 	if g.Status.Ended() && r.Header.Get("Last-Event-ID") == lastEvent {
-		w.WriteHeader(http.StatusNoContent) // tells a browser's EventSource not to come again
+		w.WriteHeader(http.StatusNoContent) // stops a browser's EventSource from reconnecting
 		return nil
 	}
 	if s.streams.Add(1) > int64(s.o.Limits.Streams) {
 		s.streams.Add(-1)
-		p := ophttp.NewProblem(http.StatusServiceUnavailable, "too_many_streams", "%d event streams are open, as many as this process serves: poll GET /v1/groups/%s", s.o.Limits.Streams, g.ID)
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "too_many_streams", "all %d event streams of this process are in use: poll GET /v1/groups/%s", s.o.Limits.Streams, g.ID)
 		p.RetryAfter = 5 * time.Second
 		return p
 	}
 	defer s.streams.Add(-1)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer events
 	out := ophttp.Flowing(w, s.o.Limits.Idle)
 	if r.Method == http.MethodHead {
 		return nil
@@ -50,9 +50,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 	defer tick.Stop()
 	v := s.view(g)
 	var last []byte
-	said := s.o.Now()
+	sentAt := s.o.Now()
 	for {
-		over := v.Status.Ended() && v.InFlight == 0 // some jobs of a cancelled group may still run
+		over := v.Status.Ended() && v.InFlight == 0 // jobs of a cancelled group may still run
 		if data := ophttp.Marshal(v); !bytes.Equal(data, last) || over {
 			id := ""
 			if over {
@@ -61,12 +61,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 			if _, err := fmt.Fprintf(out, "event: progress\n%sdata: %s\n\n", id, data); err != nil || over {
 				return nil
 			}
-			last, said = data, s.o.Now()
-		} else if s.o.Now().Sub(said) >= heartbeat {
+			last, sentAt = data, s.o.Now()
+		} else if s.o.Now().Sub(sentAt) >= heartbeat {
 			if _, err := out.Write([]byte(":\n\n")); err != nil {
 				return nil
 			}
-			said = s.o.Now()
+			sentAt = s.o.Now()
 		}
 		out.Send()
 		select {
@@ -78,10 +78,10 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) er
 		}
 		g, err := s.store.Group(r.Context(), v.ID)
 		if _, gone := errors.AsType[*store.Refusal](err); gone {
-			_, _ = fmt.Fprintf(out, "event: deleted\nid: %s\ndata: %s\n\n", lastEvent, ophttp.Marshal(v)) // or past its retention
+			_, _ = fmt.Fprintf(out, "event: deleted\nid: %s\ndata: %s\n\n", lastEvent, ophttp.Marshal(v)) // or its retention has passed
 			return nil
 		}
-		if err == nil { // an outage shows as silence; the stream goes on when the store does
+		if err == nil { // during an outage the stream is silent
 			v = s.view(g)
 		}
 	}

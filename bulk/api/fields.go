@@ -20,16 +20,16 @@ const (
 	maxRate    = 1e6 // a second; the configuration has the same bound
 )
 
-// field is one that a body or a query may have.
+// field is a field of a JSON body or a parameter of a query.
 type field[T any] struct {
 	name    string
 	allowed string
 	set     func(to *T, raw []byte) (wrong string)
-	// text says that a query has the value without quotes.
+	// text is set for fields whose value stands in a query without quotes.
 	text bool
 }
 
-// decode fills to from a JSON object. faults are all that is wrong with it.
+// decode sets to from a JSON object and returns all faults.
 func decode[T any](fields []field[T], object []byte, to *T) (faults []ophttp.Fault) {
 	seen := map[string]bool{}
 	ophttp.Members(object, func(name, value []byte) bool {
@@ -53,7 +53,7 @@ func decode[T any](fields []field[T], object []byte, to *T) (faults []ophttp.Fau
 
 const maxFaults = 32
 
-// decodeQuery fills to from a query, whose values are those of the JSON fields, text without its quotes.
+// decodeQuery sets to from a query. Values are those of the JSON fields, text without quotes.
 func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []ophttp.Fault) {
 	names := make([]string, 0, len(q))
 	for name := range q {
@@ -138,7 +138,7 @@ func setWhole(to *int64, raw []byte, least, most int64) (wrong string) {
 	return wrong
 }
 
-// specFields are those of a group; null is as good as leaving one out.
+// specFields returns the fields of a group; null is the same as leaving one out.
 func (s *Server) specFields() []field[store.GroupSpec] {
 	type spec = store.GroupSpec
 	fields := []field[spec]{
@@ -218,7 +218,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 	return fields
 }
 
-// complete says what a group cannot do without, and fills in what has a default.
+// complete sets defaults and adds a fault for each missing field.
 func complete(g *store.GroupSpec, faults []ophttp.Fault) []ophttp.Fault {
 	missing := func(name, value, allowed string) {
 		if value == "" && !slices.ContainsFunc(faults, func(f ophttp.Fault) bool { return f.Path == name }) {
@@ -289,7 +289,7 @@ func callback(raw []byte) (link, wrong string) {
 	return link, ""
 }
 
-// patchFields are the live ones of a group; null is the default of a new group.
+// patchFields are the fields of a group that can be changed; null sets the default of a new group.
 var patchFields = []field[store.Patch]{
 	{"weight", ruleWeight, func(p *store.Patch, raw []byte) string {
 		return setOr(&p.Weight, raw, 1, func(to *float64) string { return setDecimal(to, raw, 0.01, 100) })

@@ -14,10 +14,10 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// maxMadeID is longer than an id that is given: a redrive's is its source's and a number.
+// maxMadeID is longer than an id that clients may choose: a redrive appends a number to its source's id.
 const maxMadeID = 140
 
-// group reads the group of a path. One of a tenant that the token is not for is not there.
+// group reads the group in the path. A group of another tenant is not found.
 func (s *Server) group(r *http.Request, who identity) (store.Group, error) {
 	id := r.PathValue("id")
 	if !isWord(id, maxMadeID, ":") {
@@ -30,7 +30,8 @@ func (s *Server) group(r *http.Request, who identity) (store.Group, error) {
 	return g, err
 }
 
-// visible is the id of the group of a path, which the caller may see, read as cheaply as can be.
+// visible returns the id of the group in the path after checking that the token may see it, with the least work for
+// the store.
 func (s *Server) visible(r *http.Request, who identity) (id string, err error) {
 	id = r.PathValue("id")
 	if !isWord(id, maxMadeID, ":") {
@@ -77,7 +78,7 @@ func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identit
 	return nil
 }
 
-// create makes a group. One without an id is named by the key, or else by chance.
+// create creates a group. One without an id gets an id derived from the key or, without a key, a random one.
 func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key string) (g store.Group, created bool, err error) {
 	derived := spec.ID == "" && key != ""
 	switch {
@@ -88,7 +89,7 @@ func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key st
 	}
 	g, created, err = s.store.CreateGroup(ctx, *spec)
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeExists && derived {
-		err = ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "this Idempotency-Key was used for a group %s with other fields: use another key, or send the same fields", spec.ID)
+		err = ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "this Idempotency-Key was used for group %s with other fields: use another key, or send the same fields", spec.ID)
 	}
 	return g, created, err
 }
@@ -211,7 +212,7 @@ func (s *Server) resume(ctx context.Context, id string) (store.Group, error) {
 	return s.store.Patch(ctx, id, store.Patch{Paused: new(false)})
 }
 
-// release is for operators: what a downstream asked for is theirs to lift.
+// release lifts delays that a downstream asked for. It takes the operators' token.
 func (s *Server) release(w http.ResponseWriter, r *http.Request, who identity) error {
 	if _, err := s.visible(r, who); err != nil {
 		return err
@@ -228,7 +229,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who identity) e
 	})(w, r, who)
 }
 
-// plain is an action that has no body, or an empty object.
+// plain serves an action without a body, or with an empty object.
 func (s *Server) plain(do func(context.Context, string) (store.Group, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who identity) error {
 		id, err := s.visible(r, who)
@@ -247,7 +248,7 @@ func (s *Server) plain(do func(context.Context, string) (store.Group, error)) ha
 	}
 }
 
-// change does it and answers with the group as it is then.
+// change calls do, logs the action and responds with the changed group.
 func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, action, id string, do func(context.Context, string) (store.Group, error)) error {
 	g, err := do(r.Context(), id)
 	if err != nil {
@@ -257,7 +258,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, ac
 	return ophttp.OK(w, s.view(g))
 }
 
-// deleteGroup removes an ended group and all that is kept of it: 204, or 202 where that takes longer than a request should.
+// deleteGroup deletes an ended group with all its data: 204, or 202 when that takes longer than a request should.
 func (s *Server) deleteGroup(w http.ResponseWriter, r *http.Request, who identity) error {
 	id, err := s.visible(r, who)
 	if err != nil {
@@ -294,7 +295,7 @@ var redriveFields = []field[store.RedriveOptions]{
 	}, false},
 }
 
-// setWords reads a list of at most that many words.
+// setWords reads a list of at most most words.
 func setWords(to *[]string, raw []byte, most int) (wrong string) {
 	if ophttp.IsNull(raw) {
 		return ""
@@ -334,7 +335,7 @@ func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) e
 	return nil
 }
 
-// noQuery refuses parameters where there are none: one that is misspelt or in the wrong place would do nothing.
+// noQuery refuses any parameter: a misspelt one would silently have no effect.
 func noQuery(r *http.Request) error {
 	if faults := decodeQuery[struct{}](nil, r.URL.Query(), &struct{}{}); len(faults) > 0 {
 		return ophttp.Invalid(faults...)

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// identity is who asks, and for which tenants.
+// identity is the holder of a token and the tenants it is for.
 type identity struct {
 	name    string
 	admin   bool
@@ -18,24 +18,24 @@ type identity struct {
 	most    Ceilings
 }
 
-// sees says whether the groups of a tenant are its business.
+// sees reports whether the token may read the tenant's groups.
 func (i identity) sees(tenant string) bool { return i.admin || slices.Contains(i.tenants, tenant) }
 
-// forTenant refuses what is asked for another's tenant by its name.
+// forTenant refuses requests that name another token's tenant.
 func (i identity) forTenant(tenant string) error {
 	if i.sees(tenant) {
 		return nil
 	}
-	return ophttp.NewProblem(http.StatusForbidden, "wrong_tenant", "the token %q is for the tenants %s, not %q: use that tenant's token, or the operators'",
+	return ophttp.NewProblem(http.StatusForbidden, "wrong_tenant", "the token %q is for the tenants %s, not %q: use that tenant's token, or the operators' token",
 		i.name, strings.Join(i.tenants, ", "), ophttp.Shorten(tenant))
 }
 
-// forAll refuses what concerns every tenant.
+// forAll refuses requests that concern every tenant, except with the operators' token.
 func (i identity) forAll() error {
 	if i.admin {
 		return nil
 	}
-	return ophttp.NewProblem(http.StatusForbidden, "operators_only", "this concerns all tenants, and the token %q is for %s only: use the operators' (admin.token)", i.name, strings.Join(i.tenants, ", "))
+	return ophttp.NewProblem(http.StatusForbidden, "operators_only", "this request concerns all tenants, and the token %q is for %s only: use the operators' token (admin.token)", i.name, strings.Join(i.tenants, ", "))
 }
 
 func newGuard(o Options) (*ophttp.Guard[identity], error) {
@@ -58,11 +58,11 @@ func newGuard(o Options) (*ophttp.Guard[identity], error) {
 		at := fmt.Sprintf("api_tokens[%d]", i)
 		switch {
 		case t.Name == "":
-			return nil, fmt.Errorf("%s.name is empty: name its holder, the log shows it", at)
+			return nil, fmt.Errorf("%s.name is empty: name the holder, for the log", at)
 		case t.Token == "":
-			return nil, fmt.Errorf("%s (%s) is an empty token: put one into its token_file", at, t.Name)
+			return nil, fmt.Errorf("%s (%s) is an empty token: write one into its token_file", at, t.Name)
 		case len(t.Tenants) == 0:
-			return nil, fmt.Errorf("%s.tenants (%s) is empty: list the tenants that it is for; admin.token is for all", at, t.Name)
+			return nil, fmt.Errorf("%s.tenants (%s) is empty: list the token's tenants; admin.token is for all", at, t.Name)
 		}
 		for _, tenant := range t.Tenants {
 			if !isWord(tenant, maxTenant, "") {

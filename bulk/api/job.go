@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// showJob answers with one job of a group, whether it waits, runs or has ended.
+// showJob responds with one job of a group, in any state.
 func (s *Server) showJob(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Server) showJob(w http.ResponseWriter, r *http.Request, who identity) e
 	return ophttp.OK(w, view)
 }
 
-// jobOf reads the job of a path in a group.
+// jobOf reads the job in the path.
 func (s *Server) jobOf(r *http.Request, group string) (jobView, error) {
 	id := r.PathValue("job")
 	j, err := s.store.Job(r.Context(), group, id)
@@ -37,7 +37,7 @@ func (s *Server) jobOf(r *http.Request, group string) (jobView, error) {
 	return v, nil
 }
 
-// noJob makes a 404 of a job that is not there.
+// noJob returns a 404 for the refusal of a missing job, and any other error as it is.
 func noJob(err error, group, id string) error {
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
 		return ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "group %q has no job %q, or its retention.jobs has passed", group, ophttp.Shorten(id))
@@ -45,7 +45,7 @@ func noJob(err error, group, id string) error {
 	return err
 }
 
-// oneJob checks a request to do something to one job.
+// oneJob checks a request that acts on one job.
 func (s *Server) oneJob(r *http.Request, who identity) (group, job string, err error) {
 	if group, err = s.visible(r, who); err != nil {
 		return "", "", err
@@ -63,7 +63,7 @@ func (s *Server) oneJob(r *http.Request, who identity) (group, job string, err e
 	return group, r.PathValue("job"), nil
 }
 
-// cancelJob ends one job. One that runs is told to end: 202.
+// cancelJob cancels one job. A running one is asked to stop: 202.
 func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity) error {
 	group, job, err := s.oneJob(r, who)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity)
 	s.log.InfoContext(r.Context(), "job cancelled", "who", who.name, "group", group, "job", job, "running", running)
 	view, err := s.jobOf(r, group)
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotKept {
-		g, gone := s.store.Group(r.Context(), group) // which does not keep that
+		g, gone := s.store.Group(r.Context(), group) // the group does not keep the outcome
 		view, err = jobView{Outcome: outcomeView{ID: job, Type: g.Type, Status: "cancelled"}}, gone
 	}
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity)
 	return nil
 }
 
-// retryJob lets one job start that waits, and gives one that has failed or died to a redrive: 201, with that group's job.
+// retryJob lets a waiting job start now, and redrives one that has failed or died: 201 with the new group's job.
 func (s *Server) retryJob(w http.ResponseWriter, r *http.Request, who identity) error {
 	group, job, err := s.oneJob(r, who)
 	if err != nil {

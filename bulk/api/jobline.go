@@ -17,7 +17,7 @@ const (
 	maxJobID = 128 // bytes
 )
 
-// parseJob reads a line of a submission. What is wrong with it begins with the field's name; the job's payload is a part of
+// parseJob parses a line of a submission. wrong begins with the name of the invalid field. The job's payload aliases
 // the line.
 func parseJob(line []byte, job *store.Job) (wrong string) {
 	*job = store.Job{}
@@ -73,7 +73,7 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 	return wrong
 }
 
-// quoteName shows a member's name; what is no plain name is quoted.
+// quoteName returns a member's name, quoted unless it is a plain word.
 func quoteName(name []byte) string {
 	s := ophttp.Shorten(string(name))
 	if s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') }) {
@@ -91,7 +91,7 @@ func jobID(raw []byte) (id, wrong string) {
 	if id == "" || len(id) > maxJobID {
 		return "", "has a wrong length" + rule
 	}
-	if id == "." || id == ".." { // clients take it for a step in the path of a job: POST jobs/../cancel would be the group's
+	if id == "." || id == ".." { // a path segment: POST jobs/../cancel would act on the group
 		return "", "cannot stand in a path" + rule
 	}
 	for _, c := range id {
@@ -111,7 +111,7 @@ func moment(raw []byte) (at time.Time, wrong string) {
 	return time.Time{}, `is not a time: write RFC 3339 with a zone, as "2026-01-02T15:04:05Z"`
 }
 
-// isWord says whether s has 1 to most letters, digits and . _ -, or what else there may be.
+// isWord reports whether s has 1 to most letters, digits, characters of ". _ -" or of also.
 func isWord(s string, most int, also string) bool {
 	if s == "" || len(s) > most {
 		return false
@@ -125,17 +125,18 @@ func isWord(s string, most int, also string) bool {
 	return true
 }
 
-// lineIDs names the jobs of an upload that have no id: the same line of the same upload has the same id whenever it is sent.
+// lineIDs is the prefix of the ids of an upload's jobs that have none: the same line of the same upload always gets
+// the same id.
 type lineIDs string
 
-// newLineIDs takes what names the upload in its group. 72 bits of a hash are kept: an id stays short, since the store holds
-// it for every job, and uploads of one group do not meet.
+// newLineIDs derives the prefix from the name of the upload within its group. It has 72 bits of a hash: short, since
+// the store keeps an id for every job, and long enough that uploads of one group do not collide.
 func newLineIDs(upload string) lineIDs {
 	sum := sha256.Sum256([]byte(upload))
 	return lineIDs(base64.RawURLEncoding.EncodeToString(sum[:9]) + ".")
 }
 
-// of is the id of a line, at most 26 characters up to line 10¹³.
+// of returns the id of a line, at most 26 characters up to line 10¹³.
 func (p lineIDs) of(line int64) string {
 	return string(strconv.AppendInt(append(make([]byte, 0, 26), p...), line, 10))
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// noGroup is the answer for a group that is not there, and for one that the token may not know of.
+// noGroup returns the problem of a group that does not exist or that the token may not see.
 func noGroup(id string) *ophttp.Problem {
-	return ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "there is no group %q; GET /v1/groups lists those there are", ophttp.Shorten(id))
+	return ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "there is no group %q; GET /v1/groups lists the existing ones", ophttp.Shorten(id))
 }
 
-// refusals is how the store's refusals are answered.
+// refusals maps the store's refusals to responses.
 var refusals = map[store.Code]struct {
 	status     int
 	retryAfter time.Duration
@@ -31,7 +31,7 @@ var refusals = map[store.Code]struct {
 	store.CodeChunkReuse: {status: http.StatusUnprocessableEntity},
 }
 
-// asProblem gives an error the form in which it is answered.
+// asProblem returns the problem that an error is sent as.
 func asProblem(err error) *ophttp.Problem {
 	if p, is := errors.AsType[*ophttp.Problem](err); is {
 		return p
@@ -43,17 +43,17 @@ func asProblem(err error) *ophttp.Problem {
 			return p
 		}
 	}
-	if errors.Is(err, store.ErrFull) { // which the store logs
-		p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_full", "the store's memory is full and it takes in nothing new; jobs that are in go on. Delete groups that have ended, shorten retention.jobs, retention.groups and retention.dead, or raise maxmemory of Redis; then ask again")
+	if errors.Is(err, store.ErrFull) { // the store logs it
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_full", "the store's memory is full and it accepts nothing new; accepted jobs go on. Delete groups that have ended, shorten retention.jobs, retention.groups and retention.dead, or raise maxmemory of Redis; then repeat the request")
 		p.RetryAfter = 5 * time.Second
 		return p
 	}
-	p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store did not answer in time; what was asked may or may not have been done, and may be asked again")
+	p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store did not reply in time; the request may or may not have taken effect, and can be repeated")
 	p.RetryAfter, p.Cause = time.Second, err
 	return p
 }
 
-// again says that the same request may go well later.
+// again reports whether the same request may succeed later.
 func again(p *ophttp.Problem) bool {
 	return p.RetryAfter > 0 || p.Status == http.StatusBadRequest || p.Status == http.StatusRequestTimeout
 }

@@ -60,7 +60,7 @@ func (s *Server) congestion(w http.ResponseWriter, r *http.Request, who identity
 	return ophttp.OK(w, bulktype.Congestions[timestamp]{Summary: summarize(tenants), Tenants: tenants})
 }
 
-// tenant is the one of a path.
+// tenantOf returns the tenant in the path.
 func tenantOf(r *http.Request, who identity) (string, error) {
 	name := r.PathValue("tenant")
 	if !isWord(name, maxTenant, "") {
@@ -250,7 +250,7 @@ var tenantFields = []field[store.Tenant]{
 	}, false},
 }
 
-// patchTenant is for operators: a tenant does not give itself a larger share.
+// patchTenant takes the operators' token: a tenant must not raise its own share.
 func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identity) error {
 	name, err := tenantOf(r, who)
 	if err == nil {
@@ -266,11 +266,11 @@ func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identit
 	if faults := decode(tenantFields, body, &store.Tenant{}); len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	s.rerating.Lock()
-	defer s.rerating.Unlock()
+	s.tenants.Lock()
+	defer s.tenants.Unlock()
 	t, err := s.store.Tenant(r.Context(), name)
 	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
-		t, err = store.Tenant{}, nil // it has sent nothing yet, and may be set up before it does
+		t, err = store.Tenant{}, nil // operators may set up a tenant before it submits anything
 	}
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func outcomeOf(o store.Outcome) outcomeView {
 	return v
 }
 
-// anyResult shows a result as what it is: JSON, text, or bytes.
+// anyResult returns a result as JSON if it is JSON or text, and otherwise as bytes.
 func anyResult(b []byte) (result json.RawMessage, binary []byte) {
 	switch {
 	case len(b) == 0:
@@ -31,7 +31,7 @@ func anyResult(b []byte) (result json.RawMessage, binary []byte) {
 	case !utf8.Valid(b):
 		return nil, b
 	case json.Valid(b):
-		return b, nil // Marshal takes line breaks out
+		return b, nil // Marshal removes line breaks
 	}
 	return ophttp.Marshal(string(b)), nil
 }
@@ -57,7 +57,7 @@ type resultFilter struct {
 	pageFilter
 	statuses, codes []string
 	cursor          string
-	cursors         bool // lines have theirs
+	cursors         bool // lines show their cursor
 }
 
 var resultFields = []field[resultFilter]{
@@ -84,7 +84,7 @@ var resultFields = []field[resultFilter]{
 	}, true},
 }
 
-// show gives the line of an outcome, nil of one that is not asked for.
+// show returns the line of an outcome, nil if the filter excludes it.
 func (f *resultFilter) show(o store.Outcome) any {
 	if f.statuses != nil && !slices.Contains(f.statuses, o.Status) || f.codes != nil && !slices.Contains(f.codes, o.Code) {
 		return nil
@@ -96,7 +96,7 @@ func (f *resultFilter) show(o store.Outcome) any {
 	return v
 }
 
-// results streams what became of each job, in the order in which they came to it.
+// results streams the outcomes of a group's jobs in the order in which the jobs ended.
 func (s *Server) results(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
@@ -137,15 +137,16 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request, who identity) erro
 
 const (
 	pageLeast, pageMost = 16, 1000
-	pageBytes           = 2 << 20 // what a page of outcomes should hold
+	pageBytes           = 2 << 20 // intended size of a page
 )
 
-// lines streams outcomes page by page, so that memory does not grow with their number. What breaks off in the middle breaks
-// the connection: a cut answer never looks like a whole one.
+// lines streams outcomes page by page, so that memory does not grow with their number. An error after the first page
+// breaks the connection: a truncated response must not look complete.
 func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor string, most int64,
 	read func(ctx context.Context, group, cursor string, limit int) (store.Page, error), show func(store.Outcome) any,
 ) error {
-	// The first page has to hold its bound with the largest results; the next ones follow what the last had.
+	// The first page must be small enough for the largest results; later ones adapt to the size of the results
+	// before.
 	size := max(pageLeast, min(pageMost, pageBytes/max(1, s.o.Limits.Result)))
 	page, err := read(r.Context(), group, cursor, size)
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor str
 			b.WriteByte('\n')
 		}
 		if _, err := out.Write(b.Bytes()); err != nil {
-			return nil // the reader has gone
+			return nil // the client has disconnected
 		}
 		if page.Next == "" || page.Next == cursor || most > 0 && sent == most {
 			return nil
@@ -184,17 +185,17 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor str
 		if n := len(page.Outcomes); n > 0 {
 			size = max(pageLeast, min(2*size, pageMost, pageBytes/max(1, held/n)))
 		}
-		page = store.Page{} // not two at a time
+		page = store.Page{} // free it before the next one is read
 		if page, err = read(r.Context(), group, cursor, size); err != nil {
 			if r.Context().Err() == nil {
-				s.log.WarnContext(r.Context(), "answer cut in the middle", "path", r.URL.Path, "error", err)
+				s.log.WarnContext(r.Context(), "cannot read more outcomes; the response was cut off", "path", r.URL.Path, "error", err)
 			}
 			panic(http.ErrAbortHandler)
 		}
 	}
 }
 
-// result gives the aggregate of a group that has ended.
+// result responds with the aggregate of an ended group.
 func (s *Server) result(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
@@ -204,10 +205,10 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request, who identity) er
 		return err
 	}
 	if !g.Status.Ended() {
-		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and has its result when it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
+		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s and has a result only after it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
 	}
 	if len(g.Result) == 0 {
-		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and its outcomes are still being written down: ask again in a second", g.ID, g.Status)
+		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and its outcomes are still being recorded: repeat the request in a second", g.ID, g.Status)
 	}
 	ophttp.Write(w, http.StatusOK, "application/json", append(slices.Clip(g.Result), '\n'))
 	return nil

@@ -17,17 +17,17 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// Limits bound what is taken and held. Zero values are the defaults.
+// Limits bound requests and memory. Zero values are the defaults.
 type Limits struct {
 	Line   int // bytes of a line of a submission, up to store.MaxAddBytes; 64 KiB
-	Result int // bytes of a job's result, which bounds what one page of results may hold; 64 KiB
-	// Streams bounds the event streams of this process; 1,000.
+	Result int // bytes of a job's result, which determines the size of the first page of results; 64 KiB
+	// Streams is the most event streams of this process; 1,000.
 	Streams int
-	// Idle is how long a body may stand still while it comes, and an answer while it goes; 30 s. Neither has a bound as a whole.
+	// Idle is how long a body or a response may stand still; 30 s. Their whole duration has no limit.
 	Idle time.Duration
 }
 
-// Token lets a program in, for the groups of its tenants.
+// Token admits a program for the groups of its tenants.
 type Token struct {
 	Name    string // for the log
 	Tenants []string
@@ -38,28 +38,30 @@ type Token struct {
 // Options of a Server. Store is required.
 type Options struct {
 	Store *store.Store
-	// Token is the operators': it sees and does everything.
+	// Token is the operators' token. It may do everything.
 	Token  string
 	Tokens []Token
-	// RequireToken says that the listen address can be reached from other machines. Otherwise no token is asked for where none
-	// is configured, and then only loopback host names are answered.
+	// RequireToken is set when other machines can reach the listen address. Otherwise, while no token is configured,
+	// requests need none, and only loopback names are served.
 	RequireToken bool
-	// TrustedProxies are the peers whose X-Forwarded-For tells the client's address, by which wrong tokens are counted. Where no
-	// token is configured, clients that it places on other machines are refused.
+	// TrustedProxies are the peers whose X-Forwarded-For is believed. Wrong tokens are counted by that address and,
+	// while no token is configured, clients on other machines are refused.
 	TrustedProxies []netip.Prefix
 	Limits         Limits
 
-	// ParseAggregate checks what a group's aggregate says and gives it in its one form; nil: bulk.ParseAggregate.
+	// ParseAggregate checks a group's aggregate and returns its canonical form; nil: bulk.ParseAggregate.
 	ParseAggregate func(json []byte) (canonical []byte, err error)
-	// AllowType says whether a job type has a handler; nil: every type is taken, and a job of an unknown one dies with a reason.
+	// AllowType reports whether a job type has a handler; nil: every type is accepted, and a job of an unknown type
+	// becomes a dead letter.
 	AllowType func(kind string) bool
-	// CheckCallback says why a callback_url may not be called, where that is known without asking DNS; nil: each may.
+	// CheckCallback returns why a callback_url is refused, as far as that is known without DNS; nil: each is allowed.
 	CheckCallback func(url string) error
-	// Enqueued is told how many jobs the store has taken, as Metrics.Enqueued of package bulk; nil: nobody is.
+	// Enqueued is called with the number of jobs that the store accepted, as Metrics.Enqueued of package bulk; nil:
+	// not called.
 	Enqueued func(jobs int64)
 
 	Ready     func() bool  // nil: always
-	Health    func() error // the process is beyond help; nil: never
+	Health    func() error // an error means that the process must be restarted; nil: never
 	Metrics   http.Handler // /metrics; nil: 404
 	Dashboard http.Handler // /; nil: 404
 
@@ -67,23 +69,23 @@ type Options struct {
 	Now func() time.Time // nil: time.Now
 }
 
-// Server answers requests. It runs nothing of its own.
+// Server serves the API. It starts no goroutines.
 type Server struct {
 	o     Options
 	store *store.Store
 	log   *slog.Logger
 	mux   *ophttp.Mux[identity]
 
-	deleteTime time.Duration // for which a request to delete a group waits
-	streams    atomic.Int64  // event streams that are open
-	held       atomic.Int64  // bytes of bodies that are read whole before they are used
-	rerating   sync.Mutex    // one change of a tenant at a time: the store takes it whole, requests name a part
+	deleteTime time.Duration // how long a request waits for the deletion of a group
+	streams    atomic.Int64  // open event streams
+	held       atomic.Int64  // bytes of bodies that are read whole before use
+	tenants    sync.Mutex    // one change of a tenant at a time: requests change parts, the store replaces all
 	running    lastRunning
 	closing    chan struct{}
 	close      sync.Once
 }
 
-// New checks the options. An error names the setting and the way out.
+// New checks the options. Its error names the setting and how to correct it.
 func New(o Options) (*Server, error) {
 	if o.Store == nil {
 		return nil, errors.New("api: Store is required")
@@ -123,13 +125,13 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Handler serves everything on the listen address. The server around it should have ReadHeaderTimeout and IdleTimeout, and
-// neither ReadTimeout nor WriteTimeout, which would cut uploads and streams that move: Limits.Idle bounds those that do not.
+// Handler serves all paths. The server needs ReadHeaderTimeout and IdleTimeout, and neither ReadTimeout nor
+// WriteTimeout, which would end long uploads and streams: Limits.Idle ends those that stand still.
 func (s *Server) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.Header["X-Forwarded-For"]) > 0 {
 			if addr := forwarded.By(r, s.o.TrustedProxies); addr.IsValid() {
-				r = r.WithContext(r.Context()) // net/http keeps its own
+				r = r.WithContext(r.Context()) // a copy: net/http needs the original
 				r.RemoteAddr = netip.AddrPortFrom(addr, 0).String()
 			}
 		}
@@ -137,7 +139,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// Close ends the event streams, which a shutdown would otherwise wait for; what else runs is answered. It is meant for
+// Close ends the event streams, for which a shutdown would otherwise wait. Call it from
 // http.Server.RegisterOnShutdown.
 func (s *Server) Close() { s.close.Do(func() { close(s.closing) }) }
 
@@ -146,7 +148,7 @@ type (
 	methods = ophttp.Methods[identity]
 )
 
-// paths are the API's; what they answer is in api/openapi-bulk.yaml.
+// paths returns the routes of the API, as described in api/openapi-bulk.yaml.
 func (s *Server) paths() map[string]methods {
 	return map[string]methods{
 		"/v1/groups":                        {"GET": s.listGroups, "POST": s.createGroup},

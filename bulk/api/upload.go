@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	maxRejections = 1000 // lines named in an answer; the rest are counted
-	// Without a key a body is read whole before any of it is used.
+	maxRejections = 1000 // lines listed in a response; all are counted
+	// Bounds of a body without a key, which is read whole before any of it is used.
 	maxKeyless      = 10_000   // lines
 	maxKeylessBytes = 16 << 20 // of one body
 	maxHeld         = 256 << 20
 	maxKey          = 128 // characters of an Idempotency-Key
 )
 
-// sink is the part of the store that an upload fills.
+// sink is the part of the store that an upload writes to.
 type sink interface {
 	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
 }
 
-// counted tells how many jobs went in.
+// counted counts accepted jobs.
 type counted struct {
 	sink
 	enqueued func(jobs int64)
@@ -49,30 +49,30 @@ func (u *upload) reject(line int64, reason string) {
 	}
 }
 
-// upload puts the lines of one body into a group, in their order, in batches that the store takes whole or not at all. It
-// holds one line and two batches: the next is read while the store takes one.
+// upload adds the lines of one body to a group, in order, in batches that the store accepts whole or not at all. It
+// holds one line and two batches: one is filled while the store receives the other.
 type upload struct {
 	to    sink
 	group string
-	key   string // the chunk's; empty: it cannot be resumed
-	// maxPending is store.Chunk's.
+	key   string // of the chunk; empty: the upload cannot be resumed
+
 	maxPending int64
 	ids        lineIDs
 	allow      func(kind string) bool
 	waits      []time.Duration
-	body       *sentBody // with a key
+	body       *sentBody // of an upload with a key
 
 	bulktype.Tally
-	sent   int64 // jobs that the store has answered for
+	sent   int64 // jobs that the store has replied to
 	filled *batch
-	flying *batch // with the store; nil: none
+	flying *batch // being sent; nil: none
 	landed chan landing
 }
 
 type batch struct {
 	jobs   []store.Job
-	bytes  int    // of their payloads
-	arena  []byte // where those are
+	bytes  int    // of payloads
+	arena  []byte // holds the payloads
 	offset int64  // line of the first job, from 0
 }
 
@@ -81,7 +81,7 @@ type landing struct {
 	err   error
 }
 
-// run takes all lines in. An error leaves a chunk half in, and all that the store had answered for stays in the group.
+// run adds all lines. After an error, the jobs that the store accepted stay in the group, and a chunk stays open.
 func (u *upload) run(ctx context.Context, lines *lineReader) error {
 	u.Rejected, u.filled, u.landed = []bulktype.Rejection{}, new(batch), make(chan landing, 1)
 	err := u.read(ctx, lines)
@@ -133,7 +133,7 @@ func (u *upload) put(ctx context.Context, job store.Job, line int64) error {
 	if job.ID == "" {
 		job.ID = u.ids.of(line)
 	}
-	// The line's buffer is used again; payloads of earlier jobs stay good where the arena has grown out of its place.
+	// The line's buffer is reused. When the arena grows, payloads of earlier jobs keep the old one.
 	at := len(b.arena)
 	b.arena = append(b.arena, job.Payload...)
 	job.Payload = b.arena[at:len(b.arena):len(b.arena)]
@@ -142,7 +142,7 @@ func (u *upload) put(ctx context.Context, job store.Job, line int64) error {
 	return nil
 }
 
-// flush hands the filled batch to the store, when it has taken the one before.
+// flush sends the filled batch to the store after the one before has been accepted.
 func (u *upload) flush(ctx context.Context) error {
 	free := u.flying
 	if err := u.land(); err != nil {
@@ -160,7 +160,7 @@ func (u *upload) flush(ctx context.Context) error {
 	return nil
 }
 
-// land waits for the batch that is with the store, and empties it.
+// land waits for the batch that is being sent, and empties it.
 func (u *upload) land() error {
 	b := u.flying
 	if b == nil {
@@ -176,8 +176,8 @@ func (u *upload) land() error {
 	return nil
 }
 
-// count adds what the store says of a batch. Of a chunk it says how many jobs of it are in, whichever attempt put them there:
-// what an earlier one put in is there already when it comes again, and is accepted all the same.
+// count adds the store's reply to a batch. For a chunk, the reply counts the chunk's jobs in the group, whichever
+// attempt added them:
 //
 //	accepted   = Before + Accepted of the last batch
 //	duplicates = jobs sent - accepted
@@ -188,10 +188,10 @@ func (u *upload) count(a store.Added, jobs int) {
 	} else {
 		u.Accepted = a.Before + a.Accepted
 	}
-	u.Duplicates = max(0, u.sent-u.Accepted) // an earlier attempt may have come further than this one has
+	u.Duplicates = max(0, u.sent-u.Accepted) // an earlier attempt may have sent more
 }
 
-// finish puts in what is left. A chunk with a key ends with its answer, which is kept for whoever sends the chunk again.
+// finish sends the rest. A chunk with a key ends with its response, which the store keeps for repetitions.
 func (u *upload) finish(ctx context.Context) error {
 	if u.key == "" && len(u.filled.jobs) > 0 {
 		if err := u.flush(ctx); err != nil {
@@ -202,7 +202,7 @@ func (u *upload) finish(ctx context.Context) error {
 		return err
 	}
 	if last := u.filled; len(last.jobs) > 0 {
-		// The answer is known before where none of the jobs is there yet, as mostly.
+		// Usually none of the jobs is in the group yet, and the response is known in advance.
 		whole := u.Tally
 		whole.Accepted += int64(len(last.jobs))
 		added, err := u.add(ctx, store.Chunk{Offset: last.offset, Last: true, Whole: whole.Accepted, Answer: ophttp.Marshal(kept{whole, u.body.digest()})}, last.jobs)
@@ -218,7 +218,7 @@ func (u *upload) finish(ctx context.Context) error {
 	return err
 }
 
-// add calls the store, and again where it does not answer: of a chunk with a key the same call changes nothing.
+// add calls the store, and again during an outage if the upload has a key, which makes repetition safe.
 func (u *upload) add(ctx context.Context, c store.Chunk, jobs []store.Job) (added store.Added, err error) {
 	c.Key, c.MaxPending = u.key, u.maxPending
 	waits := u.waits
@@ -232,10 +232,10 @@ func (u *upload) add(ctx context.Context, c store.Chunk, jobs []store.Job) (adde
 	return added, err
 }
 
-// outageWaits is how long an upload waits for a store that restarts before it is given back to the client.
+// outageWaits are the pauses in which an upload waits for a restarting store before it fails.
 var outageWaits = []time.Duration{100e6, 200e6, 400e6, 800e6, 1600e6, 3200e6}
 
-// patiently calls f again after each of the waits, while the store does not answer.
+// patiently calls f, and again after each pause during an outage of the store.
 func patiently(ctx context.Context, waits []time.Duration, f func() error) error {
 	for {
 		err := f()
@@ -251,7 +251,7 @@ func patiently(ctx context.Context, waits []time.Duration, f func() error) error
 	}
 }
 
-// uploadKey reads Idempotency-Key; empty: none was sent.
+// uploadKey returns the Idempotency-Key, "" without one.
 func uploadKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {
@@ -259,17 +259,17 @@ func uploadKey(r *http.Request) (string, error) {
 	}
 	key := strings.TrimSpace(values[0])
 	if len(values) > 1 || key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "Idempotency-Key has 1 to %d printable ASCII characters without blanks, and is sent once", maxKey)
+		return "", ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "Idempotency-Key must be sent once and have 1 to %d printable ASCII characters without blanks", maxKey)
 	}
 	return key, nil
 }
 
-// The store's names of chunks: those that clients name, and the one upload of POST /v1/bulk.
+// chunkKey and bulkKey return the store's names of a chunk and of the upload of POST /v1/bulk.
 func chunkKey(key string) string { return "c:" + key }
 func bulkKey(key string) string  { return "b:" + key }
 
-// whole reads a body without a key to its end before any of it is used, so that nothing of one that breaks off is enqueued.
-// release gives back what it holds.
+// whole reads a body without a key to its end, so that an interrupted upload adds no jobs. release frees the memory
+// that it counts.
 func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release func(), err error) {
 	var held int64
 	release = func() { s.held.Add(-held) }
@@ -282,7 +282,7 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 			if s.held.Add(int64(n)); s.held.Load() > maxHeld {
 				held += int64(n)
 				release()
-				p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many uploads that cannot be resumed come at once: send %s, and it is streamed", with)
+				p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many uploads without a key are in progress: send %s to have the body streamed", with)
 				p.RetryAfter = time.Second
 				return nil, nil, p
 			}
@@ -294,7 +294,7 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 		if count > maxKeyless || count == maxKeyless && last != '\n' || b.Len() > maxKeylessBytes {
 			release()
 			return nil, nil, ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse),
-				"an upload that cannot be resumed has at most %d lines and %d bytes, and nothing of this one was enqueued: send it with %s, and any length is taken", maxKeyless, maxKeylessBytes, with)
+				"an upload that cannot be resumed has at most %d lines and %d bytes, and no job of this one was accepted: send it with %s for any length", maxKeyless, maxKeylessBytes, with)
 		}
 		if errors.Is(err, io.EOF) {
 			return &b, release, nil
@@ -306,7 +306,7 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 	}
 }
 
-// addJobs takes a chunk of jobs into a group.
+// addJobs adds a chunk of jobs to a group.
 func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) error {
 	id, err := s.visible(r, who)
 	if err != nil {
@@ -327,7 +327,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	if key == "" {
 		g, err := s.store.Group(r.Context(), id)
 		if err == nil && g.Sealed {
-			err = sealed(id) // before it is read for nothing
+			err = sealed(id) // before the body is read
 		}
 		if err != nil {
 			return refuseUpload(r, err)
@@ -350,7 +350,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 		}
 	}
 	err = u.run(r.Context(), newLineReader(body, s.o.Limits.Line))
-	if done, is := errors.AsType[*store.ChunkDone](err); is { // it was sent twice at once
+	if done, is := errors.AsType[*store.ChunkDone](err); is { // a concurrent request finished it
 		return u.again(w, done.Answer)
 	}
 	if err != nil {
@@ -359,7 +359,7 @@ func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) e
 	return ophttp.OK(w, u.Tally)
 }
 
-// again answers a chunk that is in already as it was answered then.
+// again responds to a repeated chunk as the first time.
 func (u *upload) again(w http.ResponseWriter, answer []byte) error {
 	if err := u.recall(answer); err != nil {
 		return err
@@ -368,31 +368,31 @@ func (u *upload) again(w http.ResponseWriter, answer []byte) error {
 }
 
 func sealed(group string) *ophttp.Problem {
-	return ophttp.NewProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed: it takes no more jobs; make a new group for them", group)
+	return ophttp.NewProblem(http.StatusConflict, string(store.CodeSealed), "group %q is sealed: it accepts no more jobs; create a new group for them", group)
 }
 
 const ndjson = "application/x-ndjson"
 
 var lineTypes = []string{ndjson, "application/ndjson", "application/jsonl", "application/json-lines", "application/json"}
 
-// explain adds to an error how far the upload came and how it goes on.
+// explain adds to an error how far the upload came and how to continue.
 func (u *upload) explain(err error) error {
 	p := asProblem(err)
 	p.Accepted = &u.Accepted
 	switch {
 	case again(p) && u.key != "":
-		p.Detail += ". What came until then is kept: send the same again with the same key, and it goes on"
+		p.Detail += ". The jobs received so far are kept: to continue, send the same again with the same key"
 	case u.Accepted > 0:
-		p.Detail += fmt.Sprintf(". The first %d jobs are in, the others are not; without an Idempotency-Key sending it again repeats those that have no id", u.Accepted)
+		p.Detail += fmt.Sprintf(". The first %d jobs were accepted, the others were not; without an Idempotency-Key, repeating the request adds jobs without an id twice", u.Accepted)
 	}
 	return p
 }
 
-// refuseUpload gives a client that still writes a chance to come to the answer. One that has asked whether to begin is told at
-// once.
+// refuseUpload lets a client that is still writing finish, so that it reads the response. A client that sent Expect
+// has not begun.
 func refuseUpload(r *http.Request, err error) error {
 	if r.Header.Get("Expect") == "" {
-		_ = drain(r.Body, maxDrain) // what is wrong with the rest does not matter any more
+		_ = drain(r.Body, maxDrain) // the upload is refused anyway
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// What the API writes.
+// The objects that the API writes.
 type (
 	groupView      = bulktype.Group[timestamp]
 	outcomeView    = bulktype.Outcome[timestamp]
@@ -33,7 +33,7 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 
 func at(t time.Time) timestamp { return timestamp{t} }
 
-// CallbackBody gives a group that has ended as GET /v1/groups/{id} does.
+// CallbackBody returns an ended group as GET /v1/groups/{id} does.
 func CallbackBody(g store.Group) ([]byte, error) { return json.Marshal(viewOf(g, calm)) }
 
 func viewOf(g store.Group, level string) groupView {
@@ -73,18 +73,18 @@ func viewOf(g store.Group, level string) groupView {
 	return v
 }
 
-// keeps names which outcomes the group keeps.
+// keeps returns which outcomes the group keeps.
 func keeps(g store.Group) store.Results { return cmp.Or(g.Results, allResults) }
 
-// allResults is what the store leaves empty.
+// allResults is empty in the store.
 const allResults store.Results = "all"
 
-// tidy keeps three decimal places.
+// tidy rounds to three decimal places.
 func tidy(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 func finished(g store.Group) int64 { return g.Succeeded + g.Failed + g.Dead + g.Cancelled }
 
-// progress is the share of the jobs that have their outcome, in ten-thousandths, rounded down.
+// progress returns the share of jobs that have their outcome, rounded down to four decimal places.
 func progress(g store.Group) float64 {
 	done := finished(g)
 	switch {
@@ -96,11 +96,12 @@ func progress(g store.Group) float64 {
 	return math.Floor(float64(done)/float64(g.Total)*1e4) / 1e4
 }
 
-// rateSpread is by how much the expected rate may be off: low and high are at a rate higher and lower by this share.
+// rateSpread is the assumed error of the expected rate, as a share: low and high of an ETA are at a rate higher and
+// lower by it.
 const rateSpread = 0.25
 
-// estimate returns remaining ÷ expected rate; nil where that is not known: the group has ended, is paused, or
-// finished nothing lately. A group's own rate bounds low, since no job costs less than one start.
+// estimate returns remaining jobs ÷ expected rate, nil if unknown: the group has ended, is paused, or finished no job
+// recently. The group's own rate limit bounds low, since each job is at least one start.
 func estimate(g store.Group) *bulktype.ETA {
 	left := float64(g.Total - finished(g))
 	if g.Status.Ended() || g.Paused || left < 0 || left > 0 && g.Expected <= 0 {
@@ -108,9 +109,9 @@ func estimate(g store.Group) *bulktype.ETA {
 	}
 	if left == 0 {
 		if !g.Sealed {
-			return nil // more may come
+			return nil // more jobs may be added
 		}
-		return &bulktype.ETA{} // what is left is to reduce
+		return &bulktype.ETA{} // only the reduction remains
 	}
 	seconds := func(rate float64) float64 { return math.Ceil(min(left/rate, 1e12) - 1e-9) }
 	e := &bulktype.ETA{Seconds: seconds(g.Expected), Low: seconds(g.Expected * (1 + rateSpread)), High: seconds(g.Expected * (1 - rateSpread))}
@@ -120,7 +121,7 @@ func estimate(g store.Group) *bulktype.ETA {
 	return e
 }
 
-// calm is the level of who waits for nothing.
+// calm is the congestion level of a tenant without waiting jobs.
 const calm = "none"
 
 func (s *Server) view(g store.Group) groupView {

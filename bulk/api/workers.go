@@ -24,8 +24,8 @@ var runningFields = []field[runningFilter]{
 	{"limit", "a whole number from 1 to 1000", func(f *runningFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1000) }, false},
 }
 
-// showWorkers answers with the processes and with what runs now, the longest running first. A tenant's token sees its tenants' jobs
-// and no processes.
+// showWorkers responds with the processes and the running jobs, longest running first. A tenant's token sees its
+// tenants' jobs and no processes.
 func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := runningFilter{limit: 100}
 	if faults := decodeQuery(runningFields, r.URL.Query(), &f); len(faults) > 0 {
@@ -72,17 +72,17 @@ func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identit
 	return ophttp.OK(w, view)
 }
 
-// runningFor is for how long a reading of what runs is shown again: it costs the store more than a page of anything else.
+// runningFor is how long a reading of the running jobs is reused: it costs the store more than any other page.
 const runningFor = time.Second
 
-// running has the processes and running jobs at the time of a reading.
+// running is a reading of the processes and running jobs.
 type running struct {
 	processes []store.Process
 	jobs      []store.RunningJob
 	all       int64
 }
 
-// lastRunning keeps the last reading, or its error, for all who ask.
+// lastRunning shares the last reading, or its error, among requests.
 type lastRunning struct {
 	mu sync.Mutex
 	at time.Time
@@ -94,7 +94,7 @@ func (l *lastRunning) read(ctx context.Context, from *store.Store) (running, err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.at) >= runningFor {
-		// The answer is for all who wait, also where the one who asked first has left.
+		// The reading is for all waiting requests, so it goes on when the first one is cancelled.
 		l.running, l.err = readRunning(context.WithoutCancel(ctx), from)
 		l.at = time.Now()
 	}

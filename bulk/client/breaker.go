@@ -9,13 +9,13 @@ import (
 	"github.com/anteroom/anteroom/bulk/bulktype"
 )
 
-// Breakers lists the breakers that are open, as far as the token is for them.
+// Breakers returns the open breakers that the token may see.
 func (c *Client) Breakers(ctx context.Context) ([]Breaker, error) {
 	return c.breakers(ctx, get("v1", "breakers"))
 }
 
-// LiftBreaker closes the breaker of a processor, or with a tenant the breaker of that tenant's jobs, with the operators' token.
-// It returns those that are open still.
+// LiftBreaker closes the breaker of a processor or, with a tenant, the breaker of that tenant's jobs. It returns the
+// breakers that are still open. It needs the operators' token.
 func (c *Client) LiftBreaker(ctx context.Context, processor, tenant string) ([]Breaker, error) {
 	k := call{method: http.MethodDelete, path: []string{"v1", "breakers"}, query: url.Values{"processor": {processor}}}
 	if tenant != "" {

@@ -12,9 +12,10 @@ import (
 	"sync/atomic"
 )
 
-// Bulk creates a group, adds the jobs of the NDJSON in body and seals it, in one streamed request. When the connection breaks, a
-// body that can seek is sent again from where it stood. With any other body, or after an error, send the whole again under the same
-// spec.ID: what is in is not added twice. (AddLines goes on where it stopped instead of at the beginning.)
+// Bulk creates a group, adds the jobs of the NDJSON in body and seals it, in one streamed request. After a broken
+// connection, it sends a body that can seek again from where it began. With any other body, or after an error, send
+// the whole body again under the same spec.ID: accepted jobs are not added twice. (AddLines continues where it
+// stopped instead.)
 func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*BulkAnswer, error) {
 	if spec.ID == "" {
 		spec.ID = newID("g-")
@@ -27,7 +28,7 @@ func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*Bul
 	if seeker != nil {
 		var err error
 		if start, err = seeker.Seek(0, io.SeekCurrent); err != nil {
-			seeker = nil // a pipe has the method too
+			seeker = nil // a pipe has the method but cannot seek
 		}
 	}
 	farthest := int64(0)
@@ -47,12 +48,12 @@ func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*Bul
 			return nil, fmt.Errorf("group %s: %w", spec.ID, err)
 		}
 		if _, err := seeker.Seek(start, io.SeekStart); err != nil {
-			return nil, fmt.Errorf("group %s: go back to the beginning of the jobs: %w", spec.ID, err)
+			return nil, fmt.Errorf("group %s: seek to the beginning of the jobs: %w", spec.ID, err)
 		}
 	}
 }
 
-// bulk sends a body once, and says how many bytes of it were read.
+// bulk sends a body once and returns how many of its bytes were read.
 func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (a *BulkAnswer, read int64, err error) {
 	source := &source{r: body}
 	answer, err := c.send(ctx, k, source)
@@ -73,8 +74,8 @@ func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (a
 	return a, read, nil
 }
 
-// source stands between the caller's reader and the transport, which may go on reading after it has answered. It has no Close:
-// the reader is the caller's.
+// source separates the caller's reader from the transport, which may read on after it has returned. It does not close
+// the reader.
 type source struct {
 	r       io.Reader
 	reading sync.Mutex
@@ -97,8 +98,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// detach ends reading and returns the error of the reader, if that is what went wrong. wait: no Read is under way afterwards. A
-// reader that cannot seek may block for as long as it likes, so nobody waits for that.
+// detach ends reading and returns the reader's error, if it had one. With wait, no Read is under way when it returns;
+// a reader that cannot seek may block for any time, so it is not waited for.
 func (s *source) detach(wait bool) error {
 	s.ended.Store(true)
 	if wait {

@@ -19,30 +19,30 @@ import (
 
 // Defaults of Options, and bounds.
 const (
-	// DefaultPatience is how long one request is tried for.
+	// DefaultPatience is how long one request is retried.
 	DefaultPatience = 2 * time.Minute
-	// maxAnswer bounds an answer that is read as a whole.
+	// maxAnswer bounds a response that is read whole.
 	maxAnswer = 64 << 20
-	// stallAfter is how long nothing may move on a connection before it counts as broken.
+	// stallAfter is how long a connection may stand still before it counts as broken.
 	stallAfter = time.Minute
 )
 
-// Options of a Client. The zero value is good.
+// Options of a Client. The zero value is valid.
 type Options struct {
 	// Token is sent as Authorization: Bearer.
 	Token string
-	// HTTP carries the requests; nil: a client of its own without an overall timeout, which would end long streams.
+	// HTTP sends the requests; nil: a client of its own without an overall timeout, which would end long streams.
 	HTTP *http.Client
 	// UserAgent is "anteroom-bulk-client" unless set.
 	UserAgent string
-	// Patience is how long one request (of an upload: one chunk) is tried again while the server cannot be reached, or
-	// answers 429, 502, 503 or 504. 0: DefaultPatience; negative: each request is tried once.
+	// Patience is how long one request (of an upload: one chunk) is retried while the server cannot be reached or
+	// responds 408, 429, 502, 503 or 504. 0: DefaultPatience; negative: no retries.
 	Patience time.Duration
-	// OnRetry is told before each pause what went wrong, and how long the pause is.
+	// OnRetry is called before each pause with its reason and length.
 	OnRetry func(err error, pause time.Duration)
 }
 
-// Client is one server's client. It may be used by many goroutines at once and needs no closing.
+// Client is a client of one server. It may be used by multiple goroutines and needs no closing.
 type Client struct {
 	base  *url.URL
 	o     Options
@@ -51,7 +51,7 @@ type Client struct {
 	firstEvent time.Duration
 }
 
-// New makes a client of the server at baseURL, such as http://127.0.0.1:8090. It does not connect yet.
+// New returns a client of the server at baseURL, such as http://127.0.0.1:8090. It does not connect yet.
 func New(baseURL string, o Options) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil {
@@ -64,7 +64,7 @@ func New(baseURL string, o Options) (*Client, error) {
 		return nil, fmt.Errorf("the server's URL %q: want no query and no fragment", baseURL)
 	}
 	if strings.ContainsAny(o.Token, "\r\n") {
-		return nil, fmt.Errorf("the token contains a line break; trim what was read from its file")
+		return nil, fmt.Errorf("the token contains a line break: trim the content of its file")
 	}
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{Transport: &http.Transport{
@@ -85,7 +85,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	return &Client{base: u, o: o, stall: stallAfter, firstEvent: firstEvent}, nil
 }
 
-// call is one request. All are safe to repeat.
+// call is a request. All requests are safe to repeat.
 type call struct {
 	method string
 	path   []string // segments, unescaped
@@ -94,7 +94,7 @@ type call struct {
 	ndjson bool
 	key    string // Idempotency-Key
 	accept string
-	// cursors says that lines of the answer have a cursor when they are asked for it.
+	// cursors is set if the lines of the response can have cursors.
 	cursors bool
 	stall   time.Duration // 0: the client's
 }
@@ -102,7 +102,7 @@ type call struct {
 func get(path ...string) call  { return call{method: http.MethodGet, path: path} }
 func post(path ...string) call { return call{method: http.MethodPost, path: path} }
 
-// with gives the call a JSON body.
+// with returns the call with a JSON body.
 func (k call) with(v any) (call, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Client) url(k call) string {
 	for i, s := range k.path {
 		segments[i] = url.PathEscape(s)
 		if s == "." || s == ".." {
-			segments[i] = strings.ReplaceAll(s, ".", "%2E") // never walks up the path
+			segments[i] = strings.ReplaceAll(s, ".", "%2E") // otherwise a path segment that servers resolve
 		}
 	}
 	u := strings.TrimSuffix(c.base.String(), "/") + "/" + strings.Join(segments, "/")
@@ -127,12 +127,12 @@ func (c *Client) url(k call) string {
 	return u
 }
 
-// do makes a call, with patience, and decodes its answer into out.
+// do sends a call, with retries, and decodes the response into out.
 func (c *Client) do(ctx context.Context, k call, out any) error {
 	return c.retry(ctx, func() error { return c.ask(ctx, k, out) })
 }
 
-// ask makes a call once.
+// ask sends a call once.
 func (c *Client) ask(ctx context.Context, k call, out any) error {
 	body, err := c.try(ctx, k)
 	if err != nil {
@@ -144,15 +144,15 @@ func (c *Client) ask(ctx context.Context, k call, out any) error {
 	case err != nil:
 		return c.unreachable(err)
 	case len(b) > maxAnswer:
-		return fmt.Errorf("%s %s: the answer is longer than %d MiB", k.method, c.url(k), maxAnswer>>20)
+		return fmt.Errorf("%s %s: the response is longer than %d MiB", k.method, c.url(k), maxAnswer>>20)
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not what a bulk worker says: %w", k.method, c.url(k), err)
+		return fmt.Errorf("%s %s: not the response of a bulk worker: %w", k.method, c.url(k), err)
 	}
 	return nil
 }
 
-// try sends a call once. The answer's body is guarded against stalls and is the caller's to close; a refusal is a *Problem.
+// try sends a call once. The caller closes the response's body, which fails when it stalls. A refusal is a *Problem.
 func (c *Client) try(ctx context.Context, k call) (*stream, error) {
 	var body io.Reader
 	if k.body != nil {
@@ -166,7 +166,7 @@ func (c *Client) send(ctx context.Context, k call, body io.Reader) (*stream, err
 	switch b := body.(type) {
 	case nil:
 	case *bytes.Reader:
-		// Known length, and net/http may repeat it by itself on a connection that had just gone idle.
+	// Its length is known, and net/http may repeat it on a connection that was just closed.
 	default:
 		body = &guarded{r: b, guard: guard}
 	}
@@ -195,7 +195,7 @@ func (c *Client) send(ctx context.Context, k call, body io.Reader) (*stream, err
 	if err != nil {
 		defer guard.end()
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // says again where to
+			err = u.Err // the URL is in the error already
 		}
 		return nil, c.unreachable(guard.explain(err))
 	}
@@ -208,9 +208,9 @@ func (c *Client) send(ctx context.Context, k call, body io.Reader) (*stream, err
 	return s, nil
 }
 
-// newID draws an id that nobody else has.
+// newID returns a random id.
 func newID(prefix string) string {
 	var b [12]byte
-	_, _ = rand.Read(b[:]) // does not fail
+	_, _ = rand.Read(b[:]) // never fails
 	return prefix + hex.EncodeToString(b[:])
 }

@@ -1,6 +1,6 @@
-// Package client talks to a bulk worker over HTTP.
+// Package client is a client of a bulk worker's HTTP API.
 //
-// Every call is tried again while the server is away or asks to wait, for as long as Options.Patience says, and so made that
-// a repetition changes nothing: a group's id is drawn here where the caller gives none, and each chunk of an upload carries an
-// idempotency key. Uploads and downloads of any length take constant memory.
+// Each call is retried while the server is down or asks to wait, for Options.Patience. Retries are safe: the client
+// chooses a group's id where the caller does not, and each chunk of an upload has an idempotency key. Uploads and
+// downloads of any length take constant memory.
 package client

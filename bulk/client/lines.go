@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// errLongLine is a line beyond the limit, which was skipped; an empty one stands in its place.
+// errLongLine is returned for a line above the limit. An empty line replaces it.
 var errLongLine = errors.New("the line is too long")
 
-// lineReader reads lines of any source in constant memory.
+// lineReader reads lines in constant memory.
 type lineReader struct {
 	r   *bufio.Reader
 	max int
@@ -19,8 +19,8 @@ func newLineReader(r io.Reader, longest int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), max: longest}
 }
 
-// append reads one line onto b, always with its line end, and says how many bytes it had in the source. At the end io.EOF; the
-// error errLongLine still counts as a line.
+// append appends the next line to b, always with a line end, and returns its length in the source. It returns io.EOF
+// at the end. With errLongLine, the line still counts.
 func (l *lineReader) append(b []byte) ([]byte, int64, error) {
 	start, n := len(b), int64(0)
 	for {

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Problem is a request that the server understood and did not carry out (RFC 9457).
+// Problem is the response to a request that the server refused (RFC 9457).
 type Problem struct {
 	Status int    `json:"status"` // of HTTP
 	Code   string `json:"code"`   // stable: not_found, exists, sealed, wrong_state, quota, too_large, …
 	Title  string `json:"title"`
 	Detail string `json:"detail"` // for people
-	// Problems lists what is wrong with the fields of a body.
+	// Problems lists the invalid fields of a body.
 	Problems []Fault `json:"problems,omitempty"`
-	// Accepted is how many jobs of a chunk are in all the same.
+	// Accepted is how many jobs of a chunk were accepted all the same.
 	Accepted int64 `json:"accepted,omitempty"`
-	// RetryAfter is how long the server asks to wait; 0 where it does not say.
+	// RetryAfter is how long the server asks to wait; 0 if unspecified.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// Fault is one thing that is wrong with a body or a parameter.
+// Fault is an invalid field of a body or an invalid parameter.
 type Fault struct {
 	Path    string          `json:"path"`
 	Value   json.RawMessage `json:"value,omitempty"`
@@ -35,7 +35,7 @@ type Fault struct {
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s", p.Status, p.Code)
-	if p.Detail != "" && len(p.Problems) == 0 { // with problems it only points to them
+	if p.Detail != "" && len(p.Problems) == 0 { // with problems, Detail only refers to them
 		b.WriteString(": " + p.Detail)
 	}
 	separator := ": "
@@ -49,21 +49,21 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// passing says whether the same request may well succeed later.
+// passing reports whether the same request may succeed later.
 func (p *Problem) passing() bool {
 	if p.Code == "too_many_attempts" {
-		return false // of a wrong token
+		return false // a wrong token stays wrong
 	}
 	switch p.Status {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
-	return p.Code == "bad_body" // ours broke off on the way
+	return p.Code == "bad_body" // the connection broke within the request
 }
 
-// readProblem reads an answer that is no success; what stands between us and the server may have written it.
+// readProblem reads an error response, which a proxy may have written.
 func readProblem(status int, h http.Header, body io.Reader) *Problem {
-	b, _ := io.ReadAll(io.LimitReader(body, 64<<10)) // half a body is better than none
+	b, _ := io.ReadAll(io.LimitReader(body, 64<<10)) // use what arrived
 	p := &Problem{}
 	if json.Unmarshal(b, p) != nil || p.Code == "" {
 		*p = Problem{Title: http.StatusText(status), Code: "http_" + strconv.Itoa(status), Detail: firstLine(b)}
@@ -81,7 +81,7 @@ func firstLine(b []byte) string {
 	return strings.ToValidUTF8(line, "�")
 }
 
-// retryAfter reads the header in both of its forms, seconds and a date.
+// retryAfter parses the header, seconds or a date.
 func retryAfter(v string, now time.Time) time.Duration {
 	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
 		return time.Duration(s) * time.Second

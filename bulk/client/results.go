@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// maxOutcome bounds a line of a download; limits.result of the server is far lower.
+// maxOutcome bounds a line of a download. It is far above the server's limits.result.
 const maxOutcome = 32 << 20
 
-// Which selects outcomes; what is empty selects all.
+// Which selects outcomes; empty fields select all.
 type Which struct {
 	Statuses []string // succeeded, failed, dead, cancelled
 	Codes    []string // of the error
-	Cursor   *string  // begins behind the outcome with this cursor, "" at the first; every outcome has its own then
+	Cursor   *string  // start after the outcome with this cursor, "" at the first; outcomes then have cursors
 }
 
 func (s Which) call(group string) call {
@@ -39,17 +39,17 @@ func (s Which) call(group string) call {
 	return k
 }
 
-// Select is Results of those outcomes alone that are selected.
+// Select is Results for selected outcomes.
 func (c *Client) Select(ctx context.Context, group string, which Which) iter.Seq2[*Outcome, error] {
 	return c.outcomes(ctx, which.call(group))
 }
 
-// WriteSelected is Select as NDJSON. It returns the lines written.
+// WriteSelected writes what Select returns as NDJSON. It returns the number of lines.
 func (c *Client) WriteSelected(ctx context.Context, group string, which Which, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, which.call(group), w)
 }
 
-// Job reads one job of a group, whether it waits, runs or has ended.
+// Job returns one job of a group, in any state.
 func (c *Client) Job(ctx context.Context, group, job string) (*JobState, error) {
 	var j JobState
 	if err := c.do(ctx, get("v1", "groups", group, "jobs", job), &j); err != nil {
@@ -58,8 +58,8 @@ func (c *Client) Job(ctx context.Context, group, job string) (*JobState, error) 
 	return &j, nil
 }
 
-// CancelJob ends one job of a group. One that waits is cancelled at once; one that runs is told to end, and is cancelled unless it succeeds
-// first. A job that has ended in another way is refused with wrong_state.
+// CancelJob cancels one job of a group. A waiting job is cancelled immediately; a running one is asked to stop and is
+// cancelled unless it succeeds first. A job that has ended otherwise is refused with wrong_state.
 func (c *Client) CancelJob(ctx context.Context, group, job string) (*JobState, error) {
 	var j JobState
 	if err := c.do(ctx, post("v1", "groups", group, "jobs", job, "cancel"), &j); err != nil {
@@ -68,8 +68,8 @@ func (c *Client) CancelJob(ctx context.Context, group, job string) (*JobState, e
 	return &j, nil
 }
 
-// RetryJob lets a job start now that waits for its next try or its run_at. One that has failed or died is given to a redrive of its own, which
-// JobState.Group names. Others are refused with wrong_state.
+// RetryJob starts a job now that waits for a retry or its run_at. A job that has failed or died is redriven:
+// JobState.Group is the new group. Others are refused with wrong_state.
 func (c *Client) RetryJob(ctx context.Context, group, job string) (*JobState, error) {
 	var j JobState
 	k, lost := post("v1", "groups", group, "jobs", job, "retry"), false
@@ -79,7 +79,7 @@ func (c *Client) RetryJob(ctx context.Context, group, job string) (*JobState, er
 		return err
 	})
 	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "wrong_state" && lost {
-		return c.retried(ctx, group, job, p) // it was done the first time
+		return c.retried(ctx, group, job, p) // the first attempt did it
 	}
 	if err != nil {
 		return nil, err
@@ -87,8 +87,8 @@ func (c *Client) RetryJob(ctx context.Context, group, job string) (*JobState, er
 	return &j, nil
 }
 
-// retried reads a job after a retry whose answer was lost: in the newest redrive of its group, if it has failed or died in the group itself.
-// instead is the error where that redrive does not have it.
+// retried returns a job after a retry whose response was lost. If it failed or died in its group, it is now in the
+// group's newest redrive; instead is the error if it is not.
 func (c *Client) retried(ctx context.Context, group, job string, instead error) (*JobState, error) {
 	j, err := c.Job(ctx, group, job)
 	if err != nil {
@@ -113,8 +113,8 @@ func (c *Client) retried(ctx context.Context, group, job string, instead error) 
 	return j, nil
 }
 
-// Results streams the outcomes of a group's jobs in the order in which they came, as far as they are there. It goes on where a
-// connection broke, and takes constant memory. After an error it ends.
+// Results streams the recorded outcomes of a group's jobs in the order in which they ended, in constant memory. It
+// continues after a broken connection and ends after an error.
 func (c *Client) Results(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
 	return c.outcomes(ctx, resultsCall(group))
 }
@@ -124,12 +124,12 @@ func (c *Client) Dead(ctx context.Context, group string) iter.Seq2[*Outcome, err
 	return c.outcomes(ctx, deadCall(group))
 }
 
-// WriteResults is Results as NDJSON, as the server writes it. It returns the lines written.
+// WriteResults writes the outcomes as the server's NDJSON. It returns the number of lines.
 func (c *Client) WriteResults(ctx context.Context, group string, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, resultsCall(group), w)
 }
 
-// WriteDead is Dead as NDJSON.
+// WriteDead writes the dead jobs as NDJSON. It returns the number of lines.
 func (c *Client) WriteDead(ctx context.Context, group string, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, deadCall(group), w)
 }
@@ -140,7 +140,7 @@ func resultsCall(group string) call {
 	return k
 }
 
-// findCursor returns the cursor of a line of results, its last field, and where that field begins.
+// findCursor returns the cursor of a line of results, which is its last field, and the position of that field.
 func findCursor(line []byte) (at int, cursor string, ok bool) {
 	const name = `,"cursor":"`
 	at = bytes.LastIndex(line, []byte(name))
@@ -157,7 +157,8 @@ func deadCall(group string) call {
 	return k
 }
 
-// Result reads the aggregate of a group that has ended, null where there is none; before, it is refused with wrong_state.
+// Result returns the aggregate of an ended group, null if it has none. A group that has not ended is refused with
+// wrong_state.
 func (c *Client) Result(ctx context.Context, group string) (json.RawMessage, error) {
 	var result json.RawMessage
 	err := c.do(ctx, get("v1", "groups", group, "result"), &result)
@@ -171,7 +172,7 @@ func (c *Client) outcomes(ctx context.Context, k call) iter.Seq2[*Outcome, error
 			if err == nil {
 				o = new(Outcome)
 				if err = json.Unmarshal(line, o); err != nil {
-					o, err = nil, fmt.Errorf("%s: a line is not what a bulk worker says: %w", c.url(k), err)
+					o, err = nil, fmt.Errorf("%s: a line is not an outcome: %w", c.url(k), err)
 				}
 			}
 			if !yield(o, err) || err != nil {
@@ -195,8 +196,8 @@ func (c *Client) writeLines(ctx context.Context, k call, w io.Writer) (n int64, 
 	return n, b.Flush()
 }
 
-// lines reads the whole lines of an NDJSON answer, each with its line end and valid until the next. After a break the stream is
-// opened again behind the cursor of the last line or, where lines have none, what was read is skipped.
+// lines yields the lines of an NDJSON response, each with its line end and valid until the next. After a broken
+// connection it continues after the cursor of the last line or, without cursors, skips the lines it has read.
 func (c *Client) lines(ctx context.Context, k call) iter.Seq2[[]byte, error] {
 	k.accept = "application/x-ndjson"
 	query, wanted := k.query, k.query.Has("cursor")

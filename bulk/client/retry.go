@@ -9,7 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Unreachable is a request whose answer did not arrive: the server is away, or the connection broke.
+// Unreachable is the error of a request without a response: the server is down or the connection broke.
 type Unreachable struct {
 	Server string // its URL
 	Err    error
@@ -19,14 +19,14 @@ func (e *Unreachable) Error() string {
 	return fmt.Sprintf("cannot reach the bulk worker at %s: %v", e.Server, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Unreachable) Unwrap() error { return e.Err }
 
 func (c *Client) unreachable(err error) error {
 	return &Unreachable{Server: c.base.Redacted(), Err: err}
 }
 
-// Passing says whether an error is an outage, after which the same call may well succeed, and no refusal.
+// Passing reports whether an error is an outage, after which the same call may succeed, rather than a refusal.
 func Passing(err error) bool {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p.passing()
@@ -35,31 +35,32 @@ func Passing(err error) bool {
 	return ok
 }
 
-// patience decides, failure after failure, whether and when to try again. Its clock runs from the first failure since the
-// last progress, so that work of any length may be interrupted any number of times.
+// patience decides after each failure whether and when to retry. It measures from the first failure since the last
+// progress, so that work of any length may be interrupted any number of times.
 type patience struct {
 	c     *Client
 	pause *backoff.ExponentialBackOff
 	since time.Time // of the first failure; zero: none
 }
 
-// newPatience pauses from a quarter of a second to ten, with jitter, so that many clients do not come back at one moment.
+// newPatience pauses for a quarter of a second up to ten seconds, with jitter, so that clients do not return all at
+// once.
 func (c *Client) newPatience() *patience {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.Multiplier, b.MaxInterval = 250*time.Millisecond, 2, 10*time.Second
 	return &patience{c: c, pause: b}
 }
 
-// progress ends a row of failures.
+// progress resets the failures.
 func (p *patience) progress() {
 	p.since = time.Time{}
 	p.pause.Reset()
 }
 
-// wait pauses after a failure and returns nil, or returns why it is no use to try again.
+// wait pauses after a failure and returns nil, or returns the error if a retry is useless.
 func (p *patience) wait(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w (when it ended: %w)", context.Cause(ctx), err)
+		return fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
 	}
 	if !Passing(err) {
 		return err
@@ -82,13 +83,13 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("%w (when it ended: %w)", context.Cause(ctx), err)
+		return fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
 	case <-t.C:
 		return nil
 	}
 }
 
-// retry calls f until it succeeds, fails for good or patience ends.
+// retry calls f until it succeeds, is refused, or patience ends.
 func (c *Client) retry(ctx context.Context, f func() error) error {
 	for p := c.newPatience(); ; {
 		err := f()

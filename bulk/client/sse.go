@@ -8,7 +8,7 @@ import (
 // maxEvent bounds one event of a stream.
 const maxEvent = 1 << 20
 
-// events reads server-sent events (WHATWG HTML, section 9.2): of the fields only event and data concern us.
+// events reads the fields event and data of server-sent events (WHATWG HTML, section 9.2).
 type events struct {
 	lines *lineReader
 	line  []byte
@@ -17,8 +17,8 @@ type events struct {
 
 func newEvents(r io.Reader) *events { return &events{lines: newLineReader(r, maxEvent)} }
 
-// next returns the next event that has data. name is "message" where the stream gives none; data is valid until the next call.
-// An event that the end of the stream cuts off is dropped, as is one that is too long.
+// next returns the next event that has data. name is "message" if the stream has none; data is valid until the next
+// call. An event that the end of the stream truncates is dropped.
 func (e *events) next() (name string, data []byte, err error) {
 	name, e.data = "message", e.data[:0]
 	for some := false; ; {

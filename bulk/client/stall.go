@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// guard ends a request on whose connection nothing has moved for a while: no fixed deadline fits a stream of any length.
+// guard ends a request whose connection stands still. A fixed deadline would not fit streams of any length.
 type guard struct {
 	timer  *time.Timer
 	after  time.Duration
@@ -16,7 +16,7 @@ type guard struct {
 	cancel context.CancelCauseFunc
 }
 
-// stalled is why a guard ended its request.
+// stalled is the cause with which a guard ends its request.
 type stalled struct{ after time.Duration }
 
 func (s stalled) Error() string {
@@ -30,7 +30,7 @@ func newGuard(parent context.Context, after time.Duration) (context.Context, *gu
 
 func (g *guard) moved() { g.timer.Reset(g.after) }
 
-// pause stops the clock until moved: what is awaited now is not the server.
+// pause stops the clock until moved: the client waits for something other than the server.
 func (g *guard) pause() { g.timer.Stop() }
 
 func (g *guard) end() {
@@ -38,7 +38,7 @@ func (g *guard) end() {
 	g.cancel(nil)
 }
 
-// explain puts the guard's own reason in the place of "context canceled".
+// explain replaces "context canceled" by the guard's own reason.
 func (g *guard) explain(err error) error {
 	if s, ok := errors.AsType[stalled](context.Cause(g.ctx)); ok {
 		return s
@@ -46,7 +46,7 @@ func (g *guard) explain(err error) error {
 	return err
 }
 
-// guarded is a request's body: while its source is slow, the connection is not to blame.
+// guarded is the body of a request. Waiting for its source does not count as a stall.
 type guarded struct {
 	r     io.Reader
 	guard *guard
@@ -59,7 +59,7 @@ func (b *guarded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stream is the body of an answer.
+// stream is the body of a response.
 type stream struct {
 	io.ReadCloser
 	guard       *guard
@@ -73,7 +73,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = s.guard.explain(err)
 	}
-	s.guard.pause() // what follows is the reader's own time
+	s.guard.pause() // the caller may take its time
 	return n, err
 }
 

@@ -10,14 +10,15 @@ import (
 	"github.com/anteroom/anteroom/bulk/bulktype"
 )
 
-// Congestion reads the state of the tenants that have groups, as far as the token is for them.
+// Congestion returns the congestion of the tenants with groups that the token may see.
 func (c *Client) Congestion(ctx context.Context) ([]Congestion, error) {
 	var a bulktype.Congestions[time.Time]
 	err := c.do(ctx, get("v1", "congestion"), &a)
 	return a.Tenants, err
 }
 
-// History reads a tenant's snapshots of the last minutes (1…1440; 0: an hour), at most one a second, the oldest first.
+// History returns a tenant's congestion over the last minutes (1…1440; 0: an hour), at most one entry a second,
+// oldest first.
 func (c *Client) History(ctx context.Context, tenant string, minutes int) ([]Congestion, error) {
 	k := get("v1", "congestion", tenant, "history")
 	if minutes != 0 {
@@ -28,14 +29,15 @@ func (c *Client) History(ctx context.Context, tenant string, minutes int) ([]Con
 	return a.History, err
 }
 
-// ProcessorPatch changes the limits of a processor; nil leaves a field as it is or, with Reset, as it is configured.
+// ProcessorPatch changes the limits of a processor. nil leaves a field unchanged or, with Reset, returns it to the
+// configuration.
 type ProcessorPatch struct {
 	Rate        *float64 // jobs a second; 0: no limit
 	Concurrency *int64   // 0: no limit
 	Reset       bool
 }
 
-// SetProcessor changes the limits of the jobs of one type while they are in force, with the operators' token.
+// SetProcessor changes the limits of one job type. It needs the operators' token.
 func (c *Client) SetProcessor(ctx context.Context, jobType string, p ProcessorPatch) (*Limits, error) {
 	change := map[string]any{}
 	if p.Rate != nil || p.Reset {
@@ -47,7 +49,7 @@ func (c *Client) SetProcessor(ctx context.Context, jobType string, p ProcessorPa
 	return c.patchLimits(ctx, map[string]any{"processors": map[string]any{jobType: change}})
 }
 
-// Limits reads the rates in force.
+// Limits returns the rates in force.
 func (c *Client) Limits(ctx context.Context) (*Limits, error) {
 	var l Limits
 	if err := c.do(ctx, get("v1", "limits"), &l); err != nil {
@@ -56,7 +58,7 @@ func (c *Client) Limits(ctx context.Context) (*Limits, error) {
 	return &l, nil
 }
 
-// SetLimits changes the rates while they are in force, with the operators' token; nil goes back to the configuration.
+// SetLimits changes the rates; nil returns to the configuration. It needs the operators' token.
 func (c *Client) SetLimits(ctx context.Context, global, perTenant *float64) (*Limits, error) {
 	return c.patchLimits(ctx, map[string]*float64{"global": global, "per_tenant": perTenant})
 }
@@ -73,7 +75,7 @@ func (c *Client) patchLimits(ctx context.Context, change any) (*Limits, error) {
 	return &l, nil
 }
 
-// Tenant reads a tenant.
+// Tenant returns a tenant.
 func (c *Client) Tenant(ctx context.Context, name string) (*Tenant, error) {
 	var t Tenant
 	if err := c.do(ctx, get("v1", "tenants", name), &t); err != nil {
@@ -82,14 +84,14 @@ func (c *Client) Tenant(ctx context.Context, name string) (*Tenant, error) {
 	return &t, nil
 }
 
-// TenantPatch changes a tenant; nil leaves a field as it is.
+// TenantPatch changes a tenant; nil leaves a field unchanged.
 type TenantPatch struct {
 	Weight      *float64 `json:"weight,omitempty"`      // 0.01…100
 	Rate        *float64 `json:"rate,omitempty"`        // jobs a second; 0: as configured
 	Concurrency *int64   `json:"concurrency,omitempty"` // most jobs in flight; 0: any number
 }
 
-// SetTenant changes a tenant's weight, rate and concurrency while it runs, with the operators' token.
+// SetTenant changes a tenant's weight, rate and concurrency. It needs the operators' token.
 func (c *Client) SetTenant(ctx context.Context, name string, p TenantPatch) (*Tenant, error) {
 	k, err := call{method: http.MethodPatch, path: []string{"v1", "tenants", name}}.with(p)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/bulktype"
 )
 
-// What the server returns.
+// Objects that the server returns.
 type (
 	Group      = bulktype.Group[time.Time]
 	ETA        = bulktype.ETA

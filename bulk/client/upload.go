@@ -18,50 +18,50 @@ import (
 
 // Bounds of an upload.
 const (
-	// ChunkLines and ChunkBytes end a chunk, whichever comes first.
+	// ChunkLines and ChunkBytes end a chunk, whichever is reached first.
 	ChunkLines = 5000
 	ChunkBytes = 4 << 20
-	// MaxLine is the longest line that is sent; a longer one is rejected here. No server's limits.line is higher.
+	// MaxLine is the longest line that is sent; longer ones are rejected here. No server accepts longer ones.
 	MaxLine = 1 << 20
-	// KeptRejections is how many rejected lines an Uploaded lists.
+	// KeptRejections is how many rejected lines Uploaded lists.
 	KeptRejections = 1000
 	maxUploadID    = 64
 )
 
-// Job is one job of a group.
+// Job is a job of a group.
 type Job struct {
 	ID      string          `json:"id,omitempty"`   // unique in its group; empty: made from the upload's id and the line
 	Type    string          `json:"type,omitempty"` // empty: the group's
 	Payload json.RawMessage `json:"payload"`
-	Cost    int64           `json:"cost,omitempty"` // of the rates, 1…1,000; 0 means 1
+	Cost    int64           `json:"cost,omitempty"` // in units of the rates, 1…1,000; 0 means 1
 	RunAt   time.Time       `json:"run_at,omitzero"`
 }
 
-// Upload says how jobs are added.
+// Upload are the options of an upload.
 type Upload struct {
-	// ID names the upload. The same jobs sent to the same group under the same ID again are the same upload: what is in
-	// already is not added twice, also where jobs have no ids of their own. 1…64 printable ASCII characters without blanks;
-	// empty: one is drawn, for this call alone.
+	// ID names the upload. Sending the same jobs to the same group under the same ID repeats the upload: accepted
+	// jobs are not added twice, even those without ids. 1…64 printable ASCII characters without blanks; empty: a
+	// random one.
 	ID string
-	// OnChunk is told after each chunk how far the upload is.
+	// OnChunk is called after each chunk.
 	OnChunk func(Uploaded)
-	// OnRejected is told of each line that was not taken; of a chunk the server names 1,000 at most.
+	// OnRejected is called with each rejected line; the server reports at most 1,000 of a chunk.
 	OnRejected func(Rejection)
 }
 
-// Uploaded is how far an upload is, or what became of it.
+// Uploaded is the progress or result of an upload.
 type Uploaded struct {
 	ID         string // of the upload
-	Lines      int64  // read and answered
+	Lines      int64  // sent and confirmed
 	Bytes      int64
 	Accepted   int64
 	Duplicates int64 // were in the group already
 	Rejected   int64
-	// Rejections are the first KeptRejections lines that were not taken.
+	// Rejections are the first KeptRejections rejected lines.
 	Rejections []Rejection
 }
 
-// AddJobs adds jobs to a group; line numbers count them from 1.
+// AddJobs adds jobs to a group. Line numbers count them from 1.
 func (c *Client) AddJobs(ctx context.Context, group string, jobs iter.Seq[Job], u Upload) (Uploaded, error) {
 	next, stop := iter.Pull(jobs)
 	defer stop()
@@ -78,16 +78,16 @@ func (c *Client) AddJobs(ctx context.Context, group string, jobs iter.Seq[Job], 
 	})
 }
 
-// AddLines adds the jobs of NDJSON, one a line, as they stand.
+// AddLines adds the jobs of NDJSON, one a line, as they are.
 //
-// Jobs go in chunks, each of which is sent until it is answered, so nothing is lost and nothing comes in twice however often the
-// connection breaks. On an error the Uploaded says how far it came; the same call with the same Upload.ID goes on.
+// Jobs are sent in chunks, each until the server confirms it, so no job is lost or added twice however often the
+// connection breaks. After an error, the same call with the same Upload.ID continues.
 func (c *Client) AddLines(ctx context.Context, group string, r io.Reader, u Upload) (Uploaded, error) {
 	lines := newLineReader(r, MaxLine)
 	return c.upload(ctx, group, u, lines.append)
 }
 
-// upload sends what next appends, a line at a time, in chunks. next returns how many bytes of the source the line had.
+// upload sends the lines that next appends, in chunks. next returns the length of the line in the source.
 func (c *Client) upload(ctx context.Context, group string, u Upload, next func([]byte) ([]byte, int64, error)) (Uploaded, error) {
 	if u.ID == "" {
 		u.ID = newID("u-")
@@ -121,7 +121,7 @@ func (c *Client) upload(ctx context.Context, group string, u Upload, next func([
 			}
 		}
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errLongLine) {
-			// The part of a chunk that could be read is not sent: it would be another chunk than the whole one of the next try.
+			// An incomplete chunk is not sent: the next attempt would send it whole, which would be another chunk.
 			return sent, fmt.Errorf("after line %d: %w", sent.Lines+lines, err)
 		}
 		if lines > 0 {
@@ -150,7 +150,8 @@ func (c *Client) upload(ctx context.Context, group string, u Upload, next func([
 	}
 }
 
-// addChunk sends a chunk until it is answered. A server that is full takes it bit by bit, and as long as it does, patience lasts.
+// addChunk sends a chunk until it is confirmed. A full server may accept a chunk in parts; each part counts as
+// progress.
 func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) (a bulktype.Tally, err error) {
 	k := post("v1", "groups", group, "jobs")
 	k.body, k.ndjson, k.key = chunk, true, key
@@ -169,8 +170,8 @@ func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) 
 	}
 }
 
-// chunkKey names a chunk by the upload, its number and what is in it: when the source was changed between two runs, the answer
-// to the old chunk must not stand for the new one.
+// chunkKey names a chunk by its upload, number and content: if the source changed between two runs, the response to
+// the old chunk must not confirm the new one.
 func chunkKey(upload string, number int64, chunk []byte) string {
 	sum := sha256.Sum256(chunk)
 	return upload + "." + strconv.FormatInt(number, 10) + "." + hex.EncodeToString(sum[:8])

@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// pollEvery is how often a group is read where its events cannot be had.
+	// pollEvery is how often a group is read when events are not available.
 	pollEvery = time.Second
-	// firstEvent is how soon a group's present state has to come as an event.
+	// firstEvent is how soon the first event must arrive.
 	firstEvent = 10 * time.Second
 )
 
-// Watch yields a group now and whenever it has moved on, until it has ended; the last one has an ended status. It listens to
-// the server's events, connects again when they break off, and polls where something in between keeps them back. After an
-// error it ends.
+// Watch yields a group now and after each change until it has ended. It reads the server's events, reconnects when
+// they break off, and polls if something in between holds events back. It ends after an error.
 func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[*Group, error] {
 	return func(yield func(*Group, error) bool) {
 		p := c.newPatience()
@@ -53,10 +52,10 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[*Group, error] 
 	}
 }
 
-// errNoEvents says that there is no stream of events to be had here.
+// errNoEvents is returned when events are not available here.
 var errNoEvents = errors.New("no events")
 
-// listen hands every state of a group on until see has seen enough, or the stream breaks off.
+// listen calls see with each state of a group until see returns false or the stream breaks off.
 func (c *Client) listen(ctx context.Context, id string, see func(*Group) bool) error {
 	k := get("v1", "groups", id, "events")
 	k.accept, k.stall = "text/event-stream", c.firstEvent
@@ -81,7 +80,7 @@ func (c *Client) listen(ctx context.Context, id string, see func(*Group) bool) e
 		}
 		var g Group
 		if err := json.Unmarshal(data, &g); err != nil {
-			return fmt.Errorf("%s: an event is not what a bulk worker says: %w", c.url(k), err)
+			return fmt.Errorf("%s: an event is not a group: %w", c.url(k), err)
 		}
 		if g.ID == "" {
 			continue // not a state of the group
@@ -89,11 +88,11 @@ func (c *Client) listen(ctx context.Context, id string, see func(*Group) bool) e
 		if seen = true; !see(&g) {
 			return nil
 		}
-		body.guard.after = c.stall // the first came, and a server that is alive is never silent for longer
+		body.guard.after = c.stall // a server that is alive sends heartbeats
 	}
 }
 
-// silence tells a server that has no events for us, or something in between that holds them back, from one that is away.
+// silence turns the errors of a server or proxy that does not deliver events into errNoEvents.
 func silence(err error) error {
 	if _, held := errors.AsType[stalled](err); held {
 		return errNoEvents
@@ -104,7 +103,7 @@ func silence(err error) error {
 	return err
 }
 
-// poll reads a group every second until see has seen enough.
+// poll reads a group every second until see returns false.
 func (c *Client) poll(ctx context.Context, id string, see func(*Group) bool) error {
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()

@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// WorkersQuery chooses jobs for Client.Workers; empty fields choose all.
+// WorkersQuery selects jobs; empty fields select all.
 type WorkersQuery struct {
 	Tenant, Group, Type, Process string
 	Limit                        int // 1…1000; 0: 100
 }
 
-// Workers lists the processes and what runs now, as far as the token is for it. An answer may be a second old.
+// Workers returns the processes and running jobs that the token may see. It may be a second old.
 func (c *Client) Workers(ctx context.Context, which WorkersQuery) (Workers, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"tenant": which.Tenant, "group": which.Group, "type": which.Type, "process": which.Process} {
