@@ -10,10 +10,10 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// What one call of Ack may carry beside its number of acks.
+// maxAckBytes bounds the bytes of one call of Ack, besides the number of acks.
 const maxAckBytes = 1 << 20
 
-// ackTaker takes acks.
+// ackTaker records acks.
 type ackTaker interface {
 	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
 }
@@ -23,8 +23,8 @@ type pendingAck struct {
 	ack store.Ack
 }
 
-// acker hands acks to the store in batches: while one call is under way, others gather. While the store is away they wait,
-// however long: leases do not end before the store has been back for a whole one. The pool bounds how many there are.
+// acker sends acks to the store in batches: acks gather while a call is in progress. During an outage they wait for
+// any time, since leases do not end before the store has been back for a whole lease. The pool bounds their number.
 type acker struct {
 	store   ackTaker
 	pool    *pool
@@ -33,18 +33,18 @@ type acker struct {
 	log     *slog.Logger
 	role    *role
 	batch   int
-	spare   []pendingAck // room of a batch that was sent, for the next queue; run's own
+	spare   []pendingAck // memory of a sent batch, reused for the next queue; owned by run
 
 	mu    sync.Mutex
 	queue []pendingAck
-	busy  bool          // a call is under way, with acks that are not in queue
-	kick  chan struct{} // told of new acks; holds one
-	empty chan struct{} // told when there is none left; holds one
+	busy  bool          // a call is in progress, with acks that are not in queue
+	wake  chan struct{} // signals new acks; capacity 1
+	empty chan struct{} // signals that no ack is left; capacity 1
 }
 
 func newAcker(s ackTaker, p *pool, runs *registry, m *Metrics, log *slog.Logger, r *role, batch int) *acker {
 	return &acker{store: s, pool: p, runs: runs, metrics: m, log: log, role: r, batch: batch,
-		kick: make(chan struct{}, 1), empty: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), empty: make(chan struct{}, 1)}
 }
 
 func (a *acker) add(r *run, ack store.Ack) {
@@ -52,7 +52,7 @@ func (a *acker) add(r *run, ack store.Ack) {
 	a.queue = append(a.queue, pendingAck{r, ack})
 	a.mu.Unlock()
 	select {
-	case a.kick <- struct{}{}:
+	case a.wake <- struct{}{}:
 	default:
 	}
 }
@@ -62,7 +62,7 @@ func (a *acker) run(ctx context.Context) {
 		batch := a.take()
 		if len(batch) == 0 {
 			select {
-			case <-a.kick:
+			case <-a.wake:
 				continue
 			case <-ctx.Done():
 				return
@@ -77,7 +77,7 @@ func (a *acker) run(ctx context.Context) {
 	}
 }
 
-// take takes the next batch. The queue's order is the order in which jobs ended.
+// take returns the next batch, in the order in which jobs ended.
 func (a *acker) take() []pendingAck {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,9 +104,9 @@ func (a *acker) take() []pendingAck {
 	return batch
 }
 
-// send repeats a batch until the store has taken it, or ctx ends.
+// send repeats a batch until the store accepts it or ctx ends.
 func (a *acker) send(ctx context.Context, batch []pendingAck) {
-	repeated := false // an attempt was not answered, and may have counted
+	repeated := false // an attempt without a reply may have taken effect
 	for {
 		batch = a.dropLost(batch)
 		if len(batch) == 0 {
@@ -131,7 +131,7 @@ func (a *acker) send(ctx context.Context, batch []pendingAck) {
 			}
 			a.forget(batch)
 			return
-		case errors.As(err, &refused) && len(batch) > 1: // one of them; the others shall not suffer
+		case errors.As(err, &refused) && len(batch) > 1: // one ack is refused; send the others without it
 			a.role.ok()
 			half := len(batch) / 2
 			a.send(ctx, batch[:half:half])
@@ -153,7 +153,7 @@ func (a *acker) send(ctx context.Context, batch []pendingAck) {
 	}
 }
 
-// dropLost leaves out what belongs to another run by now.
+// dropLost removes acks whose lease was lost to another run.
 func (a *acker) dropLost(batch []pendingAck) []pendingAck {
 	if !slices.ContainsFunc(batch, func(p pendingAck) bool { return p.run.lost.Load() }) {
 		return batch
@@ -180,7 +180,7 @@ func (a *acker) forget(batch []pendingAck) {
 	}
 }
 
-// flush waits until every ack is taken, or ctx ends; it says how many are left. Nothing may be added meanwhile.
+// flush waits until every ack is recorded or ctx ends, and returns how many are left. No ack may be added meanwhile.
 func (a *acker) flush(ctx context.Context) (left int) {
 	for {
 		a.mu.Lock()

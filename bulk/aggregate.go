@@ -16,7 +16,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// aggregate is what a group asks to be made of its results.
+// aggregate is what a group asks for to be computed from its results.
 type aggregate struct {
 	Op    string `json:"op"`
 	Field string `json:"field,omitempty"` // of sum, min, max, mean: the path of a number in each result, as "order.total"
@@ -27,8 +27,8 @@ const maxField = 256
 
 var reducerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// ParseAggregate reads a group's aggregate and gives its canonical form, compact JSON. It takes "count" (also for null or
-// nothing at all), "concat", "sum:a.b" and the like for min, max and mean, {"op":"sum","field":"a.b"}, and
+// ParseAggregate parses a group's aggregate and returns its canonical form, compact JSON. It accepts "count" (also
+// null or nothing), "concat", "sum:a.b" (and min, max, mean), {"op":"sum","field":"a.b"}, and
 // {"op":"reduce","name":"…"} for a registered reducer.
 func ParseAggregate(data []byte) (canonical []byte, err error) {
 	a, err := parseAggregate(data)
@@ -38,7 +38,7 @@ func ParseAggregate(data []byte) (canonical []byte, err error) {
 	return json.Marshal(a)
 }
 
-// ParseAggregate is the function of that name, and refuses a reducer that is not registered in this process.
+// ParseAggregate is like the function ParseAggregate, and refuses a reducer that is not registered in this process.
 func (e *Engine) ParseAggregate(data []byte) (canonical []byte, err error) {
 	a, err := parseAggregate(data)
 	if err != nil {
@@ -79,7 +79,7 @@ func parseAggregate(data []byte) (aggregate, error) {
 			return a, fmt.Errorf(`want "count", "concat", "sum:field" or {"op":…,"field":…}: %w`, err)
 		}
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			return a, errors.New("there is more after it: want one string or one object")
+			return a, errors.New("text follows the value: want one string or one object")
 		}
 	}
 	return a, a.check()
@@ -89,28 +89,28 @@ func (a aggregate) check() error {
 	switch a.Op {
 	case "count", "concat":
 		if a.Field != "" || a.Name != "" {
-			return fmt.Errorf("op %q takes neither field nor name", a.Op)
+			return fmt.Errorf("op %q has neither field nor name", a.Op)
 		}
 	case "sum", "min", "max", "mean":
 		switch {
 		case a.Name != "":
-			return fmt.Errorf("name %q: op %q takes a field", a.Name, a.Op)
+			return fmt.Errorf("name %q: op %q has a field, not a name", a.Name, a.Op)
 		case a.Field == "":
-			return fmt.Errorf(`op %q needs the field of each result that holds the number, as "%s:order.total"`, a.Op, a.Op)
+			return fmt.Errorf(`op %q needs the field of the results that holds the number, as "%s:order.total"`, a.Op, a.Op)
 		case len(a.Field) > maxField:
 			return fmt.Errorf("field has %d bytes: at most %d", len(a.Field), maxField)
 		}
 		for _, part := range strings.Split(a.Field, ".") {
 			if part == "" {
-				return fmt.Errorf("field %q: a part between dots is empty", a.Field)
+				return fmt.Errorf("field %q: a part between dots must not be empty", a.Field)
 			}
 		}
 	case "reduce":
 		if a.Field != "" {
-			return fmt.Errorf("field %q: op \"reduce\" takes a name", a.Field)
+			return fmt.Errorf("field %q: op \"reduce\" has a name, not a field", a.Field)
 		}
 		if !reducerName.MatchString(a.Name) {
-			return fmt.Errorf("name %q: the registered reducer's, 1 to 64 of A-Z a-z 0-9 . _ -", a.Name)
+			return fmt.Errorf("name %q: want the name of a registered reducer, 1 to 64 of A-Z a-z 0-9 . _ -", a.Name)
 		}
 	default:
 		return fmt.Errorf("op %q: want count, concat, sum, min, max, mean or reduce", a.Op)
@@ -118,19 +118,19 @@ func (a aggregate) check() error {
 	return nil
 }
 
-// numbers reduces the numbers in a field of the results.
+// numbers aggregates the numbers in a field of the results.
 type numbers struct {
 	Sum     float64 `json:"sum"`
-	Lost    float64 `json:"lost"` // what rounding took from Sum (Neumaier), so that a million decimals add up
+	Lost    float64 `json:"lost"` // rounding error of Sum (Neumaier summation)
 	Min     float64 `json:"min"`
 	Max     float64 `json:"max"`
 	Count   int64   `json:"count"`
-	Skipped int64   `json:"skipped"` // succeeded, without that number
+	Skipped int64   `json:"skipped"` // succeeded jobs without that number
 }
 
 func (n *numbers) add(x float64) {
 	sum := n.Sum + x
-	if math.IsInf(sum, 0) { // beyond what JSON readers, and the state, can hold
+	if math.IsInf(sum, 0) { // JSON has no infinity
 		n.Skipped++
 		return
 	}
@@ -147,7 +147,7 @@ func (n *numbers) add(x float64) {
 	n.Sum = sum
 }
 
-// value is the figure of op; nil where there is no number to make it of.
+// value returns the result of op, nil without any number.
 func (n *numbers) value(op string) any {
 	sum := n.Sum + n.Lost
 	switch {
@@ -163,7 +163,7 @@ func (n *numbers) value(op string) any {
 	return sum / float64(n.Count)
 }
 
-// numberAt reads the number at a path of keys (and of indices, in arrays) of a JSON document.
+// numberAt returns the number at a path of keys (and indices, in arrays) of a JSON document.
 func numberAt(doc []byte, path []string) (float64, bool) {
 	for _, key := range path {
 		doc = bytes.TrimSpace(doc)
@@ -196,13 +196,13 @@ func numberAt(doc []byte, path []string) (float64, bool) {
 	return x, true
 }
 
-// reduction is an aggregate under way. It takes outcomes in any order, once each, and between them its state can be written
-// down and read again.
+// reduction is an aggregate in progress. It accepts outcomes in any order, each once. Between outcomes its state can
+// be saved and restored.
 type reduction struct {
 	aggregate aggregate
 	path      []string
 	fold      Fold  // of reduce
-	without   error // of reduce without fold: why
+	without   error // why a reduce has no fold
 	state     reductionState
 }
 
@@ -212,7 +212,7 @@ type reductionState struct {
 	Custom  json.RawMessage `json:"custom,omitempty"`
 }
 
-// errNoReducer says that a group wants a reducer that this process does not have; another may.
+// errNoReducer is returned when a group needs a reducer that this process does not have; another may.
 var errNoReducer = errors.New("no such reducer is registered in this process")
 
 // missingReducer is errNoReducer with the reducer's name.
@@ -221,8 +221,8 @@ type missingReducer struct{ name string }
 func (m *missingReducer) Error() string { return fmt.Sprintf("aggregate %q: %s", m.name, errNoReducer) }
 func (m *missingReducer) Unwrap() error { return errNoReducer }
 
-// newReduction goes on with an aggregate from state; nil is its beginning. without is why a registered reducer is left out; nil: it is
-// not.
+// newReduction continues an aggregate from state; nil is its beginning. A non-nil without is the reason for leaving
+// out a registered reducer.
 func newReduction(spec string, state []byte, reducers map[string]Reducer, without error) (*reduction, error) {
 	a, err := parseAggregate([]byte(spec))
 	if err != nil {
@@ -231,7 +231,7 @@ func newReduction(spec string, state []byte, reducers map[string]Reducer, withou
 	r := &reduction{aggregate: a}
 	if len(state) > 0 {
 		if err := json.Unmarshal(state, &r.state); err != nil {
-			return nil, fmt.Errorf("the state of a reduction: %w", err)
+			return nil, fmt.Errorf("cannot read the state of a reduction: %w", err)
 		}
 	}
 	switch a.Op {
@@ -273,7 +273,7 @@ func (r *reduction) add(o *store.Outcome) error {
 	return nil
 }
 
-// marshal writes the state down.
+// marshal returns the state.
 func (r *reduction) marshal() (state []byte, err error) {
 	if r.fold != nil {
 		if r.state.Custom, err = r.fold.State(); err != nil {
@@ -283,7 +283,7 @@ func (r *reduction) marshal() (state []byte, err error) {
 	return json.Marshal(&r.state)
 }
 
-// result is the group's aggregate, JSON.
+// result returns the group's aggregate as JSON.
 func (r *reduction) result(group string) ([]byte, error) {
 	t := r.state.Tally
 	if t.Errors == nil {
@@ -293,7 +293,7 @@ func (r *reduction) result(group string) ([]byte, error) {
 	case r.fold != nil:
 		value, err := r.fold.Result()
 		if err == nil && !json.Valid(value) {
-			err = errors.New("its result is not JSON")
+			err = errors.New("the result is not JSON")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reducer %q: %w", r.aggregate.Name, err)
@@ -324,7 +324,7 @@ func (r *reduction) result(group string) ([]byte, error) {
 	return t.Result(r.aggregate.Op, group)
 }
 
-// meanSum is the sum that a mean is told with; the other ops have none.
+// meanSum returns the sum that is reported with a mean, nil for other ops.
 func (n *numbers) meanSum(op string) any {
 	if op != "mean" {
 		return nil

@@ -10,18 +10,19 @@ import (
 
 const (
 	callbackTimeout = 20 * time.Second
-	callbackAgain   = 2 * time.Second // after the first try, and twice as long after each
+	callbackAgain   = 2 * time.Second // after the first attempt, doubled after each
 	callbackMost    = time.Hour       // at most
-	callbackFor     = 24 * time.Hour  // after the group's end no more
+	callbackFor     = 24 * time.Hour  // after the group's end
 )
 
-// callbacks are noted here.
+// callbacks records the outcome of callbacks.
 type callbacks interface {
 	Group(ctx context.Context, group string) (store.Group, error)
 	CallbackDone(ctx context.Context, group string, ok, last bool, again time.Duration) error
 }
 
-// calling tells a group's callback_url that it has ended. send signs and delivers; without it groups are offered to other processes.
+// calling sends a request to a group's callback_url when the group has ended. send signs and sends; without it,
+// groups are offered to other processes.
 type calling struct {
 	store   callbacks
 	send    func(ctx context.Context, url string, body []byte) error
@@ -31,7 +32,7 @@ type calling struct {
 	slots   chan struct{}
 }
 
-// back calls back for a group, under its lock.
+// back sends a group's callback, under the group's lock.
 func (c *calling) back(ctx context.Context, t tender, group string) error {
 	select {
 	case c.slots <- struct{}{}:
@@ -44,7 +45,7 @@ func (c *calling) back(ctx context.Context, t tender, group string) error {
 		return err
 	}
 	defer unlock()
-	if due, err := t.Tend(ctx, group); err != nil || !due.Callback { // another process was faster
+	if due, err := t.Tend(ctx, group); err != nil || !due.Callback { // another process has sent it
 		return err
 	}
 	g, err := c.store.Group(ctx, group)
@@ -56,19 +57,19 @@ func (c *calling) back(ctx context.Context, t tender, group string) error {
 		err = c.deliver(ctx, g.CallbackURL, body)
 	}
 	if ctx.Err() != nil {
-		return nil // not its fault: due at once
+		return nil // the shutdown interrupted it: due immediately
 	}
 	again := min(callbackAgain<<min(g.CallbackTries, 20), callbackMost)
 	last := err != nil && time.Since(g.FinishedAt)+again > callbackFor
-	switch { // the URL is not logged: its path and query may hold a secret
+	switch { // the URL is not logged: it may contain a secret
 	case err == nil:
 		c.metrics.callback("done")
 	case last:
 		c.metrics.callback("failed")
-		c.log.Error("a callback failed for the last time", "group", group, "error", err)
+		c.log.Error("callback failed for the last time; giving up", "group", group, "error", err)
 	default:
 		c.metrics.callback("retry")
-		c.log.Warn("a callback failed; it is tried again", "group", group, "again", again.Round(time.Second).String(), "error", err)
+		c.log.Warn("callback failed; will retry", "group", group, "again", again.Round(time.Second).String(), "error", err)
 	}
 	return c.store.CallbackDone(ctx, group, err == nil, last, again)
 }

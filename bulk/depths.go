@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// depthsCollector reads the store's figures, as the stats loop last saw them, and the pool when it is asked for them.
+// depthsCollector exports the counts of the store, as the stats loop last read them, and of the pool.
 type depthsCollector struct {
 	m                                                                   *Metrics
 	queue                                                               *prometheus.Desc
@@ -32,7 +32,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 		queue:          d("queue_groups", "Groups that wait in the fair queue.", "level"),
 		pending:        d("pending_jobs", "Jobs that wait in their group."),
 		ready:          d("ready_jobs", "Jobs that are ready to start."),
-		nonReady:       d("non_ready_jobs", "Jobs that wait out a backoff, a Retry-After or their run_at."),
+		nonReady:       d("non_ready_jobs", "Jobs that wait for a backoff, a Retry-After or their run_at."),
 		inFlight:       d("in_flight_jobs", "Jobs that run, under a lease."),
 		active:         d("active_tenants", "Tenants with a job that could start but for rate."),
 		gated:          d("gated_groups", "Groups of which nothing starts for now."),
@@ -75,7 +75,7 @@ func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// levels orders the congestion levels.
+// levels maps the congestion levels to numbers.
 var levels = map[string]float64{congestion.None: 0, congestion.Low: 1, congestion.Moderate: 2, congestion.High: 3, congestion.Critical: 4}
 
 func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {

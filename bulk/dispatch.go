@@ -15,9 +15,9 @@ const (
 
 const (
 	dispatchEvery = 100 * time.Millisecond
-	// A process that is not the keeper looks once in standbyEvery whether it has become it.
+	// standbyEvery is how often a process that is not the keeper checks whether it has become the keeper.
 	standbyEvery = 100 * time.Millisecond
-	// dispatchRest gathers what falls due one by one. The fetcher opens gates by itself and needs no dispatcher for it.
+	// dispatchRest collects jobs that become due one by one. The fetcher opens gates without the dispatcher.
 	dispatchRest = 10 * time.Millisecond
 )
 
@@ -26,8 +26,8 @@ type mover interface {
 	Dispatch(ctx context.Context) (store.Dispatch, error)
 }
 
-// dispatcher returns due jobs and orphans to their groups, every interval or when the next is due, while this process is the keeper.
-// The store notices from the rounds themselves when it was away, and ends no lease for that.
+// dispatcher returns due jobs and orphans to their groups, every interval or when the next is due, while this process
+// is the keeper. The store detects an outage by the pause between rounds, and then ends no lease.
 type dispatcher struct {
 	store   mover
 	turns   turns
@@ -52,7 +52,7 @@ func (d *dispatcher) run(ctx context.Context) {
 		d.role.ok()
 		d.metrics.dispatched(did)
 		d.tend(did.Tend)
-		if did.More { // much falls due at once: others' calls go between
+		if did.More { // many jobs are due: let other calls run between rounds
 			sleep(ctx, min(restTimes*time.Since(began), restMost))
 			continue
 		}

@@ -19,16 +19,16 @@ import (
 const (
 	// MaxWorkers is the most workers of one process.
 	MaxWorkers = 10_000
-	// NoWorkers is a WorkerOptions.Count: this process runs no job and keeps house for those that do.
+	// NoWorkers is a WorkerOptions.Count: this process runs no jobs and only does the housekeeping.
 	NoWorkers = -1
 )
 
-// WorkerOptions say how jobs are run. Zero values stand for the settings.
+// WorkerOptions configure how jobs are run. Zero values are the defaults.
 type WorkerOptions struct {
 	Count         int           // workers: jobs at once; 10. NoWorkers: none
-	Min, Max      int           // bounds between which the number follows the work; both 0: it stays
+	Min, Max      int           // bounds of autoscaling; both 0: a fixed number
 	Batch         int           // most jobs of one pull; 50
-	Lease         time.Duration // at most the store's, which is the default
+	Lease         time.Duration // at most the store's lease, which is the default
 	JobTimeout    time.Duration // of one run; 30s
 	ShutdownGrace time.Duration // for running jobs; 30s
 }
@@ -37,28 +37,28 @@ type WorkerOptions struct {
 type Options struct {
 	Store  *store.Store
 	Worker WorkerOptions
-	// DispatchInterval is how often due jobs and ended leases are looked for, where none is known to be due sooner; 100 ms. Of more than a
-	// sixth of the lease, that sixth is used. SetDispatchInterval changes it.
+	// DispatchInterval is how often due jobs and ended leases are collected if none is known to be due sooner; 100
+	// ms, and at most a sixth of the lease. SetDispatchInterval changes it.
 	DispatchInterval time.Duration
 	MaxResult        int64 // bytes of a job's result; 64 KiB
-	// Retry is the policy of job types that have none of their own (SetPolicy).
+	// Retry is the policy of job types without one of their own (SetPolicy).
 	Retry Retry
-	// ReducerWait is for how long a group whose jobs have all ended waits for its reducer, where no process has it or it fails; then the
-	// group ends without what it would have made. 24 h.
+	// ReducerWait is how long a group whose jobs have ended waits for its reducer if no process has it or it fails;
+	// then the group ends without the reducer's result. 24 h.
 	ReducerWait time.Duration
-	// Callback signs a body and POSTs it to a group's callback_url; nil: callbacks are left to other processes.
-	// Pace is how the global rate is found; SetPace changes it.
+	// Pace configures rate control of the global rate; SetPace changes it.
 	Pace Pace
-	// People is what tells of visitors; required where Pace.People is set.
-	People   People
+	// People reports the health of visitors' requests. It is required with Pace.People.
+	People People
+	// Callback signs a body and sends it to a group's callback_url; nil: other processes send callbacks.
 	Callback func(ctx context.Context, url string, body []byte) error
-	// CallbackBody writes the group as the API shows it. It is required with Callback.
+	// CallbackBody returns the body of a callback, the group as the API shows it. It is required with Callback.
 	CallbackBody func(g store.Group) ([]byte, error)
-	Metrics      *Metrics     // nil: kept and not shown
+	Metrics      *Metrics     // nil: not registered
 	Log          *slog.Logger // nil: none
 }
 
-// engineStore is what the loops together use of the store.
+// engineStore is the union of the loops' interfaces.
 type engineStore interface {
 	source
 	ackTaker
@@ -75,7 +75,8 @@ type engineStore interface {
 
 var _ engineStore = (*store.Store)(nil)
 
-// Engine runs the jobs of a store in this process, beside any number of others. Register what it can run, then Run it once.
+// Engine runs the jobs of a store in this process; any number of processes can share the store. Register handlers,
+// then call Run once.
 type Engine struct {
 	o        Options
 	store    engineStore
@@ -90,7 +91,7 @@ type Engine struct {
 	started  atomic.Bool
 }
 
-// New makes an Engine. It starts nothing.
+// New returns an Engine. It starts nothing.
 func New(o Options) (*Engine, error) {
 	if o.Store == nil {
 		return nil, errors.New("bulk: Options.Store is missing")
@@ -116,7 +117,7 @@ func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, erro
 	return e, e.SetPace(o.Pace)
 }
 
-// complete fills in defaults and finds what cannot be.
+// complete sets defaults and checks values.
 func (o *Options) complete(settings store.Settings) error {
 	w := &o.Worker
 	for _, d := range []struct {
@@ -136,7 +137,7 @@ func (o *Options) complete(settings store.Settings) error {
 		}
 	}
 	if w.Lease > settings.Lease {
-		return fmt.Errorf("worker.lease %s: the store's is %s, and leases would end before they are renewed", w.Lease, settings.Lease)
+		return fmt.Errorf("worker.lease %s: must not exceed the store's lease, %s, or leases end before they are renewed", w.Lease, settings.Lease)
 	}
 	for _, n := range []struct {
 		value   *int
@@ -188,8 +189,8 @@ func (o *Options) complete(settings store.Settings) error {
 	return nil
 }
 
-// Register sets the handler of a job type. The engine takes only jobs of types with a handler. A job of a type that no process
-// has waits for Settings.UnknownTypeAfter and is dead then. Register panics when the engine runs already.
+// Register sets the handler of a job type. The engine takes only jobs of types with a handler. A job of a type that
+// no process has becomes a dead letter after Settings.UnknownTypeAfter. Register panics after Run.
 func (e *Engine) Register(jobType string, h Handler) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -197,11 +198,11 @@ func (e *Engine) Register(jobType string, h Handler) {
 	e.handlers[jobType] = h
 }
 
-// SetPolicy sets how the jobs of a type are run, from the next run on; zero fields stand for the engine's defaults.
+// SetPolicy sets the policy of a job type from the next run on; zero fields are the engine's defaults.
 func (e *Engine) SetPolicy(jobType string, p Policy) error { return e.policies.set(jobType, p) }
 
-// RegisterReducer sets the reducer that groups ask for with {"op":"reduce","name":name}. One process that has it is enough.
-// It panics when the engine runs already.
+// RegisterReducer sets the reducer for {"op":"reduce","name":name}. One process that has it is enough. It panics
+// after Run.
 func (e *Engine) RegisterReducer(name string, r Reducer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -215,14 +216,14 @@ func (e *Engine) beforeRun(method string) {
 	}
 }
 
-// Types lists the job types with a handler, in order.
+// Types returns the job types with a handler, sorted.
 func (e *Engine) Types() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Sorted(maps.Keys(e.handlers))
 }
 
-// SetPace changes how the global rate is found.
+// SetPace changes Options.Pace.
 func (e *Engine) SetPace(p Pace) error {
 	if p.People != "" && e.o.People == nil {
 		return errors.New("bulk: Pace.People needs Options.People")
@@ -241,20 +242,20 @@ func (e *Engine) SetDispatchInterval(d time.Duration) error {
 	return nil
 }
 
-// dispatchEvery returns the interval in force. Rounds that are a third of a lease apart would look to the store as if it had been away, and
-// no lease would ever end.
+// dispatchEvery returns the interval in force. The store takes rounds a third of a lease apart for an outage, and
+// would end no lease.
 func (e *Engine) dispatchEvery() time.Duration {
 	return min(time.Duration(e.interval.Load()), e.o.Worker.Lease/6)
 }
 
-// Resize changes the number of workers, 0 to MaxWorkers; jobs that run go on. With autoscaling, n is kept within its bounds
-// and goes on following the work from there.
+// Resize changes the number of workers, 0 to MaxWorkers; running jobs go on. With autoscaling, n is kept within the
+// bounds and scaling continues from there.
 func (e *Engine) Resize(n int) error {
 	if n < 0 || n > MaxWorkers {
 		return fmt.Errorf("worker.count %d: want 0 to %d", n, MaxWorkers)
 	}
 	if e.o.Worker.Count == NoWorkers {
-		return errors.New("worker.count: this process was started without workers; start it again")
+		return errors.New("worker.count: this process was started without workers; restart it")
 	}
 	if w := e.o.Worker; w.Max > 0 {
 		n = min(max(n, w.Min), w.Max)
@@ -263,15 +264,16 @@ func (e *Engine) Resize(n int) error {
 	return nil
 }
 
-// Workers says how many workers there are, and how many of them run a job.
+// Workers returns the number of workers and of those that run a job.
 func (e *Engine) Workers() (size, active int) {
 	l := e.pool.look(false)
 	return l.size, l.active
 }
 
-// status gives a function that says how this process stands, for the list of processes. It drains from when ctx ends.
+// status returns a function that returns this process's entry in the list of processes. The process drains from the
+// end of ctx on.
 func (e *Engine) status(ctx context.Context, types []string) func() store.ProcessStatus {
-	host, _ := os.Hostname() // shown without one where there is none
+	host, _ := os.Hostname() // empty if unknown
 	status := store.ProcessStatus{Host: host, StartedAt: time.Now()}
 	if e.o.Worker.Count != NoWorkers {
 		status.Types = types
@@ -284,7 +286,7 @@ func (e *Engine) status(ctx context.Context, types []string) func() store.Proces
 	}
 }
 
-// needs lists what groups may need and this process has.
+// needs lists the reducers and callbacks that this process can serve.
 func (e *Engine) needs() (all []string) {
 	if e.o.Callback != nil {
 		all = append(all, needCallback)
@@ -295,14 +297,14 @@ func (e *Engine) needs() (all []string) {
 	return all
 }
 
-// Run takes and runs jobs until ctx ends, then gives back what it holds and returns nil. It goes on by itself when the store is
-// away. An Engine runs once.
+// Run runs jobs until ctx ends, then returns unfinished jobs to their groups and returns nil. It continues after an
+// outage of the store. An Engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	again := e.started.Swap(true)
 	e.mu.Unlock()
 	if again {
-		return errors.New("bulk: this engine has run; make a new one")
+		return errors.New("bulk: Run was called before; create a new engine")
 	}
 	o, m, log := &e.o, e.o.Metrics, e.o.Log
 	types := e.Types()
@@ -311,9 +313,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	h := newHealth(log, m.up)
 	runs := newRegistry()
 	acks := newAcker(e.store, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
-	base := context.WithoutCancel(ctx) // what runs ends in an order of its own
-	runsOfLate := &recent{}
-	w := &workers{recent: runsOfLate, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
+	base := context.WithoutCancel(ctx) // loops are stopped one by one below
+	runs30s := &recent{}
+	w := &workers{recent: runs30s, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
 		policies: e.policies, maxResult: o.MaxResult}
 	w.ctx, w.cancel = context.WithCancel(base)
 	watch := newWatcher(e.store,
@@ -328,7 +330,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping := begin(base, keep.run)
 	dispatching := begin(base, (&dispatcher{store: e.store, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.store, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
-	steering := begin(base, (&steerer{store: e.store, pace: &e.pace, people: o.People, recent: runsOfLate, metrics: m, log: log, role: h.role("steerer")}).run)
+	steering := begin(base, (&steerer{store: e.store, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {
 		if takes {
 			e.gather.processes = keep.of.Load
@@ -351,29 +353,29 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 
-	// The order of the end. First nothing new comes in, so that what follows is bounded.
+	// Shutdown: first take no new jobs, which bounds the following steps.
 	fetching.stop()
 	scaling.stop()
-	// Running jobs end, or are cut short and given back. Their leases are renewed until the store knows.
+	// Running jobs end, or are cancelled and returned. Their leases are renewed until the store has the outcome.
 	w.finish(o.Worker.ShutdownGrace)
-	// Every run has its ack on the way: the store hears of each, for one that it does not hear of counts as a crash.
+	// Each run's ack is queued by now. The store must receive all of them: a run without an ack counts as a crash.
 	flush, cancel := context.WithTimeout(base, flushFor)
 	left := acks.flush(flush)
 	cancel()
 	acking.stop()
 	renewing.stop()
-	// The roles that serve all processes go on until here, so that what was given back can start elsewhere at once.
+	// The loops that serve all processes stop last, so that returned jobs can start elsewhere immediately.
 	dispatching.stop()
 	keeping.stop()
 	watching.stop()
 	counting.stop()
 	steering.stop()
 	if left > 0 {
-		log.Error("the store did not take the last acks: these jobs run again when their leases have ended", "jobs", left)
+		log.Error("cannot record the last acks; these jobs run again when their leases end", "jobs", left)
 	}
 	log.Info("stopped")
 	return nil
 }
 
-// flushFor bounds how long a shutdown waits for a store that does not take the last acks.
+// flushFor bounds how long a shutdown waits for the store to record the last acks.
 const flushFor = 5 * time.Second

@@ -82,7 +82,7 @@ func TestOutage(t *testing.T) {
 		if n := m.count("Pull"); n > 400 {
 			t.Errorf("%d pulls: it polls a store that is away", n)
 		}
-		if n := log.count("the store is away"); n != 1 {
+		if n := log.count("cannot reach the store"); n != 1 {
 			t.Errorf("the outage is logged %d times: %s", n, log.b.String())
 		}
 		m.heal()
@@ -334,7 +334,7 @@ func TestShutdownWithoutTheStoreEnds(t *testing.T) {
 		if d := time.Since(at); d > time.Second+flushFor+2*time.Second {
 			t.Errorf("took %s", d)
 		}
-		if log.count("did not take the last acks") != 1 {
+		if log.count("cannot record the last acks") != 1 {
 			t.Error(log.b.String())
 		}
 	})
@@ -354,7 +354,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		{Options{Worker: WorkerOptions{Min: 5, Max: 2}}, "worker.min 5 and worker.max 2"},
 		{Options{Worker: WorkerOptions{Min: 5}}, "worker.max 0"},
 		{Options{Worker: WorkerOptions{Lease: -time.Second}}, "worker.lease -1s"},
-		{Options{Worker: WorkerOptions{Lease: time.Minute}}, "worker.lease 1m0s: the store's is 30s"},
+		{Options{Worker: WorkerOptions{Lease: time.Minute}}, "worker.lease 1m0s: must not exceed the store's lease, 30s"},
 		{Options{MaxResult: -1}, "limits.result -1"},
 		{Options{Callback: func(context.Context, string, []byte) error { return nil }}, "CallbackBody"},
 	} {

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// source is where jobs come from.
+// source supplies jobs.
 type source interface {
 	Pull(ctx context.Context, want int, types ...string) (store.Pulled, error)
 	Wait(ctx context.Context, d time.Duration) error
@@ -17,22 +17,22 @@ type source interface {
 }
 
 const (
-	longestWait = time.Second // an event that got lost costs no more
-	// shortestWait is the least that a process waits for a limit.
+	longestWait = time.Second // bounds the cost of a lost event
+	// shortestWait is the shortest pause for a limit.
 	shortestWait = time.Millisecond
-	// shortListen is the longest wait for which listening is not worth a blocking command.
+	// shortListen is the longest pause that is not worth a blocking command.
 	shortListen = 5 * time.Millisecond
 )
 
-// fetcher takes jobs for free workers out of the fair queue. It leases only what is started at once, and when there is
-// nothing it waits: for an event, for the next slot of a limit, at most a second.
+// fetcher takes jobs for free workers from the fair queue. It leases only jobs that start immediately. Without any,
+// it waits for an event or the next slot of a limit, at most a second.
 type fetcher struct {
 	store    source
 	pool     *pool
 	batch    int
 	types    []string // that this process runs
 	start    func(store.Leased)
-	giveBack func(store.Leased) // to its group, not started
+	giveBack func(store.Leased) // returns a job that was not started to its group
 	runs     *registry
 	metrics  *Metrics
 	role     *role
@@ -40,24 +40,26 @@ type fetcher struct {
 	gather   gathering
 }
 
-// gathering is how long a fetcher waits at least, so that a pull finds several jobs that may start, and so that many processes do not
-// ask the store as often as many times one. Where the global rate stops a pull, all processes together pull again some eight times in
-// the window in which a burst gathers: each waits for an eighth of it times their number. Who finds more than half a burst waits for
-// less: others are busy. Where a gate opens for a few jobs, processes that find none wait for longer.
+// gathering computes the shortest pause of a fetcher. Longer pauses let one pull find several jobs and keep the
+// number of pulls independent of the number of processes. Where the global rate stops a pull, all processes together
+// pull some eight times in the window in which a burst accumulates: each pauses for an eighth of the window times
+// their number. A process that finds more than half a burst pauses for less, since others are busy. Where a gate
+// opens for a few jobs, processes that find none pause for longer.
 type gathering struct {
-	burst     float64       // how many may start at one moment
-	window    time.Duration // for how long they have gathered then
+	burst     float64       // jobs that may start at once
+	window    time.Duration // time in which a burst accumulates
 	processes func() int64
-	part      float64       // of the wait for the global rate, up to 1
-	gate      time.Duration // the wait for a gate
-	found     int           // jobs since the last wait
+	part      float64       // share of the wait for the global rate, up to 1
+	gate      time.Duration // pause for a gate
+	found     int           // jobs since the last pause
 	turn      time.Time     // when to pull again for the global rate
 }
 
 const (
-	// mostGathered is the longest that a process waits for a rate that others use up.
+	// mostGathered is the longest pause for a rate that other processes use up.
 	mostGathered = 500 * time.Millisecond
-	// mostGated is the longest that a process waits for a gate that has opened for others: groups' bursts gather for 100 ms.
+	// mostGated is the longest pause for a gate that has opened for other processes: a group's burst accumulates in
+	// 100 ms.
 	mostGated = 50 * time.Millisecond
 )
 
@@ -69,10 +71,10 @@ func newGathering(burst, rate float64) gathering {
 	return g
 }
 
-// pulled takes in a pull.
+// pulled counts the jobs of a pull.
 func (g *gathering) pulled(p *store.Pulled) { g.found += len(p.Jobs) }
 
-// least returns how long to wait at least after a pull that found fewer than were wanted.
+// least returns the shortest pause after a pull that found fewer jobs than wanted.
 func (g *gathering) least(p *store.Pulled) time.Duration {
 	found := g.found
 	g.found = 0
@@ -92,7 +94,8 @@ func (g *gathering) least(p *store.Pulled) time.Duration {
 	}
 	wait := float64(g.window) / 8 * float64(max(1, g.processes())) * g.part
 	d := time.Duration(min(max(wait, float64(shortestWait)), float64(mostGathered)))
-	// Who was woken before its turn has it all the same, or all that one bell wakes would wait together.
+	// A process that an event woke early keeps its turn; otherwise all processes that one event wakes would pause
+	// together.
 	if left := time.Until(g.turn); left > shortestWait {
 		return left
 	}
@@ -104,13 +107,13 @@ func (g *gathering) least(p *store.Pulled) time.Duration {
 func (f *fetcher) run(ctx context.Context) {
 	listening := begin(ctx, f.ear.run)
 	defer listening.stop()
-	unsure := false // a pull may have leased jobs that this process does not know of
+	unsure := false // an unanswered pull may have leased jobs
 	for {
 		free, ok := f.pool.wait(ctx, f.ear.heard)
 		if !ok {
 			return
 		}
-		if free == 0 { // another process may have a worker for what this one has heard of
+		if free == 0 { // pass the event on: another process may have a free worker
 			if err := f.store.Ring(ctx); err != nil {
 				f.role.failed(ctx, err)
 			}
@@ -126,7 +129,7 @@ func (f *fetcher) run(ctx context.Context) {
 		free = f.pool.settled()
 		want := min(free, f.batch)
 		f.ear.ignore()
-		// The call itself outlives ctx: jobs that it leased must not be lost to a shutdown.
+		// The call outlives ctx: a shutdown must not lose the jobs that it leases.
 		p, err := f.store.Pull(context.WithoutCancel(ctx), want, f.types...)
 		if err != nil {
 			unsure = true
@@ -143,7 +146,7 @@ func (f *fetcher) run(ctx context.Context) {
 		for _, j := range p.Jobs {
 			take(j)
 		}
-		// Handlers that need no time end first, and free their workers for one pull of all of them instead of many of one.
+		// Handlers that end at once free their workers first, for one pull instead of many.
 		runtime.Gosched()
 		f.pool.pulled(p.More)
 		if !p.More && len(p.Jobs) < want {
@@ -152,7 +155,7 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// next is how long to wait where the store says d (0: it does not know).
+// next returns the pause when the store asks for d (0: unknown).
 func next(d, least, most time.Duration) time.Duration {
 	if d <= 0 {
 		return most
@@ -160,13 +163,13 @@ func next(d, least, most time.Duration) time.Duration {
 	return min(max(d, least), most)
 }
 
-// ear listens for events of the queue beside the fetcher's own timer: a blocking command is woken late where it times out,
-// and a limit's next slot must not be missed.
+// ear waits for events of the queue beside the fetcher's timer: a blocking command returns late when it times out,
+// and the next slot of a limit must not be missed.
 type ear struct {
 	store source
 	role  *role
-	ask   chan time.Time // until when to listen; holds the latest
-	heard chan struct{}  // holds one
+	ask   chan time.Time // until when to listen; the latest replaces others
+	heard chan struct{}  // capacity 1
 }
 
 func newEar(s source, r *role) *ear {
@@ -190,7 +193,7 @@ func (e *ear) run(ctx context.Context) {
 			}
 			e.role.ok()
 			if !broken && time.Until(until) <= 0 {
-				continue // nothing came: the fetcher's timer has woken it
+				continue // no event: the fetcher's timer wakes it
 			}
 			select {
 			case e.heard <- struct{}{}:
@@ -200,7 +203,7 @@ func (e *ear) run(ctx context.Context) {
 	}
 }
 
-// ignore forgets what was heard and asked for before a pull: the pull will see it.
+// ignore discards events and requests from before a pull, which will see the jobs.
 func (e *ear) ignore() {
 	select {
 	case <-e.ask:
@@ -212,7 +215,7 @@ func (e *ear) ignore() {
 	}
 }
 
-// wait returns when something was heard, after d, or when ctx ends.
+// wait returns after an event, after d, or when ctx ends.
 func (e *ear) wait(ctx context.Context, d time.Duration) {
 	if d >= shortListen {
 		e.ask <- time.Now().Add(d) // ignore has made room

@@ -10,14 +10,14 @@ import (
 	"github.com/anteroom/anteroom/bulk/congestion"
 )
 
-// How long a loop pauses after a failed call of the store: twice as long each time, from the first to the last.
+// Bounds of the pause of a loop after a failed call of the store. It doubles each time.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// health knows which of the engine's roles are without the store. An outage is logged once, when the first role meets it,
-// and its end once, when no role is left without.
+// health tracks which loops cannot reach the store. It logs the beginning of an outage for the first loop and the end
+// when no loop is affected.
 type health struct {
 	log    *slog.Logger
 	report func(up bool)
@@ -38,7 +38,7 @@ func (h *health) failed(role string, err error) {
 	if len(h.down) == 0 {
 		h.since = time.Now()
 		h.report(false)
-		h.log.Error("the store is away; going on as soon as it is back", "role", role, "error", err)
+		h.log.Error("cannot reach the store; will continue when it is back", "role", role, "error", err)
 	}
 	h.down[role] = struct{}{}
 }
@@ -52,11 +52,11 @@ func (h *health) fine(role string) {
 	delete(h.down, role)
 	if len(h.down) == 0 {
 		h.report(true)
-		h.log.Info("the store is back", "after", time.Since(h.since).Round(time.Millisecond).String())
+		h.log.Info("the store is back", "outage", time.Since(h.since).Round(time.Millisecond).String())
 	}
 }
 
-// role is what one loop knows of the store. It belongs to that loop's goroutine.
+// role is the health of one loop, owned by its goroutine.
 type role struct {
 	health   *health
 	name     string
@@ -65,7 +65,7 @@ type role struct {
 
 func (h *health) role(name string) *role { return &role{health: h, name: name} }
 
-// ok notes a call that the store answered.
+// ok records a call that the store replied to.
 func (r *role) ok() {
 	if r.failures > 0 {
 		r.failures = 0
@@ -73,7 +73,7 @@ func (r *role) ok() {
 	}
 }
 
-// failed notes a call that went wrong and pauses the loop. A call that ended because the loop shall stop is no failure.
+// failed records a failed call and pauses the loop. A call that ended with ctx is no failure.
 func (r *role) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -84,7 +84,7 @@ func (r *role) failed(ctx context.Context, err error) {
 	sleep(ctx, pause/2+within(pause/2))
 }
 
-// sleep waits for d and says whether ctx still lasts.
+// sleep waits for d and reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -96,13 +96,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// within draws a time from 0 to d, so that those who failed together do not come again together.
+// within returns a random time from 0 to d, so that loops that failed together do not retry together.
 func within(d time.Duration) time.Duration {
-	return time.Duration(rand.Int64N(int64(d) + 1)) //nolint:gosec // spreads load; nothing is kept safe by it
+	return time.Duration(rand.Int64N(int64(d) + 1)) //nolint:gosec // spreads load, not a secret
 }
 
-// retryAfter draws the least wait before try attempt+1: between half of base·2^(attempt−1), at most p.Most, and all of it. The
-// store takes the larger of it and the tenant's congestion backoff.
+// retryAfter returns the shortest wait before try attempt+1: a random time between half of base·2^(attempt−1), at
+// most p.Most, and all of it. The store waits for at least the tenant's congestion backoff.
 func retryAfter(p Retry, attempt int64) time.Duration {
 	return congestion.Retry(p.Base, p.Most, attempt, rand.Float64()) //nolint:gosec // as within
 }

@@ -8,27 +8,28 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// keepers chooses the keeper among the processes.
+// keepers elects the keeper.
 type keepers interface {
 	KeepEvery() time.Duration
 	Keep(ctx context.Context, status store.ProcessStatus, needs ...string) (store.Kept, error)
 	Unkeep(ctx context.Context) error
 }
 
-// keeper knows whether this process is the one that does what one of all has to do, so that the load on the store does not grow with
-// their number. The others have a turn once in turnsEvery, in which they tell the store which types they run. A group that needs a
-// reducer or a callback which one process lacks is offered to the others: take is told which of those offers this process has got.
+// keeper tracks whether this process is the keeper, the one that does the housekeeping of all, so that the load on
+// the store does not grow with the number of processes. Every turnsEvery the others have a turn too, in which they
+// tell the store which types they run. A group that needs a reducer or a callback that the keeper lacks is offered to
+// the others; take is called with the groups offered to this process.
 type keeper struct {
 	store  keepers
 	role   *role
 	status func() store.ProcessStatus
-	needs  []string // that this process meets
+	needs  []string // that this process can serve
 	take   func(groups []string)
 	is     atomic.Bool
-	of     atomic.Int64 // processes
+	of     atomic.Int64 // number of processes
 }
 
-// turnsEvery is how often a process that is not the keeper has a turn all the same.
+// turnsEvery is how often a process that is not the keeper has a turn.
 const turnsEvery = 5 * time.Second
 
 func (k *keeper) run(ctx context.Context) {
@@ -45,16 +46,16 @@ func (k *keeper) run(ctx context.Context) {
 		sleep(ctx, k.store.KeepEvery())
 	}
 	k.is.Store(false)
-	_ = k.store.Unkeep(context.WithoutCancel(ctx)) // otherwise it is forgotten soon
+	_ = k.store.Unkeep(context.WithoutCancel(ctx)) // otherwise the entry expires
 }
 
-// turns says when a process that is not the keeper has its turn.
+// turns determines when a process does the keeper's work.
 type turns struct {
 	keeper *keeper
 	last   time.Time
 }
 
-// due reports whether it is this process's turn now.
+// due reports whether it is this process's turn.
 func (t *turns) due() bool {
 	if !t.keeper.is.Load() && time.Since(t.last) < turnsEvery {
 		return false

@@ -2,13 +2,13 @@ package bulk
 
 import "context"
 
-// loop is a goroutine with its end.
+// loop is a goroutine that can be stopped.
 type loop struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// begin runs a loop until stop.
+// begin starts a loop.
 func begin(ctx context.Context, run func(context.Context)) *loop {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{cancel: cancel, done: make(chan struct{})}
@@ -19,7 +19,7 @@ func begin(ctx context.Context, run func(context.Context)) *loop {
 	return l
 }
 
-// stop ends the loop and waits until it has.
+// stop ends the loop and waits for it.
 func (l *loop) stop() {
 	l.cancel()
 	<-l.done

@@ -6,26 +6,27 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// Outcome is what became of one job, as a reducer sees it.
+// Outcome is the outcome of one job.
 type Outcome = store.Outcome
 
-// Reducer makes an aggregate of a group's outcomes: {"op":"reduce","name":…} where it is registered under that name in the
-// processes that run. Each outcome is taken in once, in the order in which jobs ended. MapReduce makes one of two functions.
+// Reducer computes an aggregate of a group's outcomes, for {"op":"reduce","name":…}. Each outcome is added once, in
+// the order in which jobs ended. MapReduce makes a Reducer of two functions.
 type Reducer interface {
-	// Begin goes on from a state that Fold.State gave, in this process or in another; nil is the beginning.
+	// Begin continues from a state of Fold.State, perhaps of another process; nil is the beginning.
 	Begin(state []byte) (Fold, error)
 }
 
-// Fold is a reduction under way. It is used by one goroutine at a time. An error, or a panic, stops the group's reduction; it
-// is tried again from the last state that was written.
+// Fold is a reduction in progress. It is used by one goroutine at a time. An error or a panic stops the group's
+// reduction, which is retried from the last saved state.
 type Fold interface {
 	Add(o *Outcome) error
-	State() ([]byte, error)  // JSON, small: it is written to the store after each page of outcomes
+	State() ([]byte, error)  // small JSON: saved in the store after each page of outcomes
 	Result() ([]byte, error) // JSON
 }
 
-// MapReduce is a Reducer of two functions: mapping gives what an outcome contributes (ok false: nothing), reduce adds it to
-// what there is, from S's zero value. S must survive JSON; it is the result.
+// MapReduce returns a Reducer of two functions: mapping returns what an outcome contributes (ok false: nothing),
+// reduce adds it to the sum so far, which begins with S's zero value. S must be representable as JSON; it is the
+// result.
 func MapReduce[V, S any](mapping func(o *Outcome) (v V, ok bool, err error), reduce func(acc S, v V) S) Reducer {
 	return mapReduce[V, S]{mapping, reduce}
 }

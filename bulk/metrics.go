@@ -16,11 +16,10 @@ import (
 
 const namespace = "bulk_action"
 
-// otherType labels jobs whose type no handler has: types are what submitters write.
+// otherType is the label of jobs without a handler: submitters choose types freely.
 const otherType = "other"
 
-// Metrics are the bulk worker's. Names and labels are those of docs/metrics.md; labels come from the configuration, or from
-// sets fixed in code.
+// Metrics are the bulk worker's metrics, see docs/metrics.md. Labels come from the configuration or from fixed sets.
 type Metrics struct {
 	enqueued, dequeued                prometheus.Counter
 	fetched, emptyPolls               prometheus.Counter
@@ -39,7 +38,7 @@ type Metrics struct {
 	jobs                              *prometheus.CounterVec
 	jobTimeouts, jobPanics            *prometheus.CounterVec
 	groups, callbacks                 *prometheus.CounterVec
-	types                             atomic.Pointer[map[string]*typeMetrics] // those with a handler, and otherType
+	types                             atomic.Pointer[map[string]*typeMetrics] // of types with a handler, and of otherType
 
 	collectors []prometheus.Collector
 
@@ -51,20 +50,20 @@ type Metrics struct {
 	pool  *pool
 }
 
-// typeMetrics are a job type's, resolved once.
+// typeMetrics are the metrics of one job type.
 type typeMetrics struct {
 	seconds          prometheus.Observer
 	states           map[store.AckState]prometheus.Counter
 	timeouts, panics prometheus.Counter
 }
 
-// ackLabels names what became of a run.
+// ackLabels are the labels of the outcomes of runs.
 var ackLabels = map[store.AckState]string{
 	store.AckDone: "success", store.AckFailed: "failed", store.AckRetry: "retry", store.AckThrottled: "throttled",
 	store.AckReturned: "returned", store.AckDead: "dead", store.AckCancelled: "cancelled", store.AckStale: "stale",
 }
 
-// NewMetrics makes the metrics and registers them, if reg is not nil.
+// NewMetrics returns metrics, registered unless reg is nil.
 func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	var all []prometheus.Collector
 	counter := func(name, help string) prometheus.Counter {
@@ -151,7 +150,7 @@ func (m *Metrics) newType(name string) *typeMetrics {
 	return t
 }
 
-// know adds the types that have a handler.
+// know adds types with a handler.
 func (m *Metrics) know(types []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +164,7 @@ func (m *Metrics) know(types []string) {
 	m.types.Store(&all)
 }
 
-// of gives a type's metrics.
+// of returns a type's metrics.
 func (m *Metrics) of(jobType string) *typeMetrics {
 	types := *m.types.Load()
 	if t := types[jobType]; t != nil {
@@ -174,10 +173,10 @@ func (m *Metrics) of(jobType string) *typeMetrics {
 	return types[otherType]
 }
 
-// ObserveStore is told of every store call; it fits store.Options.Observe.
+// ObserveStore records a call of the store. It fits store.Options.Observe.
 func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	m.storeSeconds.WithLabelValues(script).Observe(took.Seconds())
-	errs := m.storeErrors.WithLabelValues(script) // there, and 0, before the first error
+	errs := m.storeErrors.WithLabelValues(script) // exists before the first error
 	if err != nil {
 		errs.Inc()
 	}
@@ -186,15 +185,15 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	}
 }
 
-// Refused is told of every job that has to wait because it was refused; it fits store.Options.Refused.
+// Refused records the wait of a refused job. It fits store.Options.Refused.
 func (m *Metrics) Refused(wait time.Duration) { m.waits.Observe(wait.Seconds()) }
 
-// Concluded is told how many groups have ended in the store; it fits store.Options.Concluded.
+// Concluded counts groups that have ended in the store. It fits store.Options.Concluded.
 func (m *Metrics) Concluded(s store.Status, n int64) {
 	m.groups.WithLabelValues(statusLabel(s)).Add(float64(n))
 }
 
-// Enqueued is told of every submission: how many jobs the store accepted.
+// Enqueued counts jobs that the store accepted.
 func (m *Metrics) Enqueued(jobs int64) { m.enqueued.Add(float64(jobs)) }
 
 func (m *Metrics) pulled(p store.Pulled) {
@@ -208,7 +207,7 @@ func (m *Metrics) pulled(p store.Pulled) {
 	m.admitted["rejected"].Add(float64(p.Dropped))
 }
 
-// ran notes the end of a handler; what became of the run is known when its ack is taken.
+// ran records the end of a handler. The outcome of the run is recorded with its ack.
 func (m *Metrics) ran(jobType string, a *store.Ack) {
 	t := m.of(jobType)
 	t.seconds.Observe(a.Took.Seconds())
@@ -254,7 +253,7 @@ func (m *Metrics) depths(d store.Depths, now time.Time) {
 	m.last, m.at, m.known = d, now, true
 }
 
-// steered is what is known of the search for the global rate.
+// steered is the state of rate control.
 type steered struct {
 	jobs   adaptive.Health
 	people admission.OriginHealth

@@ -9,41 +9,42 @@ import (
 	"github.com/anteroom/anteroom/admission/adaptive"
 )
 
-// Pace is how the global rate is found, between the bounds of Policy: by how jobs fare (Jobs), by how visitors of an origin do
-// (People), or by both, when the smaller rate holds. The zero value leaves the rate to the configuration.
+// Pace configures rate control of the global rate within the bounds of Policy: by the health of jobs (Jobs), of the
+// visitors of an origin (People), or of both, in which case the smaller rate applies. The zero value leaves the rate
+// to the configuration.
 type Pace struct {
-	Policy adaptive.Policy // Policy.TargetP95 is of jobs' run time, and of the origin's time to first byte
-	Begin  int64           // rate with which a store begins that knows none, thousandths
+	Policy adaptive.Policy // TargetP95 applies to the run time of jobs and to the origin's time to first byte
+	Begin  int64           // initial rate, thousandths
 	Jobs   bool
-	People string // an origin's id; empty: no regard for visitors
+	People string // id of the origin whose visitors jobs yield to; empty: none
 }
 
-// On says whether the rate is to be found at all.
+// On reports whether rate control is enabled.
 func (p *Pace) On() bool { return p.Jobs || p.People != "" }
 
 const (
 	// MaxErrors is the share of failed runs above which a downstream is unhealthy.
 	MaxErrors = 0.05
-	// early is the share of the target at which jobs give way to visitors: a room that adapts does so at the whole of it.
+	// early is the share of the target at which jobs yield to visitors: an adaptive room reacts at the target itself.
 	early = 0.7
-	// silence is after how long without a word from any gateway visitors are taken to be gone.
+	// silence is how long after the last report of a gateway the origin is taken to have no visitors.
 	silence = 15 * time.Second
 )
 
-// pacing is where the search stands. Its text is JSON.
+// pacing is the state of rate control. Its text is JSON.
 type pacing struct {
 	Jobs   adaptive.State `json:"jobs"`
 	People adaptive.State `json:"people"`
-	Heard  int64          `json:"heard,omitempty"` // when a gateway said something last, µs
+	Heard  int64          `json:"heard,omitempty"` // last report of a gateway, µs
 }
 
-// MarshalText is the form of the store.
+// MarshalText returns the form in which the store keeps the state.
 func (s pacing) MarshalText() ([]byte, error) {
 	type plain pacing
 	return json.Marshal(plain(s))
 }
 
-// UnmarshalText reads it.
+// UnmarshalText parses it.
 func (s *pacing) UnmarshalText(text []byte) error {
 	if len(text) > 4*adaptive.MostState {
 		return fmt.Errorf("%w: %d bytes", adaptive.ErrState, len(text))
@@ -57,7 +58,7 @@ func (s *pacing) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// rate is the one that holds, thousandths a second.
+// rate returns the rate to apply, thousandths a second.
 func (s pacing) rate(p *Pace) int64 {
 	switch {
 	case !p.Jobs:
@@ -68,7 +69,7 @@ func (s pacing) rate(p *Pace) int64 {
 	return min(s.Jobs.Rate, s.People.Rate)
 }
 
-// next is one step, once a second. now is Redis's clock in µs or any other that goes on.
+// next is one step, once a second. now is Redis's clock in µs, or any other that advances.
 func (s pacing) next(p *Pace, now int64, jobs adaptive.Health, people admission.OriginHealth, u adaptive.Usage) pacing {
 	for _, c := range []*adaptive.State{&s.Jobs, &s.People} {
 		if c.Rate == 0 {
@@ -84,8 +85,8 @@ func (s pacing) next(p *Pace, now int64, jobs adaptive.Health, people admission.
 	return s
 }
 
-// giveWay leaves the least while visitors wait or their origin is unhealthy, halves the rate every second while it nears its target,
-// and lets it grow as any adaptive rate does when they are well.
+// giveWay lowers the rate to the minimum while visitors wait or their origin is unhealthy, halves it every second
+// while the origin nears its target, and otherwise lets it grow as any adaptive rate.
 func (s *pacing) giveWay(p adaptive.Policy, now int64, h admission.OriginHealth, u adaptive.Usage) {
 	p.Mode, p.TargetP95 = adaptive.ModeGradient, time.Duration(early*float64(p.TargetP95))
 	c := &s.People
@@ -96,7 +97,7 @@ func (s *pacing) giveWay(p adaptive.Policy, now int64, h admission.OriginHealth,
 	level := p.Level(h.Health)
 	switch {
 	case h.Gateways == 0 && now-s.Heard < silence.Microseconds():
-		c.At = max(c.At, now) // they may be cut off, and with them those who wait
+		c.At = max(c.At, now) // gateways may be cut off, with visitors waiting
 	case h.Waiting > 0 || level > adaptive.Healthy:
 		if level > adaptive.Healthy && c.Level <= adaptive.Healthy {
 			c.Ceiling = c.Rate
@@ -105,25 +106,25 @@ func (s *pacing) giveWay(p adaptive.Policy, now int64, h admission.OriginHealth,
 		if h.Waiting > 0 || level == adaptive.Unhealthy {
 			c.Rate = p.MinRate
 		}
-	case level == adaptive.Unknown: // so few visitors do not mind, and do not tell
+	case level == adaptive.Unknown: // too few visitors to measure
 		*c = adaptive.Next(p, *c, now, adaptive.Health{Requests: adaptive.Enough}, u)
 	default:
-		h.Span = 0 // jobs do not make visitors' requests
+		h.Span = 0 // the rate of jobs does not determine visitors' requests
 		*c = adaptive.Next(p, *c, now, h.Health, u)
 	}
 }
 
-// yields says whether jobs have something to give up for visitors.
+// yields reports whether jobs can still yield to visitors.
 func (s pacing) yields(p *Pace) bool { return p.People != "" && s.rate(p) > p.Policy.MinRate }
 
-// yield gives it up, as soon as somebody waits.
+// yield lowers the rate to the minimum, as soon as a visitor waits.
 func (s pacing) yield(p *Pace) pacing {
 	s.People.Rate = p.Policy.MinRate
 	return s
 }
 
-// mergeReports gives what the reports of all processes say of the downstream: of the last seconds or, where these have too few
-// runs, of half a minute.
+// mergeReports returns the health of the downstream from the reports of all processes: of the last seconds or, with
+// too few runs, of half a minute.
 func mergeReports(reports []string) (adaptive.Health, error) {
 	var all adaptive.Report
 	for _, text := range reports {

@@ -10,29 +10,29 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// DefaultRetries is how often a failed job is tried again by default. With the default waits, of which at least half is fixed,
-// the last of these tries starts more than 23 minutes after the first one failed.
+// DefaultRetries is how often a failed job is retried by default. With the default waits, of which at least half is
+// fixed, the last retry starts more than 23 minutes after the first failure.
 const DefaultRetries = 12
 
-// NoRetries is a Retry.Max: the first failed try makes a job dead.
+// NoRetries is a Retry.Max: the job is dead after its first failed try.
 const NoRetries = -1
 
-// Policy is how the jobs of one type are run: the limits of what their handler calls.
+// Policy is how the jobs of one type are run.
 type Policy struct {
 	Timeout time.Duration // of one run; 0: WorkerOptions.JobTimeout
 	Retry   Retry
-	// Breaker is when failures hold back the jobs of the type, for all processes; the zero value: never.
+	// Breaker stops the jobs of the type in all processes after failures; the zero value: never.
 	Breaker store.Breaker
 }
 
-// Retry is how often, and after which waits, a failed job is tried again. The wait before try n+1 lies between half of
-// Base·2^(n−1), at most Most, and all of it; a handler may ask for a longer one.
+// Retry is how a failed job is retried. The wait before try n+1 is random between half of Base·2^(n−1), at most Most,
+// and all of it. A handler may ask for a longer one.
 type Retry struct {
 	Max        int64 // tries after the first one; NoRetries: none
 	Base, Most time.Duration
 }
 
-// complete fills zero fields from d and checks the others.
+// complete sets zero fields from d and checks the others.
 func (r *Retry) complete(d Retry) error {
 	if r.Max == 0 {
 		r.Max = d.Max
@@ -54,9 +54,9 @@ func (r *Retry) complete(d Retry) error {
 	return nil
 }
 
-// policies holds the policy of each type. Readers take no lock, as every run looks its policy up.
+// policies holds the policy of each type. Readers take no lock, since every run reads it.
 type policies struct {
-	without Policy // of a type that has none
+	without Policy // of types without their own
 	mu      sync.Mutex
 	byType  atomic.Pointer[map[string]Policy]
 }

@@ -6,20 +6,19 @@ import (
 	"sync"
 )
 
-// pool counts workers: how many there may be, how many run, and how many runs await that the store takes their ack.
-// Invariant: a job is started only where active < size and active + unacked < size + window, so that what is held in memory
-// stays bounded while the store is away. Handlers that were given up beyond size count as active until they return, so that no
-// more than twice size ever run.
+// pool counts workers, running jobs, and runs whose ack is not recorded yet. Invariant: a job starts only while
+// active < size and active + unacked < size + window, which bounds memory during an outage. Abandoned handlers beyond
+// size count as active until they return, so that never more than twice size run.
 type pool struct {
 	mu      sync.Mutex
 	size    int
 	window  int
 	active  int
 	unacked int
-	givenUp int           // handlers that were given up and have not returned
-	peak    int           // most active since the scaler looked
-	more    bool          // the last pull left work
-	changed chan struct{} // told when a worker may have become free; holds one
+	givenUp int           // abandoned handlers that have not returned
+	peak    int           // highest active since the scaler's last tick
+	more    bool          // the last pull left jobs
+	changed chan struct{} // signals that a worker may be free; capacity 1
 }
 
 func newPool(size, window int) *pool {
@@ -38,7 +37,7 @@ func (p *pool) freeLocked() int {
 	return max(0, min(p.size-active, p.size+p.window-active-p.unacked))
 }
 
-// abandon counts a handler that was given up; returned, that it has returned after all.
+// abandon counts an abandoned handler, returned one that has returned after all.
 func (p *pool) abandon() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +51,8 @@ func (p *pool) returned() {
 	p.tell()
 }
 
-// wait blocks until a worker is free and returns how many are: 0 where other is told first. ok is false when ctx ends first.
+// wait blocks until a worker is free and returns the number of free ones, or 0 if other is signalled first. ok is
+// false when ctx ends first.
 func (p *pool) wait(ctx context.Context, other <-chan struct{}) (free int, ok bool) {
 	for {
 		if ctx.Err() != nil {
@@ -73,8 +73,8 @@ func (p *pool) wait(ctx context.Context, other <-chan struct{}) (free int, ok bo
 	}
 }
 
-// settled lets handlers that end at once end first, and says how many workers are free then: a pull of ten costs the store
-// little more than a pull of one.
+// settled lets handlers that end at once end first and returns the number of free workers: a pull of ten costs the
+// store little more than a pull of one.
 func (p *pool) settled() int {
 	for range 2 {
 		runtime.Gosched()
@@ -91,7 +91,7 @@ func (p *pool) start() {
 	p.peak = max(p.peak, p.active)
 }
 
-// finish frees a worker; its ack is on its way.
+// finish frees a worker whose ack is queued.
 func (p *pool) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *pool) finish() {
 	p.tell()
 }
 
-// acked notes that n acks were taken, or will never be.
+// acked counts n acks that are recorded or dropped.
 func (p *pool) acked(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,21 +115,21 @@ func (p *pool) resize(n int) {
 	p.tell()
 }
 
-// pulled notes whether the last pull left work for more workers.
+// pulled records whether the last pull left jobs for more workers.
 func (p *pool) pulled(more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.more = more
 }
 
-// load is a look at the pool.
+// load is a snapshot of the pool.
 type load struct {
 	size, active, unacked, limit int
-	peak                         int  // most active since the look before
-	starved                      bool // all were busy at once, and there is work for more
+	peak                         int  // highest active since the last reset
+	starved                      bool // all were busy at once, and jobs are left
 }
 
-// look reads the pool; with reset, the peak begins anew.
+// look returns a snapshot; with reset, it resets the peak.
 func (p *pool) look(reset bool) load {
 	p.mu.Lock()
 	defer p.mu.Unlock()

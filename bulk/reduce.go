@@ -9,34 +9,35 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// reducePage is how many outcomes are read, and committed, at a time. The store returns fewer where they are large.
+// reducePage is how many outcomes are read and committed at a time. The store returns fewer large ones.
 const reducePage = 500
 
-// outcomes are read from here.
+// outcomes reads outcomes.
 type outcomes interface {
 	Outcomes(ctx context.Context, at *store.Reduction, cursor string, limit int) (store.Page, error)
 }
 
-// reductions are kept here.
+// reductions keeps the state of reductions.
 type reductions interface {
 	BeginReduce(ctx context.Context, group string) (store.Reduction, error)
 	CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error)
 	Finish(ctx context.Context, group string, fence int64, result []byte) (g store.Group, ok bool, err error)
 }
 
-// reducing takes outcomes into their group's aggregate, a page at a time, while the group runs, and ends the group when all are
-// in; a cancelled group only gets its result. Cursor and state are committed together under a fence, so each outcome is taken in once whoever breaks off where.
+// reducing adds outcomes to their group's aggregate, a page at a time, while the group runs, and ends the group when
+// all are added; a cancelled group only gets its result. Cursor and state are committed together under a fence, so
+// each outcome is added once, whichever process fails at whatever point.
 type reducing struct {
 	outcomes outcomes
 	store    reductions
 	reducers map[string]Reducer
 	metrics  *Metrics
-	patience time.Duration // for how long a group waits for its reducer
+	patience time.Duration // how long a group waits for its reducer
 }
 
-// group reduces what is there, until the given time at most. more says that there may be more to do at once. The last outcomes
-// of a group that runs are no reason: the store names it again when there are some thousand, and at its end. A group whose
-// reducer is missing, or fails, for as long as patience ends without what the reducer would have made.
+// group reduces the existing outcomes, until the given time at most. more reports that more may follow. The last
+// outcomes of a running group are left: the store names the group again after some thousand, and at its end. A group
+// whose reducer is missing or fails for all of patience ends without the reducer's result.
 func (r *reducing) group(ctx context.Context, group string, until time.Time) (more bool, err error) {
 	at, more, err := r.reduce(ctx, group, until, nil)
 	if (errors.Is(err, errNoReducer) || errors.Is(err, errReducer)) && at.Silent > r.patience {
@@ -45,14 +46,14 @@ func (r *reducing) group(ctx context.Context, group string, until time.Time) (mo
 	return more, err
 }
 
-// reduce is group; without is why a reducer of the team's own is left out; nil: it is not.
+// reduce is group; a non-nil without is the reason for leaving out a registered reducer.
 func (r *reducing) reduce(ctx context.Context, group string, until time.Time, without error) (at store.Reduction, more bool, err error) {
 	at, err = r.store.BeginReduce(ctx, group)
 	if err != nil {
 		return at, false, err
 	}
 	g := &at.Group
-	all := g.Status == store.Aggregating || g.Status == store.Cancelled // no outcome comes any more
+	all := g.Status == store.Aggregating || g.Status == store.Cancelled // no further outcomes
 	if g.Status.Ended() && !all {
 		return at, false, nil
 	}
@@ -63,9 +64,9 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 		}
 		return at, false, reducerFailed(err)
 	}
-	// What there was when it began: one that went on until there is nothing would follow a group that runs a few outcomes at a time.
+	// The outcomes at the start: without a bound, a running group would be followed a few outcomes at a time.
 	left := g.Succeeded + g.Failed + g.Dead + g.Cancelled - g.Reduced
-	for cursor := at.Cursor; left > 0 || g.Status == store.Cancelled; { // the count of a cancelled one is ahead of its outcomes
+	for cursor := at.Cursor; left > 0 || g.Status == store.Cancelled; { // a cancelled group's counts are ahead of its outcomes
 		if !time.Now().Before(until) || ctx.Err() != nil {
 			return at, true, nil
 		}
@@ -87,7 +88,7 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 		}
 		ok, err := r.store.CommitReduce(ctx, group, at.Fence, page.Next, int64(n), state)
 		if err != nil || !ok {
-			return at, false, err // not ok: another reducer goes on
+			return at, false, err // not ok: another process reduces the group
 		}
 		r.metrics.reduced.Add(float64(n))
 		more = all
@@ -108,7 +109,7 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 	return at, more || ok, err
 }
 
-// take takes a page in and gives the state after it. A reducer is a team's own code: its panics are errors.
+// take adds a page and returns the state. A reducer is users' code: its panics are errors.
 func take(r *reduction, page []store.Outcome) (state []byte, err error) {
 	defer recovered(&err)
 	for i := range page {

@@ -15,9 +15,8 @@ type leaseKeeper interface {
 	Renew(ctx context.Context, leases []store.Lease) ([]store.LeaseState, error)
 }
 
-// renewer renews each lease when a third of it has passed, until the store has taken the job's ack. Where a lease is lost
-// the job runs elsewhere, or will: its context ends here and its ack is dropped. The context of a job that is cancelled ends, too; its ack
-// counts.
+// renewer renews each lease after a third of it, until the job's ack is recorded. When a lease is lost, the job runs
+// elsewhere: its context ends here and its ack is dropped. The context of a cancelled job ends too; its ack counts.
 type renewer struct {
 	store   leaseKeeper
 	runs    *registry
@@ -31,13 +30,13 @@ func (n *renewer) run(ctx context.Context) {
 	for sleep(ctx, n.lease/12) {
 		due := n.due(time.Now())
 		if len(due) == 0 {
-			n.role.ok() // what it failed with has ended
+			n.role.ok() // no failed lease is left
 		}
 		for len(due) > 0 && ctx.Err() == nil {
 			part := due[:min(len(due), maxRenew)]
 			if err := n.renew(ctx, part); err != nil {
 				n.role.failed(ctx, err)
-				break // and look anew: some have ended meanwhile
+				break // list again: some runs have ended
 			}
 			n.role.ok()
 			due = due[len(part):]
@@ -45,7 +44,7 @@ func (n *renewer) run(ctx context.Context) {
 	}
 }
 
-// due lists the runs whose lease is older than a third.
+// due returns the runs whose lease is a third over.
 func (n *renewer) due(now time.Time) []*run {
 	n.runs.mu.Lock()
 	defer n.runs.mu.Unlock()
@@ -79,13 +78,13 @@ func (n *renewer) renew(ctx context.Context, runs []*run) error {
 		if states[i] == store.LeaseCalled && !r.called.Swap(true) {
 			r.cancel()
 		}
-		if held || !open || r.over.Load() { // over: its ack may have ended the lease; the store tells the two apart
+		if held || !open || r.over.Load() { // over: its ack may have ended the lease
 			continue
 		}
 		r.lost.Store(true)
 		r.cancel()
 		n.metrics.leasesLost.Inc()
-		n.log.Warn("a lease is lost: the job is stopped here and runs elsewhere", "group", r.leased.Group, "job", r.leased.ID)
+		n.log.Warn("lost a lease; stopping the job here, it runs elsewhere", "group", r.leased.Group, "job", r.leased.ID)
 	}
 	return nil
 }

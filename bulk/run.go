@@ -18,23 +18,23 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// giveUpAfter is how long a handler whose context has ended may take to return. Then its run is over without it.
+// giveUpAfter is how long a handler may take to return after its context has ended. Then the handler is abandoned.
 const giveUpAfter = time.Second
 
 const maxErrorText = 1 << 10
 
-// run is one run of a job, from its start until the store has taken its ack.
+// run is one run of a job, from its start until its ack is recorded.
 type run struct {
 	leased  store.Leased
 	began   time.Time
-	renewed time.Time // when the lease was last known to be whole; the registry's lock guards it
+	renewed time.Time // start of the current lease; guarded by the registry's lock
 	cancel  context.CancelFunc
-	over    atomic.Bool // its end is decided: the handler returned, or was given up
-	called  atomic.Bool // off: the job is cancelled
-	lost    atomic.Bool // the lease: another run decides, and what this one leads to is dropped
+	over    atomic.Bool // the handler returned or was abandoned
+	called  atomic.Bool // the job is to be cancelled
+	lost    atomic.Bool // the lease is lost: this run's outcome is dropped
 }
 
-// registry holds the runs whose leases this process keeps, by fence.
+// registry holds the runs whose leases this process renews, by fence.
 type registry struct {
 	mu   sync.Mutex
 	runs map[int64]*run
@@ -54,14 +54,14 @@ func (g *registry) remove(r *run) {
 	delete(g.runs, r.leased.Fence)
 }
 
-// fences lists what it holds.
+// fences returns the fences of the runs.
 func (g *registry) fences() []int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Collect(maps.Keys(g.runs))
 }
 
-// workers run jobs, each in a goroutine of its own.
+// workers run jobs, each in its own goroutine.
 type workers struct {
 	handlers  map[string]Handler
 	policies  *policies
@@ -73,7 +73,7 @@ type workers struct {
 	log       *slog.Logger
 	maxResult int64
 
-	ctx    context.Context // ends when running jobs shall
+	ctx    context.Context // cancels running jobs
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // of runs that are not over
 }
@@ -81,8 +81,8 @@ type workers struct {
 // start runs a job.
 func (w *workers) start(l store.Leased) {
 	h := w.handlers[l.Type]
-	if h == nil { // a pull names the types with a handler
-		w.log.Error("the store handed out a job of a type that was not asked for; it goes back", "type", l.Type, "group", l.Group, "job", l.ID)
+	if h == nil { // a pull asks for types with a handler only
+		w.log.Error("the store returned a job of a type without a handler; giving it back", "type", l.Type, "group", l.Group, "job", l.ID)
 		w.giveBack(l)
 		return
 	}
@@ -93,7 +93,7 @@ func (w *workers) start(l store.Leased) {
 	go func() {
 		var result []byte
 		err := errNotReturned
-		defer func() { // a handler may end its goroutine
+		defer func() { // runtime.Goexit in a handler
 			if errors.Is(err, errNotReturned) {
 				err = w.caught(&l, recover())
 			}
@@ -115,14 +115,14 @@ func (w *workers) start(l store.Leased) {
 
 var errNotReturned = errors.New("the handler has not returned")
 
-// caught makes an error of a handler's panic; cause is nil where it ended its goroutine.
+// caught returns an error for a handler's panic; cause is nil if the handler ended its goroutine.
 func (w *workers) caught(l *store.Leased, cause any) error {
 	w.metrics.of(l.Type).panics.Inc()
-	w.log.Error("a handler panicked", "type", l.Type, "group", l.Group, "job", l.ID, "panic", cause, "stack", string(debug.Stack()))
+	w.log.Error("handler panicked", "type", l.Type, "group", l.Group, "job", l.ID, "panic", cause, "stack", string(debug.Stack()))
 	return Fail("panic", fmt.Errorf("the handler panicked: %v", cause))
 }
 
-// open enters a run into the books.
+// open registers a run.
 func (w *workers) open(l store.Leased, cancel context.CancelFunc) *run {
 	now := time.Now()
 	r := &run{leased: l, began: now, renewed: now, cancel: cancel}
@@ -131,7 +131,7 @@ func (w *workers) open(l store.Leased, cancel context.CancelFunc) *run {
 	return r
 }
 
-// giveUp ends a run whose handler does not heed its context. The goroutine stays until the handler returns.
+// giveUp abandons a handler that ignores its context. Its goroutine stays until the handler returns.
 func (w *workers) giveUp(ctx context.Context, r *run) {
 	if !r.over.CompareAndSwap(false, true) {
 		return
@@ -139,12 +139,12 @@ func (w *workers) giveUp(ctx context.Context, r *run) {
 	l := &r.leased
 	w.metrics.abandoned.Inc()
 	w.pool.abandon()
-	w.log.Warn("a handler goes on although its context has ended; its worker goes to other jobs, unless more handlers than workers do so", "type", l.Type, "group", l.Group, "job", l.ID)
+	w.log.Warn("handler ignores the end of its context; abandoning it, its worker takes other jobs", "type", l.Type, "group", l.Group, "job", l.ID)
 	w.end(r, w.verdict(r, nil, fmt.Errorf("the handler did not return within %s of its end: %w", giveUpAfter, context.DeadlineExceeded), ctx.Err()))
 	w.wg.Done()
 }
 
-// verdict says what a handler's answer means for the job; ended is why its context had ended by then, if it had.
+// verdict returns the ack for a handler's result or error. ended is the error of its context, if that had ended.
 func (w *workers) verdict(r *run, result []byte, err error, ended error) store.Ack {
 	l := &r.leased
 	if err == nil {
@@ -155,7 +155,7 @@ func (w *workers) verdict(r *run, result []byte, err error, ended error) store.A
 		return store.Ack{Verdict: store.Done, Result: result}
 	}
 	if r.called.Load() && ended != nil {
-		return store.Ack{Verdict: store.Returned} // and the store, which has called it off, ends it as cancelled
+		return store.Ack{Verdict: store.Returned} // the store ends it as cancelled
 	}
 	f, policy := failureOf(err), w.policies.of(l.Type)
 	a := store.Ack{Code: code(f.Code), Error: brief(f.Err), Down: f.Down, Breaker: policy.Breaker}
@@ -170,16 +170,16 @@ func (w *workers) verdict(r *run, result []byte, err error, ended error) store.A
 		a.Verdict, a.After = store.Retry, max(retryAfter(policy.Retry, l.Attempt), min(f.After, MaxAfter))
 		a.Retries = max(0, policy.Retry.Max)
 		switch {
-		case w.ctx.Err() != nil && ended != nil: // cut short by the shutdown: not the job's fault
+		case w.ctx.Err() != nil && ended != nil: // interrupted by the shutdown
 			return store.Ack{Verdict: store.Returned}
 		case errors.Is(ended, context.DeadlineExceeded) && f.Code == "error":
-			a.Code, a.Down = "timeout", true // whatever words the handler has for it
+			a.Code, a.Down = "timeout", true // whatever error the handler returned
 		}
 	}
 	return a
 }
 
-// end hands the ack of a run over and frees its worker.
+// end queues the ack of a run and frees its worker.
 func (w *workers) end(r *run, a store.Ack) {
 	l := &r.leased
 	a.Key, a.Fence, a.Took = l.Key, l.Fence, time.Since(r.began)
@@ -189,7 +189,7 @@ func (w *workers) end(r *run, a store.Ack) {
 	w.pool.finish()
 }
 
-// giveBack returns a job that was not started.
+// giveBack returns a job that was not started to its group.
 func (w *workers) giveBack(l store.Leased) {
 	r := w.open(l, func() {})
 	r.over.Store(true)
@@ -197,7 +197,7 @@ func (w *workers) giveBack(l store.Leased) {
 	w.pool.finish()
 }
 
-// finish lets running jobs end within grace, then cancels them. When it returns, every run has its ack on the way.
+// finish lets running jobs end within grace, then cancels them. When it returns, every run has a queued ack.
 func (w *workers) finish(grace time.Duration) {
 	idle := make(chan struct{})
 	go func() {
@@ -214,7 +214,7 @@ func (w *workers) finish(grace time.Duration) {
 	<-idle // within giveUpAfter
 }
 
-// code makes an error code of what a handler gave: [a-z0-9_], at most 64.
+// code returns s as an error code: [a-z0-9_], at most 64.
 func code(s string) string {
 	s = strings.Map(func(c rune) rune {
 		switch {
@@ -231,7 +231,7 @@ func code(s string) string {
 	return s[:min(len(s), 64)]
 }
 
-// brief is an error's text, in valid UTF-8 and not longer than people read.
+// brief returns an error's text in valid UTF-8, shortened.
 func brief(err error) string {
 	if err == nil {
 		return ""

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// How the number of workers follows the work.
+// Parameters of autoscaling.
 const (
 	growEvery   = 200 * time.Millisecond
-	shrinkAfter = 10 * time.Second // of less than all workers busy
+	shrinkAfter = 10 * time.Second // without all workers busy
 )
 
-// scaler keeps the number of workers between min and max: it grows by a quarter, at least one, at each look that finds all
-// busy and work left; what has not been busy at once for shrinkAfter goes.
+// scaler keeps the number of workers between min and max. Each tick with all workers busy and jobs left adds a
+// quarter, at least one; workers that were not busy at once for shrinkAfter are removed.
 type scaler struct {
 	pool     *pool
 	min, max int
 }
 
 func (s *scaler) run(ctx context.Context) {
-	idle := time.Duration(0) // how long there has been a free worker at each look
+	idle := time.Duration(0) // how long each tick has found a free worker
 	peak := 0
 	for sleep(ctx, growEvery) {
 		l := s.pool.look(true)

@@ -11,13 +11,14 @@ import (
 
 const statsEvery = time.Second
 
-// historian keeps the tenants' congestion history and knows the figures for gauges.
+// historian records the tenants' congestion history and reads the counts for metrics.
 type historian interface {
 	Snapshot(ctx context.Context) error
 	Depths(ctx context.Context) (store.Depths, error)
 }
 
-// stats writes the congestion history and reads the gauges, once a second while this process is the keeper.
+// stats records the congestion history and reads the counts for metrics, once a second while this process is the
+// keeper.
 type stats struct {
 	store   historian
 	turns   turns
@@ -39,7 +40,7 @@ func (s *stats) run(ctx context.Context) {
 				s.metrics.depths(d, time.Now())
 				if types := strings.Join(d.UnservedTypes, " "); types != unserved {
 					if unserved = types; types != "" {
-						s.log.Warn("no process runs these types; their jobs wait, and are dead after unknown_type_after: configure a processor for them", "types", d.UnservedTypes, "jobs", d.Unserved)
+						s.log.Warn("no process runs these job types; their jobs wait and die after unknown_type_after: configure a processor", "types", d.UnservedTypes, "jobs", d.Unserved)
 					}
 				}
 			}

@@ -12,11 +12,11 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// recent measures how the runs of this process fare, second by second.
+// recent measures the health of this process's runs, second by second.
 type recent struct{ adaptive.Recent }
 
-// ran counts a run by its end. What a downstream refused, answered wrongly or not at all failed; one that it judged to be bad
-// for good was answered. What never reached it does not count.
+// ran counts a run by its outcome. Refusals, errors and timeouts of the downstream are failures. A permanent error is
+// a response. Runs that never reached the downstream do not count.
 func (r *recent) ran(a *store.Ack) {
 	switch a.Verdict {
 	case store.Done, store.Rejected:
@@ -26,26 +26,26 @@ func (r *recent) ran(a *store.Ack) {
 	}
 }
 
-// steerStore is what the search for the rate needs of the store.
+// steerStore is what rate control uses of the store.
 type steerStore interface {
 	Steer(ctx context.Context, report string, fence, rate int64, control string) (store.Steering, error)
 }
 
-// People is how bulk work and the visitors of an origin know of each other; *admission.Core is one.
+// People connects bulk jobs and the visitors of an origin; *admission.Core implements it.
 type People interface {
-	// OriginHealth is how visitors fare.
+	// OriginHealth returns the health of visitors' requests.
 	OriginHealth(ctx context.Context, origin string) (admission.OriginHealth, error)
-	// TellJobs tells gateways that jobs run which give way.
+	// TellJobs reports to gateways that jobs run which yield to visitors.
 	TellJobs(ctx context.Context, origin string) error
 }
 
 var _ People = (*admission.Core)(nil)
 
-// started is how many jobs had been started at a time.
+// started is the number of jobs started up to a time.
 type started struct{ at, jobs int64 }
 
-// startRate is how many jobs a second were started of late; 0 where that is not known. It looks back on as many seconds as it
-// takes for 15 at that rate (thousandths), so that chance says little.
+// startRate returns how many jobs a second were started recently; 0 if unknown. It covers as many seconds as 15 jobs
+// take at that rate (thousandths), which limits the effect of chance.
 func startRate(lately []started, rate int64) float64 {
 	if len(lately) == 0 {
 		return 0
@@ -60,7 +60,7 @@ func startRate(lately []started, rate int64) float64 {
 	return 0
 }
 
-// steerer finds the global rate, together with the other processes.
+// steerer controls the global rate, together with the other processes.
 type steerer struct {
 	store   steerStore
 	pace    *atomic.Pointer[Pace]
@@ -73,12 +73,12 @@ type steerer struct {
 	fence  int64
 	state  pacing
 	lately []started
-	found  int64 // the last rate that any process found
-	pinned bool  // operators set the rate
-	mute   bool  // gateways say nothing, which was logged
+	found  int64 // last rate that any process set
+	pinned bool  // an operator has set the rate
+	mute   bool  // the silence of gateways was logged
 }
 
-// Visitors in line are looked for so much more often than the rate is found, once a second.
+// glances is how many times per step waiting visitors are checked. Steps are a second apart.
 const glances = 5
 
 func (s *steerer) run(ctx context.Context) {
@@ -95,10 +95,10 @@ func (s *steerer) run(ctx context.Context) {
 	}
 }
 
-// steer is one look; the leader sets the rate.
+// steer is one step; the leader sets the rate.
 func (s *steerer) steer(ctx context.Context) error {
-	said, _ := s.recent.Turn().MarshalText() // never fails
-	report, p := string(said), s.pace.Load()
+	text, _ := s.recent.Turn().MarshalText() // never fails
+	report, p := string(text), s.pace.Load()
 	if !p.On() {
 		s.fence = 0
 		s.metrics.steered(nil)
@@ -124,7 +124,7 @@ func (s *steerer) steer(ctx context.Context) error {
 	}
 	jobs, err := mergeReports(got.Reports)
 	if err != nil {
-		return fmt.Errorf("reports of other processes: %w", err)
+		return fmt.Errorf("cannot read the reports of other processes: %w", err)
 	}
 	if got.Fence != 0 && got.Fence != s.fence {
 		s.begin(got.Control)
@@ -143,7 +143,7 @@ func (s *steerer) steer(ctx context.Context) error {
 	return s.set(ctx, p)
 }
 
-// set tells the store what was found, and where the search stands.
+// set writes the rate and the state of rate control to the store.
 func (s *steerer) set(ctx context.Context, p *Pace) error {
 	text, err := s.state.MarshalText()
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *steerer) set(ctx context.Context, p *Pace) error {
 	return err
 }
 
-// glance gives way at once where somebody began to wait for the origin.
+// glance yields immediately when a visitor begins to wait for the origin.
 func (s *steerer) glance(ctx context.Context) error {
 	p := s.pace.Load()
 	if s.fence == 0 || s.pinned || !s.state.yields(p) {
@@ -168,15 +168,15 @@ func (s *steerer) glance(ctx context.Context) error {
 	return s.set(ctx, p)
 }
 
-// begin goes on where the last leader stood.
+// begin continues from the last leader's state.
 func (s *steerer) begin(text string) {
 	s.state = pacing{}
 	if text != "" {
 		if err := s.state.UnmarshalText([]byte(text)); err != nil {
-			s.log.Warn("the search for the rate begins anew", "error", err)
+			s.log.Warn("cannot read the state of rate control; starting from the initial rate", "error", err)
 		}
 	}
-	// A store that lost it: what was known here last.
+	// The store lost the state: use the last one known here.
 	for _, c := range []*adaptive.State{&s.state.Jobs, &s.state.People} {
 		if c.Rate == 0 {
 			c.Rate = s.found
@@ -184,13 +184,13 @@ func (s *steerer) begin(text string) {
 	}
 }
 
-// hearing logs when gateways fall silent, and when they are heard again.
+// hearing logs when reports of gateways stop and resume.
 func (s *steerer) hearing(origin string, heard bool) {
 	switch {
 	case heard && s.mute:
-		s.log.Info("gateways are heard again", "origin", origin)
+		s.log.Info("gateways report again", "origin", origin)
 	case !heard && !s.mute:
-		s.log.Info("no gateway says anything of people_first.origin: it has no visitors, or the gateways have another store or prefix", "origin", origin)
+		s.log.Info("no gateway reports people_first.origin: it has no visitors, or the gateways use another store or prefix", "origin", origin)
 	}
 	s.mute = !heard
 }

@@ -15,11 +15,11 @@ import (
 const (
 	tendAtOnce     = 4   // groups
 	callbackAtOnce = 8   // groups
-	tendMost       = 256 // groups under way; the store names the others again
+	tendMost       = 256 // groups in progress; the store names the others again
 	tendLock       = 30 * time.Second
 	complainEvery  = time.Minute // about one group
-	// Between steps of sweeps and purges this process rests so many times what the step took: they get a quarter of the
-	// store's time at most, however many groups are cancelled or past their retention.
+	// restTimes is how many times as long as a step of a sweep or purge this process pauses after it, so that these
+	// take a quarter of the store's time at most, however many groups are cancelled or past their retention.
 	restTimes = 3
 	restMost  = 200 * time.Millisecond
 )
@@ -31,9 +31,9 @@ type tender interface {
 	Offer(ctx context.Context, group, need string) (waits bool, err error)
 }
 
-// watcher brings groups on that the dispatcher names: sweeps, reduction, the end, the callback. The lock only keeps processes
-// from doing the same work; what may happen once is decided by the store. Tend also moves a group on in the store's agenda, so
-// it is called for groups, too, that somebody is busy with: a slow one must not stay at the agenda's head.
+// watcher does the housekeeping of groups that the dispatcher names: sweeps, reduction, end, callback. The lock only
+// keeps processes from doing the same work; the store decides what may happen once. Tend also moves a group on in the
+// store's agenda, so it is called for busy groups too: a slow one must not stay at the agenda's head.
 type watcher struct {
 	store   tender
 	reduce  *reducing
@@ -45,10 +45,10 @@ type watcher struct {
 
 	named   chan []string
 	tending chan struct{} // slots
-	resting chan struct{} // one rests at a time: otherwise several groups together would get all of it
+	resting chan struct{} // one at a time: otherwise several groups would take all of the store's time
 
 	mu         sync.Mutex
-	underWay   map[string]bool // groups; true: named again meanwhile
+	underWay   map[string]bool // groups; true: named again since
 	complained map[string]time.Time
 }
 
@@ -57,14 +57,14 @@ func newWatcher(s tender, reduce *reducing, call *calling, m *Metrics, log *slog
 		tending: make(chan struct{}, tendAtOnce), resting: make(chan struct{}, 1), underWay: map[string]bool{}, complained: map[string]time.Time{}}
 }
 
-// name is told which groups have housekeeping to do. It never blocks.
+// name starts the housekeeping of groups. It never blocks.
 func (w *watcher) name(groups []string) {
 	if len(groups) == 0 {
 		return
 	}
 	select {
 	case w.named <- groups:
-	default: // they are named again
+	default: // the store names them again
 	}
 }
 
@@ -91,7 +91,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// claim marks a group as under way; it is false where it is already, or where there are too many.
+// claim marks a group as in progress. It returns false if it is already, or if too many are.
 func (w *watcher) claim(group string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *watcher) leave(group string) {
 	delete(w.underWay, group)
 }
 
-// again says whether a group that is under way was named since the last time that somebody asked.
+// again reports whether a group in progress was named since the last call.
 func (w *watcher) again(group string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,16 +126,16 @@ func (w *watcher) step(ctx context.Context, group string) (store.Tended, error) 
 	t, err := w.store.Tend(ctx, group)
 	if err == nil && t.DeadGone > 0 {
 		w.metrics.deadExpired.Add(float64(t.DeadGone))
-		w.log.Warn("dead letters past retention.dead were dropped", "group", group, "jobs", t.DeadGone)
+		w.log.Warn("dropped dead letters past retention.dead", "group", group, "jobs", t.DeadGone)
 	}
 	if err == nil && t.Sealed {
 		w.metrics.silent.Inc()
-		w.log.Warn("a group got neither a job nor an outcome for unsealed_after and was sealed; its sender should seal it, or cancel it", "group", group)
+		w.log.Warn("sealed a group without a new job or outcome for unsealed_after; its sender should seal or cancel it", "group", group)
 	}
 	return t, err
 }
 
-// tend does all there is to do for a group.
+// tend does all housekeeping of a group.
 func (w *watcher) tend(ctx context.Context, group string) error {
 	callback, err := w.locked(ctx, group)
 	var lacks *missingReducer
@@ -152,13 +152,13 @@ func (w *watcher) tend(ctx context.Context, group string) error {
 	return err
 }
 
-// What a group may need that not every process has, as the store names it.
 const (
+	// needCallback and needReducer are what a group may need that not every process has, as the store names it.
 	needCallback = "callback"
-	needReducer  = "reduce/" // and its name
+	needReducer  = "reduce/" // followed by its name
 )
 
-// locked does the part under the group's lock.
+// locked does the part that needs the group's lock.
 func (w *watcher) locked(ctx context.Context, group string) (callback bool, err error) {
 	select {
 	case w.tending <- struct{}{}:
@@ -175,7 +175,7 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 		return false, err
 	}
 	defer unlock()
-	// A long reduction lets others go first now and then, and does not outlast its lock.
+	// A long reduction lets other calls run in between and does not outlast its lock.
 	for until := time.Now().Add(tendLock / 2); time.Now().Before(until) && ctx.Err() == nil; {
 		began := time.Now()
 		t, err := w.step(ctx, group)
@@ -195,10 +195,10 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 			return t.Callback, nil
 		}
 	}
-	return false, nil // named again
+	return false, nil // the store names it again
 }
 
-// rest lets the store's other work go first after a step that took so long.
+// rest lets the store's other work run after a step of that length.
 func (w *watcher) rest(ctx context.Context, took time.Duration) {
 	select {
 	case w.resting <- struct{}{}:
@@ -208,12 +208,12 @@ func (w *watcher) rest(ctx context.Context, took time.Duration) {
 	}
 }
 
-// errReducer marks a failure of a team's own reducer.
+// errReducer is returned when a user's reducer fails.
 var errReducer = errors.New("the reducer failed")
 
 func reducerFailed(err error) error { return fmt.Errorf("%w: %w", errReducer, err) }
 
-// judge notes how a group's housekeeping went. Whatever failed is tried again when the store names the group again.
+// judge logs how a group's housekeeping ended. Failures are retried when the store names the group again.
 func (w *watcher) judge(ctx context.Context, group string, err error) {
 	var refused *store.Refusal
 	switch {
@@ -221,7 +221,7 @@ func (w *watcher) judge(ctx context.Context, group string, err error) {
 		return
 	case err == nil:
 	case errors.As(err, &refused):
-		if refused.Code != store.CodeNotFound && refused.Code != store.CodeState { // gone or at its end meanwhile
+		if refused.Code != store.CodeNotFound && refused.Code != store.CodeState { // the group was deleted or has ended
 			w.complain(group, "housekeeping of a group was refused", err)
 		}
 	case errors.Is(err, errNoReducer):
@@ -239,7 +239,7 @@ func (w *watcher) judge(ctx context.Context, group string, err error) {
 	}
 }
 
-// complain logs what is wrong with a group, now and then.
+// complain logs a group's problem, at most once in complainEvery.
 func (w *watcher) complain(group, text string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// auditLooks is how often Audit looks before it believes that something is broken: beside a running engine one look sees jobs
-// on their way from one place to the next.
+// auditLooks is how many passes must find a violation: beside a running engine, one pass sees jobs on their way from
+// one place to the next.
 const auditLooks = 3
 
-// Audit checks every invariant. It reads in bounded steps beside the running engine and looks again, and again, at what seems
-// broken before it reports it. It holds some 20 bytes a job in memory, of auditPart jobs at a time: of more it reads the
-// shard several times.
+// Audit checks every invariant. It reads in bounded steps while the engine runs and repeats the pass for suspected
+// violations before it reports them. It holds about 20 bytes a job in memory, for auditPart jobs at a time; for more,
+// it reads the shard several times.
 func (s *Store) Audit(ctx context.Context) ([]Violation, error) {
 	var broken map[Violation]bool
 	for range auditLooks {
@@ -37,7 +37,7 @@ func (s *Store) Audit(ctx context.Context) ([]Violation, error) {
 	}), nil
 }
 
-// auditor is one look at the whole shard.
+// auditor is one pass over the whole shard.
 type auditor struct {
 	s        *Store
 	found    map[Violation]bool
@@ -45,15 +45,15 @@ type auditor struct {
 	score    bool                // the fair queue is in the order of the score policy
 	state    map[string]string   // of the shard
 	groups   map[string]*audited // by short name
-	jobs     jobFacts            // of the part of the jobs that is being looked at
-	gates    map[string]bool     // what has a wake time
-	queued   map[string]int64    // tenant and level → groups in line
-	bars     map[string]bool     // groups that wait for their type's limits, as they stand in aside
+	jobs     jobFacts            // of the present part of the jobs
+	gates    map[string]bool     // entries with a wake time
+	queued   map[string]int64    // tenant and level → queued groups
+	bars     map[string]bool     // groups that wait for their type's limits, as entries of aside
 	marks    map[string]int64    // type → runs that count towards its concurrency
-	breakers map[string]bool     // those with a record, as they stand in aside
+	breakers map[string]bool     // those with a record, as entries of aside
 }
 
-// audited is a group as the store counts it, and as we find it.
+// audited is a group's record and what the pass found of it.
 type audited struct {
 	found
 	raw                                    map[string]int64
@@ -62,8 +62,8 @@ type audited struct {
 	bar                                    string
 	unended, ended, dead, kept, half       int64
 	codes                                  int64 // jobs whose error codes are counted
-	unkept                                 int64 // of the ended, those that the group does not keep
-	calledOff                              int64 // jobs that run and are to be cancelled
+	unkept                                 int64 // ended jobs whose outcome the group does not keep
+	calledOff                              int64 // running jobs that are to be cancelled
 	lines                                  []string
 }
 
@@ -132,18 +132,18 @@ func (a *auditor) readGroups(ctx context.Context) error {
 	return nil
 }
 
-// What lua/lib/bulkjobs.lua has to be able to read.
+// Formats that lua/lib/bulkjobs.lua reads.
 var (
 	pendingRecord = regexp.MustCompile(`^P\d+ \S+( \S+)*\n`)
 	runRecord     = regexp.MustCompile(`^\d+ \d+ \d+ \d+ \d+( \S*( [^@ ]\S*)?( @\d+ \S+)?)?$`)
 )
 
-// kept says whether a group's outcomes must all be there still.
+// kept reports whether a group's outcomes must all exist.
 func (a *auditor) kept(g *audited) bool {
 	return g.raw["finished"] == 0 || a.now < g.raw["finished"]+a.s.conf.Load().KeepJobs.Microseconds()
 }
 
-// readLines notes which groups the fair queue holds.
+// readLines records the groups in the fair queue.
 func (a *auditor) readLines(ctx context.Context) error {
 	a.queued = map[string]int64{}
 	if a.score {
@@ -174,7 +174,7 @@ func (a *auditor) readLines(ctx context.Context) error {
 	})
 }
 
-// hash reads a hash in steps. A field that a rehash shows twice is seen once.
+// hash reads a hash in steps. A field that a rehash returns twice is passed once.
 func (a *auditor) hash(ctx context.Context, key int, each func(field, value string)) error {
 	seen := map[string]bool{}
 	return a.fields(ctx, key, func(field, value string) {
@@ -196,7 +196,7 @@ func (a *auditor) zset(ctx context.Context, key int, each func(member string, sc
 	})
 }
 
-// fields is hash for a hash of any size: a field that a rehash shows twice is seen twice.
+// fields is hash for a hash of any size: a field that a rehash returns twice is passed twice.
 func (a *auditor) fields(ctx context.Context, key int, each func(field, value string)) error {
 	return scan(ctx, func(cursor uint64) ([]string, uint64, error) {
 		return a.s.o.Client.HScan(ctx, a.s.keys[key], cursor, "", scanStep).Result()
@@ -214,7 +214,7 @@ func (a *auditor) members(ctx context.Context, key int, each func(member string,
 	})
 }
 
-// scanStep is how many entries one step of a scan reads, about.
+// scanStep is about how many entries one step of a scan reads.
 const scanStep = 1000
 
 func scan(ctx context.Context, step func(cursor uint64) ([]string, uint64, error), each func(key, value string)) error {

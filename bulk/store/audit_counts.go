@@ -10,7 +10,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// compare holds each group's counts against what was found.
+// compare compares each group's counts with what was found.
 func (a *auditor) compare(ctx context.Context) error {
 	var pending, inflight, queued, open, aside, barred int64
 	agenda := map[string]float64{}
@@ -109,17 +109,18 @@ func (a *auditor) compare(ctx context.Context) error {
 	return nil
 }
 
-// late is by how much housekeeping may be.
+// late is the tolerated delay of housekeeping.
 const late = 10 * time.Minute
 
-// dropped looks for outcomes that went and that their group keeps, and for those that it does not keep and that are there.
+// dropped reports missing outcomes that the group keeps, and present ones that it does not.
 func (a *auditor) dropped(g *audited, ended int64) {
 	n := g.raw
 	logged := n["dp"]*outcomesPage + n["dn"]
 	if n["gone"] > 0 && g.Results == AllResults || n["gone"] > ended || n["cleared"] > logged {
 		a.bad("results", "group %s (results: %q) has %d outcomes, %d of which went, and looked at %d of %d in its log", g.ID, g.Results, ended, n["gone"], n["cleared"], logged)
 	}
-	// Nothing is left to do: of a reducer's group, because the whole log was looked at, of one that counts, because nothing was shortened.
+	// Nothing is left to do: for a reducer's group, the whole log was processed; for one that counts, nothing was
+	// shortened.
 	done := n["cleared"] == logged || n["tally"] == ended+1 && n["shrunk"] == 0
 	due := g.Status.Ended() && n["reduced"] == ended && n["callback"] != 1 && duration(a.now-n["finished"]) > late
 	if g.Results != AllResults && g.unkept > 0 && (done || due) {
@@ -127,7 +128,7 @@ func (a *auditor) dropped(g *audited, ended int64) {
 	}
 }
 
-// overdue looks for what should be gone.
+// overdue reports data past its retention.
 func (a *auditor) overdue(g *audited, ended int64) {
 	conf, n := a.s.conf.Load(), g.raw
 	if !g.Status.Ended() || n["reduced"] < ended || n["callback"] == 1 {
@@ -253,7 +254,7 @@ func (a *auditor) readTenants(ctx context.Context) error {
 	})
 }
 
-// readOwners looks for data without an owner, and for keys that are neither ours nor end.
+// readOwners reports data without an owner, and keys that are unknown and do not expire.
 func (a *auditor) readOwners(ctx context.Context) error {
 	owned := func(what, short string) {
 		if a.groups[short] == nil {
@@ -344,7 +345,7 @@ func (a *auditor) readOwners(ctx context.Context) error {
 		}
 		if ttl, err := node.PTTL(ctx, key).Result(); err != nil {
 			return fmt.Errorf("%w: %w", ErrStore, err)
-		} else if ttl == -1 { // -2: it is gone by now
+		} else if ttl == -1 { // -2: it no longer exists
 			a.bad("owner", "key %s has neither an owner nor an expiry", key)
 		}
 	}
@@ -354,7 +355,8 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	return nil
 }
 
-// checkBreakers looks whether each breaker that has a record is listed, and counts the records, and those of open breakers.
+// checkBreakers reports breakers with a record that are not listed, and counts the records and those of open
+// breakers.
 func (a *auditor) checkBreakers() (watched, tripped int64) {
 	for field, packed := range a.state {
 		name, is := strings.CutPrefix(field, "brk:")

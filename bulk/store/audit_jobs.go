@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// auditPart is how many jobs Audit looks at at a time.
+// auditPart is how many jobs Audit processes at a time.
 const auditPart = 4_000_000
 
-// jobPlace is where a job lies that has not ended; 0: nowhere.
+// jobPlace is the place of a job that has not ended; 0: none.
 type jobPlace uint16
 
 const (
@@ -32,7 +32,7 @@ func (p jobPlace) String() string {
 	return [...]string{"", "order", "front", "non-ready", "in-flight", "aside", "ready"}[p]
 }
 
-// Beside its place a job's facts are these.
+// Facts about a job besides its place.
 const (
 	isLetter    jobPlace = 1 << (4 + iota) // it is among the dead letters
 	isKept                                 // it is among the failed jobs that can be redriven
@@ -41,8 +41,8 @@ const (
 	hasOutcomes                            // it is there more than once
 )
 
-// jobFacts is what was found of each job of one part, by the hash of its name. Names that hash alike are taken for one: each look
-// hashes by another seed, and what is reported is what every look has found.
+// jobFacts is what was found of each job of one part, by the hash of its name. Names with the same hash are confused:
+// each pass uses another seed, and only what every pass has found is reported.
 type jobFacts struct {
 	seed  maphash.Seed
 	part  uint64
@@ -50,7 +50,7 @@ type jobFacts struct {
 	of    map[uint64]jobPlace
 }
 
-// hash returns a job's hash, and whether the job belongs to the part.
+// hash returns a job's hash and reports whether the job belongs to the part.
 func (f *jobFacts) hash(job string) (h uint64, mine bool) {
 	h = maphash.String(f.seed, job)
 	return h, f.parts == 1 || h%f.parts == f.part
@@ -61,7 +61,7 @@ func (f *jobFacts) place(job string) jobPlace {
 	return f.of[h] & placeMask
 }
 
-// readAllJobs compares every job's record with the places where the job lies, part by part.
+// readAllJobs compares every job's record with the job's places, part by part.
 func (a *auditor) readAllJobs(ctx context.Context) error {
 	n, err := a.s.o.Client.HLen(ctx, a.s.keys[keyJobs]).Result()
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *auditor) readAllJobs(ctx context.Context) error {
 	return nil
 }
 
-// put notes a place of a job. again says that what is being read may show the same entry twice.
+// put records a place of a job. again is set if the source may return an entry twice.
 func (a *auditor) put(job string, place jobPlace, again bool, count func(*audited) *int64) {
 	h, mine := a.jobs.hash(job)
 	if !mine {
@@ -103,7 +103,7 @@ func (a *auditor) put(job string, place jobPlace, again bool, count func(*audite
 	}
 }
 
-// readPlaces notes every place in which a job that has not ended may lie.
+// readPlaces records every place of a job that has not ended.
 func (a *auditor) readPlaces(ctx context.Context) error {
 	if err := a.hash(ctx, keyOrder, func(field, page string) {
 		short, number, _ := strings.Cut(field, ":")
@@ -163,9 +163,9 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 	return nil
 }
 
-// readFront notes the jobs at the front of their groups; those that an earlier version has put there go by their names alone.
+// readFront records the jobs at the front of their groups; entries of an earlier version contain the name only.
 func (a *auditor) readFront(ctx context.Context) error {
-	seen := map[uint64]bool{} // one job may have two entries: then it is in two places
+	seen := map[uint64]bool{} // a job with two entries is in two places
 	return a.members(ctx, keyFront, func(member string, _ float64) {
 		job := member
 		if rest, ok := strings.CutPrefix(member, "+"); ok {
@@ -186,7 +186,7 @@ func (a *auditor) readFront(ctx context.Context) error {
 	})
 }
 
-// readOutcomes notes which jobs are in the log of outcomes and which are dead letters.
+// readOutcomes records which jobs are in the log of outcomes and which are dead letters.
 func (a *auditor) readOutcomes(ctx context.Context) error {
 	if err := a.hash(ctx, keyDone, func(field, page string) {
 		short, _, _ := strings.Cut(field, ":")
@@ -215,7 +215,7 @@ func (a *auditor) readOutcomes(ctx context.Context) error {
 	})
 }
 
-// letterOf splits a member of the dead letters into the job and what it says of it: the short names of groups are in lower case.
+// letterOf splits a member of the dead letters into the job and its fact: short names of groups are in lower case.
 func letterOf(member string) (job string, fact jobPlace) {
 	if job, kept := strings.CutPrefix(member, "F"); kept {
 		return job, isKept
@@ -223,7 +223,7 @@ func letterOf(member string) (job string, fact jobPlace) {
 	return member, isLetter
 }
 
-// readJobs compares every job's record with where the job lies.
+// readJobs compares every job's record with the job's place.
 func (a *auditor) readJobs(ctx context.Context) error {
 	if err := a.fields(ctx, keyJobs, func(job, rec string) {
 		h, mine := a.jobs.hash(job)
@@ -249,7 +249,7 @@ func (a *auditor) readJobs(ctx context.Context) error {
 	})
 }
 
-// record compares one job's record with what was found of it.
+// record compares one job's record with the facts found.
 func (a *auditor) record(g *audited, job, rec string, facts jobPlace) {
 	place := facts & placeMask
 	if strings.HasPrefix(rec, "P") {
@@ -303,7 +303,7 @@ func (a *auditor) record(g *audited, job, rec string, facts jobPlace) {
 	}
 }
 
-// readRuns compares what is kept of jobs' runs with where the jobs lie.
+// readRuns compares the records of runs with the jobs' places.
 func (a *auditor) readRuns(ctx context.Context) error {
 	var leased []string
 	seen := map[uint64]bool{} // a scan may show an entry twice
@@ -340,10 +340,11 @@ func (a *auditor) readRuns(ctx context.Context) error {
 	})
 }
 
-// readAside notes the jobs that are set aside, and whether each group with such jobs of a type is listed under that type.
+// readAside records the jobs that are held back, and checks that each group with such jobs of a type is listed under
+// that type.
 func (a *auditor) readAside(ctx context.Context) error {
 	listed, there := map[string]bool{}, map[string]bool{}
-	seen := map[uint64]bool{} // one job may have two entries: then it is in two places
+	seen := map[uint64]bool{} // a job with two entries is in two places
 	a.bars, a.breakers = map[string]bool{}, map[string]bool{}
 	if err := a.members(ctx, keyAside, func(member string, _ float64) {
 		switch w := strings.Split(member, " "); {

@@ -12,7 +12,7 @@ import (
 
 // Breaker is when the failures of a processor open its breaker. The zero value never does.
 type Breaker struct {
-	Ratio  float64       // of failures among at least twenty answers, above which it opens: more than 0, at most 1
+	Ratio  float64       // share of failures among at least twenty answers above which it opens: more than 0, at most 1
 	Window time.Duration // for how long answers count, and the longest pause between probes
 	Probe  int64         // jobs of the first round of probes
 }
@@ -24,7 +24,7 @@ const (
 	MaxBreakerProbe  = 1000
 )
 
-// Check reports what is wrong with b.
+// Check returns an error if b is invalid.
 func (b Breaker) Check() error {
 	switch {
 	case b == Breaker{}:
@@ -39,7 +39,7 @@ func (b Breaker) Check() error {
 	return nil
 }
 
-// breakerWords is what jobs_ack reads of a failure that counts for a breaker; empty for any other end of a run.
+// breakerWords returns what jobs_ack reads of a failure that counts for a breaker; empty for any other outcome.
 func (a *Ack) breakerWords() string {
 	class := "o"
 	switch b := a.Breaker; {
@@ -58,21 +58,21 @@ type OpenBreaker struct {
 	Type   string
 	Tenant string // empty: for the jobs of every tenant
 	Opened time.Time
-	// Until is when the next probes start; zero: they run, or may start now.
+	// Until is when the next probes start; zero: they run or may start now.
 	Until    time.Time
-	Probes   int64 // jobs that this round of probes has
-	Started  int64 // of them
+	Probes   int64 // jobs of this round of probes
+	Started  int64 // jobs of this round that have started
 	Failures int64 // since shortly before it opened, of Answers
 	Answers  int64
 	Failed   time.Time // the last failure
 	Code     string    // of it
 }
 
-// Breakers lists the breakers that are open, by type and tenant.
+// Breakers returns the open breakers by type and tenant.
 func (s *Store) Breakers(ctx context.Context) ([]OpenBreaker, error) { return s.breakers(ctx, "") }
 
-// LiftBreaker closes the breaker of a type, or with a tenant of that tenant's jobs of the type: they start again at once. It
-// returns those that are open still.
+// LiftBreaker closes the breaker of a type or, with a tenant, of that tenant's jobs of the type, so that they start
+// again. It returns the breakers that are still open.
 func (s *Store) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBreaker, error) {
 	name, what := kind, fmt.Sprintf("processor %q", kind)
 	if tenant != "" {
@@ -85,7 +85,7 @@ func (s *Store) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBre
 	return open, err
 }
 
-// breakers lifts a breaker, if lift names one; it returns nil where that is not open.
+// breakers lifts a breaker if lift names one; it returns nil if that is not open.
 func (s *Store) breakers(ctx context.Context, lift string) ([]OpenBreaker, error) {
 	r, err := s.run(ctx, "breakers_read", lift)
 	if err != nil || r.string(0) == "not_found" && len(r) == 1 {

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// confirm waits until replicas, or the disk, have what this node was told so far. WAIT counts what its own connection wrote, so a
-// write of a few bytes goes before it on the same one: who has that has all before it.
+// confirm waits until replicas, or the disk, have all writes so far. WAIT covers the writes of its own connection, so
+// a small write precedes it on the same one: a node that has this write has all before it.
 func (s *Store) confirm(ctx context.Context, replicas, local int) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -31,17 +31,17 @@ func (s *Store) confirm(ctx context.Context, replicas, local int) error {
 	got := asked.Val()
 	if two, ok := got.([]any); ok {
 		if len(two) != 2 || asInt(two[0]) < int64(local) || asInt(two[1]) < int64(replicas) {
-			return fmt.Errorf("%w: durability: on disk here and on replicas: %v, asked for %d and %d within %d ms; it is written but not confirmed, send it again", ErrStore, got, local, replicas, patience)
+			return fmt.Errorf("%w: durability: confirmed by disk and replicas: %v, want %d and %d within %d ms; the write took place but is not confirmed, send it again", ErrStore, got, local, replicas, patience)
 		}
 		return nil
 	}
 	if asInt(got) < int64(replicas) {
-		return fmt.Errorf("%w: durability: %d of %d replicas had it within %d ms; it is written but not confirmed, send it again", ErrStore, asInt(got), replicas, patience)
+		return fmt.Errorf("%w: durability: %d of %d replicas confirmed within %d ms; the write took place but is not confirmed, send it again", ErrStore, asInt(got), replicas, patience)
 	}
 	return nil
 }
 
-// master is the node that holds the shard.
+// master returns the node that holds the shard.
 func (s *Store) master(ctx context.Context) (*redis.Client, error) {
 	switch c := s.o.Client.(type) {
 	case *redis.Client:

@@ -41,12 +41,12 @@ func statusNumber(s Status) int {
 	return 0
 }
 
-// resultsNumber returns what the group's record has for it; -1: it is unknown.
+// resultsNumber returns the number in the group's record, -1 if r is unknown.
 func resultsNumber(r Results) int {
 	return slices.Index([]Results{AllResults, FailureResults, NoResults}, r)
 }
 
-// Validate fills in what is left out and says what is wrong.
+// Validate sets defaults and returns a *Refusal for an invalid spec.
 func (g *GroupSpec) Validate() error {
 	if g.ID == "" {
 		g.ID = strings.ToLower(rand.Text())
@@ -85,7 +85,7 @@ func (g *GroupSpec) Validate() error {
 	return nil
 }
 
-// CreateGroup makes a group. Doing it again with the same id and the same content is no error; created is false then.
+// CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false.
 func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
 	args, err := createArgs(&g)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 	return f.Group, r.refusal() == "" && r.int(0) == 1, err
 }
 
-// createArgs checks a group that is to be made and returns what group_create takes.
+// createArgs validates a new group and returns the arguments of group_create.
 func createArgs(g *GroupSpec) ([]any, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func tooManyGroups(g *GroupSpec, has int64) error {
 	return refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, has, g.MaxGroups)
 }
 
-// sameSpec reports whether stored is the spec g, whoever asks. It compares values, not texts: another version may write other
-// fields.
+// sameSpec reports whether stored is the spec g, regardless of who asks. It compares values, not texts: another
+// version may write other fields.
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec
 	err := json.Unmarshal([]byte(stored), &there)
@@ -135,7 +135,7 @@ func sameSpec(stored string, g GroupSpec) bool {
 	return err == nil && there == g
 }
 
-// groupRefusals are the reasons that scripts give for a group.
+// groupRefusal returns the error for a script's refusal concerning a group.
 func groupRefusal(reason, group string, r reply) error {
 	switch reason {
 	case "":
@@ -157,19 +157,19 @@ func groupRefusal(reason, group string, r reply) error {
 	return fmt.Errorf("the store answered %q for group %q", reason, group)
 }
 
-// Seal ends the submission: no more jobs, the group may complete. Sealing again is no error. A group with a chunk that is half in is
-// refused with CodeHalfIn.
+// Seal ends the submission of jobs, so that the group can complete. Sealing again is no error. A group with an
+// incomplete chunk is refused with CodeHalfIn.
 func (s *Store) Seal(ctx context.Context, group string) (Group, error) {
 	return s.change(ctx, group, "group_seal", group, flag(false))
 }
 
-// SealAbandoning is Seal also where chunks are half in, as of a sender that is gone. The jobs of those chunks that are in run; the
-// rest of such a chunk is refused with CodeSealed when its sender comes back.
+// SealAbandoning is Seal for a group with incomplete chunks whose sender is gone. Their accepted jobs run; the rest
+// of such a chunk is refused with CodeSealed.
 func (s *Store) SealAbandoning(ctx context.Context, group string) (Group, error) {
 	return s.change(ctx, group, "group_seal", group, flag(true))
 }
 
-// change runs a script that changes a group and answers what it is then.
+// change runs a script that changes a group and returns the changed group.
 func (s *Store) change(ctx context.Context, group, script string, args ...any) (Group, error) {
 	r, err := s.write(ctx, script, args...)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Store) change(ctx context.Context, group, script string, args ...any) (
 	return g.Group, err
 }
 
-// concluded tells how many groups a script has ended, from its answer from i on.
+// concluded reports the groups that a script has ended, from index i of its reply on.
 func (s *Store) concluded(r reply, i int) {
 	if s.o.Concluded == nil {
 		return
@@ -195,7 +195,7 @@ func (s *Store) concluded(r reply, i int) {
 	}
 }
 
-// Patch changes a group's live fields; pause and resume are Patches too.
+// Patch changes a group's live fields, including pause and resume.
 func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error) {
 	args := []any{group, flag(p.Own)}
 	check := GroupSpec{ID: "x", Tenant: "x", Type: "x"}
@@ -242,8 +242,8 @@ func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error)
 // releaseBound is how many jobs one step of Release moves.
 const releaseBound = 500
 
-// Release lifts what a group waits for on behalf of its downstream: the gate that a Retry-After closed, and the waits of jobs that
-// were refused, are to be tried again, or crashed. Limits hold, breakers too, and jobs with a run_at wait on.
+// Release lifts the delays that a group's downstream asked for: the gate closed by a Retry-After, and the waits of
+// jobs that were refused, are to be retried, or crashed. Limits, breakers and run_at stay in force.
 func (s *Store) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
 	for cursor := ""; ; {
 		r, err := s.write(ctx, "group_release", group, cursor, releaseBound)
@@ -262,12 +262,12 @@ func (s *Store) Release(ctx context.Context, group string) (g Group, jobs int64,
 	return g, jobs, err
 }
 
-// Cancel ends a group: no job of it starts from now on. Cancelling again is no error; an ended group is refused.
+// Cancel ends a group: no more of its jobs start. Cancelling again is no error; an ended group is refused.
 func (s *Store) Cancel(ctx context.Context, group string) (Group, error) {
 	return s.change(ctx, group, "group_patch", group, 0, "cancel", 1)
 }
 
-// Group reads one group.
+// Group returns one group.
 func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 	groups, err := s.read(ctx, "id", group)
 	if err != nil {
@@ -279,8 +279,8 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 	return groups[0].Group, nil
 }
 
-// Delete removes an ended group with all that is kept of it, dead letters too. It is refused while the group has a reducer, a callback or a
-// redrive to go through. gone is false where that takes longer than patience: the housekeeping of all processes does the rest.
+// Delete deletes an ended group with all its data, including dead letters. It is refused while the group's reduction,
+// callback or redrive is in progress. gone is false if that takes longer than patience; housekeeping does the rest.
 func (s *Store) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
 	r, err := s.write(ctx, "group_delete", group)
 	if err != nil {
@@ -305,9 +305,9 @@ func (s *Store) Delete(ctx context.Context, group string, patience time.Duration
 	for until := time.Now().Add(patience); time.Now().Before(until) && ctx.Err() == nil; {
 		t, err := s.Tend(ctx, group)
 		if err != nil || t.Removed {
-			return t.Removed, nil //nolint:nilerr // it goes on without this caller
+			return t.Removed, nil //nolint:nilerr // housekeeping continues
 		}
-		if !t.Again { // its tenant, which goes with it, owes something to its limit
+		if !t.Again { // its tenant, which is deleted with it, still has used capacity of its limit
 			select {
 			case <-ctx.Done():
 			case <-time.After(20 * time.Millisecond):
@@ -317,7 +317,7 @@ func (s *Store) Delete(ctx context.Context, group string, patience time.Duration
 	return false, nil
 }
 
-// TenantOf reads whose a group is, in two commands and without a script.
+// TenantOf returns the tenant of a group, with two commands and no script.
 func (s *Store) TenantOf(ctx context.Context, group string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -347,7 +347,7 @@ type found struct {
 	widest   int64 // bytes of its largest outcome; 0: unknown
 }
 
-// read reads groups by id or short name; those that are not there are left out.
+// read reads groups by id or short name and leaves out missing ones.
 func (s *Store) read(ctx context.Context, by string, names ...string) ([]found, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -375,9 +375,9 @@ func (s *Store) read(ctx context.Context, by string, names ...string) ([]found, 
 	return groups, nil
 }
 
-// expected returns the jobs a second to expect of a group whose rate was measured from since to now (µs; since is 0 before the
-// first start). Until a job has ended that is limit, the configured rate; for what is missing of a whole second of measuring the
-// limit counts too, as few jobs say little.
+// expected returns the expected rate of a group, in jobs a second, whose rate was measured from since to now (µs;
+// since is 0 before the first start). Until a job has ended, that is limit, the configured rate; limit also counts
+// for the missing part of the first second, since few jobs mean little.
 func expected(g *Group, limit float64, since, now int64) float64 {
 	if g.Succeeded+g.Failed+g.Dead+g.Cancelled == 0 || since == 0 {
 		return limit
@@ -386,7 +386,7 @@ func expected(g *Group, limit float64, since, now int64) float64 {
 	return g.Rate1 + limit*missing
 }
 
-// parseGroup reads what lua/group_read.lua wrote: the spec, then names and values.
+// parseGroup parses the reply of lua/group_read.lua: the spec, then names and values.
 func parseGroup(line reply) (found, error) {
 	var g found
 	if err := json.Unmarshal([]byte(line.string(0)), &g.GroupSpec); err != nil {
@@ -411,7 +411,7 @@ func parseGroup(line reply) (found, error) {
 	g.Pending, g.NonReady = n("added")-n("taken")+n("front")+n("aside"), n("refused")+n("scheduled")
 	g.Unserved = n("unserved")
 	if g.Status == Cancelled {
-		// The sweep that writes it down job by job follows.
+		// The sweep will record it job by job.
 		g.Cancelled = g.Total - g.Succeeded - g.Failed - g.Dead - g.InFlight
 		g.Pending, g.NonReady, g.Ready, g.Unserved = 0, 0, 0, 0
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Job reads one job of a group: where it is, or its outcome.
+// Job returns one job of a group: its place or its outcome.
 func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 	r, err := s.run(ctx, "job_read", group, job)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 		switch where := r.string(2); where {
 		case "":
 		case "running":
-			// A fence is the time of its start in µs, or hardly more.
+			// A fence is at least the time of its start in µs, and hardly more.
 			j.Status, j.Process, j.StartedAt, j.Attempts = where, r.string(6), micros(r.int(4)), j.Attempts+1
 			j.Cancelling = r.int(8) == 1
 		case "waiting":
@@ -46,7 +46,8 @@ func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 	return j, nil
 }
 
-// notKept returns what is known of a job whose outcome went because of its group's Results; ended says that it was there.
+// notKept returns the refusal for a job whose outcome was dropped because of its group's Results; ended reports that
+// the job existed.
 func (s *Store) notKept(ctx context.Context, group, job string, ended bool) error {
 	g, err := s.Group(ctx, group)
 	if err != nil {
@@ -58,13 +59,13 @@ func (s *Store) notKept(ctx context.Context, group, job string, ended bool) erro
 	return refuse(CodeNotKept, "group %q does not keep the outcomes of all its jobs (results: %s): job %q has ended and its outcome went, or there was none of this id", group, g.Results, job)
 }
 
-// cancelPages is how many pages of a hundred jobs one step of CancelJob looks through.
+// cancelPages is how many pages of a hundred jobs one step of CancelJob searches.
 const cancelPages = 500
 
-// CancelJob ends one job of a group: at once where it waits, and where it runs, with running, as soon as its process hears of it. A job that
-// is cancelled already stays so; one that has ended in another way is refused.
+// CancelJob cancels one job of a group: immediately if it waits, and when its process learns of it if it runs
+// (running is true). Cancelling again is no error; a job that has ended otherwise is refused.
 func (s *Store) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
-	// A job that moves while its place is looked for is found by the next search.
+	// A job that moves during the search is found by the next one.
 	for range 5 {
 		for from := ""; ; {
 			r, err := s.write(ctx, "job_cancel", group, job, from, cancelPages)
@@ -86,8 +87,8 @@ func (s *Store) CancelJob(ctx context.Context, group, job string) (running bool,
 	return false, refuse(CodeState, "job %q of group %q was on its way between places: send this again", job, group)
 }
 
-// RetryJob lets a job start that waits for its next try, or for its run_at. One that has failed or died is given to a redrive of its own,
-// which is returned; as is nil for one that goes on in its group.
+// RetryJob starts a job that waits for a retry or its run_at. A job that has failed or died is redriven; as is that
+// redrive, and nil for a job that stays in its group.
 func (s *Store) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
 	r, err := s.write(ctx, "job_retry", group, job)
 	if err != nil {

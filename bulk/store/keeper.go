@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// keeperFor is for how long a process stays the keeper without a word: less than a third of a lease, so that another takes over before
-// the silence counts as one of the store.
+// keeperFor is how long a process stays the keeper without calling Keep: less than a third of a lease, so that
+// another takes over before the silence counts as an outage of the store.
 func (s *Store) keeperFor() time.Duration { return min(time.Second, s.conf.Load().Lease/6) }
 
-// KeepEvery is how often Keep is to be called.
+// KeepEvery returns how often to call Keep.
 func (s *Store) KeepEvery() time.Duration { return s.keeperFor() / 3 }
 
-// Kept is the answer to Keep.
+// Kept is the result of Keep.
 type Kept struct {
-	// Keeper reports whether the caller is the process that returns due jobs to their groups and does the housekeeping for all
-	// processes of the store. Two may think so for a moment; what they do is safe by any number of processes.
+	// Keeper reports whether the caller is the process that returns due jobs to their groups and does the
+	// housekeeping for all. For a moment two processes may be told so; their work is safe by any number of processes.
 	Keeper    bool
 	Processes int      // that call Keep
-	Groups    []string // that others have offered and that are the caller's now
+	Groups    []string // offered by others, and now the caller's
 }
 
-// Keep counts this process among those of the store. It becomes the keeper where the last one has been silent for a second. status is
-// what Processes tells of this one; needs are those that it meets: it takes groups that were offered for them.
+// Keep counts this process among those of the store. It becomes the keeper when the last one has been silent for a
+// second. status is shown by Processes; groups offered for needs are taken.
 func (s *Store) Keep(ctx context.Context, status ProcessStatus, needs ...string) (Kept, error) {
 	s.rounds.alive(s.clock())
 	if err := s.Prepare(ctx); err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Keep(ctx context.Context, status ProcessStatus, needs ...string)
 	}
 	text, err := json.Marshal(status)
 	if err != nil {
-		return Kept{}, fmt.Errorf("status of this process: %w", err)
+		return Kept{}, fmt.Errorf("cannot encode the status of this process: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -55,11 +55,12 @@ func (s *Store) Keep(ctx context.Context, status ProcessStatus, needs ...string)
 	return k, nil
 }
 
-// offerFor is for how long a group stays on offer after the last Offer: longer than the agenda takes to name a group again.
+// offerFor is how long a group stays on offer after the last Offer: longer than the agenda takes to name a group
+// again.
 const offerFor = 15 * time.Second
 
-// Offer offers a group, for a while, to the processes that meet a need: the next of them that calls Keep gets it. waits reports that
-// the group was on offer already, so that no process has taken it since.
+// Offer offers a group for a while to processes that can serve a need; the next of them that calls Keep takes it.
+// waits reports that the group was on offer already, so that no process has taken it.
 func (s *Store) Offer(ctx context.Context, group, need string) (waits bool, err error) {
 	if err := s.Prepare(ctx); err != nil {
 		return false, err
@@ -73,7 +74,7 @@ func (s *Store) Offer(ctx context.Context, group, need string) (waits bool, err 
 	return res.Int(0) == 1, nil
 }
 
-// Unkeep says that this process ends: another is the keeper at once.
+// Unkeep removes this process, so that another becomes the keeper immediately.
 func (s *Store) Unkeep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()

@@ -5,18 +5,18 @@ import "strconv"
 // keyNames are the keys of a shard in the order in which every script of the bulk engine takes them (lua/lib/bulk.lua). They
 // share one hash tag, so that a shard lives in one slot.
 //
-//	state     HASH  figures of the shard: counters, virtual times, the global limiter
+//	state     HASH  values of the shard: counters, virtual times, the global limiter
 //	names     HASH  group id → its short name
 //	groups    HASH  short name → spec (JSON, never changes)
-//	flow      HASH  short name → how the group stands (packed)
+//	flow      HASH  short name → state of the group (packed)
 //	index     ZSET  short names by creation
-//	tenants   HASH  tenant → how it stands (packed)
+//	tenants   HASH  tenant → state (packed)
 //	high normal low  ZSET  tenants (policy fair: by tag) or groups (policy score: by priority) that have jobs to start
 //	lines     ZSET  groups of each tenant by tag: <level>/<tenant>/<tag>/<short name>
 //	idle      ZSET  last tags of tenants without work
-//	gates     ZSET  what is gated (t/<tenant>, g/<short name>) by wake time
+//	gates     ZSET  gated tenants (t/<tenant>) and groups (g/<short name>) by wake time
 //	jobs      HASH  <short name>/<id> → record: payload, or outcome
-//	runs      HASH  the same → what its runs have left behind
+//	runs      HASH  the same → record of its runs
 //	order     HASH  <short name>:<page> → ids not started yet, in order of submission
 //	front     ZSET  jobs given back to the front of their group, by when they were due: +<short name> <µs, and a number> <id>
 //	ready     LIST  classic pipeline: jobs that may start
@@ -28,7 +28,7 @@ import "strconv"
 //	chunks    HASH  <short name>:<idempotency key> → answer, or how many jobs are in; <short name>/<number> → idempotency key
 //	agenda    ZSET  groups with housekeeping by its time
 //	sums      HASH  short name → cursor and state of its reducer, then its result
-//	bell      LIST  wakes who waits for work
+//	bell      LIST  wakes processes that wait for jobs
 //	history   ZSET  <tenant>/<time> snapshots of congestion
 //	busy      ZSET  tenants with jobs to do by their last snapshot
 //	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulk.lua
@@ -73,7 +73,7 @@ const (
 	keyLists
 )
 
-// shardKeys builds the keys of a shard: <prefix>:{bulk:<n>}:<name>.
+// shardKeys returns the keys of a shard: <prefix>:{bulk:<n>}:<name>.
 func shardKeys(prefix string, shard int) []string {
 	keys := make([]string, len(keyNames))
 	for i, n := range keyNames {
@@ -82,24 +82,24 @@ func shardKeys(prefix string, shard int) []string {
 	return keys
 }
 
-// steerKey holds what the processes that search for a shard's rate know of each other.
+// steerKey returns the key of the shared state of rate control.
 func steerKey(prefix string, shard int) string {
 	return prefix + ":{bulk:" + strconv.Itoa(shard) + "}:steer"
 }
 
-// layoutKey holds the version of the data layout of the bulk engine.
+// layoutKey returns the key of the version of the data layout.
 func layoutKey(prefix string) string { return prefix + ":{bulk:0}:layout" }
 
-// keeperKeys hold the process that is the keeper, when each process said last that it runs (µs), and what it tells of itself (JSON).
+// keeperKeys returns the keys of the keeper, of when each process last called Keep (µs), and of the processes' status
+// (JSON).
 func keeperKeys(prefix string) []string {
 	return []string{prefix + ":{bulk:0}:keeper", prefix + ":{bulk:0}:processes", prefix + ":{bulk:0}:workers"}
 }
 
-// offerKeys hold what groups need that the process which looked after them lacks, <need> <group>: by need, and by when it was offered
-// last (µs).
+// offerKeys returns the keys of offered groups, <need> <group>: by need, and by the time of the last offer (µs).
 func offerKeys(prefix string) []string {
 	return []string{prefix + ":{bulk:0}:offers", prefix + ":{bulk:0}:offered"}
 }
 
-// lockKey is the watcher's lock of a group.
+// lockKey returns the key of a group's lock.
 func lockKey(prefix, group string) string { return prefix + ":{bulk:0}:lock:" + group }

@@ -14,7 +14,7 @@ import (
 // tendBound is how many jobs one step of housekeeping touches.
 const tendBound = 500
 
-// Tend does one bounded step of housekeeping of a group: sweeps what was cancelled, drops what is past its retention.
+// Tend does one bounded step of housekeeping of a group: it sweeps cancelled jobs and drops data past its retention.
 func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
 	r, err := s.run(ctx, "group_tend", group, tendBound)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
 	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4), Sealed: r.int(5) == 1}, nil
 }
 
-// BeginReduce takes over the reduction of a group: earlier reducers are fenced off.
+// BeginReduce takes over the reduction of a group and fences off earlier reducers.
 func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error) {
 	r, err := s.reduce(ctx, "begin", group, 0, "", 0, nil, 0)
 	if err != nil {
@@ -52,15 +52,15 @@ func (s *Store) reduce(ctx context.Context, verb, group string, fence int64, cur
 	return r, groupRefusal(r.refusal(), group, r)
 }
 
-// CommitReduce writes (state, cursor) together. n is how many outcomes were taken in since the last commit. ok is false
-// where another reducer has taken over.
+// CommitReduce writes state and cursor together. n is how many outcomes were reduced since the last commit. ok is
+// false if another reducer has taken over.
 func (s *Store) CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error) {
 	r, err := s.reduce(ctx, "commit", group, fence, cursor, n, state, 0)
 	return err == nil && r.int(0) == 1, err
 }
 
-// Finish ends an AGGREGATING group whose outcomes are all reduced: COMPLETED, or FAILED by its tolerance, with its result; a
-// CANCELLED one only gets its result. ok is false where it cannot: another reducer, or outcomes that are not reduced yet.
+// Finish ends an AGGREGATING group whose outcomes are all reduced: COMPLETED, or FAILED by its tolerance, with its
+// result; a CANCELLED one only gets its result. ok is false if another reducer has taken over or outcomes are left.
 func (s *Store) Finish(ctx context.Context, group string, fence int64, result []byte) (g Group, ok bool, err error) {
 	if g, err = s.Group(ctx, group); err != nil {
 		return g, false, err
@@ -77,7 +77,7 @@ func (s *Store) Finish(ctx context.Context, group string, fence int64, result []
 	return f.Group, err == nil, err
 }
 
-// thousandths returns a share in thousandths of a percent; 0 of a count.
+// thousandths returns a share in thousandths of a percent, 0 for a count.
 func (t Tolerance) thousandths() int64 {
 	if !t.Share {
 		return 0
@@ -85,7 +85,7 @@ func (t Tolerance) thousandths() int64 {
 	return int64(math.Round(t.Percent * 1000))
 }
 
-// most is the count or the share, as scripts read it.
+// most returns the count or the share as scripts read it.
 func (t Tolerance) most() string {
 	if t.Share {
 		return strconv.FormatFloat(t.Percent, 'g', -1, 64)
@@ -93,7 +93,7 @@ func (t Tolerance) most() string {
 	return strconv.FormatInt(t.Count, 10)
 }
 
-// Exceeded says whether so many failures of so many jobs are too many.
+// Exceeded reports whether so many failures of so many jobs exceed the tolerance.
 func (t Tolerance) Exceeded(failed, total int64) bool {
 	if t.Share {
 		return float64(failed)*100 > t.Percent*float64(total)
@@ -101,8 +101,8 @@ func (t Tolerance) Exceeded(failed, total int64) bool {
 	return failed > t.Count
 }
 
-// CallbackDone notes how the callback of an ended group went. ok: it was taken. Otherwise it is due again after again, or, with
-// last, given up.
+// CallbackDone records a callback of an ended group. With ok it was delivered. Otherwise it is due again after again
+// or, with last, given up.
 func (s *Store) CallbackDone(ctx context.Context, group string, ok, last bool, again time.Duration) error {
 	result := "again"
 	switch {
@@ -118,8 +118,8 @@ func (s *Store) CallbackDone(ctx context.Context, group string, ok, last bool, a
 	return groupRefusal(r.refusal(), group, r)
 }
 
-// Lock takes the watcher's lock of a group for d. It only saves work: what it guards is fenced, so a lock that ended too soon, or was
-// given back by a slow owner, harms nothing. ok is false where another process has it.
+// Lock takes the lock of a group for d. The lock only saves work: what it guards is fenced, so an expired lock does
+// no harm. ok is false if another process has it.
 func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -127,7 +127,7 @@ func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock
 	ok, err = s.o.Client.SetNX(ctx, key, owner, d).Result()
 	switch {
 	case redis.HasErrorPrefix(err, "OOM"):
-		return func() {}, true, nil // a full store has no room for locks; housekeeping is what makes room
+		return func() {}, true, nil // a full store has no room for locks, and housekeeping makes room
 	case err != nil:
 		return nil, false, fmt.Errorf("%w: lock: %w", ErrStore, err)
 	case !ok:
@@ -136,7 +136,7 @@ func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		defer cancel()
-		if s.o.Client.Get(ctx, key).Val() == owner { // otherwise it ended by itself
+		if s.o.Client.Get(ctx, key).Val() == owner { // otherwise it has expired
 			_ = s.o.Client.Del(ctx, key).Err()
 		}
 	}, true, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Filter chooses groups for Groups.
+// Filter selects groups for Groups.
 type Filter struct {
 	Tenants []string // none: all
 	Status  Status   // "": all
@@ -20,8 +20,8 @@ type Filter struct {
 	Cursor  string   // of the page before
 }
 
-// Groups lists groups, the newest first, with a cursor for the next page ("" at the end). It reads of each of the filter's tenants, and
-// of each status where the filter names none, no more than a page, however many groups there are.
+// Groups lists groups, newest first, with a cursor for the next page ("" at the end). It reads at most a page of each
+// of the filter's tenants, and of each status if the filter names none, however many groups there are.
 func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
 	limit := min(max(f.Limit, 1), 1000)
 	from, err := base64.RawURLEncoding.DecodeString(f.Cursor)
@@ -45,7 +45,7 @@ func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next stri
 		if err != nil {
 			return nil, "", err
 		}
-		for _, g := range read { // one whose status has changed since it was listed is no longer meant, or comes in both
+		for _, g := range read { // skip groups whose status has changed since they were listed
 			if (f.Status == "" || g.Status == f.Status) && !slices.ContainsFunc(groups, func(o Group) bool { return o.ID == g.ID }) {
 				groups = append(groups, g.Group)
 			}
@@ -57,10 +57,10 @@ func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next stri
 	}
 }
 
-// timeBytes is the length of the time in a place in a list; the group's short name is behind it.
+// timeBytes is the length of the time in a place in a list, before the group's short name.
 const timeBytes = 7
 
-// lists are the beginnings of the places of all groups that the filter lets through (place_in_lists of lua/lib/bulk.lua).
+// lists returns the prefixes of the places of all groups that match the filter (place_in_lists of lua/lib/bulk.lua).
 func (f *Filter) lists() (all []string) {
 	var numbers []string
 	for n, status := range statuses {
@@ -83,7 +83,8 @@ func (f *Filter) lists() (all []string) {
 	return all
 }
 
-// newest merges the lists: the n newest places, without their beginnings, that come after the place before ("": from the start).
+// newest merges the lists: it returns the n newest places after the place before ("": from the start), without
+// prefixes.
 func (s *Store) newest(ctx context.Context, lists []string, before string, n int) ([]string, error) {
 	pipe, answers := s.o.Client.Pipeline(), make([]*redis.StringSliceCmd, len(lists))
 	for i, list := range lists {
@@ -108,7 +109,7 @@ func (s *Store) newest(ctx context.Context, lists []string, before string, n int
 	return places[:min(n, len(places))], nil
 }
 
-// relist puts groups into the lists that an earlier version made without.
+// relist adds groups to the lists that an earlier version created without.
 func (s *Store) relist(ctx context.Context) error {
 	pipe := s.o.Client.Pipeline()
 	all, listed := pipe.ZCard(ctx, s.keys[keyIndex]), pipe.ZCard(ctx, s.keys[keyLists])

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Results reads outcomes in the order in which they came, from cursor ("" is the beginning): up to limit, and not more than
-// 1 MiB of them in one step, or one outcome. Nothing follows where no outcome is returned. Those of a group that has ended are
-// there until retention.jobs has passed, those that it does not keep (GroupSpec.Results) until its reducer has taken them in.
+// Results returns outcomes in the order in which jobs ended, from cursor ("": the beginning): up to limit, and at
+// most 1 MiB or one outcome. A page without outcomes is the last. Outcomes of an ended group exist until
+// retention.jobs has passed, those that it does not keep (GroupSpec.Results) until they are reduced.
 func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
 	page, skip, err := pageCursor(cursor)
 	if err != nil {
 		return Page{}, err
 	}
 	p, r, err := s.outcomes(ctx, group, "done", page, skip, limit)
-	for err == nil && len(p.Outcomes) == 0 && (r.int(0) != page || r.int(1) != int64(skip)) { // none of so many is kept
+	for err == nil && len(p.Outcomes) == 0 && (r.int(0) != page || r.int(1) != int64(skip)) { // none of this page is kept
 		page, skip = r.int(0), int(r.int(1))
 		p, r, err = s.outcomes(ctx, group, "done", page, skip, limit)
 	}
 	if err != nil {
 		return Page{}, err
 	}
-	for i := range p.Outcomes { // its place so far is the one in the answer
+	for i := range p.Outcomes { // its cursor so far is the index in the reply
 		n := page*outcomesPage + int64(skip) + p.Outcomes[i].place + 1
 		p.Outcomes[i].Cursor = fmt.Sprintf("%d:%d", n/outcomesPage, n%outcomesPage)
 	}
@@ -31,8 +31,8 @@ func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (P
 	return p, nil
 }
 
-// Outcomes is Results for a reducer that has begun, which asks for no more than there were then. Where those are at most 1 MiB it
-// takes no script: half the cost.
+// Outcomes is Results for a reducer, which reads no more than the outcomes at its beginning. For at most 1 MiB it
+// needs no script, at half the cost.
 func (s *Store) Outcomes(ctx context.Context, at *Reduction, cursor string, limit int) (Page, error) {
 	const room = 1 << 20
 	if at.widest <= 0 || int64(limit)*at.widest > room {
@@ -88,7 +88,7 @@ func (s *Store) Outcomes(ctx context.Context, at *Reduction, cursor string, limi
 	return p, nil
 }
 
-// outcomesPage is how many outcomes a page of the log holds: PAGE of lua/lib/bulk.lua.
+// outcomesPage is how many outcomes a page of the log has: PAGE of lua/lib/bulk.lua.
 const outcomesPage = 100
 
 func pageCursor(cursor string) (page int64, skip int, err error) {
@@ -101,7 +101,7 @@ func pageCursor(cursor string) (page int64, skip int, err error) {
 	return page, skip, nil
 }
 
-// outcomes reads what outcomes_read returns, and leaves its first two values to the caller.
+// outcomes parses the reply of outcomes_read except for its first two values.
 func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, skip any, limit int) (Page, reply, error) {
 	r, err := s.run(ctx, "outcomes_read", group, kind, page, skip, max(limit, 1))
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, sk
 	place := int64(-1)
 	for i := 2; i+1 < len(r); i += 2 {
 		if r.string(i) == "" {
-			place += r.int(i + 1) // so many are not kept
+			place += r.int(i + 1) // skip outcomes that are not kept
 			continue
 		}
 		place++
@@ -131,10 +131,10 @@ func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, sk
 	return p, r, nil
 }
 
-// notKept is the record of a job that has ended and whose outcome its group does not keep, while others may be added.
+// notKept is the record of an ended job whose outcome its group does not keep, while jobs may still be added.
 const notKept = "K\n"
 
-// parseOutcome reads a record as lua/lib/bulkjobs.lua writes it.
+// parseOutcome parses a record of lua/lib/bulkjobs.lua.
 func parseOutcome(id, rec string) (Outcome, error) {
 	head, body, ok := strings.Cut(rec, "\n")
 	if !ok || head == "" {
@@ -164,7 +164,7 @@ func parseOutcome(id, rec string) (Outcome, error) {
 		}
 		size := n(5)
 		if head[0] == 'F' && len(words) == 3 {
-			break // of an earlier version: no payload
+			break // an earlier version wrote no payload
 		}
 		if len(words) < 6 || size > int64(len(body)) || size < 0 {
 			return Outcome{}, fmt.Errorf("job %q: record %.40q", id, rec)
@@ -188,7 +188,7 @@ func parseOutcome(id, rec string) (Outcome, error) {
 	return o, nil
 }
 
-// lasted notes how long the last run took and how old the job was at its end, in ms; -1: unknown.
+// lasted sets the times from the length of the last run and the job's age at its end, in ms; -1: unknown.
 func (o *Outcome) lasted(ran, age int64) {
 	if ran >= 0 {
 		o.StartedAt = o.At.Add(-time.Duration(ran) * time.Millisecond)
@@ -198,8 +198,8 @@ func (o *Outcome) lasted(ran, age int64) {
 	}
 }
 
-// Dead reads the dead letters of a group with their payloads, those that were not given to a redrive: up to limit, and not
-// more than 1 MiB of them, or one.
+// Dead returns the dead letters of a group with their payloads, without redriven ones: up to limit, and at most 1 MiB
+// or one.
 func (s *Store) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
 	p, r, err := s.outcomes(ctx, group, "dead", 0, cursor, limit)
 	if err == nil && r.int(0) == 1 {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// RedriveOptions select the jobs of a redrive. With neither statuses nor codes they are the dead ones, with codes alone the
-// dead and the failed ones of these codes.
+// RedriveOptions select the jobs of a redrive. Without statuses and codes they are the dead ones, with codes alone
+// the dead and failed ones with these codes.
 type RedriveOptions struct {
 	Rate     float64  // jobs a second; 0: the group's
 	Statuses []string // dead, failed
@@ -26,7 +26,7 @@ const maxRedriveCodes = 100
 
 var redriveCode = regexp.MustCompile(`^[a-z0-9_.]{1,64}$`)
 
-// check returns an error where the options select nothing that there is.
+// check returns an error if the options cannot select any job.
 func (o *RedriveOptions) check() error {
 	for _, s := range o.Statuses {
 		if s != "dead" && s != "failed" {
@@ -44,8 +44,8 @@ func (o *RedriveOptions) check() error {
 	return nil
 }
 
-// which returns the selection as RedriveWhich has it: the members of the letters that are wanted, as group_redrive reads them, and the
-// codes; or the job.
+// which returns the selection in the form of RedriveWhich: the markers of the wanted letters, as group_redrive reads
+// them, and the codes; or the job.
 func (o *RedriveOptions) which() string {
 	if o.Job != "" {
 		return "job " + o.Job
@@ -64,7 +64,7 @@ func (o *RedriveOptions) which() string {
 	return marks + " " + strings.Join(codes, ",")
 }
 
-// selection returns what RedriveWhich selects, as group_redrive reads it.
+// selection parses RedriveWhich for group_redrive.
 func selection(which string) (marks, codes, job string) {
 	if job, is := strings.CutPrefix(which, "job "); is {
 		return "-F", "", job
@@ -73,14 +73,14 @@ func selection(which string) (marks, codes, job string) {
 	return marks, codes, ""
 }
 
-// Redrive is RedriveJobs of the dead jobs.
+// Redrive redrives the dead jobs of a group.
 func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
 	return s.RedriveJobs(ctx, group, RedriveOptions{Rate: rate})
 }
 
-// RedriveJobs makes a new group of the selected jobs of group, sealed with the last of them; it keeps the callback_url. It takes
-// bounded steps. One that broke off is brought to its end, as it was asked for, by the next redrive of the group, whatever that selects;
-// where that is the same, it is its answer. Each job goes to one redrive; the group keeps its outcomes.
+// RedriveJobs creates a new group from the selected jobs of group and seals it; it keeps the callback_url. It takes
+// bounded steps. The next redrive of the group first finishes an interrupted one, and returns it if it selects the
+// same. A job can be redriven once; the group keeps its outcomes.
 func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (Group, error) {
 	if err := o.check(); err != nil {
 		return Group{}, err
@@ -136,13 +136,13 @@ func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions)
 	}
 }
 
-// redriveStep takes one step of the redrive that spec is: with create it makes the group, without it goes on with one that is open.
+// redriveStep does one step of the redrive spec: with create it creates the group, without it continues an open one.
 func (s *Store) redriveStep(ctx context.Context, spec *GroupSpec, after string, create ...any) (reply, error) {
 	marks, codes, job := selection(spec.RedriveWhich)
 	return s.write(ctx, "group_redrive", append([]any{spec.RedriveOf, spec.ID, tendBound, marks, codes, after, job}, create...)...)
 }
 
-// finishRedrive goes on with an open redrive until it is sealed.
+// finishRedrive continues an open redrive until it is sealed.
 func (s *Store) finishRedrive(ctx context.Context, id, after string) (Group, error) {
 	g, err := s.Group(ctx, id)
 	if err != nil {
@@ -153,10 +153,10 @@ func (s *Store) finishRedrive(ctx context.Context, id, after string) (Group, err
 		switch {
 		case err != nil:
 			return Group{}, err
-		case r.refusal() == "sealed": // by another that goes on with it
+		case r.refusal() == "sealed": // another caller has finished it
 			return s.Group(ctx, id)
 		case r.refusal() == "not_found":
-			return s.Seal(ctx, id) // the source is past its retention, and these jobs are what is left
+			return s.Seal(ctx, id) // the source is past its retention: seal with the jobs so far
 		case r.refusal() != "":
 			return Group{}, groupRefusal(r.refusal(), g.RedriveOf, r)
 		}
@@ -166,7 +166,8 @@ func (s *Store) finishRedrive(ctx context.Context, id, after string) (Group, err
 	}
 }
 
-// sameRedrive reports whether a redrive of the same group is what was asked for, or has the one job that was.
+// sameRedrive reports whether a redrive of the same group has the requested selection or contains the one job
+// requested.
 func (s *Store) sameRedrive(ctx context.Context, there, asked *GroupSpec, job string) bool {
 	if job == "" || there.RedriveWhich == asked.RedriveWhich {
 		return there.RedriveWhich == asked.RedriveWhich && there.Rate == asked.Rate
@@ -175,18 +176,19 @@ func (s *Store) sameRedrive(ctx context.Context, there, asked *GroupSpec, job st
 	return err == nil
 }
 
-// nextRedrive returns the id of the group that jobs of g were submitted to, and the number of g's next redrive, unless that is taken.
+// nextRedrive returns the id of the group that jobs of g were submitted to, and the number of g's next redrive,
+// unless that is taken.
 func (g *found) nextRedrive() (root string, n int64) {
 	root = g.ID
 	if g.RedriveOf != "" {
 		root = rootOf(g.ID)
-		n, _ = strconv.ParseInt(strings.TrimPrefix(g.ID[len(root):], "-r"), 10, 64) // no number: 0
+		n, _ = strconv.ParseInt(strings.TrimPrefix(g.ID[len(root):], "-r"), 10, 64) // 0 if there is none
 	}
 	return root, max(g.redrives, n) + 1
 }
 
-// rootOf returns the id of the group that the jobs of a redrive were submitted to: a redrive, and a redrive of a redrive, have
-// its id and a number.
+// rootOf returns the id of the group that the jobs of a redrive were submitted to: each redrive has its id and a
+// number.
 func rootOf(redrive string) string {
 	at := strings.LastIndex(redrive, "-r")
 	if at < 1 {
@@ -198,7 +200,8 @@ func rootOf(redrive string) string {
 	return redrive[:at]
 }
 
-// noneLeft returns the refusal of a redrive that no job is left for. It names the redrive that was made of the same, or the last one.
+// noneLeft returns the refusal of a redrive without jobs. It names the redrive with the same selection, or the last
+// one.
 func (s *Store) noneLeft(ctx context.Context, asked *GroupSpec, source *Group, job string) error {
 	as, err := s.redriveOf(ctx, asked, job)
 	if err != nil {
@@ -223,11 +226,11 @@ func (s *Store) noneLeft(ctx context.Context, asked *GroupSpec, source *Group, j
 	return refuse(CodeState, "group %q has no dead letters to redrive", group)
 }
 
-// nearRedrives bounds how many redrives redriveOf looks at.
+// nearRedrives bounds how many redrives redriveOf reads.
 const nearRedrives = 50
 
-// redriveOf returns the id of the latest redrive of a group that is what was asked for, or has the job; or else of the latest; "" where
-// none is there.
+// redriveOf returns the id of the latest redrive of a group with the requested selection or job, otherwise of the
+// latest; "" if there is none.
 func (s *Store) redriveOf(ctx context.Context, asked *GroupSpec, job string) (string, error) {
 	root := rootOf(asked.ID)
 	n, _ := strconv.ParseInt(strings.TrimPrefix(asked.ID[len(root):], "-r"), 10, 64) // always a number

@@ -9,16 +9,16 @@ import (
 // repairBatch is how many records one call of queue_repair checks.
 const repairBatch = 100
 
-// Repaired is one thing that Repair restored.
+// Repaired is an entry that Repair restored.
 type Repaired struct {
-	Kind string // group, tenant; line, flow: a place in the fair queue that nobody has
+	Kind string // group, tenant; line, flow: an orphaned place in the fair queue
 	Name string
 	What string // gate, queue, turn, line, busy, agenda or list
 }
 
-// Repair restores wake times, places in the fair queue and in the lists, and housekeeping times that contradict the records of groups and
-// tenants. It changes neither jobs nor their counts, each check and its repair are one step, and it may run beside a working
-// engine. It returns what it restored.
+// Repair restores wake times, places in the fair queue and in the lists, and housekeeping times that contradict the
+// records of groups and tenants. It changes neither jobs nor their counts. Each check and its repair are one step,
+// and it may run while the engine runs. It returns what it restored.
 func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
 	groups, err := s.groupKeys(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Groups first: the number of a tenant's groups in the queue depends on them.
+	// Groups first: the number of a tenant's queued groups depends on them.
 	for _, list := range []struct {
 		kind  string
 		names []string
@@ -67,7 +67,7 @@ func (s *Store) repair(ctx context.Context, kind string, names []string) (out []
 	return out, nil
 }
 
-// groupKeys lists the short names of all groups, sorted.
+// groupKeys returns the short names of all groups, sorted.
 func (s *Store) groupKeys(ctx context.Context) ([]string, error) {
 	var names []string
 	var cursor uint64
@@ -86,7 +86,7 @@ func (s *Store) groupKeys(ctx context.Context) ([]string, error) {
 	}
 }
 
-// members lists what sorted sets hold.
+// members returns the members of sorted sets.
 func (s *Store) members(ctx context.Context, keys ...int) (all []string, err error) {
 	for _, key := range keys {
 		err := scan(ctx, func(cursor uint64) ([]string, uint64, error) {

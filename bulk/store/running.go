@@ -12,21 +12,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ProcessStatus is what a process tells of itself with Keep.
+// ProcessStatus is what a process reports with Keep.
 type ProcessStatus struct {
 	Host      string    // where it runs
-	Workers   int       // jobs that it runs at once at most
-	Busy      int       // of its workers
-	Types     []string  // of the jobs that it takes
-	Draining  bool      // it takes no more jobs and ends when those that it has have ended
+	Workers   int       // most jobs at once
+	Busy      int       // busy workers
+	Types     []string  // of jobs that it runs
+	Draining  bool      // it takes no more jobs and ends after its running ones
 	StartedAt time.Time // by its own clock
 }
 
-// Process is one of the processes that call Keep. Of one of another version perhaps only ID, Keeper and SeenAt are known.
+// Process is a process that calls Keep. For one of another version, perhaps only ID, Keeper and SeenAt are known.
 type Process struct {
 	ID     string
 	Keeper bool
-	SeenAt time.Time // of its last call
+	SeenAt time.Time // last call of Keep
 	ProcessStatus
 }
 
@@ -34,14 +34,14 @@ type Process struct {
 type RunningJob struct {
 	Group, Tenant, ID, Type string
 	Process                 string
-	Attempts                int64 // with this one
+	Attempts                int64 // including this one
 	StartedAt               time.Time
 }
 
-// MaxRunning is how many jobs Running looks at.
+// MaxRunning is how many jobs Running reads.
 const MaxRunning = 10_000
 
-// Processes lists the processes, by their id.
+// Processes returns the processes by id.
 func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 		p := Process{ID: id, Keeper: id == keeper.Val(), SeenAt: micros(int64(z.Score))}
 		if text := told.Val()[id]; text != "" {
 			if json.Unmarshal([]byte(text), &p.ProcessStatus) != nil {
-				p.ProcessStatus = ProcessStatus{} // of a version that writes it in another way
+				p.ProcessStatus = ProcessStatus{} // another version may write another form
 			}
 		}
 		all = append(all, p)
@@ -66,8 +66,8 @@ func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 	return all, nil
 }
 
-// Running lists the jobs that run, the longest running first, and counts all of them. Of more than MaxRunning it lists those whose
-// leases end first. The list is no snapshot: a job that ends or begins meanwhile may be in it or not.
+// Running returns the running jobs, longest running first, and their number. Of more than MaxRunning it returns those
+// whose leases end first. The list is no snapshot: it may miss a job that starts or ends meanwhile.
 func (s *Store) Running(ctx context.Context) (jobs []RunningJob, all int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func (s *Store) Running(ctx context.Context) (jobs []RunningJob, all int64, err 
 	return jobs, count.Val(), nil
 }
 
-// runningPart reads some running jobs by their keys. groups has the groups that were read already, by short name.
+// runningPart reads running jobs by their keys. groups caches groups by short name.
 func (s *Store) runningPart(ctx context.Context, keys []string, groups map[string]GroupSpec) ([]RunningJob, error) {
 	var unknown []string
 	for _, key := range keys {
@@ -113,7 +113,7 @@ func (s *Store) runningPart(ctx context.Context, keys []string, groups map[strin
 		var spec GroupSpec
 		if there {
 			if err := json.Unmarshal([]byte(text), &spec); err != nil {
-				return nil, fmt.Errorf("spec of group %s: %w", short, err)
+				return nil, fmt.Errorf("cannot read the spec of group %s: %w", short, err)
 			}
 		}
 		groups[short] = spec
@@ -123,7 +123,7 @@ func (s *Store) runningPart(ctx context.Context, keys []string, groups map[strin
 		text, there := runs.Val()[i].(string)
 		short, id, _ := strings.Cut(key, "/")
 		g := groups[short]
-		if !there || g.ID == "" { // it has ended since
+		if !there || g.ID == "" { // the job has ended
 			continue
 		}
 		j := RunningJob{Group: g.ID, Tenant: g.Tenant, ID: id, Type: g.Type}

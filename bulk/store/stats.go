@@ -15,16 +15,16 @@ import (
 	"github.com/anteroom/anteroom/bulk/congestion"
 )
 
-// snapshotTenants is how many tenants get a snapshot a second; beyond so many with work, each gets its turn more rarely.
+// snapshotTenants is how many tenants get a snapshot a second; with more of them, each gets one less often.
 const snapshotTenants = 20
 
-// Snapshot writes one entry of the congestion history of tenants with work, at most one a second whoever calls.
+// Snapshot records the congestion of tenants with jobs, at most once a second, whichever process calls.
 func (s *Store) Snapshot(ctx context.Context) error {
 	_, err := s.run(ctx, "stats_snapshot", snapshotTenants)
 	return err
 }
 
-// Congestion reads the state of the tenants that have groups, by name; with a name, of that tenant only.
+// Congestion returns the congestion of the tenants with groups, by name; with a name, of that tenant only.
 func (s *Store) Congestion(ctx context.Context, tenant string) ([]Congestion, error) {
 	names := []string{tenant}
 	if tenant == "" {
@@ -69,7 +69,7 @@ func (s *Store) congestion(name string, refused, open, inFlight, rate, wait, mea
 	return c
 }
 
-// tenantNames lists the tenants that the store knows, sorted.
+// tenantNames returns the known tenants, sorted.
 func (s *Store) tenantNames(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*s.o.Timeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func (s *Store) tenantNames(ctx context.Context) ([]string, error) {
 	}
 }
 
-// History reads a tenant's snapshots since then, the oldest first.
+// History returns a tenant's snapshots since then, oldest first.
 func (s *Store) History(ctx context.Context, tenant string, since time.Time) ([]Congestion, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -113,13 +113,13 @@ func (s *Store) History(ctx context.Context, tenant string, since time.Time) ([]
 	return out, nil
 }
 
-// Limits reads the rates in force.
+// Limits returns the rates in force.
 func (s *Store) Limits(ctx context.Context) (Limits, error) {
 	l, _, err := s.rates(ctx, "")
 	return l, err
 }
 
-// SetLimits changes the rates that the patch names live, for every process.
+// SetLimits changes the rates in the patch for every process.
 func (s *Store) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 	value := func(f *float64) any {
 		if f == nil {
@@ -155,13 +155,13 @@ func (s *Store) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 	return l, err
 }
 
-// Tenant reads a tenant.
+// Tenant returns a tenant.
 func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
 	_, t, err := s.rates(ctx, name)
 	return t, err
 }
 
-// SetTenant changes a tenant's weight (0: 1), rate (0: the configured) and concurrency live.
+// SetTenant changes a tenant's weight (0: 1), rate (0: as configured) and concurrency.
 func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	if t.Weight == 0 {
 		t.Weight = 1
@@ -185,7 +185,7 @@ func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits
 	for from, calls := int64(0), 0; from >= 0 && calls < 1000; from, calls = r.int(9), calls+1 {
 		args := append([]any{tenant, from}, fields...)
 		if from > 0 {
-			args = args[:2] // they are set; what they gated is looked at in steps
+			args = args[:2] // the settings are set; the next steps open gates
 		}
 		var err error
 		if r, err = s.run(ctx, "rates_set", args...); err != nil {
@@ -210,7 +210,7 @@ func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits
 		Tenant{Name: tenant, Weight: rate(4), Rate: rate(5), Concurrency: r.int(11), Groups: r.int(6), InFlight: r.int(7), Served: r.int(8)}, nil
 }
 
-// Depths reads the figures for gauges.
+// Depths returns the counts for metrics.
 func (s *Store) Depths(ctx context.Context) (Depths, error) {
 	r, err := s.run(ctx, "queue_read")
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Store) Depths(ctx context.Context) (Depths, error) {
 	return d, nil
 }
 
-// Ping says whether the store answers and fits.
+// Ping returns an error unless the store replies and its layout fits.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()

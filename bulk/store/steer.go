@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// Steering is what a process learns about the search for the global rate.
+// Steering is the shared state of rate control.
 type Steering struct {
-	Fence   int64    // that this process leads with; 0: another one does
-	Found   int64    // the rate that a leader found last, thousandths of a job a second; 0: none yet
-	Control string   // where the last leader stood; for one who has just become it
-	Pinned  bool     // operators set the rate, which holds over the one that is found
-	Queued  int64    // groups that have jobs to start
-	Starts  int64    // jobs that were started so far
+	Fence   int64    // of this process as the leader; 0: another process leads
+	Found   int64    // the last rate that a leader set, thousandths of a job a second; 0: none yet
+	Control string   // the last leader's state, for a new leader
+	Pinned  bool     // an operator has set the rate, which overrides Found
+	Queued  int64    // groups with jobs to start
+	Starts  int64    // jobs started so far
 	Now     int64    // of the store's clock, µs
-	Reports []string // of all processes that were heard lately
+	Reports []string // of all processes that reported recently
 }
 
-// Steer tells the others a report ("": none), and tries to become or stay the leader; fence is what it leads with, 0 for none.
-// With a rate (thousandths, 0: as it is) the leader sets what it has found, and where it stands.
+// Steer shares a report ("": none) and tries to become or stay the leader; fence is the leader's, 0 for none. The
+// leader sets a rate (thousandths, 0: unchanged) and its state.
 func (s *Store) Steer(ctx context.Context, report string, fence, rate int64, control string) (Steering, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return Steering{}, err
@@ -32,7 +32,7 @@ func (s *Store) Steer(ctx context.Context, report string, fence, rate int64, con
 	}
 	r := reply(res)
 	if len(r) < 7 {
-		return Steering{}, fmt.Errorf("rates_steer answered %v", res)
+		return Steering{}, fmt.Errorf("unexpected reply of rates_steer: %v", res)
 	}
 	st := Steering{Fence: r.int(0), Found: r.int(1), Control: r.string(2), Pinned: r.int(3) == 1, Queued: r.int(4), Starts: r.int(5), Now: r.int(6)}
 	for i := range r[7:] {

@@ -19,19 +19,19 @@ import (
 	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
-// Settings is what the scripts are told with each call. Every process of one installation should have the same.
+// Settings are passed to the scripts with each call. Every process of one installation should have the same.
 type Settings struct {
 	Global    float64       // jobs a second over all tenants, up to three decimals
 	Burst     float64       // 0: max(1, 100 ms of the rate)
 	PerTenant float64       // 0: a guaranteed share, not a cap
-	Adaptive  bool          // Global is where the search for the rate begins; see Steer
+	Adaptive  bool          // Global is the initial rate of rate control; see Steer
 	Limiter   string        // gcra, fixed_window
 	Window    time.Duration // of fixed_window, 1 s to 60 s; 0: 1 s
 
 	Policy   string // fair, score
 	Alpha    int64
 	Strict   bool
-	ByStarts bool // the fair policy shares starts, and not the time that jobs run
+	ByStarts bool // the fair policy shares starts instead of run time
 	Gating   bool // false: the classic pipeline, where refused jobs wait one by one
 
 	Congestion              bool // false: always BaseBackoff
@@ -45,13 +45,13 @@ type Settings struct {
 	PendingPerTenant        int64 // 0: no limit
 	KeepJobs, KeepGroups    time.Duration
 	KeepDead                time.Duration
-	UnsealedAfter           time.Duration        // 24 h; a group without a new job or outcome for so long is sealed
-	Types                   map[string]TypeLimit // limits of what the processor of a type calls, over all processes
+	UnsealedAfter           time.Duration        // 24 h; a group is sealed after so long without a new job or outcome
+	Types                   map[string]TypeLimit // limits of job types, over all processes
 	UnknownTypeAfter        time.Duration        // 24 h; how long a job waits for a process that runs its type
-	WaitReplicas, WaitLocal int                  // durability: how many must have the write
+	WaitReplicas, WaitLocal int                  // durability: how many must confirm a write
 }
 
-// Defaults are the settings of CONTRACT's configuration.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
 		Global: 10000, Limiter: "gcra", Window: time.Second, Policy: "fair", Alpha: 10000, Gating: true,
@@ -69,37 +69,39 @@ type Options struct {
 	Settings Settings
 	Log      *slog.Logger
 	Process  string // names this process among its peers; random when empty
-	// Observe is told of every store call, for metrics.
+	// Observe is called after every call of the store, for metrics.
 	Observe func(script string, took time.Duration, err error)
-	// Concluded is told how many groups that only count have ended as Completed or Failed with a call of this process, for metrics.
+	// Concluded is called with the number of groups that only count and that a call of this process has ended, for
+	// metrics.
 	Concluded func(status Status, n int64)
-	// Refused is told how long each job waits that the downstream refused, or a rate in the classic pipeline, for metrics.
+	// Refused is called with the wait of each job that the downstream refused, or a rate in the classic pipeline, for
+	// metrics.
 	Refused func(wait time.Duration)
 	// Now replaces Redis's clock (µs) in tests.
 	Now func() int64
 }
 
-// Store is the bulk engine's data. It starts nothing and may be shared.
+// Store is the bulk engine's data in Redis. It starts nothing and may be used concurrently.
 type Store struct {
 	o         Options
 	scripts   *redisstore.Store
 	keys      []string
 	settings  atomic.Pointer[string]
-	limits    atomic.Pointer[string] // of types, as pulls name them
+	limits    atomic.Pointer[string] // of types, as pulls pass them
 	conf      atomic.Pointer[Settings]
 	rounds    dispatching
 	types     served
-	follows   atomic.Bool // the last Keep has found that another process is the keeper
+	follows   atomic.Bool // the last Keep has found another keeper
 	noInfo    sync.Once
 	start     time.Time
 	auditPart int64
 	full      atomic.Int64 // when it was last logged that the store is full, in ns
 }
 
-// layout is the version of the keys and values of the bulk engine. A store that says another is refused.
+// layout is the version of the keys and values. A store with another one is refused.
 const layout = 1
 
-// New reads the scripts and starts nothing.
+// New returns a Store. It does not connect yet.
 func New(o Options) (*Store, error) {
 	if o.Client == nil {
 		return nil, errors.New("bulk/store: Options.Client is missing")
@@ -134,7 +136,7 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Configure changes the settings that the scripts are told, from the next call on.
+// Configure changes the settings from the next call on.
 func (s *Store) Configure(c Settings) error {
 	if c.Limiter != "gcra" && c.Limiter != "fixed_window" {
 		return fmt.Errorf("limiter %q: must be gcra or fixed_window", c.Limiter)
@@ -173,7 +175,7 @@ func (s *Store) Configure(c Settings) error {
 	return nil
 }
 
-// Settings gives the settings in force in this process.
+// Settings returns the settings in force in this process.
 func (s *Store) Settings() Settings { return *s.conf.Load() }
 
 func flag(b bool) int64 {
@@ -183,16 +185,16 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// thousandths is how rates and weights cross the boundary: whole numbers only.
+// thousandths converts rates and weights for scripts, which take whole numbers only.
 func thousandths(f float64) int64 { return int64(math.Round(f * 1000)) }
 
-// Prepare checks the data layout and loads the scripts; calls do it by themselves, once.
+// Prepare checks the data layout and loads the scripts. The first call does so by itself.
 func (s *Store) Prepare(ctx context.Context) error { return s.scripts.Prepare(ctx) }
 
 // prepareTimeout bounds the loading of all scripts, a round trip each.
 const prepareTimeout = 10 * time.Second
 
-// run runs one script of the bulk engine; args are what follows now and settings.
+// run runs a script; args follow the time and the settings.
 func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return nil, err
@@ -216,11 +218,11 @@ func (s *Store) reportFull(script string) {
 	if last := s.full.Load(); now-last < int64(time.Minute) && last != 0 || !s.full.CompareAndSwap(last, now) {
 		return
 	}
-	s.o.Log.Error("the store's memory is full: new groups, jobs and redrives are refused, and jobs that are in go on; "+
+	s.o.Log.Error("the store's memory is full: new groups, jobs and redrives are refused, and accepted jobs go on; "+
 		"delete groups that have ended, shorten retention.jobs, retention.groups and retention.dead, or raise maxmemory of Redis", "script", script)
 }
 
-// write is run for what durability promises: it waits until as many as configured have the write.
+// write is run for durable writes: it waits until as many nodes as configured have the write.
 func (s *Store) write(ctx context.Context, name string, args ...any) (reply, error) {
 	r, err := s.run(ctx, name, args...)
 	c := s.conf.Load()
@@ -237,7 +239,7 @@ func (s *Store) now() int64 {
 	return 0
 }
 
-// reply is a script's answer.
+// reply is a script's reply.
 type reply redisstore.Reply
 
 func list(v any) reply { return reply(redisstore.List(v)) }
@@ -246,7 +248,7 @@ func (r reply) at(i int) any        { return redisstore.Reply(r).At(i) }
 func (r reply) int(i int) int64     { return redisstore.Int(r.at(i)) }
 func (r reply) string(i int) string { return redisstore.String(r.at(i)) }
 
-// refusal is the reason that a script gave instead of figures; "" where it gave none.
+// refusal returns the reason of a refusal, "" for any other reply.
 func (r reply) refusal() string {
 	if v, ok := r.at(0).(string); ok && v != "" && (v[0] < '0' || v[0] > '9') && v[0] != '-' {
 		return v

@@ -17,10 +17,10 @@ const (
 	MaxAddBytes = 1 << 20
 )
 
-// MaxCost is the most that one job may cost.
+// MaxCost is the highest cost of a job.
 const MaxCost = 1000
 
-// Validate fills in what is left out and says what is wrong with a job.
+// Validate sets defaults and returns an error for an invalid job.
 func (j *Job) Validate() error {
 	if j.Cost == 0 {
 		j.Cost = 1
@@ -38,7 +38,7 @@ func (j *Job) Validate() error {
 	return nil
 }
 
-// ChunkState looks a chunk up before its lines are read. key is the chunk's idempotency key.
+// ChunkState returns the state of a chunk before its lines are read. key is the chunk's idempotency key.
 func (s *Store) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *Store) ChunkState(ctx context.Context, group, key string) (ChunkState, 
 	return ChunkState{}, nil
 }
 
-// short gives a group's short name.
+// short returns a group's short name.
 func (s *Store) short(ctx context.Context, group string) (string, error) {
 	short, err := s.o.Client.HGet(ctx, s.keys[keyNames_], group).Result()
 	if errors.Is(err, redis.Nil) {
@@ -71,8 +71,8 @@ func (s *Store) short(ctx context.Context, group string) (string, error) {
 	return short, nil
 }
 
-// AddJobs puts up to MaxAdd jobs into a group, in their order: all or none of them. With a chunk key the same call again
-// changes nothing.
+// AddJobs adds up to MaxAdd jobs to a group in order, all or none of them. Repeated with a chunk key, it changes
+// nothing.
 func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (Added, error) {
 	if len(jobs) > MaxAdd {
 		return Added{}, fmt.Errorf("AddJobs takes at most %d jobs, got %d", MaxAdd, len(jobs))
@@ -114,7 +114,7 @@ func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) 
 	return a, nil
 }
 
-// ChunkDone says that a chunk of this key is in already, with the answer that it got then.
+// ChunkDone is returned when a chunk with this key is complete already. Answer is the response of the first time.
 type ChunkDone struct{ Answer []byte }
 
 func (*ChunkDone) Error() string { return "this chunk is in already" }

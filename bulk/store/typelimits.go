@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// TypeLimit bounds the jobs of one type over all processes, in the interest of what their processor calls. Zero means no limit.
+// TypeLimit limits the jobs of one type over all processes, to protect the service that their processor calls. Zero
+// means no limit.
 type TypeLimit struct {
 	Rate        float64 // jobs a second, by their cost, up to three decimals
-	Concurrency int64   // most that run at once
-	Batch       int64   // most that one pull takes
+	Concurrency int64   // most running at once
+	Batch       int64   // most of one pull
 }
 
 // MaxTypeConcurrency is the largest TypeLimit.Concurrency and Batch.
@@ -33,7 +34,7 @@ func (l TypeLimit) check() error {
 
 func validRate(r float64) bool { return r == 0 || r >= 0.001 && r <= 1e6 }
 
-// typeWords is how pulls name the limits of types.
+// typeWords returns the limits of types in the form that pulls pass.
 func typeWords(types map[string]TypeLimit) (string, error) {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(types)) {
@@ -42,7 +43,7 @@ func typeWords(types map[string]TypeLimit) (string, error) {
 			return "", fmt.Errorf("limits of type %q: %w", name, err)
 		}
 		if name == "" || strings.ContainsAny(name, " \t\r\n") {
-			return "", fmt.Errorf("limits of type %q: a type has neither blanks nor line ends, and is not empty", name)
+			return "", fmt.Errorf("limits of type %q: a type must not be empty or contain blanks or line ends", name)
 		}
 		if l != (TypeLimit{}) {
 			words = append(words, fmt.Sprintf("%s %d %d %d", name, thousandths(l.Rate), l.Concurrency, l.Batch))
@@ -54,18 +55,18 @@ func typeWords(types map[string]TypeLimit) (string, error) {
 // TypeLimits are the limits of one type that are in force.
 type TypeLimits struct {
 	TypeLimit
-	Live    bool  // an operator set the rate or the concurrency
-	Running int64 // runs that count towards the concurrency: those that began while there was one
+	Live    bool  // an operator has set the rate or the concurrency
+	Running int64 // runs that count towards the concurrency: those started since it was set
 }
 
-// TypeLimitPatch changes the limits of one type: those that are given. A given nil goes back to the configuration.
+// TypeLimitPatch changes the given limits of one type. A given nil returns to the configuration.
 type TypeLimitPatch struct {
 	Rate                        *float64
 	Concurrency                 *int64
 	RateGiven, ConcurrencyGiven bool
 }
 
-// fields are what rates_set takes.
+// fields returns the arguments of rates_set.
 func (p TypeLimitPatch) fields(name string) ([]any, error) {
 	var fields []any
 	if p.RateGiven {
@@ -91,7 +92,7 @@ func (p TypeLimitPatch) fields(name string) ([]any, error) {
 	return fields, nil
 }
 
-// typeLimits puts together what is configured here and what is live, and reads how much is in use.
+// typeLimits merges configured and live limits and reads their use.
 func (s *Store) typeLimits(ctx context.Context, live string) (map[string]TypeLimits, error) {
 	limits := map[string]TypeLimits{}
 	for name, l := range s.conf.Load().Types {

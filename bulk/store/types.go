@@ -7,52 +7,52 @@ import (
 // Level is the priority of a group.
 type Level string
 
-// The levels: each multiplies the weight of what it holds, by 16, 4 and 1.
+// The levels multiply the weights in them by 16, 4 and 1.
 const (
 	High   Level = "high"
 	Normal Level = "normal"
 	Low    Level = "low"
 )
 
-// Status is where a group is in its life; docs/bulk.md draws it.
+// Status is the state of a group, see docs/bulk.md.
 type Status string
 
-// The statuses of a group. Before the seal a group is CREATED even while its jobs run. Paused is a flag beside them.
+// The statuses of a group. Until the seal a group is CREATED, even while its jobs run. Paused is a separate flag.
 const (
-	Created     Status = "CREATED"     // jobs may still come
-	Dispatched  Status = "DISPATCHED"  // sealed: all jobs are in, none has begun
-	Running     Status = "RUNNING"     // sealed and begun
-	Aggregating Status = "AGGREGATING" // every job has its outcome; results are being reduced
+	Created     Status = "CREATED"     // jobs may still be added
+	Dispatched  Status = "DISPATCHED"  // sealed, no job has started
+	Running     Status = "RUNNING"     // sealed, a job has started
+	Aggregating Status = "AGGREGATING" // every job has its outcome; results are reduced
 	Completed   Status = "COMPLETED"
 	Failed      Status = "FAILED" // more failed than failure_tolerance allows
 	Cancelled   Status = "CANCELLED"
 )
 
-// Ended says whether a group of this status is at its end.
+// Ended reports whether the group has ended.
 func (s Status) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
 
-// Tolerance is how many jobs of a group may fail before the group does: a count, or a share of its jobs in percent.
+// Tolerance is how many jobs of a group may fail before the group fails: a count, or a share of its jobs in percent.
 type Tolerance struct {
 	Count   int64
 	Percent float64 // 0…100; used where Share is true
 	Share   bool
 }
 
-// Results says which outcomes a group keeps for retention.jobs once its reducer has taken them in.
+// Results selects the outcomes that a group keeps for retention.jobs after they are reduced.
 type Results string
 
-// What a group keeps. The jobs that died or failed keep their payload for retention.dead in any case, so that they can be redriven.
+// What a group keeps. Dead and failed jobs keep their payload for retention.dead in any case, to be redriven.
 const (
 	AllResults     Results = ""         // every outcome
 	FailureResults Results = "failures" // those of jobs that did not succeed
-	NoResults      Results = "none"     // those from which a job can be redriven
+	NoResults      Results = "none"     // those of jobs that can be redriven
 )
 
-// GroupSpec is what a group is made from.
+// GroupSpec describes a new group.
 type GroupSpec struct {
-	ID           string    // 1…128 of [A-Za-z0-9._:-]; empty: one is drawn
+	ID           string    // 1…128 of [A-Za-z0-9._:-]; empty: a random one
 	Tenant       string    // 1…64 of [A-Za-z0-9._-]
-	Type         string    // of its jobs, where a job names none
+	Type         string    // of jobs without a type
 	Level        Level     `json:",omitzero"`
 	Weight       float64   `json:",omitzero"` // 0.01…100; 0 means 1
 	BasePriority int64     `json:",omitzero"` // of the score policy, milliseconds
@@ -60,48 +60,48 @@ type GroupSpec struct {
 	Concurrency  int64     `json:",omitzero"` // most jobs in flight; 0: no limit of its own
 	Aggregate    string    `json:",omitzero"` // compact JSON that bulk.ParseAggregate has accepted; empty: count
 	Tolerance    Tolerance `json:",omitzero"`
-	StopAt       Tolerance `json:",omitzero"` // as many failed and dead jobs pause the group; zero: none do
+	StopAt       Tolerance `json:",omitzero"` // so many failed and dead jobs pause the group; zero: no limit
 	Results      Results   `json:",omitempty"`
 	CallbackURL  string    `json:",omitzero"`
 	StartSealed  bool      `json:",omitzero"`  // no job starts before the seal
-	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these are
-	RedriveWhich string    `json:",omitempty"` // which of them: the statuses and codes of RedriveOptions; empty: the dead ones
-	// Own says that a tenant's token asks: Level, Weight and BasePriority then count inside the tenant only.
+	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these were
+	RedriveWhich string    `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
+	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
 	Own       bool  `json:",omitempty"`
-	MaxGroups int64 `json:"-"` // most groups that the tenant may have with this one; 0: any number
+	MaxGroups int64 `json:"-"` // most groups of the tenant, including this one; 0: any number
 }
 
-// Group is a group as it stands now.
+// Group is the state of a group.
 type Group struct {
 	GroupSpec
 	Status  Status
 	Sealed  bool
 	Paused  bool
-	Stopped bool  // it is paused because of StopAt
-	Epoch   int64 // grows with every change of status
+	Stopped bool  // paused because of StopAt
+	Epoch   int64 // increases with every change of status
 	Total   int64
 	Pending int64
 	Ready   int64
-	// NonReady counts jobs that wait out a backoff, a Retry-After or their run_at.
+	// NonReady counts jobs that wait for a backoff, a Retry-After or their run_at.
 	NonReady                           int64
 	InFlight                           int64
-	Unserved                           int64 // of the pending, those whose type no process has run for a minute
+	Unserved                           int64 // pending jobs whose type no process has run for a minute
 	Succeeded, Failed, Dead, Cancelled int64
 	Throttles                          int64         // refusals by the rate limit or the downstream, of all its jobs
-	Rate1                              float64       // jobs finished a second, lately
-	Expected                           float64       // jobs a second to expect: Rate1, or the configured rate before there is one; 0: unknown
-	Reduced                            int64         // outcomes that the reducer has taken in
-	Redriven                           int64         // dead letters that were given to a redrive
-	Gone                               int64         // outcomes that went because of Results
-	Backoff                            time.Duration // of its tenant, while jobs of this group wait it out
-	Gated                              bool          // nothing of it starts for now
+	Rate1                              float64       // jobs finished a second, recently
+	Expected                           float64       // expected jobs a second: Rate1, or the configured rate without one; 0: unknown
+	Reduced                            int64         // reduced outcomes
+	Redriven                           int64         // redriven dead letters
+	Gone                               int64         // outcomes dropped because of Results
+	Backoff                            time.Duration // of its tenant, while jobs of this group wait for it
+	Gated                              bool          // no job of it may start now
 	GatedBy                            string        // one of GatedBy…, while Gated
 	GatedUntil                         time.Time
-	CreatedAt, SealedAt, StartedAt     time.Time // zero while it has not happened
+	CreatedAt, SealedAt, StartedAt     time.Time // zero if it has not happened
 	FinishedAt                         time.Time
 	LastAddedAt                        time.Time
 	LastOutcomeAt                      time.Time
-	ReadAt                             time.Time // the store's clock when it was read
+	ReadAt                             time.Time // the store's time of reading
 	Result                             []byte    // JSON, when the group has ended
 	CallbackState                      string    // "", "pending", "done", "failed"
 	CallbackTries                      int64
@@ -112,81 +112,81 @@ type Job struct {
 	ID      string // 1…128 printable characters without blanks; unique in its group
 	Type    string // empty: the group's
 	Payload []byte // JSON
-	Cost    int64  // of the rates, 1…1,000; 0 means 1
+	Cost    int64  // in units of the rates, 1…1,000; 0 means 1
 	RunAt   time.Time
 }
 
-// Chunk says which part of an upload a call of AddJobs carries.
+// Chunk is the part of an upload that a call of AddJobs carries.
 type Chunk struct {
 	Key    string // idempotency key; empty: none
 	Offset int64  // of the first job of this call among the chunk's lines, from 0
 	Last   bool   // the chunk ends with this call
-	Whole  int64  // with Last: only if so many jobs of the chunk are in then; 0: in any case
-	// MaxPending is how many jobs the tenant may have to do with this call's; 0: as the settings allow.
+	Whole  int64  // with Last: only if the group then has so many jobs of the chunk; 0: in any case
+	// MaxPending is how many unfinished jobs the tenant may have including this call's; 0: as the settings allow.
 	MaxPending int64
-	// Rejected and Answer of the whole chunk are stored with the last call, so that a repeated chunk gets its old answer.
+	// Answer is stored with the last call as the response to repetitions of the chunk.
 	Answer []byte
 }
 
-// Added is what became of a call of AddJobs: one entry a job.
+// Added is the result of AddJobs.
 type Added struct {
 	Accepted   int64
 	Duplicates int64
-	// Duplicate marks the jobs that were there already.
+	// Duplicate marks the jobs that the group had already.
 	Duplicate []bool
-	Done      bool // the chunk has ended with this call
-	// Before counts what earlier, broken attempts of this chunk had put in.
+	Done      bool // the chunk is complete
+	// Before counts the jobs that earlier attempts of this chunk added.
 	Before int64
 }
 
-// ChunkState is what is known of a chunk before it is read.
+// ChunkState is the state of a chunk before it is read.
 type ChunkState struct {
 	Done   bool
-	Answer []byte // of a chunk that is done
+	Answer []byte // of a complete chunk
 }
 
-// Leased is a job that this process has to start now.
+// Leased is a job that this process must start now.
 type Leased struct {
-	Key     string // names the job in the store: of Ack and Renew
+	Key     string // identifies the job in Ack and Renew
 	ID      string
 	Group   string
-	Root    string // the group that the job was submitted to: not Group where that is a redrive
+	Root    string // the group that the job was submitted to; not Group if that is a redrive
 	Tenant  string
 	Type    string
 	Payload []byte
 	Cost    int64
-	Attempt int64 // from 1; does not grow with refusals and crashes
+	Attempt int64 // from 1; refusals and crashes do not count
 	Crashes int64
-	Fence   int64 // grows with every start of any job; an Ack with an old one is refused
+	Fence   int64 // increases with every start of any job; an Ack with an old one is refused
 	Until   time.Time
 }
 
-// Pulled is the answer to Pull.
+// Pulled is the result of Pull.
 type Pulled struct {
 	Jobs []Leased
-	// Next is when a pull could find more, by rate, gate or backoff; zero where only an event (a submission, an ack, a change)
-	// can bring more: Wait hears of it.
+	// Next is when a pull could find more, because of rates, gates or backoffs; zero if only an event (a submission,
+	// an ack, a change) can bring more, for which Wait waits.
 	Next time.Duration
-	// Limited says that the global rate stopped the pull, and Next is its next slot.
+	// Limited reports that the global rate stopped the pull; Next is its next slot.
 	Limited bool
-	// More says that there is work for more workers right now.
+	// More reports that more jobs could start now.
 	More bool
-	// What the fetch did, for metrics: jobs fetched, and in the classic pipeline how they were admitted.
+	// Counts for metrics: jobs fetched, and in the classic pipeline how they were admitted.
 	Fetched, ToReady, ToNonReady, Dropped int64
 }
 
-// Verdict is how a run of a job ended.
+// Verdict is the result of a run of a job.
 type Verdict string
 
 // The verdicts.
 const (
 	Done      Verdict = "done"      // 2xx
-	Rejected  Verdict = "failed"    // for good: not tried again
-	Retry     Verdict = "retry"     // a failed try; dead after the last
-	Throttled Verdict = "throttled" // refused for now by the downstream: the job waits, no try spent
+	Rejected  Verdict = "failed"    // not retried
+	Retry     Verdict = "retry"     // a failed try; the job is dead after the last one
+	Throttled Verdict = "throttled" // refused for now by the downstream: the job waits, the try does not count
 	Held      Verdict = "held"      // as Throttled, and its whole group waits, a minute at most
-	Returned  Verdict = "returned"  // given back unrun, at a shutdown: nothing spent
-	Buried    Verdict = "dead"      // dead at once
+	Returned  Verdict = "returned"  // returned without a run, at a shutdown; does not count
+	Buried    Verdict = "dead"      // dead immediately
 )
 
 // Ack ends the run of a leased job.
@@ -197,20 +197,20 @@ type Ack struct {
 	Result  []byte        // of Done: JSON or any bytes
 	Code    string        // of an error: [a-z0-9_], at most 64; "timeout", "http_500"
 	Error   string        // for people
-	Retries int64         // of Retry: how many failed tries a job may have before the next one makes it dead
-	After   time.Duration // Throttled, Held: the downstream's Retry-After, 0: unknown; Retry: the least backoff
-	// Took is how long the handler ran: what fair queuing by time settles with.
+	Retries int64         // of Retry: how many failed tries a job may have before the next one is the last
+	After   time.Duration // Throttled, Held: the downstream's Retry-After, 0: unknown; Retry: the shortest backoff
+	// Took is how long the handler ran, for fair queuing by time.
 	Took time.Duration
-	// Down marks a failure of what the processor calls, as a whole: it counts for the breaker of the type.
+	// Down marks a failure of the whole service that the processor calls: it counts for the breaker of the type.
 	Down bool
 	// Breaker is how failures count for breakers; the zero value: not at all.
 	Breaker Breaker
 }
 
-// AckState is what became of an Ack.
+// AckState is the effect of an Ack.
 type AckState string
 
-// What an Ack leads to. Stale: the lease had ended or the fence is old; another run decides, nothing was changed.
+// The effects of an Ack. Stale: the lease had ended or the fence is old; nothing was changed.
 const (
 	AckDone      AckState = "done"
 	AckFailed    AckState = "failed"
@@ -222,20 +222,20 @@ const (
 	AckStale     AckState = "stale"
 )
 
-// Dispatched is what one round of the dispatcher did.
+// Dispatch is the result of one round of the dispatcher.
 type Dispatch struct {
-	Moved     int64 // due jobs that went back to the front of their group
-	Recovered int64 // orphans: leases that ended
-	Dead      int64 // of those and of the refused ones, how many died
-	Skipped   int64 // due jobs that could not go back yet
+	Moved     int64 // due jobs returned to the front of their group
+	Recovered int64 // orphans: jobs whose lease ended
+	Dead      int64 // recovered and refused jobs that died
+	Skipped   int64 // due jobs that could not be returned yet
 	Woken     int64 // gates that opened
 	Next      time.Duration
-	More      bool // the round was cut at its bound: call again at once
+	More      bool // the round reached its bound: call again immediately
 	// Tend lists groups with housekeeping to do: aggregation, sweeps, retention.
 	Tend []string
 }
 
-// Outcome is what became of one job.
+// Outcome is the outcome of one job.
 type Outcome struct {
 	ID       string
 	Status   string // succeeded, failed, dead, cancelled
@@ -243,26 +243,26 @@ type Outcome struct {
 	Result   []byte
 	Code     string
 	Error    string
-	// Payload and Cost are there for dead and failed jobs that were not given to a redrive, and their Type; that of a job that
-	// succeeded is empty where it is the group's.
+	// Payload, Cost and Type exist for dead and failed jobs that were not redriven. The Type of a succeeded job is
+	// empty if it is the group's.
 	Payload []byte
 	Type    string
 	Cost    int64
 	At      time.Time
-	// CreatedAt is when the job was taken into its group, StartedAt when its last run began, as far as the run's length tells. They
-	// are zero where they are not known: of a cancelled job, of one that did not run, and of one of an earlier version.
+	// CreatedAt is when the group accepted the job, StartedAt when its last run began. They are zero if unknown: of a
+	// cancelled job, of one that did not run, and of one of an earlier version.
 	CreatedAt, StartedAt time.Time
-	Cursor               string // of Results: behind this outcome
+	Cursor               string // of Results: after this outcome
 
 	place int64
 }
 
-// JobState is one job as it stands.
+// JobState is the state of one job.
 type JobState struct {
-	Outcome           // its Status also pending, waiting or running
-	Next    time.Time // of waiting: until then
-	Process string    // of running: which runs it
-	// Cancelling says of running that its process is told to end it.
+	Outcome           // Status can also be pending, waiting or running
+	Next    time.Time // while waiting: until then
+	Process string    // while running: the process that runs it
+	// Cancelling is set for a running job whose process is asked to stop it.
 	Cancelling bool
 }
 
@@ -272,7 +272,7 @@ type Page struct {
 	Next     string // "" at the end
 }
 
-// What a group is gated by.
+// Values of Group.GatedBy.
 const (
 	GatedByRate       = "rate"       // a limit of the group or its tenant
 	GatedByDownstream = "downstream" // a Retry-After; Release lifts it
@@ -280,7 +280,7 @@ const (
 	GatedByPolicy     = "policy"     // a change of fair_queue.policy, for a second
 )
 
-// Patch changes a group; nil leaves a field as it is.
+// Patch changes a group; nil leaves a field unchanged.
 type Patch struct {
 	Weight       *float64
 	Rate         *float64
@@ -289,98 +289,97 @@ type Patch struct {
 	BasePriority *int64
 	Paused       *bool
 	StopAt       *Tolerance // zero: no share or count stops the group
-	// Own says that a tenant's token asks: Weight, Level and BasePriority then count inside the tenant only, and those that an
-	// operator has set are refused.
+	// Own is set for a tenant's token: Weight, Level and BasePriority then have effect within the tenant only, and
+	// changing those that an operator has set is refused.
 	Own bool
 }
 
-// Congestion is a tenant's state of backpressure.
+// Congestion is the congestion of a tenant.
 type Congestion struct {
 	Tenant       string
 	Concurrency  int64 // most jobs in flight; 0: any number
 	NonReady     int64
 	Pending      int64
 	InFlight     int64
-	Rate         float64 // jobs a second that it may start: its own limit, or its share
+	Rate         float64 // jobs a second that the tenant may start: its own limit or its share
 	Backoff      time.Duration
 	Level        string // none, low, moderate, high, critical
 	AvgThrottles float64
 	Finished     int64
-	Estimate     time.Duration // to work off what waits
+	Estimate     time.Duration // time to finish the waiting jobs
 	At           time.Time
 }
 
 // Limits are the rates in force, live over configured.
 type Limits struct {
 	Global, PerTenant, Burst float64
-	Live                     bool // an operator set them
-	Adaptive                 bool // Global is one that was found (Settings.Adaptive), not set by an operator
+	Live                     bool // an operator has set them
+	Adaptive                 bool // Global was found by rate control (Settings.Adaptive)
 	Types                    map[string]TypeLimits
 }
 
-// LimitsPatch names the rates to change: those that are given. A given nil goes back to the configuration, and what is not given stays as
-// it is, live or configured.
+// LimitsPatch changes the given rates. A given nil returns to the configuration.
 type LimitsPatch struct {
 	Global, PerTenant           *float64
 	GlobalGiven, PerTenantGiven bool
 	Types                       map[string]TypeLimitPatch
 }
 
-// Tenant is what operators may set for a tenant.
+// Tenant is the settings and counts of a tenant.
 type Tenant struct {
 	Name   string
 	Weight float64
 	Rate   float64 // 0: the configured
-	// Concurrency is how many of its jobs may be in flight at once; 0: any number.
+	// Concurrency is how many of its jobs may be in flight; 0: any number.
 	Concurrency int64
-	// Figures, read only.
+	// Counts, read only.
 	Groups, InFlight, Served int64
 }
 
-// Depths are the figures for gauges: of the whole shard, cheap to read.
+// Depths are the counts of a shard for metrics, cheap to read.
 type Depths struct {
 	Groups                             map[Level]int64 // groups that wait in the fair queue
 	Pending, Ready, NonReady, InFlight int64
 	ActiveTenants, GatedGroups         int64
-	OpenGroups                         int64   // that have not ended
-	Jain                               float64 // of what active tenants were served by weight, lately; 1 where fewer than two
-	RateAccuracy                       float64 // starts a second over the rate in force, lately; 0 where there was no demand
+	OpenGroups                         int64   // groups that have not ended
+	Jain                               float64 // Jain's index of what active tenants were served by weight, recently; 1 for fewer than two
+	RateAccuracy                       float64 // starts a second over the rate in force, recently; 0 without demand
 	MaxCongestion                      string
 	MaxBackoff                         time.Duration
-	BackoffLimit                       time.Duration // what MaxBackoff grows to at most: congestion.max_backoff of this process
+	BackoffLimit                       time.Duration // highest MaxBackoff: congestion.max_backoff of this process
 	AvgThrottles                       float64
 	Unserved                           int64    // jobs whose type no process has run for a minute
 	UnservedTypes                      []string // their types
 	Types                              map[string]TypeLimits
 	Breakers                           []OpenBreaker
-	SavedSpins                         int64 // repeats that a gate or a longer backoff spared, since the beginning
+	SavedSpins                         int64 // pulls that a gate or a longer backoff saved so far
 }
 
-// Tended is what one step of housekeeping of a group leaves to do.
+// Tended is the result of one step of housekeeping of a group.
 type Tended struct {
-	Again bool // there is more to do at once
-	// Reduce says that outcomes wait for the reducer.
+	Again bool // another step is due immediately
+	// Reduce reports that outcomes wait for the reducer.
 	Reduce bool
-	// Callback says that the group has ended and its callback is due.
+	// Callback reports that the group has ended and its callback is due.
 	Callback bool
-	Removed  bool  // the group is gone
-	DeadGone int64 // dead letters that went with their retention
-	Sealed   bool  // this step sealed it, because it was silent for Settings.UnsealedAfter
+	Removed  bool  // the group was deleted
+	DeadGone int64 // dead letters dropped after their retention
+	Sealed   bool  // this step sealed it after Settings.UnsealedAfter
 }
 
-// Reduction is where a group's reducer stands.
+// Reduction is the state of a group's reducer.
 type Reduction struct {
 	Group  Group
 	Fence  int64  // of this reducer; a commit with an old one is refused
 	Cursor string // of Results
 	State  []byte
-	Silent time.Duration // since the last job came or ended
+	Silent time.Duration // since the last job was added or ended
 
-	short  string // the group's name in the store
-	widest int64  // bytes of the largest outcome that there is
+	short  string // the group's short name
+	widest int64  // bytes of the largest outcome
 }
 
-// Violation is an invariant that does not hold.
+// Violation is a broken invariant.
 type Violation struct {
 	Invariant string // short name, as in docs/bulk.md
 	What      string // which job, group or tenant, and how

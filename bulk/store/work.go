@@ -14,14 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxPull bounds the jobs of one Pull, so that its script stays short.
+// maxPull bounds the jobs of one Pull and so the duration of its script.
 const maxPull = 500
 
-// VisitBytes bounds the payloads of one Pull and the outcomes of one page, but for the first one, which may be larger.
+// VisitBytes bounds the payloads of one Pull and the outcomes of one page, except for a larger first one.
 const VisitBytes = 1 << 20
 
-// Pull takes up to want jobs (at most 500, of VisitBytes together) through the fair queue and both limits, under leases of this process. types
-// are the types that it runs; without any it runs every type. Jobs of other types are set aside for a process that has them.
+// Pull takes up to want jobs (at most 500, of VisitBytes together) through the fair queue and the limits, leased to
+// this process. types are the types that it runs; without any it runs every type. Jobs of other types are held back
+// for a process that runs them.
 func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, error) {
 	want = min(want, maxPull)
 	if want < 1 {
@@ -60,7 +61,7 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 	return p, nil
 }
 
-// noteOrder logs that a pull has changed the order of the fair queue to this process's.
+// noteOrder logs that a pull has changed the order of the fair queue to this process's policy.
 func (s *Store) noteOrder(changed int64) {
 	if changed == 1 {
 		c := s.conf.Load()
@@ -69,11 +70,11 @@ func (s *Store) noteOrder(changed int64) {
 	}
 }
 
-// reclaimBound is among how many of the newest leases Reclaim looks.
+// reclaimBound is how many of the newest leases Reclaim reads.
 const reclaimBound = 5000
 
-// Reclaim gives back what this process has leased and does not know of: the jobs of a Pull whose answer was lost. known are the
-// fences of all that it does know. No Pull of this process may be under way.
+// Reclaim returns jobs that are leased to this process and unknown to it: those of a Pull whose reply was lost. known
+// are the fences of its known jobs. No Pull of this process may be in progress.
 func (s *Store) Reclaim(ctx context.Context, known []int64) (int64, error) {
 	args := make([]any, 0, 2+len(known))
 	args = append(args, s.o.Process, reclaimBound)
@@ -84,10 +85,10 @@ func (s *Store) Reclaim(ctx context.Context, known []int64) (int64, error) {
 	return r.int(0), err
 }
 
-// fillBatch is how many jobs the classic pipeline looks at in one step.
+// fillBatch is how many jobs the classic pipeline checks in one step.
 const fillBatch = 50
 
-// leased reads jobs from the answer of jobs_pull and ready_take.
+// leased parses the jobs in the reply of jobs_pull and ready_take.
 func (s *Store) leased(r reply) Pulled {
 	p := Pulled{Next: duration(max(r.int(0), -r.int(0))), Limited: r.int(0) < 0, More: r.int(1) == 1, Dropped: r.int(2)}
 	until := time.Now().Add(s.conf.Load().Lease)
@@ -106,8 +107,8 @@ func (s *Store) leased(r reply) Pulled {
 	return p
 }
 
-// Wait blocks until something may have come to the queue, or for at most d, and no longer than half of the store's timeout. It
-// holds a connection meanwhile.
+// Wait blocks until an event of the queue, for at most d and half of the store's timeout. It holds a connection
+// meanwhile.
 func (s *Store) Wait(ctx context.Context, d time.Duration) error {
 	d = min(d, s.o.Timeout/2)
 	if d < time.Millisecond {
@@ -115,16 +116,16 @@ func (s *Store) Wait(ctx context.Context, d time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d+s.o.Timeout)
 	defer cancel()
-	// Redis counts seconds with a fraction; BLPop of the client library only whole ones.
+	// Redis accepts fractions of a second; BLPop of the client library does not.
 	seconds := strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
 	err := s.o.Client.Do(ctx, "BLPOP", s.keys[keyBell], seconds).Err()
-	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis gives it as it is
+	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it unwrapped
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	return nil
 }
 
-// Ring wakes one process that waits, or the next that does.
+// Ring wakes one process that waits, or the next one.
 func (s *Store) Ring(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -139,7 +140,7 @@ func (s *Store) Ring(ctx context.Context) error {
 	return nil
 }
 
-// Ack ends runs, all of them in one step; the answer has one entry for each.
+// Ack ends runs, all of them in one step. It returns one state for each.
 func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	if len(acks) == 0 {
 		return nil, nil
@@ -176,14 +177,14 @@ func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	return states, nil
 }
 
-// refused tells how long a refused job waits.
+// refused reports the wait of a refused job.
 func (s *Store) refused(wait time.Duration) {
 	if s.o.Refused != nil {
 		s.o.Refused(wait)
 	}
 }
 
-// codeWord makes a code fit for a record: [a-z0-9_.], at most 64.
+// codeWord returns a code that fits into a record: [a-z0-9_.], at most 64.
 func codeWord(code string) string {
 	if len(code) > 64 {
 		code = code[:64]
@@ -199,23 +200,23 @@ func codeWord(code string) string {
 	}, code)
 }
 
-// Lease names a running job for Renew.
+// Lease identifies a running job for Renew.
 type Lease struct {
 	Key   string
 	Fence int64
 }
 
-// LeaseState is what became of a lease that was to be extended.
+// LeaseState is the result of renewing a lease.
 type LeaseState int8
 
-// What a lease can be.
+// The results of renewing a lease.
 const (
-	LeaseLost   LeaseState = iota // the job runs elsewhere, or will: what runs here should stop
+	LeaseLost   LeaseState = iota // the job runs elsewhere, or will: stop it here
 	LeaseHeld                     // extended
-	LeaseCalled                   // extended, and the job is cancelled: what runs should end, and its ack says how
+	LeaseCalled                   // extended, and the job is cancelled: stop it and send its ack
 )
 
-// Renew extends leases by a full one; the answer has one entry for each.
+// Renew extends leases. It returns one state for each.
 func (s *Store) Renew(ctx context.Context, leases []Lease) ([]LeaseState, error) {
 	if len(leases) == 0 {
 		return nil, nil
@@ -235,10 +236,10 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]LeaseState, error)
 	return states, nil
 }
 
-// Dispatch does one bounded round: due jobs back to their groups, orphans recovered, gates opened. After a
-// gap in these rounds of a third of a lease no lease ends before another third of one has passed; before a full one where this
-// process has lived through the gap, or the server is another one than before. The keeper's rounds also look whether its configuration
-// opens gates that another has closed; a process that never called Keep counts as the keeper.
+// Dispatch does one bounded round: it returns due jobs to their groups, recovers orphans and opens gates. After a gap
+// of a third of a lease between rounds, no lease ends before another third has passed; before a full lease if this
+// process has existed throughout the gap, or if the server has been replaced. Rounds of the keeper also open gates
+// that another configuration has closed; a process that never called Keep counts as the keeper.
 func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	alive := s.rounds.alive(s.clock())
 	id, err := s.runID(ctx)
@@ -261,8 +262,8 @@ func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 	return d, nil
 }
 
-// runID names the running server that holds the shard: another one means that it was restarted or failed over. It is empty
-// where the store's user may not ask.
+// runID returns the id of the running server that holds the shard: a new one means a restart or failover. It is empty
+// if the store's user may not ask.
 func (s *Store) runID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -273,7 +274,7 @@ func (s *Store) runID(ctx context.Context) (string, error) {
 	info, err := node.Info(ctx, "server").Result()
 	if err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
 		s.noInfo.Do(func() {
-			s.o.Log.Warn("the store's user may not run INFO: a restart of the store is noticed by the silence alone; grant +info")
+			s.o.Log.Warn("the store's user may not run INFO: a restart of the store is detected by the pause alone; grant +info")
 		})
 		return "", nil
 	}
@@ -285,14 +286,15 @@ func (s *Store) runID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// dispatching knows since when this process dispatches.
+// dispatching tracks since when this process dispatches.
 type dispatching struct {
 	mu    sync.Mutex
 	first int64 // µs
-	tried bool  // the last round failed: the store was away
+	tried bool  // the last round failed: the store was down
 }
 
-// alive is for how long, in microseconds. Who has met an outage has lived through it, however young.
+// alive returns for how long this process has dispatched, in microseconds. A process that has seen an outage has
+// existed throughout it.
 func (r *dispatching) alive(now int64) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,7 +313,7 @@ func (r *dispatching) ended(err error) {
 	r.tried = err != nil
 }
 
-// clock is this process's own, in microseconds; in tests it follows Now.
+// clock returns this process's time in microseconds; in tests it follows Now.
 func (s *Store) clock() int64 {
 	if s.o.Now != nil {
 		return s.o.Now()
@@ -319,14 +321,14 @@ func (s *Store) clock() int64 {
 	return int64(time.Since(s.start)/time.Microsecond) + 1
 }
 
-// served keeps the types for which this process pulls. Dispatch tells the store of them now and then.
+// served keeps the types that this process pulls. Dispatch reports them to the store.
 type served struct {
 	mu    sync.Mutex
 	types map[string]bool
 	told  int64 // µs; 0: not yet
 }
 
-// tellEvery is well below the minute after which the scripts count a type as no longer served.
+// tellEvery is well below the minute after which scripts consider a type as no longer served.
 const tellEvery = 10 * time.Second
 
 func (s *served) pulled(types []string) {
@@ -343,7 +345,7 @@ func (s *served) pulled(types []string) {
 	}
 }
 
-// due returns the types, separated by blanks, when it is time to tell the store of them; otherwise nothing.
+// due returns the types, separated by blanks, when a report is due, otherwise "".
 func (s *served) due(now int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
