@@ -49,7 +49,7 @@ func Names() []string {
 	return names
 }
 
-// New gives the estimator of a name.
+// New returns the estimator of a name.
 func New(name string, o Options) (Estimator, error) {
 	if e, ok := estimators[name]; ok {
 		return e(o), nil

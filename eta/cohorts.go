@@ -17,7 +17,7 @@ const (
 	startleMore   = 3.    // if it is so many more
 )
 
-// cohorts follows sessions by when they were let in, to foresee when they end: a crowd that was let in together leaves
+// cohorts follows sessions by when they were admitted, to foresee when they end: a crowd that was admitted together leaves
 // together, where sessions are of about one length. Which cohort it is that left is not seen, only how many: they are shared
 // out by what is known of each age, from which that is learnt (expectation maximization: A. Dempster, N. Laird, D. Rubin,
 // Maximum Likelihood from Incomplete Data, 1977, for hazards by age, a step for each look).
@@ -33,7 +33,7 @@ type cohorts struct {
 	mean     float64   // of it, visitors/s
 }
 
-// begin takes those who were let in last to be those who are there.
+// begin assumes that the visitors who are active were admitted last.
 func (c *cohorts) begin(in *Input) {
 	c.newest = floorSeconds(in.Now) / cohortSeconds
 	left := float64(in.Active)
@@ -146,7 +146,7 @@ func (c *cohorts) forecast(in *Input, hazard float64) {
 		sum += r
 	}
 	c.mean = sum / cohortCount
-	c.judge(flow[:min(cohortCount, max(12, int(2/max(hazard, 1e-4)/cohortSeconds)))])
+	c.findLumps(flow[:min(cohortCount, max(12, int(2/max(hazard, 1e-4)/cohortSeconds)))])
 	c.course = c.course[:0:0]
 	for k, r := range flow {
 		until := first + float64(k*cohortSeconds)
@@ -167,8 +167,8 @@ func (c *cohorts) forecast(in *Input, hazard float64) {
 	c.course = append(c.course, stretch{math.Inf(1), max(c.mean, leastRate)})
 }
 
-// judge says whether a flow comes in lumps.
-func (c *cohorts) judge(flow []float64) {
+// findLumps sets whether the flow of ended sessions comes in lumps.
+func (c *cohorts) findLumps(flow []float64) {
 	const block = lumpSeconds / cohortSeconds
 	mean, apart := 0.0, 0.0
 	for _, r := range flow {
@@ -202,9 +202,9 @@ func (c *cohorts) lumpy(in *Input, hazard float64) bool {
 	return c.lumps && c.mean >= leastRate
 }
 
-// startled says that many more sessions end than was to be expected, or the first few: a crowd that was let in together may be
-// leaving, and nobody knows yet how many of it. Where history tells what comes in, as after a restart, the first few are no news.
-func (c *cohorts) startled(ended float64, history bool) bool {
+// unexpected reports whether many more sessions end than expected, or the first few: a crowd that was admitted together may be
+// leaving. With a history, as after a restart, the first few are expected.
+func (c *cohorts) unexpected(ended float64, history bool) bool {
 	return c != nil && !c.lumps && (c.lately[0] > startleTimes*c.lately[1]+startleMore ||
 		!history && ended < churnFew && c.lately[0] > max(ended/2, startleMore))
 }

@@ -55,7 +55,7 @@ func TestARoomThatFills(t *testing.T) {
 }
 
 // TestASlowRoomThatNeverFills: one comes and one leaves in fifty seconds, too few for their hazard ever to be known. After some
-// minutes it is plain that the line goes on at the rate.
+// minutes it is plain that the queue goes on at the rate.
 func TestASlowRoomThatNeverFills(t *testing.T) {
 	const begin = 1_000_000
 	in := Input{Now: begin * 1e6, Since: begin * 1e6, Rate: 0.02, Waiting: 50, MaxActive: 20, Active: 10}

@@ -194,7 +194,7 @@ func TestWhoLeavesIsNotAhead(t *testing.T) {
 	if got := f.At(999).Seconds; !near(got, 50, 0.04) {
 		t.Errorf("1000 ahead, half of whom are not there, at 10/s: %v s", got)
 	}
-	// 2 of 6000 leave the line in each tick besides: 8/s, a hazard of 1/750 s.
+	// 2 of 6000 leave the queue in each tick besides: 8/s, a hazard of 1/750 s.
 	for range 4800 {
 		f = Window{}.Forecast(f, in)
 		in.Now += 250_000
@@ -264,7 +264,7 @@ func TestWhatThePolicyWillDo(t *testing.T) {
 func TestARoomThatWillBeFull(t *testing.T) {
 	in := Input{Rate: 20, MaxActive: 3000, Active: 1500}
 	c := churn{}.after(&in, 0)
-	for range 600 { // 5 go and 5 are let in each second
+	for range 600 { // 5 go and 5 are admitted each second
 		in.Admitted += 5
 		c = c.after(&in, 1)
 	}

@@ -8,6 +8,6 @@ import (
 //go:embed example.json
 var example []byte
 
-// ExampleModel is a model that was trained on made-up sales (tools/eta-train). It shows what the estimator can do; a room wants one
+// ExampleModel returns a model that was trained on made-up sales (tools/eta-train). It shows what the estimator can do; a room wants one
 // of its own history.
 func ExampleModel() (*Model, error) { return ReadModel(bytes.NewReader(example)) }

@@ -1,7 +1,7 @@
 package eta
 
-// Fixed knows what a place takes and does not learn: SecondsPerPlace, or one over the rate in force, and never less than
-// that. In a room that is full it goes by whose sessions end, and by what was admitted in the last minute.
+// Fixed uses a fixed time a place and does not learn: SecondsPerPlace, or one over the rate in force, and never less than that.
+// In a full room it uses the rate at which sessions end, and the admissions of the last minute.
 type Fixed struct {
 	SecondsPerPlace float64 // 0: one over the rate in force
 }

@@ -9,9 +9,9 @@ type Forecast struct {
 	dispersion float64 // variance over mean of the number admitted in a long time; 1 for a Poisson process
 	spread     float64 // relative standard deviation of rate
 	hold       float64 // s until anybody is admitted
-	absent     float64 // share of those who came to the head of the line lately and were not there
+	absent     float64 // share of those who came to the front of the queue lately and were not there
 	turnout    turnout
-	leaving    float64   // of those in line, the share that leaves in a second
+	leaving    float64   // of those in the queue, the share that leaves in a second
 	course     []stretch // how the rate goes on; empty: as it is
 	knots      []knot    // corrections and ranges by seconds, ascending; empty: none
 	fallback   string
@@ -24,10 +24,10 @@ type stretch struct {
 	rate  float64 // admissions/s
 }
 
-// knot says what becomes of an expected wait.
+// knot maps an expected wait to the wait that is shown.
 type knot struct{ at, seconds, low, high float64 }
 
-// Rate is the admissions per second that the forecast expects now; 0 where it knows nothing.
+// Rate returns the admissions per second that the forecast expects now, or 0 if it has none.
 func (f *Forecast) Rate() float64 {
 	if f == nil || !f.known {
 		return 0
@@ -35,14 +35,14 @@ func (f *Forecast) Rate() float64 {
 	return f.rate
 }
 
-// Absent is the share of those who came to the head of the line lately and were not there, and Leaving the share of the line
+// Absent returns the share of those who came to the front of the queue lately and were not there, and Leaving the share of the queue
 // that leaves it in a second.
 func (f *Forecast) Absent() float64 { return f.absent }
 
 // Leaving see Absent.
 func (f *Forecast) Leaving() float64 { return f.leaving }
 
-// Fallback says why the forecast is not the configured estimator's but window's; empty: it is.
+// Fallback returns why the forecast is window's instead of the configured estimator's; empty: it is not.
 func (f *Forecast) Fallback() string {
 	if f == nil {
 		return ""
@@ -93,7 +93,7 @@ func (f *Forecast) factor(seconds float64) float64 {
 	return 1 + quantile*math.Sqrt(f.dispersion/(f.rate*seconds)+f.spread*f.spread)
 }
 
-// seconds until n people who are present have left the line.
+// seconds until n people who are present have left the queue.
 func (f *Forecast) seconds(n float64) float64 {
 	if len(f.course) == 0 {
 		return f.hold + f.through(n, f.rate)
@@ -113,7 +113,7 @@ func (f *Forecast) seconds(n float64) float64 {
 	return begin
 }
 
-// through is the time in which n people leave the line at one rate of admissions.
+// through returns the time in which n people leave the queue at one rate of admissions.
 func (f *Forecast) through(n, rate float64) float64 {
 	if rate < leastRate {
 		return math.Inf(1)
@@ -124,7 +124,7 @@ func (f *Forecast) through(n, rate float64) float64 {
 	return n / rate
 }
 
-// left is how many of n are left after a time at one rate.
+// left returns how many of n are left after a time at one rate.
 func (f *Forecast) left(n, rate, seconds float64) float64 {
 	if x := f.leaving * seconds; x > 1e-9 {
 		stay := math.Exp(-x)

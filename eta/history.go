@@ -102,7 +102,7 @@ func (s sums) rate() float64 {
 	return s.admitted / s.busy
 }
 
-// dispersion is the variance over the mean of the admissions in ten seconds, at least 1. The variance is half the mean
+// dispersion returns the variance over the mean of the admissions in ten seconds, at least 1. The variance is half the mean
 // square of successive differences (J. von Neumann et al., The Mean Square Successive Difference, 1941), so that a step
 // in the rate is not taken for noise. Only tens of seconds in which admission was wanted all the time are compared.
 func (h *history) dispersion() float64 {
@@ -128,7 +128,7 @@ func (h *history) dispersion() float64 {
 	return max(1, squares/float64(2*pairs)/(total/float64(n)))
 }
 
-// ramp is 0 up to low, 1 from high on, and a straight line between.
+// ramp returns 0 up to low, 1 from high on, and a straight line between.
 func ramp(x, low, high float64) float64 { return min(max((x-low)/(high-low), 0), 1) }
 
 func floorSeconds(us int64) int64 {

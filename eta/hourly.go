@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Weights say by what the flow of a room is larger or smaller in each hour of the day than in another.
+// Weights are the factors by which a room's flow differs between the hours of the day.
 type Weights [24]float64
 
 // DefaultWeights is a day of a shop: quiet at night, rising over the day, at its height in the evening.
@@ -65,7 +65,7 @@ func mustWeights(text string) Weights {
 	return w
 }
 
-// String gives the form that ParseWeights reads.
+// String returns the form that ParseWeights reads.
 func (w Weights) String() string {
 	var b strings.Builder
 	for h, weight := range w {
@@ -85,7 +85,7 @@ func (w Weights) String() string {
 // which the weighted flow, never more than the rate in force, adds up to those ahead.
 type Hourly struct {
 	SecondsPerPlace float64 // as in Window
-	Weights         Weights // a Predictor that has learnt others uses those
+	Weights         Weights // a Predictor that has learned weights uses those
 	Zone            *time.Location
 }
 
@@ -116,7 +116,7 @@ func (x Hourly) observe(in *Input, changes []change) observation {
 	var h history
 	h.read(in, changes)
 	weight, until := x.weightAt(in.wall())
-	begin := until - 3600e6 // of the hour; a shift of the clocks at another than a full hour is not known
+	begin := until - 3600e6 // of the hour; time zones that change by part of an hour are off
 	if age := int(math.Ceil(float64(in.wall()-begin) / 1e6)); age < MaxBuckets {
 		before, _ := x.weightAt(begin - 1)
 		for i := max(age, 0); i < MaxBuckets; i++ {
@@ -126,7 +126,7 @@ func (x Hourly) observe(in *Input, changes []change) observation {
 	return Window{SecondsPerPlace: x.SecondsPerPlace}.weigh(in, &h)
 }
 
-// hours learns weights: how many were let in, and in how much of the hour admission was wanted.
+// hours learns weights: how many were admitted, and in how much of the hour admission was wanted.
 type hours struct {
 	admitted, busy [24]float64
 	last           int64 // room second up to which buckets are counted
@@ -138,7 +138,7 @@ const (
 	hourBusy = 300 // s of an hour that have to be busy before its weight is believed
 )
 
-// add counts what was let in during some seconds of an hour.
+// add counts what was admitted during some seconds of an hour.
 func (h *hours) add(wall int64, z *time.Location, admitted, busy float64) {
 	t := time.UnixMicro(wall).In(z)
 	if day := wall / 86400e6; day != h.day {
@@ -168,7 +168,7 @@ func (h *hours) note(in *Input, z *time.Location) {
 	h.last = now - 1
 }
 
-// weights gives what was learnt, about 1 on average. Hours of which too little is known have the weight that is given for
+// weights returns what was learnt, about 1 on average. Hours of which too little is known have the weight that is given for
 // them, to the scale of the others; nil before two hours are known.
 func (h *hours) weights(given Weights) *Weights {
 	var sum, seen, scale float64

@@ -7,12 +7,12 @@ const (
 	leaveFew  = 20.0  // people; fewer prove little
 )
 
-// leavers counts who leaves the line elsewhere than at its head, fading with leaveTime: those who gave their place up, or were
-// not heard of for too long.
+// leavers counts departures elsewhere than at the front of the queue, fading with leaveTime: visitors who gave their place up,
+// or were silent for too long.
 type leavers struct {
 	came, gone, waiting int64   // totals at the last forecast
 	others              float64 // left elsewhere
-	exposure            float64 // people × s in line
+	exposure            float64 // people × s in the queue
 }
 
 // after is l after another look at the room.
@@ -24,14 +24,14 @@ func (l leavers) after(in *Input, elapsed float64) leavers {
 	case elapsed == 0 || in.Came < l.came || heads < 0:
 		return next // the beginning, or another one
 	case others > leaveFew && others > float64(l.waiting)/2:
-		return next // the line was emptied by hand
+		return next // the queue was emptied by hand
 	}
 	fade := math.Exp(-elapsed / leaveTime)
 	next.others, next.exposure = l.others*fade+max(0, others), l.exposure*fade+float64(next.waiting)*elapsed
 	return next
 }
 
-// hazard is the share of the line that leaves in a second. What few people did counts little.
+// hazard returns the share of the queue that leaves in a second; few departures count little.
 func (l *leavers) hazard() float64 {
 	if l.exposure == 0 {
 		return 0
@@ -70,7 +70,7 @@ func (c *churn) hazard() float64 {
 	return c.ended / c.exposure
 }
 
-// full says after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by what is
+// full returns after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by what is
 // known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never. While nothing is known of
 // them, nobody can say how a room goes on that fills at its rate: flow is 0. One that is full already is forecast by what was
 // admitted since it was.
@@ -79,7 +79,7 @@ func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
 	flow = hazard * float64(in.MaxActive)
 	switch {
 	case in.MaxActive <= 0, in.Active >= in.MaxActive, hazard > 0 && rate <= flow,
-		// Looked at for minutes, and it has not become full; so few come and go that their hazard never is known.
+		// Observed for minutes, the room has not become full: so few come and go that their hazard stays unknown.
 		hazard == 0 && (rate < atRate*in.Rate || c.exposure > churnTime/2*float64(in.Active)):
 		return math.Inf(1), 0
 	case hazard == 0:
@@ -88,7 +88,7 @@ func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
 	return math.Log((rate-hazard*float64(in.Active))/(rate-flow)) / hazard, flow
 }
 
-// over says after how many seconds a room with more active than it may have, as after its limit was lowered, admits again.
+// over returns after how many seconds a room with more active than it may have, as after its limit was lowered, admits again.
 func (c *churn) over(in *Input) float64 {
 	if hazard := c.hazard(); hazard > 0 && in.MaxActive > 0 && in.Active > in.MaxActive {
 		return math.Log(float64(in.Active)/float64(in.MaxActive)) / hazard
@@ -96,8 +96,8 @@ func (c *churn) over(in *Input) float64 {
 	return 0
 }
 
-// fullness is what is known of a room that is full. What was let in while it filled, or under another limit, says nothing of
-// how many leave; the sessions' hazard does, and what has been let in since.
+// fullness describes a full room. Admissions made while it filled, or under another limit, do not show how many leave; the
+// sessions' hazard does, and the admissions since.
 type fullness struct {
 	is    bool
 	limit int64
@@ -121,7 +121,7 @@ func (l fullness) after(in *Input, first bool, hazard float64) fullness {
 	case in.MaxActive <= 0 || now-next.last > stillFull:
 		return fullness{limit: in.MaxActive}
 	case first && in.Active >= in.MaxActive:
-		next.is, next.since = true, math.MinInt64 // nobody knows better
+		next.is, next.since = true, math.MinInt64 // unknown, so assume the longest time
 	case in.Active > in.MaxActive, in.Active == in.MaxActive && !l.is, l.is && l.limit != in.MaxActive:
 		next.is, next.since = true, now+1 // this second filled it
 	}

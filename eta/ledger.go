@@ -12,16 +12,16 @@ const (
 	leastTraced   = 2.0  // s; less is not followed
 	leastReminded = 10.0 // s, likewise, of what others promised
 	outcomes      = 1024 // that are counted
-	overdue       = 1.2  // by what a wait outgrows what is known of it before it is noted again
+	overdue       = 1.2  // factor by which a wait exceeds its known length before it is recorded again
 	decided       = 1.2  // by what a rate that is set anew, and a wait with it, differs for older promises to count no more
 	hourError     = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
-// ledger holds what was promised against what came. It follows places through the line, none of which needs a visitor: one
+// ledger holds what was promised against what came. It follows places through the queue, none of which needs a visitor: one
 // at the tail every now and then, promised something when it is made and again each time that its wait has shrunk by three
-// tenths, until the head of the line has passed it. Their errors, by the length of the wait that was promised, make the
+// tenths, until the front of the queue has passed it. Their errors, by the length of the wait that was promised, make the
 // range of the next promises (see spread). What somebody decides says nothing of how well was foreseen: where a rate is set
-// anew or the line is stopped, places whose waits that changes are promised something anew, and what they were promised before counts
+// anew or the queue is stopped, places whose waits that changes are promised something anew, and what they were promised before counts
 // no more.
 type ledger struct {
 	tracers []tracer // by order
@@ -41,7 +41,7 @@ type tracer struct {
 	next     float64 // s of wait at which something is promised again
 	at       int64   // of the last promise
 	seconds  float64 // of the last promise
-	due      int64   // when a promise may next outlast what is known of it
+	due      int64   // when a promise may next exceed its known length
 	promises []promised
 }
 
@@ -49,14 +49,14 @@ type promised struct {
 	at                 int64
 	seconds, low, high float64
 	learnt             float64 // share of the range that was
-	due                int64   // from then on it takes longer than is known
+	due                int64   // from then on it exceeds its known length
 	late               bool    // it took longer than high
 	slot               int     // of its error, once it is late
 }
 
-// settle closes the accounts of those places that the head has passed. That a wait is longer than its range is known before
+// closePassed closes the accounts of those places that the head has passed. That a wait is longer than its range is known before
 // it has ended, and noted then: else what is promised much too little would be learnt of last.
-func (l *ledger) settle(in *Input, f *Forecast) {
+func (l *ledger) closePassed(in *Input, f *Forecast) {
 	if in.Now < l.now { // another time line
 		*l = ledger{}
 	}
@@ -118,12 +118,12 @@ func (l *ledger) came(p *promised, real float64) {
 		e.amend(p.slot, off)
 		return
 	}
-	l.judged(e, p, real)
+	l.record(e, p, real)
 	e.add(l.now, p.seconds, off)
 }
 
-// outlasted notes that a promise has not come true yet and takes longer than is known of it: as much longer as what the
-// forecast says is done of it has taken.
+// outlasted records that a wait is not over and exceeds its known length: by as much as the forecast expects it to go on in
+// proportion.
 func (l *ledger) outlasted(p *promised, passed, left float64, f *Forecast) {
 	e := &l.errors[knotOf(p.seconds)]
 	real := passed
@@ -136,16 +136,16 @@ func (l *ledger) outlasted(p *promised, passed, left float64, f *Forecast) {
 		e.amend(p.slot, off)
 	} else {
 		p.late = true
-		l.judged(e, p, real)
+		l.record(e, p, real)
 		p.slot = e.add(l.now, p.seconds, off)
 	}
 	p.due = p.at + int64(passed*overdue*1e6)
 }
 
-// judged counts whether a wait lay in its range.
-func (l *ledger) judged(e *spread, p *promised, real float64) {
+// record counts whether a wait was in its range.
+func (l *ledger) record(e *spread, p *promised, real float64) {
 	below, above := real < p.low, real > p.high
-	e.judged(l.now, p.seconds, p.learnt, below, above)
+	e.correct(l.now, p.seconds, p.learnt, below, above)
 	i := l.counted % outcomes
 	if l.counted >= outcomes && l.outcome[i] {
 		l.within--
@@ -157,7 +157,7 @@ func (l *ledger) judged(e *spread, p *promised, real float64) {
 	l.counted++
 }
 
-// remind notes an error of a promise that was not followed here. Promises of whole seconds say little of a few.
+// remind records the error of a promise that was not followed here. Promises of whole seconds count little if they are short.
 func (l *ledger) remind(promised, real float64) {
 	e := &l.errors[knotOf(promised)]
 	if promised >= leastReminded && real > 0 && l.now != 0 && float64(l.now-l.anew)/1e6 >= real && e.learnt() < 1 {
@@ -165,7 +165,7 @@ func (l *ledger) remind(promised, real float64) {
 	}
 }
 
-// held is how many of the last promises were kept.
+// held returns how many of the last promises were kept.
 func (l *ledger) held() (within, all int) { return l.within, min(l.counted, outcomes) }
 
 // promise makes a new place at the tail, if it is time, and promises those something whose wait has shrunk.
@@ -204,7 +204,7 @@ func (l *ledger) note(t *tracer, now int64, e Estimate) {
 	t.at, t.seconds, t.next, t.due = now, e.Seconds, e.Seconds*nextPromise, min(t.due, due)
 }
 
-// shortest are the errors of the shortest waits of which any are known; nil: of none.
+// shortest returns the errors of the shortest waits of which any are known; nil: of none.
 func (l *ledger) shortest() *spread {
 	for i := range l.errors {
 		if l.errors[i].count > 0 {
@@ -214,7 +214,7 @@ func (l *ledger) shortest() *spread {
 	return nil
 }
 
-// ranges gives a new forecast its range. Where nothing has come true, chance and the usual course of an hour make it, and
+// ranges sets the range of a new forecast. Where nothing has come true, chance and the usual course of an hour make it, and
 // the errors of the next shorter waits that have.
 func (l *ledger) ranges(f *Forecast) {
 	if !f.known {

@@ -170,7 +170,7 @@ func playDecision(change func(in *Input, second int64)) (e Estimate, within, all
 	return e, within, all
 }
 
-// TestWhatIsDecidedIsNoError: the line is made ten times as slow, or stopped for five minutes. Where somebody set that, what was
+// TestWhatIsDecidedIsNoError: the queue is made ten times as slow, or stopped for five minutes. Where somebody set that, what was
 // promised before says nothing of promises; where the rate was found, it does.
 func TestWhatIsDecidedIsNoError(t *testing.T) {
 	for name, change := range map[string]func(in *Input, second int64){

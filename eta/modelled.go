@@ -92,7 +92,7 @@ const (
 	featureThen    = 2
 )
 
-// Features are what a model is asked about a room of that forecast by Window, without the two that depend on the wait.
+// Features returns what a model is asked about a room of that forecast by Window, without the two that depend on the wait.
 func Features(f *Forecast, in *Input, z *time.Location) Example {
 	var h history
 	h.read(in, f.memory.changes)
@@ -115,7 +115,7 @@ func (x *Example) then(seconds float64, wall int64, z *time.Location) {
 	x[featureThen] = hourOf(time.UnixMicro(wall + int64(seconds*1e6)).In(z))
 }
 
-// Then gives the example of one wait, as Window estimates it in seconds at the moment of in.
+// Then returns the example of one wait, as Window estimates it in seconds at the moment of in.
 func (x Example) Then(seconds float64, in *Input, z *time.Location) Example {
 	x.then(seconds, in.wall(), z)
 	return x
@@ -130,7 +130,7 @@ const knots = 28
 
 func knotAt(i int) float64 { return 2 * math.Exp2(float64(i)/2) }
 
-// knotOf is the knot nearest to a wait.
+// knotOf returns the knot nearest to a wait.
 func knotOf(seconds float64) int {
 	return min(max(int(math.Round(2*math.Log2(max(seconds, 1)/2))), 0), knots-1)
 }

@@ -15,7 +15,7 @@ type Predictor struct {
 	hours     hours
 }
 
-// NewPredictor makes a Predictor. With learn, an estimator by hours uses the weights that it has seen, once it has.
+// NewPredictor returns a Predictor. With learn, an estimator by hours uses the weights that it has seen, once it has.
 func NewPredictor(e Estimator, learn bool) *Predictor {
 	p := &Predictor{estimator: e, learn: learn, zone: time.UTC}
 	if x, ok := e.(Hourly); ok {
@@ -26,7 +26,7 @@ func NewPredictor(e Estimator, learn bool) *Predictor {
 	return p
 }
 
-// Replace puts another estimator in the place of the one so far. What was learnt of the room's errors stays.
+// Replace changes the estimator. The errors that were learned of the room stay.
 func (p *Predictor) Replace(e Estimator, learn bool) {
 	next := NewPredictor(e, learn)
 	p.estimator, p.learn, p.given = next.estimator, next.learn, next.given
@@ -43,7 +43,7 @@ func (p *Predictor) Forecast(in Input) *Forecast {
 	}
 	f := p.estimator.Forecast(p.last, in)
 	if in.Ahead != nil {
-		p.ledger.settle(&in, f)
+		p.ledger.closePassed(&in, f)
 		p.ledger.ranges(f)
 		p.ledger.promise(&in, f)
 	}
@@ -51,15 +51,15 @@ func (p *Predictor) Forecast(in Input) *Forecast {
 	return f
 }
 
-// Taught adds what a minute of the past teaches about hours: its begin (µs since 1970), how many were let in, and for how
-// many seconds of it the line stood.
+// Taught adds a past minute to the learned hourly weights: its beginning (µs since 1970), the number of admissions, and the
+// seconds in which the queue was not empty.
 func (p *Predictor) Taught(wall int64, admitted int64, busy float64) {
 	p.hours.add(wall, p.zone, float64(max(admitted, 0)), min(max(busy, 0), 60))
 }
 
-// Remind tells of a wait that ended, in seconds, and of what was promised of it, maybe by another gateway or before a restart.
-// It counts while the predictor has seen too few of such waits itself.
+// Remind adds a wait that ended, in seconds, and its promise, perhaps by another gateway or before a restart. It counts while
+// the predictor has seen too few such waits itself.
 func (p *Predictor) Remind(promised, real float64) { p.ledger.remind(promised, real) }
 
-// Held gives how many of the last promises of a range were kept, and how many there were, up to 1024.
+// Held returns how many of the last promises of a range were kept, and how many there were, up to 1024.
 func (p *Predictor) Held() (within, all int) { return p.ledger.held() }

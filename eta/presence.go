@@ -24,13 +24,13 @@ func AgeBucket(seconds float64) int {
 	return min(int(4*math.Log2(1+max(seconds, 0))), AgeBuckets-1)
 }
 
-// AgeEdge is where a bucket begins, s.
+// AgeEdge returns where a bucket begins, s.
 func AgeEdge(bucket int) float64 { return math.Exp2(float64(bucket)/4) - 1 }
 
 const (
 	headsFew   = 20.0 // tickets; fewer prove little
 	hazardFew  = 6.0  // tickets of an age, for whom the hazard of all ages stands in
-	mostAbsent = 0.95 // of those who come to the head
+	mostAbsent = 0.95 // of the tickets that the front reaches
 )
 
 // presence is the chance that a ticket is still present after a time in the queue, by the tickets that the head reached and
@@ -66,7 +66,7 @@ type ageCounts struct {
 	last                  int
 }
 
-// learn reads the counts of heads and of a sample of those who wait, each of whom counts once at most.
+// learn reads the counts of tickets at the front and of a sample of the queue, in which each counts once at most.
 func (p *presence) learn(heads, sample []AgeCount, waiting int64) {
 	*p = presence{}
 	var reached, all ageCounts
@@ -104,7 +104,7 @@ func (p *presence) learn(heads, sample []AgeCount, waiting int64) {
 	}
 }
 
-// after is the chance that a ticket is present after a time in the queue, s.
+// after returns the chance that a ticket is present after a time in the queue, s.
 func (p *presence) after(seconds float64) float64 {
 	if !p.known {
 		return 1

@@ -16,7 +16,7 @@ type sale struct {
 	now      int64 // µs
 	rate     float64
 	paused   bool
-	flow     func(seconds float64) float64 // what really is let in a second, at a time since the beginning
+	flow     func(seconds float64) float64 // what really is admitted a second, at a time since the beginning
 	lumps    func(mean float64) int64      // how many come in one tick when that many are due
 	buckets  []Bucket
 	total    int64
@@ -32,7 +32,7 @@ func newSale(rate float64, flow func(float64) float64, lumps func(float64) int64
 
 func constant(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
 
-// evenly lets in what is due, carrying fractions over, as a leaky bucket does.
+// evenly admits what is due, carrying fractions over, as a leaky bucket does.
 func evenly() func(float64) int64 {
 	carry := 0.0
 	return func(mean float64) int64 {
@@ -43,7 +43,7 @@ func evenly() func(float64) int64 {
 	}
 }
 
-// atRandom is a Poisson process (Knuth's method; the means are small), as places come free in a full room.
+// atRandom returns a Poisson process (Knuth's method; the means are small), as places come free in a full room.
 func atRandom(seed uint64) func(float64) int64 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	return func(mean float64) int64 {
@@ -61,7 +61,7 @@ func atRandom(seed uint64) func(float64) int64 {
 
 func (s *sale) seconds() float64 { return float64(s.now)/1e6 - float64(start) }
 
-// step is one tick: admissions, then a forecast.
+// step returns one tick: admissions, then a forecast.
 func (s *sale) step(waiting int64) *Forecast {
 	second := floorSeconds(s.now)
 	if n := len(s.buckets); n == 0 || s.buckets[n-1].Second != second {
@@ -104,7 +104,7 @@ func (s *sale) real(p promise) (float64, bool) {
 	return 0, false
 }
 
-// run lets the sale go on for some seconds, taking promises for places all along the line every five seconds.
+// run lets the sale go on for some seconds, taking promises for places all along the queue every five seconds.
 func (s *sale) run(seconds int, between func(float64)) (promises []promise) {
 	for range seconds * 1e6 / tick {
 		between(s.seconds())
@@ -310,7 +310,7 @@ func TestNoiseMovesNoFigureFasterThanTime(t *testing.T) {
 	})
 }
 
-// TestWhatProvesThePriorWrongIsSaidOnce: of a room that should let 100/s in and lets in 15, every figure grows once and is
+// TestWhatProvesThePriorWrongIsSaidOnce: of a room that should let 100/s in and admits 15, every figure grows once and is
 // right from then on.
 func TestWhatProvesThePriorWrongIsSaidOnce(t *testing.T) {
 	for name, e := range map[string]Estimator{"window": Window{}, "ema": EMA{}} {

@@ -2,29 +2,29 @@ package eta
 
 import "math"
 
-// source is what estimators differ in.
+// source is the part in which estimators differ.
 type source interface {
-	// observe says what the room's history says by itself.
+	// observe returns what follows from the room's history alone.
 	observe(in *Input, changes []change) observation
 }
 
-// clock is a source whose rate follows the time of day.
+// clock is a source with a rate that follows the time of day.
 type clock interface {
-	// weightAt is the weight of a moment (µs since 1970), and the moment from which another one holds.
+	// weightAt returns the weight of a moment (µs since 1970), and the moment from which another one applies.
 	weightAt(wall int64) (weight float64, until int64)
 }
 
-// observation is what a room's history says by itself.
+// observation is what follows from a room's history alone.
 type observation struct {
 	rate       float64
 	dispersion float64
 	sampling   float64 // relative standard error of rate from the finite number of admissions
 	spread     float64 // all of rate's relative error
-	prior      float64 // share of rate that was believed beforehand and not seen
+	prior      float64 // share of rate that was assumed and not observed
 }
 
-// rateOf is what is believed of a room's rate before anything was seen, and never more than the rate in force. Of a full
-// one that is by whose sessions end; 0: nobody can know.
+// rateOf returns the assumed rate of a room without observations, never more than the rate in force. For a full room it follows
+// from the sessions that end; 0: unknown.
 func rateOf(secondsPerPlace float64, in *Input) float64 {
 	if in.full.is {
 		return min(in.full.flow, in.Rate)
@@ -35,7 +35,7 @@ func rateOf(secondsPerPlace float64, in *Input) float64 {
 	return in.Rate
 }
 
-// forecast is what all estimators have in common: who leaves, what stands still, what the policy will do, and that figures
+// forecast returns what all estimators have in common: who leaves, what stands still, what the policy will do, and that figures
 // do not jump.
 func forecast(s source, prev *Forecast, in Input) *Forecast {
 	f := expect(s, prev, in)
@@ -47,7 +47,7 @@ func forecast(s source, prev *Forecast, in Input) *Forecast {
 	return f
 }
 
-// expect forecasts the flow.
+// expect forecasts the flow of admissions.
 func expect(s source, prev *Forecast, in Input) *Forecast {
 	if !(in.Rate >= leastRate) || math.IsInf(in.Rate, 0) {
 		in.Rate = 0
@@ -89,7 +89,7 @@ func expect(s source, prev *Forecast, in Input) *Forecast {
 		f.opening(&in)
 		return f
 	}
-	if in.full.is && f.memory.cohorts.startled(f.memory.churn.ended, in.full.since == math.MinInt64) {
+	if in.full.is && f.memory.cohorts.unexpected(f.memory.churn.ended, in.full.since == math.MinInt64) {
 		keep()
 		return f
 	}
@@ -112,7 +112,7 @@ func expect(s source, prev *Forecast, in Input) *Forecast {
 	return f
 }
 
-// opening forecasts a room that admits nobody yet, but has a time from which it will.
+// opening forecasts a room that admits nobody yet and has an opening time.
 func (f *Forecast) opening(in *Input) {
 	for i, step := range in.Schedule {
 		if step.At > in.Now && step.Rate >= leastRate && !math.IsInf(step.Rate, 0) {
@@ -126,7 +126,7 @@ func (f *Forecast) opening(in *Input) {
 	}
 }
 
-// mostStretches bounds a course.
+// mostStretches is the largest length of a course.
 const mostStretches = 64
 
 // plan lays out how the rate goes on: by the hour of the day, by the steps that the policy will take, and by the limit of

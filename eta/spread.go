@@ -35,15 +35,16 @@ const (
 type spread struct {
 	below, above float64 // α, less missed
 	pinned       [2]bool // the lower, the upper end is the promise itself
-	last         int64   // when a wait was judged last, µs
+	last         int64   // when a wait was recorded last, µs
 	count        int     // errors that came
 	added        int64   // when the last of them did, µs
 	score        [scores]float32
 	sorted       []float32 // of them, those that are remembered
 }
 
-// judged moves the levels by a wait that lay below its range, above it, or in it. learnt is how much of that range was.
-func (e *spread) judged(now int64, promised, learnt float64, below, above bool) {
+// correct moves the levels after a wait below its range, above it, or in it. learnt is the share of the range that came from
+// errors.
+func (e *spread) correct(now int64, promised, learnt float64, below, above bool) {
 	gamma := levelStep
 	if e.last != 0 {
 		gamma = min(gamma, levelGain*float64(now-e.last)/1e6/e.typical(promised))
@@ -67,7 +68,7 @@ func moved(level, gamma float64, out, pinned, other bool) float64 {
 	return min(max(level+gamma*target, leastLevel-missed), most-missed)
 }
 
-// add remembers an error, and says where; -1: it does not, because the last one was of the same fate.
+// add stores an error and returns its slot; -1: it is not stored, because the last error has the same cause.
 func (e *spread) add(now int64, promised, off float64) (slot int) {
 	if e.count > 0 && float64(now-e.added)/1e6 < e.typical(promised)/perWait {
 		return -1
@@ -102,10 +103,10 @@ func (e *spread) forget(slot int) {
 	e.sorted = slices.Delete(e.sorted, i, i+1)
 }
 
-// learnt is how much of the range comes of errors alone.
+// learnt returns the share of the range that comes from errors alone.
 func (e *spread) learnt() float64 { return min(1, float64(e.count)/fewScores) }
 
-// own gives the ends of the range: below is not positive, above not negative. Chance widens it while little is known.
+// own returns the ends of the range: below is not positive, above not negative. Chance widens it while little is known.
 func (e *spread) own(chance float64) (below, above float64) {
 	chance *= 1 - e.learnt()
 	lower, upper := missed+e.below, missed+e.above
@@ -121,7 +122,7 @@ func (e *spread) ends(chance float64) (below, above float64) {
 	return max(below, -mostWidth), min(above, mostWidth)
 }
 
-// typical is how long a wait takes that was promised to take so long.
+// typical returns the usual real wait for a promised one.
 func (e *spread) typical(promised float64) float64 {
 	if e.count == 0 {
 		return promised
@@ -129,7 +130,7 @@ func (e *spread) typical(promised float64) float64 {
 	return promised * math.Exp(e.at(0.5))
 }
 
-// at is a quantile of the errors.
+// at returns a quantile of the errors.
 func (e *spread) at(level float64) float64 {
 	n := len(e.sorted)
 	x := min(max(level*float64(n+1)-1, 0), float64(n-1))

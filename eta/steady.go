@@ -2,7 +2,7 @@ package eta
 
 import "math"
 
-// memory is what one forecast tells the next.
+// memory is the state that one forecast passes to the next.
 type memory struct {
 	now       int64           // room time of the forecast, µs
 	policy    float64         // the policy's rate under which Forecast.rate was expected
@@ -11,7 +11,7 @@ type memory struct {
 	wall      int64           // Input.Wall of the forecast
 	factors   *[knots]float64 // of a model, as natural logarithms; nil: none
 	prior     float64         // share of the rate that was not seen
-	refuted   bool            // what was believed beforehand has just been proved wrong
+	refuted   bool            // the assumed rate has just been refuted
 	leavers   leavers
 	churn     churn
 	full      fullness
@@ -27,13 +27,13 @@ const (
 	driftPerS     = 0.05 // most that noise may move the rate in a second
 	spreadTime    = 15.0 // s: time constant of the range's width
 	leastTailTime = 1.0  // s
-	refutes       = 0.3  // share of the rate that was believed beforehand, and is not any more: that is no noise
+	refutes       = 0.3  // share of the rate that was assumed and is refuted: not noise
 )
 
 // steady makes f follow now from prev without the jumps that make people distrust a clock.
 //
 //   - A deviation within the noise moves the rate by at most the share elapsed/T of it, where T is the wait of the last
-//     in line: for nobody does the end move away faster than time passes, so nobody sees a larger figure than before.
+//     in the queue: for nobody does the end move away faster than time passes, so nobody sees a larger figure than before.
 //   - A larger one is a change. It is followed with a time constant of 5 s until it is within 2 %.
 //   - What proves the rate that was believed beforehand wrong acts at once: those who were told of it are told once.
 //   - A new rate of the policy that matters acts at once, in proportion to what it changes; a small one is like noise.

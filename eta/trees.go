@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Model is a set of regression trees that tools/eta-train has learnt: from what a room is like and what window says, by what
-// factor window will be wrong. It is immutable.
+// Model is a set of regression trees from tools/eta-train that predict the factor by which window's estimate is wrong. It is
+// immutable.
 type Model struct {
 	Trained time.Time
 	base    float64 // natural logarithm of real over window, on average

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// lineSteps is into how many parts a line is divided to count those of it who will be present.
+// lineSteps is the number of parts of a queue for which present visitors are counted.
 const lineSteps = 24
 
-// turnout is how many of those ahead will be present when the head of the queue reaches them. The zero value counts all.
+// turnout estimates how many visitors will be present when the front of the queue reaches them. The zero value counts all.
 type turnout struct {
 	waiting float64
-	nearest []float64              // of the first so many, by their holds; empty: nobody's is known
+	nearest []float64              // of the first ones, by their holds; empty: no holds are known
 	count   [lineSteps + 1]float64 // of those up to rank
 	share   float64                // of those behind
 }
 
-// of is how many of the first n are present at their turn.
+// of returns how many of the first n are present at their turn.
 func (t *turnout) of(n float64) float64 {
 	near := float64(len(t.nearest) - 1)
 	switch {
@@ -76,7 +76,7 @@ func (t *turnout) foresee(f *Forecast, p *presence, in *Input) {
 	}
 }
 
-// atTurn is the chance that the ticket with so many ahead, of which the hold is known, is present after a wait.
+// atTurn returns the probability that the ticket with so many ahead, whose hold is known, is present after a wait.
 func (p *presence) atTurn(h Hold, wait float64, in *Input, ahead int) float64 {
 	switch {
 	case h.Seconds == 0:
@@ -92,7 +92,7 @@ func (p *presence) atTurn(h Hold, wait float64, in *Input, ahead int) float64 {
 	return max(p.after(age+wait)/p.after(age+h.Seconds), 1-mostAbsent)
 }
 
-// age is how long the ticket with so many ahead has been in the queue, s.
+// age returns how long the ticket with so many ahead has been in the queue, s.
 func (in *Input) age(ahead float64) float64 {
 	now := cmp.Or(in.Tail, in.Now)
 	order := now

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seen are the heads of a line that waited between two times: each becomes absent after a time by its patience, or does not.
+// seen returns the heads of a line that waited between two times: each becomes absent after a time by its patience, or does not.
 func seen(rng *rand.Rand, n int, from, to float64, patience func() float64) []AgeCount {
 	var by [AgeBuckets]AgeCount
 	for i := range by {

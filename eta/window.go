@@ -4,7 +4,7 @@ import "math"
 
 // Window estimates from what was admitted in the last 1, 5 and 15 minutes of room time, weighted 0.5, 0.3 and 0.2.
 //
-//   - Time in which admission was not wanted (the line empty, the room paused) is left out of a window. A window that
+//   - Time in which admission was not wanted (the queue empty, the room paused) is left out of a window. A window that
 //     reaches back before the room began drops out (the shortest stays, with what there is), as does one without any
 //     busy time, and the weights of the others are scaled up. A window with less than a minute of busy time counts less
 //     in proportion.
@@ -18,7 +18,7 @@ import "math"
 //
 // The rate that people see follows that estimate with hysteresis, see steady.
 type Window struct {
-	SecondsPerPlace float64 // what is believed before anything was seen; 0: one over the rate in force
+	SecondsPerPlace float64 // assumed before there are observations; 0: one over the rate in force
 }
 
 var _ Estimator = Window{}
@@ -35,7 +35,7 @@ const (
 	priorSeconds    = 60   // busy seconds after which the policy's rate is no longer needed,
 	priorAdmissions = 20   // and the admissions that would have been due in them
 	priorError      = 0.25 // relative error that is assumed of the policy's rate as a forecast
-	leastError      = 0.03 // of any forecast: what people do next is not known
+	leastError      = 0.03 // of any forecast, as people's behaviour is unknown
 	leastRate       = 1e-5 // below one admission a day: no flow
 	mostRate        = 1e9  // keeps products of rates finite, whatever is given
 )
@@ -85,13 +85,13 @@ func (w Window) weigh(in *Input, h *history) observation {
 	return o
 }
 
-// evidence is how far a window can be believed, from 0 to 1.
+// evidence returns the weight of a window, from 0 to 1.
 func evidence(s sums, policy float64) float64 {
 	return min(1, s.busy/priorSeconds, s.busy*policy/priorAdmissions)
 }
 
-// plausible is 1 where what was admitted may well be due to the rate that was believed beforehand, and 0 where it surely is
-// not, by the same test as agreement. A few seconds say nothing: they are those in which the first in line are heard of.
+// plausible returns 1 if the observed admissions fit the assumed rate, and 0 if they surely do not, by the same test as
+// agreement. A few seconds prove nothing: the first in the queue are still polling.
 func plausible(in *Input, seen sums, prior float64) float64 {
 	switch {
 	case prior == 0:
@@ -110,7 +110,7 @@ func plausible(in *Input, seen sums, prior float64) float64 {
 	return 1 - ramp(apart*math.Sqrt(expected), 2, 4)*ramp(apart, 0.10, 0.25)
 }
 
-// agreement is 1 where the last minute and the time before it may well have had the same rate, and 0 where they surely
+// agreement returns 1 where the last minute and the time before it may well have had the same rate, and 0 where they surely
 // had not: a two-sample test of rates with the pooled variance, widened by the dispersion.
 func agreement(minute, before sums, dispersion float64) float64 {
 	if minute.busy < priorSeconds/2 || before.busy < priorSeconds/2 {

@@ -16,7 +16,7 @@ type span struct {
 // start is the room time at which the rooms of these tests begin, s.
 const start = int64(1_000_000)
 
-// lived is the input of a room that began at start and has lived through the spans.
+// lived returns the input of a room that began at start and has lived through the spans.
 func lived(rate float64, past ...span) Input {
 	second := start
 	in := Input{Since: start * 1e6, Rate: rate, Waiting: 1000}
@@ -130,7 +130,7 @@ func TestTheEstimateOfAPlace(t *testing.T) {
 	}
 }
 
-// width is high/seconds far back in the line, where only the error of the rate matters.
+// width is high/seconds far back in the queue, where only the error of the rate matters.
 func width(in Input) float64 {
 	e := Window{}.Forecast(nil, in).At(1e9)
 	return e.High / e.Seconds

@@ -17,12 +17,11 @@ import (
 )
 
 const (
-	// AccountMaxLength is the longest JWT of a site that is looked at, in bytes: such tokens carry more than ours.
+	// AccountMaxLength is the longest accepted JWT of a site, in bytes: such tokens carry more than ours.
 	AccountMaxLength = 8192
-	// AccountLeeway is how far the site's clock and the store's may be apart, in seconds.
+	// AccountLeeway is the accepted difference between the clocks of the site and the store, in seconds.
 	AccountLeeway = 60
-	// accountHeaderMost is the longest header of one, in base64url: of the parts of a JWT it is the one that is read before its
-	// signature is checked, whoever sends it.
+	// accountHeaderMost is the longest header of a JWT, in base64url: the header is parsed before the signature is checked.
 	accountHeaderMost = 2048
 	// accountName is the longest name of an account, in bytes.
 	accountName = 256
@@ -30,11 +29,10 @@ const (
 	accountKeysMost = 100
 )
 
-// accountAlgorithms are those that a site may sign with: what its public keys alone can check.
+// accountAlgorithms are the algorithms with which a site may sign: those that need only its public keys.
 var accountAlgorithms = []string{"RS256", "ES256", EdDSA}
 
-// AccountKeys are the public keys that a site signs its own JWTs with. A key decides the only algorithm that is accepted
-// for it (RFC 8725 §3.1). Immutable.
+// AccountKeys are the public keys of a site's own JWTs. Each key accepts one algorithm (RFC 8725 §3.1). Immutable.
 type AccountKeys struct {
 	list []accountKey
 	// Skipped has an error for each key of the set that cannot be used: broken or weak, though of a known kind.
@@ -46,7 +44,7 @@ type accountKey struct {
 	public  any
 }
 
-// AccountRules say which JWTs name an account, and where.
+// AccountRules describe the JWTs that name an account.
 type AccountRules struct {
 	Claim    string // that names it: a string, or a whole number
 	Issuer   string // iss; empty: any
@@ -86,13 +84,13 @@ func ParseAccountKeys(jwks []byte) (*AccountKeys, error) {
 	return keys, nil
 }
 
-// jwk is a key of a set, as far as it is looked at.
+// jwk has the members of a key that are used.
 type jwk struct {
 	Kty, Use, Alg, Kid, Crv, X, Y, N, E string
 	Ops                                 []string `json:"key_ops"`
 }
 
-// key returns the public key, zero where it is for something else.
+// key returns the public key, zero if it is for another purpose.
 func (k *jwk) key() (accountKey, error) {
 	if k.Use != "" && k.Use != "sig" || len(k.Ops) > 0 && !contains(k.Ops, "verify") {
 		return accountKey{}, nil
@@ -173,9 +171,9 @@ func ed25519Key(x string) (any, error) {
 	return ed25519.PublicKey(b), nil
 }
 
-// Account checks a site's JWT and gives the account that it names, and until when, in seconds of the store's clock, as now
-// is. exp must be there, nbf may be; both with AccountLeeway. Every error is a Rejection: ErrKey where the set has no key
-// for the token, so that a newer set may.
+// Account checks a site's JWT and returns the account and the end of its validity, in seconds of the store's clock, as now is.
+// exp is required, nbf optional; both have AccountLeeway. Every error is a Rejection: ErrKey if the set has no key for the
+// token, so that a newer set may.
 func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (account string, expires int64, err error) {
 	if len(raw) > AccountMaxLength {
 		return "", 0, ErrTooLong
@@ -224,7 +222,7 @@ func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (accou
 	return account, min(exp.Unix(), now+MaxLife) + AccountLeeway, nil
 }
 
-// verify checks the signature of a JWT, of which it reads nothing but the header's alg and kid, and returns the key that made it.
+// verify checks the signature of a JWT, reading nothing but the header's alg and kid, and returns the key.
 func (k *AccountKeys) verify(raw string) (*accountKey, error) {
 	head, rest, _ := strings.Cut(raw, ".")
 	_, text, ok := strings.Cut(rest, ".")
@@ -273,7 +271,7 @@ func (k *AccountKeys) find(alg, kid string, named bool) (found *accountKey) {
 		case named && key.id == kid:
 			return key
 		case !named && found != nil:
-			return nil // which one is not said
+			return nil // ambiguous
 		case !named:
 			found = key
 		}
@@ -329,7 +327,7 @@ func ourType(typ string) bool {
 	return false
 }
 
-// Ours tells by its header whether a JWT means to be one of Anteroom's, good or not, rather than a site's.
+// Ours reports whether a JWT's header is that of one of Anteroom's tokens, valid or not.
 func Ours(raw []byte) bool {
 	if len(raw) > MaxLength {
 		return false

@@ -1,6 +1,6 @@
 package token
 
-// Waiting is a visitor's place in a room's line.
+// Waiting is a visitor's place in a room's queue.
 type Waiting struct {
 	ID       ID     // jti: the ticket
 	Room     string // aud
@@ -16,10 +16,10 @@ type Waiting struct {
 	Bind     string // bnd: hash of what the token is bound to; may be empty
 	Account  bool   // acc: the place is an account's, and jti derived from it
 
-	// Used is used: the seconds that earlier sessions of a visitor who came back with the order of one have lasted; 0 (absent): none.
+	// used: the seconds of earlier sessions of a visitor who came back with the order of one; 0 (absent): none.
 	Used int64
 
-	// eta, elo, ehi: the wait that its holder was promised on joining, and its range, s; absent where eta is 0.
+	// eta, elo, ehi: the announced wait on joining, and its range, s; absent if eta is 0.
 	Promised, PromisedLow, PromisedHigh int64
 }
 
@@ -37,11 +37,12 @@ type Pass struct {
 }
 
 const (
-	// MaxLength is the longest token that is looked at, in bytes.
+	// MaxLength is the longest accepted token, in bytes.
 	MaxLength = 4096
-	// Leeway is how many seconds after exp a token still counts (clocks of a store and its successor differ a little).
+	// Leeway is the number of seconds after exp for which a token is still valid (clocks of a store and its successor differ a
+	// little).
 	Leeway = 5
-	// MaxLife bounds how far ahead exp may lie, in seconds: a year and a day. Nothing of ours lives that long.
+	// MaxLife bounds exp, in seconds from now: a year and a day, longer than any of our tokens.
 	MaxLife = 366 * 24 * 3600
 	// maxInteger is the largest integer that every JSON reader holds exactly (2^53 - 1, RFC 8259 §6).
 	maxInteger = 1<<53 - 1
@@ -71,7 +72,7 @@ const (
 	hasUSED
 )
 
-// claimSet is what parseClaims found. The byte slices point into the buffer that was parsed.
+// claimSet is the result of parseClaims. The byte slices point into the parsed buffer.
 type claimSet struct {
 	has                        uint32
 	off, acc                   bool
@@ -197,7 +198,7 @@ func (s *scanner) booleanClaim(c *claimSet, bit uint32, into *bool) error {
 	return err
 }
 
-// names remembers the members that are not ours, so that none comes twice.
+// names has the unknown members, so that a repeated one is found.
 type names struct {
 	list [16][]byte
 	n    int

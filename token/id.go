@@ -22,7 +22,7 @@ func (id ID) String() string {
 // AppendText appends the 22 characters to dst.
 func (id ID) AppendText(dst []byte) ([]byte, error) { return strict64.AppendEncode(dst, id[:]), nil }
 
-// IsZero tells whether no bit is set.
+// IsZero reports whether no bit is set.
 func (id ID) IsZero() bool { return id == ID{} }
 
 func isBase64URL(c byte) bool {

@@ -29,7 +29,7 @@ type Key struct {
 
 const minSecret = 32
 
-// check names everything that is wrong with the key.
+// check returns every problem of the key.
 func (k *Key) check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -76,7 +76,7 @@ func validKeyID(id string) bool {
 	return true
 }
 
-// placeholders are what examples and tutorials put where a secret belongs.
+// placeholders are the words that examples use for a secret.
 var placeholders = strings.NewReplacer(
 	"changeme", "", "changethis", "", "changeit", "", "replaceme", "", "password", "", "passphrase", "", "topsecret", "",
 	"supersecret", "", "yoursecret", "", "mysecret", "", "secretkey", "", "signingkey", "", "secret", "", "private", "",
@@ -84,8 +84,8 @@ var placeholders = strings.NewReplacer(
 	"letmein", "", "foobar", "", "token", "", "hs256", "", "jwt", "", "key", "", "your", "", "256bit", "", "bits", "",
 )
 
-// weakness says in what way a secret of sufficient length is nevertheless guessable, or nothing. It catches what people
-// type; it cannot prove that a secret is random.
+// weakness returns why a secret of sufficient length is guessable, or "". It finds what people type; it cannot prove that a
+// secret is random.
 func weakness(secret []byte) string {
 	if distinct(secret) < 8 {
 		return "has fewer than 8 different bytes"
@@ -129,7 +129,7 @@ func distinct(b []byte) int {
 	return n
 }
 
-// period is the length of the shortest beginning of b that b repeats.
+// period returns the length of the shortest beginning of b that b repeats.
 func period(b []byte) int {
 	for p := 1; p < len(b); p++ {
 		same := true
@@ -143,7 +143,7 @@ func period(b []byte) int {
 	return len(b)
 }
 
-// GenerateSecret makes an HS256 secret: 32 random bytes as 43 characters of base64url, to be used as they are.
+// GenerateSecret returns an HS256 secret: 32 random bytes as 43 characters of base64url, to be used as they are.
 func GenerateSecret() string {
 	var b [minSecret]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
@@ -152,7 +152,7 @@ func GenerateSecret() string {
 
 const pemType = "PRIVATE KEY"
 
-// GenerateKeyPEM makes an Ed25519 private key as a PKCS#8 PEM file, for `private_key_file`.
+// GenerateKeyPEM returns an Ed25519 private key as a PKCS#8 PEM file, for `private_key_file`.
 func GenerateKeyPEM() ([]byte, error) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

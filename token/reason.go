@@ -2,13 +2,13 @@ package token
 
 import "errors"
 
-// Rejection says why a token was refused. It is a value to answer with, not a fault of the program, and it holds nothing
-// of the token, so it may be logged. All of them are made once: refusing costs no memory.
+// Rejection is the reason for which a token was refused. It holds nothing of the token, so it may be logged. All of them are
+// made once: refusing allocates nothing.
 type Rejection struct{ reason, text string }
 
 func (r *Rejection) Error() string { return "token: " + r.text }
 
-// Reason is the label for the metric; see Reasons.
+// Reason returns the label for the metric; see Reasons.
 func (r *Rejection) Reason() string { return r.reason }
 
 // Sentinels, for errors.Is.
@@ -46,7 +46,7 @@ var Reasons = []string{
 	"too_long", "malformed", "header", "crit", "alg", "kid", "signature", "type", "issuer", "audience", "expired", "claims", "other",
 }
 
-// Reason names why a verification failed, as one of Reasons; nil has the empty reason.
+// Reason returns why a verification failed, as one of Reasons; nil has the empty reason.
 func Reason(err error) string {
 	if err == nil {
 		return ""

@@ -40,7 +40,7 @@ type Ring struct {
 	epochs    [16]atomic.Pointer[string]
 }
 
-// header is what a token's header says.
+// header is a token's parsed header.
 type header struct {
 	key  *ringKey
 	kind kind
@@ -62,7 +62,7 @@ type mac struct {
 	text [43]byte
 }
 
-// NewRing makes a Ring. The issuer is the tokens' iss: 1 to 256 characters without control characters. Exactly one key
+// NewRing returns a Ring. The issuer is the tokens' iss: 1 to 256 characters without control characters. Exactly one key
 // must be active; the error names every problem of every key.
 func NewRing(issuer string, keys []Key) (*Ring, error) {
 	var errs []error
@@ -129,7 +129,7 @@ func (k *ringKey) sign(text []byte) *mac {
 	return m
 }
 
-// epoch gives the string of an epoch. Nearly all tokens of a room have the same one, so it is not made for each.
+// epoch returns text as a string. Nearly all tokens of a room have the same epoch, so it is cached.
 func (r *Ring) epoch(text []byte) string {
 	if len(text) == 0 {
 		return ""
@@ -143,14 +143,14 @@ func (r *Ring) epoch(text []byte) string {
 	return s
 }
 
-// Continues reports whether tokens that old signs until now are valid with r: an error says why they are not.
+// Continues returns nil if the tokens that old has signed are valid with r, and otherwise why they are not.
 func (r *Ring) Continues(old *Ring) error {
 	const room = "continues"
 	_, err := r.VerifyWaiting(old.AppendWaiting(nil, &Waiting{Room: room, IssuedAt: 1, Expires: 2, Order: 1}), room, 1)
 	return err
 }
 
-// JWKS is the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` where there is
+// JWKS returns the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` where there is
 // none. HS256 keys are secret and never in it. The caller must not change the bytes.
 func (r *Ring) JWKS() []byte { return r.jwks }
 

@@ -23,7 +23,7 @@ func (s *scanner) blanks() {
 	}
 }
 
-// peek gives the next byte, or 0 at the end (a NUL is never valid here either).
+// peek returns the next byte, or 0 at the end (a NUL is never valid here either).
 func (s *scanner) peek() byte {
 	if s.pos < len(s.buf) {
 		return s.buf[s.pos]
@@ -51,7 +51,7 @@ func (s *scanner) open() error {
 	return nil
 }
 
-// member gives the next member's name and stands before its value, or tells that the object is over.
+// member returns the next member's name and advances to its value; done reports the end of the object.
 func (s *scanner) member(first bool) (name []byte, done bool, err error) {
 	s.blanks()
 	if s.take('}') {
@@ -77,7 +77,7 @@ func (s *scanner) member(first bool) (name []byte, done bool, err error) {
 	return name, false, nil
 }
 
-// end wants nothing but blanks after the object.
+// end checks that only blanks follow the object.
 func (s *scanner) end() error {
 	if s.blanks(); s.pos != len(s.buf) {
 		return ErrMalformed
@@ -85,8 +85,7 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// text reads a string. Without escapes it is a slice of buf; with them it is decoded over its own place, which its
-// spelling always covers.
+// text reads a string. Without escapes it is a slice of buf; with them it is decoded in place, where its spelling is longer.
 func (s *scanner) text() ([]byte, error) {
 	if !s.take('"') {
 		return nil, ErrMalformed
@@ -129,7 +128,7 @@ func (s *scanner) escapedText(start int) ([]byte, error) {
 	return nil, ErrMalformed
 }
 
-// escape reads what follows a backslash. Surrogates must come in pairs.
+// escape reads an escape behind its backslash. Surrogates must come in pairs.
 func (s *scanner) escape() (rune, bool) {
 	if s.pos >= len(s.buf) {
 		return 0, false
@@ -215,7 +214,7 @@ func (s *scanner) word(w string) bool {
 	return true
 }
 
-// skipScalar passes over a value that is not ours.
+// skipScalar skips an unknown value.
 func (s *scanner) skipScalar() error {
 	switch c := s.peek(); {
 	case c == '"':

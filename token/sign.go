@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// scratch holds a token's claims in clear while it is made or read.
+// scratch holds a token's claims in clear while it is minted or read.
 type scratch struct{ buf [MaxLength]byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}

@@ -8,8 +8,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// VerifyWaiting checks a waiting token for a room and gives its claims. now is in seconds of the store's clock. Every
-// error is a Rejection.
+// VerifyWaiting checks a waiting token for a room and returns its claims. now is in seconds of the store's clock. Every error is
+// a Rejection.
 func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -26,7 +26,7 @@ func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error
 	return w, nil
 }
 
-// VerifyPass checks a pass for a room and gives its claims. now is in seconds of the store's clock. Every error is a
+// VerifyPass checks a pass for a room and returns its claims. now is in seconds of the store's clock. Every error is a
 // Rejection.
 func (r *Ring) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 	s := scratches.Get().(*scratch)
@@ -43,7 +43,7 @@ func (r *Ring) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 	return p, nil
 }
 
-// verify does all that both kinds share. Claims are read only after the signature has matched.
+// verify does what both kinds share. Claims are read only after the signature has matched.
 func (r *Ring) verify(raw []byte, want kind, room string, now int64, s *scratch, c *claimSet) error {
 	if len(raw) > MaxLength {
 		return ErrTooLong
@@ -88,7 +88,7 @@ func (r *Ring) verify(raw []byte, want kind, room string, now int64, s *scratch,
 
 func expired(exp, now int64) bool { return now >= exp+Leeway }
 
-// verifies tells whether signature is this key's for text, by this key's algorithm and no other.
+// verifies reports whether signature is this key's for text, by this key's algorithm and no other.
 func (k *ringKey) verifies(text, signature []byte) bool {
 	if k.alg == EdDSA {
 		var sig [ed25519.SignatureSize]byte
@@ -107,7 +107,7 @@ func (k *ringKey) verifies(text, signature []byte) bool {
 	return same
 }
 
-// parseHeader reads a header that is not spelled as ours are: another order of members, blanks, escapes.
+// parseHeader reads a header that is spelled differently from ours: another order of members, blanks, escapes.
 func (r *Ring) parseHeader(text []byte, buf *scratch) (header, error) {
 	plain, ok := decode(buf.buf[:], text)
 	if !ok {

@@ -37,13 +37,13 @@ func (c *caller) replace(next *calling) {
 	}
 }
 
-// check is an api.Options.CheckCallback.
+// check implements api.Options.CheckCallback.
 func (c *caller) check(url string) error {
 	_, err := c.current.Load().guard.CheckURL(url)
 	return err
 }
 
-// post is a bulk.Options.Callback.
+// post implements bulk.Options.Callback.
 func (c *caller) post(ctx context.Context, url string, body []byte) error {
 	now := c.current.Load()
 	answer, err := outbound.Post(ctx, now.client, outbound.Request{URL: url, Body: body, Secret: now.secret, MaxAnswer: 64 << 10})

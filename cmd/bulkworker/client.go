@@ -43,12 +43,12 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// ExitCode is what the program ends with.
+// ExitCode returns what the program ends with.
 func (e *coded) ExitCode() int { return e.code }
 
 func misuse(format string, args ...any) error { return &coded{codeUsage, fmt.Errorf(format, args...)} }
 
-// clientCommands are the commands that talk to a running bulk worker.
+// clientCommands returns the commands that talk to a running bulk worker.
 func clientCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newSubmit(), newStatus(), newWatch(),
@@ -69,7 +69,7 @@ type connection struct {
 	patience                 time.Duration
 }
 
-// newClientCommand makes a command with a connection's flags. Whatever run returns ends with its exit code.
+// newClientCommand returns a command with a connection's flags. Whatever run returns ends with its exit code.
 func newClientCommand(conn *connection, use, short string, args cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
@@ -91,7 +91,7 @@ func (conn *connection) patient(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&conn.patience, "retry-for", steadily, "`TIME` to go on trying while the server is away, such as 30s; 0: not at all")
 }
 
-// withCode gives an error from package client the exit code that it means.
+// withCode adds to an error of package client the exit code for it.
 func withCode(err error) error {
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// newControl makes a command that changes a group and prints how it then stands.
+// newControl returns a command that changes a group and prints how it then stands.
 func newControl(name, short string, change func(*client.Client, context.Context, string) (*client.Group, error)) *cobra.Command {
 	conn, asJSON := &connection{}, false
 	cmd := newClientCommand(conn, name+" GROUP", short, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {

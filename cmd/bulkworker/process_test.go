@@ -98,7 +98,7 @@ func (p *process) write(yaml string) {
 	}
 }
 
-// entries are the log's lines with that message.
+// entries returns the log's lines with that message.
 func (p *process) entries(msg string) []map[string]any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,7 +311,7 @@ func secretFile(t *testing.T, text string) string {
 	return name
 }
 
-// signalled says whether a process was ended by that signal.
+// signalled reports whether a process was ended by that signal.
 func signalled(err error, s syscall.Signal) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -71,7 +71,7 @@ func typeLimits(cfg *config.Bulk) map[string]store.TypeLimit {
 	return limits
 }
 
-// mostWorkers is how many jobs may run at once: no worker waits for a connection.
+// mostWorkers returns how many jobs may run at once: no worker waits for a connection.
 func mostWorkers(cfg *config.Bulk) int { return max(cfg.Worker.Count, cfg.Worker.Max) }
 
 // newHandlers makes the handler of each type that is on.

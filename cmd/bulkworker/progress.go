@@ -134,7 +134,7 @@ func (f *following) group(g *client.Group) {
 	f.status = status
 }
 
-// figuresOf is what is said beside a bar: the most important first, since the end may be cut off.
+// figuresOf returns what is said beside a bar: the most important first, since the end may be cut off.
 func figuresOf(g *client.Group) string {
 	parts := []string{fmt.Sprintf("%.4g/s", g.Rate)}
 	if g.ETA != nil {
@@ -161,7 +161,7 @@ func orNone(s string) string {
 	return strings.ToLower(s)
 }
 
-// etaOf is a range where the ends of it differ.
+// etaOf returns a range where the ends of it differ.
 func etaOf(e *client.ETA) string {
 	low, high := seconds(e.Low), seconds(e.High)
 	switch {
@@ -173,7 +173,7 @@ func etaOf(e *client.ETA) string {
 	return low + "-" + high
 }
 
-// seconds is a duration as people read it: two units at most.
+// seconds returns a duration as people read it: two units at most.
 func seconds(s float64) string {
 	if math.IsNaN(s) || s > 1e9 {
 		return "ages"

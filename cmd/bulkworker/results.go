@@ -57,7 +57,7 @@ func newJob() *cobra.Command {
 	return newJobCommand("job GROUP JOB", "Show one job of a group, as JSON", (*client.Client).Job)
 }
 
-// newJobCommand makes a command that does something to one job, or nothing, and prints how it then stands.
+// newJobCommand returns a command that does something to one job, or nothing, and prints how it then stands.
 func newJobCommand(use, short string, do func(c *client.Client, ctx context.Context, group, job string) (*client.JobState, error)) *cobra.Command {
 	conn := &connection{}
 	return newClientCommand(conn, use, short, cobra.ExactArgs(2), func(cmd *cobra.Command, args []string) error {

@@ -89,7 +89,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	return parts.Run()
 }
 
-// newWorker makes a worker; it starts nothing, and sends nothing to the store.
+// newWorker returns a worker; it starts nothing, and sends nothing to the store.
 func newWorker(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger) (*worker, error) {
 	w := &worker{cfg: cfg, callbacks: &caller{}, front: &front{}, registry: prometheus.NewRegistry(), log: log}
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -65,7 +65,7 @@ func tryStore(ctx context.Context, cfg *config.Bulk) error {
 	return nil
 }
 
-// storeSettings is what the configuration says, in the store's words.
+// storeSettings returns the settings of the store that the configuration means.
 func storeSettings(cfg *config.Bulk) store.Settings {
 	s := store.Settings{
 		Global: cfg.Rate.Global.PerSecond(), Burst: cfg.Rate.Burst.PerSecond(), PerTenant: cfg.Rate.PerTenant.PerSecond(), Limiter: cfg.Limiter, Window: cfg.Rate.Window,
@@ -87,7 +87,7 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 	return s
 }
 
-// storeOptions are the store's; without metrics it tells nobody what it does.
+// storeOptions returns the store's options; without metrics the store reports to none.
 func storeOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, metrics *bulk.Metrics) store.Options {
 	o := store.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log}
 	if metrics != nil {
@@ -96,12 +96,12 @@ func storeOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logg
 	return o
 }
 
-// coreOptions are those of the core that reads what gateways publish.
+// coreOptions returns the options of the core that reads what gateways publish.
 func coreOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, observe func(script string, took time.Duration, err error)) admission.Options {
 	return admission.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: observe}
 }
 
-// pace is how the global rate is found.
+// pace returns how the global rate is found.
 func pace(cfg *config.Bulk) bulk.Pace {
 	a := cfg.Adaptive
 	return bulk.Pace{

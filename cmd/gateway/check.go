@@ -111,7 +111,7 @@ func checkPages(cfg *config.Config) []config.Problem {
 	return problems
 }
 
-// pageOptions are a room's settings as the page takes them.
+// pageOptions returns a room's settings for its page.
 func pageOptions(room *config.Room) page.Options {
 	return page.Options{
 		Room:           room.ID,

@@ -107,7 +107,7 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 	return w.Flush()
 }
 
-// planOf says what a room's policy and its events give at a time (s), visitors/s; nil: it has no events.
+// planOf returns what a room's policy and its events give at a time (s), visitors/s; nil: it has no events.
 func planOf(cfg *config.Config, id string) (func(int64) *float64, error) {
 	i := slices.IndexFunc(cfg.Rooms, func(r config.Room) bool { return r.ID == id })
 	if len(cfg.Rooms[i].Events) == 0 {
@@ -123,7 +123,7 @@ func planOf(cfg *config.Config, id string) (func(int64) *float64, error) {
 	}, nil
 }
 
-// exported is a minute of a room's history as a line has it.
+// exported returns a minute of a room's history as a line of the file has it.
 func exported(room string, m *admission.Minute, planned *float64) backtest.Minute {
 	return backtest.Minute{
 		Planned: planned, Found: m.Found, Share: float64(m.Share) / 1000,
@@ -134,7 +134,7 @@ func exported(room string, m *admission.Minute, planned *float64) backtest.Minut
 	}
 }
 
-// ageCounts are counts by time in the queue as a line has them.
+// ageCounts are counts by time in the queue as a line of the file has them.
 func ageCounts(counts []admission.AgeTime) (list []backtest.AgeCount) {
 	for _, c := range counts {
 		list = append(list, backtest.AgeCount{c.From, c.Count})

@@ -169,7 +169,7 @@ func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 	return p, nil
 }
 
-// micro is a time in µs, 0 for none.
+// micro returns a time in µs, 0 for none.
 func micro(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -17,7 +17,7 @@ import (
 // fewDescriptors is a limit of which a crowd makes use.
 const fewDescriptors = 8192
 
-// descriptors is how many files and connections the process may have open; the runtime has raised that to the hard limit.
+// descriptors returns how many files and connections the process may have open; the runtime has raised that to the hard limit.
 // 0: not known.
 func descriptors() uint64 {
 	var limit syscall.Rlimit

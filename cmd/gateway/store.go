@@ -39,7 +39,7 @@ func openStore(ctx context.Context, c config.Store, log *slog.Logger) (*store, e
 	return s, nil
 }
 
-// keys gives the ring of the configuration, or of the embedded store's own key; the key of the ids that are derived from
+// keys returns the ring of the configuration, or of the embedded store's own key; the key of the ids that are derived from
 // others' words; and those of accounts' ids, the active key's first.
 func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, accounts [][]byte, err error) {
 	keys, err := tokenKeys(cfg)

@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// contenders are all estimators, with the model of the example.
+// contenders returns all estimators, with the model of the example.
 func contenders(t testing.TB, names ...string) []Contender {
 	t.Helper()
 	f, err := os.Open("../example.json")

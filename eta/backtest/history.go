@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/eta"
 )
 
-// Minute is a line of a room's history, as gateway eta export writes it: NDJSON, one object a minute.
+// Minute is one line of a room's history, as gateway eta export writes it: NDJSON, one object a minute.
 type Minute struct {
 	Room       string     `json:"room"`
 	At         time.Time  `json:"at"`                   // begin of the minute
@@ -23,19 +23,19 @@ type Minute struct {
 	Waiting    int64      `json:"waiting"`              // people in line at its end
 	Rate       float64    `json:"rate"`                 // of the policy at its end, visitors/s
 	Planned    *float64   `json:"planned,omitempty"`    // what policy and events had planned for its end, visitors/s; nil: no events
-	Found      bool       `json:"found,omitempty"`      // Rate was found by a controller; nobody set it
+	Found      bool       `json:"found,omitempty"`      // Rate was found by a controller
 	Share      float64    `json:"share,omitempty"`      // of the origin's budget, at its end, visitors/s; 0: there was none
 	MaxActive  int64      `json:"max_active,omitempty"` // at its end; 0: no limit
 	Active     int64      `json:"active,omitempty"`     // counted against it, at its end
 	Paused     float64    `json:"paused_seconds,omitempty"`
 	Returned   int64      `json:"returned,omitempty"`      // of the absent of any minute, who came back
 	Absent     []AgeCount `json:"absent_by_age,omitempty"` // tickets that the head of the line reached and whose holds had run out
-	Lapsed     []AgeCount `json:"lapsed_by_age,omitempty"` // admissions that nobody claimed
+	Lapsed     []AgeCount `json:"lapsed_by_age,omitempty"` // admissions that were not claimed
 	WaitP50    float64    `json:"wait_p50_seconds"`
 	WaitP90    float64    `json:"wait_p90_seconds"`
 }
 
-// AgeCount is a time in the line, s, and how many left it without a word after that time or up to twice as much.
+// AgeCount is a time in the queue, s, and how many left it without a word after that time or up to twice as much.
 type AgeCount [2]int64
 
 // Bounds of a history.
@@ -121,7 +121,7 @@ func (m *Minute) check() error {
 	return nil
 }
 
-// recorded is a sale in which as many come, leave and are let in as did in each minute, evenly over it, or over what of it
+// recorded is a sale in which as many come, leave and are admitted as did in each minute, evenly over it, or over what of it
 // was no pause: that lies at its begin where the minute before ended in one, else at its end. Its line begins as it was at the
 // end of the first minute.
 func recorded(room string, minutes []Minute) (Sale, error) {
@@ -192,7 +192,7 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 	}, nil
 }
 
-// elsewhere is how many gave their place up elsewhere than at the head of the line, or were lost there, in each minute. Who was absent
+// elsewhere returns how many gave their place up elsewhere than at the front of the queue, or were lost there, in each minute. Who was absent
 // at the head and did not come back is among the abandoned later, when they are lost for good.
 func elsewhere(minutes []Minute) []float64 {
 	losses := make([]float64, len(minutes))
@@ -210,10 +210,10 @@ func elsewhere(minutes []Minute) []float64 {
 	return losses
 }
 
-// goneBefore returns Sale.Gone of a history: the share of those who go without a word is that of the tickets that the head of the line
-// reached in the minute in which it reaches them, when as many have left the line as were ahead. nil: nobody went so.
+// goneBefore returns Sale.Gone of a history: the share of those who go without a word is that of the tickets that the front of the queue
+// reached in the minute in which it reaches them, when as many have left the queue as were ahead. nil: nobody went so.
 func goneBefore(minutes []Minute, losses []float64) func(float64, int64, *rand.Rand) (float64, bool) {
-	left := make([]float64, len(minutes)+1) // how many left the line until the begin of each minute
+	left := make([]float64, len(minutes)+1) // how many left the queue until the begin of each minute
 	absent := make([]float64, len(minutes))
 	any := false
 	for i := range minutes {
@@ -245,7 +245,7 @@ func goneBefore(minutes []Minute, losses []float64) func(float64, int64, *rand.R
 	}
 }
 
-// planned gives the rates that were to come at a time, by the plan: none while an operator held another one.
+// planned returns the rates that were to come at a time, by the plan: none while an operator held another one.
 func planned(start time.Time, minutes []Minute) func(float64) []eta.Step {
 	var steps []eta.Step
 	from := make([]int, len(minutes)) // the first step behind a minute's begin

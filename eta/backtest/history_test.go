@@ -12,7 +12,7 @@ import (
 
 func window() []Contender { return []Contender{{Name: "window", Estimator: eta.Window{}}} }
 
-// lines is the history of a room in which 300 wait and 10/s come and go, for some minutes; -1 leaves one out.
+// lines returns the history of a room in which 300 wait and 10/s come and go, for some minutes; -1 leaves one out.
 func lines(t testing.TB, room string, minutes ...int) string {
 	t.Helper()
 	var b strings.Builder
@@ -209,7 +209,7 @@ func TestATableForPrograms(t *testing.T) {
 	}
 }
 
-// TestARecordedPauseAndLimitAreSeen: a pause of 90 s over two minutes is one, in which nobody is let in and nothing is said;
+// TestARecordedPauseAndLimitAreSeen: a pause of 90 s over two minutes is one, in which nobody is admitted and nothing is said;
 // the limit of active visitors is what it was.
 func TestARecordedPauseAndLimitAreSeen(t *testing.T) {
 	var b strings.Builder

@@ -13,21 +13,21 @@ type visitor struct {
 	joined   float64 // s
 	leaves   float64 // s; 0: never
 	silent   bool
-	checked  float64 // s: when the store last checked somebody silent
+	checked  float64 // s: when the store last checked a silent visitor
 	held     float64 // s: when they count as absent
 	noShow   bool
-	in       bool // in the line
+	in       bool // in the queue
 	followed int  // index of the account; -1: none
 }
 
-// line is a room's line as its store has it: who went without a word is in it until found out.
+// line is a room's queue as the store has it: silent departures are in it until they are found.
 type line struct {
 	sale     *Sale
 	rng      *rand.Rand
 	start    int64 // µs
 	t        float64
 	all      []visitor
-	tree     []int64 // Fenwick: who is in the line
+	tree     []int64 // Fenwick: who is in the queue
 	head     int
 	waiting  int64
 	tokens   float64
@@ -41,7 +41,7 @@ type line struct {
 	active   []float64 // ends of sessions, a heap
 	buckets  []eta.Bucket
 	leaving  map[int64][]int // by second
-	heads    ages            // that the head reached
+	heads    ages            // that the front reached
 	sample   ages            // of those who wait
 	swept    int             // index of the visitor at which the last sample began
 	done     func(index int, t float64)
@@ -79,7 +79,7 @@ func (l *line) add(i int, n int64) {
 	}
 }
 
-// before counts those in line among the first i.
+// before counts those in the queue among the first i.
 func (l *line) before(i int) (n int64) {
 	for ; i > 0; i -= i & -i {
 		n += l.tree[i]
@@ -87,7 +87,7 @@ func (l *line) before(i int) (n int64) {
 	return n
 }
 
-// ahead is what a gateway says of an order.
+// ahead returns how many visitors a gateway would count before an order.
 func (l *line) ahead(order int64) int64 {
 	i, _ := slices.BinarySearchFunc(l.all, order, func(v visitor, o int64) int {
 		switch {
@@ -101,7 +101,7 @@ func (l *line) ahead(order int64) int64 {
 	return l.before(i)
 }
 
-// orderAt is the order of the one with that many ahead.
+// orderAt returns the order of the one with that many ahead.
 func (l *line) orderAt(ahead int64) int64 {
 	i, step := 0, 1
 	for step*2 < len(l.tree) {
@@ -172,7 +172,7 @@ func (l *line) out(i int) {
 	l.waiting--
 }
 
-// step lets a tick pass.
+// step simulates one tick.
 func (l *line) step() {
 	s := l.sale
 	l.t += s.Tick
@@ -204,7 +204,7 @@ func (l *line) step() {
 	rate := at(s.Rate, l.t, 0)
 	l.tokens = min(l.tokens+rate*s.Tick, max(1, rate, rate*s.Tick))
 	if s.Flow != nil {
-		l.slots = min(l.slots+float64(l.many(s.Flow(l.t)*s.Tick, &l.joining)), max(1, 4*s.Flow(l.t)*s.Tick)) // what nobody takes is soon gone
+		l.slots = min(l.slots+float64(l.many(s.Flow(l.t)*s.Tick, &l.joining)), max(1, 4*s.Flow(l.t)*s.Tick)) // unused slots are soon gone
 	}
 	k := int(l.tokens)
 	if s.Flow != nil {
@@ -217,7 +217,7 @@ func (l *line) step() {
 		k = 0
 	}
 	l.heads.fade(s.Tick / headFade)
-	l.look(s.Tick)
+	l.takeSample(s.Tick)
 	n := l.admit(max(0, k))
 	l.tokens -= float64(n)
 	l.slots -= float64(n)
@@ -238,7 +238,7 @@ func (l *line) step() {
 	}
 }
 
-// admit lets up to k in, and takes those out of the way who are not there.
+// admit admits up to k visitors, and removes absent ones before them.
 func (l *line) admit(k int) (n int) {
 	for l.head < len(l.all) {
 		v := &l.all[l.head]
@@ -310,7 +310,7 @@ func (l *line) pop() {
 	}
 }
 
-// input is what a gateway's snapshot would say.
+// input returns what a gateway would read from a snapshot.
 func (l *line) input() eta.Input {
 	rate := at(l.sale.Rate, l.t, 0)
 	in := eta.Input{

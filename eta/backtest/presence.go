@@ -15,15 +15,15 @@ const (
 	sampleFade = 30   // s
 	sampled    = 100  // visitors a tick
 	nearest    = 400  // visitors whose holds are known
-	late       = 60   // s: a longer hold says little of when the next poll was advised
+	late       = 60   // s: a longer hold does not show when the next poll was advised
 	golden     = 0.6180339887498949
 )
 
-// interval is after how many seconds somebody who waits for others is advised to poll.
+// interval returns after how many seconds somebody who waits for others is advised to poll.
 func interval(wait float64) float64 { return min(max(wait/10, 2), 60) }
 
 // hold is for how many seconds a check of the store holds somebody who waits for others, and rest how much of it is not for
-// the next two polls: none in the front of the line.
+// the next two polls: none in the front of the queue.
 func hold(wait, rate float64) (seconds, rest float64) {
 	if wait*rate >= max(leastFront, 10*rate) {
 		rest = min(max(wait/4, 30), absence/4)
@@ -45,7 +45,7 @@ func (l *line) lastHold(wait, rate, after float64) (checked, until float64) {
 	return l.t, l.t + seconds
 }
 
-// ages counts visitors by their time in the line, fading.
+// ages counts visitors by their time in the queue, fading.
 type ages [eta.AgeBuckets]eta.AgeCount
 
 func (a *ages) fade(times float64) {
@@ -73,8 +73,8 @@ func (a *ages) list() (counts []eta.AgeCount) {
 	return counts
 }
 
-// look counts a sample of those who wait, as a tick does.
-func (l *line) look(tick float64) {
+// takeSample counts a sample of the queue, as a tick does.
+func (l *line) takeSample(tick float64) {
 	l.sample.fade(tick / sampleFade)
 	span := len(l.all) - l.head
 	if span <= 0 {
@@ -96,7 +96,7 @@ func (l *line) look(tick float64) {
 	}
 }
 
-// holds are those of the first in line.
+// holds returns those of the first in the queue.
 func (l *line) holds() []eta.Hold {
 	known := make([]eta.Hold, 0, nearest)
 	rate := max(at(l.sale.Rate, l.t, 1), 1e-3)

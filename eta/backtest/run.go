@@ -7,18 +7,18 @@ import (
 	"github.com/anteroom/anteroom/eta"
 )
 
-// Contender is an estimator that takes part.
+// Contender is an estimator in a comparison.
 type Contender struct {
 	Name      string
 	Estimator eta.Estimator
 	Learn     bool // the weights of hours
 }
 
-// Score is how an estimator did in sales of one kind. Add several to judge them together.
+// Score sums up the errors of an estimator in sales of one kind.
 type Score struct {
-	Asked    int     // estimates that could be held against a wait of at least five seconds
+	Asked    int     // estimates of a wait of at least five seconds
 	Unknown  int     // times that nothing was said
-	Stood    int     // times that window stood in for the estimator
+	Stood    int     // times that window replaced the estimator
 	Percent  float64 // sum of |promised − real| / real
 	Seconds  float64 // sum of |promised − real|
 	Under    int     // promised less than it took
@@ -46,43 +46,43 @@ func share(n float64, of int) float64 {
 	return n / float64(of)
 }
 
-// MAPE is the mean absolute error over the real wait; NaN where nothing could be judged, here and below.
+// MAPE returns the mean absolute error over the real wait; NaN without estimates, here and below.
 func (s Score) MAPE() float64 { return share(s.Percent, s.Asked) }
 
-// MAE is the mean absolute error, s.
+// MAE returns the mean absolute error, s.
 func (s Score) MAE() float64 { return share(s.Seconds, s.Asked) }
 
-// UnderShare is the share of estimates that were too low.
+// UnderShare returns the share of estimates that were too low.
 func (s Score) UnderShare() float64 { return share(float64(s.Under), s.Asked) }
 
-// Coverage is the share of waits that lay within the range.
+// Coverage returns the share of waits that lay within the range.
 func (s Score) Coverage() float64 { return share(float64(s.Within), s.Asked) }
 
-// JumpShare is the share of figures more than a fifth above the one before.
+// JumpShare returns the share of figures more than a fifth above the one before.
 func (s Score) JumpShare() float64 { return share(float64(s.Jumps), s.Updates) }
 
 // AfterMAPE is MAPE of what was asked from one to three minutes after the step.
 func (s Score) AfterMAPE() float64 { return share(s.AfterSum, s.After) }
 
 const (
-	leastWait = 5.0  // s; shorter ones are not judged: a percentage of little says little
+	leastWait = 5.0  // s; shorter ones are left out: their percentages mean little
 	followed  = 1500 // visitors who are followed in one sale, about
 )
 
-// account is what one visitor was told.
+// account holds the estimates that one visitor got.
 type account struct {
 	at   []float64
 	told [][]eta.Estimate // by poll, by contender
 }
 
-// Run plays a sale with all contenders at once, each of which sees what a gateway sees, and gives their scores in order.
-// Visitors poll as a gateway advises by the first one's estimates: every tenth of the wait, from 2 s to a minute, ± 15 %.
+// Run simulates a sale with all contenders at once, each with the input that a gateway has, and returns their scores in order.
+// Visitors poll as a gateway advises by the first contender's estimates: every tenth of the wait, from 2 s to a minute, ± 15 %.
 func Run(s Sale, seed uint64, contenders []Contender) []Score {
 	scores, _ := run(s, seed, contenders, nil)
 	return scores
 }
 
-// run plays a sale, and gives examples with hours of a zone, if that is not nil.
+// run simulates a sale; it also returns examples, with hours of a zone, unless that is nil.
 func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Score, []Example) {
 	l := newLine(&s, seed)
 	predictors := make([]*eta.Predictor, len(contenders))
@@ -95,7 +95,7 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 	pending := map[int][]int{} // examples by account
 	var made []Example
 	l.done = func(i int, t float64) {
-		judge(&s, &accounts[i], t, scores)
+		score(&s, &accounts[i], t, scores)
 		accounts[i] = account{}
 		for _, e := range pending[i] {
 			asked[e].Real = t - asked[e].at
@@ -179,8 +179,8 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 	return scores, made
 }
 
-// judge holds what a visitor was told against when they were let in.
-func judge(s *Sale, a *account, t float64, scores []Score) {
+// score compares a visitor's estimates with the time of their admission.
+func score(s *Sale, a *account, t float64, scores []Score) {
 	last := make([]float64, len(scores))
 	for i, at := range a.at {
 		real := t - at
@@ -224,7 +224,7 @@ func judge(s *Sale, a *account, t float64, scores []Score) {
 	}
 }
 
-// Example is a line of what a model is trained with: what eta.FeatureNames were, what Window said and how long it took.
+// Example is one line of a model's training data: the features of eta.FeatureNames, the estimate of Window and the real wait.
 type Example struct {
 	X      eta.Example `json:"x"`
 	Window float64     `json:"window_seconds"`
@@ -233,7 +233,7 @@ type Example struct {
 	at float64
 }
 
-// Examples plays a sale and gives what can be learnt from it.
+// Examples simulates a sale and returns training data.
 func Examples(s Sale, seed uint64, zone *time.Location) []Example {
 	_, examples := run(s, seed, []Contender{{Name: "window", Estimator: eta.Window{}}}, zone)
 	return examples

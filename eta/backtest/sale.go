@@ -8,26 +8,26 @@ import (
 	"github.com/anteroom/anteroom/eta"
 )
 
-// Sale is what happens to a room. Functions take seconds since its beginning; nil ones are 0, or no limit.
+// Sale describes the events of a room. Functions take seconds since its beginning; nil ones are 0, or no limit.
 type Sale struct {
 	Name     string
 	Start    time.Time // in UTC; the room's zone is UTC
 	Seconds  float64
 	Tick     float64                  // s between two snapshots, at most 1
-	Initial  int64                    // people in line when it begins
+	Initial  int64                    // people in the queue when it begins
 	Arrivals func(float64) float64    // joins/s
-	Rate     func(float64) float64    // of the policy, visitors/s: what a gateway knows
+	Rate     func(float64) float64    // of the policy, visitors/s, known to the gateway
 	Set      func(float64) float64    // what people have set of it; nil: all
-	Steps    func(float64) []eta.Step // what the rate is to become, as a gateway knows it then
-	Flow     func(float64) float64    // visitors/s that something else lets through: what a gateway cannot know
-	Losses   func(float64) float64    // people/s who leave from anywhere in the line
-	// As it was recorded: after how many seconds in the line the hold of somebody runs out who joins at a time with so many ahead
+	Steps    func(float64) []eta.Step // the future rates that the gateway knows
+	Flow     func(float64) float64    // visitors/s that something else admits, unknown to the gateway
+	Losses   func(float64) float64    // people/s who leave from anywhere in the queue
+	// As it was recorded: after how many seconds in the queue the hold of somebody runs out who joins at a time with so many ahead
 	// and goes without a word; false: they stay. nil: by Leave and Silent.
 	Gone    func(t float64, ahead int64, rng *rand.Rand) (seconds float64, gone bool)
 	Paused  func(float64) bool
 	Leave   float64                             // share of visitors who go before their turn
-	Silent  float64                             // share of those who go without a word
-	NoShow  float64                             // share of visitors who are let in and do not come
+	Silent  float64                             // share of leaving visitors who send no request
+	NoShow  float64                             // share of visitors who are admitted and do not come
 	Active  int64                               // max_active; 0: no limit
 	Session float64                             // s, mean length of a session
 	Stay    func(*rand.Rand) float64            // s, of one session; nil: exponential, by Session
@@ -62,7 +62,7 @@ func steps(first float64, more ...float64) func(float64) float64 { // at, value,
 	}
 }
 
-// Synthetic lists the sales that are made up, for one seed. Those of one seed are always the same.
+// Synthetic returns the made-up sales for a seed, always the same for one seed.
 func Synthetic(seed uint64) []Sale {
 	begin := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	hour := Sale{Start: begin, Seconds: 3600, Tick: 0.25, Initial: 4000, Leave: 0.05, Silent: 0.5, NoShow: 0.03,
@@ -99,14 +99,14 @@ func Synthetic(seed uint64) []Sale {
 	}
 }
 
-// Lumps is an hour of a room that is filled at once, by sessions most of which end together. It stands behind the others, so
+// Lumps returns an hour of a room that is filled at once, by sessions most of which end together. It stands behind the others, so
 // that each of those is played with the seed that it always had.
 func Lumps() Sale {
 	return Sale{Name: "lumps", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 9000, Leave: 0.05, Silent: 0.5, NoShow: 0.03,
 		Arrivals: constant(6), Rate: constant(50), Active: 2000, Stay: visits}
 }
 
-// SilentLeavers is an hour of a room of which a third of the visitors leave without a word, at any time of the wait that they expect,
+// SilentLeavers returns an hour of a room of which a third of the visitors leave without a word, at any time of the wait that they expect,
 // and whose operator halves the rate. It stands behind the others, as Lumps.
 func SilentLeavers() Sale {
 	return Sale{Name: "silent leavers", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 4000,
@@ -123,7 +123,7 @@ func visits(rng *rand.Rand) float64 {
 }
 
 // TimeOfDay is half a day and more of a room whose flow follows the hours, more or less: each day has its own height and
-// timing, its hours run into each other, and what is let in wanders by some per cent.
+// timing, its hours run into each other, and what is admitted wanders by some per cent.
 func TimeOfDay(seed uint64) Sale {
 	rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a simulation
 	day := [24]float64{}

@@ -23,11 +23,11 @@ const (
 	MostJumps       = 0.01
 )
 
-// HeldOut is the first seed of those by which estimators are judged. Constants may be tried out on seeds up to 100, and the
-// example of a model is trained on those from 101 on.
+// HeldOut is the first seed of the reported scores. Constants may be tuned on seeds up to 100; the example model is trained on
+// those from 101.
 const HeldOut = 1001
 
-// Row is how one estimator did in the sales of one name.
+// Row is the result of one estimator in the sales of one name.
 type Row struct {
 	Sale      string
 	Estimator string
@@ -35,8 +35,8 @@ type Row struct {
 	Misses    []string // bars that it misses
 }
 
-// Table plays all sales with all contenders, on as many processors as there are, and adds up those of one name. A sale of
-// index i is played with the seed base+i.
+// Table simulates all sales with all contenders, on all processors, and adds up the scores of each name. Sale i is simulated
+// with the seed base+i.
 func Table(sales []Sale, base uint64, contenders []Contender) []Row {
 	scores := make([][]Score, len(sales))
 	var wg sync.WaitGroup
@@ -70,12 +70,12 @@ func Table(sales []Sale, base uint64, contenders []Contender) []Row {
 		}
 	}
 	for i := range rows {
-		rows[i].judge()
+		rows[i].findMisses()
 	}
 	return rows
 }
 
-func (r *Row) judge() {
+func (r *Row) findMisses() {
 	s := r.Score
 	miss := func(name string, value, least, most float64) {
 		if value < least || value > most {
@@ -141,7 +141,7 @@ func seconds(x float64) string {
 	return fmt.Sprintf("%.1f s", x)
 }
 
-// MarshalJSON gives the figures under their names; those that are not known are absent.
+// MarshalJSON returns the figures under their names, without unknown ones.
 func (r Row) MarshalJSON() ([]byte, error) {
 	s := r.Score
 	known := func(x float64) *float64 {

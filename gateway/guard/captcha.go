@@ -21,25 +21,25 @@ const (
 	ReCaptcha = "recaptcha"
 )
 
-// verifiers are where each provider is asked.
+// verifiers are the addresses of the providers.
 var verifiers = map[string]string{
 	Turnstile: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
 	HCaptcha:  "https://api.hcaptcha.com/siteverify",
 	ReCaptcha: "https://www.google.com/recaptcha/api/siteverify",
 }
 
-// Captcha is a room's, as the configuration says; without a Provider there is none.
+// Captcha is the CAPTCHA of a room; none without a Provider.
 type Captcha struct {
 	Provider  string
 	SiteKey   string
 	Secret    string
 	VerifyURL string   // empty: the provider's
-	Hosts     []string // that an answer may be given on: names, or *.example.com for every subdomain
-	Open      bool     // who joins while the provider does not answer gets a place
+	Hosts     []string // on which an answer may be given: names, or *.example.com for every subdomain
+	Open      bool     // visitors may join while the provider is away
 	Timeout   time.Duration
 }
 
-// Sources are what the page's policy has to allow of the provider: scripts (and what those ask for), and frames.
+// Sources returns the sources that the page's policy has to allow for the provider: scripts (and their requests), and frames.
 func (c *Captcha) Sources() (scripts, frames string) {
 	switch c.Provider {
 	case Turnstile:
@@ -52,49 +52,49 @@ func (c *Captcha) Sources() (scripts, frames string) {
 	return "", ""
 }
 
-// ErrFailed is returned when the provider has judged that an answer does not count. An error that is neither ErrFailed nor ErrRefused
-// means that the provider is away.
+// ErrFailed is returned when the provider rejects an answer. An error that is neither ErrFailed nor ErrRefused means that the
+// provider is away.
 var ErrFailed = errors.New("guard: the captcha's answer does not count")
 
-// ErrRefused is returned when there is no judgement although the provider is not away: it refused the question, as providers do with
-// whoever asks too much, or it failed for the first time, or too many questions are under way. A flood of answers can bring all of these about,
-// so it must not open a room.
+// ErrRefused is returned when an answer was not checked although the provider is not away: it refused the request, as providers
+// do to clients that ask too much, or it failed for the first time, or too many requests are in progress. A flood of answers can
+// cause each of these, so it must not open a room.
 var ErrRefused = errors.New("guard: the captcha's answer was not judged")
 
 const (
-	// TokenMost is the longest answer that is passed on to a provider, in bytes.
+	// TokenMost is the longest answer that is sent to a provider, in bytes.
 	TokenMost = 8 << 10
-	// asksMost is how many questions one gateway asks at once.
+	// asksMost is the largest number of concurrent requests of one gateway.
 	asksMost = 256
-	// asksShare is how many of them may be of one client address; an IPv6 /64 is one address.
+	// asksShare is the largest number of them for one client address; an IPv6 /64 is one address.
 	asksShare = asksMost / 16
-	// leastScore is what reCAPTCHA v3 has to give, from 0 (a bot) to 1.
+	// leastScore is the lowest accepted score of reCAPTCHA v3, from 0 (a bot) to 1.
 	leastScore = 0.5
 )
 
-// Verifier asks providers. It keeps connections; Close closes those that are idle.
+// Verifier checks answers with their providers. It keeps connections; Close closes idle ones.
 type Verifier struct {
 	client *http.Client
 	asking chan struct{}
 	mu     sync.Mutex
-	health map[string]*health // of the addresses that did not judge the last question
+	health map[string]*health // of the addresses that did not check the last answer
 	shares map[netip.Prefix]int
 }
 
-// health is how a provider failed since it last judged, or refused to.
+// health counts the failures of a provider since it last checked or refused an answer.
 type health struct {
 	failures int       // one after the other
 	next     time.Time // when it is asked again, once it is away
 }
 
 const (
-	// rest is how long a provider that is away is left alone between two questions.
+	// rest is the pause between two requests to a provider that is away.
 	rest = time.Second
-	// failuresAway is how many failures in a row show that a provider is away. One alone may be of the visitor's making.
+	// failuresAway is the number of failures in a row after which a provider is away. A visitor can cause a single one.
 	failuresAway = 3
 )
 
-// NewVerifier makes a Verifier.
+// NewVerifier returns a Verifier.
 func NewVerifier() *Verifier {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // as it is documented to be
 	transport.MaxIdleConnsPerHost, transport.MaxConnsPerHost, transport.IdleConnTimeout = 32, asksMost, time.Minute
@@ -107,8 +107,8 @@ func NewVerifier() *Verifier {
 // Close closes the connections that are not in use.
 func (v *Verifier) Close() { v.client.CloseIdleConnections() }
 
-// Verify asks whether the answer of a visitor at that address counts. An answer counts once: providers judge a second question
-// to be a duplicate. The host that it was given on is compared with c.Hosts, never with what the visitor's request names.
+// Verify checks the answer of a visitor at an address. An answer is valid once: providers reject the second check as a
+// duplicate. The host on which it was given is compared with c.Hosts, never with a name in the visitor's request.
 func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address netip.Addr) error {
 	if strings.ContainsFunc(token, strange) {
 		return fmt.Errorf("%w: no provider gives such an answer", ErrFailed)
@@ -132,13 +132,13 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address
 		return fmt.Errorf("captcha.provider %s did not answer a moment ago", c.Provider)
 	}
 	err := v.ask(ctx, c, to, token, address.String())
-	if v.judged(to, err, time.Now()) {
+	if v.record(to, err, time.Now()) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
-// enter takes a place in the share of a client address, and returns what gives it back.
+// enter takes a share of a client address and returns a function that releases it.
 func (v *Verifier) enter(address netip.Addr) (leave func(), ok bool) {
 	bits := 32
 	if address = address.Unmap(); address.Is6() {
@@ -163,7 +163,8 @@ func (v *Verifier) enter(address netip.Addr) (leave func(), ok bool) {
 	}, true
 }
 
-// due reports whether the provider is asked now. While it is away it is asked once in a rest, so that nobody else waits for it.
+// due reports whether the provider is asked now. While it is away it is asked once in a rest, so that no other visitor waits for
+// it.
 func (v *Verifier) due(to string, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -178,9 +179,9 @@ func (v *Verifier) due(to string, now time.Time) bool {
 	return true
 }
 
-// judged notes what became of a question, and reports whether err may be taken at its word: a failure counts only once the
-// provider is away.
-func (v *Verifier) judged(to string, err error, now time.Time) bool {
+// record records the result of a check, and reports whether err may be returned as it is: a failure counts only if the provider
+// is away.
+func (v *Verifier) record(to string, err error, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err == nil || errors.Is(err, ErrFailed) || errors.Is(err, ErrRefused) {
@@ -197,8 +198,8 @@ func (v *Verifier) judged(to string, err error, now time.Time) bool {
 	return h.failures >= failuresAway
 }
 
-// strange tells what no answer of a provider holds. Such a one might be refused by what stands in front of the provider, with
-// a page in place of a judgement, and so pass where on_fail is open.
+// strange reports whether a character is in no provider's answers. An answer with it might be refused by a proxy before the
+// provider, with a page in place of a result, and so pass with on_fail: open.
 func strange(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("-._~+/=:", c)
 }
@@ -237,7 +238,7 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address strin
 		}
 		return err
 	}
-	switch { // with 400 too: Cloudflare judges so that an answer does not count
+	switch { // with 400 too: Cloudflare rejects answers with it
 	case *answer.Success && !onHost(c.Hosts, answer.Hostname):
 		return fmt.Errorf("%w: it was given on the host %q, which is none of the room's hosts or of captcha.hosts", ErrFailed, clip(answer.Hostname))
 	case *answer.Success && answer.Score != nil && *answer.Score < leastScore && c.Provider == ReCaptcha:
@@ -248,14 +249,14 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address strin
 	for _, code := range answer.Errors {
 		switch code {
 		case "missing-input-secret", "invalid-input-secret", "sitekey-secret-mismatch", "invalid-keys", "internal-error":
-			// Nothing that a visitor sends brings these about.
+			// A visitor cannot cause these.
 			return fmt.Errorf("captcha.provider %s: %s", c.Provider, clip(code))
 		}
 	}
 	return fmt.Errorf("%w: %s", ErrFailed, clip(strings.Join(answer.Errors, " ")))
 }
 
-// onHost reports whether a host is one of hosts. Providers name the host of every answer, so no name fits none.
+// onHost reports whether a host is one of hosts. Providers return the host of every answer, so an empty one matches none.
 func onHost(hosts []string, host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	for _, pattern := range hosts {

@@ -1,13 +1,13 @@
 package guard
 
-// Effort is how much work a place costs.
+// Effort is the work for a place.
 type Effort struct {
 	Number   int64   // tries at most, at a join rate of up to JoinRate
-	Most     int64   // and however many join
+	Most     int64   // tries at most, at any join rate
 	JoinRate float64 // joins a second
 }
 
-// At is the number at a join rate: doubled as often as that goes, wholly or in part, into another doubling of JoinRate.
+// At returns the number at a join rate: doubled for each doubling of JoinRate, in part for part of one.
 func (e Effort) At(rate float64) int64 {
 	n := e.Number
 	for limit := e.JoinRate; rate > limit && n < e.Most; limit *= 2 {
@@ -16,20 +16,20 @@ func (e Effort) At(rate float64) int64 {
 	return min(n, e.Most)
 }
 
-// Rate is how many join a second, from totals that are heard now and then. Not safe for concurrent use.
+// Rate measures joins a second from totals that are observed now and then. It is not safe for concurrent use.
 type Rate struct {
 	samples []sample
 }
 
 type sample struct{ at, total int64 }
 
-// rateWindow is the time that a rate is of, and rateApart how far its samples are apart at least, in microseconds.
+// rateWindow is the time over which a rate is measured, and rateApart the least time between its samples, in microseconds.
 const (
 	rateWindow = 10_000_000
 	rateApart  = 500_000
 )
 
-// Observe takes a total at a time (µs) and gives the rate. A total or a time that goes back begins anew.
+// Observe adds a total at a time (µs) and returns the rate. A total or a time that goes back starts again.
 func (r *Rate) Observe(at, total int64) float64 {
 	if n := len(r.samples); n > 0 && (at < r.samples[n-1].at || total < r.samples[n-1].total) {
 		r.samples = r.samples[:0]

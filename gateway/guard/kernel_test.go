@@ -44,7 +44,7 @@ func (k *kernel) set(word int, value uint32) {
 	}
 }
 
-// try gives which four of the words has one that find holds for the number, or how many fours there are.
+// try returns which four of the words has one that find holds for the number, or how many fours there are.
 func (k *kernel) try(words []uint32) int {
 	k.t.Helper()
 	for i, word := range words {

@@ -13,20 +13,20 @@ import (
 	"strings"
 )
 
-// Why a proof is not accepted.
+// The reasons for which a proof is rejected.
 var (
 	ErrProof   = errors.New("guard: the proof does not verify")
 	ErrExpired = errors.New("guard: the proof's challenge has expired")
 )
 
-// Life is for how many seconds a challenge may be answered. It is far less than the time for which rooms remember ended
+// Life is the time in seconds for which a challenge is valid. It is far less than the time for which rooms remember ended
 // tickets, so that a proof makes one place, and long enough for a slow telephone at the highest number.
 const Life = 300
 
 // Algorithm of the challenges, as ALTCHA names it.
 const Algorithm = "SHA-256"
 
-// Challenge is ALTCHA's: find the number from 0 to MaxNumber for which SHA-256(salt + number) is the challenge.
+// Challenge is a challenge of ALTCHA: find the number from 0 to MaxNumber for which SHA-256(salt + number) is the challenge.
 type Challenge struct {
 	Algorithm string `json:"algorithm"`
 	Challenge string `json:"challenge"` // lower-case hex
@@ -35,15 +35,15 @@ type Challenge struct {
 	Signature string `json:"signature"` // lower-case hex of HMAC-SHA256(key, challenge)
 }
 
-// Proofs makes challenges and checks their solutions. Nothing is kept between the two: a challenge is known by its signature,
-// and its time is part of its salt.
+// Proofs makes challenges and checks their solutions. It keeps no state: a challenge is recognized by its signature, and its
+// time is part of its salt.
 type Proofs struct{ key []byte }
 
-// NewProofs takes the key of the signatures; each room has another, so that a proof is of one room.
+// NewProofs returns Proofs that sign with key. Each room has a key of its own, so that a proof is valid in one room.
 func NewProofs(key []byte) *Proofs { return &Proofs{key: key} }
 
-// Challenge makes a challenge that takes at most number tries, half of them on average, until expires (seconds since 1970).
-// Salt and number fit into one block of SHA-256, whoever computes it.
+// Challenge returns a challenge that takes at most number tries, half of them on average, and is valid until expires (seconds
+// since 1970). Salt and number fit into one block of SHA-256.
 func (p *Proofs) Challenge(number, expires int64) Challenge {
 	var random [12]byte
 	rand.Read(random[:])
@@ -66,8 +66,8 @@ func (p *Proofs) sign(challenge string) string {
 // ProofMost is the longest solution, in characters of base64.
 const ProofMost = 1024
 
-// Verify checks a solution as ALTCHA's clients send it, base64 of JSON, at now (seconds since 1970), and gives the challenge
-// that it solves: the same for each repetition of the proof. The signature comes first: whatever is not ours costs one HMAC.
+// Verify checks a solution as ALTCHA's clients send it, base64 of JSON, at now (seconds since 1970), and returns its challenge,
+// the same for each repetition of the proof. The signature is checked first: a forgery costs one HMAC.
 func (p *Proofs) Verify(payload string, now int64) (challenge string, err error) {
 	if len(payload) > ProofMost {
 		return "", ErrProof

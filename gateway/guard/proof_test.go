@@ -16,7 +16,7 @@ import (
 
 var testProofs = NewProofs([]byte("a key that is only used in tests"))
 
-// solved is a challenge with its solution, as clients of ALTCHA put it.
+// solved returns a challenge with its solution, as clients of ALTCHA put it.
 func solved(t testing.TB, p *Proofs, expires int64, change func(map[string]any)) string {
 	t.Helper()
 	c := p.Challenge(1000, expires)

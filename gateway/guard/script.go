@@ -20,8 +20,8 @@ var (
 	source string
 )
 
-// WorkerPolicy is the Content-Security-Policy that a script has to be served with, where it runs as a worker: it may load
-// nothing, and compile WebAssembly. It says nothing about the page that loads it, which may do neither.
+// WorkerPolicy is the Content-Security-Policy with which a script has to be served to run as a worker: it may load nothing, and
+// compile WebAssembly. The page that loads it has a policy of its own and may do neither.
 const WorkerPolicy = "default-src 'none'; script-src 'wasm-unsafe-eval'"
 
 // Scripts are what a page loads to join, one for each language; the same bytes for every room and visitor, so that browsers
@@ -31,7 +31,7 @@ type Scripts struct {
 	names  map[string]string
 }
 
-// NewScripts takes the script's texts by language.
+// NewScripts returns the scripts for texts by language.
 func NewScripts(texts map[string]map[string]string) *Scripts {
 	s := &Scripts{byName: map[string][]byte{}, names: map[string]string{}}
 	for lang, words := range texts {
@@ -61,8 +61,8 @@ func strip(js string) string {
 // Name of the script in a language, as pow-en-0123456789ab.js.
 func (s *Scripts) Name(lang string) string { return s.names[lang] }
 
-// Find gives a script. forever says that these are the bytes that the name is of: while versions are mixed, a page asks for
-// the script of the other one and gets this.
+// Find returns a script; forever reports whether its bytes are those that the name stands for. During an upgrade a page of
+// another version asks for its own script and gets this one.
 func (s *Scripts) Find(name string) (script []byte, forever, ok bool) {
 	if script, ok = s.byName[name]; ok {
 		return script, true, true

@@ -29,7 +29,7 @@ const (
 	sizeLimit  = 1 << 20 // bytes of a key set
 )
 
-// ErrNoKeys means that no keys could be fetched yet, so that nothing can be said of a token.
+// ErrNoKeys is returned until keys have been fetched for the first time.
 var ErrNoKeys = errors.New("identity: the keys of accounts are not known yet")
 
 // Keys are a site's public keys, by their address. Its methods are safe for concurrent use.
@@ -49,7 +49,7 @@ type Keys struct {
 	wake  chan struct{}
 }
 
-// New makes keys that Run fetches. observe, if not nil, is told of every fetch.
+// New returns keys that Run fetches. observe, if not nil, is called after every fetch.
 func New(url string, log *slog.Logger, observe func(ok bool)) *Keys {
 	if observe == nil {
 		observe = func(bool) {}
@@ -91,7 +91,7 @@ func (k *Keys) Run(ctx context.Context) {
 		}
 		k.mu.Lock()
 		select {
-		case <-k.wake: // asked for while the timer ran out: one fetch is for both
+		case <-k.wake: // requested while the timer ran out: one fetch serves both
 		default:
 		}
 		if k.next == nil {
@@ -131,7 +131,7 @@ func (k *Keys) Run(ctx context.Context) {
 	}
 }
 
-// warnSkipped logs which keys of a set cannot be used, once for each set.
+// warnSkipped logs the keys of a set that cannot be used, once for each set.
 func (k *Keys) warnSkipped(keys *token.AccountKeys) {
 	list := errors.Join(keys.Skipped...)
 	text := fmt.Sprint(list)
@@ -229,7 +229,7 @@ func check(keys *token.AccountKeys, raw []byte, rules *token.AccountRules, now i
 	return keys.Account(string(raw), rules, now)
 }
 
-// newer waits for other keys than those in hand, where they may come.
+// newer waits for other keys than those the caller has, if they may come.
 func (k *Keys) newer(ctx context.Context, had *token.AccountKeys) *token.AccountKeys {
 	k.mu.Lock()
 	done := k.next

@@ -2,7 +2,7 @@ package pace
 
 import "math"
 
-// Gathering says when those who gather for an opening poll. Times are seconds.
+// Gathering computes when visitors poll who wait for an opening. Times are seconds.
 type Gathering struct {
 	Left    float64 // until the opening
 	Spread  float64 // after it, within which all are to poll
@@ -11,15 +11,16 @@ type Gathering struct {
 	Quarter float64 // of absence
 }
 
-// Next is the seconds to the next poll: a tenth of the time that is left, from 2 s to a minute, or as long as the budget needs,
-// and never more than a quarter of absence. The poll that would come after the opening is due at a moment of the spread.
+// Next returns the seconds to the next poll: a tenth of the time that is left, from 2 s to a minute, or longer if the budget
+// requires it, and never more than a quarter of absence. A poll that would come after the opening is due at a random moment of
+// the spread.
 func (g *Gathering) Next(random float64) int {
 	after := min(max(g.Left/10, shortest), longest)
 	if g.Budget > 0 {
 		after = max(after, float64(g.People)/float64(g.Budget))
 	}
 	after = min(after, g.Quarter)
-	if after*(1+jitter) < g.Left || g.Left > g.Quarter { // from the last one on it is not farther than that to the opening
+	if after*(1+jitter) < g.Left || g.Left > g.Quarter { // after the last one the opening is nearer than that
 		return Spread(after, g.Quarter, random)
 	}
 	return max(1, int(math.Ceil(max(g.Left, 0)+random*g.Spread)))

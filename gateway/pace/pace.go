@@ -1,4 +1,4 @@
-// Package pace says how often those who wait are told to poll. It is pure: what it knows of a line is passed in.
+// Package pace computes how often waiting visitors are advised to poll. It is pure: the state of the queue is passed in.
 package pace
 
 import (
@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// The advised polling interval (DESIGN §4), in seconds.
+// The advised polling interval, in seconds.
 const (
 	shortest = 2.0
 	longest  = 60.0
-	// unsure is advised while nobody can tell how long the wait is, for those in front of and beyond the first
-	// thousand.
+	// These are advised while the wait is unknown, to the first thousand and to the others.
 	unsureFront, unsureRest = 5.0, 30.0
 )
 
-// Front is how many of a line are told to poll often while nobody can tell how long the wait is.
+// Front is the number of visitors at the front who are advised to poll often while the wait is unknown.
 const Front = 1000
 
-// Plan is how a room's polls are spread: those whose wait is beyond cutoff poll as seldom as is allowed, so that the
+// Plan is the distribution of a room's polls: visitors whose wait is beyond cutoff poll as seldom as is allowed, so that the
 // room's budget holds.
 type Plan struct {
 	limit   float64 // the longest interval: polling as advised keeps the place and the admission
@@ -27,7 +26,7 @@ type Plan struct {
 	first   float64 // first polls a second that the budget has room for; 0: there is none
 }
 
-// New plans for a line of that many, of whom the last waits for tail seconds (0: not known), and arriving others, who will
+// New returns a plan for a queue of waiting visitors, the last of whom waits for tail seconds (0: not known), and for arriving others, who will
 // poll for the first time soon; for at most budget polls a second (0: any number). No interval is longer than longestPoll.
 func New(longestPoll time.Duration, budget int, waiting, arriving int64, tail float64) Plan {
 	p := Plan{limit: longestPoll.Seconds(), cutoff: math.Inf(1)}
@@ -35,13 +34,13 @@ func New(longestPoll time.Duration, budget int, waiting, arriving int64, tail fl
 		return p
 	}
 	all := float64(budget)
-	// First polls may take half of it; that they take it is planned for.
+	// First polls may take half of it; the plan assumes that they do.
 	least := p.plan(all-min(all/2, float64(arriving)/soonest), waiting, tail)
 	p.first = max(all/4, all-least)
 	return p
 }
 
-// plan sets from where on polls are as seldom as is allowed, and gives how many a second it comes to.
+// plan sets cutoff and returns the polls a second that result.
 func (p *Plan) plan(budget float64, waiting int64, tail float64) (sum float64) {
 	if waiting <= 0 {
 		return 0
@@ -54,8 +53,8 @@ func (p *Plan) plan(budget float64, waiting int64, tail float64) (sum float64) {
 		}
 		return ahead + rest/min(unsureRest, p.limit)
 	}
-	// The line in slices of waits, each 1/steps of the tail's wait or finer towards the front, where people poll
-	// fastest: slice i lies between tail*q^(i+1) and tail*q^i.
+	// The queue in slices of waits, each 1/steps of the tail's wait or finer towards the front, where visitors poll most often:
+	// slice i is between tail*q^(i+1) and tail*q^i.
 	const steps, q = 192, 0.95
 	var polls [steps]float64
 	each := func(i int) (lo, wait, people float64) {
@@ -79,18 +78,18 @@ func (p *Plan) plan(budget float64, waiting int64, tail float64) (sum float64) {
 	return sum
 }
 
-// base is the interval without regard to the budget.
+// base returns the interval without a budget.
 func (p *Plan) base(wait float64) float64 {
 	return min(max(wait/10, shortest), longest, p.limit)
 }
 
-// most is the longest interval for a wait: nobody's turn is missed by more than half of it, and no place is lost.
+// most returns the longest interval for a wait: it delays no turn by more than half of the wait, and loses no place.
 func (p *Plan) most(wait float64) float64 { return min(max(wait/2, shortest), p.limit) }
 
-// raised is the interval where the budget is reached.
+// raised returns the interval beyond the budget.
 func (p *Plan) raised(wait float64) float64 { return max(p.base(wait), p.most(wait)) }
 
-// mean is what Spread makes of an interval that may not be longer than most.
+// mean returns the mean of Spread for an interval of at most most.
 func (p *Plan) mean(interval, most float64) float64 {
 	lo, hi := interval*(1-jitter), interval*(1+jitter)
 	if hi <= most {
@@ -100,8 +99,8 @@ func (p *Plan) mean(interval, most float64) float64 {
 	return ((lo+cut)/2*(cut-lo) + most*(hi-cut)) / (hi - lo)
 }
 
-// Interval is what somebody is advised, in seconds, before it is spread: with so many ahead, and that many seconds to
-// wait where that is known.
+// Interval returns the advised interval in seconds, before Spread, for a visitor with so many ahead and, if known, that many
+// seconds to wait.
 func (p *Plan) Interval(ahead int64, wait float64, known bool) float64 {
 	switch {
 	case known && wait > p.cutoff:
@@ -116,7 +115,7 @@ func (p *Plan) Interval(ahead int64, wait float64, known bool) float64 {
 	return min(unsureFront, p.limit)
 }
 
-// Most is the longest that the interval may be once it is spread.
+// Most returns the limit of the interval for Spread.
 func (p *Plan) Most(wait float64, known bool) float64 {
 	if !known {
 		return p.limit
@@ -124,11 +123,11 @@ func (p *Plan) Most(wait float64, known bool) float64 {
 	return p.most(wait)
 }
 
-// jitter is by how much polls are spread, so that those who came together do not poll together.
+// jitter is the share by which polls are spread, so that visitors who came together do not poll together.
 const jitter = 0.15
 
-// Spread makes whole seconds of an interval, ± 15 % and at most most. random lies in [0, 1). What is left of a second is
-// rounded up or down by chance, so that the mean is kept.
+// Spread returns an interval in whole seconds, ± 15 % and at most most. random is in [0, 1). A fraction of a second is rounded
+// at random, so that the mean is kept.
 func Spread(interval, most, random float64) int {
 	v := min(interval*(1-jitter+2*jitter*random), most)
 	whole := math.Floor(v)
@@ -143,12 +142,12 @@ const (
 	latest  = 60.0
 )
 
-// LongestFirst bounds First where few arrive.
+// LongestFirst is the longest First if few arrive.
 const LongestFirst = soonest * time.Second
 
-// First is when a new ticket polls first, which enrols it, in seconds: after one to three. Where more arrive than the budget
-// has room for, each first poll is due when those of all who came before have been made (arriving: how many have not). It is
-// never later than a minute: until then arrivals count as ahead.
+// First returns the seconds until the first poll of a new ticket, which enrols it: one to three. If more arrive than the budget
+// allows, each first poll is due after those of all who came before (arriving: the number that is still due). It is never later
+// than a minute: until then arrivals count as ahead.
 func (p *Plan) First(arriving int64, wait float64, known bool, random float64) int {
 	usual := 1 + int(random*soonest)
 	if p.first <= 0 || float64(arriving) <= soonest*p.first {
@@ -158,8 +157,8 @@ func (p *Plan) First(arriving int64, wait float64, known bool, random float64) i
 	if known {
 		most = min(most, max(wait/2, soonest))
 	}
-	due := 1 + float64(arriving)/p.first // those before take the seconds from 1 on
-	if due > most {                      // nothing orders them any more but chance
+	due := 1 + float64(arriving)/p.first // earlier arrivals take the seconds from 1 on
+	if due > most {                      // their order is random then
 		return int(most * (1 - 2*jitter*random))
 	}
 	return Spread(due, most, random)

@@ -25,7 +25,7 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// polls is how many polls a second a line makes that does as it is advised, how many at least (as seldom as is allowed), and
+// polls is how many polls a second a queue makes that does as it is advised, how many at least (as seldom as is allowed), and
 // checks each interval. The wait grows evenly from the head to tail seconds at the end; tail 0: nobody knows it.
 func polls(t *rapid.T, p *Plan, free *Plan, waiting int64, tail float64) (sum, least float64) {
 	const parts, draws = 3000, 8
@@ -77,7 +77,7 @@ func TestPaceHoldsTheBudget(t *testing.T) {
 		p, free := New(absence/4, budget, waiting, arriving, tail), New(absence/4, 0, waiting, 0, tail)
 		sum, least := polls(t, &p, &free, waiting, tail)
 		firsts := min(p.first, float64(arriving)/soonest)
-		// Waits are told in whole seconds, which the plan does not know: half a second counts where all of a line waits for a few.
+		// Waits are told in whole seconds, which the plan does not know: half a second counts where all of a queue waits for a few.
 		slack := 1.05
 		if tail > 0 {
 			slack += 0.5 / tail

@@ -17,7 +17,7 @@ import (
 
 var inLine = page.View{State: "waiting", Position: 1000, Ahead: 999, Waiting: 5000, RefreshAfter: 2, JoinedAt: "2026-01-02T03:04:05.000000Z"}
 
-// shows is an expression that is true when the element with the id reads text.
+// shows returns an expression that is true when the element with the id reads text.
 func shows(id, text string) string {
 	return fmt.Sprintf("document.getElementById(%q).textContent === %q", id, text)
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Error is what the small page says that a navigation gets in place of problem+json.
+// Error is the content of the small page that a navigation gets in place of problem+json.
 type Error struct {
 	Status int    // HTTP status, shown small
 	Title  string // one short sentence
@@ -18,7 +18,7 @@ var errorTemplate = template.Must(template.New("error.html").Parse(errorHTML))
 
 var errorPolicy = "default-src 'none'; style-src " + hash(style) + "; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// ErrorPage appends the page that tells e to dst. It runs no script and asks for nothing.
+// ErrorPage appends the page for e to dst. It runs no script and sends no request.
 func ErrorPage(dst []byte, e *Error) []byte {
 	lang := e.Lang
 	if lang == "" {

@@ -4,7 +4,7 @@ package page
 
 var WordsSource = source("words.js")
 
-// Languages are the codes of the built-in languages.
+// Languages returns the codes of the built-in languages.
 func Languages() []string {
 	all, err := builtin()
 	if err != nil {
@@ -13,13 +13,13 @@ func Languages() []string {
 	return sortedKeys(all)
 }
 
-// BrowserTexts is the JSON that a page carries for its script.
+// BrowserTexts returns the JSON that a page carries for its script.
 func BrowserTexts(code string) string {
 	all, _ := builtin()
 	return string(all[code].browser("10 minutes"))
 }
 
-// Say is what the server says of a wait, and of a number of people ahead.
+// Say returns what the server says of a wait, and of a number of people ahead.
 func Say(code string, low, high, ahead int64) [2]string {
 	all, _ := builtin()
 	return [2]string{all[code].wait(low, high), all[code].count("ahead", 2*ahead)}

@@ -52,15 +52,15 @@ func loadLanguages(files fs.FS) (map[string]*words, error) {
 
 var builtin = sync.OnceValues(func() (map[string]*words, error) { return loadLanguages(sources) })
 
-// negotiator picks the language of an Accept-Language header and remembers the answers, because
-// the same few hundred headers make up nearly all requests.
+// negotiator picks the language of an Accept-Language header and caches the result, because a few hundred headers make up nearly
+// all requests.
 type negotiator struct {
 	matcher language.Matcher
 	mu      sync.RWMutex
 	known   map[string]int
 }
 
-// maxKnown bounds what strange headers can make us remember; maxHeader what we parse at all.
+// maxKnown bounds the cached headers; maxHeader the length that is parsed.
 const (
 	maxKnown  = 512
 	maxHeader = 256

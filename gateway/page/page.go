@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// Options is what a room's configuration says about its page.
+// Options is the configuration of a room's page.
 type Options struct {
 	Room           string        // the room's id
 	Title          string        // the site's name above the heading; empty: "Waiting room" in the visitor's language
@@ -20,10 +20,10 @@ type Options struct {
 	TemplateFile   string        // the operator's own html/template in place of page.html; gets a Data
 	FrameAncestors string        // sources that may frame the page, as in the policy; empty: 'none'
 	Absence        time.Duration // how long a place is kept without a sign of its visitor
-	Guard          Guard         // what has to be done for a place; the zero value: nothing
+	Guard          Guard         // the work for a place; the zero value: none
 }
 
-// Guard is what a page needs of which visitors have to do something for a place.
+// Guard describes the work that visitors do for a place.
 type Guard struct {
 	Script          func(lang string) string // address of the script that does it
 	Scripts, Frames string                   // sources of others that it loads, as in the policy; empty: none
@@ -44,8 +44,7 @@ type edition struct {
 	splice   splice
 }
 
-// New prepares the page of a room. It reads and tries the operator's template, if there is one; the errors name
-// the setting that is at fault.
+// New returns the page of a room. It reads and tries the operator's template, if there is one; errors name the setting.
 func New(o Options) (*Page, error) {
 	all, err := builtin()
 	if err != nil {
@@ -84,7 +83,7 @@ func newPage(o Options, all map[string]*words) (*Page, error) {
 	return p, err
 }
 
-// constant is the Data of a language without what differs between visitors.
+// constant returns the Data of a language without what differs between visitors.
 func constant(o Options, w *words) Data {
 	site := clean(o.Title)
 	if site == "" {
@@ -104,8 +103,7 @@ func constant(o Options, w *words) Data {
 	}
 }
 
-// readOwn reads the operator's template and renders it for every language and state, so that a mistake shows at
-// start and not to a visitor.
+// readOwn reads the operator's template and renders it for every language and state, so that a mistake is found at start.
 func (p *Page) readOwn(file string) (inline, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -139,7 +137,7 @@ func (p *Page) readOwn(file string) (inline, error) {
 	return found, nil
 }
 
-// samples are views that between them show every part of a page.
+// samples are views that together show every part of a page.
 var samples = []View{
 	{State: "waiting", Position: 1, Waiting: 1, RefreshAfter: 2},
 	{State: "waiting", Position: 1234, Ahead: 1233, Waiting: 50210, ETAKnown: true, ETASeconds: 123, ETALow: 110, ETAHigh: 150,
@@ -151,7 +149,7 @@ var samples = []View{
 	{State: "proof", RefreshAfter: 30},
 }
 
-// Append appends the page that v describes, in the language that the visitor likes best, to dst.
+// Append appends the page for v to dst, in the visitor's preferred language.
 func (p *Page) Append(dst []byte, v *View) []byte {
 	e := &p.languages[p.negotiator.pick(v.AcceptLanguage)]
 	d := e.data(v)
@@ -160,7 +158,7 @@ func (p *Page) Append(dst []byte, v *View) []byte {
 		if p.own.Execute(&out, d) == nil {
 			return out
 		}
-		// The operator's template failed for this visitor alone: ours is better than half a page.
+		// The operator's template failed for this view: the built-in one is better than half a page.
 	}
 	return e.splice.append(dst, d)
 }

@@ -226,7 +226,7 @@ func checkInert(t *testing.T, attack string, elements []string) {
 	checkHashes(t, small, ErrorHeader())
 }
 
-// parsed is how a text reads after it went through an HTML parser.
+// parsed returns how a text reads after it went through an HTML parser.
 func parsed(s string) string {
 	s = strings.ReplaceAll(clean(s), "\x00", "\uFFFD")
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n")

@@ -17,8 +17,8 @@ type inline struct {
 	seen            bool
 }
 
-// add notes the inline styles and scripts of one rendered page. Another page of the same template must hold the
-// same ones: a policy by hash cannot allow bytes that differ from visitor to visitor.
+// add records the inline styles and scripts of one rendered page. Another page of the same template must have the same ones: a
+// policy by hash cannot allow bytes that differ between visitors.
 func (in *inline) add(page string) error {
 	var found inline
 	without := false // inside <noscript>
@@ -58,7 +58,7 @@ func (in *inline) add(page string) error {
 	}
 }
 
-// reloads says whether a meta element has the browser load the page again.
+// reloads reports whether a meta element has the browser load the page again.
 func reloads(t html.Token) bool {
 	return slices.ContainsFunc(t.Attr, func(a html.Attribute) bool {
 		return a.Key == "http-equiv" && strings.EqualFold(strings.TrimSpace(a.Val), "refresh")
@@ -69,7 +69,7 @@ func has(t html.Token, name string) bool {
 	return slices.ContainsFunc(t.Attr, func(a html.Attribute) bool { return a.Key == name })
 }
 
-// runs says whether a script element is an inline script, as opposed to a block of data or a reference.
+// runs reports whether a script element is an inline script, not a block of data or a reference.
 func runs(t html.Token) bool {
 	kind := "module"
 	for _, a := range t.Attr {
@@ -83,12 +83,12 @@ func runs(t html.Token) bool {
 	return kind == "module" || kind == "" || strings.Contains(kind, "javascript") || strings.Contains(kind, "ecmascript")
 }
 
-// ancestors is what frame-ancestors may hold: sources, and nothing that would end the directive or the header.
+// ancestors matches the values of frame-ancestors: sources, and nothing that would end the directive or the header.
 var ancestors = regexp.MustCompile(`^[A-Za-z0-9'*:/._\[\]-]+( [A-Za-z0-9'*:/._\[\]-]+)*$`)
 
-// policy is the Content-Security-Policy: nothing but the page's own inline style and script, and polls of this host.
-// An operator's own template may show pictures, fonts and styles from this host as well. A guard's script is of this host,
-// runs itself as workers, and may load a CAPTCHA.
+// policy returns the Content-Security-Policy: only the page's own inline style and script, and polls of this host. An operator's
+// own template may show pictures, fonts and styles from this host as well. A guard's script is of this host, runs itself as
+// workers, and may load a CAPTCHA.
 func policy(in inline, frame string, own bool, guard *Guard) (string, error) {
 	if frame == "" {
 		frame = "'none'"

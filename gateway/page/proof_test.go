@@ -126,7 +126,7 @@ func instead(t testing.TB, part, other string) func([]byte) []byte {
 	}
 }
 
-// withoutWebAssembly is how search.js finds a browser that has none, and withoutPlain is how it is left to WebAssembly.
+// withoutWebAssembly returns how search.js finds a browser that has none, and withoutPlain is how it is left to WebAssembly.
 func withoutWebAssembly(t testing.TB) func([]byte) []byte {
 	return instead(t, "WebAssembly.", "undefined.")
 }

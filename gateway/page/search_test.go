@@ -18,7 +18,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/page"
 )
 
-// searcher is a tab in which search is at hand, of the script as it is or with a change to it.
+// searcher returns a tab in which search is at hand, of the script as it is or with a change to it.
 func searcher(t testing.TB, change func([]byte) []byte) context.Context {
 	t.Helper()
 	texts, err := page.GuardTexts()
@@ -39,7 +39,7 @@ func searcher(t testing.TB, change func([]byte) []byte) context.Context {
 
 const salt = "0123456789abcdef01234567?expires=1795000300&"
 
-// found is what a search for the hash finds.
+// found returns what a search for the hash finds.
 func found(t testing.TB, ctx context.Context, salt string, hash []byte, most, part, parts int) int {
 	t.Helper()
 	return value[int](t, ctx, fmt.Sprintf(`search({challenge: "%x", salt: %q, maxnumber: %d, part: %d, parts: %d}, () => {})`, hash, salt, most, part, parts))

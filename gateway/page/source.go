@@ -11,7 +11,7 @@ import (
 //go:embed page.html error.html page.css words.js page.js languages/*.json
 var sources embed.FS
 
-// The bytes that the browser gets: the same for every visitor, which is what lets the policy name them by hash.
+// The bytes that the browser gets are the same for every visitor, so that the policy can name them by hash.
 var (
 	pageHTML  = unindent(source("page.html"))
 	errorHTML = unindent(source("error.html"))
@@ -37,9 +37,9 @@ func unindent(s string) string {
 	return strings.ReplaceAll(out.String(), ">\n<", "><")
 }
 
-// squeezeJS drops whole-line comments, indentation, the blanks around operators, and line ends inside braces and
-// lists. The sources keep to what it understands: no strings over several lines, no blanks or quotes in regular
-// expressions, no comments behind code, no statement that begins with a bracket behind another statement.
+// squeezeJS removes whole-line comments, indentation, the blanks around operators, and line ends inside braces and lists. The
+// sources must not have strings over several lines, blanks or quotes in regular expressions, comments behind code, or statements
+// that begin with a bracket.
 func squeezeJS(s string) string {
 	var out strings.Builder
 	for line := range strings.Lines(s) {
@@ -61,7 +61,8 @@ var long = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|asked|butto
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// shorten gives them names of two characters, which no name of the sources has; what is the browser's own is given one first.
+// shorten replaces names by ones of two characters, which no name of the sources has. Objects of the browser get such a name
+// first.
 func shorten(js string) string {
 	short := map[string]string{}
 	js = long.ReplaceAllStringFunc(js, func(found string) string {
@@ -83,7 +84,7 @@ func shorten(js string) string {
 // variable is a CSS variable; their first letters differ.
 var variable = regexp.MustCompile(`--(\w)\w+`)
 
-// squeezeCSS drops whole-line comments, line ends and the blanks that separate nothing.
+// squeezeCSS removes whole-line comments, line ends and the blanks that separate nothing.
 func squeezeCSS(s string) string {
 	var out strings.Builder
 	for line := range strings.Lines(s) {
@@ -118,7 +119,7 @@ func squeeze(out *strings.Builder, line, marks string) {
 	}
 }
 
-// hash is the source expression by which a policy allows an inline style or script.
+// hash returns the source expression by which a policy allows an inline style or script.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

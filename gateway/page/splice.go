@@ -14,7 +14,7 @@ type splice struct {
 	slots  []int // slots[i], an index into Data.dynamic, comes after pieces[i]
 }
 
-// cut runs t over d with marks in place of the dynamic fields. So t must not branch on those.
+// cut renders d with marks in place of the dynamic fields, on which t must not branch.
 func cut(t *template.Template, d Data) (splice, error) {
 	// A mark is letters and digits only, which no context escapes, and nothing that a title may hold.
 	prefix := "zSLOT"

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// View is what one visitor's page shows. Numbers that are zero are unknown and are not shown.
+// View is the state that one visitor's page shows. Zero numbers are unknown and not shown.
 type View struct {
 	State        string // waiting, admitted, prequeue, rejected, expired, proof (something has to be done first); anything else reads as waiting
 	Reason       string // rejected: closed, draining, full, joins; expired: late, reset, removed, lapsed, ended, missing
 	Position     int64  // from 1
 	Ahead        int64  // people before this visitor
-	Waiting      int64  // people in line
+	Waiting      int64  // people in the queue
 	ETASeconds   int64  // seconds until this visitor's turn, with its range
 	ETALow       int64
 	ETAHigh      int64
@@ -21,7 +21,7 @@ type View struct {
 	RefreshAfter int    // seconds until the next poll
 	Message      string // the operator's, plain text
 	Paused       bool
-	JoinedAt     string // RFC 3339, as in the status object: tells one place from another
+	JoinedAt     string // RFC 3339, as in the status object; identifies a place
 	OpensAt      string // RFC 3339; prequeue, and rejected where it is known
 	ClosesAt     string // RFC 3339, where it is known
 	Now          string // RFC 3339, the server's clock, by which the page counts down; empty: the visitor's
@@ -29,7 +29,7 @@ type View struct {
 	AcceptLanguage string // the request header
 }
 
-// Data is what a template gets. Every string is plain text: html/template escapes it for its place.
+// Data is the input of a template. Every string is plain text, which html/template escapes.
 type Data struct {
 	Lang, Dir string
 	Text      map[string]string // the language's texts, by key
@@ -39,7 +39,7 @@ type Data struct {
 	Room      string
 	Site      string // the title of the site
 	Absence   string // seconds that a place is kept
-	Keep      string // says so
+	Keep      string // the sentence for it
 	Guard     string // address of the script that a room with a guard needs; else empty
 
 	// What differs from one visitor to the next; all may be empty but State, PageTitle, Heading, Refresh and Reload.
@@ -50,7 +50,7 @@ type Data struct {
 	Lead        string
 	Opens       string // when the room opens, or closes, in words
 	Note        string // why a place was lost
-	Paused      string // says that the room is paused
+	Paused      string // the sentence that the room is paused
 	Message     string // the operator's
 	PlaceNumber string // 1234
 	Place       string // 1,234, or … where it is unknown
@@ -70,11 +70,11 @@ func (d *Data) dynamic() [19]*string {
 		&d.PlaceNumber, &d.Place, &d.Ahead, &d.Waiting, &d.Wait, &d.JoinedAt, &d.OpensAt, &d.Now, &d.Refresh, &d.Reload}
 }
 
-// minReload is how often a page without JavaScript reloads at most, in seconds: it costs a whole page, and a
-// ticket at the head of the line counts as present for 30 s.
+// minReload is the least time in seconds between reloads of a page without JavaScript: each costs a whole page, and a ticket at
+// the front of the queue counts as present for 30 s.
 const minReload = 10
 
-// fill sets the dynamic fields of d to what v says in the words w.
+// fill sets the dynamic fields of d from v, in the words w.
 func (d *Data) fill(w *words, v *View) {
 	d.State, d.Reason, d.Now = v.State, clean(v.Reason), clean(v.Now)
 	d.Message = clean(v.Message)
@@ -113,11 +113,11 @@ func (d *Data) fill(w *words, v *View) {
 		d.when(w, "closing", v.ClosesAt)
 	}
 	if kind == "waiting" {
-		d.line(w, v)
+		d.position(w, v)
 	}
 }
 
-// when sets what the page says of a time to come.
+// when sets the sentence about a future time.
 func (d *Data) when(w *words, key, text string) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		at = at.UTC()
@@ -128,8 +128,8 @@ func (d *Data) when(w *words, key, text string) {
 
 var reasons = map[string]bool{"late": true, "reset": true, "removed": true, "lapsed": true, "ended": true, "missing": true}
 
-// line sets what is said about a place in the line.
-func (d *Data) line(w *words, v *View) {
+// position sets the sentences about a place in the queue.
+func (d *Data) position(w *words, v *View) {
 	d.JoinedAt = clean(v.JoinedAt)
 	d.Place, d.Wait = "…", w.plain["unknown"]
 	position := sane(v.Position)
@@ -156,8 +156,8 @@ func (d *Data) line(w *words, v *View) {
 	}
 }
 
-// sane is n within what a line or a wait can be, and what JavaScript counts exactly.
+// sane returns n limited to what a queue or a wait can be, and JavaScript counts exactly.
 func sane(n int64) int64 { return min(max(n, 0), 1<<50) }
 
-// clean is s without bytes that are no UTF-8, which a page that says it is UTF-8 must not hold.
+// clean returns s with invalid UTF-8 replaced, as the page is declared UTF-8.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/text/number"
 )
 
-// words says the sentences of the page in one language. words.js says the same in the browser; a test holds the
-// two together.
+// words forms the sentences of the page in one language. words.js does the same in the browser; a test compares the two.
 type words struct {
 	tag     language.Tag
 	code    string
@@ -31,11 +30,11 @@ func newWords(tag language.Tag, texts map[string]text) *words {
 	return w
 }
 
-// serverOnly are the texts that the script never needs to say again.
+// serverOnly are the texts that the script does not need.
 var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go", "opening", "closing", "h_joins", "l_joins", "h_proof", "l_proof"}
 
-// browser is the language's texts for the script, as JSON that is safe inside a script element. A place is kept
-// for the same time for everybody, so what says that is said here already.
+// browser returns the language's texts for the script, as JSON that is safe inside a script element. A place is kept for the
+// same time for every visitor, so that sentence is formed here.
 func (w *words) browser(kept string) template.JS {
 	texts := make(map[string]any, len(w.texts))
 	for key, t := range w.texts {
@@ -56,7 +55,7 @@ func (w *words) browser(kept string) template.JS {
 	return template.JS(b) // our own files, and json.Marshal has escaped them
 }
 
-// GuardTexts are the texts of a guard's script by language: those that begin with p_, without that.
+// GuardTexts returns the texts of a guard's script by language: those that begin with p_, without that prefix.
 func GuardTexts() (map[string]map[string]string, error) {
 	all, err := builtin()
 	if err != nil {
@@ -74,10 +73,10 @@ func GuardTexts() (map[string]map[string]string, error) {
 	return out, nil
 }
 
-// say fills the {names} of a text; pairs are names and values in turn.
+// say returns a text with its {names} filled in; pairs are names and values in turn.
 func (w *words) say(key string, pairs ...string) string { return fill(w.texts[key]["other"], pairs) }
 
-// count is say for a text that counts halves of n2: its plural form and its {n} follow n2/2.
+// count is say for a text that counts halves: plural form and {n} follow n2/2.
 func (w *words) count(key string, n2 int64) string {
 	t := w.texts[key]
 	form, ok := t[categories[w.category(n2)]]
@@ -98,7 +97,7 @@ var categories = map[plural.Form]string{
 	plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few", plural.Many: "many", plural.Other: "other",
 }
 
-// category is the CLDR plural category of n2/2.
+// category returns the CLDR plural category of n2/2.
 func (w *words) category(n2 int64) plural.Form {
 	i := int(n2 / 2 % 1_000_000_000)
 	if n2%2 == 0 {
@@ -107,7 +106,7 @@ func (w *words) category(n2 int64) plural.Form {
 	return plural.Cardinal.MatchPlural(w.tag, i, 1, 1, 5, 5)
 }
 
-// number writes n2/2 as the language does: 1,234.5.
+// number returns n2/2 as the language writes it: 1,234.5.
 func (w *words) number(n2 int64) string {
 	if n2%2 == 0 {
 		return w.printer.Sprint(number.Decimal(n2 / 2))
@@ -115,10 +114,10 @@ func (w *words) number(n2 int64) string {
 	return w.printer.Sprint(number.Decimal(float64(n2) / 2))
 }
 
-// whole writes n.
+// whole returns n as the language writes it.
 func (w *words) whole(n int64) string { return w.number(2 * n) }
 
-// wait says a range of seconds in steps that people use: minutes, from ten on fives, from ninety on half hours.
+// wait returns a range of seconds in common steps: minutes, from ten on fives, from ninety on half hours.
 func (w *words) wait(low, high int64) string {
 	if high <= 60 {
 		return w.say("soon")
@@ -147,7 +146,7 @@ func (w *words) wait(low, high int64) string {
 	return w.say("about", "t", t)
 }
 
-// span says for how long a place is kept.
+// span returns the time for which a place is kept.
 func (w *words) span(seconds int64) string {
 	if seconds%3600 != 0 || seconds < 7200 {
 		return w.count("minutes", seconds/60*2)

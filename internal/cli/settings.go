@@ -31,7 +31,7 @@ func AddSettings(cmd *cobra.Command, flags []Flag) *Settings {
 	return s
 }
 
-// Read gives the file, and path and value of those flags that were given.
+// Read returns the file, and path and value of those flags that were given.
 func (s *Settings) Read(cmd *cobra.Command) (file string, flags map[string]any, err error) {
 	if s.file == "" && cmd.Flags().Changed("config") {
 		return "", nil, &UsageError{errors.New("--config is empty; give a file, or leave the flag out")}

@@ -104,7 +104,7 @@ type Worker struct {
 	ShutdownGrace time.Duration `koanf:"shutdown_grace" default:"30s" min:"0s" max:"1h" doc:"How long running jobs have from SIGTERM on; what has not ended by then goes back to its group."`
 }
 
-// Autoscale gives the bounds between which the number of workers follows the load; both are 0 where it does not.
+// Autoscale returns the bounds between which the number of workers follows the load; both are 0 where it does not.
 func (w *Worker) Autoscale() (least, most int) {
 	if w.Max == 0 {
 		return 0, 0

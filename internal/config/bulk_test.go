@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// loadBulk gives the problems as lines; DIR in the text stands for a directory
+// loadBulk returns the problems as lines; DIR in the text stands for a directory
 // with files.
 func loadBulk(t testing.TB, o BulkOptions) (*Bulk, []string) {
 	t.Helper()

@@ -1,6 +1,6 @@
 package config
 
-// Burst is how many visitors the room admits at one moment after a quiet time:
+// Burst returns how many visitors the room admits at one moment after a quiet time:
 // admission.burst, or max(1, rate).
 func (r *Room) Burst() Rate {
 	if r.Admission.Burst != nil {
@@ -9,7 +9,7 @@ func (r *Room) Burst() Rate {
 	return max(1000, r.Admission.Rate)
 }
 
-// MostBurst is how many visitors the rooms of a budget together admit at one moment after a quiet time: burst, or max(1, rate).
+// MostBurst returns how many visitors the rooms of a budget together admit at one moment after a quiet time: burst, or max(1, rate).
 func (b *Budget) MostBurst() Rate {
 	if b.Burst > 0 {
 		return b.Burst
@@ -17,7 +17,7 @@ func (b *Budget) MostBurst() Rate {
 	return max(1000, b.Rate)
 }
 
-// BudgetOf gives the budget of a room's origin and the weights of all rooms that share it; nil without a budget.
+// BudgetOf returns the budget of a room's origin and the weights of all rooms that share it; nil without a budget.
 func (c *Config) BudgetOf(r *Room) (b *Budget, weights Rate) {
 	o := c.OriginOf(r)
 	if o == nil || o.Budget.Rate == 0 {
@@ -31,7 +31,7 @@ func (c *Config) BudgetOf(r *Room) (b *Budget, weights Rate) {
 	return &o.Budget, weights
 }
 
-// OnStoreErrorOf is what new visitors of a room get while the store is away:
+// OnStoreErrorOf returns what new visitors of a room get while the store is away:
 // the room's own choice, or the gateway's.
 func (c *Config) OnStoreErrorOf(r *Room) string {
 	if r.OnStoreError != "" {
@@ -40,7 +40,7 @@ func (c *Config) OnStoreErrorOf(r *Room) string {
 	return c.OnStoreError
 }
 
-// OriginOf is the origin of a room, DefaultOriginID where it names none; nil
+// OriginOf returns the origin of a room, DefaultOriginID where it names none; nil
 // only in a configuration that Validate refuses.
 func (c *Config) OriginOf(r *Room) *Origin {
 	id := r.Origin

@@ -27,7 +27,7 @@ func loadText(t testing.TB, text string) (*Config, []string) {
 	return load(t, Options{File: write(t, "gateway.yaml", text)})
 }
 
-// load gives the problems as lines.
+// load returns the problems as lines.
 func load(t testing.TB, o Options) (*Config, []string) {
 	t.Helper()
 	cfg, err := Load(o)

@@ -42,12 +42,12 @@ func (r *Room) Opening() Span {
 	return Span{Gathers: parsed(r.Queue.PrequeueAt), Starts: parsed(r.Queue.OpensAt)}
 }
 
-// Span is the event's time.
+// Span returns the event's time.
 func (e *Event) Span() Span {
 	return Span{Gathers: parsed(e.PrequeueAt), Starts: parsed(e.StartsAt), Ends: parsed(e.EndsAt)}
 }
 
-// parsed is a time of a configuration that was checked; zero for "".
+// parsed returns a time of a configuration that was checked; zero for "".
 func parsed(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

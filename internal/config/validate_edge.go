@@ -106,7 +106,7 @@ func isLoopback(host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-// AdminOnLoopback says that admin.listen can be reached from this machine
+// AdminOnLoopback reports whether admin.listen can be reached from this machine
 // only, so that no token is required.
 func (c *Config) AdminOnLoopback() bool {
 	host, _, err := net.SplitHostPort(c.Admin.Listen)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// files is a directory with what settings may name; DIR in a row stands for it.
+// files returns a directory with what settings may name; DIR in a row stands for it.
 func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -120,7 +120,7 @@ func (h *helper) kill() {
 	}
 }
 
-// storeDir is a directory whose server, if one is left, ends with the test.
+// storeDir returns a directory whose server, if one is left, ends with the test.
 func storeDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "em") // short enough for a socket
@@ -272,7 +272,7 @@ func ends(t *testing.T, dir, otherwise string) {
 	})
 }
 
-// running tells whether a server process holds the directory.
+// running reports whether a server process holds the directory.
 func running(t *testing.T, dir string) bool {
 	t.Helper()
 	e := engine{dir: dir, log: slog.New(slog.DiscardHandler)}

@@ -23,7 +23,7 @@ import (
 var ErrNoBinary = errors.New("no redis-server or valkey-server found; install one: sudo apt-get install redis-server (Debian, Ubuntu) " +
 	"or brew install redis (macOS), or name a running store in store.url")
 
-// FindServer gives the server program that Start would run: named, or the first of redis-server and valkey-server in PATH
+// FindServer returns the server program that Start would run: named, or the first of redis-server and valkey-server in PATH
 // and where services, whose PATH is short, would miss it. ErrNoBinary when there is none.
 func FindServer(named string) (string, error) {
 	if named != "" {
@@ -59,7 +59,7 @@ type engine struct {
 
 func (e *engine) path(name string) string { return filepath.Join(e.dir, name) }
 
-// alive tells whether a server process exists. If none does, e has server.lock and so may start one.
+// alive reports whether a server process exists. If none does, e has server.lock and so may start one.
 func (e *engine) alive() (bool, error) {
 	e.reap()
 	if e.hold == nil {
@@ -160,7 +160,7 @@ func (e *engine) say(ctx context.Context, command string) (string, error) {
 	return strings.TrimSuffix(string(line), "\r\n"), nil
 }
 
-// ready is nil once the server answers. A server that is loading its file is not ready yet.
+// ready returns nil if the server answers. A server that is loading its file is not ready yet.
 func (e *engine) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -202,7 +202,7 @@ func (e *engine) renew(ctx context.Context) error {
 	return nil
 }
 
-// reachable tells whether the socket leads to a process. A server has it from its first moment on, but it may lose it: to
+// reachable reports whether the socket leads to a process. A server has it from its first moment on, but it may lose it: to
 // somebody who cleans up a temporary directory.
 func (e *engine) reachable() bool {
 	conn, err := net.DialTimeout("unix", e.socket, 200*time.Millisecond)

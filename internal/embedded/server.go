@@ -280,7 +280,7 @@ func (s *Server) lookAtSocket(now time.Time) error {
 	return nil
 }
 
-// leave gives up the locks and stops the server if nobody else uses it.
+// leave releases the locks, and stops the server if no other program uses it.
 func (s *Server) leave() error {
 	defer s.release()
 	last, err := s.users.try(unix.LOCK_EX)

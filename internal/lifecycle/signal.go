@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// UntilSignal gives a context that the first SIGTERM or SIGINT ends. The second one ends the process at once: by the time that
+// UntilSignal returns a context that the first SIGTERM or SIGINT ends. The second one ends the process at once: by the time that
 // the context is seen to have ended, signals are the system's again.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, stop = context.WithCancel(parent)

@@ -28,7 +28,7 @@ type Queue struct {
 	stopped bool
 }
 
-// NewQueue makes a queue before out and starts nothing: Run writes.
+// NewQueue returns a queue before out and starts nothing: Run writes.
 func NewQueue(format string, out io.Writer) *Queue {
 	q := &Queue{out: out, format: format, ended: make(chan struct{})}
 	q.work.L = &q.mu
@@ -53,7 +53,7 @@ func (q *Queue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Dropped is the number of lines that were not written.
+// Dropped returns the number of lines that were not written.
 func (q *Queue) Dropped() int64 { return q.dropped.Load() }
 
 // Run writes what comes until Stop.

@@ -165,7 +165,7 @@ func (c *PrivateCluster) Move(key string, to *PrivateServer) *Move {
 	return m
 }
 
-// Left is how many keys of the slot are still where they were.
+// Left returns how many keys of the slot are still where they were.
 func (m *Move) Left() int {
 	m.c.t.Helper()
 	return int(m.from.do("CLUSTER", "COUNTKEYSINSLOT", m.slot).(int64))
@@ -202,7 +202,7 @@ func clusterClient(t testing.TB, addrs []string) *redis.ClusterClient {
 	return c
 }
 
-// IsMaster tells whether the server answers and says that it is a master.
+// IsMaster reports whether the server answers and says that it is a master.
 func (s *PrivateServer) IsMaster() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -53,7 +53,7 @@ func Proxy(t testing.TB, socket string) *FaultProxy {
 	return p
 }
 
-// Addr is the host:port that clients connect to.
+// Addr returns the host:port that clients connect to.
 func (p *FaultProxy) Addr() string { return p.l.Addr().String() }
 
 // Heal ends every fault. Connections that a fault has damaged stay damaged.
@@ -77,7 +77,7 @@ func (p *FaultProxy) Drop(match func(command []byte) bool) {
 	p.set(func(f *fault) { f.drop = match })
 }
 
-// Dropped is how many replies, or parts of them, Drop has kept.
+// Dropped returns how many replies, or parts of them, Drop has kept.
 func (p *FaultProxy) Dropped() int64 { return p.dropped.Load() }
 
 // Hold lets nothing through in either direction; connections stay open and new ones are accepted (half-open).

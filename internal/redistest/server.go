@@ -49,7 +49,7 @@ func private(t testing.TB, config string, args []string) *PrivateServer {
 	return own(t, p)
 }
 
-// own gives a test the server that it ends with.
+// own makes a server end with a test.
 func own(t testing.TB, p *process) *PrivateServer {
 	s := &PrivateServer{t: t, p: p}
 	t.Cleanup(func() {
@@ -65,13 +65,13 @@ func (s *PrivateServer) client() redis.UniversalClient {
 	return s.asked
 }
 
-// Socket is the path of the unix socket. It stays the same over Restart.
+// Socket returns the path of the unix socket. It stays the same over Restart.
 func (s *PrivateServer) Socket() string { return s.p.socket }
 
-// Addr is the host:port on loopback. It stays the same over Restart.
+// Addr returns the host:port on loopback. It stays the same over Restart.
 func (s *PrivateServer) Addr() string { return s.p.addr }
 
-// URL is the store URL of the unix socket.
+// URL returns the store URL of the unix socket.
 func (s *PrivateServer) URL() string { return "unix://" + s.p.socket }
 
 // Client returns a client over the unix socket. It is closed when the test ends.

@@ -61,7 +61,7 @@ func checkNode(ctx context.Context, node redis.Cmdable) error {
 	return judge(version, policy)
 }
 
-// judge says what is wrong with a server. What is not known is empty and not held against it.
+// judge returns an error for a server that cannot be the store. An empty value is unknown, and no error.
 func judge(version, policy string) error {
 	if version != "" {
 		major, _, _ := strings.Cut(version, ".")

@@ -230,7 +230,7 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 
 func sortedKeys(tree map[string]any) []string { return slices.Sorted(maps.Keys(tree)) }
 
-// commaList is a list as the environment, a flag and the default tags write it.
+// commaList returns a list as the environment, a flag and the default tags write it.
 func commaList(text string) []any {
 	list := []any{}
 	if text == "" {

@@ -54,7 +54,7 @@ func (sc *schema) variable(name string) (path string, s Setting, ok bool) {
 	return "", Setting{}, false
 }
 
-// environment is the koanf provider of the variables; what cannot be used
+// environment returns the koanf provider of the variables; what cannot be used
 // becomes a problem.
 func (sc *schema) environment(environ []string, problems *Problems) *env.Env {
 	return env.Provider(".", env.Opt{
@@ -109,7 +109,7 @@ func (sc *schema) refuseVariable(name string) string {
 	return "no setting has this variable; it is " + envPrefix + " and the path in capitals with __ for each dot, as " + envName("store.url")
 }
 
-// firstIn is the variable of the first setting within a section, or within the
+// firstIn returns the variable of the first setting within a section, or within the
 // first section of a map.
 func (sc *schema) firstIn(section string) string {
 	for _, s := range sc.settings {

@@ -72,7 +72,7 @@ func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
 // Marshal makes strictYAML a koanf.Parser.
 func (p *strictYAML) Marshal(tree map[string]any) ([]byte, error) { return yaml.Marshal(tree) }
 
-// convert gives nil where there is no value.
+// convert returns nil where there is no value.
 func (p *strictYAML) convert(node *yaml.Node, path string, depth int) any {
 	if p.nodes++; p.nodes > maxNodes || depth > maxDepth {
 		if !p.tooDeep {

@@ -32,8 +32,8 @@ const (
 	locals            = 26 // of v128
 )
 
-// Module is pow.wasm: it exports its memory, and find(at, end), which gives the address of the first four of which one may be
-// it, or end.
+// Module returns pow.wasm, which exports its memory and find(at, end). find returns the address of the first four words one of
+// which may be the solution, or end.
 func Module() []byte {
 	body := join(
 		code{1}, unsigned(locals), code{v128},

@@ -1,5 +1,5 @@
-// Command gen writes pow.wasm, with which a page's workers try numbers four at once. What it computes, and what the words
-// of its memory are, is said in kernel.go; search.js fills them in.
+// Command gen writes pow.wasm, with which a page's workers try four numbers at once. kernel.go documents its computation and its
+// memory, which search.js fills.
 package main
 
 import (

@@ -19,7 +19,7 @@ var chartValues []byte
 
 type object = map[string]any
 
-// valuesSchema is the chart's values.schema.json.
+// valuesSchema returns the chart's values.schema.json.
 func valuesSchema() string {
 	var schema object
 	if err := json.Unmarshal(chartValues, &schema); err != nil {
@@ -66,7 +66,7 @@ func requireAll(schema object) {
 	}
 }
 
-// valuesSchema is the schema of the program's configuration as the chart takes it.
+// valuesSchema returns the schema of the program's configuration as the chart takes it.
 func (p *program) valuesSchema() object {
 	return p.sectionSchema("")
 }

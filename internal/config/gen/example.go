@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// example is a file with every setting at its default.
+// example returns a file with every setting at its default.
 func (p *program) example() string {
 	var out strings.Builder
 	out.WriteString(p.head)
@@ -75,7 +75,7 @@ func blank(indent string) string {
 	return ""
 }
 
-// children are the settings right below a prefix.
+// children returns the settings right below a prefix.
 func (p *program) children(prefix string) []config.Setting {
 	var all []config.Setting
 	for _, s := range p.settings {
@@ -86,7 +86,7 @@ func (p *program) children(prefix string) []config.Setting {
 	return all
 }
 
-// value is a setting's default as YAML.
+// value returns a setting's default as YAML.
 func (p *program) value(s config.Setting) string {
 	if text, ok := p.shown[s.Path]; ok {
 		return text

@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// reference is the page that explains every setting.
+// reference returns the page that explains every setting.
 func (p *program) reference() string {
 	var out strings.Builder
 	out.WriteString(p.introduction)
@@ -87,7 +87,7 @@ func (p *program) unit(s config.Setting) string {
 	return "–"
 }
 
-// meaning is the doc sentence with the words, bounds and marks of a setting.
+// meaning returns the doc sentence with the words, bounds and marks of a setting.
 func meaning(s config.Setting) string {
 	text := s.Doc
 	if s.Only != "" {
