@@ -354,7 +354,7 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	if len(asked) != before {
 		t.Error("the provider was asked about the answers of an address that sent too many wrong ones")
 	}
-	b.forged = &requests{}
+	b.forged = newRequests()
 	// The host is the provider's word, whatever host the visitor asks for.
 	if a := b.call("POST /.waiting-room/sale/tickets", "Host: phish.evil", from("203.0.113.7"), "", `{"captcha":"phished"}`).code(t, 422); a.field("code") != "captcha_failed" {
 		t.Error(a.text())

@@ -20,7 +20,7 @@ import (
 func TestRequestsAreMeteredAsGCRA(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r := &requests{}
+		r := newRequests()
 		q := Quota{rapid.Int64Range(1, 1000).Draw(t, "n"), rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, time.Hour, 24 * time.Hour}).Draw(t, "per")}
 		gateways := rapid.Int64Range(0, 4).Draw(t, "gateways")
 		interval := max(1, int64(q.Per/meterStep)*max(1, gateways)/q.N)
@@ -50,7 +50,7 @@ func TestRequestsAreMeteredAsGCRA(t *testing.T) {
 // However many connections a session uses at once, it gets what it may; others are not in its way.
 func TestRequestsOfOneSessionRace(t *testing.T) {
 	t.Parallel()
-	r := &requests{}
+	r := newRequests()
 	sid, q := randomID(), Quota{100, time.Hour}
 	var passed atomic.Int64
 	var all sync.WaitGroup
@@ -128,7 +128,7 @@ func TestSessionRequests(t *testing.T) {
 }
 
 func BenchmarkRequests(b *testing.B) {
-	r, q := &requests{}, Quota{1 << 40, time.Hour}
+	r, q := newRequests(), Quota{1 << 40, time.Hour}
 	sids := make([]token.ID, 1<<10)
 	for i := range sids {
 		sids[i] = randomID()
@@ -141,7 +141,7 @@ func BenchmarkRequests(b *testing.B) {
 
 // Client addresses, of which many differ in a byte alone, do not crowd each other out.
 func TestRequests_KeepNeighbouringAddressesApart(t *testing.T) {
-	r, q := &requests{}, Quota{N: 1, Per: time.Hour}
+	r, q := newRequests(), Quota{N: 1, Per: time.Hour}
 	const addresses = 1000
 	id := func(i int) token.ID {
 		return proxy.ClientKey(netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}))

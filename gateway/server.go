@@ -38,8 +38,8 @@ type Gateway struct {
 	cache   *token.Cache
 	touched touches
 	captcha *guard.Verifier
-	metered *requests
-	forged  *requests // by client address
+	metered requests
+	forged  requests // by client address
 	began   time.Time
 	visits  sync.Pool
 	random  func() float64
@@ -76,7 +76,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 	if metrics == nil {
 		metrics = NewMetrics(o.Registerer, o.Version)
 	}
-	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), metered: &requests{}, forged: &requests{}, began: time.Now(), random: rand.Float64, captcha: guard.NewVerifier()}
+	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), metered: newRequests(), touched: newTouches(), forged: newRequests(), began: time.Now(), random: rand.Float64, captcha: guard.NewVerifier()}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.visits.New = func() any {
 		v := &visit{direct: &fasthttp.Response{}}

@@ -1,25 +1,21 @@
 package gateway
 
 import (
-	"encoding/binary"
-	"sync/atomic"
-
+	"github.com/anteroom/anteroom/internal/table"
 	"github.com/anteroom/anteroom/token"
 )
 
-// touches remembers which sessions were reported lately, so that a request with a pass costs a load and no lock. It is a
-// fixed table: two sessions that share a slot are reported more often, which harms nothing. The zero value is ready.
-type touches struct{ slots [1 << 14]atomic.Uint64 }
+// touches remembers which sessions were reported lately, so that a request with a pass does not report its session again.
+type touches struct{ *table.Table[struct{}] }
 
-// due tells whether a session was not reported for every seconds, and if so notes that it is now. now is in seconds.
-func (t *touches) due(sid token.ID, now, every int64) bool {
-	slot := &t.slots[binary.LittleEndian.Uint64(sid[:])%uint64(len(t.slots))]
-	tag := uint64(binary.LittleEndian.Uint32(sid[8:])) << 32
-	old := slot.Load()
-	if old&^uint64(1<<32-1) == tag {
-		if age := int64(uint32(now) - uint32(old)); age >= 0 && age < every {
-			return false
+func newTouches() touches { return touches{table.New[struct{}](1 << 14)} }
+
+// due reports whether a session was not reported for every seconds, and if so records that it is now. now is in seconds.
+func (t touches) due(sid token.ID, now, every int64) (due bool) {
+	t.Update(t.Key(sid[:]), now, func(_ *struct{}, next *int64) {
+		if due = *next <= now || *next > now+every; due { // the clock may have gone back
+			*next = now + every
 		}
-	}
-	return slot.CompareAndSwap(old, tag|uint64(uint32(now)))
+	})
+	return due
 }

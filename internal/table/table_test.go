@@ -3,7 +3,6 @@ package table
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -115,41 +114,39 @@ func TestTable_ConcurrentUpdatesAreNotLost(t *testing.T) {
 
 func TestMeter(t *testing.T) {
 	m := NewMeter(64)
-	q := Quota{N: 4, Per: 2 * time.Second}
+	const interval, tolerance = 500, 1500 // four at once
 	for i := range 4 {
-		if wait := m.Take(2, 0, q); wait != 0 {
-			t.Fatalf("event %d waits %s", i, wait)
+		if wait := m.Take(2, 0, interval, tolerance); wait != 0 {
+			t.Fatalf("event %d waits %d", i, wait)
 		}
 	}
-	for _, row := range []struct {
-		now, want time.Duration
-	}{{0, 500 * time.Millisecond}, {100 * time.Millisecond, 400 * time.Millisecond}} {
-		if a, b := m.Wait(2, row.now, q), m.Take(2, row.now, q); a != row.want || b != row.want {
-			t.Errorf("at %s: %s and %s, want %s", row.now, a, b, row.want)
+	for _, row := range []struct{ now, want int64 }{{0, 500}, {100, 400}} {
+		if a, b := m.Wait(2, row.now, tolerance), m.Take(2, row.now, interval, tolerance); a != row.want || b != row.want {
+			t.Errorf("at %d: %d and %d, want %d", row.now, a, b, row.want)
 		}
 	}
-	if a, b := m.Take(2, 500*time.Millisecond, q), m.Wait(4, 0, q); a != 0 || b != 0 {
-		t.Errorf("when its time has come: %s; another key: %s", a, b)
+	if a, b := m.Take(2, 500, interval, tolerance), m.Wait(4, 0, tolerance); a != 0 || b != 0 {
+		t.Errorf("when its time has come: %d; another key: %d", a, b)
 	}
 }
 
-// In no interval does a meter let through more than the quota's rate times its length, and N more.
-func TestMeter_KeepsToItsQuota(t *testing.T) {
+// In no time does a meter let through more than that time and the tolerance hold, and one more.
+func TestMeter_KeepsToItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := Quota{N: rapid.Int64Range(1, 20).Draw(t, "n"), Per: time.Duration(rapid.IntRange(1, 100).Draw(t, "per")) * time.Second}
-		m, now, taken := NewMeter(8), time.Duration(0), []time.Duration{}
+		interval, tolerance := rapid.Int64Range(1, 5000).Draw(t, "interval"), rapid.Int64Range(0, 50_000).Draw(t, "tolerance")
+		m, now, taken := NewMeter(8), int64(0), []int64{}
 		for range rapid.IntRange(1, 200).Draw(t, "events") {
-			now += time.Duration(rapid.IntRange(0, 2000).Draw(t, "later")) * time.Millisecond
-			if wait := m.Take(2, now, q); wait == 0 {
+			now += rapid.Int64Range(0, 2000).Draw(t, "later")
+			if wait := m.Take(2, now, interval, tolerance); wait == 0 {
 				taken = append(taken, now)
-			} else if again := m.Wait(2, now+wait, q); again != 0 {
-				t.Fatalf("after the advised wait of %s it has to wait %s", wait, again)
+			} else if again := m.Wait(2, now+wait, tolerance); again != 0 {
+				t.Fatalf("after the advised wait of %d it has to wait %d", wait, again)
 			}
 		}
 		for i := range taken {
 			for j := i; j < len(taken); j++ {
-				if most := float64(q.N)*(1+float64(taken[j]-taken[i])/float64(q.Per)) + 1e-6; float64(j-i+1) > most {
-					t.Fatalf("%d events in %s, want at most %v", j-i+1, taken[j]-taken[i], most)
+				if most := 1 + (taken[j]-taken[i]+tolerance)/interval; int64(j-i+1) > most {
+					t.Fatalf("%d events in %d, want at most %d", j-i+1, taken[j]-taken[i], most)
 				}
 			}
 		}
@@ -165,7 +162,7 @@ func TestAllocations(t *testing.T) {
 		table.Use(key, 0)
 		extra := int64(len(name))
 		table.Update(KeyOf(table, id), 0, func(v *int64, until *int64) { *v, *until = *v+extra, 5 })
-		m.Take(m.Key(name), 0, Quota{N: 10, Per: time.Second})
+		m.Take(m.Key(name), 0, 10, 90)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)
@@ -186,11 +183,11 @@ func BenchmarkUse(b *testing.B) {
 }
 
 func BenchmarkMeter(b *testing.B) {
-	m, q := NewMeter(1<<15), Quota{1 << 40, time.Hour}
+	m := NewMeter(1 << 15)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := uint64(0); pb.Next(); i++ {
-			m.Take(i%10000*0x9e3779b97f4a7c15, time.Duration(i), q)
+			m.Take(i%10000*0x9e3779b97f4a7c15, int64(i), 1, 1<<40)
 		}
 	})
 }
