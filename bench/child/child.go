@@ -1,4 +1,4 @@
-// Package child starts the servers of a comparison, ends them, and reads what processor time they used.
+// Package child starts and stops the processes of a measurement and reads how much processor time they used.
 package child
 
 import (
@@ -9,21 +9,22 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// Child is a server that this program started, and ends.
+// Child is a process that this program started and stops.
 type Child struct {
 	Name string
-	Log  *Tail // what it said lately
+	Log  *Tail // the end of its output
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
-// Start runs a server in a process group of its own, so that a Ctrl-C reaches only this program, which then ends the
-// server in good order.
+// Start starts a process in a process group of its own, so that Ctrl-C reaches only this program, which then stops the
+// process.
 func Start(name, bin string, args ...string) (*Child, error) {
 	c := &Child{Name: name, cmd: exec.Command(bin, args...), Log: &Tail{}, done: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = c.Log, c.Log
@@ -32,39 +33,38 @@ func Start(name, bin string, args ...string) (*Child, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	go func() {
-		_ = c.cmd.Wait() // how it ended is in ProcessState
+		_ = c.cmd.Wait() // the exit status is in ProcessState
 		close(c.done)
 	}()
 	return c, nil
 }
 
-// PID is its process number.
+// PID returns the process ID.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Ended is closed when the server has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (c *Child) Ended() <-chan struct{} { return c.done }
 
-// Kill ends the server at once, as kill -9 does, and waits until it is gone.
+// Kill sends SIGKILL and waits for the process to end.
 func (c *Child) Kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.done
 }
 
-// Signal sends it a signal, unless it has ended.
+// Signal sends a signal to the process, unless it has ended.
 func (c *Child) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
 
-// Stop asks the server to end and, if it has not after ten seconds, ends it.
+// Stop sends SIGTERM, and SIGKILL if the process is still running after ten seconds.
 func (c *Child) Stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
-		return
 	case <-time.After(10 * time.Second):
+		c.Kill()
 	}
-	c.Kill()
 }
 
-// Ready waits until the server accepts connections at addr.
+// Ready waits until the process accepts connections at addr.
 func (c *Child) Ready(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -76,7 +76,7 @@ func (c *Child) Ready(ctx context.Context, addr string) error {
 		}
 		select {
 		case <-c.done:
-			return fmt.Errorf("%s ended (%s) instead of listening on %s:\n%s", c.Name, c.cmd.ProcessState, addr, c.Log)
+			return fmt.Errorf("%s exited (%s) and never listened on %s:\n%s", c.Name, c.cmd.ProcessState, addr, c.Log)
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not listen on %s: %w\n%s", c.Name, addr, context.Cause(ctx), c.Log)
 		case <-tick.C:
@@ -84,7 +84,7 @@ func (c *Child) Ready(ctx context.Context, addr string) error {
 	}
 }
 
-// Tail keeps the last few kilobytes of what a server says.
+// Tail keeps the last kilobytes that were written to it.
 type Tail struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -105,7 +105,7 @@ func (t *Tail) String() string {
 	return t.b.String()
 }
 
-// FreePort asks the system for a loopback port that nobody uses at the moment.
+// FreePort returns a loopback address with a port that is free now.
 func FreePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -114,18 +114,37 @@ func FreePort() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Find looks a program up in PATH and where Debian puts servers.
+// Find returns the path of a program in PATH or in the directories where Debian and Homebrew install servers.
 func Find(name string) (string, error) {
 	if p, err := exec.LookPath(name); err == nil {
 		return p, nil
 	}
 	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin", "/usr/local/bin"} {
-		if info, err := os.Stat(dir + "/" + name); err == nil && info.Mode()&0o111 != 0 {
-			return dir + "/" + name, nil
+		if p, err := exec.LookPath(dir + "/" + name); err == nil {
+			return p, nil
 		}
 	}
-	return "", fmt.Errorf("%s is missing: install it, or run make bench, which does", name)
+	return "", fmt.Errorf("%s is not installed: install it, or run make bench, which installs it", name)
 }
 
-// ErrNoCPU says that this system does not tell.
+// OwnCPU returns the processor time that this process has used.
+func OwnCPU() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// LoadAverage returns the load of the machine in the last minute, or "unknown".
+func LoadAverage() string {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(raw), " ")
+	return first
+}
+
+// ErrNoCPU is returned where the system does not report the processor time of other processes.
 var ErrNoCPU = errors.New("processor time is only read from /proc")

@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processClock is the last three bits of the id of a process's clock: the processor time of all its threads.
+// processClock is the clock type in the last three bits of a process's clock ID: the processor time of all threads.
 const processClock = 2
 
-// mostPID is the largest process id that Linux gives; the id of a clock has no room for one above 2^28.
+// mostPID is the largest process ID on Linux.
 const mostPID = 1 << 22
 
-// Clock returns the processor time that pid has used so far, to the nanosecond, without its descendants'.
+// Clock returns the processor time that pid has used so far, to the nanosecond, without that of its descendants.
 func Clock(pid int) (time.Duration, error) {
 	if pid < 1 || pid > mostPID {
-		return 0, fmt.Errorf("%w: no process has the id %d", ErrNoCPU, pid)
+		return 0, fmt.Errorf("%w: no process has the ID %d", ErrNoCPU, pid)
 	}
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|processClock), &t); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestClock_CountsWorkAlone(t *testing.T) {
+func TestClock_AgreesWithProc(t *testing.T) {
 	before, err := Clock(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -23,11 +23,11 @@ func TestClock_CountsWorkAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all+2*tick < self {
-		t.Errorf("the clock shows %v, /proc %v", self, all)
+		t.Errorf("the clock reads %v, /proc %v", self, all)
 	}
 	for _, pid := range []int{-1, 0, mostPID, 1 << 28, 1 << 30} {
 		if used, err := Clock(pid); err == nil {
-			t.Errorf("process %d, which is not there, has used %v", pid, used)
+			t.Errorf("process %d does not exist and has used %v", pid, used)
 		}
 	}
 }

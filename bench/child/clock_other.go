@@ -4,5 +4,5 @@ package child
 
 import "time"
 
-// Clock returns the processor time that pid has used so far, to the nanosecond, without its descendants'.
+// Clock returns ErrNoCPU on this system.
 func Clock(int) (time.Duration, error) { return 0, ErrNoCPU }

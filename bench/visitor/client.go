@@ -14,7 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Status is the gateway's status object, and of a problem its code.
+// Status is the gateway's status object, or the code of a problem.
 type Status struct {
 	Room         string  `json:"room"`
 	State        string  `json:"state"`
@@ -23,45 +23,46 @@ type Status struct {
 	RefreshAfter float64 `json:"refresh_after"` // seconds
 	JoinedAt     string  `json:"joined_at"`
 	AdmittedAt   string  `json:"admitted_at"`
-	ETA          *ETA    `json:"eta"` // nil: unknown
+	ETA          *ETA    `json:"eta"` // nil if unknown
 	Reason       string  `json:"reason"`
 	Token        string  `json:"token"`
 	Pass         string  `json:"pass"`
 	Code         string  `json:"code"`
 }
 
-// ETA is an estimate of the wait, seconds.
+// ETA is an estimate of the wait, in seconds.
 type ETA struct {
 	Seconds float64 `json:"seconds"`
 	Low     float64 `json:"low"`
 	High    float64 `json:"high"`
 }
 
-// Answer is what came back from one request.
-type Answer struct {
+// Response is the gateway's response to one request.
+type Response struct {
 	HTTP       int
-	Room       string // X-Waiting-Room: empty when the answer is the origin's
+	Room       string // X-Waiting-Room; empty if the response is the origin's
 	RetryAfter time.Duration
 	Status     Status // zero unless the body was JSON
 	Size       int    // bytes of body
 }
 
-// Credentials is what one visitor keeps: the newest of each.
+// Credentials are the newest that one visitor received.
 type Credentials struct {
 	Token, Pass, Nonce string
-	Key                string // sent as Idempotency-Key when joining, if set
-	Cookies            bool   // send them as cookies, as browsers do, rather than in headers
+	Key                string // the Idempotency-Key of the join, if set
+	Cookies            bool   // whether they are sent as cookies, as browsers do, or in headers
 }
 
-// Options says how to reach a room.
+// Options describe how to reach a room.
 type Options struct {
-	URLs        []string // gateways; requests take turns
+	URLs        []string // of gateways, used in turn
 	Room        string
 	Connections int           // at most this many to each gateway
 	Timeout     time.Duration // of one request
+	NoRetry     bool          // return the error of a connection that breaks; else GET requests are sent again
 }
 
-// Client is safe for concurrent use. Close drops its idle connections.
+// Client sends requests. It is safe for concurrent use.
 type Client struct {
 	hosts   []*fasthttp.HostClient
 	roots   []string // scheme://host, to put before a path
@@ -71,12 +72,16 @@ type Client struct {
 	base    string // /.waiting-room/{room}
 }
 
-// New checks the URLs; it connects to nothing.
+// New returns a client, or an error if a URL is not valid. It opens no connection.
 func New(o Options) (*Client, error) {
 	if len(o.URLs) == 0 {
 		return nil, errors.New("no gateway URL")
 	}
 	c := &Client{timeout: o.Timeout, room: o.Room, base: "/.waiting-room/" + o.Room}
+	attempts := 0 // the default
+	if o.NoRetry {
+		attempts = 1
+	}
 	for _, raw := range o.URLs {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -96,28 +101,29 @@ func New(o Options) (*Client, error) {
 		}
 		c.roots = append(c.roots, u.Scheme+"://"+u.Host)
 		c.hosts = append(c.hosts, &fasthttp.HostClient{
-			Addr:                     addr,
-			IsTLS:                    tls,
-			Dial:                     func(addr string) (net.Conn, error) { return net.DialTimeout("tcp", addr, o.Timeout) },
-			MaxConns:                 max(o.Connections, 1),
-			MaxConnWaitTimeout:       o.Timeout,
-			MaxIdleConnDuration:      20 * time.Second,
-			MaxResponseBodySize:      4 << 20,
-			NoDefaultUserAgentHeader: true,
+			Addr:                      addr,
+			IsTLS:                     tls,
+			Dial:                      func(addr string) (net.Conn, error) { return net.DialTimeout("tcp", addr, o.Timeout) },
+			MaxConns:                  max(o.Connections, 1),
+			MaxConnWaitTimeout:        o.Timeout,
+			MaxIdleConnDuration:       20 * time.Second,
+			MaxResponseBodySize:       4 << 20,
+			NoDefaultUserAgentHeader:  true,
+			MaxIdemponentCallAttempts: attempts,
 		})
 	}
 	return c, nil
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (c *Client) Close() {
 	for _, h := range c.hosts {
 		h.CloseIdleConnections()
 	}
 }
 
-// Join asks for a place with POST tickets.
-func (c *Client) Join(cr *Credentials) (Answer, error) {
+// Join requests a place with POST tickets.
+func (c *Client) Join(cr *Credentials) (Response, error) {
 	return c.do(fasthttp.MethodPost, c.base+"/tickets", cr, func(r *fasthttp.Request) {
 		r.Header.SetContentType("application/json")
 		r.SetBodyString("{}")
@@ -127,23 +133,23 @@ func (c *Client) Join(cr *Credentials) (Answer, error) {
 	})
 }
 
-// Status polls; when it is the visitor's turn, the poll claims.
-func (c *Client) Status(cr *Credentials) (Answer, error) {
+// Status polls. The poll of an admitted ticket claims it.
+func (c *Client) Status(cr *Credentials) (Response, error) {
 	return c.do(fasthttp.MethodGet, c.base+"/status", cr, nil)
 }
 
 // Claim exchanges an admitted ticket for a pass.
-func (c *Client) Claim(cr *Credentials) (Answer, error) {
+func (c *Client) Claim(cr *Credentials) (Response, error) {
 	return c.do(fasthttp.MethodPost, c.base+"/claim", cr, nil)
 }
 
-// Leave gives the place up.
-func (c *Client) Leave(cr *Credentials) (Answer, error) {
+// Leave removes the ticket from the queue.
+func (c *Client) Leave(cr *Credentials) (Response, error) {
 	return c.do(fasthttp.MethodDelete, c.base+"/tickets", cr, nil)
 }
 
-// Visit asks for a path of the site: as a browser navigates to it when cookies are kept, else as an API client.
-func (c *Client) Visit(cr *Credentials, path string) (Answer, error) {
+// Visit requests a path of the site, as a browser does if the visitor keeps cookies, else as an API client.
+func (c *Client) Visit(cr *Credentials, path string) (Response, error) {
 	return c.do(fasthttp.MethodGet, path, cr, func(r *fasthttp.Request) {
 		if cr.Cookies {
 			r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
@@ -154,14 +160,14 @@ func (c *Client) Visit(cr *Credentials, path string) (Answer, error) {
 }
 
 // PostForm sends a form to a path of the site.
-func (c *Client) PostForm(cr *Credentials, path, form string) (Answer, error) {
+func (c *Client) PostForm(cr *Credentials, path, form string) (Response, error) {
 	return c.do(fasthttp.MethodPost, path, cr, func(r *fasthttp.Request) {
 		r.Header.SetContentType("application/x-www-form-urlencoded")
 		r.SetBodyString(form)
 	})
 }
 
-func (c *Client) do(method, path string, cr *Credentials, prepare func(*fasthttp.Request)) (Answer, error) {
+func (c *Client) do(method, path string, cr *Credentials, prepare func(*fasthttp.Request)) (Response, error) {
 	i := int(c.next.Add(1) % uint64(len(c.hosts)))
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
@@ -170,18 +176,18 @@ func (c *Client) do(method, path string, cr *Credentials, prepare func(*fasthttp
 	req.Header.SetMethod(method)
 	req.Header.Set("Accept", "application/json")
 	req.Header.SetUserAgent("anteroom-loadgen")
-	c.show(req, cr, c.hosts[i].IsTLS)
+	c.authorize(req, cr, c.hosts[i].IsTLS)
 	if prepare != nil {
 		prepare(req)
 	}
 	if err := c.hosts[i].DoTimeout(req, resp, c.timeout); err != nil {
-		return Answer{}, fmt.Errorf("%s %s: %w", method, path, err)
+		return Response{}, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	return c.learn(resp, cr, strings.HasPrefix(path, "/.waiting-room/"))
+	return c.read(resp, cr, strings.HasPrefix(path, "/.waiting-room/"))
 }
 
-// show puts the credentials where this kind of client puts them.
-func (c *Client) show(req *fasthttp.Request, cr *Credentials, tls bool) {
+// authorize adds the credentials to a request.
+func (c *Client) authorize(req *fasthttp.Request, cr *Credentials, tls bool) {
 	if cr.Cookies {
 		prefix := "wr_"
 		if tls {
@@ -202,11 +208,11 @@ func (c *Client) show(req *fasthttp.Request, cr *Credentials, tls bool) {
 	}
 }
 
-// learn reads the answer and keeps the newest credentials from its body, its headers and its cookies. Only a body that is
-// the gateway's own (ours, or marked as such) is believed: the origin may have tokens of its own.
-func (c *Client) learn(resp *fasthttp.Response, cr *Credentials, ours bool) (Answer, error) {
+// read reads a response and stores the newest credentials. It reads the body only if the gateway wrote it, since the origin
+// may have tokens of its own.
+func (c *Client) read(resp *fasthttp.Response, cr *Credentials, ours bool) (Response, error) {
 	body := resp.Body()
-	a := Answer{
+	a := Response{
 		HTTP: resp.StatusCode(),
 		Room: string(resp.Header.Peek("X-Waiting-Room")),
 		Size: len(body),

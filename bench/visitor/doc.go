@@ -1,3 +1,3 @@
-// Package visitor speaks a gateway's visitor API as a client does: it joins a room's line, polls, claims, leaves, and visits
-// the origin with a pass. It knows nothing that a visitor could not know.
+// Package visitor is a client of a gateway's visitor API: it joins a room's queue, polls, claims and leaves, requests pages
+// of the site with a pass, and follows its place. It uses only what a visitor can know.
 package visitor

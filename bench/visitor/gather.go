@@ -6,53 +6,54 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// Pool is the credentials of visitors who wait and of visitors who were let in.
+// Pool holds the credentials of waiting and of admitted visitors.
 type Pool struct {
-	Waiting, LetIn []Credentials
+	Waiting, Admitted []Credentials
 }
 
-// ErrNoPass says that the room admitted nobody while passes were wanted.
-var ErrNoPass = errors.New("no visitor was let in")
+// ErrNoPass is returned if passes are wanted and the room admits nobody.
+var ErrNoPass = errors.New("no visitor was admitted: raise the room's rate or burst, or allow more time to prepare")
 
-// ErrNoLine says that the room let everybody in while waiting tokens were wanted.
-var ErrNoLine = errors.New("nobody has to wait")
+// ErrNoQueue is returned if waiting tokens are wanted and the room admits every visitor.
+var ErrNoQueue = errors.New("no visitor has to wait: lower the room's rate and burst")
 
-// Gather joins until it holds the wanted number of waiting tokens (where none are wanted: of passes). Passes come from
-// those who are let in at once; if nobody was, the first of the waiting are polled until one is. Waiting tokens are
-// polled until the store has confirmed them, so that what is measured later is a poll and not an enrolment.
-func Gather(ctx context.Context, c *Client, workers, tokens, passes int) (*Pool, error) {
+// Gather joins until it has so many waiting tokens, or, if none are wanted, so many passes. The visitors that are admitted
+// immediately have the passes; if there are none, the first waiting visitors poll until one is admitted. It returns tokens
+// that the store has confirmed, so that a later poll is not an enrolment.
+func Gather(ctx context.Context, o Options, tokens, passes int) (*Pool, error) {
+	c, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
 	p := &Pool{}
 	var mu sync.Mutex
-	enough := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if tokens == 0 {
-			return len(p.LetIn) >= passes
-		}
-		return len(p.Waiting) >= tokens
-	}
-	limit := int64(tokens + passes + 100_000) // a room that admits everybody yields no waiting token, and the reverse
-	var joined atomic.Int64
+	left := tokens + passes + 100_000 // a room may admit everybody, or nobody
 	group, gctx := errgroup.WithContext(ctx)
-	for range workers {
+	for range o.Connections {
 		group.Go(func() error {
-			for gctx.Err() == nil && !enough() && joined.Add(1) <= limit {
+			for gctx.Err() == nil {
+				mu.Lock()
+				enough := len(p.Waiting) >= tokens && (tokens > 0 || len(p.Admitted) >= passes)
+				left--
+				mu.Unlock()
+				if enough || left < 0 {
+					break
+				}
 				cr, err := join(gctx, c)
 				if err != nil {
 					return err
 				}
 				mu.Lock()
-				switch {
-				case cr.Pass == "" && len(p.Waiting) < tokens:
+				if cr.Pass == "" && len(p.Waiting) < tokens {
 					p.Waiting = append(p.Waiting, cr)
-				case cr.Pass != "" && len(p.LetIn) < passes:
-					p.LetIn = append(p.LetIn, cr)
+				} else if cr.Pass != "" && len(p.Admitted) < passes {
+					p.Admitted = append(p.Admitted, cr)
 				}
 				mu.Unlock()
 			}
@@ -62,32 +63,38 @@ func Gather(ctx context.Context, c *Client, workers, tokens, passes int) (*Pool,
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("joining: %w", err)
 	}
-	if passes > 0 && len(p.LetIn) == 0 {
+	if passes > 0 && len(p.Admitted) == 0 {
 		if err := p.awaitPass(ctx, c); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case passes > 0 && len(p.LetIn) == 0:
-		return nil, fmt.Errorf("%w: raise the room's rate or burst, or allow more time to prepare", ErrNoPass)
-	case tokens > 0 && len(p.Waiting) == 0:
-		return nil, fmt.Errorf("%w: lower the room's rate and burst, so that there is a line to poll in", ErrNoLine)
+	if tokens > 0 && len(p.Waiting) == 0 {
+		return nil, ErrNoQueue
 	}
 	return p, ctx.Err()
 }
 
-// join takes a place and has it confirmed, over what a busy gateway may do to a few of many requests.
+// join returns the credentials of a confirmed place. It tries five times, since a busy gateway may refuse a few of many
+// requests.
 func join(ctx context.Context, c *Client) (cr Credentials, err error) {
 	for range 5 {
 		cr = Credentials{}
-		var a Answer
+		var a Response
 		a, err = c.Join(&cr)
-		switch {
-		case err != nil:
-		case cr.Token == "" && cr.Pass == "":
+		if err == nil && cr.Token == "" && cr.Pass == "" {
 			err = fmt.Errorf("join: %d %s", a.HTTP, a.Status.Code)
-		case cr.Pass == "":
-			err = confirm(ctx, c, &cr)
+		}
+		for range 5 { // a gateway without its store confirms no place: such a token is returned as it is
+			if err != nil || cr.Pass != "" || ctx.Err() != nil {
+				break
+			}
+			var claims Claims
+			if claims, err = Decode(cr.Token); err != nil || claims.Confirmed() {
+				break
+			}
+			if a, err = c.Status(&cr); err == nil && a.HTTP != 200 {
+				err = fmt.Errorf("status: %d %s", a.HTTP, a.Status.Code)
+			}
 		}
 		if err == nil || ctx.Err() != nil {
 			return cr, err
@@ -96,7 +103,7 @@ func join(ctx context.Context, c *Client) (cr Credentials, err error) {
 	return cr, err
 }
 
-// awaitPass polls the first of the waiting in turn, until one of them is let in or ctx ends.
+// awaitPass polls the first waiting visitors in turn until one of them is admitted.
 func (p *Pool) awaitPass(ctx context.Context, c *Client) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -107,32 +114,15 @@ func (p *Pool) awaitPass(ctx context.Context, c *Client) error {
 			return err
 		}
 		if p.Waiting[i].Pass != "" {
-			p.LetIn = append(p.LetIn, p.Waiting[i])
+			p.Admitted = append(p.Admitted, p.Waiting[i])
 			p.Waiting = slices.Delete(p.Waiting, i, i+1)
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil
+			return ErrNoPass
 		}
 	}
-	return nil
-}
-
-// confirm polls until the token carries an epoch, a few times at most.
-func confirm(ctx context.Context, c *Client, cr *Credentials) error {
-	for range 5 {
-		if claims, err := Decode(cr.Token); err != nil {
-			return err
-		} else if claims.Confirmed() || cr.Pass != "" || ctx.Err() != nil {
-			return nil
-		}
-		if a, err := c.Status(cr); err != nil {
-			return err
-		} else if a.HTTP != 200 {
-			return fmt.Errorf("status: %d %s", a.HTTP, a.Status.Code)
-		}
-	}
-	return nil // a gateway without its store confirms nobody: poll all the same
+	return ErrNoPass
 }

@@ -1,0 +1,427 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/anteroom/anteroom/bench/verdict"
+	"github.com/anteroom/anteroom/bench/visitor"
+)
+
+// ErrBroken is returned if the run succeeded and the report names a promise that the room has broken.
+var ErrBroken = errors.New("the room did not keep its promises")
+
+// shared are the flags of every command.
+type shared struct {
+	to   visitor.Options
+	json bool
+}
+
+func (s *shared) client() (*visitor.Client, error) {
+	if s.to.Connections < 1 {
+		return nil, fmt.Errorf("--connections %d: want at least 1", s.to.Connections)
+	}
+	return visitor.New(s.to)
+}
+
+// Command returns the load generator's command.
+func Command() *cobra.Command {
+	var s shared
+	root := crowdCommand(&s)
+	f := root.PersistentFlags()
+	f.StringSliceVar(&s.to.URLs, "url", []string{"http://127.0.0.1:8080"}, "the gateway; several are used in turn")
+	f.StringVar(&s.to.Room, "room", "default", "the room's id")
+	f.IntVar(&s.to.Connections, "connections", 256, "requests at the same time")
+	f.DurationVar(&s.to.Timeout, "request-timeout", 10*time.Second, "of one request")
+	f.BoolVar(&s.json, "json", false, "print the report as JSON")
+	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s), slowCommand(&s), streamsCommand(&s))
+	return root
+}
+
+func crowdCommand(s *shared) *cobra.Command {
+	var opt crowdOptions
+	var arrive, mode string
+	var rate, burst float64
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "loadgen",
+		Short: "Send a crowd to a waiting room and judge whether the room kept its rate, its order and every place",
+		Long: `Every visitor joins, polls at the advised interval, is admitted, makes a few requests and leaves. Visitors wait and try again
+when connections break. The report is on stdout. Exit status 1: a visitor was not admitted, lost the place or was overtaken, or
+the rate was exceeded; 2: the run itself failed.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if opt.Arrive, err = time.ParseDuration(strings.Replace(arrive, "all-at-once", "0", 1)); err != nil || opt.Arrive < 0 {
+				return fmt.Errorf("--arrive %q: want a duration such as 10s, or all-at-once", arrive)
+			}
+			if mode != "api" && mode != "page" {
+				return fmt.Errorf("--mode %q: want api or page", mode)
+			}
+			opt.Page = mode == "page" || opt.Browser
+			if opt.Visitors < 1 || opt.Requests < 0 || opt.Abandon < 0 || opt.Silent < 0 || opt.Abandon+opt.Silent > 1 {
+				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v, --silent %v: want at least 1, at least 0, 0–1 together", opt.Visitors, opt.Requests, opt.Abandon, opt.Silent)
+			}
+			r, b, err := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
+			if err != nil {
+				return err
+			}
+			client, err := s.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			c := newCrowd(opt, client, s.to.Connections)
+			stop := progress(c.line())
+			c.run(ctx)
+			stop()
+			report := c.report(r, b)
+			return s.finish(cmd.OutOrStdout(), report, report.Kept)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&opt.Visitors, "visitors", 200, "how many visitors arrive")
+	f.StringVar(&arrive, "arrive", "10s", "the time over which they arrive, or all-at-once")
+	f.StringVar(&mode, "mode", "api", "how they join: api (POST tickets) or page (GET --path)")
+	f.BoolVar(&opt.Browser, "browser-like", false, "behave as browsers: GET --path for HTML, keep cookies (implies --mode page)")
+	f.StringVar(&opt.Path, "path", "/", "the page that they request")
+	f.IntVar(&opt.Requests, "requests", 3, "requests of each visitor after the admission")
+	f.DurationVar(&opt.Think, "think", 200*time.Millisecond, "pause between those requests")
+	f.BoolVar(&opt.Buy, "buy", false, "end the visit with a purchase at the demo shop, which ends the session")
+	f.Float64Var(&opt.Abandon, "abandon", 0, "share of visitors who leave the queue after two polls, 0–1")
+	f.Float64Var(&opt.Silent, "silent", 0, "share of visitors who stop polling at some time of the wait that they were first shown, 0–1")
+	f.DurationVar(&opt.JudgeAfter, "judge-estimates-after", 0, "judge the estimates that are shown from then on")
+	f.BoolVar(&opt.Idempotent, "idempotent", false, "join with an Idempotency-Key, so that a repeated join finds its place (each join then calls the store)")
+	f.Float64Var(&rate, "rate", 0, "the room's rate, to judge by; without it the rate is reported and not judged")
+	f.Float64Var(&burst, "burst", 0, "the room's burst, to judge by (default max(1, rate))")
+	f.DurationVar(&timeout, "timeout", 10*time.Minute, "of the whole run")
+	return cmd
+}
+
+// limit returns the limit to judge by; without a rate, -1.
+func limit(hasRate bool, rate float64, hasBurst bool, burst float64) (r, b verdict.Milli, err error) {
+	if !hasRate {
+		if hasBurst {
+			return 0, 0, errors.New("--burst without --rate: give both, or only --rate")
+		}
+		return -1, 0, nil
+	}
+	if !hasBurst {
+		burst = max(1, rate)
+	}
+	if r, err = verdict.ToMilli(rate); err != nil {
+		return 0, 0, fmt.Errorf("--rate %w", err)
+	}
+	if b, err = verdict.ToMilli(burst); err != nil {
+		return 0, 0, fmt.Errorf("--burst %w", err)
+	}
+	return r, b, nil
+}
+
+func fillCommand(s *shared) *cobra.Command {
+	var o fillOptions
+	cmd := &cobra.Command{
+		Use:   "fill",
+		Short: "Join as many tickets as fast as possible and keep them polling",
+		Long: `Every ticket joins and polls once, so that the store holds it, as fast as the gateway responds. Then all tickets poll at the
+advised interval for the time --hold. The report says whether a place was lost, whether a position grew that was shown when all
+tickets had joined (before that, a gateway receives the arrivals at another one a moment late), whether tickets were admitted in
+order, and whether the positions of a sample of tickets agree with their orders when all have joined and at the end. Exit
+status 1: a promise was broken.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Tickets < 1 || o.Tickets > 1<<30 || o.Processors < 1 || o.Sample < 0 || o.Hold < 0 || o.Timeout <= 0 {
+				return fmt.Errorf("--tickets %d, --threads %d, --sample %d, --hold %s, --timeout %s: want 1 to %d, at least 1, 0, 0s, more than 0s",
+					o.Tickets, o.Processors, o.Sample, o.Hold, o.Timeout, 1<<30)
+			}
+			if s.to.Connections < 1 {
+				return fmt.Errorf("--connections %d: want at least 1", s.to.Connections)
+			}
+			r, err := runFill(cmd.Context(), s.to, o)
+			if err != nil {
+				return err
+			}
+			return s.finish(cmd.OutOrStdout(), r, r.Kept)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Tickets, "tickets", 10_000, "how many join")
+	f.IntVar(&o.Processors, "threads", 2, "processors that the generator may use at a time")
+	f.IntVar(&o.Sample, "sample", 1000, "tickets whose positions are compared with their orders")
+	f.DurationVar(&o.Hold, "hold", 0, "keep them polling for this time after all have joined")
+	f.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "for all to join and to poll once")
+	f.StringVar(&o.TokensOut, "tokens-out", "", "write the tokens to this file when all have joined, one a line, for polls --tokens-in")
+	return cmd
+}
+
+func pollsCommand(s *shared) *cobra.Command {
+	var o mixOptions
+	var tokens int
+	var prepare time.Duration
+	var file string
+	cmd := &cobra.Command{
+		Use:   "polls",
+		Short: "Poll the status of many tokens at a steady rate, each poll with another token",
+		Long: `The tokens are gathered by joining, or read from a file that fill --tokens-out has written. Tokens that the gateway renews
+are kept in memory and not written to the file.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.mix(cmd, o, blend{Polls: 1}, tokens, 0, prepare, file)
+		},
+	}
+	mixFlags(cmd, &o, &tokens, &prepare, 15_000)
+	cmd.Flags().StringVar(&file, "tokens-in", "", "read the tokens from this file, one a line; --tokens and --prepare are then ignored")
+	return cmd
+}
+
+func mixCommand(s *shared) *cobra.Command {
+	var o mixOptions
+	var b blend
+	var tokens, passes int
+	var prepare time.Duration
+	cmd := &cobra.Command{
+		Use:   "mix",
+		Short: "Send polls, requests with a pass, and joins at a steady rate",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.mix(cmd, o, b, tokens, passes, prepare, "")
+		},
+	}
+	mixFlags(cmd, &o, &tokens, &prepare, 30_000)
+	f := cmd.Flags()
+	f.IntVar(&b.Polls, "polls", 60, "share of status polls")
+	f.IntVar(&b.Proxied, "proxied", 35, "share of requests with a pass")
+	f.IntVar(&b.Joins, "joins", 5, "share of joins")
+	f.IntVar(&passes, "passes", 50, "passes wanted; fewer are enough if the room admits fewer")
+	f.StringVar(&o.Path, "path", "/", "the page that is requested with a pass")
+	return cmd
+}
+
+func mixFlags(cmd *cobra.Command, o *mixOptions, tokens *int, prepare *time.Duration, rate float64) {
+	f := cmd.Flags()
+	f.Float64Var(&o.Rate, "rate", rate, "requests a second; 0: as fast as they are answered")
+	f.DurationVar(&o.Duration, "duration", 10*time.Second, "how long")
+	f.DurationVar(&o.Ramp, "ramp", 0, "before that, the rate rises evenly from nothing; of this time only the errors are reported")
+	f.IntVar(&o.Processors, "threads", 1, "processors that the generator may use at a time")
+	f.IntVar(tokens, "tokens", 10_000, "waiting tokens to poll with")
+	f.DurationVar(prepare, "prepare", time.Minute, "time to gather tokens and passes")
+}
+
+func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes int, prepare time.Duration, file string) error {
+	if o.Rate < 0 || o.Duration <= 0 || o.Ramp < 0 || o.Rate == 0 && o.Ramp > 0 || o.Processors < 1 || s.to.Connections < 1 {
+		return fmt.Errorf("--rate %v, --duration %s, --ramp %s, --threads %d, --connections %d: want at least 0, more than 0s, 0s (and a rate), 1, 1",
+			o.Rate, o.Duration, o.Ramp, o.Processors, s.to.Connections)
+	}
+	if _, err := b.cycle(); err != nil {
+		return err
+	}
+	if _, err := plain(s.to.URLs); err != nil {
+		return err
+	}
+	if b.Polls == 0 {
+		tokens = 0
+	}
+	if b.Proxied == 0 {
+		passes = 0
+	}
+	p := &visitor.Pool{}
+	var err error
+	if file != "" {
+		if p, err = loadTokens(file); err != nil {
+			return fmt.Errorf("--tokens-in: %w", err)
+		}
+	} else if tokens+passes > 0 {
+		gathering, cancel := context.WithTimeout(cmd.Context(), prepare)
+		p, err = visitor.Gather(gathering, s.to, tokens, passes)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.Waiting), len(p.Admitted))
+	r, err := runMix(cmd.Context(), s.to, o, b, p)
+	if err != nil {
+		return err
+	}
+	return s.finish(cmd.OutOrStdout(), r, r.Errors == 0)
+}
+
+func slowCommand(s *shared) *cobra.Command {
+	var o slowOptions
+	var duration time.Duration
+	cmd := &cobra.Command{
+		Use:   "slow",
+		Short: "Hold many connections that are idle, send a byte a second or never read",
+		Long: `A quarter of the clients connect and send nothing, a quarter send a byte of their header each second, a quarter a byte of
+their body, and a quarter request a long response and do not read it. A client that is disconnected connects again. When all
+are connected the command prints so on stdout; at the end, or when interrupted, it prints the report as JSON.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Clients < 1 || duration <= 0 {
+				return fmt.Errorf("--clients %d, --duration %s: want at least 1, more than 0s", o.Clients, duration)
+			}
+			addrs, err := plain(s.to.URLs)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), duration)
+			defer cancel()
+			s.to.Connections = 1
+			p, err := visitor.Gather(ctx, s.to, 0, 1)
+			if err != nil {
+				return err
+			}
+			o.Addr, o.Pass = addrs[0].String(), p.Admitted[0].Pass
+			clients := newSlowClients(o)
+			report := make(chan SlowReport, 1)
+			go func() { report <- clients.run(ctx) }()
+			select {
+			case <-clients.ready:
+				fmt.Fprintln(cmd.OutOrStdout(), "holding", o.Clients)
+			case <-ctx.Done():
+			}
+			return printJSON(cmd.OutOrStdout(), <-report)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Clients, "clients", 10_000, "how many; each needs a file descriptor here and up to two in the gateway")
+	f.DurationVar(&duration, "duration", time.Minute, "how long")
+	f.StringVar(&o.Upload, "upload", "/", "a path whose origin reads a body to its end before it responds")
+	f.StringVar(&o.Long, "long", "/", "a path with a long response")
+	return cmd
+}
+
+func streamsCommand(s *shared) *cobra.Command {
+	var n int
+	var open float64
+	var hold, opening time.Duration
+	cmd := &cobra.Command{
+		Use:   "streams",
+		Short: "Join and wait for the admission on event streams, without a poll",
+		Long: `Each visitor joins and opens an event stream, which alone has to keep the place. A visitor that receives the event admitted
+claims. A stream that ends is opened again with the newest token after the delay that the gateway requested. Exit status 1: a
+stream received no event, a place was lost, or a visitor was admitted and received no event.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if n < 1 || open <= 0 || hold <= 0 {
+				return fmt.Errorf("--streams %d, --open-rate %v, --hold %s: want at least 1, more than 0, more than 0s", n, open, hold)
+			}
+			addrs, err := plain(s.to.URLs)
+			if err != nil {
+				return err
+			}
+			client, err := s.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			l := newListeners(client, s.to.Room, addrs, s.to.Connections, n)
+			stop := progress(l.line)
+			r, err := l.run(cmd.Context(), open, hold, opening)
+			stop()
+			if err != nil {
+				return err
+			}
+			if err = printJSON(cmd.OutOrStdout(), r); err == nil && !r.Kept {
+				return ErrBroken
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&n, "streams", 20_000, "how many; each needs a file descriptor here and one in the gateway")
+	f.Float64Var(&open, "open-rate", 2000, "streams opened a second")
+	f.DurationVar(&hold, "hold", 30*time.Second, "how long they stay open after the last was opened, unless all are admitted sooner")
+	f.DurationVar(&opening, "open-wait", time.Minute, "how long the last may take to receive an event")
+	return cmd
+}
+
+// finish prints a report.
+func (s *shared) finish(w io.Writer, r interface{ text(io.Writer) }, kept bool) error {
+	if s.json {
+		if err := printJSON(w, r); err != nil {
+			return err
+		}
+	} else {
+		var b strings.Builder
+		r.text(&b)
+		if _, err := io.WriteString(w, b.String()); err != nil {
+			return err
+		}
+	}
+	if !kept {
+		return ErrBroken
+	}
+	return nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// progress prints line() on stderr until stop is called: every second on a terminal, over the line before, else every five.
+func progress(line func() string) (stop func()) {
+	terminal := term.IsTerminal(int(os.Stderr.Fd()))
+	every, format := 5*time.Second, "%s\n"
+	if terminal {
+		every, format = time.Second, "\r%s\x1b[K"
+	}
+	end := make(chan struct{})
+	var printing sync.WaitGroup
+	printing.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for running := true; running; {
+			select {
+			case <-tick.C:
+			case <-end:
+				running = false
+			}
+			fmt.Fprintf(os.Stderr, format, line())
+		}
+		if terminal {
+			fmt.Fprintln(os.Stderr)
+		}
+	})
+	return sync.OnceFunc(func() { close(end); printing.Wait() })
+}
+
+// plain returns the addresses of gateways, or an error if one needs TLS.
+func plain(urls []string) (addrs []*net.TCPAddr, err error) {
+	for _, raw := range urls {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return nil, fmt.Errorf("--url %q: %w", raw, err)
+		}
+		if u.Scheme != "http" {
+			return nil, fmt.Errorf("--url %q: this mode measures over plain HTTP; give an http:// address of the gateway", raw)
+		}
+		port := u.Port()
+		if port == "" {
+			port = "80"
+		}
+		addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(u.Hostname(), port))
+		if err != nil {
+			return nil, fmt.Errorf("--url %q: %w", raw, err)
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, nil
+}

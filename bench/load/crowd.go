@@ -1,0 +1,374 @@
+package load
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	mrand "math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/bench/visitor"
+)
+
+// crowdOptions describe what the visitors do.
+type crowdOptions struct {
+	Visitors   int
+	Arrive     time.Duration // they arrive evenly over this; 0: all at once
+	Page       bool          // join by requesting Path, not with POST tickets
+	Browser    bool          // keep cookies and accept HTML, as browsers do
+	Path       string
+	Requests   int // with the pass
+	Think      time.Duration
+	Buy        bool
+	Abandon    float64       // share that leaves the queue
+	Silent     float64       // share that stops polling
+	JudgeAfter time.Duration // estimates that are shown from then on are judged
+	Idempotent bool
+}
+
+// phase is the state of a visit.
+type phase uint8
+
+const (
+	joining phase = iota
+	waiting
+	shopping
+	done     // admitted and finished
+	left     // left the queue
+	vanished // stopped polling
+)
+
+// person is one visitor of the crowd. Only the worker that has the job changes it.
+type person struct {
+	cred visitor.Credentials
+	visitor.Place
+	visitor.Presence
+
+	phase    phase
+	lost     string // why the place was lost; empty if it was not
+	abandons bool   // leaves the queue after two polls
+	silent   bool   // stops polling at a random time of the wait that was shown first
+	absent   bool   // was absent at some time
+
+	joinSent, answered time.Time
+	admittedAt         int64     // microseconds; 0 if unknown
+	failures           int       // connection errors and 5xx in a row
+	polls, visits      int       // visits: requests with the pass
+	goes               time.Time // when a silent visitor stops polling; zero if not known yet
+	shown              []shownEstimate
+}
+
+// counts are read by the progress line while the crowd runs.
+type counts struct {
+	joined, waiting, admitted, finished, left, gone, lost atomic.Int64
+	connErrors, serverErrors, refusedJoins, badPasses     atomic.Int64
+}
+
+// crowd plays all visitors with a fixed number of workers.
+type crowd struct {
+	opt     crowdOptions
+	client  *visitor.Client
+	people  []person
+	workers int
+	*schedule
+
+	counts               counts
+	joins, polls, visits *latency
+	remaining            atomic.Int64
+	odd                  sync.Mutex
+	oddities             map[string]int // unexpected responses
+	started, finished    time.Time
+}
+
+func newCrowd(opt crowdOptions, client *visitor.Client, workers int) *crowd {
+	c := &crowd{
+		opt: opt, client: client, workers: workers, people: make([]person, opt.Visitors),
+		joins: newLatency(), polls: newLatency(), visits: newLatency(), oddities: map[string]int{},
+	}
+	c.remaining.Store(int64(opt.Visitors))
+	return c
+}
+
+// run returns when every visitor has finished or ctx ends.
+func (c *crowd) run(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	c.schedule = newSchedule()
+	c.started = c.start
+	leaving := int(c.opt.Abandon * float64(c.opt.Visitors))
+	silent := leaving + int(c.opt.Silent*float64(c.opt.Visitors))
+	for i, k := range mrand.Perm(c.opt.Visitors) {
+		p := &c.people[i]
+		p.cred.Cookies = c.opt.Browser
+		p.abandons, p.silent = k < leaving, k >= leaving && k < silent
+		if c.opt.Idempotent {
+			p.cred.Key = rand.Text()
+		}
+		c.add(i, c.opt.Arrive*time.Duration(i)/time.Duration(c.opt.Visitors))
+	}
+	c.schedule.run(ctx, c.workers, func(job int) {
+		if wait, more := c.step(&c.people[job]); more {
+			c.add(job, time.Since(c.start)+wait)
+		} else if c.remaining.Add(-1) == 0 {
+			stop()
+		}
+	})
+	c.finished = time.Now()
+}
+
+// step makes one request for p. It returns when the next one is due, or that there is none.
+func (c *crowd) step(p *person) (wait time.Duration, more bool) {
+	switch p.phase {
+	case joining:
+		return c.join(p)
+	case waiting:
+		return c.poll(p)
+	default:
+		return c.shop(p)
+	}
+}
+
+// failed reports whether a request is to be repeated.
+func failed(r visitor.Response, err error) bool {
+	return err != nil || r.HTTP >= 500 || r.HTTP == http.StatusTooManyRequests
+}
+
+func (c *crowd) join(p *person) (time.Duration, bool) {
+	start := time.Now()
+	if p.joinSent.IsZero() {
+		p.joinSent = start
+	}
+	request := func() (visitor.Response, error) { return c.client.Join(&p.cred) }
+	if c.opt.Page {
+		request = func() (visitor.Response, error) { return c.client.Visit(&p.cred, c.opt.Path) }
+	}
+	a, err := request()
+	if failed(a, err) && (err != nil || p.cred.Token == "" || a.HTTP == http.StatusTooManyRequests) {
+		return c.again(p, a, err)
+	}
+	now := time.Now()
+	c.joins.record(now.Sub(start))
+	if p.cred.Token == "" && p.cred.Pass == "" {
+		c.counts.refusedJoins.Add(1) // a closed, draining or full room may open again
+		c.note("join", a)
+		return c.backoff(p, a.RetryAfter), true
+	}
+	if p.answered.IsZero() {
+		p.answered = now
+		c.counts.joined.Add(1)
+	}
+	p.failures = 0
+	c.follow(p, now)
+	if p.cred.Pass != "" {
+		return c.admitted(p, a)
+	}
+	p.phase = waiting
+	c.counts.waiting.Add(1)
+	p.noteEstimate(&a, now)
+	return p.Advise(&a), true
+}
+
+// follow records a response and the place that its token describes.
+func (c *crowd) follow(p *person, now time.Time) {
+	if p.Hear(now) && p.phase == waiting {
+		p.absent = true
+	}
+	if p.cred.Token == "" {
+		return
+	}
+	if lost, err := p.Update(p.cred.Token); err != nil {
+		c.lose(p, err.Error())
+	} else if lost != "" {
+		c.lose(p, lost)
+	}
+}
+
+func (c *crowd) poll(p *person) (time.Duration, bool) {
+	if p.abandons && p.polls >= 2 {
+		if a, err := c.client.Leave(&p.cred); err != nil || a.HTTP >= 500 {
+			return c.again(p, a, err)
+		}
+		return c.leave(p, left, &c.counts.left)
+	}
+	if p.silent && p.hasGone() {
+		return c.leave(p, vanished, &c.counts.gone)
+	}
+	start := time.Now()
+	a, err := c.client.Status(&p.cred)
+	if failed(a, err) {
+		return c.again(p, a, err)
+	}
+	now := time.Now()
+	c.polls.record(now.Sub(start))
+	p.polls++
+	p.failures = 0
+	switch {
+	case a.HTTP == http.StatusUnauthorized:
+		return c.rejoin(p, "token refused (401)")
+	case a.HTTP != http.StatusOK:
+		c.note("status", a)
+		return c.backoff(p, a.RetryAfter), true
+	case a.Status.State == "lapsed" || a.Status.State == "ended":
+		return c.rejoin(p, a.Status.State)
+	case a.Status.State == "expired":
+		c.lose(p, "expired: "+a.Status.Reason)
+		p.Place = visitor.Place{} // the token in the response is a new place
+	}
+	c.follow(p, now)
+	if p.cred.Pass == "" && (a.Status.State == "admitted" || a.Status.State == "active") {
+		if a, err = c.client.Claim(&p.cred); failed(a, err) {
+			return c.again(p, a, err)
+		} else if a.HTTP == http.StatusGone {
+			return c.rejoin(p, "claim: gone (410)")
+		}
+	}
+	if p.cred.Pass != "" {
+		c.counts.waiting.Add(-1)
+		return c.admitted(p, a)
+	}
+	p.noteEstimate(&a, now)
+	return p.Advise(&a), true
+}
+
+func (c *crowd) leave(p *person, to phase, count *atomic.Int64) (time.Duration, bool) {
+	p.phase = to
+	c.counts.waiting.Add(-1)
+	count.Add(1)
+	return 0, false
+}
+
+// hasGone reports whether a silent visitor has stopped polling: at a time of the wait that was shown first, all times being
+// equally likely. A visitor who was shown no wait stops after two polls.
+func (p *person) hasGone() bool {
+	if len(p.shown) == 0 {
+		return p.polls >= 2
+	}
+	if p.goes.IsZero() {
+		wait := time.Duration(float64(p.shown[0].seconds) * float64(time.Second))
+		p.goes = time.UnixMicro(p.shown[0].at).Add(mrand.N(max(wait, 1))) //nolint:gosec // a simulation
+	}
+	return !time.Now().Before(p.goes)
+}
+
+func (c *crowd) admitted(p *person, a visitor.Response) (time.Duration, bool) {
+	if p.admittedAt == 0 && a.Status.AdmittedAt == "" && p.cred.Token != "" {
+		// A page does not carry the time of the admission; the status of the ticket does.
+		if s, err := c.client.Status(&p.cred); err == nil {
+			a = s
+		}
+	}
+	if at := a.AdmittedAt(); at > 0 {
+		p.admittedAt = at
+	}
+	p.phase = shopping
+	c.counts.admitted.Add(1)
+	if c.opt.Requests == 0 && !c.opt.Buy {
+		return c.finish(p)
+	}
+	return 0, true
+}
+
+func (c *crowd) shop(p *person) (time.Duration, bool) {
+	start := time.Now()
+	var a visitor.Response
+	var err error
+	last := p.visits >= c.opt.Requests
+	if last && c.opt.Buy {
+		a, err = c.client.PostForm(&p.cred, "/checkout", "event=aurora&quantity=1&name=Load+Generator&email=load%40example.com")
+	} else {
+		a, err = c.client.Visit(&p.cred, c.opt.Path)
+	}
+	if err != nil {
+		return c.again(p, a, err)
+	}
+	c.visits.record(time.Since(start))
+	p.failures = 0
+	p.visits++
+	switch {
+	case a.Room == "waiting" || a.HTTP == http.StatusUnauthorized || a.HTTP == http.StatusAccepted && a.Room != "":
+		c.counts.badPasses.Add(1)
+		c.note("request with a pass", a)
+	case a.HTTP >= 500:
+		c.counts.serverErrors.Add(1)
+		c.note("request with a pass", a)
+	}
+	if last || p.visits >= c.opt.Requests && !c.opt.Buy {
+		return c.finish(p)
+	}
+	return c.opt.Think, true
+}
+
+func (c *crowd) finish(p *person) (time.Duration, bool) {
+	p.phase = done
+	p.cred = visitor.Credentials{}
+	c.counts.finished.Add(1)
+	return 0, false
+}
+
+func (c *crowd) lose(p *person, why string) {
+	if p.lost == "" {
+		p.lost = why
+		c.counts.lost.Add(1)
+	}
+}
+
+// rejoin is for a ticket that is refused: the visitor joins again.
+func (c *crowd) rejoin(p *person, why string) (time.Duration, bool) {
+	c.lose(p, why)
+	c.counts.waiting.Add(-1)
+	p.cred.Token, p.cred.Pass = "", ""
+	p.Place, p.phase = visitor.Place{}, joining
+	return c.backoff(p, 0), true
+}
+
+// again repeats a request that failed, after a pause.
+func (c *crowd) again(p *person, a visitor.Response, err error) (time.Duration, bool) {
+	if err != nil {
+		c.counts.connErrors.Add(1)
+	} else {
+		c.counts.serverErrors.Add(1)
+		c.note("answer", a)
+	}
+	return c.backoff(p, a.RetryAfter), true
+}
+
+// backoff doubles from a quarter of a second to four seconds, or is Retry-After up to ten, with a fifth of jitter.
+func (c *crowd) backoff(p *person, retryAfter time.Duration) time.Duration {
+	d := min(250*time.Millisecond<<min(p.failures, 4), 4*time.Second)
+	if retryAfter > 0 {
+		d = min(retryAfter, 10*time.Second)
+	}
+	p.failures++
+	return d - d/5 + mrand.N(d*2/5) //nolint:gosec // jitter is no secret
+}
+
+// note counts an unexpected response.
+func (c *crowd) note(what string, a visitor.Response) {
+	key := fmt.Sprintf("%s: %d", what, a.HTTP)
+	if a.Status.Code != "" {
+		key += " " + a.Status.Code
+	}
+	c.odd.Lock()
+	defer c.odd.Unlock()
+	if _, ok := c.oddities[key]; ok || len(c.oddities) < 50 {
+		c.oddities[key]++
+	}
+}
+
+// line returns a function that returns the line of progress; admissions a second are the mean since the last call.
+func (c *crowd) line() func() string {
+	last, lastAdmitted := time.Now(), int64(0)
+	return func() string {
+		n := &c.counts
+		now, admitted := time.Now(), n.admitted.Load()
+		speed := float64(admitted-lastAdmitted) / max(now.Sub(last).Seconds(), 0.001)
+		last, lastAdmitted = now, admitted
+		joins, polls := c.joins.quantiles(), c.polls.quantiles()
+		return fmt.Sprintf("joined %d · waiting %d · let in %d (%.1f/s) · lost %d · polls p50 %.1f p99 %.1f ms · joins p50 %.1f p99 %.1f ms · errors %d",
+			n.joined.Load(), n.waiting.Load(), admitted, speed, n.lost.Load(), polls.P50, polls.P99, joins.P50, joins.P99,
+			n.connErrors.Load()+n.serverErrors.Load())
+	}
+}

@@ -1,0 +1,359 @@
+package load
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/verdict"
+	"github.com/anteroom/anteroom/bench/visitor"
+)
+
+// fillOptions describe how a room is filled.
+type fillOptions struct {
+	Tickets, Processors int
+	Sample              int
+	Hold, Timeout       time.Duration
+	TokensOut           string
+}
+
+// ticket is one place of a fill.
+type ticket struct {
+	token string
+	visitor.Place
+	visitor.Presence
+	due, sent, joined time.Duration // since the start
+	highest           int64         // the highest order of a response before the join was sent
+	position          int64         // the last one; 0: none
+	failures          uint8         // in a row
+	state             ticketState
+}
+
+// ticketState is the state of a ticket.
+//
+//	unjoined ──join──> signed ──first confirmed poll──> enrolled ──poll──> admitted
+//	                     └──────────── any poll ─────────────┴──> lost
+type ticketState uint8
+
+const (
+	unjoined ticketState = iota
+	signed               // joined; the store does not hold it yet
+	enrolled             // the store holds it
+	admitted
+	lost
+)
+
+// settleTime is after how long every gateway knows every ticket that has joined at another gateway. A position that was
+// shown earlier may miss some of them.
+const settleTime = 2 * time.Second
+
+// fill fills a room and keeps it filled. schedule.mu guards everything but the tickets, which belong to the worker with the job.
+type fill struct {
+	o      fillOptions
+	client *visitor.Client
+	*schedule
+	tickets []ticket
+	born    int                          // tickets that have begun to join
+	polled  int                          // polls since the last join
+	pause   time.Duration                // no joins before this time: the gateway cannot be reached
+	until   func(now time.Duration) bool // the end of the phase
+	refused error                        // why further joins are pointless
+
+	asked                                   int
+	joined, enrolled, admitted, lost, polls int64
+	returned, waiting, unconfirmed          int64 // unconfirmed: first polls that were answered without the store
+	joinedAt, enrolledAt                    time.Duration
+	grewEarly, grew                         Growth
+	newest, swapped                         int64
+	swappedBy                               int64 // µs
+	why                                     map[string]int
+	errors                                  map[string]int64
+	in                                      []verdict.Admission
+	ranks                                   []Ranking
+	joinLatency, pollLatency, delay         *latency
+}
+
+func runFill(ctx context.Context, to visitor.Options, o fillOptions) (report FillReport, err error) {
+	to.NoRetry = true
+	f := &fill{o: o, schedule: newSchedule(), tickets: make([]ticket, o.Tickets), why: map[string]int{}, errors: map[string]int64{},
+		joinLatency: newLatency(), pollLatency: newLatency(), delay: newLatency()}
+	if f.client, err = visitor.New(to); err != nil {
+		return report, err
+	}
+	defer f.client.Close()
+	f.next = f.dueTicket
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // garbage of the size of all tokens would double the memory
+	if o.Processors > 0 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Processors))
+	}
+	used := child.OwnCPU()
+	stop := progress(f.line())
+	defer stop()
+	filling, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	f.until = func(time.Duration) bool { return f.enrolledAt > 0 }
+	f.run(filling, to.Connections, f.request)
+	if f.refused != nil {
+		return report, f.refused
+	}
+	if f.enrolledAt > 0 {
+		if err := f.hold(ctx, to.Connections); err != nil {
+			return report, err
+		}
+	}
+	stop()
+	return f.report(child.OwnCPU() - used), nil
+}
+
+// hold keeps the tickets polling, and compares the positions of a sample with the orders at the beginning and at the end.
+func (f *fill) hold(ctx context.Context, connections int) error {
+	fmt.Fprintf(os.Stderr, "all %d are in after %s\n", f.o.Tickets, f.enrolledAt.Round(time.Millisecond))
+	select {
+	case <-time.After(time.Second): // for a snapshot that holds all
+	case <-ctx.Done():
+	}
+	f.rank(ctx)
+	if f.o.TokensOut != "" {
+		var tokens []string
+		for i := range f.tickets {
+			if f.tickets[i].token != "" {
+				tokens = append(tokens, f.tickets[i].token)
+			}
+		}
+		if err := saveTokens(f.o.TokensOut, tokens); err != nil {
+			return fmt.Errorf("--tokens-out: %w", err)
+		}
+		fmt.Fprintf(os.Stderr, "%d tokens are in %s\n", len(tokens), f.o.TokensOut)
+	}
+	if f.o.Hold > 0 {
+		end := time.Since(f.start) + f.o.Hold
+		f.until = func(now time.Duration) bool { return now >= end }
+		f.run(ctx, connections, f.request)
+		f.rank(context.WithoutCancel(ctx)) // also after an interrupt
+	}
+	return f.refused
+}
+
+// dueTicket returns the ticket whose poll is due. At least every fourth request is a join, so that the room fills even if
+// the gateway is too slow for the polling intervals that it advises.
+func (f *fill) dueTicket(now time.Duration) (job int, wait time.Duration, err error) {
+	if f.refused != nil || f.until(now) {
+		return -1, 0, errOver
+	}
+	wait = 100 * time.Millisecond // the phase may end
+	poll := false
+	if len(f.pending) > 0 {
+		poll = f.pending[0].due <= now
+		wait = min(wait, f.pending[0].due-now)
+	}
+	if f.born < len(f.tickets) && now >= f.pause && (!poll || f.polled >= 3) {
+		f.polled = 0
+		f.tickets[f.born].due = now
+		job = f.born
+		f.born++
+	} else if poll {
+		f.polled++
+		job = heap.Pop(&f.pending).(appointment).job
+	} else {
+		return -1, wait, nil
+	}
+	f.tickets[job].highest = f.newest
+	return job, 0, nil
+}
+
+// request joins or polls.
+func (f *fill) request(i int) {
+	t := &f.tickets[i]
+	t.sent = time.Since(f.start)
+	cr := visitor.Credentials{Token: t.token}
+	var r visitor.Response
+	var err error
+	joins := t.state == unjoined
+	if joins {
+		r, err = f.client.Join(&cr)
+	} else {
+		r, err = f.client.Status(&cr)
+	}
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	f.delay.record(t.sent - t.due)
+	if joins {
+		f.joinLatency.record(now.Sub(f.start) - t.due)
+	} else {
+		f.pollLatency.record(now.Sub(f.start) - t.due)
+	}
+	if err != nil {
+		f.errors[cause(err)]++
+		if joins {
+			f.pause = now.Sub(f.start) + 100*time.Millisecond
+		}
+		f.retry(i)
+		return
+	}
+	if why := f.response(i, joins, &cr, &r, now); why != "" {
+		f.errors[why]++
+	}
+}
+
+// retry makes a ticket due again after a quarter of a second, doubling up to four seconds.
+func (f *fill) retry(i int) {
+	t := &f.tickets[i]
+	f.again(i, 250*time.Millisecond<<min(t.failures, 4)+rand.N(100*time.Millisecond)) //nolint:gosec // jitter is no secret
+	t.failures = min(t.failures, 100) + 1
+}
+
+func (f *fill) again(i int, after time.Duration) {
+	f.tickets[i].due = time.Since(f.start) + after
+	f.push(i, f.tickets[i].due)
+}
+
+// response records a response. It returns an error for the report, or an empty string. mu is held.
+func (f *fill) response(i int, joins bool, cr *visitor.Credentials, r *visitor.Response, now time.Time) string {
+	t := &f.tickets[i]
+	kind := "poll"
+	if joins {
+		kind = "join"
+	}
+	switch {
+	case !joins && r.HTTP == http.StatusUnauthorized:
+		f.lose(t, "token refused (401)")
+		return "poll: status 401"
+	case joins && r.HTTP >= 400 && r.HTTP < 500 && r.HTTP != http.StatusTooManyRequests:
+		f.refused = fmt.Errorf("a join was refused: status %d %s", r.HTTP, r.Status.Code) // there is no such room
+		return "join: refused"
+	case r.HTTP != http.StatusOK && r.HTTP != http.StatusCreated:
+		f.retry(i)
+		return fmt.Sprintf("%s: status %d", kind, r.HTTP)
+	case joins && cr.Token == "" && cr.Pass == "":
+		f.retry(i)
+		return "join: neither a token nor a pass"
+	}
+	before := t.Presence
+	if t.Hear(now) {
+		f.returned++
+	}
+	t.failures = 0
+	if joins {
+		t.joined = now.Sub(f.start)
+		if f.joined++; f.joined == int64(f.o.Tickets) {
+			f.joinedAt = t.joined
+		}
+	} else {
+		f.polls++
+	}
+	switch r.Status.State {
+	case "expired", "lapsed", "ended", "prequeue", "rejected":
+		f.lose(t, strings.TrimSuffix(r.Status.State+": "+r.Status.Reason, ": "))
+		return ""
+	}
+	if cr.Token != "" && cr.Token != t.token {
+		t.token = cr.Token
+		if why, err := t.Update(cr.Token); why != "" || err != nil {
+			f.lose(t, why)
+			return ""
+		}
+		f.compareOrder(t, joins)
+	}
+	if cr.Pass != "" {
+		f.admit(t, r)
+		return ""
+	}
+	grew := &f.grewEarly
+	switch {
+	case joins:
+		t.state = signed
+	case t.state == signed && !t.Confirmed: // the store was too slow for the gateway
+		f.unconfirmed++
+		f.comparePosition(t, r, grew)
+		f.again(i, time.Second)
+		return ""
+	case t.state == signed:
+		f.enrol(t)
+		t.state = enrolled
+	}
+	if f.enrolledAt > 0 && before.After(f.start.Add(f.enrolledAt+settleTime)) {
+		grew = &f.grew
+	}
+	f.comparePosition(t, r, grew)
+	// Timers and networks delay the polls of real visitors: without jitter, polls that were due together would stay together.
+	f.again(i, t.Advise(r)+rand.N(250*time.Millisecond)) //nolint:gosec // as above
+	return ""
+}
+
+// compareOrder counts joins that received an earlier order than a join that was answered before they were sent.
+func (f *fill) compareOrder(t *ticket, joins bool) {
+	if joins && t.Order > 0 && t.Order <= t.highest {
+		f.swapped++
+		f.swappedBy = max(f.swappedBy, t.highest-t.Order+1)
+	}
+	f.newest = max(f.newest, t.Order)
+}
+
+// comparePosition compares a position with the one before. It may grow by the number of visitors who have come back.
+func (f *fill) comparePosition(t *ticket, r *visitor.Response, grew *Growth) {
+	if r.Status.Position == 0 {
+		return
+	}
+	f.waiting = r.Status.Waiting
+	if by := r.Status.Position - t.position; t.position > 0 && by > f.returned {
+		grew.Polls++
+		if by > grew.By {
+			grew.By, grew.Of = by, r.Status.Waiting
+		}
+	}
+	t.position = r.Status.Position
+}
+
+func (f *fill) admit(t *ticket, r *visitor.Response) {
+	f.enrol(t)
+	if at := r.AdmittedAt(); at > 0 {
+		f.in = append(f.in, verdict.Admission{At: at, Order: t.Order, Ordered: t.token != "", Sent: t.sent.Microseconds(), Answered: t.joined.Microseconds()})
+	}
+	t.state = admitted
+	f.admitted++
+}
+
+// enrol counts a ticket that has been filled in.
+func (f *fill) enrol(t *ticket) {
+	if t.state == enrolled {
+		return
+	}
+	if f.enrolled++; f.enrolled == int64(f.o.Tickets) {
+		f.enrolledAt = time.Since(f.start)
+	}
+}
+
+func (f *fill) lose(t *ticket, why string) {
+	f.enrol(t)
+	t.state = lost
+	f.lost++
+	f.why[why]++
+}
+
+// line returns a function that returns the line of progress; polls a second are the mean since the last call.
+func (f *fill) line() func() string {
+	last, lastPolls := time.Now(), int64(0)
+	return func() string {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		now := time.Now()
+		speed := float64(f.polls-lastPolls) / max(now.Sub(last).Seconds(), 0.001)
+		last, lastPolls = now, f.polls
+		return fmt.Sprintf("joined %d · in the store %d · let in %d · lost %d · %.0f polls/s · positions that grew %d · %d wait in the room",
+			f.joined, f.enrolled, f.admitted, f.lost, speed, f.grew.Polls, f.waiting)
+	}
+}
+
+// size returns the memory of a ticket, in bytes.
+func (t *ticket) size() int { return int(unsafe.Sizeof(*t)) + len(t.token) + len(t.ID) }

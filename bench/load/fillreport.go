@@ -1,0 +1,148 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/anteroom/anteroom/bench/verdict"
+)
+
+// FillReport is the result of a fill; --json prints it.
+type FillReport struct {
+	Tickets       int              `json:"tickets"`
+	Joined        int64            `json:"joined"`
+	Settled       int64            `json:"settled"` // in the store, admitted or lost
+	Waiting       int64            `json:"waiting"` // neither admitted nor lost
+	LetIn         int64            `json:"let_in"`
+	JoinSeconds   float64          `json:"join_seconds"` // until the last had joined; 0: not all joined
+	FillSeconds   float64          `json:"fill_seconds"` // until the store held all
+	Seconds       float64          `json:"seconds"`
+	Lost          map[string]int   `json:"lost_places"`
+	GrewEarly     Growth           `json:"positions_grew_in_the_rush"`    // compared with a position that was shown before all were in: not judged
+	Grew          Growth           `json:"positions_grew"`                // compared with a position that was shown after that
+	Unconfirmed   int64            `json:"first_polls_without_the_store"` // and repeated
+	Returned      int64            `json:"came_back"`                     // tickets that were absent for a time
+	Swapped       int64            `json:"joined_out_of_order"`
+	SwappedMicros int64            `json:"joined_out_of_order_us_at_most"`
+	Ranks         []Ranking        `json:"ranks"`
+	Order         verdict.Order    `json:"order"`
+	Joins         Quantiles        `json:"joins"`
+	Polls         Quantiles        `json:"polls"`
+	Sent          Quantiles        `json:"sent"`
+	OwnCPU        float64          `json:"cpu_us"`       // of the generator, a request
+	Memory        int64            `json:"peak_bytes"`   // resident, of the generator
+	PerTicket     float64          `json:"ticket_bytes"` // of a ticket
+	Errors        map[string]int64 `json:"errors"`
+	Kept          bool             `json:"kept"`
+}
+
+// Growth counts the polls with a larger position than before though not as many visitors had come back.
+type Growth struct {
+	Polls int64 `json:"polls"`
+	By    int64 `json:"by_at_most"`
+	Of    int64 `json:"of_waiting"` // at that time
+}
+
+func (g Growth) text() string {
+	return fmt.Sprintf("in %d polls, by at most %d where %d waited (%.3f %%)", g.Polls, g.By, g.Of, 100*float64(g.By)/float64(max(1, g.Of)))
+}
+
+func (f *fill) report(used time.Duration) FillReport {
+	r := FillReport{
+		Tickets: f.o.Tickets, Joined: f.joined, Settled: f.enrolled, LetIn: f.admitted, Waiting: f.joined - f.admitted - f.lost,
+		JoinSeconds: f.joinedAt.Seconds(), FillSeconds: f.enrolledAt.Seconds(), Seconds: time.Since(f.start).Seconds(),
+		Lost: f.why, GrewEarly: f.grewEarly, Grew: f.grew, Returned: f.returned, Unconfirmed: f.unconfirmed,
+		Swapped: f.swapped, SwappedMicros: f.swappedBy, Ranks: f.ranks, Order: verdict.JudgeOrder(f.in),
+		Joins: f.joinLatency.quantiles(), Polls: f.pollLatency.quantiles(), Sent: f.delay.quantiles(),
+		OwnCPU: float64(used.Microseconds()) / float64(max(1, f.asked)), Errors: f.errors, Memory: peakMemory(),
+	}
+	bytes := 0
+	for i := range f.tickets {
+		bytes += f.tickets[i].size()
+	}
+	r.PerTicket = float64(bytes) / float64(f.o.Tickets)
+	r.Kept = r.FillSeconds > 0 && len(r.Lost) == 0 && r.Grew.Polls == 0 && r.SwappedMicros < swapAllowed && r.Order.Kept() &&
+		!slices.ContainsFunc(r.Ranks, func(k Ranking) bool { return !k.Kept })
+	return r
+}
+
+// swapAllowed, in µs: two gateways know the store's clock to within the duration of a call.
+const swapAllowed = 100_000
+
+// peakMemory returns the largest resident memory that this process has had, in bytes.
+func peakMemory() int64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return u.Maxrss
+	}
+	return u.Maxrss * 1024
+}
+
+func (r FillReport) text(w io.Writer) {
+	fmt.Fprintf(w, "tickets    %d: %d joined, %d waiting, %d let in, in %.1f s\n", r.Tickets, r.Joined, r.Waiting, r.LetIn, r.Seconds)
+	if r.FillSeconds > 0 {
+		fmt.Fprintf(w, "filled     joined in %.1f s (%.0f/s), all in the store after %.1f s (%.0f/s)\n",
+			r.JoinSeconds, float64(r.Tickets)/max(r.JoinSeconds, 0.001), r.FillSeconds, float64(r.Tickets)/max(r.FillSeconds, 0.001))
+	} else {
+		fmt.Fprintf(w, "filled     NOT: %d have not joined, or are not in the store yet\n", int64(r.Tickets)-r.Settled)
+	}
+	if r.Unconfirmed > 0 {
+		fmt.Fprintf(w, "           %d first polls were answered without the store, which was too slow, and asked again\n", r.Unconfirmed)
+	}
+	print := func(name string, kept bool, bad string) {
+		if kept {
+			bad = "kept"
+		}
+		fmt.Fprintf(w, "%-10s %s", name, bad)
+	}
+	if len(r.Lost) == 0 {
+		fmt.Fprint(w, "places     none lost")
+	} else {
+		fmt.Fprint(w, "places     LOST")
+	}
+	for _, why := range slices.Sorted(maps.Keys(r.Lost)) {
+		fmt.Fprintf(w, " · %d %s", r.Lost[why], why)
+	}
+	if r.Returned > 0 {
+		fmt.Fprintf(w, " · %d were out of touch and came back", r.Returned)
+	}
+	fmt.Fprintln(w)
+	fmt.Fprint(w, "positions  ")
+	if r.Grew.Polls == 0 {
+		fmt.Fprint(w, "none grew")
+	} else {
+		fmt.Fprint(w, "GREW ", r.Grew.text())
+	}
+	if r.GrewEarly.Polls > 0 {
+		fmt.Fprint(w, " · over what was told in the rush, ", r.GrewEarly.text())
+	}
+	fmt.Fprintln(w)
+	for _, k := range r.Ranks {
+		print("ranks", k.Kept, "BROKEN")
+		fmt.Fprintf(w, ": %d of %d tickets asked after %.1f s, within %.2f s: %d out of order, by at most %d places", k.Sampled, k.Tickets, k.After, k.Seconds, k.Swapped, k.SwappedBy)
+		if k.Compared {
+			fmt.Fprintf(w, "; error of a position p50 %.3f %% p99 %.3f %% max %.3f %% of %d waiting", 100*k.P50, 100*k.P99, 100*k.Max, k.Waiting)
+		}
+		fmt.Fprintln(w)
+	}
+	if r.Swapped > 0 {
+		print("joins", r.SwappedMicros < swapAllowed, "BROKEN")
+		fmt.Fprintf(w, ": %d got an order before one that was answered earlier, by at most %d µs\n", r.Swapped, r.SwappedMicros)
+	}
+	print("order", r.Order.Kept(), "BROKEN")
+	fmt.Fprintf(w, ": %d inversions (%d visitors overtaken) and %d queue jumps among %d let in with a token and %d at once\n",
+		r.Order.Inversions, r.Order.Overtaken, r.Order.Queuejumps, r.Order.Compared, r.Order.AtOnce)
+	r.Joins.line(w, "joins")
+	r.Polls.line(w, "polls")
+	r.Sent.line(w, "sent late")
+	fmt.Fprintf(w, "generator  %.1f µs of processor time a request, %.0f bytes a ticket, %.0f MB resident at most\n", r.OwnCPU, r.PerTicket, float64(r.Memory)/1e6)
+	errorLines(w, r.Errors)
+}

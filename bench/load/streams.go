@@ -1,0 +1,307 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/anteroom/anteroom/bench/visitor"
+)
+
+// StreamsReport is the result of visitors who only listen.
+type StreamsReport struct {
+	Streams     int            `json:"streams"`
+	Open        int64          `json:"open"` // at the same time
+	Untold      int            `json:"told_nothing"`
+	First       Quantiles      `json:"first_event"`
+	Turns       Quantiles      `json:"turn_told_after"` // from the admission to the event
+	Events      int64          `json:"events"`
+	Bytes       int64          `json:"bytes"`
+	Admitted    int64          `json:"admitted"`
+	Missed      int            `json:"admitted_and_not_told"`
+	NotClaimed  int64          `json:"claims_failed"`
+	Ended       int64          `json:"ended_by_gateway"` // before the admission
+	NotOpened   map[string]int `json:"not_opened"`
+	MovedBehind int64          `json:"position_grew"`
+	Lost        map[string]int `json:"lost_places"`
+	Kept        bool           `json:"kept"`
+}
+
+// listeners are visitors who only listen to event streams.
+type listeners struct {
+	client       *visitor.Client
+	room         string
+	addrs        []*net.TCPAddr
+	workers      int
+	all          []listener
+	first, turns *latency
+
+	open, events, bytes, admitted, ended, failed, grew, unclaimed atomic.Int64
+
+	mu     sync.Mutex
+	report StreamsReport
+}
+
+// listener is one visitor.
+type listener struct {
+	cr       visitor.Credentials
+	retry    time.Duration // the delay before the stream is opened again
+	position int64
+	told     atomic.Bool // an event has arrived
+	over     atomic.Bool
+}
+
+// perAddress is how many connections use one local address: it has no more ports.
+const perAddress = 20_000
+
+func newListeners(client *visitor.Client, room string, addrs []*net.TCPAddr, workers, n int) *listeners {
+	return &listeners{client: client, room: room, addrs: addrs, workers: workers, all: make([]listener, n), first: newLatency(), turns: newLatency(),
+		report: StreamsReport{Streams: n, Lost: map[string]int{}, NotOpened: map[string]int{}}}
+}
+
+// run opens the streams at a rate and holds them, unless all visitors are admitted sooner.
+func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Duration) (StreamsReport, error) {
+	if err := l.join(ctx); err != nil {
+		return l.report, err
+	}
+	l.client.Close()
+	listening, stop := context.WithCancel(ctx)
+	defer stop()
+	var opened, over sync.WaitGroup
+	began := time.Now()
+	for i := range l.all {
+		select {
+		case <-time.After(time.Until(began.Add(time.Duration(float64(i) / rate * float64(time.Second))))):
+		case <-ctx.Done():
+			return l.report, ctx.Err()
+		}
+		opened.Add(1)
+		over.Go(func() { l.listen(listening, i, sync.OnceFunc(opened.Done)) })
+	}
+	allOpen, allOver := make(chan struct{}), make(chan struct{})
+	go func() { opened.Wait(); close(allOpen) }()
+	go func() { over.Wait(); close(allOver) }()
+	select {
+	case <-allOpen:
+	case <-time.After(opening):
+	}
+	l.report.Open = l.open.Load()
+	fmt.Fprintf(os.Stderr, "%d streams are open after %s\n", l.report.Open, time.Since(began).Round(time.Millisecond))
+	select {
+	case <-time.After(hold):
+	case <-allOver:
+	case <-ctx.Done():
+	}
+	l.ask()
+	stop()
+	<-allOver
+	r := &l.report
+	r.First, r.Turns, r.Events, r.Bytes, r.Admitted = l.first.quantiles(), l.turns.quantiles(), l.events.Load(), l.bytes.Load(), l.admitted.Load()
+	r.NotClaimed, r.Ended, r.MovedBehind = l.unclaimed.Load(), l.ended.Load(), l.grew.Load()
+	for i := range l.all {
+		if me := &l.all[i]; !me.told.Load() && !me.over.Load() {
+			r.Untold++
+		}
+	}
+	r.Kept = r.Untold == 0 && r.Missed == 0 && r.NotClaimed == 0 && len(r.Lost) == 0
+	return *r, nil
+}
+
+// join joins with every visitor.
+func (l *listeners) join(ctx context.Context) error {
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(l.workers)
+	for i := range l.all {
+		group.Go(func() error {
+			if gctx.Err() != nil {
+				return gctx.Err()
+			}
+			me := &l.all[i]
+			r, err := l.client.Join(&me.cr)
+			if err == nil && me.cr.Token == "" && me.cr.Pass == "" {
+				err = fmt.Errorf("join: %d %s", r.HTTP, r.Status.Code)
+			}
+			if me.cr.Pass != "" {
+				l.admitted.Add(1)
+				me.over.Store(true)
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// listen keeps a stream open until its visitor is admitted or ctx ends. It calls opened after the first event, or at the end.
+func (l *listeners) listen(ctx context.Context, i int, opened func()) {
+	defer opened()
+	me := &l.all[i]
+	for ctx.Err() == nil && !me.over.Load() {
+		me.retry = 3 * time.Second
+		if err := l.stream(ctx, i, opened); err != nil && ctx.Err() == nil {
+			l.count(l.report.Lost, err.Error())
+			return
+		}
+		if me.over.Load() {
+			return
+		}
+		select {
+		case <-time.After(me.retry/2 + rand.N(me.retry)): //nolint:gosec // jitter is no secret
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (l *listeners) count(in map[string]int, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in[why]++
+}
+
+// fail counts a stream that could not be opened. It is opened again.
+func (l *listeners) fail(why string) error {
+	l.failed.Add(1)
+	l.count(l.report.NotOpened, why)
+	return nil
+}
+
+// stream opens a stream and reads it to its end. It returns an error if the place is lost.
+func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
+	me := &l.all[i]
+	addr := l.addrs[i%len(l.addrs)]
+	d := net.Dialer{Timeout: 10 * time.Second}
+	if addr.IP.IsLoopback() && addr.IP.To4() != nil {
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i/perAddress))}
+	}
+	c, err := d.DialContext(ctx, "tcp", addr.String())
+	if err != nil {
+		return l.fail(cause(err))
+	}
+	defer c.Close()
+	unblock := context.AfterFunc(ctx, func() { c.Close() })
+	defer unblock()
+	began := time.Now()
+	if _, err := fmt.Fprintf(c, "GET /.waiting-room/%s/events HTTP/1.1\r\nHost: %s\r\nUser-Agent: anteroom-loadgen\r\nX-Waiting-Room-Token: %s\r\n\r\n", l.room, addr, me.cr.Token); err != nil {
+		return l.fail(cause(err))
+	}
+	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 1024), nil)
+	switch {
+	case err != nil:
+		return l.fail(cause(err))
+	case resp.StatusCode == http.StatusUnauthorized:
+		return errors.New("the token was refused")
+	}
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		me.retry = time.Duration(s) * time.Second
+	}
+	if resp.StatusCode != http.StatusOK {
+		return l.fail(strconv.Itoa(resp.StatusCode))
+	}
+	l.open.Add(1)
+	defer l.open.Add(-1)
+	event := ""
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 0, 1024), 1<<16)
+	for lines.Scan() {
+		l.bytes.Add(int64(len(lines.Bytes()) + 1))
+		name, v, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "retry":
+			if ms, err := strconv.Atoi(v); err == nil {
+				me.retry = time.Duration(ms) * time.Millisecond
+			}
+		case "event":
+			event = v
+		case "data":
+			l.events.Add(1)
+			if !me.told.Swap(true) {
+				l.first.record(time.Since(began))
+			}
+			opened()
+			var r visitor.Response
+			if err := json.Unmarshal([]byte(v), &r.Status); err != nil {
+				return fmt.Errorf("event: %w", err)
+			}
+			if last, err := l.event(me, event, &r); last {
+				return err
+			}
+		}
+	}
+	if !errors.Is(lines.Err(), net.ErrClosed) {
+		l.ended.Add(1)
+	}
+	return nil
+}
+
+// event records an event. It returns whether the event is the last one, and an error if the place is lost.
+func (l *listeners) event(me *listener, event string, r *visitor.Response) (last bool, err error) {
+	s := &r.Status
+	if s.Token != "" {
+		me.cr.Token = s.Token
+	}
+	if event == "admitted" {
+		me.over.Store(true)
+		if at := r.AdmittedAt(); at > 0 && me.position > 0 { // else the visitor was admitted before the stream was opened
+			l.turns.record(max(0, time.Since(time.UnixMicro(at))))
+		}
+		l.admitted.Add(1)
+		if a, err := l.client.Claim(&me.cr); err != nil || a.Status.Pass == "" {
+			l.unclaimed.Add(1)
+		}
+		return true, nil
+	}
+	if s.State != "waiting" {
+		me.over.Store(true)
+		return true, fmt.Errorf("%s %s", s.State, s.Reason)
+	}
+	if me.position > 0 && s.Position > me.position {
+		l.grew.Add(1)
+	}
+	me.position = s.Position
+	return false, nil
+}
+
+// ask polls some of the waiting visitors: admitted ones must receive an event.
+func (l *listeners) ask() {
+	asked := 0
+	for i := range l.all {
+		me := &l.all[i]
+		if me.over.Load() || asked == 500 {
+			continue
+		}
+		asked++
+		cr := me.cr
+		a, err := l.client.Status(&cr)
+		switch {
+		case err != nil || a.Status.State == "waiting":
+			continue
+		case a.Status.State != "admitted" && a.Status.State != "active":
+			l.count(l.report.Lost, a.Status.State+" "+a.Status.Reason)
+			continue
+		}
+		for until := time.Now().Add(5 * time.Second); !me.over.Load(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(until) {
+				l.report.Missed++
+				break
+			}
+		}
+	}
+}
+
+func (l *listeners) line() string {
+	q := l.turns.quantiles()
+	return fmt.Sprintf("open %d · events %d · let in %d (told after p50 %.0f p99 %.0f ms) · ended %d · not opened %d · position grew %d",
+		l.open.Load(), l.events.Load(), l.admitted.Load(), q.P50, q.P99, l.ended.Load(), l.failed.Load(), l.grew.Load())
+}

@@ -1,0 +1,161 @@
+package rig
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anteroom/anteroom/bench/child"
+)
+
+// Gateway is a gateway with a configuration of its own.
+type Gateway struct {
+	*child.Child
+	Addr, Admin string
+	Config      string // the path of its configuration file
+	settings    string
+}
+
+// URL returns the address for visitors.
+func (g *Gateway) URL() string { return "http://" + g.Addr }
+
+// Gateway starts a gateway with settings in YAML, to which the two listen addresses are added.
+func (r *Run) Gateway(bin, settings string) *Gateway {
+	g := &Gateway{Addr: r.Port(), Admin: r.Port()}
+	r.Configure(g, settings)
+	g.Child = r.Start("gateway", bin, g.Addr, "serve", "--config", g.Config)
+	return g
+}
+
+// Configure writes the configuration file of a gateway.
+func (r *Run) Configure(g *Gateway, settings string) {
+	if g.Config == "" {
+		r.started++
+		g.Config = fmt.Sprintf("%s/gateway-%d.yaml", r.Dir, r.started)
+	}
+	Check(g.Write(settings))
+}
+
+// Write replaces the settings in the configuration file.
+func (g *Gateway) Write(settings string) error {
+	return writeFile(g.Config, fmt.Sprintf("listen: %q\nadmin: {listen: %q}\n%s", g.Addr, g.Admin, settings))
+}
+
+// Metric returns the sum of the samples of a metric that have all the given labels.
+func (g *Gateway) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.Admin+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	return sumOf(resp.Body, name, labels...)
+}
+
+// sumOf adds up the samples of a metric that have all the given labels.
+func sumOf(page io.Reader, name string, labels ...string) (sum float64, err error) {
+	found := false
+	lines := bufio.NewScanner(page)
+	lines.Buffer(nil, 1<<20)
+next:
+	for lines.Scan() {
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' {
+			continue
+		}
+		for _, l := range labels {
+			if !strings.Contains(rest, l) {
+				continue next
+			}
+		}
+		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", name, err)
+		}
+		sum, found = sum+v, true
+	}
+	if !found {
+		return 0, fmt.Errorf("the gateway has no metric %s{%s}", name, strings.Join(labels, ","))
+	}
+	return sum, lines.Err()
+}
+
+// secret signs the tokens of all gateways that one process starts.
+var secret = sync.OnceValue(func() string { return rand.Text() + rand.Text() })
+
+// SharedStore returns the settings of gateways that are one room over a store: its URL and the key of their tokens.
+func SharedStore(url string) string {
+	return fmt.Sprintf("log: {level: warn, access: false}\nstore: {url: %q}\ntokens: {keys: [{id: k1, alg: HS256, secret: %s, active: true}]}\n", url, secret())
+}
+
+// OwnStore returns the settings of a gateway with an embedded store.
+func (r *Run) OwnStore() string {
+	r.started++
+	return fmt.Sprintf("log: {level: warn, access: false}\nstore: {dir: \"%s/store-%d\"}\n", r.Dir, r.started)
+}
+
+// Nginx starts nginx with server blocks; 0 workers: one a core.
+func (r *Run) Nginx(name string, workers int, addr, servers string) *child.Child {
+	count := "auto"
+	if workers > 0 {
+		count = strconv.Itoa(workers)
+	}
+	config := r.File(name+".conf", fmt.Sprintf(`daemon off;
+worker_processes %s;
+pid %[2]s/%[3]s.pid;
+error_log stderr crit;
+events { worker_connections 8192; }
+http {
+  access_log off;
+  keepalive_requests 100000000;
+  client_body_temp_path %[2]s/%[3]s-body;
+  proxy_temp_path %[2]s/%[3]s-proxy;
+  fastcgi_temp_path %[2]s/%[3]s-fastcgi;
+  uwsgi_temp_path %[2]s/%[3]s-uwsgi;
+  scgi_temp_path %[2]s/%[3]s-scgi;
+%[4]s
+}
+`, count, r.Dir, name, servers))
+	return r.Start(name, Must(child.Find("nginx")), addr, "-p", r.Dir, "-c", config)
+}
+
+// NginxProxy returns the server block of a proxy.
+func NginxProxy(addr, origin, settings string) string {
+	return fmt.Sprintf(`  upstream origin { server %s; keepalive 256; keepalive_requests 100000000; }
+  server {
+    listen %s;
+    location / { proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection ""; %s }
+  }
+`, origin, addr, settings)
+}
+
+// HAProxy starts HAProxy in front of an origin.
+func (r *Run) HAProxy(addr, origin string) *child.Child {
+	config := r.File("haproxy.cfg", fmt.Sprintf(`global
+  maxconn 8192
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  http-reuse always
+frontend front
+  bind %s
+  default_backend origin
+backend origin
+  server one %s
+`, addr, origin))
+	return r.Start("haproxy", Must(child.Find("haproxy")), addr, "-db", "-f", config)
+}
