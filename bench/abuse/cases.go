@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// want is what passes.
+// want is the expected result of a case.
 type want int
 
 const (
-	refuse want = iota // the origin never has a complete request; the client is refused or cut off
-	clean              // the gateway has to refuse it; of others it will do if what the origin got can be read in one way only
-	either             // refused, or what the origin got can be read in one way only
-	serve              // it has to be served: refusing everything is no virtue
-	bad                // the origin's answer is bad: the client gets a 5xx, a cut answer, or one that can be read in one way only and says the same
+	refuse want = iota // the origin receives no complete request; the client is refused or disconnected
+	clean              // the gateway has to refuse it; other servers may also forward it with one reading only
+	either             // refused, or forwarded with one reading only
+	serve              // it has to be served: a server may not refuse everything
+	bad                // the origin's response is malformed: the client receives a 5xx, an incomplete response, or one with one reading and the same content
 )
 
-// abuse is one case. In texts § stands for the case's number, ¶ for the line with the pass.
+// abuse is one case. In texts, § is replaced with the case's number and ¶ with the header line of the pass.
 type abuse struct {
 	name   string
 	want   want
 	send   string
-	answer string // the origin's, in place of its usual one
-	absent string // must not be in a header that the origin gets
-	body   string // of what the origin (bad: the client) gets, where it gets something
-	stop   bool   // the client closes its side after it has sent this
+	answer string // the origin's response, instead of its usual one
+	absent string // must not be in a header that the origin receives
+	body   string // of what the origin (bad: the client) receives, if it receives something
+	stop   bool   // the client closes its side after sending
 }
 
 const (
@@ -36,20 +36,20 @@ const (
 	smuggled = "GET /smuggled HTTP/1.1\r\n" + host + tags + "\r\n"
 )
 
-// get and post are good requests but for the lines that are given.
+// get and post return requests that are valid except for the given lines.
 func get(lines string) string { return "GET /case-§ HTTP/1.1\r\n" + host + tags + lines + "\r\n" }
 func post(lines, body string) string {
 	return "POST /case-§ HTTP/1.1\r\n" + host + tags + lines + "\r\n" + body
 }
 
-// line is a good request but for its first line, and hosted one but for its Host.
+// line returns a request that is valid except for its first line, hosted one except for its Host.
 func line(first string) string   { return first + "\r\n" + host + tags + "\r\n" }
 func hosted(hosts string) string { return "GET /case-§ HTTP/1.1\r\n" + hosts + tags + "\r\n" }
 
-// chunked is a good request but for its body.
+// chunked returns a request that is valid except for its body.
 func chunked(body string) string { return post("Transfer-Encoding: chunked\r\n", body) }
 
-// cases are those of the table; many come in rows of the same kind.
+// cases returns all cases.
 func cases() (all []abuse) {
 	add := func(c ...abuse) { all = append(all, c...) }
 
@@ -199,16 +199,16 @@ func cases() (all []abuse) {
 	return all
 }
 
-// early is an answer that the origin gives before it has read the body.
+// early is a response that the origin sends before it has read the body.
 const early = "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"
 
-// pad is a request to smuggle, filled up to n bytes.
+// pad returns a request to smuggle, padded to n bytes.
 func pad(n int) string {
 	r := "GET /smuggled HTTP/1.1\r\n" + host + "X-Case: §\r\nX-Fill: "
 	return r + strings.Repeat("f", n-len(r)-len("000")+len("§")-4) + "\r\n\r\n"
 }
 
-// sorted walks a map in the order of its keys.
+// sorted iterates over a map in the order of its keys.
 func sorted(m map[string]string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {

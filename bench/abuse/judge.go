@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// judge returns why a case has not been passed, or nothing. got is what the origin received of it, said what the client
-// was told. strict is for the gateway.
-func judge(c abuse, strict bool, got []*message, said string) string {
+// judge returns why a case is not passed, or an empty string, given what the origin and the client received. strict is for
+// the gateway.
+func judge(c abuse, strict bool, got []*message, received string) string {
 	if c.want == clean {
 		if c.want = either; strict {
 			c.want = refuse
 		}
 	}
-	if strings.Contains(said, "POISON") {
-		return "the client was given what the origin sent after an answer's end"
+	if strings.Contains(received, "POISON") {
+		return "the client received what the origin sent after the end of a response"
 	}
 	complete := 0
 	for _, m := range got {
@@ -39,37 +39,37 @@ func judge(c abuse, strict bool, got []*message, said string) string {
 			return fmt.Sprintf("its body was forwarded as %.60q", m.body)
 		}
 	}
-	answers := answersOf(said)
+	replies := responses(received)
 	switch c.want {
 	case refuse:
-		for _, a := range answers {
+		for _, a := range replies {
 			if strings.HasPrefix(a.first, "HTTP/1.1 2") {
-				return fmt.Sprintf("served without the origin: %.200q", said)
+				return fmt.Sprintf("served without the origin: %.200q", received)
 			}
 		}
 	case serve:
 		n := strings.Count(c.send, "X-Case:")
 		if complete != n {
-			return fmt.Sprintf("%d of %d requests were forwarded (%.60q)", complete, n, said)
+			return fmt.Sprintf("%d of %d requests were forwarded (%.60q)", complete, n, received)
 		}
 		served := 0
-		for _, a := range answers {
+		for _, a := range replies {
 			if a.complete && len(a.problems) == 0 && strings.HasPrefix(a.first, "HTTP/1.1 200") && string(a.body) == "ok" {
 				served++
 			}
 		}
 		if served != n {
-			return fmt.Sprintf("%d of %d answers were delivered: %.200q", served, n, said)
+			return fmt.Sprintf("%d of %d answers were delivered: %.200q", served, n, received)
 		}
 	case bad:
-		for _, a := range answers {
+		for _, a := range replies {
 			switch {
 			case len(a.first) > 9 && a.first[9] == '5':
-			case !a.complete: // it was cut off, which a client notices
+			case !a.complete: // a client notices that it was cut off
 			case len(a.problems) > 0:
 				return fmt.Sprintf("delivered ambiguously: %s", strings.Join(a.problems, "; "))
 			case strings.HasPrefix(a.first, "HTTP/1.1 101"):
-				return "a switch that nobody asked for was delivered"
+				return "a protocol switch without a request was delivered"
 			case string(a.body) != c.body:
 				return fmt.Sprintf("delivered as %.60q", a.body)
 			}
@@ -78,9 +78,9 @@ func judge(c abuse, strict bool, got []*message, said string) string {
 	return ""
 }
 
-// answersOf takes apart what a client was told. What follows the last whole answer is one that is not complete.
-func answersOf(said string) (all []*message) {
-	r := bufio.NewReader(strings.NewReader(said))
+// responses parses what a client received. The last response may be incomplete.
+func responses(received string) (all []*message) {
+	r := bufio.NewReader(strings.NewReader(received))
 	for {
 		m, err := readMessage(r, false)
 		if m != nil {

@@ -40,7 +40,7 @@ func TestReadMessage(t *testing.T) {
 		"no answer":              {answer: true, text: "hello\r\n\r\n", complete: true, problem: "first line"},
 	} {
 		m, _ := readMessage(bufio.NewReader(strings.NewReader(tt.text)), !tt.answer)
-		if name == "a twin of a framing" { // which reader is right, nobody knows; that there are two is what counts
+		if name == "a twin of a framing" { // either reading may be right; the case counts because there are two
 			tt.complete = m.complete
 		}
 		if string(m.body) != tt.body || m.complete != tt.complete {
@@ -85,7 +85,7 @@ func TestJudge(t *testing.T) {
 		{name: "an answer of one reading", c: abuse{want: bad, body: "ok"}, said: ok},
 		{name: "an answer that says something else", c: abuse{want: bad, body: "hello"}, said: ok, why: "delivered as"},
 		{name: "an answer of two readings", c: abuse{want: bad, body: "ok"}, said: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 1\r\n\r\nok", why: "ambiguously"},
-		{name: "what came after it", c: abuse{want: bad, body: "ok"}, said: ok + "POISON", why: "after an answer's end"},
+		{name: "what came after it", c: abuse{want: bad, body: "ok"}, said: ok + "POISON", why: "after the end of a response"},
 	} {
 		if why := judge(tt.c, tt.strict, tt.got, tt.said); (why == "") != (tt.why == "") || !strings.Contains(why, tt.why) {
 			t.Errorf("%s: %q, want %q", tt.name, why, tt.why)
@@ -93,7 +93,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestCasesCanBeToldApart(t *testing.T) {
+func TestCases_HaveUniqueNames(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range cases() {
 		if names[c.name] || !strings.Contains(c.send, "§") {

@@ -2,104 +2,59 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "abuse:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main(command()) }
 
 func command() *cobra.Command {
 	var gateway string
 	var verbose bool
-	cmd := &cobra.Command{
-		Use:   "abuse",
-		Short: "Count the ambiguous requests and answers that nginx, HAProxy, a bare fasthttp proxy and the gateway let through",
-		Long: `A case is passed where the request is refused, or reaches the origin in a form that can be read in one way only; where the
-gateway promises to refuse, nothing else passes for it. It is asked with a pass. It is an error if it does not pass every case.`,
-		Args:         cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), cmd.OutOrStdout(), gateway, verbose)
-		},
-	}
+	cmd := rig.Command("abuse", "Count the ambiguous requests and responses that nginx, HAProxy, a bare fasthttp proxy and the gateway let through",
+		`A case is passed if the request is refused, or reaches the origin in a form with one reading only; what the gateway promises to
+refuse it has to refuse. The requests carry a pass. It is an error if the gateway does not pass every case.`,
+		func(r *rig.Run) { run(r, gateway, verbose) })
 	cmd.Flags().StringVar(&gateway, "gateway", "bin/gateway", "the gateway's program")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say of each server what it let through, and how")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print what each server let through, and how")
 	return cmd
 }
 
-// together is how many cases are tried at a time on each server.
+// together is how many cases are sent at a time to each server.
 const together = 16
 
-func run(ctx context.Context, out io.Writer, gateway string, verbose bool) (err error) {
-	dir, err := os.MkdirTemp("", "anteroom-abuse-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o755); err != nil { // a master that is root has workers that are not
-		return err
-	}
+func run(r *rig.Run, gateway string, verbose bool) {
 	all := cases()
-	targets := []*target{{name: "nginx"}, {name: "HAProxy"}, {name: "fasthttp"}, {name: "gateway"}}
-	starts := []func(context.Context, string, *target) error{startNginx, startHAProxy, startFasthttp, startGateway(gateway)}
-	for i, t := range targets {
-		if t.origin, err = newRecorder(all); err != nil {
-			return err
-		}
-		defer t.origin.close()
-		if t.addr, err = child.FreePort(); err != nil {
-			return err
-		}
-		err := starts[i](ctx, dir, t)
-		if t.stop != nil {
-			defer t.stop()
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
-		}
-	}
+	targets := startTargets(r, gateway, all)
 	faults := make([][]string, len(targets))
-	group, gctx := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(r)
 	for i, t := range targets {
 		faults[i] = make([]string, len(all))
-		group.Go(func() error { return t.try(gctx, all, faults[i]) })
+		group.Go(func() error { return t.try(ctx, all, faults[i]) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return report(out, all, targets, faults, verbose)
+	rig.Check(group.Wait())
+	rig.Check(report(r.Out, all, targets, faults, verbose))
 }
 
 // try sends every case and judges it.
 func (t *target) try(ctx context.Context, all []abuse, faults []string) error {
-	group, gctx := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(together)
-	said := make([]string, len(all))
+	received := make([]string, len(all))
 	for i, c := range all {
 		group.Go(func() (err error) {
-			if gctx.Err() == nil {
-				said[i], err = converse(t.addr, c, t.fill(c.send, i))
+			if ctx.Err() == nil {
+				received[i], err = converse(t.addr, c, t.fill(c.send, i))
 			}
 			return err
 		})
@@ -107,13 +62,13 @@ func (t *target) try(ctx context.Context, all []abuse, faults []string) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("%s: %w", t.name, err)
 	}
-	t.origin.settle()
+	rig.Sleep(ctx, 500*time.Millisecond) // for requests that the origin has not read yet
 	for i, c := range all {
 		c.send = t.fill(c.send, i)
-		faults[i] = judge(c, t.pass != "", t.origin.of(i), said[i])
+		faults[i] = judge(c, t.pass != "", t.origin.of(i), received[i])
 	}
-	for _, m := range t.origin.stray {
-		fmt.Fprintf(os.Stderr, "%s: its origin got a request of no case: %.200q\n", t.name, m.header)
+	for _, m := range t.origin.unknown {
+		fmt.Fprintf(os.Stderr, "%s: its origin received a request of no case: %.200q\n", t.name, m.header)
 	}
 	return nil
 }
@@ -122,13 +77,13 @@ func (t *target) fill(send string, i int) string {
 	return strings.NewReplacer("§", fmt.Sprintf("%03d", i), "¶", t.pass).Replace(send)
 }
 
-// How long a client listens: to an answer that has to come, and after the last byte otherwise.
+// How long a client waits: for a response that has to come, and otherwise after the last byte.
 const (
 	patience = 10 * time.Second
 	silence  = time.Second
 )
 
-// converse sends a case and returns what the server said until it closed, fell silent, or had said all that was asked.
+// converse sends a case and returns what the server sent until it closed, fell silent, or had sent every response.
 func converse(addr string, c abuse, send string) (string, error) {
 	conn, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
@@ -138,38 +93,35 @@ func converse(addr string, c abuse, send string) (string, error) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = io.WriteString(conn, send) // a server may refuse before it has read all
+		_, _ = io.WriteString(conn, send) // a server may refuse before it has read everything
 		if c.stop {
 			_ = conn.(*net.TCPConn).CloseWrite()
 		}
 	}()
-	var said []byte
+	var received []byte
 	buf := make([]byte, 16<<10)
 	wait := silence
 	if c.want == serve || c.want == bad {
 		wait = patience
 	}
-	for {
-		if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
-			break
-		}
+	for conn.SetReadDeadline(time.Now().Add(wait)) == nil {
 		n, err := conn.Read(buf)
-		said = append(said, buf[:n]...)
+		received = append(received, buf[:n]...)
 		if err != nil {
 			break
 		}
-		if wait == patience && final(string(said)) >= strings.Count(send, "X-Case:") {
-			wait = silence // for what should not come
+		if wait == patience && final(string(received)) >= strings.Count(send, "X-Case:") {
+			wait = silence // for bytes that should not follow
 		}
 	}
 	_ = conn.Close()
 	<-sent
-	return string(said), nil
+	return string(received), nil
 }
 
-// final counts the complete answers but the informational ones.
-func final(said string) (n int) {
-	for _, a := range answersOf(said) {
+// final returns the number of complete responses without the informational ones.
+func final(received string) (n int) {
+	for _, a := range responses(received) {
 		if a.complete && !strings.HasPrefix(a.first, "HTTP/1.1 1") {
 			n++
 		}
@@ -179,37 +131,32 @@ func final(said string) (n int) {
 
 func report(out io.Writer, all []abuse, targets []*target, faults [][]string, verbose bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprint(t, "case")
 	passed := make([]int, len(targets))
+	header, footer := "case", fmt.Sprintf("passed of %d", len(all))
 	for i, target := range targets {
-		fmt.Fprintf(t, "\t%s", target.name)
+		header += "\t" + target.name
 		for _, why := range faults[i] {
 			if why == "" {
 				passed[i]++
 			}
 		}
+		footer += fmt.Sprintf("\t%d", passed[i])
 	}
-	fmt.Fprintln(t)
+	fmt.Fprintln(t, header)
 	for k, c := range all {
-		row := c.name
-		some := false
+		row, some := c.name, false
 		for i := range targets {
-			if faults[i][k] == "" {
-				row += "\t·"
-			} else {
-				row += "\tLET THROUGH"
-				some = true
+			mark := "·"
+			if faults[i][k] != "" {
+				mark, some = "LET THROUGH", true
 			}
+			row += "\t" + mark
 		}
 		if some {
 			fmt.Fprintln(t, row)
 		}
 	}
-	fmt.Fprintf(t, "passed of %d", len(all))
-	for i := range targets {
-		fmt.Fprintf(t, "\t%d", passed[i])
-	}
-	fmt.Fprintln(t)
+	fmt.Fprintln(t, footer)
 	if err := t.Flush(); err != nil {
 		return err
 	}

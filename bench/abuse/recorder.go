@@ -8,61 +8,27 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
-// recorder is an origin that keeps what it got and answers each case as the case says.
+// recorder is an origin that records requests and responds to each case as the case requires.
 type recorder struct {
-	ln     net.Listener
-	cases  []abuse
-	served sync.WaitGroup
+	addr  string
+	cases []abuse
 
-	mu    sync.Mutex
-	got   map[int][]*message // by case
-	stray []*message         // of which nobody knows whose they are
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	got     map[int][]*message // by case
+	unknown []*message         // of no case
 }
 
-func newRecorder(cases []abuse) (*recorder, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	o := &recorder{ln: ln, cases: cases, got: map[int][]*message{}, conns: map[net.Conn]struct{}{}}
-	o.served.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			o.mu.Lock()
-			o.conns[c] = struct{}{}
-			o.mu.Unlock()
-			o.served.Go(func() {
-				o.serve(c)
-				o.mu.Lock()
-				delete(o.conns, c)
-				o.mu.Unlock()
-			})
-		}
-	})
-	return o, nil
-}
-
-func (o *recorder) addr() string { return o.ln.Addr().String() }
-
-func (o *recorder) close() {
-	_ = o.ln.Close()
-	o.mu.Lock()
-	for c := range o.conns {
-		_ = c.Close()
-	}
-	o.mu.Unlock()
-	o.served.Wait()
+func newRecorder(r *rig.Run, cases []abuse) *recorder {
+	o := &recorder{cases: cases, got: map[int][]*message{}}
+	o.addr = r.Accept(o.serve)
+	return o
 }
 
 func (o *recorder) serve(c net.Conn) {
-	defer c.Close()
 	early := &peek{Reader: c, o: o, c: c}
 	r := bufio.NewReader(early)
 	for {
@@ -75,7 +41,7 @@ func (o *recorder) serve(c net.Conn) {
 		n := caseOf(m)
 		o.mu.Lock()
 		if n < 0 {
-			o.stray = append(o.stray, m)
+			o.unknown = append(o.unknown, m)
 		} else {
 			o.got[n] = append(o.got[n], m)
 		}
@@ -97,7 +63,7 @@ func (o *recorder) serve(c net.Conn) {
 			}
 		default:
 			_, _ = io.WriteString(c, answer)
-			if strings.Contains(answer, "POISON") { // it is kept, for whom the rest is then given
+			if strings.Contains(answer, "POISON") { // the connection stays open for the bytes after the response
 				continue
 			}
 			return
@@ -108,7 +74,7 @@ func (o *recorder) serve(c net.Conn) {
 	}
 }
 
-// peek answers a case whose origin does so early as soon as its header is through.
+// peek responds to a case with an early response as soon as the header has arrived.
 type peek struct {
 	io.Reader
 	o        *recorder
@@ -133,7 +99,7 @@ func (p *peek) Read(b []byte) (int, error) {
 
 var number = regexp.MustCompile(`(?i)(?:x-case: |/case-)([0-9]{3})`)
 
-// caseOf finds the number that every request of a case carries, wherever it has got to.
+// caseOf returns the number that every request of a case carries in its header or body, or -1.
 func caseOf(m *message) int {
 	for _, text := range []string{m.header, string(m.body)} {
 		if found := number.FindStringSubmatch(text); found != nil {
@@ -151,6 +117,3 @@ func (o *recorder) of(n int) []*message {
 	defer o.mu.Unlock()
 	return o.got[n]
 }
-
-// settle waits until what is under way has arrived.
-func (o *recorder) settle() { time.Sleep(500 * time.Millisecond) }

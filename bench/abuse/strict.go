@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// message is a request or an answer as it was read from a socket, with all that a second reader could see otherwise.
+// message is a request or a response from a socket, with everything that a second parser may read in another way.
 type message struct {
 	first    string // its first line
 	header   string
@@ -24,7 +24,7 @@ func (m *message) problem(format string, args ...any) {
 	m.problems = append(m.problems, fmt.Sprintf(format, args...))
 }
 
-// The grammar of RFC 9110 and 9112, as narrow as it is written there.
+// The grammar of RFC 9110 and RFC 9112, without any tolerance.
 var (
 	requestLine = regexp.MustCompile(`^[!#$%&'*+.^_|~0-9A-Za-z-]+ (?:http://site\.test)?/[!-"$-\[\]-~]* HTTP/1\.[01]$`)
 	statusLine  = regexp.MustCompile(`^HTTP/1\.[01] [1-5][0-9][0-9]( [\t -~\x80-\xff]*)?$`)
@@ -34,7 +34,7 @@ var (
 	extension   = regexp.MustCompile(`^(;[\t !-:<-~]+)*$`)
 )
 
-// readMessage reads one message. err is what ended the reading; io.EOF before the first byte means that there is none.
+// readMessage reads one message. It returns a message and an error if the message is incomplete, and io.EOF before the first byte.
 func readMessage(r *bufio.Reader, request bool) (m *message, err error) {
 	var raw []byte
 	for !bytes.HasSuffix(raw, []byte("\r\n\r\n")) {
@@ -89,7 +89,7 @@ func validHost(h string) bool {
 	return err == nil
 }
 
-// bytewise lets a regular expression see bytes: each becomes the character of that number.
+// bytewise returns a string of one character for each byte, for regular expressions that match bytes.
 func bytewise(s string) string {
 	b := make([]rune, len(s))
 	for i := range len(s) {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"io"
 	"math"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
 func TestJain(t *testing.T) {
@@ -20,8 +23,8 @@ func TestJain(t *testing.T) {
 		{map[string]int{"a": 1, "b": 3}, 2, 0.8},
 		{nil, 3, 0},
 	} {
-		if got := jain(row.shares, row.n); math.Abs(got-row.want) > 1e-9 {
-			t.Errorf("jain(%v, %d) = %v, want %v", row.shares, row.n, got, row.want)
+		if got := jainIndex(row.shares, row.n); math.Abs(got-row.want) > 1e-9 {
+			t.Errorf("jainIndex(%v, %d) = %v, want %v", row.shares, row.n, got, row.want)
 		}
 	}
 }
@@ -38,46 +41,37 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// Each side runs each job of each tenant once, and left sees the end: what is measured is what it should be.
-func TestSidesRunWhatTheyWereGiven(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	redis, err := startRedis(ctx, t.TempDir(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer redis.stop()
-	one := newAsynq(redis)
-	one.oneQueue = true
-	for _, s := range []side{newAsynq(redis), one, newOurs(redis, defaultLease)} {
-		if err := redis.empty(ctx); err != nil {
-			t.Fatal(err)
-		}
-		jobs := []int{700, 1, 30}
-		if err := s.fill(ctx, jobs); err != nil {
-			t.Fatalf("%s: %v", s.name(), err)
-		}
-		if left, running, err := s.left(ctx, len(jobs)); err != nil || left != 731 || running != 0 {
-			t.Fatalf("%s: %d jobs left and %d running, %v; want 731 and 0", s.name(), left, running, err)
-		}
-		var mu sync.Mutex
-		ran := map[string]int{}
-		stop, err := s.start(20, len(jobs), func(_ context.Context, tenant string) {
-			mu.Lock()
-			defer mu.Unlock()
-			ran[tenant]++
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for left := int64(1); left > 0; {
-			if left, _, err = s.left(ctx, len(jobs)); err != nil {
-				t.Fatalf("%s: %v with %d jobs left", s.name(), err, left)
+// Each side runs each job of each tenant once, and left returns 0 at the end.
+func TestSides_RunEveryJobOnce(t *testing.T) {
+	err := rig.Do(t.Context(), io.Discard, func(r *rig.Run) {
+		redis := r.Redis()
+		one := newAsynq(redis)
+		one.oneQueue = true
+		for _, s := range []side{newAsynq(redis), one, newOurs(redis, defaultLease)} {
+			rig.Check(redis.Empty(r))
+			jobs := []int{700, 1, 30}
+			rig.Check(s.fill(r, jobs))
+			if left, running, err := s.left(r, len(jobs)); err != nil || left != 731 || running != 0 {
+				t.Fatalf("%s: %d jobs left and %d running, %v; want 731 and 0", s.name(), left, running, err)
+			}
+			var mu sync.Mutex
+			ran := map[string]int{}
+			stop := rig.Must(s.start(20, len(jobs), func(_ context.Context, tenant string) {
+				mu.Lock()
+				defer mu.Unlock()
+				ran[tenant]++
+			}))
+			var err error
+			for left := int64(1); left > 0 && err == nil; {
+				left, _, err = s.left(r, len(jobs))
+			}
+			stop()
+			if got := []int{ran["t0"], ran["t1"], ran["t2"]}; !slices.Equal(got, jobs) || err != nil {
+				t.Errorf("%s ran %v, want %v, %v", s.name(), got, jobs, err)
 			}
 		}
-		stop()
-		if got := []int{ran["t0"], ran["t1"], ran["t2"]}; !slices.Equal(got, jobs) {
-			t.Errorf("%s ran %v, want %v", s.name(), got, jobs)
-		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
 
@@ -22,20 +20,16 @@ const (
 	connections = 4
 )
 
-// way is one way to put all jobs in.
+// way is a way to enqueue all jobs.
 type way struct {
 	name string
 	put  func(ctx context.Context) error
 }
 
-// enqueueing measures how fast jobs come in, asynq by one call a task, ours over HTTP, and what Redis keeps of each.
-func enqueueing(ctx context.Context, b *bench) ([]table.Row, error) {
-	jobs := b.jobs * 5 / 2 // they come in faster than they run
-	front, err := startFront(ctx, b, jobs)
-	if err != nil {
-		return nil, err
-	}
-	defer front.process.Stop()
+// enqueueing measures how fast jobs are enqueued, with asynq by one call a task, with ours over HTTP, and the memory of each.
+func enqueueing(b *bench) []table.Row {
+	jobs := b.jobs * 5 / 2 // enqueueing is faster than running
+	front := startFront(b, jobs)
 	a := newAsynq(b.redis)
 	var ways []way
 	for _, goroutines := range []int{8, 64, 256} {
@@ -51,24 +45,12 @@ func enqueueing(ctx context.Context, b *bench) ([]table.Row, error) {
 	for r := range b.rounds {
 		for k := range ways {
 			i := (r + k) % len(ways)
-			if err := b.redis.empty(ctx); err != nil {
-				return nil, err
-			}
-			before, err := b.redis.figure(ctx, "memory", "used_memory")
-			if err != nil {
-				return nil, err
-			}
-			began := time.Now()
-			if err := ways[i].put(ctx); err != nil {
-				return nil, fmt.Errorf("%s: %w\n%s", ways[i].name, err, front.process.Log)
-			}
+			b.empty()
+			before, began := b.stats().Memory, time.Now()
+			rig.Check(ways[i].put(b))
 			rate := float64(jobs) / time.Since(began).Seconds()
-			after, err := b.redis.figure(ctx, "memory", "used_memory")
-			if err != nil {
-				return nil, err
-			}
-			size := (after - before) / float64(jobs)
-			say("enqueue, round %d of %d: %-32s %8.0f/s  %4.0f bytes a job", r+1, b.rounds, ways[i].name, rate, size)
+			size := float64(b.stats().Memory-before) / float64(jobs)
+			rig.Say("enqueue, round %d of %d: %-32s %8.0f/s  %4.0f bytes a job", r+1, b.rounds, ways[i].name, rate, size)
 			rates[i], sizes[i] = append(rates[i], rate), append(sizes[i], size)
 		}
 	}
@@ -85,62 +67,33 @@ func enqueueing(ctx context.Context, b *bench) ([]table.Row, error) {
 			Bars: []table.Bar{{Limit: 1, Ratio: true}, {Limit: 200_000}}})
 	}
 	return append(rows, table.Row{What: "Redis memory", Unit: "bytes a pending job", Peers: []float64{table.Median(sizes[best])}, Ours: table.Median(sizes[peers]),
-		Bars: []table.Bar{{Limit: 0.5, AtMost: true, Ratio: true}}}), nil
+		Bars: []table.Bar{{Limit: 0.5, AtMost: true, Ratio: true}}})
 }
 
-// front is a running bulkworker that hardly starts a job.
+// front is a running bulkworker that starts hardly any job.
 type front struct {
-	process *child.Child
-	url     string
-	body    []byte // all jobs
-	parts   [][]byte
-	seq     int
+	url  string
+	line []byte // a job
+	jobs int
+	seq  int
 }
 
-func startFront(ctx context.Context, b *bench, jobs int) (*front, error) {
-	addr, err := child.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	path := filepath.Join(b.dir, "bulkworker.yaml")
-	conf := fmt.Sprintf("listen: %q\nlog: {level: warn}\nstore: {url: %q}\nrate: {global: 0.001}\nworker: {count: 1}\nprocessors: {webhook: {url: \"http://127.0.0.1:9/\"}}\n", addr, b.redis.url())
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return nil, err
-	}
-	p, err := child.Start("bulkworker", b.bulkworker, "serve", "--config", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Ready(ctx, addr); err != nil {
-		p.Stop()
-		return nil, err
-	}
-	f := &front{process: p, url: "http://" + addr}
-	line := append(append([]byte(`{"payload":`), payload...), "}\n"...)
-	f.body = bytes.Repeat(line, jobs)
-	size := jobs / chunks * len(line)
-	for i := range chunks {
-		end := (i + 1) * size
-		if i == chunks-1 {
-			end = len(f.body)
-		}
-		f.parts = append(f.parts, f.body[i*size:end])
-	}
-	return f, nil
+func startFront(b *bench, jobs int) *front {
+	addr := b.Port()
+	b.Start("bulkworker", b.bulkworker, addr, "serve", "--config", b.File("bulkworker.yaml", fmt.Sprintf(
+		"listen: %q\nlog: {level: warn}\nstore: {url: %q}\nrate: {global: 0.001}\nworker: {count: 1}\nprocessors: {webhook: {url: \"http://127.0.0.1:9/\"}}\n", addr, b.redis.URL())))
+	return &front{url: "http://" + addr, line: fmt.Appendf(nil, "{\"payload\":%s}\n", payload), jobs: jobs}
 }
 
-// send posts a body and checks how many jobs were accepted; want −1: it is no upload.
-func (f *front) send(ctx context.Context, path, key string, body []byte, want int) error {
+// send posts a body and compares how many jobs were accepted.
+func (f *front) send(ctx context.Context, path, key, contentType string, body []byte, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/x-ndjson")
-	if want < 0 {
-		req.Header.Set("Content-Type", "application/json")
-	}
+	req.Header.Set("Content-Type", contentType)
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
@@ -153,34 +106,31 @@ func (f *front) send(ctx context.Context, path, key string, body []byte, want in
 	if err != nil {
 		return err
 	}
-	var answer struct{ Accepted int }
-	if resp.StatusCode > 299 || json.Unmarshal(raw, &answer) != nil || want >= 0 && answer.Accepted != want {
+	var result struct{ Accepted int }
+	if resp.StatusCode > 299 || json.Unmarshal(raw, &result) != nil || result.Accepted != want {
 		return fmt.Errorf("POST %s: %s, want %d accepted\n%s", path, resp.Status, want, raw)
 	}
 	return nil
 }
 
-func (f *front) lines(body []byte) int { return bytes.Count(body, []byte{'\n'}) }
-
-func (f *front) stream(ctx context.Context) error { return f.bulk(ctx, f.body) }
-
-func (f *front) bulk(ctx context.Context, body []byte) error {
-	f.seq++
-	return f.send(ctx, fmt.Sprintf("/v1/bulk?tenant=t0&type=webhook&id=s%d", f.seq), "", body, f.lines(body))
+// upload sends jobs.
+func (f *front) upload(ctx context.Context, path, key string, jobs int) error {
+	return f.send(ctx, path, key, "application/x-ndjson", bytes.Repeat(f.line, jobs), jobs)
 }
 
-// streams sends four groups at once.
+// stream sends all jobs in one request.
+func (f *front) stream(ctx context.Context) error {
+	f.seq++
+	return f.upload(ctx, fmt.Sprintf("/v1/bulk?tenant=t0&type=webhook&id=s%d", f.seq), "", f.jobs)
+}
+
+// streams sends four groups at the same time.
 func (f *front) streams(ctx context.Context) error {
 	parallel, ctx := errgroup.WithContext(ctx)
-	line := len(f.body) / f.lines(f.body)
-	from := 0
-	for i := range connections {
-		end := f.lines(f.body) * (i + 1) / connections * line
-		part := f.body[from:end]
-		from = end
+	for i, n := range split(f.jobs, connections) {
 		f.seq++
 		path := fmt.Sprintf("/v1/bulk?tenant=t%d&type=webhook&id=s%d", i, f.seq)
-		parallel.Go(func() error { return f.send(ctx, path, "", part, f.lines(part)) })
+		parallel.Go(func() error { return f.upload(ctx, path, "", n) })
 	}
 	return parallel.Wait()
 }
@@ -189,15 +139,20 @@ func (f *front) streams(ctx context.Context) error {
 func (f *front) chunked(ctx context.Context) error {
 	f.seq++
 	id := fmt.Sprintf("c%d", f.seq)
-	if err := f.send(ctx, "/v1/groups", "", fmt.Appendf(nil, `{"id":%q,"tenant":"t0","type":"webhook"}`, id), -1); err != nil {
+	if err := f.send(ctx, "/v1/groups", "", "application/json", fmt.Appendf(nil, `{"id":%q,"tenant":"t0","type":"webhook"}`, id), 0); err != nil {
 		return err
 	}
 	parallel, ctx := errgroup.WithContext(ctx)
 	parallel.SetLimit(connections)
-	for i, part := range f.parts {
-		parallel.Go(func() error {
-			return f.send(ctx, "/v1/groups/"+id+"/jobs", fmt.Sprintf("chunk-%d", i), part, f.lines(part))
-		})
+	for i, n := range split(f.jobs, chunks) {
+		parallel.Go(func() error { return f.upload(ctx, "/v1/groups/"+id+"/jobs", fmt.Sprintf("chunk-%d", i), n) })
 	}
 	return parallel.Wait()
+}
+
+// split divides jobs into n parts.
+func split(jobs, n int) []int {
+	parts := evenly(jobs, n)
+	parts[0] += jobs % n
+	return parts
 }

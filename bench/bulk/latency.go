@@ -9,44 +9,37 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
 
-// latency measures from the submission of one job to its start, while nothing else is to do.
-func latency(ctx context.Context, b *bench) ([]table.Row, error) {
-	if err := b.redis.empty(ctx); err != nil {
-		return nil, err
-	}
+// latency measures the time from the submission of one job to its start, while there is nothing else to do.
+func latency(b *bench) []table.Row {
+	b.empty()
 	const samples = 100
-	o := newOurs(b.redis, defaultLease)
-	say("latency of single jobs")
-	mine, err := starts(ctx, o, samples, 100*time.Millisecond)
-	if err != nil {
-		return nil, err
-	}
-	// asynq looks once a second: ten servers, each with a queue of its own, take its samples at the same time.
+	rig.Say("latency of single jobs")
+	mine := rig.Must(starts(b, newOurs(b.redis, defaultLease), samples, 100*time.Millisecond))
+	// asynq polls once a second: ten servers, each with a queue of its own, take its samples at the same time.
 	theirs := make([][]time.Duration, 10)
-	parallel, inner := errgroup.WithContext(ctx)
+	parallel, ctx := errgroup.WithContext(b)
 	for i := range theirs {
 		a := newAsynq(b.redis)
 		a.own = fmt.Sprintf("latency%d", i)
 		parallel.Go(func() (err error) {
-			theirs[i], err = starts(inner, a, samples/len(theirs), time.Second)
+			theirs[i], err = starts(ctx, a, samples/len(theirs), time.Second)
 			return err
 		})
 	}
-	if err := parallel.Wait(); err != nil {
-		return nil, err
-	}
+	rig.Check(parallel.Wait())
 	all := slices.Concat(theirs...)
 	return []table.Row{
 		{What: "submit to start, idle, p50", Unit: "ms", Peers: []float64{percentile(all, 50)}, Ours: percentile(mine, 50)},
 		{What: "submit to start, idle, p99", Unit: "ms", Peers: []float64{percentile(all, 99)}, Ours: percentile(mine, 99)},
-	}, nil
+	}
 }
 
-// starts submits n jobs one after another, at most gap after the one before has run.
-func starts(ctx context.Context, s side, n int, gap time.Duration) ([]time.Duration, error) {
+// starts submits n jobs one after another, each within gap after the one before has started.
+func starts(ctx context.Context, s side, n int, gap time.Duration) (all []time.Duration, err error) {
 	began := make(chan time.Time, 1)
 	stop, err := s.start(10, 1, func(context.Context, string) { began <- time.Now() })
 	if err != nil {
@@ -55,14 +48,8 @@ func starts(ctx context.Context, s side, n int, gap time.Duration) ([]time.Durat
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	var all []time.Duration
 	for i := range n + 1 { // the first loads scripts
-		timer := time.NewTimer(rand.N(gap)) //nolint:gosec // where in asynq's second a job comes
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		rig.Sleep(ctx, rand.N(gap)) //nolint:gosec // any time within asynq's second
 		at := time.Now()
 		if err := s.submit(ctx); err != nil {
 			return nil, err
@@ -79,7 +66,7 @@ func starts(ctx context.Context, s side, n int, gap time.Duration) ([]time.Durat
 	return all, nil
 }
 
-// percentile in milliseconds.
+// percentile returns a percentile in milliseconds.
 func percentile(all []time.Duration, p int) float64 {
 	s := slices.Sorted(slices.Values(all))
 	return float64(s[min(len(s)-1, len(s)*p/100)].Microseconds()) / 1000

@@ -1,185 +1,111 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// memoryJobs is how many jobs the memory of one is measured with.
+// memoryJobs is the number of jobs with which the memory of one is measured.
 const memoryJobs = 100_000
 
-// memories measures what stays in Redis of jobs that have ended, by what their group keeps, and what jobs for later and small
-// groups take. It is run only when it is named.
-func memories(ctx context.Context, b *bench) ([]table.Row, error) {
-	var rows []table.Row
-	row := func(what string, n int, f func(s *store.Store) error) error {
-		o := newOurs(b.redis, defaultLease)
-		if err := b.redis.empty(ctx); err != nil {
-			return err
-		}
-		s, err := o.open()
-		if err != nil {
-			return err
-		}
-		if _, err := s.Pull(ctx, 1); err != nil { // loads the scripts that it can
-			return err
-		}
-		before, err := b.redis.figure(ctx, "memory", "used_memory")
-		if err != nil {
-			return err
-		}
-		if err := f(s); err != nil {
-			return err
-		}
-		after, err := b.redis.figure(ctx, "memory", "used_memory")
-		if err != nil {
-			return err
-		}
-		rows = append(rows, table.Row{What: what, Unit: "bytes", Ours: float64(after-before) / float64(n)})
-		say("%s: %.1f bytes", what, float64(after-before)/float64(n))
-		return nil
+// memories measures the memory of jobs that have ended, by what their group keeps, of jobs for later, and of small groups.
+func memories(b *bench) (rows []table.Row) {
+	row := func(what string, n int, f func(s *store.Store)) {
+		b.empty()
+		s := rig.Must(newOurs(b.redis, defaultLease).open())
+		rig.Must(s.Pull(b, 1)) // loads scripts
+		before := b.stats().Memory
+		f(s)
+		each := float64(b.stats().Memory-before) / float64(n)
+		rows = append(rows, table.Row{What: what, Unit: "bytes", Ours: each})
+		rig.Say("%s: %.1f bytes", what, each)
 	}
-	if err := row("a pending job, 100 bytes of payload", memoryJobs, func(s *store.Store) error {
-		return submitted(ctx, s, store.GroupSpec{ID: "g", Tenant: "a", Type: "noop"}, memoryJobs, time.Time{})
-	}); err != nil {
-		return nil, err
-	}
-	if err := row("a job for later", memoryJobs, func(s *store.Store) error {
-		return submitted(ctx, s, store.GroupSpec{ID: "g", Tenant: "a", Type: "noop"}, memoryJobs, time.Now().Add(24*time.Hour))
-	}); err != nil {
-		return nil, err
-	}
+	spec := store.GroupSpec{ID: "g", Tenant: "a", Type: "noop"}
+	row("a pending job, 100 bytes of payload", memoryJobs, func(s *store.Store) { b.submit(s, spec, memoryJobs, time.Time{}) })
+	row("a job for later", memoryJobs, func(s *store.Store) { b.submit(s, spec, memoryJobs, time.Now().Add(24*time.Hour)) })
 	for _, result := range []int{0, 100} {
 		for _, keeps := range []store.Results{store.AllResults, store.FailureResults, store.NoResults} {
 			what := fmt.Sprintf("a success with a result of %d bytes, results: %s", result, map[store.Results]string{"": "all"}[keeps]+string(keeps))
-			if err := row(what, memoryJobs, func(s *store.Store) error {
-				if err := submitted(ctx, s, store.GroupSpec{ID: "g", Tenant: "a", Type: "noop", Results: keeps}, memoryJobs, time.Time{}); err != nil {
-					return err
-				}
-				if err := worked(ctx, s, memoryJobs, []byte(strings.Repeat("r", result))); err != nil {
-					return err
-				}
-				return settled(ctx, s, "g")
-			}); err != nil {
-				return nil, err
-			}
+			row(what, memoryJobs, func(s *store.Store) {
+				spec := spec
+				spec.Results = keeps
+				b.submit(s, spec, memoryJobs, time.Time{})
+				b.work(s, memoryJobs, []byte(strings.Repeat("r", result)))
+				b.tend(s, "g")
+			})
 		}
 	}
 	for _, aggregate := range []string{`{"op":"count"}`, `{"op":"sum","field":"n"}`} {
-		what := "a success with a result of 100 bytes, results: failures, while jobs may be added, aggregate " + aggregate
-		if err := row(what, memoryJobs, func(s *store.Store) error {
-			spec := store.GroupSpec{ID: "g", Tenant: "a", Type: "noop", Results: store.FailureResults, Aggregate: aggregate}
-			if err := added(ctx, s, spec, memoryJobs, time.Time{}); err != nil {
-				return err
+		row("a success with a result of 100 bytes, results: failures, while jobs may be added, aggregate "+aggregate, memoryJobs, func(s *store.Store) {
+			spec := spec
+			spec.Results, spec.Aggregate = store.FailureResults, aggregate
+			b.add(s, spec, memoryJobs, time.Time{})
+			b.work(s, memoryJobs, []byte(strings.Repeat("r", 100)))
+			if !spec.Counts() {
+				b.reduce(s, "g")
 			}
-			if err := worked(ctx, s, memoryJobs, []byte(strings.Repeat("r", 100))); err != nil || spec.Counts() {
-				return err
-			}
-			return taken(ctx, s, "g")
-		}); err != nil {
-			return nil, err
-		}
+		})
 	}
 	const groups = 10_000
-	if err := row("a group of one job that has ended", groups, func(s *store.Store) error {
+	row("a group of one job that has ended", groups, func(s *store.Store) {
 		for i := range groups {
-			if err := submitted(ctx, s, store.GroupSpec{ID: fmt.Sprintf("%026d", i), Tenant: tenantName(i % 100), Type: "noop"}, 1, time.Time{}); err != nil {
-				return err
-			}
+			b.submit(s, store.GroupSpec{ID: fmt.Sprintf("%026d", i), Tenant: tenantName(i % 100), Type: "noop"}, 1, time.Time{})
 		}
-		if err := worked(ctx, s, groups, nil); err != nil {
-			return err
-		}
+		b.work(s, groups, nil)
 		for i := range groups {
-			if err := settled(ctx, s, fmt.Sprintf("%026d", i)); err != nil {
-				return err
-			}
+			b.tend(s, fmt.Sprintf("%026d", i))
 		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	return rows, nil
+	})
+	return rows
 }
 
-// submitted makes a group of n jobs and seals it.
-func submitted(ctx context.Context, s *store.Store, spec store.GroupSpec, n int, at time.Time) error {
-	if err := added(ctx, s, spec, n, at); err != nil {
-		return err
-	}
-	_, err := s.Seal(ctx, spec.ID)
-	return err
+// submit creates a group of n jobs and seals it.
+func (b *bench) submit(s *store.Store, spec store.GroupSpec, n int, at time.Time) {
+	b.add(s, spec, n, at)
+	rig.Must(s.Seal(b, spec.ID))
 }
 
-// added makes a group of n jobs.
-func added(ctx context.Context, s *store.Store, spec store.GroupSpec, n int, at time.Time) error {
-	g, _, err := s.CreateGroup(ctx, spec)
-	if err != nil {
-		return err
-	}
-	var batch []store.Job
-	for k := range n {
-		batch = append(batch, store.Job{ID: fmt.Sprintf("order-%08d", k), Payload: payload, RunAt: at})
-		if len(batch) == store.MaxAdd || k == n-1 {
-			if _, err := s.AddJobs(ctx, g.ID, store.Chunk{}, batch); err != nil {
-				return err
-			}
-			batch = batch[:0]
-		}
-	}
-	return nil
+// add creates a group of n jobs.
+func (b *bench) add(s *store.Store, spec store.GroupSpec, n int, at time.Time) {
+	g, _, err := s.CreateGroup(b, spec)
+	rig.Check(err)
+	rig.Check(addJobs(b, s, g.ID, n, "order-%08d", at))
 }
 
-// worked runs n jobs, all of which succeed.
-func worked(ctx context.Context, s *store.Store, n int, result []byte) error {
+// work runs n jobs, which all succeed.
+func (b *bench) work(s *store.Store, n int, result []byte) {
 	for deadline := time.Now().Add(2 * time.Minute); n > 0; {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d jobs are left after two minutes", n)
-		}
-		p, err := s.Pull(ctx, 200)
-		if err != nil {
-			return err
-		}
-		acks := make([]store.Ack, len(p.Jobs))
-		for i, j := range p.Jobs {
+		rig.Require(time.Now().Before(deadline), "%d jobs are left after two minutes", n)
+		jobs := rig.Must(s.Pull(b, 200)).Jobs
+		acks := make([]store.Ack, len(jobs))
+		for i, j := range jobs {
 			acks[i] = store.Ack{Key: j.Key, Fence: j.Fence, Verdict: store.Done, Result: result, Took: time.Millisecond}
 		}
-		if _, err := s.Ack(ctx, acks); err != nil {
-			return err
-		}
+		rig.Must(s.Ack(b, acks))
 		n -= len(acks)
 	}
-	return nil
 }
 
-// taken takes in every outcome of a group.
-func taken(ctx context.Context, s *store.Store, group string) error {
-	r, err := s.BeginReduce(ctx, group)
-	if err != nil {
-		return err
-	}
+// reduce reads every outcome of a group.
+func (b *bench) reduce(s *store.Store, group string) {
+	r := rig.Must(s.BeginReduce(b, group))
 	for cursor := r.Cursor; ; {
-		page, err := s.Outcomes(ctx, &r, cursor, 500)
-		if err != nil || len(page.Outcomes) == 0 {
-			return err
+		page := rig.Must(s.Outcomes(b, &r, cursor, 500))
+		if len(page.Outcomes) == 0 {
+			return
 		}
 		cursor = page.Next
-		if ok, err := s.CommitReduce(ctx, group, r.Fence, cursor, int64(len(page.Outcomes)), []byte(`{"succeeded":1}`)); err != nil || !ok {
-			return fmt.Errorf("commit: %t, %w", ok, err)
-		}
+		rig.Require(rig.Must(s.CommitReduce(b, group, r.Fence, cursor, int64(len(page.Outcomes)), []byte(`{"succeeded":1}`))), "the fence of the reduce has expired")
 	}
 }
 
-// settled does the housekeeping of a group that has ended.
-func settled(ctx context.Context, s *store.Store, group string) error {
-	for {
-		if t, err := s.Tend(ctx, group); err != nil || !t.Again {
-			return err
-		}
+// tend does the housekeeping of a group that has ended.
+func (b *bench) tend(s *store.Store, group string) {
+	for rig.Must(s.Tend(b, group)).Again {
 	}
 }

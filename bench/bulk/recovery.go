@@ -10,9 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
-const heldJobs = 10
+const (
+	heldJobs      = 10
+	recoveryLease = 2 * time.Second
+)
 
 // recovery is how long jobs of a killed process waited until they started again.
 type recovery struct {
@@ -20,103 +25,81 @@ type recovery struct {
 	err         error
 }
 
-// recoveries kills a worker of each side, on a Redis of its own.
-func recoveries(ctx context.Context, dir string, aof bool) (r recovery) {
-	redis, err := startRedis(ctx, dir, aof)
-	if err != nil {
-		return recovery{err: err}
-	}
-	defer redis.stop()
-	if r.ours, err = recoverySeen(ctx, newOurs(redis, 2*time.Second), "ours"); err != nil {
-		return recovery{err: err}
-	}
-	say("recovery after kill -9: ours %.2f s", r.ours.Seconds())
-	if r.asynq, err = recoverySeen(ctx, newAsynq(redis), "asynq"); err != nil {
-		return recovery{err: err}
-	}
-	say("recovery after kill -9: asynq %.1f s", r.asynq.Seconds())
-	return r
+// startRecovery kills a worker of each side on a Redis of its own, beside the other parts, since it takes minutes of waiting.
+func (b *bench) startRecovery() {
+	ctx, cancel := context.WithCancel(b)
+	go func() {
+		var found recovery
+		found.err = rig.Do(ctx, b.Out, func(r *rig.Run) {
+			redis := startRedis(r, b.aof)
+			found.ours = killed(r, newOurs(redis, recoveryLease), "ours", redis.Addr)
+			rig.Say("recovery after kill -9: ours %.2f s", found.ours.Seconds())
+			found.asynq = killed(r, newAsynq(redis), "asynq", redis.Addr)
+			rig.Say("recovery after kill -9: asynq %.1f s", found.asynq.Seconds())
+		})
+		b.recovered <- found
+	}()
+	b.Cleanup(func() {
+		cancel()
+		<-b.recovered
+	})
 }
 
-// recoverySeen lets a process take ten jobs, kills it, and waits until another has started all ten.
-func recoverySeen(ctx context.Context, s side, name string) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+func (b *bench) recoveryRows() []table.Row {
+	rig.Say("waiting for asynq to find the jobs of a killed worker")
+	r := <-b.recovered
+	b.recovered <- r
+	rig.Check(r.err)
+	return []table.Row{{What: "a killed worker's jobs start again (our lease 2 s)", Unit: "s", Peers: []float64{r.asynq.Seconds()}, Ours: r.ours.Seconds(),
+		Bars: []table.Bar{{Limit: 3, AtMost: true}}}}
+}
+
+// killed lets a process take ten jobs, kills it, and returns when another one has started all ten.
+func killed(r *rig.Run, s side, name, addr string) time.Duration {
+	limit, cancel := context.WithTimeout(r, 5*time.Minute)
 	defer cancel()
-	if err := s.fill(ctx, []int{heldJobs}); err != nil {
-		return 0, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	var addr string
-	switch s := s.(type) {
-	case *ours:
-		addr = s.redis.addr
-	case *asynqSide:
-		addr = s.redis.addr
-	}
-	holder, err := child.Start("holder", self, "hold", "--side", name, "--redis", addr)
-	if err != nil {
-		return 0, err
-	}
+	rig.Check(s.fill(r, []int{heldJobs}))
+	holder := rig.Must(child.Start("holder", rig.Must(os.Executable()), "hold", "--side", name, "--redis", addr))
 	defer holder.Kill()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		_, running, err := s.left(ctx, 1)
-		if err != nil {
-			return 0, fmt.Errorf("%w\n%s", err, holder.Log)
-		}
-		if running == heldJobs {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%s: the worker to be killed takes no jobs\n%s", name, holder.Log)
-		}
+	for running := int64(0); running < heldJobs; {
+		var err error
+		_, running, err = s.left(r, 1)
+		rig.Check(err)
+		rig.Require(rig.Sleep(limit, 10*time.Millisecond), "%s: the worker to be killed takes no jobs\n%s", name, holder.Log)
 	}
 	again := make(chan time.Time, 2*heldJobs)
-	stop, err := s.start(heldJobs, 1, func(context.Context, string) { again <- time.Now() })
-	if err != nil {
-		return 0, err
-	}
+	stop := rig.Must(s.start(heldJobs, 1, func(context.Context, string) { again <- time.Now() }))
 	defer stop()
-	killed := time.Now()
+	at := time.Now()
 	holder.Kill()
 	var last time.Time
 	for range heldJobs {
 		select {
 		case last = <-again:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%s: jobs of a killed worker do not start again", name)
+		case <-limit.Done():
+			rig.Check(fmt.Errorf("%s: jobs of a killed worker do not start again", name))
 		}
 	}
-	return last.Sub(killed), nil
+	return last.Sub(at)
 }
 
-// holdCommand is the process that is killed.
+// holdCommand returns the command of the process that is killed.
 func holdCommand() *cobra.Command {
 	var which, addr string
-	cmd := &cobra.Command{Use: "hold", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		r, err := openRedis(addr)
-		if err != nil {
-			return err
-		}
-		var s side = newAsynq(r)
+	cmd := rig.Command("hold", "", "", func(r *rig.Run) {
+		redis := r.OpenRedis(addr)
+		var s side = newAsynq(redis)
 		if which == "ours" {
-			s = newOurs(r, 2*time.Second)
+			s = newOurs(redis, recoveryLease)
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Minute) // should nobody kill it
+		ctx, cancel := context.WithTimeout(r, 10*time.Minute) // if the parent has ended
 		defer cancel()
-		if _, err := s.start(heldJobs, 1, func(context.Context, string) { <-ctx.Done() }); err != nil {
-			return err
-		}
+		rig.Must(s.start(heldJobs, 1, func(context.Context, string) { <-ctx.Done() }))
 		<-ctx.Done()
-		return errors.New("nobody has killed this process")
-	}}
+		rig.Check(errors.New("this process was not killed"))
+	})
+	cmd.Hidden = true
 	cmd.Flags().StringVar(&which, "side", "", "asynq or ours")
-	cmd.Flags().StringVar(&addr, "redis", "", "its address")
+	cmd.Flags().StringVar(&addr, "redis", "", "the address of Redis")
 	return cmd
 }

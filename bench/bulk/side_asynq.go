@@ -4,29 +4,32 @@ import (
 	"context"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
-// asynqSide is asynq in this process, with its defaults and as many connections as it has use for.
+// asynqSide is asynq in this process, with its defaults and as many connections as it can use.
 type asynqSide struct {
-	redis  *redisServer
+	redis  *rig.Redis
 	client *asynq.Client
-	// oneQueue puts all tenants into the same queue, as who declares no queues does.
+	// oneQueue puts all tenants into the same queue, asynq's default.
 	oneQueue bool
-	own      string // queue of submit; empty: tenant 0's
+	own      string // the queue of submit; empty: tenant 0's
 }
 
-func newAsynq(r *redisServer) *asynqSide {
+func newAsynq(r *rig.Redis) *asynqSide {
 	a := &asynqSide{redis: r}
 	a.client = a.clientOf(fillers)
 	return a
 }
 
-// fillers is how many goroutines put tasks in.
+// fillers is how many goroutines enqueue tasks.
 const fillers = 64
 
 func (a *asynqSide) options(connections int) asynq.RedisClientOpt {
-	return asynq.RedisClientOpt{Addr: a.redis.addr, PoolSize: connections}
+	return asynq.RedisClientOpt{Addr: a.redis.Addr, PoolSize: connections}
 }
 
 func (a *asynqSide) clientOf(connections int) *asynq.Client {
@@ -56,7 +59,7 @@ func (a *asynqSide) fill(ctx context.Context, jobs []int) error {
 	return nil
 }
 
-// enqueue puts n tasks in, one call each, from so many goroutines. The task's type names the tenant.
+// enqueue enqueues n tasks, one call each, from several goroutines. The type of a task is the tenant.
 func (a *asynqSide) enqueue(ctx context.Context, client *asynq.Client, tenant, queue string, n, goroutines int) error {
 	parallel, ctx := errgroup.WithContext(ctx)
 	for k := range goroutines {
@@ -72,7 +75,7 @@ func (a *asynqSide) enqueue(ctx context.Context, client *asynq.Client, tenant, q
 	return parallel.Wait()
 }
 
-func (a *asynqSide) start(workers, tenants int, handle func(ctx context.Context, tenant string)) (stop func(), err error) {
+func (a *asynqSide) start(workers, tenants int, handle handler) (stop func(), err error) {
 	queues := map[string]int{}
 	if a.own != "" {
 		queues[a.own] = 1
@@ -89,9 +92,9 @@ func (a *asynqSide) start(workers, tenants int, handle func(ctx context.Context,
 	return s.Shutdown, err
 }
 
-// left reads the lists that asynq keeps for each queue.
+// left reads asynq's lists of each queue.
 func (a *asynqSide) left(ctx context.Context, tenants int) (left, running int64, err error) {
-	pipe := a.redis.client.Pipeline()
+	pipe := a.redis.Client.Pipeline()
 	if a.oneQueue {
 		tenants = 1
 	}
@@ -105,7 +108,7 @@ func (a *asynqSide) left(ctx context.Context, tenants int) (left, running int64,
 		return 0, 0, err
 	}
 	for i, c := range all {
-		n := lengthOf(c)
+		n := c.(*redis.IntCmd).Val()
 		left += n
 		if i%2 == 0 {
 			running += n

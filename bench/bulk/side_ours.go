@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -17,26 +18,26 @@ const defaultLease = 30 * time.Second
 
 // ours is package bulk in this process.
 type ours struct {
-	redis *redisServer
+	redis *rig.Redis
 	lease time.Duration
 	batch int // of a pull; 0: the default
 	seq   atomic.Int64
 	once  sync.Once
 	store *store.Store
 	err   error
-	group string // of submit
+	group string // the group of submit
 }
 
-func newOurs(r *redisServer, lease time.Duration) *ours { return &ours{redis: r, lease: lease} }
+func newOurs(r *rig.Redis, lease time.Duration) *ours { return &ours{redis: r, lease: lease} }
 
 func (o *ours) name() string { return "ours" }
 
-// open gives the store as bulkworker opens it, with a rate that limits nothing.
+// open returns the store as bulkworker opens it, with a rate that limits nothing.
 func (o *ours) open() (*store.Store, error) {
 	o.once.Do(func() {
 		settings := store.Defaults()
 		settings.Global, settings.Lease = 1e6, o.lease
-		o.store, o.err = store.New(store.Options{Client: o.redis.client, Timeout: 10 * time.Second, Settings: settings})
+		o.store, o.err = store.New(store.Options{Client: o.redis.Client, Timeout: 10 * time.Second, Settings: settings})
 	})
 	return o.store, o.err
 }
@@ -55,15 +56,8 @@ func (o *ours) fill(ctx context.Context, jobs []int) error {
 			if err != nil {
 				return err
 			}
-			batch := make([]store.Job, 0, store.MaxAdd)
-			for k := range n {
-				batch = append(batch, store.Job{ID: fmt.Sprintf("%032d", k), Payload: payload})
-				if len(batch) == store.MaxAdd || k == n-1 {
-					if _, err := s.AddJobs(ctx, g.ID, store.Chunk{}, batch); err != nil {
-						return err
-					}
-					batch = batch[:0]
-				}
+			if err := addJobs(ctx, s, g.ID, n, "%032d", time.Time{}); err != nil {
+				return err
 			}
 			_, err = s.Seal(ctx, g.ID)
 			return err
@@ -72,7 +66,22 @@ func (o *ours) fill(ctx context.Context, jobs []int) error {
 	return parallel.Wait()
 }
 
-func (o *ours) start(workers, _ int, handle func(ctx context.Context, tenant string)) (stop func(), err error) {
+// addJobs adds n jobs to a group, whose IDs are their numbers.
+func addJobs(ctx context.Context, s *store.Store, group string, n int, id string, at time.Time) error {
+	batch := make([]store.Job, 0, store.MaxAdd)
+	for k := range n {
+		batch = append(batch, store.Job{ID: fmt.Sprintf(id, k), Payload: payload, RunAt: at})
+		if len(batch) == store.MaxAdd || k == n-1 {
+			if _, err := s.AddJobs(ctx, group, store.Chunk{}, batch); err != nil {
+				return err
+			}
+			batch = batch[:0]
+		}
+	}
+	return nil
+}
+
+func (o *ours) start(workers, _ int, handle handler) (stop func(), err error) {
 	s, err := o.open()
 	if err != nil {
 		return nil, err

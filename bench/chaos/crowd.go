@@ -5,41 +5,37 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
-// crowd is the guests and what broke while they came.
+// crowd is the guests and their errors.
 type crowd struct {
 	o       options
-	clients []*visitor.Client // one a gateway
+	clients []*visitor.Client // one for each gateway
 	guests  []*guest
 
 	in, polls, passes, repeated, robbed, unanswered atomic.Int64
 
 	mu      sync.Mutex
-	wrong   map[string]int // answers that no fault excuses
+	wrong   map[string]int // responses that no fault excuses
 	lost    map[string]int // places
 	doubles map[string]int // tickets spent twice
-	odd     map[string]int // refusals that were tried again
+	odd     map[string]int // refusals after which the request was repeated
 	times   []time.Duration
 	traces  []string
 }
 
-func newCrowd(o options, addrs []string) (*crowd, error) {
+func newCrowd(o options, gateways []*rig.Gateway) *crowd {
 	c := &crowd{o: o, wrong: map[string]int{}, lost: map[string]int{}, doubles: map[string]int{}, odd: map[string]int{}}
-	for _, addr := range addrs {
-		v, err := visitor.New(visitor.Options{URLs: []string{"http://" + addr}, Room: "sale", Connections: 512, Timeout: 3 * time.Second})
-		if err != nil {
-			return nil, err
-		}
-		c.clients = append(c.clients, v)
+	for _, g := range gateways {
+		c.clients = append(c.clients, rig.Must(visitor.New(visitor.Options{URLs: []string{g.URL()}, Room: "sale", Connections: 512, Timeout: 3 * time.Second})))
 	}
 	rng := rand.New(rand.NewPCG(o.seed, 2)) //nolint:gosec // the seed repeats the run
 	for range o.visitors {
@@ -58,10 +54,10 @@ func newCrowd(o options, addrs []string) (*crowd, error) {
 		g.repeats = g.rng.IntN(3) == 0
 		c.guests = append(c.guests, g)
 	}
-	return c, nil
+	return c
 }
 
-// arrivals are when the guests come: a fifth at once, two waves of as many, the rest evenly.
+// arrivals returns when the guests arrive: a fifth at once, two more waves of as many, the rest evenly.
 func (c *crowd) arrivals(length time.Duration) []time.Duration {
 	rng := rand.New(rand.NewPCG(c.o.seed, 4)) //nolint:gosec // the seed repeats the run
 	waves := []time.Duration{0, time.Duration(rng.Int64N(int64(length / 2))), time.Duration(rng.Int64N(int64(length / 2)))}
@@ -77,12 +73,12 @@ func (c *crowd) arrivals(length time.Duration) []time.Duration {
 	return at
 }
 
-// run sends the guests; it returns when all are through or ctx ends.
+// run returns when all visits have ended or ctx ends.
 func (c *crowd) run(ctx context.Context) {
 	began := time.Now()
 	var all sync.WaitGroup
 	for i, at := range c.arrivals(c.o.duration) {
-		if !sleep(ctx, time.Until(began.Add(at))) {
+		if !rig.Sleep(ctx, time.Until(began.Add(at))) {
 			break
 		}
 		all.Go(func() { c.guests[i].visit(ctx) })
@@ -90,32 +86,32 @@ func (c *crowd) run(ctx context.Context) {
 	all.Wait()
 }
 
-// last asks, when all faults are over, where those stand who still waited, and tries the tickets that were given up.
+// last polls, when all faults are over, the tickets that still waited and those that left the queue.
 func (c *crowd) last(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, g := range c.guests {
 		switch {
 		case g.waiting && g.cred.Token != "":
-			// An answer that was lost meanwhile comes with the next: a gateway looks a ticket up once a second.
+			// A gateway checks a ticket once a second: a response that was lost is repeated after that.
 			all.Go(func() {
 				for range 3 {
-					if !g.poll(ctx) || g.at != 0 || !sleep(ctx, 1500*time.Millisecond) {
+					if !g.poll(ctx) || g.at != 0 || !rig.Sleep(ctx, 1500*time.Millisecond) {
 						return
 					}
 				}
 			})
 		case g.left:
 			all.Go(func() {
-				a, ok := g.ask(ctx, func(v *visitor.Client) (visitor.Answer, error) { return v.Status(&g.cred) })
-				// Where the answer to a claim was lost it had become a session before.
+				a, ok := g.ask(ctx, func(v *visitor.Client) (visitor.Response, error) { return v.Status(&g.cred) })
+				// If the response to a claim was lost, the ticket was a session before it left.
 				if !ok || a.Status.State == "ended" || a.Status.State == "active" {
 					return
 				}
-				// A ticket that joined while the store was away and was given up before the store knew it leaves nothing behind.
+				// The store does not remember a ticket that left before the store held it.
 				if g.confirmed == 0 {
-					c.note("a ticket that the store never confirmed was given up and is " + a.Status.State)
+					c.note("a ticket that the store never confirmed left the queue and is " + a.Status.State)
 				} else {
-					c.double("a ticket that was given up is %s", a.Status.State)
+					c.double("a ticket that left the queue is %s", a.Status.State)
 					c.explain(g)
 				}
 			})
@@ -128,7 +124,6 @@ func (c *crowd) close() {
 	for _, v := range c.clients {
 		v.Close()
 	}
-	http.DefaultClient.CloseIdleConnections()
 }
 
 func (c *crowd) count(in map[string]int, format string, args ...any) {
@@ -150,7 +145,7 @@ func (c *crowd) took(d time.Duration) {
 	c.times = append(c.times, d)
 }
 
-// explain keeps what a few of those were told who were treated wrongly.
+// explain stores the trace of a guest with a wrong response; three are enough.
 func (c *crowd) explain(g *guest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +154,7 @@ func (c *crowd) explain(g *guest) {
 	}
 }
 
-// quantile of the times of answers.
+// quantile returns a quantile of the response times.
 func (c *crowd) quantile(q float64) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

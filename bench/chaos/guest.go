@@ -10,40 +10,40 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
-// guest is one visitor and what it was told. Times are µs of this machine's clock, which is Redis's.
+// guest is one visitor. Times are µs of this machine's clock, which is also Redis's.
 type guest struct {
 	crowd *crowd
 	rng   *rand.Rand
 	cred  visitor.Credentials
 
-	leaves  bool // gives the place up after a few polls
-	copied  bool // somebody else has the token and races for the session
+	leaves  bool // leaves the queue after a few polls
+	copied  bool // another client has the token and tries to claim first
 	repeats bool // claims again through another gateway
 
 	sent, answered int64 // the join
-	confirmed      int64 // when the answer came that showed the store holding the place
-	waited         bool  // has had a place in line
+	confirmed      int64 // when a response first confirmed that the store holds the place
+	waited         bool  // has had a token
 	place          visitor.Claims
-	heard          time.Time
-	interval       time.Duration
+	presence       visitor.Presence
 	absent         bool
-	lostJoins      int // answers that did not come, to joins without a key
+	lostJoins      int // joins without a key and without a response
 
-	at      int64 // admitted_at; 0: not let in as far as it knows
+	at      int64 // admitted_at; 0: not admitted
 	sid     string
-	out     int64 // when it began to leave, by giving the place up or by ending its session
-	left    bool  // the place was given up
+	out     int64 // when it began to leave the queue or to end its session
+	left    bool  // left the queue
 	waiting bool  // at the end
 
 	thief thief
-	trace []string // what it asked and was told, for a report that has to explain itself
+	trace []string // requests and responses
 }
 
-// note keeps one line of the trace.
-func (g *guest) note(began time.Time, gateway int, a visitor.Answer, err error) {
+// note adds a line to the trace.
+func (g *guest) note(began time.Time, gateway int, a visitor.Response, err error) {
 	what := fmt.Sprintf("%d %s %s position %d", a.HTTP, a.Status.State, a.Status.Code, a.Status.Position)
 	if err != nil {
 		what = err.Error()
@@ -51,19 +51,19 @@ func (g *guest) note(began time.Time, gateway int, a visitor.Answer, err error) 
 	g.trace = append(g.trace, fmt.Sprintf("%s +%d ms, gateway %d: %s", began.Format("05.000"), time.Since(began).Milliseconds(), gateway, what))
 }
 
-// thief is somebody with a copy of a token and another nonce.
+// thief is a client with a copy of a token and another nonce.
 type thief struct {
 	run     sync.WaitGroup
 	started bool
-	cred    visitor.Credentials // with the pass, where it was the first; read it after run
+	cred    visitor.Credentials // with the pass if it claimed first; valid after run
 	at      int64
 	sid     string
-	unheard bool // a claim was sent and got no answer: the session that it may have made is nobody's, as no nonce was kept
+	unheard bool // a claim had no response: it may have made a session that no client has
 }
 
 func micros() int64 { return time.Now().UnixMicro() }
 
-// visit is a guest's whole way.
+// visit plays the guest.
 func (g *guest) visit(ctx context.Context) {
 	defer g.thief.run.Wait()
 	if !g.join(ctx) {
@@ -74,7 +74,7 @@ func (g *guest) visit(ctx context.Context) {
 			g.leave(ctx)
 			return
 		}
-		if !sleep(ctx, g.interval) {
+		if !rig.Sleep(ctx, g.presence.Interval) {
 			g.waiting = true
 			return
 		}
@@ -85,8 +85,8 @@ func (g *guest) visit(ctx context.Context) {
 	g.shop(ctx)
 }
 
-// ask makes a request through gateways at random until one answers it.
-func (g *guest) ask(ctx context.Context, request func(*visitor.Client) (visitor.Answer, error)) (visitor.Answer, bool) {
+// ask sends a request to random gateways until one responds.
+func (g *guest) ask(ctx context.Context, request func(*visitor.Client) (visitor.Response, error)) (visitor.Response, bool) {
 	for {
 		n := g.rng.IntN(len(g.crowd.clients))
 		began := time.Now()
@@ -101,7 +101,7 @@ func (g *guest) ask(ctx context.Context, request func(*visitor.Client) (visitor.
 		} else {
 			g.crowd.note(fmt.Sprintf("%d %s", a.HTTP, a.Status.Code))
 		}
-		if !sleep(ctx, 50*time.Millisecond+time.Duration(g.rng.IntN(200))*time.Millisecond) {
+		if !rig.Sleep(ctx, 50*time.Millisecond+time.Duration(g.rng.IntN(200))*time.Millisecond) {
 			return a, false
 		}
 	}
@@ -109,7 +109,7 @@ func (g *guest) ask(ctx context.Context, request func(*visitor.Client) (visitor.
 
 func (g *guest) join(ctx context.Context) bool {
 	g.sent = micros()
-	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Answer, error) {
+	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Response, error) {
 		a, err := c.Join(&g.cred)
 		if err != nil && g.cred.Key == "" && !errors.Is(err, syscall.ECONNREFUSED) {
 			g.lostJoins++
@@ -129,7 +129,7 @@ func (g *guest) join(ctx context.Context) bool {
 }
 
 func (g *guest) poll(ctx context.Context) bool {
-	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Answer, error) { return c.Status(&g.cred) })
+	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Response, error) { return c.Status(&g.cred) })
 	if !ok {
 		g.waiting = true
 		return false
@@ -138,8 +138,8 @@ func (g *guest) poll(ctx context.Context) bool {
 	return g.hear(ctx, a, time.Now())
 }
 
-// hear takes an answer in; false when it ends the visit.
-func (g *guest) hear(ctx context.Context, a visitor.Answer, now time.Time) bool {
+// hear records a response. It returns false if the visit is over.
+func (g *guest) hear(ctx context.Context, a visitor.Response, now time.Time) bool {
 	if a.HTTP != http.StatusOK && a.HTTP != http.StatusCreated {
 		g.crowd.fault("a status was answered %d %s", a.HTTP, a.Status.Code)
 		return false
@@ -157,15 +157,10 @@ func (g *guest) hear(ctx context.Context, a visitor.Answer, now time.Time) bool 
 	if g.cred.Token != "" && !g.keep(now) {
 		return false
 	}
-	if present := max(30*time.Second, 2*g.interval+10*time.Second); !g.heard.IsZero() && now.Sub(g.heard) > present {
-		g.absent = true
-	}
-	g.heard, g.interval = now, time.Duration(a.Status.RefreshAfter*float64(time.Second))
-	if g.interval <= 0 {
-		g.interval = time.Second
-	}
+	g.absent = g.presence.Hear(now) || g.absent
+	g.presence.Advise(&a)
 	if g.cred.Pass != "" {
-		return g.letIn(a.Status.AdmittedAt)
+		return g.admitted(&a)
 	}
 	if g.copied && !g.thief.started && a.Status.Position > 0 && float64(a.Status.Position) < 2*g.crowd.o.rate && g.confirmed > 0 {
 		g.thief.started = true
@@ -175,7 +170,7 @@ func (g *guest) hear(ctx context.Context, a visitor.Answer, now time.Time) bool 
 	return true
 }
 
-// keep compares the place in the newest token with what it was.
+// keep compares the place in the newest token with the one before.
 func (g *guest) keep(now time.Time) bool {
 	p, err := visitor.Decode(g.cred.Token)
 	if err != nil || p.Order == nil {
@@ -190,7 +185,7 @@ func (g *guest) keep(now time.Time) bool {
 		g.crowd.lose("the order of a ticket the store held went from %d to %d", *g.place.Order, *p.Order)
 		return false
 	}
-	// "?" marks the order of a gateway that never heard the store.
+	// The epoch is "?" in the tokens of a gateway that has never reached the store.
 	if g.confirmed == 0 && p.Confirmed() && string(p.Epoch) != `"?"` {
 		g.confirmed = now.UnixMicro()
 	}
@@ -198,10 +193,11 @@ func (g *guest) keep(now time.Time) bool {
 	return true
 }
 
-func (g *guest) letIn(admittedAt string) bool {
-	at, sid, err := session(admittedAt, g.cred.Pass)
+// admitted records the session.
+func (g *guest) admitted(a *visitor.Response) bool {
+	at, sid, err := session(a, g.cred.Pass)
 	if err != nil {
-		g.crowd.fault("let in: %v", err)
+		g.crowd.fault("admitted: %v", err)
 		return false
 	}
 	g.at, g.sid = at, sid
@@ -213,22 +209,22 @@ func (g *guest) letIn(admittedAt string) bool {
 	return true
 }
 
-func session(admittedAt, pass string) (at int64, sid string, err error) {
-	t, err := time.Parse(time.RFC3339Nano, admittedAt)
-	if err != nil {
-		return 0, "", err
-	}
+// session returns when a session was admitted and its ID.
+func session(r *visitor.Response, pass string) (at int64, sid string, err error) {
 	p, err := visitor.Decode(pass)
-	return t.UnixMicro(), p.Session, err
+	if at = r.AdmittedAt(); at == 0 && err == nil {
+		err = fmt.Errorf("admitted_at is %q", r.Status.AdmittedAt)
+	}
+	return at, p.Session, err
 }
 
-// robbed is for a ticket that somebody else's copy has spent; that one must have the session then.
+// robbed is for a ticket that the copy has spent: the thief must have the session.
 func (g *guest) robbed() bool {
 	g.thief.run.Wait()
 	switch {
 	case g.thief.at != 0:
 	case g.thief.unheard:
-		g.crowd.note("a copy's claim got no answer or 503, and its ticket is spent")
+		g.crowd.note("the claim of a copy had no response or 503, and its ticket is spent")
 		return false
 	default:
 		g.crowd.lose("a ticket is spent and neither of two clients has its session")
@@ -240,9 +236,9 @@ func (g *guest) robbed() bool {
 	return true
 }
 
-// steal claims with a copied token until somebody has the session.
+// steal claims with a copied token until a client has the session.
 func (g *guest) steal(ctx context.Context, token string, rng *rand.Rand) {
-	for sleep(ctx, time.Duration(50+rng.IntN(200))*time.Millisecond) {
+	for rig.Sleep(ctx, time.Duration(50+rng.IntN(200))*time.Millisecond) {
 		cred := visitor.Credentials{Token: token, Cookies: true} // without the nonce
 		c := g.crowd.clients[rng.IntN(len(g.crowd.clients))]
 		a, err := c.Claim(&cred)
@@ -251,7 +247,7 @@ func (g *guest) steal(ctx context.Context, token string, rng *rand.Rand) {
 			g.thief.unheard = g.thief.unheard || !errors.Is(err, syscall.ECONNREFUSED)
 			continue
 		case a.HTTP == http.StatusServiceUnavailable:
-			g.thief.unheard = true // a store that did not answer in time may have made the session
+			g.thief.unheard = true // a store that timed out may have made the session
 			continue
 		case a.HTTP == http.StatusConflict:
 			continue
@@ -261,7 +257,7 @@ func (g *guest) steal(ctx context.Context, token string, rng *rand.Rand) {
 			g.crowd.fault("a claim with a copied token was answered %d %s", a.HTTP, a.Status.Code)
 			return
 		}
-		at, sid, err := session(a.Status.AdmittedAt, cred.Pass)
+		at, sid, err := session(&a, cred.Pass)
 		if err != nil {
 			g.crowd.fault("a claim with a copied token: %v", err)
 		}
@@ -270,20 +266,20 @@ func (g *guest) steal(ctx context.Context, token string, rng *rand.Rand) {
 	}
 }
 
-// leave gives the place up.
+// leave leaves the queue.
 func (g *guest) leave(ctx context.Context) {
 	g.out = micros()
-	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Answer, error) { return c.Leave(&g.cred) })
+	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Response, error) { return c.Leave(&g.cred) })
 	if ok && a.HTTP != http.StatusNoContent {
 		g.crowd.fault("leaving was answered %d %s", a.HTTP, a.Status.Code)
 	}
 	g.left = ok
 }
 
-// shop, by whoever has the session, uses it through any gateway, whatever state the store is in, and ends it.
+// shop uses the session through any gateway, with or without the store, and ends it.
 func (g *guest) shop(ctx context.Context) {
 	for range 1 + g.rng.IntN(3) {
-		if !sleep(ctx, time.Second+time.Duration(g.rng.IntN(1500))*time.Millisecond) || !g.visits(ctx, "/") {
+		if !rig.Sleep(ctx, time.Second+time.Duration(g.rng.IntN(1500))*time.Millisecond) || !g.visits(ctx, "/") {
 			return
 		}
 	}
@@ -294,11 +290,11 @@ func (g *guest) shop(ctx context.Context) {
 	g.visits(ctx, "/bye")
 }
 
-// visits asks the site for a path with the pass.
+// visits requests a path of the site with the pass.
 func (g *guest) visits(ctx context.Context, path string) bool {
-	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Answer, error) { return c.Visit(&g.cred, path) })
+	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Response, error) { return c.Visit(&g.cred, path) })
 	if ok && (a.HTTP != http.StatusOK || a.Room != "") {
-		// A lost answer to /bye may have ended the session.
+		// /bye may have ended the session and lost its response.
 		if path == "/" {
 			g.crowd.fault("a good pass was answered %d %s %s", a.HTTP, a.Room, a.Status.Code)
 		}
@@ -308,15 +304,15 @@ func (g *guest) visits(ctx context.Context, path string) bool {
 	return ok
 }
 
-// repeat asks for the session again.
+// repeat claims the session again.
 func (g *guest) repeat(ctx context.Context) {
 	cred := g.cred
 	cred.Pass = ""
-	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Answer, error) { return c.Claim(&cred) })
+	a, ok := g.ask(ctx, func(c *visitor.Client) (visitor.Response, error) { return c.Claim(&cred) })
 	if !ok {
 		return
 	}
-	at, sid, err := session(a.Status.AdmittedAt, cred.Pass)
+	at, sid, err := session(&a, cred.Pass)
 	if err != nil || at != g.at || sid != g.sid {
 		g.crowd.fault("a repeated claim was answered %d %s: session %s of %d, before %s of %d", a.HTTP, a.Status.Code, sid, at, g.sid, g.at)
 	}

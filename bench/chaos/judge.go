@@ -10,21 +10,21 @@ import (
 	"github.com/anteroom/anteroom/bench/verdict"
 )
 
-// judgement is what the guests' records say about the room's promises.
+// judgement is how the room kept its promises to the guests.
 type judgement struct {
 	Rate       verdict.Rate  `json:"rate"`  // in room time
-	Order      verdict.Order `json:"order"` // of those whose join the store confirmed
+	Order      verdict.Order `json:"order"` // of guests whose join the store confirmed
 	Late       int           `json:"confirmed_late"`
 	LateOver   int           `json:"confirmed_late_overtaken"`
 	Examples   []string      `json:"examples,omitempty"`
-	Untold     int           `json:"order_never_told"` // let in without having heard that the store held the place
+	Untold     int           `json:"order_never_told"` // admitted without a response that confirmed the place
 	MostActive int           `json:"most_admitted_and_active"`
 	Early      int           `json:"admitted_within_the_hold"`
 	Unheard    int           `json:"admitted_and_never_heard"`
-	Excused    int           `json:"of_these_may_be"` // places given up, and joins whose answer was lost
+	Excused    int           `json:"of_these_may_be"` // tickets that left the queue, and joins whose response was lost
 }
 
-// judge looks at guests, the silences of Redis, and how many admissions the room counts.
+// judge judges the guests' records, given when Redis was stopped and how many admissions the room has counted.
 func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 	var j judgement
 	slices.SortFunc(frozen, func(a, b span) int { return cmp.Compare(a.from, b.from) })
@@ -32,7 +32,7 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 	burst, _ := verdict.ToMilli(o.burst)
 
 	var at []int64
-	var line, late []*guest
+	var queue, late []*guest
 	var all []verdict.Admission
 	for _, g := range guests {
 		j.Excused += g.lostJoins
@@ -41,18 +41,18 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 		}
 		if g.at == 0 {
 			if g.waiting && g.confirmed > 0 {
-				line = append(line, g)
+				queue = append(queue, g)
 			}
 			continue
 		}
 		at = append(at, g.at)
-		line = append(line, g)
+		queue = append(queue, g)
 		switch {
 		case !g.waited || g.confirmed == g.answered:
 		case g.confirmed > 0:
 			late = append(late, g)
 		default:
-			// In before it heard of a place in the store: what its token says is what a gateway guessed.
+			// Admitted before a confirmation: the order in its token is a gateway's estimate.
 			j.Untold++
 			continue
 		}
@@ -67,7 +67,7 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 	for i := range at {
 		for _, s := range frozen {
 			if at[i] > s.from && at[i] < s.to-grain {
-				j.Early++ // while Redis stood still
+				j.Early++ // while Redis was stopped
 			}
 			if s.to-s.from > gap.Microseconds() && at[i] >= s.to && at[i] < s.to+hold.Microseconds() {
 				j.Early++
@@ -81,10 +81,10 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 	}
 	j.Rate = verdict.JudgeRate(room, rate, burst)
 	j.Order = verdict.JudgeOrder(all)
-	// Those still waiting, and those who were confirmed late, pair by pair: overtaken by whoever has a later order and was
-	// admitted first, after the store is known to have held the place.
+	// Guests that still wait or were confirmed late are compared pair by pair: overtaken is one if a later order was admitted
+	// first, at a time when the store certainly held the place.
 	j.Late = len(late)
-	for _, x := range line {
+	for _, x := range queue {
 		xAt := x.at
 		if xAt == 0 {
 			xAt = math.MaxInt64
@@ -94,10 +94,10 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 		if x.absent {
 			continue
 		}
-		for _, y := range line {
+		for _, y := range queue {
 			if y.at > 0 && y.at < xAt && y.at > x.confirmed && y.confirmed > 0 && *y.place.Order > *x.place.Order {
 				j.LateOver++
-				j.Examples = append(j.Examples, fmt.Sprintf("order %d, held since %d, let in at %d, after order %d (confirmed %d, answered %d) at %d",
+				j.Examples = append(j.Examples, fmt.Sprintf("order %d, confirmed at %d, admitted at %d, after order %d (confirmed at %d, joined at %d) at %d",
 					*x.place.Order, x.confirmed, x.at, *y.place.Order, y.confirmed, y.answered, y.at), strings.Join(x.trace, "\n\t"))
 				break
 			}
@@ -107,12 +107,11 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 	return j
 }
 
-// grain is how far a signal may be late.
+// grain is the largest delay of a signal, in µs.
 const grain = 1000
 
-// roomTime maps a time of Redis's clock to room time, from what was done to Redis alone: a silence over gap counts for a
-// second. The room's own silence begins a little before the signal and ends a little after
-// it, so its time is never ahead of this.
+// roomTime maps a time of Redis's clock to room time: a silence over gap counts as one second. The room observes a slightly
+// longer silence than the one between the two signals, so its time is never ahead of this.
 func roomTime(at int64, frozen []span) int64 {
 	t := at
 	for _, s := range frozen {
@@ -123,7 +122,7 @@ func roomTime(at int64, frozen []span) int64 {
 	return t
 }
 
-// mostActive is the largest number who were certainly in at once: from admitted_at until they began to leave.
+// mostActive returns the largest number of guests that were certainly admitted at once: from admitted_at until they left.
 func mostActive(guests []*guest) int {
 	type event struct {
 		at    int64
@@ -148,7 +147,7 @@ func mostActive(guests []*guest) int {
 	return most
 }
 
-// broken names what was not kept.
+// broken returns the promises that were not kept.
 func (j judgement) broken(o options) []string {
 	var out []string
 	if !j.Rate.Kept() {

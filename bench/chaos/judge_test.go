@@ -9,12 +9,12 @@ import (
 
 const sec = 1_000_000
 
-// in is a guest who joined at its order, was confirmed at once and let in at.
+// in returns a guest that joined at its order, was confirmed immediately and admitted at a time.
 func in(order, at int64) *guest {
 	return &guest{sent: order - 1000, answered: order + 1000, confirmed: order + 1000, waited: true, place: visitor.Claims{Order: &order}, at: at}
 }
 
-// after is the same of one who was confirmed only then.
+// after sets when the guest was confirmed.
 func (g *guest) after(confirmed int64) *guest {
 	g.confirmed = confirmed
 	return g

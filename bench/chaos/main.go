@@ -3,38 +3,27 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main(command()) }
 
 type options struct {
 	gateway     string
 	gateways    int
 	duration    time.Duration // of the faults
-	drain       time.Duration // after them, for those who still wait
+	drain       time.Duration // after them, for visitors that still wait
 	seed        uint64
 	visitors    int
 	rate, burst float64
@@ -44,47 +33,33 @@ type options struct {
 
 func command() *cobra.Command {
 	var o options
-	cmd := &cobra.Command{
-		Use:          "chaos",
-		Short:        "Let a crowd in through several gateways while they and Redis are killed and stopped, and judge what happened",
-		Args:         cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.gateways < 2 || o.duration < 5*time.Second || o.visitors < 1 || o.rate <= 0 || o.burst < 1 || o.maxActive < 0 || o.drain < time.Second {
-				return fmt.Errorf("--gateways %d, --duration %s, --drain %s, --visitors %d, --rate %g, --burst %g, --max-active %d: want at least 2 gateways, 5s, 1s and a visitor, a rate above 0 and a burst of at least 1",
-					o.gateways, o.duration, o.drain, o.visitors, o.rate, o.burst, o.maxActive)
-			}
-			if !cmd.Flags().Changed("seed") {
-				o.seed = rand.Uint64() >> 32 //nolint:gosec // it names a run
-			}
-			r, err := run(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			if err := r.print(cmd.OutOrStdout(), o.json); err != nil {
-				return err
-			}
-			if len(r.Broken) > 0 {
-				return fmt.Errorf("not kept with --seed %d: %q", o.seed, r.Broken)
-			}
-			return nil
-		},
-	}
+	var cmd *cobra.Command
+	cmd = rig.Command("chaos", "Admit visitors through several gateways while they and Redis are killed and stopped, and judge the result", "", func(r *rig.Run) {
+		rig.Require(o.gateways >= 2 && o.duration >= 5*time.Second && o.visitors >= 1 && o.rate > 0 && o.burst >= 1 && o.maxActive >= 0 && o.drain >= time.Second,
+			"--gateways %d, --duration %s, --drain %s, --visitors %d, --rate %g, --burst %g, --max-active %d: want at least 2 gateways, 5s, 1s and a visitor, a rate above 0 and a burst of at least 1",
+			o.gateways, o.duration, o.drain, o.visitors, o.rate, o.burst, o.maxActive)
+		if !cmd.Flags().Changed("seed") {
+			o.seed = rand.Uint64() >> 32 //nolint:gosec // it identifies a run
+		}
+		report := run(r, o)
+		rig.Check(report.print(r.Out, o.json))
+		rig.Require(len(report.Broken) == 0, "not kept with --seed %d: %q", o.seed, report.Broken)
+	})
 	f := cmd.Flags()
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
 	f.IntVar(&o.gateways, "gateways", 8, "how many")
 	f.DurationVar(&o.duration, "duration", time.Minute, "how long there are faults")
-	f.DurationVar(&o.drain, "drain", 15*time.Second, "how long those who still wait go on polling after that")
-	f.Uint64Var(&o.seed, "seed", 0, "repeats the faults and the visitors' habits; a random one otherwise")
-	f.IntVar(&o.visitors, "visitors", 1500, "how many come")
-	f.Float64Var(&o.rate, "rate", 40, "the room's, a second")
-	f.Float64Var(&o.burst, "burst", 20, "the room's")
-	f.IntVar(&o.maxActive, "max-active", 150, "the room's; 0: no limit")
+	f.DurationVar(&o.drain, "drain", 15*time.Second, "how long waiting visitors poll after that")
+	f.Uint64Var(&o.seed, "seed", 0, "repeats the faults and the visitors' behaviour; random if not given")
+	f.IntVar(&o.visitors, "visitors", 1500, "how many arrive")
+	f.Float64Var(&o.rate, "rate", 40, "the room's rate, a second")
+	f.Float64Var(&o.burst, "burst", 20, "the room's burst")
+	f.IntVar(&o.maxActive, "max-active", 150, "the room's max_active; 0: no limit")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	return cmd
 }
 
-// report is what a run printed, and what of the promises was broken.
+// report is the result of a run.
 type report struct {
 	Seed       uint64         `json:"seed"`
 	Gateways   int            `json:"gateways"`
@@ -109,68 +84,44 @@ type report struct {
 	Doubles    map[string]int `json:"tickets_spent_twice"`
 	Wrong      map[string]int `json:"wrong_answers"`
 	Odd        map[string]int `json:"refusals_tried_again"`
-	Traces     []string       `json:"traces,omitempty"` // of a few who were treated wrongly
-	Broken     []string       `json:"broken"`
+	Traces     []string       `json:"traces,omitempty"` // of a few visitors with a wrong response
+	Broken     []string       `json:"broken"`           // promises
 }
 
-func run(ctx context.Context, o options) (r report, err error) {
-	dir, err := os.MkdirTemp("", "anteroom-chaos-")
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	origin, err := startOrigin()
-	if err != nil {
-		return r, err
-	}
-	defer origin.stop()
-	f := &fleet{dir: dir, program: o.gateway}
-	defer f.stop()
-	if err := f.start(ctx, o, origin.addr); err != nil {
-		return r, err
-	}
-	c, err := newCrowd(o, f.addrs)
-	if err != nil {
-		return r, err
-	}
+func run(r *rig.Run, o options) report {
+	f := startFleet(r, o)
+	defer http.DefaultClient.CloseIdleConnections()
+	c := newCrowd(o, f.gateways)
 	defer c.close()
-
-	crowded, end := context.WithCancel(ctx)
+	crowded, end := context.WithCancel(r)
 	defer end()
 	done := make(chan struct{})
 	go func() { c.run(crowded); close(done) }()
-	err = f.run(ctx, schedule(o.seed, o.gateways, o.duration))
+	err := f.run(r, schedule(o.seed, o.gateways, o.duration))
 	if err == nil {
 		select {
 		case <-done:
 		case <-time.After(o.drain):
-		case <-ctx.Done():
+		case <-r.Done():
 		}
 	}
 	end()
 	<-done
-	if err := errors.Join(err, ctx.Err()); err != nil {
-		return r, err
+	rig.Check(err)
+	rig.Check(r.Err())
+	counted := rig.Must(f.admissions(r))
+	for _, failed := range f.check(r) {
+		c.fault("%s", failed)
 	}
-	counted, err := f.metric(ctx, `anteroom_admissions_total{room="sale"}`)
-	if err != nil {
-		return r, err
-	}
-	for i, admin := range f.admins {
-		up, err := metricOf(ctx, admin, "anteroom_store_up")
-		age, err2 := metricOf(ctx, admin, `anteroom_snapshot_age_seconds{room="sale"}`)
-		if up != 1 || age > 2 || err != nil || err2 != nil {
-			c.fault("gateway %d at the end: store_up %g, snapshot %.1f s old %v\n%s", i, up, age, errors.Join(err, err2), f.gateways[i].Log)
-		}
-	}
-	asking, cancel := context.WithTimeout(ctx, 30*time.Second)
+	asking, cancel := context.WithTimeout(r, 30*time.Second)
 	c.last(asking)
 	cancel()
 	f.stop()
-	for _, log := range f.faults {
-		c.fault("a fault of the gateway: %s", log)
+	for _, log := range f.crashes {
+		c.fault("a programming error in a gateway: %s", log)
 	}
-	return c.report(f, int(counted)), ctx.Err()
+	rig.Check(r.Err())
+	return c.report(f, int(counted))
 }
 
 func (c *crowd) report(f *fleet, counted int) report {
@@ -186,10 +137,9 @@ func (c *crowd) report(f *fleet, counted int) report {
 		r.Frozen += float64(s.to-s.from) / 1e6
 	}
 	for _, g := range c.guests {
-		switch {
-		case g.left:
+		if g.left {
 			r.Left++
-		case g.at == 0 && g.waiting:
+		} else if g.at == 0 && g.waiting {
 			r.Waiting++
 		}
 	}
@@ -213,19 +163,19 @@ func (r report) print(out io.Writer, asJSON bool) error {
 	row("seed", "%d", r.Seed)
 	row("faults", "%d gateways: %d killed (kill -9), %d stopped; Redis stopped %d times up to 2 s, %d times over 5 s, %.1f s in all",
 		r.Gateways, r.Kills, r.Pauses, r.Short, r.Long, r.Frozen)
-	row("visitors", "%d: %d let in, %d gave up, %d still in line", r.Visitors, r.In+r.Robbed, r.Left, r.Waiting)
-	row("requests", "%d polls, %d with a pass, %d repeated claims; %d got no answer; p50 %.1f ms, p99 %.0f ms",
+	row("visitors", "%d: %d admitted, %d left the queue, %d still waiting", r.Visitors, r.In+r.Robbed, r.Left, r.Waiting)
+	row("requests", "%d polls, %d with a pass, %d repeated claims; %d without a response; p50 %.1f ms, p99 %.0f ms",
 		r.Polls, r.Passes, r.Repeated, r.Unanswered, r.P50, r.P99)
 	j := r.Judgement
 	row("over-admissions", "%.3f in any interval of room time; fullest second %d of %d", j.Rate.Excess, j.Rate.MaxInSecond, j.Rate.Allowed)
 	row("admitted + active", "%d at most", j.MostActive)
-	row("order", "%d compared (%d let in at once): %d inversions, %d queue jumps; %d joined without the store, %d of these and of those in line were overtaken; %d never heard their order",
+	row("order", "%d compared (%d admitted immediately): %d inversions, %d queue jumps; %d joined without the store, %d of these and of the waiting were overtaken; %d never received their order",
 		j.Order.Compared, j.Order.AtOnce, j.Order.Inversions, j.Order.Queuejumps, j.Late, j.LateOver, j.Untold)
 	for _, e := range j.Examples {
 		row("  ", "%s", e)
 	}
-	row("within a silence or its hold", "%d admissions", j.Early)
-	row("never told of their admission", "%d (%d may be: gave up, or the answer to a join without a key was lost)", j.Unheard, j.Excused)
+	row("while Redis was stopped, or in the presence hold after", "%d admissions", j.Early)
+	row("admissions that no visitor received", "%d (%d are possible: left the queue, or a join without a key lost its response)", j.Unheard, j.Excused)
 	row("copied tokens", "%d sessions went to the copy, %v twice", r.Robbed, sum(r.Doubles))
 	row("lost places", "%d", sum(r.Lost))
 	for _, m := range []map[string]int{r.Lost, r.Doubles, r.Wrong, r.Odd} {
@@ -233,13 +183,10 @@ func (r report) print(out io.Writer, asJSON bool) error {
 			row("  "+what, "%d times", m[what])
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
 	for _, t := range r.Traces {
-		fmt.Fprintln(out, t)
+		fmt.Fprintln(w, t)
 	}
-	return nil
+	return w.Flush()
 }
 
 func sum(m map[string]int) (n int) {
@@ -247,28 +194,4 @@ func sum(m map[string]int) (n int) {
 		n += k
 	}
 	return n
-}
-
-// origin answers everything; /bye ends the visitor's session.
-type origin struct {
-	addr string
-	stop func()
-}
-
-func startOrigin() (*origin, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/bye" {
-			w.Header().Set("X-Waiting-Room-Command", "revoke")
-		}
-	})}
-	served := make(chan struct{})
-	go func() {
-		_ = s.Serve(ln) // it ends by Close
-		close(served)
-	}()
-	return &origin{ln.Addr().String(), func() { _ = s.Close(); <-served }}, nil
 }

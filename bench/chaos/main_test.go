@@ -1,14 +1,17 @@
 package main
 
 import (
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
-// A few seconds of what make chaos does for a minute, with gateways that look for data races.
+// The gateways are built with the race detector.
 func TestChaos(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gateway")
 	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", program, "./cmd/gateway")
@@ -16,10 +19,10 @@ func TestChaos(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// This seed has a long silence of Redis within these seconds.
+	// With this seed Redis is stopped once for more than 5 s.
 	o := options{gateway: program, gateways: 4, duration: 11 * time.Second, drain: 20 * time.Second, seed: 20, visitors: 250, rate: 30, burst: 15, maxActive: 90}
-	r, err := run(t.Context(), o)
-	if err != nil {
+	var r report
+	if err := rig.Do(t.Context(), io.Discard, func(in *rig.Run) { r = run(in, o) }); err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// what happens to a process.
+// what is a kind of fault.
 type what uint8
 
 const (
-	kill   what = iota // SIGKILL, and a new start at the end
+	kill   what = iota // SIGKILL, and a restart at the end
 	pause              // SIGSTOP, SIGCONT at the end
-	freeze             // the same, of Redis
+	freeze             // the same, for Redis
 )
 
-// fault is something that happens to gateway number who, or to Redis.
+// fault is a fault of gateway number who, or of Redis.
 type fault struct {
 	what     what
 	who      int
@@ -24,21 +24,21 @@ type fault struct {
 }
 
 const (
-	// gap is the silence that is taken out of room time (DESIGN §1), hold the time after it without admissions (§6).
+	// Room time stands still while Redis is silent for longer than gap; for the time hold after that, nobody is admitted, so
+	// that visitors who poll can become present again.
 	gap  = 5 * time.Second
 	hold = 5 * time.Second
 )
 
-// schedule is a plan of faults for so long, the same for the same seed. At least half of the gateways run at any time.
-// Two freezes a minute outlast gap, the others are short; between the end of a long one and the next fault of Redis the
-// room has time to let somebody in.
+// schedule returns the plan of a seed. At least half of the gateways run at any time. Two freezes a minute are longer than
+// gap, the others are short; between a long one and the next fault of Redis there is time for admissions.
 func schedule(seed uint64, gateways int, length time.Duration) []fault {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the seed repeats the run
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(rng.Int64N(int64(most-least)+1))
 	}
 	var plan []fault
-	busy := make([]time.Duration, gateways) // until when a gateway is out
+	busy := make([]time.Duration, gateways) // until when a gateway is down
 	for at := between(time.Second, 2*time.Second); at < length; at += between(300*time.Millisecond, 2*time.Second) {
 		f := fault{what: kill, who: rng.IntN(gateways), at: at, last: between(100*time.Millisecond, 3*time.Second)}
 		if rng.IntN(4) == 0 {
@@ -53,8 +53,7 @@ func schedule(seed uint64, gateways int, length time.Duration) []fault {
 		if busy[f.who] > at || out >= gateways/2 || f.at+f.last > length {
 			continue
 		}
-		// A start takes a while.
-		busy[f.who] = f.at + f.last + 500*time.Millisecond
+		busy[f.who] = f.at + f.last + 500*time.Millisecond // with the time to start
 		plan = append(plan, f)
 	}
 	short := func() time.Duration { return between(300*time.Millisecond, 2*time.Second) }

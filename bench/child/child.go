@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -105,13 +106,18 @@ func (t *Tail) String() string {
 	return t.b.String()
 }
 
-// FreePort returns a loopback address with a port that is free now.
+// FreePort returns a loopback address whose port is free. It is below the ports of outgoing connections, so that a server
+// which is restarted finds it free again.
 func FreePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var last error
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))) //nolint:gosec // any port will do
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
+		last = err
 	}
-	return l.Addr().String(), l.Close()
+	return "", last
 }
 
 // Find returns the path of a program in PATH or in the directories where Debian and Homebrew install servers.

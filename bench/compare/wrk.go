@@ -6,15 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"time"
 
 	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
-// script lets wrk send each request with another credential, the same for every server that is compared, and print its
-// summary as JSON. Arguments: file of credentials (one a line), header to send them in, method, body.
+// script makes wrk send each request with another credential, the same for every server, and print its summary as JSON.
+// Arguments: the file of credentials (one a line), the header for them, the method, the body.
 const script = `
 local started, own, requests, i, n = 0, 0, {}, 0, 0
 function setup(thread)
@@ -44,8 +44,8 @@ function done(summary, latency)
 end
 `
 
-// load is one kind of request.
-type load struct {
+// request is one kind of request.
+type request struct {
 	Credentials string // file, one a line
 	Header      string
 	Method      string
@@ -53,50 +53,68 @@ type load struct {
 	Path        string
 }
 
+// contest is one of the servers that are compared.
+type contest struct {
+	server *child.Child
+	addr   string
+}
+
 // shot is one run of wrk against one server.
 type shot struct {
 	Requests float64
 	Rate     float64 // requests a second
-	CPU      float64 // microseconds of the server's processor time a request; 0: not known
+	CPU      float64 // microseconds of the server's processor time a request; 0 if not known
 	P99      float64 // milliseconds
 }
 
-type bench struct {
-	wrk, script string
-	connections int
-	threads     int
-	seconds     int
+// fire runs wrk and divides the server's processor time by the requests.
+func (b *bench) fire(what string, c contest, r request) shot {
+	ctx, cancel := context.WithTimeout(b, time.Duration(b.seconds)*time.Second+30*time.Second)
+	defer cancel()
+	before, cpuErr := child.CPU(c.server.PID())
+	cmd := rig.Program(ctx, b.wrk, "-t", fmt.Sprint(b.threads), "-c", fmt.Sprint(b.connections), "-d", fmt.Sprintf("%ds", b.seconds),
+		"-s", b.script, "http://"+c.addr+r.Path, "--", r.Credentials, r.Header, r.Method, r.Body)
+	out, err := cmd.Output()
+	result, parseErr := parseWrk(out)
+	if err = errors.Join(err, parseErr); err != nil {
+		rig.Check(fmt.Errorf("%s: wrk against %s: %w", what, c.server.Name, err))
+	}
+	after, err := child.CPU(c.server.PID())
+	cpuErr = errors.Join(cpuErr, err)
+	s := shot{Requests: float64(result.Requests), Rate: float64(result.Requests) / (float64(result.Micros) / 1e6), P99: result.P99 / 1000}
+	if cpuErr == nil {
+		s.CPU = float64((after - before).Microseconds()) / s.Requests
+	} else if !errors.Is(cpuErr, child.ErrNoCPU) {
+		rig.Check(cpuErr)
+	}
+	rig.Say("%s: %-8s %9.0f/s  %6.2f µs CPU  p99 %.2f ms", what, c.server.Name, s.Rate, s.CPU, s.P99)
+	return s
 }
 
-// fire runs wrk against addr and charges the server's processor time to the requests.
-func (b *bench) fire(ctx context.Context, server *child.Child, addr string, l load) (shot, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.seconds)*time.Second+30*time.Second)
-	defer cancel()
-	before, cpuErr := child.CPU(server.PID())
-	if cpuErr != nil && !errors.Is(cpuErr, child.ErrNoCPU) {
-		return shot{}, fmt.Errorf("%s: %w", server.Name, cpuErr)
+// turns measures the servers in turns, each round beginning with another, and returns the medians of each.
+func (b *bench) turns(what string, rounds int, r request, contests ...contest) []shot {
+	shots, medians := make([][]shot, len(contests)), make([]shot, len(contests))
+	for n := range rounds {
+		for k := range contests {
+			i := (n + k) % len(contests)
+			shots[i] = append(shots[i], b.fire(fmt.Sprintf("%s, round %d of %d", what, n+1, rounds), contests[i], r))
+		}
 	}
-	cmd := exec.CommandContext(ctx, b.wrk, "-t", fmt.Sprint(b.threads), "-c", fmt.Sprint(b.connections), "-d", fmt.Sprintf("%ds", b.seconds),
-		"-s", b.script, "http://"+addr+l.Path, "--", l.Credentials, l.Header, l.Method, l.Body)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return shot{}, fmt.Errorf("wrk against %s: %w\n%s", server.Name, err, out)
+	for i := range medians {
+		medians[i] = median(shots[i])
 	}
-	after, err := child.CPU(server.PID())
-	if err != nil && !errors.Is(err, child.ErrNoCPU) {
-		return shot{}, fmt.Errorf("%s: %w", server.Name, err)
+	return medians
+}
+
+// median returns the medians of the figures, and the sum of the requests.
+func median(shots []shot) (m shot) {
+	var rate, cpu, p99 []float64
+	for _, s := range shots {
+		m.Requests += s.Requests
+		rate, cpu, p99 = append(rate, s.Rate), append(cpu, s.CPU), append(p99, s.P99)
 	}
-	r, err := parseWrk(out)
-	if err != nil {
-		return shot{}, fmt.Errorf("wrk against %s: %w", server.Name, err)
-	}
-	s := shot{Requests: float64(r.Requests), Rate: float64(r.Requests) / (float64(r.Micros) / 1e6), P99: r.P99 / 1000}
-	if cpuErr == nil {
-		s.CPU = float64((after - before).Microseconds()) / float64(r.Requests)
-	}
-	return s, nil
+	m.Rate, m.CPU, m.P99 = table.Median(rate), table.Median(cpu), table.Median(p99)
+	return m
 }
 
 type wrkResult struct {
@@ -105,7 +123,7 @@ type wrkResult struct {
 	Broken, Refused  int64
 }
 
-// parseWrk reads what the script printed. A run with refusals is not a measurement: a refusal costs something else.
+// parseWrk reads the summary that the script prints. It returns an error for a run with refusals, whose cost differs.
 func parseWrk(out []byte) (wrkResult, error) {
 	var r wrkResult
 	_, raw, ok := bytes.Cut(out, []byte("\nRESULT "))

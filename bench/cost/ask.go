@@ -17,10 +17,10 @@ import (
 	"github.com/anteroom/anteroom/bench/child"
 )
 
-// patience is how long an answer may take.
+// patience is how long a response may take.
 const patience = 10 * time.Second
 
-// lanes is how many connections send at a time, so that the gateway's batches have some to collect.
+// lanes is how many connections send at a time, so that the gateway can batch.
 const lanes = 8
 
 // asker sends requests to one gateway.
@@ -58,7 +58,7 @@ func (a *lane) close() {
 	}
 }
 
-// ask sends a request as it is written and returns its status, and whether the gateway closed the connection.
+// ask sends a request and returns the status, and whether the gateway closed the connection.
 func (a *lane) ask(request string) (status int, closed bool, header http.Header, err error) {
 	if a.conn == nil {
 		if a.conn, err = net.DialTimeout("tcp", a.addr, patience); err != nil {
@@ -69,9 +69,7 @@ func (a *lane) ask(request string) (status int, closed bool, header http.Header,
 	if err := a.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return 0, false, nil, err
 	}
-	if strings.Contains(request, fresh) {
-		request = strings.ReplaceAll(request, fresh, fmt.Sprintf("%08x", rand.Uint32())) //nolint:gosec // a number that was not used before, no secret
-	}
+	request = strings.ReplaceAll(request, fresh, fmt.Sprintf("%08x", rand.Uint32())) //nolint:gosec // a number that was not used before, no secret
 	if _, err := io.WriteString(a.conn, request); err != nil {
 		a.close()
 		return 0, false, nil, err
@@ -96,7 +94,7 @@ func (a *lane) ask(request string) (status int, closed bool, header http.Header,
 	}
 }
 
-// batch sends a request n times and returns the processor time of the gateway for each.
+// batch sends a request n times and returns the gateway's processor time for each.
 func (a *asker) batch(request string, n int) (time.Duration, error) {
 	before, err := child.Clock(a.pid)
 	if err != nil {
@@ -120,7 +118,7 @@ func (a *asker) batch(request string, n int) (time.Duration, error) {
 	return (after - before) / time.Duration(n/lanes*lanes), err
 }
 
-// compose returns the text of a case and of the plain request of the same length. With closing both end their connection.
+// compose returns the request of a case and the plain request of the same length. With closing, both close their connection.
 func (w *walk) compose(closing bool) (heavy, plain string) {
 	p := &w.place
 	target := p.path
@@ -162,7 +160,7 @@ func (w *walk) compose(closing bool) (heavy, plain string) {
 	return heavy + "\r\n" + w.body, plain + "\r\n" + body
 }
 
-// result is what a case cost.
+// result is the cost of a case.
 type result struct {
 	*walk
 	status      int
@@ -171,8 +169,7 @@ type result struct {
 	ratio       float64       // the median of the rounds'
 }
 
-// measure compares a case with its plain request in so many rounds, of which each takes at least a few milliseconds of
-// the gateway's time.
+// measure compares a case with its plain request in rounds that take at least a few milliseconds of the gateway's time.
 func (a *asker) measure(w *walk, rounds int) (*result, error) {
 	heavy, plain := w.compose(false)
 	a.close()
@@ -200,7 +197,7 @@ func (a *asker) measure(w *walk, rounds int) (*result, error) {
 		}
 		if time.Duration(n)*p < roundTime && n < mostAtOnce {
 			n = min(mostAtOnce, max(2*n, int(roundTime/max(p, time.Microsecond))))
-			continue // too short to tell, and the first of a kind
+			continue // too short to measure
 		}
 		plains, costs, ratios = append(plains, p), append(costs, c), append(ratios, float64(c)/float64(p))
 	}

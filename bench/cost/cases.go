@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// place is where a request leads in the gateway that is measured.
+// place is a path of the gateway that is measured.
 type place struct {
 	name, path string
-	fields     string // of every request there, the plain one included
+	fields     string // header lines of every request there, the plain one included
 	method     string // GET, or one with a body
 	host       string // empty: shop.test
 }
@@ -36,7 +36,7 @@ var (
 	asked    = place{name: "join with a CAPTCHA", path: "/.waiting-room/asked/tickets", method: "POST"}
 )
 
-// walk is one case: a request, and the plain one beside it.
+// walk is one case: a request and the plain one beside it.
 type walk struct {
 	name        string
 	place       place
@@ -49,7 +49,7 @@ type walk struct {
 	second      bool // for the gateway that reads Forwarded and signs with EdDSA
 }
 
-// fresh stands in a request for characters that no other request has.
+// fresh is replaced with characters that no other request has.
 const fresh = "FFFFFFFF"
 
 func list(n int, element string) string {
@@ -64,7 +64,7 @@ func numbered(n int, format, between string) string {
 	return strings.Join(parts, between)
 }
 
-// everywhere are fields that are sent in each place.
+// everywhere returns header lines that are sent to each place.
 func everywhere() []walk {
 	jwt := "eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIiwidHlwIjoid2FpdCtqd3QifQ." + strings.Repeat("a", 3000) + "." + strings.Repeat("b", 43)
 	pass := "eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIiwidHlwIjoicGFzcytqd3QifQ." + strings.Repeat("a", 3000) + "." + strings.Repeat("b", 43)
@@ -108,7 +108,7 @@ func everywhere() []walk {
 	}
 }
 
-// paths are targets, sent with a query outside rooms, and below the path of each place.
+// paths returns targets, sent outside rooms and below the path of each place.
 func paths() []walk {
 	return []walk{
 		{name: "a path of escapes", target: strings.Repeat("/%61%2e", 1100)},
@@ -127,7 +127,7 @@ func paths() []walk {
 	}
 }
 
-// accounts are requests with JWTs of the site's own that do not verify, by the keys that the gateway fetched.
+// accounts returns requests with JWTs of the site that do not verify with the keys that the gateway fetched.
 func accounts(keys []siteKey) (all []walk) {
 	for _, k := range keys {
 		token := k.forged()
@@ -142,7 +142,7 @@ func accounts(keys []siteKey) (all []walk) {
 
 func encode(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// siteKey is a key of the site that names accounts.
+// siteKey is a key with which the site signs accounts.
 type siteKey struct {
 	alg, kid string
 	private  crypto.Signer
@@ -161,7 +161,7 @@ func (k *siteKey) forged() string {
 	return encode(fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, k.alg, k.kid)) + "." + encode(`{"sub":"4711","exp":4102444800}`) + "." + text[:20] + fresh + text[20+len(fresh):]
 }
 
-// forgeries are tokens of the gateway's that fail, as many as it looks for, where a signature is dear to check.
+// forgeries returns requests with as many invalid EdDSA tokens as the gateway verifies.
 func forgeries() (all []walk) {
 	forged := func(kind string) string {
 		signature := encode(strings.Repeat("\x01", 64))
@@ -176,7 +176,7 @@ func forgeries() (all []walk) {
 	return all
 }
 
-// bodies are requests with one.
+// bodies returns requests with a body.
 func bodies() []walk {
 	proof := encode(`{"algorithm":"SHA-256","challenge":"` + strings.Repeat("0", 64) + `","number":1,"salt":"` + strings.Repeat("s", 2000) + `","signature":"` + strings.Repeat("0", 64) + `"}`)
 	tiny := strings.Repeat("1\r\nx\r\n", 10000) + "0\r\n\r\n"
@@ -194,12 +194,12 @@ func bodies() []walk {
 		{name: "a join that names nonce 300 times", place: join, body: "{" + list(300, `"nonce":"a"`) + "}", plainIsJSON: true},
 		{name: "a join with an Idempotency-Key", place: join, fields: "Idempotency-Key: " + strings.Repeat("k", 64) + fresh + "\r\n", body: "{}", plainIsJSON: true},
 		{name: "a proof that is not the gateway's", place: guarded, body: `{"altcha":"` + proof + `"}`, plainIsJSON: true},
-		{name: "an answer that does not count", place: asked, body: `{"captcha":"` + fresh + `"}`, plainIsJSON: true},
+		{name: "a CAPTCHA solution that is rejected", place: asked, body: `{"captcha":"` + fresh + `"}`, plainIsJSON: true},
 		{name: "a proof of nested arrays", place: guarded, body: `{"altcha":"` + encode(strings.Repeat("[", 2500)) + `"}`, plainIsJSON: true},
 	}
 }
 
-// refusals are requests just beyond a limit. Each ends its connection.
+// refusals returns requests just beyond a limit. Each closes its connection.
 func refusals() []walk {
 	return []walk{
 		{name: "33 names in Connection", fields: "Connection: " + numbered(33, "x-%d", ",") + "\r\n"},
@@ -212,8 +212,8 @@ func refusals() []walk {
 	}
 }
 
-// originAnswers are answers of the origin, which a visitor cannot choose, with 490 header lines.
-func originAnswers(pass place) []walk {
+// originResponses returns requests with a response of 490 header lines, which a visitor cannot choose.
+func originResponses(pass place) []walk {
 	return []walk{
 		{name: "490 lines of the site's, as they are", place: outside, target: "/lines", plainTarget: "/long"},
 		{name: "490 lines of the site's, with a pass", place: pass, target: pass.path + "/lines", plainTarget: pass.path + "/long"},

@@ -1,117 +1,55 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
 // most is how many times a plain request's processor time a request may cost.
 const most = 10
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cost:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main(command()) }
 
 func command() *cobra.Command {
-	var gateway string
+	var gateway, only string
 	var rounds int
-	var only string
-	cmd := &cobra.Command{
-		Use:           "cost",
-		Short:         "Measure the processor time of the worst requests that the gateway's limits let in, beside plain ones of their length",
-		Long:          fmt.Sprintf("It is an error if one of them costs more than %d times a plain one in the same place.", most),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), cmd.OutOrStdout(), gateway, only, rounds)
-		},
-	}
+	cmd := rig.Command("cost", "Measure the processor time of the worst requests that the gateway's limits admit, beside plain ones of their length",
+		fmt.Sprintf("It is an error if one of them costs more than %d times a plain one in the same place.", most),
+		func(r *rig.Run) { run(r, gateway, only, max(1, rounds)) })
 	cmd.Flags().StringVar(&gateway, "gateway", "bin/gateway", "the gateway's program")
 	cmd.Flags().StringVar(&only, "only", "", "measure only cases whose place or name contains this")
-	cmd.Flags().IntVar(&rounds, "rounds", 7, "rounds of each case, of which the median counts")
+	cmd.Flags().IntVar(&rounds, "rounds", 7, "rounds of each case; the median is printed")
 	return cmd
 }
 
-func run(ctx context.Context, out io.Writer, gateway, only string, rounds int) (err error) {
-	dir, err := os.MkdirTemp("", "anteroom-cost-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	site, err := startOrigin()
-	if err != nil {
-		return err
-	}
-	defer site.close()
-	keys, err := newSiteKeys()
-	if err != nil {
-		return err
-	}
-	jwks, err := serveKeys(keys)
-	if err != nil {
-		return err
-	}
-	defer jwks.Close()
-	provider := serveRefusals()
-	defer provider.Close()
-	var askers [2]*asker
-	for i, header := range []string{"X-Forwarded-For", "Forwarded"} {
-		a, stop, err := startGateway(ctx, gateway, dir, header, site.addr(), jwks.URL, provider.URL)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		defer a.close()
-		askers[i] = a
-	}
-	pass, err := askers[0].withPass()
-	if err != nil {
-		return err
-	}
-	if err := askers[0].fill(waiting, account, patterns); err != nil {
-		return err
-	}
-	if err := askers[1].fill(waiting); err != nil {
-		return err
+func run(r *rig.Run, gateway, only string, rounds int) {
+	s := startServers(r, gateway)
+	pass := rig.Must(s.askers[0].withPass())
+	for i, places := range [][]place{{waiting, account, patterns}, {waiting}} {
+		rig.Check(s.askers[i].fill(places...))
 	}
 	var results []*result
-	for _, w := range walks(pass, keys) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	for _, w := range walks(pass, s.keys) {
+		rig.Check(r.Err())
 		if !strings.Contains(w.place.name+", "+w.name, only) {
 			continue
 		}
-		a := askers[0]
+		a := s.askers[0]
 		if w.second {
-			a = askers[1]
+			a = s.askers[1]
 		}
-		r, err := a.measure(&w, max(1, rounds))
-		if err != nil {
-			return err
-		}
-		results = append(results, r)
+		results = append(results, rig.Must(a.measure(&w, rounds)))
 	}
-	return report(out, results)
+	rig.Check(report(r.Out, results))
 }
 
-// walks are all cases in all places.
+// walks returns all cases in all places.
 func walks(pass place, keys []siteKey) (all []walk) {
 	for _, p := range []place{outside, waiting, pass, patterns} {
 		for _, w := range everywhere() {
@@ -136,10 +74,10 @@ func walks(pass place, keys []siteKey) (all []walk) {
 		all = append(all, w)
 	}
 	all = append(append(append(all, accounts(keys)...), forgeries()...), bodies()...)
-	return append(all, originAnswers(pass)...)
+	return append(all, originResponses(pass)...)
 }
 
-// report prints the table and names what costs too much.
+// report prints the table and returns an error if a request costs too much.
 func report(out io.Writer, results []*result) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "place\trequest\tbytes\tstatus\tplain, µs\tµs\tratio")
@@ -152,7 +90,7 @@ func report(out io.Writer, results []*result) error {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f\t%.0f\t%.1f%s\n", r.place.name, r.name, r.bytes, r.status,
 			float64(r.plain.Nanoseconds())/1e3, float64(r.cost.Nanoseconds())/1e3, r.ratio, mark)
 	}
-	if err := t.Flush(); err != nil { // reports what a write before it ran into
+	if err := t.Flush(); err != nil { // returns the error of an earlier write
 		return err
 	}
 	if over > 0 {

@@ -121,7 +121,7 @@ func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *v
 	if err != nil {
 		return MixReport{}, err
 	}
-	to.NoRetry = true
+	to.NoRetry, to.Brief = true, true
 	client, err := visitor.New(to)
 	if err != nil {
 		return MixReport{}, err

@@ -31,15 +31,25 @@ func (s *Redis) URL() string { return "redis://" + s.Addr }
 
 // Redis starts a redis-server that writes nothing to disk unless args say otherwise.
 func (r *Run) Redis(args ...string) *Redis {
-	s := &Redis{Addr: r.Port()}
-	host, port, _ := strings.Cut(s.Addr, ":")
+	addr := r.Port()
+	host, port, _ := strings.Cut(addr, ":")
 	dir := Must(os.MkdirTemp(r.Dir, "redis-"))
-	s.Child = r.Start("redis-server", Must(child.Find("redis-server")), s.Addr, append([]string{"--bind", host, "--port", port, "--dir", dir,
+	process := r.Start("redis-server", Must(child.Find("redis-server")), addr, append([]string{"--bind", host, "--port", port, "--dir", dir,
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"}, args...)...)
-	s.Client = Must(redisurl.Open(s.URL(), 30*time.Second))
+	s := r.OpenRedis(addr)
+	s.Child = process
+	return s
+}
+
+// OpenRedis connects to a server that another process has started.
+func (r *Run) OpenRedis(addr string) *Redis {
+	s := &Redis{Addr: addr, Client: Must(redisurl.Open("redis://"+addr, 30*time.Second))}
 	r.Cleanup(func() { _ = s.Client.Close() })
 	return s
 }
+
+// Empty deletes all data. Scripts stay loaded.
+func (s *Redis) Empty(ctx context.Context) error { return s.Client.FlushAll(ctx).Err() }
 
 // Stats is what a server has done so far, and its memory.
 type Stats struct {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,6 +28,34 @@ func (r *Run) Serve(handler http.HandlerFunc) string {
 		close(served)
 	}()
 	r.Cleanup(func() { _ = server.Close(); <-served })
+	return ln.Addr().String()
+}
+
+// Accept calls serve for every connection to a loopback port until the end of the run, and returns the address. Connections
+// are closed when serve returns.
+func (r *Run) Accept(serve func(net.Conn)) string {
+	ln := Must(net.Listen("tcp", "127.0.0.1:0"))
+	var serving sync.WaitGroup
+	var open sync.Map
+	serving.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open.Store(c, nil)
+			serving.Go(func() {
+				defer open.Delete(c)
+				defer c.Close()
+				serve(c)
+			})
+		}
+	})
+	r.Cleanup(func() {
+		_ = ln.Close()
+		open.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		serving.Wait()
+	})
 	return ln.Addr().String()
 }
 

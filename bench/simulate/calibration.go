@@ -1,17 +1,18 @@
 package main
 
 import (
+	_ "embed" // for calibration.json
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 )
 
-// Cost is what Redis spends on something, and the gateway that asks for it.
+// Cost is the cost of an operation for Redis and for the gateway that requests it.
 type Cost struct {
 	CPU      float64 `json:"cpu_us"`
 	Caller   float64 `json:"caller_us"` // of the gateway's processor time
-	Commands float64 `json:"commands"`  // those within scripts too
+	Commands float64 `json:"commands"`  // those within scripts included
 	In       float64 `json:"bytes_in"`
 	Out      float64 `json:"bytes_out"`
 }
@@ -20,7 +21,7 @@ func (c Cost) plus(o Cost, times float64) Cost {
 	return Cost{c.CPU + o.CPU*times, c.Caller + o.Caller*times, c.Commands + o.Commands*times, c.In + o.In*times, c.Out + o.Out*times}
 }
 
-// Script is what a script costs: each call, and each ticket or session in it.
+// Script is the cost of a script: of each call, and of each ticket or session in it.
 type Script struct {
 	Call Cost `json:"call"`
 	Item Cost `json:"item"`
@@ -32,53 +33,53 @@ func (s Script) mix(o Script, part float64) Script {
 
 func mix(a, b Cost, part float64) Cost { return Cost{}.plus(a, 1-part).plus(b, part) }
 
-// Size is what depends on how many wait.
+// Size is the costs that depend on how many visitors wait.
 type Size struct {
 	Waiting float64 `json:"waiting"`
 	Bytes   float64 `json:"bytes_a_visitor"` // of Redis
 	Seen    Script  `json:"seen"`
 	Enrol   Script  `json:"enrol"`
-	Tick    Cost    `json:"tick"` // one that is done, with its snapshot
-	Read    Cost    `json:"read"` // one that another gateway has done
+	Tick    Cost    `json:"tick"` // a tick, with its snapshot
+	Read    Cost    `json:"read"` // reading a tick of another gateway
 }
 
-// Calibration is what one operation costs on one machine.
+// Calibration is the costs of operations on one machine.
 type Calibration struct {
 	Machine   string  `json:"machine"`
 	Sizes     []Size  `json:"sizes"` // ascending
 	Claim     Script  `json:"claim"`
 	Beat      Script  `json:"heartbeat"`
 	Admission Cost    `json:"admission"`  // of one ticket, in a tick
-	Gone      float64 `json:"gone_bytes"` // of Redis, of one who was let in: session, grant, memory of the id
+	Gone      float64 `json:"gone_bytes"` // of Redis, for an admitted visitor: session, grant, the remembered ID
 	RedisBase float64 `json:"redis_base_bytes"`
 	Gateway   Gateway `json:"gateway"`
 }
 
-// Gateway is what a gateway spends, in µs of processor time and in bytes.
+// Gateway is the costs of a gateway, in µs of processor time and in bytes.
 type Gateway struct {
-	Idle       float64    `json:"idle_us"` // a second, with nothing to do
-	Polls      []PollCost `json:"polls"`   // far from the front, by how many there are; ascending
+	Idle       float64    `json:"idle_us"` // a second, without requests
+	Polls      []PollCost `json:"polls"`   // behind the front, by rate; ascending
 	Join       float64    `json:"join_us"`
-	Sign       float64    `json:"sign_us"`    // a renewed token: to sign, and to send in the body and as a cookie
-	Claim      float64    `json:"claim_us"`   // to sign a pass and to send it
+	Sign       float64    `json:"sign_us"`    // a renewed token: signed, and sent in the body and as a cookie
+	Claim      float64    `json:"claim_us"`   // a pass: signed and sent
 	Pass       float64    `json:"pass_us"`    // of a request with a pass
 	Base       float64    `json:"base_bytes"` // resident
 	Ticket     float64    `json:"ticket_bytes"`
 	Connection float64    `json:"connection_bytes"`
 	PollIn     float64    `json:"poll_in_bytes"`
 	PollOut    float64    `json:"poll_out_bytes"`
-	TokenOut   float64    `json:"token_out_bytes"` // more, where the token is renewed: in the body and as a cookie
+	TokenOut   float64    `json:"token_out_bytes"` // additional, if the token is renewed
 	JoinIn     float64    `json:"join_in_bytes"`
 	JoinOut    float64    `json:"join_out_bytes"`
 }
 
-// PollCost is what a poll costs a gateway that serves so many a second: few are dearer, since each wakes it.
+// PollCost is the cost of a poll at a rate. At a low rate each poll wakes the gateway and costs more.
 type PollCost struct {
 	Rate float64 `json:"rate"`
 	CPU  float64 `json:"cpu_us"`
 }
 
-// poll reads the cost off between the rates that were measured.
+// poll interpolates the cost of a poll between the measured rates.
 func (g *Gateway) poll(rate float64) float64 {
 	p := g.Polls
 	if len(p) == 0 {
@@ -96,8 +97,8 @@ func (g *Gateway) poll(rate float64) float64 {
 	return p[len(p)-1].CPU
 }
 
-// at reads off what holds for a line of that length: between two that were measured by the logarithm, beyond the last
-// one likewise, but bytes a visitor, which stay.
+// at interpolates the costs for a queue length by its logarithm, and extrapolates them beyond the longest one. The bytes a
+// visitor are constant there.
 func (c *Calibration) at(waiting float64) Size {
 	s := c.Sizes
 	if waiting <= s[0].Waiting || len(s) == 1 {
@@ -113,7 +114,7 @@ func (c *Calibration) at(waiting float64) Size {
 	if part < 1 {
 		bytes = a.Bytes + part*(b.Bytes-a.Bytes)
 	}
-	// A cost that has fallen from one size to the next, by chance, falls no further beyond the last.
+	// A cost that decreased between the last two sizes, by chance, is not extrapolated.
 	if part > 1 {
 		part = 1 + (part-1)*beyond(a, b)
 	}
@@ -123,7 +124,7 @@ func (c *Calibration) at(waiting float64) Size {
 	}
 }
 
-// beyond is 0 where anything would fall, else 1.
+// beyond returns 0 if a cost decreases from a to b, else 1.
 func beyond(a, b Size) float64 {
 	for _, d := range []float64{b.Seen.Call.CPU - a.Seen.Call.CPU, b.Seen.Item.CPU - a.Seen.Item.CPU, b.Enrol.Call.CPU - a.Enrol.Call.CPU,
 		b.Enrol.Item.CPU - a.Enrol.Item.CPU, b.Tick.CPU - a.Tick.CPU, b.Read.CPU - a.Read.CPU} {
@@ -134,25 +135,26 @@ func beyond(a, b Size) float64 {
 	return 1
 }
 
+// measured is the calibration behind the tables of docs/scaling.md.
+//
+//go:embed calibration.json
+var measured []byte
+
+// loadCalibration reads a calibration from a file, or returns the measured one.
 func loadCalibration(path string) (*Calibration, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+	raw := measured
+	if path != "" {
+		var err error
+		if raw, err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
 	}
 	c := &Calibration{}
 	if err := json.Unmarshal(raw, c); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(c.Sizes) == 0 || len(c.Gateway.Polls) == 0 {
-		return nil, fmt.Errorf("%s: lacks sizes or the gateway's polls; --save writes a whole one", path)
+		return nil, fmt.Errorf("%s: sizes or gateway.polls are missing; see bench/simulate/calibration.json", path)
 	}
 	return c, nil
-}
-
-func (c *Calibration) save(path string) error {
-	raw, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(raw, '\n'), 0o644)
 }

@@ -1,5 +1,4 @@
-// Command simulate works out what a long line takes: gateways, store commands, processor time, memory and network, from
-// ten thousand to ten million waiting. The line is modelled by the rules that the gateway itself follows; what one
-// operation costs is measured on this machine first, or read from a file; with --check, real lines are filled and the
-// outcome is compared.
+// Command simulate calculates what a long queue takes, from ten thousand to ten million waiting: gateways, store commands,
+// processor time, memory and network. It applies the rules that the gateway follows to the measured costs of each operation
+// in calibration.json. With --check it fills real queues and compares.
 package main

@@ -8,30 +8,30 @@ import (
 	"github.com/anteroom/anteroom/gateway/pace"
 )
 
-// Room is a room in a steady state: as many join as are let in.
+// Room is a room in a steady state: as many visitors join as are admitted.
 type Room struct {
 	Waiting  float64
-	Rate     float64 // let in a second
-	Arrivals float64 // a second that join and poll; in a steady state the rate
+	Rate     float64 // admissions a second
+	Arrivals float64 // joins a second; in a steady state the rate
 	Absence  time.Duration
 	Claim    time.Duration // claim_window
 	Budget   int           // polls a second
 	Visit    time.Duration // how long a session is used
-	Requests float64       // a second that a session makes; each a heartbeat at most every quarter of TTL
+	Requests float64       // a second of a session; at most one heartbeat every quarter of TTL
 	TTL      time.Duration
-	Gateways int     // 0: as many as are needed, and at least two
+	Gateways int     // 0: as many as needed, at least two
 	Cores    float64 // of one gateway
-	Direct   bool    // visitors' connections end at the gateways and not at a balancer in front of them
+	Direct   bool    // visitors connect to the gateways and not to a balancer
 }
 
-// Outcome is what a room takes. Rates are a second, all gateways together unless it says otherwise.
+// Outcome is what a room takes. Rates are a second, of all gateways together.
 type Outcome struct {
-	Tail      float64 // s that the last in line waits
-	Polls     float64 // of waiting visitors, without the first of each
-	Front     float64 // polls that are checked with the store because they are at the front
-	Renewals  float64 // … because their hold is about to end
+	Tail      float64 // s that the last visitor of the queue waits
+	Polls     float64 // of waiting visitors, without the first poll of each
+	Front     float64 // polls at the front, which are checked with the store
+	Renewals  float64 // polls behind the front that renew the presence hold
 	Calls     float64 // scripts
-	Commands  float64 // all that Redis does, those within scripts too
+	Commands  float64 // all commands, those within scripts included
 	RedisCPU  float64 // of one core
 	RedisMem  float64 // bytes
 	RedisIn   float64 // bytes
@@ -44,28 +44,28 @@ type Outcome struct {
 	Fits      bool    // one Redis core is enough
 }
 
-// What a machine may be loaded with in the steady state, so that a burst finds room: of a gateway's cores, and of the one
-// core that a Redis has for a room.
+// The planned load in the steady state, which leaves room for bursts: of a gateway's cores, and of the one core that Redis
+// has for a room.
 const (
 	gatewayShare = 0.6
 	redisShare   = 0.7
 )
 
-// The gateway's own times.
+// The gateway's intervals.
 const (
-	tick       = 0.25  // s between two looks of one gateway at a room
-	tickGap    = 0.175 // s after a tick in which others only read
-	nearWait   = 0.001 // s that a check at the front, or an enrolment, waits for company
-	farWait    = 0.008 // s that a renewal does
+	tick       = 0.25  // s between two ticks or reads of one gateway
+	tickGap    = 0.175 // s after a tick in which other gateways only read
+	nearWait   = 0.001 // s that a check at the front, or an enrolment, waits for others
+	farWait    = 0.008 // s that a renewal waits
 	batchMost  = 500
-	idleClose  = 75.0 // s after which a gateway ends an idle connection
+	idleClose  = 75.0 // s after which a gateway closes an idle connection
 	endedExtra = 900  // s beyond absence for which an ended ticket is remembered
 )
 
-// Front is how many of a line are exact: ten seconds of the rate, from a thousand to twenty thousand.
+// Front returns how many visitors are at the front: ten seconds of the rate, from 1,000 to 20,000.
 func (r Room) Front() float64 { return min(r.Waiting, max(1000, min(20000, 10*r.Rate))) }
 
-// Outcome works out what the room takes.
+// Outcome calculates what the room takes.
 func (r Room) Outcome(c *Calibration) Outcome {
 	cr := r.crowd()
 	if r.Gateways > 0 {
@@ -76,18 +76,18 @@ func (r Room) Outcome(c *Calibration) Outcome {
 		if o.CPU <= gatewayShare*r.Cores*float64(g) || g == 10_000 {
 			return o
 		}
-		g = max(g, int(o.CPU/(gatewayShare*r.Cores))-1) // near: more gateways tick more
+		g = max(g, int(o.CPU/(gatewayShare*r.Cores))-1) // more gateways tick more
 	}
 }
 
-// crowd is what the waiting do in a second.
+// crowd is the polls of the waiting visitors, a second.
 type crowd struct{ tail, polls, front, renewals float64 }
 
-// slices is into how many parts of equal growth the line is cut; the head's are single people.
+// slices is how many parts of the queue are calculated; each is longer than the one before by the same factor.
 const slices = 400
 
-// crowd walks along the line: who stands where waits for so long, is told to poll so often, and is checked with the store
-// at the front always, elsewhere when the hold of the last check is about to end.
+// crowd adds up the parts of the queue. The position determines the wait, and the wait the polling interval. A poll at the
+// front is checked with the store, any other if the presence hold of the last check is about to end.
 func (r Room) crowd() crowd {
 	if r.Waiting < 1 || r.Rate <= 0 {
 		return crowd{}
@@ -118,7 +118,7 @@ func (r Room) crowd() crowd {
 	return cr
 }
 
-// batches is how many script calls so many requests a second of one gateway make: the first of a batch waits for company.
+// batches returns the script calls a second of one gateway: the first request of a batch waits for others.
 func batches(requests, wait float64) float64 {
 	if requests <= 0 {
 		return 0
@@ -126,7 +126,7 @@ func batches(requests, wait float64) float64 {
 	return max(requests/(1+requests*wait), requests/batchMost)
 }
 
-// ticks is how often a second the room's tick is done, by whichever gateway comes first after the last one's gap.
+// ticks returns the ticks a second: the first gateway after the gap ticks.
 func ticks(gateways int) float64 {
 	apart := tick / float64(gateways)
 	return 1 / (math.Ceil(tickGap/apart-1e-9) * apart)
@@ -164,12 +164,12 @@ func (r Room) with(cr crowd, gateways int, c *Calibration) Outcome {
 	o.Fits = o.RedisCPU <= redisShare
 
 	q := &c.Gateway
-	// What asking the store costs the gateways is in sum.
+	// sum includes the gateways' cost of store calls.
 	o.CPU = (g*q.Idle + sum.Caller + cr.polls*q.poll(cr.polls/g) + cr.renewals*q.Sign +
 		r.Arrivals*(q.Join+q.poll((cr.polls+r.Arrivals)/g)+q.Sign) + r.Rate*q.Claim + sessions*r.Requests*q.Pass) / 1e6
 	o.Connected = min(r.Waiting/g, 256)
 	if r.Direct {
-		// A page polls over the connection of the poll before, if that was not too long ago.
+		// A page polls over an open connection if the last poll was recent.
 		o.Connected = r.Waiting / g
 		if mean := r.Waiting / max(cr.polls, 1e-9); mean > idleClose {
 			o.Connected *= idleClose / mean

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -32,7 +34,7 @@ func sale(waiting, rate float64) Room {
 	return Room{Waiting: waiting, Rate: rate, Arrivals: rate, Absence: 10 * time.Minute, Claim: 5 * time.Minute, Budget: 20_000, Visit: 5 * time.Minute, TTL: 5 * time.Minute, Cores: 2}
 }
 
-func TestWhoPollsHowOften(t *testing.T) {
+func TestCrowd_Polls(t *testing.T) {
 	for _, tt := range []struct {
 		name                         string
 		room                         Room
@@ -61,7 +63,7 @@ func TestWhoPollsHowOften(t *testing.T) {
 }
 
 // The mean time between two checks, worked out, is that of visitors who draw their intervals and are checked as a gateway does.
-func TestRenewals_AreWhatVisitorsDo(t *testing.T) {
+func TestRenewals_AgreeWithPlayedVisitors(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := admission.Policy{
 			Absence:     time.Duration(rapid.Int64Range(180, 3600).Draw(t, "absence")) * time.Second,
@@ -126,7 +128,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-func TestOutcomeAddsUp(t *testing.T) {
+func TestOutcome_AddsUp(t *testing.T) {
 	r := sale(100_000, 10)
 	r.Gateways, r.Requests = 1, 0.2
 	c := flat()
@@ -160,7 +162,7 @@ func TestOutcomeAddsUp(t *testing.T) {
 
 // More people take more memory and poll no less, the store's work is far below a check for each poll, gateways are as many as their plan
 // allows and no more, and a longer absence spares the store.
-func TestOutcomeIsSane(t *testing.T) {
+func TestOutcome_IsPlausible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := flat()
 		within := rapid.Float64Range(600, 20_000).Draw(t, "within")
@@ -194,29 +196,7 @@ func TestOutcomeIsSane(t *testing.T) {
 	})
 }
 
-// What two runs cost gives back the parts that they were made of.
-func TestSplit(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		part := rapid.Float64Range(0, 500)
-		want := Script{Cost{part.Draw(t, "call"), part.Draw(t, "caller"), part.Draw(t, "commands"), 0, 7}, Cost{part.Draw(t, "item"), 1, 2, 3, 0}}
-		run := func(calls, items float64) Cost { return Cost{}.plus(want.Call, calls).plus(want.Item, items) }
-		calls := rapid.Float64Range(20, 1000).Draw(t, "calls")
-		got := split(run(200, 200), 200, 200, run(calls, 20_000), calls, 20_000)
-		a, b := reflect.ValueOf(got), reflect.ValueOf(want)
-		for i := range 2 {
-			for j := range 5 {
-				if x, y := a.Field(i).Field(j).Float(), b.Field(i).Field(j).Float(); math.Abs(x-y) > 1e-6*(1+y) {
-					t.Fatalf("%+v, want %+v", got, want)
-				}
-			}
-		}
-	})
-	if s := split(Cost{CPU: 100}, 10, 10, Cost{CPU: 5000}, 10, 100); s.Call.CPU != 0 || s.Item.CPU != 50 {
-		t.Errorf("a call that would cost less than nothing: %+v", s)
-	}
-}
-
-func TestCostsBetweenSizes(t *testing.T) {
+func TestCalibration_Interpolates(t *testing.T) {
 	c := flat()
 	c.Sizes[1].Bytes, c.Sizes[1].Seen.Item.CPU = 140, 4
 	for _, tt := range []struct{ waiting, bytes, item float64 }{
@@ -238,33 +218,38 @@ func TestCostsBetweenSizes(t *testing.T) {
 }
 
 func TestCalibrationFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.json")
-	c := flat()
-	if err := c.save(path); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := loadCalibration(path); err != nil || !reflect.DeepEqual(got, c) {
+	if got, err := loadCalibration(save(t, flat())); err != nil || !reflect.DeepEqual(got, flat()) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := (&Calibration{}).save(path); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadCalibration(path); err == nil {
+	if _, err := loadCalibration(save(t, &Calibration{})); err == nil {
 		t.Error("a calibration without sizes was read")
+	}
+	if c, err := loadCalibration(""); err != nil || len(c.Sizes) < 4 {
+		t.Errorf("the measured calibration: %+v, %v", c, err)
 	}
 }
 
-// The program, with costs from a file.
-func TestCommand(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.json")
-	if err := flat().save(path); err != nil {
+// save writes a calibration to a file and returns its path.
+func save(t *testing.T, c *Calibration) string {
+	raw, err := json.Marshal(c)
+	if err != nil {
 		t.Fatal(err)
 	}
+	path := filepath.Join(t.TempDir(), "c.json")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCommand(t *testing.T) {
+	path := save(t, flat())
 	for _, tt := range []struct {
 		args string
 		want []string
 		err  string
 	}{
+		{args: "", want: []string{"10,000,000", "The opening", "behind a balancer"}},
 		{args: "--calibration " + path, want: []string{"10,000,000", "The opening", "behind a balancer"}},
 		{args: "--calibration " + path + " --direct --waiting 5000", want: []string{"5,000", "own connections"}},
 		{args: "--absence 1m", err: "--absence 1m"},

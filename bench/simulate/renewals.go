@@ -6,8 +6,8 @@ import (
 	"github.com/anteroom/anteroom/admission"
 )
 
-// renewals is how often visitors behind the front are checked with the store: a check holds a ticket, and polls are answered without
-// the store while the next one that they advise comes admission.HoldSlack or more before the hold ends.
+// renewals calculates how often visitors behind the front are checked with the store. A check holds the presence of a ticket;
+// polls do not use the store while the next poll is due at least admission.HoldSlack before the hold ends.
 type renewals struct {
 	policy admission.Policy
 	sums   map[float64][]float64  // by interval: the mean of the largest sum of intervals in a row up to each multiple of interval/grain
@@ -15,9 +15,9 @@ type renewals struct {
 }
 
 const (
-	// draws is how many intervals stand for all that are advised.
+	// draws is how many intervals represent the advised ones.
 	draws = 32
-	// grain is into how many steps the time of one interval is cut.
+	// grain is the number of steps of one interval.
 	grain = 80
 )
 
@@ -25,13 +25,13 @@ func newRenewals(p *admission.Policy) *renewals {
 	return &renewals{policy: *p, sums: map[float64][]float64{}, every: map[[2]float64]float64{}}
 }
 
-// interval is one of those between polls, spread by ± 15 %, that are advised when the mean is so long; d is from 0 to draws.
+// interval returns one of the intervals that are advised for a mean, which differ by ± 15 %; d is from 0 to draws.
 func (r *renewals) interval(mean float64, d int) float64 {
 	return min(mean*(0.85+0.3*(float64(d)+0.5)/draws), r.policy.LongestPoll().Seconds())
 }
 
-// mean returns the mean time between two checks of a visitor who is advised to poll at an interval of at least 2 s during a wait, s.
-// The store is asked by the last poll whose successor would come too late.
+// mean returns the mean time in seconds between two checks of a visitor with a polling interval of at least 2 s and a wait. The
+// last poll whose successor would be too late uses the store.
 func (r *renewals) mean(interval, wait float64) float64 {
 	key := [2]float64{interval, wait}
 	if every, ok := r.every[key]; ok {

@@ -1,4 +1,4 @@
-// Command soak runs everything that a site does through one gateway for a while (polls, passes, joins, uploads,
-// downloads, upgraded connections, clients that leave or dawdle, reloads) and fails where an answer was wrong, or where
-// memory, goroutines or file descriptors have grown.
+// Command soak sends everything that a site receives through one gateway for a long time: polls, passes, joins, uploads,
+// downloads, upgraded connections, clients that leave or send slowly, and reloads. It fails if a response was wrong, or if
+// memory, goroutines or file descriptors grow.
 package main

@@ -16,10 +16,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/site"
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
-// faults counts what went wrong, by kind.
+// faults counts errors by kind.
 type faults struct {
 	mu sync.Mutex
 	n  map[string]int64
@@ -28,9 +28,6 @@ type faults struct {
 func (f *faults) add(n int64, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.n == nil {
-		f.n = map[string]int64{}
-	}
 	f.n[why] += n
 }
 
@@ -52,7 +49,6 @@ type work struct {
 	uploads, downloads, left, echoes atomic.Int64
 }
 
-// Sizes of what goes up and down; of what is given up, the smaller part has gone by then.
 const (
 	uploadBytes   = 8 << 20
 	downloadBytes = 32 << 20
@@ -60,27 +56,26 @@ const (
 
 func (w *work) all(sockets int) []func(context.Context) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
+	with := func(f func(context.Context, *http.Client) error) func(context.Context) error {
+		return func(ctx context.Context) error { return f(ctx, client) }
+	}
 	todo := []func(context.Context){
-		w.again(200*time.Millisecond, "upload", func(ctx context.Context) error { return w.upload(ctx, client) }),
-		w.again(200*time.Millisecond, "download", func(ctx context.Context) error { return w.download(ctx, client) }),
-		w.again(100*time.Millisecond, "leaving", func(ctx context.Context) error { return w.leave(ctx, client) }),
+		w.repeat(200*time.Millisecond, "upload", with(w.upload)),
+		w.repeat(200*time.Millisecond, "download", with(w.download)),
+		w.repeat(100*time.Millisecond, "leaving", with(w.leave)),
 	}
 	for range sockets {
-		todo = append(todo, w.again(time.Second, "upgraded", w.talk))
+		todo = append(todo, w.repeat(time.Second, "upgraded", w.talk))
 	}
 	return todo
 }
 
-// again does one thing until ctx ends, with a pause after each.
-func (w *work) again(pause time.Duration, what string, do func(context.Context) error) func(context.Context) {
+// repeat calls a function until ctx ends, with a pause after each call.
+func (w *work) repeat(pause time.Duration, what string, do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
-		for ctx.Err() == nil {
+		for first := true; first || rig.Sleep(ctx, pause); first = false {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				w.faults.add(1, fmt.Sprintf("%s: %s", what, err))
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
 			}
 		}
 	}
@@ -100,33 +95,23 @@ func (w *work) send(ctx context.Context, client *http.Client, method, path strin
 	return resp, err
 }
 
-var material = bytes.Repeat([]byte("0123456789abcdef"), 4096)
+var material = bytes.Repeat([]byte("0123456789abcdef"), uploadBytes/16)
 
 func (w *work) upload(ctx context.Context, client *http.Client) error {
 	sum := fnv.New64a()
-	body := io.LimitReader(&turning{}, uploadBytes)
-	resp, err := w.send(ctx, client, http.MethodPost, "/upload", io.TeeReader(body, sum)) // chunked
+	resp, err := w.send(ctx, client, http.MethodPost, "/upload", io.TeeReader(bytes.NewReader(material), sum)) // chunked
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	if want := fmt.Sprintf("%d %s", uploadBytes, hex.EncodeToString(sum.Sum(nil))); err == nil && string(got) != want {
-		err = errors.New("the origin read something else")
+		err = errors.New("the origin read a different body")
 	}
 	if err == nil {
 		w.uploads.Add(1)
 	}
 	return err
-}
-
-// turning repeats material for ever.
-type turning struct{ at int }
-
-func (t *turning) Read(p []byte) (int, error) {
-	n := copy(p, material[t.at:])
-	t.at = (t.at + n) % len(material)
-	return n, nil
 }
 
 func (w *work) download(ctx context.Context, client *http.Client) error {
@@ -145,23 +130,24 @@ func (w *work) download(ctx context.Context, client *http.Client) error {
 	return err
 }
 
-// leave gives a request up somewhere: while it is sent, or while it is answered.
+// leave abandons a request while it is sent or while its response is read.
 func (w *work) leave(ctx context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if rand.IntN(2) == 0 { //nolint:gosec // which one it is, is no secret
-		body := &until{n: rand.IntN(1 << 20), cancel: cancel} //nolint:gosec // as above
+	some := rand.IntN(1 << 20) //nolint:gosec // any length will do
+	if rand.IntN(2) == 0 {     //nolint:gosec // either will do
+		body := io.MultiReader(bytes.NewReader(material[:some]), canceled{cancel})
 		resp, err := w.send(ctx, client, http.MethodPost, "/upload", body)
 		if err == nil {
 			_ = resp.Body.Close()
-			return errors.New("an upload that was given up has been answered")
+			return errors.New("an abandoned upload received a response")
 		}
 	} else {
 		resp, err := w.send(ctx, client, http.MethodGet, fmt.Sprintf("/download?bytes=%d", downloadBytes), nil)
 		if err != nil {
 			return err
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, rand.Int64N(1<<20)) //nolint:gosec // as above
+		_, _ = io.CopyN(io.Discard, resp.Body, int64(some))
 		cancel()
 		_ = resp.Body.Close()
 	}
@@ -169,55 +155,45 @@ func (w *work) leave(ctx context.Context, client *http.Client) error {
 	return nil
 }
 
-// until is a body whose sender gives up after n bytes.
-type until struct {
-	n      int
-	cancel context.CancelFunc
+// canceled is the end of a body whose sender leaves.
+type canceled struct{ cancel context.CancelFunc }
+
+func (c canceled) Read([]byte) (int, error) {
+	c.cancel()
+	return 0, context.Canceled
 }
 
-func (u *until) Read(p []byte) (int, error) {
-	if u.n <= 0 {
-		u.cancel()
-		return 0, context.Canceled
-	}
-	n := copy(p, material[:min(u.n, len(material))])
-	u.n -= n
-	return n, nil
-}
-
-// talk keeps an upgraded connection for some twenty words, each of which comes back.
+// talk sends some twenty messages over an upgraded connection and compares the echoes.
 func (w *work) talk(ctx context.Context) error {
-	conn, err := site.Shake(w.addr, "/socket", w.pass, 30*time.Second)
+	conn, err := rig.Upgrade(w.addr, "/socket", w.pass, 30*time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	got := make([]byte, len(material))
+	got := make([]byte, 64<<10)
 	for range 20 {
-		word := material[:1+rand.IntN(len(material))] //nolint:gosec // any length will do
+		message := material[:1+rand.IntN(len(got))] //nolint:gosec // any length will do
 		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 			return err
 		}
 		sent := make(chan error, 1)
 		go func() {
-			_, err := conn.Write(word)
+			_, err := conn.Write(message)
 			sent <- err
 		}()
-		_, err := io.ReadFull(conn, got[:len(word)])
+		_, err := io.ReadFull(conn, got[:len(message)])
 		if err != nil {
-			_ = conn.Close() // so that the sender ends, too
+			_ = conn.Close() // so that Write returns, too
 		}
 		if err := errors.Join(err, <-sent); err != nil {
 			return err
 		}
-		if !bytes.Equal(got[:len(word)], word) {
-			return errors.New("another word came back")
+		if !bytes.Equal(got[:len(message)], message) {
+			return errors.New("the echo differs")
 		}
 		w.echoes.Add(1)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
+		if !rig.Sleep(ctx, time.Second) {
+			break
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package table prints what a comparison measured: medians, their ratio to the first peer, and the bars.
+// Package table prints a comparison: medians, their ratio to the first peer, and the bars.
 package table
 
 import (
@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Median of the runs; the slower middle one where their number is even.
+// Median returns the median, or the smaller of the two middle values.
 func Median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return 0
@@ -18,11 +18,11 @@ func Median(xs []float64) float64 {
 	return s[(len(s)-1)/2]
 }
 
-// Bar is what a figure or a ratio has to reach.
+// Bar is the limit of a figure or of a ratio.
 type Bar struct {
 	Limit float64
 	AtMost,
-	Ratio bool // of the ratio to the first peer, rather than of our figure
+	Ratio bool // of the ratio to the first peer, else of our figure
 }
 
 func (b Bar) text(peer string) string {
@@ -39,7 +39,6 @@ func (b Bar) text(peer string) string {
 	return fmt.Sprintf("%s %s", sign, Figure(b.Limit))
 }
 
-// holds is only for figures that are known.
 func (b Bar) holds(x float64) bool {
 	if b.AtMost {
 		return x <= b.Limit
@@ -47,12 +46,12 @@ func (b Bar) holds(x float64) bool {
 	return x >= b.Limit
 }
 
-// Row is one line of the table. A zero is a figure that was not taken; peers beyond those of the row were not either.
+// Row is one line of the table. A zero and a missing peer were not measured.
 type Row struct {
 	What, Unit string
 	Peers      []float64
 	Ours       float64
-	Counted    bool // so that a zero is a figure
+	Counted    bool // a zero was measured
 	Bars       []Bar
 }
 
@@ -96,7 +95,7 @@ func (r Row) cells(peers []string) []string {
 	return append(cells, ours, shown, strings.Join(bars, "; "))
 }
 
-// Figure prints three digits, and – for what was not taken.
+// Figure formats three digits, or – for a zero.
 func Figure(x float64) string {
 	switch {
 	case x == 0:
@@ -112,12 +111,12 @@ func Figure(x float64) string {
 	}
 }
 
-// Print writes the table: a column for each peer, then ours.
+// Print prints the table: a column for each peer, then ours.
 func Print(w io.Writer, peers []string, ours string, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintf(t, "median of the rounds\t%s\t%s\tratio to %s\tbar\n", strings.Join(peers, "\t"), ours, peers[0])
 	for _, r := range rows {
 		_, _ = fmt.Fprintln(t, strings.Join(r.cells(peers), "\t"))
 	}
-	return t.Flush() // reports what a write before it ran into
+	return t.Flush() // returns the error of an earlier write
 }

@@ -22,3 +22,20 @@ func TestParseWrk(t *testing.T) {
 		}
 	}
 }
+
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"--only pass,polls": `--only "polls": want some of pass, poll, join, mix, slow`,
+		"--slow 0":          "--slow 0",
+		"--rounds 0":        "--rounds 0",
+	} {
+		cmd := command()
+		cmd.SetArgs(strings.Fields(args))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if o := (options{only: []string{"mix"}}); !o.wants("mix") || o.wants("slow") || !(options{}).wants("slow") {
+		t.Error("--only does not select parts")
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/anteroom/anteroom/bench/rig"
+)
+
+// servers are the gateways that are measured, and the keys of their accounts. The second gateway reads Forwarded and signs
+// with EdDSA.
+type servers struct {
+	askers [2]*asker
+	keys   []siteKey
+}
+
+func startServers(r *rig.Run, bin string) *servers {
+	s := &servers{keys: newSiteKeys()}
+	site := r.Serve(respond)
+	keys := r.Serve(respondJSON(rig.Must(keySet(s.keys))))
+	provider := r.Serve(respondJSON([]byte(`{"success":false,"error-codes":["invalid-input-response"]}`))) // of a CAPTCHA, which accepts no solution
+	secret := r.File("captcha.secret", "the secret of a CAPTCHA")
+	_, signing, err := ed25519.GenerateKey(rand.Reader)
+	rig.Check(err)
+	der := rig.Must(x509.MarshalPKCS8PrivateKey(signing))
+	pemFile := r.File("signing.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	for i, header := range []string{"X-Forwarded-For", "Forwarded"} {
+		key := "alg: HS256, secret: " + rand.Text() + rand.Text()
+		if i == 1 {
+			key = fmt.Sprintf("alg: EdDSA, private_key_file: %q", pemFile)
+		}
+		g := r.Gateway(bin, fmt.Sprintf(`trusted_header: %s
+tokens: {keys: [{id: k1, active: true, %s}]}
+log: {level: error, access: true}
+store: {dir: %q, timeout: 5s}
+origins: [{id: site, servers: ["http://%s"]}]
+default_origin: site
+rooms:
+  - {id: sale, paths: [/sale], admission: {rate: 0}}
+  - {id: free, paths: [/free], admission: {rate: 1000000}, session: {ttl: 1h}}
+  - {id: guarded, paths: [/guarded], admission: {rate: 0}, guard: {proof_of_work: always}}
+  - {id: asked, paths: [/asked], admission: {rate: 0}, guard: {captcha: {provider: turnstile, site_key: k, secret_file: %q, hosts: [shop.test], verify_url: "http://%s"}}}
+  - {id: account, paths: [/account], admission: {rate: 0}, identity: {jwt_claim: sub, jwks_url: "http://%s", jwt_cookie: site, one_place: true, anonymous: allow}}
+  - id: list
+    hosts: [list.test]
+    paths: ["~^/list(/.*)?$", "~/Sale$", "~/item/\\d+"]
+    admission: {rate: 0}
+    bypass: [{paths: ["~^/list/.*\\.(png|css)$"]}, {user_agents: [goodbot, otherbot, monitor]}]
+`, header, key, filepath.Join(r.Dir, header), site, secret, provider, keys))
+		s.askers[i] = newAsker(g.Addr, g.PID())
+		r.Cleanup(s.askers[i].close)
+	}
+	return s
+}
+
+// originLines is how many header lines the origin sends below …/lines: close to the most that the gateway accepts.
+const originLines = 490
+
+// respond is the origin. The responses to /lines and /long have the same length.
+func respond(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain")
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/lines"):
+		for range originLines {
+			w.Header().Add("X-Repeated", "a")
+		}
+	case strings.HasSuffix(r.URL.Path, "/long"):
+		w.Header().Set("X-Plain", strings.Repeat("p", originLines*len("X-Repeated: a\r\n")-len("X-Plain: \r\n")))
+	}
+	_, _ = w.Write([]byte("ok"))
+}
+
+func respondJSON(body []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // the gateway requests it again
+	}
+}
+
+// newSiteKeys returns a key of each algorithm that identity.jwks_url may name.
+func newSiteKeys() []siteKey {
+	_, d, err := ed25519.GenerateKey(rand.Reader)
+	rig.Check(err)
+	return []siteKey{
+		{"RS256", "r", rig.Must(rsa.GenerateKey(rand.Reader, 2048))},
+		{"ES256", "e", rig.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))},
+		{"EdDSA", "d", crypto.Signer(d)},
+	}
+}
+
+// keySet returns the public keys as a JWK set (RFC 7517).
+func keySet(keys []siteKey) ([]byte, error) {
+	var set []map[string]string
+	number := func(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+	for _, k := range keys {
+		one := map[string]string{"kid": k.kid, "alg": k.alg, "use": "sig"}
+		switch public := k.private.Public().(type) {
+		case *rsa.PublicKey:
+			one["kty"], one["n"], one["e"] = "RSA", number(public.N.Bytes()), number(big.NewInt(int64(public.E)).Bytes())
+		case *ecdsa.PublicKey:
+			raw, err := public.Bytes() // 4, x, y
+			if err != nil {
+				return nil, err
+			}
+			half := (len(raw) - 1) / 2
+			one["kty"], one["crv"], one["x"], one["y"] = "EC", "P-256", number(raw[1:1+half]), number(raw[1+half:])
+		case ed25519.PublicKey:
+			one["kty"], one["crv"], one["x"] = "OKP", "Ed25519", number(public)
+		}
+		set = append(set, one)
+	}
+	return json.Marshal(map[string]any{"keys": set})
+}
+
+// withPass returns the place of a visitor who has a pass.
+func (a *asker) withPass() (place, error) {
+	status, _, header, err := a.lanes[0].ask("GET " + letIn.path + " HTTP/1.1\r\nHost: shop.test\r\nAccept: application/json\r\n\r\n")
+	if err != nil {
+		return place{}, err
+	}
+	pass := header.Get("X-Waiting-Room-Pass")
+	if status != http.StatusOK || pass == "" {
+		return place{}, errors.New("the gateway sent no pass")
+	}
+	return place{name: "with a pass", path: letIn.path, method: "GET", fields: "X-Waiting-Room-Pass: " + pass + "\r\n"}, nil
+}
+
+// fronts is more visitors than a room enrols when they join. Joins behind them do not use the store.
+const fronts = 8000
+
+// fill fills the front of each room, so that the requests that are measured join behind it.
+func (a *asker) fill(places ...place) error {
+	for _, p := range places {
+		w := walk{place: p}
+		request, _ := w.compose(false)
+		if _, err := a.batch(request, fronts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
