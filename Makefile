@@ -173,7 +173,7 @@ chart: ## Render and validate the Helm chart
 	@tools/chart.sh
 
 .PHONY: simulate
-simulate: ## Work out what a line of up to ten million takes; SIMULATE_CHECK=10000,1000000 fills such lines and compares, SIMULATE_FLAGS: bin/simulate --help
+simulate: ## Calculate what a queue of up to ten million takes; SIMULATE_CHECK=10000,1000000 fills such queues and compares, SIMULATE_FLAGS: bin/simulate --help
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/simulate ./simulate

@@ -94,7 +94,6 @@ func (r Room) crowd() crowd {
 	}
 	cr := crowd{tail: r.Waiting / r.Rate}
 	policy := admission.Policy{Absence: r.Absence, ClaimWindow: r.Claim}
-	renewed := newRenewals(&policy)
 	plan := pace.New(policy.LongestPoll(), r.Budget, int64(r.Waiting), 0, cr.tail)
 	front := r.Front()
 	growth := math.Pow(r.Waiting+1, 1.0/slices)
@@ -111,12 +110,20 @@ func (r Room) crowd() crowd {
 		near := max(0, min(hi, front)-lo) / max(people, 1e-9)
 		cr.front += polls * near
 		if near < 1 {
-			cr.renewals += people * (1 - near) / renewed.mean(interval, wait)
+			cr.renewals += people * (1 - near) / renewal(&policy, interval, wait)
 		}
 		lo = hi
 	}
 	return cr
 }
+
+// renewal returns the mean time in seconds between two checks of a visitor behind the front. A check is due when the next poll
+// would come less than admission.HoldSlack before the presence hold ends: on average half an interval before that time.
+func renewal(p *admission.Policy, interval, wait float64) float64 {
+	return (p.Hold(seconds(interval), seconds(wait), false) - admission.HoldSlack).Seconds() - interval/2
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // batches returns the script calls a second of one gateway: the first request of a batch waits for others.
 func batches(requests, wait float64) float64 {
