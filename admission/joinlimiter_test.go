@@ -37,7 +37,7 @@ func TestSieveCountsAndForgets(t *testing.T) {
 		t.Error("blocked for longer than that, or by another")
 	}
 	// However many come, the table holds what it holds; whoever is counted now stays for a while.
-	for i := range 10 * joinSets * joinWays {
+	for i := range 10 * joinWindowsMost {
 		s.join(fmt.Sprintf("flood%013dnetwork%011d", i, i), p, 61*minute)
 	}
 	if wait, _ := s.join(who(3, 3), p, 61*minute); wait != 0 {

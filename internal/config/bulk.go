@@ -9,27 +9,27 @@ import (
 type Bulk struct {
 	Listen           string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
 	TLS              TLS                  `koanf:"tls" doc:"TLS on that address; off while both files are empty."`
-	TrustedProxies   []netip.Prefix       `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-For is believed for the client's address, as CIDR prefixes. Wrong tokens are counted by it, and without any token a client that it places elsewhere than on this machine is refused."`
+	TrustedProxies   []netip.Prefix       `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-For is trusted for the client's address, as CIDR prefixes. Wrong tokens are counted by that address, and without any token only clients on this machine are accepted."`
 	Admin            BulkAdmin            `koanf:"admin" doc:"Operators."`
-	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is asked for."`
+	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is required."`
 	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`
 	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
-	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"What a submission waits for before it is answered. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
+	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"When a submission is confirmed. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
 	Rate             BulkRate             `koanf:"rate" doc:"How many jobs start."`
 	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate gives in each rate.window of the clock, so up to twice that in a sliding one."`
-	FairQueue        FairQueue            `koanf:"fair_queue" doc:"Whose job is next."`
-	Congestion       Congestion           `koanf:"congestion" doc:"How long jobs wait that were refused or have failed."`
-	Dispatch         Dispatch             `koanf:"dispatch" doc:"How jobs that have waited long enough come back."`
+	FairQueue        FairQueue            `koanf:"fair_queue" doc:"Order of jobs."`
+	Congestion       Congestion           `koanf:"congestion" doc:"Wait of jobs that were refused or have failed."`
+	Dispatch         Dispatch             `koanf:"dispatch" doc:"Return of jobs whose wait is over."`
 	ReadyQueue       ReadyQueue           `koanf:"ready_queue" doc:"Jobs between queue and worker."`
-	Worker           Worker               `koanf:"worker" doc:"Those who run jobs, in this process."`
-	Adaptive         Adaptive             `koanf:"adaptive" doc:"A rate that follows the downstream's health."`
-	PeopleFirst      PeopleFirst          `koanf:"people_first" doc:"Giving way to visitors of the same site."`
-	Limits           BulkLimits           `koanf:"limits" doc:"What one job and one tenant may take."`
+	Worker           Worker               `koanf:"worker" doc:"Workers of this process."`
+	Adaptive         Adaptive             `koanf:"adaptive" doc:"Adaptive rate, by the downstream's health."`
+	PeopleFirst      PeopleFirst          `koanf:"people_first" doc:"Slower jobs while visitors of the same site wait."`
+	Limits           BulkLimits           `koanf:"limits" doc:"Limits of one job and one tenant."`
 	Callbacks        Callbacks            `koanf:"callbacks" doc:"Requests to the callback_url of a group that has ended."`
 	Retention        Retention            `koanf:"retention" doc:"How long finished things are kept."`
-	UnsealedAfter    time.Duration        `koanf:"unsealed_after" default:"24h" min:"1s" max:"8760h" doc:"A group that nobody seals is sealed when it got neither a job nor an outcome for so long. Its jobs run and it ends; nothing is dropped."`
-	UnknownTypeAfter time.Duration        `koanf:"unknown_type_after" default:"24h" min:"1s" max:"8760h" doc:"How long a job waits for a process that has a processor for its type. Then it is dead, with the code no_processor. A group waits as long for a process that has its reducer."`
-	Processors       map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A submission of a type that is off or not here is refused. This process takes only jobs of types that it has; a job that was taken in before waits for another process, see unknown_type_after."`
+	UnsealedAfter    time.Duration        `koanf:"unsealed_after" default:"24h" min:"1s" max:"8760h" doc:"A group without a seal is sealed after so long without a new job or outcome. Its jobs run and it ends; nothing is dropped."`
+	UnknownTypeAfter time.Duration        `koanf:"unknown_type_after" default:"24h" min:"1s" max:"8760h" doc:"How long a job waits for a process with a processor for its type. Then it is a dead letter with the code no_processor. A group waits as long for a process with its reducer."`
+	Processors       map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A submission of a type that is off or missing is refused. This process takes only jobs of its types; a job that was accepted before waits for another process, see unknown_type_after."`
 }
 
 type BulkAdmin struct {
@@ -37,14 +37,14 @@ type BulkAdmin struct {
 }
 
 type APIToken struct {
-	Name      string   `koanf:"name" doc:"Who it is, as the log names them."`
-	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may make, see and change; at least one. For all of them there is admin.token."`
+	Name      string   `koanf:"name" doc:"Name of the holder in the log."`
+	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may create, read and change; at least one. admin.token is for all of them."`
 	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
 	// What groups made with the token may have at most.
-	MaxWeight   float64 `koanf:"max_weight" default:"0" min:"0" max:"100" doc:"Largest weight of a group. 0: any. A weight set with the token shares among the groups of its tenant only; what tenants have among each other, operators set."`
-	MaxPriority string  `koanf:"max_priority" default:"" enum:",high,normal,low" doc:"Highest priority of a group; it, too, counts inside the tenant only. Empty: any."`
-	MaxPending  int64   `koanf:"max_pending" default:"0" min:"0" doc:"Most jobs that a tenant may have to do when the token adds some, beside limits.pending_per_tenant. 0: no limit of its own."`
-	MaxGroups   int64   `koanf:"max_groups" default:"0" min:"0" doc:"Most groups that a tenant may have when the token makes one, those that have ended and are still kept included. 0: any number."`
+	MaxWeight   float64 `koanf:"max_weight" default:"0" min:"0" max:"100" doc:"Largest weight of a group. 0: any. It shares among the groups of the tenant only; operators set the shares of tenants."`
+	MaxPriority string  `koanf:"max_priority" default:"" enum:",high,normal,low" doc:"Highest priority of a group, within its tenant only. Empty: any."`
+	MaxPending  int64   `koanf:"max_pending" default:"0" min:"0" doc:"Most pending jobs of the tenant when the token adds some, beside limits.pending_per_tenant. 0: no limit of its own."`
+	MaxGroups   int64   `koanf:"max_groups" default:"0" min:"0" doc:"Most groups of the tenant when the token creates one, including ended ones that are still kept. 0: any number."`
 }
 
 type BulkLog struct {
@@ -63,8 +63,8 @@ type BulkStore struct {
 type BulkRate struct {
 	Global    Rate          `koanf:"global" default:"10000" min:"0.001" max:"1000000" unit:"jobs/s" live:"true" doc:"Jobs that start a second, over all tenants and all workers of the store. To start none, pause the groups."`
 	Burst     Rate          `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs that start at one moment after a quiet time, beyond the even pace; at least 1. 0: what the rate gives in 100 ms, and at least 1."`
-	Window    time.Duration `koanf:"window" default:"1s" min:"1s" max:"60s" doc:"limiter fixed_window: length of a window, as a downstream with such a limit counts it. As many jobs start in each as the rate gives in that time, and all of them may start at its beginning; of every rate, those of processors too. At a rate below one a window, one job in as long as that takes."`
-	PerTenant Rate          `koanf:"per_tenant" default:"0" min:"0" max:"1000000" unit:"jobs/s" live:"true" doc:"Most jobs of one tenant that start a second. 0: no cap; each tenant is sure of its share, and uses what others leave."`
+	Window    time.Duration `koanf:"window" default:"1s" min:"1s" max:"60s" doc:"limiter fixed_window: length of a window, as a downstream with such a limit counts it. Each window starts at most rate × window jobs, all of them at its beginning if they are ready; this holds for the rates of processors too. Below one job a window, one job starts in 1/rate."`
+	PerTenant Rate          `koanf:"per_tenant" default:"0" min:"0" max:"1000000" unit:"jobs/s" live:"true" doc:"Most jobs of one tenant that start a second. 0: no cap; each tenant has its guaranteed share, and uses what others leave."`
 }
 
 type FairQueue struct {
@@ -84,8 +84,8 @@ type Congestion struct {
 }
 
 type Dispatch struct {
-	Interval time.Duration `koanf:"interval" default:"100ms" min:"10ms" max:"10s" doc:"How often due jobs, ended leases and housekeeping are looked for, where none is known to be due sooner. Of more than a sixth of worker.lease, that sixth is used. Longer: fewer calls to a store that has little to do, and what was not known of comes back so much later."`
-	Batch    int64         `koanf:"batch" default:"500" min:"1" max:"2000" unit:"jobs" doc:"Most due jobs that return to their groups in one step of the store, and most of ended leases; while there are more, steps follow each other, with other calls between. Fewer make shorter steps, which others wait for; more make fewer."`
+	Interval time.Duration `koanf:"interval" default:"100ms" min:"10ms" max:"10s" doc:"Time between checks for due jobs, ended leases and housekeeping, if none is known to be due sooner; at most worker.lease/6. Longer: fewer calls to an idle store, and unforeseen work is found later."`
+	Batch    int64         `koanf:"batch" default:"500" min:"1" max:"2000" unit:"jobs" doc:"Most due jobs that return to their groups in one step of the store, and most of ended leases; while more are due, steps follow each other, with other calls between. Smaller: shorter steps, so that other calls wait less. Larger: fewer steps."`
 }
 
 type ReadyQueue struct {
@@ -93,14 +93,14 @@ type ReadyQueue struct {
 }
 
 type Worker struct {
-	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs a team's own workers run: this process serves the API and keeps house, takes jobs of any type, and does not use its processors. Changes from and to 0 need a restart."`
+	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs a team's own workers run: this process serves the API and does the housekeeping, accepts jobs of any type, and does not use its processors. Changes from and to 0 need a restart."`
 	Min           int           `koanf:"min" default:"0" min:"0" max:"10000" unit:"workers" doc:"Fewest workers when their number follows the load. 0: 1, or no autoscaling where max is 0 too."`
 	Max           int           `koanf:"max" default:"0" min:"0" max:"10000" unit:"workers" doc:"Most workers when their number follows the load. 0: no autoscaling."`
 	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
-	Lease         time.Duration `koanf:"lease" default:"30s" min:"100ms" max:"1h" doc:"How long a taken job is this process's without being heard of; running jobs are renewed. A job of a process that died runs again after that."`
+	Lease         time.Duration `koanf:"lease" default:"30s" min:"100ms" max:"1h" doc:"How long a job stays with this process without a renewal; leases of running jobs are renewed. A job of a process that died runs again after that."`
 	JobTimeout    time.Duration `koanf:"job_timeout" default:"30s" min:"1ms" max:"24h" doc:"Longest run of one job; its context is then cancelled, and the try has failed."`
 	MaxRetries    int64         `koanf:"max_retries" default:"12" min:"0" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead, of processors without retry.max."`
-	MaxCrashes    int64         `koanf:"max_crashes" default:"20" min:"1" max:"1000" unit:"crashes" doc:"Leases of one job that may end without an answer before it is dead."`
+	MaxCrashes    int64         `koanf:"max_crashes" default:"20" min:"1" max:"1000" unit:"crashes" doc:"Leases of one job that may end without an outcome before it is dead."`
 	ShutdownGrace time.Duration `koanf:"shutdown_grace" default:"30s" min:"0s" max:"1h" doc:"How long running jobs have from SIGTERM on; what has not ended by then goes back to its group."`
 }
 
@@ -116,17 +116,17 @@ type Adaptive struct {
 	Enabled   bool          `koanf:"enabled" default:"false" doc:"Let the rate follow latency and errors of the downstream."`
 	MinRate   Rate          `koanf:"min_rate" default:"10" min:"0" max:"1000000" unit:"jobs/s" doc:"Slowest rate, of adaptive and people_first. 0: jobs may stop altogether."`
 	MaxRate   Rate          `koanf:"max_rate" default:"10000" min:"0" max:"1000000" unit:"jobs/s" doc:"Fastest rate, of adaptive and people_first."`
-	TargetP95 time.Duration `koanf:"target_p95" default:"500ms" min:"1ms" max:"1h" doc:"Time that 95 of 100 jobs should keep; with people_first also the time to first byte at seven tenths of which jobs give way to visitors."`
+	TargetP95 time.Duration `koanf:"target_p95" default:"500ms" min:"1ms" max:"1h" doc:"Target for the 95th percentile of job times; with people_first, jobs slow down when the time to first byte of visitors exceeds seven tenths of it."`
 }
 
 type PeopleFirst struct {
-	Origin string `koanf:"origin" doc:"Id of the origin whose health gateways on the same store and prefix publish: jobs slow down before a visitor has to wait longer. Empty: no such regard."`
+	Origin string `koanf:"origin" doc:"Id of the origin whose health gateways on the same store and prefix publish: jobs slow down before visitors have to wait longer. Empty: jobs ignore visitors."`
 }
 
 type BulkLimits struct {
 	Line             Size  `koanf:"line" default:"64KiB" min:"256B" max:"1MiB" doc:"Longest line of a submission, which is one job; above it the line is rejected."`
 	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer one of a webhook, a mail or a push message is dropped, and the job is done; with a longer one of a team's own Go handler it has failed."`
-	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most jobs of one tenant that wait; above it 429. 0: no limit."`
+	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most pending jobs of one tenant; above it 429. 0: no limit."`
 }
 
 type Callbacks struct {
@@ -143,11 +143,11 @@ type Retention struct {
 type Processor struct {
 	Kind        string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
 	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and its longest exchange; worker.job_timeout holds too."`
-	Rate        Rate              `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"jobs/s" doc:"Jobs of this type that start a second, over all processes, by their cost: what the processor calls bears no more. Up to 100 ms of it at once, and at least one job. 0: no limit. PATCH /v1/limits changes it while jobs run."`
+	Rate        Rate              `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"jobs/s" doc:"Jobs of this type that start a second, over all processes, by their cost: the limit of the downstream. Up to 100 ms of it at once, and at least one job. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Concurrency int64             `koanf:"concurrency" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Jobs of this type that run at once, over all processes. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Batch       int64             `koanf:"batch" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs of this type that one pull takes, so that one process does not take them all. 0: worker.batch alone."`
 	Retry       RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
-	Breaker     Breaker           `koanf:"breaker" doc:"When failures hold all jobs of this type back, because what the processor calls is away. Of one tenant alone, and for failures that may be of its jobs, only that tenant's jobs of this type. Meanwhile no failed try counts."`
+	Breaker     Breaker           `koanf:"breaker" doc:"Circuit breaker: failures hold back all jobs of this type while the downstream is away. Failures that one tenant's jobs may cause hold back that tenant's jobs only. Failed tries do not count meanwhile."`
 	URL         string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
 	SecretFile  string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
 	Headers     map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`

@@ -9,13 +9,13 @@ import (
 type Config struct {
 	Listen          string         `koanf:"listen" default:":8080" doc:"Address of the visitors' socket. Port 0 lets the system choose one, which the log then names."`
 	TLS             TLS            `koanf:"tls" doc:"TLS on the visitors' socket; off while both files are empty."`
-	TrustedProxies  []netip.Prefix `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose trusted_header, X-Forwarded-Proto and X-Forwarded-Host are believed, as CIDR prefixes. From anyone else those headers are replaced."`
-	TrustedHeader   string         `koanf:"trusted_header" default:"X-Forwarded-For" doc:"The one header in which trusted_proxies name the visitor's address: X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another. The proxy has to write it on every request; no other header is believed for the address. Forwarded also names scheme and host."`
-	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"Header of the PROXY protocol that every connection from trusted_proxies has to begin with; what it says is then the visitor's address. From anyone else a header is a malformed request."`
-	Limits          Limits         `koanf:"limits" doc:"What one request may cost before it is refused."`
+	TrustedProxies  []netip.Prefix `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose trusted_header, X-Forwarded-Proto and X-Forwarded-Host are trusted, as CIDR prefixes. From any other peer those headers are replaced. Never list networks that visitors connect from; they could forge their address."`
+	TrustedHeader   string         `koanf:"trusted_header" default:"X-Forwarded-For" doc:"The one header in which trusted_proxies name the visitor's address: X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another. The proxy has to write it on every request; no other header is used for the address. Forwarded also names scheme and host."`
+	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"Header of the PROXY protocol that every connection from trusted_proxies has to begin with; its address is then the visitor's. From any other peer such a header is a malformed request."`
+	Limits          Limits         `koanf:"limits" doc:"Limits of one request."`
 	ShutdownTimeout time.Duration  `koanf:"shutdown_timeout" default:"30s" min:"0s" max:"1h" doc:"Longest time from SIGTERM to the end of the process."`
 	DefaultOrigin   string         `koanf:"default_origin" doc:"Id of the origin for requests that match no room. Empty: the first of origins, or 421 when every room names its hosts and none fits."`
-	OnStoreError    string         `koanf:"on_store_error" default:"wait" enum:"wait,open,closed,local" doc:"What new visitors get while the store is away: wait gives them a place that is enrolled later, open lets them in, closed refuses them, local admits by this gateway's share of the rate."`
+	OnStoreError    string         `koanf:"on_store_error" default:"wait" enum:"wait,open,closed,local" doc:"New visitors while the store is away: wait gives them a place that is enrolled later, open admits them, closed refuses them, local admits at this gateway's share of the rate."`
 	Log             Log            `koanf:"log" doc:"Logs go to stderr."`
 	Tracing         Tracing        `koanf:"tracing" doc:"OpenTelemetry traces."`
 	Admin           Admin          `koanf:"admin" doc:"The operators' listener: metrics, health, API and console."`
@@ -37,8 +37,8 @@ type Limits struct {
 	Target        Size          `koanf:"target" default:"8KiB" min:"64B" max:"1MiB" doc:"Longest request target; above it 414."`
 	Headers       int           `koanf:"headers" default:"100" min:"1" max:"10000" unit:"lines" doc:"Most header lines in a request; above it 431."`
 	HeaderTimeout time.Duration `koanf:"header_timeout" default:"10s" min:"1ms" max:"1h" doc:"From the first byte of a request to the end of its header."`
-	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body. While no answer is under way it also has to come at 256 bytes a second on average, beyond one such pause."`
-	WriteIdle     time.Duration `koanf:"write_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest time that a client may leave an answer unread."`
+	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body. Until the response begins it also has to arrive at 256 bytes a second on average, beyond one such pause."`
+	WriteIdle     time.Duration `koanf:"write_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest time that a client may leave a response unread."`
 	Idle          time.Duration `koanf:"idle" default:"75s" min:"1ms" max:"24h" doc:"How long a keep-alive connection may stay without a request."`
 
 	InFlightPerAddress int `koanf:"in_flight_per_address" default:"256" min:"0" max:"1000000" unit:"requests" doc:"Most requests of one client address (an IPv6 /64 is one) that hold or wait for a connection to an origin, while more than half of its max_conns is in use; above it 503 origin_busy. 0: no limit."`
@@ -68,9 +68,9 @@ type Admin struct {
 }
 
 type AdminToken struct {
-	Name      string `koanf:"name" doc:"Who it is, as the audit log names them."`
+	Name      string `koanf:"name" doc:"Name of the holder in the audit log."`
 	TokenFile string `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
-	Role      string `koanf:"role" default:"write" enum:"read,write" doc:"read may look, write may change as well."`
+	Role      string `koanf:"role" default:"write" enum:"read,write" doc:"read: may read. write: may also change."`
 }
 
 type Store struct {
@@ -102,10 +102,10 @@ type Cookies struct {
 type Origin struct {
 	ID               string        `koanf:"id" doc:"Name that rooms refer to: lower-case letters, digits and dashes, at most 63."`
 	Servers          []string      `koanf:"servers" doc:"Addresses as http://host:port or https://host:port, without a path."`
-	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"From the arrival of a request to the header of its answer, time in the queue included. A body that is still being sent has idle_timeout instead."`
+	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"From the arrival of a request to the header of its response, time in the queue included. A body that is still being sent has idle_timeout instead."`
 	ConnectTimeout   time.Duration `koanf:"connect_timeout" default:"2s" min:"1ms" max:"1h" doc:"Time to open a connection, TLS handshake included."`
-	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"From the end of the request to the end of the answer's header."`
-	IdleTimeout      time.Duration `koanf:"idle_timeout" default:"60s" min:"1ms" max:"24h" doc:"Longest silence inside the body of an answer or a request, and on upgraded connections."`
+	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"From the end of the request to the end of the response's header."`
+	IdleTimeout      time.Duration `koanf:"idle_timeout" default:"60s" min:"1ms" max:"24h" doc:"Longest pause within the body of a response or a request, and on upgraded connections."`
 	MaxConns         int           `koanf:"max_conns" default:"4096" min:"1" max:"1000000" unit:"connections" doc:"Most connections to the origin at once, over all its servers; upgraded ones count. Up to 4096 more requests wait."`
 	QueueTimeout     time.Duration `koanf:"queue_timeout" default:"1s" min:"0s" max:"1h" doc:"How long a request waits for one of max_conns before it gets 503. 0: not at all."`
 	MaxBody          Size          `koanf:"max_body" default:"0" min:"0" max:"1PiB" doc:"Largest request body; above it 413. 0: no limit."`
@@ -121,13 +121,13 @@ type OriginTLS struct {
 }
 
 type Health struct {
-	Path     string        `koanf:"path" doc:"Path that every server is asked for regularly; 2xx and 3xx are healthy. Two failures take a server out, two successes bring it back. Empty: health is judged by ordinary traffic only."`
+	Path     string        `koanf:"path" doc:"Path that the gateway requests from every server regularly; 2xx and 3xx are healthy. Two failures remove a server, two successes return it. Empty: health follows from ordinary traffic only."`
 	Interval time.Duration `koanf:"interval" default:"5s" min:"100ms" max:"1h" doc:"Time between two of those requests; each has connect_timeout and first_byte_timeout, but no longer than this."`
 }
 
 type Budget struct {
 	Rate  Rate `koanf:"rate" default:"0" min:"0" max:"1000000" doc:"Admissions a second over all rooms of the origin. 0: no budget."`
-	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions of all those rooms at one moment, after a quiet time. 0: max(1, rate). Of less than a tenth of the rate not all of the rate can be used."`
+	Burst Rate `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"visitors" doc:"Most admissions of all those rooms at one moment, after a quiet time. 0: max(1, rate). A burst below rate/10 prevents the full rate from being reached."`
 }
 
 type Room struct {
@@ -138,30 +138,30 @@ type Room struct {
 	Enabled      bool      `koanf:"enabled" default:"true" live:"true" doc:"false proxies the room's requests uncounted, as if it were not there."`
 	OnStoreError string    `koanf:"on_store_error" enum:",wait,open,closed,local" doc:"As the gateway's on_store_error, for this room. Empty: the gateway's."`
 	PollBudget   int       `koanf:"poll_budget" default:"20000" min:"1" max:"10000000" unit:"polls/s" doc:"Polls a second that all waiting visitors of the room together are advised to make."`
-	Admission    Admission `koanf:"admission" doc:"Who may go now, and how many."`
-	Queue        Queue     `koanf:"queue" doc:"The line."`
+	Admission    Admission `koanf:"admission" doc:"When visitors are admitted, and how many."`
+	Queue        Queue     `koanf:"queue" doc:"The queue."`
 	Session      Session   `koanf:"session" doc:"An admitted visitor's use of the origin."`
 	ETA          ETA       `koanf:"eta" doc:"The estimate that visitors see."`
 	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
-	Bypass       []Bypass  `koanf:"bypass" doc:"Requests that go to the origin uncounted. A rule fits when each of its conditions fits."`
+	Bypass       []Bypass  `koanf:"bypass" doc:"Requests that go to the origin uncounted. A rule matches when each of its conditions matches."`
 	Identity     Identity  `koanf:"identity" doc:"Accounts instead of browsers."`
-	Guard        Guard     `koanf:"guard" doc:"Measures against those who take many places."`
+	Guard        Guard     `koanf:"guard" doc:"Measures against clients that take many places."`
 	CORSOrigins  []string  `koanf:"cors_origins" doc:"Other sites, as https://shop.example, whose scripts may use the JSON under /.waiting-room/."`
 	Page         Page      `koanf:"page" doc:"The waiting page."`
-	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON answers."`
+	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON responses."`
 	Events       []Event   `koanf:"events" doc:"Planned times with a policy of their own."`
 }
 
 type Admission struct {
-	Strategy     string        `koanf:"strategy" default:"token_bucket" enum:"token_bucket,leaky_bucket,fixed_window,adaptive" doc:"How the rate is kept: in bursts, evenly spaced, in windows of a second, or as the origin bears it (docs/policies.md)."`
+	Strategy     string        `koanf:"strategy" default:"token_bucket" enum:"token_bucket,leaky_bucket,fixed_window,adaptive" doc:"How the rate is kept: in bursts, evenly spaced, in windows of a second, or adapted to the health of the origin (docs/policies.md)."`
 	Rate         Rate          `koanf:"rate" default:"10" min:"0" max:"1000000" unit:"visitors/s" live:"true" doc:"Visitors admitted a second, with up to three decimals. 0 admits nobody. An adaptive room begins with it; changed live, it holds until that is cleared."`
-	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1. Of less than a fortieth of the rate not all of the rate can be used. leaky_bucket and fixed_window have none."`
+	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1. A burst below rate/40 prevents the full rate from being reached. leaky_bucket and fixed_window have none."`
 	MaxActive    int64         `koanf:"max_active" default:"0" min:"0" max:"1000000000" unit:"visitors" live:"true" doc:"Most visitors admitted and active together. 0: no limit."`
-	MinWait      time.Duration `koanf:"min_wait" default:"0s" min:"0s" max:"24h" doc:"Shortest time that anyone waits; above 0 nobody is let in at once."`
-	HeadWindow   int64         `koanf:"head_window" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Only the first so many of the line may be admitted at one look, of which there are four a second. 0: no limit."`
+	MinWait      time.Duration `koanf:"min_wait" default:"0s" min:"0s" max:"24h" doc:"Shortest wait of a visitor; above 0 no visitor is admitted immediately."`
+	HeadWindow   int64         `koanf:"head_window" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Largest number of visitors at the front of the queue that one tick may admit; there are four ticks a second. 0: no limit."`
 	MinRate      Rate          `koanf:"min_rate" default:"5" min:"0" max:"1000000" unit:"visitors/s" doc:"adaptive: slowest rate, above 0."`
 	MaxRate      Rate          `koanf:"max_rate" default:"50" min:"0" max:"1000000" unit:"visitors/s" doc:"adaptive: fastest rate."`
-	TargetP95    time.Duration `koanf:"target_p95" default:"100ms" min:"1ms" max:"1h" doc:"adaptive: time to first byte that 95 of 100 requests should keep; three to five times what the origin takes without a crowd."`
+	TargetP95    time.Duration `koanf:"target_p95" default:"100ms" min:"1ms" max:"1h" doc:"adaptive: time to first byte that 95 of 100 requests should keep; three to five times the usual value without a crowd."`
 	MaxErrorRate float64       `koanf:"max_error_rate" default:"0.05" min:"0" max:"1" unit:"share" doc:"adaptive: share of failed requests above which the origin counts as unhealthy."`
 	Mode         string        `koanf:"mode" default:"gradient" enum:"gradient,step" doc:"adaptive: grow slowly and cut sharply, or one of three fixed rates."`
 	Shadow       bool          `koanf:"shadow" default:"false" doc:"adaptive: compute and report the rate, but do not use it."`
@@ -169,18 +169,18 @@ type Admission struct {
 }
 
 type Prometheus struct {
-	URL   string `koanf:"url" secret:"url" doc:"Address of the Prometheus server. It is asked every 5 s, for at most 4 s; an answer counts for 15 s."`
-	Query string `koanf:"query" doc:"PromQL that gives a number from 0 (unhealthy) to 1 (healthy), as a scalar or a vector of one element."`
+	URL   string `koanf:"url" secret:"url" doc:"Address of the Prometheus server. It is queried every 5 s, for at most 4 s; a result is valid for 15 s."`
+	Query string `koanf:"query" doc:"PromQL with a result from 0 (unhealthy) to 1 (healthy), as a scalar or a vector of one element."`
 }
 
 type Queue struct {
-	Method         string        `koanf:"method" default:"fifo" enum:"fifo,lottery,passthrough,reject" live:"true" doc:"fifo: in the order of arrival. passthrough: everyone goes on and is only measured. reject: closed. lottery: drawn at opens_at; live only if the file has opens_at and draw_secret_file."`
-	Absence        time.Duration `koanf:"absence" default:"10m" min:"3m" max:"12h" doc:"How long a place is kept without being heard of."`
-	ClaimWindow    time.Duration `koanf:"claim_window" default:"5m" min:"1s" max:"24h" doc:"How long an admitted visitor has to come in. Visitors are advised to poll at least every claim_window - 10 s."`
+	Method         string        `koanf:"method" default:"fifo" enum:"fifo,lottery,passthrough,reject" live:"true" doc:"fifo: in the order of arrival. passthrough: every visitor is admitted and only counted. reject: closed. lottery: drawn at opens_at; live only if the file has opens_at and draw_secret_file."`
+	Absence        time.Duration `koanf:"absence" default:"10m" min:"3m" max:"12h" doc:"How long a place is kept without a poll of its visitor."`
+	ClaimWindow    time.Duration `koanf:"claim_window" default:"5m" min:"1s" max:"24h" doc:"How long an admitted visitor may take to claim the admission. Visitors are advised to poll at least every claim_window - 10 s."`
 	OpensAt        string        `koanf:"opens_at" doc:"lottery: when the room opens and the draw is made, RFC 3339 with a zone."`
-	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: time from which people may gather, RFC 3339 with a zone, before opens_at. Empty: always."`
+	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: beginning of the pre-queue, RFC 3339 with a zone, before opens_at. Empty: always."`
 	DrawSecretFile string        `koanf:"draw_secret_file" doc:"lottery: file with the secret that seeds the draw, at least 32 bytes; the same on every gateway."`
-	Capacity       int64         `koanf:"capacity" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Longest line; who comes later gets room_full. 0: no limit."`
+	Capacity       int64         `koanf:"capacity" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Most visitors in the queue; others get room_full. 0: no limit."`
 }
 
 type Session struct {
@@ -191,11 +191,11 @@ type Session struct {
 
 type ETA struct {
 	Estimator       string        `koanf:"estimator" default:"window" enum:"window,fixed,ema,hourly,model" doc:"window: sliding windows of 1, 5 and 15 minutes over the admissions. ema: exponential averages of 30 s and 300 s. fixed: seconds_per_place. hourly: window by the weights of the hours. model: window, corrected by model_file. See eta.md."`
-	SecondsPerPlace float64       `koanf:"seconds_per_place" default:"0" min:"0" max:"86400" unit:"s" doc:"What a place in line takes, for fixed, and for all others until they have seen admissions. 0: one over the rate in force. Never less than that."`
+	SecondsPerPlace float64       `koanf:"seconds_per_place" default:"0" min:"0" max:"86400" unit:"s" doc:"Time for one place in the queue: of fixed always, of the others until there are admissions. 0: one over the rate in force. Never less than that."`
 	TimeZone        string        `koanf:"time_zone" default:"UTC" doc:"hourly, model: zone of the hours of the day, as Europe/Berlin."`
-	Weights         string        `koanf:"weights" default:"0=0.3 9=1 12=1.5 18=2 22=0.8" doc:"hourly: how many are let in in an hour, relative to others, as hour=weight; each holds until the next. learned: what this gateway has seen, and the default where it has not."`
-	ModelFile       string        `koanf:"model_file" doc:"model: file that tools/eta-train has made."`
-	ModelMaxAge     time.Duration `koanf:"model_max_age" default:"2160h" min:"0s" max:"87600h" doc:"model: an older one is not used, and window is. 0: at any age."`
+	Weights         string        `koanf:"weights" default:"0=0.3 9=1 12=1.5 18=2 22=0.8" doc:"hourly: admissions in an hour relative to other hours, as hour=weight; each holds until the next. learned: weights that this gateway has observed, and the default for hours that it has not."`
+	ModelFile       string        `koanf:"model_file" doc:"model: file made by tools/eta-train."`
+	ModelMaxAge     time.Duration `koanf:"model_max_age" default:"2160h" min:"0s" max:"87600h" doc:"model: an older model is not used, and window is. 0: any age."`
 }
 
 type Bypass struct {
@@ -203,7 +203,7 @@ type Bypass struct {
 	Methods    []string          `koanf:"methods" doc:"Any of these methods."`
 	IPs        []netip.Prefix    `koanf:"ips" doc:"A client address in any of these prefixes."`
 	UserAgents []string          `koanf:"user_agents" doc:"A User-Agent that contains any of these texts, whatever their case."`
-	Headers    map[string]string `koanf:"headers" doc:"Each of these headers with exactly this value; an empty value asks only that the header is there."`
+	Headers    map[string]string `koanf:"headers" doc:"Each of these headers with exactly this value; an empty value only requires that the header is present."`
 }
 
 type Identity struct {
@@ -214,32 +214,32 @@ type Identity struct {
 	JWTIssuer   string `koanf:"jwt_issuer" doc:"The iss that the JWT must have. Empty: any."`
 	JWTAudience string `koanf:"jwt_audience" doc:"The aud that the JWT must have among others. Empty: any."`
 	OnePlace    bool   `koanf:"one_place" default:"false" doc:"An account has one place, however many browsers it uses."`
-	Anonymous   string `koanf:"anonymous" default:"refuse" enum:"refuse,allow" doc:"Those without an account: refuse gives them no place (401 account_required), allow gives each browser a place of its own."`
-	LoginURL    string `koanf:"login_url" doc:"Where the page that refuses them leads: a path of the site outside the room, or an https address. Empty: nowhere."`
+	Anonymous   string `koanf:"anonymous" default:"refuse" enum:"refuse,allow" doc:"Visitors without an account: refuse refuses them a place (401 account_required), allow gives each browser a place of its own."`
+	LoginURL    string `koanf:"login_url" doc:"Link on the page that refuses them: a path of the site outside the room, or an https address. Empty: nowhere."`
 }
 
 type Guard struct {
-	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) takes in a time, as 20/1m; behind a comma the same of the network around it (/24, /48 for IPv6), as 20/1m,200/1m. Without that a network takes ten times as many. Empty: no limit."`
-	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests that one session makes in a time, over all gateways, as 100/10s: so many at once after a quiet time, and then as many in each such time. Beyond it 429 session_requests; the session goes on. Empty: no limit."`
-	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none,auto,always" doc:"Work (ALTCHA) that a client does for a place. auto: while there is a line, more join than proof.join_rate, or a lottery gathers. always: for every place, also where nobody would have to wait."`
-	Proof              Proof   `koanf:"proof" doc:"How much work that is."`
+	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) may take in a time, as 20/1m; behind a comma the same for its network (/24, /48 for IPv6), as 20/1m,200/1m. Default for the network: ten times as many. Empty: no limit."`
+	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session in a time, over all gateways, as 100/10s: so many at once after a quiet time, and then as many in each such time. Above it 429 session_requests; the session continues. Empty: no limit."`
+	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none,auto,always" doc:"Work (ALTCHA) that a client does for a place. auto: while visitors wait, more join than proof.join_rate, or a pre-queue is open. always: for every place, even if no visitor has to wait."`
+	Proof              Proof   `koanf:"proof" doc:"Amount of that work."`
 	Captcha            Captcha `koanf:"captcha" doc:"A CAPTCHA before a place is given."`
 }
 
 type Proof struct {
-	Number   int64 `koanf:"number" default:"24000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client tries for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of a processor, whether a browser or a program computes."`
+	Number   int64 `koanf:"number" default:"24000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client computes for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of processor time in a browser or a program."`
 	JoinRate Rate  `koanf:"join_rate" default:"50" min:"0.001" max:"1000000" unit:"joins/s" doc:"Joins a second, over all gateways, up to which the number stays; each doubling doubles it."`
-	Most     int64 `koanf:"most" default:"96000000" min:"1000" max:"100000000" unit:"hashes" doc:"Where the doubling ends."`
+	Most     int64 `koanf:"most" default:"96000000" min:"1000" max:"100000000" unit:"hashes" doc:"Largest number after doubling."`
 }
 
 type Captcha struct {
-	Provider   string        `koanf:"provider" enum:",turnstile,hcaptcha,recaptcha" doc:"Who makes it. The page then loads the provider's script, the one request that leaves the site. Empty: none."`
+	Provider   string        `koanf:"provider" enum:",turnstile,hcaptcha,recaptcha" doc:"Provider of the CAPTCHA. The page then loads the provider's script, the one request that leaves the site. Empty: none."`
 	SiteKey    string        `koanf:"site_key" doc:"Public key of the site, from the provider."`
 	SecretFile string        `koanf:"secret_file" doc:"File with the secret key, from the provider; blanks and line ends around it are ignored."`
-	Hosts      []string      `koanf:"hosts" doc:"Hosts that an answer may be given on: names, or *.example.com for every subdomain. Empty: the room's hosts; a room over * has to name them."`
-	OnFail     string        `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"What those who join get while the provider is away: closed refuses them, open gives them their place. A provider that refuses to judge is not away."`
-	VerifyURL  string        `koanf:"verify_url" doc:"Address that is asked about an answer, for a proxy in front of the provider. Empty: the provider's own."`
-	Timeout    time.Duration `koanf:"timeout" default:"3s" min:"100ms" max:"1m" doc:"How long the provider has to answer."`
+	Hosts      []string      `koanf:"hosts" doc:"Hosts on which an answer may be given: names, or *.example.com for every subdomain. Empty: the room's hosts; a room over * has to name them."`
+	OnFail     string        `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"Joins while the provider is away: closed refuses them, open accepts them. A provider that refuses to check an answer is not away."`
+	VerifyURL  string        `koanf:"verify_url" doc:"Address that checks answers, for a proxy in front of the provider. Empty: the provider's own."`
+	Timeout    time.Duration `koanf:"timeout" default:"3s" min:"100ms" max:"1m" doc:"Longest time for the provider's response."`
 }
 
 type Page struct {
@@ -247,7 +247,7 @@ type Page struct {
 	TemplateFile   string   `koanf:"template_file" doc:"html/template file used instead of the built-in page; docs/page.md has its fields."`
 	Title          string   `koanf:"title" doc:"Title of the page. Empty: the built-in one, in the visitor's language."`
 	Languages      []string `koanf:"languages" doc:"Languages that are offered, the first being the fallback, as en or ko. Empty: all that are built in."`
-	Message        string   `koanf:"message" live:"true" doc:"Operator's message to those who wait, plain text, at most 1000 characters."`
+	Message        string   `koanf:"message" live:"true" doc:"Operator's message to waiting visitors, plain text, at most 1000 characters."`
 	FrameAncestors string   `koanf:"frame_ancestors" doc:"Sites that may show the page in a frame, as in the CSP directive. Empty: none."`
 }
 
@@ -255,7 +255,7 @@ type Event struct {
 	Name       string `koanf:"name" doc:"Name of the event, for operators."`
 	StartsAt   string `koanf:"starts_at" doc:"Beginning, RFC 3339 with a zone; of a lottery also the opening."`
 	EndsAt     string `koanf:"ends_at" doc:"End, RFC 3339 with a zone."`
-	PrequeueAt string `koanf:"prequeue_at" doc:"lottery: time from which people may gather, RFC 3339 with a zone."`
+	PrequeueAt string `koanf:"prequeue_at" doc:"lottery: beginning of the pre-queue, RFC 3339 with a zone."`
 	Rate       Rate   `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"visitors/s" doc:"Rate during the event; an adaptive strategy's fastest. 0: the room's."`
 	Method     string `koanf:"method" enum:",fifo,lottery,passthrough,reject" doc:"Queue method during the event, as queue.method. Empty: the room's."`
 }
