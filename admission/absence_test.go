@@ -171,7 +171,7 @@ func TestSessionTTL_LoweredBeforeALossIsGivenBackWhole(t *testing.T) {
 	shard, ago := &r.sessions.shards[id[0]&63], r.c.mono()-int64(20*time.Second)
 	given := func() time.Duration {
 		for _, rec := range r.sessions.records() {
-			if rec[0] == "S" && rec[1] == string(id[:]) {
+			if rec[0] == "session" && rec[1] == string(id[:]) {
 				return time.Duration(rec[3].(int64)-r.Now()) * time.Microsecond
 			}
 		}

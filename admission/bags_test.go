@@ -53,19 +53,19 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 			who := id.Draw(t, "who")
 			switch rapid.SampledFrom([]string{"join", "join", "join", "hear", "hear", "leave", "revoke", "beat", "pass", "pass", "reset", "restore"}).Draw(t, "step") {
 			case "join":
-				if code := script("room_enter", "keyed", who, "", 30, 0, 0, "", 0, "", 0, "")[0]; code == "W" {
+				if code := script("room_enter", "keyed", who, "", 30, "")[0]; code == replyWaiting {
 					heard[who] = r.Now()
 				}
 			case "hear":
 				code := script("room_seen", who, "", 30)[0]
-				if at, known := heard[who]; known && code == "U" && r.Now()-at < p.Absence.Microseconds() {
+				if at, known := heard[who]; known && code == replyUnknown && r.Now()-at < p.Absence.Microseconds() {
 					t.Fatalf("%x was heard of %d µs ago and is not in line", who, r.Now()-at)
 				}
-				if heard[who] = r.Now(); code != "W" {
+				if heard[who] = r.Now(); code != replyWaiting {
 					delete(heard, who)
 				}
 			case "leave":
-				script("room_leave", "", r.id, ReasonLeft, "", who, "")
+				script("room_leave", "", r.id, ReasonLeft, "", who, 0, 0)
 				delete(heard, who)
 			case "revoke":
 				script("room_revoke", "", r.id, "", who)
@@ -81,7 +81,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 					clear(heard)
 				}
 			case "restore": // by a gateway that knew another epoch
-				args := []any{clock.us, "0.x", 1, r.view.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "A", who, clock.us, clock.us, ""}
+				args := []any{clock.us, "0.x", 1, r.view.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "admitted", who, clock.us, clock.us, ""}
 				if _, err := core.scripts.Run(ctx, "room_restore", r.keys, args...); err != nil {
 					t.Fatal(err)
 				}
@@ -138,7 +138,7 @@ func TestTheLivingGiveUpTheDeadBesideThem(t *testing.T) {
 	}
 	hear := func(id ID) {
 		t.Helper()
-		if a, err := r.calls.sendSeen(ctx5(t), []seenQ{{id: id, hold: 30 * time.Second}}); err != nil || a[0].code != "W" {
+		if a, err := r.calls.sendSeen(ctx5(t), []seenQ{{id: id, hold: 30 * time.Second}}); err != nil || a[0].code != replyWaiting {
 			t.Fatalf("%+v %v", a, err)
 		}
 	}
@@ -190,7 +190,7 @@ func TestTicksGiveUpWhoIsAbsentBehindThoseWhoAreThere(t *testing.T) {
 		t.Helper()
 		for range ticks {
 			clock.pass(4 * time.Second)
-			if a, err := r.calls.sendSeen(ctx5(t), []seenQ{{id: ids[1], hold: 30 * time.Second}}); err != nil || a[0].code != "W" {
+			if a, err := r.calls.sendSeen(ctx5(t), []seenQ{{id: ids[1], hold: 30 * time.Second}}); err != nil || a[0].code != replyWaiting {
 				t.Fatalf("%+v %v", a, err)
 			}
 			if err := r.Tick(ctx5(t)); err != nil {

@@ -141,7 +141,7 @@ func BenchmarkCheckAtTheFront(b *testing.B) {
 		for pb.Next() {
 			i++
 			t := head[i%len(head)]
-			if a, err := r.calls.frontChecks.ask(context.Background(), seenQ{id: t.ID, hold: 255 * time.Second}); err != nil || a.code != "W" {
+			if a, err := r.calls.frontChecks.ask(context.Background(), seenQ{id: t.ID, hold: 255 * time.Second}); err != nil || a.code != replyWaiting {
 				b.Errorf("%+v %v", a, err)
 				return
 			}

@@ -68,7 +68,7 @@ func (s *sharing) join(gateway, room, n int) {
 			s.t.Fatal(err)
 		}
 		for _, a := range answers {
-			if a.code == "W" {
+			if a.code == replyWaiting {
 				r.lease.joined.Add(1)
 			}
 		}

@@ -61,36 +61,47 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 }
 
 type enterQ struct {
-	kind   string // arrive, keyed, find, account, held, return, recall, enrol, signed, gather, charge
+	kind   string // arrive, keyed, find, account, held, return, recall, enrol, signed, prequeue, charge
 	id     ID
 	client Client
 	hold   time.Duration
-	t      Ticket
-	former []ID // of an account
-	proof  ID   // of an account, or a visitor who comes back; zero: none
-	back   string
+	t      Ticket // of arrivals only its Address
+	former []ID   // of an account
+	from   ID     // of an account: the ticket whose place becomes the account's; zero: none
+	proof  ID     // of an account, or a visitor who returns; zero: none
+	pass   string // of an account, or a visitor who returns
 }
 
-// args is one of room_enter's groups of eleven.
+// args appends one group of room_enter, whose header lists the arguments of each kind.
 func (q *enterQ) args(dst []any) []any {
+	dst = append(dst, q.kind)
 	if q.kind == "charge" {
-		return append(dst, q.kind, "", "", 0, 0, 0, "", 0, "", 0, "")
+		return dst
 	}
-	id := string(q.id[:])
-	for i := range q.former {
-		id += string(q.former[i][:])
-	}
-	var order, back any = q.t.Order, q.back
-	switch q.kind {
-	case "enrol", "signed", "gather":
-		back = int64(q.t.Hold / time.Second)
-	case "account", "held", "return", "recall":
-		order = ""
-		if q.proof != (ID{}) {
-			order = string(q.proof[:])
+	dst = append(dst, string(q.id[:]))
+	if q.kind == "account" || q.kind == "held" {
+		var others []byte
+		for _, id := range q.former {
+			others = append(others, id[:]...)
 		}
+		dst = append(dst, others)
 	}
-	return append(dst, q.kind, id, q.client.arg(), int64(q.hold/time.Second), order, q.t.Seen, q.t.Epoch, q.t.Fence, q.t.Address, q.t.lastHeard(), back)
+	dst = append(dst, q.client.arg(), int64(q.hold/time.Second))
+	switch t := &q.t; q.kind {
+	case "arrive", "keyed":
+		dst = append(dst, t.Address)
+	case "account":
+		dst = append(dst, t.Address, q.proof.arg(), q.from.arg(), q.pass)
+	case "return":
+		dst = append(dst, t.Address, q.proof.arg(), q.pass)
+	case "recall":
+		dst = append(dst, q.pass)
+	case "enrol", "signed":
+		dst = append(dst, t.Order, t.Seen, t.Epoch, t.Fence, t.Address, t.lastHeard(), int64(t.Hold/time.Second))
+	case "prequeue":
+		dst = append(dst, t.Seen, t.Epoch, t.Fence, t.Address, t.lastHeard(), int64(t.Hold/time.Second))
+	}
+	return dst
 }
 
 // enterArgs are the groups of room_enter.
@@ -111,8 +122,8 @@ func (r *ticketCalls) sendEnter(ctx context.Context, qs []enterQ) ([]reply, erro
 	var orders []int64
 	for i, a := range answers {
 		switch kind := qs[i].kind; {
-		case a.code != "W" && a.code != codeSigned:
-		case kind == "arrive", (kind == "keyed" || kind == "account") && strings.HasPrefix(a.reason, "n"):
+		case a.code != replyWaiting && a.code != replySigned:
+		case kind == "arrive", (kind == "keyed" || kind == "account") && strings.HasPrefix(a.reason, replyNewPlace):
 			orders = append(orders, a.ord)
 		}
 	}
@@ -162,18 +173,14 @@ func (r *ticketCalls) sendClaim(ctx context.Context, qs []claimQ) ([]reply, erro
 	return r.store.ask(ctx, "room_claim", args, len(qs))
 }
 
-// leaveQ is a ticket whose visitor leaves: see out.
+// leaveQ is a ticket that leaves the queue. fence and confirmed are those of a ticket in the pre-queue, as its gateway knows them, else 0.
 type leaveQ struct {
-	id       ID
-	gathered string
+	id               ID
+	fence, confirmed int64
 }
 
 func (r *ticketCalls) sendLeave(ctx context.Context, qs []leaveQ) ([]bool, error) {
-	pairs := make([]any, 0, 2*len(qs))
-	for _, q := range qs {
-		pairs = append(pairs, string(q.id[:]), q.gathered)
-	}
-	found, err := r.out(ctx, "", ReasonLeft, "", pairs)
+	found, err := r.out(ctx, "", ReasonLeft, "", qs)
 	if err != nil {
 		return nil, err
 	}
@@ -183,21 +190,24 @@ func (r *ticketCalls) sendLeave(ctx context.Context, qs []leaveQ) ([]bool, error
 	return found, nil
 }
 
-// out takes tickets out of the line for good, and tells of each whether it was there. pairs are an id and, of a ticket that gathers,
-// the fence and when it was confirmed; "": it does not gather, or that is not known.
-func (r *ticketCalls) out(ctx context.Context, who, reason, label string, pairs []any) (found []bool, err error) {
+// out removes tickets from the queue for good, and reports of each whether it was there.
+func (r *ticketCalls) out(ctx context.Context, who, reason, label string, qs []leaveQ) (found []bool, err error) {
 	if r.store.away.Load() {
 		return nil, ErrStore
 	}
-	_, rest, err := r.store.do(ctx, r.c.o.Timeout, "room_leave", append([]any{who, r.id, reason, label}, pairs...)...)
+	args := append(make([]any, 0, 4+3*len(qs)), who, r.id, reason, label)
+	for _, q := range qs {
+		args = append(args, string(q.id[:]), q.fence, q.confirmed)
+	}
+	_, rest, err := r.store.do(ctx, r.c.o.Timeout, "room_leave", args...)
 	if err != nil {
 		if errors.Is(err, ErrStore) {
 			r.store.failed(err)
 		}
 		return nil, err
 	}
-	if len(rest) != len(pairs)/2 {
-		return nil, fmt.Errorf("room_leave answered %v for %d tickets", rest, len(pairs)/2)
+	if len(rest) != len(qs) {
+		return nil, fmt.Errorf("room_leave answered %v for %d tickets", rest, len(qs))
 	}
 	found = make([]bool, len(rest))
 	for i := range rest {
@@ -209,6 +219,14 @@ func (r *ticketCalls) out(ctx context.Context, who, reason, label string, pairs 
 // over remembers that a ticket has ended; bare: the store keeps nothing of it.
 func (r *ticketCalls) over(id ID, state State, reason string, bare bool) {
 	r.memory.put(id, remembered{standing: Standing{State: state, Reason: reason, Ticket: Ticket{ID: id}}, at: r.c.mono(), bare: bare})
+}
+
+// arg returns the id as scripts take it; "" for the zero ID.
+func (id ID) arg() string {
+	if id == (ID{}) {
+		return ""
+	}
+	return string(id[:])
 }
 
 func (c Client) arg() string {

@@ -13,14 +13,14 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 	s := Standing{Ticket: t, AdmittedAt: a.wall, Reason: a.reason}
 	m := remembered{at: r.c.mono(), client: t.Client, seenAt: a.h.time, hold: hold}
 	if owner, claimed := strings.CutPrefix(a.reason, ReasonClaimed); claimed {
-		s.Reason, m.unsure = ReasonClaimed, owner == "?"
+		s.Reason, m.unsure = ReasonClaimed, owner == replyUnknownClient
 		if !m.unsure {
 			m.client = Client{}
 			copy(m.client[:], owner)
 		}
 	}
 	switch a.code {
-	case "W":
+	case replyWaiting:
 		s.State = Waiting
 		old := t
 		s.Ticket.renew(&Ticket{Order: a.ord, Seen: a.h.time, Hold: hold, Epoch: a.h.epoch, Fence: a.h.fence})
@@ -30,22 +30,22 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 			// The token in hand still says all that matters.
 			s.Ticket = old
 		}
-	case "P":
+	case replyConfirmed:
 		s.State, s.Renewed, s.Gathering = Waiting, true, true
 		s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence, s.Ticket.Heard = a.h.time, a.h.epoch, a.h.fence, 0
 		s.Ticket.Hold = r.view.schedule.Load().Policy.PrequeueHold()
-	case "A":
+	case replyAdmitted:
 		s.State = Admitted
-	case "C":
+	case replyActive:
 		s.State = Active
-	case "L":
+	case replyLapsed:
 		s.State = Lapsed
-	case "X":
+	case replyExpired:
 		s.State = Expired
 	default:
 		s.State = Ended
 	}
-	first := (a.code == "C" || a.code == "P") && a.reason == claimedFirst
+	first := (a.code == replyActive || a.code == replyConfirmed) && a.reason == claimedFirst
 	if first {
 		s.Reason = ""
 	}
@@ -54,13 +54,6 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 	s.First = first
 	return s
 }
-
-// Answers of room_enter that are no standing in the queue.
-const (
-	codeTooMany = "J" // an address has too many places
-	codeSigned  = "S" // the front is full: the order is the place until the first poll
-	codeUnknown = "U" // there is no place, and none was asked for
-)
 
 // refusedMemory is for how long a refused ticket is not asked about again.
 const refusedMemory = 10 * time.Second
@@ -136,7 +129,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 			lane = r.calls.frontChecks
 		}
 		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, hold: hold})
-		enrol = err == nil && ans.code == "U"
+		enrol = err == nil && ans.code == replyUnknown
 	}
 	if enrol {
 		ans, err = r.calls.enter.ask(ctx, enterQ{kind: "enrol", id: t.ID, client: t.Client, hold: hold, t: t})
@@ -147,7 +140,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	if err != nil {
 		return Standing{}, err
 	}
-	if ans.code == codeTooMany {
+	if ans.code == replyTooMany {
 		s := r.refused(snap, t, ans)
 		// It polls again when it was told to. Till then nobody else enrols it either.
 		r.joinLimiter.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
@@ -161,7 +154,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	}
 	s := r.standing(t, ans, hold, near)
 	s.Renewed = s.Renewed || s.Ticket.Seen != presented.Seen
-	if ans.code == "W" && !snap.Known {
+	if ans.code == replyWaiting && !snap.Known {
 		r.store.wake()
 	}
 	return s, nil
@@ -215,17 +208,17 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		return r.offline.checkOffline(t), nil
 	}
 	hold := r.view.schedule.Load().Policy.Hold(t.Interval, t.Wait, true) // of one that the line holds already
-	ans, err := r.calls.prequeueChecks.ask(ctx, enterQ{kind: "gather", id: t.ID, client: t.Client, hold: hold, t: t})
+	ans, err := r.calls.prequeueChecks.ask(ctx, enterQ{kind: "prequeue", id: t.ID, client: t.Client, hold: hold, t: t})
 	switch {
 	case errors.Is(err, ErrStore):
 		return r.offline.checkOffline(t), nil
 	case err != nil:
 		return Standing{}, err
-	case ans.code == codeTooMany:
+	case ans.code == replyTooMany:
 		s := r.refused(snap, t, ans)
 		r.joinLimiter.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
-	case ans.code == "O":
+	case ans.code == replyOpened:
 		r.store.wake() // for the snapshot that says so too
 		if named, lot = r.draws.order(snap, t, ans.wall, ans.ord); lot == gathers {
 			return Standing{State: Waiting, Ticket: t, Gathering: true}, nil

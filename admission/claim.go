@@ -20,14 +20,14 @@ func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
 		return Standing{}, err
 	}
 	switch ans.code {
-	case "U":
+	case replyUnknown:
 		// Not enrolled: the check finds its place, or says that it is late.
 		s, err := r.Check(ctx, t)
 		if err == nil && s.State == Waiting {
 			err = ErrNotYet
 		}
 		return s, err
-	case "W":
+	case replyWaiting:
 		s := r.waitingAt(t, ans)
 		r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), asked: true})
 		return s, ErrNotYet
@@ -75,11 +75,11 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 	if m, ok := r.memory.get(t.ID, now); ok && m.over() && (!m.bare || now-m.at < int64(time.Second)) {
 		return nil
 	}
-	gathered := ""
+	q := leaveQ{id: t.ID}
 	if t.Order == 0 && t.Counted() {
-		gathered = itoa(t.Fence) + ":" + itoa(max(t.Seen, r.lastSeen(t.ID)))
+		q.fence, q.confirmed = t.Fence, max(t.Seen, r.lastSeen(t.ID))
 	}
-	_, err := r.calls.leaves.ask(ctx, leaveQ{id: t.ID, gathered: gathered})
+	_, err := r.calls.leaves.ask(ctx, q)
 	return err
 }
 
@@ -99,5 +99,5 @@ func (r *Room) Charge(ctx context.Context) bool {
 		return false
 	}
 	ans, err := r.calls.enter.ask(ctx, enterQ{kind: "charge"})
-	return err == nil && ans.code == "Y"
+	return err == nil && ans.code == replyCharged
 }

@@ -126,9 +126,9 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 		return r.offline.joinOffline(t, nil, !a.Keyed)
 	case err != nil:
 		return Standing{}, Granted, err
-	case ans.code == codeUnknown && held != Granted:
+	case ans.code == replyUnknown && held != Granted:
 		return Standing{}, held, nil
-	case ans.code == codeUnknown:
+	case ans.code == replyUnknown:
 		return Standing{}, Granted, ErrUnknown
 	}
 	fresh := !a.Keyed
@@ -136,7 +136,7 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 		fresh, ans.reason = f, ""
 	}
 	s, refusal := r.placed(snap, t, ans, q.hold, fresh)
-	if a.Remember && ans.code == codeSigned {
+	if a.Remember && ans.code == replySigned {
 		r.memory.put(t.ID, remembered{standing: s, at: r.c.mono()})
 	}
 	return s, refusal, nil
@@ -145,27 +145,27 @@ func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, he
 // placed is the answer of room_enter about an arrival. fresh: the place is a new one.
 func (r *Room) placed(snap *Snapshot, t Ticket, ans reply, hold time.Duration, fresh bool) (Standing, Refusal) {
 	switch ans.code {
-	case codeTooMany:
+	case replyTooMany:
 		return r.refused(snap, t, ans), TooMany
-	case codeSigned:
+	case replySigned:
 		r.view.frontFull.Store(snap)
 		t.Order, t.Fence = ans.ord, ans.h.fence
 		return Standing{State: Waiting, Ticket: t, Renewed: true, New: fresh}, Granted
-	case "W":
+	case replyWaiting:
 		if fresh {
 			r.lease.joined.Add(1)
 			r.noteWaiting()
 		}
 		r.store.wakeIdle()
-	case "P": // a lottery gathers: the queue holds nothing of it before the opening
+	case replyConfirmed: // a lottery gathers: the queue holds nothing of it before the opening
 		t.Order = 0
 		if fresh {
 			ans.reason = claimedFirst
 		}
-	case "A":
+	case replyAdmitted:
 		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.time, ans.h.time, ans.h.epoch, ans.h.fence
-	case "C":
+	case replyActive:
 		t.Order, t.Fence = ans.ord, ans.h.fence // 0: it was let in before
 	}
 	s := r.standing(t, ans, hold, false)

@@ -3,12 +3,13 @@ package admission
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/anteroom/anteroom/admission/policy"
 )
 
-// generations is how many places of one account may have ended within the time that ended tickets are remembered; lua's
-// place_of has the same.
+// generations is how many places of one account may have ended within the time that ended tickets are remembered; lua/lib/account.lua
+// has the same number.
 const generations = 32
 
 // Of tells whether an id is one of those of the account whose first one is base.
@@ -44,11 +45,11 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 			}
 		}
 	}
-	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, hold: policy.JoinHold(a.Interval), t: Ticket{Address: a.Address}, back: a.Return.arg()}
+	q := enterQ{kind: "account", id: a.ID, former: a.Former, proof: a.Proof, client: a.Client, hold: policy.JoinHold(a.Interval), t: Ticket{Address: a.Address}, pass: a.Return.arg()}
 	if a.Held || held != Granted {
 		q.kind = "held"
 	} else if a.From != (ID{}) {
-		q.t.Epoch = string(a.From[:])
+		q.from = a.From
 	}
 	ans, err := r.calls.askAgain(ctx, q)
 	switch {
@@ -56,11 +57,11 @@ func (r *Room) joinAccount(ctx context.Context, a Arrival, t Ticket, held Refusa
 		return r.offline.joinAccountOffline(a, t, held)
 	case err != nil:
 		return Standing{}, Granted, err
-	case ans.code == codeUnknown && held != Granted:
+	case ans.code == replyUnknown && held != Granted:
 		return Standing{}, held, nil
-	case ans.code == codeUnknown, ans.reason == "proof": // there is none, or From waits no longer, or the proof is spent
+	case ans.code == replyUnknown, ans.reason == "proof": // there is none, or From waits no longer, or the proof is spent
 		return Standing{State: Ended, Ticket: t}, Granted, nil
-	case ans.code == codeTooMany:
+	case ans.code == replyTooMany:
 		return r.refused(snap, t, ans), TooMany, nil
 	case ans.reason == "spent":
 		return Standing{}, Spent, nil
@@ -83,5 +84,5 @@ func named(reason string) (fresh bool, id ID, ok bool) {
 		return false, id, false
 	}
 	id, ok = toID(reason[1:])
-	return reason[0] == 'n', id, ok
+	return strings.HasPrefix(reason, replyNewPlace), id, ok
 }

@@ -40,7 +40,7 @@ func (r *Room) keeps(s *Snapshot, b *Return) bool {
 
 // comeBack is take for a visitor who comes back with the pass of an ended session.
 func (r *Room) comeBack(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
-	q := enterQ{kind: "return", id: a.ID, proof: a.Proof, client: a.Client, hold: policy.JoinHold(a.Interval), t: Ticket{Address: a.Address}, back: a.Return.arg()}
+	q := enterQ{kind: "return", id: a.ID, proof: a.Proof, client: a.Client, hold: policy.JoinHold(a.Interval), t: Ticket{Address: a.Address}, pass: a.Return.arg()}
 	if a.Held || held != Granted || r.Revoked(a.Return.Session) {
 		q.kind = "recall"
 	}
@@ -52,13 +52,13 @@ func (r *Room) comeBack(ctx context.Context, snap *Snapshot, a Arrival, t Ticket
 		return r.offline.joinOffline(t, a.Return, false)
 	case err != nil:
 		return Standing{}, Granted, err
-	case ans.code == codeUnknown && held != Granted:
+	case ans.code == replyUnknown && held != Granted:
 		return Standing{}, held, nil
-	case ans.code == codeUnknown && a.Held && !r.Revoked(a.Return.Session):
+	case ans.code == replyUnknown && a.Held && !r.Revoked(a.Return.Session):
 		return Standing{Reason: ans.reason}, Granted, ErrUnknown
-	case ans.code == codeUnknown:
+	case ans.code == replyUnknown:
 		return Standing{}, Granted, ErrUnknown
-	case ans.code == codeTooMany:
+	case ans.code == replyTooMany:
 		return r.refused(snap, t, ans), TooMany, nil
 	case ans.reason == "proof":
 		return Standing{State: Ended, Ticket: t}, Granted, nil

@@ -111,7 +111,7 @@ func (r *operators) Reset(ctx context.Context, who string) error {
 
 // RemoveTicket takes a ticket out of the line; ErrUnknown when it is not there.
 func (r *operators) RemoveTicket(ctx context.Context, who string, id ID) error {
-	found, err := r.calls.out(ctx, who, ReasonRemoved, id.String(), []any{string(id[:]), ""})
+	found, err := r.calls.out(ctx, who, ReasonRemoved, id.String(), []leaveQ{{id: id}})
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
 	}
 	f := Found{Order: asInt(v[1]), Seen: asInt(v[2]), Ahead: asInt(v[3]), AdmittedAt: asInt(v[4]), Reason: asString(v[5])}
 	switch asString(v[0]) {
-	case "line":
+	case "waiting":
 		f.State = Waiting
 	case "parked":
 		f.State, f.Parked = Waiting, true

@@ -95,7 +95,7 @@ func (r *sessions) records() [][5]any {
 	now, order := r.c.mono(), r.view.Now()
 	var records, admitted [][5]any
 	revoked := func(id ID, left time.Duration) {
-		records = append(records, [5]any{"R", string(id[:]), 0, order + left.Microseconds(), ""})
+		records = append(records, [5]any{"revocation", string(id[:]), 0, order + left.Microseconds(), ""})
 	}
 	r.memory.all(now, func(id ID, m remembered) {
 		if m.bare || now-m.at > int64(p.Absence) {
@@ -105,7 +105,7 @@ func (r *sessions) records() [][5]any {
 		raw := string(id[:])
 		switch s.State {
 		case Admitted:
-			admitted = append(admitted, [5]any{"A", raw, s.AdmittedAt, m.seenAt, ""})
+			admitted = append(admitted, [5]any{"admitted", raw, s.AdmittedAt, m.seenAt, ""})
 		case Active:
 			records = append(records, [5]any{ReasonClaimed, raw, s.AdmittedAt, m.seenAt, m.client.arg()})
 		case Lapsed, Ended:
@@ -122,7 +122,7 @@ func (r *sessions) records() [][5]any {
 		sh.mu.Lock()
 		for id, last := range sh.m {
 			if left := last.ends() - now; left > 0 {
-				records = append(records, [5]any{"S", string(id[:]), 0, order + left/1000, ""})
+				records = append(records, [5]any{"session", string(id[:]), 0, order + left/1000, ""})
 			}
 		}
 		sh.mu.Unlock()

@@ -36,7 +36,7 @@ func (l *longLine) enrol(orders []int64) {
 			l.t.Fatal(err)
 		}
 		for i, a := range replies {
-			if a.code != "W" || a.ord != qs[i].t.Order {
+			if a.code != replyWaiting || a.ord != qs[i].t.Order {
 				l.t.Fatalf("enrolled at %d with %+v", qs[i].t.Order, a)
 			}
 			l.line = append(l.line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.time, Epoch: a.h.epoch, Fence: a.h.fence})

@@ -129,7 +129,7 @@ func (r *store) call(ctx context.Context, name string, args ...any) (header, []a
 	if len(reply) < 3 {
 		return header{}, nil, fmt.Errorf("%s answered %v", name, reply)
 	}
-	if asString(reply[0]) == "EPOCH" {
+	if asString(reply[0]) == replyEpoch {
 		return header{}, nil, epochError{k.epoch}
 	}
 	h := header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), time: asInt(reply[4]), wall: asInt(reply[5])}

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- breakers_read: lists the breakers that are open, and lifts one.
+-- breakers_read: lists the breakers that are open, after closing one of them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, lift (name of the one to close; empty: none)
 -- RETURNS: for each name, opened, till, allow, given, failures, answers, last failure, its code
--- INVARIANT: what a lifted breaker held back may start at once, and what it remembered is gone.
+-- INVARIANT: jobs that a closed breaker held back may start immediately, and its record is deleted.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
 
 if ARGV[3] ~= '' then

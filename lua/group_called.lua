@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- group_called: notes how the callback of an ended group went.
+-- group_called: writes the result of the callback of an ended group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, result, again
 -- RETURNS: {1} or {reason}
--- INVARIANT: a callback is due until it was taken or given up.
+-- INVARIANT: a callback is due until it was accepted or given up.
 -- INCLUDE: clock, limiter, fair, bulk
 
 local gkey = redis.call('HGET', K.names, ARGV[3])

@@ -1,19 +1,19 @@
 #!lua
--- group_create: makes a group. Again with the same content it changes nothing.
+-- group_create: creates a group. A repeated call with the same content changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: a tenant's token asks), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted as they come), most_bad, bad_share, results (0 all, 1 failures, 2 none)
--- RETURNS: {1 made, 0 was there; the group}, {'exists', its spec, the group} or {'quota', groups of the tenant}
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: by a tenant's token), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted on arrival), most_bad, bad_share, results (0 all, 1 failures, 2 none)
+-- RETURNS: {1 created, 0 existed; the group}, {'exists', its spec, the group} or {'quota', groups of the tenant}
 -- INVARIANT: a group has one record; its spec never changes.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline, bulkcreate
+-- INCLUDE: clock, limiter, fair, bulk, bulklife, bulkjobs, bulkreply, bulkcreate
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 if gkey then
   local there = redis.call('HGET', K.groups, gkey)
-  if there ~= ARGV[4] then return { 'exists', there, group_line(bulk_group(gkey), true) } end
-  return { 0, group_line(bulk_group(gkey), true) }
+  if there ~= ARGV[4] then return { 'exists', there, group_reply(bulk_group(gkey), true) } end
+  return { 0, group_reply(bulk_group(gkey), true) }
 end
 local g, has = create_group({ unpack(ARGV, 3) })
 if not g then return { 'quota', has } end
 bulk_save()
-return { 1, group_line(g, true) }
+return { 1, group_reply(g, true) }

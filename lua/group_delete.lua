@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- group_delete: lets all that is kept of an ended group go now; its housekeeping does it in steps.
+-- group_delete: marks an ended group for deletion, which its housekeeping does in steps.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group
 -- RETURNS: {1} or {reason, status, or id of the redrive that is open}
--- INVARIANT: a group whose jobs run, or that is to be reduced, called back for or redriven, is kept.
--- INCLUDE: clock, limiter, fair, bulk
+-- INVARIANT: a group whose jobs run, or that has to be reduced, called back or redriven, is kept.
+-- INCLUDE: clock, limiter, fair, bulk, bulklife
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)

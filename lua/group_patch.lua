@@ -2,10 +2,10 @@
 -- group_patch: changes the live fields of a group, or cancels it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, own (1: a tenant's token asks), field, value, ...
+-- ARGV: now, settings, group, own (1: by a tenant's token), field, value, ...
 -- RETURNS: {the group} or {reason, status or field}
--- INVARIANT: cancelling and pausing are one step, however large the group; whatever was gated is looked at again. A stop_at that is reached already pauses at once, unless the same call resumes the group.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
+-- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -14,7 +14,7 @@ for i = 5, #ARGV, 2 do
   if g[G_STATUS] > AGGREGATING and not (ARGV[i] == 'cancel' and g[G_STATUS] == CANCELLED) then return { 'wrong_state', g[G_STATUS] } end
 end
 local own = ARGV[4] == '1'
--- What an operator set for a group counts among tenants: its tenant does not undo it.
+-- Settings by an operator count among tenants: a tenant must not undo them.
 for i = 5, own and #ARGV or 0, 2 do
   local field = ARGV[i]
   if field == 'weight' and g[G_SHARE] == 0 and g[G_WEIGHT] ~= 1000 or field == 'level' and g[G_INNER] == 0 and g[G_LEVEL] ~= 2
@@ -23,18 +23,18 @@ end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED,
   stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE }
 local level, stop, resumed = g[G_LEVEL], false, false
-unplace(g)
-types.unbar(g) -- if its type may still start none, the next pull bars it again
+dequeue(g)
+types.unbar(g) -- if its type may still start no job, the next pull blocks it again
 for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then
     if g[G_STATUS] ~= CANCELLED then
-      -- What is pending, ready or waiting is cancelled from here on; a bounded sweep writes it down job by job.
-      move(g, CANCELLED)
+      -- Jobs that are pending, ready or waiting are cancelled from now on; a bounded sweep writes that down job by job.
+      set_status(g, CANCELLED)
       g[G_FINISHED] = now
       shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
       shard.open_groups = shard.open_groups - 1
-      plan(g, now)
+      plan_tend(g, now)
     end
   elseif live[field] then
     g[live[field]] = value
@@ -56,8 +56,8 @@ elseif stop then
   if g[G_STOPPED] == 2 then g[G_STOPPED] = 0 end
   if g[G_STATUS] <= RUNNING then work.stop(g) end
 end
-if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level say nothing here
-place(g)
-if g[G_QUEUED] == 1 then bell() end
+if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level mean nothing here
+requeue(g)
+if g[G_QUEUED] == 1 then wake_worker() end
 bulk_save()
-return { group_line(g, true) }
+return { group_reply(g, true) }

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- group_read: reads groups: what they are and how they stand.
+-- group_read: reads the settings and figures of groups.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, by, name, ...
 -- RETURNS: for each {spec, status and figures as name, value, ...}, or false where there is none; by is id or key
 -- INVARIANT: reads only; results are read with single groups, by id.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
+-- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkreply
 
 local reply = {}
 for i = 4, #ARGV do
@@ -15,7 +15,7 @@ for i = 4, #ARGV do
   if not g then
     reply[#reply + 1] = false
   else
-    reply[#reply + 1] = group_line(g, ARGV[3] == 'id')
+    reply[#reply + 1] = group_reply(g, ARGV[3] == 'id')
   end
 end
 return reply

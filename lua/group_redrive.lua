@@ -1,11 +1,11 @@
 #!lua
--- group_redrive: gives some dead or failed jobs of a group to a redrive of it, which it makes with the first of them.
+-- group_redrive: moves dead or failed jobs of a group to a redrive of it, which it creates with the first of them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, source, target, bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all), id, spec, ... (what group_create takes, from its id on; nothing where the target is open and only goes on)
--- RETURNS: {moved, member after which to go on (empty: none), 1 if the target is there} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to come to its end first), exists and sealed
--- INVARIANT: a job is given to one redrive at most; it is pending there in the same step, and the step that has gone through all seals it. A group has one open redrive at most, and none is empty.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkcreate
+-- RETURNS: {moved, member after which to go on (empty: none), 1 if the target is there} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to end first), exists and sealed
+-- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive. A group has one open redrive at most, and none is empty.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkcreate
 
 local from = redis.call('HGET', K.names, ARGV[3])
 local to = redis.call('HGET', K.names, ARGV[4])
@@ -29,7 +29,7 @@ for code in string.gmatch(ARGV[7], '[^,]+') do codes[code] = true end
 local bound, after = tonumber(ARGV[5]), ARGV[8]
 local ids, moved, seen, bytes, last, stopped, full = {}, 0, 0, 0, '', false, nil
 
--- take looks at one member of dead: its job's record is read, and moved where it is wanted.
+-- take reads the record of one member of dead, and moves its job if it is selected.
 local function take(member, mark)
   local jobkey = string.sub(member, #mark + 1)
   local rec = redis.call('HGET', K.jobs, jobkey) or ''
@@ -48,9 +48,9 @@ local function take(member, mark)
   if not cost then return end
   moved = moved + 1
   local id, payload = string.sub(jobkey, #a[G_KEY] + 2), string.sub(rec, stop + 1 + tonumber(size))
-  raise(b, G_LARGEST, b[G_TOTAL] == 0 and not ids[1], #payload + 100)
+  raise_largest(b, G_LARGEST, b[G_TOTAL] == 0 and not ids[1], #payload + 100)
   if kind == '-' and a[G_TYPE] ~= b[G_TYPE] then kind = a[G_TYPE] end
-  if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. ' ' .. int(ms()) .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
+  if redis.call('HSETNX', K.jobs, to .. '/' .. id, 'P' .. cost .. ' ' .. kind .. ' ' .. int(now_ms()) .. '\n' .. payload) == 1 then ids[#ids + 1] = id end
   if a[G_WHY] == 'purging' then
     redis.call('HDEL', K.jobs, jobkey) -- its outcome is past its retention
   elseif a[G_RESULTS] == 2 and (a[G_TALLY] > 0 or a[G_CLEARED] == a[G_DP] * PAGE + a[G_DN]) then
@@ -75,11 +75,11 @@ for mark in string.gmatch(ARGV[6], '.') do
   elseif string.sub(after, 1, #prefix) == prefix then
     begin, after = '(' .. after, ''
   end
-  -- One more than there is room for shows whether others follow.
+  -- One more than the bound shows whether others follow.
   local list = ARGV[9] ~= '' and (redis.call('ZSCORE', K.dead, prefix .. ARGV[9]) and { prefix .. ARGV[9] } or {})
     or begin and not stopped and redis.call('ZRANGEBYLEX', K.dead, begin, '(' .. mark .. from .. '0', 'LIMIT', 0, bound - seen + 1) or {}
   for _, member in ipairs(list) do
-    -- A step reads a megabyte of records, and as many jobs as it may.
+    -- A step reads a megabyte of records and bound jobs.
     if bytes > 1000000 or seen == bound then
       stopped = true
       break
@@ -94,7 +94,7 @@ for mark in string.gmatch(ARGV[6], '.') do
 end
 if b then
   if ids[1] then
-    b[G_TP], b[G_TN] = append(K.order, to, b[G_TP], b[G_TN], ids)
+    b[G_TP], b[G_TN] = append_ids(K.order, to, b[G_TP], b[G_TN], ids)
     b[G_ADDED], b[G_TOTAL] = b[G_ADDED] + #ids, b[G_TOTAL] + #ids
     shard.pending = shard.pending + #ids
     tenant_open(bulk_tenant(b[G_TENANT]), #ids)
@@ -102,11 +102,11 @@ if b then
   b[G_TOUCHED] = now
   if not stopped then
     a[G_REDRIVES] = a[G_REDRIVES] + 1
-    seal(b)
+    seal_group(b)
   end
-  place(b)
-  if b[G_QUEUED] == 1 then bell() end
-  plan(a, now)
+  requeue(b)
+  if b[G_QUEUED] == 1 then wake_worker() end
+  plan_tend(a, now)
 end
 bulk_save()
 return { moved, stopped and last or '', b and 1 or 0 }

@@ -3,9 +3,11 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, verb, group, fence, cursor, taken, state, status
--- RETURNS: {1, fence, cursor, state, and but for a commit the group} or {0} where another reducer has taken over or it is too early, or {reason}
--- INVARIANT: what was counted is not reduced; state and cursor are written together; each outcome is reduced once, and goes after that where the group does not keep it; a group ends once.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline, outcomes
+-- RETURNS: {code, fence, cursor, state, and except for a commit the group}, {code} or {reason}
+-- REPLY REDUCED: 1  the step was made
+-- REPLY NOT_REDUCED: 0  another reducer has taken over, or it is too early
+-- INVARIANT: outcomes that were counted are not reduced; state and cursor are written together; each outcome is reduced once, and deleted after that where the group does not keep it; a group ends once.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[4])
 local g = gkey and bulk_group(gkey)
@@ -21,18 +23,18 @@ if verb == 'begin' then
   if cursor == '!' or tally.complete(g) then return { 'wrong_state', g[G_STATUS] } end
   g[G_RFENCE] = g[G_RFENCE] + 1
 elseif g[G_RFENCE] ~= fence then
-  return { 0 }
+  return { REPLY_NOT_REDUCED }
 elseif verb == 'commit' then
-  -- The same step again (its answer got lost) counts once: a step that takes anything in moves the cursor.
+  -- A repeated step (its reply was lost) counts once: a step that reduces anything moves the cursor.
   if cursor ~= ARGV[6] then g[G_REDUCED] = g[G_REDUCED] + tonumber(ARGV[7]) end
   cursor, sum = ARGV[6], ARGV[8]
   redis.call('HSET', K.sums, gkey, cursor .. '\n' .. sum)
   outcomes.drop(g, outcomes.STEP)
 elseif verb == 'finish' then
   local reduces = g[G_STATUS] == AGGREGATING or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1)
-  if g[G_REDUCED] ~= ended(g) or not reduces then return { 0 } end
+  if g[G_REDUCED] ~= ended(g) or not reduces then return { REPLY_NOT_REDUCED } end
   if g[G_STATUS] == AGGREGATING then
-    move(g, tonumber(ARGV[9]))
+    set_status(g, tonumber(ARGV[9]))
     g[G_FINISHED] = now
     shard.open_groups = shard.open_groups - 1
   else
@@ -43,4 +45,4 @@ elseif verb == 'finish' then
   redis.call('ZADD', K.agenda, int(now), gkey)
 end
 bulk_save()
-return { 1, int(g[G_RFENCE]), cursor, sum, verb ~= 'commit' and group_line(g, true) or nil }
+return { REPLY_REDUCED, int(g[G_RFENCE]), cursor, sum, verb ~= 'commit' and group_reply(g, true) or nil }

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- group_release: lets what waits for a downstream start at once: the group, and its jobs that were refused, retried or crashed.
+-- group_release: ends the waits for a downstream: of the group, and of its jobs that were refused, retried or crashed.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, from (cursor of the call before; empty: the first), bound
 -- RETURNS: {jobs released, cursor of the next call (empty: none)} or {reason, status}
 -- INVARIANT: limits hold, and jobs that are submitted for later wait on; a job is released once.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -24,7 +24,7 @@ for _, member in ipairs(list) do
   redis.call('ZREM', K.refused, member)
   to_front(g, jobkey)
 end
-place(g)
-if g[G_QUEUED] == 1 then bell() end
+requeue(g)
+if g[G_QUEUED] == 1 then wake_worker() end
 bulk_save()
 return { #list, #list == bound and last or '' }

@@ -2,20 +2,20 @@
 -- group_seal: ends the submission to a group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, abandon (1: chunks that are half in stay so; what of them is in stays)
+-- ARGV: now, settings, group, abandon (1: chunks that are half submitted stay so)
 -- RETURNS: {the group, groups that ended as COMPLETED, as FAILED} or {reason, detail}
--- INVARIANT: no new job after the seal; no seal while a chunk is half in, unless that is asked for.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkline
+-- INVARIANT: no new job after the seal; no seal while a chunk is half submitted, except with abandon.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
-if g[G_SEALED] == 1 then return { group_line(g, true), 0, 0 } end
+if g[G_SEALED] == 1 then return { group_reply(g, true), 0, 0 } end
 if g[G_STATUS] ~= CREATED then return { 'wrong_state', g[G_STATUS] } end
 if g[G_CHUNKS_OPEN] > 0 and ARGV[4] ~= '1' then return { 'chunk_open', int(g[G_CHUNKS_OPEN]) } end
-seal(g)
+seal_group(g)
 if g[G_STATUS] <= RUNNING then work.stop(g) end -- a share is one of all its jobs from now on
-place(g)
-if g[G_QUEUED] == 1 then bell() end
+requeue(g)
+if g[G_QUEUED] == 1 then wake_worker() end
 bulk_save()
-return { group_line(g, true), tally.ends[COMPLETED], tally.ends[FAILED] }
+return { group_reply(g, true), tally.ends[COMPLETED], tally.ends[FAILED] }

@@ -1,37 +1,37 @@
 #!lua flags=allow-oom
--- group_tend: does one bounded step of a group's housekeeping: the sweep of what was cancelled, and what is past its retention.
+-- group_tend: does one bounded step of a group's housekeeping: sweeps cancelled jobs, and deletes data past its retention.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, bound
--- RETURNS: {1 if there is more at once, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
--- INVARIANT: nothing accepted is dropped; finished data is gone after its retention; dead letters are kept for theirs, and their group with them.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, outcomes
+-- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
+-- INVARIANT: no accepted job is dropped; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 local bound = tonumber(ARGV[4])
-local MOST_COST = 1000 -- of a job; one that costs more than the burst starts where nothing is owed
+local MOST_COST = 1000 -- of a job; one that costs more than the burst starts where there is no debt
 local t = bulk_tenant(g[G_TENANT])
 local sealed = 0
 
--- some takes up to n members of one group from a sorted set of one score.
+-- some returns up to n members of the group from a sorted set of one score.
 local function some(key, prefix, n)
   return redis.call('ZRANGEBYLEX', key, '[' .. prefix .. gkey .. '/', '(' .. prefix .. gkey .. '0', 'LIMIT', 0, n)
 end
 
 local function answer(again, reduce, callback, gone, buried)
-  if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind who has waited for longer
+  if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind groups that have waited for longer
   bulk_save()
   return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED] }
 end
 
--- A submission that nobody seals and that has been silent for long; a chunk that is half in is given up.
+-- A submission that nobody seals and that was silent for long; a chunk that is half submitted is given up.
 if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
-  seal(g)
+  seal_group(g)
   if g[G_STATUS] <= RUNNING then work.stop(g) end
-  place(g)
-  if g[G_QUEUED] == 1 then bell() end
+  requeue(g)
+  if g[G_QUEUED] == 1 then wake_worker() end
   sealed = 1
 end
 
@@ -52,17 +52,17 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
     cancel_job(g, t, work.job_of(g, member))
     n = n + 1
   end
-  for _, kind in ipairs(g[G_ASIDE] > 0 and aside_kinds(gkey) or {}) do
-    for _, jobkey in ipairs(n < bound and leave_aside(g, kind, aside_members(gkey, kind, bound - n)) or {}) do
+  for _, kind in ipairs(g[G_ASIDE] > 0 and deferred_kinds(gkey) or {}) do
+    for _, jobkey in ipairs(n < bound and take_deferred(g, kind, deferred_members(gkey, kind, bound - n)) or {}) do
       cancel_job(g, t, jobkey)
       n = n + 1
     end
   end
   while n < bound and g[G_TAKEN] < g[G_ADDED] do
-    local list, _, ends, size = peek(g, bound - n)
+    local list, _, ends, size = peek_jobs(g, bound - n)
     if not list[1] then break end
     for _, jobkey in ipairs(list) do cancel_job(g, t, jobkey) end
-    pop(g, #list, list, 0, ends, size)
+    pop_jobs(g, #list, list, 0, ends, size)
     shard.pending = shard.pending + #list -- the cancel has subtracted them already
     n = n + #list
   end
@@ -89,13 +89,13 @@ if g[G_STATUS] <= AGGREGATING then
   return answer(0, waits and 1 or 0, 0, 0, 0)
 end
 
--- It has ended. Its outcomes are reduced to the last (a cancelled group's too), its callback is called, its data goes in time.
+-- It has ended. All its outcomes are reduced (a cancelled group's too), its callback is called, and its data is deleted in time.
 if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1) then
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end
 if outcomes.drop(g, bound) then return answer(1, 0, 0, 0, 0) end
-if g[G_CALLBACK] == 1 and now >= g[G_FINISHED] + set.keep_groups then g[G_CALLBACK] = 3 end -- nobody took it in all that time
+if g[G_CALLBACK] == 1 and now >= g[G_FINISHED] + set.keep_groups then g[G_CALLBACK] = 3 end -- nobody accepted it in all that time
 if g[G_CALLBACK] == 1 then
   redis.call('ZADD', K.agenda, int(now + 5000000), gkey)
   return answer(0, 0, 1, 0, 0)
@@ -120,8 +120,8 @@ if now >= dead_at and dead_left > 0 then
   if g[G_DELETED] == 0 then buried = #list end
   if #list + #failed == bound then return answer(1, 0, 0, 0, buried) end
 end
--- The log of outcomes goes page by page, and with each page its jobs, but for dead letters and failed jobs that are kept longer. hp counts the
--- pages that are gone: the order of submission has none left by now.
+-- The log of outcomes is deleted page by page, and with each page its jobs, except dead letters and failed jobs that are kept longer. hp counts
+-- the deleted pages: the order of submission has none left by now.
 if now >= jobs_at then
   if g[G_WHY] ~= 'purging' then g[G_WHY], g[G_HP] = 'purging', 0 end
   local n = 0
@@ -140,7 +140,7 @@ if now >= jobs_at then
   if g[G_HP] <= g[G_DP] then return answer(1, 0, 0, 0, buried) end
 end
 if now >= group_at and now >= jobs_at then
-  -- Chunks' answers, in steps as well: each is noted under its number.
+  -- The replies to chunks, in steps as well: each is stored under its number.
   for _ = 1, bound do
     if g[G_CHUNKS] == 0 then break end
     local number = gkey .. '/' .. int(g[G_CHUNKS])
@@ -149,8 +149,8 @@ if now >= group_at and now >= jobs_at then
     g[G_CHUNKS] = g[G_CHUNKS] - 1
   end
   if g[G_CHUNKS] > 0 then return answer(1, 0, 0, 0, buried) end
-  -- With its last group a tenant without settings is forgotten, but not before nothing is owed to its limit: who deletes group after
-  -- group would have a fresh one each time.
+  -- A tenant without settings is deleted with its last group, but not before its limiter has no debt: a tenant that deletes group after group
+  -- would have a fresh limiter each time.
   local theirs = t[T_GROUPS] == 1 and t[T_RATE] == 0 and tenant_limiter(t)
   local wait = theirs and strategy.wait(theirs, MOST_COST) or 0
   if wait > 0 then

@@ -1,11 +1,14 @@
 #!lua flags=allow-oom
--- job_cancel: ends one job of a group that has not ended: at once where it waits, and where it runs as soon as its process hears of it.
+-- job_cancel: cancels one job of a group: immediately where it waits, and where it runs as soon as its process renews its lease.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, job, from (where the call before stopped to look; empty: at the beginning), bound
--- RETURNS: {1 (cancelled), 2 (it runs and is told to end) or 3 (not found so far), where to go on (empty: nowhere), groups that ended as COMPLETED, as FAILED} or {reason, detail}
--- INVARIANT: a job has one outcome; a step looks through as many pages of the group's line as it may.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- ARGV: now, settings, group, job, from (where the call before stopped searching; empty: at the beginning), bound
+-- RETURNS: {code, where to continue (empty: nowhere), groups that ended as COMPLETED, as FAILED} or {reason, detail}
+-- REPLY CANCELLED: 1  the job is cancelled
+-- REPLY RUNNING: 2  it runs, and its process learns that it should end
+-- REPLY NOT_FOUND: 3  it was not found so far
+-- INVARIANT: a job has one outcome; a step searches a bounded number of pages of the group's jobs.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -15,18 +18,18 @@ local jobkey, t = gkey .. '/' .. id, bulk_tenant(g[G_TENANT])
 local record = redis.call('HGET', K.jobs, jobkey)
 if record == 'K\n' then return { 'not_kept', 1 } end
 if not record then return g[G_GONE] > 0 and { 'not_kept', 0 } or { 'no_job' } end
-if string.sub(record, 1, 1) == 'C' then return { 1, '', 0, 0 } end
+if string.sub(record, 1, 1) == 'C' then return { REPLY_CANCELLED, '', 0, 0 } end
 if string.sub(record, 1, 1) ~= 'P' then return { 'ended', string.sub(record, 1, 1) } end
-local cancelled = g[G_STATUS] == CANCELLED -- the group, whose jobs are told to end as it is
+local cancelled = g[G_STATUS] == CANCELLED -- the group, whose jobs learn that they should end
 if redis.call('ZSCORE', K.leases, jobkey) then
   if not cancelled and redis.call('ZADD', K.aside, 'NX', 0, 'c' .. jobkey) == 1 then g[G_CALLED_OFF] = g[G_CALLED_OFF] + 1 end
   bulk_save()
-  return { 2, '', 0, 0 }
+  return { REPLY_RUNNING, '', 0, 0 }
 end
-if cancelled then return { 1, '', 0, 0 } end
+if cancelled then return { REPLY_CANCELLED, '', 0, 0 } end
 
--- from_line takes the job out of the pages of the group's line, from page p on; it returns whether it was there, and the next page to look at.
-local function from_line(p)
+-- from_pages removes the job from the pages of the group's jobs, from page p on; it returns whether it was there, and the next page to search.
+local function from_pages(p)
   for _ = 1, bound do
     if p > g[G_TP] then return false end
     local field = gkey .. ':' .. int(p)
@@ -53,7 +56,7 @@ local function from_line(p)
   return false, p
 end
 
--- from_front takes it out of the front, from a member on.
+-- from_front removes it from the front, from a member on.
 local function from_front(after)
   if g[G_FRONT] == 0 then return false end
   local members = redis.call('ZRANGEBYLEX', K.front, (after == '' and '[+' .. gkey .. ' ' or '(' .. after), '(+' .. gkey .. '!', 'LIMIT', 0, bound * 10)
@@ -67,15 +70,15 @@ local function from_front(after)
   return false, #members == bound * 10 and members[#members] or nil
 end
 
--- from_aside takes it out of those that are set aside, from a member on.
-local function from_aside(after)
-  for _, kind in ipairs(aside_kinds(gkey)) do
-    local first, last = aside_range('j' .. gkey .. ' ' .. kind)
+-- from_deferred removes it from the deferred jobs, from a member on.
+local function from_deferred(after)
+  for _, kind in ipairs(deferred_kinds(gkey)) do
+    local first, last = deferred_range('j' .. gkey .. ' ' .. kind)
     if after == '' or after >= string.sub(first, 2) and after < string.sub(last, 2) then
       local members = redis.call('ZRANGEBYLEX', K.aside, after == '' and first or '(' .. after, last, 'LIMIT', 0, bound * 10)
       for _, member in ipairs(members) do
         if string.match(member, '^j%S+ %S+ %d+ (.+)$') == id then
-          leave_aside(g, kind, { member })
+          take_deferred(g, kind, { member })
           return true
         end
       end
@@ -103,19 +106,19 @@ if not found and (where == '' or where == '+') then
   from, where = '', ''
 end
 if not found and not next_at and g[G_ASIDE] > 0 and (where == '' or where == 'j') then
-  found, next_at = from_aside(from)
+  found, next_at = from_deferred(from)
 end
 if not found and not next_at then
   local page
-  found, page = from_line(tonumber(from) or g[G_HP])
+  found, page = from_pages(tonumber(from) or g[G_HP])
   next_at = page and int(page)
 end
 if not found then
   bulk_save()
-  return { 3, next_at or '', 0, 0 }
+  return { REPLY_NOT_FOUND, next_at or '', 0, 0 }
 end
 cancel_job(g, t, jobkey)
-place(g)
-settle(g)
+requeue(g)
+check_complete(g)
 bulk_save()
-return { 1, '', tally.ends[COMPLETED], tally.ends[FAILED] }
+return { REPLY_CANCELLED, '', tally.ends[COMPLETED], tally.ends[FAILED] }

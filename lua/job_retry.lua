@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- job_retry: lets one job start at once that waits out a delay.
+-- job_retry: ends the wait of one job for its next try or its run_at.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, job
 -- RETURNS: {1}, {'ended', letter of its record}, {'no_delay', running or pending} or {reason, detail}
 -- INVARIANT: limits hold.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -19,7 +19,7 @@ if g[G_STATUS] > AGGREGATING then return { 'wrong_state', g[G_STATUS] } end
 if redis.call('ZREM', K.waiting, jobkey) == 0 then return { 'no_delay', redis.call('ZSCORE', K.leases, jobkey) and 'running' or 'pending' } end
 redis.call('ZREM', K.refused, refused_of('N', g, jobkey), refused_of('S', g, jobkey))
 to_front(g, jobkey)
-place(g)
-if g[G_QUEUED] == 1 then bell() end
+requeue(g)
+if g[G_QUEUED] == 1 then wake_worker() end
 bulk_save()
 return { 1 }

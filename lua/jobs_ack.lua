@@ -2,10 +2,10 @@
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; behind blanks, but for done, µs to wait and tries that may fail, and of failures of breakers: d or o, ratio, window, probe), ...
--- RETURNS: for each what became of it: done, failed, retry, throttled (behind a blank, the µs that it waits), returned, dead, cancelled or stale; then groups that ended as COMPLETED, as FAILED
--- INVARIANT: a failure of what has opened a breaker spends no try; whoever takes a job out of the leases with its fence decides its outcome, and nobody else.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
+-- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; except for done followed by µs to wait and tries that may fail, and of failures that count for a breaker: down or try, ratio, window, probe), ...
+-- RETURNS: for each run done, failed, retry, throttled (and the µs that it waits), returned, dead, cancelled or stale; then groups that ended as COMPLETED, as FAILED
+-- INVARIANT: a failure that an open breaker explains spends no try; only the call that takes a job out of the leases with its fence decides its outcome.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers
 
 local reply, touched, keys = {}, {}, {}
 for i = 3, #ARGV, 6 do keys[#keys + 1] = ARGV[i] end
@@ -35,7 +35,7 @@ for i = 3, #ARGV, 6 do
     local off = work.called_off(g, jobkey)
     if verdict == 'done' then
       run.tries = run.tries + 1
-      finish(g, t, jobkey, string.format('S%d %d %d %d ', run.tries, ms(), work.lasted(run, run.created)) .. (run.kind or '-') .. '\n' .. text, G_SUCC, run)
+      end_job(g, t, jobkey, string.format('S%d %d %d %d ', run.tries, now_ms(), work.run_times(run, run.created)) .. (run.kind or '-') .. '\n' .. text, G_SUCC, run)
     elseif verdict == 'failed' then
       run.tries = run.tries + 1
       bury(g, t, jobkey, run, code, text, 'F')
@@ -49,7 +49,7 @@ for i = 3, #ARGV, 6 do
       redis.call('HSET', K.runs, jobkey, write_run(run))
       to_front(g, jobkey)
     elseif verdict == 'throttled' or verdict == 'held' then
-      if run.since == 0 then run.since = ms() end
+      if run.since == 0 then run.since = now_ms() end
       run.refusals = run.refusals + 1
       g[G_THROTTLES] = g[G_THROTTLES] + 1
       if now - run.since * 1000 > set.max_age then
@@ -81,11 +81,11 @@ for i = 3, #ARGV, 6 do
 end
 local queued = shard.queued
 for _, group in pairs(touched) do
-  place(group)
-  work.settle(group)
-  settle(group)
+  requeue(group)
+  work.settle_charge(group)
+  check_complete(group)
 end
-if shard.queued > queued then bell() end
+if shard.queued > queued then wake_worker() end
 bulk_save()
 reply[#reply + 1], reply[#reply + 2] = tally.ends[COMPLETED], tally.ends[FAILED]
 return reply

@@ -1,11 +1,11 @@
 #!lua
--- jobs_add: puts jobs into a group, in their order: all of them or none.
+-- jobs_add: adds jobs to a group, in their order: all of them or none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, chunk, offset, last, answer, most (jobs of the tenant to do; 0: as set), whole (last holds only if so many jobs of the chunk are in then; 0: in any case), id, type, cost, run_at, payload, ...
--- RETURNS: {accepted, put in by earlier attempts, 1 if the chunk is done, then 1 for each job that was there} or {reason, detail}
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (jobs of the tenant to do; 0: as set), whole (last counts only if the chunk then has so many jobs; 0: in any case), id, type, cost, run_at, payload, ...
+-- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then 1 for each job that existed} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -51,9 +51,9 @@ if fresh > 0 then
         g[G_UNIFORM] = 0
         types.unbar(g) -- jobs of another type need not wait
       end
-      raise(g, G_LARGEST, g[G_TOTAL] == 0, #ARGV[a + 4] + 100) -- with the record's first line
+      raise_largest(g, G_LARGEST, g[G_TOTAL] == 0, #ARGV[a + 4] + 100) -- with the record's first line
       lines[#lines + 1] = keys[i]
-      lines[#lines + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. ' ' .. int(ms()) .. '\n' .. ARGV[a + 4]
+      lines[#lines + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. ' ' .. int(now_ms()) .. '\n' .. ARGV[a + 4]
       if run_at > now then
         wait_until(g, keys[i], run_at, 'S')
       else
@@ -63,14 +63,14 @@ if fresh > 0 then
   end
   redis.call('HSET', K.jobs, unpack(lines))
   if ids[1] then
-    g[G_TP], g[G_TN] = append(K.order, gkey, g[G_TP], g[G_TN], ids)
+    g[G_TP], g[G_TN] = append_ids(K.order, gkey, g[G_TP], g[G_TN], ids)
     g[G_ADDED] = g[G_ADDED] + #ids
     shard.pending = shard.pending + #ids
   end
   g[G_TOTAL] = g[G_TOTAL] + fresh
   tenant_open(t, fresh)
-  place(g)
-  if g[G_QUEUED] == 1 then bell() end
+  requeue(g)
+  if g[G_QUEUED] == 1 then wake_worker() end
 end
 g[G_TOUCHED] = now
 if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(silent_from(g)), gkey) end

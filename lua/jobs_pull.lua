@@ -1,37 +1,37 @@
 #!lua flags=allow-oom
--- jobs_pull: takes jobs through the fair queue and the limits, straight into leases.
+-- jobs_pull: takes jobs through the fair queue and the limits, and leases them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (words: type, rate, concurrency, batch, ...)
--- RETURNS: {µs until there may be more (0: only an event brings it), 1 if there is work for more workers, jobs dropped, 1 if this has changed the order of the fair queue, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
+-- RETURNS: {µs until there may be more (0: not before an event), 1 if there is work for more workers, jobs dropped, 1 if this has changed the order of the fair queue, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
 -- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again, and one of a type whose limit is used up not before that lets it start.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers, bulktypes
 
 open_gates(200)
 local want, dropped, reply = tonumber(ARGV[3]), 0, {}
 local global, blocked = global_limiter(), nil
-local taken, visits, settled = 0, 0, reorder()
+local taken, visits, settled = 0, 0, follow_policy()
 local room, full = VISIT_BYTES, false
 local kinds, mine = read_kinds(ARGV[5])
-local fetched, parted = types.fetch_aside(kinds, want), 0 -- from and to the queues of types
--- What the classic pipeline had let through before the configuration changed.
+local fetched, parted = types.fetch_deferred(kinds, want), 0 -- from and to the queues of types
+-- Jobs that the classic pipeline had admitted before the configuration changed.
 for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
   local g = bulk_group(group_of(jobkey))
   g[G_READY] = g[G_READY] - 1
   if g[G_STATUS] == CANCELLED then
     cancel_job(g, bulk_tenant(g[G_TENANT]), jobkey)
-    settle(g)
+    check_complete(g)
   else
     to_front(g, jobkey)
-    place(g)
+    requeue(g)
   end
 end
 
 local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + redis.call('ZCARD', K.levels[2]) + redis.call('ZCARD', K.levels[3])
--- What one visit gives at most: an even part, and at least four jobs, because a visit costs as much as three of them.
+-- The most jobs of one turn: an even share, and at least four, because a turn costs as much as three jobs.
 local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
--- A visit gives jobs, or gates whom it found spent: those have a bound too.
+-- A turn starts jobs, or gates a group or tenant whose limit is used up: those are bounded, too.
 types.wake_barred(mine)
 while taken < want and visits < want + 300 and settled and not full and parted < 500 do
   visits = visits + 1
@@ -39,22 +39,22 @@ while taken < want and visits < want + 300 and settled and not full and parted <
   if not g and types.wake_barred(mine) > 0 then g, t, level, flow, tag = whose_turn() end
   if not g then break end
   local n = math.min(share, want - taken)
-  -- Long jobs go one by one where others wait.
+  -- Long jobs start one by one where others wait.
   if work.by_time and flows > 1 then n = math.min(n, math.max(1, math.floor(200000 / work.expected(g, t)))) end
   if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
   if t[T_CONC] > 0 then n = math.min(n, t[T_CONC] - t[T_INFLIGHT]) end
-  -- Behind a job of another type there are probably more.
+  -- A job of another type is probably followed by more.
   local list, from_front, ends, size = {}, 0, {}, 0
-  if n > 0 then list, from_front, ends, size = peek(g, parted > 0 and n + 50 or n) end
+  if n > 0 then list, from_front, ends, size = peek_jobs(g, parted > 0 and n + 50 or n) end
   if n <= 0 and t[T_CONC] > 0 then
-    leave_line(t) -- a process of an earlier version has put it there
-    fill(t)
+    dequeue_tenant(t) -- a process of an earlier version has added it
+    update_full(t)
   elseif not list[1] then
-    -- Its last jobs are not there any more: the record contradicts them, which audit reports. It must not stop the others.
-    unplace(g)
+    -- Its last jobs do not exist any more: the record contradicts that, which audit reports. It must not block the others.
+    dequeue(g)
     dropped = dropped + 1
   else
-    local fit = within(g, list, room)
+    local fit = fit_bytes(g, list, room)
     if fit < #list then
       if taken == 0 then fit = math.max(1, fit) end
       full = true
@@ -76,7 +76,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
         used, dropped = i, dropped + 1
       elseif mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
         used, parted, types.foreign = i, parted + 1, true
-        set_aside(g, jobkey, kind ~= '' and kind or g[G_TYPE])
+        defer_job(g, jobkey, kind ~= '' and kind or g[G_TYPE])
       elseif not strategy.admits(global, cost) then
         stop, blocked = 'global', strategy.wait(global, cost)
         break
@@ -88,7 +88,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
         end
         used, parted = i, parted + 1
         if types.came[jobkey] then fetched = fetched - 1 end -- for nothing
-        set_aside(g, jobkey, limit.kind)
+        defer_job(g, jobkey, limit.kind)
       elseif theirs and not strategy.admits(theirs, cost) then
         stop = 'tenant'
         break
@@ -105,18 +105,18 @@ while taken < want and visits < want + 300 and settled and not full and parted <
           mark = types.run(limit) }
       end
     end
-    keep_tenant(t, theirs)
-    keep_group(g, own)
-    if used > 0 then pop(g, used, list, from_front, ends, size) end
-    start(g, t, reply, jobs, ARGV[4])
+    save_tenant_limiter(t, theirs)
+    save_group_limiter(g, own)
+    if used > 0 then pop_jobs(g, used, list, from_front, ends, size) end
+    start_jobs(g, t, reply, jobs, ARGV[4])
     taken = taken + #jobs
     if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum, #jobs) end
-    if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
-    if t[T_CONC] > 0 then fill(t) end
+    if not runnable(g) then dequeue(g) elseif set.policy == 'score' then requeue(g) end
+    if t[T_CONC] > 0 then update_full(t) end
     if stop == 'tenant' then
       local wait = strategy.wait(theirs, read_pending(found[used + 1]))
       local till = wait < 0 and now + 3600000000 or now + wait
-      -- By score, groups stand in line and not tenants: each is gated when its turn comes.
+      -- By score, groups are queued and not tenants: each is gated at its turn.
       if set.policy == 'score' then gate_group(g, till, 'rate') else gate_tenant(t, till) end
     elseif stop == 'group' then
       local wait = strategy.wait(own, read_pending(found[used + 1]))
@@ -128,7 +128,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     end
   end
 end
-keep_global(global)
+save_global_limiter(global)
 shard.taken = shard.taken + taken
 forget_idle()
 
@@ -144,16 +144,16 @@ else
   if wait and (next_at == 0 or wait < next_at) then next_at = wait end
 end
 local more = 0
-if types.foreign then bell() end -- for a process with those types
+if types.foreign then wake_worker() end -- for a process with those types
 if not blocked and (taken < want and (fetched > 0 or parted >= 500) or fetched > 0 and shard.aside > 0) then more = 1 end
 if not blocked and types.spent then
   more = 1
-  bell()
+  wake_worker()
 end
 if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits == want + 300 or full or not settled) then
   more = 1
-  bell()
+  wake_worker()
 end
 work.save_started()
 bulk_save()
-return { int(next_at), more, dropped + work.strays, work.reordered, unpack(reply) }
+return { int(next_at), more, dropped + work.orphans, work.reordered, unpack(reply) }

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- layout_claim: marks an empty store with the data layout of the program that came first, and tells every later one which it is.
+-- layout_claim: marks an empty store with the data layout of the first program, and replies that layout to every later one.
 -- KEYS:      layout (a hash)
 -- ARGV:      now, version
 -- RETURNS:   {layout version of the store, microseconds when it was first marked}

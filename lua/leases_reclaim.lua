@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- leases_reclaim: gives back jobs that a process holds without knowing it: of a pull whose answer it never got.
+-- leases_reclaim: returns jobs that a process holds without knowing it, from a pull whose reply it never got.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, process, bound, fence, ...
--- RETURNS: {jobs given back}
--- INVARIANT: a job that never reached its worker runs at once, and neither a try nor a crash is counted.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- RETURNS: {jobs returned}
+-- INVARIANT: a job that never reached its worker runs immediately, and neither a try nor a crash is counted.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns
 
 local known, touched, n = {}, {}, 0
 for i = 5, #ARGV do known[ARGV[i]] = true end
@@ -30,10 +30,10 @@ for _, jobkey in ipairs(redis.call('ZREVRANGE', K.leases, 0, tonumber(ARGV[4]) -
   end
 end
 for _, g in pairs(touched) do
-  place(g)
-  work.settle(g)
-  settle(g)
+  requeue(g)
+  work.settle_charge(g)
+  check_complete(g)
 end
-if n > 0 then bell() end
+if n > 0 then wake_worker() end
 bulk_save()
 return { n }

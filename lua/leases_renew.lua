@@ -3,21 +3,24 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, job, fence, ...
--- RETURNS: for each 1 (extended), 2 (extended, and the job is cancelled: it should end) or 0 (lost)
--- INVARIANT: only who holds a lease with its fence extends it.
+-- RETURNS: for each lease a code
+-- REPLY LEASE_LOST: 0  the job runs elsewhere, or will
+-- REPLY LEASE_HELD: 1  extended
+-- REPLY LEASE_CALLED: 2  extended, and the job is cancelled: it should end
+-- INVARIANT: a lease is extended only with its fence.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
 local reply = {}
 for i = 3, #ARGV, 2 do
-  local jobkey, held = ARGV[i], 0
+  local jobkey, code = ARGV[i], REPLY_LEASE_LOST
   local stored = redis.call('HGET', K.runs, jobkey)
   if stored and read_run(stored).fence == tonumber(ARGV[i + 1]) and redis.call('ZSCORE', K.leases, jobkey) then
     redis.call('ZADD', K.leases, 'XX', int(now + set.lease), jobkey)
     local g = bulk_group(group_of(jobkey))
     local off = g[G_STATUS] == CANCELLED or g[G_CALLED_OFF] > 0 and redis.call('ZSCORE', K.aside, 'c' .. jobkey)
-    held = off and 2 or 1
+    code = off and REPLY_LEASE_CALLED or REPLY_LEASE_HELD
   end
-  reply[#reply + 1] = held
+  reply[#reply + 1] = code
 end
 bulk_save()
 return reply

@@ -1,16 +1,16 @@
 #!lua
--- origin_health: tells the others how an origin was to one gateway lately, and how many wait for it.
+-- origin_health: writes one gateway's recent measurements of an origin, and how many visitors wait for it.
 -- KEYS: health
 -- ARGV: now, gateway, waiting, text
 -- RETURNS: {OK}
--- INVARIANT: what a gateway said is forgotten when it says no more.
+-- INVARIANT: a gateway's measurements expire when it writes no more.
 -- INCLUDE: clock
 
 local now = clock_now(ARGV[1])
 local KEEP, SWEEP = 30000000, 10
 redis.call('HSET', KEYS[1], ARGV[2], int(now) .. '|' .. ARGV[3] .. '|' .. ARGV[4])
 redis.call('EXPIRE', KEYS[1], 60)
--- Those of gateways that are gone; few are there, but not each second is needed for it.
+-- Measurements of gateways that are gone, every SWEEP seconds.
 if math.floor(now / 1000000) % SWEEP == 0 then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do

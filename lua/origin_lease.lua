@@ -1,26 +1,26 @@
 #!lua flags=allow-oom
--- origin_lease: gives a room a lease of its origin's budget: its share, by weight, of what is there.
+-- origin_lease: grants a room a lease of its origin's budget: its share, by weight, of the available units.
 -- KEYS: budget, leases, heard, active, idle, backlog, weights, clock
--- ARGV: now, room, rate, burst, weight, want, keep, number, left, grant (0: takes in the report alone), seen
+-- ARGV: now, room, rate, burst, weight, want, keep, number, left, grant (0: only reads the report), seen
 -- RETURNS: {number (0: no lease), units, life (µs), tight, expected (thousandths a second), spare (whole tokens), granted, short, in line,
 --   due (µs; 0: with the next tick)}
--- INVARIANT: the bucket's tokens and what leases may still spend are together never above burst; a number is given once.
+-- INVARIANT: the bucket's tokens and the units that leases may still spend are together never above burst; a number is used once.
 -- INCLUDE: clock, limiter, fair
 local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 
 -- number, left: of its leases up to that number the room has so many units left.
--- seen: the greatest number of a lease of this budget that the caller has heard of.
+-- seen: the greatest number of a lease of this budget that the caller knows.
 -- want: units that the room could use by its next call, beyond what is left;
--- keep: how many it likes to hold besides for those who come.
+-- keep: how many it wants to hold besides for arrivals.
 local LIFE, IDLE_LIFE = 500000, 1500000 -- two ticks of a busy room, two of an idle one
-local QUIET = 1500000                   -- a room that was not heard of for so long has no share
--- A lease may be on its way for so long, in which its room gets no other: a room takes leases in the order of their numbers,
--- and one that another gateway's overtook would be lost.
+local QUIET = 1500000                   -- a room that was silent for so long has no share
+-- A lease may be on its way for so long, in which its room gets no other: a room accepts leases in the order of their numbers, and a lease
+-- that another gateway's has overtaken would be lost.
 local FLIGHT = 50000
-local NEXT = 0.3                        -- seconds within which a room in line calls again
+local NEXT = 0.3                        -- seconds within which a room with a queue calls again
 local SOON = 25000                      -- and no sooner than that
--- No mark lies farther ahead than a life: where one does, the clock was set back, and the budget is not to stand still for it.
+-- No stored time is farther ahead than a life; where one is, the clock was set back, which must not stop the budget.
 local VISITS = 64
 
 local now, room = clock_now(ARGV[1]), ARGV[2]
@@ -47,11 +47,11 @@ for i = 1, #entries, 2 do
   if open.till <= now then over[#over + 1] = entries[i] end
 end
 
--- The bucket holds burst less what leases may still spend. It is refilled before they are looked at: what was spent or
--- has run out since the last call kept it lower all the while.
+-- The bucket holds burst less the units that leases may still spend. It is refilled before leases are updated: units that were spent or have
+-- expired since the last call kept it lower until now.
 local h = redis.call('HMGET', BUDGET, 'level', 'at', 'number', 'granted', 'short')
 local b = { rate = rate, burst = burst - 1000 * held, level = tonumber(h[1] or 0) }
--- It starts empty; where there were leases before, they have to end first: the store lost the account of them.
+-- It starts empty; leases from before the store lost its data have to end first.
 b.at = math.min(tonumber(h[2] or now + (seen > 0 and IDLE_LIFE or 0)), now + IDLE_LIFE)
 limiter.token_bucket.refill(b, now)
 
@@ -118,8 +118,8 @@ for i = 1, #flat, 2 do
   if f.name == room then me = f end
 end
 
--- What is there is divided between all who have a line, as start-time fair queuing would, in visits; the caller takes its
--- part, and the others' stays in the bucket until they call.
+-- The available units are divided between all rooms with a queue, as by start-time fair queuing, in turns; the caller takes its share, and the
+-- others' stays in the bucket until they call.
 local there = limiter.token_bucket.available(b)
 local spare, units = there, 0
 local visit = math.max(1, math.floor(there / VISITS))
@@ -141,7 +141,7 @@ end
 
 local granted, short = tonumber(h[4] or 0), tonumber(h[5] or 0)
 if me and granting and units < want then short = short + 1 end
--- Only what nobody in a line wants is there for those who come.
+-- Arrivals get only units that no queue wants.
 local content = not me or me.units == 0
 if content and granting and spare > 0 then
   units = units + math.min(math.max(0, keep - (me and 0 or sum)), spare)
@@ -180,10 +180,10 @@ redis.call('HSET', BUDGET, 'level', int(b.level), 'at', int(b.at), 'number', int
   'granted', int(granted), 'short', int(short))
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, 2592000) end
 
--- tight: what the room holds would keep the bucket from filling before the next call, were it not reported when spent.
+-- tight: the units that the room holds keep the bucket from filling before the next call, unless it reports them when spent.
 local full = b.level / 1000000 + rate * NEXT > b.burst - 1000 * units
 local tight = have + units > 0 and full
--- due: the bucket is full before the next call, and what comes after would be lost: the room had better ask when it is nearly so.
+-- due: the bucket is full before the next call, and further units would be lost: the room should call when it is nearly full.
 cap = cap - 1000 * units
 local due = 0
 if full and units < want and rate > 0 and cap >= 1000 then

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- origin_read: gives what gateways said of an origin lately.
+-- origin_read: reads the recent measurements of an origin by gateways.
 -- KEYS: health, jobs
 -- ARGV: now, age
--- RETURNS: {1 where bulk work ran lately that gives way, then for each gateway how many wait and its text}
--- INVARIANT: looking changes nothing.
+-- RETURNS: {1 where bulk work that yields ran recently, then for each gateway the visitors that wait and its text}
+-- INVARIANT: reads only.
 -- INCLUDE: clock
 
--- age: µs after which nothing counts any more that was said.
+-- age: µs after which a measurement does not count any more.
 local now, age = clock_now(ARGV[1]), tonumber(ARGV[2])
-local JOBS = 4500000 -- so long after such work ran it is in what gateways measured of the last three seconds
+local JOBS = 4500000 -- gateways measure over three seconds
 local ran = tonumber(redis.call('GET', KEYS[2]) or 0)
 local out = { math.abs(now - ran) <= JOBS and 1 or 0 }
 for _, v in ipairs(redis.call('HVALS', KEYS[1])) do

@@ -1,19 +1,19 @@
 #!lua flags=no-writes
--- outcomes_read: reads outcomes of a group in the order in which they came, or its dead letters by id.
+-- outcomes_read: reads outcomes of a group in the order of their arrival, or its dead letters by id.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, kind (done or dead), page, skip (of dead: the id after which to begin), limit
--- RETURNS: {page, skip of what follows (of dead: 1 if more follows, the last id), then id and record of each, false where it is gone; or '' and how many of the log's places have no name any more} or {reason}
+-- ARGV: now, settings, group, kind (done or dead), page (of done), skip (places of that page), after (of dead: the id before the first; '': none), limit
+-- RETURNS: {page and skip of what follows (of done), after of what follows (of dead; '': nothing), then id and record of each, false where it is gone; or '' and the number of consecutive places of the log without a name} or {reason}
 -- INVARIANT: reads only, and 1 MiB of records at most, or one.
 -- INCLUDE: clock, limiter, fair, bulk
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
-local page, skip, limit, room = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), VISIT_BYTES
-local reply = { 0, 0 }
+local page, skip, after, limit, room = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), VISIT_BYTES
+local reply = { 0, 0, '' }
 
--- read adds the records of ids from the given one on while there is room, and returns how many ids it went through.
+-- read adds the records of ids from the given one on while there is room, and returns the number of ids that it processed.
 local function read(ids, from)
   local at = from
   while at <= #ids and limit > 0 and room > 0 do
@@ -30,15 +30,14 @@ local function read(ids, from)
 end
 
 if ARGV[4] == 'dead' then
-  local from = skip == '' and '[' .. gkey .. '/' or '(' .. gkey .. '/' .. skip
+  local from = after == '' and '[' .. gkey .. '/' or '(' .. gkey .. '/' .. after
   local ids = redis.call('ZRANGEBYLEX', K.dead, from, '(' .. gkey .. '0', 'LIMIT', 0, limit)
   local all = #ids == limit
   for i, jobkey in ipairs(ids) do ids[i] = string.sub(jobkey, #gkey + 2) end
   local n = read(ids, 1)
-  if n > 0 and (all or n < #ids) then reply[1], reply[2] = 1, ids[n] end
+  if n > 0 and (all or n < #ids) then reply[3] = ids[n] end
   return reply
 end
-skip = tonumber(skip)
 for _ = 1, 1000 do
   if limit <= 0 or room <= 0 then break end
   local text = redis.call('HGET', K.done, gkey .. ':' .. int(page))

@@ -1,22 +1,21 @@
 #!lua flags=allow-oom
--- queue_dispatch: does one round: orphans and due jobs back to their groups, gates opened, also those that another rate has closed.
+-- queue_dispatch: does one round: returns orphaned and due jobs to their groups, and opens gates, also those that another rate has closed.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then), keeper (1: the caller is)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, groups that ended as COMPLETED, as FAILED, then groups with housekeeping}
 -- INVARIANT: a job whose lease ended runs again; a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers
 
 local bound = tonumber(ARGV[4])
 local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
--- The store was restarted, failed over, or did not answer: who holds leases must be able to renew them first.
--- Two ways to the same servers may name them in turns: only a server that was not among the last four is another one. A
--- caller that may not ask for its name sends none.
+-- The store was restarted, failed over, or did not reply: holders of leases must be able to renew them first.
+-- Two connections to the same servers may name them in turns: only a server that was not among the last four is another one. A caller that
+-- may not read the name sends none.
 local known = redis.call('HGET', K.state, 'run_id')
--- When the last round was tells how long: a call that a halted server finds in its buffers knows of nothing. Where the caller
--- has only just begun, either nobody made rounds because nobody ran, and all who held leases are dead; or the store was away, and
--- those who are alive renew what they hold as soon as it is back: they have a third of a lease for it.
--- Who is alive renews a lease while more than half of it is left, so a short pause ends none.
+-- The time of the last round measures the pause, for a call from the buffers of a halted server knows of none. Where the caller has only just
+-- started, either no process ran, and all holders of leases are dead; or the store was away, and those that are alive renew their leases as
+-- soon as it is back: they have a third of a lease for it. Leases are renewed while more than half is left, so a short pause ends none.
 local moved_on = known and ARGV[3] ~= '' and not string.find(' ' .. known .. ' ', ' ' .. ARGV[3] .. ' ', 1, true)
 local silent = shard.beat > 0 and now - shard.beat >= set.lease / 3
 if moved_on or silent and tonumber(ARGV[5]) >= set.lease / 3 then
@@ -33,7 +32,7 @@ if moved_on or not known and ARGV[3] ~= '' then
   redis.call('HSET', K.state, 'run_id', table.concat(list, ' '))
 end
 
--- spread is a share in [0, 1) that differs from fence to fence.
+-- spread returns a number in [0, 1) that differs from fence to fence.
 local function spread(fence)
   return (fence % 10007 * 7919 % 10007) / 10007
 end
@@ -58,7 +57,7 @@ if now >= shard.hold then
       dead = dead + 1
       bury(g, t, jobkey, run, 'crashed', 'the worker that ran it vanished ' .. run.crashes .. ' times (worker.max_crashes)')
     else
-      -- Growing and spread, so that a poison job and its neighbours part.
+      -- Growing and spread, so that a poison job is separated from its neighbours.
       local wait = math.min(set.max, 250000 * 2 ^ math.min(20, run.crashes - 1) * (1 + spread(run.fence)))
       run.fence = 0
       redis.call('HSET', K.runs, jobkey, write_run(run))
@@ -92,16 +91,16 @@ if shard.aside + shard.unserved + shard.barred > 0 and now - shard.checked >= 10
   shard.checked, shard.unserved = now, 0
   if types.free_barred(bound) == bound then more = 1 end
   local names = {}
-  for _, kind in ipairs(aside_kinds('')) do
+  for _, kind in ipairs(deferred_kinds('')) do
     local seen = type_seen(kind)
     if now - seen > types.SERVED then
-      local first, last = aside_range('t' .. kind)
+      local first, last = deferred_range('t' .. kind)
       local count = 0
       for _, member in ipairs(redis.call('ZRANGEBYLEX', K.aside, first, last, 'LIMIT', 0, 200)) do
         local gkey = string.match(member, ' (.+)$')
-        count = count + redis.call('ZLEXCOUNT', K.aside, aside_range('j' .. gkey .. ' ' .. kind))
+        count = count + redis.call('ZLEXCOUNT', K.aside, deferred_range('j' .. gkey .. ' ' .. kind))
         local old = {}
-        for _, job in ipairs(dead < bound and aside_members(gkey, kind, bound - dead) or {}) do
+        for _, job in ipairs(dead < bound and deferred_members(gkey, kind, bound - dead) or {}) do
           local since = tonumber(string.sub(string.match(job, '^j%S+ %S+ (%d+) '), 1, 16))
           if now - math.max(since, seen) <= set.unknown_after then break end
           old[#old + 1] = job
@@ -109,7 +108,7 @@ if shard.aside + shard.unserved + shard.barred > 0 and now - shard.checked >= 10
         if old[1] then
           local g = bulk_group(gkey)
           local t = bulk_tenant(g[G_TENANT])
-          for _, jobkey in ipairs(leave_aside(g, kind, old)) do
+          for _, jobkey in ipairs(take_deferred(g, kind, old)) do
             if g[G_STATUS] == CANCELLED then
               cancel_job(g, t, jobkey)
             else
@@ -132,9 +131,8 @@ end
 local opened = open_gates(bound)
 if opened == bound then more = 1 end
 
--- regate looks at part of the gates that open later than in a second, the latest first, and opens those that a tenant's rate of
--- before has closed: the caller's configuration has another one, under which a job may start now. gates_from is how far the looks
--- have come, and when the last was.
+-- regate checks part of the gates that open later than in a second, the latest first, and opens those that a former rate of a tenant has closed
+-- where a job may start by the caller's configuration. gates_from is the position and time of the last check.
 local function regate()
   local last = redis.call('ZREVRANGE', K.gates, 0, 0, 'WITHSCORES')
   if not last[1] or tonumber(last[2]) <= now + 1000000 then return end
@@ -164,15 +162,14 @@ local function regate()
   end
   from = from + seen - (opened - before)
   if seen < 200 then from = 0 end
-  -- Where some were opened, all of them probably are to be.
+  -- Where some were opened, probably all have to be.
   if opened > before then more, at = 1, 0 else at = now end
   redis.call('HSET', K.state, 'gates_from', int(at) .. ' ' .. int(from))
 end
 
--- replan goes through the groups by their creation, some in a round, and brings forward the housekeeping that is planned for later
--- than the caller's retention and unsealed_after allow: at once when these have changed, and each ten minutes, for a process that
--- had others may have planned meanwhile. kept has the settings, when it began, and the creation that it has come to (-1: all are
--- done); two groups have hardly ever the same.
+-- replan goes through the groups by creation, some in a round, and brings forward housekeeping that is planned for later than the caller's
+-- retention and unsealed_after allow: immediately when these have changed, and every ten minutes, because a process with other settings may
+-- have planned meanwhile. kept has the settings, the start, and the creation that was reached (-1: all are done), which two groups hardly share.
 local function replan()
   local wanted = int(set.keep_jobs) .. ' ' .. int(set.keep_groups) .. ' ' .. int(set.keep_dead) .. ' ' .. int(set.silence)
   local last, began, from = string.match(redis.call('HGET', K.state, 'kept') or '', '^(%d+ %d+ %d+ %d+) (%d+) (-?%d+)$')
@@ -181,7 +178,7 @@ local function replan()
   elseif from == '-1' then
     return
   end
-  if redis.call('ZCOUNT', K.agenda, '-inf', int(now)) >= 64 then return end -- other groups' housekeeping goes between
+  if redis.call('ZCOUNT', K.agenda, '-inf', int(now)) >= 64 then return end -- other groups' housekeeping first
   local list = redis.call('ZRANGEBYSCORE', K.index, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 200)
   for i = 1, #list, 2 do
     local gkey, at_latest = list[i], nil
@@ -194,7 +191,7 @@ local function replan()
       at_latest = left > 0 and math.min(dead_at, group_at) or group_at
       if g[G_WHY] ~= 'purging' or g[G_HP] <= g[G_DP] then at_latest = math.min(at_latest, jobs_at) end
     end
-    if at_latest then plan(g, math.max(at_latest, now)) end
+    if at_latest then plan_tend(g, math.max(at_latest, now)) end
     if had == nil then groups[gkey] = nil end -- unchanged: nothing to write
   end
   local at = -1
@@ -207,10 +204,10 @@ if ARGV[7] == '1' then
 end
 
 for _, g in pairs(touched) do
-  place(g)
-  settle(g)
+  requeue(g)
+  check_complete(g)
 end
-if shard.queued > 0 and (moved > 0 or opened > 0 or shard.queued > queued) then bell() end
+if shard.queued > 0 and (moved > 0 or opened > 0 or shard.queued > queued) then wake_worker() end
 
 local next_at = -1
 for _, key in ipairs({ K.leases, K.waiting, K.gates }) do

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- queue_keep: counts the processes that run, chooses the one of them that does what one of all has to do, and hands over the groups that another could not bring on.
+-- queue_keep: counts the processes that run, chooses the keeper among them, and hands over groups that another process could not continue.
 -- KEYS: keeper, processes, workers, offers, offered
--- ARGV: now, process, last (µs for which a process stays the keeper without another call), status (JSON of what the process does; empty: as before), needs (that the caller meets), ...
+-- ARGV: now, process, last (µs for which a process stays the keeper without another call), status (JSON of the process's status; empty: as before), needs (that the caller meets), ...
 -- RETURNS: {1 if the caller is the keeper, processes, groups handed over ...}
 -- INVARIANT: by one clock there is one keeper at most; an offer is taken by one process.
 -- INCLUDE: clock
 
 local now, process, last = clock_now(ARGV[1]), ARGV[2], tonumber(ARGV[3])
--- A process counts for as long as three keepers in a row would stay.
+-- A process counts for three times as long as a keeper stays.
 redis.call('ZADD', KEYS[2], int(now), process)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', int(now - 3 * last))) do
   redis.call('ZREM', KEYS[2], gone)

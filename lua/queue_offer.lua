@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- queue_offer: offers a group to the processes that meet its need, which the caller does not.
+-- queue_offer: offers a group to the processes that meet its need, unlike the caller.
 -- KEYS: offers, offered
 -- ARGV: now, need (without blanks), group, last (µs after which an offer that was not repeated is dropped)
 -- RETURNS: {1 if the group was on offer already}
--- INVARIANT: offers that nobody repeats are gone soon.
+-- INVARIANT: offers that nobody repeats expire soon.
 -- INCLUDE: clock
 
 local now, offer, last = clock_now(ARGV[1]), ARGV[2] .. ' ' .. ARGV[3], tonumber(ARGV[4])

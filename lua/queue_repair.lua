@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- queue_repair: restores what puts groups and tenants into the fair queue or wakes them, where it contradicts their records.
+-- queue_repair: restores places in the fair queue, wake times and housekeeping times of groups and tenants that contradict their records.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, kind (g: groups, l: members of lines, f: members of levels, t: tenants), name, ...
+-- ARGV: now, settings, kind (group, tenant, line: members of lines, flow: members of levels), name, ...
 -- RETURNS: name and what was restored (gate, queue, turn, line, busy, agenda, list), for each repair
 -- INVARIANT: no count of jobs and no job changes; a second call finds nothing to do.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
 
 local reply = {}
 local function mended(name, what)
@@ -32,7 +32,7 @@ local function repair_tenant(name)
       mended(name, 'queue')
     end
     local turn = redis.call('ZSCORE', K.levels[level], flow) and true or false
-    if turn ~= (n > 0 and in_line(t)) then
+    if turn ~= (n > 0 and may_queue(t)) then
       if turn then
         fair.leave(K.levels[level], K.idle, shard[vname(level)], flow)
       else
@@ -63,7 +63,7 @@ local function repair_group(gkey)
   end
   local open = g[G_SEALED] == 0 and g[G_STATUS] == CREATED
   if (g[G_STATUS] >= AGGREGATING or open) and not redis.call('ZSCORE', K.agenda, gkey) then
-    plan(g, open and silent_from(g) or now)
+    plan_tend(g, open and silent_from(g) or now)
     mended(g[G_ID], 'agenda')
   end
   local of_tenant, of_all = place_in_lists(g)
@@ -78,21 +78,21 @@ local function repair_group(gkey)
     mended(g[G_ID], 'list')
   end
   local before = g[G_QUEUED]
-  if set.policy == 'fair' and before == 1 and not redis.call('ZSCORE', K.lines, line_of(g)) then
-    redis.call('ZADD', K.lines, 0, line_of(g))
+  if set.policy == 'fair' and before == 1 and not redis.call('ZSCORE', K.lines, queue_member(g)) then
+    redis.call('ZADD', K.lines, 0, queue_member(g))
     mended(g[G_ID], 'queue')
   elseif set.policy == 'score' and before == 1 and not redis.call('ZSCORE', K.levels[g[G_LEVEL]], gkey) then
-    place(g)
+    requeue(g)
     mended(g[G_ID], 'queue')
   end
-  place(g)
+  requeue(g)
   if g[G_QUEUED] ~= before then mended(g[G_ID], 'queue') end
 end
 
 -- A place in line of a group that has none there.
 local function repair_line(member)
   local g = bulk_group(string.match(member, '([^/]+)$') or '')
-  if set.policy == 'fair' and g and g[G_QUEUED] == 1 and line_of(g) == member then return end
+  if set.policy == 'fair' and g and g[G_QUEUED] == 1 and queue_member(g) == member then return end
   redis.call('ZREM', K.lines, member)
   mended(member, 'line')
 end
@@ -112,11 +112,11 @@ local function repair_turn(member)
   end
 end
 
-local repairs = { g = repair_group, l = repair_line, f = repair_turn, t = repair_tenant }
+local repairs = { group = repair_group, line = repair_line, flow = repair_turn, tenant = repair_tenant }
 local queued = shard.queued
 for i = 4, #ARGV do
   repairs[ARGV[3]](ARGV[i])
 end
-if shard.queued > queued or #reply > 0 then bell() end
+if shard.queued > queued or #reply > 0 then wake_worker() end
 bulk_save()
 return reply

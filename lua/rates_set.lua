@@ -2,12 +2,12 @@
 -- rates_set: changes or reads rates and weights live: of the shard and the types of jobs, or of a tenant.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, tenant, from (gates looked at by earlier calls of this change and left), field (global, per_tenant, rate/type, concurrency/type; weight, rate, concurrency), value, ...
+-- ARGV: now, settings, tenant, from (gates that earlier calls of this change have checked and left closed), field (global, per_tenant, rate/type, concurrency/type; weight, rate, concurrency), value, ...
 -- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that was found, concurrency, limits of types that are live (type, rate, concurrency, words; - for as configured)}; an empty tenant is the shard, an empty value its configuration
--- INVARIANT: whatever a rate has gated is looked at again, a thousand gates a call.
--- INCLUDE: clock, limiter, fair, bulk
+-- INVARIANT: every gate that a rate has closed is checked again, a thousand a call.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue
 
--- live_type writes one limit of a type over what is configured, or, with an empty value, no longer.
+-- live_type sets one limit of a type over the configured one, or, with an empty value, removes it.
 local function live_type(kind, of, value)
   local list, found = {}, { kind, '-', '-' }
   for other, rate, most in string.gmatch(set.live_types, '(%S+) (%S+) (%S+)') do
@@ -43,7 +43,7 @@ end
 if changed then
   if t then
     open_tenant(t)
-    fill(t)
+    update_full(t)
   end
   local gates, before = redis.call('ZRANGE', K.gates, from, from + 999), redis.call('ZCARD', K.gates)
   for _, gate in ipairs(gates) do
@@ -56,7 +56,7 @@ if changed then
     end
   end
   if #gates == 1000 then next_from = from + 1000 - (before - redis.call('ZCARD', K.gates)) end
-  bell()
+  wake_worker()
 end
 if changed then bulk_save() end
 if t and changed and t[T_GROUPS] == 0 and t[T_WEIGHT] == 1000 and t[T_RATE] == 0 and t[T_CONC] == 0 then redis.call('HDEL', K.tenants, name) end

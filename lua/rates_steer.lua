@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- rates_steer: tells the other processes how the downstream was to one of them, makes one the leader that finds the global rate, and takes it.
+-- rates_steer: writes one process's report on the downstream, makes one process the leader that finds the global rate, and sets that rate.
 -- KEYS: steer, state
 -- ARGV: now, process, report ('': none), fence (of the caller's lead; 0: none), rate (thousandths; 0: as it is), control
--- RETURNS: {fence of the leader (0: it is another), rate that was found (thousandths; 0: none yet), control, 1 if operators set the rate, groups in line, starts so far, now, report, ...}
--- INVARIANT: of two that take themselves for the leader, only the one with the newer fence is heard.
+-- RETURNS: {fence of the leader (0: it is another), rate that was found (thousandths; 0: none yet), control, 1 if operators set the rate, groups queued, starts so far, now, report, ...}
+-- INVARIANT: of two processes that consider themselves the leader, only the one with the newer fence sets the rate.
 -- INCLUDE: clock
 
--- Fields of steer: leader, till, fence, control, and p:<process> with when|report of each that was heard in the last AGE.
--- control is answered to whoever has just become the leader.
+-- Fields of steer: leader, till, fence, control, and p:<process> with time|report of each process of the last AGE.
+-- control is replied to a process that has just become the leader.
 local STEER, STATE = KEYS[1], KEYS[2]
 local LEASE, AGE = 3000000, 5000000
 local now, me, report, fence, rate = clock_now(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])

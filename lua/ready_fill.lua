@@ -1,38 +1,38 @@
 #!lua flags=allow-oom
--- ready_fill: classic pipeline: pulls jobs from the fair queue; what the rate allows goes to READY, the rest waits one by one.
+-- ready_fill: classic pipeline: pulls jobs from the fair queue; jobs that the rate admits go to READY, the others wait one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, want (free workers), batch (looks), types (words; empty: every type), type_limits (as of jobs_pull)
--- RETURNS: {fetched, to READY, refused, µs until there may be more (0: only an event brings it), 1 if this has changed the order of the fair queue, then for each refused job the µs that it waits}
--- INVARIANT: every job that leaves its line is in READY or waits; READY holds no more than workers are free to start.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
+-- ARGV: now, settings, want (free workers), batch (jobs to try), types (words; empty: every type), type_limits (as of jobs_pull)
+-- RETURNS: {fetched, to READY, refused, µs until there may be more (0: not before an event), 1 if this has changed the order of the fair queue, then for each refused job the µs that it waits}
+-- INVARIANT: every job that leaves its queue is in READY or waits; READY holds no more jobs than free workers can start.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers, bulktypes
 
 open_gates(200)
 local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
 local looks = tonumber(ARGV[4])
 local fetched, admitted, refused, waits = 0, 0, 0, {}
-local global, settled = global_limiter(), reorder()
+local global, settled = global_limiter(), follow_policy()
 local kinds, mine = read_kinds(ARGV[5])
-types.fetch_aside(kinds, looks)
--- Groups that the default pipeline has barred before the configuration changed.
+types.fetch_deferred(kinds, looks)
+-- Groups that the default pipeline has blocked before the configuration changed.
 types.wake_barred(mine)
 
 while settled and admitted < room and fetched < looks do
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
-  local list, from_front, ends, size = peek(g, 1)
+  local list, from_front, ends, size = peek_jobs(g, 1)
   local jobkey = list[1]
   if not jobkey then
-    unplace(g)
+    dequeue(g)
   else
-    pop(g, 1, list, from_front, ends, size)
+    pop_jobs(g, 1, list, from_front, ends, size)
     fetched = fetched + 1
     local cost, kind = read_pending(redis.call('HGET', K.jobs, jobkey))
     cost, kind = cost or 1, kind and kind ~= '' and kind or g[G_TYPE]
     local theirs, own, limit = tenant_limiter(t, true), group_limiter(g), types.limit_of(kind, g[G_TENANT], cost)
     if mine and not mine[kind] then
-      set_aside(g, jobkey, kind)
-      bell()
+      defer_job(g, jobkey, kind)
+      wake_worker()
     elseif strategy.admits(global, cost) and strategy.admits(theirs, cost) and (not own or strategy.admits(own, cost))
       and not (limit and types.wait(limit, cost)) then
       strategy.take(global, cost)
@@ -44,7 +44,7 @@ while settled and admitted < room and fetched < looks do
       admitted = admitted + 1
     else
       local run = read_run(redis.call('HGET', K.runs, jobkey))
-      if run.since == 0 then run.since = ms() end
+      if run.since == 0 then run.since = now_ms() end
       run.refusals = run.refusals + 1
       g[G_THROTTLES] = g[G_THROTTLES] + 1
       refused = refused + 1
@@ -57,14 +57,14 @@ while settled and admitted < room and fetched < looks do
         wait_until(g, jobkey, now + wait, 'N')
       end
     end
-    keep_tenant(t, theirs)
-    keep_group(g, own)
+    save_tenant_limiter(t, theirs)
+    save_group_limiter(g, own)
     charge_turn(g, t, level, flow, tag, cost, 1)
-    if not runnable(g) then unplace(g) elseif set.policy == 'score' then place(g) end
-    settle(g)
+    if not runnable(g) then dequeue(g) elseif set.policy == 'score' then requeue(g) end
+    check_complete(g)
   end
 end
-keep_global(global)
+save_global_limiter(global)
 shard.taken = shard.taken + fetched
 forget_idle()
 local next_at = 0

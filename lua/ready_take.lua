@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- ready_take: classic pipeline: takes jobs from READY into leases; what was cancelled or paused meanwhile does not start.
+-- ready_take: classic pipeline: leases jobs from READY; a job that was cancelled or paused meanwhile does not start.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: as jobs_pull
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
--- INCLUDE: clock, limiter, fair, bulk, bulkjobs, breakers, bulktypes
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, breakers, bulktypes
 
 local _, mine = read_kinds(ARGV[5])
 local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, {}, 0, VISIT_BYTES
@@ -18,36 +18,36 @@ for _ = 1, want * 2 do
   g[G_READY] = g[G_READY] - 1
   if g[G_STATUS] == CANCELLED then
     cancel_job(g, t, jobkey)
-    settle(g)
+    check_complete(g)
     dropped = dropped + 1
   elseif g[G_PAUSED] == 1 or t[T_CONC] > 0 and t[T_INFLIGHT] >= t[T_CONC] then
     to_front(g, jobkey)
-    place(g)
+    requeue(g)
     dropped = dropped + 1
   else
     local cost, kind, payload, created = read_pending(redis.call('HGET', K.jobs, jobkey))
     if cost and mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
-      set_aside(g, jobkey, kind ~= '' and kind or g[G_TYPE]) -- another process let it through
-      place(g)
+      defer_job(g, jobkey, kind ~= '' and kind or g[G_TYPE]) -- another process admitted it
+      requeue(g)
       dropped = dropped + 1
-      bell()
+      wake_worker()
     elseif cost and not types.may_run(kind ~= '' and kind or g[G_TYPE]) then
-      wait_until(g, jobkey, now + backoff(t), 'N') -- its concurrency was free when it was let through
-      place(g)
+      wait_until(g, jobkey, now + backoff(t), 'N') -- its concurrency was free when it was admitted
+      requeue(g)
       dropped = dropped + 1
     elseif cost then
       local limit = types.limit(kind ~= '' and kind or g[G_TYPE])
-      start(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload, created = created,
+      start_jobs(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload, created = created,
         mark = types.run(limit) } }, ARGV[4])
       taken, room = taken + 1, room - #payload
-      if t[T_CONC] > 0 then fill(t) end
+      if t[T_CONC] > 0 then update_full(t) end
     end
   end
 end
 local more = 0
 if (taken >= want or room <= 0) and redis.call('LLEN', K.ready) > 0 then
   more = 1
-  bell()
+  wake_worker()
 end
 work.save_started()
 bulk_save()

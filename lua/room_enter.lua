@@ -1,352 +1,449 @@
 #!lua
--- room_enter: gives arrivals a place or lets them in at once, and enrols tickets that the line does not hold.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
+-- room_enter: gives arrivals a place or admits them immediately, and enrols tickets that the queue does not hold.
+-- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
--- INVARIANT: never over the limit (1); order (2): let in at once only while nobody waits; a ticket is spent once (4); an address
+-- REPLY CONFIRMED:   'P'  waits in the pre-queue of a lottery; the reason is first where it is counted from now on
+-- REPLY OPENED:      'O'  the lottery has opened: order is the order time of the opening, wall the time that was configured
+-- REPLY SIGNED:      'S'  the front is full: the signed order alone is the place until the first poll, and the store keeps nothing of it
+-- REPLY TOO_MANY:    'J'  the address has too many places: order is the µs until it may have another, the reason is address or network, whichever is full
+-- REPLY CHARGED:     'Y'  the limiter was charged
+-- REPLY NOT_CHARGED: 'N'  the limiter was not charged
+-- REPLY NEW_PLACE:   'n'  begins the reason of a place that was given now; the place's id follows
+-- REPLY OLD_PLACE:   'o'  begins the reason of a place that was there before; the place's id follows
+-- INVARIANT: never over the limit; an arrival is admitted immediately only while nobody waits; a ticket is spent once; an address
 -- takes no more places than its window holds, each counted once, where it begins.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, account, lottery, joins, returns
 
--- Groups of eleven: kind, id, client, grace, order, seen, ep, fn, ah, heard, back. grace is the seconds for which the ticket then counts
--- as present, its hold; order, seen and heard are order time.
---   arrive  a new id; order, seen, ep, fn, heard are empty
---   keyed   likewise, of a derived id, which the store may hold
---   find    the place of a derived id; none is given: U where the store holds none
---   account likewise, of an account: id is the first of the ids that it may have (place_of), and behind it, 16 bytes each, the
---           first of those that it had by other keys, whose places count and of which none is given; ep is the id of a place that becomes the account's, or ''
---           (U where it waits no longer); order is the id of the proof of work that a new place is given for, or '': a
---           proof is of the id that it was given for, and gives no other (E, proof)
---   held    the place that an account has, none is given: U where it has none
---   return  the place of a visitor who comes back with the pass of an ended session, in the order of that; id is derived from
---           the session, so it is one place however often the pass is shown; order is a proof's id, as with account; U where
---           the pass keeps no order, or its place is over
---   recall  likewise, and none is given: U where there is none, with the reason kept where return would give one
---   enrol   a token's place; ep is the token's epoch, '' when never enrolled; heard is when a gateway, with the store or
---           without, last answered its visitor; fn is 0 when its gateway had never heard the store: order and heard are then
---           that machine's clock; an order of 0 is that of now
---   signed  the same, by the gateway itself: it gave the place while the store was away
---   gather  a token without an order, before the opening of a lottery: it is confirmed,
---           and nothing is kept of it but their number
---   charge  one unit of the limiter without a session; id is empty
--- ah is the hash of the address (9 bytes) and of its network (9), or ''. A token of an epoch was counted when it got it.
--- back is the pass of an ended session (returns.lua) of account, return and recall, or ''; with enrol, signed and gather it is the
--- token's hold in seconds.
--- With W, P, A, C and S the reason of account, held, keyed, find, return and recall is n for a place that was given now, else o, and its id.
--- Codes: P confirmed before a lottery, O its opening (order: the order time, wall: when it was to be), W waiting,
--- C active, A admitted, L lapsed, E ended, X expired, Y and N for charge; J where the address has too many
--- places: the order is µs until it may have another, the reason which of address and network is full; S for an arrival
--- that finds the front full, however it joined: the signed order alone is the place until the first poll, and the store keeps
--- nothing of it. An arrival with the same derived id gets another order until then; the smallest one that is shown counts.
-local s, err = open()
+-- Groups, each a kind and its arguments:
+--   arrive   id, client, hold, address                                a place for a new, random id
+--   keyed    id, client, hold, address                                a place for a derived id, which the store may hold already
+--   find     id, client, hold                                         the place of a derived id; UNKNOWN where there is none
+--   account  id, other_ids, client, hold, address, proof, from, pass  the place of an account; UNKNOWN where from waits no longer
+--   held     id, other_ids, client, hold                              the place that an account has; UNKNOWN where there is none
+--   return   id, client, hold, address, proof, pass                   the place of a visitor who returns with the pass of an ended session, at the order
+--                                                                     of that pass; UNKNOWN where the pass keeps no order, or its place is over
+--   recall   id, client, hold, pass                                   as return, without giving a place: UNKNOWN, with the reason kept where return would give one
+--   enrol    id, client, hold, order, seen, epoch, fence, address, heard, token_hold   the place of a token
+--   signed   as enrol                                                 a place that the calling gateway gave while the store was away
+--   prequeue id, client, hold, seen, epoch, fence, address, heard, token_hold   a token of the pre-queue, without an order: only the number of such tickets is kept
+--   charge   (nothing)                                                charges the limiter one unit, without a session
+--
+-- hold: seconds for which the ticket then counts as present; token_hold: that of the token. order (0: now), seen, heard: order time.
+-- epoch: of the token, '' when it was never enrolled; its place counts against the address then. fence: of the token, 0 where its
+-- gateway had never reached the store, and order and heard are that machine's clock. heard: when a gateway, with the store or without,
+-- last replied to the visitor. address: the hash of the address (9 bytes) and of its network (9), or ''. id of an account: the first
+-- of its ids; other_ids: the first ids that it had by other keys, 16 bytes each, whose places count while no new place is given there.
+-- proof: the id of the proof of work that a new place is given for, or ''; one proof makes one place (ENDED, proof). from: the ticket whose
+-- place becomes the account's, or ''. pass: see lib/returns.lua, or ''. The id of return is derived from the session, so that the visitor
+-- has one place however often the pass is shown.
+--
+-- An arrival with the same derived id that is SIGNED again has another order; the smallest one that is shown counts.
+local s, err = open_room()
 if not s then return err end
 local p = policy()
-draw(s, p)
-local out = {}
-local bucket = meter(s, p)
-
-local line, most = redis.call('ZCARD', LINE), front(p)
-local may = not p.paused and not p.reject and not p.gathering and p.min_wait == 0
+update_lottery(s, p)
+local limit = room_limiter(s, p)
+local length, front_size = redis.call('ZCARD', QUEUE), front(p)
+local open = not p.paused and not p.reject and not p.prequeue and p.min_wait == 0
 local free = p.max_active > 0 and p.max_active - active(s) or math.huge
-local last, let_in, joined, signed = 0, 0, 0, {}
+local last_order, admitted, joined, signed = 0, 0, 0, {}
+local out = {} -- four values for each group
 
-local function put(code, ord, wall, reason)
+local function put(code, order, wall, reason)
   local n = #out
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(ord), str(wall), reason
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(order), str(wall), reason
 end
 
--- next_order is the order of now: orders of one call ascend, so that arrivals of one microsecond keep theirs.
+-- put_id adds the id to the reason of the last reply, where that has a place; joined_before tells whether it was given now.
+local function put_id(id, joined_before)
+  local code = out[#out - 3]
+  if code == REPLY_WAITING or code == REPLY_CONFIRMED or code == REPLY_ADMITTED or code == REPLY_ACTIVE or code == REPLY_SIGNED then
+    out[#out] = (joined > joined_before and REPLY_NEW_PLACE or REPLY_OLD_PLACE) .. id
+  end
+end
+
+-- next_order returns the order of now. Orders of one call ascend, so that arrivals of the same microsecond keep their sequence.
 local function next_order()
-  last = math.max(s.time, last + 1)
-  return last
+  last_order = math.max(s.time, last_order + 1)
+  return last_order
 end
 
--- clock_time returns the order time of a machine's clock: never later than now.
-local function clock_time(us) return math.min(s.time, us + s.lead) end
+local function can_admit() return open and length == 0 and s.now >= s.hold and free >= 1 and limit.available() >= 1 end
 
--- late reports whether a token whose visitor was heard then is given up. Of one that its gateway signed before it heard the
--- store for the first time this store can have forgotten nothing but what is older than its room. hold is the token's: a former,
--- longer absence allowed it. It counts for no longer than a spent ticket is remembered.
-local function late(fn, heard, hold)
-  local us = age(s, heard)
-  if fn == 0 then us = math.min(us, s.now - s.born) end
-  return us > math.max(absence_of(s, p, s.now - us, MEMORY), math.min(1000000 * hold, MEMORY))
+local function admit(id, client)
+  limit.take(1)
+  free = free - 1
+  admitted = admitted + 1
+  keep_session(s, p, id)
+  put_grant(id, 'claimed', s.wall, s.now, client)
+  remember(s, p, id)
+  count_wait(s, 0)
+  put(REPLY_ACTIVE, s.time, s.wall, '')
 end
 
--- before_reset reports whether a token is from before the last reset of the room.
-local function before_reset(fn, order)
-  if fn > 0 then return fn < s.fence end
-  return order > 0 and order <= s.reset
+local function enqueue(id, order, hold)
+  enrol_ticket(s, id, order, hold)
+  length = length + 1
+  put(REPLY_WAITING, order, 0, '')
 end
 
--- gathered confirms somebody before a lottery; first: for the first time, which counts; seen: when it was before.
-local function gathered(first, ah, seen)
-  if first then
-    local count, wait, which = places(s, p, ah, s.time)
-    if not count then return put('J', wait, 0, which) end
-    count()
-    joined = joined + 1
-  end
-  lot_heard(s, p, seen)
-  s.busy = 1
-  put('P', 0, 0, first and 'first' or '')
+local function sign(order)
+  local second = math.floor(order / 1000000)
+  signed[second] = (signed[second] or 0) + 1
+  put(REPLY_SIGNED, order, 0, '')
 end
 
-local function gather(id, client, grace, seen, ep, fn, ah, heard, hold)
-  if fn > 0 and fn < s.fence then return put('X', 0, 0, 'reset') end
-  local code, wall, reason = settled(s, p, id, client)
-  if code then return put(code, 0, wall, reason) end
-  local ord = waiting(s, p, id, grace)
-  if ord then return put('W', ord, 0, '') end
-  -- Confirmed now it would not be drawn, though it may have been confirmed before.
-  if p.lottery == 1 and s.drawn > 0 then return put('O', s.drawn, s.opens, '') end
-  local new = ep == ''
-  -- Lots are not to be put by: neither by who comes back for the opening, nor by an account that left and took another.
-  if not new and late(fn, heard, hold) then return put('X', 0, 0, 'late') end
-  -- In a store that is new, and the room is not, nobody has counted them; their addresses' places were counted once.
-  local first = new or ep ~= s.epoch and s.virgin > 0
-  gathered(first, new and ah or '', not first and seen or nil)
-end
-
--- forward moves a place in line or parked to an earlier order.
-local function forward(id, ord)
-  for _, key in ipairs({ LINE, PARKED }) do
+-- move_forward moves a waiting ticket to an earlier order.
+local function move_forward(id, order)
+  for _, key in ipairs({ QUEUE, PARKED }) do
     local have = redis.call('ZSCORE', key, id)
-    if have and ord < tonumber(have) then
-      redis.call('ZADD', key, str(ord), id)
-      if key == LINE then s.came, s.abandons = s.came + 1, s.abandons + 1 end
+    if have and order < tonumber(have) then
+      redis.call('ZADD', key, str(order), id)
+      if key == QUEUE then s.came, s.abandons = s.came + 1, s.abandons + 1 end
     end
   end
 end
 
--- arrive gives an arrival its place. old is the order that its visitor keeps; nil: that of now.
-local function arrive(kind, id, client, grace, ah, old)
-  local code, wall, reason = settled(s, p, id, client)
-  if code then return put(code, 0, wall, reason) end
-  local ord = waiting(s, p, id, grace)
-  if ord then
-    if old and old < ord then
-      forward(id, old)
-      ord = old
-    end
-    return put('W', ord, 0, '')
+-- put_known replies for a ticket that the store holds, and reports whether it does. order: an earlier one that a waiting ticket moves
+-- to, or nil.
+local function put_known(id, client, hold, order)
+  local code, wall, reason = admission_state(s, p, id, client)
+  if code then
+    put(code, 0, wall, reason)
+    return true
   end
-  if kind == 'find' then return put('U', 0, 0, '') end
-  if p.gathering then return gathered(true, ah) end
-  local count, wait, which = places(s, p, ah, s.time)
-  if not count then return put('J', wait, 0, which) end
-  joined = joined + 1
-  s.busy = 1
-  if may and line == 0 and s.now >= s.hold and free >= 1 and bucket.available() >= 1 then
-    count()
-    bucket.take(1)
-    free = free - 1
-    let_in = let_in + 1
-    keep_session(s, p, id)
-    put_grant(id, 'claimed', s.wall, s.now, client)
-    remember(s, p, id)
-    count_wait(s, 0)
-    return put('C', s.time, s.wall, '')
+  local have = renew_waiting(s, p, id, hold)
+  if not have then return false end
+  if order and order < have then
+    move_forward(id, order)
+    have = order
   end
-  ord = old or next_order()
-  if line >= most and not old then
-    local second = math.floor(ord / 1000000)
-    signed[second] = (signed[second] or 0) + 1
-    return put('S', ord, 0, '')
-  end
-  count()
-  enrolled(s, id, ord, grace)
-  line = line + 1
-  put('W', ord, 0, '')
-end
-
-local function enrol(id, client, grace, ord, seen, ep, fn, ah, heard, hold)
-  if fn == 0 and ord > 0 then ord, heard = clock_time(ord), clock_time(heard) end
-  if before_reset(fn, ord) then return put('X', 0, 0, 'reset') end
-  local code, wall, reason = settled(s, p, id, client)
-  if code then return put(code, 0, wall, reason) end
-  local have = waiting(s, p, id, grace)
-  -- Whoever came back without the store kept an older order; a place counts when it is joined.
-  local joined_at = math.max(ord, seen)
-  local drawn = ord < s.drawn and seen < s.drawn and s.drawn <= (have or 0)
-  if have and (ep ~= s.epoch or drawn) and ord > 0 and ord < have and not late(fn, heard, hold) then
-    -- The store lost the room, a lottery has opened, or the id was signed an order more than once, and another device of the
-    -- account, or a repeated join with the same key, came first: the older place counts. An order that a join limit has
-    -- postponed stays postponed.
-    local fits = ord
-    if ep == '' then
-      local count, later = places(s, p, ah, joined_at)
-      fits = not count and have or later > joined_at and later or ord
-    end
-    if fits < have then
-      redis.call('ZADD', LINE, str(fits), id)
-      s.came, s.abandons, have = s.came + 1, s.abandons + 1, fits
-      if ep == '' then redis.call('HINCRBY', PENDING, str(math.floor(ord / 1000000)), -1) end
-    end
-  end
-  if have then return put('W', have, 0, '') end
-  local fresh = ord == 0
-  if fresh then
-    if ep == '' then heard = s.time end
-    ord = next_order()
-  end
-  if late(fn, heard, hold) then return put('X', 0, 0, 'late') end
-  if ep ~= '' and ep ~= s.epoch and s.virgin == 1 then
-    -- The store is new but the room is not: nobody remembered it.
-    s.virgin = 2
-    bucket.empty()
-    s.hold = s.now + HOLD
-  end
-  if ord > s.time and not fresh then
-    if ord - s.time <= AHEAD then reach(s, ord) end
-    ord = math.min(ord, s.time)
-  end
-  local second = math.floor(ord / 1000000)
-  if ep == '' then
-    local at = fresh and ord or joined_at
-    local count, fits, which = places(s, p, ah, at)
-    if not count then return put('J', fits, 0, which) end
-    count()
-    if fits > at then ord = fits end
-  end
-  if fresh and ep == '' then joined = joined + 1 end
-  s.busy = 1
-  enrolled(s, id, ord, grace)
-  line = line + 1
-  if ep == '' and fn > 0 and not fresh then redis.call('HINCRBY', PENDING, str(second), -1) end
-  put('W', ord, 0, '')
-end
-
--- adopt gives an account the place in line of a ticket that is no account's; that ticket has then left. Where the account has a
--- place in line already (has), that one takes over the order if it is earlier.
-local function adopt(from, id, grace, has)
-  local ord = waiting(s, p, from, grace)
-  if not ord then return false end
-  out_of_line(from)
-  put_grant(from, 'left', 0, 0, '')
-  remember(s, p, from)
-  s.abandons = s.abandons + 1
-  if has then forward(has, ord) end
-  if not id then return false end
-  joined = joined + 1
-  enrolled(s, id, ord, grace)
-  put('W', ord, 0, '')
+  put(REPLY_WAITING, have, 0, '')
   return true
 end
 
--- name puts the id into the reason of the last answer, and whether the place was given now: joined was before then.
-local function name(id, before)
-  local code = out[#out - 3]
-  if code == 'W' or code == 'P' or code == 'A' or code == 'C' or code == 'S' then out[#out] = (joined > before and 'n' or 'o') .. id end
+-- confirm counts a ticket of the pre-queue, seen when it was confirmed before, nil for the first time: then its address is charged a place.
+local function confirm(address, seen)
+  if not seen then
+    local count, wait, which = join_place(s, p, address, s.time)
+    if not count then return put(REPLY_TOO_MANY, wait, 0, which) end
+    count()
+    joined = joined + 1
+  end
+  count_prequeued(s, p, seen)
+  s.busy = 1
+  put(REPLY_CONFIRMED, 0, 0, seen and '' or 'first')
 end
 
--- proof_spent reports whether a proof has made another place than id.
+-- arrive gives an arrival a place. order: one that the visitor keeps, nil for that of now.
+local function arrive(id, client, hold, address, order)
+  if put_known(id, client, hold, order) then return end
+  if p.prequeue then return confirm(address) end
+  local count, wait, which = join_place(s, p, address, s.time)
+  if not count then return put(REPLY_TOO_MANY, wait, 0, which) end
+  joined = joined + 1
+  s.busy = 1
+  if can_admit() then
+    count()
+    return admit(id, client)
+  end
+  if length >= front_size and not order then return sign(next_order()) end
+  count()
+  enqueue(id, order or next_order(), hold)
+end
+
+local function find(id, client, hold)
+  if not put_known(id, client, hold) then put(REPLY_UNKNOWN, 0, 0, '') end
+end
+
+local function arrive_keyed(id, client, hold, address)
+  local before = joined
+  arrive(id, client, hold, address)
+  put_id(id, before)
+end
+
+local function find_keyed(id, client, hold)
+  find(id, client, hold)
+  put_id(id, joined)
+end
+
+-- late reports whether a token's visitor was silent for too long. A store can have forgotten nothing that is older than its room, which
+-- bounds the silence of a token whose gateway had never reached the store. The token's hold is one that a former, longer absence
+-- allowed; it counts for no longer than a spent ticket is remembered.
+local function late(token)
+  local us = age(s, token.heard)
+  if token.fence == 0 then us = math.min(us, s.now - s.born) end
+  return us > math.max(absence_of(s, p, s.now - us, MEMORY), math.min(1000000 * token.hold, MEMORY))
+end
+
+local function prequeue(id, client, hold, seen, epoch, fence, address, heard, token_hold)
+  local token = { fence = tonumber(fence), heard = tonumber(heard), hold = num(token_hold) }
+  if token.fence > 0 and token.fence < s.fence then return put(REPLY_EXPIRED, 0, 0, 'reset') end
+  if put_known(id, client, num(hold)) then return end
+  -- Confirmed now it would not be drawn, though it may have been confirmed before.
+  if p.lottery == 1 and s.drawn > 0 then return put(REPLY_OPENED, s.drawn, s.opens, '') end
+  -- Late tokens are refused so that nobody can keep tickets for the draw without polling.
+  if epoch ~= '' and late(token) then return put(REPLY_EXPIRED, 0, 0, 'late') end
+  -- A new store of an older room has counted nobody yet, but the places of their addresses were counted once.
+  local counted = epoch ~= '' and (epoch == s.epoch or s.fresh_store == 0)
+  confirm(epoch == '' and address or '', counted and tonumber(seen) or nil)
+end
+
+-- older_order returns the order of a ticket that waits at have: that of its token, where that is earlier and counts. The store may have lost
+-- the room, a lottery may have opened, or the id may have several signed orders of which a later one came first. An order that a join limit
+-- has postponed stays postponed.
+local function older_order(id, have, token)
+  local before_draw = token.order < s.drawn and token.seen < s.drawn and s.drawn <= have
+  if token.epoch == s.epoch and not before_draw or token.order <= 0 or token.order >= have or late(token) then return have end
+  local order = token.order
+  if token.epoch == '' then
+    local count, postponed = join_place(s, p, token.address, token.joined)
+    order = not count and have or postponed > token.joined and postponed or order
+  end
+  if order >= have then return have end
+  redis.call('ZADD', QUEUE, str(order), id)
+  s.came, s.abandons = s.came + 1, s.abandons + 1
+  if token.epoch == '' then redis.call('HINCRBY', PENDING, str(math.floor(token.order / 1000000)), -1) end
+  return order
+end
+
+-- prove_older_room is called for a token of another epoch: the store is new and the room is not, though no gateway has said so.
+local function prove_older_room()
+  s.fresh_store = 2
+  limit.empty()
+  s.hold = s.now + HOLD
+end
+
+-- enrol_unknown gives a token a place that the store does not hold.
+local function enrol_unknown(id, hold, token)
+  local newcomer, unordered = token.epoch == '', token.order == 0
+  if unordered then
+    if newcomer then token.heard = s.time end
+    token.order = next_order()
+    token.joined = token.order
+  end
+  if late(token) then return put(REPLY_EXPIRED, 0, 0, 'late') end
+  if not newcomer and token.epoch ~= s.epoch and s.fresh_store == 1 then prove_older_room() end
+  local order = token.order
+  if order > s.time and not unordered then
+    if order - s.time <= AHEAD then reach(s, order) end
+    order = math.min(order, s.time)
+  end
+  local second = math.floor(order / 1000000)
+  if newcomer then
+    local count, postponed, which = join_place(s, p, token.address, token.joined)
+    if not count then return put(REPLY_TOO_MANY, postponed, 0, which) end
+    count()
+    if postponed > token.joined then order = postponed end
+    if unordered then
+      joined = joined + 1
+    elseif token.fence > 0 then
+      redis.call('HINCRBY', PENDING, str(second), -1)
+    end
+  end
+  s.busy = 1
+  enqueue(id, order, hold)
+end
+
+local function enrol(id, client, hold, order, seen, epoch, fence, address, heard, token_hold)
+  order, fence, heard = tonumber(order), tonumber(fence), tonumber(heard)
+  if fence == 0 and order > 0 then -- a machine's clock, never later than now
+    order, heard = math.min(s.time, order + s.lead), math.min(s.time, heard + s.lead)
+  end
+  if fence > 0 and fence < s.fence or fence == 0 and order > 0 and order <= s.reset then return put(REPLY_EXPIRED, 0, 0, 'reset') end
+  local code, wall, reason = admission_state(s, p, id, client)
+  if code then return put(code, 0, wall, reason) end
+  seen = tonumber(seen)
+  -- joined: a visitor who returned without the store kept an older order; a place counts when it is joined.
+  local token = { order = order, seen = seen, epoch = epoch, fence = fence, address = address, heard = heard, hold = num(token_hold),
+    joined = math.max(order, seen) }
+  hold = num(hold)
+  local have = renew_waiting(s, p, id, hold)
+  if have then
+    put(REPLY_WAITING, older_order(id, have, token), 0, '')
+  else
+    enrol_unknown(id, hold, token)
+  end
+end
+
+-- enrol_signed enrols a place that the calling gateway gave while the store was away. If the room was idle when the store went away, nobody
+-- is admitted yet: visitors of other gateways must be able to come first.
+local function enrol_signed(...)
+  if s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
+  enrol(...)
+end
+
+local function forget_ticket(id)
+  put_grant(id, 'left', 0, 0, '')
+  remember(s, p, id)
+end
+
+-- take_over moves the order of a waiting ticket, which then has left, to the account's place if it waits at a later one, and reports
+-- whether the ticket waited.
+local function take_over(from, id, hold)
+  local order = renew_waiting(s, p, from, hold)
+  if not order then return nil end
+  remove_from_queue(from)
+  forget_ticket(from)
+  s.abandons = s.abandons + 1
+  if id then move_forward(id, order) end
+  return order
+end
+
+-- proof_spent reports whether a proof of work has made another place than id.
 local function proof_spent(proof, id)
-  return (grant(proof) or { client = id }).client ~= id or redis.call('ZSCORE', LINE, proof) or redis.call('ZSCORE', PARKED, proof)
+  return proof ~= '' and ((grant(proof) or { client = id }).client ~= id or redis.call('ZSCORE', QUEUE, proof) or redis.call('ZSCORE', PARKED, proof))
 end
 
-local function spend(proof, id)
+-- spend_proof notes that a proof has made the place id, if that was given now.
+local function spend_proof(proof, id, joined_before)
+  if proof == '' or joined == joined_before then return end
   put_grant(proof, 'spent', 0, 0, id)
   remember(s, p, proof)
 end
 
-local function account(kind, bases, client, grace, proof, from, ah, back)
-  local id, wall, alive = place_of(s, p, string.sub(bases, 1, 16))
-  for at = 17, #bases, 16 do
+-- find_account returns an account's place: the id, the wall time of its admission where it is a session, and whether it is alive;
+-- else the id for a new place, nil when all are used up.
+local function find_account(id, other_ids)
+  local own, wall, alive = account_place(s, p, id)
+  for at = 1, #other_ids, 16 do
     if alive then break end
-    local former, since, here = place_of(s, p, string.sub(bases, at, at + 15))
-    if here then id, wall, alive = former, since, true end
+    local other, other_wall, other_alive = account_place(s, p, string.sub(other_ids, at, at + 15))
+    if other_alive then own, wall, alive = other, other_wall, true end
   end
-  local before = joined
-  if alive and from ~= '' then adopt(from, nil, grace, id) end
-  if wall then
-    put('C', 0, wall, '')
-  elseif alive then
-    arrive(kind, id, client, grace, ah)
-  elseif kind == 'held' then
-    return put('U', 0, 0, '')
-  elseif not id then
-    return put('E', 0, 0, 'spent')
-  elseif proof ~= '' and proof_spent(proof, id) then
-    return put('E', 0, 0, 'proof')
-  elseif from == '' then
-    local pass = back ~= '' and read_pass(back)
-    local old = pass and kept(s, p, pass)
-    arrive(kind, id, client, grace, ah, old)
-    if old and joined > before then give_back(s, p, pass, id) end
-  elseif p.gathering then -- of the place that becomes the account's the line holds nothing: it is not drawn besides
-    put_grant(from, 'left', 0, 0, '')
-    remember(s, p, from)
-    lot_left(s, p)
-    arrive(kind, id, client, grace, '') -- its address's place was counted with the other
-  elseif not adopt(from, id, grace) then
-    return put('U', 0, 0, '')
-  end
-  if proof ~= '' and joined > before then spend(proof, id) end
-  name(id, before)
+  return own, wall, alive
 end
 
--- returns is return and recall. The place of a pass that was given is that which the store has noted, whatever key id is derived by.
-local function returns(kind, id, client, grace, proof, ah, pass)
+-- join_account gives an account a new place: at the order that its visitor keeps (pass), or that of the ticket from. It reports whether a
+-- place was given, or is to be had.
+local function join_account(id, client, hold, address, from, pass)
+  if from == '' then
+    local before = joined
+    pass = pass ~= '' and read_pass(pass)
+    local order = pass and kept_order(s, p, pass)
+    arrive(id, client, hold, address, order)
+    if order and joined > before then close_returned_session(s, p, pass, id) end
+  elseif p.prequeue then -- the queue holds nothing of the other place; its address's place was counted with it
+    forget_ticket(from)
+    uncount_prequeued(s, p)
+    arrive(id, client, hold, '')
+  else
+    local order = take_over(from, nil, hold)
+    if not order then
+      put(REPLY_UNKNOWN, 0, 0, '')
+      return false
+    end
+    joined = joined + 1
+    enrol_ticket(s, id, order, hold)
+    put(REPLY_WAITING, order, 0, '')
+  end
+  return true
+end
+
+local function account(may_join, id, other_ids, client, hold, address, proof, from, pass)
+  local before, wall, alive = joined, nil, nil
+  hold = num(hold)
+  id, wall, alive = find_account(id, other_ids)
+  if alive and from ~= '' then take_over(from, id, hold) end
+  if wall then
+    put(REPLY_ACTIVE, 0, wall, '')
+  elseif alive then
+    arrive(id, client, hold, address)
+  elseif not may_join then
+    return put(REPLY_UNKNOWN, 0, 0, '')
+  elseif not id then
+    return put(REPLY_ENDED, 0, 0, 'spent')
+  elseif proof_spent(proof, id) then
+    return put(REPLY_ENDED, 0, 0, 'proof')
+  elseif not join_account(id, client, hold, address, from, pass) then
+    return
+  end
+  spend_proof(proof, id, before)
+  put_id(id, before)
+end
+
+-- return_place gives a visitor who returns with a pass a place at the order of that pass, if may_join. A place that was given for the pass
+-- before is the one that the store has noted, whatever key id is derived by.
+local function return_place(may_join, id, client, hold, address, proof, pass)
+  pass = read_pass(pass)
   local g, before = grant(pass.session), joined
   local given = g and g.what == 'returned'
   if given then id = g.client end
-  local old = not given and kept(s, p, pass)
-  if not given and not old then return put('U', 0, 0, '') end
-  local code = settled(s, p, id, client)
-  if code and code ~= 'A' and code ~= 'C' or not code and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then return put('U', 0, 0, '') end
+  local order = not given and kept_order(s, p, pass)
+  if not given and not order then return put(REPLY_UNKNOWN, 0, 0, '') end
+  local code = admission_state(s, p, id, client)
+  if code and code ~= REPLY_ADMITTED and code ~= REPLY_ACTIVE or not code and num(redis.call('ZSCORE', SESSIONS, id)) > s.now then
+    return put(REPLY_UNKNOWN, 0, 0, '')
+  end
   if given then
-    arrive('find', id, client, grace, ah)
-  elseif kind == 'recall' then
-    return put('U', 0, 0, 'kept')
-  elseif proof ~= '' and proof_spent(proof, id) then
-    return put('E', 0, 0, 'proof')
+    find(id, client, hold)
+  elseif not may_join then
+    return put(REPLY_UNKNOWN, 0, 0, 'kept')
+  elseif proof_spent(proof, id) then
+    return put(REPLY_ENDED, 0, 0, 'proof')
   else
-    arrive(kind, id, client, grace, ah, old)
-    local answer = out[#out - 3]
-    if answer == 'W' or answer == 'A' or answer == 'C' then give_back(s, p, pass, id) end
-    if proof ~= '' and joined > before then spend(proof, id) end
+    arrive(id, client, hold, address, order)
+    code = out[#out - 3]
+    if code == REPLY_WAITING or code == REPLY_ADMITTED or code == REPLY_ACTIVE then close_returned_session(s, p, pass, id) end
+    spend_proof(proof, id, before)
   end
-  name(id, before)
+  put_id(id, before)
 end
 
-for i = 5, #ARGV, 11 do
-  local kind, id, client, grace = ARGV[i], ARGV[i + 1], ARGV[i + 2], num(ARGV[i + 3])
+local function charge()
+  local may = can_admit()
+  if may then limit.take(1) end
+  put(may and REPLY_CHARGED or REPLY_NOT_CHARGED, 0, 0, '')
+end
+
+-- enter processes the group of a kind whose arguments begin at ARGV[i], and returns where the next group begins.
+local function enter(kind, i)
   if kind == 'arrive' then
-    arrive(kind, id, client, grace, ARGV[i + 8])
-  elseif kind == 'keyed' or kind == 'find' then
-    local before = joined
-    arrive(kind, id, client, grace, ARGV[i + 8])
-    name(id, before)
-  elseif kind == 'account' or kind == 'held' then
-    account(kind, id, client, grace, ARGV[i + 4], ARGV[i + 6], ARGV[i + 8], ARGV[i + 10])
-  elseif kind == 'return' or kind == 'recall' then
-    returns(kind, id, client, grace, ARGV[i + 4], ARGV[i + 8], read_pass(ARGV[i + 10]))
-  elseif kind == 'enrol' or kind == 'signed' then
-    -- The room was idle when the store went away, and was not meanwhile: other
-    -- gateways' visitors are to be heard too.
-    if kind == 'signed' and s.now < s.gapped + HOLD then s.hold = math.max(s.hold, s.gapped + HOLD) end
-    enrol(id, client, grace, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8],
-      tonumber(ARGV[i + 9]), num(ARGV[i + 10]))
-  elseif kind == 'gather' then
-    gather(id, client, grace, tonumber(ARGV[i + 5]), ARGV[i + 6], tonumber(ARGV[i + 7]), ARGV[i + 8], tonumber(ARGV[i + 9]),
-      num(ARGV[i + 10]))
-  elseif may and line == 0 and s.now >= s.hold and bucket.available() >= 1 and free >= 1 then
-    bucket.take(1)
-    put('Y', 0, 0, '')
-  else
-    put('N', 0, 0, '')
+    arrive(ARGV[i], ARGV[i + 1], num(ARGV[i + 2]), ARGV[i + 3])
+    return i + 4
+  elseif kind == 'enrol' then
+    enrol(unpack(ARGV, i, i + 9))
+    return i + 10
+  elseif kind == 'signed' then
+    enrol_signed(unpack(ARGV, i, i + 9))
+    return i + 10
+  elseif kind == 'keyed' then
+    arrive_keyed(ARGV[i], ARGV[i + 1], num(ARGV[i + 2]), ARGV[i + 3])
+    return i + 4
+  elseif kind == 'find' then
+    find_keyed(ARGV[i], ARGV[i + 1], num(ARGV[i + 2]))
+    return i + 3
+  elseif kind == 'account' then
+    account(true, unpack(ARGV, i, i + 7))
+    return i + 8
+  elseif kind == 'held' then
+    account(false, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], '', '', '', '')
+    return i + 4
+  elseif kind == 'return' then
+    return_place(true, ARGV[i], ARGV[i + 1], num(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+    return i + 6
+  elseif kind == 'recall' then
+    return_place(false, ARGV[i], ARGV[i + 1], num(ARGV[i + 2]), '', '', ARGV[i + 3])
+    return i + 4
+  elseif kind == 'prequeue' then
+    prequeue(unpack(ARGV, i, i + 8))
+    return i + 9
+  elseif kind == 'charge' then
+    charge()
+    return i
   end
+  error({ err = 'ERR unknown kind ' .. kind })
 end
 
-bucket.save()
-if slots then count_lots(s, p) end
+local i = 5
+while i <= #ARGV do i = enter(ARGV[i], i + 1) end
+limit.save()
+if prequeue_slots then save_prequeue(s, p) end
 s.joins = s.joins + joined
-s.claims = s.claims + let_in
+s.claims = s.claims + admitted
 if joined > 0 then count_minute(s, 'j', joined) end
 for second, n in pairs(signed) do redis.call('HINCRBY', PENDING, str(second), n) end
-count_admissions(s, let_in)
-s.time = math.max(s.time, last)
-save_state(s)
-local answer = head(s)
-for i = 1, #out do answer[6 + i] = out[i] end
-return answer
+count_admissions(s, admitted)
+s.time = math.max(s.time, last_order)
+return save_and_reply(s, out)

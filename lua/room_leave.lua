@@ -1,62 +1,67 @@
 #!lua flags=allow-oom
--- room_leave: takes tickets out of the line for good, by their owner or an operator.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
+-- room_leave: removes tickets from the queue for good, by their owner or an operator.
+-- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, reason, label, ...
--- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each id 1 if it was there, else 0}
--- INVARIANT: a ticket is spent once (4): an id that polled and left is remembered. Of those that left without a poll at most a
--- front's worth is, and none that the queue does not hold.
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each ticket 1 if it was there, else 0}
+-- INVARIANT: a ticket is spent once: an id that polled and left is remembered. Of those that left without a poll at most as many as a
+-- front holds are remembered, and none that the queue does not hold.
 -- INCLUDE: clock, room, presence, lottery
 
--- reason is left or removed; then pairs: an id, and, if it gathers for a lottery, fence and order time at which it was heard
--- last ('fence:time'), else ''. who is '' for a visitor, else the operator, and label the id as people write it, for the audit log.
--- A ticket that is not remembered can be polled with again: its order then makes the place that it made before. So joins that
--- are given up at once take no more of the store than those that are left alone, also beyond maxmemory.
-local s, err = open()
+-- reason is left or removed. who is '' for a visitor, else the operator, and label the id as people write it, for the audit log. Then groups of
+-- three: id, and of a ticket in the pre-queue the fence and the order time at which it was confirmed last, else 0 and 0.
+-- A ticket that is not remembered can poll again: its order then gives the place that it gave before. So joins that are given up
+-- immediately take no more of the store than those that are abandoned, also beyond maxmemory.
+local s, err = open_room()
 if not s then return err end
 local p = policy()
-draw(s, p)
+update_lottery(s, p)
 local who, room, reason = ARGV[5], ARGV[6], ARGV[7]
-local found, there = 0, {}
 
--- fits counts one that left without a poll, and reports whether it is to be remembered.
+-- fits counts a ticket that left without a poll, and reports whether it is to be remembered.
 local function fits()
   if s.now >= s.left_till then s.left, s.left_till = 0, s.now + p.absence + MEMORY end
   s.left = s.left + 1
   return s.left <= front(p)
 end
 
-for i = 9, #ARGV, 2 do
-  local id = ARGV[i]
-  local g = grant(id)
-  there[#there + 1] = 0
-  if g and g.what == 'claimed' and reason == 'left' then
-    -- Its session goes on until its pass ends, and keeps no order then.
-    put_grant(id, 'quit', g.wall, g.claimed, g.client)
-    remember(s, p, id)
-  elseif not g or g.what == 'admitted' then
-    local ord = tonumber(redis.call('ZSCORE', LINE, id) or redis.call('ZSCORE', PARKED, id))
-    -- When it was heard is kept in room time, tenths of a second, rounded down; its order is order time.
-    local polled = ord and last_heard(id) > ord - s.time + s.now
-    local fence, seen = string.match(ARGV[i + 1], '^(%d+):(%d+)$')
-    -- One from before a reset, of which its gateway has not heard yet, is not among those who gather.
-    local gathers = seen and not g and p.gathering and tonumber(fence) == s.fence
-    local n = out_of_line(id) + redis.call('ZREM', ADMITTED, id)
-    if reason ~= 'left' or g or polled or (ord or seen) and fits() then
-      put_grant(id, reason, g and g.wall or 0, 0, '')
-      remember(s, p, id)
-      if gathers then lot_left(s, p, tonumber(seen)) end
-    end
-    found = found + n
-    there[#there] = n
-    s.abandons = s.abandons + n
-    if n > 0 then count_minute(s, 'x', n) end
-  end
+-- quit notes that the visitor of a session has left: the session lasts until its pass ends, and keeps no order then.
+local function quit(id, g)
+  put_grant(id, 'quit', g.wall, g.claimed, g.client)
+  remember(s, p, id)
 end
-if slots then count_lots(s, p) end
+
+-- leave removes a ticket that waits or is admitted, and returns 1 if it was there.
+local function leave(id, g, fence, confirmed)
+  local order = tonumber(redis.call('ZSCORE', QUEUE, id) or redis.call('ZSCORE', PARKED, id))
+  -- The time of a check is room time in tenths of a second, rounded down; the order is order time.
+  local polled = order and last_checked(id) > order - s.time + s.now
+  -- A ticket from before a reset that its gateway does not know of yet is not in the pre-queue.
+  local prequeued = confirmed > 0 and not g and p.prequeue and fence == s.fence
+  local n = remove_from_queue(id) + redis.call('ZREM', ADMITTED, id)
+  if reason ~= 'left' or g or polled or (order or confirmed > 0) and fits() then
+    put_grant(id, reason, g and g.wall or 0, 0, '')
+    remember(s, p, id)
+    if prequeued then uncount_prequeued(s, p, confirmed) end
+  end
+  s.abandons = s.abandons + n
+  if n > 0 then count_minute(s, 'x', n) end
+  return n
+end
+
+local found, there = 0, {}
+for i = 9, #ARGV, 3 do
+  local id, n = ARGV[i], 0
+  local g = grant(id)
+  if g and g.what == 'claimed' and reason == 'left' then
+    quit(id, g)
+  elseif not g or g.what == 'admitted' then
+    n = leave(id, g, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
+  end
+  found = found + n
+  there[#there + 1] = n
+end
+if prequeue_slots then save_prequeue(s, p) end
 if who ~= '' and found > 0 then
   audit(s, who, room, 'remove_ticket', { { 'ticket', nil, ARGV[8] } })
 end
-save_state(s)
-local answer = head(s)
-for i, n in ipairs(there) do answer[6 + i] = n end
-return answer
+return save_and_reply(s, there)

@@ -1,17 +1,16 @@
 #!lua flags=allow-oom
 -- room_patch: changes a room's live fields and writes the audit log.
--- KEYS: state, live, line, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
+-- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, action, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, version}
--- INVARIANT: the version only grows, so that after a loss the newest change wins.
+-- INVARIANT: the version only grows, so that after a loss of data the newest change wins.
 -- INCLUDE: clock, limiter, room, meter
 
 -- Then groups of three: set or clear, field, value.
-local s, err = open()
+local s, err = open_room()
 if not s then return err end
--- What was earned so far was earned at the old rate.
 local p = policy()
-meter(s, p).save()
+room_limiter(s, p).save() -- it has earned at the old rate until now
 
 local changes = {}
 for i = 8, #ARGV, 3 do
@@ -29,7 +28,4 @@ local version = redis.call('HINCRBY', LIVE, 'version', 1)
 audit(s, ARGV[5], ARGV[6], ARGV[7], changes)
 -- The next tick of any gateway builds a snapshot with the change in it.
 redis.call('DEL', SNAPSHOT)
-save_state(s)
-local answer = head(s)
-answer[7] = version
-return answer
+return save_and_reply(s, { version })

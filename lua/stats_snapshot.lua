@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- stats_snapshot: adds to the history of tenants with work, and takes the figures of fairness; at most one a second does work.
+-- stats_snapshot: adds to the history of tenants with work, and computes the figures of fairness; at most one call a second does work.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, bound
@@ -10,7 +10,7 @@
 local last = tonumber(redis.call('HGET', K.state, 'snap_at') or 0)
 if now - last < 950000 then return { 0 } end
 local sum, squares, n, most, refusals, counted = 0, 0, 0, 0, 0, 0
--- Those who waited longest for it; beyond bound tenants each gets its turn more rarely.
+-- The tenants that waited longest for it; with more than bound tenants each has its turn more rarely.
 for _, name in ipairs(redis.call('ZRANGE', K.busy, 0, tonumber(ARGV[3]) - 1)) do
   local t = bulk_tenant(name)
   local refused = count_refused('N' .. name)
@@ -28,7 +28,7 @@ for _, name in ipairs(redis.call('ZRANGE', K.busy, 0, tonumber(ARGV[3]) - 1)) do
   t[T_WAS], t[T_SEEN] = t[T_WORK], now
   redis.call('ZADD', K.busy, int(now), name)
 end
--- Of tenants without work nobody writes any more: one after the other is looked through.
+-- The history of tenants without work is trimmed one tenant after the other.
 local at = redis.call('HGET', K.state, 'snap_trim') or '-'
 for _ = 1, 5 do
   local oldest = redis.call('ZRANGEBYLEX', K.history, at, '+', 'LIMIT', 0, 1)[1]

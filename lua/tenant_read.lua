@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- tenant_read: reads how tenants stand.
+-- tenant_read: reads the settings and figures of tenants.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, tenant, ...

@@ -41,12 +41,12 @@ func (b Breaker) Check() error {
 
 // breakerWords returns what jobs_ack reads of a failure that counts for a breaker; empty for any other outcome.
 func (a *Ack) breakerWords() string {
-	class := "o"
+	class := "try"
 	switch b := a.Breaker; {
 	case b.Ratio <= 0 || b.Check() != nil:
 		return ""
 	case a.Down && (a.Verdict == Retry || a.Verdict == Throttled || a.Verdict == Held):
-		class = "d"
+		class = "down"
 	case a.Verdict != Retry:
 		return ""
 	}

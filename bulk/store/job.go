@@ -76,8 +76,8 @@ func (s *Store) CancelJob(ctx context.Context, group, job string) (running bool,
 				return false, err
 			}
 			s.concluded(r, 2)
-			if r.int(0) != 3 {
-				return r.int(0) == 2, nil
+			if code := r.int(0); code != replyNotFound {
+				return code == replyRunning, nil
 			}
 			if from = r.string(1); from == "" {
 				break

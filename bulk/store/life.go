@@ -56,7 +56,7 @@ func (s *Store) reduce(ctx context.Context, verb, group string, fence int64, cur
 // false if another reducer has taken over.
 func (s *Store) CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error) {
 	r, err := s.reduce(ctx, "commit", group, fence, cursor, n, state, 0)
-	return err == nil && r.int(0) == 1, err
+	return err == nil && r.int(0) == replyReduced, err
 }
 
 // Finish ends an AGGREGATING group whose outcomes are all reduced: COMPLETED, or FAILED by its tolerance, with its
@@ -70,7 +70,7 @@ func (s *Store) Finish(ctx context.Context, group string, fence int64, result []
 		status = Failed
 	}
 	r, err := s.reduce(ctx, "finish", group, fence, "", 0, result, statusNumber(status))
-	if err != nil || r.int(0) != 1 {
+	if err != nil || r.int(0) != replyReduced {
 		return g, false, err
 	}
 	f, err := parseGroup(list(r.at(4)))

@@ -15,10 +15,10 @@ func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (P
 	if err != nil {
 		return Page{}, err
 	}
-	p, r, err := s.outcomes(ctx, group, "done", page, skip, limit)
+	p, r, err := s.outcomes(ctx, group, "done", page, skip, "", limit)
 	for err == nil && len(p.Outcomes) == 0 && (r.int(0) != page || r.int(1) != int64(skip)) { // none of this page is kept
 		page, skip = r.int(0), int(r.int(1))
-		p, r, err = s.outcomes(ctx, group, "done", page, skip, limit)
+		p, r, err = s.outcomes(ctx, group, "done", page, skip, "", limit)
 	}
 	if err != nil {
 		return Page{}, err
@@ -101,9 +101,9 @@ func pageCursor(cursor string) (page int64, skip int, err error) {
 	return page, skip, nil
 }
 
-// outcomes parses the reply of outcomes_read except for its first two values.
-func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, skip any, limit int) (Page, reply, error) {
-	r, err := s.run(ctx, "outcomes_read", group, kind, page, skip, max(limit, 1))
+// outcomes parses the reply of outcomes_read except for its first three values.
+func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, skip int, after string, limit int) (Page, reply, error) {
+	r, err := s.run(ctx, "outcomes_read", group, kind, page, skip, after, max(limit, 1))
 	if err != nil {
 		return Page{}, nil, err
 	}
@@ -112,7 +112,7 @@ func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, sk
 	}
 	p := Page{Outcomes: make([]Outcome, 0, len(r)/2)}
 	place := int64(-1)
-	for i := 2; i+1 < len(r); i += 2 {
+	for i := 3; i+1 < len(r); i += 2 {
 		if r.string(i) == "" {
 			place += r.int(i + 1) // skip outcomes that are not kept
 			continue
@@ -201,9 +201,7 @@ func (o *Outcome) lasted(ran, age int64) {
 // Dead returns the dead letters of a group with their payloads, without redriven ones: up to limit, and at most 1 MiB
 // or one.
 func (s *Store) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	p, r, err := s.outcomes(ctx, group, "dead", 0, cursor, limit)
-	if err == nil && r.int(0) == 1 {
-		p.Next = r.string(1)
-	}
+	p, r, err := s.outcomes(ctx, group, "dead", 0, 0, cursor, limit)
+	p.Next = r.string(2)
 	return p, err
 }

@@ -52,7 +52,7 @@ func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
 
 func (s *Store) repair(ctx context.Context, kind string, names []string) (out []Repaired, err error) {
 	for part := range slices.Chunk(names, repairBatch) {
-		args := []any{kind[:1]}
+		args := []any{kind}
 		for _, name := range part {
 			args = append(args, name)
 		}

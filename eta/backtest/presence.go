@@ -6,7 +6,7 @@ import (
 	"github.com/anteroom/anteroom/eta"
 )
 
-// As in admission and lua/lib/leavers.lua.
+// As in admission and lua/lib/departures.lua.
 const (
 	joinHold   = 106  // s after joining behind the front in which somebody is present, with a first poll after 3 s
 	leastHold  = 30   // s

@@ -1,21 +1,21 @@
--- breakers: hold back the jobs of a processor, or of one tenant on it, while what it calls is away.
+-- breakers: hold back the jobs of a processor, or of one tenant on it, while its downstream is away.
 --
--- A breaker goes by its type, or by <type>@<tenant>. 'brk:<name>' in the shard's state has its record and b<name> in K.aside
--- lists it, both only from a first failure on: of a type that has none, acks and pulls read and write nothing. shard.watched
--- counts records, shard.tripped those that are open. A record has
---   ratio (thousandths), window (µs), probe   as the process that saw the last failure is configured
+-- A breaker's name is its type, or <type>@<tenant>. 'brk:<name>' in the shard's state has its record and b<name> in K.aside lists it, both only
+-- from a first failure on: acks and pulls of a type without failures read and write nothing. shard.watched counts records, shard.tripped
+-- those that are open. A record has
+--   ratio (thousandths), window (µs), probe   as the process of the last failure is configured
 --   at, n, bad, pn, pbad                      answers and failures in this half of the window, and in the one before
 --   first, run, job, other                    the unbroken run of failures: since when, of how many jobs, the last two of them
---   who                                       of a type: the tenant whose jobs failed of late, * for several; while open, the one whose
+--   who                                       of a type: the tenant whose jobs failed recently, * for several; while open, the one whose
 --                                             probe failed last, until another probe succeeds
 --   doubt                                     of a tenant: opened because a probe of the type's breaker failed; who there names the tenant
 --   last, code                                the last failure
 --   opened, pause, till                       while open: since when, the last pause, and until when nothing starts
---   allow, given, good, since                 probes: how many this round has, has started, has seen succeed; its least fence
--- The answers of a round are waited for until till, a lease at most: then those probes are lost, and the round begins again.
+--   allow, given, good, since                 probes of this round: allowed, started, succeeded; its least fence
+-- The results of a round are awaited until till, a lease at most: then those probes are lost, and the round begins again.
 
--- Among so many answers the ratio counts; failures alone open a breaker after RUN jobs and a second. ROUNDS doublings close it.
--- No more than TENANTS breakers of tenants are open, and RECORDS watched, at a time, because a pull looks at each that is open.
+-- The ratio applies from MIN_ANSWERS results on; an unbroken run of failures opens a breaker after RUN jobs and a second. ROUNDS doublings close
+-- it. At most TENANTS breakers of tenants are open, and RECORDS watched, because a pull checks each that is open.
 types.MIN_ANSWERS, types.RUN, types.ROUNDS, types.FIRST_PAUSE, types.TENANTS, types.RECORDS = 20, 3, 3, 1000000, 100, 1000
 
 -- types.breaker returns a breaker's record; nil where there is none.
@@ -34,7 +34,7 @@ function types.tripped(name)
   return b and b.opened > 0 and b or nil
 end
 
--- types.forget drops a breaker's record, and with it closes it.
+-- types.forget deletes a breaker's record, which closes it.
 function types.forget(name)
   local b = types.breaker(name)
   types.absolve(name, b)
@@ -43,11 +43,11 @@ function types.forget(name)
   types.breakers[name], shard.watched = false, shard.watched - 1
   if b.opened > 0 then
     shard.tripped = shard.tripped - 1
-    bell()
+    wake_worker()
   end
 end
 
--- types.pause says for how many microseconds an open breaker lets nothing start; nil: something may start.
+-- types.pause returns for how many microseconds an open breaker starts no job; nil: a job may start.
 function types.pause(b)
   if b.till > now then return b.till - now end
   if b.given >= b.allow then b.given, b.good = 0, 0 end
@@ -70,8 +70,8 @@ function types.absolve(kind, b)
   if own and own.doubt then types.forget(pair) end
 end
 
--- types.suspect notes whose probe of a type has failed. Where others have work, that tenant gets a breaker of its own, which pauses
--- longer, so that the next probe is another's.
+-- types.suspect notes the tenant whose probe of a type has failed. Where others have work, that tenant gets a breaker of its own with a longer
+-- pause, so that the next probe is another tenant's.
 function types.suspect(kind, b, tenant)
   if b.who ~= tenant then types.absolve(kind, b) end
   b.who = tenant
@@ -93,8 +93,7 @@ function types.convict(kind, b, doubt)
   return own.opened > 0 and own or nil
 end
 
--- types.watch returns the record for a failure, a new one where there is none; nil where too many are watched. rule has ratio,
--- window and probe.
+-- types.watch returns the record for a failure, if necessary a new one; nil where too many are watched. rule has ratio, window and probe.
 function types.watch(name, rule, code)
   local b = types.breaker(name)
   if not b then
@@ -111,7 +110,7 @@ function types.watch(name, rule, code)
   return b
 end
 
--- types.turn begins another half of the window when it is time.
+-- types.turn begins another half of the window when it is due.
 function types.turn(b)
   local age = now - b.at
   if b.opened > 0 or age < b.window / 2 then return end
@@ -138,7 +137,8 @@ function types.count(b, jobkey)
   if jobkey ~= b.job and jobkey ~= b.other then b.run, b.job, b.other = b.run + 1, jobkey, b.job end
 end
 
--- types.failed judges a breaker after a failure, and says whether it is open. tenant is whose job failed, for the breaker of a type.
+-- types.failed opens a breaker after a failure where that is due, and reports whether it is open. tenant is the failed job's, for the breaker of
+-- a type.
 function types.failed(name, b, fence, tenant)
   if b.opened > 0 then
     b.n, b.bad = b.n + 1, b.bad + 1
@@ -153,8 +153,8 @@ function types.failed(name, b, fence, tenant)
   return b.opened > 0
 end
 
--- types.answered notes an answer that is no failure of the breaker. A probe of a type that succeeds while another tenant's failed
--- last shows whose fault it is: from then on only the breaker of that tenant counts its failures.
+-- types.answered counts a result that is no failure of the breaker. A probe of a type that succeeds after another tenant's has failed shows that
+-- the failures are that tenant's: from then on only its own breaker counts them.
 function types.answered(name, fence, tenant)
   local b = types.breaker(name)
   if not b then return end
@@ -172,26 +172,26 @@ function types.answered(name, fence, tenant)
     b.good = b.good + 1
     if b.good < b.allow then return end
     b.allow, b.given, b.good, b.till = 2 * b.allow, 0, 0, now
-    if b.allow > b.probe * 2 ^ types.ROUNDS then types.forget(name) else bell() end
+    if b.allow > b.probe * 2 ^ types.ROUNDS then types.forget(name) else wake_worker() end
   end
 end
 
--- types.unrun gives a probe back that did not run.
+-- types.unrun subtracts a probe that did not run.
 function types.unrun(name, fence)
   local b = types.tripped(name)
   if not b or b.given == 0 or fence < b.since then return end
   if b.given >= b.allow then b.till = now end
   b.given, b.changed = b.given - 1, true
-  bell()
+  wake_worker()
 end
 
--- types.ended notes how a run ended, and says whether it failed by what has opened a breaker: then no try is spent. rule is ''
--- or ' d' (the downstream is away) or ' o' (another failed try), with ratio, window and probe behind.
--- Failures of the first kind count for the type, unless they are of one tenant alone while others have work.
+-- types.ended counts the end of a run, and reports whether an open breaker explains its failure: then no try is spent. rule is '', or ' down' (the
+-- downstream is away) or ' try' (another failed try), followed by ratio, window and probe. Failures of the first kind count for the type, unless
+-- they are of one tenant alone while others have work.
 function types.ended(g, jobkey, run, verdict, rule, code)
   local kind, fence = run.kind and run.kind ~= '-' and run.kind or g[G_TYPE], tonumber(run.fence)
   local pair = kind .. '@' .. g[G_TENANT]
-  local class, ratio, span, probe = string.match(rule, '^ (%a) (%d+) (%d+) (%d+)$')
+  local class, ratio, span, probe = string.match(rule, '^ (%a+) (%d+) (%d+) (%d+)$')
   if not class then
     local note = (verdict == 'done' or verdict == 'failed') and types.answered or verdict == 'returned' and types.unrun
     if note then
@@ -201,7 +201,7 @@ function types.ended(g, jobkey, run, verdict, rule, code)
     return false
   end
   rule = { ratio = tonumber(ratio), window = tonumber(span), probe = tonumber(probe) }
-  if class == 'd' then
+  if class == 'down' then
     local b = types.watch(kind, rule, code)
     if not b then return false end
     local own = types.tripped(pair)
@@ -222,8 +222,8 @@ function types.ended(g, jobkey, run, verdict, rule, code)
   return types.failed(pair, b, fence)
 end
 
--- types.sweep forgets breakers that have nothing to remember, of twenty in turn: closed ones without a failure for a window, and
--- open ones whose probes have gone well, or that no job has asked for, for long.
+-- types.sweep deletes obsolete breakers, among twenty in turn: closed ones without a failure for a window, and open ones whose probes have
+-- succeeded, or that no job needed, for long.
 function types.sweep()
   if shard.watched == 0 then return end
   local turn = redis.call('HGET', K.state, 'brk_turn') or ''

@@ -1,7 +1,7 @@
--- bulkcreate: the making of a group, by itself or as a redrive.
+-- bulkcreate: creates a group, by itself or as a redrive.
 
--- create_group makes a group that is not there. v is what group_create takes, from its id on. It returns the group, or nil and how many
--- groups its tenant has, where it may have no more; nothing is changed then.
+-- create_group creates a group that does not exist. v has the arguments of group_create from id on. It returns the group, or nil and the number
+-- of its tenant's groups where it may have no more; nothing is changed then.
 local function create_group(v)
   local id, spec, tenant = v[1], v[2], v[3]
   local t, most = bulk_tenant(tenant), tonumber(v[14])
@@ -33,6 +33,6 @@ local function create_group(v)
   redis.call('HSET', K.groups, gkey, spec)
   redis.call('ZADD', K.index, int(now), gkey)
   enlist(g)
-  plan(g, silent_from(g))
+  plan_tend(g, silent_from(g))
   return g
 end

@@ -1,12 +1,12 @@
--- bulktypes: the limits of what the processor of a type calls, over all processes.
+-- bulktypes: the limits of job types, over all processes.
 --
--- A pull brings the limits that its process is configured with, type_limits: <type> <rate> <concurrency> <batch> ..., 0 for
--- none. What operators set holds instead: live_types in the shard's state, <type> <rate> <concurrency> ..., - for as configured.
--- A breaker that is open (lib breakers) is a limit, too. Where a limit is used up, a group whose jobs are all of its type is barred, and a job in a group of several types is set
--- aside. Neither is looked at again before the limit lets a job start.
+-- A pull passes the limits that its process is configured with, type_limits: <type> <rate> <concurrency> <batch> ..., 0 for none. Limits that
+-- operators set take precedence: live_types in the shard's state, <type> <rate> <concurrency> ..., - for as configured. A breaker that is open
+-- (lib breakers) is a limit, too. Where a limit is used up, a group whose jobs are all of its type is blocked, and a job in a group of several
+-- types is deferred. Neither is tried again before the limit lets a job start.
 
--- came has the jobs that this call took back from aside. Of a pull, foreign says that it met jobs of types which are not its own,
--- spent that a processor's batch is used up, open that a type with jobs to start may start one now.
+-- came has the jobs that this call has fetched from the deferred ones. Of a pull, foreign tells that it met jobs of types that its process does not
+-- run, spent that a processor's batch is used up, open that a type with jobs to start may start one now.
 types.limits, types.came, types.foreign, types.spent, types.open = {}, {}, false, false, false
 for kind, rate, most, batch in string.gmatch(ARGV[6], '(%S+) (%d+) (%d+) (%d+)') do
   types.limits[kind] = { kind = kind, rate = tonumber(rate), most = tonumber(most), batch = tonumber(batch), given = 0 }
@@ -17,7 +17,7 @@ for kind, rate, most in string.gmatch(set.live_types, '(%S+) (%S+) (%S+)') do
   types.limits[kind] = l
 end
 
--- types.limit gives the limits of a type, or of the name of a breaker, at now; nil where it has none.
+-- types.limit returns the limits of a type, or of the name of a breaker, at now; nil where it has none.
 function types.limit(kind)
   local l, open = types.limits[kind], types.tripped(kind)
   if open then
@@ -31,13 +31,13 @@ function types.limit(kind)
     l.use = types.use(kind)
     l.use.most = l.most
     if l.rate > 0 then
-      l.meter = brought(l.rate, 0, l.use.at, l.use.level, l.use.rate, l.use.limiter)
+      l.meter = refilled(l.rate, 0, l.use.at, l.use.level, l.use.rate, l.use.limiter)
     end
   end
   return l
 end
 
--- types.limit_of gives the limits that hold a job of that cost back, or else all that it has to be counted towards.
+-- types.limit_of returns the limits that hold a job of that cost back, or else all limits that it counts towards.
 function types.limit_of(kind, tenant, cost)
   local l = types.limit(kind)
   if shard.tripped == 0 then return l end
@@ -47,7 +47,7 @@ function types.limit_of(kind, tenant, cost)
   return l
 end
 
--- types.names adds to the types of a process the names of breakers by which jobs of them are set aside.
+-- types.names adds to the types of a process the names of breakers under which jobs of them are deferred.
 function types.names(kinds)
   if ARGV[5] == '' or shard.aside == 0 then return kinds end
   local list = {}
@@ -64,7 +64,7 @@ function types.names(kinds)
   return list
 end
 
--- types.wait says for how many microseconds no job of that cost may start by the limits: nil: it may, 0: an event ends it.
+-- types.wait returns for how many microseconds the limits start no job of that cost; nil: it may start, 0: until an event.
 function types.wait(l, cost)
   local pause = l.breaker and types.pause(l.breaker)
   if pause then return pause end
@@ -74,20 +74,20 @@ function types.wait(l, cost)
   return nil
 end
 
--- types.may_run says whether another job of a type may run beside those that do.
+-- types.may_run reports whether the concurrency of a type has room for another job.
 function types.may_run(kind)
   local l = types.limit(kind)
   return not l or l.most == 0 or l.use.running < l.most
 end
 
--- types.refuses says whether no job of that cost may start now, and keeps the least cost that was refused.
+-- types.refuses reports whether no job of that cost may start now, and keeps the least cost that was refused.
 function types.refuses(l, cost)
   if not types.wait(l, cost) then return false end
   l.met = math.min(l.met or cost, cost)
   return true
 end
 
--- types.run counts another run towards the concurrency of its type, and gives what marks it as such.
+-- types.run counts a run towards the concurrency of its type, and returns the mark for its record.
 function types.run(l)
   if not l or l.most == 0 then return nil end
   l.use.running, shard.marked = l.use.running + 1, shard.marked + 1
@@ -104,7 +104,7 @@ function types.take(l, cost)
   end
 end
 
--- types.room is how many of up to most jobs of a type may start now.
+-- types.room returns how many of up to most jobs of a type may start now.
 function types.room(kind, most)
   local l = types.limit(kind)
   if not l then return most end
@@ -115,15 +115,15 @@ function types.room(kind, most)
   return math.max(0, most)
 end
 
--- types.fetch_aside returns jobs of the process's types to the front of their groups: as many as it wants and the type's limits
--- allow, of up to twenty groups of each type, which take turns. It returns how many.
-function types.fetch_aside(kinds, most)
+-- types.fetch_deferred moves deferred jobs of the process's types to the front of their groups: as many as it wants and the type's limits allow,
+-- of up to twenty groups of each type, in turns. It returns their number.
+function types.fetch_deferred(kinds, most)
   local moved = 0
   if shard.aside == 0 then return 0 end
   for _, kind in ipairs(types.names(kinds)) do
     local want = types.room(kind, most)
     local groups_at_most = math.min(20, want)
-    local first, last = aside_range('t' .. kind)
+    local first, last = deferred_range('t' .. kind)
     local turn = redis.call('HGET', K.state, 'aside_turn') or ''
     local list = want > 0 and redis.call('ZRANGEBYLEX', K.aside, '(t' .. kind .. ' ' .. turn, last, 'LIMIT', 0, groups_at_most) or {}
     if want > 0 and #list < groups_at_most then
@@ -133,13 +133,13 @@ function types.fetch_aside(kinds, most)
       local gkey = string.match(member, ' (.+)$')
       local g = bulk_group(gkey)
       if g[G_STATUS] ~= CANCELLED then
-        local jobs, since = leave_aside(g, kind, aside_members(gkey, kind, math.ceil(want / #list)))
+        local jobs, since = take_deferred(g, kind, deferred_members(gkey, kind, math.ceil(want / #list)))
         for i, jobkey in ipairs(jobs) do
           to_front(g, jobkey, since[i])
           moved = moved + 1
           types.came[jobkey] = true
         end
-        place(g)
+        requeue(g)
       end
       redis.call('HSET', K.state, 'aside_turn', gkey)
     end
@@ -147,8 +147,8 @@ function types.fetch_aside(kinds, most)
   return moved
 end
 
--- types.wake_barred lets the first barred group of each tenant, of up to thirty tenants in turn, back into line where its type may
--- start jobs again. mine are the process's types, nil: all. It returns how many groups it has let in.
+-- types.wake_barred queues the first blocked group of each tenant, of up to thirty tenants in turn, where its type may start jobs again. mine has
+-- the process's types, nil: all. It returns the number of groups.
 function types.wake_barred(mine)
   local woken, at = 0, '[w'
   while shard.barred > 0 do
@@ -170,7 +170,7 @@ function types.wake_barred(mine)
           local g = bulk_group(gkey)
           if g and g[G_BAR] == member then
             types.unbar(g)
-            place(g)
+            requeue(g)
             woken = woken + 1
           else
             redis.call('ZREM', K.aside, member)
@@ -190,8 +190,7 @@ function types.wake_barred(mine)
   return woken
 end
 
--- types.next says in how many microseconds the first of the types that have jobs to start may do so (nil: none by time), and
--- whether one may now.
+-- types.next returns in how many microseconds the first of the types with jobs may start one (nil: none by time), and whether one may now.
 function types.next(kinds, mine)
   local soonest, open
   local function ask(kind)
@@ -208,8 +207,8 @@ function types.next(kinds, mine)
     at = '(w' .. kind .. '!'
     if not mine or mine[types.type_of(kind)] then ask(kind) end
   end
-  -- A process that runs every type may have set the first jobs of one aside just now.
-  for _, kind in ipairs(shard.aside == 0 and {} or mine and types.names(kinds) or aside_kinds('')) do
+  -- A process that runs every type may have deferred the first jobs of one just now.
+  for _, kind in ipairs(shard.aside == 0 and {} or mine and types.names(kinds) or deferred_kinds('')) do
     if redis.call('ZRANGEBYLEX', K.aside, '[t' .. kind .. ' ', '(t' .. kind .. '!', 'LIMIT', 0, 1)[1] then ask(kind) end
   end
   return soonest, open

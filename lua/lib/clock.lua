@@ -1,6 +1,6 @@
--- clock: the one place where a script learns what time it is.
+-- clock: the time of a script.
 
--- clock_now returns microseconds: the caller's, or Redis's own where the caller says 0.
+-- clock_now returns microseconds: the caller's, or Redis's own where the caller passes 0.
 local function clock_now(arg)
   local us = tonumber(arg)
   if not us or us < 0 or us % 1 ~= 0 then
@@ -13,7 +13,7 @@ local function clock_now(arg)
   return tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
 
--- int formats a number for a reply or a key's value: tostring and .. keep only 14 digits, microseconds have 16.
+-- int formats a whole number for a reply or a stored value: tostring and .. keep only 14 digits, and microseconds have 16.
 local function int(x)
   return string.format('%.0f', x)
 end

@@ -1,42 +1,42 @@
 -- fair: start-time fair queuing, and the order by score.
 --
--- A flow is what shares: a tenant among tenants, a group among its tenant's
--- groups, a room among those of one origin. Each has a tag, the virtual time at
--- which it may start next; the smallest goes first, and what it was given moves
--- its tag on by cost / weight. The virtual time v is the tag of who went last: a
+-- A flow is one of those that share: a tenant among tenants, a group among its
+-- tenant's groups, a room among those of one origin. Each has a tag, the virtual
+-- time at which it may start next; the smallest goes first, and each grant moves
+-- its tag on by cost / weight. The virtual time v is the tag of the last grant: a
 -- flow that was idle comes back at max(v, its last tag), so credit cannot be
 -- hoarded. For two flows that always had work,
 --
 --   |served_i/w_i - served_j/w_j| <= max_cost_i/w_i + max_cost_j/w_j
 --
--- where max_cost is the most that one visit gives. Source: P. Goyal, H. M. Vin,
+-- where max_cost is the largest grant of one turn. Source: P. Goyal, H. M. Vin,
 -- H. Cheng, Start-Time Fair Queuing, SIGCOMM 1996. Tags are whole numbers below
 -- 2^53; weights are in thousandths.
 
 local fair = {
-  -- What a cost of 1 moves a tag at weight 1.000.
+  -- How far a cost of 1 moves a tag at weight 1.000.
   UNIT = 65536,
-  -- What a level multiplies its tenants' weights by: high, normal, low.
+  -- The factor of a level for its tenants' weights: high, normal, low.
   LEVELS = { 16, 4, 1 },
-  -- What the names of a level's flows begin with.
+  -- The prefix of the names of a level's flows.
   PREFIX = { '1/', '2/', '3/' },
-  -- Sets of active flows in which this call has found nobody and put nobody.
+  -- Sets of active flows that this call has found empty and added nothing to.
   empty = {},
 }
 
--- charge is by how much cost moves a tag at a weight in thousandths. It rounds
+-- charge returns how far cost moves a tag at a weight in thousandths. It rounds
 -- up, by at most one part in UNIT * 1000 / weight.
 function fair.charge(cost, weight)
   return math.ceil(cost * fair.UNIT * 1000 / weight)
 end
 
--- boost is the bounded advantage of what is nearly done: 1 up to the half, 2 at the end.
+-- boost returns the bounded advantage of a group that is nearly done: 1 up to the half, 2 at the end.
 function fair.boost(total, done)
   if total <= 0 or done * 2 <= total then return 1 end
   return math.min(2, 2 * done / total)
 end
 
--- enter puts a flow among the active; last tags of idle flows lie in idle.
+-- enter adds a flow to the active ones; idle has the last tags of idle flows.
 function fair.enter(active, idle, v, flow)
   local tag = v
   local last = redis.call('ZSCORE', idle, flow)
@@ -48,7 +48,7 @@ function fair.enter(active, idle, v, flow)
   fair.empty[active] = nil
 end
 
--- leave takes a flow out; its tag is remembered while it lies ahead of v.
+-- leave removes a flow; its tag is remembered while it is ahead of v.
 function fair.leave(active, idle, v, flow)
   local tag = redis.call('ZSCORE', active, flow)
   if not tag then return end
@@ -56,7 +56,7 @@ function fair.leave(active, idle, v, flow)
   if tonumber(tag) > v then redis.call('ZADD', idle, int(tonumber(tag)), flow) end
 end
 
--- first gives the flow with the smallest tag, and the tag.
+-- first returns the flow with the smallest tag, and the tag.
 function fair.first(active)
   if fair.empty[active] then return nil end
   local head = redis.call('ZRANGE', active, 0, 0, 'WITHSCORES')
@@ -67,14 +67,14 @@ function fair.first(active)
   return head[1], tonumber(head[2])
 end
 
--- advance moves a flow on, or back where it gets something back, and gives its new tag.
+-- advance moves a flow on by a cost, or back by a negative one, and returns its new tag.
 function fair.advance(active, flow, tag, cost, weight)
   tag = math.max(0, tag + fair.charge(cost, weight))
   redis.call('ZADD', active, 'XX', int(tag), flow)
   return tag
 end
 
--- settle moves an active flow on or back by a charge, and gives its new tag; nil where it is not active.
+-- settle moves an active flow by a charge, and returns its new tag; nil where it is not active.
 function fair.settle(active, flow, charge)
   local tag = tonumber(redis.call('ZADD', active, 'XX', 'INCR', int(charge), flow) or nil)
   if tag and tag < 0 then
@@ -84,13 +84,13 @@ function fair.settle(active, flow, charge)
   return tag
 end
 
--- forget drops the last tags that say nothing any more.
+-- forget drops the last tags that are not ahead of v.
 function fair.forget(idle, v)
   redis.call('ZREMRANGEBYSCORE', idle, '-inf', int(v))
 end
 
--- score is the priority of the score policy, in milliseconds; the largest goes
--- first. alpha > 0 prefers what is nearly done, alpha < 0 shares evenly, 0 is by age.
+-- score returns the priority of the score policy, in milliseconds; the largest goes
+-- first. alpha > 0 prefers groups that are nearly done, alpha < 0 shares evenly, 0 is by age.
 function fair.score(now_ms, base, alpha, total, done)
   return -now_ms + base + math.floor(alpha * (-1 + total / math.max(1, total - done)))
 end

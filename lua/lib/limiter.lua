@@ -9,13 +9,13 @@
 --   refill(b, now)   brings the state to now (microseconds); first of all
 --   available(b)     how many whole tokens can be taken now
 --   admits(b, cost)  whether cost tokens can be taken now
---   take(b, cost)    takes them; the caller has asked
+--   take(b, cost)    takes them, after admits
 --   wait(b, cost)    microseconds until admits; -1: never
---   rerate(b, was)   after refill, where the rate was another when it was last
---                    used: what is owed stays the same number of tokens
---   adopt(b, was, now)  of gcra and fixed_window, in place of refill and rerate of a state that was the other's, at the rate was:
---                    a gcra's arrival time is where a window has got to that grants its tokens one after the other. What is
---                    owed beyond that stays the same number of tokens. A state from which nothing is taken is not to be kept
+--   rerate(b, was)   after refill, where the rate differed at the last use: a debt stays
+--                    the same number of tokens
+--   adopt(b, was, now)  of gcra and fixed_window, replaces refill and rerate for a state of the other, at the rate was: a gcra's
+--                    arrival time is the point that a window has reached which grants its tokens one after the other. A debt
+--                    beyond that stays the same number of tokens. A state from which nothing is taken is not written back
 
 local TOKEN = 1000000000
 
@@ -41,8 +41,8 @@ limiter.token_bucket = {
     if b.level < 0 then b.level = 0 end
   end,
 
-  -- available is how many whole tokens can be taken now; none at rate 0, which
-  -- means "nobody" whatever was saved up before.
+  -- available returns how many whole tokens can be taken now; none at rate 0,
+  -- whatever was saved up before.
   available = function(b)
     if b.rate <= 0 then return 0 end
     return math.floor(b.level / TOKEN)
@@ -56,9 +56,9 @@ limiter.token_bucket = {
     b.level = b.level - n * TOKEN
   end,
 
-  -- wait is the time in microseconds until n tokens are there; -1: never.
   rerate = function() end, -- its level is in tokens
 
+  -- wait returns the time in microseconds until n tokens are there; -1: never.
   wait = function(b, n)
     local missing = n * TOKEN - b.level
     if b.rate <= 0 or n * 1000 > b.burst then return -1 end
@@ -67,9 +67,9 @@ limiter.token_bucket = {
   end,
 }
 
--- leaky_bucket lets out what has come due, evenly spaced: like a token bucket, but what is not taken when something is taken is
--- lost, so that a quiet time saves nothing up. burst is what may come due between two looks, as between two ticks of a room;
--- with a burst of one token the spacing is exact.
+-- leaky_bucket grants tokens evenly spaced: like a token bucket, but tokens that are left when some are taken are lost, so that a quiet time
+-- saves nothing up. burst is the number that may fall due between two uses, as between two ticks of a room; with a burst of one token the
+-- spacing is exact.
 limiter.leaky_bucket = {
   refill = limiter.token_bucket.refill,
   rerate = limiter.token_bucket.rerate,
@@ -82,7 +82,7 @@ limiter.leaky_bucket = {
   end,
 }
 
--- adaptive is a token bucket; what it adapts is its rate.
+-- adaptive is a token bucket whose rate is adapted.
 limiter.adaptive = limiter.token_bucket
 
 -- window returns the length of a window in microseconds, and the thousandths of a token that it grants.
@@ -151,7 +151,7 @@ limiter.gcra = {
   end,
 }
 
--- spread_windows moves what is above one window's to the windows after it.
+-- spread_windows moves tokens above one window's grant to the windows after it.
 local function spread_windows(b)
   local length, most = window(b)
   if b.level > most then
@@ -192,7 +192,7 @@ limiter.fixed_window = {
     return most > 0 and (b.level == 0 or b.level + cost * 1000 <= most)
   end,
 
-  -- What was used in the window stays used, and so does what a cost has used up of those to come.
+  -- Tokens that were used in the window stay used, and so do those of the windows to come.
   rerate = function(b, was)
     if b.rate <= 0 or was <= 0 or was == b.rate or b.at <= b.now then return end
     local before, granted = window({ rate = was, window = b.window })
@@ -216,7 +216,7 @@ limiter.fixed_window = {
   end,
 }
 
--- default_burst is what burst 0 stands for: 100 ms of the rate, and at least one token.
+-- default_burst returns the burst that 0 stands for: 100 ms of the rate, and at least one token.
 local function default_burst(rate, burst)
   if burst > 0 then return burst end
   return math.max(1000, math.floor(rate / 10))

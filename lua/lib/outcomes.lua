@@ -1,4 +1,4 @@
--- outcomes: what a group keeps of its outcomes (G_RESULTS): 0 all of them, 1 those of jobs that did not succeed, 2 those from which a
+-- outcomes: deletes outcomes that a group does not keep. G_RESULTS: 0 keeps all, 1 those of jobs that did not succeed, 2 those from which a
 -- job can be redriven.
 --
 -- What is not kept goes once the reducer has taken in its whole page of the log: the records of jobs, and their names in the log,
@@ -9,7 +9,7 @@
 
 local outcomes = { STEP = 1000 }
 
--- dropped says whether a record is not kept.
+-- outcomes.dropped reports whether a record is not kept.
 function outcomes.dropped(g, jobkey, record)
   local letter = string.sub(record, 1, 1)
   if letter == 'S' or letter == 'K' then return true end
@@ -17,7 +17,7 @@ function outcomes.dropped(g, jobkey, record)
   return letter ~= 'F' or not redis.call('ZSCORE', K.dead, 'F' .. jobkey)
 end
 
--- walk looks at the outcomes from at on, up to last, and not more than n or what VISIT_BYTES hold. It returns where it stopped.
+-- outcomes.walk deletes among the outcomes from at up to last, of at most n or VISIT_BYTES. It returns where it stopped.
 function outcomes.walk(g, at, last, n)
   local room, closed = VISIT_BYTES, g[G_SEALED] == 1 or g[G_STATUS] > RUNNING
   n = math.min(last, at + n)
@@ -53,7 +53,7 @@ function outcomes.walk(g, at, last, n)
   return at
 end
 
--- drop does one step of that for a group, and says whether there is more to do at once.
+-- outcomes.drop does one step of that for a group, and reports whether there is more to do immediately.
 function outcomes.drop(g, n)
   if g[G_RESULTS] == 0 then return false end
   if finished[g[G_KEY]] then return true end -- not in the log before this step ends

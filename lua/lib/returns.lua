@@ -1,30 +1,30 @@
--- returns: the visitor of a session that is over, who comes back with its pass and has to wait again.
+-- returns: the visitor of an ended session, who returns with its pass and has to wait again.
 
--- What the pass says, as returns and account have it: the session's id, and 'order:fence:end', the end in seconds of Redis's clock.
-local function read_pass(back)
-  local ord, fn, ends = string.match(string.sub(back, 17), '^(%d+):(%d+):(%d+)$')
-  return { session = string.sub(back, 1, 16), ord = tonumber(ord), fn = tonumber(fn), ends = tonumber(ends) * 1000000 }
+-- read_pass parses a pass: the session's id, and 'order:fence:end', the end in seconds of Redis's clock.
+local function read_pass(pass)
+  local order, fence, ends = string.match(string.sub(pass, 17), '^(%d+):(%d+):(%d+)$')
+  return { session = string.sub(pass, 1, 16), order = tonumber(order), fence = tonumber(fence), ends = tonumber(ends) * 1000000 }
 end
 
--- STILL is how long after the end of a pass a session may be heard of by that pass: the leeway of tokens, and a heartbeat's delay.
+-- STILL is how long after the end of a pass a heartbeat of its session may arrive: the leeway of tokens, and a heartbeat's delay.
 local STILL = 10000000
 
--- kept returns the order that the visitor of a session keeps; nil: none. A session gives one place, and one that was revoked, or
--- whose visitor has left, none. Nor does one that goes on with a newer pass: an old pass of it is worth nothing.
-local function kept(s, p, pass)
+-- kept_order returns the order that the visitor of a session keeps, or nil. A session gives one place. A session that was revoked, whose
+-- visitor has left, or that continues with a newer pass gives none.
+local function kept_order(s, p, pass)
   local g = grant(pass.session)
   if g and g.what ~= 'claimed' or redis.call('ZSCORE', REVOKED, pass.session) then return nil end
-  if pass.fn < s.fence or pass.ord <= s.reset or p.gathering then return nil end
+  if pass.fence < s.fence or pass.order <= s.reset or p.prequeue then return nil end
   local over = age(s, pass.ends + s.lead)
   if over < 0 or over > absence_of(s, p, s.now - over, 0) then return nil end
-  local forgotten = redis.call('ZSCORE', SESSIONS, pass.session)
-  if forgotten and session_heard(tonumber(forgotten)) > s.now - over + STILL then return nil end
-  return math.min(pass.ord, s.time)
+  local score = redis.call('ZSCORE', SESSIONS, pass.session)
+  if score and session_renewed_at(tonumber(score)) > s.now - over + STILL then return nil end
+  return math.min(pass.order, s.time)
 end
 
--- give_back ends the session of a pass: its visitor has a place for it. It is remembered for as long as a pass of the session
--- can bring anybody back.
-local function give_back(s, p, pass, id)
+-- close_returned_session ends the session of a pass whose visitor has the place id for it. It is remembered for as long as a pass of the
+-- session can bring a visitor back.
+local function close_returned_session(s, p, pass, id)
   local till = revoke(s, p, pass.session, 0)
   local g = grant(pass.session)
   put_grant(pass.session, 'returned', g.wall, till, id)

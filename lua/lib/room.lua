@@ -1,80 +1,100 @@
--- room: what every room script begins with. It opens the room's state, keeps
--- its two clocks, and knows where a ticket stands.
+-- room: what every room script starts with: the keys, the room's state, its two clocks, its policy, and what became of a ticket.
 --
--- Order time, s.time, is Redis's clock plus lead. It never goes back, and no silence is taken out of it: orders, tokens and
--- everything that a gateway is answered are in it. Room time, s.now, is Redis's clock plus adj: it stands still while the store
--- is away, it judges for how long something has lasted, and it never leaves Redis but as the axis of a snapshot's flow.
--- age() connects the two.
+-- Order time, s.time, is Redis's clock plus lead. It never goes back, and silences stay in it: orders, tokens and every time in a reply
+-- are order time. Room time, s.now, is Redis's clock plus adj. It stands still while the store is away, measures how long something has
+-- lasted, and leaves Redis only as the axis of a snapshot's flow. age() connects the two.
 --
--- ARGV[1] now (µs; 0: Redis's clock), ARGV[2] epoch and ARGV[3] seq that the
--- caller knows, ARGV[4] the configured policy, integers joined by blanks, in the
--- order of NAMES.
+-- ARGV[1] now (µs; 0: Redis's clock), ARGV[2] epoch and ARGV[3] seq that the caller knows, ARGV[4] the configured policy, integers
+-- joined by blanks, in the order of NAMES.
+--
+-- Every script replies EPOCH, its epoch and seq, where the store is not the one that the caller knows; else OK and reply_head.
+-- REPLY OK:    'OK'
+-- REPLY EPOCH: 'EPOCH'  the caller has to call room_restore first
+--
+-- Codes of a ticket:
+-- REPLY WAITING:  'W'  in the queue; order is its place
+-- REPLY ADMITTED: 'A'  admitted, and may be claimed
+-- REPLY ACTIVE:   'C'  a session of this client
+-- REPLY LAPSED:   'L'  was admitted, and not claimed in time
+-- REPLY ENDED:    'E'  over, for the reason
+-- REPLY EXPIRED:  'X'  removed by an operator, from before a reset, or silent for too long
+-- REPLY UNKNOWN:  'U'  the store does not hold it
+-- REPLY UNKNOWN_CLIENT: '?'  follows the reason claimed where the claim may be repeated and the store does not know by whom
 
-local STATE, LIVE, LINE, PARKED, SEEN, ADMITTED, SESSIONS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local STATE, LIVE, QUEUE, PARKED, SEEN, ADMITTED, SESSIONS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local ENDED, GRANTS, REVOKED, FLOW, PENDING, MINUTES, GATEWAYS, SNAPSHOT, AUDIT =
   KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local JOINS = KEYS[17]
 
 local GAP = 5000000      -- a longer silence is taken out of room time
-local GAPS = 32          -- so many silences are remembered; the two oldest become one then
-local JITTER = 1000000   -- by as much two estimates of order time may differ
-local AHEAD = 3600000000 -- an order that is farther ahead is no order
-local HOLD = 5000000     -- after such a gap nobody is admitted for as long
+local GAPS = 32          -- silences that are remembered; of more, the two oldest become one
+local JITTER = 1000000   -- two estimates of order time may differ by as much
+local AHEAD = 3600000000 -- an order that is farther ahead is invalid
+local HOLD = 5000000     -- nobody is admitted for as long after such a gap
 local MEMORY = 900000000 -- ended ids are remembered for absence + this
 
 local function num(s) return s and tonumber(s) or 0 end
 
 local str = int
 
--- virgin: 1 while nobody has told a new store of an older room, 2 when a token has proved that there was one.
+-- FIELDS are the fields of the state's hash, and of s. virgin is s.fresh_store: 1 while no gateway has restored the room to a new store, 2 when
+-- a token has proved that the room is older.
 local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed', 'quiet', 'tick', 'busy', 'hold', 'fence', 'level', 'at', 'virgin', 'held', 'held_until',
   'born', 'joins', 'admissions', 'claims', 'lapses', 'abandons', 'trimmed', 'minute', 'settle', 'gapped',
   'gone', 'came', 'turn', 'rough', 'swept', 'swept_parked',
   'returned', -- tickets that were parked and came back since the last tick
   -- the limiter's strategy and rate when it was last used; the rate of an adaptive one and the fence of who set it
   'strategy', 'was', 'target', 'target_fence',
-  -- a lottery's opening (wall), till when it stands against an earlier one (wall), the order time at it (0: not yet), and how
-  -- many were confirmed before it
+  -- a lottery's opening (wall), until when it stands against an earlier one (wall), the order time at it (0: not yet), and the number of
+  -- tickets in its pre-queue
   'opens', 'opens_till', 'drawn', 'prequeued',
-  -- until when some who gather may not have heard that the opening was brought forward, when a gathering was last ended without a draw,
-  -- and when there was somebody in one that was (room time)
+  -- until when some of the pre-queue may not have learned that the opening was brought forward, when a pre-queue was last ended without a
+  -- draw, and when one with tickets was (room time)
   'unheard', 'disbanded', 'met',
-  -- what is left of the lease of the origin's budget, till when (wall), and its number
+  -- what is left of the lease of the origin's budget, until when (wall), and its number
   'lease', 'lease_till', 'lease_number',
   -- the room time at which the last of the passes that gateways can have made until now ends, whatever the ttl was
   'passes',
-  -- how many that left without ever polling were remembered, and till when they count (room time)
+  -- how many tickets that left without a poll were remembered, and until when they count (room time)
   'left', 'left_till',
   -- the seq of the last restore: a snapshot that was built before lacks what it brought
   'restored',
-  -- how many revocations there were: a gateway asks for them where it has another number
+  -- the number of revocations: a gateway fetches them where its number differs
   'revokes',
   -- the shortest absence by which ended ids were remembered that may still come back, and when it last was (room time)
   'absence', 'absence_at',
-  -- the longest claim window by which a visitor may have been advised when to poll, and till when it holds (room time)
+  -- the longest claim window by which a visitor may have been advised to poll, and until when it applies (room time)
   'window', 'window_till' }
 
 local TEXTS = { epoch = true, gaps = true }
 
 local room_state -- for policy()
+local stored = {} -- the state as load_state found it
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
   local s = {}
   for i, f in ipairs(FIELDS) do
-    if TEXTS[f] then s[f] = h[i] or '' else s[f] = num(h[i]) end
+    local v = TEXTS[f] and (h[i] or '') or num(h[i])
+    s[f], stored[f] = v, v
   end
+  s.fresh_store = s.virgin
   room_state = s
   return s
 end
 
+-- save_state writes what has changed; seq always has.
 local function save_state(s)
   s.seq = s.seq + 1
   s.last = s.time
-  local a = {}
-  for _, f in ipairs(FIELDS) do
-    a[#a + 1] = f
-    if TEXTS[f] then a[#a + 1] = s[f] else a[#a + 1] = str(s[f]) end
+  s.virgin = s.fresh_store
+  local a, n = {}, 0
+  for f, was in pairs(stored) do
+    local v = s[f]
+    if v ~= was then
+      a[n + 1], a[n + 2] = f, TEXTS[f] and v or str(v)
+      n = n + 2
+    end
   end
   redis.call('HSET', STATE, unpack(a))
 end
@@ -82,7 +102,7 @@ end
 -- Silences are times in which order time ran and room time did not, in s.gaps as 'end:length end:length', in µs, ascending.
 local function each_gap(s) return string.gmatch(s.gaps, '(%d+):(%d+)') end
 
--- add_gap notes a silence of that length that ended then.
+-- add_gap notes a silence of us microseconds that ended at till.
 local function add_gap(s, till, us)
   local list = {}
   for t, n in each_gap(s) do list[#list + 1] = { tonumber(t), tonumber(n) } end
@@ -96,7 +116,7 @@ local function add_gap(s, till, us)
   s.gaps = table.concat(list, ' ')
 end
 
--- age returns for how long, in room time, a moment of order time has been over.
+-- age returns how long ago, in room time, a moment of order time was.
 local function age(s, time)
   local us = s.time - time
   for t, n in each_gap(s) do
@@ -109,18 +129,18 @@ end
 -- room_time returns the room time of a moment of order time.
 local function room_time(s, time) return s.now - age(s, time) end
 
--- forget_gaps drops the silences that ended so long ago that whatever is older is late, also by an absence that has been changed.
+-- forget_gaps drops silences that ended so long ago that every older token is late, also by an absence that has been changed.
 local function forget_gaps(s, p)
   if s.gaps == '' then return end
-  local kept = {}
+  local list = {}
   for t, n in each_gap(s) do
-    if age(s, tonumber(t)) <= p.absence + MEMORY then kept[#kept + 1] = t .. ':' .. n end
+    if age(s, tonumber(t)) <= p.absence + MEMORY then list[#list + 1] = t .. ':' .. n end
   end
-  s.gaps = table.concat(kept, ' ')
+  s.gaps = table.concat(list, ' ')
 end
 
--- keep_time sets s.now, room time, and s.time, order time. A silence of over GAP is taken out of room time; of an empty room
--- too, for gateways give places while the store is away. A clock that went back moves neither.
+-- keep_time sets s.now, room time, and s.time, order time. A silence of over GAP is taken out of room time, of an empty room too, because
+-- gateways give places while the store is away. A clock that went back moves neither.
 local function keep_time(s)
   local gap = s.wall - s.tick
   local silence = 0
@@ -129,17 +149,16 @@ local function keep_time(s)
     s.adj = s.adj - silence
     s.tick = s.wall
     s.gapped = s.wall + s.adj
-    -- Those who waited are to be heard first.
+    -- Visitors who wait must be able to poll first.
     if s.busy == 1 then s.hold = s.wall + s.adj + HOLD end
     s.moved = true
-    -- The limiter stood still with the room; its mark is room time.
+    -- The limiter stood still with the room, for s.at is room time.
   elseif gap < 0 then
     s.adj = s.adj - gap
     s.tick = s.wall
     s.moved = true
   end
-  -- The limiter's mark is the newest time that a ticket was given: a clock that
-  -- went back between two ticks, or a gap behind it, does not undercut it.
+  -- s.at is the newest time of a use of the limiter: room time does not fall below it when a clock goes back between two ticks.
   if s.wall + s.adj < s.at then
     s.adj = s.at - s.wall
     s.moved = true
@@ -148,11 +167,11 @@ local function keep_time(s)
   if s.wall + s.lead < s.last then s.lead = s.last - s.wall end
   s.time = s.wall + s.lead
   if silence > 0 then add_gap(s, s.time, silence) end
-  if s.moved then s.lease = 0 end -- nobody knows how old it is
+  if s.moved then s.lease = 0 end -- its age is unknown
 end
 
--- reach raises order time to one that a gateway has given orders up to, as where the store's clock is behind that of the store
--- before it; true where it did. What the estimates of one clock differ by does not count, or it would add up.
+-- reach raises order time to the time up to which a gateway has given orders, as where the store's clock is behind that of the store before
+-- it, and reports whether it did. A difference of up to JITTER between estimates of one clock does not count, or such differences would add up.
 local function reach(s, time)
   local us = time - s.time
   if us <= JITTER then return false end
@@ -161,34 +180,40 @@ local function reach(s, time)
   return true
 end
 
--- open returns the state, or nil and the answer when the store is not the one
--- that the caller knows: it then has to call room_restore first.
-local function open()
+-- open_room returns the state at now, or nil and the reply EPOCH.
+local function open_room()
   local s = load_state()
   if s.epoch == '' or s.epoch ~= ARGV[2] or s.seq < tonumber(ARGV[3]) then
-    return nil, { 'EPOCH', s.epoch, str(s.seq) }
+    return nil, { REPLY_EPOCH, s.epoch, str(s.seq) }
   end
   s.wall = clock_now(ARGV[1])
   keep_time(s)
   return s
 end
 
--- head is the beginning of every answer.
-local function head(s)
-  return { 'OK', s.epoch, str(s.seq), str(s.fence), str(s.time), str(s.wall) }
+-- reply_head returns the beginning of every reply.
+local function reply_head(s)
+  return { REPLY_OK, s.epoch, str(s.seq), str(s.fence), str(s.time), str(s.wall) }
 end
 
--- NAMES are the fields of a policy: rates and burst in thousandths, durations in
--- microseconds, opens, gathers and opens_for in microseconds of Redis's clock, the last being till when the plan says so
--- (0: without an end); strategy is an index of STRATEGIES; lottery, budgeted and closed are 0 or 1; joins and joins_per: so many
--- places of one address in so many microseconds, 0 without a limit; wide likewise, of
--- the network around it; polls: how many a second are advised at most, 0 without a limit.
+-- save_and_reply saves the state and returns the reply with the given values.
+local function save_and_reply(s, values)
+  save_state(s)
+  local reply = reply_head(s)
+  for i = 1, #values do reply[6 + i] = values[i] end
+  return reply
+end
+
+-- NAMES are the fields of a policy: rates and burst in thousandths; durations in microseconds; opens, prequeue_at and opens_for in
+-- microseconds of Redis's clock, the last being until when the gateway's plan has this opening (0: without an end); strategy an index of
+-- STRATEGIES; lottery, budgeted and closed 0 or 1; joins and joins_per: places of one address in a time, 0 without a limit; wide and wide_per:
+-- of the network around it; polls: advised polls a second, 0 without a limit.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
-  'strategy', 'min_rate', 'max_rate', 'lottery', 'gathers', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
+  'strategy', 'min_rate', 'max_rate', 'lottery', 'prequeue_at', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
   'polls', 'closed', 'opens_for' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
--- keep_window: whoever was advised by a longer claim window than today's has that long.
+-- keep_window keeps a longer claim window than today's for visitors who were advised by it.
 local function keep_window(p)
   local s = room_state
   if p.claim_window >= s.window then
@@ -200,7 +225,7 @@ local function keep_window(p)
   end
 end
 
--- policy is the configured one with the operators' live changes over it.
+-- policy returns the configured policy with the operators' live changes applied.
 local function policy()
   local p, i = {}, 0
   for v in string.gmatch(ARGV[4], '%-?%d+') do
@@ -212,7 +237,7 @@ local function policy()
     p.rate = math.min(p.max_rate, math.max(p.min_rate, room_state.target > 0 and room_state.target or p.rate))
   end
   p.found = STRATEGIES[p.strategy + 1] == 'adaptive' and not h[1]
-  -- An operator's word holds above what was found.
+  -- An operator's rate takes precedence over the adaptive one.
   if h[1] then p.rate = tonumber(h[1]) end
   if h[2] then p.burst = tonumber(h[2]) end
   -- 0: not configured, it follows the rate.
@@ -226,32 +251,34 @@ local function policy()
   return p
 end
 
--- active counts what max_active limits.
+-- active returns the number of sessions and admissions, which max_active limits.
 local function active(s)
   local n = redis.call('ZCARD', SESSIONS)
   if s.now < s.held_until and s.held > n then n = s.held end
   return n + redis.call('ZCARD', ADMITTED)
 end
 
--- front is how much of the head of a line is exact: 10 s of the rate.
+-- front returns the size of the queue's front, within which positions are exact: 10 s of the rate.
 local function front(p) return math.min(20000, math.max(1000, math.floor(p.rate / 100))) end
 
+-- remember keeps an ended id for as long as a token of it can come back.
 local function remember(s, p, id)
   redis.call('ZADD', ENDED, 'GT', str(s.now + p.absence + MEMORY), id)
   if p.absence <= s.absence or s.absence == 0 or s.now - s.absence_at > p.absence then s.absence, s.absence_at = p.absence, s.now end
 end
 
--- absence_of returns for how long a token counts that was heard then (room time): no longer than what it may have become is
--- remembered, which was for extra more than an absence that has been raised since.
+-- absence_of returns for how long a token stays valid after its visitor was last answered (heard, room time): no longer than its ticket is
+-- remembered if it has ended, which is extra more than the absence of that time where absence has been raised since.
 local function absence_of(s, p, heard, extra)
   if s.absence == 0 or heard > s.absence_at then return p.absence end
   return math.min(p.absence, s.absence + extra)
 end
 
--- A grant is what is known of an admitted or ended ticket:
--- what|admitted (wall)|claimed (room time; of a session that was revoked or given back the end of its passes; of an admitted
--- ticket the time that it had waited in µs, 0 where that is not known)|client (of one that was given back the id of the place that
--- its visitor has for it).
+-- A grant is the record of an admitted or ended ticket: what|admitted|claimed|client
+--   admitted  wall time
+--   claimed   room time; of a revoked or returned session the end of its passes; of an admitted ticket the time that it has waited in µs,
+--             0 where that is not known
+--   client    of a returned session the id of its visitor's new place
 local function put_grant(id, what, wall, claimed, client)
   redis.call('HSET', GRANTS, id, what .. '|' .. str(wall) .. '|' .. str(claimed) .. '|' .. client)
 end
@@ -263,14 +290,14 @@ local function grant(id)
   return { what = what, wall = tonumber(wall), claimed = tonumber(claimed), client = client }
 end
 
--- is_claimed reports whether a grant is that of a session that was not ended. One whose visitor has left (quit) keeps no order.
+-- is_claimed reports whether a grant is that of a session that nobody has ended. One whose visitor has left (quit) keeps no order.
 local function is_claimed(g) return g.what == 'claimed' or g.what == 'quit' end
 
--- passes_end returns the room time at which the last pass of a session that has been ended ends; 0: not known.
+-- passes_end returns the room time at which the last pass of a revoked or returned session ends; 0: not known.
 local function passes_end(g) return g and (g.what == 'revoked' or g.what == 'returned') and g.claimed or 0 end
 
--- revoke ends a session. It is remembered at least until the last pass that it can have has ended, in room time: a ttl that is
--- changed afterwards does not shorten it. till: that time where it is known, else 0. Returns it.
+-- revoke ends a session, and remembers it at least until its last pass has ended, in room time: a ttl that is changed afterwards does not
+-- shorten that. till is that time, 0 where it is not known. It returns the time.
 local function revoke(s, p, id, till)
   local g = grant(id)
   if till == 0 then till = math.max(s.passes, s.now + p.ttl) end
@@ -291,14 +318,15 @@ end
 
 local WAIT_BUCKETS = 80
 
--- wait_bucket returns the bucket of a time in the queue: 4 an octave of a second more.
+-- wait_bucket returns the bucket of a time in the queue: four an octave of one second plus that time.
 local function wait_bucket(us)
   return math.min(WAIT_BUCKETS, math.floor(4 * math.log(1 + math.max(0, us) / 1000000) / math.log(2)))
 end
 
--- count_octave counts tickets in the history of this minute by their time in the queue, an octave of wait_bucket's a field.
+-- count_octave counts tickets in this minute's history by their time in the queue, with one field for an octave of wait_bucket.
 local function count_octave(s, what, bucket, n) count_minute(s, what .. str(math.floor(bucket / 4)), n) end
 
+-- lapse ends an admission that was not claimed in time; g is its grant.
 local function lapse(s, p, id, g)
   redis.call('ZREM', ADMITTED, id)
   if g and g.what == 'admitted' and g.claimed > 0 then count_octave(s, 'l', wait_bucket(g.claimed), 1) end
@@ -307,37 +335,34 @@ local function lapse(s, p, id, g)
   s.lapses = s.lapses + 1
 end
 
--- settled says where a ticket stands that was admitted once: its code, the
--- wall time of its admission and a reason; nil when it never was.
---   A admitted  C active, by this client  L lapsed  E ended  X removed
--- The reason of one that another client claimed is claimed, and behind it, while the claim may be repeated, the client that may,
--- or ? where that is not known.
-local function settled(s, p, id, client)
+-- admission_state returns the code of a ticket that was admitted once, the wall time of its admission and a reason; nil for one that never
+-- was. The reason of one that another client has claimed is claimed, followed, while the claim may be repeated, by the client that may.
+local function admission_state(s, p, id, client)
   local g = grant(id)
   if not g then return nil end
   if g.what == 'admitted' then
     local at = redis.call('ZSCORE', ADMITTED, id)
-    if at and tonumber(at) + p.claim_window >= s.now then return 'A', g.wall, '' end
+    if at and tonumber(at) + p.claim_window >= s.now then return REPLY_ADMITTED, g.wall, '' end
     lapse(s, p, id, g)
-    return 'L', g.wall, 'lapsed'
+    return REPLY_LAPSED, g.wall, 'lapsed'
   end
   remember(s, p, id)
   if is_claimed(g) then
     local till = redis.call('ZSCORE', SESSIONS, id)
-    if not till or tonumber(till) <= s.now or s.now - g.claimed > p.claim_window then return 'E', g.wall, 'claimed' end
-    if client ~= '' and g.client == client then return 'C', g.wall, '' end
-    return 'E', g.wall, 'claimed' .. (g.client ~= '' and g.client or '?')
+    if not till or tonumber(till) <= s.now or s.now - g.claimed > p.claim_window then return REPLY_ENDED, g.wall, 'claimed' end
+    if client ~= '' and g.client == client then return REPLY_ACTIVE, g.wall, '' end
+    return REPLY_ENDED, g.wall, 'claimed' .. (g.client ~= '' and g.client or REPLY_UNKNOWN_CLIENT)
   end
-  if g.what == 'lapsed' then return 'L', g.wall, 'lapsed' end
-  if g.what == 'removed' then return 'X', 0, 'removed' end
-  return 'E', g.wall, g.what
+  if g.what == 'lapsed' then return REPLY_LAPSED, g.wall, 'lapsed' end
+  if g.what == 'removed' then return REPLY_EXPIRED, 0, 'removed' end
+  return REPLY_ENDED, g.wall, g.what
 end
 
 local function count_flow(s, what, n)
   redis.call('HINCRBY', FLOW, str(math.floor(s.now / 1000000)) .. what, n)
 end
 
--- count_admissions adds to the totals, the flow that the ETA reads and the history.
+-- count_admissions adds n admissions to the totals, to the flow that wait estimates use, and to the history.
 local function count_admissions(s, n)
   if n == 0 then return end
   s.admissions = s.admissions + n
@@ -345,11 +370,11 @@ local function count_admissions(s, n)
   count_minute(s, 'a', n)
 end
 
--- count_wait files one wait in the history.
+-- count_wait adds one wait to the history.
 local function count_wait(s, us) count_minute(s, 'w' .. str(wait_bucket(us)), 1) end
 
--- audit writes one entry of netstrings (length:bytes): second, who, room,
--- action, then field, before, after for each change; '-' stands for nil.
+-- audit adds an entry of netstrings (length:bytes) to the audit log: second, who, room, action, then field, before, after for each change;
+-- '-' means nil.
 local function audit(s, who, room, action, changes)
   local a = {}
   local function put(v)

@@ -1,8 +1,8 @@
--- bulkline: a group as the program reads it.
+-- bulkreply: a group as scripts reply it.
 
--- group_line returns a group's spec, then its settings and figures as name, value, ...; with whole also its result and the codes of
--- its failures, where it has ended.
-local function group_line(g, whole)
+-- group_reply returns a group's spec, then its settings and figures as name, value, ...; with whole also its result and the codes of its
+-- failures, if it has ended.
+local function group_reply(g, whole)
   local gkey = g[G_KEY]
   local line = { redis.call('HGET', K.groups, gkey), 'now', int(now) }
   for k, name in ipairs(G_FIELDS) do
@@ -16,8 +16,8 @@ local function group_line(g, whole)
     if rate > 0 then limit = math.min(limit, rate) end
   end
   local unserved = 0
-  for _, kind in ipairs(g[G_ASIDE] > 0 and aside_kinds(gkey) or {}) do
-    if now - type_seen(kind) > types.SERVED then unserved = unserved + redis.call('ZLEXCOUNT', K.aside, aside_range('j' .. gkey .. ' ' .. kind)) end
+  for _, kind in ipairs(g[G_ASIDE] > 0 and deferred_kinds(gkey) or {}) do
+    if now - type_seen(kind) > types.SERVED then unserved = unserved + redis.call('ZLEXCOUNT', K.aside, deferred_range('j' .. gkey .. ' ' .. kind)) end
   end
   local result = whole and g[G_STATUS] > AGGREGATING and redis.call('HMGET', K.sums, gkey, gkey .. '#') or {}
   for name, value in pairs({

@@ -1,0 +1,25 @@
+package admission
+
+// Codes that the room scripts reply. The headers in lua/ declare and explain them, each under the name that follows reply here.
+const (
+	replyOK            = "OK"
+	replyEpoch         = "EPOCH"
+	replyWaiting       = "W"
+	replyAdmitted      = "A"
+	replyActive        = "C"
+	replyLapsed        = "L"
+	replyEnded         = "E"
+	replyExpired       = "X"
+	replyUnknown       = "U"
+	replyUnknownClient = "?"
+
+	// Of room_enter.
+	replyConfirmed  = "P"
+	replyOpened     = "O"
+	replySigned     = "S"
+	replyTooMany    = "J"
+	replyCharged    = "Y"
+	replyNotCharged = "N"
+	replyNewPlace   = "n"
+	replyOldPlace   = "o"
+)

@@ -1,0 +1,29 @@
+package admission
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/anteroom/anteroom/lua"
+)
+
+// TestReplies_AreThoseOfTheScripts compares the reply codes in Go with the headers of the room scripts.
+func TestReplies_AreThoseOfTheScripts(t *testing.T) {
+	declared := map[string]string{}
+	set := lua.MustLoad()
+	for _, name := range set.Names() {
+		if strings.HasPrefix(name, "room_") {
+			maps.Copy(declared, set.Script(name).Replies)
+		}
+	}
+	known := map[string]string{
+		"OK": replyOK, "EPOCH": replyEpoch, "WAITING": replyWaiting, "ADMITTED": replyAdmitted, "ACTIVE": replyActive, "LAPSED": replyLapsed,
+		"ENDED": replyEnded, "EXPIRED": replyExpired, "UNKNOWN": replyUnknown, "UNKNOWN_CLIENT": replyUnknownClient, "CONFIRMED": replyConfirmed,
+		"OPENED": replyOpened, "SIGNED": replySigned, "TOO_MANY": replyTooMany, "CHARGED": replyCharged, "NOT_CHARGED": replyNotCharged,
+		"NEW_PLACE": replyNewPlace, "OLD_PLACE": replyOldPlace,
+	}
+	if !maps.Equal(known, declared) {
+		t.Errorf("Go has %v\nlua/ has %v", known, declared)
+	}
+}

@@ -1,0 +1,98 @@
+-- bulklife: the states of a group from its creation to its end, and its housekeeping.
+
+-- plan_tend plans a group's housekeeping at a time, or earlier if it is planned so.
+local function plan_tend(g, at)
+  local was = redis.call('ZSCORE', K.agenda, g[G_KEY])
+  if not was or tonumber(was) > at then redis.call('ZADD', K.agenda, int(at), g[G_KEY]) end
+end
+
+-- place_in_lists returns a group's two members of K.lists, by its tenant and status and by its status alone: t<tenant>, a zero byte, or s,
+-- followed by the status's digit, the time of its creation (7 bytes, big-endian) and its short name.
+local function place_in_lists(g)
+  local tail = g[G_STATUS] .. struct.pack('>I7', g[G_CREATED]) .. g[G_KEY]
+  return 't' .. g[G_TENANT] .. '\0' .. tail, 's' .. tail
+end
+
+local function enlist(g)
+  local of_tenant, of_all = place_in_lists(g)
+  redis.call('ZADD', K.lists, 0, of_tenant, 0, of_all)
+end
+
+local function unlist(g) redis.call('ZREM', K.lists, place_in_lists(g)) end
+
+-- set_status changes a group's status and its places in the lists.
+local function set_status(g, status)
+  if status > RUNNING then types.unbar(g) end
+  unlist(g)
+  g[G_STATUS], g[G_EPOCH] = status, g[G_EPOCH] + 1
+  enlist(g)
+end
+
+-- silent_from returns when an unsealed group is sealed for its silence: no job and no outcome arrived. A step of a redrive takes moments: a
+-- redrive that was not continued for a minute runs the jobs that it has, and the others stay in their group.
+local function silent_from(g)
+  return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
+end
+
+-- is_open reports whether a redrive has not taken all its jobs yet.
+local function is_open(g) return g and g[G_OF] == 1 and g[G_SEALED] == 0 and g[G_STATUS] == CREATED end
+
+-- retention returns when an ended group's outcomes, its dead letters and the group itself are deleted; and how many dead letters are left,
+-- with the failed jobs whose payload is kept.
+local function retention(g)
+  local left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT]
+  if g[G_DELETED] == 1 then return now, now, now, left end
+  local jobs_at, dead_at = g[G_FINISHED] + set.keep_jobs, g[G_FINISHED] + set.keep_dead
+  return jobs_at, dead_at, math.max(g[G_FINISHED] + set.keep_groups, jobs_at, left > 0 and dead_at or 0), left
+end
+
+-- tally.complete reports whether all outcomes of a group were counted on arrival. A group that does not keep them is never reduced again: jobs
+-- that an earlier version has ended are in its numbers, and only their error codes are missing.
+function tally.complete(g) return g[G_TALLY] == ended(g) + 1 or (g[G_TALLY] > 0 and g[G_RESULTS] > 0) end
+
+-- tally.conclude ends a group whose outcomes were all counted.
+function tally.conclude(g)
+  local bad = g[G_FAIL] + g[G_DEAD]
+  local status = (g[G_BAD_SHARE] == 1 and bad * 100 > g[G_MOST_BAD] * g[G_TOTAL] or g[G_BAD_SHARE] == 0 and bad > g[G_MOST_BAD]) and FAILED or COMPLETED
+  set_status(g, status)
+  tally.ends[status] = tally.ends[status] + 1
+  g[G_FINISHED], g[G_REDUCED] = now, ended(g)
+  shard.open_groups = shard.open_groups - 1
+  redis.call('HDEL', K.sums, g[G_KEY]) -- what a reducer of an earlier version began
+  redis.call('ZADD', K.agenda, int((g[G_CALLBACK] == 1 or g[G_SHRUNK] > 0) and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
+end
+
+-- check_complete ends the running of a group whose jobs all have their outcome.
+local function check_complete(g)
+  if g[G_SEALED] == 1 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
+    if tally.complete(g) then
+      tally.conclude(g)
+      return
+    end
+    set_status(g, AGGREGATING)
+    plan_tend(g, now)
+  elseif g[G_STATUS] == CANCELLED and g[G_INFLIGHT] == 0 then
+    plan_tend(g, now)
+  end
+end
+
+-- seal_group ends the submission to a group.
+local function seal_group(g)
+  g[G_SEALED], g[G_SEALED_AT] = 1, now
+  set_status(g, g[G_STARTED] > 0 and RUNNING or DISPATCHED)
+  redis.call('ZREM', K.agenda, g[G_KEY])
+  check_complete(g)
+end
+
+-- tenant_open adds to the number of jobs that a tenant has to do, and keeps the set of tenants that have any.
+local function tenant_open(t, by)
+  local before = t[T_OPEN]
+  t[T_OPEN] = before + by
+  if before == 0 and t[T_OPEN] > 0 then
+    redis.call('ZADD', K.busy, 0, t[T_NAME])
+    t[T_WAS], t[T_SEEN] = t[T_WORK], 0
+  elseif before > 0 and t[T_OPEN] == 0 then
+    redis.call('ZREM', K.busy, t[T_NAME])
+    t[T_JOBS], t[T_MEAN], t[T_BACKOFF] = 0, 0, 0
+  end
+end
