@@ -4,7 +4,7 @@
 //
 //	#!lua flags=allow-oom
 //	-- room_claim: exchanges admitted tickets for sessions.
-//	-- KEYS:      state, line
+//	-- KEYS:      state, queue
 //	-- ARGV:      now, epoch, id, client, ...
 //	-- RETURNS:   for each ticket a reply code
 //	-- REPLY CLAIMED: 'C'  the ticket became a session
@@ -37,9 +37,8 @@
 // # How to add a script
 //
 // Write <aggregate>_<verb>.lua with the header above, its steps as named functions, and the main part at the end. Declare every
-// code that it replies as REPLY, and keep to the key names of admission/keys.go or bulk/store/keys.go. Call it with
-// [Runner.Run], from admission through Room.do and from bulk/store through Store.run, and give the Go side a constant for each
-// code. The tests of this package then compile the script in a real Redis and check it with luacheck; scripts_test.go in
+// code that it replies as REPLY, and add a constant for each to replies.go of admission or bulk/store, whose keys.go has the
+// key names. Call it from one Go function there. The tests of this package then compile the script in a real Redis and check it with luacheck; scripts_test.go in
 // admission or bulk/store fails until its "one of everything" runs it. If the script takes new Redis commands, add them to the
 // user in docs/store.md.
 package lua

@@ -63,9 +63,11 @@ func (s *Set) Script(name string) *Script {
 // Names returns the names of all scripts, sorted.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-// Load returns the embedded scripts. It reads and checks them once. The error names every file that breaks the rules of this
+var embedded = sync.OnceValues(func() (*Set, error) { return LoadFS(files) })
+
+// Load returns the embedded scripts, which it reads and checks once. Its error names every file that breaks the rules of this
 // package; the tests of this package exclude one.
-var Load = sync.OnceValues(func() (*Set, error) { return LoadFS(files) })
+func Load() (*Set, error) { return embedded() }
 
 // MustLoad is Load for tests: it panics on an error.
 func MustLoad() *Set {
