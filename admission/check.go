@@ -69,7 +69,7 @@ func (r *Room) refused(snap *Snapshot, t Ticket, a reply) Standing {
 // claimedFirst is the reason of the claim that makes a session.
 const claimedFirst = "first"
 
-// Check answers a poll: from the snapshot or from memory where DESIGN §4 allows
+// Check answers a poll: from the snapshot or from memory where promise P6 (docs/architecture.md) allows
 // it, otherwise from the store in a batch. A ticket that is not enrolled is
 // enrolled. It errs only when there is no honest answer; while the store is
 // away a waiting ticket is answered as waiting (Offline).

@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// local is how this gateway serves while the store is away (DESIGN §6).
+// local is how this gateway serves while the store is away (docs/architecture.md#when-something-breaks).
 type local struct {
 	mu    sync.Mutex
 	since int64           // mono when the store went away, ns

@@ -38,7 +38,7 @@ func (v *visit) clarify(why route.Kind) {
 	v.refuse(problemPath, detail, "")
 }
 
-// gate decides about a request to a protected path (DESIGN §4).
+// gate decides about a request to a protected path (docs/architecture.md#a-request).
 func (v *visit) gate() {
 	r := v.room
 	q := v.req
