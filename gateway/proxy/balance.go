@@ -43,6 +43,12 @@ type server struct {
 	health
 }
 
+// servers are those of an origin. Origin.mu guards them, and their methods are called with it held.
+type servers struct {
+	all     []*server
+	choices uint64 // made so far
+}
+
 // health is what is known of a server. Its zero value is good health.
 type health struct {
 	hurt    bool // anything below is not as in the zero value
@@ -106,9 +112,9 @@ func (h *health) recover(now time.Time) {
 
 // choose gives the least loaded server of those with the best rank, and of equal ones the one that was not chosen for
 // the longest; the server last, if there is one, comes last of its rank. Call it with mu held.
-func (o *Origin) choose(now time.Time, tried uint64, last *server) (best *server, bestRank int) {
+func (p *servers) choose(now time.Time, tried uint64, last *server) (best *server, bestRank int) {
 	bestLoad := 0
-	for _, s := range o.servers {
+	for _, s := range p.all {
 		if tried&s.bit != 0 {
 			continue
 		}
@@ -121,14 +127,14 @@ func (o *Origin) choose(now time.Time, tried uint64, last *server) (best *server
 		}
 	}
 	if best != nil {
-		o.choices++
-		best.used = o.choices
+		p.choices++
+		best.used = p.choices
 	}
 	return best, bestRank
 }
 
 // judge notes what an exchange showed. Call it with mu held and report what it returns without.
-func (o *Origin) judge(s *server, v verdict, why string, now time.Time) *Change {
+func (p *servers) judge(s *server, v verdict, why string, now time.Time) *Change {
 	switch {
 	case v == unknown || now.Before(s.until): // begun before it was taken out
 		return nil
@@ -138,29 +144,29 @@ func (o *Origin) judge(s *server, v verdict, why string, now time.Time) *Change 
 			s.hurt = s.down || s.fails > 0 || !s.risen.IsZero()
 			return nil
 		}
-		return o.risen(s, now)
+		return s.bringBack(now)
 	}
 	s.hurt = true
 	s.strikes++
-	if s.strikes < strikesOut && !s.trial || !s.trial && !o.spare() {
+	if s.strikes < strikesOut && !s.trial || !s.trial && !p.spare() {
 		return nil
 	}
-	return o.passOver(s, why, false, now)
+	return s.passOver(why, false, now)
 }
 
 // spare tells whether one more server may be passed over for its answers: half of them at least stay, so that what
 // ails all of them takes out none.
-func (o *Origin) spare() bool {
+func (p *servers) spare() bool {
 	out := 0
-	for _, s := range o.servers {
+	for _, s := range p.all {
 		if !s.up() {
 			out++
 		}
 	}
-	return 2*(out+1) <= len(o.servers)
+	return 2*(out+1) <= len(p.all)
 }
 
-func (o *Origin) passOver(s *server, why string, refused bool, now time.Time) *Change {
+func (s *server) passOver(why string, refused bool, now time.Time) *Change {
 	was := s.up()
 	s.recover(now)
 	d := failedMax
@@ -175,7 +181,7 @@ func (o *Origin) passOver(s *server, why string, refused bool, now time.Time) *C
 	return &Change{Server: s.url, Reason: why}
 }
 
-func (o *Origin) risen(s *server, now time.Time) *Change {
+func (s *server) bringBack(now time.Time) *Change {
 	s.trial, s.refused, s.until, s.risen = false, false, time.Time{}, now
 	if !s.up() {
 		return nil
@@ -200,7 +206,7 @@ func (o *Origin) failed(s *server, err error, begun time.Time) {
 	s.inUse--
 	var c *Change
 	if !now.Before(s.until) || !s.refused { // else it was another attempt of the same time
-		c = o.passOver(s, err.Error(), true, now)
+		c = s.passOver(err.Error(), true, now)
 	}
 	o.mu.Unlock()
 	o.report(c)
@@ -221,7 +227,7 @@ func (o *Origin) worked(s *server, now time.Time) {
 	o.mu.Lock()
 	var c *Change
 	if s.refused {
-		c = o.risen(s, now)
+		c = s.bringBack(now)
 	}
 	o.mu.Unlock()
 	o.report(c)
@@ -253,7 +259,7 @@ func (o *Origin) noneHealthy(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	why := ""
-	for _, s := range o.servers {
+	for _, s := range o.servers.all {
 		if s.up() {
 			continue
 		}
@@ -271,18 +277,18 @@ func (o *Origin) Adopt(old *Origin) {
 	known := map[string]health{}
 	names := map[string]*name{}
 	old.mu.Lock()
-	for _, s := range old.servers {
+	for _, s := range old.servers.all {
 		known[s.url], names[s.url] = s.health, s.name
 	}
 	old.mu.Unlock()
-	for _, s := range o.servers {
+	for _, s := range o.servers.all {
 		if before := names[s.url]; before != nil {
 			s.name.adopt(before)
 		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, s := range o.servers {
+	for _, s := range o.servers.all {
 		s.health = known[s.url]
 		if o.cfg.Health.Path == "" {
 			s.down, s.checks = false, 0

@@ -40,14 +40,14 @@ func (o *Origin) one(now time.Time, v verdict) *server {
 // Servers that are equally loaded take turns, also where one of them is out.
 func TestTurnsAreFair(t *testing.T) {
 	o := serversOf(t, 4)
-	o.servers[1].inUse++
-	o.failed(o.servers[1], errTimeout, noon)
+	o.servers.all[1].inUse++
+	o.failed(o.servers.all[1], errTimeout, noon)
 	got := map[string]int{}
 	for range 300 {
 		got[o.one(time.Now(), sound).url]++
 	}
 	for _, k := range []int{0, 2, 3} {
-		if n := got[o.servers[k].url]; n != 100 {
+		if n := got[o.servers.all[k].url]; n != 100 {
 			t.Errorf("server %d had %d of 300, want 100", k, n)
 		}
 	}
@@ -72,7 +72,7 @@ func TestPassiveHealth(t *testing.T) {
 			o := serversOf(t, tc.servers)
 			var told []Change
 			o.OnChange(func(c Change) { told = append(told, c) })
-			s := o.servers[0]
+			s := o.servers.all[0]
 			for _, v := range tc.verdicts {
 				o.enter(nil, 0, nil)
 				s.inUse++
@@ -105,12 +105,12 @@ func TestTheLastServersStay(t *testing.T) {
 	if out != 2 {
 		t.Errorf("%d of 5 are out, want 2", out)
 	}
-	for _, s := range o.servers {
+	for _, s := range o.servers.all {
 		s.inUse++
 		o.failed(s, errTimeout, time.Now().Add(-time.Hour))
 	}
 	var tried uint64
-	for range o.servers {
+	for range o.servers.all {
 		s, _, forced := o.pick(time.Now(), tried, nil)
 		if s == nil || !forced {
 			t.Fatal("a server was not tried, or without the remark that all are out")
@@ -158,7 +158,7 @@ func TestNoTimeToAnswerIsNoFault(t *testing.T) {
 	} {
 		o := serversOf(t, 2)
 		o.cfg.FirstByteTimeout, o.cfg.Timeout = tc.firstByte, tc.timeout
-		x := &exchange{o: o, sentAt: time.Now().Add(-tc.given), outcome: Outcome{Kind: KindTimeout}}
+		x := &exchange{o: o, timing: timing{sentAt: time.Now().Add(-tc.given)}, outcome: Outcome{Kind: KindTimeout}}
 		if got, _ := x.verdict(); got != tc.want {
 			t.Errorf("%+v: %d", tc, got)
 		}
@@ -169,7 +169,7 @@ func TestNoTimeToAnswerIsNoFault(t *testing.T) {
 // first fault; in good health for a while it is forgiven.
 func TestPassedOver(t *testing.T) {
 	o := serversOf(t, 2)
-	bad, now := o.servers[0], noon
+	bad, now := o.servers.all[0], noon
 	fault := func() {
 		o.enter(nil, 0, nil)
 		bad.inUse++
@@ -196,7 +196,7 @@ func TestPassedOver(t *testing.T) {
 		if bad.inUse > 1 {
 			t.Fatalf("%d requests at once to a server that has not shown that it works", bad.inUse)
 		}
-		bad.inUse, o.servers[1].inUse = 0, 0
+		bad.inUse, o.servers.all[1].inUse = 0, 0
 		fault()
 	}
 	now = bad.until
@@ -224,12 +224,12 @@ func TestSlowStart(t *testing.T) {
 		{0, 9, 11}, {slowStart / 3, 38, 41}, {slowStart * 2 / 3, 68, 71}, {slowStart, 100, 100}, {time.Hour, 100, 100},
 	} {
 		o := serversOf(t, 2)
-		o.servers[0].inUse = 100
-		back := o.servers[1]
+		o.servers.all[0].inUse = 100
+		back := o.servers.all[1]
 		back.inUse++
 		o.failed(back, errTimeout, time.Now().Add(-time.Hour))
 		o.mu.Lock()
-		o.risen(back, noon)
+		back.bringBack(noon)
 		o.mu.Unlock()
 		n := 0
 		for {
@@ -287,7 +287,7 @@ func TestBalanceInvariants(t *testing.T) {
 					if tried&s.bit != 0 {
 						t.Fatal("tried twice")
 					}
-					healthy := slices.ContainsFunc(o.servers, func(s *server) bool {
+					healthy := slices.ContainsFunc(o.servers.all, func(s *server) bool {
 						r, _ := s.rank(now)
 						return r == rankIn && tried&s.bit == 0
 					})
@@ -312,7 +312,7 @@ func TestBalanceInvariants(t *testing.T) {
 				held = slices.Delete(held, i, i+1)
 			},
 			"check": func(t *rapid.T) {
-				s := o.servers[rapid.IntRange(0, n-1).Draw(t, "which")]
+				s := o.servers.all[rapid.IntRange(0, n-1).Draw(t, "which")]
 				var err error
 				if rapid.Bool().Draw(t, "fails") {
 					err = errTimeout

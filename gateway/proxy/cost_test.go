@@ -91,7 +91,7 @@ func TestOriginLists_AreReadOnce(t *testing.T) {
 	if a.Announced.Has([]byte("x-3000")) {
 		t.Error("x-3000 is announced")
 	}
-	x := &exchange{a: a, h: &http1.RequestHeader{}}
+	x := &response{a: a}
 	if out := string(x.appendPlain(nil, frameChunked)); strings.Contains(out, "X-7:") || strings.Contains(out, "Y: b") || !strings.Contains(out, "Z: c") {
 		t.Errorf("of what Connection names nothing is passed on: %.200s", out)
 	}

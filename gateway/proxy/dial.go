@@ -20,7 +20,7 @@ func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*orig
 		ctx, stop = context.WithDeadline(ctx, deadline)
 		defer stop()
 	}
-	c, err := o.connect(ctx, s)
+	c, err := s.connect(ctx)
 	if err != nil {
 		return nil, KindConnect, err
 	}

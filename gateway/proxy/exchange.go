@@ -51,48 +51,47 @@ type Outcome struct {
 	Crowded bool
 }
 
-// exchange is one request's way to an origin and back. It is pooled; everything it needs is in it.
+// exchange is one request's way to an origin and back. It is pooled with the memory that it needs.
 type exchange struct {
-	o    *Origin
-	r    *wire.Request
-	h    *http1.RequestHeader
+	o *Origin
+	outgoing
 	body *wire.Body
-	f    *Forward
-	oc   *originConn
-	srv  *server
+	up   upload
+	claim
+	attempt
+	timing
+	response
+	buffers
+	onSlice func() error // whileWaiting, bound once
+	outcome Outcome
+}
 
-	ours *fasthttp.ResponseHeader // the answer's header where it is more than passed on
+// attempt is the connection that a request is sent on.
+type attempt struct {
+	oc      *originConn
+	srv     *server
+	allOut  bool // no server was healthy
+	anyByte bool // a byte of a response has arrived
+	reuse   bool
+}
 
-	a       http1.ResponseHeader
-	fields  []field // of the answer, after OnHeader
-	chunks  http1.ChunkReader
+// timing is when the parts of an exchange began.
+type timing struct {
+	started time.Time
+	sentAt  time.Time
+	late    bool // time has passed since started
+}
+
+// buffers are the memory of an exchange.
+type buffers struct {
 	req     []byte
 	out     []byte
-	outBack []byte // out's pooled backing, wherever out has grown to
-	upgrade string
-	up      upload
-
-	started  time.Time
-	sentAt   time.Time
-	now      time.Time    // when the header came, for the first write after it
-	entered  bool         // holds a slot
-	early    bool         // the answer came before the request's end
-	late     bool         // time has passed since started
-	first    http1.Buffer // what was read of the body, decoded, before the origin was asked
-	firstLen int          // its length
-	claim    claim
-	allOut   bool // no server was healthy
-	anyByte  bool // of an answer has come
-	reuse    bool
-	upgraded bool
-	closing  bool // the client's connection ends with this answer
-	left     int64
-	onSlice  func() error
-	outcome  Outcome
+	outBack []byte // the pooled memory of out, wherever out has grown to
 }
 
 var exchangePool = sync.Pool{New: func() any {
-	x := &exchange{outBack: make([]byte, 0, maxWrite), req: make([]byte, 0, 4096), ours: &fasthttp.ResponseHeader{}}
+	x := &exchange{}
+	x.outBack, x.req, x.edited = make([]byte, 0, maxWrite), make([]byte, 0, 4096), &fasthttp.ResponseHeader{}
 	x.up.done = make(chan struct{}, 1)
 	x.onSlice = x.whileWaiting
 	return x
@@ -114,10 +113,17 @@ func (o *Origin) Forward(r *wire.Request, f *Forward) Outcome {
 		return Outcome{Status: refusal.Status, Kind: kind, Err: errors.New("proxy: " + refusal.Detail)}
 	}
 	x := exchangePool.Get().(*exchange)
-	x.o, x.r, x.h, x.body, x.f = o, r, r.Header(), r.Body(), f
+	x.begin(o, r, f)
 	defer x.end()
 	x.run()
 	return x.outcome
+}
+
+// begin prepares x for a request.
+func (x *exchange) begin(o *Origin, r *wire.Request, f *Forward) {
+	x.o, x.body = o, r.Body()
+	x.outgoing = outgoing{r: r, h: r.Header(), f: f, preserveHost: o.cfg.PreserveHost}
+	x.http10 = x.h.HTTP10
 }
 
 // end gives back what the exchange holds, also when a callback has panicked.
@@ -136,11 +142,12 @@ func (x *exchange) end() {
 		x.o.leave(&x.claim)
 	}
 	x.r.Response().End(x.closing)
-	x.first.Release()
+	x.up.first.Release()
 	lines, trailers, req, fields := x.a.Lines[:0], x.chunks.Trailers[:0], x.req[:0], x.fields[:0]
 	named, announced := x.a.Named.Emptied(), x.a.Announced.Emptied()
-	back, done, onSlice, ours := x.outBack, x.up.done, x.onSlice, x.ours
-	*x = exchange{outBack: back, req: req, fields: fields, onSlice: onSlice, ours: ours}
+	back, done, onSlice, edited := x.outBack, x.up.done, x.onSlice, x.edited
+	*x = exchange{onSlice: onSlice}
+	x.outBack, x.req, x.fields, x.edited = back, req, fields, edited
 	x.a.Lines, x.a.Named, x.a.Announced, x.chunks.Trailers, x.up.done = lines, named, announced, trailers, done
 	if cap(x.req) <= 64<<10 {
 		exchangePool.Put(x)
@@ -308,9 +315,7 @@ func isClosed(err error) bool {
 // ask sends the request and reads the final header into x.a.
 func (x *exchange) ask(deadline time.Time) error {
 	cfg, oc := &x.o.cfg, x.oc
-	x.req = x.appendFirst(x.appendRequest(x.req[:0], oc.server.authority))
-	x.firstLen = x.first.Buffered()
-	x.first.Release()
+	x.req = x.up.appendFirst(x.appendRequest(x.req[:0], oc.server.authority), &x.outgoing, x.body)
 	if !x.body.Ended() && x.body.Buffered() {
 		x.req = x.body.AppendBuffered(x.req)
 	}
@@ -475,6 +480,8 @@ func (x *exchange) blameClient(err error) {
 // upload is a request body on its way to the origin, in a goroutine of its own: the answer may
 // begin, and end, before it does.
 type upload struct {
+	first     http1.Buffer // the beginning of the body, decoded, read before a slot was taken
+	firstLen  int          // its length
 	running   bool
 	done      chan struct{}
 	endedAt   atomic.Int64

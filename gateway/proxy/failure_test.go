@@ -132,7 +132,7 @@ func TestRetryGoesToAnotherServer(t *testing.T) {
 			c.Probe()
 			g.outcome(0)
 			g.origin.mu.Lock()
-			busy := g.origin.servers[1]
+			busy := g.origin.servers.all[1]
 			busy.inUse += 10
 			busy.hurt, busy.down = tc.out, tc.out
 			g.origin.mu.Unlock()
@@ -155,14 +155,14 @@ func TestTimeOfAnotherServerDoesNotCount(t *testing.T) {
 		c := g.dial()
 		for i := range 2 { // over a new connection, and over a kept one
 			g.origin.mu.Lock()
-			g.origin.servers[0].health = health{}
+			g.origin.servers.all[0].health = health{}
 			g.origin.mu.Unlock()
 			c.Probe()
 			if out := g.outcome(i); out.Err != nil || out.FirstByte >= limit {
 				return fmt.Errorf("request %d: %+v", i, out)
 			}
 		}
-		if n := g.origin.servers[0].fails; n != 1 {
+		if n := g.origin.servers.all[0].fails; n != 1 {
 			t.Errorf("the first server failed %d times, want once since it was forgiven", n)
 		}
 		return nil
@@ -186,7 +186,7 @@ func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
 		t.Fatalf("%d connections, want 1", n)
 	}
 	g.origin.mu.Lock()
-	g.origin.servers[0].idle[0].until = time.Now()
+	g.origin.servers.all[0].idle[0].until = time.Now()
 	g.origin.mu.Unlock()
 	c.Probe()
 	if n := conns.Load(); n != 2 {
@@ -228,7 +228,7 @@ func TestIdleConnections(t *testing.T) {
 			wiretest.Eventually(t, "the idle connection is seen to be unusable", func() bool {
 				g.origin.mu.Lock()
 				defer g.origin.mu.Unlock()
-				return !g.origin.servers[0].idle[0].usable()
+				return !g.origin.servers.all[0].idle[0].usable()
 			})
 			c.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n") // would not be repeated
 			if status, _, body := c.Answer("POST"); status != 200 || body != "ok" {
@@ -376,7 +376,7 @@ func TestSeveralServers(t *testing.T) {
 		t.Errorf("shares: %v", got)
 	}
 	took := time.Since(begun) // by which it may have been tried again after one, two, four seconds
-	if n, most := g.origin.servers[1].fails, 1+bits.Len64(uint64(took/failedBase)); n < 1 || n > most {
+	if n, most := g.origin.servers.all[1].fails, 1+bits.Len64(uint64(took/failedBase)); n < 1 || n > most {
 		t.Errorf("the dead server was tried %d times in %s, want once to %d times", n, took, most)
 	}
 }
@@ -453,7 +453,7 @@ func TestQueue(t *testing.T) {
 	wiretest.Eventually(t, "the third waits", func() bool {
 		g.origin.mu.Lock()
 		defer g.origin.mu.Unlock()
-		return g.origin.waiting.n == 1
+		return g.origin.slots.waiting.n == 1
 	})
 	close(release)
 	for _, x := range []*wiretest.Client{a, b, c} {

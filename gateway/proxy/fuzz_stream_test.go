@@ -116,7 +116,9 @@ func FuzzStream(f *testing.F) {
 			if host == "" {
 				host = "origin"
 			}
-			x := &exchange{o: o, r: r, h: h, body: r.Body(), f: &Forward{Session: "s"}, upgrade: string(h.AskedUpgrade())}
+			x := &exchange{}
+			x.begin(o, r, &Forward{Session: "s"})
+			x.upgrade = string(h.AskedUpgrade())
 			to := &tape{}
 			to.out.Write(x.appendRequest(nil, "origin"))
 			whole := true
@@ -255,7 +257,8 @@ func FuzzAnswerStream(f *testing.F) {
 		oc.in.Source = oc
 		defer oc.in.Release()
 		x := exchangePool.New().(*exchange)
-		x.o, x.r, x.h, x.body, x.oc, x.f = o, r, r.Header(), r.Body(), oc, &Forward{OnlyWith: none}
+		x.begin(o, r, &Forward{OnlyWith: none})
+		x.oc = oc
 		if asked&4 > 0 {
 			x.f.OnlyWith = nil // the header goes by way of fasthttp's
 		}

@@ -20,12 +20,12 @@ func (o *Origin) watch(s *server) {
 	defer timer.Stop()
 	for {
 		select {
-		case <-o.life.Done():
+		case <-o.background.ctx.Done():
 			return
 		case <-timer.C:
 		}
 		err := o.check(s)
-		if o.life.Err() != nil {
+		if o.background.ctx.Err() != nil {
 			return
 		}
 		if !ownFault(err) {
@@ -56,7 +56,7 @@ func (o *Origin) checked(s *server, err error, now time.Time) {
 	case (s.down || s.refused) && s.checks >= checksUp:
 		s.down = false
 		if s.refused || !s.trial {
-			c = o.risen(s, now)
+			c = s.bringBack(now)
 		}
 	}
 	o.mu.Unlock()
@@ -70,13 +70,13 @@ func (o *Origin) check(s *server) error {
 		limit = min(limit, o.cfg.ConnectTimeout+t)
 	}
 	by := time.Now().Add(limit)
-	oc, _, err := o.dial(o.life, s, by)
+	oc, _, err := o.dial(o.background.ctx, s, by)
 	if err != nil {
 		return err
 	}
 	defer oc.Close()
 	defer oc.in.Release()
-	defer context.AfterFunc(o.life, func() { oc.Close() })()
+	defer context.AfterFunc(o.background.ctx, func() { oc.Close() })()
 	if err := oc.link.SetWriteDeadline(by); err != nil {
 		return err
 	}
@@ -112,10 +112,10 @@ func (o *Origin) check(s *server) error {
 	}
 }
 
-// answerTime is how long a server has for its answer where nothing else took time; 0: as long as it likes.
-func (o *Origin) answerTime() time.Duration {
-	d := o.cfg.FirstByteTimeout
-	if t := o.cfg.Timeout; t > 0 && (t < d || d == 0) {
+// responseTime returns how long a server has for its response if nothing else took time; 0: no limit.
+func (c *Config) responseTime() time.Duration {
+	d := c.FirstByteTimeout
+	if t := c.Timeout; t > 0 && (t < d || d == 0) {
 		d = t
 	}
 	return d
@@ -132,7 +132,7 @@ func (x *exchange) verdict() (verdict, string) {
 		return sound, ""
 	case KindTimeout:
 		// A stream may be silent for longer than we wait, and a request that waited for its turn leaves little time.
-		if x.outcome.Sent || time.Since(x.sentAt) < x.o.answerTime()/2 {
+		if x.outcome.Sent || time.Since(x.sentAt) < x.o.cfg.responseTime()/2 {
 			return unknown, ""
 		}
 		return faulty, "no answer in time"

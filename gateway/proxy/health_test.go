@@ -115,7 +115,7 @@ func TestChecks(t *testing.T) {
 // One failed check is none, and so is one good one.
 func TestChecksNeedTwo(t *testing.T) {
 	o := serversOf(t, 2)
-	s := o.servers[0]
+	s := o.servers.all[0]
 	for i, step := range []struct {
 		ok, up bool
 	}{{false, true}, {true, true}, {false, true}, {false, false}, {true, false}, {false, false}, {true, false}, {true, true}} {
@@ -287,11 +287,11 @@ func TestCutAnswersTakeAServerOut(t *testing.T) {
 // What is known of a server outlives a change of the configuration.
 func TestAdopt(t *testing.T) {
 	old := serversOf(t, 3)
-	old.servers[1].inUse++
-	old.failed(old.servers[1], fmt.Errorf("refused"), time.Now())
-	old.checked(old.servers[2], errTimeout, time.Now())
-	old.checked(old.servers[2], errTimeout, time.Now())
-	next, err := New(Config{Servers: []string{old.servers[1].url, "http://192.0.2.9", old.servers[2].url, old.servers[0].url}, Health: HealthConfig{Path: "/"}})
+	old.servers.all[1].inUse++
+	old.failed(old.servers.all[1], fmt.Errorf("refused"), time.Now())
+	old.checked(old.servers.all[2], errTimeout, time.Now())
+	old.checked(old.servers.all[2], errTimeout, time.Now())
+	next, err := New(Config{Servers: []string{old.servers.all[1].url, "http://192.0.2.9", old.servers.all[2].url, old.servers.all[0].url}, Health: HealthConfig{Path: "/"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,27 +76,27 @@ const maxServers = 64 // those tried by one request are bits of a word
 // are safe for concurrent use.
 type Origin struct {
 	cfg        Config
-	servers    []*server
-	ca         []byte // what tls.ca_file held
+	ca         []byte // the content of tls.ca_file
 	resolver   resolver
 	waitSlice  time.Duration
 	patience   time.Duration // bodyPatience
-	maxWaiting int
 	onChange   func(Change)
+	background background
+	tunnels    tunnels
 
-	life context.Context // until Close
-	end  context.CancelFunc
-	work sync.WaitGroup // lookups and checks
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	watched bool // Start was called
+	servers servers
+	slots   slots
+	reaper  *time.Timer
+}
 
-	mu       sync.Mutex
-	closed   bool
-	watched  bool   // Start was called
-	inUse    int    // connections in use or being made
-	choices  uint64 // of servers so far
-	waiting  queue
-	claims   claims
-	reaper   *time.Timer
-	upgraded map[*tunnel]struct{}
+// background is what runs until Close: lookups and health checks.
+type background struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
 }
 
 // New checks cfg and returns an origin. It starts nothing and connects nowhere.
@@ -110,8 +110,10 @@ func New(cfg Config) (*Origin, error) {
 	if p := cfg.Health.Path; p != "" && (p[0] != '/' || !http1.ValidTarget([]byte(p))) {
 		return nil, fmt.Errorf("origin %q: health.path: %q is no path; write it as /healthz, without blanks", cfg.ID, p)
 	}
-	o := &Origin{cfg: cfg, resolver: net.DefaultResolver, waitSlice: waitSlice, maxWaiting: maxWaiting, patience: bodyPatience, claims: newClaims(), upgraded: map[*tunnel]struct{}{}}
-	o.life, o.end = context.WithCancel(context.Background())
+	o := &Origin{cfg: cfg, resolver: net.DefaultResolver, waitSlice: waitSlice, patience: bodyPatience}
+	o.slots = slots{max: cfg.MaxConns, maxWaiting: maxWaiting, claims: newClaims()}
+	o.tunnels.open = map[*tunnel]struct{}{}
+	o.background.ctx, o.background.cancel = context.WithCancel(context.Background())
 	if o.cfg.Health.Interval <= 0 {
 		o.cfg.Health.Interval = 5 * time.Second
 	}
@@ -128,17 +130,17 @@ func New(cfg Config) (*Origin, error) {
 		if slices.Contains(cfg.Servers[:i], raw) {
 			return nil, fmt.Errorf("origin %q: servers: %q is listed twice", cfg.ID, raw)
 		}
-		s, err := o.newServer(raw)
+		s, err := newServer(o, raw)
 		if err != nil {
 			return nil, fmt.Errorf("origin %q: %w", cfg.ID, err)
 		}
 		s.bit = 1 << i
-		o.servers = append(o.servers, s)
+		o.servers.all = append(o.servers.all, s)
 	}
 	return o, nil
 }
 
-func (o *Origin) newServer(raw string) (*server, error) {
+func newServer(o *Origin, raw string) (*server, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("servers: %q is not a URL: %w", raw, err)
@@ -157,7 +159,7 @@ func (o *Origin) newServer(raw string) (*server, error) {
 		if port == "" {
 			port = "443"
 		}
-		if s.tls, err = o.clientTLS(u.Hostname()); err != nil {
+		if s.tls, err = o.cfg.TLS.client(u.Hostname(), o.ca); err != nil {
 			return nil, err
 		}
 	default:
@@ -170,8 +172,8 @@ func (o *Origin) newServer(raw string) (*server, error) {
 	return s, nil
 }
 
-func (o *Origin) clientTLS(host string) (*tls.Config, error) {
-	t := o.cfg.TLS
+// client returns the configuration of TLS to a host. ca is the content of CAFile.
+func (t *TLSConfig) client(host string, ca []byte) (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		NextProtos:         []string{"http/1.1"},
@@ -183,7 +185,7 @@ func (o *Origin) clientTLS(host string) (*tls.Config, error) {
 	}
 	if t.CAFile != "" {
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(o.ca) {
+		if !c.RootCAs.AppendCertsFromPEM(ca) {
 			return nil, fmt.Errorf("tls.ca_file: %q holds no PEM certificate", t.CAFile)
 		}
 	}
@@ -220,8 +222,8 @@ type ServerStats struct {
 func (o *Origin) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	st := Stats{InUse: o.inUse, MaxConns: o.cfg.MaxConns, Waiting: o.waiting.n, MaxWaiting: o.maxWaiting}
-	for _, s := range o.servers {
+	st := Stats{InUse: o.slots.inUse, MaxConns: o.slots.max, Waiting: o.slots.waiting.n, MaxWaiting: o.slots.maxWaiting}
+	for _, s := range o.servers.all {
 		st.Servers = append(st.Servers, ServerStats{Server: s.url, Up: s.up(), InUse: s.inUse, Idle: len(s.idle)})
 	}
 	return st
@@ -231,7 +233,7 @@ func (o *Origin) Stats() Stats {
 func (o *Origin) InUse() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.inUse
+	return o.slots.inUse
 }
 
 // Start begins to ask the servers for their health, where that is configured, until Close.
@@ -243,7 +245,7 @@ func (o *Origin) Start() {
 	if started || o.cfg.Health.Path == "" {
 		return
 	}
-	for _, s := range o.servers {
+	for _, s := range o.servers.all {
 		o.goOn(func() { o.watch(s) })
 	}
 }
@@ -255,21 +257,21 @@ func (o *Origin) goOn(f func()) bool {
 	if o.closed {
 		return false
 	}
-	o.work.Go(f)
+	o.background.wait.Go(f)
 	return true
 }
 
 // Close ends what runs in the background and closes idle connections. Those in use are closed as their exchanges end,
 // and exchanges that still come are carried; CloseUpgraded ends the endless ones.
 func (o *Origin) Close() {
-	o.end()
+	o.background.cancel()
 	o.mu.Lock()
 	o.closed = true
 	if o.reaper != nil {
 		o.reaper.Stop()
 	}
 	var idle []*originConn
-	for _, s := range o.servers {
+	for _, s := range o.servers.all {
 		idle = append(idle, s.idle...)
 		s.idle = nil
 	}
@@ -277,26 +279,12 @@ func (o *Origin) Close() {
 	for _, c := range idle {
 		c.Close()
 	}
-	o.work.Wait()
+	o.background.wait.Wait()
 }
 
 // CloseUpgraded cuts upgraded connections and event streams, which would outlive any drain. Call it
 // at shutdown, when running requests should end.
-func (o *Origin) CloseUpgraded() {
-	o.mu.Lock()
-	all := make([]*tunnel, 0, len(o.upgraded))
-	for t := range o.upgraded {
-		all = append(all, t)
-	}
-	o.mu.Unlock()
-	for _, t := range all {
-		t.cut(net.ErrClosed)
-	}
-}
+func (o *Origin) CloseUpgraded() { o.tunnels.cut() }
 
 // Upgraded is the number of upgraded connections and event streams that are open.
-func (o *Origin) Upgraded() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.upgraded)
-}
+func (o *Origin) Upgraded() int { return o.tunnels.count() }

@@ -3,12 +3,22 @@ package proxy
 import (
 	"bytes"
 	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
+
+// outgoing is a request as the origin gets it.
+type outgoing struct {
+	r            *wire.Request
+	h            *http1.RequestHeader
+	f            *Forward
+	preserveHost bool
+	upgrade      string // the protocol that the client asks to change to
+}
 
 // appendRequest writes the request header that the origin gets: the visitor's lines as they came and where they stood,
 // without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never taken from the
 // visitor, no Connection header can strip them.
-func (x *exchange) appendRequest(dst []byte, authority string) []byte {
+func (x *outgoing) appendRequest(dst []byte, authority string) []byte {
 	h, f := x.h, x.f
 	dst = append(dst, h.Method()...)
 	dst = append(dst, ' ')
@@ -18,7 +28,7 @@ func (x *exchange) appendRequest(dst []byte, authority string) []byte {
 	if len(host) == 0 {
 		host = h.Host()
 	}
-	own := !x.o.cfg.PreserveHost || len(host) == 0
+	own := !x.preserveHost || len(host) == 0
 	if !h.HasHost() { // HTTP/1.0
 		dst = appendHost(dst, host, authority, own)
 	}
@@ -76,7 +86,7 @@ func appendHost(dst, host []byte, authority string, own bool) []byte {
 
 // appendCookies joins the cookie lines, of which the first is given, into one (RFC 9112 allows but one) and leaves out
 // what is not for the origin. A single line from which nothing has to go is left as it came.
-func (x *exchange) appendCookies(dst []byte, first int) []byte {
+func (x *outgoing) appendCookies(dst []byte, first int) []byte {
 	h := x.h
 	begin, dropped := len(dst), false
 	dst = append(dst, h.Name(&h.Lines[first])...)
@@ -135,7 +145,7 @@ func cookieName(pair []byte) []byte {
 }
 
 // appendOwn writes what the gateway vouches for, and the framing.
-func (x *exchange) appendOwn(dst, host []byte) []byte {
+func (x *outgoing) appendOwn(dst, host []byte) []byte {
 	h, f := x.h, x.f
 	peer := x.r.Peer()
 	client := f.ClientIP
@@ -202,7 +212,7 @@ func (x *exchange) appendOwn(dst, host []byte) []byte {
 }
 
 // appendTrailerNames announces those of the client's trailers that may travel.
-func (x *exchange) appendTrailerNames(dst []byte) []byte {
+func (x *outgoing) appendTrailerNames(dst []byte) []byte {
 	h := x.h
 	n := 0
 	for i := range h.Lines {
@@ -215,8 +225,16 @@ func (x *exchange) appendTrailerNames(dst []byte) []byte {
 	return dst
 }
 
+// appendTrailers appends those of the client's trailer lines that may be forwarded.
+func (x *outgoing) appendTrailers(dst, lines []byte) []byte {
+	if !x.h.Trailer.Announced.Any() {
+		return dst
+	}
+	return http1.AppendTrailers(dst, lines, x.travels)
+}
+
 // travels tells whether a trailer of the client's goes on to the origin, if it may come after a body at all. What is dropped from
 // the header is dropped here too: there are programs that make one of the two.
-func (x *exchange) travels(name []byte) bool {
+func (x *outgoing) travels(name []byte) bool {
 	return x.h.Trailer.Announced.Has(name) && (x.f.DropField == nil || !x.f.DropField(name))
 }

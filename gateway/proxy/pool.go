@@ -65,30 +65,40 @@ func (q *queue) remove(w *waiter) bool {
 	return true
 }
 
+// slots are the MaxConns connections of an origin that may be in use at once, with the queue for them. Origin.mu guards
+// them, and their methods are called with it held.
+type slots struct {
+	max        int // 0: no limit
+	maxWaiting int
+	inUse      int // connections in use or being made
+	waiting    queue
+	claims     claims
+}
+
 // enter takes one of MaxConns slots, waiting its turn for at most wait; it tells whether it waited. A client that gone
 // says has left gives up its place, or the slot that it was given. The claim counts from here on, in the queue too, unless
 // enter returns an error.
 func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, error) {
 	o.mu.Lock()
-	if err := o.hold(c); err != nil {
+	if err := o.slots.hold(c); err != nil {
 		o.mu.Unlock()
 		return false, err
 	}
-	if o.cfg.MaxConns <= 0 || o.inUse < o.cfg.MaxConns {
-		o.inUse++
+	if o.slots.max <= 0 || o.slots.inUse < o.slots.max {
+		o.slots.inUse++
 		o.mu.Unlock()
 		return false, nil
 	}
-	if wait <= 0 || o.waiting.n >= o.maxWaiting {
+	if wait <= 0 || o.slots.waiting.n >= o.slots.maxWaiting {
 		defer o.mu.Unlock()
-		o.release(c)
+		o.slots.release(c)
 		if wait <= 0 {
-			return false, o.crowded(errQueueFull)
+			return false, o.slots.crowded(errQueueFull)
 		}
-		return false, o.crowded(errQueueLong)
+		return false, o.slots.crowded(errQueueLong)
 	}
 	w := &waiter{granted: make(chan struct{}, 1)}
-	o.waiting.push(w)
+	o.slots.waiting.push(w)
 	o.mu.Unlock()
 	err := w.wait(wait, gone)
 	if err == nil {
@@ -99,14 +109,14 @@ func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, e
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.waiting.remove(w) {
-		o.release(c)
-		return true, o.crowded(err)
+	if o.slots.waiting.remove(w) {
+		o.slots.release(c)
+		return true, o.slots.crowded(err)
 	}
 	<-w.granted // the slot came as the time ran out
 	if err != errQueueFull {
-		o.release(c)
-		o.leaveLocked()
+		o.slots.release(c)
+		o.slots.leave()
 		return true, err
 	}
 	return true, nil
@@ -119,8 +129,8 @@ func (e crowdedError) Unwrap() error { return e.error }
 
 // crowded marks an error of the queue where one client holds more than a quarter of the connections: it is no sign that
 // the origin has more to do than it can. Call it with mu held.
-func (o *Origin) crowded(err error) error {
-	if o.claims.crowds > 0 && (err == errQueueFull || err == errQueueLong) {
+func (s *slots) crowded(err error) error {
+	if s.claims.crowds > 0 && (err == errQueueFull || err == errQueueLong) {
 		return crowdedError{err}
 	}
 	return err
@@ -146,19 +156,19 @@ func (w *waiter) wait(d time.Duration, gone func() error) error {
 }
 
 // leaveLocked gives the slot to the one who has waited longest, or back. Call it with mu held.
-func (o *Origin) leaveLocked() {
-	if w := o.waiting.first; w != nil {
-		o.waiting.remove(w)
+func (s *slots) leave() {
+	if w := s.waiting.first; w != nil {
+		s.waiting.remove(w)
 		w.granted <- struct{}{}
 		return
 	}
-	o.inUse--
+	s.inUse--
 }
 
 func (o *Origin) leave(c *claim) {
 	o.mu.Lock()
-	o.release(c)
-	o.leaveLocked()
+	o.slots.release(c)
+	o.slots.leave()
 	o.mu.Unlock()
 }
 
@@ -171,15 +181,15 @@ func (o *Origin) pick(now time.Time, tried uint64, after *server) (*server, *ori
 	defer o.mu.Unlock()
 	var best *server
 	rank := rankIn
-	if len(o.servers) > 1 {
-		if best, rank = o.choose(now, tried, after); best == nil {
+	if len(o.servers.all) > 1 {
+		if best, rank = o.servers.choose(now, tried, after); best == nil {
 			return nil, nil, false
 		}
 	} else {
 		if tried != 0 {
 			return nil, nil, false
 		}
-		best = o.servers[0]
+		best = o.servers.all[0]
 		if best.down {
 			rank = rankOut
 		}
@@ -209,11 +219,11 @@ func (o *Origin) drop(s *server) {
 // used again.
 func (o *Origin) done(held *claim, s *server, c *originConn, reuse bool, v verdict, why string, now time.Time) {
 	o.mu.Lock()
-	o.release(held)
+	o.slots.release(held)
 	s.inUse--
 	var change *Change
 	if v == faulty || s.hurt {
-		change = o.judge(s, v, why, now)
+		change = o.servers.judge(s, v, why, now)
 	}
 	if reuse && !o.closed && now.Before(c.until) {
 		c.idleSince = now
@@ -223,7 +233,7 @@ func (o *Origin) done(held *claim, s *server, c *originConn, reuse bool, v verdi
 		}
 		c = nil
 	}
-	o.leaveLocked()
+	o.slots.leave()
 	o.mu.Unlock()
 	if c != nil {
 		c.Close()
@@ -240,7 +250,7 @@ func (o *Origin) reap() {
 	var old []*originConn
 	left := false
 	o.mu.Lock()
-	for _, s := range o.servers {
+	for _, s := range o.servers.all {
 		n := 0
 		for n < len(s.idle) && now.Sub(s.idle[n].idleSince) >= keepIdle {
 			n++

@@ -93,7 +93,7 @@ func TestQueueIsBounded(t *testing.T) {
 		if o.Stats().MaxWaiting != 4096 {
 			t.Errorf("%+v", o.Stats())
 		}
-		o.maxWaiting = 2
+		o.slots.maxWaiting = 2
 		o.enter(nil, 0, nil)
 		done := make(chan error, 2)
 		for range 2 {

@@ -25,14 +25,14 @@ func (x *exchange) relay() {
 		frame = frameChunked
 	}
 	x.closing = w.Closing() || frame == frameClose
-	ours := x.ours
+	edited := x.edited
 	plain := x.f.OnlyWith != nil && !a.HasAny(x.f.OnlyWith)
 	if !plain {
-		fill(ours, a)
+		fill(edited, a)
 		if x.f.OnHeader != nil {
-			x.f.OnHeader(ours)
+			x.f.OnHeader(edited)
 		}
-		x.closing = x.closing || ours.ConnectionClose()
+		x.closing = x.closing || edited.ConnectionClose()
 	}
 	var events bool
 	status := a.Status
@@ -40,16 +40,16 @@ func (x *exchange) relay() {
 		events = isEventStream(a.ContentType())
 		x.out = x.appendPlain(x.outBack[:0], frame)
 	} else {
-		events = isEventStream(ours.ContentType())
-		status = ours.StatusCode()
+		events = isEventStream(edited.ContentType())
+		status = edited.StatusCode()
 		x.out = x.appendAnswer(x.outBack[:0], frame)
 	}
 	x.oc.in.Skip(0) // x.a's bytes are not needed from here on
 	x.oc.wait.patience, x.oc.wait.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events && frame != frameNone {
 		t := &tunnel{oc: x.oc}
-		x.o.register(t)
-		defer x.o.unregister(t)
+		x.o.tunnels.add(t)
+		defer x.o.tunnels.remove(t)
 	}
 
 	w.Begin()
@@ -114,7 +114,7 @@ func (x *exchange) relayBody(frame framing) error {
 	buf := x.outBack[:maxWrite]
 	head := len(x.out)
 	ended := x.a.Length == 0
-	if !ended && !x.ready() {
+	if !ended && !x.ready(&x.oc.in) {
 		if err := x.flush(x.out); err != nil {
 			return err
 		}
@@ -127,9 +127,9 @@ func (x *exchange) relayBody(frame framing) error {
 		}
 		n := 0
 		var err error
-		for !ended && n < room-at && (n == 0 || x.ready()) {
+		for !ended && n < room-at && (n == 0 || x.ready(&x.oc.in)) {
 			var m int
-			m, err = x.readBody(buf[at+n : room])
+			m, err = x.readBody(&x.oc.in, buf[at+n:room])
 			n += m
 			if err == io.EOF {
 				err, ended = nil, true
@@ -182,43 +182,6 @@ func frameAfter(buf []byte, head, at, n int) []byte {
 		copy(buf[begin-head:], buf[:head])
 	}
 	return buf[begin-head : at+n+http1.ChunkTail]
-}
-
-// ready tells whether readBody would have something to say without waiting.
-func (x *exchange) ready() bool {
-	in := &x.oc.in
-	if in.Buffered() == 0 {
-		return false
-	}
-	return x.a.Length != -1 || x.chunks.Ready(in)
-}
-
-// readBody reads decoded body bytes; io.EOF is a proper end.
-func (x *exchange) readBody(p []byte) (int, error) {
-	in := &x.oc.in
-	switch {
-	case x.a.Length == -1:
-		return x.chunks.Read(in, p)
-	case x.a.Length == -2:
-		return in.Read(p)
-	}
-	if int64(len(p)) > x.left {
-		p = p[:x.left]
-	}
-	n, err := in.Read(p)
-	x.left -= int64(n)
-	return n, http1.NoEOF(err)
-}
-
-// atEnd tells whether the body is known to have ended, without another read.
-func (x *exchange) atEnd() bool {
-	switch x.a.Length {
-	case -1:
-		return x.chunks.Done()
-	case -2:
-		return false
-	}
-	return x.left == 0
 }
 
 // relayFailed: the client has part of an answer. It must not take it for the whole, so its

@@ -60,7 +60,7 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	f := n.flight
 	if f == nil {
 		f = &flight{began: now, done: make(chan struct{})}
-		if !n.o.goOn(func() { n.look(n.o.life, f) }) {
+		if !n.o.goOn(func() { n.look(n.o.background.ctx, f) }) {
 			return n.lookAlone(ctx, now)
 		}
 		n.flight = f
@@ -82,7 +82,7 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	case len(n.addrs) > 0:
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("proxy: looking up %s: %w", n.host, ctx.Err())
-	case n.o.life.Err() != nil: // which called the lookup off
+	case n.o.background.ctx.Err() != nil: // which called the lookup off
 		return n.lookAlone(ctx, now)
 	}
 	return n.order(now)
@@ -120,7 +120,7 @@ func (n *name) look(ctx context.Context, f *flight) {
 	if n.flight == f {
 		n.flight = nil
 	}
-	if n.err = err; err != nil && n.o.life.Err() == nil {
+	if n.err = err; err != nil && n.o.background.ctx.Err() == nil {
 		n.retry = now.Add(lookupRetry)
 	} else if err == nil {
 		n.addrs, n.at = found, now
@@ -166,7 +166,7 @@ func (n *name) note(a netip.Addr, ok bool) {
 }
 
 // connect opens a connection to the server: to one address after the other, each with half of the time that is left.
-func (o *Origin) connect(ctx context.Context, s *server) (net.Conn, error) {
+func (s *server) connect(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	if s.name == nil {
 		return d.DialContext(ctx, "tcp", s.addr)
@@ -177,7 +177,7 @@ func (o *Origin) connect(ctx context.Context, s *server) (net.Conn, error) {
 	}
 	var first error
 	for i, a := range addrs {
-		c, err := o.connectTo(ctx, net.JoinHostPort(a.String(), s.port), i == len(addrs)-1)
+		c, err := connectTo(ctx, net.JoinHostPort(a.String(), s.port), i == len(addrs)-1)
 		if err == nil {
 			s.name.note(a, true)
 			return c, nil
@@ -193,7 +193,7 @@ func (o *Origin) connect(ctx context.Context, s *server) (net.Conn, error) {
 	return nil, first
 }
 
-func (o *Origin) connectTo(ctx context.Context, addr string, last bool) (net.Conn, error) {
+func connectTo(ctx context.Context, addr string, last bool) (net.Conn, error) {
 	var d net.Dialer
 	if by, ok := ctx.Deadline(); ok && !last {
 		d.Deadline = time.Now().Add(time.Until(by) / 2)

@@ -118,7 +118,7 @@ func (z *zone) named(t *testing.T, port string) *gate {
 
 // expire makes what is known of the server's name old, and keeps no connection.
 func (g *gate) expire() {
-	n := g.origin.servers[0].name
+	n := g.origin.servers.all[0].name
 	n.mu.Lock()
 	n.at, n.retry = n.at.Add(-lookupLife), time.Time{}
 	n.mu.Unlock()
@@ -128,7 +128,7 @@ func (g *gate) expire() {
 // refreshed asks until what was found has been looked up anew, for which a request does not wait long.
 func (g *gate) refreshed() {
 	g.t.Helper()
-	n := g.origin.servers[0].name
+	n := g.origin.servers.all[0].name
 	wiretest.Eventually(g.t, "the name was looked up again", func() bool {
 		if _, err := n.addresses(g.t.Context()); err != nil {
 			g.t.Error(err)
@@ -141,7 +141,7 @@ func (g *gate) refreshed() {
 
 // forget drops the idle connections.
 func (g *gate) forget() {
-	s := g.origin.servers[0]
+	s := g.origin.servers.all[0]
 	g.origin.mu.Lock()
 	defer g.origin.mu.Unlock()
 	for _, c := range s.idle {
@@ -216,7 +216,7 @@ func TestNameOfSeveralAddresses(t *testing.T) {
 	if !g.origin.Stats().Servers[0].Up {
 		t.Error("the server is out, though one of its addresses serves")
 	}
-	n := g.origin.servers[0].name
+	n := g.origin.servers.all[0].name
 	for range 4 {
 		addrs, err := n.addresses(t.Context())
 		if err != nil || addrs[0] != netip.MustParseAddr("127.0.0.3") {
@@ -258,7 +258,7 @@ func TestConnectionsEnd(t *testing.T) {
 		wiretest.Eventually(t, "the connection is kept", func() bool { return g.origin.Stats().Servers[0].Idle == 1 })
 	}
 	g.origin.mu.Lock()
-	old := g.origin.servers[0].idle[0]
+	old := g.origin.servers.all[0].idle[0]
 	old.until = time.Now()
 	g.origin.mu.Unlock()
 	c.Probe()
@@ -266,7 +266,7 @@ func TestConnectionsEnd(t *testing.T) {
 	wiretest.Eventually(t, "another one is kept", func() bool {
 		g.origin.mu.Lock()
 		defer g.origin.mu.Unlock()
-		idle := g.origin.servers[0].idle
+		idle := g.origin.servers.all[0].idle
 		return len(idle) == 1 && idle[0] != old
 	})
 }
@@ -278,7 +278,7 @@ func TestResolverAway(t *testing.T) {
 	g := z.named(t, port)
 	g.ask()
 	z.set(func() { z.code = dnsmessage.RCodeServerFailure })
-	n := g.origin.servers[0].name
+	n := g.origin.servers.all[0].name
 	for again := true; again; { // until a busy machine asks within the pause
 		g.expire()
 		if got := g.ask(); got != "200 127.0.0.2" {
@@ -366,7 +366,7 @@ func TestLookupsAreShared(t *testing.T) {
 	defer o.Close()
 	c := &counted{zone: z}
 	o.resolver = c
-	n := o.servers[0].name
+	n := o.servers.all[0].name
 	brief, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := n.addresses(brief); err == nil {
@@ -403,7 +403,7 @@ func TestLookupAfterClose(t *testing.T) {
 	c := h.dial()
 	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	wiretest.Eventually(t, "it looks up the name", func() bool {
-		n := h.origin.servers[0].name
+		n := h.origin.servers.all[0].name
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.flight != nil

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"strconv"
+	"time"
 
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/valyala/fasthttp"
@@ -40,6 +41,21 @@ const (
 	frameClose
 )
 
+// response is an origin's response on its way to the client.
+type response struct {
+	a      http1.ResponseHeader
+	edited *fasthttp.ResponseHeader // the header where OnHeader may change it
+	fields []field                  // of edited
+	chunks http1.ChunkReader
+	left   int64     // bytes of a body with a length
+	now    time.Time // when the header arrived, until the first write after it
+
+	http10   bool // the client's version
+	early    bool // it began before the request had ended
+	upgraded bool
+	closing  bool // the client's connection ends with it
+}
+
 // field is a header of fasthttp's form.
 type field struct {
 	name, value []byte
@@ -48,8 +64,8 @@ type field struct {
 
 // appendAnswer writes the response header that the client gets after OnHeader has had its way with it: the origin's
 // lines that are still there as they came, then what is new.
-func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
-	a, h := &x.a, x.ours
+func (x *response) appendAnswer(dst []byte, f framing) []byte {
+	a, h := &x.a, x.edited
 	dst = append(dst, "HTTP/1.1 "...)
 	status := h.StatusCode()
 	dst = strconv.AppendInt(dst, int64(status), 10)
@@ -85,7 +101,7 @@ func (x *exchange) appendAnswer(dst []byte, f framing) []byte {
 
 // remains tells whether a line of the origin's is still among the fields, and takes it from them. Of a field that
 // fasthttp has but once, and not at all where it is empty, all lines remain as long as the last one does.
-func (x *exchange) remains(l *http1.Line) bool {
+func (x *response) remains(l *http1.Line) bool {
 	a := &x.a
 	name, value := a.Name(l), a.Value(l)
 	single := http1.EqualFold(name, "content-type") || http1.EqualFold(name, "content-encoding") || http1.EqualFold(name, "server")
@@ -111,7 +127,7 @@ func (x *exchange) remains(l *http1.Line) bool {
 }
 
 // appendPlain writes it as the origin sent it, lines that travel together in one piece.
-func (x *exchange) appendPlain(dst []byte, f framing) []byte {
+func (x *response) appendPlain(dst []byte, f framing) []byte {
 	a := &x.a
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(a.Status), 10)
@@ -139,7 +155,7 @@ func (x *exchange) appendPlain(dst []byte, f framing) []byte {
 }
 
 // appendFraming ends a header with the lines that say how its body travels.
-func (x *exchange) appendFraming(dst []byte, f framing) []byte {
+func (x *response) appendFraming(dst []byte, f framing) []byte {
 	a := &x.a
 	if a.Date < 0 && a.Status >= 200 { // RFC 9110 §6.6.1: who passes it on says when it came
 		dst = append(dst, "Date: "...)
@@ -172,13 +188,13 @@ func (x *exchange) appendFraming(dst []byte, f framing) []byte {
 		dst = append(dst, "\r\n"...)
 	case x.closing:
 		dst = append(dst, "Connection: close\r\n"...)
-	case x.h.HTTP10:
+	case x.http10:
 		dst = append(dst, "Connection: keep-alive\r\n"...)
 	}
 	return append(dst, "\r\n"...)
 }
 
-func (x *exchange) appendAnnounced(dst []byte) []byte {
+func (x *response) appendAnnounced(dst []byte) []byte {
 	a := &x.a
 	n := 0
 	dst = dst[:len(dst)-2] // appendAllowedNames begins with CRLF
@@ -206,4 +222,39 @@ func appendInterim(dst []byte, a *http1.ResponseHeader) []byte {
 		}
 	}
 	return append(dst, "\r\n"...)
+}
+
+// ready reports whether readBody would return without waiting.
+func (x *response) ready(in *http1.Buffer) bool {
+	if in.Buffered() == 0 {
+		return false
+	}
+	return x.a.Length != -1 || x.chunks.Ready(in)
+}
+
+// readBody reads decoded body bytes; io.EOF is the end that the header announced.
+func (x *response) readBody(in *http1.Buffer, p []byte) (int, error) {
+	switch {
+	case x.a.Length == -1:
+		return x.chunks.Read(in, p)
+	case x.a.Length == -2:
+		return in.Read(p)
+	}
+	if int64(len(p)) > x.left {
+		p = p[:x.left]
+	}
+	n, err := in.Read(p)
+	x.left -= int64(n)
+	return n, http1.NoEOF(err)
+}
+
+// atEnd reports whether the body has ended, without another read.
+func (x *response) atEnd() bool {
+	switch x.a.Length {
+	case -1:
+		return x.chunks.Done()
+	case -2:
+		return false
+	}
+	return x.left == 0
 }

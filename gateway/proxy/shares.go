@@ -36,6 +36,7 @@ type claim struct {
 	tunnel           bool      // it asks for another protocol
 	slow             bool      // the body has not arrived
 	held             bool
+	entered          bool   // it has a slot
 	before, next     *claim // in claims
 }
 
@@ -62,27 +63,27 @@ func newClaims() claims {
 // SetShares replaces the shares of the clients. Requests that are running stay.
 func (o *Origin) SetShares(s Shares) {
 	o.mu.Lock()
-	o.claims.shares = s
+	o.slots.claims.shares = s
 	o.mu.Unlock()
 }
 
 // hold adds a claim, unless it exceeds a share. Call it with mu held.
-func (o *Origin) hold(c *claim) error {
-	most := o.cfg.MaxConns
+func (s *slots) hold(c *claim) error {
+	most := s.max
 	if c == nil || most <= 0 {
 		return nil
 	}
-	k := &o.claims
+	k := &s.claims
 	if c.slow && k.slow >= max(1, most/4) {
 		return errSlowShare
 	}
-	if !k.counting && o.inUse >= most/4 {
+	if !k.counting && s.inUse >= most/4 {
 		k.counting = true
 		for held := k.first; held != nil; held = held.next {
 			k.count(held, most)
 		}
 	}
-	if o.inUse > most/2 && k.spent(c) {
+	if s.inUse > most/2 && k.spent(c) {
 		return errShare
 	}
 	if k.counting {
@@ -99,11 +100,11 @@ func (o *Origin) hold(c *claim) error {
 }
 
 // release takes a claim back. Call it with mu held.
-func (o *Origin) release(c *claim) {
+func (s *slots) release(c *claim) {
 	if c == nil || !c.held {
 		return
 	}
-	k := &o.claims
+	k := &s.claims
 	if c.next != nil {
 		c.next.before = c.before
 	}
@@ -118,13 +119,13 @@ func (o *Origin) release(c *claim) {
 	}
 	switch {
 	case !k.counting:
-	case o.inUse < o.cfg.MaxConns/8:
+	case s.inUse < s.max/8:
 		clear(k.addresses)
 		clear(k.sessions)
 		clear(k.tunnels)
 		k.counting, k.crowds = false, 0
 	default:
-		k.uncount(c, o.cfg.MaxConns)
+		k.uncount(c, s.max)
 	}
 }
 
@@ -179,7 +180,7 @@ func (h holders) remove(key clientKey) {
 func (o *Origin) arrived(c *claim) {
 	o.mu.Lock()
 	if c.slow && c.held {
-		o.claims.slow--
+		o.slots.claims.slow--
 	}
 	c.slow = false
 	o.mu.Unlock()

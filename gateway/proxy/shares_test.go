@@ -16,7 +16,7 @@ import (
 func (o *Origin) slow() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.claims.slow
+	return o.slots.claims.slow
 }
 
 // Clients that announce a body and do not send it hold no connection at first, and a quarter of them later. Others are
@@ -153,8 +153,8 @@ func TestShares(t *testing.T) {
 		for _, c := range held {
 			o.leave(c)
 		}
-		if k := &o.claims; o.inUse != 0 || k.first != nil || len(k.addresses)+len(k.sessions)+len(k.tunnels)+k.slow+k.crowds != 0 {
-			t.Errorf("%s: left over: %d in use, %+v", row.name, o.inUse, *k)
+		if k := &o.slots.claims; o.slots.inUse != 0 || k.first != nil || len(k.addresses)+len(k.sessions)+len(k.tunnels)+k.slow+k.crowds != 0 {
+			t.Errorf("%s: left over: %d in use, %+v", row.name, o.slots.inUse, *k)
 		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,16 +37,38 @@ func (t *tunnel) cut(why error) {
 	}
 }
 
-func (o *Origin) register(t *tunnel) {
-	o.mu.Lock()
-	o.upgraded[t] = struct{}{}
-	o.mu.Unlock()
+// tunnels are those that are open.
+type tunnels struct {
+	mu   sync.Mutex
+	open map[*tunnel]struct{}
 }
 
-func (o *Origin) unregister(t *tunnel) {
-	o.mu.Lock()
-	delete(o.upgraded, t)
-	o.mu.Unlock()
+func (r *tunnels) add(t *tunnel) {
+	r.mu.Lock()
+	r.open[t] = struct{}{}
+	r.mu.Unlock()
+}
+
+func (r *tunnels) remove(t *tunnel) {
+	r.mu.Lock()
+	delete(r.open, t)
+	r.mu.Unlock()
+}
+
+func (r *tunnels) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
+}
+
+// cut ends all of them.
+func (r *tunnels) cut() {
+	r.mu.Lock()
+	all := slices.Collect(maps.Keys(r.open))
+	r.mu.Unlock()
+	for _, t := range all {
+		t.cut(net.ErrClosed)
+	}
 }
 
 var errNotAsked = http1.ResponseError("it changes to a protocol that was not asked for")
@@ -57,16 +81,16 @@ func (x *exchange) tunnel() {
 		return
 	}
 	x.upgraded = true
-	fill(x.ours, a)
+	fill(x.edited, a)
 	if x.f.OnHeader != nil {
-		x.f.OnHeader(x.ours)
+		x.f.OnHeader(x.edited)
 	}
 	x.out = x.appendAnswer(x.outBack[:0], frameNone)
 	x.outcome.Sent, x.outcome.Upgraded, x.closing = true, true, true
 	client, ahead := w.Detach() // from here on fasthttp neither reads nor writes
 	t := &tunnel{client: client, oc: oc}
-	x.o.register(t)
-	defer x.o.unregister(t)
+	x.o.tunnels.add(t)
+	defer x.o.tunnels.remove(t)
 	defer oc.Close()
 
 	if len(ahead) > 0 { // bytes sent right behind the request

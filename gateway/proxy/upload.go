@@ -22,11 +22,11 @@ const (
 // in time, the claim is slow.
 func (x *exchange) awaitBody() bool {
 	b := x.body
-	if b.Buffered() && x.first.Buffered() == 0 {
+	if b.Buffered() && x.up.first.Buffered() == 0 {
 		return true // it travels from where it is
 	}
 	b.SetPatience(x.o.patience)
-	err := x.readFirst()
+	err := x.up.readFirst(b, x.o.cfg.MaxBody)
 	b.SetPatience(0)
 	if b.Waited() { // the time of the origin begins when its work does
 		x.started = time.Now()
@@ -39,11 +39,11 @@ func (x *exchange) awaitBody() bool {
 	return true
 }
 
-func (x *exchange) readFirst() error {
-	b := x.body
-	for x.first.Buffered() < enoughBody && !b.Ended() {
-		_, err := x.first.FillFrom(b, enoughBody)
-		if most := x.o.cfg.MaxBody; most > 0 && int64(x.first.Buffered()) > most {
+// readFirst reads the beginning of the body, at most enoughBody of it.
+func (u *upload) readFirst(b *wire.Body, limit int64) error {
+	for u.first.Buffered() < enoughBody && !b.Ended() {
+		_, err := u.first.FillFrom(b, enoughBody)
+		if limit > 0 && int64(u.first.Buffered()) > limit {
 			return b.Fail(wire.ErrBodyTooLarge)
 		}
 		if err != nil && err != io.EOF {
@@ -53,28 +53,22 @@ func (x *exchange) readFirst() error {
 	return nil
 }
 
-// appendFirst writes what was read of the body, if anything was, framed as the rest will be.
-func (x *exchange) appendFirst(dst []byte) []byte {
-	p := x.first.Pending()
-	if x.h.Length >= 0 {
+// appendFirst appends the beginning of the body, if it was read, framed like the rest.
+func (u *upload) appendFirst(dst []byte, q *outgoing, b *wire.Body) []byte {
+	p := u.first.Pending()
+	u.firstLen = len(p)
+	defer u.first.Release()
+	if q.h.Length >= 0 {
 		return append(dst, p...)
 	}
 	if len(p) > 0 {
 		dst = strconv.AppendUint(dst, uint64(len(p)), 16)
 		dst = append(append(append(dst, "\r\n"...), p...), "\r\n"...)
 	}
-	if !x.body.Ended() {
+	if !b.Ended() {
 		return dst
 	}
-	return append(x.appendTrailers(append(dst, "0\r\n"...)), "\r\n"...)
-}
-
-// appendTrailers writes those of the client's trailers that may travel.
-func (x *exchange) appendTrailers(dst []byte) []byte {
-	if !x.h.Trailer.Announced.Any() {
-		return dst
-	}
-	return http1.AppendTrailers(dst, x.body.Trailers(), x.travels)
+	return append(q.appendTrailers(append(dst, "0\r\n"...), b.Trailers()), "\r\n"...)
 }
 
 func (x *exchange) startUpload() {
@@ -116,7 +110,7 @@ func (x *exchange) copyBody(b *wire.Body, oc *originConn) (bool, error) {
 	if chunked {
 		begin, end = http1.ChunkHead, len(buf)-http1.ChunkTail
 	}
-	total := int64(x.firstLen)
+	total := int64(x.up.firstLen)
 	for {
 		n, err := b.Read(buf[begin:end])
 		total += int64(n)
@@ -146,7 +140,7 @@ func (x *exchange) copyBody(b *wire.Body, oc *originConn) (bool, error) {
 	if !chunked {
 		return true, nil
 	}
-	p := x.appendTrailers(append(buf[:0], "0\r\n"...))
+	p := x.appendTrailers(append(buf[:0], "0\r\n"...), b.Trailers())
 	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }
 
