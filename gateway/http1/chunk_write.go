@@ -6,8 +6,8 @@ const (
 	hexDigits = "0123456789abcdef"
 )
 
-// frameChunk writes a chunk's size before the n bytes at buf[at:] and its end behind them, in place;
-// there has to be room for both. n is at most 0xffff.
+// FrameChunk writes a chunk's size before the n bytes at buf[at:] and CRLF behind them, in place; there has to be
+// room for both. n is at most 0xffff.
 func FrameChunk(buf []byte, at, n int) []byte {
 	i := at
 	i--

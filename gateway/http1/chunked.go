@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// errChunk is the sentinel of every fault in a chunked body's framing.
-var ErrChunk = errors.New("proxy: malformed chunked body")
+// ErrChunk is wrapped by every error about the framing of a chunked body.
+var ErrChunk = errors.New("http1: malformed chunked body")
 
 func chunkError(what string) error { return &chunkFault{what} }
 
@@ -20,7 +20,7 @@ func (e *chunkFault) Is(t error) bool { return t == ErrChunk }
 const (
 	maxChunkLine   = 512     // size and extensions of one chunk
 	maxTrailers    = 8 << 10 // the trailer section
-	maxChunkWaste  = 4 << 10 // extensions may outweigh the data by this much
+	maxChunkWaste  = 4 << 10 // extensions may exceed the data by this much
 	maxChunkDigits = 15      // 60 bits of length
 )
 
@@ -34,24 +34,24 @@ const (
 	chunkDone
 )
 
-// chunkReader decodes a chunked body (RFC 9112 §7.1), strictly: hexadecimal digits alone, CRLF
-// alone, extensions of visible characters. What one parser forgives another may read as a request.
+// ChunkReader decodes a chunked body (RFC 9112 §7.1) strictly: hexadecimal digits only, CRLF only, extensions of
+// visible characters. What one parser tolerates another may read as a request.
 type ChunkReader struct {
 	state    chunkState
-	lenient  bool // blanks after a size are forgiven: some origins pad it
-	lines    int  // that the trailer section may still have
+	lenient  bool // blanks after a size are allowed: some origins pad it
+	lines    int  // the trailer section may still have
 	left     uint64
 	waste    int
-	Trailers []byte // the trailer section's lines as they came, without the empty one
+	Trailers []byte // the lines of the trailer section, without the empty one
 }
 
-// reset prepares c for a body whose trailer section has at most that many lines.
+// Reset prepares c for a body whose trailer section has at most lines lines.
 func (c *ChunkReader) Reset(lenient bool, lines int) {
 	c.state, c.lenient, c.lines, c.left, c.waste, c.Trailers = chunkSize, lenient, lines, 0, 0, c.Trailers[:0]
 }
 
-// read decodes into p. It blocks only while in holds nothing that can be decoded, and returns
-// io.EOF once the body and its trailers have been read to their end.
+// Read decodes into p. It blocks only if in has nothing to decode, and returns io.EOF after the body and its
+// trailers.
 func (c *ChunkReader) Read(in *Buffer, p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -64,7 +64,7 @@ func (c *ChunkReader) Read(in *Buffer, p []byte) (int, error) {
 				q = q[:c.left]
 			}
 			if in.Buffered() == 0 && n > 0 {
-				break // hand over what there is before waiting for more
+				break // return what there is before waiting for more
 			}
 			m, err := in.Read(q)
 			n += m
@@ -102,12 +102,12 @@ func (c *ChunkReader) Read(in *Buffer, p []byte) (int, error) {
 // Done reports whether the body and its trailers have been read to their end.
 func (c *ChunkReader) Done() bool { return c.state == chunkDone }
 
-// ready tells whether read would have something to say without waiting. It looks no further than to the next data.
+// Ready reports whether Read would return without waiting. It decodes no further than to the next data.
 func (c *ChunkReader) Ready(in *Buffer) bool {
 	for c.state != chunkData && c.state != chunkDone {
 		done, err := c.step(in)
 		if err != nil {
-			return true // read comes upon it again
+			return true // Read returns the error again
 		}
 		if !done {
 			return false
@@ -116,7 +116,7 @@ func (c *ChunkReader) Ready(in *Buffer) bool {
 	return c.state == chunkDone || in.Buffered() > 0
 }
 
-// malformed reports whether ahead, the beginning of a body, is malformed. lines is as for reset.
+// Malformed reports whether b, the beginning of a body, is malformed. lines is that of Reset.
 func (c *ChunkReader) Malformed(b []byte, lines int) bool {
 	ahead := Buffer{b: b, w: len(b)}
 	c.Reset(false, lines)
@@ -137,7 +137,7 @@ func (c *ChunkReader) Malformed(b []byte, lines int) bool {
 	return false
 }
 
-// step consumes one line of framing; false means that in does not hold it whole.
+// step consumes one line of framing. It returns false if in does not hold the whole line.
 func (c *ChunkReader) step(in *Buffer) (bool, error) {
 	b := in.Pending()
 	switch c.state {
@@ -207,7 +207,7 @@ func (c *ChunkReader) step(in *Buffer) (bool, error) {
 	return true, nil
 }
 
-// chunkPrefix refuses early what can no longer become a size, so that nobody waits for its end.
+// chunkPrefix rejects the beginning of a line that cannot become a size, so that nothing waits for its end.
 func chunkPrefix(b []byte) error {
 	if len(b) > 0 && !isHex(b[0]) {
 		return chunkError("a size is not hexadecimal")
@@ -215,7 +215,7 @@ func chunkPrefix(b []byte) error {
 	return nil
 }
 
-// parseSize reads `1*HEXDIG [";" extension] CR`; b ends before LF.
+// parseSize parses `1*HEXDIG [";" extension] CR`; b ends before LF.
 func (c *ChunkReader) parseSize(b []byte) (uint64, error) {
 	if len(b) < 2 || b[len(b)-1] != '\r' {
 		return 0, chunkError("a size line does not end with CRLF")
@@ -256,13 +256,13 @@ func (c *ChunkReader) parseSize(b []byte) (uint64, error) {
 	return size, nil
 }
 
-// validFieldLine tells `token ":" value`, without its CRLF.
+// validFieldLine reports whether b is `token ":" value`, without its CRLF.
 func validFieldLine(b []byte) bool {
 	colon := bytes.IndexByte(b, ':')
 	return colon > 0 && isToken(b[:colon]) && validValue(b[colon+1:])
 }
 
-// noEOF names the end of a connection in the middle of a body for what it is.
+// NoEOF returns io.ErrUnexpectedEOF for io.EOF, and other errors as they are: the connection ended inside a body.
 func NoEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// date is the value of Date in a second.
+// second is the value of Date in one second.
 type second struct {
 	unix int64
 	text []byte
@@ -13,7 +13,7 @@ type second struct {
 
 var lastDate atomic.Pointer[second]
 
-// dateAt gives the value of Date, which is put into words once a second.
+// Date returns the value of the Date field, which is formatted once a second.
 func Date(now time.Time) []byte {
 	d := lastDate.Load()
 	if unix := now.Unix(); d == nil || d.unix != unix {

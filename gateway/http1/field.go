@@ -2,12 +2,12 @@ package http1
 
 import "encoding/binary"
 
-// kind says what a header line means to a proxy.
+// Kind is what a field means to a proxy.
 type Kind uint8
 
 const (
-	KindKeep Kind = iota // end to end: forwarded as it came
-	kindDrop             // never forwarded: hop-by-hop, or ours to say
+	KindKeep Kind = iota // end to end: forwarded
+	kindDrop             // never forwarded: hop-by-hop, or written by the gateway itself
 	KindHost
 	KindLength
 	kindCoding
@@ -17,10 +17,10 @@ const (
 	kindExpect
 	kindTE
 	KindTrailer
-	KindDate // in responses: fasthttp treats it apart
+	KindDate // in responses only
 )
 
-// lower-cases ASCII letters; other bytes are themselves.
+// lowerTable maps ASCII letters to lower case and other bytes to themselves.
 var lowerTable = func() (t [256]byte) {
 	for i := range t {
 		t[i] = byte(i)
@@ -31,7 +31,7 @@ var lowerTable = func() (t [256]byte) {
 	return
 }()
 
-// the characters of a token (RFC 9110 §5.6.2).
+// tokenTable has the characters of a token (RFC 9110 §5.6.2).
 var tokenTable = func() (t [256]bool) {
 	for _, c := range "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" {
 		t[c] = true
@@ -39,7 +39,7 @@ var tokenTable = func() (t [256]bool) {
 	return
 }()
 
-// nameClass is 0 for what no header name has, 1 for letters, digits and dashes, oddName for the rest.
+// nameClass is 0 for bytes that no field name may have, 1 for letters, digits and dashes, and oddName for the rest.
 var nameClass = func() (t [256]uint8) {
 	for c := range t {
 		switch l := lowerTable[c]; {
@@ -67,7 +67,7 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// equalFold compares b with s, which is lower-case ASCII.
+// EqualFold reports whether b is s without regard to case. s is lower-case ASCII.
 func EqualFold(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
@@ -80,6 +80,7 @@ func EqualFold(b []byte, s string) bool {
 	return true
 }
 
+// EqualFoldBytes reports whether a is b without regard to case.
 func EqualFoldBytes(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -92,9 +93,10 @@ func EqualFoldBytes(a, b []byte) bool {
 	return true
 }
 
+// PrefixFold reports whether b begins with s without regard to case. s is lower-case ASCII.
 func PrefixFold(b []byte, s string) bool { return len(b) >= len(s) && EqualFold(b[:len(s)], s) }
 
-// requestKind classifies the name of a request header.
+// RequestKind returns the kind of a request field.
 func RequestKind(name []byte) Kind {
 	switch lowerTable[name[0]] {
 	case 'c':
@@ -133,11 +135,11 @@ func RequestKind(name []byte) Kind {
 		}
 	case 'p':
 		switch len(name) {
-		case 5: // what CGI would turn into HTTP_PROXY
+		case 5: // CGI turns it into HTTP_PROXY
 			if EqualFold(name, "proxy") {
 				return kindDrop
 			}
-		case 9: // as with script-name below
+		case 9: // like script-name below
 			if EqualFold(name, "path-info") {
 				return kindDrop
 			}
@@ -146,7 +148,7 @@ func RequestKind(name []byte) Kind {
 				return kindDrop
 			}
 		}
-	case 's': // gunicorn takes what it names off the path, and so the path off a bypass
+	case 's': // gunicorn removes its value from the path, so a path could avoid its room
 		if EqualFold(name, "script-name") {
 			return kindDrop
 		}
@@ -183,8 +185,8 @@ func RequestKind(name []byte) Kind {
 	return KindKeep
 }
 
-// dashed gives the start of a name with a dash in the place of whatever is neither letter nor digit, as CGI and its
-// heirs read it. It is long enough for every name that means something here.
+// dashed returns a name with dashes in the place of everything that is neither letter nor digit, as CGI and its
+// descendants read it. It is cut at 64 bytes, more than the names that matter here have.
 func dashed(buf *[64]byte, name []byte) []byte {
 	n := copy(buf[:], name)
 	for i, c := range buf[:n] {
@@ -195,7 +197,7 @@ func dashed(buf *[64]byte, name []byte) []byte {
 	return buf[:n]
 }
 
-// IsAlias reports whether a program that takes some characters of names for others, as CGI and its heirs do, reads name
+// IsAlias reports whether a program that confuses some characters of names, as CGI and its descendants do, reads name
 // as want, which is in lower case. A name is an alias of itself.
 func IsAlias(name []byte, want string) bool {
 	if len(name) != len(want) {
@@ -211,13 +213,13 @@ func IsAlias(name []byte, want string) bool {
 	return true
 }
 
-// imitates tells a name that some servers cannot tell from a reserved one.
+// Imitates reports whether some servers confuse a name with a reserved one.
 func Imitates(name []byte) bool {
 	var buf [64]byte
 	return RequestKind(dashed(&buf, name)) != KindKeep
 }
 
-// responseKind classifies the name of a response header.
+// ResponseKind returns the kind of a response field.
 func ResponseKind(name []byte) Kind {
 	switch lowerTable[name[0]] {
 	case 'c':
@@ -266,8 +268,8 @@ func ResponseKind(name []byte) Kind {
 	return KindKeep
 }
 
-// forbiddenTrailer tells a field that may not come after the body: those that frame, route,
-// authenticate or steer the message (RFC 9110 §6.5.1), and those that are ours.
+// ForbiddenTrailer reports whether a field must not follow a body: fields that frame, route, authenticate or control
+// the message (RFC 9110 §6.5.1), and the gateway's own.
 func ForbiddenTrailer(name []byte) bool {
 	var buf [64]byte
 	name = dashed(&buf, name)
@@ -288,8 +290,8 @@ const (
 	high = 0x8080808080808080
 )
 
-// validValue tells that a field value holds no control character but HTAB. Bytes above 0x7f pass:
-// they are opaque to HTTP (RFC 9110 §5.5). Eight bytes are looked at together.
+// validValue reports whether a field value has no control character except HTAB. Bytes above 0x7f are opaque to HTTP
+// and pass (RFC 9110 §5.5). It checks eight bytes at a time.
 func validValue(b []byte) bool {
 	for len(b) >= 8 {
 		x := binary.LittleEndian.Uint64(b)
@@ -311,6 +313,7 @@ func validValueSlow(b []byte) bool {
 	return true
 }
 
+// TrimOWS returns b without the blanks and tabs around it.
 func TrimOWS(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
 		b = b[1:]
@@ -321,7 +324,7 @@ func TrimOWS(b []byte) []byte {
 	return b
 }
 
-// nextElement cuts the first element off a comma-separated list.
+// nextElement returns the first element of a comma-separated list, and the rest of the list.
 func nextElement(list []byte) (element, rest []byte) {
 	for i, c := range list {
 		if c == ',' {
@@ -331,7 +334,7 @@ func nextElement(list []byte) (element, rest []byte) {
 	return TrimOWS(list), nil
 }
 
-// listHas tells whether a comma-separated list holds an element, given in lower case.
+// listHas reports whether a comma-separated list has an element, given in lower case.
 func listHas(list []byte, element string) bool {
 	for len(list) > 0 {
 		var e []byte
@@ -342,7 +345,7 @@ func listHas(list []byte, element string) bool {
 	return false
 }
 
-// parseLength reads a Content-Length: digits alone, no needless zero, at most 18 of them.
+// parseLength parses a Content-Length: at most 18 digits, without leading zeros.
 func parseLength(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 18 || b[0] == '0' && len(b) > 1 {
 		return 0, false
@@ -357,7 +360,8 @@ func parseLength(b []byte) (int64, bool) {
 	return n, true
 }
 
-// framingName tells the headers that say how this connection carries the message: those we write.
+// FramingName reports whether a response field says how its connection carries the message. The gateway writes these
+// itself.
 func FramingName(k []byte) bool {
 	switch k[0] | 0x20 {
 	case 'c':

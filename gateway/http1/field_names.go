@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// maxListed is the highest number of elements in the lists of a request's Connection, and of its Trailer.
+// maxListed is the largest number of elements in the lists of a request's Connection, and of its Trailer.
 const maxListed = 32
 
-// fieldNames is a set of header field names, without regard to case. It keeps a hash of each name, so a lookup costs the
-// length of the name that is looked up, however many names the set has. The hashes are seeded at random; two names that
-// share one are a name that the sender could have listed as well.
+// FieldNames is a set of field names, without regard to case. It keeps a hash of each name, so a lookup costs the
+// length of that name however many names the set has. The hashes are seeded at random; if two names share one, the
+// set has both, as if the sender had listed both.
 type FieldNames struct {
 	Hashes   []uint64
 	unsorted bool
@@ -18,7 +18,7 @@ type FieldNames struct {
 
 var nameSeed = maphash.Bytes(maphash.MakeSeed(), nil)
 
-// hashName returns the seeded hash of a name in lower case.
+// hashName returns the seeded hash of a name, without regard to case.
 func hashName(name []byte) uint64 {
 	h := nameSeed
 	for _, c := range name {
@@ -33,8 +33,10 @@ func (s *FieldNames) add(name []byte) {
 	s.Hashes = append(s.Hashes, hashName(name))
 }
 
+// Any reports whether the set has a name.
 func (s *FieldNames) Any() bool { return len(s.Hashes) > 0 }
 
+// Has reports whether the set has a name.
 func (s *FieldNames) Has(name []byte) bool { return len(s.Hashes) > 0 && s.find(name) }
 
 func (s *FieldNames) find(name []byte) bool {
@@ -46,7 +48,7 @@ func (s *FieldNames) find(name []byte) bool {
 	return found
 }
 
-// emptied returns an empty set in the memory of s, unless that is more than most requests and answers need.
+// Emptied returns an empty set that reuses the memory of s, unless that is unusually large.
 func (s *FieldNames) Emptied() FieldNames {
 	if cap(s.Hashes) > 2*maxListed {
 		return FieldNames{}

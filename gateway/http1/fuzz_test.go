@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/anteroom/anteroom/gateway/http1/http1test"
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/http1/http1test"
 )
 
 // FuzzScan holds what we accept to what net/http and fasthttp read in the same bytes: same method,

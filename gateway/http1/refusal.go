@@ -2,9 +2,8 @@ package http1
 
 import "strconv"
 
-// Refusal is the answer to a request that is not let in: it is a value, not an error. Code is one
-// of a fixed set (see the Code constants), Detail says in one sentence what was wrong and never
-// repeats bytes of the request. Close tells that the connection must not be used again.
+// Refusal is why a request is refused: a value, not an error. Code is one of the Code constants. Detail is a sentence
+// that never repeats bytes of the request. With Close the connection must not be used again.
 type Refusal struct {
 	Status int
 	Code   string
@@ -23,18 +22,20 @@ const (
 	CodeHeaderLarge = "header_too_large"   // 431
 	CodeNames       = "too_many_names"     // 400: Connection or Trailer lists more than maxListed elements
 	CodeHost        = "host"               // 400: missing, repeated or malformed Host
-	CodeFraming     = "framing"            // 400: Content-Length, Transfer-Encoding, chunks that came with the header
-	CodeCoding      = "transfer_coding"    // 501: a transfer coding that is known but not spoken
+	CodeFraming     = "framing"            // 400: Content-Length, Transfer-Encoding, or chunks that arrived with the header
+	CodeCoding      = "transfer_coding"    // 501: a transfer coding that is known but not implemented
 	CodeExpect      = "expectation"        // 417
 )
 
+// String returns the status, the code and the detail.
 func (r *Refusal) String() string { return strconv.Itoa(r.Status) + " " + r.Code + ": " + r.Detail }
 
+// NewRefusal returns a refusal that closes the connection.
 func NewRefusal(status int, code, detail string) *Refusal {
 	return &Refusal{Status: status, Code: code, Detail: detail, Close: true}
 }
 
-// Refusals carry no request data, so one of each is enough.
+// Refusals carry no data of the request, so one of each is enough.
 var (
 	refuseLine            = NewRefusal(400, CodeRequestLine, "The request line is malformed.")
 	refuseBareLF          = NewRefusal(400, CodeHeader, "A line ends with LF instead of CRLF.")

@@ -1,14 +1,14 @@
 package http1
 
-// tidy tells a line that says what matters in the one way that nobody reads differently: one blank and no other.
+// Tidy reports whether a line has exactly one blank after its colon and none at its end: no parser reads it
+// differently.
 func (h *RequestHeader) Tidy(l *Line) bool {
 	return l.value == l.Colon+2 && h.Raw[l.Colon+1] == ' ' && l.End == l.valueEnd+2
 }
 
-// askedUpgrade is the protocol that the client asks to change to, where that can be passed on: one
-// protocol, in a bodiless HTTP/1.1 GET that says so in Connection. HTTP/2 and TLS would make of the
-// connection something that we no longer understand, so they are never passed on (the request is,
-// without them).
+// AskedUpgrade returns the protocol that the client asks to change to, or nil if it cannot be forwarded. It can if it
+// is the only one, in an HTTP/1.1 GET without a body that lists upgrade in Connection. HTTP/2 and TLS are never
+// forwarded, because the gateway could not read the connection any more; the request is, without the upgrade.
 func (h *RequestHeader) AskedUpgrade() []byte {
 	if h.upgrade < 0 || !h.Connection.upgrade || h.HTTP10 || h.Length != 0 || string(h.Method()) != "GET" {
 		return nil
@@ -25,7 +25,7 @@ func (h *RequestHeader) AskedUpgrade() []byte {
 	return v
 }
 
-// oddBody tells a request whose body many servers do not look for, and then read as the next request.
+// OddBody reports whether the request has a body that many servers ignore and then read as the next request.
 func (h *RequestHeader) OddBody() bool {
 	if h.Length == 0 {
 		return false
@@ -34,8 +34,8 @@ func (h *RequestHeader) OddBody() bool {
 	return m == "GET" || m == "HEAD"
 }
 
-// idempotent tells a request that may be sent once more when its connection broke before any answer
-// (RFC 9110 §9.2.2).
+// Idempotent reports whether the request may be sent again if its connection broke before a response (RFC 9110
+// §9.2.2).
 func (h *RequestHeader) Idempotent() bool {
 	if h.Length != 0 {
 		return false

@@ -89,15 +89,14 @@ func (h *RequestHeader) Reset() {
 		Connection: Connection{Named: h.Connection.Named.Emptied()}, Trailer: Trailer{Announced: h.Trailer.Announced.Emptied()}}
 }
 
-// scan reads a request header from the start of b. It returns the header's length, or 0 while b
-// does not hold all of it, or a refusal. Whatever it accepts reads the same to every parser that
-// follows RFC 9112; that is what the fuzz targets hold it to.
+// Scan reads a request header from the start of b. It returns the header's length, or 0 while b is incomplete, or a
+// refusal. A header that it accepts means the same to every parser that follows RFC 9112.
 func (h *RequestHeader) Scan(b []byte, lim *Limits) (int, *Refusal) {
 	h.Reset()
 	h.Raw = b
 	i := 0
 	if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
-		i = 2 // one empty line before a request is an old client's habit (RFC 9112 §2.2)
+		i = 2 // old clients send an empty line before a request (RFC 9112 §2.2)
 	}
 	n, r := h.scanRequestLine(b, i, lim)
 	if r != nil || n == 0 {
@@ -127,7 +126,7 @@ func (h *RequestHeader) Scan(b []byte, lim *Limits) (int, *Refusal) {
 			return 0, refuseFold
 		}
 		c, class := i, uint8(0)
-		for nameClass[b[c]] != 0 { // ends at the latest at CR
+		for nameClass[b[c]] != 0 { // ends at CR at the latest
 			class |= nameClass[b[c]]
 			c++
 		}
@@ -169,7 +168,7 @@ func (h *RequestHeader) Scan(b []byte, lim *Limits) (int, *Refusal) {
 	return i, nil
 }
 
-// note keeps what a header with a meaning of its own says.
+// note records a field that means something to a proxy.
 func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, hosts *int) *Refusal {
 	switch k {
 	case KindHost:
@@ -222,7 +221,7 @@ func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, ho
 	case KindCookie:
 		h.Cookies++
 	case kindExpect:
-		if !h.HTTP10 { // an HTTP/1.0 client's expectation is ignored (RFC 9110 §10.1.1)
+		if !h.HTTP10 { // expectations of HTTP/1.0 clients are ignored (RFC 9110 §10.1.1)
 			if !EqualFold(value, "100-continue") {
 				return refuseExpect
 			}
@@ -245,8 +244,8 @@ func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, ho
 	return nil
 }
 
-// codingRefusal tells a known coding that we do not speak (501) from nonsense (400). Of what two
-// parsers could read in two ways, nothing is called known.
+// codingRefusal returns 501 for a coding that is known but not implemented, and 400 for anything else. A list that
+// two parsers could read differently is never called known.
 func codingRefusal(value []byte) *Refusal {
 	known := false
 	for rest := value; len(rest) > 0; {
@@ -266,7 +265,7 @@ func codingRefusal(value []byte) *Refusal {
 	return refuseCoding
 }
 
-// conclude checks what only the whole header can tell.
+// conclude checks what needs the whole header.
 func (h *RequestHeader) conclude(hasCoding bool, hosts int) *Refusal {
 	if hasCoding {
 		if h.hasLength {
@@ -294,8 +293,8 @@ func (h *RequestHeader) conclude(hasCoding bool, hosts int) *Refusal {
 	return h.originForm()
 }
 
-// unfinished answers for a header that b does not hold whole: nothing yet, or a refusal where it
-// has outgrown its limits or can no longer become valid.
+// unfinished returns the result for an incomplete header: nothing yet, or a refusal if it is over a limit or cannot
+// become valid any more.
 func (h *RequestHeader) unfinished(b []byte, lineStart int, lim *Limits, r *Refusal) (int, *Refusal) {
 	if r != nil {
 		return 0, r

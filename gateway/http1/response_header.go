@@ -6,17 +6,18 @@ import (
 	"fmt"
 )
 
-// errResponse is the sentinel of every answer that is not HTTP.
-var ErrResponse = errors.New("proxy: the origin's answer is not valid HTTP")
+// ErrResponse is wrapped by every error about a response that is not valid HTTP.
+var ErrResponse = errors.New("http1: the origin's response is not valid HTTP")
 
+// ResponseError returns an error about a response that is not valid HTTP.
 func ResponseError(what string) error { return fmt.Errorf("%w: %s", ErrResponse, what) }
 
 const (
-	MaxInterim         = 100 // informational answers before the final one
+	MaxInterim         = 100 // informational responses before the final one
 	MaxResponseHeaders = 500
 )
 
-// answer is what one pass over a response header found. Offsets are into raw.
+// ResponseHeader is the result of one pass over a response header. Offsets are into Raw.
 type ResponseHeader struct {
 	Raw    []byte
 	Lines  []Line
@@ -26,18 +27,20 @@ type ResponseHeader struct {
 	Length        int64 // -1 chunked, -2 until the connection ends
 	HasLength     bool
 	UpgradeOption bool
-	KeepAlive     bool       // the origin keeps the connection
+	KeepAlive     bool       // the origin keeps the connection open
 	Upgrade       int        // index of the only Upgrade line, -1 none, -2 several
 	Date          int        // index of the last Date line, -1 none
-	Named         FieldNames // the headers that Connection names
+	Named         FieldNames // the fields that Connection names
 	Announced     FieldNames // the fields that Trailer names
 }
 
-func (a *ResponseHeader) Name(l *Line) []byte  { return a.Raw[l.Start:l.Colon] }
+// Name returns the name of a line.
+func (a *ResponseHeader) Name(l *Line) []byte { return a.Raw[l.Start:l.Colon] }
+
+// Value returns the value of a line, without the blanks around it.
 func (a *ResponseHeader) Value(l *Line) []byte { return a.Raw[l.value:l.valueEnd] }
 
-// scan reads a response header from the start of b and returns its length, or 0 while b does not
-// hold it whole.
+// Scan reads a response header from the start of b and returns its length, or 0 while b is incomplete.
 func (a *ResponseHeader) Scan(b []byte) (int, error) {
 	*a = ResponseHeader{Raw: b, Lines: a.Lines[:0], Upgrade: -1, Date: -1, Length: -2, Named: a.Named.Emptied(), Announced: a.Announced.Emptied()}
 	nl := bytes.IndexByte(b, '\n')
@@ -106,16 +109,16 @@ func (a *ResponseHeader) Scan(b []byte) (int, error) {
 	if a.Status < 200 || a.Status == 204 { // RFC 9110 §8.6: neither has a body
 		if hasCoding || a.Length > 0 {
 			if a.Status < 200 && a.Status != 101 {
-				return 0, ResponseError("an informational answer announces a body")
+				return 0, ResponseError("an informational response announces a body")
 			}
-			a.KeepAlive = false // it may come nevertheless, and be taken for the next answer
+			a.KeepAlive = false // a body may follow nevertheless, and be taken for the next response
 		}
 		a.HasLength = false
 	}
 	return i, nil
 }
 
-// statusLine reads `HTTP/1.x SP 3DIGIT [SP reason] CR`.
+// statusLine parses `HTTP/1.x SP 3DIGIT [SP reason] CR`.
 func (a *ResponseHeader) statusLine(l []byte) (http10 bool, err error) {
 	if len(l) < 13 || l[len(l)-1] != '\r' {
 		return false, ResponseError("the status line is malformed")
@@ -196,7 +199,7 @@ func (a *ResponseHeader) note(k Kind, value []byte, hasCoding *bool, http10 bool
 	return nil
 }
 
-// hasAny tells whether a name among the headers that travel satisfies f.
+// HasAny reports whether f is true for the name of an end-to-end field.
 func (a *ResponseHeader) HasAny(f func(name []byte) bool) bool {
 	for i := range a.Lines {
 		if l := &a.Lines[i]; l.Kind == KindKeep && f(a.Name(l)) {
@@ -206,6 +209,7 @@ func (a *ResponseHeader) HasAny(f func(name []byte) bool) bool {
 	return false
 }
 
+// ContentType returns the value of Content-Type, nil if there is none.
 func (a *ResponseHeader) ContentType() []byte {
 	for i := range a.Lines {
 		if l := &a.Lines[i]; l.Kind == KindKeep && l.Colon-l.Start == 12 && EqualFold(a.Name(l), "content-type") {
@@ -215,7 +219,7 @@ func (a *ResponseHeader) ContentType() []byte {
 	return nil
 }
 
-// bodiless tells an answer that ends with its header whatever the header says (RFC 9112 §6.3).
+// Bodiless reports whether the response has no body whatever its header says (RFC 9112 §6.3).
 func (a *ResponseHeader) Bodiless(toHead bool) bool {
 	return toHead || a.Status < 200 || a.Status == 204 || a.Status == 304
 }

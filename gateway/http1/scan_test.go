@@ -1,8 +1,9 @@
 package http1
 
 import (
-	"github.com/anteroom/anteroom/gateway/http1/http1test"
 	"testing"
+
+	"github.com/anteroom/anteroom/gateway/http1/http1test"
 )
 
 func BenchmarkScan(b *testing.B) {

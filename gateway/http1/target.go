@@ -5,15 +5,15 @@ import (
 	"net/netip"
 )
 
-// scanRequestLine reads `method SP target SP version CRLF` at b[i:] and returns the offset of the
-// line after it, 0 while there is none.
+// scanRequestLine reads `method SP target SP version CRLF` at b[i:] and returns the offset of the next line, or 0
+// while the line is incomplete.
 func (h *RequestHeader) scanRequestLine(b []byte, i int, lim *Limits) (int, *Refusal) {
 	nl := bytes.IndexByte(b[i:], '\n')
 	if nl < 0 {
 		if len(b)-i > lim.Target+len(" HTTP/1.1\r\n")+maxMethod {
 			return 0, refuseTargetLong
 		}
-		// A client that speaks something else should not have to wait for its time-out.
+		// A client of another protocol should not have to wait for its time-out.
 		if len(b) > i && !tokenTable[b[i]] && b[i] != '\r' {
 			return 0, refuseLine
 		}
@@ -68,7 +68,7 @@ func (h *RequestHeader) scanRequestLine(b []byte, i int, lim *Limits) (int, *Ref
 
 const maxMethod = 32
 
-// isVersion tells a well-formed HTTP version from rubbish.
+// isVersion reports whether b is a well-formed HTTP version.
 func isVersion(b []byte) bool {
 	if !bytes.HasPrefix(b, []byte("HTTP/")) {
 		return false
@@ -83,8 +83,8 @@ func isVersion(b []byte) bool {
 	return digits > 0 && digits <= 3
 }
 
-// what a target is made of: visible ASCII without `#` (a fragment never travels), `\` (some take it
-// for `/`), `<`, `>` and `"`. `{|}^` and the backquote are not URI characters either, but browsers send them.
+// targetTable has the characters of a target: visible ASCII without `#` (fragments are not sent), `\` (some parsers
+// read it as `/`), `<`, `>` and `"`. `{|}^` and the backquote are not URI characters either, but browsers send them.
 var targetTable = func() (t [256]bool) {
 	for c := '!'; c <= '~'; c++ {
 		t[c] = true
@@ -95,6 +95,7 @@ var targetTable = func() (t [256]bool) {
 	return
 }()
 
+// ValidTarget reports whether b consists of characters of a target.
 func ValidTarget(b []byte) bool {
 	for _, c := range b {
 		if !targetTable[c] {
@@ -104,7 +105,7 @@ func ValidTarget(b []byte) bool {
 	return true
 }
 
-// cutAbsolute splits `http://authority/path?query`. A nil authority means that it is none.
+// cutAbsolute splits `http://authority/path?query`. The authority is nil if target has another form.
 func cutAbsolute(target []byte) (authority, rest []byte) {
 	switch {
 	case PrefixFold(target, "http://"):
@@ -124,8 +125,8 @@ func cutAbsolute(target []byte) (authority, rest []byte) {
 	return target[:n], target[n:]
 }
 
-// originForm turns an absolute target into origin form. An authority other than Host is refused:
-// one of the two would route, the other would be believed.
+// originForm reduces an absolute target to origin form. An authority that differs from Host is refused, because
+// servers disagree on which of the two counts.
 func (h *RequestHeader) originForm() *Refusal {
 	t := h.Target()
 	if t[0] == '/' || len(t) == 1 {
@@ -139,7 +140,7 @@ func (h *RequestHeader) originForm() *Refusal {
 	return nil
 }
 
-// requestTarget is the target in origin form; `http://host?q` has no path of its own.
+// AppendTarget appends the target in origin form, with the path that an absolute target without a path stands for.
 func (h *RequestHeader) AppendTarget(dst []byte) []byte {
 	t := h.Target()
 	if len(t) == 0 || t[0] == '?' {
@@ -151,8 +152,8 @@ func (h *RequestHeader) AppendTarget(dst []byte) []byte {
 	return append(dst, t...)
 }
 
-// validHost tells `reg-name[:port]`, an IPv4 address or a bracketed IPv6 address; no user-info, no
-// path, no list, no escapes, no zone, no empty label but for a dot at the end.
+// ValidHost reports whether b is `reg-name[:port]`, an IPv4 address or a bracketed IPv6 address. User-info, paths,
+// lists, escapes, zones and empty labels are invalid, except a dot at the end.
 func ValidHost(b []byte) bool {
 	if len(b) > maxHost {
 		return false
@@ -181,12 +182,12 @@ func ValidHost(b []byte) bool {
 	return true
 }
 
-const maxHost = 255 + len(":65535") // the longest name of the DNS, and a port
+const maxHost = 255 + len(":65535") // the longest DNS name and a port
 
-// validPort reads `:` and a port.
+// validPort reports whether b is `:` and a port.
 func validPort(b []byte) bool { return len(b) > 1 && b[0] == ':' && IsPort(b[1:]) }
 
-// isPort reads 1 to 5 digits up to 65535.
+// IsPort reports whether b is a port: 1 to 5 digits, at most 65535.
 func IsPort(b []byte) bool {
 	if len(b) == 0 || len(b) > 5 {
 		return false

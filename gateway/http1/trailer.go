@@ -2,7 +2,7 @@ package http1
 
 import "bytes"
 
-// appendTrailers copies from lines those fields that were announced and may come after a body.
+// AppendTrailers appends those of lines that were announced and may follow a body.
 func AppendTrailers(dst, lines []byte, announced func(name []byte) bool) []byte {
 	for len(lines) > 0 {
 		nl := bytes.IndexByte(lines, '\n')
@@ -16,6 +16,8 @@ func AppendTrailers(dst, lines []byte, announced func(name []byte) bool) []byte 
 	return dst
 }
 
+// AppendAllowedNames appends those names of list that may be announced in Trailer and that drop is false for, as lines
+// that begin with CRLF. n is the number of names that were appended before; it returns the new one.
 func AppendAllowedNames(dst, list []byte, n int, drop func(name []byte) bool) ([]byte, int) {
 	for len(list) > 0 {
 		var e []byte

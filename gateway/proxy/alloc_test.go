@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anteroom/anteroom/gateway/wire"
-	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/gateway/http1/http1test"
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
 const (

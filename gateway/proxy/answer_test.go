@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/wire"
-	"github.com/valyala/fasthttp"
 )
 
 func TestAnswer(t *testing.T) {

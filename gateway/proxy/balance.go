@@ -4,38 +4,39 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"math"
 	"syscall"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
-// Passive health: what traffic shows of a server.
+// Passive health: what requests show of a server.
 const (
-	strikesOut = 5                // faults in a row after which a server is passed over
-	failedBase = time.Second      // for so long, and twice as long each time
-	failedMax  = 30 * time.Second // up to so long; after so long in good health it begins anew
-	slowStart  = 10 * time.Second // over so long a server that is back is given its full share
+	strikesOut = 5                // faults in a row that take a server out
+	failedBase = time.Second      // for this long, and twice as long each time
+	failedMax  = 30 * time.Second // up to this long; after as long in good health the count starts anew
+	slowStart  = 10 * time.Second // a server that is back gets its full share after this long
 )
 
-// verdict is what an exchange showed of its server.
+// verdict is what an exchange shows of its server.
 type verdict uint8
 
 const (
-	unknown verdict = iota // the client's fault, or nobody's
+	unknown verdict = iota // nothing: the client failed, or it cannot be known
 	sound
 	faulty
 )
 
-// server is one address of an origin. Its fields below the blank line belong to Origin.mu.
+// server is one upstream server of an origin. Origin.mu guards the fields below the blank line.
 type server struct {
 	url       string // as configured
 	addr      string // host:port to dial
 	port      string
-	name      *name  // nil for an address
-	authority string // Host where it is not preserved
+	name      *name  // nil if the URL has an address
+	authority string // Host, if it is not preserved
 	tls       *tls.Config
-	bit       uint64 // of those that a request has tried
+	bit       uint64 // in the set of servers that a request has tried
 
 	inUse int
 	used  uint64        // when it was last chosen, in choices
@@ -43,47 +44,47 @@ type server struct {
 	health
 }
 
-// servers are those of an origin. Origin.mu guards them, and their methods are called with it held.
+// servers are the servers of an origin. Origin.mu guards them, and their methods are called with it held.
 type servers struct {
 	all     []*server
 	choices uint64 // made so far
 }
 
-// health is what is known of a server. Its zero value is good health.
+// health is the state of a server. Its zero value is good health.
 type health struct {
-	hurt    bool // anything below is not as in the zero value
+	hurt    bool // some field below is not zero
 	strikes int  // faults in a row
-	fails   int  // times it was passed over without a time of good health in between
+	fails   int  // times it was taken out without a time of good health in between
 	until   time.Time
-	refused bool      // it is passed over because it could not be connected to
-	trial   bool      // it was passed over and has not shown since that it works
-	risen   time.Time // since when it works again
-	down    bool      // by checks of its own
-	checks  int       // of those in a row that say the opposite of down
+	refused bool      // it is out because it could not be connected to
+	trial   bool      // it was taken out and has not worked since
+	risen   time.Time // when it was brought back
+	down    bool      // according to health checks
+	checks  int       // consecutive checks that contradict down
 	reason  string    // why it is out, for operators
 }
 
-// How willingly a server is chosen: those of a worse rank only where no better is left.
+// The ranks of servers: one of a worse rank is chosen only if no better one is left.
 const (
 	rankIn      = iota
-	rankOut     // its answers or checks are bad
+	rankOut     // its responses or checks are bad
 	rankRefused // it cannot be connected to
 )
 
-// usual is a load's unit: a server in good health carries usual for each connection in use.
+// usual is the unit of load: a server in good health has usual for each connection in use.
 const usual = 1 << 8
 
-// Change tells that a server was taken out or is back.
+// Change is a server that was taken out or brought back.
 type Change struct {
 	Server string // as configured
 	Up     bool
 	Reason string // why it is out; not for visitors
 }
 
-// up tells whether the server has its place among those that are chosen.
+// up reports whether the server is not out.
 func (h *health) up() bool { return !h.down && !h.trial }
 
-// rank tells how willingly the server is chosen now, and how loaded it counts. Call it with mu held.
+// rank returns the server's rank and its load, by which servers of one rank are compared.
 func (s *server) rank(now time.Time) (int, int) {
 	load := s.inUse * usual
 	switch {
@@ -103,15 +104,15 @@ func (s *server) rank(now time.Time) (int, int) {
 	return rankIn, load
 }
 
-// recover forgets former failures after a time of good health.
+// recover clears former failures after a time of good health.
 func (h *health) recover(now time.Time) {
 	if !h.risen.IsZero() && now.Sub(h.risen) >= failedMax {
 		h.fails, h.risen, h.hurt = 0, time.Time{}, h.strikes > 0 || h.down
 	}
 }
 
-// choose gives the least loaded server of those with the best rank, and of equal ones the one that was not chosen for
-// the longest; the server last, if there is one, comes last of its rank. Call it with mu held.
+// choose returns the least loaded server of the best rank, and of equal ones the one that was chosen longest ago. The
+// server last, if it is not nil, comes last in its rank.
 func (p *servers) choose(now time.Time, tried uint64, last *server) (best *server, bestRank int) {
 	bestLoad := 0
 	for _, s := range p.all {
@@ -133,10 +134,10 @@ func (p *servers) choose(now time.Time, tried uint64, last *server) (best *serve
 	return best, bestRank
 }
 
-// judge notes what an exchange showed. Call it with mu held and report what it returns without.
-func (p *servers) judge(s *server, v verdict, why string, now time.Time) *Change {
+// note records a verdict. The caller reports the change, without the mutex.
+func (p *servers) note(s *server, v verdict, why string, now time.Time) *Change {
 	switch {
-	case v == unknown || now.Before(s.until): // begun before it was taken out
+	case v == unknown || now.Before(s.until): // the exchange began before the server was taken out
 		return nil
 	case v == sound:
 		s.strikes = 0
@@ -148,15 +149,15 @@ func (p *servers) judge(s *server, v verdict, why string, now time.Time) *Change
 	}
 	s.hurt = true
 	s.strikes++
-	if s.strikes < strikesOut && !s.trial || !s.trial && !p.spare() {
+	if s.strikes < strikesOut && !s.trial || !s.trial && !p.canSpare() {
 		return nil
 	}
-	return s.passOver(why, false, now)
+	return s.takeOut(why, false, now)
 }
 
-// spare tells whether one more server may be passed over for its answers: half of them at least stay, so that what
-// ails all of them takes out none.
-func (p *servers) spare() bool {
+// canSpare reports whether another server may be taken out for its responses. At least half of them stay, so that a
+// fault that all share takes none out.
+func (p *servers) canSpare() bool {
 	out := 0
 	for _, s := range p.all {
 		if !s.up() {
@@ -166,7 +167,7 @@ func (p *servers) spare() bool {
 	return 2*(out+1) <= len(p.all)
 }
 
-func (s *server) passOver(why string, refused bool, now time.Time) *Change {
+func (s *server) takeOut(why string, refused bool, now time.Time) *Change {
 	was := s.up()
 	s.recover(now)
 	d := failedMax
@@ -190,30 +191,31 @@ func (s *server) bringBack(now time.Time) *Change {
 	return &Change{Server: s.url, Up: true}
 }
 
-// failed notes that a server could not be connected to, since begun: it is passed over for a while, longer each time.
-// An attempt that the request's own deadline cut short, or for which this machine had no means, says nothing.
+// failed records that a server could not be connected to, in an attempt that started at begun: it is taken out for a
+// while, longer each time. An attempt that the request's own deadline cut short, or that failed for lack of local
+// resources, shows nothing.
 func (o *Origin) failed(s *server, err error, begun time.Time) {
 	now := time.Now()
 	enough := o.cfg.ConnectTimeout
 	if t := o.cfg.Timeout; t > 0 {
 		enough = min(enough, t)
 	}
-	if rawsocket.IsTimeout(err) && now.Sub(begun) < enough/2 || ownFault(err) {
+	if rawsocket.IsTimeout(err) && now.Sub(begun) < enough/2 || localFault(err) {
 		o.drop(s)
 		return
 	}
 	o.mu.Lock()
 	s.inUse--
 	var c *Change
-	if !now.Before(s.until) || !s.refused { // else it was another attempt of the same time
-		c = s.passOver(err.Error(), true, now)
+	if !now.Before(s.until) || !s.refused { // else it was a concurrent attempt
+		c = s.takeOut(err.Error(), true, now)
 	}
 	o.mu.Unlock()
-	o.report(c)
+	report(o.onChange, c)
 }
 
-// ownFault tells that this machine had no descriptor, memory or port for another connection.
-func ownFault(err error) bool {
+// localFault reports whether this machine lacked a descriptor, memory or a port for another connection.
+func localFault(err error) bool {
 	for _, e := range [...]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
 		if errors.Is(err, e) {
 			return true
@@ -222,7 +224,7 @@ func ownFault(err error) bool {
 	return false
 }
 
-// worked notes that a server which could not be connected to can be now.
+// worked records that a server could be connected to.
 func (o *Origin) worked(s *server, now time.Time) {
 	o.mu.Lock()
 	var c *Change
@@ -230,19 +232,19 @@ func (o *Origin) worked(s *server, now time.Time) {
 		c = s.bringBack(now)
 	}
 	o.mu.Unlock()
-	o.report(c)
+	report(o.onChange, c)
 }
 
-// OnChange has f called with each change of a server's health. Call it before anything else.
+// OnChange sets a function that is called with each change of a server's health. Call it first.
 func (o *Origin) OnChange(f func(Change)) { o.onChange = f }
 
-func (o *Origin) report(c *Change) {
-	if c != nil && o.onChange != nil {
-		o.onChange(*c)
+func report(onChange func(Change), c *Change) {
+	if c != nil && onChange != nil {
+		onChange(*c)
 	}
 }
 
-// errNoneHealthy says of a failure that it came of trying a server that was out, because all were.
+// errNoneHealthy is a failure of a server that was tried although it was out, because all were.
 type errNoneHealthy struct {
 	error
 	why string
@@ -254,7 +256,7 @@ func (e *errNoneHealthy) Error() string {
 
 func (e *errNoneHealthy) Unwrap() error { return e.error }
 
-// noneHealthy says why, for a request that was sent to a server that was out.
+// noneHealthy adds to err why the servers are out.
 func (o *Origin) noneHealthy(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -271,8 +273,8 @@ func (o *Origin) noneHealthy(err error) error {
 	return &errNoneHealthy{err, why}
 }
 
-// Adopt takes over what old knows of the health of those servers that both have, and which addresses their names had:
-// those are used where a lookup fails. Call it before anything is carried.
+// Adopt copies from old the health of the servers that both have, and the addresses of their names, which are used if
+// a lookup fails. Call it before the first request.
 func (o *Origin) Adopt(old *Origin) {
 	known := map[string]health{}
 	names := map[string]*name{}

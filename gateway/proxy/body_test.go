@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"github.com/valyala/fasthttp"
 )
 
 // bodies serves requests with bodies and reports each body, or what was wrong with it.

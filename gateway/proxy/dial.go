@@ -10,10 +10,9 @@ import (
 	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
-// dial connects to s. The deadline, if there is one, bounds the attempt beside ConnectTimeout. With an error it returns
-// its kind.
-func (o *Origin) dial(ctx context.Context, s *server, deadline time.Time) (*originConn, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.ConnectTimeout)
+// dial connects to s within a time-out and before a deadline, if that is not zero. With an error it returns its kind.
+func (s *server) dial(ctx context.Context, timeout time.Duration, deadline time.Time) (*originConn, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if !deadline.IsZero() {
 		var stop context.CancelFunc

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bufio"
 	"bytes"
-	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"io"
 	"net"
 	"net/http"
@@ -11,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/http1/http1test"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"github.com/valyala/fasthttp"
 )
 
 // tape is a connection that gives what was recorded, in packets, and keeps what is written.

@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"github.com/valyala/fasthttp"
 )
 
 func TestMain(m *testing.M) {

@@ -3,18 +3,19 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"github.com/anteroom/anteroom/gateway/http1"
 	"math/rand/v2"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/http1"
 )
 
-// Active health: so many checks in a row take a server out, and bring it back.
+// Active health: checks in a row that take a server out, and bring it back.
 const (
 	checksDown = 2
 	checksUp   = 2
 )
 
-// watch asks a server for its health until Close, the first time at once, then about every interval.
+// watch checks a server until Close, first at once, then about every interval.
 func (o *Origin) watch(s *server) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -28,16 +29,16 @@ func (o *Origin) watch(s *server) {
 		if o.background.ctx.Err() != nil {
 			return
 		}
-		if !ownFault(err) {
+		if !localFault(err) {
 			o.checked(s, err, time.Now())
 		}
 		d := o.cfg.Health.Interval
-		timer.Reset(d - d/10 + rand.N(d/5)) //nolint:gosec // spreads load; nothing is kept safe by it
+		timer.Reset(d - d/10 + rand.N(d/5)) //nolint:gosec // spreads load; nothing secret depends on it
 	}
 }
 
-// checked notes what a check found. Two that agree take a server out or bring it back; they also bring back one that
-// could not be connected to. One whose answers were bad has to show otherwise by its answers.
+// checked records a check. Two equal ones take a server out or bring it back, also one that could not be connected
+// to. A server that is out for its responses has to recover by its responses.
 func (o *Origin) checked(s *server, err error, now time.Time) {
 	o.mu.Lock()
 	var c *Change
@@ -60,17 +61,17 @@ func (o *Origin) checked(s *server, err error, now time.Time) {
 		}
 	}
 	o.mu.Unlock()
-	o.report(c)
+	report(o.onChange, c)
 }
 
-// check asks once, on a connection of its own.
+// check sends one check, on a connection of its own.
 func (o *Origin) check(s *server) error {
 	limit := o.cfg.Health.Interval
 	if t := o.cfg.FirstByteTimeout; t > 0 {
 		limit = min(limit, o.cfg.ConnectTimeout+t)
 	}
 	by := time.Now().Add(limit)
-	oc, _, err := o.dial(o.background.ctx, s, by)
+	oc, _, err := s.dial(o.background.ctx, o.cfg.ConnectTimeout, by)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (c *Config) responseTime() time.Duration {
 	return d
 }
 
-// verdict is what the exchange showed of its server, and in which words.
+// verdict returns what the exchange shows of its server, and why.
 func (x *exchange) verdict() (verdict, string) {
 	switch x.outcome.Kind {
 	case "":
@@ -131,23 +132,23 @@ func (x *exchange) verdict() (verdict, string) {
 		}
 		return sound, ""
 	case KindTimeout:
-		// A stream may be silent for longer than we wait, and a request that waited for its turn leaves little time.
+		// A stream may be silent for longer, and a request that waited in the queue leaves little time.
 		if x.outcome.Sent || time.Since(x.sentAt) < x.o.cfg.responseTime()/2 {
 			return unknown, ""
 		}
-		return faulty, "no answer in time"
+		return faulty, "no response in time"
 	case KindReset:
 		if x.upgraded {
 			return unknown, ""
 		}
-		return faulty, "the connection ended before an answer"
+		return faulty, "the connection ended before a response"
 	case KindBadResponse:
-		return faulty, "an answer that HTTP does not allow"
+		return faulty, "a response that is not valid HTTP"
 	case KindBodyCut:
 		if x.upgraded {
 			return unknown, ""
 		}
-		return faulty, "the connection ended inside an answer"
+		return faulty, "the connection ended inside a response"
 	}
 	return unknown, ""
 }

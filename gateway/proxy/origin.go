@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"github.com/anteroom/anteroom/gateway/http1"
 	"net"
 	"net/netip"
 	"net/url"
@@ -14,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/http1"
 )
 
 // Config describes one origin. Durations of 0 and a MaxConns of 0 mean no limit, except
@@ -22,10 +23,10 @@ type Config struct {
 	ID      string
 	Servers []string // http://host:port or https://host:port; without a port 80 and 443
 
-	Timeout          time.Duration // from the request's arrival to the answer's header, if no body is being uploaded
-	ConnectTimeout   time.Duration // one attempt to connect, TLS included
-	FirstByteTimeout time.Duration // from the request's last byte to the answer's header
-	IdleTimeout      time.Duration // the longest silence inside an answer's body, an upload or an upgraded connection
+	Timeout          time.Duration // from the request's arrival to the response's header, if no body is being uploaded
+	ConnectTimeout   time.Duration // for one attempt to connect, TLS included
+	FirstByteTimeout time.Duration // from the request's last byte to the response's header
+	IdleTimeout      time.Duration // the longest silence inside a response's body, an upload or an upgraded connection
 	QueueTimeout     time.Duration // the longest wait for a free connection; 0 does not wait
 
 	MaxConns     int   // connections in use at once, upgraded ones included
@@ -41,9 +42,9 @@ type TLSConfig struct {
 	ServerName string // empty: the server's host
 }
 
-// HealthConfig is how servers are asked for their health. Without a path traffic alone shows it.
+// HealthConfig is how the health of servers is checked. Without a path only requests show it.
 type HealthConfig struct {
-	Path     string        // asked for with GET; 2xx and 3xx are healthy
+	Path     string        // requested with GET; 2xx and 3xx are healthy
 	Interval time.Duration // 0: 5 s
 }
 
@@ -51,14 +52,14 @@ type HealthConfig struct {
 const (
 	KindConnect     = "connect"        // 502, 504 for a time-out: no server could be connected to
 	KindTLS         = "tls"            // 502: the handshake failed
-	KindTimeout     = "timeout"        // 504: no answer in time; after its header: it fell silent
-	KindReset       = "reset"          // 502: the connection ended before an answer
-	KindBadResponse = "bad_response"   // 502: an answer that HTTP does not allow
+	KindTimeout     = "timeout"        // 504: no response in time; after its header: silence
+	KindReset       = "reset"          // 502: the connection ended before a response
+	KindBadResponse = "bad_response"   // 502: a response that is not valid HTTP
 	KindQueueFull   = "queue_full"     // 503: MaxConns reached for longer than QueueTimeout
 	KindShare       = "client_share"   // 503: the client has its share of MaxConns in use; not the origin's fault
-	KindBodyCut     = "body_cut"       // the origin ended inside a body; the client was cut off too
+	KindBodyCut     = "body_cut"       // the origin ended inside a body, so the client was cut off too
 	KindClientGone  = "client_gone"    // the client left; not the origin's fault
-	KindBadRequest  = "bad_request"    // 400: the body's framing broke; not the origin's fault
+	KindBadRequest  = "bad_request"    // 400: the body's framing is malformed; not the origin's fault
 	KindBodyTimeout = "body_timeout"   // 408: the client stopped sending its body
 	KindBodyLarge   = "body_too_large" // 413: over MaxBody
 	KindInternal    = "internal"       // 500: a server without Listener, or a panic
@@ -70,10 +71,10 @@ func Kinds() []string {
 		KindClientGone, KindBadRequest, KindBodyTimeout, KindBodyLarge, KindInternal}
 }
 
-const maxServers = 64 // those tried by one request are bits of a word
+const maxServers = 64 // those that a request has tried are bits of a word
 
-// Origin is one site behind the gateway: its servers, their connections, its limits. Its methods
-// are safe for concurrent use.
+// Origin is one site behind the gateway: its servers, their connections, its limits. Its methods are safe for
+// concurrent use.
 type Origin struct {
 	cfg        Config
 	ca         []byte // the content of tls.ca_file
@@ -96,7 +97,29 @@ type Origin struct {
 type background struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	wait   sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool
+	wait    sync.WaitGroup
+}
+
+// run runs f in a goroutine that Close waits for, and returns false after refuse.
+func (b *background) run(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return false
+	}
+	b.wait.Go(f)
+	return true
+}
+
+// refuse cancels the context and refuses further functions.
+func (b *background) refuse() {
+	b.cancel()
+	b.mu.Lock()
+	b.stopped = true
+	b.mu.Unlock()
 }
 
 // New checks cfg and returns an origin. It starts nothing and connects nowhere.
@@ -192,10 +215,10 @@ func (t *TLSConfig) client(host string, ca []byte) (*tls.Config, error) {
 	return c, nil
 }
 
-// ID is the configured one.
+// ID returns the configured one.
 func (o *Origin) ID() string { return o.cfg.ID }
 
-// SameFiles tells whether the files that the configuration names hold what they held when the origin was made.
+// SameFiles reports whether the files of the configuration have the content that they had when the origin was made.
 func (o *Origin) SameFiles() bool {
 	if o.cfg.TLS.CAFile == "" {
 		return true
@@ -204,21 +227,21 @@ func (o *Origin) SameFiles() bool {
 	return err == nil && bytes.Equal(now, o.ca)
 }
 
-// Stats are figures of an origin, for metrics.
+// Stats are the figures of an origin, for metrics.
 type Stats struct {
-	InUse, MaxConns     int // connections that carry an exchange, or are being made for one; 0: no limit
+	InUse, MaxConns     int // connections of exchanges, or being made for one; 0: no limit
 	Waiting, MaxWaiting int // requests in the queue for one
 	Servers             []ServerStats
 }
 
-// ServerStats are those of one of its servers.
+// ServerStats are the figures of one of its servers.
 type ServerStats struct {
 	Server      string // as configured
 	Up          bool
 	InUse, Idle int // connections
 }
 
-// Stats gives the figures of now.
+// Stats returns the current figures.
 func (o *Origin) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -229,14 +252,14 @@ func (o *Origin) Stats() Stats {
 	return st
 }
 
-// InUse is the number of connections that carry an exchange now, for metrics.
+// InUse returns the number of connections of exchanges.
 func (o *Origin) InUse() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.slots.inUse
 }
 
-// Start begins to ask the servers for their health, where that is configured, until Close.
+// Start starts the health checks, if they are configured. They run until Close.
 func (o *Origin) Start() {
 	o.mu.Lock()
 	started := o.watched
@@ -246,25 +269,14 @@ func (o *Origin) Start() {
 		return
 	}
 	for _, s := range o.servers.all {
-		o.goOn(func() { o.watch(s) })
+		o.background.run(func() { o.watch(s) })
 	}
 }
 
-// goOn runs f in a goroutine that Close waits for; false: it is too late for that.
-func (o *Origin) goOn(f func()) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
-		return false
-	}
-	o.background.wait.Go(f)
-	return true
-}
-
-// Close ends what runs in the background and closes idle connections. Those in use are closed as their exchanges end,
-// and exchanges that still come are carried; CloseUpgraded ends the endless ones.
+// Close ends what runs in the background and closes idle connections. Other connections are closed as their exchanges
+// end, and later exchanges are still served; CloseUpgraded ends the endless ones.
 func (o *Origin) Close() {
-	o.background.cancel()
+	o.background.refuse()
 	o.mu.Lock()
 	o.closed = true
 	if o.reaper != nil {
@@ -282,9 +294,9 @@ func (o *Origin) Close() {
 	o.background.wait.Wait()
 }
 
-// CloseUpgraded cuts upgraded connections and event streams, which would outlive any drain. Call it
-// at shutdown, when running requests should end.
+// CloseUpgraded cuts upgraded connections and event streams, which would outlive any drain. Call it at shutdown, when
+// running requests should end.
 func (o *Origin) CloseUpgraded() { o.tunnels.cut() }
 
-// Upgraded is the number of upgraded connections and event streams that are open.
+// Upgraded returns the number of open upgraded connections and event streams.
 func (o *Origin) Upgraded() int { return o.tunnels.count() }

@@ -9,8 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"github.com/anteroom/anteroom/gateway/wire"
-	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"math/big"
 	"net"
 	"os"
@@ -20,6 +18,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
 // authority signs certificates.

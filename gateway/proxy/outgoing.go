@@ -2,11 +2,12 @@ package proxy
 
 import (
 	"bytes"
+
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-// outgoing is a request as the origin gets it.
+// outgoing is a request as it is sent to the origin.
 type outgoing struct {
 	r            *wire.Request
 	h            *http1.RequestHeader
@@ -15,9 +16,9 @@ type outgoing struct {
 	upgrade      string // the protocol that the client asks to change to
 }
 
-// appendRequest writes the request header that the origin gets: the visitor's lines as they came and where they stood,
-// without what is hop-by-hop or ours to say, then what we say. Because ours come last and are never taken from the
-// visitor, no Connection header can strip them.
+// appendRequest appends the header for the origin: the visitor's lines in their order, byte for byte, without
+// hop-by-hop fields and the gateway's own, and then the gateway's. Those come last and are never taken from the
+// visitor, so no Connection field can remove them.
 func (x *outgoing) appendRequest(dst []byte, authority string) []byte {
 	h, f := x.h, x.f
 	dst = append(dst, h.Method()...)
@@ -32,7 +33,7 @@ func (x *outgoing) appendRequest(dst []byte, authority string) []byte {
 	if !h.HasHost() { // HTTP/1.0
 		dst = appendHost(dst, host, authority, own)
 	}
-	run, cookies := -1, false // lines that are kept travel in one piece
+	run, cookies := -1, false // lines that are kept are copied in one piece
 	for i := range h.Lines {
 		l := &h.Lines[i]
 		keep := false
@@ -84,8 +85,8 @@ func appendHost(dst, host []byte, authority string, own bool) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendCookies joins the cookie lines, of which the first is given, into one (RFC 9112 allows but one) and leaves out
-// what is not for the origin. A single line from which nothing has to go is left as it came.
+// appendCookies joins the cookie lines, of which the first is given, into one, because RFC 9112 allows only one, and
+// removes the cookies that are not for the origin. A single line without such cookies is copied as it is.
 func (x *outgoing) appendCookies(dst []byte, first int) []byte {
 	h := x.h
 	begin, dropped := len(dst), false
@@ -144,7 +145,7 @@ func cookieName(pair []byte) []byte {
 	return pair
 }
 
-// appendOwn writes what the gateway vouches for, and the framing.
+// appendOwn appends the fields that the gateway vouches for, and the framing.
 func (x *outgoing) appendOwn(dst, host []byte) []byte {
 	h, f := x.h, x.f
 	peer := x.r.Peer()
@@ -211,7 +212,7 @@ func (x *outgoing) appendOwn(dst, host []byte) []byte {
 	return append(dst, "\r\n\r\n"...)
 }
 
-// appendTrailerNames announces those of the client's trailers that may travel.
+// appendTrailerNames announces those of the client's trailers that may be forwarded.
 func (x *outgoing) appendTrailerNames(dst []byte) []byte {
 	h := x.h
 	n := 0
@@ -233,8 +234,8 @@ func (x *outgoing) appendTrailers(dst, lines []byte) []byte {
 	return http1.AppendTrailers(dst, lines, x.travels)
 }
 
-// travels tells whether a trailer of the client's goes on to the origin, if it may come after a body at all. What is dropped from
-// the header is dropped here too: there are programs that make one of the two.
+// travels reports whether a trailer may be forwarded, if it may follow a body at all. Fields that are dropped from
+// the header are dropped here too, because some programs merge the two.
 func (x *outgoing) travels(name []byte) bool {
 	return x.h.Trailer.Announced.Has(name) && (x.f.DropField == nil || !x.f.DropField(name))
 }

@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"github.com/valyala/fasthttp"
 )
 
 func TestPlainRequest(t *testing.T) {

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Connections are kept for reuse this long, and no connection lives longer than connLife, so that a
-// changed address or a rebalanced origin is noticed.
+// Connections are reused for keepIdle, and none lives longer than connLife, so that changed addresses and rebalanced
+// origins take effect.
 const (
 	keepIdle   = 15 * time.Second
 	connLife   = 5 * time.Minute
-	maxWaiting = 4096                   // requests that may wait for a connection at once
-	lookAfter  = 500 * time.Millisecond // how often one that waits looks whether its client is still there
+	maxWaiting = 4096                   // requests that may wait for a slot at once
+	leftCheck  = 500 * time.Millisecond // how often a waiting request checks whether its client is still connected
 )
 
 var (
 	errQueueFull = errors.New("proxy: max_conns connections are in use and queue_timeout has passed")
-	errQueueLong = errors.New("proxy: max_conns connections are in use and as many requests wait as may")
+	errQueueLong = errors.New("proxy: max_conns connections are in use and the queue is full")
 )
 
-// waiter stands in the queue for a connection slot.
+// waiter is a request in the queue for a slot.
 type waiter struct {
 	granted    chan struct{}
 	prev, next *waiter
 	queued     bool
 }
 
-// queue is who waits, first come first served.
+// queue is the requests that wait, first come first served.
 type queue struct {
 	first, last *waiter
 	n           int
@@ -45,7 +45,7 @@ func (q *queue) push(w *waiter) {
 	q.n++
 }
 
-// remove takes w out; it tells whether it was still there.
+// remove removes w and reports whether it was still there.
 func (q *queue) remove(w *waiter) bool {
 	if !w.queued {
 		return false
@@ -75,9 +75,9 @@ type slots struct {
 	claims     claims
 }
 
-// enter takes one of MaxConns slots, waiting its turn for at most wait; it tells whether it waited. A client that gone
-// says has left gives up its place, or the slot that it was given. The claim counts from here on, in the queue too, unless
-// enter returns an error.
+// enter takes one of MaxConns slots, waiting for at most wait, and reports whether it waited. If gone returns an
+// error, the client has left, and the place in the queue or the slot is freed. The claim counts from the start, in
+// the queue too, unless enter returns an error.
 func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, error) {
 	o.mu.Lock()
 	if err := o.slots.hold(c); err != nil {
@@ -93,9 +93,9 @@ func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, e
 		defer o.mu.Unlock()
 		o.slots.release(c)
 		if wait <= 0 {
-			return false, o.slots.crowded(errQueueFull)
+			return false, o.slots.markCrowded(errQueueFull)
 		}
-		return false, o.slots.crowded(errQueueLong)
+		return false, o.slots.markCrowded(errQueueLong)
 	}
 	w := &waiter{granted: make(chan struct{}, 1)}
 	o.slots.waiting.push(w)
@@ -111,9 +111,9 @@ func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, e
 	defer o.mu.Unlock()
 	if o.slots.waiting.remove(w) {
 		o.slots.release(c)
-		return true, o.slots.crowded(err)
+		return true, o.slots.markCrowded(err)
 	}
-	<-w.granted // the slot came as the time ran out
+	<-w.granted // the slot was granted as the time ran out
 	if err != errQueueFull {
 		o.slots.release(c)
 		o.slots.leave()
@@ -127,9 +127,9 @@ type crowdedError struct{ error }
 
 func (e crowdedError) Unwrap() error { return e.error }
 
-// crowded marks an error of the queue where one client holds more than a quarter of the connections: it is no sign that
-// the origin has more to do than it can. Call it with mu held.
-func (s *slots) crowded(err error) error {
+// markCrowded marks an error of the queue if one client holds more than a quarter of the connections: the origin may
+// then not be overloaded.
+func (s *slots) markCrowded(err error) error {
 	if s.claims.crowds > 0 && (err == errQueueFull || err == errQueueLong) {
 		return crowdedError{err}
 	}
@@ -137,7 +137,7 @@ func (s *slots) crowded(err error) error {
 }
 
 func (w *waiter) wait(d time.Duration, gone func() error) error {
-	timer := time.NewTimer(min(d, lookAfter))
+	timer := time.NewTimer(min(d, leftCheck))
 	defer timer.Stop()
 	for {
 		select {
@@ -145,17 +145,17 @@ func (w *waiter) wait(d time.Duration, gone func() error) error {
 			return nil
 		case <-timer.C:
 		}
-		if d -= lookAfter; d <= 0 {
+		if d -= leftCheck; d <= 0 {
 			return errQueueFull
 		}
 		if err := gone(); err != nil {
 			return err
 		}
-		timer.Reset(min(d, lookAfter))
+		timer.Reset(min(d, leftCheck))
 	}
 }
 
-// leaveLocked gives the slot to the one who has waited longest, or back. Call it with mu held.
+// leave passes the slot to the request that has waited longest, or frees it.
 func (s *slots) leave() {
 	if w := s.waiting.first; w != nil {
 		s.waiting.remove(w)
@@ -172,10 +172,9 @@ func (o *Origin) leave(c *claim) {
 	o.mu.Unlock()
 }
 
-// pick chooses a server that was not tried yet; the slot is counted on it. It returns an idle connection of that server,
-// unless there is none, and tells whether the server is one that should be left alone, as all are. Where a kept
-// connection of the server after has just ended, it returns none, and rather chooses another as good: that one may be
-// dying.
+// pick chooses a server that was not tried yet, and counts the connection on it. It returns an idle connection of
+// that server unless there is none, and whether the server is out, as all are then. after is a server whose kept
+// connection has just ended: it may be failing, so an equal one is preferred and no idle connection is used.
 func (o *Origin) pick(now time.Time, tried uint64, after *server) (*server, *originConn, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -201,29 +200,29 @@ func (o *Origin) pick(now time.Time, tried uint64, after *server) (*server, *ori
 	}
 	c := best.idle[n-1]
 	if now.Sub(c.idleSince) >= keepIdle {
-		return best, nil, rank != rankIn // so are the others, which are older: the reaper has them
+		return best, nil, rank != rankIn // so are the older ones; reap closes them
 	}
 	best.idle[n-1] = nil
 	best.idle = best.idle[:n-1]
 	return best, c, rank != rankIn
 }
 
-// drop takes a connection, or the attempt at one, off its server's count.
+// drop uncounts a connection, or an attempt to connect, from its server.
 func (o *Origin) drop(s *server) {
 	o.mu.Lock()
 	s.inUse--
 	o.mu.Unlock()
 }
 
-// done ends an exchange: it gives the slot on, notes what v says of the server, and keeps the connection if it may be
-// used again.
+// done ends an exchange: it passes the slot on, records the verdict on the server, and keeps the connection if it may
+// be reused.
 func (o *Origin) done(held *claim, s *server, c *originConn, reuse bool, v verdict, why string, now time.Time) {
 	o.mu.Lock()
 	o.slots.release(held)
 	s.inUse--
 	var change *Change
 	if v == faulty || s.hurt {
-		change = o.servers.judge(s, v, why, now)
+		change = o.servers.note(s, v, why, now)
 	}
 	if reuse && !o.closed && now.Before(c.until) {
 		c.idleSince = now
@@ -238,13 +237,14 @@ func (o *Origin) done(held *claim, s *server, c *originConn, reuse bool, v verdi
 	if c != nil {
 		c.Close()
 	}
-	o.report(change)
+	report(o.onChange, change)
 }
 
-// lifeEnd is when a connection made now is not kept any more. Those made together do not end together.
+// lifeEnd returns when a connection that is made now stops being reused. Connections that were made together end at
+// different times.
 func lifeEnd(now time.Time) time.Time { return now.Add(connLife - rand.N(connLife/10)) } //nolint:gosec // as in health.go
 
-// reap closes what has been idle too long, and comes again while anything is idle.
+// reap closes connections that have been idle too long, and schedules itself while any is idle.
 func (o *Origin) reap() {
 	now := time.Now()
 	var old []*originConn

@@ -2,11 +2,12 @@ package proxy
 
 import (
 	"errors"
-	"github.com/anteroom/anteroom/gateway/wire"
-	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
 func still() error { return nil }

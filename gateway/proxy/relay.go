@@ -2,16 +2,17 @@ package proxy
 
 import (
 	"errors"
-	"github.com/anteroom/anteroom/gateway/http1"
-	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"io"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
 // maxWrite is the size of one write to a client.
 const maxWrite = 32 << 10
 
-// relay sends the answer to the client as it arrives.
+// relay sends the response to the client as it arrives.
 func (x *exchange) relay() {
 	a, h, w := &x.a, x.h, x.r.Response()
 	frame := frameNone
@@ -38,13 +39,13 @@ func (x *exchange) relay() {
 	status := a.Status
 	if plain {
 		events = isEventStream(a.ContentType())
-		x.out = x.appendPlain(x.outBack[:0], frame)
+		x.out = x.appendUnchanged(x.outBack[:0], frame)
 	} else {
 		events = isEventStream(edited.ContentType())
 		status = edited.StatusCode()
-		x.out = x.appendAnswer(x.outBack[:0], frame)
+		x.out = x.appendEdited(x.outBack[:0], frame)
 	}
-	x.oc.in.Skip(0) // x.a's bytes are not needed from here on
+	x.oc.in.Skip(0) // x.a is not used from here on
 	x.oc.wait.patience, x.oc.wait.slice = x.o.cfg.IdleTimeout, x.o.waitSlice
 	if events && frame != frameNone {
 		t := &tunnel{oc: x.oc}
@@ -71,10 +72,10 @@ func (x *exchange) relay() {
 	x.stopUpload()
 	switch {
 	case err == nil && x.up.clientErr != nil:
-		x.blameClient(x.up.clientErr) // it has the whole answer, the origin not the whole request
+		x.blameClient(x.up.clientErr) // the client has the whole response, the origin not the whole request
 	case err == nil:
-		// An origin that answers early may never read the rest, and take it for a request; so may one that expects no
-		// body with a method that hardly ever has one.
+		// An origin that responds early may never read the rest of the body, and take it for a request; so may an
+		// origin that ignores the body of a method that hardly ever has one.
 		x.reuse = a.KeepAlive && !x.early && !h.OddBody() && x.oc.in.Buffered() == 0 && (x.up.complete || x.body.Ended()) &&
 			(frame == frameNone || a.Length != -2)
 	default:
@@ -98,8 +99,8 @@ func (x *exchange) flush(p []byte) error {
 	return nil
 }
 
-// relayBody sends the header, which is in x.out, and the body. What has arrived goes out in one
-// write; nothing that has arrived waits for what has not.
+// relayBody sends the header, which is in x.out, and the body. What has arrived is sent in one write, and never waits
+// for more.
 func (x *exchange) relayBody(frame framing) error {
 	x.left = x.a.Length
 	if x.a.Length == -1 {
@@ -173,8 +174,8 @@ func (x *exchange) relayBody(frame framing) error {
 	return x.flush(append(p, "\r\n"...))
 }
 
-// frameAfter frames the n bytes at buf[at:] as a chunk that follows directly on the head bytes at
-// the start of buf, which move up to it.
+// frameAfter frames the n bytes at buf[at:] as a chunk directly behind the first head bytes of buf, which move up to
+// it.
 func frameAfter(buf []byte, head, at, n int) []byte {
 	chunk := http1.FrameChunk(buf, at, n)
 	begin := at + n + http1.ChunkTail - len(chunk)
@@ -184,9 +185,9 @@ func frameAfter(buf []byte, head, at, n int) []byte {
 	return buf[begin-head : at+n+http1.ChunkTail]
 }
 
-// relayFailed: the client has part of an answer. It must not take it for the whole, so its
-// connection ends here: without the bytes or the last chunk that it expects, or by a reset where
-// only the end of the connection would mark the end of the body.
+// relayFailed ends the client's connection after a part of the response, so that the client does not take the part
+// for the whole: it lacks bytes or the last chunk, or the connection is reset if its end would be the end of the
+// body.
 func (x *exchange) relayFailed(err error, frame framing) {
 	x.r.CloseAfter()
 	var client clientError
@@ -195,7 +196,7 @@ func (x *exchange) relayFailed(err error, frame framing) {
 		x.fail(0, KindClientGone, err)
 		x.r.Response().Fail()
 		if rawsocket.IsTimeout(err) {
-			x.r.Response().Abort() // it takes nothing: what the kernel holds for it is let go as well
+			x.r.Response().Abort() // the client reads nothing: this also frees what the kernel holds for it
 		}
 		return
 	case x.up.clientErr != nil:

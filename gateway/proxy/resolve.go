@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// How names of servers are looked up. An answer is used for lookupLife; a lookup that takes longer than lookupPatience
-// or fails leaves the last answer in use, and is tried again after lookupRetry.
+// Lookups of the names of servers. A result is used for lookupLife. If a lookup fails or takes longer than
+// lookupPatience, the last result stays in use, and the next lookup follows after lookupRetry.
 const (
 	lookupLife     = 10 * time.Second
 	lookupPatience = 200 * time.Millisecond
 	lookupRetry    = time.Second
 	lookupTimeout  = 5 * time.Second
-	addressRest    = 10 * time.Second // an address that could not be connected to comes last for so long
+	addressRest    = 10 * time.Second // an address that could not be connected to comes last for this long
 )
 
-// resolver is what of net.Resolver is used.
+// resolver is the part of net.Resolver that is used.
 type resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 var _ resolver = (*net.Resolver)(nil)
 
-// name is a server's host name with the addresses that it was last found to have.
+// name is the host name of a server, with the addresses of its last lookup.
 type name struct {
 	o    *Origin
 	host string
 
 	mu     sync.Mutex
 	addrs  []netip.Addr
-	failed map[netip.Addr]time.Time // when one last could not be connected to
+	failed map[netip.Addr]time.Time // when an address last could not be connected to
 	at     time.Time                // when addrs was found
 	retry  time.Time                // after a failure: no lookup before
 	err    error                    // of the last lookup
@@ -42,13 +42,14 @@ type name struct {
 	flight *flight
 }
 
-// flight is a lookup under way, for all who wait for it.
+// flight is a lookup in progress, shared by all that need it.
 type flight struct {
 	began time.Time
 	done  chan struct{}
 }
 
-// addresses gives the addresses to try, in this order. Each call begins with another one, so that connections spread.
+// addresses returns the addresses in the order in which to try them. Each call starts with another one, so that
+// connections spread.
 func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	now := time.Now()
 	n.mu.Lock()
@@ -60,7 +61,7 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	f := n.flight
 	if f == nil {
 		f = &flight{began: now, done: make(chan struct{})}
-		if !n.o.goOn(func() { n.look(n.o.background.ctx, f) }) {
+		if !n.o.background.run(func() { n.look(n.o.background.ctx, f) }) {
 			return n.lookAlone(ctx, now)
 		}
 		n.flight = f
@@ -82,20 +83,20 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	case len(n.addrs) > 0:
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("proxy: looking up %s: %w", n.host, ctx.Err())
-	case n.o.background.ctx.Err() != nil: // which called the lookup off
+	case n.o.background.ctx.Err() != nil: // which cancelled the lookup
 		return n.lookAlone(ctx, now)
 	}
 	return n.order(now)
 }
 
-// adopt takes the addresses of the same name over, to be looked up before they are used.
+// adopt copies the addresses of the same name, which are looked up before they are used.
 func (n *name) adopt(old *name) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	n.addrs = old.addrs
 }
 
-// lookAlone is for what still goes on after Close. Call it with mu held.
+// lookAlone looks up for requests that are still running after Close. It is called with mu held.
 func (n *name) lookAlone(ctx context.Context, now time.Time) ([]netip.Addr, error) {
 	n.mu.Unlock()
 	n.look(ctx, &flight{done: make(chan struct{})})
@@ -103,7 +104,7 @@ func (n *name) lookAlone(ctx context.Context, now time.Time) ([]netip.Addr, erro
 	return n.order(now)
 }
 
-// look asks the resolver once.
+// look calls the resolver once.
 func (n *name) look(ctx context.Context, f *flight) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -133,7 +134,7 @@ func (n *name) look(ctx context.Context, f *flight) {
 	close(f.done)
 }
 
-// order is the addresses in the order to try them. Call it with mu held.
+// order returns the addresses in the order in which to try them. It is called with mu held.
 func (n *name) order(now time.Time) ([]netip.Addr, error) {
 	if len(n.addrs) == 0 {
 		return nil, n.err
@@ -151,7 +152,7 @@ func (n *name) resting(a netip.Addr, now time.Time) int {
 	return 0
 }
 
-// note remembers whether an address could be connected to.
+// note records whether an address could be connected to.
 func (n *name) note(a netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"golang.org/x/net/dns/dnsmessage"
 )
 
 // zone is a DNS server on a socket.

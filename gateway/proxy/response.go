@@ -5,12 +5,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/http1"
 )
 
-// fill hands the end-to-end headers to fasthttp's form, which the gateway reads and changes. Date is
-// not among them, because fasthttp takes it for its own; appendAnswer writes it.
+// fill copies the end-to-end fields to a header of fasthttp, which the gateway reads and changes. Date is left out,
+// because fasthttp writes its own; appendEdited copies it.
 func fill(h *fasthttp.ResponseHeader, a *http1.ResponseHeader) {
 	h.Reset()
 	h.SetNoDefaultContentType(true)
@@ -31,7 +32,7 @@ func fill(h *fasthttp.ResponseHeader, a *http1.ResponseHeader) {
 	}
 }
 
-// framing is how the body travels to the client.
+// framing is how the body is sent to the client.
 type framing uint8
 
 const (
@@ -41,7 +42,7 @@ const (
 	frameClose
 )
 
-// response is an origin's response on its way to the client.
+// response is a response on its way from the origin to the client.
 type response struct {
 	a      http1.ResponseHeader
 	edited *fasthttp.ResponseHeader // the header where OnHeader may change it
@@ -56,15 +57,15 @@ type response struct {
 	closing  bool // the client's connection ends with it
 }
 
-// field is a header of fasthttp's form.
+// field is a field of fasthttp's header.
 type field struct {
 	name, value []byte
 	sent        bool
 }
 
-// appendAnswer writes the response header that the client gets after OnHeader has had its way with it: the origin's
-// lines that are still there as they came, then what is new.
-func (x *response) appendAnswer(dst []byte, f framing) []byte {
+// appendEdited appends the header for the client after OnHeader has changed it: the origin's lines that are still in
+// it, byte for byte, and then the new ones.
+func (x *response) appendEdited(dst []byte, f framing) []byte {
 	a, h := &x.a, x.edited
 	dst = append(dst, "HTTP/1.1 "...)
 	status := h.StatusCode()
@@ -99,8 +100,8 @@ func (x *response) appendAnswer(dst []byte, f framing) []byte {
 	return x.appendFraming(dst, f)
 }
 
-// remains tells whether a line of the origin's is still among the fields, and takes it from them. Of a field that
-// fasthttp has but once, and not at all where it is empty, all lines remain as long as the last one does.
+// remains reports whether a line of the origin is still among the fields, and marks the field as sent. If fasthttp
+// has a field only once, and not at all when it is empty, all lines of that name remain as long as the last one does.
 func (x *response) remains(l *http1.Line) bool {
 	a := &x.a
 	name, value := a.Name(l), a.Value(l)
@@ -126,8 +127,8 @@ func (x *response) remains(l *http1.Line) bool {
 	return single && len(value) == 0 && !there
 }
 
-// appendPlain writes it as the origin sent it, lines that travel together in one piece.
-func (x *response) appendPlain(dst []byte, f framing) []byte {
+// appendUnchanged appends the header as the origin sent it; consecutive lines are copied in one piece.
+func (x *response) appendUnchanged(dst []byte, f framing) []byte {
 	a := &x.a
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(a.Status), 10)
@@ -154,10 +155,10 @@ func (x *response) appendPlain(dst []byte, f framing) []byte {
 	return x.appendFraming(dst, f)
 }
 
-// appendFraming ends a header with the lines that say how its body travels.
+// appendFraming appends the lines that frame the body and the end of the header.
 func (x *response) appendFraming(dst []byte, f framing) []byte {
 	a := &x.a
-	if a.Date < 0 && a.Status >= 200 { // RFC 9110 §6.6.1: who passes it on says when it came
+	if a.Date < 0 && a.Status >= 200 { // RFC 9110 §6.6.1: a recipient without a Date adds one
 		dst = append(dst, "Date: "...)
 		dst = append(dst, http1.Date(x.now)...)
 		dst = append(dst, "\r\n"...)
@@ -178,7 +179,7 @@ func (x *response) appendFraming(dst []byte, f framing) []byte {
 		dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
 		dst = append(dst, a.Value(&a.Lines[a.Upgrade])...)
 		dst = append(dst, "\r\n"...)
-	case a.Status == 426 && a.Upgrade >= 0: // which without it says nothing (RFC 9110 §15.5.22)
+	case a.Status == 426 && a.Upgrade >= 0: // required with this status (RFC 9110 §15.5.22)
 		dst = append(dst, "Upgrade: "...)
 		dst = append(dst, a.Value(&a.Lines[a.Upgrade])...)
 		dst = append(dst, "\r\nConnection: Upgrade"...)
@@ -197,7 +198,7 @@ func (x *response) appendFraming(dst []byte, f framing) []byte {
 func (x *response) appendAnnounced(dst []byte) []byte {
 	a := &x.a
 	n := 0
-	dst = dst[:len(dst)-2] // appendAllowedNames begins with CRLF
+	dst = dst[:len(dst)-2] // AppendAllowedNames begins with CRLF
 	for i := range a.Lines {
 		if l := &a.Lines[i]; l.Kind == http1.KindTrailer {
 			dst, n = http1.AppendAllowedNames(dst, a.Value(l), n, nil)
@@ -206,8 +207,8 @@ func (x *response) appendAnnounced(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendInterim writes an informational answer as the client gets it. What an origin tells the gateway in a header of
-// its final answer is not for the client here either.
+// appendInterim appends an informational response for the client, without the fields by which origins command the
+// gateway.
 func appendInterim(dst []byte, a *http1.ResponseHeader) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(a.Status), 10)

@@ -15,7 +15,7 @@ type Shares struct {
 
 var (
 	errShare     = errors.New("proxy: the client has its share of max_conns in use")
-	errSlowShare = errors.New("proxy: as many requests as may be sent on without their bodies are")
+	errSlowShare = errors.New("proxy: too many requests are in progress whose bodies have not arrived")
 )
 
 // clientKey identifies a client address or a session.
@@ -30,11 +30,11 @@ func ClientKey(a netip.Addr) [16]byte {
 	return key
 }
 
-// claim is what one request holds of an origin's connections.
+// claim is a request's share of an origin's connections.
 type claim struct {
 	address, session clientKey // session is zero without one
-	tunnel           bool      // it asks for another protocol
-	slow             bool      // the body has not arrived
+	tunnel           bool      // the request asks for another protocol
+	slow             bool      // its body has not arrived
 	held             bool
 	entered          bool   // it has a slot
 	before, next     *claim // in claims
@@ -43,15 +43,15 @@ type claim struct {
 // holders counts the claims of each client.
 type holders map[clientKey]int
 
-// claims are those on an origin's connections, those of requests in the queue included. They are guarded by Origin.mu.
+// claims are the claims on an origin's connections, including those of requests in the queue.
 //
-// Shares bind only while more than half of MaxConns is in use, and counting by client costs every request some map accesses.
-// So the claims are kept in a list, and counted by client only from a quarter of MaxConns on.
+// Shares bind only while more than half of MaxConns is in use, and counting by client costs several map accesses a
+// request. So the claims are kept in a list, and counted by client only from a quarter of MaxConns on.
 type claims struct {
 	shares                       Shares
 	first                        *claim
-	slow                         int  // without their bodies
-	counting                     bool // the fields below are kept
+	slow                         int  // claims without their bodies
+	counting                     bool // the fields below are up to date
 	addresses, sessions, tunnels holders
 	crowds                       int // clients that hold more than a quarter of MaxConns
 }
@@ -60,14 +60,14 @@ func newClaims() claims {
 	return claims{addresses: holders{}, sessions: holders{}, tunnels: holders{}}
 }
 
-// SetShares replaces the shares of the clients. Requests that are running stay.
+// SetShares replaces the shares of the clients. Requests in progress are not affected.
 func (o *Origin) SetShares(s Shares) {
 	o.mu.Lock()
 	o.slots.claims.shares = s
 	o.mu.Unlock()
 }
 
-// hold adds a claim, unless it exceeds a share. Call it with mu held.
+// hold adds a claim, unless it exceeds a share.
 func (s *slots) hold(c *claim) error {
 	most := s.max
 	if c == nil || most <= 0 {
@@ -99,7 +99,7 @@ func (s *slots) hold(c *claim) error {
 	return nil
 }
 
-// release takes a claim back. Call it with mu held.
+// release removes a claim.
 func (s *slots) release(c *claim) {
 	if c == nil || !c.held {
 		return
@@ -176,7 +176,7 @@ func (h holders) remove(key clientKey) {
 	}
 }
 
-// arrived ends the share of the slow in a claim whose body has come.
+// arrived notes that the body of a claim has arrived, so that it is not slow any more.
 func (o *Origin) arrived(c *claim) {
 	o.mu.Lock()
 	if c.slow && c.held {

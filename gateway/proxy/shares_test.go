@@ -7,9 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"pgregory.net/rapid"
 )
 
 // slow is the number of connections that requests hold whose bodies have not come.

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"github.com/valyala/fasthttp"
 )
 
 // TLS on both sides: the origin's certificate is verified against the configured roots and name, and

@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"github.com/anteroom/anteroom/gateway/http1"
-	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"io"
 	"maps"
 	"net"
@@ -11,13 +9,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
-// tunnel is an upgraded connection, or an event stream: what lives until somebody ends it.
+// tunnel is an upgraded connection, or an event stream: an exchange without an end of its own.
 type tunnel struct {
 	client net.Conn // nil for an event stream
 	oc     *originConn
-	last   atomic.Int64 // when a byte last went either way
+	last   atomic.Int64 // when a byte last passed, either way
 	n      atomic.Int64
 	over   atomic.Bool
 
@@ -25,7 +26,7 @@ type tunnel struct {
 	why   error // what ended it
 }
 
-// cut ends the tunnel, with the reason where there is one; the goroutines in it notice, and what they then say is none.
+// cut ends the tunnel, with a reason where there is one. Errors that its goroutines get from then on are ignored.
 func (t *tunnel) cut(why error) {
 	if why != nil {
 		t.first.Do(func() { t.why = why })
@@ -33,11 +34,11 @@ func (t *tunnel) cut(why error) {
 	t.over.Store(true)
 	t.oc.Close()
 	if t.client != nil {
-		t.client.SetDeadline(rawsocket.Past) //nolint:errcheck // a closed one has ended already
+		t.client.SetDeadline(rawsocket.Past) //nolint:errcheck // a closed connection has ended already
 	}
 }
 
-// tunnels are those that are open.
+// tunnels are the open tunnels of an origin.
 type tunnels struct {
 	mu   sync.Mutex
 	open map[*tunnel]struct{}
@@ -71,9 +72,9 @@ func (r *tunnels) cut() {
 	}
 }
 
-var errNotAsked = http1.ResponseError("it changes to a protocol that was not asked for")
+var errNotAsked = http1.ResponseError("it switches to a protocol that was not requested")
 
-// tunnel passes a 101 on and then bytes, both ways, until both sides have ended.
+// tunnel forwards a 101 and then bytes, both ways, until both sides have ended.
 func (x *exchange) tunnel() {
 	a, oc, w := &x.a, x.oc, x.r.Response()
 	if x.upgrade == "" || a.Upgrade < 0 || !a.UpgradeOption || !http1.EqualFoldBytes(a.Value(&a.Lines[a.Upgrade]), []byte(x.upgrade)) {
@@ -85,7 +86,7 @@ func (x *exchange) tunnel() {
 	if x.f.OnHeader != nil {
 		x.f.OnHeader(x.edited)
 	}
-	x.out = x.appendAnswer(x.outBack[:0], frameNone)
+	x.out = x.appendEdited(x.outBack[:0], frameNone)
 	x.outcome.Sent, x.outcome.Upgraded, x.closing = true, true, true
 	client, ahead := w.Detach() // from here on fasthttp neither reads nor writes
 	t := &tunnel{client: client, oc: oc}
@@ -93,14 +94,14 @@ func (x *exchange) tunnel() {
 	defer x.o.tunnels.remove(t)
 	defer oc.Close()
 
-	if len(ahead) > 0 { // bytes sent right behind the request
+	if len(ahead) > 0 { // bytes that the client sent behind the request
 		if err := oc.write(ahead, x.o.cfg.IdleTimeout, time.Now()); err != nil {
 			x.fail(0, KindReset, err)
 			return
 		}
 		w.Release()
 	}
-	x.out = append(x.out, oc.in.Pending()...) // … and right behind the answer
+	x.out = append(x.out, oc.in.Pending()...) // and those that the origin sent behind the response
 	t.n.Store(int64(oc.in.Buffered()))
 	oc.in.Release()
 	if err := x.flush(x.out); err != nil {
@@ -118,7 +119,7 @@ func (x *exchange) tunnel() {
 	}()
 	t.copy(client, oc.link.Conn, idle)
 	<-back
-	t.first.Do(func() {}) // whoever cuts it now comes too late
+	t.first.Do(func() {}) // a later cut has no effect
 	x.outcome.BodyBytes = t.n.Load()
 	if err := t.why; err != nil {
 		switch {
@@ -132,15 +133,15 @@ func (x *exchange) tunnel() {
 	}
 }
 
-// copy moves bytes from src to dst until src ends, which it passes on as a half-close; anything else
-// ends both directions.
+// copy moves bytes from src to dst until src ends, which it passes on as a half-close. Any other error ends both
+// directions.
 func (t *tunnel) copy(dst, src net.Conn, idle time.Duration) {
 	err := t.pump(dst, src, idle)
 	if err == io.EOF {
 		if rawsocket.CloseWrite(dst) {
 			return
 		}
-		err = nil // the other direction knows what is wrong with it
+		err = nil // the other direction has the error
 	}
 	t.cut(err)
 }
@@ -157,7 +158,7 @@ func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
 				dst.SetWriteDeadline(now.Add(idle)) //nolint:errcheck // the write tells
 			}
 		}
-		if t.over.Load() { // after the deadlines, which may have overwritten those of cut
+		if t.over.Load() { // after the deadlines, which may have replaced those of cut
 			return net.ErrClosed
 		}
 		n, err := src.Read(*block)
@@ -171,7 +172,7 @@ func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
 		if err == nil {
 			continue
 		}
-		// One direction may be silent for as long as the other is not.
+		// One direction may be silent as long as the other is not.
 		if rawsocket.IsTimeout(err) && time.Since(time.Unix(0, t.last.Load())) < idle-idle/8 {
 			set = time.Time{}
 			continue

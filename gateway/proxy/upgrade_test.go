@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
-	"github.com/gorilla/websocket"
 )
 
 func TestWebSocket(t *testing.T) {

@@ -3,32 +3,33 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"github.com/anteroom/anteroom/gateway/http1"
-	"github.com/anteroom/anteroom/gateway/wire"
 	"io"
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-// A request is sent to its origin once all of its body is here, or enoughBody of it, or bodyPatience after the first wait
-// for it.
+// A request is sent to its origin when its whole body has arrived, or enoughBody of it, or bodyPatience after the
+// first wait for it.
 const (
 	enoughBody   = 16 << 10
 	bodyPatience = time.Second
 )
 
-// awaitBody reads the beginning of the body, and reports whether the request may be sent on. Where the body does not come
+// awaitBody reads the beginning of the body and reports whether the request may be sent. If the body does not arrive
 // in time, the claim is slow.
 func (x *exchange) awaitBody() bool {
 	b := x.body
 	if b.Buffered() && x.up.first.Buffered() == 0 {
-		return true // it travels from where it is
+		return true // it is sent from the buffer where it is
 	}
 	b.SetPatience(x.o.patience)
 	err := x.up.readFirst(b, x.o.cfg.MaxBody)
 	b.SetPatience(0)
-	if b.Waited() { // the time of the origin begins when its work does
+	if b.Waited() { // the origin's time begins when it can work
 		x.started = time.Now()
 	}
 	x.claim.slow = err == wire.ErrBodyLate
@@ -77,10 +78,10 @@ func (x *exchange) startUpload() {
 	go x.upload(x.body, x.oc)
 }
 
-var errFault = errors.New("proxy: fault in an upload")
+var errFault = errors.New("proxy: panic in an upload")
 
-// upload copies the body. A fault of the client's cuts the origin off before the body's end, so that
-// the origin never has a request that was not sent whole.
+// upload sends the body. After an error on the client's side the connection to the origin is closed before the end of
+// the body, so that the origin never has a request that was not sent whole.
 func (x *exchange) upload(b *wire.Body, oc *originConn) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -99,7 +100,7 @@ func (x *exchange) upload(b *wire.Body, oc *originConn) {
 	}
 }
 
-// copyBody tells whether the whole body was written; its error is the client's alone.
+// copyBody reports whether the whole body was sent. Its error is one on the client's side.
 func (x *exchange) copyBody(b *wire.Body, oc *originConn) (bool, error) {
 	block := http1.GetBlock()
 	defer http1.PutBlock(block)
@@ -130,7 +131,7 @@ func (x *exchange) copyBody(b *wire.Body, oc *originConn) (bool, error) {
 				p = http1.FrameChunk(buf, begin, n)
 			}
 			if oc.write(p, x.o.cfg.IdleTimeout, time.Now()) != nil {
-				return false, nil // the answer, or its absence, says why
+				return false, nil // the response, or its absence, shows why
 			}
 		}
 		if err == io.EOF || b.Ended() {
@@ -144,15 +145,15 @@ func (x *exchange) copyBody(b *wire.Body, oc *originConn) (bool, error) {
 	return oc.write(append(p, "\r\n"...), x.o.cfg.IdleTimeout, time.Now()) == nil, nil
 }
 
-// finishUpload lets an upload go on whose answer is over: an origin that keeps its connection may want the rest, and
-// many clients read nothing before they have sent it all. The client has to be as quick as before the answer began.
+// finishUpload waits for an upload after its response: an origin that keeps its connection may want the rest, and
+// many clients read nothing before they have sent everything. The limits on a slow body apply again.
 func (x *exchange) finishUpload() {
 	x.body.SetReplying(false)
 	<-x.up.done
 	x.up.running = false
 }
 
-// stopUpload ends an upload that the answer has overtaken and waits for its goroutine.
+// stopUpload ends an upload that the response has overtaken, and waits for its goroutine.
 func (x *exchange) stopUpload() {
 	if !x.up.running {
 		return
@@ -161,7 +162,7 @@ func (x *exchange) stopUpload() {
 	case <-x.up.done:
 	default:
 		x.body.Interrupt()
-		x.oc.Close() // wakes the writer, which might set a deadline anew
+		x.oc.Close() // wakes the writer, which might set a new deadline
 		<-x.up.done
 		x.body.EndInterrupt()
 	}

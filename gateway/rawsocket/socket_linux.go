@@ -1,12 +1,13 @@
 package rawsocket
 
 import (
-	"github.com/anteroom/anteroom/gateway/http1"
 	"io"
 	"net"
 	"os"
 	"syscall"
 	"unsafe"
+
+	"github.com/anteroom/anteroom/gateway/http1"
 )
 
 // socket reads and writes a socket by system calls that Go's scheduler does not see. They never block, so the scheduler

@@ -1,11 +1,12 @@
 package rawsocket
 
 import (
-	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"io"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
 // Whoever waits holds no block; whoever has something to read gets it in one.

@@ -34,6 +34,13 @@ func (b *Body) begin(h *http1.RequestHeader) {
 	}
 }
 
+// malformedAhead reports whether the part of a chunked body that arrived with its header, which is not delivered yet, is
+// malformed: such a request is refused before anything handles it.
+func (b *Body) malformedAhead() bool {
+	ahead := b.c.reader.buffer.Pending()
+	return b.c.request.header.Length < 0 && len(ahead) > 0 && b.chunks.Malformed(ahead, b.c.listener.limits.Headers)
+}
+
 // Ended reports whether the body has been read to its end.
 func (b *Body) Ended() bool { return b.ended }
 

@@ -39,7 +39,7 @@ func (c *conn) next(p []byte) (int, error) {
 			return c.readSlowly(p)
 		case end < n:
 			in.Load(p[end:n])
-			if c.malformedAhead() {
+			if c.body.malformedAhead() {
 				return c.refuse(p, http1.RefuseChunks), nil
 			}
 		}
@@ -97,7 +97,7 @@ func (c *conn) readSlowly(p []byte) (int, error) {
 				copy(p, b[:end])
 				in.Skip(end)
 				c.request.header.Raw = p[:end]
-				if c.malformedAhead() {
+				if c.body.malformedAhead() {
 					return c.refuse(p, http1.RefuseChunks), nil
 				}
 				c.deliver()
@@ -133,13 +133,6 @@ func worthScanning(b []byte, from, limit int) bool {
 		}
 	}
 	return false
-}
-
-// malformedAhead reports whether the part of a chunked body that arrived with its header is malformed: such a request is
-// refused before anything handles it.
-func (c *conn) malformedAhead() bool {
-	b := c.reader.buffer.Pending()
-	return c.request.header.Length < 0 && len(b) > 0 && c.body.chunks.Malformed(b, c.listener.limits.Headers)
 }
 
 // What fasthttp reads in place of a header that is refused.

@@ -10,9 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/rawsocket"
-	"github.com/valyala/fasthttp"
 )
 
 // Limits bound what a client may send and how long it may take. A zero field means its default.

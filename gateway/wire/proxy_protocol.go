@@ -10,9 +10,10 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/anteroom/anteroom/gateway/rawsocket"
 	"github.com/pires/go-proxyproto"
 	"github.com/pires/go-proxyproto/tlvparse"
+
+	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
 // ProxyProtocol is the set of versions of the PROXY protocol that a connection may begin with.

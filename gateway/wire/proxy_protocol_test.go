@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 	"github.com/pires/go-proxyproto"
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
 // v2 is a header of version 2, with a length of its own where one is given.
