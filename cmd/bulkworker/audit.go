@@ -16,11 +16,11 @@ import (
 
 const exitStoreAway = 3
 
-// auditTimeout is the least deadline of an audit's store calls. store.timeout is for those whom somebody waits for; an audit
-// reads much beside them, and that a step of it took a while on a busy store is no reason to give up.
+// auditTimeout is the least deadline of an audit's store calls. store.timeout is for calls that a client waits for; an audit
+// reads much beside them, and a slow step on a busy store is no reason to stop.
 const auditTimeout = 10 * time.Second
 
-// storeAway is an error that means that the store could not be asked.
+// storeAway is the error of an audit that could not reach the store.
 type storeAway struct{ err error }
 
 func (e *storeAway) Error() string { return e.err.Error() }

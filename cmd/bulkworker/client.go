@@ -63,7 +63,7 @@ func clientCommands() []*cobra.Command {
 	}
 }
 
-// connection are the flags that say which server, and with which token.
+// connection has the flags that name the server and the token.
 type connection struct {
 	server, token, tokenFile string
 	patience                 time.Duration
@@ -105,8 +105,8 @@ func withCode(err error) error {
 	return &coded{codeNotGood, err}
 }
 
-// clients opens the connection twice: quick answers soon that no server is there, steady holds out. notice is told when steady
-// tries again; nil: nobody.
+// clients opens the connection twice: quick reports soon that the server is away, steady keeps trying. notice is called before
+// steady tries again; nil: it is not.
 func (conn *connection) clients(notice func(format string, args ...any)) (quick, steady *client.Client, err error) {
 	server, token := conn.server, conn.token
 	if server == "" {
@@ -144,7 +144,8 @@ func (conn *connection) clients(notice func(format string, args ...any)) (quick,
 	return quick, steady, err
 }
 
-// interruptible runs f, and ends its context on SIGINT or SIGTERM, so that it can say where it stopped. The second signal kills.
+// interruptible runs f, and ends its context on SIGINT or SIGTERM, so that it can report where it stopped. The second signal
+// kills.
 func interruptible(ctx context.Context, f func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -34,7 +34,7 @@ func (f *front) close() { f.current.Load().Close() }
 // certificates names the files of the socket's TLS.
 func certificates(cfg *config.Bulk) certs.Files { return certs.Files(cfg.TLS) }
 
-// apiOptions is what the configuration says, in the API's words.
+// apiOptions returns the options of the API for a configuration.
 func apiOptions(cfg *config.Bulk) (api.Options, error) {
 	bearers, err := cfg.Bearers()
 	if err != nil {
@@ -56,7 +56,7 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 func (w *worker) complete(o api.Options) api.Options {
 	name, _ := cli.BuildVersion(version)
 	o.Store, o.ParseAggregate, o.Log = w.store, w.engine.ParseAggregate, w.log
-	if w.cfg.Worker.Count > 0 { // otherwise others run the jobs, and know what they run
+	if w.cfg.Worker.Count > 0 { // otherwise other processes run the jobs, and report them
 		o.AllowType = func(kind string) bool { return w.processors[kind] != nil }
 	}
 	o.CheckCallback, o.Enqueued = w.callbacks.check, w.metrics.Enqueued

@@ -98,8 +98,8 @@ func closeAll(handlers map[string]handler) {
 	}
 }
 
-// checkParts asks the packages that will use the configuration what they think
-// of it, so that check-config and the start know all that is wrong at once.
+// checkParts returns the problems that other packages find in the configuration, so that check-config and the start report all
+// of them at once.
 func checkParts(cfg *config.Bulk) []config.Problem {
 	var problems []config.Problem
 	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)

@@ -97,7 +97,7 @@ func (u *uploading) chunk(sent client.Uploaded) {
 	if u.size > 0 {
 		total = max(u.size, sent.Bytes) // it may grow while it is read
 		head = fmt.Sprintf("sent %d%%", 100*sent.Bytes/total)
-		// The first chunk says little of the speed: it waited for the connection.
+		// The first chunk does not show the speed: it waited for the connection.
 		if took := time.Since(u.began).Seconds(); u.first > 0 && took > 0 {
 			figures += fmt.Sprintf(", %s left", seconds(took*float64(total-sent.Bytes)/float64(sent.Bytes-u.first)))
 		}

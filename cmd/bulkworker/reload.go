@@ -76,7 +76,7 @@ func (w *worker) take(next *config.Bulk) error {
 	return nil
 }
 
-// newServer makes the API of a configuration, and gives what it was told of it.
+// newServer returns the API of a configuration, and its options.
 func (w *worker) newServer(cfg *config.Bulk) (api.Options, *api.Server, error) {
 	said, err := apiOptions(cfg)
 	if err != nil {

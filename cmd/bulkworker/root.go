@@ -13,7 +13,7 @@ var settingFlags = []cli.Flag{
 
 type loader = cli.Loader[*config.Bulk]
 
-// newRoot builds the command tree. environ is what os.Environ gives.
+// newRoot builds the command tree. environ has the variables as os.Environ returns them.
 func newRoot(environ []string) *cobra.Command {
 	load := func(file string, flags map[string]any) (*config.Bulk, error) {
 		cfg, err := config.LoadBulk(config.BulkOptions{File: file, Environ: environ, Flags: flags, Check: checkParts})

@@ -36,7 +36,7 @@ type worker struct {
 	callbacks  *caller
 	front      *front
 	tls        atomic.Pointer[tls.Config] // of new connections; nil: none
-	said       api.Options                // what the front was told of cfg
+	said       api.Options                // the options of the front
 	registry   *prometheus.Registry
 	metrics    *bulk.Metrics
 	answered   atomic.Bool // the store has, at least once
@@ -70,7 +70,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	defer w.closeProcessors()
 	defer context.AfterFunc(ctx, func() {
 		w.ending.Store(true)
-		log.Info("ending: no more jobs are taken", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
+		log.Info("stopping: no more jobs are taken", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
 	})()
 
 	listener, err := net.Listen("tcp", cfg.Listen)
@@ -99,7 +99,7 @@ func newWorker(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger)
 	if w.store, err = store.New(storeOptions(cfg, client, log, w.metrics)); err != nil {
 		return nil, err
 	}
-	// It reads what gateways say of their origins; it runs no room.
+	// It reads what gateways publish of their origins; it runs no room.
 	w.gateways, err = admission.New(coreOptions(cfg, client, log, w.metrics.ObserveStore))
 	if err != nil {
 		return nil, err
@@ -212,8 +212,8 @@ func (w *worker) prepare(ctx context.Context, cfg *config.Bulk, opened *storeope
 	return nil
 }
 
-// claim gets the store ready, and says whether to try again when it cannot. A
-// store that was away at the start is only now found not to fit.
+// claim prepares the store, and reports whether to try again after an error. A store that was away at the start is found
+// unsuitable only now.
 func (w *worker) claim(ctx context.Context, cfg *config.Bulk, opened *storeopen.Store) (again bool, err error) {
 	if opened.Away != nil {
 		if err = opened.Fit(ctx); err == nil {

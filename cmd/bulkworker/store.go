@@ -33,7 +33,7 @@ func openStore(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (*storeo
 	return s, nil
 }
 
-// keeps asks the store whether it can do what durability promises.
+// keeps checks that the store can do what durability promises.
 func keeps(ctx context.Context, cfg *config.Bulk, s *storeopen.Store) error {
 	if cfg.Durability != "disk" {
 		return nil

@@ -140,7 +140,7 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 		}
 		return err
 	}
-	if args[0] == "-" { // whose reader would not notice a signal
+	if args[0] == "-" { // reading stdin would not notice a signal
 		err = send(cmd.Context())
 	} else {
 		err = interruptible(cmd.Context(), send)

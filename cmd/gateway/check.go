@@ -19,8 +19,8 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// checkParts asks the packages that will use the configuration what they think
-// of it, so that check-config and the start know all that is wrong at once.
+// checkParts returns the problems that other packages find in the configuration, so that check-config and the start report all
+// of them at once.
 func checkParts(cfg *config.Config) []config.Problem {
 	return slices.Concat(checkKeys(cfg), checkPages(cfg), checkEstimates(cfg))
 }
@@ -65,8 +65,7 @@ func asProblems(err error) *config.Problems {
 	return problems
 }
 
-// checkKeys looks at each key by itself: that one is active, and that the
-// files can be read, is checked with the configuration.
+// checkKeys checks each key by itself: that one is active, and that the files can be read, is checked with the configuration.
 func checkKeys(cfg *config.Config) []config.Problem {
 	var problems []config.Problem
 	keys, err := tokenKeys(cfg)

@@ -145,7 +145,7 @@ func ageCounts(counts []admission.AgeTime) (list []backtest.AgeCount) {
 // thousandths are seconds, to the millisecond.
 func thousandths(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
-// replay is what eta backtest was asked for.
+// replay has the flags of eta backtest.
 type replay struct {
 	estimators []string
 	synthetic  bool

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// How a gateway leaves while balancers look at it. One that has asked /readyz within probedLately still sends visitors
-// until it has heard enoughRefusals, or another way of telling it has worked; that is waited for, at most longestWait.
+// Times of a gateway's end behind balancers. A balancer that requested /readyz within probedLately still sends visitors until it
+// has got enoughRefusals, or has learned of the end otherwise; the gateway waits for that, at most longestWait.
 const (
 	probedLately   = 30 * time.Second
 	enoughRefusals = 3
 	longestWait    = 5 * time.Second
-	// lastRequest is how long connections without a request stay open at the end: what a visitor sends just then is
-	// answered, and told to come back over another connection.
+	// lastRequest is the time for which connections without a request stay open at the end: a request in that time is served,
+	// and the connection closed after it.
 	lastRequest = time.Second
 )
 
-// balancers notes who asks whether this gateway is ready.
+// balancers records the requests for this gateway's readiness.
 type balancers struct {
 	ready func() bool
 
 	mu       sync.Mutex
 	asked    time.Time // last
-	leaving  bool      // refusals count; those at the start told balancers nothing that they still know
+	leaving  bool      // refusals count; those before did not announce the end
 	refusals int
 	heard    chan struct{} // closed with enoughRefusals
 }
@@ -46,7 +46,7 @@ func (b *balancers) Ready() bool {
 	return ready
 }
 
-// wait returns when no balancer sends visitors any more, as far as can be known. Nobody may be ready when it is called.
+// wait returns when no balancer sends visitors any more, as far as is known. /readyz must refuse when it is called.
 func (b *balancers) wait(ctx context.Context, most time.Duration) {
 	b.mu.Lock()
 	b.leaving = true

@@ -28,7 +28,7 @@ func coreOptions(cfg *config.Config, client redis.UniversalClient, observe func(
 	return admission.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: observe}
 }
 
-// gatewayOptions is what the configuration says, in the gateway's words.
+// gatewayOptions returns the options of the gateway for a configuration.
 func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry prometheus.Registerer, access io.Writer, log *slog.Logger) (gateway.Options, error) {
 	ring, idKey, accounts, err := s.keys(cfg)
 	if err != nil {

@@ -23,7 +23,7 @@ var settingFlags = []cli.Flag{
 	{Name: "max-active", Path: "max_active", Usage: "have at most `N` visitors in that room's site at once"},
 }
 
-// newRoot builds the command tree. environ is what os.Environ gives.
+// newRoot builds the command tree. environ has the variables as os.Environ returns them.
 func newRoot(environ []string) *cobra.Command {
 	load := func(file string, flags map[string]any) (*config.Config, error) {
 		cfg, err := config.Load(config.Options{File: file, Environ: environ, Flags: flags, Check: checkParts})

@@ -123,14 +123,14 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	return err
 }
 
-// listen opens the visitors' socket. It speaks no multipath TCP, whose sockets cannot be told to hear nobody new.
+// listen opens the visitors' socket, without multipath TCP, whose sockets cannot stop accepting.
 func listen(addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
 	return lc.Listen(context.Background(), "tcp", addr)
 }
 
-// addVisitors serves visitors; its end is: not ready, until balancers know; then drain, out.
+// addVisitors serves visitors. It ends in order: not ready, until balancers know; then drain; then close.
 func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, probes *balancers, timeout time.Duration, log *slog.Logger) {
 	ended := make(chan struct{})
 	parts.Add(func() error {

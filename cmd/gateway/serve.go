@@ -27,7 +27,7 @@ func descriptors() uint64 {
 	return limit.Cur
 }
 
-// logsEnd is how long the end waits for whoever reads the log.
+// logsEnd is the longest wait at the end for the reader of the log.
 const logsEnd = time.Second
 
 func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {

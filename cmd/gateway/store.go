@@ -61,7 +61,7 @@ func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, accoun
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if i == 0 { // active or not: it outlives the rotation that adds another
+		if i == 0 { // active or not: it stays through a rotation that adds another
 			idKey = key
 		}
 		if accounts = append(accounts, key); keys[i].Active {

@@ -54,12 +54,12 @@ func (c *Captcha) Sources() (scripts, frames string) {
 
 // ErrFailed is returned when the provider rejects an answer. An error that is neither ErrFailed nor ErrRefused means that the
 // provider is away.
-var ErrFailed = errors.New("guard: the captcha's answer does not count")
+var ErrFailed = errors.New("guard: the captcha's answer is rejected")
 
 // ErrRefused is returned when an answer was not checked although the provider is not away: it refused the request, as providers
 // do to clients that ask too much, or it failed for the first time, or too many requests are in progress. A flood of answers can
 // cause each of these, so it must not open a room.
-var ErrRefused = errors.New("guard: the captcha's answer was not judged")
+var ErrRefused = errors.New("guard: the captcha's answer was not checked")
 
 const (
 	// TokenMost is the longest answer that is sent to a provider, in bytes.
@@ -111,7 +111,7 @@ func (v *Verifier) Close() { v.client.CloseIdleConnections() }
 // duplicate. The host on which it was given is compared with c.Hosts, never with a name in the visitor's request.
 func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address netip.Addr) error {
 	if strings.ContainsFunc(token, strange) {
-		return fmt.Errorf("%w: no provider gives such an answer", ErrFailed)
+		return fmt.Errorf("%w: it holds characters that no provider uses", ErrFailed)
 	}
 	to := c.VerifyURL
 	if to == "" {
@@ -119,17 +119,17 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address
 	}
 	leave, ok := v.enter(address)
 	if !ok {
-		return fmt.Errorf("%w: %d questions about answers from %s are under way", ErrRefused, asksShare, address)
+		return fmt.Errorf("%w: %d requests for answers from %s are in progress", ErrRefused, asksShare, address)
 	}
 	defer leave()
 	select {
 	case v.asking <- struct{}{}:
 		defer func() { <-v.asking }()
 	default:
-		return fmt.Errorf("%w: %d questions to the provider are under way", ErrRefused, asksMost)
+		return fmt.Errorf("%w: %d requests to the provider are in progress", ErrRefused, asksMost)
 	}
 	if !v.due(to, time.Now()) {
-		return fmt.Errorf("captcha.provider %s did not answer a moment ago", c.Provider)
+		return fmt.Errorf("captcha.provider %s was away a moment ago and is not asked yet", c.Provider)
 	}
 	err := v.ask(ctx, c, to, token, address.String())
 	if v.record(to, err, time.Now()) {
@@ -232,7 +232,7 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address strin
 		Errors   []string `json:"error-codes"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Success == nil || res.StatusCode >= 500 {
-		err := fmt.Errorf("captcha.provider %s answered %s and no judgement", c.Provider, res.Status)
+		err := fmt.Errorf("captcha.provider %s responded with %s and no result", c.Provider, res.Status)
 		if res.StatusCode/100 == 4 {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
@@ -240,7 +240,7 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address strin
 	}
 	switch { // with 400 too: Cloudflare rejects answers with it
 	case *answer.Success && !onHost(c.Hosts, answer.Hostname):
-		return fmt.Errorf("%w: it was given on the host %q, which is none of the room's hosts or of captcha.hosts", ErrFailed, clip(answer.Hostname))
+		return fmt.Errorf("%w: its host %q is neither one of the room's hosts nor of captcha.hosts", ErrFailed, clip(answer.Hostname))
 	case *answer.Success && answer.Score != nil && *answer.Score < leastScore && c.Provider == ReCaptcha:
 		return fmt.Errorf("%w: its score is %g", ErrFailed, *answer.Score)
 	case *answer.Success:

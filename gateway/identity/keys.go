@@ -30,7 +30,7 @@ const (
 )
 
 // ErrNoKeys is returned until keys have been fetched for the first time.
-var ErrNoKeys = errors.New("identity: the keys of accounts are not known yet")
+var ErrNoKeys = errors.New("identity: the keys of identity.jwks_url have not been fetched yet")
 
 // Keys are a site's public keys, by their address. Its methods are safe for concurrent use.
 type Keys struct {
@@ -69,7 +69,7 @@ func New(url string, log *slog.Logger, observe func(ok bool)) *Keys {
 				case len(via) > 3:
 					return errors.New("more than three redirects")
 				case via[0].URL.Scheme == "https" && next.URL.Scheme != "https":
-					return errors.New("a redirect away from https: whoever is in between could name accounts")
+					return errors.New("a redirect away from https, where an attacker in between could name accounts")
 				}
 				return nil
 			},
@@ -110,11 +110,11 @@ func (k *Keys) Run(ctx context.Context) {
 		switch {
 		case err != nil:
 			if !failing {
-				k.log.Warn("the keys of accounts cannot be fetched; those that are known go on to count", "url", k.name, "known", k.current.Load() != nil, "error", err)
+				k.log.Warn("cannot fetch identity.jwks_url; using the cached keys", "url", k.name, "known", k.current.Load() != nil, "error", err)
 			}
 			after = retry
 		case failing:
-			k.log.Info("the keys of accounts are fetched again", "url", k.name)
+			k.log.Info("identity.jwks_url can be fetched again", "url", k.name)
 			fallthrough
 		default:
 			k.current.Store(keys)
@@ -136,7 +136,7 @@ func (k *Keys) warnSkipped(keys *token.AccountKeys) {
 	list := errors.Join(keys.Skipped...)
 	text := fmt.Sprint(list)
 	if list != nil && text != k.skipped {
-		k.log.Warn("some keys of identity.jwks_url cannot be used; the tokens that they signed name nobody", "url", k.name, "error", list)
+		k.log.Warn("some keys of identity.jwks_url cannot be used; tokens that they signed are refused", "url", k.name, "error", list)
 	}
 	k.skipped = text
 }

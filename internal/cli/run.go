@@ -27,8 +27,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // ExitCode is ExitUsage.
 func (e *UsageError) ExitCode() int { return ExitUsage }
 
-// Run runs a program's command tree and gives its exit code. Results go to
-// stdout, everything else to stderr.
+// Run runs a program's command tree and returns its exit code. Results go to stdout, everything else to stderr.
 func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SilenceUsage = true
 	root.SilenceErrors = true

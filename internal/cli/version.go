@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewVersion makes the command version. release is what the release build says,
-// and may be empty.
+// NewVersion returns the command version. release is the version of a release build, and may be empty.
 func NewVersion(program, release string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -27,8 +26,7 @@ func NewVersion(program, release string) *cobra.Command {
 	}
 }
 
-// BuildVersion is the release's version, or what the build knows of itself, and
-// the revision that it was built from, with + for local changes.
+// BuildVersion returns the release's version, or that of the build, and its revision, with + for local changes.
 func BuildVersion(release string) (name, revision string) {
 	name = release
 	info, ok := debug.ReadBuildInfo()

@@ -266,13 +266,13 @@ func TestBulkWarnings(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"nothing to do", "", []string{"processors: none is on"}},
+		{"nothing to do", "", []string{"processors: all are off"}},
 		{"nothing to do here", "worker: {count: 0}", nil},
 		{"nothing that does it", "worker: {count: 0}\nprocessors: {webhook: {url: 'http://h'}}", []string{"worker.count: is 0, so the processors webhook", "processors.webhook.secret_file: is empty"}},
 		{"a window of no use", "rate: {window: 5s}\nworker: {count: 0}", []string{"rate.window: is not used with limiter gcra"}},
 		{"a window", "rate: {window: 5s}\nlimiter: fixed_window\nworker: {count: 0}", nil},
 		{"unsigned", "processors: {webhook: {url: 'http://h'}}", []string{"processors.webhook.secret_file: is empty"}},
-		{"all", "admin: {token: short}\nretention: {groups: 1h}\nworker: {lease: 2s}", []string{"processors: none", "admin.token: has fewer",
+		{"all", "admin: {token: short}\nretention: {groups: 1h}\nworker: {lease: 2s}", []string{"processors: all are off", "admin.token: has fewer",
 			"retention.groups: is less than retention.jobs", "worker.lease: is less than three times store.timeout"}},
 	} {
 		cfg, problems := bulkText(t, row.text)

@@ -32,14 +32,14 @@ func (c *Bulk) Warnings() []Problem {
 	case c.Worker.Count == 0 && len(active) > 0:
 		warn("worker.count", "is 0, so the processors "+strings.Join(active, ", ")+" are not used: no job runs in this process")
 	case c.Worker.Count > 0 && len(active) == 0:
-		warn("processors", "none is on: submissions are refused, and jobs taken in before wait for another process; give one its url, smtp, fcm, webpush or apns")
+		warn("processors", "all are off: submissions are refused, and jobs taken in before wait for another process; give one its url, smtp, fcm, webpush or apns")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
-		warn("admin.token", "has fewer than 16 characters and can be tried out")
+		warn("admin.token", "has fewer than 16 characters and can be guessed")
 	}
 	for i, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
-			warn(settings.Element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
+			warn(settings.Element("trusted_proxies", i), "every peer is trusted and can forge its client address")
 		}
 	}
 	if c.Retention.Groups < c.Retention.Jobs {
@@ -162,7 +162,7 @@ func (c *checker) processor(name string, p Processor) {
 	if r := p.Retry; r.Base > r.Most {
 		c.add(path+".retry.base", "%s is more than %s.retry.most (%s)", settings.FormatDuration(r.Base), path, settings.FormatDuration(r.Most))
 	}
-	// What else a processor's settings say is judged by the package that runs it.
+	// The package that runs the processor checks its other settings.
 	switch p.Kind {
 	case KindWebhook:
 		c.secretFile(path+".secret_file", p.SecretFile)

@@ -214,7 +214,7 @@ func TestBrokenFile(t *testing.T) {
 func TestEmptyFileIsTheDefaults(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n", "store:\n  # url: x\n"} {
 		_, problems := loadText(t, text)
-		wantProblems(t, problems, "origins: there is no site to stand in front of; give one in the file, or try: gateway --origin http://127.0.0.1:9000 --rate 10")
+		wantProblems(t, problems, "origins: there is no site to protect; give one in the file, or try: gateway --origin http://127.0.0.1:9000 --rate 10")
 	}
 }
 

@@ -23,7 +23,7 @@ func (c *Config) Validate() []Problem {
 	return check.List
 }
 
-// checker adds to the problems that the tags tell those of the rules below.
+// checker adds the problems of the rules below to those of the tags.
 type checker struct{ *settings.Checker }
 
 func (c *checker) add(path, format string, args ...any) { c.Add(path, format, args...) }

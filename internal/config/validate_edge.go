@@ -79,7 +79,7 @@ func (c *checker) bundle(path, name string) {
 	}
 }
 
-// listen checks an address to listen on and gives its parts.
+// listen checks an address to listen on and returns its parts.
 func (c *checker) listen(path, address string) (host string, port int, ok bool) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil || !settings.AllDigits(text) {
@@ -175,7 +175,7 @@ func (c *checker) store(s Store) {
 	switch {
 	case strings.Contains(s.URL, settings.Mask) && redisurl.Mask(s.URL) == s.URL:
 		c.add("store.url", "holds the mask that print-config writes; give the real password")
-	case s.Timeout > 0: // else the bounds say so
+	case s.Timeout > 0: // else the bounds are reported
 		client, err := redisurl.Open(s.URL, s.Timeout)
 		if err != nil {
 			c.add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// meanings are headers that neither name an account nor an address, whoever sets them.
+// meanings are headers that name neither an account nor an address.
 var meanings = []string{"host", "cookie", "authorization", "connection", "content-length", "content-type", "transfer-encoding",
 	"upgrade", "te", "trailer", "expect", "user-agent", "accept", "origin", "referer", "via", "date", "idempotency-key"}
 
@@ -26,7 +26,7 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 		case !httpguts.ValidHeaderFieldName(name):
 			c.add(at+".header", "%q is no header name; want for instance X-Account-Id", settings.Clip(i.Header))
 		case hasMeaning(name) || name == forwardedFor || name == "forwarded" || name == "x-real-ip":
-			c.add(at+".header", "%q says something else; want a header of your proxy's own, for instance X-Account-Id", i.Header)
+			c.add(at+".header", "%q has another meaning; want a header of your proxy's own, for instance X-Account-Id", i.Header)
 		case name == strings.ToLower(cfg.TrustedHeader):
 			c.add(at+".header", "%q is trusted_header, which names the visitor's address; want a header of your proxy's own, for instance X-Account-Id", i.Header)
 		case len(cfg.TrustedProxies) == 0:
@@ -37,7 +37,7 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 	case i.JWTClaim != "" && i.JWKSURL == "":
 		c.add(at+".jwks_url", "is missing: without keys the claim %q cannot be checked", settings.Clip(i.JWTClaim))
 	case i.JWKSURL != "" && i.JWTClaim == "":
-		c.add(at+".jwt_claim", "is missing: it says which claim names the account, most often sub")
+		c.add(at+".jwt_claim", "is missing: it names the claim with the account, most often sub")
 	case i.JWTClaim == "" && (i.JWTCookie != "" || i.JWTIssuer != "" || i.JWTAudience != ""):
 		c.add(at+".jwt_claim", "is missing, and jwt_cookie, jwt_issuer and jwt_audience are used with it only")
 	}
@@ -54,7 +54,7 @@ func (c *checker) identity(at string, cfg *Config, i *Identity) {
 		c.add(at+".jwt_cookie", "%q is one of ours, which the site never gets; want the cookie of the site's own sign-in", i.JWTCookie)
 	}
 	if i.OnePlace && i.Header == "" && i.JWTClaim == "" {
-		c.add(at+".one_place", "needs to know the account; give header, or jwt_claim and jwks_url")
+		c.add(at+".one_place", "needs an account; give header, or jwt_claim and jwks_url")
 	}
 	if i.LoginURL != "" {
 		u, err := url.Parse(i.LoginURL)
@@ -81,9 +81,9 @@ func identityWarnings(path string, room *Room, warn func(path, message string)) 
 	i := &room.Identity
 	switch {
 	case !i.OnePlace && (i.Header != "" || i.JWTClaim != ""):
-		warn(path+".identity.one_place", "is false: accounts are named, and nothing is made of it")
+		warn(path+".identity.one_place", "is false: accounts are named, and not used")
 	case i.OnePlace && i.Anonymous == "allow":
-		warn(path+".identity.anonymous", "allow: whoever logs out, or never logs in, has a place beside the account's")
+		warn(path+".identity.anonymous", "allow: a visitor who logs out, or never logs in, has a place beside the account's")
 	case i.OnePlace && slices.Contains(room.Paths, "/") && len(room.Bypass) == 0 && strings.HasPrefix(i.LoginURL, "/"):
 		warn(path+".identity.login_url", "lies in the room, which nobody enters without an account; let its path past the room with bypass")
 	case i.OnePlace && slices.Contains(room.Paths, "/") && len(room.Bypass) == 0 && i.LoginURL == "":
@@ -93,9 +93,9 @@ func identityWarnings(path string, room *Room, warn func(path, message string)) 
 		warn(path+".identity.jwt_cookie", "is empty: browsers send no Authorization header when they open a page, so only programs have accounts")
 	}
 	if i.OnePlace && strings.HasPrefix(i.JWKSURL, "http://") {
-		warn(path+".identity.jwks_url", "is plain http: whoever is on the way decides which keys, and so which accounts, count")
+		warn(path+".identity.jwks_url", "is plain http: an attacker on the way can replace the keys, and so name any account")
 	}
 	if i.OnePlace && i.JWTClaim != "" && i.JWTIssuer == "" && i.JWTAudience == "" {
-		warn(path+".identity.jwt_audience", "neither it nor jwt_issuer is set: every JWT of these keys counts, whatever it was made for")
+		warn(path+".identity.jwt_audience", "neither it nor jwt_issuer is set: every JWT of these keys is accepted, for whatever it was issued")
 	}
 }

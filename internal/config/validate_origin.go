@@ -14,7 +14,7 @@ const commandLine = "gateway --origin http://127.0.0.1:9000 --rate 10"
 
 func (c *checker) origins(cfg *Config) {
 	if len(cfg.Origins) == 0 {
-		c.add("origins", "there is no site to stand in front of; give one in the file, or try: %s", commandLine)
+		c.add("origins", "there is no site to protect; give one in the file, or try: %s", commandLine)
 		return
 	}
 	ids := make(map[string]string)
@@ -81,7 +81,7 @@ func knownOrigins(cfg *Config) string {
 	return "want " + settings.OneOf(ids)
 }
 
-// healthPath is a path that can be asked for as it is, with or without a query.
+// healthPath matches a path that can be requested as it is, with or without a query.
 var healthPath = regexp.MustCompile(`^/[!$-;=?-\[\]-~]*$`)
 
 // hostPattern is a DNS name in lower case, in ASCII.

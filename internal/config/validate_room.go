@@ -180,7 +180,7 @@ func (c *checker) httpURL(at, text string) {
 	}
 }
 
-// eta checks what can be known without the estimators; cmd/gateway asks package eta for the rest.
+// eta checks what needs no estimator; cmd/gateway checks the rest with package eta.
 func (c *checker) eta(at string, e *ETA) {
 	if _, err := time.LoadLocation(e.TimeZone); err != nil || e.TimeZone == "" || e.TimeZone == "Local" {
 		c.add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", settings.Clip(e.TimeZone))

@@ -70,7 +70,7 @@ func TestValidate(t *testing.T) {
 		want       []string
 	}{
 		{"nothing but an origin", shop, nil},
-		{"no origin", "listen: ':8080'", []string{"origins: there is no site to stand in front of"}},
+		{"no origin", "listen: ':8080'", []string{"origins: there is no site to protect"}},
 
 		// Addresses.
 		{"listen on everything", shop + "listen: ':0'", nil},
@@ -259,18 +259,18 @@ func TestValidate(t *testing.T) {
 		{"frames that end the directive", room("page: {frame_ancestors: \"'self'; script-src *\"}"), []string{"rooms[0].page.frame_ancestors: "}},
 
 		// Accounts, and requests of a session.
-		{"one place for whom", room("identity: {one_place: true}"), []string{"rooms[0].identity.one_place: needs to know the account; give header, or jwt_claim and jwks_url"}},
+		{"one place for whom", room("identity: {one_place: true}"), []string{"rooms[0].identity.one_place: needs an account; give header, or jwt_claim and jwks_url"}},
 		{"a claim without keys", room("identity: {jwt_claim: sub}"), []string{`rooms[0].identity.jwks_url: is missing: without keys the claim "sub" cannot be checked`}},
-		{"keys without a claim", room("identity: {jwks_url: 'https://a.example/jwks'}"), []string{"rooms[0].identity.jwt_claim: is missing: it says which claim"}},
+		{"keys without a claim", room("identity: {jwks_url: 'https://a.example/jwks'}"), []string{"rooms[0].identity.jwt_claim: is missing: it names the claim"}},
 		{"a cookie without a claim", room("identity: {jwt_cookie: session}"), []string{"rooms[0].identity.jwt_claim: is missing, and jwt_cookie"}},
 		{"keys from a file", room("identity: {jwt_claim: sub, jwks_url: /etc/jwks.json}"), []string{"rooms[0].identity.jwks_url: is no address"}},
 		{"an account that is an address", "trusted_header: X-User\n" + room("identity: {one_place: true, header: x-user}"), []string{`rooms[0].identity.header: "x-user" is trusted_header`}},
 		{"a header that nobody may set", "trusted_proxies: []\n" + room("identity: {one_place: true, header: X-User}"), []string{"rooms[0].identity.header: is believed from trusted_proxies only, and that is empty"}},
-		{"a header of another meaning", room("identity: {header: X-Forwarded-For}"), []string{`rooms[0].identity.header: "X-Forwarded-For" says something else`}},
+		{"a header of another meaning", room("identity: {header: X-Forwarded-For}"), []string{`rooms[0].identity.header: "X-Forwarded-For" has another meaning`}},
 		{"no header", room("identity: {header: 'X User'}"), []string{`rooms[0].identity.header: "X User" is no header name`}},
 		{"a cookie of no name", room("identity: {jwt_claim: sub, jwks_url: 'https://a.example/jwks', jwt_cookie: 'a=b'}"), []string{`rooms[0].identity.jwt_cookie: "a=b" is no cookie name`}},
 		{"a cookie of ours", room("identity: {jwt_claim: sub, jwks_url: 'https://a.example/jwks', jwt_cookie: __Host-wr_sale_pass}"), []string{`rooms[0].identity.jwt_cookie: "__Host-wr_sale_pass" is one of ours`}},
-		{"an address for an account", room("identity: {header: X-Real-IP}"), []string{`rooms[0].identity.header: "X-Real-IP" says something else`}},
+		{"an address for an account", room("identity: {header: X-Real-IP}"), []string{`rooms[0].identity.header: "X-Real-IP" has another meaning`}},
 		{"a network smaller than its addresses", room("guard: {joins_per_ip: '5/1m,1/1h'}"), []string{`rooms[0].guard.joins_per_ip: "5/1m,1/1h": a network would take fewer places than one of its addresses`}},
 		{"a network that is slower in the long run", room("guard: {joins_per_ip: '20/1m,500/1h'}"), nil},
 		{"a network of a shorter time", room("guard: {joins_per_ip: '100/1h,50/1m'}"), nil},
@@ -376,7 +376,7 @@ rooms:
 		lines = append(lines, w.String())
 	}
 	wantProblems(t, lines,
-		"trusted_proxies[0]: everybody is trusted",
+		"trusted_proxies[0]: every peer is trusted",
 		"admin.token: has fewer than 16 characters",
 		"cookies.same_site: browsers take such cookies over TLS only",
 		"origins[0].tls: no server of this origin is https",
@@ -385,8 +385,8 @@ rooms:
 	)
 
 	for identity, want := range map[string]string{
-		"{header: X-User}": "identity.one_place: is false: accounts are named, and nothing is made of it",
-		"{one_place: true, header: X-User, login_url: 'https://l.example', anonymous: allow}":                                    "identity.anonymous: allow: whoever logs out",
+		"{header: X-User}": "identity.one_place: is false: accounts are named, and not used",
+		"{one_place: true, header: X-User, login_url: 'https://l.example', anonymous: allow}":                                    "identity.anonymous: allow: a visitor who logs out",
 		"{one_place: true, header: X-User, login_url: /login}":                                                                   "identity.login_url: lies in the room",
 		"{one_place: true, header: X-User}":                                                                                      "paths: everything is behind the room",
 		"{one_place: true, jwt_claim: sub, jwks_url: 'https://l.example/k', jwt_audience: shop, login_url: 'https://l.example'}": "identity.jwt_cookie: is empty",
@@ -424,7 +424,7 @@ rooms:
 	for settings, want := range map[string]string{
 		"admission: {min_rate: 3, max_rate: 150, target_p95: 300ms}":  "admission.strategy: is token_bucket, which does not use min_rate, max_rate, target_p95; adaptive does",
 		"admission: {strategy: adaptive, min_rate: 3, max_rate: 150}": "",
-		"admission: {rate: 41, burst: 1.9}":                           "admission.burst: 1.9 at one of the 40 looks at the line that a second has at most does not use up the rate (41)",
+		"admission: {rate: 41, burst: 1.9}":                           "admission.burst: 1.9 is below rate/40 and prevents the full rate (41)",
 		"admission: {rate: 40, burst: 1}":                             "",
 		"guard: {proof: {number: 5000, most: 6000}}":                  "guard.proof_of_work: is none, so proof.number, proof.most does nothing",
 		"guard: {proof_of_work: auto, proof: {number: 5000}}":         "",

@@ -19,18 +19,18 @@ func (c *Config) Warnings() []Problem {
 	warn := func(path, message string) { list = append(list, Problem{Path: path, Message: message}) }
 
 	if len(c.Rooms) == 0 {
-		warn("rooms", "there is none: every request is proxied uncounted")
+		warn("rooms", "is empty: every request is proxied uncounted")
 	}
 	for i, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
-			warn(settings.Element("trusted_proxies", i), "everybody is trusted: anyone can claim any client address")
+			warn(settings.Element("trusted_proxies", i), "every peer is trusted and can forge its client address")
 		}
 	}
 	if slices.Contains(cdnHeaders, strings.ToLower(c.TrustedHeader)) && !slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return !p.Addr().IsLoopback() }) {
 		warn("trusted_header", c.TrustedHeader+" is believed from this machine only, which fits a tunnel that ends here; else name the networks that connect in trusted_proxies")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
-		warn("admin.token", "has fewer than 16 characters and can be tried out")
+		warn("admin.token", "has fewer than 16 characters and can be guessed")
 	}
 	if c.Cookies.SameSite == "none" && c.TLS.CertFile == "" {
 		warn("cookies.same_site", "browsers take such cookies over TLS only: a trusted proxy in front has to terminate it")
@@ -65,7 +65,7 @@ func (c *Config) Warnings() []Problem {
 			}
 		}
 		if room.Queue.Method == methodLottery && !guarded {
-			warn(path+".queue.method", "a lottery without identity.one_place or a guard: whoever takes many places has many lots")
+			warn(path+".queue.method", "a lottery without identity.one_place or a guard: a client that takes many places has many chances")
 		}
 		warnClaimWindow(path+".queue.claim_window", &room.Queue, warn)
 		identityWarnings(path, room, warn)
@@ -73,7 +73,7 @@ func (c *Config) Warnings() []Problem {
 		warnStrategy(warn, path+".admission", &room.Admission)
 		warnUnused(warn, path, room)
 		if room.Admission.MaxActive > 0 && !room.Session.Renew {
-			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the line")
+			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the queue")
 		}
 	}
 	return list
@@ -91,7 +91,7 @@ func warnClaimWindow(path string, q *Queue, warn func(path, message string)) {
 	}
 }
 
-// warnStrategy tells of settings that the strategy does not use.
+// warnStrategy warns of settings that the strategy does not use.
 func warnStrategy(warn func(path, message string), at string, a *Admission) {
 	switch a.Strategy {
 	case "leaky_bucket", "fixed_window":
@@ -104,23 +104,23 @@ func warnStrategy(warn func(path, message string), at string, a *Admission) {
 		}
 	case "adaptive":
 		if a.MinRate == a.MaxRate {
-			warn(at+".max_rate", "is min_rate: there is nothing to adapt")
+			warn(at+".max_rate", "is min_rate: the rate cannot adapt")
 		}
 	}
 	if b := a.Burst; b != nil && (a.Strategy == "token_bucket" || a.Strategy == "adaptive") && 40*(*b/1000*1000) < a.Rate {
-		warn(at+".burst", b.String()+" at one of the 40 looks at the line that a second has at most does not use up the rate ("+a.Rate.String()+")")
+		warn(at+".burst", b.String()+" is below rate/40 and prevents the full rate ("+a.Rate.String()+") from being reached")
 	}
 	if a.Strategy != "adaptive" {
 		if a.Shadow {
-			warn(at+".shadow", "is of the adaptive strategy, which the room does not use: no rate is found")
+			warn(at+".shadow", "is for the adaptive strategy, which the room does not use: no rate is computed")
 		}
 		if a.Prometheus.URL != "" {
-			warn(at+".prometheus", "is of the adaptive strategy, which the room does not use: it is not asked")
+			warn(at+".prometheus", "is for the adaptive strategy, which the room does not use: it is not queried")
 		}
 	}
 }
 
-// warnUnused tells of settings that wait for another one to be switched on: most often that was forgotten.
+// warnUnused warns of settings of a feature that is off, which is usually a mistake.
 func warnUnused(warn func(path, message string), path string, room *Room) {
 	var usual Room
 	settings.Defaults(&usual)
@@ -161,7 +161,7 @@ func warnUnused(warn func(path, message string), path string, room *Room) {
 	}
 }
 
-// warnBudget warns of a budget that nobody or not all of it can use.
+// warnBudget warns of a budget that is not used, or not fully.
 func (c *Config) warnBudget(path string, o *Origin, warn func(path, message string)) {
 	if o.Budget.Rate == 0 {
 		return

@@ -79,7 +79,7 @@ func socketPath(dir string) (string, error) {
 		dir, longestSocket)
 }
 
-// privateDir makes a directory in a place where anybody may write, or accepts it only if nobody else can have made it.
+// privateDir makes a directory in a place that is open to all users, or accepts it if no other user can have made it.
 func privateDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err == nil {
 		return nil

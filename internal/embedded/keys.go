@@ -32,7 +32,7 @@ type keyFile struct {
 }
 
 // LoadOrCreateKey returns the HS256 key of a store's directory: an id for the token's kid and at least 32 random bytes. The
-// first program to ask makes it; others, even at the same moment, get the same. Whoever has the file can sign passes.
+// first program makes it; concurrent ones get the same. A reader of the file can sign passes.
 func LoadOrCreateKey(dir string) (id string, secret []byte, err error) {
 	dir, err = prepareDir(dir)
 	if err != nil {

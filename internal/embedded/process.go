@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoBinary says that there is nothing to run.
+// ErrNoBinary is returned when no server program is found.
 var ErrNoBinary = errors.New("no redis-server or valkey-server found; install one: sudo apt-get install redis-server (Debian, Ubuntu) " +
 	"or brew install redis (macOS), or name a running store in store.url")
 
-// FindServer returns the server program that Start would run: named, or the first of redis-server and valkey-server in PATH
-// and where services, whose PATH is short, would miss it. ErrNoBinary when there is none.
+// FindServer returns the server program that Start would run: named, or the first of redis-server and valkey-server in PATH and
+// in directories that the short PATH of a service lacks. It returns ErrNoBinary if there is none.
 func FindServer(named string) (string, error) {
 	if named != "" {
 		path, err := exec.LookPath(named)
@@ -43,7 +43,7 @@ func FindServer(named string) (string, error) {
 	return "", ErrNoBinary
 }
 
-// engine is the server process of one directory, whoever has started it.
+// engine is the server process of one directory, started by this program or another.
 type engine struct {
 	dir    string
 	socket string
@@ -72,8 +72,8 @@ func (e *engine) alive() (bool, error) {
 	return !free, err
 }
 
-// reap takes note of the end of an own child and tells how it came about. A goroutine in Wait would do so sooner, but would
-// have to outlive a Close that leaves the server to others.
+// reap reaps an own child that has ended, and logs why. A goroutine in Wait would be sooner, but would outlive a Close that
+// leaves the server to other programs.
 func (e *engine) reap() {
 	if e.child == 0 {
 		return
@@ -141,9 +141,9 @@ func (e *engine) start() error {
 	return nil
 }
 
-// say sends the server one command without arguments and returns the line that it answers; io.EOF where it hangs up instead.
-// A client library would keep a pool for this, and go on dialing in the background when there is no server.
-func (e *engine) say(ctx context.Context, command string) (string, error) {
+// send sends the server one command without arguments and returns the line of its reply; io.EOF if it closes the connection
+// instead. A client library would keep a pool for this, and go on dialing in the background when there is no server.
+func (e *engine) send(ctx context.Context, command string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", e.socket)
 	if err != nil {
 		return "", err
@@ -164,15 +164,15 @@ func (e *engine) say(ctx context.Context, command string) (string, error) {
 func (e *engine) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	answer, err := e.say(ctx, "PING")
+	answer, err := e.send(ctx, "PING")
 	if err == nil && answer != "+PONG" {
 		err = fmt.Errorf("it says %q", answer)
 	}
 	return err
 }
 
-// renew has the file written anew after the load of one whose end a crash cut off. Redis goes on writing behind what is left, which may
-// be half a transaction: the next load would then take it up to a later one, and what came between for a part of it.
+// renew makes the server rewrite its file after loading one whose end a crash cut off. Redis appends to the rest, which may be
+// half a transaction: the next load would take it up to a later one, and the commands in between as part of it.
 func (e *engine) renew(ctx context.Context) error {
 	if !e.fresh || e.ready(ctx) != nil {
 		return nil
@@ -190,15 +190,15 @@ func (e *engine) renew(ctx context.Context) error {
 	if !strings.Contains(string(text), "loaded anyway because aof-load-truncated") {
 		return nil
 	}
-	answer, err := e.say(ctx, "BGREWRITEAOF")
+	answer, err := e.send(ctx, "BGREWRITEAOF")
 	if err == nil && !strings.HasPrefix(answer, "+") {
 		err = fmt.Errorf("it says %q", answer)
 	}
 	if err != nil {
 		e.fresh = true // again with the next look
-		return fmt.Errorf("have the store's file written anew: %w", err)
+		return fmt.Errorf("rewrite the store's file: %w", err)
 	}
-	e.log.Warn("a crash cut off the end of the store's file; it is written anew", "log", e.path("redis.log"))
+	e.log.Warn("a crash cut off the end of the store's file; rewriting the file", "log", e.path("redis.log"))
 	return nil
 }
 
@@ -247,22 +247,22 @@ func (e *engine) gone(d time.Duration) (bool, error) {
 	}
 }
 
-// stop ends the server: it is asked, then told, then killed.
+// stop ends the server: by SHUTDOWN, then SIGTERM, then SIGKILL.
 func (e *engine) stop(ask, tell time.Duration) error {
 	if alive, err := e.alive(); err != nil || !alive {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ask)
-	answer, err := e.say(ctx, "SHUTDOWN")
+	answer, err := e.send(ctx, "SHUTDOWN")
 	cancel()
-	// It answers only if it will not. Without an answer it may have heard, unless there was no connection.
+	// It replies only if it refuses. Without a reply it may have obeyed, unless there was no connection.
 	var network *net.OpError
 	if err != nil && (!errors.As(err, &network) || network.Op != "dial") {
 		if gone, err := e.gone(ask); gone || err != nil {
 			return err
 		}
 	}
-	e.log.Warn("store does not follow SHUTDOWN; terminating it", "answer", answer, "error", err)
+	e.log.Warn("store does not obey SHUTDOWN; terminating it", "answer", answer, "error", err)
 	if err := e.signal(unix.SIGTERM); err != nil {
 		e.log.Warn("cannot terminate the store", "error", err)
 	}

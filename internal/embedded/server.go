@@ -25,12 +25,12 @@ type Options struct {
 
 // times are how long things may take.
 type times struct {
-	tick        time.Duration // between two looks at the server
+	tick        time.Duration // between two checks of the server
 	firstPause  time.Duration // before a server that died is started again; doubled each time
 	longPause   time.Duration // the longest such pause
 	steady      time.Duration // a server that lived so long begins with firstPause again
 	unreachable time.Duration // a server whose socket is gone for so long is ended and started anew
-	ask, tell   time.Duration // for SHUTDOWN and SIGTERM to work
+	ask, tell   time.Duration // for SHUTDOWN and SIGTERM to take effect
 }
 
 var production = times{
@@ -54,8 +54,8 @@ type Server struct {
 	pause      time.Duration
 	next       time.Time // not to be started before
 	lost       time.Time // since when its socket is gone; zero while it is there
-	probe      time.Time // when to look at the socket next
-	terminated bool      // has been told to end because of that
+	probe      time.Time // when to check the socket next
+	terminated bool      // SIGTERM was sent because of that
 
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the loop has ended
@@ -123,9 +123,9 @@ func (s *Server) Wait() error {
 	return s.err
 }
 
-// Close ends this program's use of the store. The last program to leave stops the server, so that its file is complete;
-// any other leaves it to those who stay. Close takes a second at most, unless the server does not follow: then it is killed
-// after a quarter of a minute. It may be called more than once.
+// Close ends this program's use of the store. The last program stops the server, so that its file is complete; any other leaves
+// it running. Close takes a second at most, unless the server does not obey: then it is killed after a quarter of a minute. It
+// may be called more than once.
 func (s *Server) Close() error {
 	s.once.Do(func() {
 		s.cancel()
@@ -136,7 +136,7 @@ func (s *Server) Close() error {
 	return s.Wait()
 }
 
-// begin gets a server to answer, by whoever supervises it.
+// begin waits until a server replies, whichever program supervises it.
 func (s *Server) begin(ctx context.Context) error {
 	tick := time.NewTicker(min(s.times.tick, 10*time.Millisecond))
 	defer tick.Stop()
@@ -171,7 +171,7 @@ func (s *Server) begin(ctx context.Context) error {
 	}
 }
 
-// loop looks after the server until ctx is done.
+// loop supervises the server until ctx is done.
 func (s *Server) loop(ctx context.Context) {
 	defer close(s.done)
 	tick := time.NewTicker(s.times.tick)
@@ -188,7 +188,7 @@ func (s *Server) loop(ctx context.Context) {
 		if err == nil && s.supervises {
 			err = s.look(time.Now())
 		}
-		// The next tick tries again; what stays wrong is said once.
+		// The next tick tries again; a lasting error is logged once.
 		if err == nil {
 			last = ""
 		} else if err.Error() != last {
@@ -246,11 +246,11 @@ func (s *Server) look(now time.Time) error {
 	if err := s.engine.renew(context.Background()); err != nil {
 		return err
 	}
-	return s.lookAtSocket(now)
+	return s.checkSocket(now)
 }
 
-// lookAtSocket ends a server that nobody can reach any more.
-func (s *Server) lookAtSocket(now time.Time) error {
+// checkSocket ends a server that cannot be reached any more.
+func (s *Server) checkSocket(now time.Time) error {
 	if now.Before(s.probe) {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// look is the time between two looks at files.
-const look = time.Second
+// checkEvery is the time between two checks of files.
+const checkEvery = time.Second
 
 // AddUntilDone adds a part that ends when ctx ends.
 func (g *Group) AddUntilDone(ctx context.Context) {
@@ -29,12 +29,12 @@ func Hangups() <-chan os.Signal {
 	return hup
 }
 
-// AddReloads adds a part that calls reload at SIGHUP, of which Hangups tells, and
-// when one of the files changes, whose list is asked for anew each time.
+// AddReloads adds a part that calls reload on SIGHUP, which Hangups receives, and when one of the files changes; files is called
+// anew for each check.
 func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []string) {
 	stop := make(chan struct{})
 	g.Add(func() error {
-		tick := time.NewTicker(look)
+		tick := time.NewTicker(checkEvery)
 		defer tick.Stop()
 		seen := marksOf(files(), nil)
 		for {
@@ -57,9 +57,8 @@ func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []s
 	}, func() { close(stop) })
 }
 
-// mark tells whether a file has changed: by time, size and, for links that are
-// switched as a whole, the file that they lead to. A file that is not there has
-// the zero mark.
+// mark identifies a version of a file: by time, size and, for links that are switched as a whole, their target. A missing file
+// has the zero mark.
 type mark struct {
 	time, size int64
 	inode      uint64

@@ -12,9 +12,8 @@ import (
 // queueSize bounds what waits for a reader, in bytes: about half a second of access log at full load.
 const queueSize = 4 << 20
 
-// Queue is a writer that never waits. A log that nobody reads, such as a pipe whose other end hangs, would otherwise
-// stop whoever has something to say. What does not fit is dropped, counted, and told of when the log is read again.
-// Its methods are safe for concurrent use.
+// Queue is a writer that never waits: a log without a reader, such as a pipe whose other end hangs, must not stop the program.
+// What does not fit is dropped, counted, and logged when the log is read again. Its methods are safe for concurrent use.
 type Queue struct {
 	out     io.Writer
 	format  string // as New has it, of what it has to say itself
@@ -75,10 +74,10 @@ func (q *Queue) Run() {
 		q.mu.Unlock()
 		if lost > 0 {
 			told := bytes.NewBuffer(batch)
-			New("warn", q.format, told).Warn("log lines were dropped: nobody read them in time", "lines", lost)
+			New("warn", q.format, told).Warn("log lines were dropped: the log was not read in time", "lines", lost)
 			batch = told.Bytes()
 		}
-		if n, err := q.out.Write(batch); err != nil { // the log cannot tell of itself
+		if n, err := q.out.Write(batch); err != nil { // the log cannot report its own failure
 			q.dropped.Add(int64(bytes.Count(batch[n:], []byte("\n"))))
 		}
 		if cap(batch) > queueSize/4 {

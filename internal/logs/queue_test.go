@@ -39,7 +39,7 @@ func TestQueueDoesNotWaitForItsReader(t *testing.T) {
 				break
 			}
 		}
-		told <- strings.Contains(all, `level=WARN msg="log lines were dropped: nobody read them in time" lines=`)
+		told <- strings.Contains(all, `level=WARN msg="log lines were dropped: the log was not read in time" lines=`)
 		read <- n
 	}()
 	<-q.ended

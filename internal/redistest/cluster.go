@@ -48,14 +48,14 @@ func ThreeMasters(t testing.TB, replicas int, args ...string) *PrivateCluster {
 			n.do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
 			n.do("CLUSTER", "ADDSLOTSRANGE", i*slots/3, (i+1)*slots/3-1)
 		}
-		// Each pair by itself: word of the others would take seconds to go round.
+		// Each pair by itself: gossip would take seconds.
 		for _, other := range c.Nodes[:i] {
 			host, port, _ := net.SplitHostPort(other.Addr())
 			n.do("CLUSTER", "MEET", host, port)
 		}
 	}
 	for i, n := range c.Nodes[3:] {
-		// It says no until it knows the master.
+		// It refuses until it knows the master.
 		n.await("it follows its master", func(client redis.UniversalClient) bool {
 			return client.Do(t.Context(), "CLUSTER", "REPLICATE", c.names[c.Nodes[i%3]]).Err() == nil
 		})
@@ -132,7 +132,7 @@ func (c *PrivateCluster) named(id string) *PrivateServer {
 	return nil
 }
 
-// slot asks whoever answers first.
+// slot returns the slot of key, from the first node that replies.
 func (c *PrivateCluster) slot(key string) int {
 	c.t.Helper()
 	var err error
@@ -181,7 +181,7 @@ func (m *Move) Step(n int) {
 	}
 }
 
-// Finish moves what is left and gives the slot away, the new master being told first.
+// Finish moves the remaining keys and assigns the slot, first on the new master.
 func (m *Move) Finish() {
 	m.c.t.Helper()
 	for m.Left() > 0 {
@@ -202,7 +202,7 @@ func clusterClient(t testing.TB, addrs []string) *redis.ClusterClient {
 	return c
 }
 
-// IsMaster reports whether the server answers and says that it is a master.
+// IsMaster reports whether the server replies and is a master.
 func (s *PrivateServer) IsMaster() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

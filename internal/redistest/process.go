@@ -132,7 +132,7 @@ func (p *process) start() error {
 	}
 }
 
-// dead reaps the child if it has ended. A goroutine in Wait would say so too, but would show up in leak checks.
+// dead reaps the child if it has ended. A goroutine in Wait would do it too, but would be found by leak checks.
 func (p *process) dead() bool {
 	pid, err := unix.Wait4(p.cmd.Process.Pid, nil, unix.WNOHANG, nil)
 	return pid == p.cmd.Process.Pid || errors.Is(err, unix.ECHILD)
@@ -215,7 +215,7 @@ func freePort(bus int) (int, error) {
 	return 0, errors.New("redistest: found no free loopback port below 55536")
 }
 
-// newCluster starts a node, gives it all slots and waits until it serves them.
+// newCluster starts a node, assigns it all slots and waits until it serves them.
 func newCluster() (*process, error) {
 	p, err := withPort(10000, "", []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"})
 	if err != nil {

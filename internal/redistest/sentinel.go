@@ -44,7 +44,7 @@ func SentinelTrio(t testing.TB, args ...string) *Trio {
 		"sentinel failover-timeout %[1]s 4000\n", MasterName, host, port)
 	for range 3 {
 		sentinel := private(t, config, []string{"--sentinel"})
-		// They tell each other every 2 s otherwise, and after a stall of the machine stay out of it for 30.
+		// They publish every 2 s otherwise, and after a stall of the machine stay out of it for 30.
 		sentinel.do("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 100, "INFO-PERIOD", 500, "TILT-PERIOD", 1000)
 		s.Sentinels = append(s.Sentinels, sentinel)
 	}

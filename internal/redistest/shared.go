@@ -21,12 +21,8 @@ var shared struct {
 	cluster *process
 }
 
-// Main runs the tests of a binary, stops the shared stores and exits.
-func Main(m *testing.M) {
-	os.Exit(run(m))
-}
-
-// MainNoLeaks is Main for packages with goroutines: it fails the binary if one is left when all tests have passed.
+// MainNoLeaks runs the tests of a binary, stops the shared stores and exits. It fails the binary if a goroutine is left when all tests
+// have passed.
 func MainNoLeaks(m *testing.M, options ...goleak.Option) {
 	code := run(m)
 	if code == 0 {
@@ -117,11 +113,11 @@ func ClusterAddr(t testing.TB) string {
 func needMain(t testing.TB) {
 	t.Helper()
 	if !shared.main {
-		t.Fatal("redistest: this package's tests need: func TestMain(m *testing.M) { redistest.Main(m) }")
+		t.Fatal("redistest: this package's tests need: func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }")
 	}
 }
 
-// quiet drops what the client library says of single connections.
+// quiet drops the client library's messages of single connections.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -14,9 +14,9 @@ import (
 // oldest is the first major version whose scripts carry flags (#!lua).
 const oldest = 7
 
-// CheckServer asks every master whether it can be the store: Redis 7 or later, or Valkey, with the maxmemory-policy
-// noeviction. What the user's ACL does not let it ask it takes for granted. An error that wraps ErrUnsuitable is final;
-// any other says that the store could not be asked.
+// CheckServer checks that every master can be the store: Redis 7 or later, or Valkey, with the maxmemory-policy noeviction. What
+// the user's ACL hides is assumed to be right. An error that wraps ErrUnsuitable is final; any other means that the store could
+// not be asked.
 func CheckServer(ctx context.Context, client redis.UniversalClient) error {
 	if c, ok := client.(*redis.ClusterClient); ok {
 		return eachMaster(ctx, c, func(ctx context.Context, node *redis.Client) error { return checkNode(ctx, node) })

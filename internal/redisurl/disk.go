@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CheckDisk asks every master whether it can say that a write is on its disk, which takes WAITAOF (Redis 7.2) and an
-// append-only file. An error that wraps ErrUnsuitable is final; any other says that the store could not be asked.
+// CheckDisk checks that every master can confirm that a write is on its disk, with WAITAOF (Redis 7.2) and an append-only file.
+// An error that wraps ErrUnsuitable is final; any other means that the store could not be asked.
 func CheckDisk(ctx context.Context, client redis.UniversalClient) error {
 	if c, ok := client.(*redis.ClusterClient); ok {
 		return eachMaster(ctx, c, func(ctx context.Context, node *redis.Client) error { return checkDisk(ctx, node) })

@@ -85,9 +85,9 @@ func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	return c
 }
 
-// relearn asks who serves which slots after a call that no master has answered. The client library does so only where it
-// is sent elsewhere, and a dead master sends nobody anywhere: until the next interval every call would go to it
-// (https://github.com/redis/go-redis/issues/3979). One such question is under way at a time.
+// relearn reloads the slots after a call that no master has replied to. The client library does so only after a redirection, and
+// a dead master redirects no call: until the next interval every call would go to it
+// (https://github.com/redis/go-redis/issues/3979). One reload is in progress at a time.
 type relearn struct{ cluster *redis.ClusterClient }
 
 func (relearn) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -132,8 +132,8 @@ func (t *target) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// LogTo sends the client library's own messages to log at debug level, for the whole process. They tell of single
-// connections; what matters of them comes back as the error of a command.
+// LogTo sends the client library's own messages to log at debug level, for the whole process. They are of single connections;
+// what matters of them returns as the error of a command.
 func LogTo(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
 
 type clientLog struct{ log *slog.Logger }
@@ -144,5 +144,5 @@ func (l clientLog) Printf(ctx context.Context, format string, v ...any) {
 	}
 }
 
-// ErrUnsuitable is wrapped by what CheckServer says of a store that answers but cannot be used.
+// ErrUnsuitable is wrapped by CheckServer and CheckDisk for a store that replies but cannot be used.
 var ErrUnsuitable = errors.New("the store cannot be used")

@@ -20,7 +20,7 @@ const (
 	cluster
 )
 
-// target is what a store URL says.
+// target is a parsed store URL.
 type target struct {
 	kind  kind
 	addrs []string // host:port each, or the path of the one socket

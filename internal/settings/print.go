@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
-// Mask replaces a secret in a printed configuration. Checks have to refuse it, so that a printed configuration never runs with a
-// secret that everybody knows.
+// Mask replaces a secret in a printed configuration. Checks must refuse it, so that a printed configuration never runs with a
+// public secret.
 const Mask = "***"
 
 // YAML returns a configuration as a file that Load reads, with secrets and the passwords of URLs masked.

@@ -43,7 +43,7 @@ type Setting struct {
 	Live bool
 	// Secret is "true" for a value that is never shown, "url" for a URL whose password is not.
 	Secret string
-	// Later is set if the setting is not available in this version, and tells what to do instead.
+	// Later is set if the setting is not available in this version: what to do instead.
 	Later string
 	// Optional marks a setting whose absence has a meaning of its own.
 	Optional bool

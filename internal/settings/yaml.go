@@ -169,7 +169,7 @@ func scalarOf(node *yaml.Node) any {
 	}
 }
 
-// leadingZero tells 010, which YAML 1.1 reads as eight, from 0 and 0.5.
+// leadingZero reports whether a number is like 010, which YAML 1.1 reads as eight, unlike 0 and 0.5.
 func leadingZero(text string) bool {
 	text = strings.TrimPrefix(text, "-")
 	return len(text) > 1 && text[0] == '0' && text[1] != '.'

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
-// checkTimeout bounds the whole look at a store, which may be several servers.
+// checkTimeout bounds the whole check of a store, which may be several servers.
 const checkTimeout = 10 * time.Second
 
 // Check tries what store names: that it answers and fits, or, without a

@@ -17,8 +17,8 @@ import (
 const (
 	// start bounds the start of the embedded store, whose file may be long to load.
 	start = 2 * time.Minute
-	// look bounds a look at a store.
-	look = 2 * time.Second
+	// checkFor bounds a check of a store.
+	checkFor = 2 * time.Second
 )
 
 // Store is an open store.
@@ -26,7 +26,7 @@ type Store struct {
 	Client redis.UniversalClient
 	// URL is where it is, with the password masked.
 	URL string
-	// Away says why the store did not answer at first; nil: it did, and it fits.
+	// Away is the error of the first check if the store did not reply; nil: it did, and can be used.
 	Away error
 
 	server *embedded.Server // nil with a store.url
@@ -63,10 +63,10 @@ func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error)
 	return s, nil
 }
 
-// Fit asks the store whether it can be used; an error that wraps
-// redisurl.ErrUnsuitable is final, any other says that it does not answer.
+// Fit checks whether the store can be used; an error that wraps redisurl.ErrUnsuitable is final, any other means that it does
+// not reply.
 func (s *Store) Fit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, look)
+	ctx, cancel := context.WithTimeout(ctx, checkFor)
 	defer cancel()
 	err := redisurl.CheckServer(ctx, s.Client)
 	if errors.Is(err, redisurl.ErrUnsuitable) {
