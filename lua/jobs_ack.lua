@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; except for done followed by µs to wait and tries that may fail, and of failures that count for a breaker: down or try, ratio, window, probe), ...
 -- RETURNS: for each run done, failed, retry, throttled (and the µs that it waits), returned, dead, cancelled or stale; then groups that ended as COMPLETED, as FAILED
--- INVARIANT: a failure that an open breaker explains spends no try; only the call that takes a job out of the leases with its fence decides its outcome.
+-- INVARIANT: a failure that an open breaker explains spends no try; only the call that takes a job out of the leases with its fence decides its outcome (B3).
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers
 
 local reply, touched, keys = {}, {}, {}

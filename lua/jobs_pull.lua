@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (words: type, rate, concurrency, batch, ...)
 -- RETURNS: {µs until there may be more (0: not before an event), 1 if there is work for more workers, jobs dropped, 1 if this has changed the order of the fair queue, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
--- INVARIANT: a start passes the fair queue and every limit in one step; a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again, and one of a type whose limit is used up not before that lets it start.
+-- INVARIANT: a start passes the fair queue and every limit in one step (B4); a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again, and one of a type whose limit is used up not before that lets it start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers, bulktypes
 
 open_gates(200)

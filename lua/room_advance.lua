@@ -6,7 +6,7 @@
 --   units wanted by the next tick, units to hold besides, the lottery's commitment (lottery.lua: draw_commitment)}. revocations and
 --   admissions are lists of id, room time and, of a revocation, the order time at which its passes end (0: not known), of an admission
 --   its wall time (0: not known)
--- INVARIANT: never over the limit: the script is atomic, and one a tick does work, however many gateways race; first in, first out.
+-- INVARIANT: never over the limit (P1): the script is atomic, and one a tick does work, however many gateways race; first in, first out (P2).
 -- INCLUDE: clock, limiter, room, meter, presence, lottery, joins, sketch, departures
 
 -- gap: µs since the last tick within which this call only reads; most: admissions in one call; have_seq: the seq of the caller's

@@ -3,7 +3,7 @@
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
--- INVARIANT: a ticket is spent once; the same client may repeat its claim within the claim window.
+-- INVARIANT: a ticket is spent once (P4); the same client may repeat its claim within the claim window.
 -- INCLUDE: clock, room, sessions
 
 -- Groups of two: id, client. A ticket that is admitted is WAITING while s.settle lasts after a loss of data (room_restore). The reason of

@@ -11,7 +11,7 @@
 -- REPLY NOT_CHARGED: 'N'  the limiter was not charged
 -- REPLY NEW_PLACE:   'n'  begins the reason of a place that was given now; the place's id follows
 -- REPLY OLD_PLACE:   'o'  begins the reason of a place that was there before; the place's id follows
--- INVARIANT: never over the limit; an arrival is admitted immediately only while nobody waits; a ticket is spent once; an address
+-- INVARIANT: never over the limit (P1); an arrival is admitted immediately only while nobody waits (P2); a ticket is spent once (P4); an address
 -- takes no more places than its window holds, each counted once, where it begins.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, account, lottery, joins, returns
 

@@ -3,7 +3,7 @@
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then the ids that are revoked}
--- INVARIANT: max_active counts every session that is alive; a revoked session stays revoked.
+-- INVARIANT: max_active counts every session that is alive (P1); a revoked session stays revoked.
 -- INCLUDE: clock, room, sessions, presence
 
 -- Groups of three: id, client, wall of admission; client and wall are '' and 0 except for a session that was made without the store, whose

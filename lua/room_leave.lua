@@ -3,7 +3,7 @@
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, reason, label, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each ticket 1 if it was there, else 0}
--- INVARIANT: a ticket is spent once: an id that polled and left is remembered. Of those that left without a poll at most as many as a
+-- INVARIANT: a ticket is spent once (P4): an id that polled and left is remembered. Of those that left without a poll at most as many as a
 -- front holds are remembered, and none that the queue does not hold.
 -- INCLUDE: clock, room, presence, lottery
 

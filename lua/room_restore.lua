@@ -3,7 +3,7 @@
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, fresh, reached, replied, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), passes_left (µs), live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
--- INVARIANT: a place survives, and the limit holds: what was admitted, ended or revoked stays so, and the limiter starts empty.
+-- INVARIANT: a place survives (P3), and the limit holds (P1): what was admitted, ended or revoked stays so, and the limiter starts empty.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery
 
 -- epoch: '' for a gateway that knows nothing; fresh: a random name for a new epoch; reached: the order time up to which that gateway has given

@@ -3,7 +3,7 @@
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, who, room, label, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
--- INVARIANT: a ticket is spent once: its pass stops working and its ticket makes no other.
+-- INVARIANT: a ticket is spent once (P4): its pass stops working and its ticket makes no other.
 -- INCLUDE: clock, room, presence
 
 -- Then ids. who is '' when an origin revokes, else the operator, and label the id as people write it, for the audit log.

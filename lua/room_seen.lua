@@ -3,7 +3,7 @@
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
--- INVARIANT: a place survives while its visitor polls; nothing is enrolled here, so it may run beyond maxmemory.
+-- INVARIANT: a place survives while its visitor polls (P3); nothing is enrolled here, so it may run beyond maxmemory.
 -- INCLUDE: clock, room, presence
 
 -- Groups of three: id, client, hold (s).
