@@ -168,23 +168,27 @@ local function find_keyed(id, client, hold)
   put_id(id, joined)
 end
 
--- late reports whether a token's visitor was silent for too long. A store can have forgotten nothing that is older than its room, which
+-- token is that of the present group, one table for all of them. joined: a visitor who returned without the store kept an older order; a place
+-- counts when it is joined.
+local token = { order = 0, seen = 0, epoch = '', fence = 0, address = '', heard = 0, hold = 0, joined = 0 }
+
+-- late reports whether the token's visitor was silent for too long. A store can have forgotten nothing that is older than its room, which
 -- bounds the silence of a token whose gateway had never reached the store. The token's hold is one that a former, longer absence
 -- allowed; it counts for no longer than a spent ticket is remembered.
-local function late(token)
+local function late()
   local us = age(s, token.heard)
   if token.fence == 0 then us = math.min(us, s.now - s.born) end
   return us > math.max(absence_of(s, p, s.now - us, MEMORY), math.min(1000000 * token.hold, MEMORY))
 end
 
 local function prequeue(id, client, hold, seen, epoch, fence, address, heard, token_hold)
-  local token = { fence = tonumber(fence), heard = tonumber(heard), hold = num(token_hold) }
+  token.fence, token.heard, token.hold = tonumber(fence), tonumber(heard), num(token_hold)
   if token.fence > 0 and token.fence < s.fence then return put(REPLY_EXPIRED, 0, 0, 'reset') end
   if put_known(id, client, num(hold)) then return end
   -- Confirmed now it would not be drawn, though it may have been confirmed before.
   if p.lottery == 1 and s.drawn > 0 then return put(REPLY_OPENED, s.drawn, s.opens, '') end
   -- Late tokens are refused so that nobody can keep tickets for the draw without polling.
-  if epoch ~= '' and late(token) then return put(REPLY_EXPIRED, 0, 0, 'late') end
+  if epoch ~= '' and late() then return put(REPLY_EXPIRED, 0, 0, 'late') end
   -- A new store of an older room has counted nobody yet, but the places of their addresses were counted once.
   local counted = epoch ~= '' and (epoch == s.epoch or s.fresh_store == 0)
   confirm(epoch == '' and address or '', counted and tonumber(seen) or nil)
@@ -193,9 +197,9 @@ end
 -- older_order returns the order of a ticket that waits at have: that of its token, where that is earlier and counts. The store may have lost
 -- the room, a lottery may have opened, or the id may have several signed orders of which a later one came first. An order that a join limit
 -- has postponed stays postponed.
-local function older_order(id, have, token)
+local function older_order(id, have)
   local before_draw = token.order < s.drawn and token.seen < s.drawn and s.drawn <= have
-  if token.epoch == s.epoch and not before_draw or token.order <= 0 or token.order >= have or late(token) then return have end
+  if token.epoch == s.epoch and not before_draw or token.order <= 0 or token.order >= have or late() then return have end
   local order = token.order
   if token.epoch == '' then
     local count, postponed = join_place(s, p, token.address, token.joined)
@@ -216,14 +220,14 @@ local function prove_older_room()
 end
 
 -- enrol_unknown gives a token a place that the store does not hold.
-local function enrol_unknown(id, hold, token)
+local function enrol_unknown(id, hold)
   local newcomer, unordered = token.epoch == '', token.order == 0
   if unordered then
     if newcomer then token.heard = s.time end
     token.order = next_order()
     token.joined = token.order
   end
-  if late(token) then return put(REPLY_EXPIRED, 0, 0, 'late') end
+  if late() then return put(REPLY_EXPIRED, 0, 0, 'late') end
   if not newcomer and token.epoch ~= s.epoch and s.fresh_store == 1 then prove_older_room() end
   local order = token.order
   if order > s.time and not unordered then
@@ -254,16 +258,14 @@ local function enrol(id, client, hold, order, seen, epoch, fence, address, heard
   if fence > 0 and fence < s.fence or fence == 0 and order > 0 and order <= s.reset then return put(REPLY_EXPIRED, 0, 0, 'reset') end
   local code, wall, reason = admission_state(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
-  seen = tonumber(seen)
-  -- joined: a visitor who returned without the store kept an older order; a place counts when it is joined.
-  local token = { order = order, seen = seen, epoch = epoch, fence = fence, address = address, heard = heard, hold = num(token_hold),
-    joined = math.max(order, seen) }
-  hold = num(hold)
+  seen, hold = tonumber(seen), num(hold)
+  token.order, token.seen, token.epoch, token.fence, token.address, token.heard, token.hold = order, seen, epoch, fence, address, heard, num(token_hold)
+  token.joined = math.max(order, seen)
   local have = renew_waiting(s, p, id, hold)
   if have then
-    put(REPLY_WAITING, older_order(id, have, token), 0, '')
+    put(REPLY_WAITING, older_order(id, have), 0, '')
   else
-    enrol_unknown(id, hold, token)
+    enrol_unknown(id, hold)
   end
 end
 

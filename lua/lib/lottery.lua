@@ -90,6 +90,7 @@ end
 
 local function clear_prequeue(s)
   s.prequeued, prequeue_slots = 0, nil
+  stored.prequeued = nil -- save_state writes it
   redis.call('HDEL', STATE, 'slots', 'prequeued', 'slots_absence')
 end
 

@@ -69,14 +69,15 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
 local TEXTS = { epoch = true, gaps = true }
 
 local room_state -- for policy()
-local stored = {} -- the state as load_state found it
+local stored = {} -- the fields of the state that load_state found
 
 local function load_state()
   local h = redis.call('HMGET', STATE, unpack(FIELDS))
   local s = {}
   for i, f in ipairs(FIELDS) do
     local v = TEXTS[f] and (h[i] or '') or num(h[i])
-    s[f], stored[f] = v, v
+    s[f] = v
+    if h[i] then stored[f] = v end
   end
   s.fresh_store = s.virgin
   room_state = s
@@ -89,9 +90,9 @@ local function save_state(s)
   s.last = s.time
   s.virgin = s.fresh_store
   local a, n = {}, 0
-  for f, was in pairs(stored) do
+  for _, f in ipairs(FIELDS) do
     local v = s[f]
-    if v ~= was then
+    if v ~= stored[f] then
       a[n + 1], a[n + 2] = f, TEXTS[f] and v or str(v)
       n = n + 2
     end
