@@ -1,2 +1,2 @@
-// Package verdict judges a crowd's admissions: whether a room kept its rate, and whether it kept its order.
+// Package verdict judges the admissions of many visitors: whether a room kept its rate and its order.
 package verdict

@@ -6,71 +6,70 @@ import (
 	"slices"
 )
 
-// Admission is one visitor who was let in. Times of the room are microseconds of its clock, times of the client
-// microseconds of this machine's.
+// Admission is one admitted visitor. Times are microseconds of the room's clock, or of this machine's where it says client.
 type Admission struct {
 	At       int64 // admitted_at
 	Order    int64 // of the waiting token
-	Ordered  bool  // false for one who was let in at once, without a token
-	Absent   bool  // was out of touch long enough to be passed over
-	Sent     int64 // client: when the join was sent first
+	Ordered  bool  // false for a visitor who was admitted immediately, without a token
+	Absent   bool  // absent for so long that others may be admitted first
+	Sent     int64 // client: when the join was first sent
 	Answered int64 // client: when it was answered
 }
 
-// Order is what the admissions say about a room's order.
+// Order is how a room kept its order.
 type Order struct {
 	Compared   int   `json:"compared"`   // visitors with an order
-	AtOnce     int   `json:"at_once"`    // let in at once, without a token: judged by when they asked
+	AtOnce     int   `json:"at_once"`    // admitted immediately, without a token: judged by when they joined
 	Equal      int   `json:"equal"`      // neighbours with the same order: either may go first
-	Together   int   `json:"together"`   // neighbours in the order who were admitted at the same microsecond
-	Absent     int   `json:"absent"`     // out of touch so long that they may be passed over
-	Inversions int64 `json:"inversions"` // pairs: the later order strictly first, though the earlier was in touch
-	Overtaken  int   `json:"overtaken"`  // visitors who were passed over in those pairs
+	Together   int   `json:"together"`   // neighbours in the order with the same time of admission
+	Absent     int   `json:"absent"`     // absent for so long that others may be admitted first
+	Inversions int64 `json:"inversions"` // pairs in which the later order was admitted first, though the earlier was present
+	Overtaken  int   `json:"overtaken"`  // visitors with the earlier order in those pairs
 	// OvertakenLong counts the visitors, absent ones too, who saw a later order admitted more than half a second before them.
 	OvertakenLong int     `json:"overtaken_over_half_second"`
 	OvertakenMost float64 `json:"overtaken_worst_seconds"`
 	Queuejumps    int64   `json:"queue_jumps"`
-	// Queuejumps are pairs in which somebody was let in at once who asked after a waiting visitor had been answered.
+	// Queuejumps are pairs of a visitor who was admitted immediately and a present one who joined before and was admitted later.
 }
 
 // Kept reports whether nobody was overtaken.
 func (o Order) Kept() bool { return o.Inversions == 0 && o.Queuejumps == 0 }
 
-// JudgeOrder compares every pair, in n log n.
+// JudgeOrder compares every pair, in O(n log n).
 func JudgeOrder(all []Admission) Order {
 	var o Order
-	var line, atOnce []Admission
+	var queue, atOnce []Admission
 	for _, a := range all {
 		if a.Absent {
 			o.Absent++
 		}
 		if a.Ordered {
-			line = append(line, a)
+			queue = append(queue, a)
 		} else {
 			atOnce = append(atOnce, a)
 		}
 	}
-	o.Compared, o.AtOnce = len(line), len(atOnce)
+	o.Compared, o.AtOnce = len(queue), len(atOnce)
 	rank := ranks(all)
 
-	slices.SortFunc(line, func(a, b Admission) int { return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.At, b.At)) })
-	for i := 1; i < len(line); i++ {
-		if line[i].Order == line[i-1].Order {
+	slices.SortFunc(queue, func(a, b Admission) int { return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.At, b.At)) })
+	for i := 1; i < len(queue); i++ {
+		if queue[i].Order == queue[i-1].Order {
 			o.Equal++
 		}
-		if line[i].At == line[i-1].At {
+		if queue[i].At == queue[i-1].At {
 			o.Together++
 		}
 	}
-	// From the last order to the first: whoever is already counted has a later order. Those with an equal order are
-	// counted only after all of them have been asked.
+	// From the last order to the first, so that the counted visitors have a later order. Visitors with an equal order are
+	// counted together.
 	later, earliest := make(counter, len(rank)+1), int64(math.MaxInt64)
-	for hi := len(line); hi > 0; {
+	for hi := len(queue); hi > 0; {
 		lo := hi - 1
-		for lo > 0 && line[lo-1].Order == line[hi-1].Order {
+		for lo > 0 && queue[lo-1].Order == queue[hi-1].Order {
 			lo--
 		}
-		for _, a := range line[lo:hi] {
+		for _, a := range queue[lo:hi] {
 			if n := later.below(rank[a.At]); n > 0 && !a.Absent {
 				o.Inversions += n
 				o.Overtaken++
@@ -82,21 +81,21 @@ func JudgeOrder(all []Admission) Order {
 				}
 			}
 		}
-		for _, a := range line[lo:hi] {
+		for _, a := range queue[lo:hi] {
 			earliest = min(earliest, a.At)
 			later.add(rank[a.At])
 		}
 		hi = lo
 	}
 
-	// Those let in at once have no order, but whoever was answered before they asked came first.
-	slices.SortFunc(line, func(a, b Admission) int { return cmp.Compare(a.Answered, b.Answered) })
+	// A visitor who was admitted immediately has no order, but comes after those whose join was answered before.
+	slices.SortFunc(queue, func(a, b Admission) int { return cmp.Compare(a.Answered, b.Answered) })
 	slices.SortFunc(atOnce, func(a, b Admission) int { return cmp.Compare(a.Sent, b.Sent) })
 	before, counted, i := make(counter, len(rank)+1), int64(0), 0
 	for _, a := range atOnce {
-		for ; i < len(line) && line[i].Answered < a.Sent; i++ {
-			if !line[i].Absent {
-				before.add(rank[line[i].At])
+		for ; i < len(queue) && queue[i].Answered < a.Sent; i++ {
+			if !queue[i].Absent {
+				before.add(rank[queue[i].At])
 				counted++
 			}
 		}
@@ -105,7 +104,7 @@ func JudgeOrder(all []Admission) Order {
 	return o
 }
 
-// ranks numbers the distinct admission times from 0.
+// ranks returns the rank of each distinct admission time.
 func ranks(all []Admission) map[int64]int {
 	at := make([]int64, len(all))
 	for i, a := range all {
@@ -119,7 +118,7 @@ func ranks(all []Admission) map[int64]int {
 	return rank
 }
 
-// counter is a Fenwick tree: how many were added below a rank.
+// counter is a Fenwick tree that counts the additions below a rank.
 type counter []int64
 
 func (c counter) add(rank int) {

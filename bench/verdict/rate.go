@@ -12,7 +12,7 @@ const Second = 1_000_000
 // Milli is a rate or a burst in thousandths, so that a decimal with three places is exact.
 type Milli int64
 
-// ToMilli refuses what has more than three places or is out of range.
+// ToMilli returns an error for a number with more than three places or out of range.
 func ToMilli(x float64) (Milli, error) {
 	m := math.Round(x * 1000)
 	if !(x >= 0 && x <= 1e7) || math.Abs(m-x*1000) > 1e-6 {
@@ -21,23 +21,22 @@ func ToMilli(x float64) (Milli, error) {
 	return Milli(m), nil
 }
 
-// Rate is what a crowd's admissions say about a room's limit.
+// Rate is how a room kept its rate.
 type Rate struct {
 	Admissions  int   `json:"admissions"`
 	MaxInSecond int   `json:"max_in_a_sliding_second"`
 	At          int64 `json:"-"` // when the fullest second began
 	Judged      bool  `json:"judged"`
 	Allowed     int   `json:"allowed_in_a_second"` // rate + burst, rounded down
-	// Excess is by how many visitors the worst interval of any length, not only of a second, exceeds
-	// rate × length + burst; 0 where none does.
+	// Excess is by how many visitors the worst interval of any length exceeds rate × length + burst, or 0.
 	Excess float64 `json:"excess_in_any_interval"`
 }
 
-// Kept reports whether no interval holds more than the limit; true where there was no limit to judge by.
+// Kept reports whether no interval has more admissions than the limit, or there is no limit to judge by.
 func (r Rate) Kept() bool { return !r.Judged || r.MaxInSecond <= r.Allowed && r.Excess == 0 }
 
-// JudgeRate looks at admission times (microseconds, in any order). A negative rate means that none is known: the fullest
-// second is counted and nothing is judged. Intervals are closed at both ends.
+// JudgeRate judges admission times in microseconds, in any order. If the rate is negative, it is not known: the fullest second
+// is counted and nothing is judged. Intervals are closed at both ends.
 func JudgeRate(at []int64, rate, burst Milli) Rate {
 	at = slices.Sorted(slices.Values(at))
 	r := Rate{Admissions: len(at)}
@@ -66,7 +65,7 @@ func JudgeRate(at []int64, rate, burst Milli) Rate {
 	return r
 }
 
-// fullest finds the closed window of the given width that holds the most of the sorted times.
+// fullest returns the closed window of a width with the most of the sorted times.
 func fullest(at []int64, width int64) (n int, from int64) {
 	i := 0
 	for j, t := range at {

@@ -134,7 +134,7 @@ func TestJudgeOrder_CountsLongOvertaking(t *testing.T) {
 	}
 }
 
-// The fast judgements agree with the definitions, pair by pair and interval by interval.
+// The definitions compare every pair and every interval.
 func TestAgreesWithTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Admission {

@@ -14,14 +14,14 @@ import (
 	"unicode/utf8"
 )
 
-// purchase is what a checkout asks for, as a form or as JSON.
+// purchase is the body of a checkout, a form or JSON.
 type purchase struct {
 	Event    string   `json:"event"`
 	Seats    []string `json:"seats"`    // by name
-	Quantity int      `json:"quantity"` // or this many of the best that are left
+	Quantity int      `json:"quantity"` // or so many of the best free seats
 	Name     string   `json:"name"`
 	Email    string   `json:"email"`
-	Key      string   `json:"key"` // of the form; the same key buys once
+	Key      string   `json:"key"` // of the form; a key buys once
 }
 
 func (p *purchase) problems() (all []string) {
@@ -54,7 +54,7 @@ func (p *purchase) problems() (all []string) {
 	return all
 }
 
-// errBody is a request that cannot be read as a purchase.
+// errBody is returned for a body that is not a purchase.
 var errBody = errors.New("cannot read the order")
 
 func readPurchase(r *http.Request) (p purchase, isJSON bool, err error) {
@@ -84,7 +84,7 @@ func readPurchase(r *http.Request) (p purchase, isJSON bool, err error) {
 	}
 }
 
-// checkout sells. Its confirmation, and only that, tells a waiting room in front that this visitor is through.
+// checkout sells seats. Its confirmation ends the visitor's session in a waiting room in front of the shop.
 func (s *shop) checkout(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	p, isJSON, err := readPurchase(r)
@@ -142,5 +142,5 @@ func (s *shop) refuse(w http.ResponseWriter, r *http.Request, isJSON bool, code 
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // a reader that has gone is no fault of ours
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }

@@ -17,7 +17,7 @@ const (
 	maxPerSale = 6
 )
 
-// Refusals of a purchase. They are for the customer to read.
+// Refusals of a purchase. Customers read them.
 var (
 	errTaken   = errors.New("one of these seats has just been sold: choose another")
 	errSoldOut = errors.New("there are not enough seats left")
@@ -32,7 +32,7 @@ type show struct {
 	watch map[chan change]struct{}
 }
 
-// change is what a live seat map is told.
+// change is a message to a live seat map.
 type change struct {
 	Sold []string `json:"sold"`
 	Free int      `json:"free"`
@@ -66,7 +66,7 @@ func newShows() []*show {
 	return all
 }
 
-// seatNames are A1 … A24, B1 …, from the front.
+// seatNames are A1 … A24, B1 …, the best seats first.
 var seatNames = func() (names []string) {
 	for r := range rows {
 		for n := range rowSeats {
@@ -84,7 +84,7 @@ var seatExists = func() map[string]bool {
 	return m
 }()
 
-// soldSeats returns a copy, sorted.
+// soldSeats returns a sorted copy of the sold seats.
 func (s *show) soldSeats() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,14 +95,14 @@ func (s *show) soldLocked() []string {
 	return append([]string{}, slices.Sorted(maps.Keys(s.sold))...)
 }
 
-// Left is how many seats are free.
+// Left returns the number of free seats.
 func (s *show) Left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(seatNames) - len(s.sold)
 }
 
-// buy takes all of the seats or none. With none named, it takes the best quantity that is left.
+// buy sells all of the seats or none. If none are named, it sells the best free ones.
 func (s *show) buy(seats []string, quantity int) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *show) buy(seats []string, quantity int) ([]string, error) {
 	for w := range s.watch {
 		select {
 		case w <- c:
-		default: // a reader that is this far behind is told to start over: its channel is closed
+		default: // a reader that falls behind has to subscribe again: its channel is closed
 			delete(s.watch, w)
 			close(w)
 		}
@@ -136,8 +136,7 @@ func (s *show) buy(seats []string, quantity int) ([]string, error) {
 	return seats, nil
 }
 
-// subscribe returns what is sold and a channel of what follows, with nothing lost in between. The channel is closed if
-// its reader falls behind.
+// subscribe returns the sold seats and a channel of all later changes. The channel is closed if its reader falls behind.
 func (s *show) subscribe() (change, chan change) {
 	w := make(chan change, 64)
 	s.mu.Lock()
@@ -152,7 +151,7 @@ func (s *show) unsubscribe(w chan change) {
 	delete(s.watch, w)
 }
 
-// orders remembers purchases by the key of the form they came from, so that a form sent twice buys once.
+// orders stores purchases by the key of their form, so that a form that is sent twice buys once.
 type orders struct {
 	mu    sync.Mutex
 	byKey map[string]*order
@@ -161,7 +160,7 @@ type orders struct {
 
 const keptOrders = 10_000
 
-// once runs purchase unless key has bought already. An empty key is never remembered.
+// once returns the order of the key, or calls purchase. Orders without a key are not stored.
 func (o *orders) once(key string, purchase func() (*order, error)) (*order, error) {
 	if key == "" {
 		return purchase()

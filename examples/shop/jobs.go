@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// jobs is where the bulk worker's webhook handler can send jobs to: messages to customers, as {"to": "…", "text": "…"}. It
-// only says that it has sent them; a job without "to" is refused for good.
+// jobs receives jobs from the bulk worker's webhook handler: messages to customers, as {"to": "…", "text": "…"}. It sends
+// nothing and responds with success; a job without "to" fails permanently.
 func (s *shop) jobs(w http.ResponseWriter, r *http.Request) {
 	var message struct {
 		To   string `json:"to"`

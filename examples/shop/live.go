@@ -14,7 +14,7 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// stream sends the seat map's changes as server-sent events: `seats` with all that is sold, then `change` after each sale.
+// stream sends the seat map as server-sent events: `seats` with all sold seats, then `change` after each sale.
 func (s *shop) stream(w http.ResponseWriter, r *http.Request) {
 	e, ok := s.event(w, r)
 	if !ok {
@@ -23,7 +23,7 @@ func (s *shop) stream(w http.ResponseWriter, r *http.Request) {
 	now, changes := e.subscribe()
 	defer e.unsubscribe(changes)
 	out := http.NewResponseController(w)
-	if err := out.SetReadDeadline(time.Time{}); err != nil { // the server's read timeout is for requests
+	if err := out.SetReadDeadline(time.Time{}); err != nil { // the server's read timeout applies to requests only
 		return
 	}
 	send := func(format string, args ...any) bool {
@@ -61,20 +61,20 @@ func (s *shop) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The default CheckOrigin holds: only pages of this host may connect.
+// The default CheckOrigin allows only pages of this host.
 var upgrader = websocket.Upgrader{HandshakeTimeout: 5 * time.Second}
 
-// socket sends the same as stream, over a WebSocket, and hears only pings, pongs and the end.
+// socket sends the same as stream over a WebSocket. It reads only pings, pongs and the close.
 func (s *shop) socket(w http.ResponseWriter, r *http.Request) {
 	e, ok := s.event(w, r)
 	if !ok {
 		return
 	}
-	s.sockets.Add(1) // while the server still knows of the connection
+	s.sockets.Add(1) // before the server forgets the connection
 	defer s.sockets.Done()
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		return // the upgrader has answered
+		return // the upgrader has responded
 	}
 	now, changes := e.subscribe()
 	defer e.unsubscribe(changes)
@@ -93,7 +93,7 @@ func (s *shop) socket(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	defer func() {
-		_ = conn.Close() // ends the reader
+		_ = conn.Close() // so that the reader returns
 		<-gone
 	}()
 

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// options are the command line.
+// options are the flags.
 type options struct {
 	listen   string
 	delay    time.Duration
@@ -24,7 +24,7 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	opt, err := parse(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -62,8 +62,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-// serve runs until ctx ends, then lets running requests finish for a few seconds. Live seat maps end at once: their
-// readers connect again.
+// serve runs until ctx ends, then waits a few seconds for running requests. Live seat maps end immediately: their readers
+// reconnect.
 func serve(ctx context.Context, l net.Listener, opt options, log *slog.Logger) error {
 	s, err := newShop(log)
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 //go:embed assets pages
 var files embed.FS
 
-// shop holds all state; its handler may be used by any number of requests at once.
+// shop is the state of the shop. Its handler is safe for concurrent use.
 type shop struct {
 	shows  []*show
 	byID   map[string]*show
 	orders orders
 	pages  map[string]*template.Template
-	style  template.CSS // inlined in the confirmation, whose session has just ended: it must need nothing more
+	style  template.CSS // inlined in the confirmation: its session has ended, so it cannot load assets
 	log    *slog.Logger
 
 	stopping chan struct{} // closed by endLive
 	once     sync.Once
-	sockets  sync.WaitGroup // a server does not wait for connections that were upgraded
+	sockets  sync.WaitGroup // http.Server does not wait for upgraded connections
 }
 
 func newShop(log *slog.Logger) (*shop, error) {
@@ -54,7 +54,7 @@ func newShop(log *slog.Logger) (*shop, error) {
 	return s, nil
 }
 
-// endLive ends the live seat maps, so that a server that is shut down need not wait for them.
+// endLive ends the live seat maps, so that the shutdown does not wait for them.
 func (s *shop) endLive() { s.once.Do(func() { close(s.stopping) }) }
 
 func (s *shop) handler(delay time.Duration, capacity int) http.Handler {
@@ -106,7 +106,7 @@ func (s *shop) missing(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, http.StatusNotFound, "missing", page{Title: "Not found"})
 }
 
-// page is what the templates see.
+// page is the data of the templates.
 type page struct {
 	Title    string
 	Shows    []*show
@@ -117,7 +117,7 @@ type page struct {
 	Form     purchase
 	Problems []string
 	Order    *order
-	Inline   bool // carry the style in the page
+	Inline   bool // include the style in the page
 
 	Session string // X-Waiting-Room-Session
 	Nonce   string

@@ -177,7 +177,7 @@ func TestCheckout(t *testing.T) {
 	}
 }
 
-// The confirmation ends the session, so nothing that it needs may need a pass.
+// The confirmation ends the session, so it may not load anything that needs a pass.
 func TestConfirmationNeedsNothingMore(t *testing.T) {
 	_, srv := open(t)
 	_, body := get(t, request("POST", srv.URL+"/checkout", "application/x-www-form-urlencoded", "event=aurora&quantity=1&name=Ana&email=ana%40example.com"))
@@ -315,7 +315,7 @@ func TestSeatMapOverWebSocket(t *testing.T) {
 	}
 }
 
-// A reader that does not keep up is cut off rather than shown a map with holes.
+// A reader that falls behind is disconnected, since its seat map would be incomplete.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	e := newShows()[0]
 	_, changes := e.subscribe()
@@ -352,7 +352,7 @@ func TestCapacityAndDelayHold(t *testing.T) {
 				codes[i] = w.Code
 			})
 		}
-		// Three a second: after two and a half seconds six are through, and after ten the rest give up.
+		// Three a second: after two and a half seconds six have finished, and after ten the rest are refused.
 		<-time.After(2500 * time.Millisecond)
 		synctest.Wait()
 		if now.Load() != 6 {
@@ -406,7 +406,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A stop lets a running purchase finish and ends live maps, and the listener is gone afterwards.
+// A stop waits for a running purchase, ends live seat maps and closes the listener.
 func TestStopsGracefully(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -425,7 +425,7 @@ func TestStopsGracefully(t *testing.T) {
 	}
 	defer stream.Body.Close()
 
-	// The purchase has reached the shop once its header is answered with 100-continue.
+	// The purchase has reached the shop when the shop responds with 100-continue.
 	reached, answered := make(chan struct{}), make(chan string, 1)
 	body := url.Values{"event": {"aurora"}, "quantity": {"1"}, "name": {"Ana"}, "email": {"ana@example.com"}}.Encode()
 	conn, err := net.Dial("tcp", l.Addr().String())

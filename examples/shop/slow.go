@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// patience is how long a request waits for its turn before the shop gives up on it.
+// patience is how long a request waits for its turn before it is refused.
 const patience = 10 * time.Second
 
-// slow makes a handler as slow as a shop with a database behind it: each request takes delay, at most capacity of them
-// at a time (0: any number); the others wait their turn, and after patience get 503.
+// slow makes a handler as slow as a shop with a database: each request takes delay, at most capacity of them at a time (0: any
+// number). The others wait for their turn and receive 503 after patience.
 func slow(delay time.Duration, capacity int, next http.Handler) http.Handler {
 	var slots chan struct{}
 	if capacity > 0 {

@@ -1,7 +1,7 @@
-// Command worker is a complete bulk worker of a team's own, to be copied: it adds up invoices. It has its own job type and its
-// own reducer, and beside them the HTTP API, the dashboard and the metrics of bulkworker.
+// Command worker is an example of a custom bulk worker, which adds up invoices. It has its own job type and its own reducer, and
+// the HTTP API, the dashboard and the metrics of bulkworker.
 //
-// A job's payload is an order, and its result what the order comes to:
+// A job's payload is an order, and its result the total:
 //
 //	{"country":"DE","items":[{"cents":1999,"count":2},{"cents":500,"count":1}]}
 //	{"country":"DE","cents":4498}
@@ -15,15 +15,15 @@
 //
 // The group's result has revenue and number of invoices of each country; http://127.0.0.1:8090/ shows the groups.
 //
-// The environment says where the store is (ANTEROOM_STORE__URL, required, and ANTEROOM_STORE__PREFIX, by default invoices),
-// where to listen (ANTEROOM_LISTEN, by default 127.0.0.1:8090; ANTEROOM_ADMIN__TOKEN is required for an address that other
-// machines reach) and how many jobs run at once (ANTEROOM_WORKER__COUNT, by default 10). Any number of these processes may run
-// on one store: they share the work, and one takes on what another leaves.
+// The environment sets the store (ANTEROOM_STORE__URL, required, and ANTEROOM_STORE__PREFIX, by default invoices), the listen
+// address (ANTEROOM_LISTEN, by default 127.0.0.1:8090; an address that other machines reach requires ANTEROOM_ADMIN__TOKEN) and
+// how many jobs run at the same time (ANTEROOM_WORKER__COUNT, by default 10). Any number of these processes may run on one
+// store: they share the work, and take over the jobs of a process that has ended.
 //
-// Before you copy it: processes with one prefix have to know the same job types, for a job of a type that the process which
-// takes it does not know waits for unknown_type_after and is dead then, and to have the same store.Settings, because each tells the store its limits with
-// every call. So a worker with types of its own has a prefix of its own.
+// Before you copy it: processes with the same prefix must have the same job types, since a job of an unknown type is dead after
+// unknown_type_after, and the same store.Settings, since each sends its limits with every call. A worker with its own types
+// therefore needs its own prefix.
 //
-// Where bulkworker is to be the API, for its tokens, callbacks and reloads: run it with worker.count 0 and this worker's prefix
-// (ANTEROOM_WORKER__COUNT=0 ANTEROOM_STORE__PREFIX=invoices). It then runs no job itself and takes those of every type.
+// To use bulkworker as the API, for its tokens, callbacks and reloads, run it with worker.count 0 and this worker's prefix
+// (ANTEROOM_WORKER__COUNT=0 ANTEROOM_STORE__PREFIX=invoices). It then runs no jobs and accepts jobs of every type.
 package main

@@ -21,9 +21,9 @@ type amount struct {
 	Cents   int64  `json:"cents"`
 }
 
-// invoice adds up an order. What another try will not mend is Permanent; any other error is tried again with a backoff, and
-// Busy says that the downstream refuses for now. A handler that calls others passes ctx on, and job.IdempotencyKey, for a job
-// may run more than once.
+// invoice adds up an order. It returns Permanent for an error that a retry cannot correct; other errors are retried with a
+// backoff, and Busy means that the downstream refuses for now. A handler that calls other services passes ctx and
+// job.IdempotencyKey, since a job may run more than once.
 func invoice(_ context.Context, job *bulk.Job) ([]byte, error) {
 	var o order
 	if err := json.Unmarshal(job.Payload, &o); err != nil {
@@ -39,7 +39,7 @@ func invoice(_ context.Context, job *bulk.Job) ([]byte, error) {
 	return json.Marshal(sum)
 }
 
-// total is what revenue says of a country.
+// total is the revenue of a country.
 type total struct {
 	Invoices int64 `json:"invoices"`
 	Cents    int64 `json:"cents"`

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/redis/go-redis/v9" //nolint:depguard // a team's own program opens its own client
+	"github.com/redis/go-redis/v9" //nolint:depguard // a custom program opens its own client
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
@@ -26,7 +26,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	o, err := fromEnvironment(os.Getenv)
 	if err == nil {
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// options are the environment.
+// options are read from the environment.
 type options struct {
 	store  *redis.Options
 	prefix string
@@ -53,12 +53,12 @@ type options struct {
 func fromEnvironment(env func(string) string) (o options, err error) {
 	url := env("ANTEROOM_STORE__URL")
 	if url == "" {
-		return o, errors.New("ANTEROOM_STORE__URL is empty: name the store, as redis://127.0.0.1:6379")
+		return o, errors.New("ANTEROOM_STORE__URL is empty: set it to the store, such as redis://127.0.0.1:6379")
 	}
 	if o.store, err = redis.ParseURL(url); err != nil {
 		return o, fmt.Errorf("ANTEROOM_STORE__URL: %w", err)
 	}
-	// The engine knows which calls may be repeated; the client must not do it by itself.
+	// The engine repeats the calls that may be repeated; the client must not.
 	o.store.MaxRetries, o.store.ContextTimeoutEnabled = -1, true
 	if o.prefix = env("ANTEROOM_STORE__PREFIX"); o.prefix == "" {
 		o.prefix = "invoices"
@@ -75,7 +75,7 @@ func fromEnvironment(env func(string) string) (o options, err error) {
 	return o, nil
 }
 
-// run works until ctx ends; then it lets running jobs finish, or gives them back.
+// run runs jobs until ctx ends; then it waits for running jobs or returns them to the queue.
 func run(ctx context.Context, l net.Listener, o options, log *slog.Logger) error {
 	defer func() { _ = l.Close() }()
 	client := redis.NewClient(o.store)
@@ -109,7 +109,7 @@ func run(ctx context.Context, l net.Listener, o options, log *slog.Logger) error
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
-		defer stop() // without its API it does not go on
+		defer stop() // the worker does not run without its API
 		served <- server.Serve(l)
 	}()
 	log.Info("listening", "addr", l.Addr().String())

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 
-// environment is one in which a worker runs on the test's store.
+// environment returns the environment of a worker on the test's store.
 func environment(t *testing.T) map[string]string {
 	return map[string]string{"ANTEROOM_STORE__URL": "unix://" + redistest.SharedSocket(t), "ANTEROOM_STORE__PREFIX": redistest.Prefix(t),
 		"ANTEROOM_LISTEN": "127.0.0.1:0", "ANTEROOM_WORKER__COUNT": "4"}
@@ -90,7 +90,7 @@ func TestEnvironmentThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestAPIThatFails ends the worker: it must not run on unseen.
+// A worker without its API must not go on.
 func TestAPIThatFails(t *testing.T) {
 	env := environment(t)
 	o, err := fromEnvironment(func(name string) string { return env[name] })

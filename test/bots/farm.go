@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// farm is what the strategies share.
+// farm sends the requests of all strategies.
 type farm struct {
 	targets        []string
 	room           string
@@ -30,15 +30,15 @@ type farm struct {
 	solvingStarted sync.Once
 }
 
-// report is what became of a strategy.
+// report is the result of a strategy.
 type report struct {
 	Strategy string         `json:"strategy"`
 	Tries    int            `json:"tries"`
-	Places   int            `json:"places"` // that are in line or were let in, after a poll of each
-	Tokens   int            `json:"tokens"` // that were given, places or not
+	Places   int            `json:"places"` // tickets that wait or were admitted, after a poll of each
+	Tokens   int            `json:"tokens"` // received, places or not
 	Seconds  float64        `json:"seconds"`
 	CPU      float64        `json:"cpu_seconds"` // of this process
-	Refused  map[string]int `json:"refused"`     // by code, or by the state and reason that a poll gave
+	Refused  map[string]int `json:"refused"`     // by code, or by the state and reason of the poll
 }
 
 func (r *report) String() string {
@@ -61,7 +61,7 @@ func cpu() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// attack makes a strategy's tries, as many at once as there are clients, until they are made or ctx ends.
+// attack runs a strategy with all clients until its tries are made or ctx ends.
 func (f *farm) attack(ctx context.Context, s *strategy) (*report, error) {
 	f.solvingStarted.Do(func() { f.solving = make(chan struct{}, max(1, f.workers)) })
 	r := &report{Strategy: s.name, Refused: map[string]int{}}
@@ -127,7 +127,7 @@ func (f *farm) attack(ctx context.Context, s *strategy) (*report, error) {
 	return r, nil
 }
 
-// outcome of a try: a place by the id of its ticket, or why there is none.
+// outcome is the result of a try: the ID of the ticket, or why there is no place.
 type outcome struct{ token, place, refused string }
 
 func (f *farm) try(ctx context.Context, s *strategy, i int, cookie, proof string) (outcome, error) {
@@ -147,7 +147,7 @@ func (f *farm) try(ctx context.Context, s *strategy, i int, cookie, proof string
 		if a.ticket == "" && a.pass == "" {
 			return outcome{refused: fmt.Sprintf("page %d %s", a.code, a.state)}, nil
 		}
-		return f.standing(ctx, s, address, a)
+		return f.confirm(ctx, s, address, a)
 	}
 	body := "{}"
 	if s.solve {
@@ -167,11 +167,11 @@ func (f *farm) try(ctx context.Context, s *strategy, i int, cookie, proof string
 		return outcome{refused: a.body.Code}, nil
 	}
 	a.ticket, a.pass = a.body.Token, a.body.Pass
-	return f.standing(ctx, s, address, a)
+	return f.confirm(ctx, s, address, a)
 }
 
-// standing finds out whether a token is a place: the line is asked, as whoever wants to get in has to do.
-func (f *farm) standing(ctx context.Context, s *strategy, address string, a *answer) (outcome, error) {
+// confirm polls, as a visitor who wants to be admitted does, and returns whether a token is a place.
+func (f *farm) confirm(ctx context.Context, s *strategy, address string, a *response) (outcome, error) {
 	if a.pass != "" {
 		return outcome{token: a.ticket, place: claim(a.pass, "sid")}, nil
 	}
@@ -190,7 +190,7 @@ func (f *farm) standing(ctx context.Context, s *strategy, address string, a *ans
 	return outcome{token: a.ticket, refused: strings.TrimSpace(p.body.State + " " + p.body.Reason)}, nil
 }
 
-// claim reads a claim of a token, which is not verified.
+// claim returns a claim of a token, without verifying it.
 func claim(jwt, name string) string {
 	parts := strings.Split(jwt, ".")
 	if len(parts) != 3 {
@@ -208,7 +208,7 @@ func claim(jwt, name string) string {
 	return value
 }
 
-type answer struct {
+type response struct {
 	code         int
 	state        string
 	ticket, pass string // cookies
@@ -220,7 +220,7 @@ type answer struct {
 	}
 }
 
-func (f *farm) ask(ctx context.Context, method, path, address string, header map[string]string, body string) (*answer, error) {
+func (f *farm) ask(ctx context.Context, method, path, address string, header map[string]string, body string) (*response, error) {
 	target := f.targets[int(f.nextTarget.Add(1))%len(f.targets)]
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(target, "/")+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -240,7 +240,7 @@ func (f *farm) ask(ctx context.Context, method, path, address string, header map
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{code: res.StatusCode, state: res.Header.Get("X-Waiting-Room")}
+	a := &response{code: res.StatusCode, state: res.Header.Get("X-Waiting-Room")}
 	for _, c := range res.Cookies() {
 		switch {
 		case strings.HasSuffix(c.Name, "_ticket"):

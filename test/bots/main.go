@@ -1,6 +1,6 @@
-// Command bots tries to take as many places of a room as it can, in the ways that are cheap to try, and reports how many it
-// got, what refused the rest, and what a place cost in CPU time. It runs against a gateway that trusts the address it comes
-// from as a proxy's (the default for loopback), so that it may say in X-Forwarded-For whoever it is. Only use it on your own.
+// Command bots tries to take as many places of a room as it can with cheap strategies. It reports how many places it
+// received, what refused the rest, and the processor time of a place. The gateway has to trust the address of this machine as a
+// proxy (the default for loopback), since every try sets its address in X-Forwarded-For. Only use it against your own gateway.
 //
 //	go run ./test/bots --target http://127.0.0.1:8080 --room sale --tries 10000
 package main
@@ -18,13 +18,13 @@ import (
 )
 
 func main() {
-	targets := flag.String("target", "http://127.0.0.1:8080", "gateways, with commas between them; tries go to each in turn")
+	targets := flag.String("target", "http://127.0.0.1:8080", "gateways, separated by commas, used in turn")
 	room := flag.String("room", "default", "the room")
 	tries := flag.Int("tries", 2000, "tries of each strategy")
 	limit := flag.Duration("time", 30*time.Second, "longest time of each strategy")
-	clients := flag.Int("clients", 32, "requests at once")
+	clients := flag.Int("clients", 32, "requests at the same time")
 	workers := flag.Int("workers", 2, "cores that solve proofs of work")
-	only := flag.String("only", "", "strategies, with commas between them; empty: all")
+	only := flag.String("only", "", "strategies, separated by commas; empty: all")
 	asJSON := flag.Bool("json", false, "print JSON, a strategy a line")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -50,7 +50,7 @@ func run(ctx context.Context, f *farm, only string, limit time.Duration, asJSON 
 		for name := range strings.SplitSeq(only, ",") {
 			s := find(name)
 			if s == nil {
-				return fmt.Errorf("there is no strategy %q; those that there are: %s", name, names())
+				return fmt.Errorf("unknown strategy %q: want some of %s", name, names())
 			}
 			chosen = append(chosen, *s)
 		}

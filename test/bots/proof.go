@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// prove fetches a challenge and solves it as fast as one core can; "" where the room asks for none.
+// prove requests a challenge and solves it on one core. It returns an empty string if the room requires no proof.
 func (f *farm) prove(ctx context.Context, address string) (string, error) {
 	a, err := f.ask(ctx, http.MethodGet, "/.waiting-room/"+f.room+"/challenge", address, nil, "")
 	if err != nil {
@@ -37,7 +37,7 @@ func (f *farm) prove(ctx context.Context, address string) (string, error) {
 func solve(ctx context.Context, challenge, salt string, most int64) (int64, error) {
 	want, err := hex.DecodeString(challenge)
 	if err != nil || len(want) != sha256.Size {
-		return 0, fmt.Errorf("%q is no challenge", challenge)
+		return 0, fmt.Errorf("%q is not a challenge", challenge)
 	}
 	target, text := [sha256.Size]byte(want), append(make([]byte, 0, len(salt)+20), salt...) // with room for the digits
 	for n := range most + 1 {
