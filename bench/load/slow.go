@@ -55,24 +55,21 @@ func (c *slowClients) run(ctx context.Context) SlowReport {
 		all.Go(func() {
 			kind := slowKinds[i%len(slowKinds)]
 			for ctx.Err() == nil {
+				again := time.After(time.Second)
 				if err := c.hold(ctx, kind); err != nil && ctx.Err() == nil {
 					c.mu.Lock()
 					c.report.Failed[kind+": "+cause(err)]++
 					c.mu.Unlock()
 				}
 				select {
-				case <-time.After(time.Second):
+				case <-again:
 				case <-ctx.Done():
 				}
 			}
 		})
 	}
-	<-ctx.Done()
-	c.mu.Lock()
-	report := c.report
-	c.mu.Unlock()
 	all.Wait()
-	return report
+	return c.report
 }
 
 // count adds n connected clients.
@@ -116,7 +113,6 @@ func (c *slowClients) hold(ctx context.Context, kind string) error {
 		return err
 	}
 	c.count(1)
-	defer c.count(-1)
 	if kind == "unread" {
 		select {
 		case <-time.After(unreadTime):
@@ -125,7 +121,8 @@ func (c *slowClients) hold(ctx context.Context, kind string) error {
 	} else {
 		c.drip(conn, kind != "idle")
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil { // else the client was held until the end
+		c.count(-1)
 		c.mu.Lock()
 		c.report.SentAway[kind]++
 		c.mu.Unlock()
