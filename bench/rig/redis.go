@@ -17,8 +17,6 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
-
 // Redis is a private redis-server on a loopback port.
 type Redis struct {
 	*child.Child

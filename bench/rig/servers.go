@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +21,6 @@ type Gateway struct {
 	*child.Child
 	Addr, Admin string
 	Config      string // the path of its configuration file
-	settings    string
 }
 
 // URL returns the address for visitors.
@@ -28,24 +28,17 @@ func (g *Gateway) URL() string { return "http://" + g.Addr }
 
 // Gateway starts a gateway with settings in YAML, to which the two listen addresses are added.
 func (r *Run) Gateway(bin, settings string) *Gateway {
-	g := &Gateway{Addr: r.Port(), Admin: r.Port()}
-	r.Configure(g, settings)
+	r.started++
+	g := &Gateway{Addr: r.Port(), Admin: r.Port(), Config: fmt.Sprintf("%s/gateway-%d.yaml", r.Dir, r.started)}
+	Check(g.Write(settings))
 	g.Child = r.Start("gateway", bin, g.Addr, "serve", "--config", g.Config)
 	return g
 }
 
-// Configure writes the configuration file of a gateway.
-func (r *Run) Configure(g *Gateway, settings string) {
-	if g.Config == "" {
-		r.started++
-		g.Config = fmt.Sprintf("%s/gateway-%d.yaml", r.Dir, r.started)
-	}
-	Check(g.Write(settings))
-}
-
 // Write replaces the settings in the configuration file.
 func (g *Gateway) Write(settings string) error {
-	return writeFile(g.Config, fmt.Sprintf("listen: %q\nadmin: {listen: %q}\n%s", g.Addr, g.Admin, settings))
+	text := fmt.Sprintf("listen: %q\nadmin: {listen: %q}\n%s", g.Addr, g.Admin, settings)
+	return os.WriteFile(g.Config, []byte(text), 0o600)
 }
 
 // Metric returns the sum of the samples of a metric that have all the given labels.
