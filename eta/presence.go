@@ -24,8 +24,15 @@ func AgeBucket(seconds float64) int {
 	return min(int(4*math.Log2(1+max(seconds, 0))), AgeBuckets-1)
 }
 
-// AgeEdge returns where a bucket begins, s.
-func AgeEdge(bucket int) float64 { return math.Exp2(float64(bucket)/4) - 1 }
+// AgeEdge returns the time in the queue at which a bucket begins, s. The bucket is 0 to AgeBuckets.
+func AgeEdge(bucket int) float64 { return ageEdges[bucket] }
+
+var ageEdges = func() (edges [AgeBuckets + 1]float64) {
+	for b := range edges {
+		edges[b] = math.Exp2(float64(b)/4) - 1
+	}
+	return edges
+}()
 
 const (
 	headsFew   = 20.0 // tickets; fewer prove little
