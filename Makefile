@@ -18,8 +18,10 @@ EXPLORE_CHECKS   ?= 1000
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/.lint-cache
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 
+# Tests of the built programs and in a browser: the race detector would see their clients only. `make race` builds the programs with it.
+PROGRAMS := ./test/e2e ./gateway/page ./gateway/console
 # Simulations that run on one goroutine: the race detector would find nothing in them and take most of their time.
-SEQUENTIAL := ./eta/backtest ./bulk/congestion ./admission/drawcheck ./lua
+SEQUENTIAL := ./eta ./eta/backtest ./bulk/congestion ./admission/drawcheck ./lua
 # The modules of this tree.
 MODULES := . bench deploy/helm/test
 
@@ -47,14 +49,33 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
 	@tools/npm.sh test/axe
-	# -p 4: most tests wait for clocks, not for the processor. -count=1: the end-to-end tests build the programs themselves, of which the cache of results knows nothing.
-	$(GO) test -race -count=1 -vet=off -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL))")
-	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) $(SEQUENTIAL)
-	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) -run 'TestSimulation$$' ./bulk/store
-	# What the race detector disturbs: allocations, and the memory of idle connections.
-	$(GO) test -short -vet=off -timeout 8m ./gateway ./gateway/http1 ./gateway/wire ./gateway/proxy ./token ./eta
-	cd bench && $(GO) test -race -vet=off -timeout 5m ./...
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-programs test-race test-long
+	cd bench && $(GO) test -count=1 -vet=off -timeout 5m ./...
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
+
+# -count=1 in all of them: programs that tests build are not in the cache's key.
+.PHONY: test-programs
+test-programs: ## Run the tests of the built programs and of the pages in a browser, and the simulations
+	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL)
+
+.PHONY: test-race
+test-race: ## Run all other tests but the long ones with the race detector
+	$(GO) test -race -short -count=1 -vet=off -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./test/e2e ./gateway/page $(SEQUENTIAL))")
+
+.PHONY: test-long
+test-long: ## Run the long tests, which -short leaves out, and what the race detector disturbs: allocations, the memory of connections
+	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
+
+.PHONY: race
+race: ## Run every test with the race detector, the programs' too; 25 minutes
+	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
+	$(GO) test -race -count=1 -vet=off -timeout 1h ./...
+	cd bench && $(GO) test -race -count=1 -vet=off -timeout 10m ./...
+
+.PHONY: mutations
+mutations: ## Break the product on purpose in each way that test/mutations lists, and fail unless a test notices each; 10 minutes
+	@tools/need.sh redis-server
+	$(GO) run ./test/mutations
 
 .PHONY: check
 check: ## Vet, lint and run the tests that need no browser, cluster or waiting: for every change, in under 90 s with warm caches

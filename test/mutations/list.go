@@ -1,0 +1,229 @@
+package main
+
+var mutations = []mutation{
+	// Limiters and the fair queue.
+	{
+		fault: "a token bucket saves up more than its burst",
+		file:  "lua/lib/limiter.lua",
+		old:   "    if b.level > cap then b.level = cap end\n", new: "",
+		pkg: "./admission", tests: "^(TestLimitersConform|TestStrategiesConform|TestLimiterScriptIsTheGoMeter)$",
+	},
+	{
+		fault: "rate 0 admits what was saved up",
+		file:  "lua/lib/limiter.lua",
+		old:   "    if b.rate <= 0 then return 0 end\n    return math.floor(b.level / TOKEN)", new: "    return math.floor(b.level / TOKEN)",
+		pkg: "./admission", tests: "^(TestLimitersConform|TestStrategiesConform|TestRoomFollowsModel)$",
+	},
+	{
+		fault: "a leaky bucket saves up a quiet time",
+		file:  "lua/lib/limiter.lua",
+		old:   "b.level = (b.level - n * TOKEN) % TOKEN", new: "b.level = b.level - n * TOKEN",
+		pkg: "./admission", tests: "^(TestALeakyBucketLetsInOneByOne|TestLimitersConform)$",
+	},
+	{
+		fault: "a flow is charged cost times its weight",
+		file:  "lua/lib/fair.lua",
+		old:   "math.ceil(cost * fair.UNIT * 1000 / weight)", new: "math.ceil(cost * fair.UNIT * weight / 1000)",
+		pkg: "./bulk/store", tests: "^(TestFormulasOfTheScripts|TestSharesByWeightAndLevel)$",
+	},
+	{
+		fault: "an idle flow hoards credit",
+		file:  "lua/lib/fair.lua",
+		old:   "tag = math.max(v, tonumber(last))", new: "tag = tonumber(last)",
+		pkg: "./bulk/store", tests: "^(TestModel|TestSimulation)$",
+	},
+
+	// Rooms.
+	{
+		fault: "a newcomer is admitted past the queue",
+		file:  "lua/room_enter.lua",
+		old:   "return open and length == 0 and s.now", new: "return open and s.now",
+		pkg: "./admission", tests: "^(TestNewcomerNeverPassesALine|TestRoomFollowsModel)$",
+	},
+	{
+		fault: "a join ignores max_active",
+		file:  "lua/room_enter.lua",
+		old:   "and free >= 1 and limit", new: "and limit",
+		pkg: "./admission", tests: "^(TestRoomFollowsModel|TestLetInAtOnceThenLine)$",
+	},
+	{
+		fault: "a tick ignores max_active",
+		file:  "lua/room_advance.lua",
+		old:   "  if p.max_active > 0 then n = math.min(n, p.max_active - active(s)) end\n", new: "",
+		pkg: "./admission", tests: "^(TestRoomFollowsModel|TestStrategiesConform)$",
+	},
+	{
+		fault: "a tick takes no tokens",
+		file:  "lua/room_advance.lua",
+		old:   "  limit.take(n)\n", new: "",
+		pkg: "./admission", tests: "^TestRoomFollowsModel$",
+	},
+	{
+		fault: "an absent ticket is admitted",
+		file:  "lua/room_advance.lua",
+		old:   "if overdue > 0 then", new: "if false then",
+		pkg: "./admission", tests: "^(TestRoomFollowsModel|TestTick_ParksThousandsOfAbsentHeads)$",
+	},
+	{
+		fault: "somebody is admitted right after an outage",
+		file:  "lua/room_advance.lua",
+		old:   "local n = s.now >= s.hold and admit_front(admissible(limit), passed) or 0", new: "local n = admit_front(admissible(limit), passed)",
+		pkg: "./admission", tests: "^(TestRoomFollowsModel|TestLossOfData|TestFailover)$",
+	},
+	{
+		fault: "a paused room admits",
+		file:  "lua/room_advance.lua",
+		old:   "if p.paused or p.reject or p.prequeue then return 0 end", new: "if p.reject or p.prequeue then return 0 end",
+		pkg: "./admission", tests: "^(TestOperators|TestRoomFollowsModel)$",
+	},
+	{
+		fault: "a claim leaves the ticket admitted",
+		file:  "lua/room_claim.lua",
+		old:   "  redis.call('ZREM', ADMITTED, id)\n", new: "",
+		pkg: "./admission", tests: "^(TestRoomFollowsModel|TestTheSequentialRoom)$",
+	},
+	{
+		fault: "a reset keeps old tokens",
+		file:  "lua/room_reset.lua",
+		old:   "s.fence, s.reset = s.fence + 1, s.time", new: "s.reset = s.time",
+		pkg: "./admission", tests: "^(TestOperators|TestRoomFollowsModel)$",
+	},
+	{
+		fault: "a revoked session goes on",
+		file:  "lua/room_revoke.lua",
+		old:   "  revoke(s, p, id, 0)\n", new: "",
+		pkg: "./admission", tests: "^(TestOperators|TestRevocation_HoldsUntilItsPassesHaveEnded)$",
+	},
+	{
+		fault: "a lower ttl shortens sessions that there are",
+		file:  "lua/lib/sessions.lua",
+		old:   "'GT', 'CH'", new: "'CH'",
+		pkg: "./admission", tests: "^TestSessionTTL_",
+	},
+
+	// Tokens and clients.
+	{
+		fault: "a token of another room counts",
+		file:  "token/verify.go",
+		old:   `case room == "" || string(c.aud) != room:`, new: `case room == "":`,
+		pkg: "./token", tests: "Forged|AnotherUse|Refus",
+	},
+	{
+		fault: "an expired token counts",
+		file:  "token/verify.go",
+		old:   "return now >= exp+Leeway", new: "return now >= exp+Leeway+3600",
+		pkg: "./token", tests: "Forged|AnotherUse|Refus",
+	},
+	{
+		fault: "a waiting token serves as a pass",
+		file:  "token/verify.go",
+		old:   "if h.kind != want {", new: "if false {",
+		pkg: "./token", tests: "Forged|AnotherUse|Refus",
+	},
+	{
+		fault: "a signature is not compared",
+		file:  "token/verify.go",
+		old:   "if !h.key.verifies(raw[:dot2], raw[dot2+1:]) {", new: "if false {",
+		pkg: "./token", tests: "Forged|AnotherUse|Refus",
+	},
+	{
+		fault: "anybody may name the client's address",
+		file:  "gateway/client/peer.go",
+		old:   "if !forwarded.Contains(trusted, p.Addr) {", new: "if false {",
+		pkg: "./gateway/client", tests: "^TestPeer",
+	},
+	{
+		fault: "a cookie of another host passes behind a blank of Unicode",
+		file:  "gateway/client/cookies.go",
+		old:   `bytes.Trim(b, " \t")`, new: "bytes.TrimSpace(b)",
+		pkg: "./gateway/client", tests: "^TestCookies$",
+	},
+
+	// The proxy.
+	{
+		fault: "a Content-Length beside Transfer-Encoding is accepted",
+		file:  "gateway/http1/request_header.go",
+		old:   "return refuseBoth\n", new: "return nil\n",
+		pkg: "./gateway/proxy", tests: "^TestRefusals$",
+	},
+	{
+		fault: "a chunk may end anywhere",
+		file:  "gateway/http1/chunked.go",
+		old:   "if len(b) > 0 && b[0] != '\\r' || len(b) > 1 && b[1] != '\\n' {", new: "if false {",
+		pkg: "./gateway/proxy", tests: "^(TestRefusals|TestBrokenChunks)$",
+	},
+	{
+		fault: "headers that Connection names reach the origin",
+		file:  "gateway/proxy/outgoing.go",
+		old:   "keep = !h.Connection.Named.Has(h.Name(l)) && ", new: "keep = ",
+		pkg: "./gateway/proxy", tests: "^(TestForwardedHeaders|TestAccepted|TestPlainRequest)$",
+	},
+	{
+		fault: "the visitor's own X-Forwarded-For is believed",
+		file:  "gateway/http1/field.go",
+		old:   `EqualFold(name, "x-real-ip") || PrefixFold(name, "x-forwarded-") || `, new: `EqualFold(name, "x-real-ip") || `,
+		pkg: "./gateway/proxy", tests: "^TestForwardedHeaders$",
+	},
+
+	// Jobs.
+	{
+		fault: "a late acknowledgement decides a job",
+		file:  "lua/jobs_ack.lua",
+		old:   "if stored and run.held and", new: "if stored and",
+		pkg: "./bulk/store", tests: "^(TestAnOldFenceDecidesNothing|TestModel)$",
+	},
+	{
+		fault: "retries never end",
+		file:  "lua/jobs_ack.lua",
+		old:   "if run.tries > retries then", new: "if false then",
+		pkg: "./bulk/store", tests: "^(TestRetriesThenDeadThenRedriven|TestModel)$",
+	},
+	{
+		fault: "a refusal spends a try",
+		file:  "lua/jobs_ack.lua",
+		old:   "run.refusals = run.refusals + 1", new: "run.refusals, run.tries = run.refusals + 1, run.tries + 1",
+		pkg: "./bulk/store", tests: "^(TestRefusal_DelaysItsOwnJob|TestModel)$",
+	},
+	{
+		fault: "a group is sealed with a chunk half in",
+		file:  "lua/group_seal.lua",
+		old:   "if g[G_CHUNKS_OPEN] > 0 and ARGV[4] ~= '1' then", new: "if false then",
+		pkg: "./bulk/store", tests: "^TestChunks$",
+	},
+	{
+		fault: "a job that runs is cancelled twice",
+		file:  "lua/job_cancel.lua",
+		old:   "if string.sub(record, 1, 1) ~= 'P' then return", new: "if false then return",
+		pkg: "./bulk/api", tests: "^TestCancelJob_",
+	},
+	{
+		fault: "one job alone opens a breaker",
+		file:  "lua/lib/breakers.lua",
+		old:   "if jobkey ~= b.job and jobkey ~= b.other then b.run", new: "if true then b.run",
+		pkg: "./bulk/store", tests: "^TestBreaker_OneJobAloneOpensNone$",
+	},
+	{
+		fault: "callbacks reach private addresses",
+		file:  "bulk/outbound/address.go",
+		old:   `	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},` + "\n", new: "",
+		pkg: "./bulk/outbound", tests: "^(TestNotPublic|TestGuardJudgesAfterDNS)$",
+	},
+	{
+		fault: "a redirect leads a webhook to another host",
+		file:  "bulk/outbound/client.go",
+		old:   "a.Hostname() == b.Hostname() && ", new: "",
+		pkg: "./bulk/outbound", tests: "^TestRedirects$",
+	},
+	{
+		fault: "a webhook does not say which try it is",
+		file:  "bulk/handler/webhook/webhook.go",
+		old:   "strconv.FormatInt(job.Attempt, 10)", new: "strconv.FormatInt(1, 10)",
+		pkg: "./bulk/handler/webhook", tests: "^TestRequest$",
+	},
+	{
+		fault: "a full table forgets what is in use",
+		file:  "internal/table/table.go",
+		old:   "e.used = e.used || use", new: "e.used = e.used",
+		pkg: "./internal/table", tests: "^TestTable_",
+	},
+}
