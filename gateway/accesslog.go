@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
 )
 
@@ -147,9 +148,9 @@ func (e *entry) redacted(target []byte) []byte {
 func (e *entry) appendJSON(b []byte, prefix bool) []byte {
 	field := func(name string, value []byte) {
 		b = append(append(append(b, `,"`...), name...), `":`...)
-		b = appendString(b, unsafe.String(unsafe.SliceData(value), len(value)))
+		b = answer.AppendString(b, unsafe.String(unsafe.SliceData(value), len(value)))
 	}
-	b = appendTime(append(b, `{"time":`...), e.at.UnixMicro())
+	b = answer.AppendTime(append(b, `{"time":`...), e.at.UnixMicro())
 	b = append(b, `,"msg":"access","ip":"`...)
 	b = append(appendLogAddr(b, e.addr, prefix), '"')
 	field("method", e.method)
@@ -159,9 +160,9 @@ func (e *entry) appendJSON(b []byte, prefix bool) []byte {
 	b = strconv.AppendInt(append(b, `,"bytes":`...), e.bytes, 10)
 	b = strconv.AppendFloat(append(b, `,"seconds":`...), e.took.Seconds(), 'f', 6, 64)
 	if e.room != "" {
-		b = appendString(append(b, `,"room":`...), e.room)
+		b = answer.AppendString(append(b, `,"room":`...), e.room)
 	}
-	b = appendString(append(b, `,"outcome":`...), e.outcome)
+	b = answer.AppendString(append(b, `,"outcome":`...), e.outcome)
 	field("user_agent", e.cut(e.agent))
 	if len(e.referer) > 0 {
 		field("referer", e.redacted(e.referer))

@@ -48,7 +48,7 @@ func fleetOf(t testing.TB, n int, rooms ...Room) ([]*bench, *site) {
 	return all, s
 }
 
-func waitingIn(t testing.TB, a *answer) token.Waiting {
+func waitingIn(t testing.TB, a *response) token.Waiting {
 	t.Helper()
 	w, err := testRing(t).VerifyWaiting([]byte(a.field("token")), "sale", time.Now().Unix())
 	if err != nil {
@@ -57,7 +57,7 @@ func waitingIn(t testing.TB, a *answer) token.Waiting {
 	return w
 }
 
-func bearing(a *answer) string { return "X-Waiting-Room-Token: " + a.field("token") }
+func bearing(a *response) string { return "X-Waiting-Room-Token: " + a.field("token") }
 
 // Fifty devices of one account, at two gateways at once: one place in line, and then one session.
 func TestOneAccountHasOnePlace(t *testing.T) {
@@ -66,7 +66,7 @@ func TestOneAccountHasOnePlace(t *testing.T) {
 	p.MaxActive = 3
 	fleet, s := fleetOf(t, 2, members(p))
 	const devices = 50
-	answers := make([]*answer, devices)
+	answers := make([]*response, devices)
 	var all sync.WaitGroup
 	for i := range devices {
 		all.Go(func() {
@@ -181,7 +181,7 @@ X-Waiting-Room: rejected
 	if a := b.call("GET /", asPage).code(t, 401); !strings.Contains(a.body, `<a href="/login">`) || strings.Contains(a.jar(), "ticket") {
 		t.Errorf("%s", a.text())
 	}
-	for _, lines := range [][]string{{"X-Account:"}, {as("ann"), as("bob")}, {as(strings.Repeat("x", accountMost+1))}} {
+	for _, lines := range [][]string{{"X-Account:"}, {as("ann"), as("bob")}, {as(strings.Repeat("x", accountMax+1))}} {
 		b.call(append([]string{"GET /", asJSON}, lines...)...).code(t, 401)
 	}
 	mine := b.call(tickets, as("ann")).code(t, 201)
@@ -296,7 +296,7 @@ func TestOneTicketForManyAccounts(t *testing.T) {
 	fleet, _ := fleetOf(t, 2, r)
 	early := fleet[0].call(tickets).code(t, 201)
 	fleet[0].call(tickets).code(t, 201)
-	answers := make([]*answer, 50)
+	answers := make([]*response, 50)
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
@@ -328,7 +328,7 @@ func TestTurningAccountsOnKeepsPlaces(t *testing.T) {
 	r.Identity.OnePlace = false
 	fleet, _ := fleetOf(t, 1, r)
 	b := fleet[0]
-	var line []*answer
+	var line []*response
 	for range 5 {
 		line = append(line, b.call(tickets).code(t, 201))
 	}
@@ -383,7 +383,7 @@ func TestAccountsOutliveARotationOfKeys(t *testing.T) {
 		b.o = o
 	}
 	ann := fleet[0].call(tickets, as("ann")).code(t, 201)
-	same := func(b *bench, who string, first *answer) {
+	same := func(b *bench, who string, first *response) {
 		t.Helper()
 		if a := b.call(tickets, as(who)).code(t, 200); a.field("joined_at") != first.field("joined_at") {
 			t.Errorf("%s has another place: %s", who, a.text())
@@ -415,7 +415,7 @@ func TestAccountsOutliveARotationOfKeys(t *testing.T) {
 // Ids that are derived differ by kind, room and words, wherever the boundary between two words stands.
 func TestDerivedIDs(t *testing.T) {
 	t.Parallel()
-	v := &visit{state: &state{options: Options{IDKey: testSecret}}, room: &room{id: "sale"}}
+	v := &request{state: &state{options: Options{IDKey: testSecret}}, room: &room{id: "sale"}}
 	seen := map[token.ID]string{}
 	note := func(what string, id token.ID) {
 		if before, taken := seen[id]; taken {
@@ -423,16 +423,16 @@ func TestDerivedIDs(t *testing.T) {
 		}
 		seen[id] = what
 	}
-	note("account ann", v.derived("account", []byte("ann")))
-	note("account ann, nothing", v.derived("account", []byte("ann"), nil))
-	note("account an, n", v.derived("account", []byte("an"), []byte("n")))
-	note("account a, nn", v.derived("account", []byte("a"), []byte("nn")))
-	note("key ann", v.derived("idempotency-key", []byte("ann")))
+	note("account ann", v.derive("account", []byte("ann")))
+	note("account ann, nothing", v.derive("account", []byte("ann"), nil))
+	note("account an, n", v.derive("account", []byte("an"), []byte("n")))
+	note("account a, nn", v.derive("account", []byte("a"), []byte("nn")))
+	note("key ann", v.derive("idempotency-key", []byte("ann")))
 	v.room = &room{id: "sal"}
-	note("room sal, account ann", v.derived("account", []byte("ann")))
-	note("room sal, account eann", v.derived("account", []byte("eann")))
+	note("room sal, account ann", v.derive("account", []byte("ann")))
+	note("room sal, account eann", v.derive("account", []byte("eann")))
 	v.state.options.IDKey = []byte(strings.Repeat("another key ", 3))
-	note("another key, account ann", v.derived("account", []byte("ann")))
+	note("another key, account ann", v.derive("account", []byte("ann")))
 }
 
 // life is a context that knows how many of its children have not ended.
@@ -477,9 +477,9 @@ func TestKeysThatAreNotTakenAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.end()
+	g.life.end()
 	all := &life{Context: t.Context(), over: make(chan struct{})}
-	g.life = all
+	g.life.ctx = all
 	wrong := at("http://127.0.0.1:1/first")
 	wrong.DefaultOrigin = "nobody"
 	for range 3 {
@@ -526,8 +526,8 @@ func sitesKeys(t *testing.T) (url string, sign func(name string) string) {
 }
 
 func forgerOf(address string, kind byte) token.ID {
-	v := &visit{peer: client.Peer{Addr: netip.MustParseAddr(address)}}
-	return v.forger(kind)
+	v := &visit{request: request{peer: client.Peer{Addr: netip.MustParseAddr(address)}}}
+	return forgerID(v, kind)
 }
 
 // A signature is dear to check: whoever sends wrong ones has no more checked than a few a second, and those whom the gateway knows
@@ -543,10 +543,10 @@ func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
 	b.call(tickets, "Authorization: Bearer "+ann[:len(ann)-8]+"AAAAAAAA", "Cookie: site="+ann).code(t, 401)
 	b.call(tickets, "Authorization: Bearer e30.e30.e30", "Cookie: site="+ann).code(t, 200)
 	loopback := forgerOf("127.0.0.1", forgedToken)
-	if b.forged.exhausted(loopback, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
+	if b.meters.forgeries.exhausted(loopback, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
 		t.Error("a forged token is not counted")
 	}
-	b.forged.take(loopback, time.Hour, forgeries, 1) // as if an hour's allowance were used up
+	b.meters.forgeries.take(loopback, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
 	checked := counted(b.metrics.accounts["signature"])
 	for range 3 {
 		a := b.call(tickets, "Authorization: Bearer "+sign("bob")).code(t, 503)
@@ -572,7 +572,7 @@ func TestSiteTokens_AtMostTwo(t *testing.T) {
 		{[][2]string{{"Cookie", "t=1; s="}, {"Cookie", `s="4"`}}, "4"},
 		{nil, ""},
 	} {
-		v := &visit{req: clienttest.Request(t, "GET", "192.0.2.1", row.fields...)}
+		v := &visit{request: request{req: clienttest.Request(t, "GET", "192.0.2.1", row.fields...)}}
 		if got := string(bytes.Join(v.siteTokens(i), []byte(" "))); got != row.want {
 			t.Errorf("%q: %q are checked, want %q", row.fields, got, row.want)
 		}

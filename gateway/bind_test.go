@@ -38,7 +38,7 @@ func TestACopiedTokenIsBound(t *testing.T) {
 		{BindUA, []string{"User-Agent: one", from("203.0.113.7")}, []string{"User-Agent: one", from("198.51.100.1")}, []string{"User-Agent: two", from("203.0.113.7")}},
 	} {
 		b := boundTo(t, row.bind)
-		ask := func(who []string, lines ...string) *answer { return b.call(append(lines, who...)...) }
+		ask := func(who []string, lines ...string) *response { return b.call(append(lines, who...)...) }
 		w := ask(row.mine, tickets).code(t, 201)
 		poll := "GET /.waiting-room/sale/status"
 		for _, who := range [][]string{row.mine, row.near} {
@@ -86,7 +86,7 @@ func TestChangingTheBindingLosesNoPlace(t *testing.T) {
 			t.Run(before+" to "+after, func(t *testing.T) {
 				t.Parallel()
 				b := boundTo(t, before)
-				ask := func(lines ...string) *answer { return b.call(append(lines, who...)...) }
+				ask := func(lines ...string) *response { return b.call(append(lines, who...)...) }
 				w := ask(tickets).code(t, 201)
 				sid := randomID()
 				old := b.passFor(t, sid, before, who)
@@ -135,11 +135,10 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 	if refused != nil {
 		t.Fatal(refused)
 	}
-	st := *b.state.Load()
-	st.options.Bind = bind
-	v := &visit{g: b.Gateway, state: &st, req: q, peer: client.PeerOf(q, loopback(), client.ForwardedFor)}
+	var binding client.Binding
+	binding.Set(bind, client.PeerOf(q, loopback(), client.ForwardedFor).Addr, q.Peek("user-agent"))
 	now := time.Now().Unix()
-	p := token.Pass{ID: randomID(), Session: sid, Room: "sale", Order: time.Now().UnixMicro(), Fence: 1, IssuedAt: now, Expires: now + 300, Bind: string(v.bind())}
+	p := token.Pass{ID: randomID(), Session: sid, Room: "sale", Order: time.Now().UnixMicro(), Fence: 1, IssuedAt: now, Expires: now + 300, Bind: string(binding.Claim())}
 	return string(testRing(t).AppendPass(nil, &p))
 }
 

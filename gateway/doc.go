@@ -1,6 +1,11 @@
-// Package gateway is a request's way through the room: which room it falls in, who asks, whether it may go on to the
-// origin, and what it is told when it has to wait.
+// Package gateway serves visitors. A request is routed, decided about and answered, in this order and once each:
 //
-// Reading order: server.go sets the server up, gate.go decides about a request to a protected path, visitor.go answers
-// under /.waiting-room/, problem.go holds the one table of everything that is refused.
+//   - request.go collects its facts: where it leads, who asks, which cookies and account it has;
+//   - a handler returns a decision (decision.go) or a problem: enter.go for paths of a room, endpoints.go for those below
+//     /.waiting-room, join.go for a new ticket, ticket.go for one that the client brings;
+//   - write.go carries out the decision: it forwards the request, or writes the response.
+//
+// Reading order: serve.go, which is that way on one page; request.go, decision.go, enter.go, ticket.go, write.go. tokens.go
+// verifies and grant.go signs tokens. gateway.go and reload.go build what all requests share. The packages below this one
+// stand alone: client, route, forecast, answer, page, guard, identity, proxy.
 package gateway

@@ -5,31 +5,31 @@ import (
 	"strconv"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
 )
 
-// recipe says how a draw is recomputed; docs/lottery.md has an example.
+// recipe describes how a draw is recomputed; docs/lottery.md has an example.
 const recipe = "1. Before the opening note commitment; afterwards SHA-256(seed) must be equal to it. " +
 	"2. Your id is the claim jti of your waiting token: 16 bytes in base64url. If you joined with a nonce (or an Idempotency-Key), its last 8 bytes are the first 8 of HMAC-SHA256(key: its first 8 bytes, message: the nonce). " +
 	"3. x is the first 8 bytes of HMAC-SHA256(key: seed, message: id), as an unsigned integer, most significant byte first. " +
 	"4. Your order, the claim ord of the token that you are given after the opening, is drawn - span + floor(x * span / 2^64), in microseconds; a smaller one is served earlier, equal ones by id. " +
 	"5. Whoever's id was not confirmed before the opening has an order from drawn on, in order of arrival. gateway verify-draw FILE does 1 to 4."
 
-// serveDraw tells of the room's lottery: the commitment beforehand, the seed one absence after the opening.
-func (v *visit) serveDraw() {
+// serveDraw sends the room's lottery: the commitment beforehand, the seed one absence after the opening.
+func serveDraw(v *visit) (decision, *answer.Problem) {
 	r := v.room
-	s := r.line.Snapshot()
+	s := r.queue.Snapshot()
 	d, drawn := r.lottery(s)
 	next := r.nextLottery(d, v.now)
 	if d == nil {
 		d, next = next, nil
 	}
 	if d == nil {
-		v.refuse(problemNoDraw, "", "")
-		return
+		return decision{}, answer.NoDraw
 	}
-	b := appendString(append(v.body[:0], `{"room":`...), r.id)
+	b := answer.AppendString(append(v.out.Body[:0], `{"room":`...), r.id)
 	b = append(b, `,"method":"lottery"`...)
-	commitment, seed, known := r.line.Lot(d)
+	commitment, seed, known := r.queue.Lot(d)
 	b = appendLottery(b, d, commitment)
 	if s.Opens == d.Opens {
 		b = strconv.AppendInt(append(b, `,"gathered":`...), s.Prequeued, 10)
@@ -37,23 +37,22 @@ func (v *visit) serveDraw() {
 	b = strconv.AppendInt(append(b, `,"span":`...), d.Span(), 10)
 	if drawn > 0 {
 		b = strconv.AppendInt(append(b, `,"drawn":`...), drawn, 10)
-		if known && r.line.Now() >= drawn+s.Policy.Absence.Microseconds() {
+		if known && r.queue.Now() >= drawn+s.Policy.Absence.Microseconds() {
 			b = appendHex(append(b, `,"seed":`...), seed[:])
 		}
 	}
 	if next != nil {
 		b = append(appendLottery(append(b, `,"next":{"method":"lottery"`...), next, next.Commitment()), '}')
 	}
-	b = appendString(append(b, `,"recipe":`...), recipe)
-	v.body = append(b, '}')
-	v.begin(200, typeJSON)
-	v.end()
+	b = answer.AppendString(append(b, `,"recipe":`...), recipe)
+	v.out.Body = append(b, '}')
+	return document(waiting, 200, answer.TypeJSON), nil
 }
 
 func appendLottery(b []byte, d *admission.Draw, commitment [32]byte) []byte {
-	b = appendTime(append(b, `,"opens_at":`...), d.Opens)
+	b = answer.AppendTime(append(b, `,"opens_at":`...), d.Opens)
 	if d.Gathers > 0 {
-		b = appendTime(append(b, `,"prequeue_at":`...), d.Gathers)
+		b = answer.AppendTime(append(b, `,"prequeue_at":`...), d.Gathers)
 	}
 	return appendHex(append(b, `,"commitment":`...), commitment[:])
 }
@@ -62,7 +61,8 @@ func appendHex(b, bytes []byte) []byte {
 	return append(hex.AppendEncode(append(b, '"'), bytes), '"')
 }
 
-// lottery is the one in force or, where there is none, the last that the store has drawn, and the order time of its opening.
+// lottery returns the lottery in force or, where there is none, the last that the store has drawn, and the order time of its
+// opening.
 func (r *room) lottery(s *admission.Snapshot) (d *admission.Draw, drawn int64) {
 	plan := r.options.Policy.Plan
 	if s.Gathering() {
@@ -76,7 +76,7 @@ func (r *room) lottery(s *admission.Snapshot) (d *admission.Draw, drawn int64) {
 	return nil, 0
 }
 
-// nextLottery is the one after d that is planned.
+// nextLottery returns the lottery that is planned after d.
 func (r *room) nextLottery(d *admission.Draw, now int64) *admission.Draw {
 	if d != nil {
 		now = max(now, d.Opens)

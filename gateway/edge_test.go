@@ -75,7 +75,7 @@ func TestPubliclyCacheable(t *testing.T) {
 		if control != "" {
 			h.Set("Cache-Control", control)
 		}
-		if got := publicly(&h); got != want {
+		if got := isPublic(&h); got != want {
 			t.Errorf("%q: %v", control, got)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAnswerForOneCacheIsPublic(t *testing.T) {
 		var h fasthttp.ResponseHeader
 		h.Set("Cache-Control", "private")
 		h.Set(row.name, row.value)
-		if got := publicly(&h); got != row.want {
+		if got := isPublic(&h); got != row.want {
 			t.Errorf("%s: %s: %v", row.name, row.value, got)
 		}
 	}

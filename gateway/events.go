@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
@@ -74,15 +75,15 @@ func (s *streams) limitEach(most int) {
 }
 
 // reserve takes a place for one more stream of a client address.
-func (s *streams) reserve(address [16]byte) *problem {
+func (s *streams) reserve(address [16]byte) *answer.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return problemShuttingDown
+		return answer.ShuttingDown
 	case s.count >= s.limit, s.most > 0 && s.each[address] >= s.most:
 		s.g.metrics.streamsRefused.Inc()
-		return problemStreams
+		return answer.StreamsFull
 	}
 	s.count++
 	s.each[address]++
@@ -266,13 +267,13 @@ func (s *streams) worker() {
 		ended := st.ended
 		s.mu.Unlock()
 		if !ended {
-			s.visit(st)
+			s.serve(st)
 		}
 	}
 }
 
-// visit tells a stream and puts it back, or ends it. A fault of the program ends the stream, not the process.
-func (s *streams) visit(st *stream) {
+// serve tells a stream and puts it back, or ends it. A fault of the program ends the stream, not the process.
+func (s *streams) serve(st *stream) {
 	goOn := false
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -285,7 +286,7 @@ func (s *streams) visit(st *stream) {
 			s.end(st)
 		}
 	}()
-	goOn = st.step(s.g.life, s.g, s.now())
+	goOn = st.step(s.g.life.ctx, s.g, s.now())
 }
 
 // close ends all streams and takes no more. Clients are asked to come back spread over a time that fits their number, for
@@ -320,35 +321,39 @@ const (
 	longestBack = 20 * time.Second // whoever is at the head counts as present for 30 s
 )
 
-// serveEvents turns the connection into an event stream.
-func (v *visit) serveEvents() {
-	w, ok := v.need()
-	if !ok {
-		return
+// serveEvents opens an event stream.
+func serveEvents(v *visit) (decision, *answer.Problem) {
+	w, p := v.needTicket()
+	if p != nil {
+		return decision{}, p
 	}
-	if _, ok := v.readBody(bodyLimit); !ok { // nothing of the request may be left on a connection that is the stream's from now on
-		return
+	if _, p := readBody(v, bodyMax); p != nil { // nothing of the request may be left on a connection that becomes a stream
+		return decision{}, p
 	}
 	address := proxy.ClientKey(v.peer.Addr)
 	if p := v.g.streams.reserve(address); p != nil {
-		v.refuse(p, "", "")
-		return
+		return decision{}, p
 	}
-	w.Bind = string(v.bind()) // its next token has it
+	w.Bind = string(v.binding.Claim()) // the next token has it
 	st := &stream{room: v.room, waiting: w, client: v.client(), address: address}
+	return decision{action: doStream, outcome: waiting, stream: st}, nil
+}
+
+// startStream turns the connection into an event stream.
+func (v *visit) startStream(st *stream) {
 	header := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-store\r\n" +
 		"X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nX-Waiting-Room: waiting\r\nConnection: close\r\n")
 	header = append(fasthttp.AppendHTTPDate(append(header, "Date: "...), time.Now()), "\r\n"...)
-	if v.origin {
+	if len(v.site) > 0 {
 		header = append(header, "Vary: Cookie, Origin\r\nAccess-Control-Allow-Credentials: true\r\nAccess-Control-Allow-Origin: "...)
-		header = append(append(header, v.req.Peek("origin")...), "\r\n"...)
+		header = append(append(header, v.site...), "\r\n"...)
 	} else {
 		header = append(header, "Vary: Cookie\r\n"...)
 	}
 	// Should this process be killed, its clients do not all come back in the same second.
 	header = appendRetry(append(header, "\r\n"...), 2*time.Second+time.Duration(v.g.random()*float64(8*time.Second)))
-	v.ctx.HijackSetNoResponse(true)
 	s := v.g.streams
+	v.ctx.HijackSetNoResponse(true)
 	v.ctx.Hijack(func(c net.Conn) {
 		st.conn = proxy.TakeOver(c)
 		giveUp(proxy.Socket(st.conn), streamSilent)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -39,10 +40,10 @@ func (c *slowEnd) Close() error {
 func TestStreamThatEndsSlowlyHoldsUpNoOther(t *testing.T) {
 	s := newStreams(&Gateway{metrics: NewMetrics(nil, "")}, 2)
 	if p := s.reserve([16]byte{}); p != nil {
-		t.Fatal(p.code)
+		t.Fatal(p.Code)
 	}
 	c := &slowEnd{closing: make(chan struct{}), release: make(chan struct{})}
-	ended, reserved := make(chan struct{}), make(chan *problem, 1)
+	ended, reserved := make(chan struct{}), make(chan *answer.Problem, 1)
 	go func() {
 		s.end(&stream{conn: c})
 		close(ended)
@@ -52,7 +53,7 @@ func TestStreamThatEndsSlowlyHoldsUpNoOther(t *testing.T) {
 	select {
 	case p := <-reserved:
 		if p != nil {
-			t.Errorf("no place for another stream: %s", p.code)
+			t.Errorf("no place for another stream: %s", p.Code)
 		}
 	case <-time.After(time.Minute):
 		t.Error("another stream waits for one that ends")
@@ -67,7 +68,7 @@ func TestEventsReadTheRequestToItsEnd(t *testing.T) {
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}, MaxStreams: 1,
 	})
 	token := "X-Waiting-Room-Token: " + b.call("POST /.waiting-room/sale/tickets").field("token")
-	b.call("GET /.waiting-room/sale/events", token, "", strings.Repeat("x", bodyLimit+1)).code(t, 413)
+	b.call("GET /.waiting-room/sale/events", token, "", strings.Repeat("x", bodyMax+1)).code(t, 413)
 }
 
 // listenTo opens an event stream and reads it until the first event.
@@ -185,7 +186,7 @@ func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
 		}
 		for i, server := range full {
 			if p := b.streams.reserve([16]byte{}); p != nil {
-				t.Fatal(p.code)
+				t.Fatal(p.Code)
 			}
 			b.streams.add(&stream{conn: server, room: room, waiting: token.Waiting{ID: token.ID{byte(i), byte(i >> 8), 7}, Room: "sale", Order: int64(i + 1)}})
 		}
@@ -224,9 +225,9 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.end()
+	defer g.life.end()
 	r := g.state.Load().byID["sale"]
-	line := r.line.(*admission.Room)
+	line := r.queue
 	tick := func() {
 		t.Helper()
 		if err := line.Tick(t.Context()); err != nil {
@@ -296,7 +297,7 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 			continue
 		}
 		_, at, _ := strings.Cut(admitted, `"admitted_at":"`)
-		if at = at[:len(timeLayout)]; at < last {
+		if at = at[:len(answer.TimeLayout)]; at < last {
 			t.Errorf("number %d was let in at %s, the one behind at %s", i, at, last)
 		}
 		last = at
@@ -325,8 +326,8 @@ func TestStreams_OfOneAddressAreLimited(t *testing.T) {
 	one, other := [16]byte{1}, [16]byte{2}
 	for i, row := range []struct {
 		address [16]byte
-		want    *problem
-	}{{one, nil}, {one, nil}, {one, problemStreams}, {other, nil}} {
+		want    *answer.Problem
+	}{{one, nil}, {one, nil}, {one, answer.StreamsFull}, {other, nil}} {
 		if p := s.reserve(row.address); p != row.want {
 			t.Errorf("stream %d: %v, want %v", i, p, row.want)
 		}
@@ -334,16 +335,16 @@ func TestStreams_OfOneAddressAreLimited(t *testing.T) {
 	c, _ := net.Pipe()
 	s.end(&stream{conn: c, address: one})
 	if p := s.reserve(one); p != nil {
-		t.Errorf("after one has ended: %s", p.code)
+		t.Errorf("after one has ended: %s", p.Code)
 	}
 	s.limitEach(3)
 	if p := s.reserve(one); p != nil {
-		t.Errorf("after the limit was raised: %s", p.code)
+		t.Errorf("after the limit was raised: %s", p.Code)
 	}
 	s.limitEach(0)
 	for range 10 {
 		if p := s.reserve(one); p != nil {
-			t.Errorf("without a limit: %s", p.code)
+			t.Errorf("without a limit: %s", p.Code)
 		}
 	}
 }

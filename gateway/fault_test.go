@@ -21,8 +21,8 @@ import (
 func TestFaultEndsTheRequestNotTheProcess(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	room := b.state.Load().byID["sale"]
-	whole := room.line
-	room.line = faulty{whole}
+	whole := room.store
+	room.store = brokenStore(whole)
 	a := b.call("GET /", asJSON)
 	if !a.closed {
 		t.Error("the connection goes on")
@@ -35,7 +35,7 @@ Vary: Cookie
 X-Content-Type-Options: nosniff
 
 {"type":"urn:anteroom:problem:internal","title":"Something broke","status":500,"detail":"It was not your request; it has been logged.","code":"internal"}`)
-	room.line = whole
+	room.store = whole
 	b.call("GET /", asJSON).code(t, 202)
 	if log := b.logs.String(); !strings.Contains(log, "fault in a request") || !strings.Contains(log, "a fault of the test") {
 		t.Errorf("the log: %s", log)
@@ -53,7 +53,7 @@ func TestFaultInAnAnswer(t *testing.T) {
 	at.MaxConns = 1
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{at}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}})
 	room := b.state.Load().byID["sale"]
-	room.line = faulty{room.line}
+	room.store = brokenStore(room.store)
 	_, raw := aPass(t, "sale", 0, 300, "")
 	with := "Cookie: wr_sale_pass=" + raw
 	for range 3 {
@@ -63,7 +63,7 @@ func TestFaultInAnAnswer(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "no request is counted", func() bool { return b.running.Load() == 0 })
+	eventually(t, "no request is counted", func() bool { return b.life.running.Load() == 0 })
 }
 
 // A fault in an event stream ends the stream.
@@ -71,7 +71,7 @@ func TestFaultInAStream(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	ticket := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
 	room := b.state.Load().byID["sale"]
-	room.line = faulty{room.line}
+	room.store = brokenStore(room.store)
 	a := b.call("GET /.waiting-room/sale/events", "Authorization: Bearer "+ticket).code(t, 200)
 	if !strings.HasPrefix(a.body, "retry: ") || strings.Contains(a.body, "event:") {
 		t.Errorf("%q", a.body)
@@ -87,13 +87,22 @@ func TestFaultInAStream(t *testing.T) {
 	}
 }
 
-type faulty struct{ line }
+// brokenStore panics where faulty and faultySessions say so.
+func brokenStore(s store) store {
+	s.ticketStore, s.sessionStore = faulty{s.ticketStore}, faultySessions{s.sessionStore}
+	return s
+}
+
+type (
+	faulty         struct{ ticketStore }
+	faultySessions struct{ sessionStore }
+)
 
 func (faulty) Check(context.Context, admission.Ticket) (admission.Standing, error) {
 	panic("a fault of the test")
 }
 
-func (faulty) Revoke(admission.ID) { panic("a fault of the test") }
+func (faultySessions) Revoke(admission.ID) { panic("a fault of the test") }
 
 func (faulty) Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error) {
 	panic("a fault of the test")

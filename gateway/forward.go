@@ -10,7 +10,9 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/adaptive"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -20,87 +22,88 @@ type upstream struct {
 	*proxy.Origin
 	config  proxy.Config
 	metrics originMetrics
-	recent  recent // times to first byte, for operators
+	recent  forecast.Recent // times to first byte, for operators
 	health  *adaptive.Recorder
 }
 
-// forward carries the request to an origin and its answer back. session is the visitor's, if there is one.
-func (v *visit) forward(to *upstream, session *token.Pass) {
-	f := &v.to
-	f.DropCookie, f.OnHeader, f.OnlyWith, f.Started = client.IsOwnCookie, v.onHeader, command, v.start
-	if v.nset > 0 || len(v.newPass) > 0 {
-		f.OnlyWith = nil // there is something to add
+// forward forwards the request to an origin and sends the origin's response. session is the visitor's, zero without one. It
+// returns a problem where the response is left to the gateway.
+func (v *visit) forward(to *upstream, session token.ID) *answer.Problem {
+	v.prepareForward(session)
+	out := to.Forward(v.req, &v.proxied)
+	v.out.SetSent(answer.Sent{Done: out.Sent, Code: out.Status, Bytes: out.BodyBytes})
+	to.observe(&out, v.start)
+	if out.Err == nil {
+		return nil
 	}
-	f.ClientIP = v.peer.Addr
-	f.ClientHeader = v.state.clientHeader
-	f.DropField = v.state.trusted
+	p := answer.OfOrigin(&out)
+	if p.Status >= 500 {
+		v.outcome = failed
+	}
+	if out.Sent {
+		v.g.log.Log(v.g.life.ctx, slog.LevelDebug, "answer cut off", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+		return nil
+	}
+	if v.outcome != failed {
+		v.outcome = refused
+	}
+	if p.Level > answer.Quiet {
+		v.fault(p.Level, "origin failed", p.Code, to.ID(), "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+	} else {
+		v.g.log.Log(v.g.life.ctx, p.Level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
+	}
+	return p
+}
+
+// prepareForward sets what the origin is to be sent beside the request.
+func (v *visit) prepareForward(session token.ID) {
+	f, st := &v.proxied, v.state
+	f.DropCookie, f.OnHeader, f.Started = client.IsOwnCookie, v.onHeader, v.start
+	if v.out.IsEmpty() {
+		f.OnlyWith = isCommand // there is nothing to add to the response
+	}
+	f.ClientIP, f.ClientHeader, f.DropField = v.peer.Addr, st.clientHeader, st.trusted
 	if !v.peer.Trusted {
-		f.DropField = v.state.untrusted
-	}
-	f.Proto = ""
-	f.ForwardedFor, f.ForwardedHost, f.ForwardedPort = nil, nil, nil
-	if v.peer.Trusted {
+		f.DropField = st.untrusted
+	} else {
 		f.Proto = "http"
 		if v.peer.Secure {
 			f.Proto = "https"
 		}
-		if v.text = v.peer.AppendChain(v.text[:0], v.req, v.state.options.TrustedHeader); len(v.text) > 0 {
-			f.ForwardedFor = v.text
+		header := st.options.TrustedHeader
+		if v.memory[1] = v.peer.AppendChain(v.memory[1][:0], v.req, header); len(v.memory[1]) > 0 {
+			f.ForwardedFor = v.memory[1]
 		}
 		if v.peer.Reported {
-			f.ForwardedHost, f.ForwardedPort = v.peer.Target(v.req, v.state.options.TrustedHeader)
+			f.ForwardedHost, f.ForwardedPort = v.peer.Target(v.req, header)
 		}
 	}
-	f.Session, f.SessionID = "", [16]byte{}
-	if v.session = session != nil; v.session {
-		v.sid = session.Session
-		f.SessionID = v.sid
-		text, _ := v.sid.AppendText(v.sidBuf[:0])
-		f.Session = unsafe.String(&text[0], len(text)) // of this visit's own buffer, which outlives Forward
-	}
-	out := to.Forward(v.req, f)
-	v.answered, v.code, v.sent = out.Sent, out.Status, out.BodyBytes
-	if out.FirstByte > 0 {
-		to.metrics.seconds.Observe(out.FirstByte.Seconds())
-	}
-	switch {
-	case clientsFault(&out):
-		if out.Kind == proxy.KindClientGone {
-			to.measure(&out, false, v.start)
-		}
-	default:
-		failed := out.Err != nil || out.Status >= 500
-		to.recent.add(v.start, out.FirstByte.Seconds(), failed)
-		to.measure(&out, failed, v.start)
-	}
-	if out.Err == nil {
-		return
-	}
-	if c := to.metrics.errors[out.Kind]; c != nil {
-		c.Inc()
-	}
-	p := problemOfOrigin(&out)
-	if out.Sent {
-		if p.status >= 500 {
-			v.outcome = failed
-		}
-		v.g.log.Log(v.g.life, slog.LevelDebug, "answer cut off", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
-		return
-	}
-	if p.level > quiet {
-		v.fault(p.level, "origin failed", p.code, to.ID(), "origin", to.ID(), "kind", out.Kind, "error", out.Err)
-	} else {
-		v.g.log.Log(v.g.life, p.level, "origin failed", "origin", to.ID(), "kind", out.Kind, "error", out.Err)
-	}
-	v.who = client.KindOf(v.req)
-	v.show(p, "", "")
-	if p.status >= 500 {
-		v.outcome = failed
+	if f.SessionID = session; session != (token.ID{}) {
+		text, _ := session.AppendText(v.grant.session[:0])
+		f.Session = unsafe.String(&text[0], len(text)) // memory of this visit, which outlives Forward
 	}
 }
 
-// clientsFault reports whether a failure says nothing of the origin: the client caused it, or one client has so many of the
-// connections that others find none.
+// observe counts a request for the metrics, for operators and for the controller of adaptive rates.
+func (u *upstream) observe(out *proxy.Outcome, start time.Time) {
+	if out.FirstByte > 0 {
+		u.metrics.seconds.Observe(out.FirstByte.Seconds())
+	}
+	switch {
+	case !clientsFault(out):
+		failed := out.Err != nil || out.Status >= 500
+		u.recent.Add(start, out.FirstByte.Seconds(), failed)
+		u.measure(out, failed, start)
+	case out.Kind == proxy.KindClientGone:
+		u.measure(out, false, start)
+	}
+	if c := u.metrics.errors[out.Kind]; out.Err != nil && c != nil {
+		c.Inc()
+	}
+}
+
+// clientsFault reports whether a failure says nothing about the origin: the client caused it, or one client holds so many
+// connections that others get none.
 func clientsFault(out *proxy.Outcome) bool {
 	switch out.Kind {
 	case proxy.KindClientGone, proxy.KindBadRequest, proxy.KindBodyTimeout, proxy.KindBodyLarge, proxy.KindShare:
@@ -111,15 +114,15 @@ func clientsFault(out *proxy.Outcome) bool {
 	return false
 }
 
-// stale is how long a request may have taken for its time to first byte to be news.
+// stale is how long a request may have taken for its time to first byte to be counted.
 const stale = 10 * time.Second
 
-// impatient is how long a client has to have waited for its leaving to say something of the origin.
+// impatient is how long a client must have waited for its leaving to count as slowness of the origin.
 const impatient = time.Second
 
-// measure counts a request for the controller of adaptive rates. Who left after a long wait would have waited longer still:
-// an origin that answers nobody any more has no other witnesses. A tunnel says nothing of how busy the origin is, nor does a
-// stream or a download that began long ago; what failed counts whenever it did.
+// measure counts a request for the controller of adaptive rates. A client that left after a long wait counts with that wait: of an
+// origin that has stopped responding there may be no other sign. A tunnel says nothing about the origin's load, nor does a
+// stream or a download that began long ago; a failure counts whenever it happens.
 func (u *upstream) measure(out *proxy.Outcome, failed bool, start time.Time) {
 	took := out.FirstByte
 	switch passed := time.Since(start); {
@@ -134,11 +137,11 @@ func (u *upstream) measure(out *proxy.Outcome, failed bool, start time.Time) {
 	u.health.Add(took, failed)
 }
 
-// commands are the headers in which an origin tells the gateway something.
+// commands are the header fields by which an origin sends the gateway a command.
 var commands = [...]string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"}
 
-// command tells one of commands.
-func command(name []byte) bool {
+// isCommand reports whether a field is one of commands.
+func isCommand(name []byte) bool {
 	switch len(name) {
 	case len("x-waiting-room-command"):
 		return client.EqualFold(name, "x-waiting-room-command")
@@ -148,8 +151,8 @@ func command(name []byte) bool {
 	return false
 }
 
-// originHeader sees the origin's answer before it is sent: it obeys and strips commands, and adds our cookies where
-// no shared cache would keep them.
+// originHeader sees the header of the origin's response before it is sent: it carries out and removes commands, and adds the
+// gateway's cookies where no shared cache would keep them.
 func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	revoke := false
 	for _, name := range commands {
@@ -158,15 +161,14 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 			h.Del(name)
 		}
 	}
-	if revoke && v.session && v.room != nil {
-		v.room.line.Revoke(admission.ID(v.sid))
-		v.nset, v.newPass, v.private = 0, nil, true
+	private := v.grant.newSession
+	if revoke && v.proxied.Session != "" && v.room != nil {
+		v.room.store.Revoke(admission.ID(v.proxied.SessionID))
+		v.out.Discard()
 		v.cookie(v.names().Pass, nil, 0)
+		private = true
 	}
-	if v.nset == 0 && len(v.newPass) == 0 {
-		return
-	}
-	if !v.private && (publicly(h) || h.StatusCode() == fasthttp.StatusNotModified) {
+	if v.out.IsEmpty() || !private && (isPublic(h) || h.StatusCode() == fasthttp.StatusNotModified) {
 		return
 	}
 	for _, name := range targeted(h) {
@@ -175,17 +177,11 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	h.Del("Cache-Control") // all its lines: Set replaces but one
 	h.Set("Cache-Control", "private, no-store")
 	h.Del("Expires")
-	for i := range v.cookies[:v.nset] {
-		h.AddBytesV("Set-Cookie", v.cookies[i].value)
-	}
-	if len(v.newPass) > 0 {
-		h.Del("X-Waiting-Room-Pass")
-		h.SetBytesV("X-Waiting-Room-Pass", v.newPass)
-	}
+	v.out.AddTo(h)
 }
 
-// targeted are the headers of an answer that tell some caches something else than Cache-Control, which they then do not
-// look at: those of RFC 9213 and what was there before it.
+// targeted returns the header fields of a response that some caches obey in place of Cache-Control: those of RFC 9213 and their
+// predecessors.
 func targeted(h *fasthttp.ResponseHeader) (names []string) {
 	const suffix = "-cache-control"
 	for name := range h.All() {
@@ -197,8 +193,8 @@ func targeted(h *fasthttp.ResponseHeader) (names []string) {
 	return names
 }
 
-// publicly tells whether an answer says that a shared cache may keep it.
-func publicly(h *fasthttp.ResponseHeader) bool {
+// isPublic reports whether a response may be kept by a shared cache.
+func isPublic(h *fasthttp.ResponseHeader) bool {
 	for _, name := range targeted(h) {
 		if lasts, barred := directives(h.PeekAll(name)); lasts && !barred || name == "X-Accel-Expires" && string(h.Peek(name)) != "0" {
 			return true
@@ -208,7 +204,7 @@ func publicly(h *fasthttp.ResponseHeader) bool {
 	return !barred && (lasts || len(h.Peek("Expires")) > 0)
 }
 
-// directives tells whether a field like Cache-Control lets an answer be kept, and whether it bars shared caches.
+// directives reports whether a field like Cache-Control lets a response be kept, and whether it forbids that to shared caches.
 func directives(lines [][]byte) (lasts, barred bool) {
 	for _, line := range lines {
 		for directive := range bytes.SplitSeq(line, []byte(",")) {

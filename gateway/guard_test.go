@@ -36,10 +36,10 @@ func from(address string) string { return "X-Forwarded-For: " + address }
 func TestAnAddressTakesSoManyPlaces(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(0, 3, 5)})
-	join := func(address string, lines ...string) *answer {
+	join := func(address string, lines ...string) *response {
 		return b.call(append([]string{"POST /.waiting-room/sale/tickets", from(address)}, lines...)...)
 	}
-	var first *answer
+	var first *response
 	for range 3 {
 		first = join("203.0.113.7").code(t, 201)
 	}
@@ -81,15 +81,15 @@ func TestAPlaceThatWasSignedIsCountedWhenItComes(t *testing.T) {
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(0, 2, 100)})
 	sign := func(address string) string {
 		r := b.state.Load().byID["sale"]
-		v := &visit{g: b.Gateway, state: b.state.Load(), room: r, peer: client.Peer{Addr: netip.MustParseAddr(address)}}
-		tk := admission.Ticket{ID: admission.ID(randomID()), Order: r.line.Now(), Fence: 1, Address: v.address()}
+		v := &request{state: b.state.Load(), room: r, peer: client.Peer{Addr: netip.MustParseAddr(address)}}
+		tk := admission.Ticket{ID: admission.ID(randomID()), Order: r.queue.Now(), Fence: 1, Address: v.addressOf()}
 		return string(testRing(t).AppendWaiting(nil, &token.Waiting{
-			ID: token.ID(tk.ID), Room: "sale", Order: tk.Order, Fence: 1, IssuedAt: r.line.RedisNow() / 1e6,
-			Expires: r.line.RedisNow()/1e6 + day, AddrHash: addressOf(&tk),
+			ID: token.ID(tk.ID), Room: "sale", Order: tk.Order, Fence: 1, IssuedAt: r.queue.RedisNow() / 1e6,
+			Expires: r.queue.RedisNow()/1e6 + day, AddrHash: addressClaim(&tk),
 		}))
 	}
 	tokens := []string{sign("198.51.100.1"), sign("198.51.100.1"), sign("198.51.100.1")}
-	status := func(token string) *answer {
+	status := func(token string) *response {
 		return b.call("GET /.waiting-room/sale/status", "Authorization: Bearer "+token).code(t, 200)
 	}
 	for _, token := range tokens[:2] {

@@ -191,7 +191,7 @@ func startTicking(t testing.TB, client redis.UniversalClient, prefix string, tic
 	})
 	t.Cleanup(b.stop)
 	for _, r := range g.state.Load().rooms {
-		eventually(t, "the room is known", func() bool { return r.line.Snapshot().Known || !core.Up() })
+		eventually(t, "the room is known", func() bool { return r.queue.Snapshot().Known || !core.Up() })
 	}
 	return b
 }
@@ -230,7 +230,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func pause(d time.Duration) { <-time.After(d) }
 
 // call is a request as a test writes it: "GET /path", then header lines, then a blank line and the body.
-type answer struct {
+type response struct {
 	status  int
 	header  http.Header
 	body    string
@@ -238,7 +238,7 @@ type answer struct {
 	closed  bool
 }
 
-func (b *bench) call(lines ...string) *answer {
+func (b *bench) call(lines ...string) *response {
 	b.t.Helper()
 	a, err := b.try(lines...)
 	if err != nil {
@@ -249,7 +249,7 @@ func (b *bench) call(lines ...string) *answer {
 
 // try sends a request as it is written, over a connection of its own: the request line without version, header lines
 // and, after an empty one, the body.
-func (b *bench) try(lines ...string) (*answer, error) {
+func (b *bench) try(lines ...string) (*response, error) {
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (b *bench) try(lines ...string) (*answer, error) {
 	return exchange(c, bufio.NewReader(c), lines...)
 }
 
-func exchange(c net.Conn, r *bufio.Reader, lines ...string) (*answer, error) {
+func exchange(c net.Conn, r *bufio.Reader, lines ...string) (*response, error) {
 	head, body := lines, ""
 	if i := slices.Index(lines, ""); i >= 0 {
 		head, body = lines[:i], strings.Join(lines[i+1:], "\n")
@@ -289,7 +289,7 @@ func exchange(c net.Conn, r *bufio.Reader, lines ...string) (*answer, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
-	a := &answer{status: resp.StatusCode, header: resp.Header, body: string(b), cookies: map[string]string{}, closed: resp.Close}
+	a := &response{status: resp.StatusCode, header: resp.Header, body: string(b), cookies: map[string]string{}, closed: resp.Close}
 	for _, k := range resp.Cookies() {
 		a.cookies[k.Name] = k.Value
 	}
@@ -297,7 +297,7 @@ func exchange(c net.Conn, r *bufio.Reader, lines ...string) (*answer, error) {
 }
 
 // jar is what a client sends back of an answer's cookies.
-func (a *answer) jar() string {
+func (a *response) jar() string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(a.cookies)) {
 		pairs = append(pairs, name+"="+a.cookies[name])
@@ -319,7 +319,7 @@ var varying = []struct {
 }
 
 // text is the whole answer, with what differs from run to run replaced.
-func (a *answer) text() string {
+func (a *response) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d\n", a.status)
 	for _, name := range slices.Sorted(maps.Keys(a.header)) {
@@ -338,14 +338,14 @@ func (a *answer) text() string {
 	return s
 }
 
-func (a *answer) is(t testing.TB, want string) {
+func (a *response) is(t testing.TB, want string) {
 	t.Helper()
 	if got := a.text(); got != strings.TrimPrefix(want, "\n") {
 		t.Errorf("answer:\n%s\nwant:\n%s", got, want)
 	}
 }
 
-func (a *answer) code(t testing.TB, want int) *answer {
+func (a *response) code(t testing.TB, want int) *response {
 	t.Helper()
 	if a.status != want {
 		t.Fatalf("status %d, want %d: %s", a.status, want, a.text())
@@ -356,7 +356,7 @@ func (a *answer) code(t testing.TB, want int) *answer {
 var fieldPattern = regexp.MustCompile(`"([a-z_]+)":("[^"]*"|[0-9.]+|true|false)`)
 
 // field is a member of a flat JSON answer.
-func (a *answer) field(name string) string {
+func (a *response) field(name string) string {
 	for _, m := range fieldPattern.FindAllStringSubmatch(a.body, -1) {
 		if m[1] == name {
 			return strings.Trim(m[2], `"`)

@@ -12,7 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/proxy"
@@ -20,178 +22,183 @@ import (
 )
 
 const (
-	bodyLimit = 4 << 10 // bytes of a request to an endpoint of ours
-	nonceMax  = 128     // characters
-	keyMin    = 22
-	keyMax    = 128
-	// generations is how often a key may be used again after its ticket has ended, within the time that ended tickets
-	// are remembered.
+	bodyMax  = 4 << 10 // bytes of a request to an endpoint of the gateway
+	nonceMax = 128     // characters
+	keyMin   = 22
+	keyMax   = 128
+	// generations is how often a key may be used again after its ticket has ended, within the time that ended tickets are
+	// remembered.
 	generations = 64
 )
 
-// serveTickets takes a place in line, or gives one up.
-func (v *visit) serveTickets() {
+// arrival is a join, as the store is asked for it.
+type arrival struct {
+	admission.Arrival
+	used int64 // seconds of session.max that an earlier session of this visitor has used
+}
+
+// usedBy returns what a session that this join has made has used of session.max: a new one nothing.
+func (a *arrival) usedBy(s *admission.Standing) int64 {
+	if s.New {
+		return 0
+	}
+	return a.used
+}
+
+// serveTickets gives a ticket, or takes one back.
+func serveTickets(v *visit) (decision, *answer.Problem) {
 	if v.req.Is("DELETE") {
-		v.leave()
-		return
+		return leave(v)
 	}
-	body, ok := v.joinBody()
-	if !ok {
-		return
+	body, p := readJoin(v)
+	if p != nil {
+		return decision{}, p
 	}
-	if w, live, _ := v.findTicket(true); live {
-		if v.again(&w) {
-			return
+	if w, ok, _ := v.findTicket(true); ok {
+		if d, p, done := joinAgain(v, w); done {
+			return d, p
 		}
 	}
-	v.promised, v.used = wait{}, 0 // of a ticket that is over
-	open := v.room.line.Snapshot().Policy.Open()
+	open := v.room.queue.Snapshot().Policy.Open()
 	if v.account.state == accountKnown && !open {
-		v.joinAccount(&body)
-		return
+		return joinAccount(v, &body)
 	}
 	key := v.req.Peek("idempotency-key")
-	if len(key) > 0 && !validKey(key) {
-		v.refuse(problemIdempotency, "", "Idempotency-Key")
-		return
+	switch {
+	case len(key) > 0 && !validKey(key):
+		return decision{}, answer.IdempotencyKey.At("Idempotency-Key")
+	case open:
+		return tellOpen(v, 201, v.room.forecaster.Room(), &token.Waiting{}, 0), nil
 	}
-	if open {
-		v.tellOpen(201, v.room.outlook(), &token.Waiting{}, 0)
-		return
+	a, p := newArrival(v)
+	if p != nil {
+		return decision{}, v.refuseAccount(p)
 	}
-	a, ok := v.arrival()
-	if !ok || v.joinBack(&body, a) {
-		return
+	if d, p, done := joinBack(v, &body, a); done {
+		return d, p
 	}
-	if v.room.options.Guard.asks() && v.prove(&body, key) {
-		return
+	if v.room.options.Guard.asks() {
+		if d, p, done := joinProved(v, &body, key); done {
+			return d, p
+		}
 	}
 	if len(key) > 0 {
-		v.joinKeyed(key, true)
-		return
+		d, p, _ := joinByKey(v, key, true)
+		return d, p
 	}
 	if body.nonce != "" {
-		a.ID = admission.ID(mixed(token.ID(a.ID), []byte(body.nonce)))
+		a.ID = admission.ID(mix(token.ID(a.ID), []byte(body.nonce)))
 	}
-	s, refusal, err := v.room.line.Join(v.g.life, a)
-	v.joined(201, &a, s, refusal, err)
+	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	return joined(v, 201, &a, s, refusal, err)
 }
 
-// joined answers a join.
-func (v *visit) joined(code int, a *admission.Arrival, s admission.Standing, refusal admission.Refusal, err error) {
+// joined responds to a join by what the store has made of it.
+func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admission.Refusal, err error) (decision, *answer.Problem) {
 	switch {
 	case err != nil:
-		v.fail(err)
-		return
+		return decision{}, problemOf(err)
 	case refusal != admission.Granted:
-		v.reject(refusal, &s)
-		return
+		return decision{}, v.reject(refusal, &s, false)
 	}
-	o := v.room.outlook()
-	switch s.State {
-	case admission.Active:
-		v.atOnce(&s)
+	r := v.room.forecaster.Room()
+	if s.State == admission.Active {
 		w := token.Waiting{ID: token.ID(s.Ticket.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
-		v.outcome = letIn
-		state := stateAdmitted
+		state := answer.StateAdmitted
 		if code == 200 {
-			state = stateActive
+			state = answer.StateActive
 		}
-		v.tellAdmitted(code, &w, &s, state)
-		return
-	case admission.Admitted:
-		// Its turn has come, and a poll will claim it. A repeated join does not: it may be one that was held up on its way,
-		// made before its client had the nonce with which it polls, which would find its ticket spent.
-		v.remember()
-		w := v.sign(&s.Ticket, v.joinedWith(a, s.Ticket.Order))
-		out := v.status(o, &w, &prospect{}, stateWaiting)
-		out.refresh, out.token = 1, v.token
-		v.json(code, &out)
-		return
+		d := tellAdmitted(v, code, &w, &s, state, a.usedBy(&s))
+		d.outcome = letIn
+		return d, nil
 	}
-	v.remember()
-	p := v.room.prospect(o, s.Ticket.Order)
-	if code == 201 { // a repeat joined before, and was told something else then
-		v.promised = p.wait
+	v.giveNonce()
+	if s.State == admission.Admitted {
+		// A poll will claim it. A repeated join does not: it may have been held up on its way, from before its client had the
+		// nonce with which it polls, and would find its ticket spent.
+		w := v.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), lineage{used: a.used})
+		out := v.status(r, &w, &forecast.Ticket{}, answer.StateWaiting)
+		out.Refresh, out.Token = 1, v.grant.token
+		return withStatus(code, out), nil
 	}
-	w := v.sign(&s.Ticket, v.joinedWith(a, s.Ticket.Order))
-	out := v.status(o, &w, &p, o.stateOf(w.Order))
-	out.refresh, out.token = v.room.firstPoll(o, &w, &p, v.g.random()), v.token
-	v.json(code, &out)
+	t := v.room.forecaster.Ticket(r, s.Ticket.Order)
+	l := lineage{used: a.used}
+	if code == 201 { // the wait that a repeated join was shown first is not known any more
+		l.announced = t.Wait
+	}
+	w := v.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), l)
+	out := v.status(r, &w, &t, waitingState(r, w.Order))
+	out.Refresh, out.Token = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, v.g.random()), v.grant.token
+	return withStatus(code, out), nil
 }
 
-// again answers a join that brings a ticket, if that is still alive.
-func (v *visit) again(w *token.Waiting) bool {
-	v.adopt(w)
-	o := v.room.outlook()
-	p := v.room.prospect(o, w.Order)
-	seconds := p.poll(v.g.random())
-	t := v.ticket(w, seconds, p.wait)
-	s, err := v.room.line.Check(v.g.life, t)
+// joinAgain responds to a join that brings a ticket, if that is still alive; done is false where it is not.
+func joinAgain(v *visit, w token.Waiting) (d decision, p *answer.Problem, done bool) {
+	c, err := v.check(w, 0)
 	if err != nil {
-		v.fail(err)
-		return true
+		return d, problemOf(err), true
 	}
-	switch s.State {
+	switch s := &c.standing; s.State {
 	case admission.Waiting:
-		s.Renewed = true // a join's answer always carries the token
+		s.Renewed = true // the response to a join always has the token
 	case admission.Admitted, admission.Active:
 	default:
-		return false
+		return d, nil, false
 	}
-	v.tell(200, o, w, &s, &t, seconds)
-	return true
+	d, p = tell(v, 200, &c)
+	return d, p, true
 }
 
-// readBody reads the body of a request to an endpoint of ours. Where it cannot, it has answered.
-func (v *visit) readBody(limit int) (body []byte, ok bool) {
-	body, err := v.req.ReadBody(v.body[:0], limit)
+// takenBy returns when the ticket of a join was taken, in seconds of Redis's clock: an order that was kept is older.
+func (v *visit) takenBy(a *arrival, order int64) int64 {
+	if a.Return != nil {
+		return v.now / 1e6
+	}
+	return v.takenAt(order)
+}
+
+// readBody reads the body of a request to an endpoint of the gateway.
+func readBody(v *visit, limit int) ([]byte, *answer.Problem) {
+	body, err := v.req.ReadBody(v.out.Body[:0], limit)
 	switch {
 	case errors.Is(err, proxy.ErrBodyTooLarge):
-		v.refuse(problemBodyTooLarge, "A body here has at most "+strconv.Itoa(limit)+" bytes.", "")
+		return nil, answer.BodyTooLarge.With("A body here has at most " + strconv.Itoa(limit) + " bytes.")
 	case errors.Is(err, proxy.ErrBodyIdle):
-		v.refuse(problemRequestSlow, "", "")
+		return nil, answer.RequestTimeout
 	case err != nil:
-		v.refuse(problemBodyBroken, "", "")
-	default:
-		return body, true
+		return nil, answer.BodyBroken
 	}
-	return nil, false
+	return body, nil
 }
 
-// joining is the body of a join.
-type joining struct {
+// joinBody is the body of a join.
+type joinBody struct {
 	nonce   string
 	altcha  string // a proof of work
-	captcha string // an answer
+	captcha string // a solved CAPTCHA
 }
 
-// joinBody reads the body of a join: nothing, or a JSON object. Where it cannot, it has answered.
-func (v *visit) joinBody() (j joining, ok bool) {
-	limit := bodyLimit
+// readJoin reads the body of a join: nothing, or a JSON object.
+func readJoin(v *visit) (joinBody, *answer.Problem) {
+	limit := bodyMax
 	if v.room.options.Guard.Captcha.Provider != "" {
 		limit += 2 * guard.TokenMost
 	}
-	body, ok := v.readBody(limit)
-	if !ok {
-		return joining{}, false
+	body, p := readBody(v, limit)
+	if p != nil {
+		return joinBody{}, p
 	}
-	j, field, detail := parseJoin(body)
-	if detail != "" {
-		v.refuse(problemBody, detail, field)
-		return joining{}, false
-	}
-	return j, true
+	return parseJoin(body)
 }
 
-// parseJoin reads {"nonce":"…","altcha":"…","captcha":"…"}; detail, when not empty, says what is wrong, and field where.
-func parseJoin(body []byte) (j joining, field, detail string) {
+// parseJoin parses {"nonce":"…","altcha":"…","captcha":"…"}.
+func parseJoin(body []byte) (j joinBody, p *answer.Problem) {
 	if len(body) == 0 || string(body) == "{}" {
-		return joining{}, "", ""
+		return j, nil
 	}
 	var members map[string]json.RawMessage
 	if !utf8.Valid(body) || json.Unmarshal(body, &members) != nil || members == nil {
-		return joining{}, "", "The body is not a JSON object."
+		return j, answer.InvalidBody.With("The body is not a JSON object.")
 	}
 	names := make([]string, 0, len(members))
 	for name := range members {
@@ -212,20 +219,20 @@ func parseJoin(body []byte) (j joining, field, detail string) {
 			if len(name) > 64 {
 				name = strings.ToValidUTF8(name[:64], "")
 			}
-			return joining{}, name, "There is no field of this name; those that there are: nonce, altcha, captcha."
+			return joinBody{}, answer.InvalidBody.With("There is no field of this name; those that there are: nonce, altcha, captcha.").At(name)
 		}
 		var text *string
 		if json.Unmarshal(members[name], &text) != nil || text == nil || utf8.RuneCountInString(*text) > most || *text == "" {
-			return joining{}, name, what
+			return joinBody{}, answer.InvalidBody.With(what).At(name)
 		}
 		*into = *text
 	}
-	return j, "", ""
+	return j, nil
 }
 
-// mixed is an id in which the client's nonce has a say: its last eight bytes are the first of HMAC-SHA256 over the nonce by its
-// first eight, so whoever knows the nonce sees in the id that it was used.
-func mixed(id token.ID, nonce []byte) token.ID {
+// mix returns an id that proves the use of the client's nonce: its last eight bytes are the first of HMAC-SHA256 over the nonce
+// by its first eight.
+func mix(id token.ID, nonce []byte) token.ID {
 	h := hmac.New(sha256.New, id[:len(id)/2])
 	h.Write(nonce)
 	copy(id[len(id)/2:], h.Sum(nil))
@@ -244,59 +251,37 @@ func validKey(key []byte) bool {
 	return true
 }
 
-// keyedID derives the id of a key's ticket: an HMAC over length-prefixed fields, so that no two requests share one by
-// moving a boundary.
-func (v *visit) keyedID(key []byte, generation int) token.ID {
+// keyID returns the id of a key's ticket.
+func keyID(v *visit, key []byte, generation int) token.ID {
 	var g [8]byte
 	binary.BigEndian.PutUint64(g[:], uint64(generation))
-	return mixed(v.derived("idempotency-key", []byte(client.Network(v.peer.Addr).String()), key, g[:]), key)
+	return mix(v.derive("idempotency-key", []byte(client.Network(v.peer.Addr).String()), key, g[:]), key)
 }
 
-// derived is an id of this room that others' words lead to. Domains keep one kind of words from another.
-func (v *visit) derived(domain string, words ...[]byte) token.ID {
-	return v.derivedBy(v.state.options.IDKey, domain, words...)
-}
-
-func (v *visit) derivedBy(key []byte, domain string, words ...[]byte) token.ID {
-	h := hmac.New(sha256.New, key)
-	field := func(b []byte) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-		h.Write(n[:])
-		h.Write(b)
-	}
-	field([]byte(domain))
-	field([]byte(v.room.id))
-	for _, b := range words {
-		field(b)
-	}
-	return token.ID(h.Sum(nil)[:16])
-}
-
-// joinKeyed joins by a key: with the place that the key holds or, where fresh, with the next one where the former has ended. It
-// reports whether it has answered: not where the key holds no place and no fresh one is wanted.
-func (v *visit) joinKeyed(key []byte, fresh bool) (answered bool) {
-	a := admission.Arrival{Client: v.client(), Keyed: true, Held: !fresh, Interval: pace.LongestFirst, Address: v.address()}
+// joinByKey joins by an Idempotency-Key: with the ticket that the key holds or, where fresh, with the next one where that has
+// ended. done is false where the key holds no ticket and no fresh one is wanted.
+func joinByKey(v *visit, key []byte, fresh bool) (d decision, p *answer.Problem, done bool) {
+	a := arrival{Arrival: admission.Arrival{Client: v.client(), Keyed: true, Held: !fresh, Interval: pace.LongestFirst, Address: v.addressOf()}}
 	for generation := range generations {
-		a.ID = admission.ID(v.keyedID(key, generation))
-		s, refusal, err := v.room.line.Join(v.g.life, a)
+		a.ID = admission.ID(keyID(v, key, generation))
+		s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
 		switch {
 		case err != nil && !fresh:
-			return false
+			return d, nil, false
 		case err == nil && refusal == admission.Granted && s.State > admission.Active:
 			continue
 		}
-		v.joined(codeOf(&s), &a, s, refusal, err)
-		return true
+		d, p = joined(v, joinCode(&s), &a, s, refusal, err)
+		return d, p, true
 	}
 	if fresh {
-		v.refuse(problemSpentKey, "", "Idempotency-Key")
+		return d, answer.IdempotencyKeySpent.At("Idempotency-Key"), true
 	}
-	return fresh
+	return d, nil, false
 }
 
-// codeOf is the status of the answer to a join: 201 for a new place.
-func codeOf(s *admission.Standing) int {
+// joinCode returns the status code of the response to a join: 201 for a new ticket.
+func joinCode(s *admission.Standing) int {
 	if s.New {
 		return 201
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
@@ -40,17 +41,17 @@ func TestALotteryFromGatheringToSeed(t *testing.T) {
 	later.PrequeueAt = time.Now().Add(40 * time.Minute).UnixMicro()
 	b, _ := oneTicking(t, calm, Room{ID: "sale", Policy: p, Compat: CompatCloudflare}, Room{ID: "later", Paths: []string{"/later"}, Policy: later},
 		Room{ID: "plain", Paths: []string{"/plain"}, Policy: policy(1)})
-	tell := func(status int, lines ...string) *answer {
+	tell := func(status int, lines ...string) *response {
 		t.Helper()
 		a := b.call(lines...).code(t, status)
 		conforms(t, router, a, lines...)
 		return a
 	}
-	opens := formatTime(p.OpensAt)
+	opens := answer.FormatTime(p.OpensAt)
 
 	// Before anybody may join.
 	a := tell(503, "POST /.waiting-room/later/tickets")
-	if a.field("code") != "room_closed" || a.field("opens_at") != formatTime(later.OpensAt) || a.field("prequeue_at") != formatTime(later.PrequeueAt) {
+	if a.field("code") != "room_closed" || a.field("opens_at") != answer.FormatTime(later.OpensAt) || a.field("prequeue_at") != answer.FormatTime(later.PrequeueAt) {
 		t.Errorf("before the prequeue: %s", a.body)
 	}
 	var retry int
@@ -76,7 +77,7 @@ func TestALotteryFromGatheringToSeed(t *testing.T) {
 	}
 	token := joined.field("token")
 	w, err := b.o.Ring.VerifyWaiting([]byte(token), "sale", time.Now().Unix())
-	if err != nil || w.Order != 0 || w.Epoch == "" || mixed(w.ID, []byte(nonce)) != w.ID {
+	if err != nil || w.Order != 0 || w.Epoch == "" || mix(w.ID, []byte(nonce)) != w.ID {
 		t.Errorf("the token is %+v %v", w, err)
 	}
 	with := "X-Waiting-Room-Token: " + token
@@ -105,7 +106,7 @@ func TestALotteryFromGatheringToSeed(t *testing.T) {
 	if told.State != "admitted" && (told.State != "waiting" || told.Position < 1) {
 		t.Errorf("at the opening: %+v", told)
 	}
-	drawn := func() *answer { return tell(200, "GET /.waiting-room/sale/draw") }
+	drawn := func() *response { return tell(200, "GET /.waiting-room/sale/draw") }
 	eventually(t, "the draw is told", func() bool { return drawn().field("drawn") != "" })
 	eventually(t, "the seed is told an absence later", func() bool { return drawn().field("seed") != "" })
 	if drawn().field("commitment") != d.field("commitment") {
@@ -173,7 +174,7 @@ func TestAnOpenRoomGivesNoPlaces(t *testing.T) {
 	const tickets, status, claim = "POST /.waiting-room/sale/tickets", "GET /.waiting-room/sale/status", "POST /.waiting-room/sale/claim"
 	holder := b.call(tickets, "", b.proof("sale")).code(t, 201)
 	lapsed := b.call(tickets, "", b.proof("sale")).code(t, 201)
-	token := func(a *answer) string { return "X-Waiting-Room-Token: " + a.field("token") }
+	token := func(a *response) string { return "X-Waiting-Room-Token: " + a.field("token") }
 	b.call("DELETE /.waiting-room/sale/tickets", token(lapsed)).code(t, 204)
 	through, yes, no := admission.Passthrough, true, false
 	for name, change := range map[string]admission.Live{"passthrough": {Method: &through}, "disabled": {Enabled: &no}} {
@@ -232,7 +233,7 @@ func TestPassthroughOnlyMeasures(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the room is open", func() bool { return line.Snapshot().Policy.Method == admission.Passthrough })
-	served := func(a *answer) {
+	served := func(a *response) {
 		t.Helper()
 		if a.status != 200 || !strings.HasPrefix(a.body, "shop ") {
 			t.Errorf("not the origin's: %s", a.text())

@@ -10,34 +10,28 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
 
-// outcome is what became of a request.
+// outcome is what became of a request, for the metrics and the access log.
 type outcome uint8
 
 const (
 	proxied outcome = iota // with a pass, or where no room holds it up
-	letIn                  // it got its session with this request
+	letIn                  // it got its session by this request
 	waiting                // it has to wait, or asks how long
 	bypassed
-	refused // by the rules: bad request, no such room, closed
-	failed  // something of ours or behind us is broken
+	refused // bad request, no such room, closed
+	failed  // the gateway or something behind it is broken
 	outcomes
 )
 
 var outcomeNames = [outcomes]string{"proxied", "let_in", "waiting", "bypass", "refused", "error"}
 
-// kept is what became of the range that somebody was promised on joining.
-const (
-	below = iota // the wait was shorter
-	within
-	above // the wait was longer
-	kept
-)
-
-var keptNames = [kept]string{"below", "within", "above"}
+// rangeNames are the labels of forecast.Range.
+var rangeNames = [3]string{forecast.Below: "below", forecast.Within: "within", forecast.Above: "above"}
 
 // Metrics are the request path's. Names and labels are those of docs/metrics.md.
 type Metrics struct {
@@ -47,7 +41,7 @@ type Metrics struct {
 	upstreamErrors *prometheus.CounterVec
 	waitSeconds    *prometheus.HistogramVec
 	etaError       *prometheus.HistogramVec
-	promises       *prometheus.CounterVec
+	ranges         *prometheus.CounterVec
 	joinsRefused   *prometheus.CounterVec
 	challenges     *prometheus.CounterVec
 	proofs         *prometheus.CounterVec
@@ -76,7 +70,7 @@ type roomMetrics struct {
 	seconds   [outcomes]prometheus.Observer
 	wait      prometheus.Observer
 	etaError  prometheus.Observer
-	promises  [kept]prometheus.Counter
+	ranges    [3]prometheus.Counter         // by forecast.Range
 	refused   map[string]prometheus.Counter // joins, by reason
 	overQuota prometheus.Counter            // requests of sessions beyond SessionRequests
 
@@ -111,7 +105,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 			[]float64{1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400}, "room"),
 		etaError: histogram("eta_error_ratio", "Promised wait over real wait, of waits of a second or more.",
 			[]float64{.1, .25, .5, .75, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}, "room"),
-		promises: counter("eta_promises_total", "Waits of a second or more, by where they lay in the range that was promised on joining.", "room", "wait"),
+		ranges: counter("eta_promises_total", "Waits of a second or more, by where they lay in the range that was promised on joining.", "room", "wait"),
 		storeSeconds: histogram("store_command_seconds", "Time of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		joinsRefused:   counter("joins_refused_total", "Joins that were given no place.", "room", "reason"),
@@ -149,7 +143,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.none = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.promises, m.joinsRefused, m.challenges, m.proofs, m.captcha,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.challenges, m.proofs, m.captcha,
 			m.overQuota, m.storeSeconds, m.storeErrors, m.streams, m.streamsLimit, m.streamsRefused, m.panics, m.acceptErrors, prefaces,
 			rejected, accounts, fetches, build)
 	}
@@ -170,8 +164,8 @@ func (m *Metrics) room(id string) *roomMetrics {
 
 func (m *Metrics) newRoom(id string) *roomMetrics {
 	r := &roomMetrics{overQuota: m.overQuota.WithLabelValues(id), wait: m.waitSeconds.WithLabelValues(id), etaError: m.etaError.WithLabelValues(id)}
-	for i, name := range keptNames {
-		r.promises[i] = m.promises.WithLabelValues(id, name)
+	for i, name := range rangeNames {
+		r.ranges[i] = m.ranges.WithLabelValues(id, name)
 	}
 	r.refused = make(map[string]prometheus.Counter, len(refusals))
 	for _, reason := range refusals {
@@ -308,10 +302,7 @@ func (c *collector) collectOrigin(out chan<- prometheus.Metric, id string, s pro
 }
 
 func (c *collector) collectEstimates(out chan<- prometheus.Metric, r *room) {
-	r.mu.Lock()
-	held, all := r.predictor.Held()
-	why := r.fallback
-	r.mu.Unlock()
+	held, all, why := r.forecaster.Model()
 	if all > 0 {
 		out <- prometheus.MustNewConstMetric(c.coverage, prometheus.GaugeValue, float64(held)/float64(all), r.id)
 	}
@@ -340,11 +331,7 @@ func (c *collector) collectBudget(out chan<- prometheus.Metric, origin string, u
 }
 
 func (c *collector) collectAdaptive(gauge func(*prometheus.Desc, float64), r *room, s *admission.Snapshot) {
-	line, ok := r.line.(*admission.Room)
-	if !ok {
-		return
-	}
-	at := line.Steering()
+	at := r.queue.Steering()
 	if at == nil {
 		return
 	}
@@ -378,7 +365,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 				c.collectBudget(out, b.Origin, use)
 			}
 		}
-		s := r.line.Snapshot()
+		s := r.queue.Snapshot()
 		gauge := func(d *prometheus.Desc, v float64) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, r.id)
 		}
@@ -386,7 +373,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), r.id)
 		}
 		gauge(c.limit, float64(s.Policy.Rate)/1000)
-		gauge(c.number, float64(r.numberNow()))
+		gauge(c.number, float64(r.proofEffort()))
 		c.collectEstimates(out, r)
 		if !s.Known {
 			continue
@@ -396,13 +383,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.parked, float64(s.Parked))
 		gauge(c.gathered, float64(s.Prequeued))
 		apart := 0.0
-		if r.line.DrawsApart() {
+		if r.queue.DrawsApart() {
 			apart = 1
 		}
 		gauge(c.conflict, apart)
 		gauge(c.active, float64(s.Active))
 		gauge(c.admitted, float64(s.Admitted))
-		gauge(c.age, r.line.Age().Seconds())
+		gauge(c.age, r.queue.Age().Seconds())
 		gauge(c.gatewaysIn, float64(s.Gateways))
 		var lately int64
 		for i := len(s.Flow) - 1; i >= 0 && s.Flow[i].Second >= s.RoomTime/1e6-10; i-- {

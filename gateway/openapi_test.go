@@ -15,6 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
@@ -40,7 +41,7 @@ func visitorAPI(t *testing.T) (*openapi3.T, routers.Router) {
 }
 
 // conforms fails the test where an answer is not what the description says of it.
-func conforms(t *testing.T, router routers.Router, a *answer, lines ...string) {
+func conforms(t *testing.T, router routers.Router, a *response, lines ...string) {
 	t.Helper()
 	method, target, _ := strings.Cut(lines[0], " ")
 	req, err := http.NewRequest(method, "http://shop.test"+target, nil)
@@ -67,7 +68,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	doc, router := visitorAPI(t)
 	b, _ := one(t, Room{ID: "sale", Policy: policy(1), Compat: CompatCloudflare}, Room{ID: "shut", Paths: []string{"/shut"}, Policy: shut(policy(1))},
 		Room{ID: "members", Paths: []string{"/members"}, Policy: policy(1), Identity: Identity{OnePlace: true, Header: "X-Account"}})
-	tell := func(status int, lines ...string) *answer {
+	tell := func(status int, lines ...string) *response {
 		t.Helper()
 		a := b.call(lines...).code(t, status)
 		conforms(t, router, a, lines...)
@@ -117,8 +118,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	for _, v := range doc.Components.Schemas["Problem"].Value.Properties["code"].Value.Enum {
 		described = append(described, v.(string))
 	}
-	for _, p := range problems {
-		known = append(known, p.code)
+	for _, p := range answer.Problems() {
+		known = append(known, p.Code)
 	}
 	known = append(known, proxy.CodeRequestLine, proxy.CodeMethod, proxy.CodeVersion, proxy.CodeTarget, proxy.CodeTargetLong, proxy.CodeHeader,
 		proxy.CodeHeaderLarge, proxy.CodeNames, proxy.CodeHost, proxy.CodeFraming, proxy.CodeCoding, proxy.CodeExpect, proxy.CodeTimeout)

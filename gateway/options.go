@@ -10,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
@@ -18,8 +19,8 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// Options of a Gateway. Core, Ring, IDKey and at least one origin are required. Reload changes all of it but Log, Version,
-// Core, Registerer, Limits, MaxStreams, LastRequest and whether there is TLS at all.
+// Options are the options of a Gateway. Core, Ring, IDKey and at least one origin are required. Reload changes all of them but Log,
+// Version, Core, Registerer, Limits, MaxStreams, LastRequest and whether there is TLS at all.
 type Options struct {
 	Log        *slog.Logger
 	Version    string // for build_info
@@ -35,7 +36,7 @@ type Options struct {
 
 	Ring  *token.Ring
 	IDKey []byte // of the HMAC that derives ids from idempotency keys; the same on every gateway; at least 32 bytes
-	// AccountKeys are likewise of ids that are derived from accounts: places are given by the first, and those of the others
+	// AccountKeys are the keys of ids that are derived from accounts: tickets are given by the first, and those of the others
 	// are found. Empty: IDKey.
 	AccountKeys    [][]byte
 	Bind           string // BindNone, BindIP, BindUA
@@ -53,9 +54,9 @@ type Options struct {
 
 // What tokens are bound to.
 const (
-	BindNone = "none"
-	BindIP   = "ip" // /24 and /64
-	BindUA   = "ua"
+	BindNone = client.BindNone
+	BindIP   = client.BindIP
+	BindUA   = client.BindUA
 )
 
 // Bypass is a rule for requests that need no pass.
@@ -94,7 +95,7 @@ type Room struct {
 	SessionRequests Quota
 }
 
-// Identity says where a request's account stands, and that an account has one place. The zero value: there are none.
+// Identity describes where a request names its account, and whether an account has one ticket. The zero value: there are no accounts.
 type Identity struct {
 	OnePlace  bool
 	Header    string // that trusted proxies set; from others it is neither read nor forwarded
@@ -102,10 +103,10 @@ type Identity struct {
 	JWTCookie string // that holds one; empty: Authorization alone
 	JWT       token.AccountRules
 	LoginURL  string // where the page sends those without an account; empty: nowhere
-	Anonymous bool   // those without an account get places of their own
+	Anonymous bool   // visitors without an account get tickets of their own
 }
 
-// Guard is what a place costs whoever joins.
+// Guard describes what a ticket costs.
 type Guard struct {
 	Proof   string       // ProofNone, …; empty: none
 	Effort  guard.Effort // of a proof
@@ -115,7 +116,7 @@ type Guard struct {
 // When a proof of work is asked for.
 const (
 	ProofNone   = "none"
-	ProofAuto   = "auto" // while there is a line, or many join
+	ProofAuto   = "auto" // while there is a queue, or many join
 	ProofAlways = "always"
 )
 

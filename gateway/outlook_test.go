@@ -38,7 +38,7 @@ func TestAPromiseIsHeldAgainstTheWaitAtAnyGateway(t *testing.T) {
 		if err != nil || told.Promised < 1 || told.PromisedLow > told.Promised || told.PromisedHigh < told.Promised {
 			t.Fatalf("the token says %+v, %v; the answer %s", told, err, w.body)
 		}
-		var in *answer
+		var in *response
 		eventually(t, "the turn comes at the other gateway", func() bool {
 			in = b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+w.field("token"))
 			return in.field("pass") != ""
@@ -50,7 +50,7 @@ func TestAPromiseIsHeldAgainstTheWaitAtAnyGateway(t *testing.T) {
 			t.Errorf("%d rooms have a histogram", got)
 		}
 		total := 0.0
-		for _, c := range name.metrics.rooms["sale"].promises {
+		for _, c := range name.metrics.rooms["sale"].ranges {
 			total += testutil.ToFloat64(c)
 		}
 		if int(total) != want {
@@ -91,7 +91,7 @@ func TestAModelThatIsTooOldIsNotUsed(t *testing.T) {
 	b.call("GET /", asJSON).code(t, 200)
 	b.call("GET /", asJSON).code(t, 202)
 	fallback := func(old string) bool {
-		b.state.Load().byID["sale"].outlook()
+		b.state.Load().byID["sale"].forecaster.Room()
 		return testutil.GatherAndCompare(b.reg, strings.NewReader(`
 # HELP anteroom_eta_fallback 1 while the model is not used for estimates, for that reason.
 # TYPE anteroom_eta_fallback gauge
@@ -155,7 +155,7 @@ func TestAClosedRoomIsForecastToAdmitNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	told("rejected", true)
-	if e := b.state.Load().byID["sale"].outlook().forecast.At(0); e.Seconds < 3000 || e.Seconds > 4000 {
+	if e := b.state.Load().byID["sale"].forecaster.Room().Waits.At(0); e.Seconds < 3000 || e.Seconds > 4000 {
 		t.Errorf("the next is let in after %v s, want an hour and the time of one place", e.Seconds)
 	}
 }

@@ -135,7 +135,7 @@ func TestPreflight_OfAClosedRoom(t *testing.T) {
 	p := policy(9)
 	b, s := one(t, Room{ID: "sale", Policy: p})
 	pass := b.call("GET /", asPage).code(t, 200)
-	eventually(t, "the visitor is in", func() bool { return b.state.Load().rooms[0].line.Snapshot().Active == 1 })
+	eventually(t, "the visitor is in", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Active == 1 })
 	o := b.o
 	o.Rooms = []Room{o.Rooms[0]}
 	o.Rooms[0].Policy.Method = admission.Reject
@@ -144,8 +144,8 @@ func TestPreflight_OfAClosedRoom(t *testing.T) {
 	}
 	b.call(preflighting...).code(t, 200) // a visitor is inside
 	r := b.state.Load().rooms[0]
-	r.line.Revoke(passOf(t, pass))
-	eventually(t, "the room is empty", func() bool { return r.line.Snapshot().Active == 0 })
+	r.queue.Revoke(passOf(t, pass))
+	eventually(t, "the room is empty", func() bool { return r.queue.Snapshot().Active == 0 })
 	if a := b.call(preflighting...).code(t, 503); a.field("code") != "room_closed" || a.header.Get("Retry-After") == "" {
 		t.Error(a.text())
 	}
@@ -155,7 +155,7 @@ func TestPreflight_OfAClosedRoom(t *testing.T) {
 }
 
 // passOf returns the session of the pass that an answer sets.
-func passOf(t *testing.T, a *answer) admission.ID {
+func passOf(t *testing.T, a *response) admission.ID {
 	t.Helper()
 	p, err := testRing(t).VerifyPass([]byte(a.cookies["wr_sale_pass"]), "sale", time.Now().Unix())
 	if err != nil {

@@ -23,7 +23,7 @@ func TestPositionNeverGrows(t *testing.T) {
 	p.Rate = 100_000
 	b, _ := one(t, Room{ID: "sale", Policy: p})
 	b.call("GET /", asJSON).code(t, 200) // takes the burst
-	if err := b.state.Load().byID["sale"].line.(*admission.Room).Pause(t.Context(), "test"); err != nil {
+	if err := b.state.Load().byID["sale"].queue.Pause(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	const crowd, askers, lasts = 1600, 8, 2 * time.Minute // at most: a busy machine takes longer to let enough of them move on
@@ -117,7 +117,7 @@ func TestPositionNeverGrows(t *testing.T) {
 		})
 	}
 	joined.Wait()
-	line := b.state.Load().byID["sale"].line
+	line := b.state.Load().byID["sale"].queue
 	// Each part of the sketch is to be counted anew since the last of them came: until then one more of them may be ahead.
 	var last *admission.Snapshot
 	deadline := time.Now().Add(time.Minute)
@@ -130,7 +130,7 @@ func TestPositionNeverGrows(t *testing.T) {
 			t.Fatal("the line has no whole sketch after a minute")
 		}
 	}
-	if err := line.(*admission.Room).Resume(t.Context(), "test"); err != nil {
+	if err := line.Resume(t.Context(), "test"); err != nil {
 		t.Error(err)
 	}
 	until := time.Now().Add(lasts)

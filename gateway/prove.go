@@ -5,25 +5,21 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
-	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
 )
 
-// What becomes of proofs and of CAPTCHA answers, for their metrics.
+// Outcomes of proofs and of CAPTCHAs, for their metrics.
 var (
 	proofOutcomes   = []string{"accepted", "repeated", "invalid", "expired", "spent"}
 	captchaOutcomes = []string{"passed", "failed", "unavailable"}
 )
-
-// stateProof is the page's while something has to be done before a place is given.
-const stateProof = "proof"
 
 // scripts are what guarded pages load, in each language.
 var scripts = sync.OnceValue(func() *guard.Scripts {
@@ -34,98 +30,60 @@ var scripts = sync.OnceValue(func() *guard.Scripts {
 	return guard.NewScripts(texts)
 })
 
-// asks says whether a place may cost anything in this room.
-func (g *Guard) asks() bool {
-	return g.Proof != "" && g.Proof != ProofNone || g.Captcha.Provider != ""
-}
-
-// storeAway is the age of a snapshot from which on nobody knows how many wait.
-const storeAway = 10 * time.Second
-
-// asksProof says whether a place costs a proof of work now.
-func (r *room) asksProof() bool {
-	switch {
-	case r.proofs == nil:
-		return false
-	case r.options.Guard.Proof == ProofAlways:
-		return true
-	}
-	o := r.outlook()
-	s := o.snapshot
-	return !s.Known || s.Waiting+r.line.Arriving() > 0 || o.joining > r.options.Guard.Effort.JoinRate || r.line.Age() > storeAway ||
-		s.Policy.Method == admission.Lottery && s.Policy.OpensAt > r.line.RedisNow()
-}
-
-// asks says whether a place costs anything now.
-func (r *room) asks() bool { return r.options.Guard.Captcha.Provider != "" || r.asksProof() }
-
-// numberNow is how many tries a proof takes at most now; 0 while none is asked for.
-func (r *room) numberNow() int64 {
-	if !r.asksProof() {
-		return 0
-	}
-	return r.options.Guard.Effort.At(r.outlook().joining)
-}
-
-// askFirst answers somebody who may have a place once something is done for it. lost is why a former place is gone.
-func (v *visit) askFirst(lost string) {
-	if v.shuts() {
-		return
+// askFirst responds to a client that may have a ticket once something is done for it. lost is why a former ticket is gone.
+func askFirst(v *visit, lost string) (decision, *answer.Problem) {
+	if p := refusesAll(v); p != nil {
+		return decision{}, p
 	}
 	r := v.room
-	v.refusedJoin(v.missing())
-	if v.who != client.Navigation {
-		v.refuseUnproved()
-		return
+	if r.asksProof() {
+		v.countRefusedJoin("proof_missing")
+	} else {
+		v.countRefusedJoin("captcha_missing")
 	}
-	policy := &r.line.Snapshot().Policy
-	v.outcome = waiting
-	view := page.View{State: stateProof, Reason: lost, RefreshAfter: 30, Message: policy.Message, Paused: policy.Paused}
-	v.showPage(r.options.PageStatus, &view)
+	if v.kind != client.Navigation {
+		return decision{}, v.needsProof()
+	}
+	policy := &r.queue.Snapshot().Policy
+	s := answer.Status{State: answer.StateProof, Reason: lost, Refresh: 30, Message: policy.Message, Paused: policy.Paused}
+	return decision{action: doWait, outcome: waiting, status: s}, nil
 }
 
-// shuts refuses where the room gives no places now, before anybody works for one in vain.
-func (v *visit) shuts() bool {
-	why := v.room.line.Refuses()
-	if why != admission.Granted {
-		v.reject(why, nil)
+// refusesAll returns why the room gives no tickets now, before anybody works for one in vain.
+func refusesAll(v *visit) *answer.Problem {
+	if why := v.room.queue.Refuses(); why != admission.Granted {
+		return v.reject(why, nil, false)
 	}
-	return why != admission.Granted
+	return nil
 }
 
-func (v *visit) missing() string {
+// needsProof returns the problem of an API client that has to do something first, with the path of the challenge.
+func (v *visit) needsProof() *answer.Problem {
+	p := answer.CaptchaRequired
 	if v.room.asksProof() {
-		return "proof_missing"
+		p = answer.ProofRequired
 	}
-	return "captcha_missing"
+	return p.Solving(v.room.challengePath()).In(answer.StateProof)
 }
 
-// refuseUnproved answers a client that reads JSON, and says where it finds what to do.
-func (v *visit) refuseUnproved() {
-	p := problemCaptchaNeeded
-	if v.room.asksProof() {
-		p = problemProofNeeded
-	}
-	v.hint = route.Own + "/" + v.room.id + "/challenge"
-	v.refuse(p, "", "")
-	v.res.Header.Set("X-Waiting-Room", stateProof)
-}
-
-// serveChallenge gives what has to be done for a place: a challenge as ALTCHA has it, and who makes the CAPTCHA. The
-// challenge is not bound to an address: whoever farms proofs fetches challenges through the addresses that use them, and a
-// telephone that changes networks while it works would have worked for nothing.
-func (v *visit) serveChallenge() {
+// serveChallenge sends what has to be done for a ticket: a challenge as ALTCHA has it, and who makes the CAPTCHA. The challenge
+// is not bound to an address: a farm of solvers fetches challenges through the addresses that use them, and a phone that
+// changes networks while it works would have worked for nothing.
+func serveChallenge(v *visit) (decision, *answer.Problem) {
 	r := v.room
 	if !r.options.Guard.asks() {
-		v.refuse(problemNoChallenge, "", "")
-		return
+		return decision{}, answer.NoChallenge
+	}
+	type captchaKey struct {
+		Provider string `json:"provider"`
+		SiteKey  string `json:"site_key"`
 	}
 	var out struct {
 		*guard.Challenge
 		Captcha *captchaKey `json:"captcha,omitempty"`
 	}
 	if r.proofs != nil {
-		c := v.proofs().Challenge(r.options.Guard.Effort.At(r.outlook().joining), v.now/1e6+guard.Life)
+		c := proofsFor(v).Challenge(r.options.Guard.Effort.At(r.forecaster.Room().JoinRate), v.now/1e6+guard.Life)
 		out.Challenge = &c
 		r.metrics.challenges.Inc()
 	}
@@ -134,234 +92,197 @@ func (v *visit) serveChallenge() {
 	}
 	text, err := json.Marshal(&out)
 	if err != nil {
-		v.fail(err)
-		return
+		return decision{}, problemOf(err)
 	}
-	v.outcome = waiting
-	v.body = append(v.body[:0], text...)
-	v.begin(200, typeJSON)
-	v.end()
+	v.out.Body = append(v.out.Body[:0], text...)
+	return document(waiting, 200, answer.TypeJSON), nil
 }
 
-type captchaKey struct {
-	Provider string `json:"provider"`
-	SiteKey  string `json:"site_key"`
-}
-
-// prove checks what a join brings for its place, and joins; with the key of a place that is held it finds that for nothing.
-// False: nothing is asked for and nothing was brought; the join goes on.
-func (v *visit) prove(j *joining, key []byte) (answered bool) {
+// joinProved checks what a join has brought for its ticket, and joins; a ticket that an Idempotency-Key holds costs nothing.
+// done is false where nothing is asked for and nothing was brought.
+func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Problem, done bool) {
 	r := v.room
 	if r.proofs == nil {
-		j.altcha = ""
+		body.altcha = ""
 	}
-	captcha := &r.options.Guard.Captcha
-	proof := j.altcha != ""
-	if !proof && r.asksProof() || captcha.Provider != "" && j.captcha == "" {
-		if len(key) > 0 && v.joinKeyed(key, false) {
-			return true
+	captcha := r.options.Guard.Captcha.Provider != ""
+	proof := body.altcha != ""
+	if !proof && r.asksProof() || captcha && body.captcha == "" {
+		if len(key) > 0 {
+			if d, p, done := joinByKey(v, key, false); done {
+				return d, p, true
+			}
 		}
-		v.refuseMissing(proof || !r.asksProof())
-		return true
+		return d, refuseMissing(v, proof || !r.asksProof()), true
 	}
-	if !proof && captcha.Provider == "" {
-		return false
+	if !proof && !captcha {
+		return d, nil, false
 	}
-	var id token.ID
+	id := solutionID(v, "captcha", body.captcha)
 	if proof {
-		challenge, ok := v.solved(j)
-		if !ok {
-			return true
+		challenge, p := verifyProof(v, body)
+		if p != nil {
+			return d, p, true
 		}
-		id = token.ID(derive(v.state.options.IDKey, "proof", r.id, challenge)[:len(id)])
-	} else {
-		id = token.ID(derive(v.state.options.IDKey, "captcha", r.id, j.captcha)[:len(id)])
+		id = solutionID(v, "proof", challenge)
 	}
-	a := admission.Arrival{ID: admission.ID(id), Client: v.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.address()}
-	if captcha.Provider != "" {
-		if v.forges(forgedAnswer) {
-			v.unjudged(guard.ErrRefused)
-			return true
+	a := arrival{Arrival: admission.Arrival{ID: id, Client: v.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.addressOf()}}
+	if captcha {
+		if v.g.meters.forges(v, forgedAnswer) {
+			return d, unverified(v, guard.ErrRefused), true
 		}
-		a.Held, a.Remember = true, true // its provider accepts an answer once
-		if s, refusal, err := r.line.Join(v.g.life, a); err == nil {
-			v.proved(&a, proof, s, refusal, nil)
-			return true
+		a.Held, a.Remember = true, true // its provider accepts a solution once
+		if s, refusal, err := r.store.Join(v.g.life.ctx, a.Arrival); err == nil {
+			d, p = joinedByProof(v, &a, proof, s, refusal, nil)
+			return d, p, true
 		}
-		if !v.person(j.captcha) {
-			return true
+		if p := verifyCaptcha(v, body.captcha); p != nil {
+			return d, p, true
 		}
 		a.Held = false
 	}
-	s, refusal, err := r.line.Join(v.g.life, a)
-	v.proved(&a, proof, s, refusal, err)
-	return true
+	s, refusal, err := r.store.Join(v.g.life.ctx, a.Arrival)
+	d, p = joinedByProof(v, &a, proof, s, refusal, err)
+	return d, p, true
 }
 
-// refuseMissing answers a join that lacks the answer to a CAPTCHA, or a proof.
-func (v *visit) refuseMissing(captcha bool) {
-	if v.shuts() {
-		return
-	}
-	if !captcha {
-		v.refusedJoin("proof_missing")
-		v.refuseUnproved()
-		return
-	}
-	v.refusedJoin("captcha_missing")
-	v.hint = route.Own + "/" + v.room.id + "/challenge"
-	v.refuse(problemCaptchaNeeded, "", "captcha")
+// solutionID returns the id of the ticket of a solution: there is one, however often and by whomever the solution is sent.
+func solutionID(v *visit, domain, solution string) admission.ID {
+	return admission.ID(token.ID(v.derive(domain, []byte(solution))))
 }
 
-// proofs are those of the room; of the account that the request names, where there is one. An account's place has the
-// account's id, so what keeps a proof from being spent for many is that it verifies for one.
-func (v *visit) proofs() *guard.Proofs {
-	if v.account.state != accountKnown {
-		return v.room.proofs
-	}
-	return guard.NewProofs(derive(v.state.options.IDKey, "account proof", v.room.id, string(v.account.base[:])))
-}
-
-// solved gives the challenge that a join's proof solves, or answers that it does not.
-func (v *visit) solved(j *joining) (challenge string, ok bool) {
-	challenge, err := v.proofs().Verify(j.altcha, v.now/1e6)
-	switch {
-	case errors.Is(err, guard.ErrExpired):
-		v.refuseProof("expired", problemProofLate)
-	case err != nil:
-		v.refuseProof("invalid", problemProof)
-	default:
-		return challenge, true
-	}
-	return "", false
-}
-
-// joinAccount gives the account's place. One that it has costs nothing more, whatever device asks.
-func (v *visit) joinAccount(j *joining) {
-	a, ok := v.arrival()
-	if !ok {
-		return
-	}
-	if _, in := v.findPass(); !in {
-		v.comeBack(&a)
-	}
-	if v.room.asks() {
-		held := a
-		held.Held = true
-		s, refusal, err := v.room.line.Join(v.g.life, held)
-		if err != nil || refusal != admission.Granted || s.State != admission.Ended {
-			v.joined(200, &held, s, refusal, err)
-			return
-		}
-		if a.Proof, ok = v.earned(j); !ok {
-			return
-		}
-	}
-	s, refusal, err := v.room.line.Join(v.g.life, a)
-	if a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted {
-		if s.State == admission.Ended {
-			v.refuseProof("spent", problemProofSpent)
-			return
-		}
-		v.room.metrics.proofs["accepted"].Inc()
-	}
-	v.joined(codeOf(&s), &a, s, refusal, err)
-}
-
-// earned checks what a join brings for an account's new place, and gives the id of its proof; zero: none was asked for. False:
-// it has answered.
-func (v *visit) earned(j *joining) (id admission.ID, ok bool) {
-	captcha := v.room.options.Guard.Captcha.Provider != ""
-	proof := v.room.asksProof()
-	switch {
-	case proof && j.altcha == "", captcha && j.captcha == "":
-		v.refuseMissing(!proof || j.altcha != "")
-		return id, false
-	case proof:
-		challenge, ok := v.solved(j)
-		if !ok {
-			return id, false
-		}
-		id = admission.ID(derive(v.state.options.IDKey, "proof", v.room.id, challenge)[:len(id)])
-	}
-	return id, !captcha || v.person(j.captcha)
-}
-
-func (v *visit) refuseProof(outcome string, p *problem) {
-	v.room.metrics.proofs[outcome].Inc()
-	v.refusedJoin("proof_invalid")
-	v.refuse(p, "", "altcha")
-}
-
-// proved answers a join by a proof: the id of its place is the proof's, so there is one, however often and by whomever it is sent.
-func (v *visit) proved(a *admission.Arrival, proof bool, s admission.Standing, refusal admission.Refusal, err error) {
+// joinedByProof responds to a join whose ticket has the id of a solution.
+func joinedByProof(v *visit, a *arrival, proof bool, s admission.Standing, refusal admission.Refusal, err error) (decision, *answer.Problem) {
 	if err == nil && refusal == admission.Granted {
 		switch {
 		case s.State > admission.Active:
-			v.refuseProof("spent", problemProofSpent)
-			return
+			return decision{}, v.refuseProof("spent", answer.ProofSpent)
 		case proof && s.New:
 			v.room.metrics.proofs["accepted"].Inc()
 		case proof:
 			v.room.metrics.proofs["repeated"].Inc()
 		}
 	}
-	v.joined(codeOf(&s), a, s, refusal, err)
+	return joined(v, joinCode(&s), a, s, refusal, err)
 }
 
-// person asks the provider about a CAPTCHA's answer. Where it does not count, it has answered.
-func (v *visit) person(answer string) bool {
+// refuseMissing returns the problem of a join that lacks a solved CAPTCHA, or a proof.
+func refuseMissing(v *visit, captcha bool) *answer.Problem {
+	if p := refusesAll(v); p != nil {
+		return p
+	}
+	if !captcha {
+		v.countRefusedJoin("proof_missing")
+		return v.needsProof()
+	}
+	v.countRefusedJoin("captcha_missing")
+	return answer.CaptchaRequired.Solving(v.room.challengePath()).At("captcha")
+}
+
+// proofsFor returns the proofs of the room or, where the request names an account, of that account in the room. An account's
+// ticket has the account's id, so what keeps a proof from being spent for many accounts is that it verifies for one.
+func proofsFor(v *visit) *guard.Proofs {
+	if v.account.state != accountKnown {
+		return v.room.proofs
+	}
+	return guard.NewProofs(sumOf(v.state.options.IDKey, "account proof", v.room.id, v.account.base[:]))
+}
+
+// verifyProof returns the challenge that a join's proof solves.
+func verifyProof(v *visit, body *joinBody) (challenge string, p *answer.Problem) {
+	challenge, err := proofsFor(v).Verify(body.altcha, v.now/1e6)
+	switch {
+	case errors.Is(err, guard.ErrExpired):
+		return "", v.refuseProof("expired", answer.ProofExpired)
+	case err != nil:
+		return "", v.refuseProof("invalid", answer.ProofInvalid)
+	}
+	return challenge, nil
+}
+
+func (v *visit) refuseProof(outcome string, p *answer.Problem) *answer.Problem {
+	v.room.metrics.proofs[outcome].Inc()
+	v.countRefusedJoin("proof_invalid")
+	return p.At("altcha")
+}
+
+// joinAccount gives an account's ticket. One that it has costs nothing more, whatever device asks.
+func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
+	a, p := newArrival(v)
+	if p != nil {
+		return decision{}, v.refuseAccount(p)
+	}
+	if _, in := v.findPass(); !in {
+		comeBack(v, &a)
+	}
+	if v.room.asks() {
+		held := a
+		held.Held = true
+		s, refusal, err := v.room.store.Join(v.g.life.ctx, held.Arrival)
+		if err != nil || refusal != admission.Granted || s.State != admission.Ended {
+			return joined(v, 200, &held, s, refusal, err)
+		}
+		if a.Proof, p = earn(v, body); p != nil {
+			return decision{}, p
+		}
+	}
+	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	if a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted {
+		if s.State == admission.Ended {
+			return decision{}, v.refuseProof("spent", answer.ProofSpent)
+		}
+		v.room.metrics.proofs["accepted"].Inc()
+	}
+	return joined(v, joinCode(&s), &a, s, refusal, err)
+}
+
+// earn checks what a join has brought for a new ticket, and returns the id of its proof; zero: none is asked for.
+func earn(v *visit, body *joinBody) (id admission.ID, p *answer.Problem) {
+	captcha := v.room.options.Guard.Captcha.Provider != ""
+	proof := v.room.asksProof()
+	switch {
+	case proof && body.altcha == "", captcha && body.captcha == "":
+		return id, refuseMissing(v, !proof || body.altcha != "")
+	case proof:
+		challenge, p := verifyProof(v, body)
+		if p != nil {
+			return id, p
+		}
+		id = solutionID(v, "proof", challenge)
+	}
+	if captcha {
+		p = verifyCaptcha(v, body.captcha)
+	}
+	return id, p
+}
+
+// verifyCaptcha asks the provider about a solved CAPTCHA.
+func verifyCaptcha(v *visit, solution string) *answer.Problem {
 	r := v.room
-	c := &r.options.Guard.Captcha
-	err := v.g.captcha.Verify(v.g.life, c, answer, v.peer.Addr)
+	err := v.g.captcha.Verify(v.g.life.ctx, &r.options.Guard.Captcha, solution, v.peer.Addr)
 	switch {
 	case err == nil:
 		r.metrics.captcha["passed"].Inc()
-		return true
+		return nil
 	case errors.Is(err, guard.ErrFailed):
-		v.forged(forgedAnswer)
+		v.g.meters.forged(v, forgedAnswer)
 		r.metrics.captcha["failed"].Inc()
-		v.refusedJoin("captcha_failed")
-		v.fault(slog.LevelInfo, "a captcha's answer does not count", problemCaptcha.code, r.id, "room", r.id, "error", err)
-		v.refuse(problemCaptcha, "", "captcha")
-		return false
+		v.countRefusedJoin("captcha_failed")
+		v.fault(slog.LevelInfo, "a captcha's answer does not count", answer.CaptchaFailed.Code, r.id, "room", r.id, "error", err)
+		return answer.CaptchaFailed.At("captcha")
 	}
-	return v.unjudged(err)
+	return unverified(v, err)
 }
 
-// unjudged reports whether somebody counts as a person of whose answer there is no judgement; where not, it has answered.
-func (v *visit) unjudged(err error) bool {
+// unverified returns the problem of a solved CAPTCHA that could not be checked; nil where the room lets such visitors join.
+func unverified(v *visit, err error) *answer.Problem {
 	r := v.room
-	c := &r.options.Guard.Captcha
+	open := r.options.Guard.Captcha.Open
 	r.metrics.captcha["unavailable"].Inc()
-	v.fault(slog.LevelWarn, "the captcha's provider gave no judgement", problemCaptchaAway.code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[c.Open], "error", err)
-	if c.Open && !errors.Is(err, guard.ErrRefused) { // a flood of answers must not open the room
-		return true
+	v.fault(slog.LevelWarn, "the captcha's provider gave no judgement", answer.CaptchaUnavailable.Code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[open], "error", err)
+	if open && !errors.Is(err, guard.ErrRefused) { // a flood of answers must not open the room
+		return nil
 	}
-	v.refusedJoin("captcha_unavailable")
-	v.show(problemCaptchaAway, "", "")
-	return false
-}
-
-// serveScript gives the script of a guarded page; false where there is none of that name.
-func (v *visit) serveScript(name string) bool {
-	script, forever, ok := scripts().Find(name)
-	if !ok {
-		return false
-	}
-	if !v.req.Is("GET") && !v.req.Is("HEAD") {
-		v.refuse(problemMethod, "", "")
-		v.res.Header.Set("Allow", "GET, HEAD")
-		return true
-	}
-	v.outcome = proxied
-	v.body = append(v.body[:0], script...)
-	h := v.begin(200, "text/javascript; charset=utf-8")
-	h.Del("Vary")
-	h.Set("Content-Security-Policy", guard.WorkerPolicy)
-	if forever {
-		h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	}
-	v.end()
-	return true
+	v.countRefusedJoin("captcha_unavailable")
+	return answer.CaptchaUnavailable.WithoutLog()
 }

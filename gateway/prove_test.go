@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	altcha "github.com/altcha-org/altcha-lib-go"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/guard"
 )
 
@@ -103,7 +103,7 @@ X-Waiting-Room: proof
 	}
 	b.call(tickets, "", strings.Replace(b.proof("sale"), "A", "B", 1)).code(t, 422)
 	r := b.state.Load().byID["sale"]
-	late, err := json.Marshal(r.proofs.Challenge(100, r.line.RedisNow()/1e6-10))
+	late, err := json.Marshal(r.proofs.Challenge(100, r.queue.RedisNow()/1e6-10))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestAProofIsOfNoUseToAnotherClient(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAlways, Effort: light}})
 	tickets, proof := "POST /.waiting-room/sale/tickets", b.proof("sale")
-	sid := func(a *answer) (c struct{ SID string }) {
+	sid := func(a *response) (c struct{ SID string }) {
 		if err := json.Unmarshal([]byte(claims(t, a.field("pass"))), &c); err != nil || c.SID == "" {
 			t.Fatal(err, a.text())
 		}
@@ -201,7 +201,7 @@ func TestNobodyWorksForARoomThatIsShut(t *testing.T) {
 	shut("room_draining")
 }
 
-func jti(t testing.TB, a *answer) string {
+func jti(t testing.TB, a *response) string {
 	t.Helper()
 	var c struct{ JTI string }
 	if err := json.Unmarshal([]byte(claims(t, a.field("token"))), &c); err != nil || c.JTI == "" {
@@ -215,9 +215,7 @@ func TestAnExpiredPlaceIsNoProof(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}})
 	place := b.call("POST /.waiting-room/sale/tickets", "", b.proof("sale")).code(t, 201)
-	if err := b.state.Load().rooms[0].line.(interface {
-		Reset(ctx context.Context, who string) error
-	}).Reset(t.Context(), "ann"); err != nil {
+	if err := b.state.Load().rooms[0].queue.Reset(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the reset is known", func() bool {
@@ -241,10 +239,10 @@ func TestAutoAsksWhileThereIsALine(t *testing.T) {
 		t.Fatalf("the first: %s", a.text())
 	}
 	b.call(tickets).code(t, 201) // waits, and is the line
-	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].line.Snapshot().Waiting == 1 })
+	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
 	b.call(tickets).code(t, 428)
 	b.call(tickets, "", b.proof("sale")).code(t, 201)
-	if got := b.state.Load().rooms[0].numberNow(); got != light.Number {
+	if got := b.state.Load().rooms[0].proofEffort(); got != light.Number {
 		t.Errorf("the number is %d, want %d", got, light.Number)
 	}
 }
@@ -255,7 +253,7 @@ func TestAKeyOfAPlaceNeedsNoProof(t *testing.T) {
 	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
 	b.call(tickets).code(t, 201)
 	first := b.call(tickets, key).code(t, 201)
-	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].line.Snapshot().Waiting == 1 })
+	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
 	if again := b.call(tickets, key).code(t, 200); jti(t, again) != jti(t, first) {
 		t.Errorf("the key's place: %s, then %s", first.text(), again.text())
 	}
@@ -272,7 +270,7 @@ func TestAKeyOfASessionMakesNoPlaceBesideIt(t *testing.T) {
 	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
 	b.call(tickets, key, "User-Agent: one").code(t, 201) // in a quiet room
 	b.call(tickets).code(t, 201)                         // is the line
-	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].line.Snapshot().Waiting == 1 })
+	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
 	if a := b.call(tickets, key, "User-Agent: one").code(t, 200); a.field("state") != "active" {
 		t.Errorf("its own: %s", a.text())
 	}
@@ -304,7 +302,7 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Captcha: captcha}},
 		Room{ID: "both", Paths: []string{"/both"}, Policy: policy(0), Guard: Guard{Captcha: captcha, Proof: ProofAlways, Effort: light}},
 		Room{ID: "open", Paths: []string{"/open"}, Policy: policy(0), Guard: Guard{Captcha: open}})
-	join := func(room, body string) *answer {
+	join := func(room, body string) *response {
 		return b.call("POST /.waiting-room/"+room+"/tickets", from("203.0.113.7"), "", body)
 	}
 	if a := join("sale", "{}").code(t, 428); a.field("code") != "captcha_required" || a.field("challenge") != "/.waiting-room/sale/challenge" {
@@ -341,10 +339,10 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	join("open", `{"captcha":"away"}`).code(t, 201)
 	// Whoever sends many wrong answers has no more judged for a while, also where the room is open to those without a judgement.
 	eve := forgerOf("203.0.113.7", forgedAnswer)
-	if b.forged.exhausted(eve, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
+	if b.meters.forgeries.exhausted(eve, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
 		t.Error("a wrong answer is not counted")
 	}
-	b.forged.take(eve, time.Hour, forgeries, 1) // as if an hour's allowance were used up
+	b.meters.forgeries.take(eve, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
 	before := len(asked)
 	for _, name := range []string{"sale", "open"} {
 		if a := join(name, `{"captcha":"anew"}`).code(t, 503); a.field("code") != "captcha_unavailable" {
@@ -354,7 +352,7 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	if len(asked) != before {
 		t.Error("the provider was asked about the answers of an address that sent too many wrong ones")
 	}
-	b.forged = newRequests()
+	b.meters.forgeries = newRequests()
 	// The host is the provider's word, whatever host the visitor asks for.
 	if a := b.call("POST /.waiting-room/sale/tickets", "Host: phish.evil", from("203.0.113.7"), "", `{"captcha":"phished"}`).code(t, 422); a.field("code") != "captcha_failed" {
 		t.Error(a.text())
@@ -392,12 +390,15 @@ func FuzzParseJoin(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		j, field, detail := parseJoin(body)
+		j, p := parseJoin(body)
+		if p == nil {
+			p = &answer.Problem{}
+		}
 		switch {
-		case detail != "" && j != (joining{}):
-			t.Errorf("%q: %+v and %s", body, j, detail)
-		case !utf8.ValidString(field), !utf8.ValidString(j.nonce + j.altcha + j.captcha):
-			t.Errorf("%q: no UTF-8 in %q or %+v", body, field, j)
+		case p.Detail != "" && j != (joinBody{}):
+			t.Errorf("%q: %+v and %s", body, j, p.Detail)
+		case !utf8.ValidString(p.Field), !utf8.ValidString(j.nonce + j.altcha + j.captcha):
+			t.Errorf("%q: no UTF-8 in %q or %+v", body, p.Field, j)
 		case len([]rune(j.nonce)) > nonceMax, len(j.captcha) > 4*guard.TokenMost, len(j.altcha) > 4*guard.ProofMost:
 			t.Errorf("%q: too long", body)
 		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/anteroom/anteroom/gateway/client"
@@ -15,7 +16,13 @@ import (
 	"github.com/anteroom/anteroom/internal/certs"
 )
 
-// state is what the configuration says. It is immutable and replaced as a whole.
+// reloads serializes reloads.
+type reloads struct {
+	mu      sync.Mutex
+	retired []*upstream // origins of former configurations that may still have connections
+}
+
+// state is a configuration that is in use. It is immutable and replaced as a whole.
 type state struct {
 	options   Options
 	rooms     []*room
@@ -26,20 +33,21 @@ type state struct {
 	order     []*upstream
 	byDefault *upstream
 	tls       *tls.Config
-	// untrusted and trusted report whether a header that a stranger or a trusted proxy sent is kept from origins: those that
-	// name an account are forwarded for trusted proxies alone, as they are spelled, and clientHeader is never copied; nil: all are forwarded.
+	// untrusted and trusted report whether a header field of a stranger or of a trusted proxy is not forwarded: those that name an
+	// account are forwarded for trusted proxies alone, as they are spelled, and clientHeader is never copied; nil: all are
+	// forwarded.
 	untrusted, trusted func(name []byte) bool
-	// clientHeader names the visitor's address to origins, beside X-Forwarded-For and X-Real-IP; empty: those two do.
+	// clientHeader is a field in which origins read the client's address, beside X-Forwarded-For and X-Real-IP; empty: none.
 	clientHeader string
 	// misnamed is set once a trusted proxy named the visitor elsewhere than in TrustedHeader.
 	misnamed atomic.Bool
 }
 
-// Reload takes another configuration. Where anything is wrong the old one stays, and the error names every problem. No
-// place and no connection is lost.
+// Reload replaces the configuration. Where anything is wrong the old one stays in use, and the error names every problem. No
+// ticket and no connection is lost.
 func (g *Gateway) Reload(o Options) error {
-	g.reloading.Lock()
-	defer g.reloading.Unlock()
+	g.reload.mu.Lock()
+	defer g.reload.mu.Unlock()
 	old := g.state.Load()
 	if old != nil && (old.tls == nil) != (o.TLS == certs.Files{}) {
 		return errors.New("gateway: tls: turning TLS on or off needs a restart")
@@ -54,8 +62,7 @@ func (g *Gateway) Reload(o Options) error {
 		return err
 	}
 	for _, r := range next.rooms { // nothing can fail any more
-		r.line = o.Core.Room(r.id, r.options.Policy)
-		r.use(r.estimator, r.options.LearnWeights, g.log)
+		r.use(o.Core.Room(r.id, r.options.Policy), g.log)
 	}
 	if g.cache.Ring() != o.Ring {
 		g.cache.Swap(o.Ring)
@@ -76,7 +83,7 @@ func (g *Gateway) Reload(o Options) error {
 		}
 	}
 	g.state.Store(next)
-	g.watchOrigins()
+	g.startLoops()
 	if old == nil {
 		return nil
 	}
@@ -90,22 +97,19 @@ func (g *Gateway) Reload(o Options) error {
 			o.Core.Remove(id)
 		}
 	}
-	g.retired = slices.DeleteFunc(g.retired, func(u *upstream) bool { return u.Upgraded() == 0 && u.InUse() == 0 })
+	g.reload.retired = slices.DeleteFunc(g.reload.retired, func(u *upstream) bool { return u.Upgraded() == 0 && u.InUse() == 0 })
 	for id, u := range old.origins {
 		if next.origins[id] == nil || next.origins[id].Origin != u.Origin {
 			u.Close()
-			g.retired = append(g.retired, u)
+			g.reload.retired = append(g.reload.retired, u)
 		}
 	}
 	return nil
 }
 
-// watchOrigins has the origins ask their servers for their health, and the keys of accounts be fetched, while visitors
-// are served.
-func (g *Gateway) watchOrigins() {
-	g.opening.Lock()
-	defer g.opening.Unlock()
-	if len(g.listeners) == 0 || g.closed {
+// startLoops starts the health checks of origins and the fetching of account keys, while visitors are served.
+func (g *Gateway) startLoops() {
+	if !g.life.serving() {
 		return
 	}
 	st := g.state.Load()
@@ -117,23 +121,7 @@ func (g *Gateway) watchOrigins() {
 	}
 }
 
-// everyOrigin yields the origins of the configuration, and those of former ones that may still carry something.
-func (g *Gateway) everyOrigin(yield func(*upstream) bool) {
-	g.reloading.Lock()
-	defer g.reloading.Unlock()
-	for _, u := range g.retired {
-		if !yield(u) {
-			return
-		}
-	}
-	for _, u := range g.state.Load().origins {
-		if !yield(u) {
-			return
-		}
-	}
-}
-
-// prepare makes a state without changing anything outside it.
+// prepare returns the state of a configuration without changing anything else.
 func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	var errs []error
 	bad := func(err error) {
@@ -156,7 +144,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 		}
 	}
 	if o.Bind == "" {
-		o.Bind = BindNone
+		o.Bind = client.BindNone
 	}
 	addressField := client.AddressField(o.TrustedHeader)
 	if o.TrustedHeader = strings.ToLower(o.TrustedHeader); o.TrustedHeader == "" {
@@ -211,7 +199,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	return s, errors.Join(errs...)
 }
 
-// origin gives the origin of a configuration: the running one where nothing changed.
+// origin returns the origin of a configuration: the running one where nothing has changed.
 func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
 	if old != nil {
 		if u := old.origins[c.ID]; u != nil && reflect.DeepEqual(u.config, c) && u.SameFiles() {
@@ -224,7 +212,7 @@ func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
 	}
 	p.OnChange(func(change proxy.Change) {
 		switch {
-		case len(c.Servers) == 1 && c.Health.Path == "": // it is used all the same, and its requests say how it does
+		case len(c.Servers) == 1 && c.Health.Path == "": // it is used all the same, and failed requests are logged
 		case change.Up:
 			g.log.Info("origin server is back", "origin", c.ID, "server", change.Server)
 		default:
@@ -249,5 +237,5 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 	if old != nil {
 		before = old.byID[o.ID]
 	}
-	return newRoom(o, nil, to, g.metrics, g.keysOf(o.Identity, s, old), before, s.options.IDKey)
+	return newRoom(o, to, g.metrics, keysOf(g, o.Identity, s, old), before, s.options.IDKey)
 }

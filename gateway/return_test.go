@@ -14,7 +14,7 @@ import (
 )
 
 // agedPass returns the pass of an answer as it is ago seconds after its end, with the changes made to it.
-func agedPass(t testing.TB, a *answer, ago int64, changes ...func(*token.Pass)) string {
+func agedPass(t testing.TB, a *response, ago int64, changes ...func(*token.Pass)) string {
 	t.Helper()
 	raw := a.cookies["wr_sale_pass"]
 	p := readPass(t, raw, "sale")
@@ -38,7 +38,7 @@ func TestPass_KeepsOrder(t *testing.T) {
 	if now := time.Now().UnixMicro(); arrived.Fence == 0 || arrived.Order > now || arrived.Order < now-60_000_000 {
 		t.Fatalf("a visitor admitted at once got %+v", arrived)
 	}
-	var others []*answer
+	var others []*response
 	for range 3 {
 		others = append(others, one.call(tickets).code(t, 201))
 	}
@@ -51,7 +51,7 @@ func TestPass_KeepsOrder(t *testing.T) {
 	if joined := place.IssuedAt; joined < time.Now().Unix()-60 {
 		t.Errorf("it was taken at %d", joined)
 	}
-	for name, again := range map[string]*answer{
+	for name, again := range map[string]*response{
 		"another gateway":  two.call("GET /", asJSON, over).code(t, 202),
 		"a page":           two.call("GET /", asPage, over).code(t, 200),
 		"a join":           two.call(tickets, over).code(t, 200),
@@ -81,7 +81,7 @@ func TestPass_KeepsOrder(t *testing.T) {
 	}
 
 	one.rate("sale", 5)
-	status := func(a *answer) (admitted string) {
+	status := func(a *response) (admitted string) {
 		eventually(t, "it is admitted", func() bool {
 			got := two.call("GET /.waiting-room/sale/status", bearing(a)).code(t, 200)
 			if admitted = got.field("admitted_at"); a == first && admitted != "" {
@@ -95,7 +95,7 @@ func TestPass_KeepsOrder(t *testing.T) {
 		return admitted
 	}
 	var order []string
-	for _, a := range append([]*answer{first}, others...) {
+	for _, a := range append([]*response{first}, others...) {
 		order = append(order, status(a))
 	}
 	if !slices.IsSorted(order) || order[0] == order[1] {
@@ -140,7 +140,7 @@ func TestPass_KeepsNoOrder(t *testing.T) {
 		name   string
 		ago    int64
 		change func(*token.Pass)
-		before func(t *testing.T, b *bench, in *answer)
+		before func(t *testing.T, b *bench, in *response)
 		lines  []string
 		keeps  bool
 		used   int64
@@ -158,27 +158,27 @@ func TestPass_KeepsNoOrder(t *testing.T) {
 		{name: "the session goes on with a newer pass", ago: 60},
 		{name: "an order of the future is one of now", change: func(p *token.Pass) { p.Order += 3600e6 }, used: 300},
 		{name: "still valid, and a place is asked for", ago: -200},
-		{name: "revoked by an operator", before: func(t *testing.T, b *bench, in *answer) {
+		{name: "revoked by an operator", before: func(t *testing.T, b *bench, in *response) {
 			if err := b.line("sale").RevokeSession(t.Context(), "ann", admission.ID(readPass(t, in.cookies["wr_sale_pass"], "sale").Session)); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{name: "revoked by the origin", before: func(t *testing.T, b *bench, in *answer) { b.call("GET /done", mine, in.jar()).code(t, 200) }},
-		{name: "its visitor has left", before: func(t *testing.T, b *bench, in *answer) {
+		{name: "revoked by the origin", before: func(t *testing.T, b *bench, in *response) { b.call("GET /done", mine, in.jar()).code(t, 200) }},
+		{name: "its visitor has left", before: func(t *testing.T, b *bench, in *response) {
 			if err := b.line("sale").Leave(t.Context(), admission.Ticket{ID: admission.ID(readPass(t, in.cookies["wr_sale_pass"], "sale").Session)}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{name: "the place was given up", before: func(t *testing.T, b *bench, in *answer) {
+		{name: "the place was given up", before: func(t *testing.T, b *bench, in *response) {
 			a := b.call(tickets, mine, agedPass(t, in, 6)).code(t, 201)
 			b.call("DELETE /.waiting-room/sale/tickets", mine, bearing(a)).code(t, 204)
 		}},
-		{name: "the room was reset", before: func(t *testing.T, b *bench, in *answer) {
+		{name: "the room was reset", before: func(t *testing.T, b *bench, in *response) {
 			if err := b.line("sale").Reset(t.Context(), "ann"); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{name: "of before a reset, with the fence of now", change: func(p *token.Pass) { p.Fence = 2 }, before: func(t *testing.T, b *bench, in *answer) {
+		{name: "of before a reset, with the fence of now", change: func(p *token.Pass) { p.Fence = 2 }, before: func(t *testing.T, b *bench, in *response) {
 			if err := b.line("sale").Reset(t.Context(), "ann"); err != nil {
 				t.Fatal(err)
 			}
@@ -229,7 +229,7 @@ func another(p *token.Pass) { p.Session = randomID() }
 func TestPass_OrderCostsAProof(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(2), MaxSession: time.Hour, Guard: Guard{Proof: ProofAlways, Effort: light}})
-	let := func() *answer { return b.call(tickets, "", b.proof("sale")).code(t, 201) }
+	let := func() *response { return b.call(tickets, "", b.proof("sale")).code(t, 201) }
 	in, also := let(), let()
 	other := let()
 	over := agedPass(t, in, 6)
@@ -241,7 +241,7 @@ func TestPass_OrderCostsAProof(t *testing.T) {
 	if place.Order >= waitingIn(t, other).Order {
 		t.Errorf("order %d, want one before %d", place.Order, waitingIn(t, other).Order)
 	}
-	for _, again := range []*answer{b.call(tickets, over).code(t, 200), b.call("GET /", asJSON, over).code(t, 202)} {
+	for _, again := range []*response{b.call(tickets, over).code(t, 200), b.call("GET /", asJSON, over).code(t, 202)} {
 		if jti(t, again) != jti(t, a) {
 			t.Errorf("shown again: %s", again.text())
 		}
@@ -298,13 +298,13 @@ func TestPass_AccountKeepsOrder(t *testing.T) {
 	}
 }
 
-// ahead is a room whose store's clock has stepped forward.
+// ahead is a clock that was set forward.
 type ahead struct {
-	line
+	clock
 	by, at int64
 }
 
-func (a *ahead) RedisNow() int64         { return a.line.RedisNow() + a.by }
+func (a *ahead) RedisNow() int64         { return a.clock.RedisNow() + a.by }
 func (a *ahead) Stepped() (by, at int64) { return a.by, a.at }
 
 // A replica whose clock is ten minutes ahead becomes the master: a pass of five minutes lets its visitor in for as long as it was
@@ -315,7 +315,7 @@ func TestPass_OutlivesAStepOfTheClock(t *testing.T) {
 	in := b.call("GET /", asPage).code(t, 200)
 	r := b.state.Load().byID["sale"]
 	const step = 600
-	r.line = &ahead{r.line, step * 1e6, time.Now().UnixMicro()}
+	r.store.clock = &ahead{r.store.clock, step * 1e6, time.Now().UnixMicro()}
 	a := b.call("GET /", in.jar()).code(t, 200)
 	renewed, err := testRing(t).VerifyPass([]byte(a.cookies["wr_sale_pass"]), "sale", time.Now().Unix()+step)
 	if err != nil || renewed.Expires < time.Now().Unix()+step+290 {

@@ -4,169 +4,106 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
-	"github.com/anteroom/anteroom/gateway/pace"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
 )
 
-// line is what the request path asks of a room's line.
-type line interface {
-	Snapshot() *admission.Snapshot
-	RedisNow() int64
-	Stepped() (by, at int64)
-	Now() int64
-	Age() time.Duration
-	Ahead(order int64) int64
-	Arriving() int64
-	UnheardBefore(order int64) int64
-	Expected() int64
-	Settled(admission.ID) bool
+// ticketStore is what requests have the store do with tickets.
+type ticketStore interface {
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
 	Claim(context.Context, admission.Ticket) (admission.Standing, error)
 	Leave(context.Context, admission.Ticket) error
-	Refuses() admission.Refusal
-	Charge(context.Context) bool
-	Lot(*admission.Draw) (commitment, seed [32]byte, known bool)
-	DrawsApart() bool
-	sessions
 }
 
-// sessions is what the request path asks about those who were let in.
-type sessions interface {
+// sessionStore is what requests read and report of sessions.
+type sessionStore interface {
 	Touch(sid admission.ID, off bool)
 	Revoked(sid admission.ID) bool
 	Revoke(sid admission.ID)
 }
 
-var _ line = (*admission.Room)(nil)
+// clock is Redis's clock as requests read it. Stepped returns by how much it was set forward, and when.
+type clock interface {
+	RedisNow() int64
+	Stepped() (by, at int64)
+}
 
-// room is a configured room. It is immutable but for its outlook, which is shared by all configurations of the room.
+// store is the part of a room that tests replace, to inject faults and steps of the clock.
+type store struct {
+	clock
+	ticketStore
+	sessionStore
+}
+
+// room is a configured room. It is immutable but for its forecaster, which is shared by all configurations of the room.
 type room struct {
-	id      string
-	index   int // in state.rooms
-	line    line
-	origin  *upstream
-	options Room
-	page    *page.Page
-	plain   client.CookieNames
-	secure  client.CookieNames
-	bypass  []route.Bypass
-	cors    map[string]bool
-	metrics *roomMetrics
-	proofs  *guard.Proofs // nil where none are asked for
-	// identity is nil where places are no accounts'.
-	identity *identified
-	// preflights is what the room's preflights are metered by.
-	preflights token.ID
-
-	estimator eta.Estimator
-	*outlooks
+	id         string
+	index      int             // in state.rooms
+	queue      *admission.Room // its snapshot, clock and limiter
+	store      store
+	origin     *upstream
+	options    Room
+	page       *page.Page
+	cookies    [2]client.CookieNames // without and with TLS
+	bypass     []route.Bypass
+	metrics    *roomMetrics
+	proofs     *guard.Proofs // nil where none are asked for
+	identity   *identified   // nil where tickets do not belong to accounts
+	preflights token.ID      // by which the room's preflights are metered
+	estimator  eta.Estimator
+	forecaster *forecast.Forecaster
 }
 
-func (r *room) names(secure bool) *client.CookieNames {
-	if secure {
-		return &r.secure
+// newRoom returns a room, which use has to complete. keys are those of its jwks_url, nil without one. old is the room of that id
+// so far, or nil.
+func newRoom(o Room, origin *upstream, m *Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
 	}
-	return &r.plain
+	r := &room{
+		id: o.ID, origin: origin, cookies: [2]client.CookieNames{client.NamesOf(o.ID, false), client.NamesOf(o.ID, true)},
+		metrics: m.room(o.ID), preflights: preflightsID(o.ID),
+	}
+	if o.Identity.OnePlace {
+		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}
+	}
+	var err error
+	if r.bypass, err = route.NewBypass(o.Bypass); err != nil {
+		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
+	}
+	r.options = o
+	if p := o.Guard.Proof; p != "" && p != ProofNone {
+		r.proofs = guard.NewProofs(sumOf(idKey, "altcha", o.ID))
+	}
+	if r.page, err = page.New(o.pageOptions()); err != nil {
+		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
+	}
+	if r.estimator, err = eta.New(o.Estimator, o.ETA); err != nil {
+		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
+	}
+	if old != nil {
+		r.forecaster = old.forecaster
+	} else {
+		r.forecaster = forecast.New(r.estimator, o.LearnWeights)
+	}
+	return r, nil
 }
 
-// prospect is where a ticket stands and what its holder is told to do.
-type prospect struct {
-	position int64 // from 1; 0: not known
-	wait     wait
-	interval float64 // s
-	most     float64 // s; the longest that the interval may be
-
-	gathering *pace.Gathering // before the opening of a lottery
-}
-
-// poll is when to poll next, in seconds.
-func (p *prospect) poll(random float64) int {
-	if p.gathering != nil {
-		return p.gathering.Next(random)
-	}
-	return pace.Spread(p.interval, p.most, random)
-}
-
-// heldFor shortens an interval so that a ticket that was checked just now stays present until the poll.
-func heldFor(t *admission.Ticket, seconds int) int {
-	if t.Hold <= 0 {
-		return seconds
-	}
-	return max(1, min(seconds, int((t.Hold-admission.HoldSlack)/time.Second)))
-}
-
-// prospect of a ticket of that order. It is the same on every gateway that has read the same snapshot.
-func (r *room) prospect(o *outlook, order int64) prospect {
-	var p prospect
-	if o.gathers && order == 0 {
-		g := o.gathering
-		g.Left = float64(o.snapshot.Policy.OpensAt-r.line.RedisNow()) / 1e6
-		p.gathering = &g
-		return p
-	}
-	if !o.snapshot.Known || order == 0 {
-		p.interval, p.most = o.pace.Interval(0, 0, false), o.pace.Most(0, false)
-		return p
-	}
-	ahead := max(r.line.Ahead(order), 0) + r.line.UnheardBefore(order)
-	p.position = ahead + 1
-	if e := o.forecast.At(ahead); e.Known {
-		least := int64(0)
-		if floor := o.snapshot.Policy.MinWait; floor > 0 {
-			least = max(0, (max(order, o.snapshot.Drawn)+floor.Microseconds()-r.line.Now()+999_999)/1e6)
-		}
-		p.wait = wait{true, max(ceil(e.Seconds), least), max(ceil(e.Low), least), max(ceil(e.High), least)}
-	}
-	p.interval, p.most = o.pace.Interval(ahead, float64(p.wait.seconds), p.wait.known), o.pace.Most(float64(p.wait.seconds), p.wait.known)
-	return p
-}
-
-func ceil(f float64) int64 {
-	n := int64(f)
-	if float64(n) < f {
-		n++
-	}
-	return n
-}
-
-// firstPoll is when the holder of a new ticket is to poll first, in seconds.
-func (r *room) firstPoll(o *outlook, w *token.Waiting, p *prospect, random float64) int {
-	if p.gathering != nil && w.Epoch != "" {
-		return p.poll(random)
-	}
-	if p.gathering != nil { // what nobody has confirmed is not drawn
-		return min(o.pace.First(0, 0, false, random), max(1, int(p.gathering.Left)))
-	}
-	if w.Epoch != "" { // it is enrolled, and polls to be let in
-		return o.pace.First(0, float64(p.wait.seconds), p.wait.known, random)
-	}
-	return o.pace.First(r.line.Arriving(), float64(p.wait.seconds), p.wait.known, random)
-}
-
-// guarded reports whether a place in the room, or the use of one, is limited by more than the line.
-func (r *room) guarded(policy *admission.Policy) bool {
-	return r.identity != nil || r.options.Guard.asks() || policy.Joins > 0 || r.options.SessionRequests.N > 0
-}
-
-// preflightsOf returns the id by which a room's preflights are metered.
-func preflightsOf(room string) token.ID {
-	sum := sha256.Sum256([]byte("preflights\x00" + room))
-	return token.ID(sum[:16])
-}
-
-// newRoom makes a room ready. keys are those of its jwks_url, nil without one. old is the room of that id so far, or nil.
-func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
+// setDefaults fills in what a room's options leave out.
+func (o *Room) setDefaults() error {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
@@ -178,7 +115,7 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, ol
 			c.Hosts = o.Hosts
 		}
 		if slices.Contains(c.Hosts, "*") {
-			return nil, fmt.Errorf("rooms.%s.guard.captcha.hosts: want the hosts that answers may be given on: the room's hosts name every one", o.ID)
+			return fmt.Errorf("rooms.%s.guard.captcha.hosts: want the hosts that answers may be given on: the room's hosts name every one", o.ID)
 		}
 	}
 	if o.PageStatus == 0 {
@@ -187,40 +124,100 @@ func newRoom(o Room, l line, origin *upstream, m *Metrics, keys *accountKeys, ol
 	if o.Estimator == "" {
 		o.Estimator = "window"
 	}
-	r := &room{
-		id: o.ID, line: l, origin: origin, options: o,
-		plain: client.NamesOf(o.ID, false), secure: client.NamesOf(o.ID, true),
-		cors: map[string]bool{}, metrics: m.room(o.ID), preflights: preflightsOf(o.ID),
+	return nil
+}
+
+func (o *Room) pageOptions() page.Options {
+	p := o.Page
+	p.Room, p.Absence = o.ID, o.Policy.Absence
+	if o.Guard.asks() {
+		p.Guard.Script = func(lang string) string { return route.Own + "/" + scripts().Name(lang) }
+		p.Guard.Scripts, p.Guard.Frames = o.Guard.Captcha.Sources()
 	}
-	for _, site := range o.CORSOrigins {
-		r.cors[site] = true
+	return p
+}
+
+// use connects the room with its queue, as the last step of a reload.
+func (r *room) use(queue *admission.Room, log *slog.Logger) {
+	r.queue, r.store = queue, store{queue, queue, queue}
+	r.forecaster.Use(queue, forecast.Settings{
+		Room: r.id, Policy: r.options.Policy, PollBudget: r.options.PollBudget, Estimator: r.estimator, Learns: r.options.LearnWeights, Log: log,
+	})
+}
+
+func (r *room) names(secure bool) *client.CookieNames {
+	if secure {
+		return &r.cookies[1]
 	}
-	if o.Identity.OnePlace {
-		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}
+	return &r.cookies[0]
+}
+
+// allowsSite reports whether the scripts of a site may read responses.
+func (r *room) allowsSite(site []byte) bool {
+	return slices.ContainsFunc(r.options.CORSOrigins, func(s string) bool { return s == string(site) })
+}
+
+func (r *room) challengePath() string { return route.Own + "/" + r.id + "/challenge" }
+
+// preflightsID returns the id by which a room's preflights are metered.
+func preflightsID(room string) token.ID {
+	sum := sha256.Sum256([]byte("preflights\x00" + room))
+	return token.ID(sum[:16])
+}
+
+// guarded reports whether a ticket or its use is limited by more than the queue.
+func (r *room) guarded(policy *admission.Policy) bool {
+	return r.identity != nil || r.options.Guard.asks() || policy.Joins > 0 || r.options.SessionRequests.N > 0
+}
+
+// asks reports whether a ticket may cost anything in this room.
+func (g *Guard) asks() bool {
+	return g.Proof != "" && g.Proof != ProofNone || g.Captcha.Provider != ""
+}
+
+// asks reports whether a ticket costs anything now.
+func (r *room) asks() bool { return r.options.Guard.Captcha.Provider != "" || r.asksProof() }
+
+// storeAway is the age of a snapshot from which on the length of the queue counts as unknown.
+const storeAway = 10 * time.Second
+
+// asksProof reports whether a ticket costs a proof of work now.
+func (r *room) asksProof() bool {
+	switch {
+	case r.proofs == nil:
+		return false
+	case r.options.Guard.Proof == ProofAlways:
+		return true
 	}
-	var err error
-	if r.bypass, err = route.NewBypass(o.Bypass); err != nil {
-		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
+	f := r.forecaster.Room()
+	s := f.Snapshot
+	return !s.Known || s.Waiting+r.queue.Arriving() > 0 || f.JoinRate > r.options.Guard.Effort.JoinRate || r.queue.Age() > storeAway ||
+		s.Policy.Method == admission.Lottery && s.Policy.OpensAt > r.queue.RedisNow()
+}
+
+// proofEffort returns how many tries a proof takes at most now; 0 while none is asked for.
+func (r *room) proofEffort() int64 {
+	if !r.asksProof() {
+		return 0
 	}
-	o.Page.Room, o.Page.Absence = o.ID, o.Policy.Absence
-	if r.options.Guard.asks() {
-		o.Page.Guard.Script = func(lang string) string { return route.Own + "/" + scripts().Name(lang) }
-		o.Page.Guard.Scripts, o.Page.Guard.Frames = o.Guard.Captcha.Sources()
+	return r.options.Guard.Effort.At(r.forecaster.Room().JoinRate)
+}
+
+// status returns the status of a ticket at now, in µs of Redis's clock.
+func (r *room) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string, now int64) answer.Status {
+	policy := &f.Snapshot.Policy
+	s := answer.Status{
+		Room: r.id, State: state, Position: t.Position, Waiting: f.Snapshot.Waiting + f.Unheard, ETA: t.Wait,
+		JoinedAt: joinedAt(w), Message: policy.Message, Paused: policy.Paused,
+		Compat: r.options.Compat == CompatCloudflare, Policy: policy, Event: f.Event, Now: now,
 	}
-	if p := o.Guard.Proof; p != "" && p != ProofNone {
-		r.proofs = guard.NewProofs(derive(idKey, "altcha", o.ID))
+	switch state {
+	case answer.StatePrequeue:
+		s.Waiting, s.OpensAt = f.Snapshot.Prequeued, f.OpensAt
+	case answer.StateRejected:
+		s.OpensAt = f.OpensAt
+	case answer.StateWaiting:
+		s.ClosesAt = f.ClosesAt
 	}
-	if r.page, err = page.New(o.Page); err != nil {
-		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
-	}
-	r.estimator, err = eta.New(o.Estimator, o.ETA)
-	if err != nil {
-		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
-	}
-	if old != nil {
-		r.outlooks = old.outlooks // Reload has it use the estimator
-	} else {
-		r.outlooks = &outlooks{predictor: eta.NewPredictor(r.estimator, o.LearnWeights), learns: o.LearnWeights}
-	}
-	return r, nil
+	return s
 }

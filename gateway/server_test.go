@@ -66,7 +66,7 @@ func TestTLS(t *testing.T) {
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(1)}}, TLS: first, SameSite: client.SameSiteNone,
 	})
-	ask := func(clientCert ...tls.Certificate) (string, *answer, error) {
+	ask := func(clientCert ...tls.Certificate) (string, *response, error) {
 		c, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "shop.test", Certificates: clientCert})
 		if err != nil {
 			return "", nil, err
@@ -243,7 +243,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	if _, err := exchange(idle, bufio.NewReader(idle), "GET /", asJSON); err != nil {
 		t.Fatal(err)
 	}
-	slow := make(chan *answer, 1)
+	slow := make(chan *response, 1)
 	go func() {
 		a, err := b.try("GET /slow", asJSON)
 		if err != nil {

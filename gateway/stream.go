@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/gateway/pace"
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
 
 const (
 	heartbeat   = 15 * time.Second // between two signs of life of a stream, at most
-	lastMinute  = 60               // seconds of wait from which on every change is told
-	nearest     = 50               // places from the head for which the same holds
 	closeLook   = wheelStep        // between two looks then
 	closeTell   = time.Second      // and between two events
 	farLook     = 2 * time.Second  // between two looks otherwise
@@ -55,18 +54,18 @@ func (st *stream) due(now time.Duration) (yes bool) {
 			yes = true // the worker will find the fault, too
 		}
 	}()
-	if now >= st.tell || now >= st.beat || st.stalled > 0 || st.room.line.Settled(admission.ID(st.waiting.ID)) {
+	if now >= st.tell || now >= st.beat || st.stalled > 0 || st.room.queue.Settled(admission.ID(st.waiting.ID)) {
 		return true
 	}
-	o := st.room.outlook()
-	p := st.room.prospect(o, st.waiting.Order)
-	near := p.near()
-	if st.waiting.Order == 0 && !st.opened && !o.gathers { // told at a moment of the spread, like those who poll
+	o := st.room.forecaster.Room()
+	p := st.room.forecaster.Ticket(o, st.waiting.Order)
+	near := p.Near()
+	if st.waiting.Order == 0 && !st.opened && !o.Prequeue { // told at a moment of the spread, like those who poll
 		st.opened = true
-		st.tell = min(st.tell, now+time.Duration(rand.Float64()*float64(o.snapshot.Policy.Spread(o.snapshot.Prequeued)))) //nolint:gosec // spreads polls; nothing is kept safe by it
+		st.tell = min(st.tell, now+time.Duration(rand.Float64()*float64(o.Snapshot.Policy.Spread(o.Snapshot.Prequeued)))) //nolint:gosec // spreads polls; nothing is kept safe by it
 	}
 	st.pace(near)
-	return near && p.position != st.shown && now >= st.told+closeTell
+	return near && p.Position != st.shown && now >= st.told+closeTell
 }
 
 // pace sets when the stream is looked at next.
@@ -95,13 +94,13 @@ func (st *stream) step(ctx context.Context, g *Gateway, now time.Duration) bool 
 	}
 	buf := events.Get().(*[]byte)
 	defer events.Put(buf)
-	o := st.room.outlook()
-	p := st.room.prospect(o, st.waiting.Order)
+	o := st.room.forecaster.Room()
+	p := st.room.forecaster.Ticket(o, st.waiting.Order)
 	b, goOn := (*buf)[:0], true
-	switch settled := st.room.line.Settled(admission.ID(st.waiting.ID)); {
+	switch settled := st.room.queue.Settled(admission.ID(st.waiting.ID)); {
 	case settled, now >= st.tell:
 		b, goOn = st.ask(b, ctx, g, o, &p, now)
-	case p.near() && p.position != st.shown:
+	case p.Near() && p.Position != st.shown:
 		b = st.status(b, o, &p)
 	}
 	if len(b) == 0 && now >= st.beat {
@@ -115,88 +114,77 @@ func (st *stream) step(ctx context.Context, g *Gateway, now time.Duration) bool 
 			return false
 		}
 		if len(b) > len(":\n\n") {
-			st.told, st.shown = now, p.position
+			st.told, st.shown = now, p.Position
 		}
 	}
-	st.pace(p.near())
+	st.pace(p.Near())
 	return goOn
 }
 
 // events are buffers in which they are put into words.
 var events = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-// near tells whether the turn may come before long.
-func (p *prospect) near() bool {
-	if p.gathering != nil {
-		return p.gathering.Left <= lastMinute
-	}
-	if p.wait.known && p.wait.seconds <= lastMinute {
-		return true
-	}
-	return p.position > 0 && (p.position <= nearest || !p.wait.known && p.position <= pace.Front)
-}
-
 // ask looks a stream's ticket up, which counts as hearing of the visitor, and appends what is to be told. goOn is false once
 // the stream has nothing more to tell.
-func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *outlook, p *prospect, now time.Duration) (_ []byte, goOn bool) {
+func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *forecast.Room, p *forecast.Ticket, now time.Duration) (_ []byte, goOn bool) {
 	r, w := st.room, &st.waiting
-	if o.snapshot.Policy.Open() {
-		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow()) // the room holds nobody up now
-		return out.event(b, "admitted"), false
+	if o.Snapshot.Policy.Open() {
+		out := r.status(o, w, &forecast.Ticket{}, answer.StateAdmitted, r.queue.RedisNow()) // the room holds nobody up now
+		return appendEvent(b, "admitted", &out), false
 	}
-	next := p.poll(g.random())
-	standing, err := r.line.Check(ctx, ticketOf(w, next, p.wait, st.client))
+	next := p.Poll(g.random())
+	standing, err := r.store.Check(ctx, ticketOf(w, next, p.Wait, st.client))
 	if err != nil {
 		standing = admission.Standing{State: admission.Waiting}
 	}
 	switch standing.State {
 	case admission.Waiting:
 	case admission.Admitted, admission.Active:
-		out := r.status(o, w, &prospect{}, stateAdmitted, r.line.RedisNow())
-		out.admittedAt = standing.AdmittedAt
-		return out.event(b, "admitted"), false
+		out := r.status(o, w, &forecast.Ticket{}, answer.StateAdmitted, r.queue.RedisNow())
+		out.AdmittedAt = standing.AdmittedAt
+		return appendEvent(b, "admitted", &out), false
 	default:
-		out := r.status(o, w, &prospect{}, stateName(standing.State), r.line.RedisNow())
-		out.reason, out.refresh = reasonOf(&standing), seconds(standing.Retry)
-		return out.event(b, "status"), false
+		out := r.status(o, w, &forecast.Ticket{}, answer.StateName(standing.State), r.queue.RedisNow())
+		out.Reason, out.Refresh = reasonOf(&standing), seconds(standing.Retry)
+		return appendEvent(b, "status", &out), false
 	}
 	again := now < st.tell // only because something may have been settled
 	var renewed []byte
 	if standing.Renewed {
 		t, unordered := &standing.Ticket, w.Order == 0
 		w.Order, w.Seen, w.Heard, w.Hold, w.Epoch, w.Fence = t.Order, t.Seen, t.Heard, int64(t.Hold/time.Second), t.Epoch, t.Fence
-		w.Expires = r.line.RedisNow()/1e6 + day
-		w.AddrHash = addressOf(t)
+		w.Expires = r.queue.RedisNow()/1e6 + day
+		w.AddrHash = addressClaim(t)
 		renewed = g.cache.Ring().AppendWaiting(make([]byte, 0, 512), w)
-		*p = r.prospect(o, t.Order)
+		*p = r.forecaster.Ticket(o, t.Order)
 		if unordered {
-			next = heldFor(t, p.poll(g.random()))
+			next = forecast.PollWithin(t, p.Poll(g.random()))
 		}
 	}
-	if again && len(renewed) == 0 && (!p.near() || p.position == st.shown) {
+	if again && len(renewed) == 0 && (!p.Near() || p.Position == st.shown) {
 		st.tell = min(st.tell, now+time.Duration(next)*time.Second) // the check counted on being asked again by then
 		return b, true
 	}
 	st.tell = now + time.Duration(next)*time.Second
 	out := st.state(o, p)
-	out.refresh, out.token = next, renewed
-	return out.event(b, "status"), true
+	out.Refresh, out.Token = next, renewed
+	return appendEvent(b, "status", &out), true
 }
 
 // status appends how the ticket stands by what is known here.
-func (st *stream) status(b []byte, o *outlook, p *prospect) []byte {
+func (st *stream) status(b []byte, o *forecast.Room, p *forecast.Ticket) []byte {
 	out := st.state(o, p)
-	out.refresh = max(1, int(p.interval))
-	return out.event(b, "status")
+	out.Refresh = p.Interval()
+	return appendEvent(b, "status", &out)
 }
 
-func (st *stream) state(o *outlook, p *prospect) status {
-	return st.room.status(o, &st.waiting, p, o.stateOf(st.waiting.Order), st.room.line.RedisNow())
+func (st *stream) state(o *forecast.Room, p *forecast.Ticket) answer.Status {
+	return st.room.status(o, &st.waiting, p, waitingState(o, st.waiting.Order), st.room.queue.RedisNow())
 }
 
-func (s *status) event(b []byte, name string) []byte {
+func appendEvent(b []byte, name string, s *answer.Status) []byte {
 	b = append(append(append(b, "event: "...), name...), "\ndata: "...)
-	return append(s.append(b), "\n\n"...)
+	return append(s.Append(b), "\n\n"...)
 }
 
 func (st *stream) write(b []byte) error {

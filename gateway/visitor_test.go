@@ -15,7 +15,7 @@ import (
 
 // line returns the room's own line, for what operators do.
 func (b *bench) line(room string) *admission.Room {
-	return b.state.Load().byID[room].line.(*admission.Room)
+	return b.state.Load().byID[room].queue
 }
 
 // rate changes a room's rate as an operator would, in visitors a second.
@@ -70,7 +70,7 @@ X-Content-Type-Options: nosniff
 {"type":"urn:anteroom:problem:not_admitted","title":"Not yet","status":409,"detail":"This ticket is still waiting.","code":"not_admitted"}`)
 
 	b.rate("sale", 50)
-	var in *answer
+	var in *response
 	eventually(t, "the ticket is let in", func() bool {
 		in = b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+token)
 		return in.field("state") == "admitted"
@@ -199,7 +199,7 @@ func TestIdempotencyKey(t *testing.T) {
 	key := "Idempotency-Key: 0123456789012345678901"
 	first := b.call("POST /.waiting-room/sale/tickets", key).code(t, 201)
 	second := b.call("POST /.waiting-room/sale/tickets", key).code(t, 200)
-	id := func(a *answer) string {
+	id := func(a *response) string {
 		w, err := testRing(t).VerifyWaiting([]byte(a.field("token")), "sale", time.Now().Unix())
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package gateway
+package forecast
 
 import (
 	"slices"
@@ -6,11 +6,8 @@ import (
 	"time"
 )
 
-// window is how far back recent samples count.
-const window = time.Minute
-
-// recent holds the newest samples of something measured, for the figures that operators look at. The zero value is ready.
-type recent struct {
+// Recent holds the newest samples of a measurement. The zero value is ready.
+type Recent struct {
 	mu   sync.Mutex
 	ring [512]sample
 	next int
@@ -22,8 +19,8 @@ type sample struct {
 	failed bool
 }
 
-// add files a sample. Under contention it may drop it: a part is enough.
-func (r *recent) add(at time.Time, value float64, failed bool) {
+// Add adds a sample. Under contention the sample may be dropped.
+func (r *Recent) Add(at time.Time, value float64, failed bool) {
 	if !r.mu.TryLock() {
 		return
 	}
@@ -32,8 +29,9 @@ func (r *recent) add(at time.Time, value float64, failed bool) {
 	r.mu.Unlock()
 }
 
-// look gives the q-quantile of the samples that did not fail and the share of those that did, over the last d.
-func (r *recent) look(now time.Time, d time.Duration, q float64) (quantile, failed float64, ok bool) {
+// Quantile returns the q-quantile of the samples that did not fail, and the share of those that did, over the last d; false
+// without samples.
+func (r *Recent) Quantile(now time.Time, d time.Duration, q float64) (quantile, failed float64, ok bool) {
 	r.mu.Lock()
 	values := make([]float64, 0, len(r.ring))
 	var total, bad int

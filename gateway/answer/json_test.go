@@ -1,4 +1,4 @@
-package gateway
+package answer
 
 import (
 	"testing"
@@ -7,12 +7,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// appendTime is time's own formatting, only faster.
+// AppendTime formats as package time does.
 func TestAppendTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		µs := rapid.Int64Range(-1e17, 1e18).Draw(t, "µs")
-		want := `"` + time.UnixMicro(µs).UTC().Format(timeLayout) + `"`
-		if got := string(appendTime([]byte("x"), µs)); got != "x"+want {
+		want := `"` + time.UnixMicro(µs).UTC().Format(TimeLayout) + `"`
+		if got := string(AppendTime([]byte("x"), µs)); got != "x"+want {
 			t.Fatalf("%d: %s, want %s", µs, got, want)
 		}
 	})

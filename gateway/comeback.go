@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"errors"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/token"
+)
+
+// comeBack puts the pass of an ended session that the request carries into a join, and reports whether there is one. Call it
+// where findPass has found no valid one. The id of the ticket is derived from the session unless it is an account's, so one
+// session makes one ticket, through whatever gateway.
+func comeBack(v *visit, a *arrival) bool {
+	if v.tokens.ended == nil {
+		return false
+	}
+	p, ok := endedPass(v)
+	if !ok {
+		return false
+	}
+	a.Return = &admission.Return{Session: admission.ID(p.Session), Order: p.Order, Fence: p.Fence, Began: p.IssuedAt, Ended: p.Expires}
+	a.used = max(0, p.Expires-p.IssuedAt)
+	if !a.Account {
+		a.ID, a.Keyed = admission.ID(v.derive("return", p.Session[:])), true
+	}
+	return true
+}
+
+// endedPass returns the pass of a session that is over, where it keeps an order and session.max leaves time for another
+// session. Whether the order counts is for the store to decide, which has the session's record.
+func endedPass(v *visit) (p token.Pass, ok bool) {
+	policy := &v.room.queue.Snapshot().Policy
+	// The store subtracts its own outages from the pass's age: the pass may have ended longer ago than absence.
+	p, err := v.g.cache.Ring().VerifyPass(v.tokens.ended, v.room.id, v.now/1e6-int64(policy.Absence.Seconds())-day)
+	most := int64(v.room.options.MaxSession.Seconds())
+	switch {
+	case err != nil, p.Order == 0, p.Fence == 0, !v.binding.Matches(p.Bind):
+		return p, false
+	case most > 0 && p.Expires-p.IssuedAt+int64(policy.SessionTTL.Seconds()) > most:
+		return p, false
+	}
+	return p, true
+}
+
+// keepsNothing reports whether a join with an ended pass has found that the pass keeps no order, or could not find out.
+func keepsNothing(err error) bool {
+	return errors.Is(err, admission.ErrUnknown) || errors.Is(err, admission.ErrStore)
+}
+
+// joinBack responds to a join that brings the pass of an ended session, where that keeps its visitor's order; done is false
+// where it does not. A new ticket costs what it costs everybody.
+func joinBack(v *visit, body *joinBody, a arrival) (d decision, p *answer.Problem, done bool) {
+	if _, in := v.findPass(); in {
+		return d, nil, false // it lets its visitor in: there is no order to keep
+	}
+	if a.Account || !comeBack(v, &a) {
+		return d, nil, false
+	}
+	if v.room.asks() {
+		a.Held = true
+		s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+		switch {
+		case err == nil:
+			d, p = joined(v, 200, &a, s, refusal, nil)
+			return d, p, true
+		case errors.Is(err, admission.ErrUnknown) && s.Reason != admission.ReasonKept:
+			return d, nil, false
+		}
+		a.Held = false
+		if a.Proof, p = earn(v, body); p != nil {
+			return d, p, true
+		}
+	}
+	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	switch {
+	case keepsNothing(err):
+		return d, nil, false
+	case a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted && s.State == admission.Ended:
+		return d, v.refuseProof("spent", answer.ProofSpent), true
+	case a.Proof != (admission.ID{}) && s.New:
+		v.room.metrics.proofs["accepted"].Inc()
+	}
+	d, p = joined(v, joinCode(&s), &a, s, refusal, err)
+	return d, p, true
+}

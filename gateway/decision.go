@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/token"
+)
+
+// action is what a decision has the gateway do.
+type action uint8
+
+const (
+	doProxy    action = iota // forward the request
+	doWait                   // show where the client is in the queue, as a page or as JSON
+	doStatus                 // send the status object
+	doDocument               // send the body that the handler has written to visit.out.Body
+	doStream                 // turn the connection into an event stream
+)
+
+// decision is what becomes of a request that is not refused. Handlers return it, and only write carries it out.
+type decision struct {
+	action  action
+	outcome outcome
+
+	origin  *upstream // doProxy
+	session token.ID  // doProxy: of a visitor with a session; else zero
+
+	code   int           // all but doProxy
+	status answer.Status // doWait, doStatus
+
+	contentType string      // doDocument
+	fields      [][2]string // doDocument: further header fields
+
+	stream *stream // doStream
+}
+
+// toOrigin forwards a request that needs no session.
+func toOrigin(u *upstream, o outcome) decision {
+	return decision{action: doProxy, outcome: o, origin: u}
+}
+
+// withStatus sends a status object.
+func withStatus(code int, s answer.Status) decision {
+	return decision{action: doStatus, outcome: waiting, code: code, status: s}
+}
+
+// document sends the body that was written to visit.out.Body.
+func document(o outcome, code int, contentType string, fields ...[2]string) decision {
+	return decision{action: doDocument, outcome: o, code: code, contentType: contentType, fields: fields}
+}

@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/guard"
+)
+
+// handler decides about a request.
+type handler func(*visit) (decision, *answer.Problem)
+
+// endpoint is what lies below /.waiting-room/{room}/.
+type endpoint struct {
+	name  string
+	allow string // methods, for Allow and for preflights
+	serve handler
+}
+
+var endpoints = []endpoint{
+	{"status", "GET, HEAD, OPTIONS", serveStatus},
+	{"tickets", "POST, DELETE, OPTIONS", serveTickets},
+	{"events", "GET, OPTIONS", serveEvents},
+	{"claim", "POST, OPTIONS", serveClaim},
+	{"challenge", "GET, HEAD, OPTIONS", serveChallenge},
+	{"draw", "GET, HEAD, OPTIONS", serveDraw},
+	{"", "GET, HEAD, OPTIONS", servePage},
+}
+
+const jwks = "jwks.json"
+
+// serveOwn decides about a request to the gateway itself. rest is what follows /.waiting-room.
+func serveOwn(v *visit, rest []byte) (decision, *answer.Problem) {
+	if v.kind = client.KindOf(v.req); v.kind != client.Navigation {
+		v.kind = client.API // everybody else gets JSON here
+	}
+	if !v.state.table.Knows(v.host) {
+		return decision{}, answer.UnknownHost
+	}
+	id, name, _ := bytes.Cut(bytes.TrimPrefix(rest, []byte("/")), []byte("/"))
+	if len(name) == 0 {
+		if string(id) == jwks {
+			return serveKeys(v)
+		}
+		if script, forever, ok := findScript(id); ok {
+			return serveScript(v, script, forever)
+		}
+	}
+	r := v.state.byID[string(id)]
+	switch {
+	case len(id) == 0:
+		return decision{}, answer.UnknownPath
+	case r == nil || !v.state.table.Serves(r.index, v.host):
+		return decision{}, answer.UnknownRoom
+	}
+	v.room = r
+	for i := range endpoints {
+		if e := &endpoints[i]; e.name == string(name) {
+			return e.handle(v)
+		}
+	}
+	return decision{}, answer.UnknownPath
+}
+
+func (e *endpoint) handle(v *visit) (decision, *answer.Problem) {
+	if site := v.req.Peek("origin"); len(site) > 0 && v.room.allowsSite(site) {
+		v.site = site
+		v.out.AllowSite(site)
+	}
+	switch {
+	case v.req.Is("OPTIONS"):
+		return e.options(v), nil
+	case !e.allows(v.req.Method()):
+		return decision{}, answer.MethodNotAllowed.Set("Allow", e.allow)
+	case (v.req.Is("POST") || v.req.Is("DELETE")) && crossSite(v):
+		return decision{}, answer.CrossSite
+	}
+	v.enterRoom()
+	v.identify()
+	return e.serve(v)
+}
+
+func (e *endpoint) allows(method []byte) bool {
+	for m := range strings.SplitSeq(e.allow, ", ") {
+		if m == string(method) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *endpoint) options(v *visit) decision {
+	fields := [][2]string{{"Allow", e.allow}}
+	if len(v.site) > 0 {
+		fields = append(fields, [2]string{"Access-Control-Allow-Methods", e.allow},
+			[2]string{"Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Idempotency-Key, X-Waiting-Room-Token, X-Waiting-Room-Pass"},
+			[2]string{"Access-Control-Max-Age", "600"})
+	}
+	return v.empty(204, fields...)
+}
+
+// crossSite reports whether the page of a site that is not allowed made the request.
+func crossSite(v *visit) bool {
+	if len(v.site) > 0 {
+		return false
+	}
+	site := v.req.Peek("origin")
+	if len(site) == 0 {
+		return string(v.req.Peek("sec-fetch-site")) == "cross-site"
+	}
+	_, authority, ok := bytes.Cut(site, []byte("://"))
+	return !ok || !bytes.EqualFold(authority, v.req.Host())
+}
+
+// empty responds without a body.
+func (v *visit) empty(code int, fields ...[2]string) decision {
+	v.out.Body = v.out.Body[:0]
+	return document(waiting, code, "", fields...)
+}
+
+var readOnly = answer.MethodNotAllowed.Set("Allow", "GET, HEAD")
+
+func serveKeys(v *visit) (decision, *answer.Problem) {
+	if !v.isRead() {
+		return decision{}, readOnly
+	}
+	v.out.Body = append(v.out.Body[:0], v.g.cache.Ring().JWKS()...)
+	return document(proxied, 200, answer.TypeJSON), nil
+}
+
+// findScript returns a script of guarded pages, and whether its name changes with its content.
+func findScript(name []byte) (script []byte, forever, ok bool) {
+	if !bytes.HasPrefix(name, []byte("pow-")) {
+		return nil, false, false
+	}
+	text, forever, ok := scripts().Find(string(name))
+	return []byte(text), forever, ok
+}
+
+func serveScript(v *visit, script []byte, forever bool) (decision, *answer.Problem) {
+	if !v.isRead() {
+		return decision{}, readOnly
+	}
+	v.out.Body = append(v.out.Body[:0], script...)
+	fields := [][2]string{{"Vary", ""}, {"Content-Security-Policy", guard.WorkerPolicy}}
+	if forever {
+		fields = append(fields, [2]string{"Cache-Control", "public, max-age=31536000, immutable"})
+	}
+	return document(proxied, 200, "text/javascript; charset=utf-8", fields...), nil
+}
+
+// servePage shows the page itself. A visitor who need not wait is redirected to the room.
+func servePage(v *visit) (decision, *answer.Problem) {
+	v.kind = client.Navigation
+	policy := &v.room.queue.Snapshot().Policy
+	if policy.Open() {
+		return redirectToRoom(v, waiting), nil
+	}
+	if _, ok := v.findPass(); ok {
+		return redirectToRoom(v, waiting), nil
+	}
+	d, p := queueUp(v, policy)
+	if p == nil && d.action == doProxy { // there is no request to let through
+		return redirectToRoom(v, d.outcome), nil
+	}
+	return d, p
+}
+
+// redirectToRoom redirects to the room's first plain path on this host.
+func redirectToRoom(v *visit, o outcome) decision {
+	to := "/"
+	for _, path := range v.room.options.Paths {
+		if strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n") {
+			to = path
+			break
+		}
+	}
+	d := v.empty(303, [2]string{"Location", to}, [2]string{"X-Waiting-Room", answer.StateAdmitted})
+	d.outcome = o
+	return d
+}

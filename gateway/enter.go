@@ -1,0 +1,272 @@
+package gateway
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/forecast"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
+	"github.com/anteroom/anteroom/token"
+)
+
+// clarify responds to a request whose path does not lead to one room. A client that only reads is redirected to the path that
+// a browser would have requested.
+func clarify(v *visit, why route.Kind) (decision, *answer.Problem) {
+	v.kind = client.KindOf(v.req)
+	path := route.PathOf(v.target)
+	if why == route.TwoRooms && v.isRead() {
+		to := route.AppendResolved(v.memory[1][:0], path)
+		v.memory[1] = to
+		if !bytes.Equal(to, path) {
+			d := v.empty(308, [2]string{"Location", string(append(to, v.target[len(path):]...))})
+			d.outcome = refused
+			return d, nil
+		}
+	}
+	if why == route.TooMany {
+		return decision{}, answer.AmbiguousPath.With("The path has more readings than are looked up, or is too long for the rules of this host. Send it shorter, or without dot segments, empty segments, parameters and escapes that it does not need.")
+	}
+	return decision{}, answer.AmbiguousPath
+}
+
+// enter decides about a request to a path of a room: an open room, a bypass rule or a pass lets it through; without them its
+// client joins, or is shown where it is in the queue.
+func enter(v *visit) (decision, *answer.Problem) {
+	r := v.room
+	policy := &r.queue.Snapshot().Policy
+	if policy.Open() {
+		return toOrigin(r.origin, proxied), nil
+	}
+	if v.req.Is("OPTIONS") {
+		if v.kind = client.KindOf(v.req); v.kind == client.Preflight {
+			return passPreflight(v)
+		}
+	}
+	for i := range r.bypass {
+		if r.bypass[i].Matches(v.req, &v.readings, v.peer.Addr) {
+			return toOrigin(r.origin, bypassed), nil
+		}
+	}
+	v.enterRoom()
+	if p, ok := v.findPass(); ok {
+		return withPass(v, &p, policy)
+	}
+	if v.kind = client.KindOf(v.req); !v.kind.MayJoin() {
+		return withoutPass(v, policy)
+	}
+	v.identify()
+	return queueUp(v, policy)
+}
+
+// withPass lets a visitor with a valid pass through, and renews the pass past half its life.
+func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *answer.Problem) {
+	r := v.room
+	now := v.now / 1e6
+	if q := r.options.SessionRequests; q.N > 0 {
+		if wait := v.g.meters.requests.take(q.key(p.Session), v.g.meters.at(v.start), q, r.queue.Snapshot().Gateways); wait > 0 {
+			v.kind = client.KindOf(v.req)
+			r.metrics.overQuota.Inc()
+			return decision{}, answer.SessionRequests.After(seconds(wait))
+		}
+	}
+	ttl := int64(policy.SessionTTL.Seconds())
+	longer := false
+	switch {
+	case r.options.Renew && 2*(p.Expires-now) < ttl:
+		longer = v.renewPass(p, now+v.sessionLife(policy, p.IssuedAt, now))
+	case v.binding.Changes(p.Bind):
+		v.renewPass(p, p.Expires)
+	}
+	if v.g.meters.touched.due(p.Session, now, max(1, ttl/4)) || longer {
+		r.store.Touch(admission.ID(p.Session), p.Off)
+	}
+	return decision{action: doProxy, origin: r.origin, session: p.Session}, nil
+}
+
+// passPreflight lets a CORS preflight through, which carries no pass. Preflights have a limit of their own, so that they
+// cannot load the origin more than visitors do.
+func passPreflight(v *visit) (decision, *answer.Problem) {
+	snap := v.room.queue.Snapshot()
+	if snap.Policy.Method == admission.Reject && snap.Active+snap.Admitted == 0 {
+		return decision{}, answer.RoomClosed.In(answer.StateRejected)
+	}
+	all := preflightQuota(snap)
+	one := Quota{N: max(10, all.N/4), Per: all.Per}
+	own := v.room.preflights // of this client's address: it may use a quarter of the room's
+	for i, b := range proxy.ClientKey(v.peer.Addr) {
+		own[i] ^= b
+	}
+	at := v.g.meters.at(v.start)
+	wait := v.g.meters.requests.take(own, at, one, snap.Gateways)
+	if wait == 0 {
+		wait = v.g.meters.requests.take(v.room.preflights, at, all, snap.Gateways)
+	}
+	if wait > 0 {
+		return decision{}, answer.TooManyPreflights.After(seconds(wait))
+	}
+	return toOrigin(v.room.origin, proxied), nil
+}
+
+// preflightQuota returns how many preflights a room lets through in a second, over all gateways: 50, ten for each visitor that
+// it admits in a second, or two for each session, whichever is most.
+func preflightQuota(s *admission.Snapshot) Quota {
+	return Quota{N: max(50, s.Policy.Rate*10/1000, 2*s.Active), Per: time.Second}
+}
+
+// withoutPass decides about a request that may not take a ticket: it is let through while the room does not limit, charged to
+// the limiter. Where a ticket costs more than waiting it never is: its header fields are the client's to choose.
+func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
+	r := v.room
+	p := answer.PassNeeded
+	switch {
+	case policy.Method == admission.Reject:
+		return decision{}, v.reject(admission.Closed, nil, false)
+	case v.kind == client.Upgrade:
+	case !r.guarded(policy) && r.queue.Charge(v.g.life.ctx):
+		return toOrigin(r.origin, proxied), nil
+	case v.kind == client.Prefetch:
+		p = answer.Prefetch
+	}
+	return decision{}, p.In(answer.StateWaiting)
+}
+
+// queueUp decides about a client that may take a ticket. A ticket that it brings is checked, also while the room is closed, so
+// that it is not lost when the room opens.
+func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
+	closed := policy.Method == admission.Reject
+	w, ok, _ := v.findTicket(false)
+	switch {
+	case !ok && closed:
+		return decision{}, v.reject(admission.Closed, nil, false)
+	case !ok:
+		return join(v, "")
+	}
+	poll := 0
+	if closed {
+		poll = answer.RoomClosed.Retry
+	}
+	c, err := v.check(w, poll)
+	if s := &c.standing; closed && (err != nil || s.State != admission.Admitted && s.State != admission.Active) {
+		keeps := err == nil && s.State == admission.Waiting
+		if keeps && s.Renewed {
+			v.renewTicket(&c.token, &s.Ticket)
+		}
+		return decision{}, v.reject(admission.Closed, nil, keeps)
+	}
+	if err == nil {
+		err = v.claimAdmitted(&c)
+	}
+	if err != nil {
+		return decision{}, problemOf(err)
+	}
+	switch s := &c.standing; s.State {
+	case admission.Active:
+		v.sessionState(s, &c.token)
+		return admit(v, s, c.token.Used), nil
+	case admission.Waiting, admission.Admitted:
+		if s.Renewed || v.binding.Changes(c.token.Bind) {
+			v.renewTicket(&c.token, &s.Ticket)
+		}
+		return wait(v, c.forecast, &c.token, c.poll, ""), nil
+	case admission.Refused:
+		return decision{}, v.reject(admission.TooMany, s, false)
+	default:
+		return join(v, reasonOf(s))
+	}
+}
+
+// join takes a ticket, or lets the request through at once. lost, when not empty, is why a former ticket is replaced.
+func join(v *visit, lost string) (decision, *answer.Problem) {
+	asks := v.room.asks()
+	if v.kind == client.Navigation && (!asks || v.account.state == accountKnown) {
+		v.giveNonce()
+	}
+	a, p := newArrival(v)
+	if p != nil {
+		return decision{}, v.refuseAccount(p)
+	}
+	back := comeBack(v, &a)
+	if asks && !a.Account && !back {
+		return askFirst(v, lost)
+	}
+	a.Held = asks // a ticket that an account or a pass has costs nothing more
+	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	if back && !a.Account && keepsNothing(err) {
+		if asks {
+			return askFirst(v, lost)
+		}
+		a, _ = newArrival(v)
+		s, refusal, err = v.room.store.Join(v.g.life.ctx, a.Arrival)
+	}
+	switch {
+	case err != nil:
+		return decision{}, problemOf(err)
+	case refusal != admission.Granted:
+		return decision{}, v.reject(refusal, &s, false)
+	case asks && s.State == admission.Ended:
+		return askFirst(v, lost)
+	case s.State == admission.Admitted:
+		if s, err = v.claim(s.Ticket, a.Client); err != nil {
+			return decision{}, problemOf(err)
+		}
+	}
+	if s.State == admission.Active {
+		return admit(v, &s, a.usedBy(&s)), nil
+	}
+	v.giveNonce()
+	r := v.room.forecaster.Room()
+	t := v.room.forecaster.Ticket(r, s.Ticket.Order)
+	w := v.signTicket(&s.Ticket, v.takenBy(&a, s.Ticket.Order), lineage{t.Wait, a.used})
+	return wait(v, r, &w, 0, lost), nil
+}
+
+// admit lets a visitor through who has got a session by this request.
+func admit(v *visit, s *admission.Standing, used int64) decision {
+	p := v.signPass(s, used)
+	if v.kind == client.API {
+		v.out.Pass(v.grant.pass)
+	}
+	return decision{action: doProxy, outcome: letIn, origin: v.room.origin, session: p.Session}
+}
+
+// wait shows a client where it is in the queue. poll is the number of seconds until the next poll; 0: the ticket is new. lost
+// is why a former ticket was replaced.
+func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) decision {
+	t := v.room.forecaster.Ticket(r, w.Order)
+	if poll == 0 {
+		poll = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, v.g.random())
+	}
+	s := v.status(r, w, &t, waitingState(r, w.Order))
+	s.Refresh, s.Token, s.Reason = poll, v.grant.token, lost
+	code := 503
+	if v.isRead() {
+		code = 202
+	}
+	return decision{action: doWait, outcome: waiting, code: code, status: s}
+}
+
+// reject returns why no ticket is given. keeps reports whether the client has a ticket that it keeps.
+func (v *visit) reject(why admission.Refusal, s *admission.Standing, keeps bool) *answer.Problem {
+	v.countRefusedJoin(refusalReason(why, s))
+	p := problemOfRefusal(why)
+	switch p {
+	case answer.StoreUnavailable:
+		return p
+	case answer.AccountSpent:
+		return p.In(answer.StateRejected)
+	case answer.RoomClosed:
+		e := &v.room.forecaster.Room().Events
+		if p = p.Until(e.OpensAt, e.JoinsAt, v.now); keeps {
+			p = p.After(min(p.Retry, answer.RoomClosed.Retry))
+		}
+	case answer.TooManyJoins:
+		p = p.After(seconds(s.Retry))
+	}
+	p = p.In(answer.StateRejected)
+	p.InRoom = true
+	return p
+}

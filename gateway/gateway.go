@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/certs"
+	"github.com/anteroom/anteroom/token"
+)
+
+// Gateway serves visitors. Its methods are safe for concurrent use.
+type Gateway struct {
+	log     *slog.Logger
+	faults  faultLog
+	access  accessLog
+	metrics *Metrics
+	core    *admission.Core
+	limits  proxy.Limits
+	server  *fasthttp.Server
+	life    lifecycle
+
+	state  atomic.Pointer[state]
+	reload reloads
+
+	visits  sync.Pool
+	streams *streams
+	cache   *token.Cache
+	captcha *guard.Verifier
+	meters  meters
+}
+
+// cacheSize is how many verified tokens are cached, about half a kilobyte each.
+const cacheSize = 1 << 16
+
+// New returns a gateway, which Serve starts. Its rooms are those of o.Core, which the caller runs. metrics may be nil; pass those
+// whose ObserveStore the core calls.
+func New(o Options, metrics *Metrics) (*Gateway, error) {
+	if o.Core == nil {
+		return nil, errors.New("gateway: Options.Core is missing")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if metrics == nil {
+		metrics = NewMetrics(o.Registerer, o.Version)
+	}
+	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), meters: newMeters(), captcha: guard.NewVerifier()}
+	g.life.ctx, g.life.end = context.WithCancel(context.Background())
+	g.visits.New = func() any {
+		v := &visit{}
+		v.onHeader = v.originHeader
+		return v
+	}
+	g.streams = newStreams(g, o.MaxStreams)
+	if err := g.Reload(o); err != nil {
+		g.life.end()
+		return nil, err
+	}
+	g.server = &fasthttp.Server{
+		Handler:        g.handle,
+		Logger:         fasthttpLog{g.log},
+		ReadBufferSize: max(o.Limits.Header, 16<<10),
+		Concurrency:    1 << 20,
+	}
+	proxy.ServerOptions(g.server)
+	g.server.KeepHijackedConns = true // event streams, which streams closes
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(newCollector(g)); err != nil {
+			g.life.end()
+			return nil, fmt.Errorf("gateway: register metrics: %w", err)
+		}
+	}
+	return g, nil
+}
+
+// random returns a number in [0, 1), which spreads polls.
+func (g *Gateway) random() float64 { return rand.Float64() } //nolint:gosec // spreads polls; nothing is kept safe by it
+
+// fasthttpLog logs what fasthttp reports.
+type fasthttpLog struct{ log *slog.Logger }
+
+func (l fasthttpLog) Printf(format string, args ...any) {
+	l.log.Debug("server", "detail", fmt.Sprintf(format, args...))
+}
+
+// Serve serves the connections of ln until Shutdown, and then returns nil. It may be called for several listeners.
+func (g *Gateway) Serve(ln net.Listener) error {
+	socket := newSocket(ln, g.log, g.metrics.acceptErrors.Inc)
+	ln = proxy.PrefaceListener(socket, proxy.PrefaceOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
+	if g.state.Load().tls != nil {
+		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
+	}
+	ln = proxy.Direct(ln, g.limits, g.direct)
+	if !g.life.open(ln, g.access.run, g.streams.run) {
+		return ln.Close() // Shutdown was called before, and fasthttp would not know
+	}
+	g.startLoops()
+	g.Settle()
+	g.life.ready.Store(true)
+	return g.server.Serve(ln)
+}
+
+// settleMax bounds how long requests wait at the start for the first snapshots.
+const settleMax = 2 * time.Second
+
+// Settle waits until the rooms know their queues and what operators have changed, so that the first visitors are admitted
+// immediately where they may be. Without the store it ends as soon as that is known. Serve calls it; a caller that announces the
+// socket beforehand calls it sooner. The core has to run.
+func (g *Gateway) Settle() {
+	ctx, cancel := context.WithTimeout(g.life.ctx, settleMax)
+	defer cancel()
+	g.core.Settle(ctx)
+	for _, r := range g.state.Load().rooms {
+		if err := r.forecaster.Prime(ctx); err != nil {
+			g.log.Warn("cannot read the room's history; hourly weights start from the defaults", "room", r.id, "error", err)
+		}
+	}
+}
+
+// Ready reports whether the visitors' socket accepts: from Serve to Shutdown, with or without the store.
+func (g *Gateway) Ready() bool { return g.life.ready.Load() && !g.life.leaving.Load() }
+
+// NotReady makes Ready false for good ahead of Shutdown, also while Serve is just beginning, so that balancers choose other
+// gateways first. Visitors are served as before, but each response ends its connection.
+func (g *Gateway) NotReady() {
+	g.life.ready.Store(false)
+	g.life.leaving.Store(true)
+}

@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
+	"github.com/anteroom/anteroom/token"
+)
+
+// request holds the facts of one request. They are collected before a handler runs, which only reads them.
+type request struct {
+	req    *proxy.Request
+	state  *state
+	start  time.Time
+	target []byte // as it was sent, in origin form
+	host   []byte // in lower case, without port
+	peer   client.Peer
+	kind   client.Kind
+
+	// Of requests to a room:
+	room    *room
+	now     int64 // µs of Redis's clock
+	jar     client.Jar
+	account account
+	site    []byte // of another origin that cors_origins allows
+
+	readings route.Readings // of the path
+	binding  client.Binding
+	memory   [2][]byte // for the host and for texts
+}
+
+// locate sets where the request leads.
+func (r *request) locate() route.Place {
+	r.target = r.req.Target()
+	r.host, r.memory[0] = route.HostName(r.req.Host(), r.memory[0])
+	return r.state.table.Locate(r.host, route.PathOf(r.target), &r.readings)
+}
+
+// identifyPeer sets who is at the other end.
+func (r *request) identifyPeer() {
+	o := &r.state.options
+	r.peer = client.PeerOf(r.req, o.TrustedProxies, o.TrustedHeader)
+}
+
+// enterRoom sets the facts that decisions about a room need.
+func (r *request) enterRoom() {
+	r.now = r.room.store.RedisNow()
+	r.jar.Read(r.req, r.names())
+	r.binding.Set(r.state.options.Bind, r.peer.Addr, r.req.Peek("user-agent"))
+}
+
+// names returns the room's cookie names for this connection.
+func (r *request) names() *client.CookieNames { return r.room.names(r.peer.Secure) }
+
+func (r *request) roomID() string {
+	if r.room == nil {
+		return ""
+	}
+	return r.room.id
+}
+
+// isRead reports whether the method is GET or HEAD.
+func (r *request) isRead() bool { return r.req.Is("GET") || r.req.Is("HEAD") }
+
+// derive returns an id of this room that is derived from words. Domains keep ids of different kinds apart.
+func (r *request) derive(domain string, words ...[]byte) token.ID {
+	return r.deriveBy(r.state.options.IDKey, domain, words...)
+}
+
+func (r *request) deriveBy(key []byte, domain string, words ...[]byte) token.ID {
+	return token.ID(sumOf(key, domain, r.room.id, words...)[:16])
+}
+
+// sumOf is an HMAC over length-prefixed words, so that no two lists of words share one.
+func sumOf(key []byte, domain, room string, words ...[]byte) []byte {
+	h := hmac.New(sha256.New, key)
+	write := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	write([]byte(domain))
+	write([]byte(room))
+	for _, b := range words {
+		write(b)
+	}
+	return h.Sum(nil)
+}
+
+// addressHash is the length of each half of an address's hash: enough that no two of a room are equal.
+const addressHash = 9
+
+// addressOf returns the hash by which the joins of the client's address are counted, followed by that of the network around
+// it; empty where the room does not limit joins. Without the key nobody can find the address.
+func (r *request) addressOf() string {
+	if r.room.options.Policy.Joins <= 0 || !r.peer.Addr.IsValid() {
+		return ""
+	}
+	one, around := 32, 24
+	if r.peer.Addr.Is6() {
+		one, around = 64, 48
+	}
+	out := make([]byte, 0, 2*addressHash)
+	for _, bits := range []int{one, around} {
+		prefix, err := r.peer.Addr.Prefix(bits)
+		if err != nil {
+			return ""
+		}
+		out = append(out, sumOf(r.state.options.IDKey, "join", r.room.id, []byte(prefix.String()))[:addressHash]...)
+	}
+	return string(out)
+}
+
+// takenAt returns when a ticket of an order was taken, in seconds of Redis's clock. As long as that clock was never set back
+// it is order time, but for the error of the estimates: then the order itself is the time.
+func (r *request) takenAt(order int64) int64 {
+	now := r.room.queue.Now()
+	if order == 0 || now == 0 {
+		return r.now / 1e6
+	}
+	if apart := r.room.queue.RedisNow() - now; apart > -clockError && apart < clockError {
+		return order / 1e6
+	}
+	return (r.now - max(0, now-order)) / 1e6
+}
+
+// clockError bounds the difference of two estimates of one clock, in µs.
+const clockError = 100_000
+
+// joinedAt returns when a ticket was taken, in µs of Redis's clock: its order where that is of the same second, else the
+// second.
+func joinedAt(w *token.Waiting) int64 {
+	if w.Order/1e6 == w.IssuedAt {
+		return w.Order
+	}
+	return w.IssuedAt * 1e6
+}
+
+// sessionLife returns for how many more seconds a pass that was issued then counts: the session's ttl, within session.max.
+func (r *request) sessionLife(policy *admission.Policy, issued, now int64) int64 {
+	life := max(1, int64(policy.SessionTTL/time.Second))
+	if most := int64(r.room.options.MaxSession / time.Second); most > 0 {
+		life = min(life, issued+most-now)
+	}
+	return life
+}

@@ -1,0 +1,132 @@
+package gateway
+
+import (
+	"bytes"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/route"
+)
+
+// direct serves a request without fasthttp. It leaves to handle the requests that take over their connection.
+func (g *Gateway) direct(req *proxy.Request) (taken bool) {
+	v := g.begin(req, nil)
+	defer g.finish(v)
+	taken = true // also where a panic ends it
+	at := v.locate()
+	if v.left = at.Kind == route.ToOwn && bytes.HasSuffix(at.Rest, []byte("/events")); v.left {
+		return false
+	}
+	v.serve(at)
+	return taken
+}
+
+// handle serves a request through fasthttp.
+func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
+	v := g.begin(proxy.RequestOf(ctx), ctx)
+	defer g.finish(v)
+	if r := proxy.CheckRequest(ctx); r != nil {
+		v.peer.Addr = v.req.Peer() // nothing else is known of a header that was refused
+		v.refuse(&answer.Problem{Status: r.Status, Code: r.Code, Title: "The request is not served", Detail: r.Detail, Level: answer.Quiet, Close: r.Close})
+		return
+	}
+	v.serve(v.locate())
+}
+
+// serve decides about a request and carries the decision out.
+func (v *visit) serve(at route.Place) {
+	v.identifyPeer()
+	v.warnMisnamed()
+	d, p := v.decide(at)
+	v.write(&d, p)
+}
+
+// decide returns what becomes of a request, by where it leads.
+func (v *visit) decide(at route.Place) (decision, *answer.Problem) {
+	st := v.state
+	switch at.Kind {
+	case route.ToOwn:
+		return serveOwn(v, at.Rest)
+	case route.TwoRooms, route.TooMany:
+		return clarify(v, at.Kind)
+	case route.ToRoom:
+		v.room = st.rooms[at.Room]
+		return enter(v)
+	}
+	switch {
+	case st.byDefault != nil:
+		return toOrigin(st.byDefault, proxied), nil
+	case st.table.HasRooms() && !st.table.Knows(v.host):
+		v.kind = client.KindOf(v.req)
+		return decision{}, answer.UnknownHost
+	case len(st.order) > 0:
+		return toOrigin(st.order[0], proxied), nil
+	}
+	return decision{}, answer.NoOrigin
+}
+
+// begin takes up a request. While the gateway is leaving, every response is its connection's last.
+func (g *Gateway) begin(req *proxy.Request, ctx *fasthttp.RequestCtx) *visit {
+	g.life.running.Add(1)
+	v := g.acquire(req, ctx)
+	if g.life.leaving.Load() {
+		req.CloseAfter()
+	}
+	return v
+}
+
+// finish sends, counts and logs. A panic ends the request, not the process.
+func (g *Gateway) finish(v *visit) {
+	if fault := recover(); fault != nil {
+		g.metrics.panics.Inc()
+		g.log.Error("fault in a request", "room", v.roomID(), "fault", fault, "stack", string(debug.Stack()))
+		v.out.Abandon()
+		v.outcome = failed
+	}
+	defer g.life.running.Add(-1)
+	defer g.release(v)
+	if v.left {
+		return
+	}
+	v.out.Finish()
+	took := time.Since(v.start)
+	m := g.metrics.none
+	if v.room != nil {
+		m = v.room.metrics
+	}
+	m.requests[v.outcome].Inc()
+	m.seconds[v.outcome].Observe(took.Seconds())
+	if v.state.options.Access.Output != nil {
+		g.logAccess(v, took)
+	}
+}
+
+func (g *Gateway) logAccess(v *visit, took time.Duration) {
+	sent := v.out.Sent()
+	e := entry{
+		at: v.start, took: took, addr: v.peer.Addr, room: v.roomID(), outcome: outcomeNames[v.outcome], status: sent.Code, bytes: sent.Bytes,
+	}
+	if len(v.target) > 0 { // else the header was refused, and the request is a substitute
+		e.method, e.host, e.target, e.proto = v.req.Method(), v.req.Host(), v.target, v.req.Protocol()
+		e.agent, e.referer = v.req.Peek("user-agent"), v.req.Peek("referer")
+	}
+	g.access.write(&e)
+}
+
+// warnMisnamed logs, once for a configuration, that a trusted proxy names clients in a header field that is not trusted. Such a
+// proxy's address counts as that of all its clients, so the limits of one address bind them together.
+func (v *visit) warnMisnamed() {
+	header := v.state.options.TrustedHeader
+	if !v.peer.Trusted || v.state.misnamed.Load() {
+		return
+	}
+	if other := v.peer.Misnamed(v.req, header); other != "" && !v.state.misnamed.Swap(true) {
+		v.g.log.Warn("a trusted proxy names the visitor in a header that is not believed; all its visitors share its address. If the proxy always writes that header, set trusted_header to it",
+			"proxy", v.req.Peer().String(), "header", other, "trusted_header", header)
+	}
+}

@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
+)
+
+// lifecycle is what a gateway listens on, and how it ends.
+type lifecycle struct {
+	ctx context.Context // of everything that outlives a request
+	end context.CancelFunc
+
+	opening   sync.Mutex
+	listeners []net.Listener
+	closed    bool
+
+	ready      atomic.Bool
+	leaving    atomic.Bool  // every response is its connection's last
+	running    atomic.Int64 // requests that are being served
+	background sync.WaitGroup
+}
+
+// open adds a listener, and starts the loops with the first. It reports whether the gateway is still open.
+func (l *lifecycle) open(ln net.Listener, loops ...func(context.Context)) bool {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	if l.closed {
+		return false
+	}
+	if len(l.listeners) == 0 {
+		for _, loop := range loops {
+			l.background.Go(func() { loop(l.ctx) })
+		}
+	}
+	l.listeners = append(l.listeners, ln)
+	return true
+}
+
+// serving reports whether visitors are served.
+func (l *lifecycle) serving() bool {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	return len(l.listeners) > 0 && !l.closed
+}
+
+// close stops accepting.
+func (l *lifecycle) close() {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	l.closed = true
+	for _, ln := range l.listeners {
+		_ = ln.Close() // also where fasthttp has not begun with it
+	}
+}
+
+// Shutdown stops accepting, lets running requests finish, ends event streams and upgraded connections, and returns when all is
+// done or ctx ends. A visitor may send a request just as the gateway closes their idle connection, and cannot know whether it
+// was served; so such connections are kept for LastRequest first.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.NotReady()
+	g.life.close()
+	defer g.life.background.Wait()
+	defer g.life.end()
+	defer g.eachOrigin((*proxy.Origin).Close)
+	defer g.captcha.Close()
+	g.streams.close()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for last := time.Now().Add(g.state.Load().options.LastRequest); g.idle() > 0 && time.Now().Before(last) && ctx.Err() == nil; {
+		<-tick.C
+	}
+	for _, ln := range g.life.listeners {
+		proxy.CloseWaiting(ln)
+	}
+	fresh := time.NewTimer(firstRequest)
+	defer fresh.Stop()
+	drained := make(chan error, 1)
+	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
+	for {
+		select {
+		case err := <-drained:
+			g.eachOrigin((*proxy.Origin).CloseUpgraded)
+			return err
+		case <-fresh.C:
+			for _, ln := range g.life.listeners {
+				proxy.CloseFresh(ln)
+			}
+		case <-tick.C:
+			if g.life.running.Load() <= g.upgraded() { // only tunnels are left, which have no end
+				g.eachOrigin((*proxy.Origin).CloseUpgraded)
+			}
+		}
+	}
+}
+
+// firstRequest is how long a connection that has sent nothing yet may still do so at the end.
+const firstRequest = 5 * time.Second
+
+// idle returns the number of connections without a request, and of sockets that are still closing. fasthttp counts those that
+// accept among its connections, and subtracts one.
+func (g *Gateway) idle() int64 {
+	return int64(g.server.GetOpenConnectionsCount()) + 1 - g.life.running.Load()
+}
+
+func (g *Gateway) upgraded() (n int64) {
+	g.eachOrigin(func(o *proxy.Origin) { n += int64(o.Upgraded()) })
+	return n
+}
+
+// eachOrigin calls f for the origins of the configuration, and for those of former ones that may still have connections.
+func (g *Gateway) eachOrigin(f func(*proxy.Origin)) {
+	g.reload.mu.Lock()
+	defer g.reload.mu.Unlock()
+	for _, u := range g.reload.retired {
+		f(u.Origin)
+	}
+	for _, u := range g.state.Load().origins {
+		f(u.Origin)
+	}
+}

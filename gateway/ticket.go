@@ -1,0 +1,274 @@
+package gateway
+
+import (
+	"errors"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/forecast"
+	"github.com/anteroom/anteroom/token"
+)
+
+// checkedTicket is a ticket that the store was asked about.
+type checkedTicket struct {
+	token    token.Waiting
+	ticket   admission.Ticket
+	standing admission.Standing
+	forecast *forecast.Room
+	poll     int // seconds until the next poll, should it go on waiting
+}
+
+// check asks the store about a ticket, which also counts as hearing of its holder. poll is the number of seconds until the
+// next poll; 0: what the forecast advises.
+func (v *visit) check(w token.Waiting, poll int) (checkedTicket, error) {
+	adopt(v, &w)
+	c := checkedTicket{token: w, forecast: v.room.forecaster.Room(), poll: poll}
+	t := v.room.forecaster.Ticket(c.forecast, w.Order)
+	if poll == 0 {
+		c.poll = t.Poll(v.g.random())
+	}
+	c.ticket = ticketOf(&w, c.poll, t.Wait, v.client())
+	var err error
+	c.standing, err = v.room.store.Check(v.g.life.ctx, c.ticket)
+	return c, err
+}
+
+// claimAdmitted makes a session of a ticket that the store has found admitted.
+func (v *visit) claimAdmitted(c *checkedTicket) error {
+	if s := &c.standing; s.State != admission.Admitted && s.State != admission.Active || s.Offline {
+		return nil
+	}
+	claimed, err := v.claim(c.standing.Ticket, c.ticket.Client)
+	if err != nil && !errors.Is(err, admission.ErrNotYet) {
+		return err
+	}
+	c.standing = claimed
+	return nil
+}
+
+// claim makes a session of an admitted ticket. While the store is away the visitor goes on waiting: the admission stands, and
+// the next poll claims it.
+func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.Standing, error) {
+	t.Client = client
+	s, err := v.room.store.Claim(v.g.life.ctx, t)
+	if errors.Is(err, admission.ErrStore) {
+		return admission.Standing{State: admission.Waiting, Ticket: t, Offline: true}, nil
+	}
+	return s, err
+}
+
+// serveStatus sends where a ticket is in the queue; an admitted one is claimed.
+func serveStatus(v *visit) (decision, *answer.Problem) {
+	w, p := v.needTicket()
+	if p != nil {
+		return decision{}, p
+	}
+	c, err := v.check(w, 0)
+	if err != nil {
+		return decision{}, problemOf(err)
+	}
+	return tell(v, 200, &c)
+}
+
+// tell sends the status object of a ticket that was checked.
+func tell(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
+	if err := v.claimAdmitted(c); err != nil {
+		return decision{}, problemOf(err)
+	}
+	s := &c.standing
+	shareSession(v, s)
+	if s.State != admission.Active && c.forecast.Snapshot.Policy.Open() {
+		if s.State == admission.Waiting && s.Renewed {
+			v.renewTicket(&c.token, &s.Ticket)
+		}
+		return tellOpen(v, code, c.forecast, &c.token, c.poll), nil
+	}
+	switch s.State {
+	case admission.Active:
+		return tellAdmitted(v, code, &c.token, s, v.sessionState(s, &c.token), c.token.Used), nil
+	case admission.Waiting, admission.Admitted:
+		return tellWaiting(v, code, c), nil
+	case admission.Expired:
+		return tellExpired(v, code, reasonOf(s)), nil
+	case admission.Refused:
+		v.countRefusedJoin(refusalReason(admission.TooMany, s))
+		out := v.status(c.forecast, &c.token, &forecast.Ticket{}, answer.StateRejected)
+		out.Reason, out.Refresh = reasonOf(s), seconds(s.Retry)
+		return withStatus(code, out), nil
+	}
+	out := v.status(c.forecast, &c.token, &forecast.Ticket{}, answer.StateName(s.State))
+	out.AdmittedAt = s.AdmittedAt
+	return withStatus(code, out), nil
+}
+
+// tellOpen sends the status of a ticket while the room limits nobody. No pass is needed and none is signed: it would let its
+// holder pass the queue that there may be later. A ticket is kept; a new one is not given.
+func tellOpen(v *visit, code int, r *forecast.Room, w *token.Waiting, poll int) decision {
+	out := v.status(r, w, &forecast.Ticket{}, answer.StateAdmitted)
+	out.Refresh, out.Token = poll, v.grant.token
+	return withStatus(code, out)
+}
+
+func tellWaiting(v *visit, code int, c *checkedTicket) decision {
+	s, unordered := &c.standing, c.token.Order == 0
+	if s.Renewed || v.binding.Changes(c.token.Bind) {
+		v.renewTicket(&c.token, &s.Ticket)
+	}
+	t := v.room.forecaster.Ticket(c.forecast, s.Ticket.Order)
+	if unordered && s.Ticket.Order != 0 { // it was drawn since
+		c.poll = forecast.PollWithin(&s.Ticket, t.Poll(v.g.random()))
+	}
+	out := v.status(c.forecast, &c.token, &t, waitingState(c.forecast, s.Ticket.Order))
+	out.Refresh, out.Token = c.poll, v.grant.token
+	return withStatus(code, out)
+}
+
+// tellAdmitted sends a session's first or next pass.
+func tellAdmitted(v *visit, code int, w *token.Waiting, s *admission.Standing, state string, used int64) decision {
+	p := v.signPass(s, used)
+	out := v.status(v.room.forecaster.Room(), w, &forecast.Ticket{}, state)
+	out.AdmittedAt, out.ExpiresAt, out.Pass = s.AdmittedAt, p.Expires, v.grant.pass
+	return withStatus(code, out)
+}
+
+// sessionState returns the state that a session's client is shown: admitted with the first pass, and active with later ones.
+// With the first the wait is measured. Without the store a session is made each time, and none is known to be the first.
+func (v *visit) sessionState(s *admission.Standing, w *token.Waiting) string {
+	if !s.First && !s.Offline {
+		return answer.StateActive
+	}
+	v.observeWait(s, w)
+	return answer.StateAdmitted
+}
+
+// observeWait measures how long a visitor waited, and compares that with the wait that was announced.
+func (v *visit) observeWait(s *admission.Standing, w *token.Waiting) {
+	if s.AdmittedAt == 0 {
+		return
+	}
+	waited := max(0, float64(s.AdmittedAt-joinedAt(w))/1e6)
+	m := v.room.metrics
+	m.wait.Observe(waited)
+	if ratio, in, ok := v.room.forecaster.Observe(forecast.Announced(w), waited); ok {
+		m.etaError.Observe(ratio)
+		m.ranges[in].Inc()
+	}
+}
+
+// tellExpired sends that a ticket is lost, with a new one.
+func tellExpired(v *visit, code int, reason string) decision {
+	lost := func(refresh int) decision {
+		policy := &v.room.forecaster.Room().Snapshot.Policy
+		return withStatus(code, answer.Status{
+			Room: v.room.id, State: answer.StateExpired, Reason: reason, Refresh: refresh, Message: policy.Message, Paused: policy.Paused,
+		})
+	}
+	if v.room.asks() { // a new ticket costs what it costs everybody
+		return lost(1)
+	}
+	a, barred := newArrival(v)
+	if barred != nil {
+		return lost(answer.RoomFull.Retry)
+	}
+	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	switch {
+	case err == nil && refusal == admission.TooMany:
+		v.countRefusedJoin(refusalReason(refusal, &s))
+		return lost(seconds(s.Retry))
+	case err != nil, refusal != admission.Granted:
+		return lost(answer.RoomFull.Retry)
+	}
+	r := v.room.forecaster.Room()
+	if s.Ticket.Order == 0 && !s.Gathering {
+		s.Ticket.Order = v.room.queue.Now()
+	}
+	var t forecast.Ticket
+	if s.State == admission.Waiting {
+		t = v.room.forecaster.Ticket(r, s.Ticket.Order)
+	}
+	w := v.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineage{announced: t.Wait})
+	out := v.status(r, &w, &t, answer.StateExpired)
+	out.Reason, out.Token, out.Refresh = reason, v.grant.token, v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, v.g.random())
+	return withStatus(code, out)
+}
+
+// leave gives a ticket up.
+func leave(v *visit) (decision, *answer.Problem) {
+	w, p := v.needTicket()
+	if p != nil {
+		return decision{}, p
+	}
+	err := v.room.store.Leave(v.g.life.ctx, ticketOf(&w, 0, forecast.Wait{}, v.client()))
+	if err != nil && !errors.Is(err, admission.ErrUnknown) {
+		return decision{}, problemOf(err)
+	}
+	v.cookie(v.names().Ticket, nil, 0)
+	v.cookie(v.names().Nonce, nil, 0)
+	return v.empty(204, [2]string{"X-Waiting-Room", answer.StateEnded}), nil
+}
+
+// serveClaim claims an admitted ticket.
+func serveClaim(v *visit) (decision, *answer.Problem) {
+	w, p := v.needTicket()
+	if p != nil {
+		return decision{}, p
+	}
+	c, err := v.check(w, 0) // which also enrols a ticket that the store does not have yet
+	if err != nil {
+		return decision{}, problemOf(err)
+	}
+	s, err := v.room.store.Claim(v.g.life.ctx, c.ticket)
+	if err == nil {
+		shareSession(v, &s)
+	}
+	switch r := v.room.forecaster.Room(); {
+	case err == nil && s.State == admission.Active:
+		return tellAdmitted(v, 200, &c.token, &s, v.sessionState(&s, &c.token), c.token.Used), nil
+	case r.Snapshot.Policy.Open() && (err == nil || errors.Is(err, admission.ErrNotYet)):
+		return tellOpen(v, 200, r, &c.token, 0), nil
+	case err != nil:
+		return decision{}, problemOf(err)
+	case s.State == admission.Waiting, s.State == admission.Admitted:
+		return decision{}, answer.NotAdmitted
+	case s.State == admission.Refused:
+		return decision{}, answer.TooManyJoins.After(seconds(s.Retry))
+	}
+	return decision{}, problemOfEnded(&s)
+}
+
+// status returns the status of a ticket at the time of the request.
+func (v *visit) status(r *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string) answer.Status {
+	return v.room.status(r, w, t, state, v.now)
+}
+
+// waitingState returns the state of a ticket of an order that has not been admitted.
+func waitingState(r *forecast.Room, order int64) string {
+	switch {
+	case r.Snapshot.Policy.Open():
+		return answer.StateAdmitted
+	case r.Snapshot.Policy.Method == admission.Reject:
+		return answer.StateRejected
+	case r.Prequeue && order == 0:
+		return answer.StatePrequeue
+	}
+	return answer.StateWaiting
+}
+
+// reasonOf returns why a ticket is over, as visitors are shown.
+func reasonOf(s *admission.Standing) string {
+	switch {
+	case s.State == admission.Refused:
+		return "joins"
+	case s.State == admission.Lapsed:
+		return "lapsed"
+	case s.Reason == admission.ReasonLate, s.Reason == admission.ReasonReset, s.Reason == admission.ReasonRemoved:
+		return s.Reason
+	case s.State == admission.Expired:
+		return admission.ReasonLate
+	}
+	return "ended"
+}
+
+// seconds rounds up, so that a client that waits so long has waited long enough.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

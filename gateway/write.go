@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/page"
+)
+
+// write carries out what was decided about a request. Nothing else forwards a request or writes a response.
+func (v *visit) write(d *decision, p *answer.Problem) {
+	if p != nil {
+		v.refuse(p)
+		return
+	}
+	v.outcome = d.outcome
+	switch d.action {
+	case doProxy:
+		if p := v.forward(d.origin, d.session); p != nil {
+			v.kind = client.KindOf(v.req)
+			v.out.Problem(p, v.kind)
+		}
+	case doWait:
+		v.showWait(d)
+	case doStatus:
+		v.out.Status(d.code, &d.status)
+	case doDocument:
+		v.out.Document(d.code, d.contentType, d.fields...)
+	case doStream:
+		v.startStream(d.stream)
+	}
+}
+
+// showWait writes a status as the room's page or as JSON.
+func (v *visit) showWait(d *decision) {
+	s := &d.status
+	if v.kind != client.Navigation {
+		v.out.Status(d.code, s)
+		return
+	}
+	view := s.View()
+	if s.Reason != "" && s.State != answer.StateProof { // the former ticket is over; this is a new one
+		view.State = answer.StateExpired
+	}
+	v.out.Page(v.room.options.PageStatus, v.room.page, &view, s.State, v.room.queue.RedisNow())
+}
+
+// refuse writes a problem, and logs it where it is a fault.
+func (v *visit) refuse(p *answer.Problem) {
+	switch {
+	case p.State == answer.StateWaiting:
+		v.outcome = waiting
+	case p.IsFault():
+		v.outcome = failed
+	default:
+		v.outcome = refused
+	}
+	if p.Level > answer.Quiet && !p.Logged {
+		if p.Cause != nil {
+			v.fault(p.Level, "request failed", p.Code, v.roomID(), "room", v.roomID(), "error", p.Cause)
+		} else {
+			v.fault(p.Level, p.Title, p.Code, v.roomID(), "code", p.Code, "room", v.roomID())
+		}
+	}
+	if p.InRoom && v.kind == client.Navigation {
+		v.showRejected(p)
+		return
+	}
+	v.out.Problem(p, v.kind)
+}
+
+// showRejected writes the room's page for somebody who gets no ticket.
+func (v *visit) showRejected(p *answer.Problem) {
+	policy := &v.room.queue.Snapshot().Policy
+	view := page.View{
+		State: answer.StateRejected, Reason: p.Code[strings.LastIndexByte(p.Code, '_')+1:], RefreshAfter: p.Retry,
+		Message: policy.Message, Paused: policy.Paused,
+	}
+	if p.OpensAt > 0 {
+		view.OpensAt, view.RefreshAfter = answer.FormatTime(p.OpensAt), min(p.Retry, answer.RoomClosed.Retry)
+	}
+	v.out.Page(p.Status, v.room.page, &view, view.State, v.room.queue.RedisNow())
+}
+
+// fault logs a fault of this request; where is its room or origin. A line that stands for several faults counts them.
+func (v *visit) fault(level slog.Level, message, code, where string, attrs ...any) {
+	n := v.g.faults.times(v.start, level, faultKind{code, where})
+	if n == 0 {
+		return
+	}
+	if n > 1 {
+		attrs = append(attrs, "times", n)
+	}
+	v.g.log.Log(context.WithoutCancel(v.g.life.ctx), level, message, attrs...)
+}
