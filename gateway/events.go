@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	streamWorkers = 128                    // streams that are told something in the same moment
+	streamWorkers = 128                    // streams that are served at the same time
 	streamsOfOne  = 4                      // that a ticket may have; the oldest makes room
-	wheelStep     = 250 * time.Millisecond // between two looks at what is due
-	wheelSlots    = 64                     // 16 s, more than the longest time between two looks at a stream
+	wheelStep     = 250 * time.Millisecond // between two turns of the wheel
+	wheelSlots    = 64                     // 16 s, more than the longest interval of a stream
 )
 
-// streams are the open event streams. One that has nothing to be told is a socket and a place in a wheel: it costs no
-// goroutine, and one loop looks at those that are due, which takes no lock and no call. What there is to tell is told by a
-// few workers, who never wait for a client.
+// streams are the open event streams. A stream without news is a socket and an entry of a timer wheel: it costs no goroutine, and
+// one loop checks the streams whose time has come, without locks and calls. A few workers send the news, and never wait for a
+// client.
 type streams struct {
 	g     *Gateway
 	limit int
@@ -34,7 +34,7 @@ type streams struct {
 	mu      sync.Mutex
 	wheel   [wheelSlots][]*stream
 	at      int                      // the slot that is next
-	ready   []*stream                // to be told, the first in line first
+	ready   []*stream                // with news, in the order in which they are served
 	workers int                      // at it
 	count   int                      // streams, with those that are being opened
 	each    map[[16]byte]int         // … of each client address
@@ -74,7 +74,7 @@ func (s *streams) limitEach(most int) {
 	s.mu.Unlock()
 }
 
-// reserve takes a place for one more stream of a client address.
+// reserve counts one more stream of a client address, and returns why there may not be one.
 func (s *streams) reserve(address [16]byte) *answer.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,9 +91,9 @@ func (s *streams) reserve(address [16]byte) *answer.Problem {
 	return nil
 }
 
-// add begins with a stream, whose place was reserved: it is told how it stands at once. A client that has come back may
-// have left a connection that nobody knows to be dead; so where a ticket has too many, it is the oldest that goes, and it is
-// asked not to be back at once, should it live.
+// add starts a stream, for which reserve was called: its status is sent immediately. A client that has come back may
+// have left a dead connection that is not known to be dead; so where a ticket has too many, the oldest is ended, and its client
+// is asked not to come back at once, should it live.
 func (s *streams) add(st *stream) {
 	s.mu.Lock()
 	if s.closed {
@@ -117,7 +117,7 @@ func (s *streams) add(st *stream) {
 	s.tell(st)
 }
 
-// tell has a worker tell a stream what there is. Where streams have been closed meanwhile it ends it.
+// tell has workers serve streams.
 func (s *streams) tell(list ...*stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *streams) end(st *stream) {
 	}
 }
 
-// forget takes a stream off the books; mu is held.
+// forget removes a stream from the counts; mu is held.
 func (s *streams) forget(st *stream) {
 	id := admission.ID(st.waiting.ID)
 	switch at := s.open[id]; {
@@ -186,7 +186,7 @@ func (s *streams) forget(st *stream) {
 	s.g.metrics.streams.Set(float64(s.count))
 }
 
-// run looks at what is due until ctx ends, and then ends all streams.
+// run turns the wheel until ctx ends, and then ends all streams.
 func (s *streams) run(ctx context.Context) {
 	defer s.work.Wait()
 	defer s.close()
@@ -223,7 +223,7 @@ func (s *streams) idle() bool {
 	return true
 }
 
-// turn looks at the streams of one slot.
+// turn checks the streams of one slot.
 func (s *streams) turn() {
 	s.mu.Lock()
 	slot := s.at
@@ -252,7 +252,7 @@ func (s *streams) turn() {
 	}
 }
 
-// worker tells streams what there is until all are told.
+// worker serves streams until none is left.
 func (s *streams) worker() {
 	for {
 		s.mu.Lock()
@@ -272,7 +272,7 @@ func (s *streams) worker() {
 	}
 }
 
-// serve tells a stream and puts it back, or ends it. A fault of the program ends the stream, not the process.
+// serve sends a stream its news and puts it back into the wheel, or ends it. A panic ends the stream, not the process.
 func (s *streams) serve(st *stream) {
 	goOn := false
 	defer func() {
@@ -318,7 +318,7 @@ func (s *streams) close() {
 
 const (
 	backAtOnce  = 1500             // streams that come back in a second
-	longestBack = 20 * time.Second // whoever is at the head counts as present for 30 s
+	longestBack = 20 * time.Second // a visitor at the front counts as present for 30 s
 )
 
 // serveEvents opens an event stream.
@@ -367,7 +367,7 @@ func (v *visit) startStream(st *stream) {
 	})
 }
 
-// takes tells whether a connection takes an event at once.
+// takes reports whether a write to a connection would not block.
 func takes(c net.Conn) bool {
 	sc, ok := proxy.Socket(c).(syscall.Conn)
 	if !ok {
@@ -375,7 +375,7 @@ func takes(c net.Conn) bool {
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return true // the write tells
+		return true // the write will fail
 	}
 	full := false
 	err = raw.Control(func(fd uintptr) {

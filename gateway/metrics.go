@@ -150,7 +150,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	return m
 }
 
-// room gives the metrics of a room.
+// room returns the metrics of a room.
 func (m *Metrics) room(id string) *roomMetrics {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,7 +199,7 @@ func (m *Metrics) rejectAccount(reason string) { m.accounts[reason].Inc() }
 
 func (m *Metrics) fetchedKeys(ok bool) { m.keyFetches[ok].Inc() }
 
-// ObserveStore is told of every store call; it fits admission.Options.Observe.
+// ObserveStore observes a call to the store; it is meant for admission.Options.Observe.
 func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	m.storeSeconds.WithLabelValues(script).Observe(took.Seconds())
 	errs := m.storeErrors.WithLabelValues(script) // there, and 0, before the first error

@@ -79,7 +79,7 @@ func (s *socket) Accept() (net.Conn, error) {
 	}
 }
 
-// open tells whether one more may be accepted. While the socket is leaving that is whoever comes within lastCall.
+// open reports whether one more connection may be accepted. While the socket is closing, those are that come within lastCall.
 func (s *socket) open() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *socket) open() bool {
 	return false
 }
 
-// pending tells whether somebody is connected whom nobody has accepted yet.
+// pending reports whether a connection is established that was not accepted yet.
 func pending(ln net.Listener) (yes bool) {
 	sc, ok := ln.(syscall.Conn)
 	if !ok {
@@ -155,13 +155,13 @@ func (s *socket) Close() error {
 	return s.Listener.Close()
 }
 
-// passing tells an error of accept that is over as soon as something is given back.
+// passing reports whether an error of accept ends when resources are freed.
 func passing(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO},
 		func(e error) bool { return errors.Is(err, e) })
 }
 
-// prefaceWanted says what connections from a peer begin with, by the configuration in force.
+// prefaceWanted returns what connections from a peer begin with, by the configuration in use.
 func (g *Gateway) prefaceWanted(peer netip.Addr) proxy.Preface {
 	o := &g.state.Load().options
 	if o.ProxyProtocol == 0 || !forwarded.Contains(o.TrustedProxies, peer) {

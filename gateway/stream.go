@@ -17,9 +17,9 @@ import (
 
 const (
 	heartbeat   = 15 * time.Second // between two signs of life of a stream, at most
-	closeLook   = wheelStep        // between two looks then
+	closeLook   = wheelStep        // between two checks of a stream that is near its turn
 	closeTell   = time.Second      // and between two events
-	farLook     = 2 * time.Second  // between two looks otherwise
+	farLook     = 2 * time.Second  // between two checks of the others
 	streamWrite = 5 * time.Second  // the longest that a client may leave events unread
 
 	// streamSilent is how long nothing may come back from a client's machine for what it was sent. A stream counts as hearing
@@ -36,18 +36,18 @@ type stream struct {
 	client  admission.Client
 	address [16]byte // what the streams of one client are counted under
 
-	tell    time.Duration // when it is told how it stands, whether that changed or not
+	tell    time.Duration // when its status is sent, whether that has changed or not
 	beat    time.Duration // when it gets a sign of life at the latest
 	told    time.Duration // the last event
 	next    time.Duration // from one look to the next
 	stalled time.Duration // since when the client has not read; 0: it reads
-	shown   int64         // the position last told
+	shown   int64         // the position last sent
 	opened  bool          // the lottery for which it waited without an order
 	older   *stream       // of the same ticket
 	ended   bool
 }
 
-// due tells whether there is something to tell, from what is known here: it waits for nothing.
+// due reports whether there is news, from what this process knows: it never blocks.
 func (st *stream) due(now time.Duration) (yes bool) {
 	defer func() {
 		if recover() != nil {
@@ -60,7 +60,7 @@ func (st *stream) due(now time.Duration) (yes bool) {
 	o := st.room.forecaster.Room()
 	p := st.room.forecaster.Ticket(o, st.waiting.Order)
 	near := p.Near()
-	if st.waiting.Order == 0 && !st.opened && !o.Prequeue { // told at a moment of the spread, like those who poll
+	if st.waiting.Order == 0 && !st.opened && !o.Prequeue { // sent at a moment of the spread, like the polls of others
 		st.opened = true
 		st.tell = min(st.tell, now+time.Duration(rand.Float64()*float64(o.Snapshot.Policy.Spread(o.Snapshot.Prequeued)))) //nolint:gosec // spreads polls; nothing is kept safe by it
 	}
@@ -68,7 +68,7 @@ func (st *stream) due(now time.Duration) (yes bool) {
 	return near && p.Position != st.shown && now >= st.told+closeTell
 }
 
-// pace sets when the stream is looked at next.
+// pace sets when the stream is checked next.
 func (st *stream) pace(near bool) {
 	st.next = farLook
 	if near {
@@ -76,7 +76,7 @@ func (st *stream) pace(near bool) {
 	}
 }
 
-// step tells a client what there is to tell, and whether the stream goes on.
+// step sends a client its news, and reports whether the stream goes on.
 func (st *stream) step(ctx context.Context, g *Gateway, now time.Duration) bool {
 	if !takes(st.conn) {
 		// Nobody waits for it: it misses what it does not read, and not for long.
@@ -121,11 +121,11 @@ func (st *stream) step(ctx context.Context, g *Gateway, now time.Duration) bool 
 	return goOn
 }
 
-// events are buffers in which they are put into words.
+// events are buffers in which events are composed.
 var events = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-// ask looks a stream's ticket up, which counts as hearing of the visitor, and appends what is to be told. goOn is false once
-// the stream has nothing more to tell.
+// ask checks a stream's ticket, which counts as a heartbeat of the visitor, and appends the news. goOn is false once
+// there will be no more news.
 func (st *stream) ask(b []byte, ctx context.Context, g *Gateway, o *forecast.Room, p *forecast.Ticket, now time.Duration) (_ []byte, goOn bool) {
 	r, w := st.room, &st.waiting
 	if o.Snapshot.Policy.Open() {

@@ -13,11 +13,11 @@ var (
 	UnknownPath         = &Problem{Status: 404, Code: "unknown_path", Title: "Not found", Detail: "There is nothing at this address.", Level: Quiet}
 	NoDraw              = &Problem{Status: 404, Code: "no_draw", Title: "No draw", Detail: "This room is not a lottery.", Level: Quiet}
 	MethodNotAllowed    = &Problem{Status: 405, Code: "method_not_allowed", Title: "Method not allowed", Detail: "The Allow header names the methods of this address.", Level: Quiet}
-	TokenMissing        = &Problem{Status: 401, Code: "token_missing", Title: "A token is needed", Detail: "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets gives one.", Level: Quiet}
+	TokenMissing        = &Problem{Status: 401, Code: "token_missing", Title: "A token is needed", Detail: "Send the waiting token as cookie, as Authorization: Bearer, or as X-Waiting-Room-Token; POST tickets returns one.", Level: Quiet}
 	TokenInvalid        = &Problem{Status: 401, Code: "token_invalid", Title: "The token does not verify", Detail: "Join again with POST tickets.", Level: Quiet}
-	TokenBound          = &Problem{Status: 401, Code: "token_bound", Title: "Somebody else's token", Detail: "It was given to another network or another browser, and counts there alone. Join again with POST tickets.", Level: Quiet}
+	TokenBound          = &Problem{Status: 401, Code: "token_bound", Title: "The token is bound", Detail: "This token is bound to another network or browser. Join again with POST tickets.", Level: Quiet}
 	AccountRequired     = &Problem{Status: 401, Code: "account_required", Title: "Please log in", Detail: "There is one place for each account here. Log in on the site, then come back to this page.", Level: Quiet}
-	AccountsUnavailable = &Problem{Status: 503, Code: "accounts_unavailable", Title: "Temporarily unavailable", Detail: "Who you are cannot be checked right now. A place in line is kept.", Retry: 5, Level: slog.LevelWarn}
+	AccountsUnavailable = &Problem{Status: 503, Code: "accounts_unavailable", Title: "Temporarily unavailable", Detail: "Who you are cannot be checked right now. Your place in the queue is kept.", Retry: 5, Level: slog.LevelWarn}
 	TokenAccount        = &Problem{Status: 401, Code: "token_account", Title: "Another account's place", Detail: "The token belongs to another account than the one that you are logged in with. Join again with POST tickets.", Level: Quiet}
 	AccountSpent        = &Problem{Status: 429, Code: "account_spent", Title: "Too many places", Detail: "This account has given up too many places lately. Try again in a quarter of an hour.", Retry: 900, Level: Quiet}
 	CrossSite           = &Problem{Status: 403, Code: "cross_site", Title: "Not from this site", Detail: "Another site's page may not do this; cors_origins names those that may.", Level: Quiet}
@@ -32,7 +32,7 @@ var (
 	Ended               = &Problem{Status: 410, Code: "ended", Title: "The ticket has ended", Detail: "Join again.", Level: Quiet}
 	Expired             = &Problem{Status: 410, Code: "expired", Title: "The ticket has expired", Detail: "Join again.", Level: Quiet}
 	RoomClosed          = &Problem{Status: 503, Code: "room_closed", Title: "Closed", Detail: "This room is closed.", Retry: 30, Level: Quiet}
-	RoomDraining        = &Problem{Status: 503, Code: "room_draining", Title: "No new visitors", Detail: "This room takes nobody new at the moment; those in line are still served.", Retry: 30, Level: Quiet}
+	RoomDraining        = &Problem{Status: 503, Code: "room_draining", Title: "No new visitors", Detail: "This room takes no new visitors at the moment; visitors in the queue are still admitted.", Retry: 30, Level: Quiet}
 	TooManyJoins        = &Problem{Status: 429, Code: "too_many_joins", Title: "Too many places", Detail: "Too many places were taken from this address or its network. Try again when Retry-After has passed; places that were given stay.", Retry: 30, Level: Quiet}
 	ProofRequired       = &Problem{Status: 428, Code: "proof_required", Title: "A proof of work is needed", Detail: "GET the challenge, solve it, and POST tickets with the solution as altcha.", Level: Quiet}
 	ProofInvalid        = &Problem{Status: 422, Code: "proof_invalid", Title: "The proof does not verify", Detail: "GET a new challenge of this room and solve that.", Level: Quiet}
@@ -42,10 +42,10 @@ var (
 	CaptchaFailed       = &Problem{Status: 422, Code: "captcha_failed", Title: "The CAPTCHA's answer does not count", Detail: "Ask for another one.", Level: Quiet}
 	CaptchaUnavailable  = &Problem{Status: 503, Code: "captcha_unavailable", Title: "The CAPTCHA cannot be checked", Detail: "Its provider does not answer. Try again in a moment.", Retry: 5, Level: slog.LevelWarn}
 	NoChallenge         = &Problem{Status: 404, Code: "no_challenge", Title: "No challenge", Detail: "This room asks for none.", Level: Quiet}
-	RoomFull            = &Problem{Status: 503, Code: "room_full", Title: "The line is full", Detail: "Try again in a while.", Retry: 30, Level: Quiet}
-	StoreUnavailable    = &Problem{Status: 503, Code: "store_unavailable", Title: "Temporarily unavailable", Detail: "New visitors cannot be taken right now. A place in line is kept.", Retry: 5, Level: slog.LevelWarn}
+	RoomFull            = &Problem{Status: 503, Code: "room_full", Title: "The queue is full", Detail: "Try again in a while.", Retry: 30, Level: Quiet}
+	StoreUnavailable    = &Problem{Status: 503, Code: "store_unavailable", Title: "Temporarily unavailable", Detail: "New visitors cannot be taken right now. Your place in the queue is kept.", Retry: 5, Level: slog.LevelWarn}
 	StreamsFull         = &Problem{Status: 503, Code: "streams_full", Title: "Too many event streams", Detail: "Poll the status instead, or try again.", Retry: 15, Level: Quiet}
-	ShuttingDown        = &Problem{Status: 503, Code: "shutting_down", Title: "Restarting", Detail: "Try again; a place in line is kept.", Retry: 1, Level: Quiet, Close: true}
+	ShuttingDown        = &Problem{Status: 503, Code: "shutting_down", Title: "Restarting", Detail: "Try again; your place in the queue is kept.", Retry: 1, Level: Quiet, Close: true}
 	SessionRequests     = &Problem{Status: 429, Code: "session_requests", Title: "Too many requests", Detail: "This session makes more requests than it may. It goes on; wait for as long as Retry-After says.", Retry: 1, Level: Quiet}
 	PassNeeded          = &Problem{Status: 503, Code: "pass_needed", Title: "Waiting room", Detail: "This request needs a pass.", Retry: 10, Level: Quiet}
 	TooManyPreflights   = &Problem{Status: 503, Code: "too_many_preflights", Title: "Too many preflights", Detail: "Scripts of other sites ask this room what they may send more often than it serves. Try again when Retry-After has passed.", Retry: 1, Level: Quiet}
